@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package action is what an action author writes against.
+//
+// An [Action] declares what a step may call: name and version, the schemas of
+// its input and output, what it costs, how long it takes, and the Go function
+// that does the work. The engine decides when it runs, how often it is tried
+// and what becomes of its result; an action decides only that result.
+//
+// An action never sees the graph, other steps or the journal. Its effects are
+// attempted at least once and recorded once; a service that honours
+// [Task.EffectKey] makes them effectively once.
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+)
+
+// Delivery says what a lost attempt means.
+type Delivery string
+
+// The two promises. AtLeastOnce is the default: a lost attempt is tried again
+// with the same effect key. AtMostOnce fails INTERRUPTED at the first loss.
+const (
+	AtLeastOnce Delivery = "at_least_once"
+	AtMostOnce  Delivery = "at_most_once"
+)
+
+// An Action is a declaration with the function that carries it out.
+type Action struct {
+	Name        string // [a-z][a-z0-9-]{0,63}
+	Version     string // semantic version, "1.0.0"
+	Description string // one sentence for people
+	// Input and Output are JSON Schemas (2020-12) of an object each; nil
+	// accepts everything. A property of Input with "format": "file" holds a
+	// file hash (sha256_…) and is filled with the run's only file when a step
+	// binds nothing to it.
+	Input, Output json.RawMessage
+	Metadata      Metadata
+	Cost          int64  // whole credits for a completed call; never negative
+	Queue         string // worker pool; "" = default
+	Provider      string // the outside service whose slots it needs; "" = none
+	// Slots bounds how many attempts run at once in this engine; 0 = no bound
+	// of its own.
+	Slots    int
+	Delivery Delivery // "" = AtLeastOnce
+	Run      Func
+}
+
+// A Func does the work of one attempt. It returns the output, or an error: a
+// *fault.Error keeps its code, any other becomes STEP_FAILED. It must return
+// soon after ctx ends; what it returns then is ignored.
+type Func func(ctx context.Context, task *Task) (Result, error)
+
+// A Result is the outcome of a successful attempt.
+type Result struct {
+	// Output is any value that encoding/json can encode; it becomes the step's
+	// output, at most 1 MiB. A json.RawMessage is taken as it is.
+	Output any
+	// Cost overrides the declared cost, in whole credits; nil = as declared.
+	Cost *int64
+}
+
+// A Task is one attempt, as the action sees it.
+type Task struct {
+	Run     string // run id
+	Step    string // scope path and step id, such as "pages[3].resize"
+	Attempt int    // counts every hand-out, from 1
+	Account string
+	// EffectKey names the effect and stays the same while the outcome of the
+	// last attempt is unknown (I4). Pass it to services as idempotency key.
+	EffectKey string
+	// Input is the rendered input as canonical JSON of an object.
+	Input json.RawMessage
+	Files Files
+	// Report tells people how it goes; nil in tests that do not care.
+	Report Reporter
+}
+
+// Decode unmarshals the task's input into v.
+func (t *Task) Decode(v any) error { return json.Unmarshal(t.Input, v) }
+
+// Files gives an action the files of its account, addressed by content.
+type Files interface {
+	// Open returns the file's bytes and facts. The caller closes it.
+	Open(ctx context.Context, hash string) (File, error)
+	// Put stores what r yields and returns its facts. The file is durable when
+	// Put returns; equal content gets the same hash.
+	Put(ctx context.Context, r io.Reader, name, mimeType string) (FileInfo, error)
+}
+
+// A File is an open, immutable file.
+type File interface {
+	io.ReadSeekCloser
+	io.ReaderAt
+	Info() FileInfo
+}
+
+// FileInfo is what is known of a file without reading it.
+type FileInfo struct {
+	Hash     string `json:"hash"` // sha256_<64 hex>
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType"`
+	Size     int64  `json:"sizeBytes"`
+}
+
+// A Reporter carries progress to whoever watches. It never blocks for long and
+// never fails: what exceeds its bounds (1,000 log lines, 4 MiB per attempt) is
+// dropped and counted.
+type Reporter interface {
+	Progress(fraction float64, text string)
+	Log(level, text string)
+	Delta(text string)
+	Preview(value any)
+}
+
+// Metadata is the recipeMetadata of the recipe-system source (X10–X12).
+type Metadata struct {
+	InputTypes       []TypeDefinition  `json:"inputTypes"`
+	OutputTypes      []TypeDefinition  `json:"outputTypes"`
+	BranchConditions []BranchCondition `json:"branchConditions,omitempty"`
+	// Parallelizable permits the action in parallel branches and concurrent
+	// loops (X54). Missing means true.
+	Parallelizable *bool          `json:"parallelizable,omitempty"`
+	DurationRange  *DurationRange `json:"durationRange,omitempty"`
+}
+
+// MayRunInParallel is Parallelizable with its default.
+func (m Metadata) MayRunInParallel() bool { return m.Parallelizable == nil || *m.Parallelizable }
+
+// TypeDefinition names what an action takes or gives (X11).
+type TypeDefinition struct {
+	Name        string          `json:"name"`
+	MimeTypes   []string        `json:"mimeTypes,omitempty"` // patterns such as "image/*"
+	Schema      json.RawMessage `json:"schema,omitempty"`
+	Description string          `json:"description"`
+}
+
+// BranchCondition is a ready-made predicate over `output` (X12).
+type BranchCondition struct {
+	Name        string `json:"name"`
+	Expression  string `json:"expression"` // CEL
+	Description string `json:"description"`
+}
+
+// DurationRange is how long a call usually takes, as durations ("100ms", "5s").
+type DurationRange struct {
+	Min string `json:"min"`
+	Max string `json:"max"`
+}

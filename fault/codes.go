@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+// A Cause groups codes for retry policies (R19): `retry_on` and
+// `retryableErrors` take a cause or a literal code.
+type Cause string
+
+// The causes. The first four are the sources' (X110); the others exist so that
+// every code has one, and none of them is retried unless a policy names it.
+const (
+	CauseTimeout    Cause = "timeout"
+	CauseProvider   Cause = "provider_error"
+	CauseRateLimit  Cause = "rate_limit"
+	CauseContract   Cause = "contract_violated"
+	CauseLost       Cause = "lost"
+	CauseInput      Cause = "input"
+	CauseExpression Cause = "expression"
+	CauseUpstream   Cause = "upstream"
+	CauseCancelled  Cause = "cancelled"
+	CauseLimit      Cause = "limit"
+	CauseDefinition Cause = "definition"
+	CauseRequest    Cause = "request"
+	CauseStorage    Cause = "storage"
+	CauseInternal   Cause = "internal"
+)
+
+// The published codes. A literal code that an action returns and that is not
+// here is allowed: it is a provider's own, cause provider_error.
+const (
+	RecipeNotFound          Code = "RECIPE_NOT_FOUND"
+	RecipeInvalid           Code = "RECIPE_INVALID"
+	CircularDependency      Code = "CIRCULAR_DEPENDENCY"
+	DepthExceeded           Code = "DEPTH_EXCEEDED"
+	MemoryLimit             Code = "MEMORY_LIMIT"
+	StepLimit               Code = "STEP_LIMIT"
+	ItemLimit               Code = "ITEM_LIMIT"
+	NotAvailable            Code = "NOT_AVAILABLE"
+	InsufficientCredits     Code = "INSUFFICIENT_CREDITS"
+	QuotaExceeded           Code = "QUOTA_EXCEEDED"
+	StepFailed              Code = "STEP_FAILED"
+	StepTimeout             Code = "STEP_TIMEOUT"
+	ConditionError          Code = "CONDITION_ERROR"
+	TemplateError           Code = "TEMPLATE_ERROR"
+	ActionNotFound          Code = "ACTION_NOT_FOUND"
+	ExecutionCancelled      Code = "EXECUTION_CANCELLED"
+	ExecutionExpired        Code = "EXECUTION_EXPIRED"
+	InternalError           Code = "INTERNAL_ERROR"
+	InputMissing            Code = "INPUT_MISSING"
+	InputInvalid            Code = "INPUT_INVALID"
+	InputContractViolation  Code = "INPUT_CONTRACT_VIOLATION"
+	OutputContractViolation Code = "OUTPUT_CONTRACT_VIOLATION"
+	UpstreamFailure         Code = "UPSTREAM_FAILURE"
+	Interrupted             Code = "INTERRUPTED"
+	ValueTooLarge           Code = "VALUE_TOO_LARGE"
+	OutputTooLarge          Code = "OUTPUT_TOO_LARGE"
+	ServiceUnavailable      Code = "SERVICE_UNAVAILABLE"
+	ProviderError           Code = "PROVIDER_ERROR"
+	ProviderNotConfigured   Code = "PROVIDER_NOT_CONFIGURED"
+	RateLimited             Code = "RATE_LIMITED"
+	FileNotFound            Code = "FILE_NOT_FOUND"
+	FileInvalid             Code = "FILE_INVALID"
+	FileEncrypted           Code = "FILE_ENCRYPTED"
+	FileUnsupported         Code = "FILE_UNSUPPORTED"
+	FileTooLarge            Code = "FILE_TOO_LARGE"
+	RunNotFound             Code = "RUN_NOT_FOUND"
+	StepNotFound            Code = "STEP_NOT_FOUND"
+	Conflict                Code = "CONFLICT"
+	TooLate                 Code = "TOO_LATE"
+	IdempotencyMismatch     Code = "IDEMPOTENCY_MISMATCH"
+	Quarantined             Code = "QUARANTINED"
+	StoreLocked             Code = "STORE_LOCKED"
+	StoreFull               Code = "STORE_FULL"
+	StoreReadOnly           Code = "STORE_READ_ONLY"
+	StoreNewer              Code = "STORE_NEWER"
+	StoreUnsafe             Code = "STORE_UNSAFE"
+	StoreCorrupt            Code = "STORE_CORRUPT"
+	StoreFailed             Code = "STORE_FAILED"
+	StaleEpoch              Code = "STALE_EPOCH"
+	Stopping                Code = "STOPPING"
+	Usage                   Code = "USAGE"
+	Unauthorized            Code = "UNAUTHORIZED"
+	WaitTimeout             Code = "WAIT_TIMEOUT"
+	AssertionFailed         Code = "ASSERTION_FAILED"
+	ServerUnreachable       Code = "SERVER_UNREACHABLE"
+)
+
+// The exit codes of the command line (ux.md section 4). Documented and stable.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitDefinition  = 3
+	ExitNotFound    = 4
+	ExitForbidden   = 5
+	ExitCredits     = 6
+	ExitConflict    = 7
+	ExitTimeout     = 8
+	ExitUnreachable = 9
+	ExitCancelled   = 10
+	ExitAssertion   = 11
+	ExitInternal    = 70
+	ExitInterrupted = 130
+)
+
+// Info is one row of the table of codes.
+type Info struct {
+	Code      Code
+	HTTP      int
+	Cause     Cause
+	Retryable bool // whether another try of the same thing can succeed
+	Exit      int
+	Legacy    string   // E001–E005 of the recursive-pipelines source (R34)
+	Aliases   []string // other spellings that retry policies and clients use
+	Meaning   string
+	Remedy    string
+}
+
+// table is in the order in which documentation lists it.
+var table = []Info{
+	{RecipeInvalid, 422, CauseDefinition, false, ExitDefinition, "E004", nil, "The definition does not follow the format or its parts do not fit together.", "Mend the places the diagnostics name; `roux validate FILE` shows all of them."},
+	{CircularDependency, 422, CauseDefinition, false, ExitDefinition, "E001", nil, "Steps wait for each other in a circle.", "Remove one of the dependencies the message names."},
+	{DepthExceeded, 422, CauseLimit, false, ExitDefinition, "E002", nil, "Scopes or nested runs go deeper than the limit.", "Flatten the definition, or raise `limits` up to the server's maximum."},
+	{RecipeNotFound, 404, CauseRequest, false, ExitNotFound, "E003", nil, "No definition has that name, id or path.", "Check the path or the name."},
+	{MemoryLimit, 422, CauseLimit, false, ExitFailed, "E005", nil, "The values a run holds exceed its memory limit.", "Pass files instead of values, or raise `limits.memory_limit_mb`."},
+	{StepLimit, 422, CauseLimit, false, ExitFailed, "", nil, "The run would start more steps than its limit.", "Raise `limits.max_total_steps` in the recipe, up to the server's maximum."},
+	{ItemLimit, 422, CauseLimit, false, ExitFailed, "", nil, "A loop has more items than its limit.", "Raise `limits.max_loop_items` in the recipe, up to the server's maximum."},
+	{NotAvailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This release does not have that feature yet.", "Use what the message offers instead, or a newer release."},
+	{ActionNotFound, 422, CauseDefinition, false, ExitDefinition, "", nil, "No action of that name and version is registered.", "Check the spelling; the diagnostic lists near matches."},
+	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "The run's input does not fit the recipe's inputSchema.", "Correct the input the message names; `--input name=value` sets one field."},
+	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits or lower `maxCredits`."},
+	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account's limit of concurrent runs is reached.", "Wait for a run to end or raise the quota."},
+	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` shows what led to it."},
+	{StepTimeout, 504, CauseTimeout, true, ExitFailed, "", []string{"TIMEOUT", "timeout"}, "A step ran longer than its timeout.", "Raise `timeout`, or add a retryPolicy that names TIMEOUT."},
+	{WaitTimeout, 504, CauseTimeout, false, ExitFailed, "", nil, "A wait ended without its signal.", "Send the signal in time, or raise the wait's timeout."},
+	{ConditionError, 422, CauseExpression, false, ExitFailed, "", nil, "A condition could not be evaluated.", "Guard absent values with has(), and check the types."},
+	{TemplateError, 422, CauseExpression, false, ExitFailed, "", nil, "An expression or template could not be evaluated.", "Guard absent values with has() or the default filter."},
+	{InputMissing, 422, CauseInput, false, ExitFailed, "", nil, "A step's required input has no value, for example because its branch was not taken.", "Bind the value on every path, or end the other path with a fail step."},
+	{InputContractViolation, 422, CauseContract, false, ExitFailed, "", []string{"input_contract_violation"}, "A step's input does not fit its contract.", "Correct the value at the pointer the error names."},
+	{OutputContractViolation, 422, CauseContract, true, ExitFailed, "", []string{"output_contract_violation", "contract_violated"}, "A step's output does not fit its contract.", "Correct the action or the schema; `contract_violated` in a retryPolicy tries again."},
+	{UpstreamFailure, 424, CauseUpstream, false, ExitFailed, "", []string{"upstream_failure"}, "A step did not run because one it depends on failed.", "Mend the step that failed first; `on_parent_failure` changes the rule."},
+	{Interrupted, 500, CauseLost, false, ExitFailed, "", nil, "The attempt was lost to crashes too often, or may be attempted only once.", "Check what the action did, then `roux runs retry RUN`."},
+	{ServiceUnavailable, 503, CauseProvider, true, ExitFailed, "", nil, "An outside service did not answer.", "Add a retryPolicy, or try again later."},
+	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
+	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
+	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
+	{ValueTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "A value is too large for an expression or an inline field.", "Pass it as a file, or reach into it with an action."},
+	{OutputTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "An output exceeds the inline limit.", "Return a file instead of a value."},
+	{FileNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No such file.", "Check the path or the file's hash."},
+	{FileInvalid, 422, CauseInput, false, ExitFailed, "", nil, "The file is damaged or not what its type says.", "Open it in another program, repair it, and try again."},
+	{FileEncrypted, 422, CauseInput, false, ExitFailed, "", nil, "The file is protected by a password.", "Remove the password and try again."},
+	{FileUnsupported, 415, CauseInput, false, ExitFailed, "", nil, "The action does not read files of that type.", "Convert the file, or branch on its type with file-inspect."},
+	{FileTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "The file exceeds a limit.", "Split the file, or raise the limit the message names."},
+	{ExecutionCancelled, 409, CauseCancelled, false, ExitCancelled, "", nil, "The run was cancelled.", "`roux runs retry RUN` continues it from what is recorded."},
+	{ExecutionExpired, 504, CauseTimeout, false, ExitFailed, "", nil, "The run did not end within its ttl.", "Raise `ttl`, or `roux runs retry RUN`."},
+	{RunNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No run has that id.", "`roux runs list` shows the runs of this data directory."},
+	{StepNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The run has no such step.", "`roux runs get RUN` lists its steps."},
+	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request does not fit the state it met.", "Look at the current state and decide again."},
+	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's verdict was already fixed.", "Nothing to do; the message names the status."},
+	{IdempotencyMismatch, 422, CauseRequest, false, ExitConflict, "", nil, "The idempotency key was used with another request.", "Use a new key for a new request."},
+	{Quarantined, 409, CauseInternal, false, ExitConflict, "", nil, "The run is set apart because it stopped the process or its journal is damaged.", "Look into the reason, then `roux runs release RUN`."},
+	{StoreLocked, 409, CauseStorage, true, ExitConflict, "", nil, "Another process uses the data directory.", "Stop the process the message names, or use another --data directory."},
+	{StoreFull, 507, CauseStorage, true, ExitInternal, "", nil, "The disk is full; nothing acknowledged was lost.", "Free some space, then `roux resume`."},
+	{StoreReadOnly, 503, CauseStorage, false, ExitForbidden, "", nil, "The data directory cannot be written.", "Mend its permissions, or use another --data directory."},
+	{StoreNewer, 409, CauseStorage, false, ExitConflict, "", nil, "A newer release wrote the data directory.", "Use that release, or another --data directory."},
+	{StoreUnsafe, 500, CauseStorage, false, ExitInternal, "", nil, "The SQLite library in this build can corrupt data.", "Use an official build."},
+	{StoreCorrupt, 500, CauseStorage, false, ExitInternal, "", nil, "Stored data fails its checksum.", "The message names run and offset; restore from a backup. Other runs go on."},
+	{StoreFailed, 503, CauseStorage, true, ExitInternal, "", nil, "The disk refused a write; acknowledging has stopped.", "Check the disk, then start again: what was acknowledged is safe."},
+	{StaleEpoch, 409, CauseStorage, true, ExitConflict, "", nil, "Another engine owns these runs now.", "Nothing to do: the new owner goes on with them."},
+	{Stopping, 503, CauseRequest, true, ExitInterrupted, "", nil, "The engine is stopping and takes no new work.", "Try again after it has started."},
+	{Unauthorized, 401, CauseRequest, false, ExitForbidden, "", nil, "Not allowed.", "Use an account that may do this."},
+	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "The run ended otherwise than --expect said.", "Compare the result with the expectation."},
+	{ServerUnreachable, 503, CauseRequest, true, ExitUnreachable, "", nil, "The process that holds the data directory does not answer.", "Check that it runs; its pid is in the message."},
+	{Usage, 400, CauseRequest, false, ExitUsage, "", nil, "The command was not understood.", "`roux help` and `roux COMMAND --help` show what is."},
+	{InternalError, 500, CauseInternal, true, ExitInternal, "", nil, "Something is wrong in Roux itself.", "Report it with the run's id; the run can be resumed."},
+}
+
+// All returns the table of codes in documentation order. Do not modify it.
+func All() []Info { return table }
+
+// Lookup finds the row of a code or of one of its aliases or legacy codes.
+func Lookup(code Code) (Info, bool) {
+	if i, ok := index[code]; ok {
+		return table[i], true
+	}
+	return Info{}, false
+}
+
+// index is built once, when the program starts, from constants.
+var index = func() map[Code]int {
+	m := make(map[Code]int, 2*len(table))
+	for i, row := range table {
+		m[row.Code] = i
+		if row.Legacy != "" {
+			m[Code(row.Legacy)] = i
+		}
+		for _, a := range row.Aliases {
+			m[Code(a)] = i
+		}
+	}
+	return m
+}()
+
+// CauseOf maps every code to one cause (R19); unknown codes are a provider's.
+func CauseOf(code Code) Cause {
+	if row, ok := Lookup(code); ok {
+		return row.Cause
+	}
+	return CauseProvider
+}
+
+// ExitCode is the command line's exit code for err; 0 for nil.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if row, ok := Lookup(CodeOf(err)); ok {
+		return row.Exit
+	}
+	return ExitFailed
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fault is the one vocabulary of failure.
+//
+// It decides what every published code means: its HTTP status, its cause for
+// retry policies, whether another try can help, the exit code of the command
+// line, and the sentence that tells a person what to do next. Documentation,
+// API descriptions and exit codes are generated from its table ([All]).
+//
+// It never decides whether something failed, and never formats for a terminal.
+// Every package may import it; it imports none of ours.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Code names a kind of failure for programs: clients switch on it, retry
+// policies list it, so a published code never changes its meaning. A Code is
+// itself an error, so errors.Is(err, fault.StepTimeout) needs no sentinel.
+type Code string
+
+func (c Code) Error() string { return string(c) }
+
+// An Error says what failed to a program (Code), a person (Msg) and the log (Err).
+// Only Code, Msg and Diags leave the process.
+type Error struct {
+	Code Code
+	Msg  string
+	Err  error
+	// Diags places the failure in a source text, all problems at once.
+	Diags []Diagnostic
+	// RetryAfterMS is a lower bound on the next try, in milliseconds, as a
+	// provider asked for it. 0 = no wish.
+	RetryAfterMS int64
+}
+
+func (e *Error) Error() string {
+	msg := e.Msg
+	if msg == "" && len(e.Diags) > 0 {
+		msg = e.Diags[0].String()
+		if n := len(e.Diags) - 1; n > 0 {
+			msg += fmt.Sprintf(" (and %d more)", n)
+		}
+	}
+	if msg == "" {
+		return string(e.Code)
+	}
+	return string(e.Code) + ": " + msg
+}
+
+// Unwrap gives the log's cause to errors.As; it is never shown to a client.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes the code the sentinel.
+func (e *Error) Is(target error) bool { return target == e.Code }
+
+// New returns an Error with a message for a person.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Wrap returns an Error that keeps err for the log.
+func Wrap(code Code, err error, format string, args ...any) *Error {
+	return &Error{Code: code, Msg: fmt.Sprintf(format, args...), Err: err}
+}
+
+// Invalid returns code (RecipeInvalid for most callers) with all diagnostics.
+func Invalid(code Code, diags []Diagnostic) *Error {
+	return &Error{Code: code, Diags: diags}
+}
+
+// CodeOf returns the code in err's chain; InternalError where there is none,
+// and "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	var c Code
+	if errors.As(err, &c) {
+		return c
+	}
+	return InternalError
+}
+
+// Message returns what a person may read of err: the Msg of the first Error in
+// its chain, else err's own text.
+func Message(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		if e.Msg != "" {
+			return e.Msg
+		}
+		if len(e.Diags) > 0 {
+			return e.Diags[0].Msg
+		}
+	}
+	return err.Error()
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machine decides what a run does next.
+//
+// A Run is the durable state of one execution of a plan: the fold of its
+// journal. Decide takes one Input and emits the Events that follow from it,
+// applying each as it is emitted, so that decision and fold cannot diverge;
+// Owed lists the Commands that a Run still needs carried out:
+//
+//	input -> Decide -> events -> (caller commits) -> commands -> (caller acts)
+//
+// The package does no I/O and knows no clock and no randomness: time arrives
+// in inputs, jitter is a hash. The same inputs in the same order give the same
+// journal on every machine, which is what makes crash recovery, replay and the
+// simulator possible. It never decides across runs: slots, quotas and fairness
+// are the engine's arbiter.
+package machine
+
+import "github.com/roux-engine/roux/fault"
+
+// A Scope path is the binary name of a running instance of a graph: for each
+// level below the root, uvarint(graph) uvarint(ordinal), outermost first. The
+// root's is empty. Ordinal is the item index of a loop body, 0 elsewhere.
+type Path string
+
+// A Ref names a step instance: a step of the plan in a scope.
+type Ref struct {
+	Path Path
+	Step int32 // plan-wide index; -1 = the run itself
+}
+
+// A Fence admits one result: it names an attempt of a step instance.
+type Fence struct {
+	Gen     uint32 // generation of the run, from 1
+	Attempt uint32 // hand-outs of this step instance in any generation, from 1
+}
+
+// InputKind is what arrives at a run.
+type InputKind uint8
+
+// The inputs. Each may come twice, late, in any order.
+const (
+	InStart      InputKind = iota + 1 // Input.Start
+	InGranted                         // Ref: the arbiter grants an attempt
+	InHeld                            // Ref, Text: the arbiter holds it back, reason in Text
+	InResult                          // Ref, Fence, Outcome, …
+	InProgress                        // Ref, Fence, Progress
+	InTimer                           // time is At: whatever is due fires
+	InSignal                          // Name, Data
+	InItems                           // Ref, From, Items, More
+	InWorkerLost                      // Ref and Fence, or All: attempts whose worker is gone
+	InContinue                        // go on with what is already decided
+	InCancel                          // Text: reason
+	InRetry                           // Name: "" = what failed, else the step to start from
+	InEdit                            // Data: JSON object of input fields to replace
+)
+
+// An Input is one thing that happened outside. At is required in all of them.
+type Input struct {
+	Kind  InputKind
+	At    int64 // UTC µs, never decreasing over the inputs of a run
+	Ref   Ref
+	Fence Fence
+
+	Start *Start
+
+	// InResult.
+	Outcome   Outcome
+	Output    []byte // canonical JSON, at most 1 MiB
+	InputHash []byte // SHA-256 of the rendered input, 32 bytes; nil when not rendered
+	Cost      int64  // credits of a success
+	Err       *Failure
+	Source    Source
+
+	Progress Progress // InProgress
+
+	From  int64    // InItems: index of the first
+	Items [][]byte // InItems: JSON values
+	More  bool     // InItems: others follow
+	All   bool     // InWorkerLost: every open attempt, after a restart
+
+	Name string
+	Text string
+	Data []byte
+}
+
+// Outcome is what an attempt reports.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Success Outcome = iota + 1
+	Failed
+	Preview // a partial result in Output; the attempt goes on (X79)
+)
+
+// Source is who reports a result; the first loser of each is one node.ignored.
+type Source uint8
+
+// The sources.
+const (
+	FromWorker Source = iota
+	FromWebhook
+	FromPoll
+)
+
+// A Failure is why an attempt failed.
+type Failure struct {
+	Code         fault.Code
+	Msg          string
+	RetryAfterMS int64 // lower bound for the next try; 0 = none
+	// Phase ("input" or "output") and Violations are set when a contract was
+	// violated (X172).
+	Phase      string
+	Violations []string
+}
+
+// Progress is what a running attempt tells people.
+type Progress struct {
+	Kind     ProgressKind
+	Fraction float64 // ProgressFraction: 0..1
+	Level    string  // ProgressLog
+	Text     string
+}
+
+// ProgressKind tells deltas, logs and fractions apart.
+type ProgressKind uint8
+
+// The kinds of progress.
+const (
+	ProgressFraction ProgressKind = iota
+	ProgressLog
+	ProgressDelta
+)
+
+// Start is everything a run is given. It is the payload of run.started.
+type Start struct {
+	Run         string            `json:"run"`
+	Account     string            `json:"account"`
+	Recipe      string            `json:"recipe"`
+	Version     string            `json:"version,omitempty"`
+	PlanHash    string            `json:"plan"`
+	Parameters  map[string]any    `json:"parameters,omitempty"`
+	Files       []File            `json:"files,omitempty"`
+	Correlation string            `json:"correlationId,omitempty"`
+	Seed        uint64            `json:"seed"`
+	Pins        []Pin             `json:"pins,omitempty"` // one per plan.Actions
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// A File is an input file of a run.
+type File struct {
+	Hash     string `json:"hash"`
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType,omitempty"`
+	Size     int64  `json:"sizeBytes"`
+}
+
+// A Pin is what an action reference resolved to when the run started.
+type Pin struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Cost     int64  `json:"cost,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Once     bool   `json:"atMostOnce,omitempty"`
+}
+
+// CommandKind is what must be done in the world.
+type CommandKind uint8
+
+// The commands. All are idempotent: recovery carries out again what is owed.
+const (
+	// CmdAcquire asks the arbiter for an attempt: answer InGranted or InHeld.
+	CmdAcquire CommandKind = iota + 1
+	// CmdDispatch hands the attempt Fence to a worker; see Run.Task.
+	CmdDispatch
+	// CmdCancelTask tells whoever carries out the attempt Fence to stop.
+	CmdCancelTask
+	// CmdNeedItems asks for items From.. (at most N) of the file File: answer InItems.
+	CmdNeedItems
+	// CmdCollect asks for the outputs of a finished loop as one JSONL file,
+	// because together they exceed the inline limit: answer InResult with the
+	// file reference as Output.
+	CmdCollect
+	// CmdContinue asks for InContinue: the last Decide stopped at its limit.
+	CmdContinue
+)
+
+// A Command is one of them.
+type Command struct {
+	Kind  CommandKind
+	Ref   Ref
+	Fence Fence
+	From  int64
+	N     int64
+	File  string
+}
+
+// The limits of one Decide: past either it owes CmdContinue.
+const (
+	MaxEvents = 1_000
+	MaxBytes  = 1 << 20
+)
+
+// A Turn is what one Decide yields. The caller owns it and may reuse it: the
+// slices are appended to after being cut to zero length.
+type Turn struct {
+	Events   []Event
+	Commands []Command
+	// Err refuses a user's input (InCancel, InRetry, InEdit, InSignal, InStart)
+	// and says why; nothing was emitted then. Late or repeated inputs of
+	// machines are not errors: they yield no events.
+	Err error
+}

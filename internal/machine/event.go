@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import "github.com/roux-engine/roux/fault"
+
+// EventKind is what happened. Its numbers are journal format: append only, and
+// the fold of a published kind never changes; a new meaning is a new kind.
+// Several kinds may share a public name ([EventKind.Name]).
+type EventKind uint8
+
+// The kinds. The comment names the fields in use besides Seq, At and Ref.
+const (
+	EvRunStarted      EventKind = 1  // Data: Start as JSON
+	EvRunStatus       EventKind = 2  // Flag: new Status; N: the one before
+	EvRunCompensating EventKind = 3  // Flag: the fixed verdict; Code, Text
+	EvRunCompleted    EventKind = 4  // Data: outputs; Flag: 1 = has_failures
+	EvRunFailed       EventKind = 5  // Code, Text; N: first failed step or -1; Flag: as above
+	EvRunCancelled    EventKind = 6  // Text: reason; Flag: as above
+	EvRunExpired      EventKind = 7  // Text; Flag: as above
+	EvRunRecovered    EventKind = 8  // N: interrupted attempts
+	EvRunSignalled    EventKind = 9  // Text: name; Data: payload
+	EvRunRetried      EventKind = 10 // N: new generation; Text: from step; Data: edited input fields
+
+	EvNodeReady       EventKind = 20 // dependencies settled, but its wave has not begun
+	EvNodeQueued      EventKind = 21 // wants an attempt
+	EvNodeBlocked     EventKind = 22 // Text: reason
+	EvNodeStarted     EventKind = 23 // Attempt: an attempt was granted and will be dispatched
+	EvNodeOpened      EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
+	EvNodeItems       EventKind = 25 // loop: N from, Data JSON array, Flag 1 = more follow
+	EvNodeIteration   EventKind = 26 // loop: N index of the item whose scope opens
+	EvNodeProgress    EventKind = 27 // N: parts per million; Text
+	EvNodeLog         EventKind = 28 // Code: level; Text
+	EvNodeDelta       EventKind = 29 // N: deltaIndex; Text
+	EvNodePreview     EventKind = 30 // Data
+	EvNodeWaiting     EventKind = 31 // N: due or 0; Text: signal
+	EvNodeRetried     EventKind = 32 // Attempt that failed; Code, Text; N: due; M: delay in ms; Hash
+	EvNodeLost        EventKind = 33 // Attempt that was lost; queued again
+	EvNodeFallback    EventKind = 34 // Attempt that failed last; Code, Text: why; the fallback scope opens; Hash
+	EvNodeCompleted   EventKind = 35 // Data: output; N: cost; M: duration in µs; Hash
+	EvNodeFailed      EventKind = 36 // Code, Text; Flag: 1 = handled; M: duration in µs; Hash
+	EvNodeSkipped     EventKind = 37 // Flag: Reason
+	EvNodeCancelled   EventKind = 38 // Flag: Reason; M: duration in µs
+	EvNodeInvalidated EventKind = 39 // Flag: Status before; withdrawn by a new generation
+	EvNodeIgnored     EventKind = 40 // Flag: Source; Attempt
+	EvNodeCompensated EventKind = 41 // Flag: 1 = failed; Code, Text
+	EvContract        EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
+	EvCollected       EventKind = 43 // loop: Data: file reference of its outputs
+)
+
+// names maps kinds to the published names: the one enum of X178.
+var names = [...]string{
+	EvRunStarted:      "run.started",
+	EvRunStatus:       "run.status.changed",
+	EvRunCompensating: "run.status.changed",
+	EvRunCompleted:    "run.completed",
+	EvRunFailed:       "run.failed",
+	EvRunCancelled:    "run.cancelled",
+	EvRunExpired:      "run.timed_out",
+	EvRunRecovered:    "run.recovered",
+	EvRunSignalled:    "run.signalled",
+	EvRunRetried:      "run.retried",
+	EvNodeReady:       "node.ready",
+	EvNodeQueued:      "node.queued",
+	EvNodeBlocked:     "node.blocked",
+	EvNodeStarted:     "node.started",
+	EvNodeOpened:      "node.started",
+	EvNodeItems:       "node.progress",
+	EvNodeIteration:   "node.progress",
+	EvNodeProgress:    "node.progress",
+	EvNodeLog:         "node.log",
+	EvNodeDelta:       "node.stream.delta",
+	EvNodePreview:     "node.preview",
+	EvNodeWaiting:     "node.waiting",
+	EvNodeRetried:     "node.retried",
+	EvNodeLost:        "node.retried",
+	EvNodeFallback:    "node.retried",
+	EvNodeCompleted:   "node.completed",
+	EvNodeFailed:      "node.failed", // node.timed_out when its cause is timeout
+	EvNodeSkipped:     "node.skipped",
+	EvNodeCancelled:   "node.cancelled",
+	EvNodeInvalidated: "node.invalidated",
+	EvNodeIgnored:     "node.ignored",
+	EvNodeCompensated: "node.compensated",
+	EvContract:        "contract.violated",
+	EvCollected:       "node.progress",
+}
+
+// An Event is one thing that happened to a run. Path, Text and Data may share
+// memory with the journal bytes they were decoded from.
+type Event struct {
+	Seq     uint64 // 1, 2, 3 … per run
+	At      int64  // UTC µs; equal for all events of one Decide
+	Kind    EventKind
+	Flag    uint8
+	Step    int32 // plan-wide index; -1 for events of the run
+	Path    Path  // scope of the step
+	Attempt uint32
+	N, M    int64
+	Code    fault.Code
+	Text    string
+	Data    []byte // JSON
+	Hash    []byte // SHA-256 of the attempt's rendered input, 32 bytes
+
+}
+
+// Ref is the step instance the event is about.
+func (e *Event) Ref() Ref { return Ref{Path: e.Path, Step: e.Step} }
+
+// Name is the published name of the event's type (X175–X177).
+func (e *Event) Name() string {
+	if e.Kind == EvNodeFailed && fault.CauseOf(e.Code) == fault.CauseTimeout {
+		return "node.timed_out"
+	}
+	if int(e.Kind) < len(names) && names[e.Kind] != "" {
+		return names[e.Kind]
+	}
+	return "unknown"
+}
+
+// A Status is the status of a run or of a step, as stored.
+type Status uint8
+
+// The statuses of steps. The numbers are journal and snapshot format.
+const (
+	Pending Status = iota
+	Blocked
+	Queued
+	Running
+	Waiting
+	Retrying
+	Completed
+	StepFailed
+	Skipped
+	Cancelled
+	Invalidated
+)
+
+var statusNames = [...]string{"pending", "blocked", "queued", "running", "waiting", "retrying",
+	"completed", "failed", "skipped", "cancelled", "invalidated"}
+
+func (s Status) String() string { return statusNames[s] }
+
+// Settled says that the status is final for its generation.
+func (s Status) Settled() bool { return s >= Completed && s <= Cancelled }
+
+// A RunStatus is the status of a run (R2).
+type RunStatus uint8
+
+// The run statuses. The numbers are journal and snapshot format.
+const (
+	RunPending RunStatus = iota
+	RunQueued
+	RunDispatching
+	RunRunning
+	RunPreview
+	RunCompleted
+	RunFailed
+	RunCancelled
+	RunExpired
+)
+
+var runStatusNames = [...]string{"pending", "queued", "dispatching", "running", "preview",
+	"completed", "failed", "cancelled", "expired"}
+
+func (s RunStatus) String() string { return runStatusNames[s] }
+
+// Terminal says that the run has ended, in its generation.
+func (s RunStatus) Terminal() bool { return s >= RunCompleted }
+
+// A Reason is why a step was skipped or cancelled.
+type Reason uint8
+
+// The reasons (R4). The numbers are journal format.
+const (
+	ByCondition Reason = iota + 1
+	BranchNotTaken
+	ParentFailure
+	BranchLost
+	ByOnError
+	RunEnded
+	ByCancel // the run was cancelled or expired
+)
+
+var reasonNames = [...]string{"", "condition", "branch_not_taken", "parent_failure", "branch_lost",
+	"on_error", "run_ended", "cancelled"}
+
+func (r Reason) String() string { return reasonNames[r] }

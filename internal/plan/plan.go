@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan is the compiled form of a recipe: an immutable graph of steps in
+// flat arrays, named by the hash of its canonical form.
+//
+// It decides what a plan is and when two plans are the same. It never decides
+// what runs next (machine), evaluates nothing (expr) and does no I/O. A plan is
+// never changed after Seal; every run keeps the plan it started with (X27).
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Version is the version of the canonical form; it is part of the hash.
+const Version = 1
+
+// None is the absent graph or step index.
+const None int32 = -1
+
+// A Kind is what a step does.
+type Kind uint8
+
+// The kinds of step. The numbers are part of the canonical form: append only.
+const (
+	Action Kind = iota
+	Condition
+	Parallel
+	Loop
+	Transform
+	Wait
+	Fail
+)
+
+var kindNames = [...]string{"action", "condition", "parallel", "loop", "transform", "wait", "fail"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// A Role is why a graph exists.
+type Role uint8
+
+// The roles. The numbers are part of the canonical form: append only.
+const (
+	Root Role = iota
+	Then
+	Else
+	Branch
+	Body
+	Fallback
+	Compensation
+)
+
+var roleNames = [...]string{"root", "then", "else", "branch", "body", "fallback", "compensation"}
+
+func (r Role) String() string { return roleNames[r] }
+
+// A Plan is one compiled recipe. Graph 0 is the root. The steps of a graph are
+// contiguous in Steps, in the order of the definition.
+type Plan struct {
+	Version int     `json:"v"`
+	Graphs  []Graph `json:"graphs"`
+	Steps   []Step  `json:"steps"`
+	// Actions are the distinct action references; Step.Action indexes them.
+	Actions []ActionRef `json:"actions,omitempty"`
+
+	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	// Outputs are the run's result, by name (R41), sorted by name. Without
+	// them the machine takes OutputSchema's fields from the last step's output,
+	// else {binding: output}.
+	Outputs []Binding `json:"outputs,omitempty"`
+
+	Drain        bool `json:"drain,omitempty"`        // failure_policy: drain
+	UpstreamFail bool `json:"upstreamFail,omitempty"` // on_upstream_failure: fail
+	Leaves       bool `json:"leaves,omitempty"`       // result_rule: leaves
+	Waves        bool `json:"waves,omitempty"`        // scheduling: waves
+
+	TTLMS    int64     `json:"ttlMs"`
+	Limits   Limits    `json:"limits"`
+	Estimate *Estimate `json:"estimate,omitempty"`
+
+	// Labels are the names of steps by id where they differ from it. They are
+	// for people and no part of the hash: of two recipes that mean the same,
+	// the first stored names win.
+	Labels map[string]string `json:"labels,omitempty"`
+
+	hash Hash
+}
+
+// Limits are the effective limits of a run, after the server's maxima.
+type Limits struct {
+	TotalSteps  int64 `json:"steps"`
+	LoopItems   int64 `json:"items"`
+	ScopeDepth  int64 `json:"depth"`
+	MemoryBytes int64 `json:"memory"`
+}
+
+// Estimate is the credit estimation (X147), kept for the ledger to come.
+type Estimate struct {
+	Strategy string `json:"strategy"`
+	Fixed    int64  `json:"fixed,omitempty"`
+	PerFile  int64  `json:"perFile,omitempty"`
+	Formula  string `json:"formula,omitempty"`
+	Max      int64  `json:"max,omitempty"`
+	Policy   string `json:"policy"` // refund_unused | refund_all | no_refund
+}
+
+// An ActionRef is a reference as written; run.started pins what it resolved to.
+type ActionRef struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+}
+
+// A Graph is a scope's shape.
+type Graph struct {
+	First   int32 `json:"first"` // its steps are Steps[First : First+N]
+	N       int32 `json:"n"`     // may be 0
+	Owner   int32 `json:"owner"` // step that owns it; None for the root
+	Role    Role  `json:"role"`
+	Ordinal int32 `json:"ordinal"` // index of a branch, else 0
+	// Frame is the graph that holds this one's bindings: itself for the root
+	// and for a loop body, else the nearest such graph outward.
+	Frame int32 `json:"frame"`
+	Slots int32 `json:"slots"` // how many bindings live here, when it is a frame
+	Depth int32 `json:"depth"` // 0 for the root
+	Waves int32 `json:"waves"` // longest path + 1; 0 when empty
+	// Out is the step whose output is the scope's output: the last of the
+	// definition; None when empty.
+	Out int32 `json:"out"`
+	// Compensates: a step in it or below it has a compensation, so its scopes
+	// stay in memory until the run ends.
+	Compensates bool `json:"compensates,omitempty"`
+}
+
+// A Step is a vertex.
+type Step struct {
+	ID    string  `json:"id"`
+	Kind  Kind    `json:"kind"`
+	Graph int32   `json:"graph"`
+	Preds []int32 `json:"preds,omitempty"` // plan-wide step indices, same graph, sorted, distinct
+	Succs []int32 `json:"succs,omitempty"` // the inverse of Preds
+	Wave  int32   `json:"wave"`            // longest path from a root of its graph
+
+	When *Expr `json:"when,omitempty"`
+
+	// Kind action.
+	Action   int32           `json:"action"`             // index into Actions; None otherwise
+	Params   json.RawMessage `json:"params,omitempty"`   // object; strings in it may be templates
+	ParamRef []Var           `json:"paramRef,omitempty"` // what those templates name
+	Bindings []Binding       `json:"bindings,omitempty"` // sorted by name
+	// FileInput is the one input of format file that nothing binds: it gets
+	// the run's only file. "" = none.
+	FileInput string          `json:"fileInput,omitempty"`
+	Required  []string        `json:"required,omitempty"` // inputs whose absence is INPUT_MISSING
+	InputC    json.RawMessage `json:"inputContract,omitempty"`
+	OutputC   json.RawMessage `json:"outputContract,omitempty"`
+
+	// Kind condition and transform; Expr of a loop is `over`, of a wait `until`,
+	// of a fail its message (a template).
+	Expr *Expr `json:"expr,omitempty"`
+	Then int32 `json:"then"` // graph, None when absent
+	Else int32 `json:"else"`
+
+	// Kind parallel.
+	Branches []int32  `json:"branches,omitempty"` // graphs
+	WaitFor  WaitFor  `json:"waitFor,omitempty"`
+	Strategy Strategy `json:"strategy,omitempty"` // parallel and loop
+
+	// Kind loop.
+	Body        int32  `json:"body"`
+	As          string `json:"as,omitempty"`
+	Index       string `json:"index,omitempty"`
+	Concurrency int32  `json:"concurrency,omitempty"`
+
+	// Kind wait.
+	DurationMS int64  `json:"durationMs,omitempty"`
+	Signal     string `json:"signal,omitempty"`
+	SignalMS   int64  `json:"signalMs,omitempty"` // timeout of a signal; 0 = the run's ttl bounds it
+
+	// Kind fail.
+	Code string `json:"code,omitempty"`
+
+	Bind string `json:"bind,omitempty"` // outputBinding
+	Slot int32  `json:"slot"`           // its slot in the frame; None without
+
+	Retry           Retry        `json:"retry"`
+	OnError         OnError      `json:"onError,omitempty"`
+	Fallback        int32        `json:"fallback"`
+	ContinueOnError bool         `json:"continueOnError,omitempty"`
+	ParentFailure   ParentPolicy `json:"parentFailure,omitempty"`
+	Compensate      int32        `json:"compensate"` // graph of one action step, None when absent
+	TimeoutMS       int64        `json:"timeoutMs,omitempty"`
+	TotalTimeoutMS  int64        `json:"totalTimeoutMs,omitempty"`
+
+	// Keep: an expression, the run's result or a compensation may read the
+	// output after the step settled, so the run keeps it in memory.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// WaitFor is a parallel step's join rule.
+type WaitFor uint8
+
+// The join rules (X47–X49).
+const (
+	WaitAll WaitFor = iota
+	WaitAny
+	WaitFirstSuccess
+)
+
+// Strategy is what a failing branch or iteration means.
+type Strategy uint8
+
+// The failure strategies (X50–X52).
+const (
+	FailFast Strategy = iota
+	Continue
+	Ignore
+)
+
+// OnError is what follows when retries are used up.
+type OnError uint8
+
+// The strategies of onError; retry is compiled into Retry.
+const (
+	OnErrorFail OnError = iota
+	OnErrorSkip
+	OnErrorFallback
+)
+
+// ParentPolicy is on_parent_failure (X120).
+type ParentPolicy uint8
+
+// The policies.
+const (
+	Propagate ParentPolicy = iota
+	SkipOnParent
+	SubstituteDefault
+)
+
+// Retry is the one retry record of all spellings (R18, X105–X116).
+type Retry struct {
+	Attempts   int64    `json:"attempts"` // total, at least 1
+	InitialMS  int64    `json:"initialMs"`
+	MaxMS      int64    `json:"maxMs"`
+	Multiplier float64  `json:"multiplier"`
+	Jitter     float64  `json:"jitter"`       // 0..1
+	On         []string `json:"on,omitempty"` // causes or codes; empty = every retryable code
+}
+
+// A Binding is a named expression.
+type Binding struct {
+	Name string `json:"name"`
+	Expr Expr   `json:"expr"`
+}
+
+// An Expr is one expression or template with what its names mean here.
+type Expr struct {
+	Src      string `json:"src"`
+	Template bool   `json:"template,omitempty"` // {{ … }} text instead of CEL
+	Vars     []Var  `json:"vars,omitempty"`
+}
+
+// VarKind is where a name's value comes from.
+type VarKind uint8
+
+// The kinds of variable.
+const (
+	VarInput   VarKind = iota // input, inputs, parameters, fileHashes, files, workflow, _context
+	VarBinding                // an outputBinding: frame Graph, slot Index
+	VarStep                   // a step's result object: step Index, in the scope of graph Graph
+	VarItem                   // the loop variable of body Graph
+	VarIndex                  // the loop index of body Graph
+)
+
+// A Var says what one name of an expression means. For `steps.x` Name is
+// "steps" and Member "x"; for the others Member is "".
+type Var struct {
+	Name   string  `json:"name"`
+	Member string  `json:"member,omitempty"`
+	Kind   VarKind `json:"kind"`
+	Graph  int32   `json:"graph"`
+	Index  int32   `json:"index"`
+}
+
+// A Hash names a plan: SHA-256 of its canonical form.
+type Hash [sha256.Size]byte
+
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// ParseHash reads what String wrote.
+func ParseHash(s string) (Hash, error) {
+	var h Hash
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(h) {
+		return h, fmt.Errorf("plan hash %q: want %d hexadecimal characters", s, 2*len(h))
+	}
+	copy(h[:], b)
+	return h, nil
+}
+
+// Hash is the plan's name. Seal or Decode must have been called.
+func (p *Plan) Hash() Hash { return p.hash }
+
+// Seal computes the hash; the plan must not be changed afterwards.
+func (p *Plan) Seal() error {
+	p.Version = Version
+	data, err := p.canonical()
+	if err != nil {
+		return fmt.Errorf("seal plan: %w", err)
+	}
+	p.hash = sha256.Sum256(data)
+	return nil
+}
+
+// canonical is the JSON of everything that carries meaning. Field order is
+// that of the structs, maps are absent, so equal plans give equal bytes.
+func (p *Plan) canonical() ([]byte, error) {
+	bare := *p
+	bare.Labels = nil
+	return json.Marshal(&bare)
+}
+
+// Encode returns the stored form: the canonical form and the labels.
+func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
+
+// Decode reads what Encode wrote and seals it.
+func Decode(data []byte) (*Plan, error) {
+	p := new(Plan)
+	if err := json.Unmarshal(data, p); err != nil {
+		return nil, fmt.Errorf("decode plan: %w", err)
+	}
+	if p.Version != Version {
+		return nil, fmt.Errorf("decode plan: version %d, this release reads %d", p.Version, Version)
+	}
+	if err := p.Seal(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Label is the step's name for people: its label, else its id.
+func (p *Plan) Label(step int32) string {
+	if l, ok := p.Labels[p.Steps[step].ID]; ok {
+		return l
+	}
+	return p.Steps[step].ID
+}
