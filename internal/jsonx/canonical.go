@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jsonx
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxNesting stops a value that contains itself.
+const maxNesting = 1000
+
+// Canonical writes v in the one form that is hashed and compared: RFC 8785
+// (no white space, names in UTF-16 order, minimal escapes, shortest numbers)
+// with one difference. RFC 8785 knows doubles only; here an int64 is written in
+// full, and a float64 beyond 2^53 always with an exponent, so that every number
+// reads back by [Decode] with the value it had.
+//
+// Beside the value types it takes int and json.RawMessage. NaN, infinities,
+// invalid UTF-8 and other types are errors.
+func Canonical(v any) ([]byte, error) { return AppendCanonical(nil, v) }
+
+// CanonicalRaw re-writes JSON text in canonical form. The caller has bounded
+// its length; depth is bounded as in [Decode].
+func CanonicalRaw(raw []byte) ([]byte, error) {
+	v, err := Decode(raw, Limits{Bytes: len(raw) + 1, Tokens: len(raw) + 1})
+	if err != nil {
+		return nil, err
+	}
+	return AppendCanonical(make([]byte, 0, len(raw)), v)
+}
+
+// AppendCanonical appends what [Canonical] returns to dst. On error the content
+// beyond dst is meaningless.
+func AppendCanonical(dst []byte, v any) ([]byte, error) { return appendValue(dst, v, 0) }
+
+func appendValue(dst []byte, v any, depth int) ([]byte, error) {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...), nil
+	case bool:
+		return strconv.AppendBool(dst, v), nil
+	case int64:
+		return strconv.AppendInt(dst, v, 10), nil
+	case string:
+		return appendString(dst, v)
+	case float64:
+		return appendFloat(dst, v)
+	case []any:
+		return appendList(dst, v, depth)
+	case map[string]any:
+		return appendObject(dst, v, depth)
+	case int:
+		return strconv.AppendInt(dst, int64(v), 10), nil
+	case json.RawMessage:
+		raw, err := CanonicalRaw(v)
+		if err != nil {
+			return nil, err
+		}
+		return append(dst, raw...), nil
+	default:
+		return nil, fmt.Errorf("canonical JSON: a value of type %T is no JSON value", v)
+	}
+}
+
+func appendList(dst []byte, list []any, depth int) ([]byte, error) {
+	if depth >= maxNesting {
+		return nil, fmt.Errorf("canonical JSON: the value is nested more than %d deep", maxNesting)
+	}
+	dst = append(dst, '[')
+	var err error
+	for i, item := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = appendValue(dst, item, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+func appendObject(dst []byte, m map[string]any, depth int) ([]byte, error) {
+	if depth >= maxNesting {
+		return nil, fmt.Errorf("canonical JSON: the value is nested more than %d deep", maxNesting)
+	}
+	var few [16]string // most objects are small: their names need no allocation
+	names := few[:0]
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, CompareNames)
+	dst = append(dst, '{')
+	var err error
+	for i, name := range names {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = appendString(dst, name); err != nil {
+			return nil, err
+		}
+		dst = append(dst, ':')
+		if dst, err = appendValue(dst, m[name], depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+func appendString(dst []byte, s string) ([]byte, error) {
+	plain := true
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		dst = append(dst, '"')
+		dst = append(dst, s...)
+		return append(dst, '"'), nil
+	}
+	dst, err := jsontext.AppendQuote(dst, s)
+	if err != nil {
+		return nil, fmt.Errorf("canonical JSON: the string %q is not valid UTF-8", shorten(s))
+	}
+	return dst, nil
+}
+
+func appendFloat(dst []byte, f float64) ([]byte, error) {
+	switch abs := math.Abs(f); {
+	case math.IsNaN(f) || math.IsInf(f, 0):
+		return nil, fmt.Errorf("canonical JSON: %v is no JSON number", f)
+	case abs > 1<<53 && abs < 1e21:
+		// Digits alone would read back as an integer: another one, or none.
+		return strconv.AppendFloat(dst, f, 'e', -1, 64), nil
+	default:
+		return jsontext.AppendFloat(dst, f, 64), nil
+	}
+}
+
+// CompareNames orders names as RFC 8785 does, by UTF-16 code units. That is the
+// order of UTF-8 bytes, but for characters beyond U+FFFF: their surrogates sort
+// before U+E000 to U+FFFF.
+func CompareNames(a, b string) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if x, y := a[i], b[i]; x != y {
+			if x >= 0xEE && y >= 0xEE && (x >= 0xF0) != (y >= 0xF0) {
+				return cmp.Compare(y, x)
+			}
+			return cmp.Compare(x, y)
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jsonx is the one guarded door for JSON text, and the one canonical
+// form of values.
+//
+// It decides which texts are JSON here: RFC 8259 without duplicate names, bad
+// UTF-8 or trailing data, within limits on bytes, depth and tokens, and with
+// integers that fit 64 bits exactly ([Decode], [Valid]). It decides how a value
+// is written when it is hashed, compared or stored ([Canonical]). And it holds
+// the tree of values with their places in a text that every strict reader of
+// definitions walks ([Node], filled from JSON by [Parse], from YAML by yamlx).
+//
+// It never gives values a meaning, knows no schema and does no I/O.
+//
+// Values are nil, bool, int64, float64, string, []any and map[string]any. A
+// number without fraction and exponent is an int64; any other is a float64.
+package jsonx
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The limits that apply where a caller names none.
+const (
+	DefaultBytes = 1 << 20
+	DefaultDepth = 64
+)
+
+// Limits bound a text before and while it is read. Fields left zero take the
+// default their comment names.
+type Limits struct {
+	// Bytes is the length of the text. Default [DefaultBytes].
+	Bytes int
+	// Depth is how many arrays and objects may be open at once. Default [DefaultDepth].
+	Depth int
+	// Tokens is how many names and values the text may hold; it bounds memory,
+	// which a text of tiny values fills many times faster than its bytes say.
+	// Default Bytes/2+1, which no array of one-digit numbers exceeds.
+	Tokens int
+}
+
+func (l Limits) orDefault() Limits {
+	if l.Bytes == 0 {
+		l.Bytes = DefaultBytes
+	}
+	if l.Depth == 0 {
+		l.Depth = DefaultDepth
+	}
+	if l.Tokens == 0 {
+		l.Tokens = l.Bytes/2 + 1
+	}
+	return l
+}
+
+// The rules an [Error] can name.
+const (
+	RuleSyntax    = "syntax"
+	RuleEncoding  = "encoding"
+	RuleDuplicate = "duplicate-key"
+	RuleNumber    = "number"
+	RuleLimit     = "limit"
+)
+
+// An Error is one problem at one place of a text. Callers give it the code of
+// what they were reading: a definition, a request, a stored value.
+type Error struct {
+	Rule    string
+	Msg     string
+	Hint    string
+	Pos     Pos
+	Pointer string // JSON pointer (RFC 6901) of the value, as far as known
+	// First is the place of the name that a duplicate repeats.
+	First Pos
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("line %d, column %d: %s", e.Pos.Line, e.Pos.Col, e.Msg)
+	if e.Pos.Line == 0 {
+		s = e.Msg
+	}
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Decode returns the one value that data holds. Its errors are *[Error].
+func Decode(data []byte, lim Limits) (any, error) {
+	r, err := newReader(data, lim, false)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.value(0)
+	if err != nil {
+		return nil, err
+	}
+	return v, r.end()
+}
+
+// Valid says whether Decode would accept data, without building the value.
+func Valid(data []byte, lim Limits) error {
+	r, err := newReader(data, lim, false)
+	if err != nil {
+		return err
+	}
+	if err := r.skip(); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// A reader walks the tokens of one text and holds them to the limits.
+type reader struct {
+	dec  *jsontext.Decoder
+	data []byte
+	left int // tokens
+	lim  Limits
+}
+
+func newReader(data []byte, lim Limits, duplicates bool) (*reader, error) {
+	lim = lim.orDefault()
+	if len(data) > lim.Bytes {
+		return nil, &Error{Rule: RuleLimit, Msg: fmt.Sprintf("the text has %d bytes, the limit is %d", len(data), lim.Bytes)}
+	}
+	return &reader{
+		// The decoder reads a bytes.Buffer in place.
+		dec:  jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(duplicates)),
+		data: data,
+		left: lim.Tokens,
+		lim:  lim,
+	}, nil
+}
+
+// token reads one token; start is where it begins.
+func (r *reader) token() (tok jsontext.Token, start int, err error) {
+	start = int(r.dec.InputOffset())
+	for start < len(r.data) && strings.IndexByte(" \t\r\n,:", r.data[start]) >= 0 {
+		start++
+	}
+	if tok, err = r.dec.ReadToken(); err != nil {
+		return tok, start, r.syntax(err)
+	}
+	if k := tok.Kind(); k == ']' || k == '}' {
+		return tok, start, nil
+	}
+	if r.left--; r.left < 0 {
+		return tok, start, r.fail(RuleLimit, start, 1, "the text holds more than %d names and values", r.lim.Tokens)
+	}
+	return tok, start, nil
+}
+
+func (r *reader) value(depth int) (any, error) {
+	tok, start, err := r.token()
+	if err != nil {
+		return nil, err
+	}
+	return r.rest(tok, start, depth)
+}
+
+// rest builds the value that begins with tok.
+func (r *reader) rest(tok jsontext.Token, start, depth int) (any, error) {
+	switch tok.Kind() {
+	case 'n':
+		return nil, nil
+	case 't':
+		return true, nil
+	case 'f':
+		return false, nil
+	case '"':
+		return tok.String(), nil
+	case '0':
+		n := r.number(start)
+		if n.err != "" {
+			return nil, r.fail(RuleNumber, start, int(r.dec.InputOffset())-start, "%s", n.err)
+		}
+		if n.isInt {
+			return n.i, nil
+		}
+		return n.f, nil
+	case '[':
+		if err := r.open(depth, start); err != nil {
+			return nil, err
+		}
+		list := []any{}
+		for {
+			tok, start, err := r.token()
+			if err != nil {
+				return nil, err
+			}
+			if tok.Kind() == ']' {
+				return list, nil
+			}
+			v, err := r.rest(tok, start, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+	default: // '{'
+		if err := r.open(depth, start); err != nil {
+			return nil, err
+		}
+		m := map[string]any{}
+		for {
+			tok, _, err := r.token()
+			if err != nil {
+				return nil, err
+			}
+			if tok.Kind() == '}' {
+				return m, nil
+			}
+			name := tok.String()
+			v, err := r.value(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			m[name] = v
+		}
+	}
+}
+
+// skip reads one whole value and keeps nothing.
+func (r *reader) skip() error {
+	for depth := 0; ; {
+		tok, start, err := r.token()
+		if err != nil {
+			return err
+		}
+		switch tok.Kind() {
+		case '[', '{':
+			if err := r.open(depth, start); err != nil {
+				return err
+			}
+			depth++
+		case ']', '}':
+			depth--
+		case '0':
+			if n := r.number(start); n.err != "" {
+				return r.fail(RuleNumber, start, int(r.dec.InputOffset())-start, "%s", n.err)
+			}
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+func (r *reader) open(depth, start int) error {
+	if depth >= r.lim.Depth {
+		return r.fail(RuleLimit, start, 1, "arrays and objects are nested more than %d deep", r.lim.Depth)
+	}
+	return nil
+}
+
+// end refuses whatever follows the value.
+func (r *reader) end() error {
+	at := int(r.dec.InputOffset())
+	for at < len(r.data) && strings.IndexByte(" \t\r\n", r.data[at]) >= 0 {
+		at++
+	}
+	if at < len(r.data) {
+		return r.fail(RuleSyntax, at, 1, "the value ends before this; a text holds one value")
+	}
+	return nil
+}
+
+// number reads the number token that begins at start.
+func (r *reader) number(start int) number {
+	return parseNumber(string(r.data[start:r.dec.InputOffset()]))
+}
+
+type number struct {
+	isInt bool
+	i     int64
+	f     float64
+	err   string
+}
+
+// parseNumber reads text of JSON's number grammar.
+func parseNumber(text string) number {
+	if !strings.ContainsAny(text, ".eE") {
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return number{err: fmt.Sprintf("the integer %s does not fit 64 bits; write it as a string", shorten(text))}
+		}
+		return number{isInt: true, i: i}
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return number{err: fmt.Sprintf("the number %s is outside the range of a 64-bit float", shorten(text))}
+	}
+	return number{f: f}
+}
+
+// ParseNumber reads a number by JSON's grammar and rules: an int64, or a
+// float64, or ok = false when text is no number of JSON. A number that would
+// lose its value is an error in words.
+func ParseNumber(text string) (v any, ok bool, problem string) {
+	if !isNumber(text) {
+		return nil, false, ""
+	}
+	switch n := parseNumber(text); {
+	case n.err != "":
+		return nil, true, n.err
+	case n.isInt:
+		return n.i, true, ""
+	default:
+		return n.f, true, ""
+	}
+}
+
+// isNumber matches -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
+func isNumber(s string) bool {
+	digits := func() bool {
+		n := len(s)
+		s = strings.TrimLeft(s, "0123456789")
+		return len(s) < n
+	}
+	s = strings.TrimPrefix(s, "-")
+	if strings.HasPrefix(s, "0") {
+		s = s[1:]
+	} else if !digits() {
+		return false
+	}
+	if strings.HasPrefix(s, ".") {
+		if s = s[1:]; !digits() {
+			return false
+		}
+	}
+	if strings.HasPrefix(s, "e") || strings.HasPrefix(s, "E") {
+		s = s[1:]
+		if strings.HasPrefix(s, "+") || strings.HasPrefix(s, "-") {
+			s = s[1:]
+		}
+		if !digits() {
+			return false
+		}
+	}
+	return s == ""
+}
+
+func shorten(s string) string {
+	if len(s) > 40 {
+		return s[:37] + "..."
+	}
+	return s
+}
+
+func (r *reader) fail(rule string, at, length int, format string, args ...any) *Error {
+	return &Error{
+		Rule:    rule,
+		Msg:     fmt.Sprintf(format, args...),
+		Pos:     posAt(r.data, at, length),
+		Pointer: string(r.dec.StackPointer()),
+	}
+}
+
+// syntax turns the decoder's error into ours.
+func (r *reader) syntax(err error) *Error {
+	e := &Error{Rule: RuleSyntax, Pos: posAt(r.data, int(r.dec.InputOffset()), 1), Msg: "the text ends before its value does"}
+	var serr *jsontext.SyntacticError
+	if !errors.As(err, &serr) {
+		e.Pos = posAt(r.data, len(r.data), 1)
+		return e // io.EOF: there was nothing at all
+	}
+	at := int(serr.ByteOffset)
+	e.Pos = posAt(r.data, at, 1)
+	e.Pointer = string(serr.JSONPointer)
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		name := serr.JSONPointer.LastToken()
+		e.Rule = RuleDuplicate
+		e.Msg = fmt.Sprintf("the name %q stands twice in one object", shorten(name))
+		e.Pos.Len = int32(len(strconv.Quote(name)))
+	case strings.Contains(serr.Err.Error(), "UTF-8"):
+		e.Rule = RuleEncoding
+		e.Msg = "the text is not valid UTF-8 here"
+	case at >= len(r.data):
+		return e
+	default:
+		e.Msg = strings.TrimPrefix(serr.Err.Error(), "jsontext: ")
+		before := bytes.TrimRight(r.data[:at], " \t\r\n")
+		switch c := r.data[at]; {
+		case (c == ']' || c == '}') && bytes.HasSuffix(before, []byte(",")):
+			e.Hint = "remove the comma before it"
+		case c == '\'':
+			e.Hint = "JSON strings stand in double quotes"
+		case c == '/':
+			e.Hint = "JSON has no comments"
+		}
+	}
+	return e
+}
+
+// posAt finds line and column (in characters, both from 1) of a byte offset.
+func posAt(data []byte, at, length int) Pos {
+	at = min(at, len(data))
+	lineStart := bytes.LastIndexByte(data[:at], '\n') + 1
+	return Pos{
+		Line: int32(1 + bytes.Count(data[:at], []byte("\n"))),
+		Col:  int32(1 + utf8.RuneCount(data[lineStart:at])),
+		Len:  int32(max(1, length)),
+	}
+}
