@@ -1,0 +1,46 @@
+# The commands of the house. `make help` lists them.
+GOLANGCI_VERSION := v2.15.0
+TOOLS            := $(CURDIR)/.tools
+TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
+FUZZTIME         ?= 5s
+
+.PHONY: help build test race lint cross bench fuzz-short nightly rewrite clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## a static binary in bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/roux ./cmd/roux
+
+test: ## vet and every test; the README's second command
+	./.ci/test
+
+race: ## every test that is not long, under the race detector
+	go test -race -short ./...
+
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
+	$< run ./...
+
+$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
+	GOBIN=$(TOOLS) GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+cross: $(TARGETS:%=cross-%) ## static builds for every platform
+
+cross-%:
+	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) go build -trimpath -o /dev/null ./cmd/roux
+
+bench: ## every benchmark, once
+	go test -run '^$$' -bench . -benchtime 1s ./...
+
+fuzz-short: ## every fuzz target for FUZZTIME (5s)
+	./.ci/fuzz $(FUZZTIME)
+
+nightly: test race lint cross ## what is too long for each change
+	./.ci/fuzz 5m
+
+rewrite: ## generated pages and golden files; read the diff like code
+	go test ./internal/house -rewrite
+
+clean: ## remove what the targets above leave behind
+	rm -rf bin dist .tools

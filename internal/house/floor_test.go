@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package house_test keeps the rules of the house: which package may import
+// which, what the pure packages may touch, how sources look, and that the
+// generated pages are current. It decides nothing about behaviour and has no
+// code of its own: every rule here reads the sources as text or syntax.
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// floors is the floor plan of docs/architecture.md: a package may import
+// only packages on lower floors, and fault, which is under all of them. A
+// parent and its children on one floor are a group and may import each other.
+// What is added here has its record in docs/decisions.
+var floors = []struct {
+	name     string
+	packages []string
+}{
+	{"fault", []string{"fault"}},
+	{"0", []string{"action"}},
+	{"1, guarded wrappers", []string{"internal/jsonx", "internal/yamlx", "internal/redact"}},
+	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
+	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/machine", "internal/ledger"}},
+	{"3", []string{
+		"internal/store", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
+		"internal/blob", "internal/egress", "internal/media",
+	}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/worker"}},
+	{"5", []string{"internal/engine", "internal/registry"}},
+	{"6", []string{"internal/telemetry", "internal/simulate", "."}},
+	{"7", []string{"internal/api", "client", "internal/ui"}},
+	{"8", []string{"internal/cli"}},
+	{"8, the binary", []string{"cmd/roux"}},
+}
+
+// beside the floors: nothing may import these.
+var beside = []string{"internal/house", "bench", "examples", "docs"}
+
+// groups name the parents whose packages may import each other.
+var groups = []string{"internal/compile", "internal/store"}
+
+// pure are the packages that decide: no clock, dice, disk, network or goroutine.
+var pure = []string{
+	"fault", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
+	"internal/layout", "internal/compile", "internal/compile/recipe", "internal/machine", "internal/ledger",
+}
+
+// impureImports may not appear in a pure package; a trailing slash means all below.
+var impureImports = []string{
+	"os", "os/", "net", "net/", "math/rand", "math/rand/", "crypto/rand", "io/fs", "io/ioutil", "syscall",
+	"runtime/", "log", "log/", "plugin", "testing", "testing/", "embed", "path/filepath", "unsafe",
+}
+
+// impureNames are functions of packages that are otherwise allowed.
+var impureNames = []string{
+	"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick",
+	"time.NewTimer", "time.NewTicker", "context.WithTimeout", "context.WithDeadline", "fmt.Print", "fmt.Println", "fmt.Printf",
+}
+
+// wrappers say which packages may import a library outside tests. Libraries
+// that touch untrusted input have one each, where their limits sit.
+var wrappers = map[string][]string{
+	"cel.dev/cel-go": {"internal/expr"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/expr"},
+	"go.yaml.in/yaml/v4":                       {"internal/yamlx"},
+	"github.com/go-json-experiment/json":       {"internal/jsonx"},
+	"modernc.org/sqlite":                       {"internal/store/sqlite"},
+	"github.com/pressly/goose/v3":              {"internal/store/sqlite"},
+	"github.com/ledongthuc/pdf":                {"internal/media"},
+	"github.com/pdfcpu/pdfcpu":                 {"internal/media"},
+	"github.com/gabriel-vasile/mimetype":       {"internal/blob", "internal/media"},
+	"github.com/google/jsonschema-go":          {"internal/compile/recipe"},
+	"github.com/gofrs/uuid/v5":                 {"internal/engine", "."},
+	"github.com/spf13/cobra":                   {"internal/cli"},
+	"charm.land/fang/v2":                       {"internal/cli"},
+	"charm.land/lipgloss/v2":                   {"internal/cli"},
+	"golang.org/x/term":                        {"internal/cli"},
+	"golang.org/x/sys":                         {"internal/engine", "internal/store/sqlite", "internal/media"},
+	"pgregory.net/rapid":                       {"internal/store/storetest"},
+	"github.com/google/go-cmp":                 {"internal/store/storetest"},
+}
+
+func TestFloorPlan(t *testing.T) {
+	for _, problem := range floorProblems(load(t)) {
+		t.Error(problem)
+	}
+}
+
+func floorProblems(files []*source) (problems []string) {
+	level := map[string]int{}
+	for i, f := range floors {
+		for _, p := range f.packages {
+			level[p] = i
+		}
+	}
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		mine, known := level[f.pkg]
+		if !known && !slices.Contains(beside, top(f.pkg)) && !slices.Contains(beside, f.pkg) {
+			problems = append(problems, fmt.Sprintf("%s: package %s has no floor; give it one in floors, with a record in docs/decisions", f.path, f.pkg))
+			continue
+		}
+		for _, imp := range f.imports {
+			other, ours := strings.CutPrefix(imp, module)
+			if !ours {
+				continue
+			}
+			other = strings.TrimPrefix(other, "/")
+			if other == "" {
+				other = "."
+			}
+			theirs, ok := level[other]
+			switch {
+			case !ok:
+				problems = append(problems, fmt.Sprintf("%s imports %s, which is on no floor", f.path, other))
+			case !known || theirs < mine || sameGroup(f.pkg, other):
+			default:
+				problems = append(problems, fmt.Sprintf("%s (floor %s) imports %s (floor %s): only lower floors may be imported",
+					f.path, floors[mine].name, other, floors[theirs].name))
+			}
+		}
+	}
+	return problems
+}
+
+// TestFloorPlanWorker: the task is the worker's whole world.
+func TestFloorPlanWorker(t *testing.T) {
+	for _, f := range load(t) {
+		if !f.test && f.pkg == "internal/worker" && slices.Contains(f.imports, module+"/internal/machine") {
+			t.Errorf("%s imports machine: a worker knows its task and nothing else", f.path)
+		}
+	}
+}
+
+func sameGroup(a, b string) bool {
+	for _, g := range groups {
+		if (a == g || strings.HasPrefix(a, g+"/")) && (b == g || strings.HasPrefix(b, g+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+func top(pkg string) string {
+	first, _, _ := strings.Cut(pkg, "/")
+	return first
+}
+
+func TestPurePackages(t *testing.T) {
+	for _, problem := range pureProblems(load(t)) {
+		t.Error(problem)
+	}
+}
+
+func pureProblems(files []*source) (problems []string) {
+	for _, f := range files {
+		if f.test || !slices.Contains(pure, f.pkg) {
+			continue
+		}
+		for _, imp := range f.imports {
+			for _, bad := range impureImports {
+				if imp == bad || strings.HasSuffix(bad, "/") && strings.HasPrefix(imp, bad) {
+					problems = append(problems, fmt.Sprintf("%s imports %s: this package decides and touches nothing outside", f.path, imp))
+				}
+			}
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				problems = append(problems, fmt.Sprintf("%s: a goroutine in a package that must be deterministic", f.fset.Position(n.Pos())))
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(impureNames, x.Name+"."+n.Sel.Name) {
+					problems = append(problems, fmt.Sprintf("%s: %s.%s in a package that must be deterministic", f.fset.Position(n.Pos()), x.Name, n.Sel.Name))
+				}
+			}
+			return true
+		})
+	}
+	return problems
+}
+
+func TestLibrariesStayInTheirWrappers(t *testing.T) {
+	for _, problem := range wrapperProblems(load(t)) {
+		t.Error(problem)
+	}
+}
+
+func wrapperProblems(files []*source) (problems []string) {
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		for _, imp := range f.imports {
+			if !strings.Contains(top(imp), ".") || imp == module || strings.HasPrefix(imp, module+"/") {
+				continue
+			}
+			lib := ""
+			for l := range wrappers {
+				if (imp == l || strings.HasPrefix(imp, l+"/")) && len(l) > len(lib) {
+					lib = l
+				}
+			}
+			switch {
+			case lib == "":
+				problems = append(problems, fmt.Sprintf("%s imports %s: a new library needs its wrapper here and a row in docs/dependencies.md", f.path, imp))
+			case !slices.Contains(wrappers[lib], f.pkg):
+				problems = append(problems, fmt.Sprintf("%s imports %s, which belongs to %s alone", f.path, imp, strings.Join(wrappers[lib], ", ")))
+			}
+		}
+	}
+	return problems
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRulesCatch breaks each rule on purpose: a rule that nothing can break
+// would keep nothing.
+func TestRulesCatch(t *testing.T) {
+	file := func(path, body string) []*source {
+		t.Helper()
+		f, err := parse(path, []byte(spdx+"\n"+body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*source{f}
+	}
+	for _, tt := range []struct {
+		name string
+		got  []string
+		want string
+	}{
+		{"an import that climbs", floorProblems(file("internal/plan/x.go",
+			"package plan\n\nimport _ \""+module+"/internal/machine\"\n")), "only lower floors"},
+		{"an import on the same floor", floorProblems(file("internal/blob/x.go",
+			"package blob\n\nimport _ \""+module+"/internal/media\"\n")), "only lower floors"},
+		{"a package without a floor", floorProblems(file("internal/util/x.go",
+			"package util\n")), "no floor"},
+		{"an import of something beside", floorProblems(file("internal/cli/x.go",
+			"package cli\n\nimport _ \""+module+"/internal/house\"\n")), "on no floor"},
+		{"the clock in a pure package", pureProblems(file("internal/machine/x.go",
+			"package machine\n\nimport \"time\"\n\nvar at = time.Now()\n")), "time.Now"},
+		{"dice in a pure package", pureProblems(file("internal/machine/x.go",
+			"package machine\n\nimport _ \"math/rand/v2\"\n")), "math/rand/v2"},
+		{"the disk in a pure package", pureProblems(file("internal/expr/x.go",
+			"package expr\n\nimport _ \"os\"\n")), "imports os"},
+		{"the network in a pure package", pureProblems(file("internal/compile/x.go",
+			"package compile\n\nimport _ \"net/http\"\n")), "net/http"},
+		{"a goroutine in a pure package", pureProblems(file("internal/plan/x.go",
+			"package plan\n\nfunc f() { go f() }\n")), "goroutine"},
+		{"a deadline in a pure package", pureProblems(file("internal/expr/x.go",
+			"package expr\n\nimport \"context\"\n\nvar f = context.WithTimeout\n")), "context.WithTimeout"},
+		{"a library outside its wrapper", wrapperProblems(file("internal/engine/x.go",
+			"package engine\n\nimport _ \"cel.dev/cel-go/cel\"\n")), "belongs to internal/expr"},
+		{"a new library", wrapperProblems(file("internal/engine/x.go",
+			"package engine\n\nimport _ \"example.com/lib\"\n")), "a new library"},
+		{"no package comment", sourceProblems(file("internal/engine/x.go", "package engine\n")), "no comment"},
+		{"a package comment of another form", sourceProblems(file("internal/engine/x.go",
+			"// This package runs.\npackage engine\n")), "must begin with"},
+		{"a long file", sourceProblems(file("internal/engine/x.go",
+			"// Package engine runs.\npackage engine\n"+strings.Repeat("\n", maxLines))), "lines; over"},
+		{"an unfinished word", wordProblems("x.go", "// TO"+"DO: later"), "TO" + "DO"},
+		{"a promise nobody keeps", wordProblems("x.md", "Each effect runs Exactly"+"-once."), "xactly-once"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if len(tt.got) == 0 || !strings.Contains(tt.got[0], tt.want) {
+				t.Errorf("got %q, want a problem with %q", tt.got, tt.want)
+			}
+		})
+	}
+	promise := "exact" + "ly once"
+	if got := wordProblems("x.md", "Never write “"+promise+"”."); len(got) != 0 {
+		t.Errorf("a quoted rule may name what it forbids, got %q", got)
+	}
+	if got := floorProblems(file("internal/store/sqlite/x.go",
+		"package sqlite\n\nimport (\n_ \""+module+"/internal/store\"\n_ \""+module+"/fault\"\n)\n")); len(got) != 0 {
+		t.Errorf("a child may import its parent and fault, got %q", got)
+	}
+	if got := sourceProblems([]*source{{path: "x.go", pkg: ".", test: true, text: []byte("package x\n")}}); len(got) != 1 {
+		t.Errorf("a file without its SPDX line: got %q", got)
+	}
+}
