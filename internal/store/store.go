@@ -31,7 +31,8 @@ type Store interface {
 	// Commit makes a batch of transitions durable in one transaction, one sync,
 	// and returns a verdict for each, in order. A transition whose guard fails
 	// leaves nothing behind; the others are written all the same. Several
-	// transitions of one run in one batch are in event order.
+	// transitions of one run in one batch are in event order. The batch and its
+	// bytes are the caller's again when Commit returns.
 	// On error the batch may or may not have been written: load those runs
 	// again. After a failed sync every later Commit fails with StoreFailed (I21).
 	Commit(ctx context.Context, batch []Transition) ([]Verdict, error)
@@ -71,10 +72,23 @@ type Store interface {
 	Note(ctx context.Context, name string) ([]byte, error)
 	SetNote(ctx context.Context, name string, value []byte) error
 
+	// Uncovered says what trimming waits for: bytes and number of the events
+	// that are only in the journal, and up to 1,000 runs that hold them, the one
+	// with the oldest first. Cheap enough to ask after every commit. Past
+	// FoldBytes or FoldEvents the engine folds those runs; a parked run is never
+	// among them, a settled one may be.
+	Uncovered() (bytes, events int64, oldest []Key)
+
 	// Stats describes size and health for people and tests.
 	Stats(ctx context.Context) (Stats, error)
 	Close() error
 }
+
+// The bounds past which the engine folds the runs that Uncovered names.
+const (
+	FoldBytes  = 32 << 20
+	FoldEvents = 500_000
+)
 
 // A Transition is what one commit does to one run.
 type Transition struct {
@@ -93,7 +107,7 @@ type Transition struct {
 	Plan     []byte
 
 	// Head, when set, replaces the head row: at the start, at the end and when
-	// the status changes.
+	// the status changes. The first transition of a run must have one.
 	Head *Head
 
 	// Idempotency, when set, guards a start: the account's key must be unused.
@@ -110,8 +124,9 @@ type Transition struct {
 
 // A Fold moves a run's events from the journal into a chunk, with the state
 // after the last of them. Chunk holds events First..Last as uncompressed frames
-// (the store compresses); First follows the previous chunk's last. State may be
-// nil for a settled run, whose state nobody needs.
+// (the store compresses); First follows the previous chunk's last, and Last is
+// the Last of a transition, this one or an earlier. State may be nil for a
+// settled run, whose state nobody needs.
 type Fold struct {
 	First, Last uint64
 	Chunk       []byte
@@ -119,7 +134,8 @@ type Fold struct {
 	State       []byte
 }
 
-// A Park is the index entry of a run that is not in memory.
+// A Park is the index entry of a run that is not in memory. The next transition
+// with events and without a Park ends it.
 type Park struct {
 	WakeAt int64 // UTC µs of its next timer; 0 = none
 }
@@ -204,6 +220,15 @@ type Query struct {
 	After   string // run id: continue below it
 	Since   int64  // created at or after, UTC µs
 	Limit   int    // default 50, at most 500
+}
+
+// Cap is the number of heads a query asks for: 50 when it does not say, never
+// more than 500.
+func (q *Query) Cap() int {
+	if q.Limit <= 0 {
+		return 50
+	}
+	return min(q.Limit, 500)
 }
 
 // Stats describes a store.

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memory keeps runs in memory, and loses them the way disks do.
+//
+// It decides what survives a crash: what was synced, and of what was not as
+// many whole batches as the test chooses (a torn batch fails its checksum and
+// counts as absent, as in a write-ahead log). It can be told to refuse a commit,
+// to carry it out and lose the reply, or to fail its sync.
+//
+// It never starts a goroutine, reads a clock or rolls dice: the same calls give
+// the same answers, so simulations replay from a seed.
+package memory
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// An Outcome is what befalls one commit.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// OK writes, syncs and answers.
+	OK Outcome = iota
+	// Refused writes nothing and answers fault.StoreFull.
+	Refused
+	// ReplyLost writes and syncs, then answers an error all the same (F16).
+	ReplyLost
+	// SyncFailed writes without syncing and answers fault.StoreFailed, as does
+	// every later Commit of this Store (I21). Only Crash says what survived.
+	SyncFailed
+)
+
+// Options are the ways in which a Store misbehaves; the zero value behaves.
+type Options struct {
+	// OnCommit decides the outcome of the nth Commit, counted from 1 over the
+	// life of the disk. It is called before anything is looked at, so a test
+	// delays a commit by blocking in it. It must not call the Store.
+	OnCommit func(n int, batch []store.Transition) Outcome
+}
+
+// A Store is one opening of a disk in memory.
+type Store struct {
+	d      *disk
+	failed error // every write fails with it
+	closed error // every call fails with it
+	stats  store.Stats
+}
+
+// A disk outlives its openings.
+type disk struct {
+	mu      sync.Mutex
+	opt     Options
+	commits int
+	synced  *model
+	// written are batches that reached the disk but not its platter.
+	written [][]store.Transition
+}
+
+// New returns an open, empty store.
+func New(opt Options) *Store {
+	return &Store{d: &disk{opt: opt, synced: newModel()}}
+}
+
+// Unsynced is the number of batches that were written and not synced.
+func (s *Store) Unsynced() int {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	return len(s.d.written)
+}
+
+// Crash ends this opening without warning and opens the disk again. Of the
+// batches that were not synced the first choice % (Unsynced()+1) survive.
+func (s *Store) Crash(choice uint64) *Store {
+	d := s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.closed = fault.New(fault.StoreFailed, "the process that had opened this store has died")
+	keep := int(choice % uint64(len(d.written)+1))
+	for _, batch := range d.written[:keep] {
+		for i := range batch {
+			d.synced.apply(&batch[i])
+		}
+	}
+	d.written = nil
+	return &Store{d: d}
+}
+
+// Reopen closes this opening and opens the disk again.
+func (s *Store) Reopen() *Store {
+	_ = s.Close() // it cannot fail
+	return s.Crash(0)
+}
+
+// Damage spoils the stored bytes of one run, so that they fail their checksum.
+func (s *Store) Damage(key store.Key) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if r := s.d.synced.runs[key]; r != nil {
+		r.damaged = true
+	}
+}
+
+// enter locks the disk; the caller unlocks it.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		s.d.mu.Lock()
+		return err
+	}
+	s.d.mu.Lock()
+	return s.closed
+}
+
+func (s *Store) enterToWrite(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	return s.failed
+}
+
+// Own implements store.Store.
+func (s *Store) Own(ctx context.Context) (uint64, error) {
+	err := s.enterToWrite(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	s.d.synced.epoch++
+	s.stats.Syncs++
+	return s.d.synced.epoch, nil
+}
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	err := s.enterToWrite(ctx)
+	d := s.d
+	defer d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	d.commits++
+	outcome := OK
+	if d.opt.OnCommit != nil {
+		outcome = d.opt.OnCommit(d.commits, batch)
+	}
+	if outcome == Refused {
+		return nil, fault.New(fault.StoreFull, "the disk is full: nothing of this commit was written")
+	}
+
+	m := d.synced
+	if outcome == SyncFailed {
+		// What is not synced must stay invisible until a crash decides.
+		m.undo = []func(){}
+	}
+	verdicts := make([]store.Verdict, len(batch))
+	var accepted []store.Transition
+	for i := range batch {
+		if verdicts[i] = m.guard(&batch[i]); verdicts[i].Err != nil {
+			continue
+		}
+		t := clone(&batch[i])
+		m.apply(&t)
+		accepted = append(accepted, t)
+	}
+	if outcome == SyncFailed {
+		m.rollback()
+		d.written = append(d.written, accepted)
+		s.failed = fault.New(fault.StoreFailed, "an earlier sync failed, so nothing more is acknowledged: start again")
+		return nil, fault.New(fault.StoreFailed, "the disk refused to sync")
+	}
+	s.stats.Commits++
+	s.stats.Syncs++
+	s.stats.Transitions += int64(len(accepted))
+	if outcome == ReplyLost {
+		return nil, fault.New(fault.ServiceUnavailable, "the commit's reply was lost: load its runs again")
+	}
+	return verdicts, nil
+}
+
+// clone copies what the caller may write over after Commit.
+func clone(t *store.Transition) store.Transition {
+	c := *t
+	c.Frames = bytes.Clone(t.Frames)
+	c.Plan = bytes.Clone(t.Plan)
+	if t.Head != nil {
+		h := *t.Head
+		c.Head = &h
+	}
+	if t.Idempotency != nil {
+		id := *t.Idempotency
+		c.Idempotency = &id
+	}
+	if t.Fold != nil {
+		f := *t.Fold
+		f.Chunk = bytes.Clone(f.Chunk)
+		f.State = bytes.Clone(f.State)
+		c.Fold = &f
+	}
+	if t.Park != nil {
+		p := *t.Park
+		c.Park = &p
+	}
+	return c
+}
+
+// SetNote implements store.Store.
+func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
+	err := s.enterToWrite(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	s.stats.Syncs++
+	if value == nil {
+		delete(s.d.synced.notes, name)
+		return nil
+	}
+	s.d.synced.notes[name] = append([]byte{}, value...)
+	return nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.closed == nil {
+		s.closed = fault.New(fault.StoreFailed, "the store is closed")
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A model is the content of a disk.
+type model struct {
+	epoch uint64
+	runs  map[store.Key]*run
+	plans map[string][]byte
+	keys  map[store.Key]used // by account and idempotency key
+	notes map[string][]byte
+	// undo, when not nil, collects how to take back what apply did.
+	undo []func()
+}
+
+type used struct {
+	run      string
+	bodyHash string
+}
+
+type run struct {
+	head    store.Head
+	last    uint64
+	chunks  []record
+	tail    []record // not covered by a chunk
+	format  uint32
+	state   []byte
+	stateAt uint64
+	park    *store.Park
+	damaged bool
+}
+
+// A record is frames that hold the events first..last.
+type record struct {
+	first, last uint64
+	frames      []byte
+}
+
+func newModel() *model {
+	return &model{
+		runs:  map[store.Key]*run{},
+		plans: map[string][]byte{},
+		keys:  map[store.Key]used{},
+		notes: map[string][]byte{},
+	}
+}
+
+func (r *run) chunked() uint64 {
+	if n := len(r.chunks); n > 0 {
+		return r.chunks[n-1].last
+	}
+	return 0
+}
+
+// guard says whether t may be applied to the model as it is now.
+func (m *model) guard(t *store.Transition) store.Verdict {
+	if t.Epoch != m.epoch {
+		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", t.Epoch, m.epoch)
+	}
+	r := m.runs[t.Key]
+	var last, chunked uint64
+	if r != nil {
+		last, chunked = r.last, r.chunked()
+	}
+	switch {
+	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
+		if r == nil {
+			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
+		}
+	case t.First != last+1 || t.Last < t.First || len(t.Frames) == 0:
+		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
+	case r == nil && t.Head == nil:
+		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
+	case r != nil && r.damaged:
+		return refuse(fault.StoreCorrupt, "run %s: its stored events fail their checksum", t.Run)
+	}
+	if f := t.Fold; f != nil {
+		boundary := f.Last == last || t.Last != 0 && f.Last == t.Last
+		if r != nil && !boundary {
+			boundary = slices.ContainsFunc(r.tail, func(rec record) bool { return rec.last == f.Last })
+		}
+		if f.First != chunked+1 || f.Last < f.First || !boundary {
+			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
+		}
+		chunked = f.Last
+	}
+	if t.Park != nil && chunked != max(last, t.Last) {
+		return refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
+	}
+	if id := t.Idempotency; id != nil {
+		if u, ok := m.keys[store.Key{Account: t.Account, Run: id.Key}]; ok {
+			v := refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, u.run)
+			if u.bodyHash != id.BodyHash {
+				v = refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", id.Key)
+			}
+			v.Run = u.run
+			return v
+		}
+	}
+	return store.Verdict{}
+}
+
+func refuse(code fault.Code, format string, args ...any) store.Verdict {
+	return store.Verdict{Err: fault.New(code, format, args...)}
+}
+
+// apply carries out a transition that passed its guards, and keeps its bytes.
+func (m *model) apply(t *store.Transition) {
+	r := m.runs[t.Key]
+	m.remember(t, r)
+	if r == nil {
+		r = &run{}
+		m.runs[t.Key] = r
+	}
+	if t.Head != nil {
+		r.head = *t.Head
+		r.head.Key = t.Key
+	}
+	if t.PlanHash != "" && t.Plan != nil && m.plans[t.PlanHash] == nil {
+		m.plans[t.PlanHash] = t.Plan
+	}
+	if t.Idempotency != nil {
+		m.keys[store.Key{Account: t.Account, Run: t.Idempotency.Key}] = used{run: t.Run, bodyHash: t.Idempotency.BodyHash}
+	}
+	if t.Last != 0 {
+		r.tail = append(r.tail, record{t.First, t.Last, t.Frames})
+		r.last = t.Last
+		r.park = nil
+	}
+	if f := t.Fold; f != nil {
+		r.chunks = append(r.chunks, record{f.First, f.Last, f.Chunk})
+		for len(r.tail) > 0 && r.tail[0].last <= f.Last {
+			r.tail = r.tail[1:]
+		}
+		if f.State != nil {
+			r.format, r.state, r.stateAt = f.Format, f.State, f.Last
+		}
+	}
+	if t.Park != nil {
+		r.park = t.Park
+	}
+}
+
+// remember notes how to take t back. Slices only grow at their end or lose
+// their front, so a copy of the struct is enough.
+func (m *model) remember(t *store.Transition, r *run) {
+	if m.undo == nil {
+		return
+	}
+	key, plan := t.Key, t.PlanHash
+	if r == nil {
+		m.undo = append(m.undo, func() { delete(m.runs, key) })
+	} else {
+		old := *r
+		m.undo = append(m.undo, func() { *r = old })
+	}
+	if _, ok := m.plans[plan]; !ok {
+		m.undo = append(m.undo, func() { delete(m.plans, plan) })
+	}
+	if id := t.Idempotency; id != nil {
+		k := store.Key{Account: t.Account, Run: id.Key}
+		m.undo = append(m.undo, func() { delete(m.keys, k) })
+	}
+}
+
+func (m *model) rollback() {
+	for _, undo := range slices.Backward(m.undo) {
+		undo()
+	}
+	m.undo = nil
+}

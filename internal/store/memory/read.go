@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// find returns the run, damaged or not.
+func (s *Store) find(key store.Key) (*run, error) {
+	if r := s.d.synced.runs[key]; r != nil {
+		return r, nil
+	}
+	return nil, notFound(key.Run)
+}
+
+func notFound(run string) error { return fault.New(fault.RunNotFound, "no run %q", run) }
+
+func corrupt(run string) error {
+	return fault.New(fault.StoreCorrupt, "run %s: the journal fails its checksum at offset 0", run)
+}
+
+func (r *run) saved() *store.Saved {
+	out := &store.Saved{
+		Head: r.head, Format: r.format, State: bytes.Clone(r.state), StateLast: r.stateAt,
+		Chunked: r.chunked(), Last: r.last,
+	}
+	for _, recs := range [][]record{r.chunks, r.tail} {
+		for _, rec := range recs {
+			if rec.last > r.stateAt {
+				out.Tail = append(out.Tail, rec.frames...)
+			}
+		}
+	}
+	if r.park != nil {
+		p := *r.park
+		out.Park = &p
+	}
+	return out
+}
+
+// Load implements store.Store.
+func (s *Store) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.find(key)
+	if err != nil {
+		return nil, err
+	}
+	if r.damaged {
+		return nil, corrupt(key.Run)
+	}
+	return r.saved(), nil
+}
+
+// Recover implements store.Store. It visits runs in the order of their keys, so
+// that a simulation takes the same course every time.
+func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
+	err := s.enter(ctx)
+	var found []*store.Saved
+	for key, r := range s.d.synced.runs {
+		switch {
+		case r.park != nil || r.head.Settled():
+		case r.damaged:
+			found = append(found, &store.Saved{Head: r.head, Err: corrupt(key.Run)})
+		default:
+			found = append(found, r.saved())
+		}
+	}
+	s.d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(found, func(a, b *store.Saved) int { return compareKeys(a.Head.Key, b.Head.Key) })
+	for _, saved := range found {
+		if err := fn(saved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compareKeys(a, b store.Key) int {
+	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
+}
+
+// Due implements store.Store.
+func (s *Store) Due(ctx context.Context, until int64, limit int) ([]store.Wake, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var due []store.Wake
+	for key, r := range s.d.synced.runs {
+		if r.park != nil && r.park.WakeAt != 0 && r.park.WakeAt <= until {
+			due = append(due, store.Wake{Key: key, At: r.park.WakeAt})
+		}
+	}
+	slices.SortFunc(due, func(a, b store.Wake) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), compareKeys(a.Key, b.Key))
+	})
+	return due[:min(len(due), max(limit, 0))], nil
+}
+
+// Events implements store.Store.
+func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return store.Page{}, err
+	}
+	r, err := s.find(key)
+	if err != nil {
+		return store.Page{}, err
+	}
+	if r.damaged {
+		return store.Page{}, corrupt(key.Run)
+	}
+	page := store.Page{Next: after, Last: r.last}
+	for _, recs := range [][]record{r.chunks, r.tail} {
+		from, _ := slices.BinarySearchFunc(recs, after+1, func(rec record, n uint64) int { return cmp.Compare(rec.last, n) })
+		for _, rec := range recs[from:] {
+			if len(page.Frames) > 0 && len(page.Frames)+len(rec.frames) > maxBytes {
+				return page, nil
+			}
+			page.Frames = append(page.Frames, rec.frames...)
+			page.Next = rec.last
+		}
+	}
+	return page, nil
+}
+
+// Head implements store.Store.
+func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return store.Head{}, err
+	}
+	r, err := s.find(key)
+	if err != nil {
+		return store.Head{}, err
+	}
+	return r.head, nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	newestFirst := func(a, b store.Head) int {
+		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(b.Run, a.Run))
+	}
+	var below *store.Head
+	if q.After != "" {
+		r, err := s.find(store.Key{Account: q.Account, Run: q.After})
+		if err != nil {
+			return nil, err
+		}
+		below = &r.head
+	}
+	var heads []store.Head
+	for key, r := range s.d.synced.runs {
+		if key.Account == q.Account &&
+			(q.Status == "" || q.Status == r.head.Status) &&
+			(q.Recipe == "" || q.Recipe == r.head.Recipe) &&
+			strings.HasPrefix(key.Run, q.Prefix) &&
+			r.head.Created >= q.Since &&
+			(below == nil || newestFirst(r.head, *below) > 0) {
+			heads = append(heads, r.head)
+		}
+	}
+	slices.SortFunc(heads, newestFirst)
+	return heads[:min(len(heads), q.Cap())], nil
+}
+
+// Plan implements store.Store.
+func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	p, ok := s.d.synced.plans[hash]
+	if !ok {
+		return nil, fault.New(fault.RecipeNotFound, "no plan %q", hash)
+	}
+	return bytes.Clone(p), nil
+}
+
+// Note implements store.Store.
+func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(s.d.synced.notes[name]), nil
+}
+
+// Uncovered implements store.Store. Runs are in the order of their keys: age
+// does not matter where nothing is trimmed.
+func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	for key, r := range s.d.synced.runs {
+		for _, rec := range r.tail {
+			size += int64(len(rec.frames))
+			events += int64(rec.last - rec.first + 1)
+		}
+		if len(r.tail) > 0 {
+			oldest = append(oldest, key)
+		}
+	}
+	slices.SortFunc(oldest, compareKeys)
+	return size, events, oldest[:min(len(oldest), 1000)]
+}
+
+// Stats implements store.Store. A row here is a transition no chunk covers.
+func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
+	err := s.enter(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return store.Stats{}, err
+	}
+	st := s.stats
+	for _, r := range s.d.synced.runs {
+		st.JournalRows += int64(len(r.tail))
+		for _, rec := range r.tail {
+			st.JournalBytes += int64(len(rec.frames))
+		}
+	}
+	return st, nil
+}
