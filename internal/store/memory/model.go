@@ -18,6 +18,18 @@ type model struct {
 	notes map[string][]byte
 	// undo, when not nil, collects how to take back what apply did.
 	undo []func()
+
+	// size and events count what no chunk covers; queue holds the runs that
+	// have such events, oldest first, and stale entries beside them.
+	size, events int64
+	seq          uint64
+	queue        []queued
+}
+
+// A queued run's entry holds as long as its oldest uncovered record is seq.
+type queued struct {
+	key store.Key
+	seq uint64
 }
 
 type used struct {
@@ -41,6 +53,7 @@ type run struct {
 type record struct {
 	first, last uint64
 	frames      []byte
+	seq         uint64 // when it was written, over all runs
 }
 
 func newModel() *model {
@@ -130,14 +143,25 @@ func (m *model) apply(t *store.Transition) {
 		m.keys[store.Key{Account: t.Account, Run: t.Idempotency.Key}] = used{run: t.Run, bodyHash: t.Idempotency.BodyHash}
 	}
 	if t.Last != 0 {
-		r.tail = append(r.tail, record{t.First, t.Last, t.Frames})
+		m.seq++
+		m.size += int64(len(t.Frames))
+		m.events += int64(t.Last - t.First + 1)
+		r.tail = append(r.tail, record{t.First, t.Last, t.Frames, m.seq})
+		if len(r.tail) == 1 {
+			m.queue = append(m.queue, queued{t.Key, m.seq})
+		}
 		r.last = t.Last
 		r.park = nil
 	}
 	if f := t.Fold; f != nil {
-		r.chunks = append(r.chunks, record{f.First, f.Last, f.Chunk})
+		r.chunks = append(r.chunks, record{f.First, f.Last, f.Chunk, 0})
 		for len(r.tail) > 0 && r.tail[0].last <= f.Last {
+			m.size -= int64(len(r.tail[0].frames))
+			m.events -= int64(r.tail[0].last - r.tail[0].first + 1)
 			r.tail = r.tail[1:]
+		}
+		if len(r.tail) > 0 {
+			m.queue = append(m.queue, queued{t.Key, r.tail[0].seq})
 		}
 		if f.State != nil {
 			r.format, r.state, r.stateAt = f.Format, f.State, f.Last
@@ -155,6 +179,8 @@ func (m *model) remember(t *store.Transition, r *run) {
 		return
 	}
 	key, plan := t.Key, t.PlanHash
+	size, events := m.size, m.events
+	m.undo = append(m.undo, func() { m.size, m.events = size, events })
 	if r == nil {
 		m.undo = append(m.undo, func() { delete(m.runs, key) })
 	} else {
@@ -175,4 +201,29 @@ func (m *model) rollback() {
 		undo()
 	}
 	m.undo = nil
+}
+
+// oldest returns the runs with uncovered events, at most limit, and drops stale
+// entries once they are the larger part of the queue.
+func (m *model) oldest(limit int) []store.Key {
+	holds := func(q queued) bool {
+		r := m.runs[q.key]
+		return r != nil && len(r.tail) > 0 && r.tail[0].seq == q.seq
+	}
+	var keys []store.Key
+	stale := 0
+	for _, q := range m.queue {
+		if len(keys) == limit {
+			break
+		}
+		if holds(q) {
+			keys = append(keys, q.key)
+		} else {
+			stale++
+		}
+	}
+	if stale > len(keys) {
+		m.queue = slices.DeleteFunc(m.queue, func(q queued) bool { return !holds(q) })
+	}
+	return keys
 }

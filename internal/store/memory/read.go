@@ -212,22 +212,12 @@ func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
 	return bytes.Clone(s.d.synced.notes[name]), nil
 }
 
-// Uncovered implements store.Store. Runs are in the order of their keys: age
-// does not matter where nothing is trimmed.
+// Uncovered implements store.Store.
 func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	for key, r := range s.d.synced.runs {
-		for _, rec := range r.tail {
-			size += int64(len(rec.frames))
-			events += int64(rec.last - rec.first + 1)
-		}
-		if len(r.tail) > 0 {
-			oldest = append(oldest, key)
-		}
-	}
-	slices.SortFunc(oldest, compareKeys)
-	return size, events, oldest[:min(len(oldest), 1000)]
+	m := s.d.synced
+	return m.size, m.events, m.oldest(1000)
 }
 
 // Stats implements store.Store. A row here is a transition no chunk covers.
@@ -238,11 +228,9 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 		return store.Stats{}, err
 	}
 	st := s.stats
+	st.JournalBytes = s.d.synced.size
 	for _, r := range s.d.synced.runs {
 		st.JournalRows += int64(len(r.tail))
-		for _, rec := range r.tail {
-			st.JournalBytes += int64(len(rec.frames))
-		}
 	}
 	return st, nil
 }
