@@ -136,6 +136,8 @@ func appendString(dst []byte, s string) ([]byte, error) {
 
 func appendFloat(dst []byte, f float64) ([]byte, error) {
 	switch abs := math.Abs(f); {
+	case f == 0: // also -0
+		return append(dst, '0'), nil
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return nil, fmt.Errorf("canonical JSON: %v is no JSON number", f)
 	case abs > 1<<53 && abs < 1e21:

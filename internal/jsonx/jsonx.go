@@ -101,7 +101,10 @@ func Decode(data []byte, lim Limits) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, r.end()
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Valid says whether Decode would accept data, without building the value.
@@ -386,10 +389,10 @@ func (r *reader) syntax(err error) *Error {
 		return e
 	default:
 		e.Msg = strings.TrimPrefix(serr.Err.Error(), "jsontext: ")
-		before := bytes.TrimRight(r.data[:at], " \t\r\n")
+		after := bytes.TrimLeft(r.data[at+1:], " \t\r\n")
 		switch c := r.data[at]; {
-		case (c == ']' || c == '}') && bytes.HasSuffix(before, []byte(",")):
-			e.Hint = "remove the comma before it"
+		case c == ',' && (bytes.HasPrefix(after, []byte("]")) || bytes.HasPrefix(after, []byte("}"))):
+			e.Msg, e.Hint = "nothing follows this comma", "remove it"
 		case c == '\'':
 			e.Hint = "JSON strings stand in double quotes"
 		case c == '/':

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamlx
+
+import (
+	"bytes"
+	"sort"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// A Text knows where the lines of a YAML text begin. YAML ends lines at more
+// characters than JSON does, and the places of nodes count by its rule.
+type Text struct {
+	data   []byte
+	starts []int // byte offset of each line
+}
+
+// NewText indexes the lines of data.
+func NewText(data []byte) *Text {
+	t := &Text{data: data, starts: []int{0}}
+	for i := 0; i < len(data); {
+		if n := lineBreak(data[i:]); n > 0 {
+			i += n
+			t.starts = append(t.starts, i)
+			continue
+		}
+		i++
+	}
+	return t
+}
+
+// lineBreak is the length of the line break that data begins with, or 0.
+func lineBreak(data []byte) int {
+	switch data[0] {
+	case '\n':
+		return 1
+	case '\r':
+		if len(data) > 1 && data[1] == '\n' {
+			return 2
+		}
+		return 1
+	case 0xC2: // U+0085
+		if bytes.HasPrefix(data, []byte("\u0085")) {
+			return 2
+		}
+	case 0xE2:
+		if bytes.HasPrefix(data, []byte("\u2028")) || bytes.HasPrefix(data, []byte("\u2029")) {
+			return 3
+		}
+	}
+	return 0
+}
+
+// Lines is how many lines the text has.
+func (t *Text) Lines() int { return len(t.starts) }
+
+// Line returns line n (from 1) without its break; "" where there is none.
+func (t *Text) Line(n int) string {
+	if n < 1 || n > len(t.starts) {
+		return ""
+	}
+	line := t.data[t.starts[n-1]:]
+	if n < len(t.starts) {
+		line = line[:t.starts[n]-t.starts[n-1]]
+	}
+	for i := range line {
+		if lineBreak(line[i:]) > 0 {
+			return string(line[:i])
+		}
+	}
+	return string(line)
+}
+
+// At is the place of a byte offset.
+func (t *Text) At(offset, length int) jsonx.Pos {
+	line := sort.SearchInts(t.starts, offset+1)
+	col := utf8.RuneCount(t.data[t.starts[line-1]:offset])
+	return jsonx.Pos{Line: int32(line), Col: int32(col + 1), Len: int32(max(1, length))}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package yamlx is the one guarded door for YAML text.
+//
+// It decides which texts are YAML here: one document of mappings, lists and
+// scalars, without aliases, anchors, tags, merge keys and duplicate keys, within
+// limits on bytes, depth and tokens that hold before the text is read. It decides
+// what a plain scalar is ([resolve]): what YAML 1.2 and JSON agree on, and a
+// string otherwise; what different YAML readers take for different numbers is
+// refused. Its result is jsonx's tree, so that a definition means the same in
+// both languages.
+//
+// It never gives values a meaning, knows no schema and does no I/O.
+package yamlx
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+	"go.yaml.in/yaml/v4"
+)
+
+// Parse reads data into a tree with places. Limits are as in jsonx, but Tokens
+// is Bytes/8 by default: YAML costs more memory per value. As there, the tree
+// is nil where reading could not go on, and a tree that comes with problems is
+// only for finding more of them.
+func Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Error) {
+	if lim.Bytes == 0 {
+		lim.Bytes = jsonx.DefaultBytes
+	}
+	if lim.Depth == 0 {
+		lim.Depth = jsonx.DefaultDepth
+	}
+	if lim.Tokens == 0 {
+		lim.Tokens = lim.Bytes/8 + 1
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if err := check(data, lim); err != nil {
+		return nil, []*jsonx.Error{err}
+	}
+	doc, err := load(data, lim)
+	if err != nil {
+		return nil, []*jsonx.Error{err}
+	}
+	w := &walker{text: NewText(data), lim: lim, left: lim.Tokens}
+	root := w.node(doc, 0)
+	if w.fatal != nil {
+		return nil, append(w.problems, w.fatal)
+	}
+	return root, w.problems
+}
+
+// check holds what can be known before reading. The library builds its whole
+// tree before anyone can count it, so the tokens are counted here first, from
+// above: every value but the first needs an indicator of its own.
+func check(data []byte, lim jsonx.Limits) *jsonx.Error {
+	if len(data) > lim.Bytes {
+		return &jsonx.Error{Rule: jsonx.RuleLimit, Msg: fmt.Sprintf("the text has %d bytes, the limit is %d", len(data), lim.Bytes)}
+	}
+	if !utf8.Valid(data) {
+		at := 0
+		for at < len(data) {
+			r, n := utf8.DecodeRune(data[at:])
+			if r == utf8.RuneError && n <= 1 {
+				break
+			}
+			at += n
+		}
+		return &jsonx.Error{Rule: jsonx.RuleEncoding, Msg: "the text is not valid UTF-8 here", Pos: NewText(data).At(at, 1)}
+	}
+	for i, c := range data {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7F {
+			return &jsonx.Error{
+				Rule: jsonx.RuleSyntax, Pos: NewText(data).At(i, 1),
+				Msg:  fmt.Sprintf("the control character %U may not stand in YAML", c),
+				Hint: `write it as "\u....", in double quotes`,
+			}
+		}
+	}
+	if indicators(data) > lim.Tokens {
+		return tooMany(lim)
+	}
+	return nil
+}
+
+func tooMany(lim jsonx.Limits) *jsonx.Error {
+	return &jsonx.Error{
+		Rule: jsonx.RuleLimit,
+		Msg:  fmt.Sprintf("the text holds more than %d names and values", lim.Tokens),
+		Hint: "pass large data as a file",
+	}
+}
+
+// indicators counts the characters that can begin or separate values. A comma
+// does only inside brackets; where those end cannot be known without reading
+// quotes and comments, so commas count from the first bracket on.
+func indicators(data []byte) int {
+	n, flow := 0, false
+	for i, c := range data {
+		switch c {
+		case '[', '{':
+			flow = true
+			n++
+		case ',':
+			if flow {
+				n++
+			}
+		case ':', '-', '?':
+			// Inside brackets a colon may stand right before what follows it.
+			if flow || i+1 == len(data) || strings.IndexByte(" \t\r\n", data[i+1]) >= 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// limits makes the library stop at our depth, and remembers that it did.
+type limits struct {
+	depth int
+	hit   bool
+}
+
+func (l *limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
+	if l.hit = depth > l.depth; l.hit {
+		return errors.New("too deep")
+	}
+	return nil
+}
+
+// CheckAlias is never asked for: aliases are refused while still unexpanded.
+func (l *limits) CheckAlias(int, int) error { return nil }
+
+// load runs the library: one document, no more.
+func load(data []byte, lim jsonx.Limits) (doc *yaml.Node, problem *jsonx.Error) {
+	// The library panics to unwind; a panic it does not catch itself would be
+	// a stranger's text ending the process.
+	defer func() {
+		if p := recover(); p != nil {
+			doc, problem = nil, &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: "this is not YAML that can be read"}
+		}
+	}()
+	guard := &limits{depth: lim.Depth}
+	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(guard))
+	if err != nil {
+		return nil, &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: err.Error()}
+	}
+	var first, second yaml.Node
+	switch err := loader.Load(&first); {
+	case errors.Is(err, io.EOF):
+		return nil, &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: "the text is empty", Pos: jsonx.Pos{Line: 1, Col: 1, Len: 1}}
+	case err != nil:
+		return nil, syntax(err, data, guard)
+	}
+	switch err := loader.Load(&second); {
+	case err == nil:
+		pos := jsonx.Pos{Line: int32(second.Line), Col: int32(second.Column), Len: 1}
+		return nil, &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: "a second document begins here; a text holds one", Pos: pos}
+	case !errors.Is(err, io.EOF):
+		return nil, syntax(err, data, guard)
+	}
+	if first.Kind != yaml.DocumentNode || len(first.Content) != 1 {
+		return nil, &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: "the text is empty", Pos: jsonx.Pos{Line: 1, Col: 1, Len: 1}}
+	}
+	return first.Content[0], nil
+}
+
+// syntax turns the library's error into ours.
+func syntax(err error, data []byte, guard *limits) *jsonx.Error {
+	e := &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: err.Error()}
+	var lerr *yaml.LoadError
+	if errors.As(err, &lerr) {
+		e.Msg = lerr.Message
+		if lerr.ContextMsg != "" {
+			e.Msg += " " + lerr.ContextMsg
+		}
+		mark := lerr.Mark
+		if mark.Line == 0 {
+			mark = lerr.ContextMark
+		}
+		e.Pos = jsonx.Pos{Line: int32(mark.Line), Col: int32(mark.Column), Len: 1}
+	}
+	text := NewText(data)
+	line := text.Line(int(e.Pos.Line))
+	switch {
+	case guard.hit:
+		e.Rule, e.Msg = jsonx.RuleLimit, fmt.Sprintf("lists and mappings are nested more than %d deep", guard.depth)
+	case strings.Contains(e.Msg, "cannot start any token") && strings.HasPrefix(cut(line, int(e.Pos.Col)), "\t"),
+		strings.Contains(e.Msg, "tab"):
+		e.Msg, e.Hint = "a tab indents this line", "YAML is indented with spaces"
+	case strings.Contains(e.Msg, "mapping values are not allowed"):
+		e.Msg, e.Hint = "a second `: ` stands in this value", "put the value in quotes"
+	case strings.Contains(e.Msg, "cannot start any token"):
+		e.Msg, e.Hint = "a value cannot begin with this character", "put the value in quotes"
+	}
+	return e
+}
+
+// cut returns the line from column col (from 1, in characters) on.
+func cut(line string, col int) string {
+	for ; col > 1 && line != ""; col-- {
+		_, n := utf8.DecodeRuneInString(line)
+		line = line[n:]
+	}
+	return line
+}
