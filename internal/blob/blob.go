@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package blob keeps files by what they contain.
+//
+// A [Store] is a directory in which a file is named by the SHA-256 of its
+// bytes (X158). It decides where bytes lie, when they are durable, and whether
+// what it reads back is still what was written. Content is shared within an
+// account and never across accounts.
+//
+// It never decides how long a file lives, and never lets a name from outside
+// become a path: accounts are hashed, hashes are checked, upload names are
+// plain data. Everything goes through one os.Root, so nothing outside the
+// directory is read, written or removed (I19).
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+// DefaultMaxBytes bounds a single file where [Config] does not.
+const DefaultMaxBytes = 1 << 30
+
+const (
+	prefix     = "sha256_"
+	sidecarExt = ".json"
+	// maxSidecar bounds what is read of a sidecar: a name and a MIME type.
+	maxSidecar = 4096
+)
+
+// Config is what a Store is made of.
+type Config struct {
+	Dir string // required; created where missing, mode 0700
+	// MaxBytes is how large one file may be. Default 1 GiB.
+	MaxBytes int64
+}
+
+// A Store is a directory of files addressed by content. It is safe for
+// concurrent use, and for use by one process at a time: whoever opens it holds
+// the lock of the data directory, because opening removes temporary files.
+type Store struct {
+	root     *os.Root
+	maxBytes int64
+	// stripes serialise naming of equal content: replacing a file that somebody
+	// has open is refused on Windows, so the second Put must see the first.
+	stripes [64]sync.Mutex
+	broken  atomic.Bool // a sync failed: nothing more is acknowledged
+}
+
+// Open opens the store and removes what an interrupted Put left behind.
+func Open(cfg Config) (*Store, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("blob: Config.Dir is required")
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, storageFault(err, "create the file store %s", cfg.Dir)
+	}
+	root, err := os.OpenRoot(cfg.Dir)
+	if err != nil {
+		return nil, storageFault(err, "open the file store %s", cfg.Dir)
+	}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes}
+	if err := s.sweep(); err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close releases the directory. Files that are open stay readable.
+func (s *Store) Close() error { return s.root.Close() }
+
+// Info returns what is known of a file without reading it.
+func (s *Store) Info(ctx context.Context, account, hash string) (action.FileInfo, error) {
+	f, info, err := s.open(ctx, account, hash)
+	if err != nil {
+		return action.FileInfo{}, err
+	}
+	return info, f.Close()
+}
+
+// Open returns a file whose bytes are verified while they are read: the size at
+// once; the hash at the end of a sequential read, or before the first byte when
+// the caller reads in any other order. Damage is fault.FileInvalid.
+func (s *Store) Open(ctx context.Context, account, hash string) (action.File, error) {
+	f, info, err := s.open(ctx, account, hash)
+	if err != nil {
+		return nil, err
+	}
+	return newReader(f, info), nil
+}
+
+// Files is the store as the actions of one account see it.
+func (s *Store) Files(account string) action.Files { return files{s, account} }
+
+type files struct {
+	store   *Store
+	account string
+}
+
+func (f files) Open(ctx context.Context, hash string) (action.File, error) {
+	return f.store.Open(ctx, f.account, hash)
+}
+
+func (f files) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+	return f.store.Put(ctx, f.account, r, name, mimeType)
+}
+
+// ValidHash reports whether hash has the form of a file hash.
+func ValidHash(hash string) bool {
+	digits, ok := strings.CutPrefix(hash, prefix)
+	if !ok || len(digits) != 2*sha256.Size {
+		return false
+	}
+	for i := range len(digits) {
+		if c := digits[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// place is where a file of an account lies, relative to the root: slashes on
+// every system, as os.Root takes them.
+type place struct{ account, shard, name string }
+
+func placeOf(account, hash string) place {
+	// The account is hashed with a label: it may hold any byte, and equal names
+	// that differ in case must not meet on a file system that ignores case.
+	sum := sha256.Sum256([]byte("roux account\x00" + account))
+	dir := "acct_" + hex.EncodeToString(sum[:16])
+	return place{dir, path.Join(dir, hash[len(prefix):len(prefix)+2]), hash}
+}
+
+func (p place) file() string    { return path.Join(p.shard, p.name) }
+func (p place) sidecar() string { return p.file() + sidecarExt }
+
+// sidecar is what the store records beside the bytes.
+type sidecar struct {
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType"`
+	Size     int64  `json:"sizeBytes"`
+}
+
+// open opens the file itself, checked to be a regular file of the recorded size.
+func (s *Store) open(ctx context.Context, account, hash string) (*os.File, action.FileInfo, error) {
+	none := action.FileInfo{}
+	if err := ctx.Err(); err != nil {
+		return nil, none, context.Cause(ctx)
+	}
+	if !ValidHash(hash) {
+		return nil, none, fault.New(fault.FileNotFound, "no file has the hash %.90q: want %q and 64 hexadecimal digits", hash, prefix)
+	}
+	p := placeOf(account, hash)
+	f, size, err := s.openRegular(p)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, none, fault.New(fault.FileNotFound, "file %s is not in this account's store", hash)
+		}
+		return nil, none, err
+	}
+	info := action.FileInfo{Hash: hash, Size: size}
+	rec, err := s.readSidecar(p)
+	if err != nil {
+		// The bytes are named before the sidecar, and a crash may fall between
+		// the two. All but the upload's name can be told from the bytes.
+		head, err := readHead(f)
+		if err != nil {
+			_ = f.Close()
+			return nil, none, storageFault(err, "read file %s", hash)
+		}
+		info.MimeType = detect(head, "", "")
+		return f, info, nil
+	}
+	info.Name, info.MimeType = rec.Name, rec.MimeType
+	if rec.Size != size {
+		_ = f.Close()
+		return nil, none, fault.New(fault.FileInvalid, "file %s is damaged in the store: it has %d bytes and was stored with %d", hash, size, rec.Size)
+	}
+	return f, info, nil
+}
+
+// openRegular opens the file of a place through real directories only. os.Root
+// already refuses to leave the directory; a symbolic link inside it could still
+// lead into another account's files.
+func (s *Store) openRegular(p place) (*os.File, int64, error) {
+	for _, dir := range []string{p.account, p.shard} {
+		if err := s.wantDir(dir); err != nil {
+			return nil, 0, err
+		}
+	}
+	before, err := s.root.Lstat(p.file())
+	if err != nil {
+		return nil, 0, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, 0, fault.New(fault.FileInvalid, "file %s is damaged in the store: it is no regular file", p.name)
+	}
+	f, err := s.root.Open(p.file())
+	if err != nil {
+		return nil, 0, storageFault(err, "open file %s", p.name)
+	}
+	after, err := f.Stat()
+	if err != nil || !os.SameFile(before, after) {
+		_ = f.Close()
+		return nil, 0, fault.Wrap(fault.FileInvalid, err, "file %s changed in the store while it was opened", p.name)
+	}
+	return f, after.Size(), nil
+}
+
+func (s *Store) wantDir(dir string) error {
+	info, err := s.root.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fault.New(fault.FileInvalid, "the file store is damaged: %s is no directory", dir)
+	}
+	return nil
+}
+
+func (s *Store) readSidecar(p place) (sidecar, error) {
+	var rec sidecar
+	info, err := s.root.Lstat(p.sidecar())
+	if err != nil {
+		return rec, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSidecar {
+		return rec, fmt.Errorf("sidecar of %s is no small regular file", p.name)
+	}
+	data, err := s.root.ReadFile(p.sidecar())
+	if err != nil {
+		return rec, err
+	}
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return rec, fmt.Errorf("sidecar of %s: %w", p.name, err)
+	}
+	if rec.MimeType == "" {
+		return rec, fmt.Errorf("sidecar of %s has no MIME type", p.name)
+	}
+	return rec, nil
+}
+
+func sumName(h hash.Hash) string { return prefix + hex.EncodeToString(h.Sum(nil)) }

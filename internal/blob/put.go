@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+const (
+	tmpDir    = "tmp"
+	tmpPrefix = "put-"
+)
+
+// Put stores what r yields. When it returns, the bytes and their facts survive
+// a power cut. Equal content of an account is stored once and keeps the name it
+// came with first; name and mimeType are hints of the caller, of which the name
+// is data only and the type counts only where the bytes do not tell.
+func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+	none := action.FileInfo{}
+	if s.broken.Load() {
+		return none, fault.New(fault.StoreFailed, "the file store takes nothing more: an earlier sync of its disk failed")
+	}
+	name = cleanName(name)
+	temp, f, err := s.createTemp()
+	if err != nil {
+		return none, err
+	}
+	// Only a rename gives the bytes a name; until then they are this call's.
+	renamed := false
+	defer func() {
+		if !renamed {
+			_ = s.root.Remove(temp)
+		}
+	}()
+	w := &writer{f: f, hash: sha256.New(), left: s.maxBytes}
+	if err := s.fill(ctx, w, r); err != nil {
+		_ = f.Close()
+		return none, err
+	}
+	if err := errors.Join(s.synced(f.Sync()), f.Close()); err != nil {
+		return none, storageFault(err, "write a file of %d bytes", w.size)
+	}
+	hash := sumName(w.hash)
+	p := placeOf(account, hash)
+	rec := sidecar{Name: name, MimeType: detect(w.head, name, mimeType), Size: w.size}
+
+	lock := &s.stripes[w.hash.Sum(nil)[0]%64]
+	lock.Lock()
+	defer lock.Unlock()
+	if err := s.mkdirs(p); err != nil {
+		return none, err
+	}
+	if !s.holds(ctx, p, w.size) {
+		if err := s.root.Rename(temp, p.file()); err != nil {
+			return none, storageFault(err, "name file %s", hash)
+		}
+		renamed = true
+	}
+	if old, err := s.readSidecar(p); err == nil && old.Size == w.size {
+		rec = old
+	} else if err := s.writeSidecar(p, rec); err != nil {
+		return none, err
+	}
+	// Also when nothing was written now: whoever wrote it may have been killed
+	// before this line.
+	if err := s.syncDir(p.shard); err != nil {
+		return none, err
+	}
+	return action.FileInfo{Hash: hash, Name: rec.Name, MimeType: rec.MimeType, Size: w.size}, nil
+}
+
+// fill copies r into the temporary file in pieces, so that a cancelled caller
+// does not wait for the rest of a large upload.
+func (s *Store) fill(ctx context.Context, w *writer, r io.Reader) error {
+	const piece = 1 << 20
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := io.CopyN(w, r, piece)
+		if w.err != nil {
+			return storageFault(w.err, "write a file of more than %d bytes", w.size)
+		}
+		if w.left < 0 {
+			return fault.New(fault.FileTooLarge, "the file has more than %d bytes, which is the limit of one file in the store", s.maxBytes)
+		}
+		if errors.Is(err, io.EOF) && n < piece {
+			return nil
+		}
+		if err != nil {
+			return err // the caller's reader; it knows best what failed
+		}
+	}
+}
+
+// writer hashes and counts on the way to the disk and keeps the first bytes.
+type writer struct {
+	f    *os.File
+	hash hash.Hash
+	head []byte
+	size int64
+	left int64
+	err  error // of the disk, told apart from the source's
+}
+
+var errTooLarge = errors.New("file exceeds the limit")
+
+func (w *writer) Write(p []byte) (int, error) {
+	if w.left -= int64(len(p)); w.left < 0 {
+		return 0, errTooLarge
+	}
+	if n := headBytes - len(w.head); n > 0 {
+		w.head = append(w.head, p[:min(n, len(p))]...)
+	}
+	_, _ = w.hash.Write(p)
+	n, err := w.f.Write(p)
+	w.size += int64(n)
+	w.err = err
+	return n, err
+}
+
+// holds reports whether the store already has these bytes, undamaged: what a
+// bad disk did to an earlier copy is mended by storing the content again.
+func (s *Store) holds(ctx context.Context, p place, size int64) bool {
+	f, have, err := s.openRegular(p)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return have == size && verify(ctx, f, size, p.name) == nil
+}
+
+func (s *Store) writeSidecar(p place, rec sidecar) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fault.Wrap(fault.InternalError, err, "record the facts of file %s", p.name)
+	}
+	temp, f, err := s.createTemp()
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, s.synced(f.Sync()), f.Close()); err != nil {
+		_ = s.root.Remove(temp)
+		return storageFault(err, "record the facts of file %s", p.name)
+	}
+	if err := s.root.Rename(temp, p.sidecar()); err != nil {
+		_ = s.root.Remove(temp)
+		return storageFault(err, "record the facts of file %s", p.name)
+	}
+	return nil
+}
+
+// mkdirs makes the directories of a place durable before anything lies in them.
+func (s *Store) mkdirs(p place) error {
+	for _, step := range [][2]string{{".", p.account}, {p.account, p.shard}} {
+		parent, dir := step[0], step[1]
+		err := s.root.Mkdir(dir, 0o700)
+		switch {
+		case err == nil:
+			if err := s.syncDir(parent); err != nil {
+				return err
+			}
+		case !errors.Is(err, fs.ErrExist):
+			return storageFault(err, "create a directory of the file store")
+		default:
+			if err := s.wantDir(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// syncDir makes renames in a directory durable. Windows has no such call: its
+// file systems journal names by themselves.
+func (s *Store) syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return storageFault(err, "sync the file store")
+	}
+	if err := errors.Join(s.synced(d.Sync()), d.Close()); err != nil {
+		return storageFault(err, "sync the file store")
+	}
+	return nil
+}
+
+// synced remembers a failed sync for good: the kernel may have dropped the
+// pages, and a second sync of them would report success (I21).
+func (s *Store) synced(err error) error {
+	if err != nil {
+		s.broken.Store(true)
+	}
+	return err
+}
+
+func (s *Store) createTemp() (string, *os.File, error) {
+	name := path.Join(tmpDir, tmpPrefix+rand.Text())
+	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", nil, storageFault(err, "create a temporary file")
+	}
+	return name, f, nil
+}
+
+// sweep makes the directory of temporary files and empties it of ours.
+func (s *Store) sweep() error {
+	if err := s.root.Mkdir(tmpDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return storageFault(err, "create the directory of temporary files")
+	}
+	if err := s.wantDir(tmpDir); err != nil {
+		return err
+	}
+	d, err := s.root.Open(tmpDir)
+	if err != nil {
+		return storageFault(err, "open the directory of temporary files")
+	}
+	names, err := d.Readdirnames(-1)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return storageFault(err, "list temporary files")
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, tmpPrefix) {
+			continue
+		}
+		if err := s.root.Remove(path.Join(tmpDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return storageFault(err, "remove a temporary file")
+		}
+	}
+	return nil
+}
+
+// storageFault gives an error of the disk the code that tells people what to do.
+func storageFault(err error, format string, args ...any) error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	code := fault.StoreFailed
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		code = fault.StoreFull
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		code = fault.StoreReadOnly
+	}
+	return fault.Wrap(code, err, format+": "+reason(err), args...)
+}
+
+// reason is the operating system's word without the path around it.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		err = le.Err
+	}
+	return strings.ReplaceAll(err.Error(), "%", "%%")
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+// attempt is one call of an action, its context and its reporter in one piece,
+// so that a task costs few allocations.
+//
+// Three parties race to end it: the action returns, the deadline passes, the
+// grace after a cancellation passes. The first settles it and reports; the
+// others only free what is still held (first result wins).
+type attempt struct {
+	pool     *Pool
+	task     Task
+	parent   context.Context // cancelled by cancel; the attempt is its context
+	cancel   context.CancelCauseFunc
+	deadline time.Time
+	timer    atomic.Pointer[time.Timer] // first the deadline, then the grace
+
+	mu       sync.Mutex
+	settled  bool // a result was reported, or will be by whoever set this
+	returned bool
+	aborted  bool // Cancel was called
+	freed    bool // the slot was given away before the action returned
+	// announcing holds Freed back while the timeout is being reported, so that
+	// nobody hears of a free slot before the result; freeLater hands it on.
+	announcing, freeLater bool
+
+	saying saying
+}
+
+// attempt is the context of its action. Beside Deadline it is the parent's, and
+// context finds that parent through Value, so children cost no goroutine.
+func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
+func (a *attempt) Done() <-chan struct{}       { return a.parent.Done() }
+func (a *attempt) Err() error                  { return a.parent.Err() }
+func (a *attempt) Value(key any) any           { return a.parent.Value(key) }
+
+func (a *attempt) run() {
+	var res Result
+	func() {
+		// A second function, so that the attempt is settled also when the
+		// action leaves by runtime.Goexit.
+		normal := false
+		defer func() {
+			if normal {
+				return
+			}
+			if v := recover(); v != nil {
+				res = Result{Err: a.panicked(v)}
+				return
+			}
+			a.finish(Result{Err: fault.New(fault.StepFailed, "action %s called runtime.Goexit instead of returning", a.task.Action.Name)})
+		}()
+		res = a.call()
+		normal = true
+	}()
+	a.finish(res)
+}
+
+// panicked writes the stack to the log; what leaves the process says only that
+// it happened, since values and paths in a stack may be secret (I16, I18).
+func (a *attempt) panicked(v any) *fault.Error {
+	t := &a.task
+	a.pool.cfg.Logger.Error("action panicked", "run", t.Task.Run, "step", t.Task.Step, "attempt", t.Task.Attempt,
+		"action", t.Action.Name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	return fault.Wrap(fault.StepFailed, fmt.Errorf("panic: %v", v),
+		"action %s panicked; the log has the details", t.Action.Name)
+}
+
+func (a *attempt) call() Result {
+	t := &a.task
+	if t.CheckInput != nil {
+		if err := check(t.CheckInput, t.Task.Input, fault.InputContractViolation); err != nil {
+			return Result{Err: err}
+		}
+	}
+	t.Task.Report = a
+	out, err := t.Action.Run(a, &t.Task)
+	if err != nil {
+		return Result{Err: a.failed(err)}
+	}
+	cost := t.Action.Cost
+	if out.Cost != nil {
+		cost = *out.Cost
+	}
+	if cost < 0 {
+		return Result{Err: fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", t.Action.Name, cost)}
+	}
+	data, ferr := encode(t.Action.Name, out.Output)
+	if ferr == nil && t.CheckOutput != nil {
+		ferr = check(t.CheckOutput, data, fault.OutputContractViolation)
+	}
+	if ferr != nil {
+		return Result{Err: ferr}
+	}
+	return Result{Output: data, Cost: cost}
+}
+
+// failed names the failure of an action that returned an error. One that only
+// passes on the end of its context failed for the reason the context ended.
+func (a *attempt) failed(err error) *fault.Error {
+	if a.parent.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		err = context.Cause(a.parent)
+	}
+	return failure(err)
+}
+
+// expire is called at the deadline: the attempt has failed, whatever the action
+// still does (soft limit of X115). Its slot stays taken for the grace.
+func (a *attempt) expire() {
+	a.mu.Lock()
+	if a.settled {
+		a.mu.Unlock()
+		return
+	}
+	a.settled, a.announcing = true, true
+	dropped := a.saying.close()
+	a.timer.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
+	a.mu.Unlock()
+	a.cancel(errTimeout)
+	a.done(Result{Err: a.timeoutFault(), Dropped: dropped, Holding: true})
+	a.mu.Lock()
+	a.announcing = false
+	free := a.freeLater
+	a.mu.Unlock()
+	if free {
+		a.free()
+	}
+}
+
+func (a *attempt) timeoutFault() *fault.Error {
+	d := time.Duration(a.task.TimeoutMS) * time.Millisecond
+	return fault.New(fault.StepTimeout, "action %s did not return within %s", a.task.Action.Name, d)
+}
+
+// abort ends the context and starts the grace.
+func (a *attempt) abort() {
+	a.mu.Lock()
+	if a.settled || a.aborted {
+		a.mu.Unlock()
+		return
+	}
+	a.aborted = true
+	if t := a.timer.Swap(time.AfterFunc(a.pool.cfg.Grace, a.giveUp)); t != nil {
+		t.Stop()
+	}
+	a.mu.Unlock()
+	a.cancel(errCancelled)
+}
+
+// giveUp frees the slot of an action that did not return within its grace. The
+// goroutine cannot be killed: it is counted until it ends by itself.
+func (a *attempt) giveUp() {
+	a.mu.Lock()
+	if a.returned || a.freed {
+		a.mu.Unlock()
+		return
+	}
+	report, later := !a.settled, a.announcing
+	a.settled, a.freed, a.freeLater = true, true, later
+	dropped := a.saying.close()
+	a.mu.Unlock()
+	a.pool.countAbandoned(1)
+	a.pool.cfg.Logger.Warn("action did not return after it was cancelled", "run", a.task.Task.Run, "step", a.task.Task.Step,
+		"attempt", a.task.Task.Attempt, "action", a.task.Action.Name)
+	if report {
+		a.doneAndRelease(Result{Err: errCancelled, Dropped: dropped})
+		return
+	}
+	if !later {
+		a.free()
+	}
+}
+
+// finish is called when the action has returned. Its result counts unless the
+// attempt was settled before.
+func (a *attempt) finish(res Result) {
+	a.mu.Lock()
+	if a.returned {
+		a.mu.Unlock()
+		return
+	}
+	a.returned = true
+	report, freed, later := !a.settled, a.freed, a.announcing
+	a.settled = true
+	a.freeLater = a.freeLater || later
+	res.Dropped = a.saying.close()
+	a.mu.Unlock()
+	a.stopTimer()
+	a.cancel(nil)
+	switch {
+	case report:
+		a.doneAndRelease(res)
+	case freed:
+		a.pool.countAbandoned(-1)
+	case later:
+	default:
+		a.free()
+	}
+}
+
+// done reports; the attempt stays known while it holds its slot.
+func (a *attempt) done(res Result) {
+	if !a.pool.begin() {
+		return
+	}
+	res.ID = a.task.ID
+	a.pool.cfg.Done(res)
+	a.pool.end()
+}
+
+func (a *attempt) doneAndRelease(res Result) {
+	if !a.pool.begin() {
+		a.pool.release(a.task.ID, 0)
+		return
+	}
+	res.ID = a.task.ID
+	a.pool.cfg.Done(res)
+	a.pool.release(a.task.ID, 1)
+}
+
+func (a *attempt) free() {
+	calls := 0
+	if a.pool.cfg.Freed != nil && a.pool.begin() {
+		a.pool.cfg.Freed(a.task.ID)
+		calls = 1
+	}
+	a.pool.release(a.task.ID, calls)
+}
+
+func (a *attempt) isSettled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.settled
+}
+
+func (a *attempt) stopTimer() {
+	if t := a.timer.Load(); t != nil {
+		t.Stop()
+	}
+}
+
+var (
+	_ context.Context = (*attempt)(nil)
+	_ action.Reporter = (*attempt)(nil)
+)
