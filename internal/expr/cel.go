@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"errors"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// errMissing marks errors that the default filter softens: an undefined name, a
+// key or an index that is not there.
+var errMissing = errors.New("missing")
+
+// A celExpr is one compiled CEL expression: a whole source or a part of a
+// template.
+type celExpr struct {
+	prog cel.Program
+	refs []Ref
+	// selects: the result is an existing value, picked and not computed, so
+	// the limit of inputs applies to it and not the limit of results.
+	selects bool
+}
+
+// compileCEL compiles src, which begins at rune offset of the text that
+// positions refer to.
+func compileCEL(src string, offset int) (*celExpr, problems) {
+	env := base()
+	parsed, iss := env.Parse(src)
+	if iss.Err() != nil {
+		return nil, issues(src, offset, iss)
+	}
+	w := walkAST(env, parsed, offset)
+	checker := env
+	if len(w.names) > 0 {
+		opts := make([]cel.EnvOption, len(w.names))
+		for i, n := range w.names {
+			opts[i] = cel.Variable(n, cel.DynType)
+		}
+		var err error
+		if checker, err = env.Extend(opts...); err != nil {
+			return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
+		}
+	}
+	checked, iss := checker.Check(parsed)
+	if iss.Err() != nil {
+		return nil, issues(src, offset, iss)
+	}
+	prog, err := checker.Program(checked,
+		cel.CostTracking(prices{}),
+		cel.CostLimit(CostLimit),
+		cel.CustomDecoratorV2(guard),
+	)
+	if err != nil {
+		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
+	}
+	return &celExpr{prog: prog, refs: w.refs, selects: selection(parsed.NativeRep().Expr())}, nil
+}
+
+// eval evaluates the expression and gives a JSON value within the limits.
+func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
+	out, det, err := e.prog.Eval(&activation{vars: vars})
+	if det != nil {
+		if c := det.ActualCost(); c != nil {
+			if spent := b.spend(*c); spent != nil && err == nil {
+				return nil, spent
+			}
+		}
+	}
+	if err != nil {
+		return nil, evalError(err)
+	}
+	limit := MaxResult
+	if e.selects {
+		limit = MaxInput
+	}
+	return toJSON(out, limit)
+}
+
+// activation serves variables to the interpreter. An absent one is a value of
+// its own, because has(name.field) must be false and any other use an error.
+type activation struct{ vars Vars }
+
+func (a *activation) ResolveName(name string) (any, bool) {
+	v, ok := a.vars.Lookup(name)
+	if !ok {
+		return absent(name), true
+	}
+	return v, true
+}
+
+func (a *activation) Parent() interpreter.Activation { return nil }
+
+// evalError says what went wrong in our words.
+func evalError(err error) error {
+	var stop interpreter.EvalCancelledError
+	if errors.As(err, &stop) {
+		return fault.New(fault.TemplateError, "the evaluation costs more than the limit of %d", CostLimit)
+	}
+	msg := err.Error()
+	var cause error
+	var e *types.Err
+	if errors.As(err, &e) {
+		msg = e.String()
+	}
+	for _, prefix := range []string{"undefined: ", "no such key", "index out of bounds", "no such attribute"} {
+		if strings.HasPrefix(msg, prefix) {
+			cause = errMissing
+		}
+	}
+	if strings.HasPrefix(msg, tooLarge) {
+		return fault.New(fault.ValueTooLarge, "%s", msg)
+	}
+	if strings.HasPrefix(msg, "no such overload") {
+		msg += " for values of these types"
+	}
+	return &fault.Error{Code: fault.TemplateError, Msg: msg, Err: cause}
+}
+
+// A budget is what one evaluation may still spend, shared by all expressions of
+// a template or a tree.
+type budget struct {
+	cost uint64
+}
+
+func (b *budget) spend(n uint64) error {
+	if n > b.cost {
+		b.cost = 0
+		return fault.New(fault.TemplateError, "the evaluation costs more than the limit of %d", CostLimit)
+	}
+	b.cost -= n
+	return nil
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package expr evaluates expressions and templates and checks contracts.
+//
+// It decides what an expression means: CEL with a closed set of variables and
+// functions ([Compile]), text with {{ CEL | filter }} and the blocks if, for and
+// set ([CompileTemplate]), JSON whose strings are such texts ([CompileTree]), and
+// JSON Schema contracts ([CompileSchema]). It also decides what an expression may
+// cost, and which names it refers to.
+//
+//	source -> Compile -> Program -> Eval(vars) -> JSON value
+//
+// It never reads a clock, a file, the environment or a random number, starts no
+// goroutine, and renders no value a second time: the same source and the same
+// variables give the same result on every machine. Evaluation is bounded by cost
+// and size only, never by a deadline, so that a replay takes the same path.
+package expr
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// The limits. They are constants and not settings: a plan that renders on one
+// machine renders on all of them.
+const (
+	// CostLimit bounds one evaluation, in units of about one CEL operation,
+	// 64 bytes read or 16 bytes written.
+	CostLimit = 100_000
+	// MaxInput bounds every value an expression refers to, in bytes of JSON.
+	MaxInput = 1 << 20
+	// MaxResult bounds a computed result; selecting an existing value may give
+	// up to MaxInput.
+	MaxResult = 256 << 10
+	// MaxSource bounds the source of one expression, in runes.
+	MaxSource = 16 << 10
+	// MaxTemplate bounds the source of one template, in bytes.
+	MaxTemplate = 1 << 20
+
+	maxNodes = 10_000
+	maxDepth = 100
+)
+
+// Vars supplies variables at evaluation. ok=false means absent: using the name
+// is an error, has(name.field) is false, and the default filter softens it.
+// Values are nil, bool, int64, float64, string, []any and map[string]any, and
+// are never modified.
+type Vars interface {
+	Lookup(name string) (value any, ok bool)
+}
+
+// MapVars is a Vars made of a map.
+type MapVars map[string]any
+
+// Lookup implements Vars.
+func (m MapVars) Lookup(name string) (any, bool) {
+	v, ok := m[name]
+	return v, ok
+}
+
+// A Program is a compiled expression or template. It is immutable and safe for
+// concurrent use.
+type Program struct {
+	src   string
+	expr  *celExpr // of Compile
+	lone  *pipe    // of a template that is exactly one placeholder
+	nodes []node   // of any other template
+	refs  []Ref
+}
+
+// Compile compiles one CEL expression. Every free identifier is a variable of
+// any type.
+func Compile(src string) (*Program, error) {
+	e, err := compileCEL(src, 0)
+	if err != nil {
+		return nil, err.fault("expression", src)
+	}
+	return &Program{src: src, expr: e, refs: e.refs}, nil
+}
+
+// Source returns the text the program was compiled from.
+func (p *Program) Source() string { return p.src }
+
+// Refs returns the variables that the program may read. The caller must not
+// modify them.
+func (p *Program) Refs() []Ref { return p.refs }
+
+// Eval evaluates the program. The result is a JSON value; it may share memory
+// with the variables. Errors are of type *fault.Error with the code
+// TEMPLATE_ERROR or VALUE_TOO_LARGE.
+func (p *Program) Eval(vars Vars) (any, error) {
+	b := budget{cost: CostLimit}
+	return p.eval(vars, &b)
+}
+
+func (p *Program) eval(vars Vars, b *budget) (any, error) {
+	if err := checkInputs(p.refs, vars); err != nil {
+		return nil, p.explain(err)
+	}
+	var v any
+	var err error
+	switch {
+	case p.expr != nil:
+		v, err = p.expr.eval(vars, b)
+	case p.lone != nil:
+		v, err = p.lone.eval(vars, b)
+	default:
+		v, err = render(p.nodes, vars, b)
+	}
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	return v, nil
+}
+
+// explain names the source in the message: a recipe holds many expressions.
+func (p *Program) explain(err error) error {
+	f, ok := err.(*fault.Error)
+	if !ok {
+		return fault.Wrap(fault.TemplateError, err, "%s: %v", quoteSource(p.src), err)
+	}
+	return &fault.Error{Code: f.Code, Msg: quoteSource(p.src) + ": " + f.Msg, Err: f.Err}
+}
+
+// quoteSource shortens a source for a message.
+func quoteSource(src string) string {
+	const most = 80
+	if utf8.RuneCountInString(src) > most {
+		src = string([]rune(src)[:most]) + "…"
+	}
+	return fmt.Sprintf("%q", src)
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+const (
+	// maxElements bounds the list that a concatenation or a range gives.
+	maxElements = 100_000
+	// maxString bounds the text that one call may make on the way to a result.
+	maxString = MaxInput
+)
+
+// guards are the functions whose work or result can be larger than their
+// arguments, or whose arguments can be larger than the memory they take.
+var guards = map[string]guarded{
+	"_==_": {priceCompare, func(a []ref.Val) ref.Val { return types.Equal(a[0], a[1]) }},
+	"_!=_": {priceCompare, func(a []ref.Val) ref.Val {
+		return types.Bool(types.Equal(a[0], a[1]) != types.True)
+	}},
+	"@in":     {priceIn, runIn},
+	"_+_":     {priceAdd, runAdd},
+	"matches": {priceMatches, runMatches},
+
+	"replace":     {priceReplace, runReplace},
+	"join":        {priceJoin, runJoin},
+	"split":       {priceText, runSplit},
+	"indexOf":     {priceText, runIndexOf},
+	"lastIndexOf": {priceText, runLastIndexOf},
+
+	"flatten":               {priceFlatten, runFlatten},
+	"distinct":              {priceDistinct, runDistinct},
+	"sort":                  {priceSort, runSort},
+	"@sortByAssociatedKeys": {priceSort, runSortBy},
+	"slice":                 {priceSlice, runSlice},
+	"reverse":               {priceList, runReverse},
+	"lists.range":           {priceRange, runRange},
+	"sets.contains":         {pricePairs, runSetsContains},
+	"sets.equivalent":       {pricePairs, runSetsEquivalent},
+	"sets.intersects":       {pricePairs, runSetsIntersects},
+}
+
+func noOverload() ref.Val { return types.NewErr("no such overload") }
+
+func size(v ref.Val) int {
+	s, ok := v.(traits.Sizer)
+	if !ok {
+		return 0
+	}
+	n, _ := s.Size().(types.Int)
+	return int(n)
+}
+
+func priceCompare(a []ref.Val) uint64 { return comparing(a[0], a[1]) }
+
+// priceIn: a list compares the needle with its elements, one after the other.
+func priceIn(a []ref.Val) uint64 {
+	l, ok := a[1].(traits.Lister)
+	if !ok {
+		return 1
+	}
+	needle := parts(a[0], CostLimit+1)
+	all := uint64(size(l)) * needle
+	if needle > 1 {
+		all = min(all, parts(l, CostLimit+1))
+	}
+	return 1 + all
+}
+
+func runIn(a []ref.Val) ref.Val {
+	c, ok := a[1].(traits.Container)
+	if !ok {
+		return noOverload()
+	}
+	return c.Contains(a[0])
+}
+
+// priceAdd charges text by what it will make. Lists are joined without a copy.
+func priceAdd(a []ref.Val) uint64 {
+	switch x := a[0].(type) {
+	case types.String:
+		if y, ok := a[1].(types.String); ok {
+			return 1 + uint64((len(x)+len(y))/writeUnit)
+		}
+	case types.Bytes:
+		if y, ok := a[1].(types.Bytes); ok {
+			return 1 + uint64((len(x)+len(y))/writeUnit)
+		}
+	case traits.MutableLister:
+		return 1 + uint64(size(a[1]))
+	}
+	return 1
+}
+
+func runAdd(a []ref.Val) ref.Val {
+	switch x := a[0].(type) {
+	case types.String, types.Bytes:
+		if n := size2(a[0]) + size2(a[1]); n > maxString {
+			return tooLong(n)
+		}
+	case traits.Lister:
+		if n := size(x) + size(a[1]); n > maxElements {
+			return tooMany(n)
+		}
+	}
+	x, ok := a[0].(traits.Adder)
+	if !ok {
+		return noOverload()
+	}
+	return x.Add(a[1])
+}
+
+// size2 is the size of text in bytes.
+func size2(v ref.Val) int {
+	switch x := v.(type) {
+	case types.String:
+		return len(x)
+	case types.Bytes:
+		return len(x)
+	}
+	return 0
+}
+
+func tooLong(n int) ref.Val {
+	return types.NewErr(tooLarge+"a text of %d bytes; expressions make at most %d", n, maxString)
+}
+
+func tooMany(n int) ref.Val {
+	return types.NewErr(tooLarge+"a list of %d elements; expressions make at most %d", n, maxElements)
+}
+
+// priceText is the price of reading all arguments and writing as much.
+func priceText(a []ref.Val) uint64 {
+	n := uint64(1)
+	for _, v := range a {
+		n += writing(v)
+	}
+	return n
+}
+
+func texts(a []ref.Val) ([]string, bool) {
+	out := make([]string, 0, 4)
+	for _, v := range a {
+		s, ok := v.(types.String)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, string(s))
+	}
+	return out, true
+}
+
+// replaceArgs splits replace(text, old, new[, n]).
+func replaceArgs(a []ref.Val) (s []string, n int, ok bool) {
+	n = -1
+	if len(a) == 4 {
+		i, isInt := a[3].(types.Int)
+		if !isInt {
+			return nil, 0, false
+		}
+		n, a = int(i), a[:3]
+	}
+	s, ok = texts(a)
+	return s, n, ok
+}
+
+// replaced is the length of the result of a replacement.
+func replaced(s []string, n int) int {
+	count := strings.Count(s[0], s[1])
+	if n >= 0 {
+		count = min(count, n)
+	}
+	return len(s[0]) + count*(len(s[2])-len(s[1]))
+}
+
+func priceReplace(a []ref.Val) uint64 {
+	s, n, ok := replaceArgs(a)
+	if !ok {
+		return 1
+	}
+	return 1 + uint64(len(s[0])/readUnit) + uint64(max(0, replaced(s, n))/writeUnit)
+}
+
+func runReplace(a []ref.Val) ref.Val {
+	s, n, ok := replaceArgs(a)
+	if !ok {
+		return noOverload()
+	}
+	if size := replaced(s, n); size > maxString {
+		return tooLong(size)
+	}
+	return types.String(strings.Replace(s[0], s[1], s[2], n))
+}
+
+func priceJoin(a []ref.Val) uint64 {
+	return 1 + uint64(size(a[0]))*(1+priceText(a[1:])-1)
+}
+
+func runJoin(a []ref.Val) ref.Val {
+	l, ok := a[0].(traits.Lister)
+	if !ok {
+		return noOverload()
+	}
+	sep := ""
+	if len(a) == 2 {
+		s, ok := a[1].(types.String)
+		if !ok {
+			return noOverload()
+		}
+		sep = string(s)
+	}
+	var b strings.Builder
+	n := size(l)
+	for i := 0; i < n; i++ {
+		s, ok := l.Get(types.Int(i)).(types.String)
+		if !ok {
+			return types.NewErr("join: element %d is no string", i)
+		}
+		if i > 0 {
+			b.WriteString(sep)
+		}
+		if b.Len()+len(s)+len(sep) > maxString {
+			return tooLong(b.Len() + len(s) + len(sep))
+		}
+		b.WriteString(string(s))
+	}
+	return types.String(b.String())
+}
+
+func runSplit(a []ref.Val) ref.Val {
+	n := -1
+	if len(a) == 3 {
+		i, ok := a[2].(types.Int)
+		if !ok {
+			return noOverload()
+		}
+		n, a = int(i), a[:2]
+	}
+	s, ok := texts(a)
+	if !ok {
+		return noOverload()
+	}
+	if c := strings.Count(s[0], s[1]); c > maxElements && (n < 0 || n > maxElements) {
+		return tooMany(c)
+	}
+	return types.DefaultTypeAdapter.NativeToValue(strings.SplitN(s[0], s[1], n))
+}
+
+// indexArgs splits indexOf(text, part[, offset]); offset is -1 when absent.
+func indexArgs(a []ref.Val) (s []string, offset int, ok bool) {
+	offset = -1
+	if len(a) == 3 {
+		i, isInt := a[2].(types.Int)
+		if !isInt {
+			return nil, 0, false
+		}
+		offset, a = int(i), a[:2]
+		if offset < 0 {
+			return nil, 0, false
+		}
+	}
+	s, ok = texts(a)
+	return s, offset, ok
+}
+
+// byteOffset is where the rune of that number begins; ok is false beyond the end.
+func byteOffset(s string, n int) (int, bool) {
+	for i := range s {
+		if n == 0 {
+			return i, true
+		}
+		n--
+	}
+	return len(s), n == 0
+}
+
+func runIndexOf(a []ref.Val) ref.Val {
+	s, offset, ok := indexArgs(a)
+	if !ok {
+		return noOverload()
+	}
+	from, ok := byteOffset(s[0], max(0, offset))
+	if !ok {
+		return types.Int(-1)
+	}
+	i := strings.Index(s[0][from:], s[1])
+	if i < 0 {
+		return types.Int(-1)
+	}
+	return types.Int(runes(s[0][:from+i]))
+}
+
+func runLastIndexOf(a []ref.Val) ref.Val {
+	s, offset, ok := indexArgs(a)
+	if !ok {
+		return noOverload()
+	}
+	text := s[0]
+	if offset >= 0 {
+		// A match may begin at the offset, so the part's length is added.
+		end, _ := byteOffset(text, offset)
+		text = text[:min(len(text), end+len(s[1]))]
+	}
+	i := strings.LastIndex(text, s[1])
+	if i < 0 {
+		return types.Int(-1)
+	}
+	return types.Int(runes(text[:i]))
+}
+
+func elements(v ref.Val) ([]ref.Val, bool) {
+	l, ok := v.(traits.Lister)
+	if !ok {
+		return nil, false
+	}
+	out := make([]ref.Val, size(l))
+	for i := range out {
+		out[i] = l.Get(types.Int(i))
+	}
+	return out, true
+}
+
+func listOf(vals []ref.Val) ref.Val {
+	return types.NewRefValList(base().CELTypeAdapter(), vals)
+}
+
+func priceList(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) }
+
+func runReverse(a []ref.Val) ref.Val {
+	vals, ok := elements(a[0])
+	if !ok {
+		return noOverload()
+	}
+	slices.Reverse(vals)
+	return listOf(vals)
+}
+
+func priceRange(a []ref.Val) uint64 {
+	n, _ := a[0].(types.Int)
+	return 1 + uint64(max(0, min(n, CostLimit)))
+}
+
+func runRange(a []ref.Val) ref.Val {
+	n, ok := a[0].(types.Int)
+	if !ok {
+		return noOverload()
+	}
+	if n < 0 {
+		return types.NewErr("lists.range: %d is negative", int64(n))
+	}
+	if n > maxElements {
+		return tooMany(int(n))
+	}
+	vals := make([]ref.Val, n)
+	for i := range vals {
+		vals[i] = types.Int(i)
+	}
+	return listOf(vals)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// Reading and writing text and lists, in units of cost.
+const (
+	readUnit  = 64 // bytes
+	writeUnit = 16 // bytes
+)
+
+// prices is the cost of calls that are not guarded. Their work is at most in
+// proportion to their arguments, so charging after the fact is soon enough.
+type prices struct{}
+
+// CallCost implements cost.ActualCostEstimator.
+func (prices) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+	if function == "@charge" {
+		n, _ := result.(types.Int)
+		return cost(uint64(n))
+	}
+	n := uint64(1)
+	if function != "size" || !isList(args) {
+		for _, a := range args {
+			n += reading(a)
+		}
+	}
+	return cost(n + writing(result))
+}
+
+func isList(args []ref.Val) bool {
+	if len(args) != 1 {
+		return false
+	}
+	switch args[0].(type) {
+	case traits.Lister, traits.Mapper:
+		return true
+	}
+	return false
+}
+
+// small are the prices that occur all the time, so that they need no memory.
+var small = func() (t [256]uint64) {
+	for i := range t {
+		t[i] = uint64(i)
+	}
+	return t
+}()
+
+func cost(n uint64) *uint64 {
+	if n < uint64(len(small)) {
+		return &small[n]
+	}
+	return &n
+}
+
+// reading is the price of looking at all of a value.
+func reading(v ref.Val) uint64 {
+	switch x := v.(type) {
+	case types.Bool, types.Int, types.Double, types.Null:
+		return 0
+	case types.String:
+		return uint64(len(x) / readUnit)
+	case types.Bytes:
+		return uint64(len(x) / readUnit)
+	case traits.Lister:
+		n, _ := x.Size().(types.Int)
+		return uint64(n)
+	}
+	return 0
+}
+
+// writing is the price of making a value.
+func writing(v ref.Val) uint64 {
+	switch x := v.(type) {
+	case types.String:
+		return uint64(len(x) / writeUnit)
+	case types.Bytes:
+		return uint64(len(x) / writeUnit)
+	}
+	return 0
+}
+
+// comparing is the price of comparing two values: the number of parts of the
+// smaller one. It stops counting when the price is beyond any budget.
+func comparing(a, b ref.Val) uint64 {
+	n := parts(a, CostLimit+1)
+	if n <= 4 {
+		return n
+	}
+	return min(n, parts(b, CostLimit+1))
+}
+
+// parts counts the values inside v and their text, up to most.
+func parts(v ref.Val, most int) uint64 {
+	switch x := v.(type) {
+	case *nativeList:
+		return uint64(nativeParts(x.src, most))
+	case *orderedMap:
+		if x.src != nil {
+			return uint64(nativeParts(x.src, most))
+		}
+	}
+	switch x := v.(type) {
+	case traits.Mapper:
+		n := uint64(1)
+		for it := x.Iterator(); it.HasNext() == types.True && n < uint64(most); {
+			k := it.Next()
+			n += 1 + reading(k) + parts(x.Get(k), most-int(n))
+		}
+		return n
+	case traits.Lister:
+		n := uint64(1)
+		size, _ := x.Size().(types.Int)
+		for i := types.Int(0); i < size && n < uint64(most); i++ {
+			n += parts(x.Get(i), most-int(n))
+		}
+		return n
+	}
+	return 1 + reading(v)
+}
+
+func nativeParts(v any, most int) int {
+	n := 1
+	switch x := v.(type) {
+	case string:
+		return 1 + len(x)/readUnit
+	case []any:
+		for _, e := range x {
+			if n += nativeParts(e, most-n); n >= most {
+				return n
+			}
+		}
+	case map[string]any:
+		for k, e := range x {
+			if n += 1 + len(k)/readUnit + nativeParts(e, most-n); n >= most {
+				return n
+			}
+		}
+	}
+	return n
+}

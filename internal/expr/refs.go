@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+// A Ref is a free name that a program reads, with the constant path of members
+// that follows it: steps.fetch.output and steps['fetch'].output are
+// {Name: "steps", Path: ["fetch", "output"]}.
+type Ref struct {
+	Name string
+	Path []string
+	// Dynamic: an index that is no constant follows Path.
+	Dynamic bool
+	// Offset and Len are the place of the name in the source, in runes.
+	Offset, Len int
+	// Pointer is the string of a tree that holds the name (RFC 6901).
+	Pointer string
+
+	tested bool // only asked for with has()
+}
+
+// walker finds the free names of an expression.
+type walker struct {
+	env    *cel.Env
+	info   *ast.SourceInfo
+	offset int
+	bound  []string // names bound by the comprehensions around
+	names  []string // free names, in order of appearance
+	refs   []Ref
+}
+
+func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
+	w := &walker{env: env, info: parsed.NativeRep().SourceInfo(), offset: offset}
+	w.walk(parsed.NativeRep().Expr())
+	return w
+}
+
+func (w *walker) walk(e ast.Expr) {
+	switch e.Kind() {
+	case ast.IdentKind, ast.SelectKind:
+		w.chain(e)
+	case ast.CallKind:
+		c := e.AsCall()
+		switch c.FunctionName() {
+		case operators.Index, operators.OptIndex, operators.OptSelect:
+			w.chain(e)
+			return
+		}
+		if c.IsMemberFunction() {
+			if name, ok := qualified(c.Target()); !ok || !w.env.HasFunction(name+"."+c.FunctionName()) {
+				w.walk(c.Target())
+			}
+		}
+		for _, a := range c.Args() {
+			w.walk(a)
+		}
+	case ast.ListKind:
+		for _, el := range e.AsList().Elements() {
+			w.walk(el)
+		}
+	case ast.MapKind:
+		for _, en := range e.AsMap().Entries() {
+			w.walk(en.AsMapEntry().Key())
+			w.walk(en.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, f := range e.AsStruct().Fields() {
+			w.walk(f.AsStructField().Value())
+		}
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		w.walk(c.IterRange())
+		w.walk(c.AccuInit())
+		n := len(w.bound)
+		w.bound = append(w.bound, c.AccuVar())
+		w.walk(c.Result())
+		w.bound = append(w.bound, c.IterVar())
+		if v := c.IterVar2(); v != "" {
+			w.bound = append(w.bound, v)
+		}
+		w.walk(c.LoopCondition())
+		w.walk(c.LoopStep())
+		w.bound = w.bound[:n]
+	}
+}
+
+// chain follows selections and indexes inward to the name they start from, and
+// notes the path. Index expressions on the way are walked for themselves.
+func (w *walker) chain(e ast.Expr) {
+	var path []string // innermost last while going in; reversed below
+	dynamic, tested := false, false
+	cut := func() { path, dynamic = nil, true }
+	for {
+		switch e.Kind() {
+		case ast.SelectKind:
+			s := e.AsSelect()
+			path = append(path, s.FieldName())
+			tested = tested || s.IsTestOnly()
+			e = s.Operand()
+			continue
+		case ast.CallKind:
+			c := e.AsCall()
+			switch c.FunctionName() {
+			case operators.Index, operators.OptIndex, operators.OptSelect:
+			default:
+				w.walk(e)
+				return
+			}
+			args := c.Args()
+			if lit := args[1]; lit.Kind() == ast.LiteralKind {
+				if s, ok := lit.AsLiteral().(types.String); ok {
+					path = append(path, string(s))
+				} else {
+					// A number indexes a list: the path ends before it, and
+					// what it reads is constant all the same.
+					path, dynamic = nil, false
+				}
+			} else {
+				cut()
+				w.walk(args[1])
+			}
+			e = args[0]
+			continue
+		case ast.IdentKind:
+			name := strings.TrimPrefix(e.AsIdent(), ".")
+			if slices.Contains(w.bound, name) || isType(name) {
+				return
+			}
+			slices.Reverse(path)
+			w.add(Ref{Name: name, Path: path, Dynamic: dynamic, tested: tested && !dynamic}, e)
+			return
+		}
+		w.walk(e)
+		return
+	}
+}
+
+func (w *walker) add(r Ref, ident ast.Expr) {
+	if rng, ok := w.info.GetOffsetRange(ident.ID()); ok {
+		r.Offset = w.offset + int(rng.Start)
+	}
+	r.Len = runes(r.Name)
+	if !slices.Contains(w.names, r.Name) {
+		w.names = append(w.names, r.Name)
+	}
+	w.refs = append(w.refs, r)
+}
+
+// qualified is the dotted name of a chain of selections, such as math or
+// sets.x: extension functions live under such names.
+func qualified(e ast.Expr) (string, bool) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return e.AsIdent(), true
+	case ast.SelectKind:
+		s := e.AsSelect()
+		in, ok := qualified(s.Operand())
+		return in + "." + s.FieldName(), ok && !s.IsTestOnly()
+	}
+	return "", false
+}
+
+// isType reports whether a name denotes a CEL type and thus no variable.
+func isType(name string) bool {
+	switch name {
+	case "bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint", "optional_type":
+		return true
+	}
+	return false
+}
+
+// selection reports whether an expression only picks an existing value.
+func selection(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return true
+	case ast.SelectKind:
+		return !e.AsSelect().IsTestOnly() && selection(e.AsSelect().Operand())
+	case ast.CallKind:
+		switch c := e.AsCall(); c.FunctionName() {
+		case operators.Index, operators.OptIndex, operators.OptSelect:
+			return selection(c.Args()[0])
+		case operators.Conditional:
+			return chosen(c.Args()[1]) && chosen(c.Args()[2])
+		}
+	}
+	return false
+}
+
+// chosen allows a literal as one side of a conditional that selects.
+func chosen(e ast.Expr) bool { return e.Kind() == ast.LiteralKind || selection(e) }
+
+// checkInputs measures what the program refers to before it runs (I20). A value
+// behind a name that only has() asks for is not read and not measured.
+func checkInputs(refs []Ref, vars Vars) error {
+	for i := range refs {
+		r := &refs[i]
+		if r.tested {
+			continue
+		}
+		v, ok := vars.Lookup(r.Name)
+		if !ok {
+			continue
+		}
+		for _, p := range r.Path {
+			m, isMap := v.(map[string]any)
+			if !isMap {
+				break
+			}
+			if v, ok = m[p]; !ok {
+				break
+			}
+		}
+		if !ok {
+			continue
+		}
+		if err := checkInput(r, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkInput(r *Ref, v any) error {
+	if r.Dynamic {
+		// The index picks one member: each may be as large as an input.
+		if m, isMap := v.(map[string]any); isMap {
+			for _, el := range m {
+				if measure(el, MaxInput) > MaxInput {
+					return inputTooLarge(r)
+				}
+			}
+			return nil
+		}
+	}
+	if measure(v, MaxInput) > MaxInput {
+		return inputTooLarge(r)
+	}
+	return nil
+}

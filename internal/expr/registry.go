@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// A registry adapts Go values to CEL values. It differs from the one it embeds
+// in the order of map keys: Go's is random, and an expression that walks a map
+// must give the same result every time.
+type registry struct {
+	*types.Registry
+}
+
+// NativeToValue implements types.Adapter.
+func (r *registry) NativeToValue(v any) ref.Val {
+	switch x := v.(type) {
+	case ref.Val:
+		return x
+	case map[string]any:
+		return &orderedMap{Mapper: types.NewStringInterfaceMap(r, x), src: x}
+	case []any:
+		return &nativeList{Lister: types.NewDynamicList(r, x), src: x}
+	case map[ref.Val]ref.Val:
+		return &orderedMap{Mapper: types.NewRefValMap(r, x)}
+	case []ref.Val:
+		return types.NewRefValList(r, x)
+	}
+	return r.Registry.NativeToValue(v)
+}
+
+// A nativeList is a list that came from a variable; src is what it came as.
+type nativeList struct {
+	traits.Lister
+	src []any
+}
+
+// An orderedMap is a map whose iteration follows the order of its keys. src is
+// the variable it came from; nil for a map that an expression made.
+type orderedMap struct {
+	traits.Mapper
+	src map[string]any
+}
+
+// Iterator implements traits.Iterable.
+func (m *orderedMap) Iterator() traits.Iterator {
+	return types.NewRefValList(types.DefaultTypeAdapter, m.keys()).Iterator()
+}
+
+// Fold implements traits.Foldable, which comprehensions prefer to Iterator.
+func (m *orderedMap) Fold(f traits.Folder) {
+	for _, k := range m.keys() {
+		if !f.FoldEntry(k, m.Get(k)) {
+			return
+		}
+	}
+}
+
+func (m *orderedMap) keys() []ref.Val {
+	if m.src != nil {
+		names := slices.Sorted(maps.Keys(m.src))
+		keys := make([]ref.Val, len(names))
+		for i, n := range names {
+			keys[i] = types.String(n)
+		}
+		return keys
+	}
+	var keys []ref.Val
+	for it := m.Mapper.Iterator(); it.HasNext() == types.True; {
+		keys = append(keys, it.Next())
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+// compareKeys orders keys by type, then by value.
+func compareKeys(a, b ref.Val) int {
+	if c := cmp.Compare(a.Type().TypeName(), b.Type().TypeName()); c != 0 {
+		return c
+	}
+	if x, ok := a.(traits.Comparer); ok {
+		if n, ok := x.Compare(b).(types.Int); ok {
+			return int(n)
+		}
+	}
+	return 0
+}
+
+// absent is the value of a variable that does not exist. has() of a member is
+// false; every other use ends as an error that names the variable.
+type absent string
+
+var absentType = types.NewObjectTypeValue("absent")
+
+func (a absent) undefined() ref.Val { return types.NewErr("undefined: %s", string(a)) }
+
+// ConvertToNative implements ref.Val.
+func (a absent) ConvertToNative(reflect.Type) (any, error) { return nil, errMissing }
+
+// ConvertToType implements ref.Val.
+func (a absent) ConvertToType(ref.Type) ref.Val { return a.undefined() }
+
+// Equal implements ref.Val.
+func (a absent) Equal(ref.Val) ref.Val { return a.undefined() }
+
+// Type implements ref.Val.
+func (a absent) Type() ref.Type { return absentType }
+
+// Value implements ref.Val.
+func (a absent) Value() any { return string(a) }
+
+// Get implements traits.Indexer: reaching inside is an error.
+func (a absent) Get(ref.Val) ref.Val { return a.undefined() }
+
+// IsSet implements traits.FieldTester: has(name.field) is false.
+func (a absent) IsSet(ref.Val) ref.Val { return types.False }

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// CompileTemplate compiles a text with placeholders {{ expression | filter }} and
+// the blocks if, for and set.
+func CompileTemplate(src string) (*Program, error) {
+	p := newParser(src)
+	prog, ps := p.parse()
+	if len(ps) > 0 {
+		return nil, ps.fault("template", src)
+	}
+	return prog, nil
+}
+
+// maxBlocks bounds how deeply blocks nest.
+const maxBlocks = 32
+
+// A parser turns the tokens of one template into nodes.
+type parser struct {
+	src   string
+	toks  []token
+	pos   int
+	depth int
+	bound []string // names that for and set have bound so far
+	refs  []Ref
+	probs problems
+	// compile turns one expression into a program; Check puts its own in.
+	compile func(src string, offset int) (*celExpr, problems)
+}
+
+func newParser(src string) *parser {
+	return &parser{src: src, compile: compileCEL}
+}
+
+func (p *parser) parse() (*Program, problems) {
+	if len(p.src) > MaxTemplate {
+		return nil, problems{{Len: 1, Rule: RuleSyntax, Msg: fmt.Sprintf("the template is longer than %d bytes", MaxTemplate)}}
+	}
+	toks, prob := scan(p.src)
+	if prob != nil {
+		return nil, problems{*prob}
+	}
+	p.toks = toks
+	if len(toks) == 1 && toks[0].kind == '{' && !trimsText(p.src) {
+		lone := p.pipe(piece{toks[0].text, toks[0].at})
+		return &Program{src: p.src, lone: lone, refs: p.refs}, p.probs
+	}
+	nodes := p.block()
+	if p.pos < len(p.toks) && len(p.probs) == 0 {
+		t := p.toks[p.pos]
+		w, _ := piece{t.text, t.at}.word()
+		p.fail(t.at, len(t.text), RuleSyntax, "", "{%% %s %%} without its beginning", w)
+	}
+	return &Program{src: p.src, nodes: nodes, refs: p.refs}, p.probs
+}
+
+// trimsText reports whether a lone placeholder had text around it that its
+// dashes or a comment removed: then it is text and not a typed value.
+func trimsText(src string) bool {
+	return !strings.HasPrefix(src, "{{") || !strings.HasSuffix(src, "}}")
+}
+
+// fail notes a problem; at and n are bytes of the source.
+func (p *parser) fail(at, n int, rule, hint, format string, args ...any) {
+	p.probs = append(p.probs, Problem{
+		Offset: runes(p.src[:at]), Len: max(1, runes(p.src[at:min(len(p.src), at+n)])),
+		Rule: rule, Hint: hint, Msg: fmt.Sprintf(format, args...),
+	})
+}
+
+// block parses nodes up to a block tag that only the caller knows.
+func (p *parser) block() []node {
+	var out []node
+	for p.pos < len(p.toks) {
+		t := p.toks[p.pos]
+		switch t.kind {
+		case 't':
+			out = append(out, textNode(t.text))
+		case '{':
+			out = append(out, &outputNode{p.pipe(piece{t.text, t.at})})
+		case '%':
+			word, rest := piece{t.text, t.at}.word()
+			switch word {
+			case "elif", "else", "endif", "endfor":
+				return out
+			case "if":
+				out = append(out, p.ifBlock(t, rest))
+			case "for":
+				out = append(out, p.forBlock(t, rest))
+			case "set":
+				out = append(out, p.set(t, rest))
+			default:
+				p.fail(t.at, len(t.text), RuleSyntax, "the blocks are if, elif, else, endif, for, endfor and set", "unknown block %q", strings.TrimSpace(t.text))
+			}
+		}
+		p.pos++
+	}
+	return out
+}
+
+// enter guards the nesting of blocks.
+func (p *parser) enter(t token) bool {
+	p.depth++
+	if p.depth == maxBlocks+1 {
+		p.fail(t.at, len(t.text), RuleSyntax, "", "blocks nest deeper than %d levels", maxBlocks)
+	}
+	return p.depth <= maxBlocks
+}
+
+// tag is the block tag at the current position; "" at the end of the source.
+func (p *parser) tag() (string, piece, token) {
+	if p.pos >= len(p.toks) {
+		return "", piece{}, token{}
+	}
+	t := p.toks[p.pos]
+	w, rest := piece{t.text, t.at}.word()
+	return w, rest, t
+}
+
+func (p *parser) ifBlock(open token, cond piece) node {
+	defer func() { p.depth-- }()
+	n := &ifNode{}
+	if !p.enter(open) {
+		p.pos = len(p.toks)
+		return n
+	}
+	for {
+		c := p.pipe(cond)
+		p.pos++
+		n.branches = append(n.branches, branch{c, p.block()})
+		word, rest, t := p.tag()
+		switch word {
+		case "elif":
+			cond = rest
+			continue
+		case "else":
+			p.pos++
+			n.otherwise = p.block()
+			word, _, t = p.tag()
+		}
+		p.end(open, t, word, "endif")
+		return n
+	}
+}
+
+// end checks that a block is closed by its own end.
+func (p *parser) end(open, t token, word, want string) {
+	switch word {
+	case want:
+	case "":
+		p.fail(open.at, len(open.text), RuleSyntax, "", "the block is not closed by {%% %s %%}", want)
+	default:
+		p.fail(t.at, len(t.text), RuleSyntax, "", "{%% %s %%} where {%% %s %%} must stand", word, want)
+	}
+}
+
+func (p *parser) forBlock(open token, head piece) node {
+	defer func() { p.depth-- }()
+	n := &forNode{}
+	if !p.enter(open) {
+		p.pos = len(p.toks)
+		return n
+	}
+	for {
+		var name string
+		name, head = head.word()
+		if name == "" || name == "in" || isType(name) {
+			p.fail(open.at, len(open.text), RuleSyntax, "{% for item in items %} or {% for key, value in map %}", "the loop has no variable")
+			break
+		}
+		n.names = append(n.names, name)
+		head = head.trimmed()
+		if !strings.HasPrefix(head.text, ",") {
+			break
+		}
+		head = piece{head.text[1:], head.at + 1}
+	}
+	in, list := head.word()
+	if in != "in" && len(p.probs) == 0 {
+		p.fail(open.at, len(open.text), RuleSyntax, "{% for item in items %}", "the loop has no %q", "in")
+	}
+	if len(n.names) > 2 {
+		p.fail(open.at, len(open.text), RuleSyntax, "", "a loop has one variable, or two for keys and values")
+	}
+	n.over = p.pipe(list)
+	p.pos++
+	mark := len(p.bound)
+	p.bound = append(append(p.bound, n.names...), "loop", loopName)
+	n.body = p.block()
+	p.bound = p.bound[:mark]
+	word, _, t := p.tag()
+	if word == "else" {
+		p.pos++
+		n.otherwise = p.block()
+		word, _, t = p.tag()
+	}
+	p.end(open, t, word, "endfor")
+	return n
+}
+
+func (p *parser) set(t token, head piece) node {
+	name, rest := head.word()
+	rest = rest.trimmed()
+	if name == "" || isType(name) || !strings.HasPrefix(rest.text, "=") || strings.HasPrefix(rest.text, "==") {
+		p.fail(t.at, len(t.text), RuleSyntax, "{% set name = expression %}", "set needs a name and a value")
+		return textNode("")
+	}
+	n := &setNode{name: name, value: p.pipe(piece{rest.text[1:], rest.at + 1})}
+	p.bound = append(p.bound, name)
+	return n
+}
+
+// pipe parses an expression with its filters.
+func (p *parser) pipe(src piece) *pipe {
+	parts := split(src.text, '|')
+	out := &pipe{base: p.cel(piece{parts[0].text, src.at + parts[0].at})}
+	for _, part := range parts[1:] {
+		f := piece{part.text, src.at + part.at}
+		if c, ok := p.filter(f); ok {
+			out.filters = append(out.filters, c)
+		}
+	}
+	return out
+}
+
+// cel compiles one expression of the template and notes what it refers to.
+func (p *parser) cel(src piece) *celExpr {
+	src = src.trimmed()
+	if src.text == "" {
+		p.fail(src.at, 1, RuleSyntax, "", "an expression is missing")
+		return nil
+	}
+	text := src.text
+	if slices.Contains(p.bound, "loop") {
+		text = renameLoop(text)
+	}
+	e, ps := p.compile(text, runes(p.src[:src.at]))
+	if len(ps) > 0 {
+		p.probs = append(p.probs, ps...)
+		return nil
+	}
+	for _, r := range e.refs {
+		if !slices.Contains(p.bound, r.Name) {
+			p.refs = append(p.refs, r)
+		}
+	}
+	return e
+}
+
+// loopName stands for the variable loop, a word that CEL reserves. It is as long
+// as that, so that positions stay what they are.
+const loopName = "l__p"
+
+// renameLoop writes loopName for the variable loop.
+func renameLoop(src string) string {
+	if !strings.Contains(src, "loop") {
+		return src
+	}
+	out := []byte(src)
+	for i := 0; i < len(src); {
+		switch c := src[i]; {
+		case c == '"' || c == '\'':
+			i = skipString(src, 0, i)
+			continue
+		case isWord(c):
+			j := i
+			for j < len(src) && isWord(src[j]) {
+				j++
+			}
+			if src[i:j] == "loop" && !strings.HasSuffix(strings.TrimRight(src[:i], " \t\r\n"), ".") {
+				copy(out[i:], loopName)
+			}
+			i = j
+			continue
+		}
+		i++
+	}
+	return string(out)
+}
+
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// filter parses name or name(arguments).
+func (p *parser) filter(src piece) (filterCall, bool) {
+	src = src.trimmed()
+	name, rest := src.word()
+	f, ok := filters[name]
+	if !ok {
+		hint := nearHint(name, filterNames)
+		if hint == "" {
+			hint = "the filters are " + strings.Join(filterNames, ", ")
+		}
+		p.fail(src.at, len(src.text), RuleFilter, hint, "unknown filter %q", name)
+		return filterCall{}, false
+	}
+	call := filterCall{name: name, filter: f}
+	rest = rest.trimmed()
+	if rest.text != "" {
+		if rest.text[0] != '(' || rest.text[len(rest.text)-1] != ')' {
+			p.fail(rest.at, len(rest.text), RuleFilter, "", "after the filter %s: want (arguments) or another |", name)
+			return filterCall{}, false
+		}
+		inner := piece{rest.text[1 : len(rest.text)-1], rest.at + 1}
+		if strings.TrimSpace(inner.text) != "" {
+			for _, a := range split(inner.text, ',') {
+				call.args = append(call.args, p.cel(piece{a.text, inner.at + a.at}))
+			}
+		}
+	}
+	if n := len(call.args); n < f.min || n > f.max {
+		p.fail(src.at, len(src.text), RuleFilter, "", "the filter %s takes %s, got %d", name, f.arity(), n)
+		return filterCall{}, false
+	}
+	return call, true
+}
+
+// A pipe is an expression and the filters its value goes through.
+type pipe struct {
+	base    *celExpr
+	filters []filterCall
+}
+
+func (p *pipe) eval(vars Vars, b *budget) (any, error) {
+	v, err := p.base.eval(vars, b)
+	for i := range p.filters {
+		f := &p.filters[i]
+		if err != nil && (f.name != "default" || !isMissing(err)) {
+			return nil, err
+		}
+		args := make([]any, len(f.args))
+		for j, a := range f.args {
+			var argErr error
+			if args[j], argErr = a.eval(vars, b); argErr != nil {
+				return nil, argErr
+			}
+		}
+		if err != nil {
+			v, err = args[0], nil
+			continue
+		}
+		if e := b.spend(uint64(1 + measure(v, MaxInput)/writeUnit)); e != nil {
+			return nil, e
+		}
+		v, err = f.run(v, args)
+	}
+	return v, err
+}
+
+func isMissing(err error) bool {
+	f, ok := err.(*fault.Error)
+	return ok && f.Err == errMissing
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A Tree is a compiled JSON value whose string leaves may be templates. It is
+// immutable and safe for concurrent use.
+type Tree struct {
+	root treeNode
+	refs []Ref
+}
+
+// A treeNode is a value with templates somewhere inside, or a constant.
+type treeNode struct {
+	constant any // when the others are nil
+	leaf     *Program
+	list     []treeNode
+	object   []treeField
+}
+
+type treeField struct {
+	key   string
+	value treeNode
+}
+
+// CompileTree compiles every string of a JSON value that is a template. Keys
+// are never templates.
+func CompileTree(raw []byte) (*Tree, error) {
+	v, err := decodeJSON(raw)
+	if err != nil {
+		return nil, fault.Wrap(fault.TemplateError, err, "no JSON: %v", err)
+	}
+	t := &Tree{}
+	var diags []fault.Diagnostic
+	t.root = t.compile(v, "", &diags)
+	if len(diags) > 0 {
+		return nil, fault.Invalid(fault.TemplateError, diags)
+	}
+	return t, nil
+}
+
+func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNode {
+	switch x := v.(type) {
+	case string:
+		if !IsTemplate(x) {
+			break
+		}
+		p, err := CompileTemplate(x)
+		if err != nil {
+			for _, d := range err.(*fault.Error).Diags {
+				d.Pointer = pointer
+				*diags = append(*diags, d)
+			}
+			break
+		}
+		for _, r := range p.refs {
+			r.Pointer = pointer
+			t.refs = append(t.refs, r)
+		}
+		return treeNode{leaf: p}
+	case []any:
+		n := treeNode{list: make([]treeNode, len(x))}
+		varies := false
+		for i, e := range x {
+			n.list[i] = t.compile(e, pointer+"/"+strconv.Itoa(i), diags)
+			varies = varies || !n.list[i].fixed()
+		}
+		if varies {
+			return n
+		}
+	case map[string]any:
+		n := treeNode{}
+		varies := false
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			f := treeField{k, t.compile(x[k], pointer+"/"+escapePointer(k), diags)}
+			varies = varies || !f.value.fixed()
+			n.object = append(n.object, f)
+		}
+		if varies {
+			return n
+		}
+	}
+	return treeNode{constant: v}
+}
+
+func (n *treeNode) fixed() bool { return n.leaf == nil && n.list == nil && n.object == nil }
+
+// Refs returns the variables that the tree may read; Pointer names the string.
+// The caller must not modify them.
+func (t *Tree) Refs() []Ref { return t.refs }
+
+// Constant reports whether the tree holds no template.
+func (t *Tree) Constant() bool { return t.root.fixed() }
+
+// maxTreeCost bounds the evaluation of all templates of one tree together.
+const maxTreeCost = 10 * CostLimit
+
+// Eval evaluates all templates of the tree.
+func (t *Tree) Eval(vars Vars) (any, error) {
+	if t.Constant() {
+		return t.root.constant, nil
+	}
+	e := treeEval{vars: vars, b: budget{cost: maxTreeCost}, left: MaxInput}
+	return e.eval(&t.root, "")
+}
+
+type treeEval struct {
+	vars Vars
+	b    budget
+	left int // bytes that the whole value may still grow by
+}
+
+func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
+	switch {
+	case n.leaf != nil:
+		share := budget{cost: min(CostLimit, e.b.cost)}
+		before := share.cost
+		v, err := n.leaf.eval(e.vars, &share)
+		if err != nil {
+			f := err.(*fault.Error)
+			return nil, &fault.Error{Code: f.Code, Msg: pointer + ": " + f.Msg, Err: f.Err}
+		}
+		e.b.cost -= before - share.cost
+		return e.take(v)
+	case n.list != nil:
+		out := make([]any, len(n.list))
+		for i := range n.list {
+			v, err := e.eval(&n.list[i], pointer+"/"+strconv.Itoa(i))
+			if err != nil {
+				return nil, err
+			}
+			out[i] = v
+		}
+		return out, nil
+	case n.object != nil:
+		out := make(map[string]any, len(n.object))
+		for i := range n.object {
+			f := &n.object[i]
+			v, err := e.eval(&f.value, pointer+"/"+escapePointer(f.key))
+			if err != nil {
+				return nil, err
+			}
+			out[f.key] = v
+		}
+		return out, nil
+	}
+	return n.constant, nil
+}
+
+// take counts a value that a template gave against the limit of the whole.
+func (e *treeEval) take(v any) (any, error) {
+	if e.left -= measure(v, e.left); e.left < 0 {
+		return nil, fault.New(fault.ValueTooLarge, "the values together are larger than %d bytes; pass the large ones as files", MaxInput)
+	}
+	return v, nil
+}
+
+func escapePointer(s string) string {
+	if !strings.ContainsAny(s, "~/") {
+		return s
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
+}
+
+// decodeJSON decodes one JSON value with exact integers.
+func decodeJSON(raw []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errTrailing
+	}
+	return numbers(v), nil
+}
+
+var errTrailing = fault.New(fault.TemplateError, "something follows the JSON value")
+
+// numbers turns json.Number into int64 where the text is an integer that fits,
+// else into float64.
+func numbers(v any) any {
+	switch x := v.(type) {
+	case json.Number:
+		if i, err := strconv.ParseInt(x.String(), 10, 64); err == nil {
+			return i
+		}
+		f, _ := x.Float64()
+		return f
+	case []any:
+		for i := range x {
+			x[i] = numbers(x[i])
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = numbers(x[k])
+		}
+	}
+	return v
+}

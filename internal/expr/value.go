@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"encoding/base64"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// tooLarge begins the messages of errors that become VALUE_TOO_LARGE.
+const tooLarge = "too large: "
+
+func inputTooLarge(r *Ref) error {
+	name := strings.Join(append([]string{r.Name}, r.Path...), ".")
+	return fault.New(fault.ValueTooLarge, "%s is larger than the %d bytes that an expression may read; pass it as a file", name, MaxInput)
+}
+
+func resultTooLarge(limit int) error {
+	return fault.New(fault.ValueTooLarge, "the result is larger than %d bytes; let an action compute it", limit)
+}
+
+// measure is the size of a JSON value in bytes, close to its text. It stops
+// soon after the limit is passed.
+func measure(v any, limit int) int {
+	switch x := v.(type) {
+	case string:
+		return len(x) + 2
+	case nil, bool:
+		return 4
+	case int64:
+		if x > -10 && x < 100 {
+			return 2
+		}
+		return 8
+	case float64:
+		return 8
+	case []any:
+		n := 2
+		for _, e := range x {
+			if n += 1 + measure(e, limit-n); n > limit {
+				return n
+			}
+		}
+		return n
+	case map[string]any:
+		n := 2
+		for k, e := range x {
+			if n += 4 + len(k) + measure(e, limit-n); n > limit {
+				return n
+			}
+		}
+		return n
+	}
+	return 8
+}
+
+// toJSON converts a result within a limit of bytes.
+func toJSON(v ref.Val, limit int) (any, error) {
+	c := converter{left: limit}
+	out, err := c.convert(v)
+	if err == errSize {
+		return nil, resultTooLarge(limit)
+	}
+	return out, err
+}
+
+var errSize = fault.New(fault.ValueTooLarge, "the value is too large")
+
+// A converter turns CEL values into JSON values, within what is left of a
+// budget of bytes: one small expression can describe an exponentially large
+// value by naming the same part twice again and again.
+type converter struct {
+	left  int
+	depth int
+}
+
+func (c *converter) take(n int) bool {
+	c.left -= n
+	return c.left >= 0
+}
+
+func (c *converter) convert(v ref.Val) (any, error) {
+	switch x := v.(type) {
+	case types.String:
+		if !c.take(len(x)) {
+			return nil, errSize
+		}
+		return string(x), nil
+	case types.Bool:
+		c.take(4)
+		return bool(x), nil
+	case types.Int:
+		c.take(2)
+		return int64(x), nil
+	case types.Uint:
+		c.take(2)
+		if uint64(x) > math.MaxInt64 {
+			return nil, fault.New(fault.TemplateError, "%d does not fit into a 64-bit integer", uint64(x))
+		}
+		return int64(x), nil
+	case types.Double:
+		c.take(2)
+		if !finite(float64(x)) {
+			return nil, fault.New(fault.TemplateError, "the result is %v, which JSON cannot express", float64(x))
+		}
+		return float64(x), nil
+	case types.Null:
+		c.take(4)
+		return nil, nil
+	case types.Bytes:
+		if !c.take(len(x) / 3 * 4) {
+			return nil, errSize
+		}
+		return base64.StdEncoding.EncodeToString(x), nil
+	case types.Timestamp:
+		c.take(20)
+		return x.Time.UTC().Format(time.RFC3339Nano), nil
+	case types.Duration:
+		c.take(4)
+		return x.Duration.String(), nil
+	case *types.Type:
+		return x.TypeName(), nil
+	case *types.Optional:
+		if !x.HasValue() {
+			return nil, nil
+		}
+		return c.convert(x.GetValue())
+	case *types.Err:
+		return nil, evalError(x)
+	case absent:
+		return nil, evalError(x.undefined().(*types.Err))
+	}
+	if c.left < 0 {
+		return nil, errSize
+	}
+	// What came in as JSON goes out as it came in, without a copy.
+	switch x := v.(type) {
+	case *orderedMap:
+		if x.src != nil {
+			return c.native(x.src)
+		}
+	case *nativeList:
+		return c.native(x.src)
+	}
+	if c.depth++; c.depth > maxDepth {
+		return nil, fault.New(fault.TemplateError, "the result is nested deeper than %d levels", maxDepth)
+	}
+	defer func() { c.depth-- }()
+	switch x := v.(type) {
+	case traits.Mapper:
+		return c.convertMap(x)
+	case traits.Lister:
+		return c.convertList(x)
+	}
+	return nil, fault.New(fault.TemplateError, "the result is of type %s, which JSON cannot express", v.Type().TypeName())
+}
+
+func (c *converter) native(v any) (any, error) {
+	if !c.take(measure(v, c.left)) {
+		return nil, errSize
+	}
+	return v, nil
+}
+
+func (c *converter) convertMap(m traits.Mapper) (any, error) {
+	n, _ := m.Size().(types.Int)
+	if !c.take(2 + 4*int(n)) {
+		return nil, errSize
+	}
+	out := make(map[string]any, int(n))
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		k, ok := key.(types.String)
+		if !ok {
+			return nil, fault.New(fault.TemplateError, "a map of the result has a key of type %s: want strings, for example string(key)", key.Type().TypeName())
+		}
+		if !c.take(len(k)) {
+			return nil, errSize
+		}
+		v, err := c.convert(m.Get(key))
+		if err != nil {
+			return nil, err
+		}
+		out[string(k)] = v
+	}
+	return out, nil
+}
+
+func (c *converter) convertList(l traits.Lister) (any, error) {
+	n, _ := l.Size().(types.Int)
+	if !c.take(2 + int(n)) {
+		return nil, errSize
+	}
+	out := make([]any, 0, int(n))
+	for i := types.Int(0); i < n; i++ {
+		v, err := c.convert(l.Get(i))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// formatFloat writes a double as JSON does.
+func formatFloat(b []byte, f float64) []byte {
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
+		format = 'e'
+	}
+	b = strconv.AppendFloat(b, f, format, -1, 64)
+	if format == 'e' {
+		// e-09 is written e-9.
+		if n := len(b); n >= 4 && b[n-4] == 'e' && b[n-3] == '-' && b[n-2] == '0' {
+			b[n-2] = b[n-1]
+			b = b[:n-1]
+		}
+	}
+	return b
+}
