@@ -11,6 +11,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
+// The rules of errors that only YAML can break; the others are jsonx's.
+const (
+	ruleAlias  = "alias"
+	ruleAnchor = "anchor"
+	ruleTag    = "tag"
+	ruleMerge  = "merge-key"
+	ruleKey    = "key"
+)
+
 // A walker turns the library's tree into ours and refuses what we do not take.
 type walker struct {
 	text     *Text
@@ -96,14 +105,14 @@ func (w *walker) foreign(y *yaml.Node, pos jsonx.Pos) bool {
 	switch rest := w.from(y.Line, y.Column); {
 	case y.Kind == yaml.AliasNode:
 		pos.Len = length(len(y.Value) + 1)
-		w.problem("alias", pos, fmt.Sprintf("aliases such as *%s are not supported", y.Value), "write the value out")
+		w.problem(ruleAlias, pos, fmt.Sprintf("aliases such as *%s are not supported", y.Value), "write the value out")
 	case y.Anchor != "":
 		pos.Len = length(len(y.Anchor) + 1)
-		w.problem("anchor", pos, fmt.Sprintf("anchors such as &%s are not supported", y.Anchor), "remove it, and write the value out where it is used")
+		w.problem(ruleAnchor, pos, fmt.Sprintf("anchors such as &%s are not supported", y.Anchor), "remove it, and write the value out where it is used")
 	case y.Style&yaml.TaggedStyle != 0 || strings.HasPrefix(rest, "!"):
 		tag, _, _ := strings.Cut(rest, " ")
 		pos.Len = length(utf8.RuneCountInString(tag))
-		w.problem("tag", pos, fmt.Sprintf("tags such as %q are not supported", tag), "remove it; quotes make a string")
+		w.problem(ruleTag, pos, fmt.Sprintf("tags such as %q are not supported", tag), "remove it; quotes make a string")
 	default:
 		return false
 	}
@@ -161,14 +170,14 @@ func (w *walker) key(k *yaml.Node) (name string, pos jsonx.Pos, ok bool) {
 	plain := k.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 	switch {
 	case k.Kind != yaml.ScalarNode:
-		w.problem("key", pos, "a name must be text, not a list or mapping", "templates such as {{ x }} stand in quotes")
+		w.problem(ruleKey, pos, "a name must be text, not a list or mapping", "templates such as {{ x }} stand in quotes")
 		return "", pos, false
 	case plain && k.Value == "<<":
 		pos.Len = 2
-		w.problem("merge-key", pos, "merge keys (<<) are not supported", "write the fields out")
+		w.problem(ruleMerge, pos, "merge keys (<<) are not supported", "write the fields out")
 		return "", pos, false
 	case plain && k.Value == "":
-		w.problem("key", pos, "a name is missing here", "")
+		w.problem(ruleKey, pos, "a name is missing here", "")
 		return "", pos, false
 	}
 	pos.Len = w.extent(k)

@@ -193,6 +193,8 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 	case strings.Contains(e.Msg, "cannot start any token") && strings.HasPrefix(cut(line, int(e.Pos.Col)), "\t"),
 		strings.Contains(e.Msg, "tab"):
 		e.Msg, e.Hint = "a tab indents this line", "YAML is indented with spaces"
+	case strings.HasPrefix(e.Msg, "unknown anchor"):
+		e.Rule, e.Msg, e.Hint = ruleAlias, "aliases (*name) are not supported", "write the value out; text that begins with * stands in quotes"
 	case strings.Contains(e.Msg, "mapping values are not allowed"):
 		e.Msg, e.Hint = "a second `: ` stands in this value", "put the value in quotes"
 	case strings.Contains(e.Msg, "cannot start any token"):

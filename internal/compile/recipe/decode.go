@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// A decoder fills the model from a tree and notes everything that does not fit.
+// It goes on after a problem: a person mends all of them in one go.
+type decoder struct {
+	file  string
+	path  jsonx.Path
+	diags []fault.Diagnostic
+}
+
+// maxFound bounds the problems kept while reading; MaxDiagnostics are shown.
+const maxFound = 10_000
+
+func (d *decoder) add(pos jsonx.Pos, rule, msg, hint string) {
+	if len(d.diags) < maxFound {
+		d.diags = append(d.diags, fault.Diagnostic{
+			Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint,
+			Pos: place(d.file, pos), Pointer: d.path.Pointer(),
+		})
+	}
+}
+
+func place(file string, p jsonx.Pos) fault.Pos {
+	return fault.Pos{File: file, Line: int(p.Line), Col: int(p.Col), Len: int(p.Len)}
+}
+
+// wrong notes a value of the wrong kind.
+func (d *decoder) wrong(n *jsonx.Node, want, hint string) {
+	d.add(n.Pos, "wrong-type", fmt.Sprintf("%s: want %s", d.found(n), want), hint)
+}
+
+// found names a value as messages do: the field and what it holds.
+func (d *decoder) found(n *jsonx.Node) string {
+	name := n.Key
+	switch {
+	case d.path.Pointer() == "":
+		name = "the text"
+	case name == "":
+		name = "this entry"
+	}
+	switch n.Kind {
+	case jsonx.String:
+		return name + " " + strconv.Quote(shorten(n.Text))
+	case jsonx.Bool, jsonx.Int, jsonx.Float:
+		return name + " " + literal(n)
+	default:
+		return name + " is " + n.Kind.String()
+	}
+}
+
+func literal(n *jsonx.Node) string {
+	b, err := jsonx.Canonical(n.Value())
+	if err != nil {
+		return n.Kind.String()
+	}
+	return string(b)
+}
+
+func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
+	if v.Kind() == reflect.Pointer {
+		p := reflect.New(v.Type().Elem())
+		d.decode(n, s, p.Elem())
+		v.Set(p)
+		return
+	}
+	switch s.form {
+	case formText, formDuration:
+		d.text(n, s, v)
+	case formBool:
+		if n.Kind != jsonx.Bool {
+			d.wrong(n, "true or false", boolHint(n))
+			return
+		}
+		v.SetBool(n.Bool)
+	case formInt:
+		d.integer(n, s, v)
+	case formNumber:
+		d.number(n, s, v)
+	case formRaw:
+		d.raw(n, s, v)
+	case formList:
+		d.list(n, s, v)
+	case formMap:
+		d.entries(n, s, v)
+	case formObject:
+		d.object(n, s.object, v)
+	}
+}
+
+func boolHint(n *jsonx.Node) string {
+	switch strings.ToLower(n.Text) {
+	case "true", "yes", "on", "y":
+		return "write true, without quotes"
+	case "false", "no", "off", "n":
+		return "write false, without quotes"
+	}
+	return ""
+}
+
+func (d *decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
+	if n.Kind != jsonx.String {
+		d.wrong(n, wantText(s), quoteHint(n, s))
+		return
+	}
+	v.SetString(n.Text)
+	switch {
+	case s.form == formDuration:
+		ms, err := ParseDuration(n.Text)
+		switch {
+		case err != nil:
+			d.add(n.Pos, "bad-duration", label(n)+err.Error(), "")
+		case s.rule.positive && ms == 0:
+			d.add(n.Pos, "bad-duration", d.found(n)+": want a duration longer than zero", "")
+		}
+	case s.rule.enum != nil:
+		if !slices.Contains(s.rule.enum, n.Text) {
+			d.add(n.Pos, "unknown-value", d.found(n)+": want "+quoted(s.rule.enum), didYouMean(n.Text, s.rule.enum))
+		}
+	case s.pattern != nil && !s.pattern.MatchString(n.Text):
+		d.add(n.Pos, "bad-text", d.found(n)+": want "+s.rule.pattern.want, "")
+	}
+}
+
+func wantText(s *shape) string {
+	switch {
+	case s.form == formDuration:
+		return `a duration such as "5m"`
+	case s.rule.enum != nil:
+		return quoted(s.rule.enum)
+	case s.rule.pattern != nil:
+		return s.rule.pattern.want
+	default:
+		return "text"
+	}
+}
+
+// quoteHint tells what most likely happened to a scalar that should be text.
+func quoteHint(n *jsonx.Node, s *shape) string {
+	switch {
+	case n.Kind == jsonx.Null:
+		return "give it a value, or remove the field"
+	case s.form == formDuration && n.Kind == jsonx.Int:
+		return fmt.Sprintf("add the unit, such as %q", literal(n)+"s")
+	case n.Kind == jsonx.Int, n.Kind == jsonx.Float, n.Kind == jsonx.Bool:
+		return "put it in quotes"
+	default:
+		return ""
+	}
+}
+
+// integer takes what JSON Schema calls an integer: 2.0 is one.
+func (d *decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
+	f, isNumber := float64(n.Int), n.Kind == jsonx.Int
+	if n.Kind == jsonx.Float {
+		f, isNumber = n.Float, n.Float == math.Trunc(n.Float)
+	}
+	if !isNumber {
+		d.wrong(n, "a whole number"+between(s), unquoteHint(n))
+		return
+	}
+	if f < *s.rule.min || f > *s.rule.max {
+		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a whole number%s", d.found(n), between(s)), "")
+		return
+	}
+	v.SetInt(int64(f)) // the bounds keep it exact
+}
+
+func (d *decoder) number(n *jsonx.Node, s *shape, v reflect.Value) {
+	f := n.Float
+	switch n.Kind {
+	case jsonx.Int:
+		f = float64(n.Int)
+	case jsonx.Float:
+	default:
+		d.wrong(n, "a number"+between(s), unquoteHint(n))
+		return
+	}
+	if f < *s.rule.min || f > *s.rule.max {
+		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a number%s", d.found(n), between(s)), "")
+		return
+	}
+	v.SetFloat(f)
+}
+
+func between(s *shape) string {
+	return fmt.Sprintf(" from %s to %s", strconv.FormatFloat(*s.rule.min, 'f', -1, 64), strconv.FormatFloat(*s.rule.max, 'f', -1, 64))
+}
+
+func unquoteHint(n *jsonx.Node) string {
+	if n.Kind == jsonx.String {
+		if _, ok, _ := jsonx.ParseNumber(n.Text); ok {
+			return "write it without quotes"
+		}
+	}
+	return ""
+}
+
+func (d *decoder) raw(n *jsonx.Node, s *shape, v reflect.Value) {
+	switch {
+	case s.rule.shape == jsonSchema && n.Kind != jsonx.Object:
+		d.wrong(n, `a JSON Schema, which is an object such as {"type": "object"}`, "")
+		return
+	case s.rule.shape == recipeRef && n.Kind != jsonx.Object && n.Kind != jsonx.String:
+		d.wrong(n, "the name of a recipe, or a recipe", "")
+		return
+	}
+	raw, err := jsonx.Canonical(n.Value())
+	if err != nil {
+		d.add(n.Pos, "bad-value", err.Error(), "")
+		return
+	}
+	v.Set(reflect.ValueOf(json.RawMessage(raw)))
+}
+
+func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
+	if n.Kind != jsonx.Array {
+		hint := ""
+		if n.Kind == s.elem.kind() {
+			hint = "put it in a list: [ ... ]"
+		}
+		d.wrong(n, "a list of "+s.elem.plural(), hint)
+		return
+	}
+	if len(n.Children) < s.rule.minItems {
+		d.add(n.Pos, "too-few", fmt.Sprintf("%s is empty: want at least %d of %s", n.Key, s.rule.minItems, s.elem.plural()), "")
+	}
+	list := reflect.MakeSlice(v.Type(), len(n.Children), len(n.Children))
+	for i, c := range n.Children {
+		d.path.PushIndex(i)
+		d.decode(c, s.elem, list.Index(i))
+		d.path.Pop()
+	}
+	v.Set(list)
+}
+
+func (d *decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
+	if n.Kind != jsonx.Object {
+		d.wrong(n, "an object of names and "+s.elem.plural(), "")
+		return
+	}
+	m := reflect.MakeMapWithSize(v.Type(), len(n.Children))
+	for _, c := range n.Children {
+		d.path.Push(c.Key)
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.decode(c, s.elem, item)
+		m.SetMapIndex(reflect.ValueOf(c.Key), item)
+		d.path.Pop()
+	}
+	v.Set(m)
+}
+
+func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
+	if n.Kind != jsonx.Object {
+		d.wrong(n, nouns[o.name]+", which is an object", "")
+		return
+	}
+	if step, ok := v.Addr().Interface().(*Step); ok {
+		step.Ptr = d.path.Pointer()
+	}
+	seen := map[string]*jsonx.Node{}
+	meant := map[string]bool{} // fields that a misspelt one stands for
+	for _, c := range n.Children {
+		if seen[c.Key] != nil {
+			continue // a duplicate: reported where the text was read
+		}
+		seen[c.Key] = c
+		d.path.Push(c.Key)
+		if f, ok := o.byName[c.Key]; ok {
+			d.decode(c, f.shape, v.Field(f.index))
+		} else {
+			meant[d.unknown(c, o)] = true
+		}
+		d.path.Pop()
+	}
+	for _, f := range o.fields {
+		if f.shape.rule.required && seen[f.name] == nil && !meant[f.name] {
+			d.add(at(n), "missing-field", fmt.Sprintf("%s needs the field %q", nouns[o.name], f.name), f.shape.rule.hint())
+		}
+	}
+	for _, b := range o.bonds {
+		d.bond(n, o, b, seen, meant)
+	}
+}
+
+// unknown notes a field that o does not have and returns the one it was
+// probably meant to be.
+func (d *decoder) unknown(c *jsonx.Node, o *object) string {
+	near := nearest(c.Key, o.names())
+	hint := "known fields: " + strings.Join(o.names(), ", ")
+	if near != "" {
+		hint = "did you mean " + strconv.Quote(near) + "?"
+	} else if inner := o.holder(c.Key); inner != "" {
+		hint = fmt.Sprintf("it belongs into %q", inner)
+	}
+	d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%s has no field %q", nouns[o.name], shorten(c.Key)), hint)
+	return near
+}
+
+// holder is the field of o whose object has a field of that name.
+func (o *object) holder(name string) string {
+	found := ""
+	for _, f := range o.fields {
+		if f.shape.object != nil && f.shape.object.byName[name] != nil {
+			if found != "" {
+				return "" // several: no good guess
+			}
+			found = f.name
+		}
+	}
+	return found
+}
+
+func (d *decoder) bond(n *jsonx.Node, o *object, b bond, seen map[string]*jsonx.Node, meant map[string]bool) {
+	if b.oneOf == nil {
+		if f := seen[b.field]; f != nil && f.Text == b.value && seen[b.needs] == nil && !meant[b.needs] {
+			d.add(f.Pos, "missing-field", fmt.Sprintf("%s %q needs the field %q", b.field, b.value, b.needs), "")
+		}
+		return
+	}
+	var present []string
+	guessed := false
+	for _, name := range b.oneOf {
+		if seen[name] != nil {
+			present = append(present, name)
+		}
+		guessed = guessed || meant[name]
+	}
+	kind := seen[b.kindField]
+	switch {
+	case len(present) == 0 && guessed:
+	case len(present) == 0 && kind != nil && slices.Contains(b.oneOf, kind.Text):
+		d.add(kind.Pos, "step-kind", fmt.Sprintf("%s of type %q needs the field %q", nouns[o.name], kind.Text, kind.Text), "")
+	case len(present) == 0:
+		d.add(at(n), "step-kind", fmt.Sprintf("%s needs one of the fields %s", nouns[o.name], quoted(b.oneOf)), "")
+	case len(present) > 1:
+		d.add(seen[present[1]].KeyPos, "step-kind",
+			fmt.Sprintf("%s has one of the fields %s, this one has %s", nouns[o.name], quoted(b.oneOf), strings.ReplaceAll(quoted(present), " or ", " and ")), "")
+	case kind != nil && kind.Text != present[0] && slices.Contains(b.oneOf, kind.Text):
+		d.add(kind.Pos, "step-kind", fmt.Sprintf("type %q does not fit: the step has the field %q", kind.Text, present[0]), "")
+	}
+}
+
+// at is where an object as a whole is underlined: at its name, where it has one.
+func at(n *jsonx.Node) jsonx.Pos {
+	if n.KeyPos.Line > 0 {
+		return n.KeyPos
+	}
+	return n.Pos
+}
+
+func (r rule) hint() string {
+	if text, ok := r.example.(string); ok {
+		return "for example " + strconv.Quote(text)
+	}
+	return ""
+}
+
+// kind is what a value of that shape is in the tree, as far as that is one kind.
+func (s *shape) kind() jsonx.Kind {
+	switch s.form {
+	case formList:
+		return jsonx.Array
+	case formObject, formMap:
+		return jsonx.Object
+	default:
+		return jsonx.String
+	}
+}
+
+// plural names values of that shape.
+func (s *shape) plural() string {
+	switch {
+	case s.form == formList:
+		return "lists"
+	case s.object != nil:
+		return strings.ToLower(s.object.name) + "s"
+	case s.form == formRaw:
+		return "values"
+	default:
+		return "texts"
+	}
+}
+
+func label(n *jsonx.Node) string {
+	if n.Key == "" {
+		return ""
+	}
+	return n.Key + " "
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// widest is how many characters of a long line an excerpt shows.
+const widest = 120
+
+// Format writes a diagnostic for people: the one-line form, the line it speaks
+// of with a caret under the place, and the other places that matter.
+//
+//	digest.yaml:4:5: error RECIPE_INVALID/unknown-field: a step has no field "acton"; did you mean "action"?
+//	  |
+//	4 |     acton: {name: file-inspect}
+//	  |     ^~~~~
+func (s *Source) Format(d fault.Diagnostic) string {
+	var b strings.Builder
+	b.WriteString(printable(d.String()))
+	b.WriteByte('\n')
+	s.excerpt(&b, d.Pos)
+	for _, r := range d.Related {
+		fmt.Fprintf(&b, "  = %s: %s\n", r.Pos, printable(r.Msg))
+	}
+	return b.String()
+}
+
+func (s *Source) excerpt(b *strings.Builder, p fault.Pos) {
+	if p.Line == 0 || p.File != s.file {
+		return
+	}
+	line := []rune(s.Line(p.Line))
+	from := max(0, min(p.Col-1, len(line)))
+	first := max(0, from-widest/2)
+	if len(line) <= widest {
+		first = 0
+	}
+	last := min(len(line), first+widest)
+	length := max(1, min(p.Len, last-from))
+
+	number := strconv.Itoa(p.Line)
+	margin := strings.Repeat(" ", len(number))
+	fmt.Fprintf(b, "%s |\n%s | ", margin, number)
+	if first > 0 {
+		b.WriteString("...")
+	}
+	b.WriteString(printable(string(line[first:last])))
+	if last < len(line) {
+		b.WriteString("...")
+	}
+	fmt.Fprintf(b, "\n%s | ", margin)
+	if first > 0 {
+		b.WriteString("   ")
+	}
+	for _, c := range line[first:from] {
+		// A tab moves the caret as it moved the text above.
+		if c == '\t' {
+			b.WriteByte('\t')
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	b.WriteString("^" + strings.Repeat("~", length-1) + "\n")
+}
+
+// printable replaces what a terminal would obey or hide: a source is a
+// stranger's text.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '\t' || c == ' ' || unicode.IsGraphic(c) {
+			return c
+		}
+		return unicode.ReplacementChar
+	}, text)
+}

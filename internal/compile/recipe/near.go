@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"strconv"
+	"strings"
+)
+
+// nearest returns the candidate that text was probably meant to be, or "". Case
+// and the way words are joined (inputBindings, input_bindings, input-bindings)
+// count for nothing; beyond that a third of the letters may differ.
+func nearest(text string, candidates []string) string {
+	const longest = 64 // no candidate is longer, and the comparison is quadratic
+	if len(text) > longest {
+		return ""
+	}
+	plain := []rune(fold(text))
+	best, least := "", max(1, len(plain)/3)+1
+	for _, c := range candidates {
+		if d := distance(plain, []rune(fold(c))); d < least {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+var joints = strings.NewReplacer("_", "", "-", "", " ", "")
+
+func fold(s string) string { return joints.Replace(strings.ToLower(s)) }
+
+// distance counts insertions, deletions, substitutions and swaps of neighbours
+// (Damerau-Levenshtein, each place edited once).
+func distance(a, b []rune) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+func didYouMean(text string, candidates []string) string {
+	if c := nearest(text, candidates); c != "" {
+		return "did you mean " + strconv.Quote(c) + "?"
+	}
+	return ""
+}
+
+// quoted joins names for a sentence: `"a", "b" or "c"`.
+func quoted(names []string) string {
+	var b strings.Builder
+	for i, n := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			b.WriteString(" or ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(n))
+	}
+	return b.String()
+}

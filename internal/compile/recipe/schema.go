@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// Schema is the JSON Schema (2020-12) of the file format, for editors. It is
+// made from the same shapes that [Parse] follows and accepts exactly the values
+// that Parse accepts; limits on the text itself (bytes, depth) are Parse's alone.
+func Schema() []byte {
+	defs := map[string]any{}
+	describe(root.object, defs)
+	doc := map[string]any{
+		"$schema":     "https://json-schema.org/draft/2020-12/schema",
+		"title":       "Roux recipe",
+		"description": "A recipe in the recipe dialect, also wrapped in plan_definition.",
+		"type":        "object",
+		"if":          map[string]any{"required": []string{"plan_definition"}},
+		"then": map[string]any{
+			"properties":           map[string]any{"plan_definition": ref(root.object)},
+			"additionalProperties": false,
+		},
+		"else":  ref(root.object),
+		"$defs": defs,
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		panic("recipe: the schema of the format is no JSON: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+func ref(o *object) map[string]any { return map[string]any{"$ref": "#/$defs/" + o.name} }
+
+// describe adds the definition of o and of every object below it.
+func describe(o *object, defs map[string]any) {
+	if defs[o.name] != nil {
+		return
+	}
+	def := map[string]any{
+		"type":                 "object",
+		"title":                strings.ToUpper(nouns[o.name][:1]) + nouns[o.name][1:],
+		"additionalProperties": false,
+	}
+	defs[o.name] = def
+	properties := map[string]any{}
+	var required []string
+	for _, f := range o.fields {
+		properties[f.name] = f.shape.schema(defs)
+		if f.shape.rule.required {
+			required = append(required, f.name)
+		}
+	}
+	def["properties"] = properties
+	if required != nil {
+		def["required"] = required
+	}
+	var all []any
+	for _, b := range o.bonds {
+		all = append(all, b.schemas()...)
+	}
+	if all != nil {
+		def["allOf"] = all
+	}
+}
+
+func (s *shape) schema(defs map[string]any) map[string]any {
+	m := map[string]any{}
+	switch s.form {
+	case formText:
+		m["type"] = "string"
+	case formDuration:
+		m["type"], m["pattern"] = "string", durationPattern
+		if s.rule.positive {
+			m["allOf"] = []any{map[string]any{"pattern": "[1-9]"}}
+		}
+	case formBool:
+		m["type"] = "boolean"
+	case formInt:
+		m["type"] = "integer"
+	case formNumber:
+		m["type"] = "number"
+	case formRaw:
+		switch s.rule.shape {
+		case jsonSchema:
+			m["type"] = "object"
+		case recipeRef:
+			m["type"] = []string{"string", "object"}
+		}
+	case formList:
+		m["type"], m["items"] = "array", s.elem.schema(defs)
+	case formMap:
+		m["type"], m["additionalProperties"] = "object", s.elem.schema(defs)
+	case formObject:
+		describe(s.object, defs)
+		m = ref(s.object)
+	}
+	if s.rule.doc != "" {
+		m["description"] = s.rule.doc
+	}
+	if s.rule.example != nil {
+		m["examples"] = []any{s.rule.example}
+	}
+	if s.rule.enum != nil {
+		m["enum"] = s.rule.enum
+	}
+	if s.rule.pattern != nil {
+		m["pattern"] = s.rule.pattern.expr
+	}
+	if s.rule.min != nil {
+		m["minimum"], m["maximum"] = *s.rule.min, *s.rule.max
+	}
+	if s.rule.minItems > 0 {
+		m["minItems"] = s.rule.minItems
+	}
+	return m
+}
+
+// schemas says a rule over several fields in the words of JSON Schema.
+func (b bond) schemas() []any {
+	is := func(field, value string) map[string]any {
+		return map[string]any{
+			"required":   []string{field},
+			"properties": map[string]any{field: map[string]any{"const": value}},
+		}
+	}
+	if b.oneOf == nil {
+		return []any{map[string]any{"if": is(b.field, b.value), "then": map[string]any{"required": []string{b.needs}}}}
+	}
+	var one []any
+	for _, name := range b.oneOf {
+		one = append(one, map[string]any{"required": []string{name}})
+	}
+	list := []any{map[string]any{"oneOf": one}}
+	if b.kindField != "" {
+		for _, name := range b.oneOf {
+			list = append(list, map[string]any{"if": is(b.kindField, name), "then": map[string]any{"required": []string{name}}})
+		}
+	}
+	return list
+}

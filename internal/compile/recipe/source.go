@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// A Source is the text of a recipe and where its values stand in it. Pointers
+// are JSON pointers from the root of the text, as in Step.Ptr and Diagnostic.Pointer.
+type Source struct {
+	file string
+	tree *jsonx.Node // nil where the text could not be read
+	text *yamlx.Text
+	json []string // the lines of a JSON text, which YAML's rule would split elsewhere
+}
+
+func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
+	s := &Source{file: file, tree: tree}
+	if yaml {
+		s.text = yamlx.NewText(data)
+	} else {
+		s.json = strings.Split(string(data), "\n")
+	}
+	return s
+}
+
+// File is the name that positions carry.
+func (s *Source) File() string { return s.file }
+
+// Line returns line n, from 1, without its end; "" where there is none.
+func (s *Source) Line(n int) string {
+	switch {
+	case s.text != nil:
+		return s.text.Line(n)
+	case n < 1 || n > len(s.json):
+		return ""
+	default:
+		return strings.TrimSuffix(s.json[n-1], "\r")
+	}
+}
+
+// Pos is the place of a value. Where the pointer names nothing it is the place
+// of the nearest value around it.
+func (s *Source) Pos(pointer string) fault.Pos {
+	n, _ := s.find(pointer)
+	if n == nil {
+		return fault.Pos{File: s.file}
+	}
+	return place(s.file, n.Pos)
+}
+
+// KeyPos is the place of the name under which a value stands, or of the value
+// where it has no name.
+func (s *Source) KeyPos(pointer string) fault.Pos {
+	n, _ := s.find(pointer)
+	if n == nil {
+		return fault.Pos{File: s.file}
+	}
+	return place(s.file, at(n))
+}
+
+// PosIn is a place inside a string: length characters from offset on, counted
+// in its value. It is exact where the string stands on one line, in quotes or
+// not, and in block scalars of YAML; elsewhere it is the place of the string.
+func (s *Source) PosIn(pointer string, offset, length int) fault.Pos {
+	n, exact := s.find(pointer)
+	if n == nil {
+		return fault.Pos{File: s.file}
+	}
+	whole := place(s.file, n.Pos)
+	if !exact || n.Kind != jsonx.String || offset < 0 || offset > utf8.RuneCountInString(n.Text) {
+		return whole
+	}
+	start, ok := s.locate(n, offset)
+	if !ok {
+		return whole
+	}
+	start.Len = max(1, length)
+	if end, ok := s.locate(n, offset+length); ok && end.Line == start.Line && end.Col > start.Col {
+		start.Len = end.Col - start.Col // escapes are longer in the text
+	} else if rest := utf8.RuneCountInString(s.Line(start.Line)) - start.Col + 1; length > 0 {
+		start.Len = max(1, min(start.Len, rest))
+	}
+	return start
+}
+
+// find returns the node of a pointer; exact = false where it is one around it.
+func (s *Source) find(pointer string) (n *jsonx.Node, exact bool) {
+	if s.tree == nil {
+		return nil, false
+	}
+	for exact = true; ; exact = false {
+		if n = s.tree.Find(pointer); n != nil {
+			return n, exact
+		}
+		i := strings.LastIndexByte(pointer, '/')
+		if i < 0 {
+			return s.tree, false
+		}
+		pointer = pointer[:i]
+	}
+}
+
+// locate finds the character of a string's value in the text.
+func (s *Source) locate(n *jsonx.Node, offset int) (fault.Pos, bool) {
+	pos := fault.Pos{File: s.file, Line: int(n.Pos.Line), Col: int(n.Pos.Col)}
+	switch n.Style {
+	case jsonx.Literal, jsonx.Folded:
+		return s.locateInBlock(n, offset)
+	case jsonx.Plain:
+		if utf8.RuneCountInString(n.Text) != int(n.Pos.Len) {
+			return pos, false
+		}
+		pos.Col += offset
+		return pos, true
+	}
+	raw := []rune(s.Line(pos.Line))
+	at := pos.Col - 1
+	if at >= len(raw) || at+int(n.Pos.Len) > len(raw) {
+		return pos, false
+	}
+	raw = raw[at : at+int(n.Pos.Len)]
+	if len(raw) < 2 || raw[0] != raw[len(raw)-1] {
+		return pos, false // it goes on in the next line
+	}
+	i := 1
+	for ; offset > 0 && i < len(raw)-1; offset-- {
+		i += written(raw[i:], n.Style)
+	}
+	pos.Col += i
+	return pos, offset == 0
+}
+
+// written is how many characters of the text make the first one of the value.
+func written(raw []rune, style jsonx.Style) int {
+	switch {
+	case style == jsonx.Single && raw[0] == '\'':
+		return 2
+	case style == jsonx.Single || raw[0] != '\\' || len(raw) < 2:
+		return 1
+	}
+	switch raw[1] {
+	case 'x':
+		return 4
+	case 'u':
+		// A pair of surrogates is one character.
+		if len(raw) >= 12 && (raw[2] == 'd' || raw[2] == 'D') && strings.ContainsRune("89abAB", raw[3]) && raw[6] == '\\' {
+			return 12
+		}
+		return 6
+	case 'U':
+		return 10
+	default:
+		return 2
+	}
+}
+
+// locateInBlock walks a block scalar and its value side by side. A mismatch
+// means that the indentation was not what it seemed.
+func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
+	line := int(n.Pos.Line) + 1
+	indent := -1
+	for l := line; l <= line+1000; l++ {
+		if text := s.Line(l); strings.TrimLeft(text, " ") != "" {
+			indent = len(text) - len(strings.TrimLeft(text, " "))
+			break
+		}
+	}
+	if indent < 0 {
+		return fault.Pos{}, false
+	}
+	// An indentation given in the header leaves spaces to the value.
+	lead := len(n.Text) - len(strings.TrimLeft(n.Text, "\n"))
+	indent -= len(n.Text[lead:]) - len(strings.TrimLeft(n.Text[lead:], " "))
+	row := func(l int) []rune {
+		text := []rune(s.Line(l))
+		return text[min(len(text), max(0, indent)):]
+	}
+	col, text := 0, row(line)
+	for _, c := range n.Text {
+		if offset == 0 {
+			break
+		}
+		offset--
+		switch {
+		case col < len(text) && text[col] == c:
+			col++
+		case col < len(text):
+			return fault.Pos{}, false
+		case c == '\n' && n.Style == jsonx.Folded && len(text) > 0 && len(row(line+1)) == 0:
+			// Folding swallows the break before an empty line.
+			line, col = line+2, 0
+			text = row(line)
+		case c == '\n', c == ' ' && n.Style == jsonx.Folded:
+			line, col = line+1, 0
+			text = row(line)
+		default:
+			return fault.Pos{}, false
+		}
+	}
+	return fault.Pos{File: s.file, Line: line, Col: max(0, indent) + col + 1}, offset == 0
+}
