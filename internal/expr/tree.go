@@ -184,29 +184,38 @@ func decodeJSON(raw []byte) (any, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errTrailing
 	}
-	return numbers(v), nil
+	return numbers(v)
 }
 
 var errTrailing = fault.New(fault.TemplateError, "something follows the JSON value")
 
 // numbers turns json.Number into int64 where the text is an integer that fits,
-// else into float64.
-func numbers(v any) any {
+// else into float64. A number that neither can hold is an error: to calculate
+// with a million digits is a way to stop a server.
+func numbers(v any) (any, error) {
+	var err error
 	switch x := v.(type) {
 	case json.Number:
 		if i, err := strconv.ParseInt(x.String(), 10, 64); err == nil {
-			return i
+			return i, nil
 		}
-		f, _ := x.Float64()
-		return f
+		f, err := x.Float64()
+		if err != nil {
+			return nil, fault.New(fault.TemplateError, "the number %s is too large", quoteSource(x.String()))
+		}
+		return f, nil
 	case []any:
 		for i := range x {
-			x[i] = numbers(x[i])
+			if x[i], err = numbers(x[i]); err != nil {
+				return nil, err
+			}
 		}
 	case map[string]any:
 		for k := range x {
-			x[k] = numbers(x[k])
+			if x[k], err = numbers(x[k]); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return v
+	return v, nil
 }
