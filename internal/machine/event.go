@@ -11,79 +11,83 @@ type EventKind uint8
 
 // The kinds. The comment names the fields in use besides Seq, At and Ref.
 const (
-	EvRunStarted      EventKind = 1  // Data: Start as JSON
-	EvRunStatus       EventKind = 2  // Flag: new Status; N: the one before
-	EvRunCompensating EventKind = 3  // Flag: the fixed verdict; Code, Text
-	EvRunCompleted    EventKind = 4  // Data: outputs; Flag: 1 = has_failures
-	EvRunFailed       EventKind = 5  // Code, Text; N: first failed step or -1; Flag: as above
-	EvRunCancelled    EventKind = 6  // Text: reason; Flag: as above
-	EvRunExpired      EventKind = 7  // Text; Flag: as above
-	EvRunRecovered    EventKind = 8  // N: interrupted attempts
-	EvRunSignalled    EventKind = 9  // Text: name; Data: payload
-	EvRunRetried      EventKind = 10 // N: new generation; Text: from step; Data: edited input fields
+	EvRunStarted   EventKind = 1  // Data: Start as JSON
+	EvRunStatus    EventKind = 2  // Flag: new Status; N: the one before
+	EvRunEnding    EventKind = 3  // the verdict is fixed: Flag RunStatus; Code, Text; N: first failed step or -1
+	EvRunCompleted EventKind = 4  // Data: outputs; Flag: 1 = has_failures
+	EvRunFailed    EventKind = 5  // Code, Text; N: first failed step or -1; Flag: as above
+	EvRunCancelled EventKind = 6  // Text: reason; Flag: as above
+	EvRunExpired   EventKind = 7  // Text; Flag: as above
+	EvRunRecovered EventKind = 8  // N: interrupted attempts
+	EvRunSignalled EventKind = 9  // Text: name; Data: payload
+	EvRunContract  EventKind = 11 // Text: phase; Data: JSON array of violations of outputSchema
+	EvRunRetried   EventKind = 10 // N: new generation; Text: from step; Data: edited input fields
 
-	EvNodeReady       EventKind = 20 // dependencies settled, but its wave has not begun
-	EvNodeQueued      EventKind = 21 // wants an attempt
-	EvNodeBlocked     EventKind = 22 // Text: reason
-	EvNodeStarted     EventKind = 23 // Attempt: an attempt was granted and will be dispatched
-	EvNodeOpened      EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
-	EvNodeItems       EventKind = 25 // loop: N from, Data JSON array, Flag 1 = more follow
-	EvNodeIteration   EventKind = 26 // loop: N index of the item whose scope opens
-	EvNodeProgress    EventKind = 27 // N: parts per million; Text
-	EvNodeLog         EventKind = 28 // Code: level; Text
-	EvNodeDelta       EventKind = 29 // N: deltaIndex; Text
-	EvNodePreview     EventKind = 30 // Data
-	EvNodeWaiting     EventKind = 31 // N: due or 0; Text: signal
-	EvNodeRetried     EventKind = 32 // Attempt that failed; Code, Text; N: due; M: delay in ms; Hash
-	EvNodeLost        EventKind = 33 // Attempt that was lost; queued again
-	EvNodeFallback    EventKind = 34 // Attempt that failed last; Code, Text: why; the fallback scope opens; Hash
-	EvNodeCompleted   EventKind = 35 // Data: output; N: cost; M: duration in µs; Hash
-	EvNodeFailed      EventKind = 36 // Code, Text; Flag: 1 = handled; M: duration in µs; Hash
-	EvNodeSkipped     EventKind = 37 // Flag: Reason
-	EvNodeCancelled   EventKind = 38 // Flag: Reason; M: duration in µs
-	EvNodeInvalidated EventKind = 39 // Flag: Status before; withdrawn by a new generation
-	EvNodeIgnored     EventKind = 40 // Flag: Source; Attempt
-	EvNodeCompensated EventKind = 41 // Flag: 1 = failed; Code, Text
-	EvContract        EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
-	EvCollected       EventKind = 43 // loop: Data: file reference of its outputs
+	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
+	EvNodeQueued       EventKind = 21 // wants an attempt
+	EvNodeBlocked      EventKind = 22 // Text: reason
+	EvNodeStarted      EventKind = 23 // Attempt: an attempt was granted and will be dispatched
+	EvNodeOpened       EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
+	EvNodeItems        EventKind = 25 // loop: N from, Data JSON array, Flag 1 = more follow
+	EvNodeIteration    EventKind = 26 // loop: N index of the item whose scope opens
+	EvNodeProgress     EventKind = 27 // N: parts per million; Text
+	EvNodeLog          EventKind = 28 // Code: level; Text
+	EvNodeDelta        EventKind = 29 // N: deltaIndex; Text
+	EvNodePreview      EventKind = 30 // Data
+	EvNodeWaiting      EventKind = 31 // N: due or 0; Text: signal
+	EvNodeRetried      EventKind = 32 // Attempt that failed; Code, Text; N: due; M: delay in ms; Hash
+	EvNodeLost         EventKind = 33 // Attempt that was lost; queued again
+	EvNodeFallback     EventKind = 34 // Attempt that failed last; Code, Text: why; the fallback scope opens; Hash
+	EvNodeCompleted    EventKind = 35 // Data: output, or Flag 1 = that of its inner scope; N: cost; M: duration in µs; Hash
+	EvNodeFailed       EventKind = 36 // Code, Text; Flag: 1 = handled; Attempt; M: duration in µs; Hash
+	EvNodeSkipped      EventKind = 37 // Flag: Reason
+	EvNodeCancelled    EventKind = 38 // Flag: Reason; Attempt, when one was handed out; M: duration in µs
+	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened with what it holds; by a new generation
+	EvNodeIgnored      EventKind = 40 // Flag: Source; Attempt
+	EvNodeCompensated  EventKind = 41 // Flag: 1 = failed; Code, Text
+	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
+	EvNodeCompensating EventKind = 43 // the step's compensation scope opens
+	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; what it owns is swept first
 )
 
 // names maps kinds to the published names: the one enum of X178.
 var names = [...]string{
-	EvRunStarted:      "run.started",
-	EvRunStatus:       "run.status.changed",
-	EvRunCompensating: "run.status.changed",
-	EvRunCompleted:    "run.completed",
-	EvRunFailed:       "run.failed",
-	EvRunCancelled:    "run.cancelled",
-	EvRunExpired:      "run.timed_out",
-	EvRunRecovered:    "run.recovered",
-	EvRunSignalled:    "run.signalled",
-	EvRunRetried:      "run.retried",
-	EvNodeReady:       "node.ready",
-	EvNodeQueued:      "node.queued",
-	EvNodeBlocked:     "node.blocked",
-	EvNodeStarted:     "node.started",
-	EvNodeOpened:      "node.started",
-	EvNodeItems:       "node.progress",
-	EvNodeIteration:   "node.progress",
-	EvNodeProgress:    "node.progress",
-	EvNodeLog:         "node.log",
-	EvNodeDelta:       "node.stream.delta",
-	EvNodePreview:     "node.preview",
-	EvNodeWaiting:     "node.waiting",
-	EvNodeRetried:     "node.retried",
-	EvNodeLost:        "node.retried",
-	EvNodeFallback:    "node.retried",
-	EvNodeCompleted:   "node.completed",
-	EvNodeFailed:      "node.failed", // node.timed_out when its cause is timeout
-	EvNodeSkipped:     "node.skipped",
-	EvNodeCancelled:   "node.cancelled",
-	EvNodeInvalidated: "node.invalidated",
-	EvNodeIgnored:     "node.ignored",
-	EvNodeCompensated: "node.compensated",
-	EvContract:        "contract.violated",
-	EvCollected:       "node.progress",
+	EvRunStarted:       "run.started",
+	EvRunStatus:        "run.status.changed",
+	EvRunEnding:        "run.status.changed",
+	EvRunCompleted:     "run.completed",
+	EvRunFailed:        "run.failed",
+	EvRunCancelled:     "run.cancelled",
+	EvRunExpired:       "run.timed_out",
+	EvRunRecovered:     "run.recovered",
+	EvRunSignalled:     "run.signalled",
+	EvRunContract:      "contract.violated",
+	EvRunRetried:       "run.retried",
+	EvNodeReady:        "node.ready",
+	EvNodeQueued:       "node.queued",
+	EvNodeBlocked:      "node.blocked",
+	EvNodeStarted:      "node.started",
+	EvNodeOpened:       "node.started",
+	EvNodeItems:        "node.progress",
+	EvNodeIteration:    "node.progress",
+	EvNodeProgress:     "node.progress",
+	EvNodeLog:          "node.log",
+	EvNodeDelta:        "node.stream.delta",
+	EvNodePreview:      "node.preview",
+	EvNodeWaiting:      "node.waiting",
+	EvNodeRetried:      "node.retried",
+	EvNodeLost:         "node.retried",
+	EvNodeFallback:     "node.retried",
+	EvNodeCompleted:    "node.completed",
+	EvNodeFailed:       "node.failed", // node.timed_out when its cause is timeout
+	EvNodeSkipped:      "node.skipped",
+	EvNodeCancelled:    "node.cancelled",
+	EvNodeInvalidated:  "node.invalidated",
+	EvNodeIgnored:      "node.ignored",
+	EvNodeCompensated:  "node.compensated",
+	EvContract:         "contract.violated",
+	EvNodeCompensating: "node.progress",
+	EvNodeAborting:     "node.progress",
 }
 
 // An Event is one thing that happened to a run. Path, Text and Data may share
@@ -101,6 +105,8 @@ type Event struct {
 	Text    string
 	Data    []byte // JSON
 	Hash    []byte // SHA-256 of the attempt's rendered input, 32 bytes
+
+	scope *scope // Path resolved, while the event is being emitted or applied
 
 }
 

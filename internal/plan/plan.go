@@ -348,3 +348,14 @@ func (p *Plan) Label(step int32) string {
 	}
 	return p.Steps[step].ID
 }
+
+// Graphs lists the graphs a step owns.
+func (s *Step) Graphs() []int32 {
+	var graphs []int32
+	for _, g := range [...]int32{s.Then, s.Else, s.Body, s.Fallback, s.Compensate} {
+		if g != None {
+			graphs = append(graphs, g)
+		}
+	}
+	return append(graphs, s.Branches...)
+}

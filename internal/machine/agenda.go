@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import "github.com/roux-engine/roux/internal/plan"
+
+// The agenda lists what the run can decide by itself: steps that may start,
+// composites that can be joined or opened further, scopes to sweep, the run's
+// own end. It is part of the fold: Apply adds an entry the moment its predicate
+// becomes true and removes it the moment it becomes false, so that a refolded
+// run holds the same entries in the same order, and a Decide that stopped at
+// its limit goes on where it was (CmdContinue).
+type agenda struct {
+	entries []entry
+	base    uint64 // entries dropped at the front so far
+	n       int    // entries not removed
+}
+
+// An entry is one thing to decide. The zero entry was removed.
+type entry struct {
+	scope *scope
+	step  int32 // local index; -1 = the scope itself
+	kind  entryKind
+}
+
+type entryKind uint8
+
+const (
+	noEntry entryKind = iota
+	stepEntry
+	compositeEntry
+	scopeEntry
+	runEntry
+)
+
+func (a *agenda) len() int { return a.n }
+
+// push appends an entry and returns its position, never 0.
+func (a *agenda) push(e entry) uint64 {
+	a.entries = append(a.entries, e)
+	a.n++
+	return a.base + uint64(len(a.entries))
+}
+
+func (a *agenda) remove(pos uint64) {
+	i := pos - 1 - a.base // wraps for positions already trimmed
+	if i >= uint64(len(a.entries)) || a.entries[i].kind == noEntry {
+		return
+	}
+	a.entries[i] = entry{}
+	a.n--
+	a.trim()
+}
+
+// front returns the oldest entry; ok is false when there is none.
+func (a *agenda) front() (e entry, ok bool) {
+	a.trim()
+	if a.n == 0 {
+		return entry{}, false
+	}
+	return a.entries[0], true
+}
+
+// trim drops removed entries at the front. Positions are never reused.
+func (a *agenda) trim() {
+	i := 0
+	for i < len(a.entries) && a.entries[i].kind == noEntry {
+		i++
+	}
+	a.base += uint64(i)
+	if i*2 >= len(a.entries) { // move only when half is dead: amortised constant
+		a.entries = a.entries[:copy(a.entries, a.entries[i:])]
+	} else {
+		a.entries = a.entries[i:]
+	}
+}
+
+// each visits the entries in order.
+func (a *agenda) each(fn func(entry)) {
+	for _, e := range a.entries {
+		if e.kind != noEntry {
+			fn(e)
+		}
+	}
+}
+
+// track keeps an agenda position in step with its predicate.
+func (r *Run) track(pos *uint64, due bool, e entry) {
+	switch {
+	case due && *pos == 0:
+		*pos = r.agenda.push(e)
+	case !due && *pos != 0:
+		r.agenda.remove(*pos)
+		*pos = 0
+	}
+}
+
+// touchStep re-evaluates whether a step may be started or announced.
+func (r *Run) touchStep(s *scope, i int32) {
+	st := &s.steps[i]
+	due := (st.status == Pending || st.status == Invalidated) && st.waiting == 0 &&
+		s.state == scopeOpen && r.mayStart(s)
+	if due && r.plan.Waves && s.step(r.plan, i).Wave > s.wave {
+		due = st.flags&flagReady == 0 // only to be announced
+	}
+	r.track(&st.pos, due, entry{scope: s, step: i, kind: stepEntry})
+}
+
+// mayStart says whether steps of s may begin at all: after the verdict only
+// compensations may.
+func (r *Run) mayStart(s *scope) bool {
+	return r.phase == phaseOpen || s.compensates()
+}
+
+// compensates says whether s is a compensation scope or inside one.
+func (s *scope) compensates() bool {
+	for ; s != nil; s = s.parent {
+		if s.g.Role == plan.Compensation {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Run) touchScope(s *scope) {
+	r.track(&s.pos, s.state == scopeSweep && s.live > 0 && s.openKids == 0, entry{scope: s, step: -1, kind: scopeEntry})
+}
+
+func (r *Run) touchComposite(c *composite) {
+	r.track(&c.pos, r.compositeDue(c), entry{scope: c.scope, step: c.step, kind: compositeEntry})
+}
+
+func (r *Run) touchRun() {
+	r.track(&r.runPos, r.runDue(), entry{step: -1, kind: runEntry})
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// The journal's form of events. A frame holds consecutive events of one run:
+//
+//	uvarint(first seq) uvarint(At) uvarint(count) event…
+//
+// and an event is its kind, a byte pair that says which fields follow, and
+// those fields as varints or length-prefixed bytes. Integrity is the store's.
+const (
+	hasFlag = 1 << iota
+	hasStep
+	hasPath
+	hasAttempt
+	hasN
+	hasM
+	hasCode
+	hasText
+	hasData
+	hasHash
+)
+
+// AppendFrame appends consecutive events of one Decide as one frame.
+func AppendFrame(buf []byte, events []Event) []byte {
+	if len(events) == 0 {
+		return buf
+	}
+	buf = binary.AppendUvarint(buf, events[0].Seq)
+	buf = binary.AppendUvarint(buf, uint64(events[0].At))
+	buf = binary.AppendUvarint(buf, uint64(len(events)))
+	for i := range events {
+		buf = appendEvent(buf, &events[i])
+	}
+	return buf
+}
+
+func appendEvent(buf []byte, e *Event) []byte {
+	start := len(buf)
+	buf = append(buf, byte(e.Kind), 0, 0)
+	mask := 0
+	if e.Flag != 0 {
+		mask |= hasFlag
+		buf = append(buf, e.Flag)
+	}
+	if e.Step >= 0 {
+		mask |= hasStep
+		buf = binary.AppendUvarint(buf, uint64(e.Step))
+	}
+	if e.Path != "" {
+		mask |= hasPath
+		buf = appendString(buf, string(e.Path))
+	}
+	if e.Attempt != 0 {
+		mask |= hasAttempt
+		buf = binary.AppendUvarint(buf, uint64(e.Attempt))
+	}
+	if e.N != 0 {
+		mask |= hasN
+		buf = binary.AppendVarint(buf, e.N)
+	}
+	if e.M != 0 {
+		mask |= hasM
+		buf = binary.AppendVarint(buf, e.M)
+	}
+	if e.Code != "" {
+		mask |= hasCode
+		buf = appendString(buf, string(e.Code))
+	}
+	if e.Text != "" {
+		mask |= hasText
+		buf = appendString(buf, e.Text)
+	}
+	if e.Data != nil {
+		mask |= hasData
+		buf = binary.AppendUvarint(buf, uint64(len(e.Data)))
+		buf = append(buf, e.Data...)
+	}
+	if len(e.Hash) == 32 {
+		mask |= hasHash
+		buf = append(buf, e.Hash...)
+	}
+	binary.LittleEndian.PutUint16(buf[start+1:], uint16(mask))
+	return buf
+}
+
+func appendString(buf []byte, s string) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(s)))
+	return append(buf, s...)
+}
+
+// EachEvent decodes concatenated frames and calls fn for every event, in order.
+// The event's Path, Text, Code are copies; Data and Hash share frames' memory.
+// A decoding error is fault.StoreCorrupt and names the byte offset.
+func EachEvent(frames []byte, fn func(*Event) error) error {
+	d := decoder{buf: frames}
+	var e Event
+	for d.off < len(d.buf) {
+		at := d.off
+		seq, when, count := d.uvarint(), d.uvarint(), d.uvarint()
+		if d.err == nil && (seq == 0 || count == 0 || count > uint64(len(frames))) {
+			d.err = errors.New("impossible frame header")
+		}
+		for i := uint64(0); i < count && d.err == nil; i++ {
+			at = d.off
+			e = Event{Seq: seq + i, At: int64(when)}
+			d.event(&e)
+			if d.err != nil {
+				break
+			}
+			if err := fn(&e); err != nil {
+				return err
+			}
+		}
+		if d.err != nil {
+			return fault.Wrap(fault.StoreCorrupt, d.err, "journal damaged at byte %d: %v", at, d.err)
+		}
+	}
+	return nil
+}
+
+// decoder reads what the appenders above wrote; after an error it reads zeros.
+type decoder struct {
+	buf []byte
+	off int
+	err error
+}
+
+func (d *decoder) event(e *Event) {
+	head := d.take(3)
+	if d.err != nil {
+		return
+	}
+	e.Kind = EventKind(head[0])
+	mask := int(binary.LittleEndian.Uint16(head[1:]))
+	if int(e.Kind) >= len(names) || names[e.Kind] == "" {
+		d.err = fmt.Errorf("unknown event kind %d", e.Kind)
+		return
+	}
+	if mask >= hasHash<<1 {
+		d.err = fmt.Errorf("unknown fields in event kind %d", e.Kind)
+		return
+	}
+	e.Step = -1
+	if mask&hasFlag != 0 {
+		e.Flag = d.byte()
+	}
+	if mask&hasStep != 0 {
+		e.Step = int32(d.uvarint())
+	}
+	if mask&hasPath != 0 {
+		e.Path = Path(d.bytes())
+	}
+	if mask&hasAttempt != 0 {
+		e.Attempt = uint32(d.uvarint())
+	}
+	if mask&hasN != 0 {
+		e.N = d.varint()
+	}
+	if mask&hasM != 0 {
+		e.M = d.varint()
+	}
+	if mask&hasCode != 0 {
+		e.Code = fault.Code(d.bytes())
+	}
+	if mask&hasText != 0 {
+		e.Text = string(d.bytes())
+	}
+	if mask&hasData != 0 {
+		if e.Data = d.bytes(); e.Data == nil {
+			e.Data = []byte{}
+		}
+	}
+	if mask&hasHash != 0 {
+		e.Hash = d.take(32)
+	}
+}
+
+func (d *decoder) uvarint() uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(d.buf[d.off:])
+	if n <= 0 {
+		d.err = errors.New("truncated number")
+		return 0
+	}
+	d.off += n
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Varint(d.buf[d.off:])
+	if n <= 0 {
+		d.err = errors.New("truncated number")
+		return 0
+	}
+	d.off += n
+	return v
+}
+
+func (d *decoder) byte() byte {
+	b := d.take(1)
+	if d.err != nil {
+		return 0
+	}
+	return b[0]
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if d.err == nil && n > uint64(len(d.buf)-d.off) {
+		d.err = errors.New("truncated bytes")
+	}
+	return d.take(int(n))
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.err == nil && (n < 0 || n > len(d.buf)-d.off) {
+		d.err = errors.New("truncated event")
+	}
+	if d.err != nil {
+		return nil
+	}
+	b := d.buf[d.off : d.off+n : d.off+n]
+	d.off += n
+	return b
+}

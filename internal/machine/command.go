@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// commandsOf appends the commands that one event causes. Owed gives the same
+// ones from state alone; a property test holds the two together.
+func (r *Run) commandsOf(ev *Event) {
+	switch ev.Kind {
+	case EvNodeQueued, EvNodeLost:
+		r.command(Command{Kind: CmdAcquire, Ref: ev.Ref(), Fence: Fence{Gen: r.gen}})
+	case EvNodeStarted:
+		r.command(Command{Kind: CmdDispatch, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
+	case EvNodeCancelled:
+		if ev.Attempt > 0 {
+			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
+		}
+	case EvNodeRetried, EvNodeFailed, EvNodeFallback, EvNodeSkipped:
+		// The machine's own clock ended the attempt: its worker does not know.
+		if ev.Attempt > 0 && fault.CauseOf(ev.Code) == fault.CauseTimeout {
+			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
+		}
+	}
+	r.askComposites(ev)
+}
+
+// askComposites issues the command of a loop that came to need an answer.
+func (r *Run) askComposites(ev *Event) {
+	for s := ev.scope; s != nil; s = s.parent {
+		if ev.Kind >= EvNodeOpened && s == ev.scope {
+			r.ask(s.comps[ev.Step-s.g.First])
+		}
+		if s.parent == nil {
+			return
+		}
+		if s.live > 0 && s == ev.scope && ev.Kind != EvNodeItems {
+			// Nothing above can have changed while this scope is open.
+			return
+		}
+		r.ask(s.parent.comps[s.owner-s.parent.g.First])
+	}
+}
+
+func (r *Run) ask(c *composite) {
+	if c == nil || c.asked || !c.owes() {
+		return
+	}
+	c.asked = true
+	r.command(c.question())
+}
+
+// question is the command whose answer the loop waits for.
+func (c *composite) question() Command {
+	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step)}
+	if c.needsItems() {
+		cmd.Kind, cmd.From, cmd.N, cmd.File = CmdNeedItems, c.loop.have, itemBatch, c.loop.file
+	}
+	return cmd
+}
+
+func (r *Run) command(c Command) { r.turn.Commands = append(r.turn.Commands, c) }
+
+// Owed appends the commands whose closing event is absent, in the order of
+// scopes and steps. Recovery is carrying them out.
+func (r *Run) Owed(buf []Command) []Command {
+	for _, s := range r.sortedScopes() {
+		for k := range s.steps {
+			st, i := &s.steps[k], int32(k)
+			fence := Fence{Gen: r.gen, Attempt: st.attempt}
+			switch st.status {
+			case Queued, Blocked:
+				buf = append(buf, Command{Kind: CmdAcquire, Ref: s.ref(i), Fence: Fence{Gen: r.gen}})
+			case Running:
+				if c := s.comps[i]; c != nil {
+					if c.owes() {
+						buf = append(buf, c.question())
+					}
+				} else if s.step(r.plan, i).Kind == plan.Action {
+					buf = append(buf, Command{Kind: CmdDispatch, Ref: s.ref(i), Fence: fence})
+				}
+			}
+		}
+	}
+	if r.agenda.len() > 0 {
+		buf = append(buf, Command{Kind: CmdContinue, Ref: Ref{Step: -1}})
+	}
+	return buf
+}
+
+// Open is how many attempts the run holds or waits for: the fold from which a
+// restart recounts slots.
+func (r *Run) Open() (queued, running int) {
+	r.eachScope(func(s *scope) {
+		for i := range s.steps {
+			switch s.steps[i].status {
+			case Queued, Blocked:
+				queued++
+			case Running:
+				if s.comps[int32(i)] == nil {
+					running++
+				}
+			}
+		}
+	})
+	return queued, running
+}
+
+// EachRunning visits the attempts that were handed out, in order.
+func (r *Run) EachRunning(fn func(Ref, Fence)) {
+	for _, s := range r.sortedScopes() {
+		for i := range s.steps {
+			if st := &s.steps[i]; st.status == Running && s.comps[int32(i)] == nil {
+				fn(s.ref(int32(i)), Fence{Gen: r.gen, Attempt: st.attempt})
+			}
+		}
+	}
+}
+
+// sortedScopes returns the scopes in memory in path order, the root first.
+func (r *Run) sortedScopes() []*scope {
+	if r.root == nil {
+		return nil
+	}
+	all := make([]*scope, 0, len(r.scopes)+1)
+	all = append(all, r.root)
+	for _, s := range r.scopes {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *scope) int { return strings.Compare(string(a.path), string(b.path)) })
+	return all
+}

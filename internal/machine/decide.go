@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Decide takes one input and emits what follows from it. Everything emitted is
+// folded already; the caller makes it durable before it acts on any command or
+// answers anybody.
+func (r *Run) Decide(in *Input, turn *Turn) {
+	turn.Events, turn.Commands, turn.Err = turn.Events[:0], turn.Commands[:0], nil
+	r.turn, r.size = turn, 0
+	r.clock = max(in.At, r.now) // one clock, never backwards (I10)
+	defer func() { r.turn = nil }()
+	if r.start == nil && in.Kind != InStart {
+		turn.Err = fault.New(fault.RunNotFound, "the run has not started")
+		return
+	}
+	r.take(in)
+	r.advance()
+	if r.agenda.len() > 0 {
+		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: Ref{Step: -1}})
+	}
+}
+
+// take folds in what the input says by itself.
+func (r *Run) take(in *Input) {
+	switch in.Kind {
+	case InStart:
+		r.takeStart(in)
+	case InGranted:
+		r.takeGranted(in)
+	case InHeld:
+		r.takeHeld(in)
+	case InResult:
+		r.takeResult(in)
+	case InProgress:
+		r.takeProgress(in)
+	case InTimer:
+		r.fireTimers()
+	case InSignal:
+		r.takeSignal(in)
+	case InItems:
+		r.takeItems(in)
+	case InWorkerLost:
+		r.takeWorkerLost(in)
+	case InContinue:
+	case InCancel:
+		r.takeCancel(in)
+	case InRetry, InEdit:
+		r.takeRetry(in)
+	}
+}
+
+// advance carries out the agenda until it is empty or the turn is full.
+func (r *Run) advance() {
+	for !r.full() {
+		e, ok := r.agenda.front()
+		if !ok {
+			return
+		}
+		before := r.last
+		switch e.kind {
+		case stepEntry:
+			r.startStep(e.scope, e.step)
+		case compositeEntry:
+			r.advanceComposite(e.scope.comps[e.step])
+		case scopeEntry:
+			r.sweepScope(e.scope)
+		case runEntry:
+			r.advanceRun()
+		}
+		if r.last == before {
+			panic("machine: an agenda entry that was due decided nothing")
+		}
+	}
+}
+
+// full says that the turn is at its limit (design section 3).
+func (r *Run) full() bool { return len(r.turn.Events) >= MaxEvents || r.size >= MaxBytes }
+
+// emit folds an event and appends it to the turn with the commands it causes.
+func (r *Run) emit(s *scope, ev Event) {
+	ev.Seq, ev.At = r.last+1, r.clock
+	if s != nil {
+		ev.Path, ev.scope = s.path, s
+	}
+	r.mustFold(&ev)
+	r.size += 48 + len(ev.Data) + len(ev.Text)
+	r.turn.Events = append(r.turn.Events, ev)
+	r.commandsOf(&ev)
+}
+
+// emitStep emits an event of a step instance.
+func (r *Run) emitStep(s *scope, i int32, ev Event) {
+	ev.Step = s.g.First + i
+	r.emit(s, ev)
+}
+
+func (r *Run) emitRun(ev Event) {
+	ev.Step = -1
+	r.emit(nil, ev)
+}
+
+func (r *Run) takeStart(in *Input) {
+	if r.start != nil {
+		r.turn.Err = fault.New(fault.Conflict, "run %s has started already", r.start.Run)
+		return
+	}
+	data, err := encodeStart(in.Start)
+	if err != nil {
+		r.turn.Err = err
+		return
+	}
+	r.emitRun(Event{Kind: EvRunStarted, Data: data})
+}
+
+// running says so once, when the first step begins (X78, X80), and again when
+// work goes on after a preview (X79).
+func (r *Run) running() {
+	if r.status == RunDispatching || r.status == RunPreview {
+		r.emitRun(Event{Kind: EvRunStatus, Flag: uint8(RunRunning), N: int64(r.status)})
+	}
+}
+
+func (r *Run) takeGranted(in *Input) {
+	s, i := r.at(in.Ref)
+	if s == nil {
+		return
+	}
+	st := &s.steps[i]
+	if st.status != Queued && st.status != Blocked {
+		return // it was cancelled meanwhile; the arbiter sees no node.started
+	}
+	r.running()
+	r.emitStep(s, i, Event{Kind: EvNodeStarted, Attempt: st.attempt + 1})
+}
+
+func (r *Run) takeHeld(in *Input) {
+	s, i := r.at(in.Ref)
+	if s == nil || s.steps[i].status != Queued && s.steps[i].status != Blocked {
+		return
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeBlocked, Text: in.Text})
+}
+
+// takeResult admits one result per attempt: the fence must be that of the live
+// attempt, of this generation. Webhook, poll and a worker that was thought dead
+// may all report; the first wins, and the first loser of each source is told to
+// the people who watch (I3, X81, X82, X95).
+func (r *Run) takeResult(in *Input) {
+	s, i := r.at(in.Ref)
+	if s == nil {
+		return
+	}
+	st := &s.steps[i]
+	c := s.comps[i]
+	if c != nil && c.kind == looping {
+		r.takeCollected(s, i, c, in)
+		return
+	}
+	if st.status != Running || c != nil || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
+		if in.Fence.Attempt == st.attempt && st.attempt > 0 && !r.status.Terminal() &&
+			in.Outcome != Preview && st.flags&ignoredFlag(in.Source) == 0 {
+			r.emitStep(s, i, Event{Kind: EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
+		}
+		return
+	}
+	switch in.Outcome {
+	case Preview:
+		if r.status == RunRunning {
+			r.emitRun(Event{Kind: EvRunStatus, Flag: uint8(RunPreview), N: int64(r.status)})
+		}
+		r.emitStep(s, i, Event{Kind: EvNodePreview, Data: in.Output})
+	case Success:
+		r.running()
+		if f := r.fits(in.Output); f != nil {
+			r.failStep(s, i, f, in.InputHash)
+			return
+		}
+		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: in.Output, N: in.Cost, Attempt: st.attempt,
+			M: r.clock - st.at, Hash: in.InputHash})
+	case Failed:
+		r.running()
+		r.failStep(s, i, in.Err, in.InputHash)
+	}
+}
+
+func ignoredFlag(src Source) stepFlags {
+	if src == FromWorker {
+		return flagIgnored1
+	}
+	return flagIgnored2
+}
+
+// fits refuses an output past the inline limit or the run's memory (R38).
+func (r *Run) fits(out []byte) *Failure {
+	switch {
+	case len(out) > maxInline:
+		return &Failure{Code: fault.OutputTooLarge, Msg: "the output has " + sizeText(int64(len(out))) + ", the limit is " + sizeText(maxInline) + "; return a file instead"}
+	case r.mem+int64(len(out)) > r.plan.Limits.MemoryBytes:
+		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.plan.Limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
+	}
+	return nil
+}
+
+func (r *Run) takeProgress(in *Input) {
+	s, i := r.at(in.Ref)
+	if s == nil {
+		return
+	}
+	st := &s.steps[i]
+	if st.status != Running || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
+		return
+	}
+	switch in.Progress.Kind {
+	case ProgressDelta:
+		r.emitStep(s, i, Event{Kind: EvNodeDelta, N: s.deltas[i], Text: in.Progress.Text, Attempt: st.attempt})
+	case ProgressLog:
+		r.emitStep(s, i, Event{Kind: EvNodeLog, Code: fault.Code(in.Progress.Level), Text: in.Progress.Text, Attempt: st.attempt})
+	default:
+		ppm := int64(min(max(in.Progress.Fraction, 0), 1) * 1e6)
+		r.emitStep(s, i, Event{Kind: EvNodeProgress, N: ppm, Text: in.Progress.Text, Attempt: st.attempt})
+	}
+}
+
+// maxSignals bounds the signals nobody waits for yet (I15).
+const maxSignals = 1_000
+
+func (r *Run) takeSignal(in *Input) {
+	switch {
+	case r.status.Terminal() || r.phase == phaseEnding:
+		r.turn.Err = fault.New(fault.TooLate, "run %s is %s and takes no signal", r.start.Run, r.statusText())
+		return
+	case len(r.signals) >= maxSignals:
+		r.turn.Err = fault.New(fault.QuotaExceeded, "run %s holds %d signals that no step has waited for", r.start.Run, maxSignals)
+		return
+	case in.Name == "":
+		r.turn.Err = fault.New(fault.Usage, "a signal needs a name")
+		return
+	}
+	data := in.Data
+	if len(data) == 0 {
+		data = []byte("null")
+	}
+	r.emitRun(Event{Kind: EvRunSignalled, Text: in.Name, Data: data})
+	if s, i := r.waiter(in.Name); s != nil {
+		r.signalled(s, i, data)
+	}
+}
+
+// waiter finds the step that has waited longest for a signal.
+func (r *Run) waiter(name string) (found *scope, at int32) {
+	var best int64
+	r.eachScope(func(s *scope) {
+		for i := range s.steps {
+			k := int32(i)
+			if s.steps[i].status != Waiting || s.step(r.plan, k).Signal != name {
+				continue
+			}
+			if since := s.steps[i].at; found == nil || since < best ||
+				since == best && (s.path < found.path || s.path == found.path && k < at) {
+				found, at, best = s, k, since
+			}
+		}
+	})
+	return found, at
+}
+
+func (r *Run) signalled(s *scope, i int32, data []byte) {
+	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: data, M: r.clock - s.steps[i].at})
+}
+
+// takeItems answers CmdNeedItems.
+func (r *Run) takeItems(in *Input) {
+	s, i := r.at(in.Ref)
+	if s == nil {
+		return
+	}
+	c := s.comps[i]
+	if c == nil || c.loop == nil || !c.needsItems() || in.From != c.loop.have || s.steps[i].status != Running {
+		return
+	}
+	if f := r.loopFits(s, i, c.loop.have+int64(len(in.Items))); f != nil {
+		r.abortStep(s, i, f)
+		return
+	}
+	data := []byte{'['}
+	for k, item := range in.Items {
+		if k > 0 {
+			data = append(data, ',')
+		}
+		data = append(data, item...)
+	}
+	data = append(data, ']')
+	flag := uint8(0)
+	if in.More {
+		flag = 1
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeItems, N: in.From, M: int64(len(in.Items)), Data: data, Flag: flag})
+}
+
+// takeCollected answers CmdCollect, or reports that items could not be read.
+func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
+	if !c.owes() {
+		return
+	}
+	if in.Outcome == Failed {
+		r.abortStep(s, i, in.Err)
+		return
+	}
+	if in.Outcome == Success && !c.needsItems() {
+		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: in.Output, M: r.clock - s.steps[i].at})
+	}
+}
+
+// takeWorkerLost gives up attempts whose worker is gone. The effect may have
+// happened: the attempt counts against lost_limit, not against the retries, and
+// its successor keeps the effect key (I4).
+func (r *Run) takeWorkerLost(in *Input) {
+	if !in.All {
+		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == Running && s.comps[i] == nil &&
+			in.Fence.Attempt == s.steps[i].attempt && in.Fence.Gen == r.gen {
+			r.loseAttempt(s, i)
+		}
+		return
+	}
+	type lost struct {
+		s *scope
+		i int32
+	}
+	var all []lost
+	for _, s := range r.sortedScopes() {
+		for i := range s.steps {
+			if s.steps[i].status == Running && s.comps[int32(i)] == nil {
+				all = append(all, lost{s, int32(i)})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	r.emitRun(Event{Kind: EvRunRecovered, N: int64(len(all))})
+	for _, l := range all {
+		if l.s.steps[l.i].status == Running { // a failure may have swept it
+			r.loseAttempt(l.s, l.i)
+		}
+	}
+}
+
+// lostLimit is how many lost attempts a step instance survives.
+const lostLimit = 3
+
+func (r *Run) loseAttempt(s *scope, i int32) {
+	st := &s.steps[i]
+	if r.pin(s.step(r.plan, i)).Once {
+		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost, and the action may be attempted only once"}, nil)
+		return
+	}
+	if int(st.lost) >= lostLimit {
+		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost to a crash for the fourth time"}, nil)
+		return
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeLost, Attempt: st.attempt})
+}
+
+// pin is what the step's action resolved to when the run started.
+func (r *Run) pin(step *plan.Step) Pin {
+	if k := int(step.Action); step.Kind == plan.Action && k < len(r.start.Pins) {
+		return r.start.Pins[k]
+	}
+	return Pin{}
+}
+
+// takeCancel answers truly: accepted means the run will end cancelled and
+// nothing but compensations is dispatched after it (I8, X96, X97).
+func (r *Run) takeCancel(in *Input) {
+	if r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep {
+		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
+		return
+	}
+	r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(RunCancelled), Code: fault.ExecutionCancelled, Text: in.Text, N: -1})
+}
+
+func (r *Run) statusText() string {
+	switch {
+	case r.status.Terminal():
+		return r.status.String()
+	case r.phase == phaseEnding:
+		return "ending as " + r.verdict.String()
+	case r.root != nil && r.root.failed >= 0:
+		return "failing"
+	}
+	return r.status.String()
+}

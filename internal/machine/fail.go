@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+type evaluator func(expr.Vars) (any, error)
+
+// failStep decides what a failed attempt means: another try by the retry
+// policy, else what onError and the scope's rule say (design section 10).
+func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
+	step, st := s.step(r.plan, i), &s.steps[i]
+	r.violated(s, i, f)
+	n := int64(st.fails) + 1 // definitive failures so far
+	if retryable(&step.Retry, f) && n < step.Retry.Attempts {
+		delay := r.backoff(s, i, &step.Retry, n, f.RetryAfterMS)
+		due := r.clock + delay*1000
+		total := st.at + step.TotalTimeoutMS*1000
+		if step.TotalTimeoutMS == 0 || due < total {
+			r.emitStep(s, i, Event{Kind: EvNodeRetried, Attempt: st.attempt, Code: f.Code, Text: f.Msg,
+				N: due, M: delay, Hash: hash})
+			return
+		}
+	}
+	r.finalFailure(s, i, f, hash)
+}
+
+// violated tells of a broken contract before what follows from it (X172).
+func (r *Run) violated(s *scope, i int32, f *Failure) {
+	if f.Phase == "" {
+		return
+	}
+	data, _ := json.Marshal(f.Violations)
+	r.emitStep(s, i, Event{Kind: EvContract, Text: f.Phase, Data: data, Attempt: s.steps[i].attempt})
+}
+
+// finalFailure is a failure that no further try mends.
+func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
+	step, st := s.step(r.plan, i), &s.steps[i]
+	ev := Event{Code: f.Code, Text: f.Msg, Hash: hash}
+	if st.status == Running || st.status == Retrying || st.status == Queued || st.status == Blocked {
+		ev.Attempt = st.attempt
+	}
+	if st.at > 0 {
+		ev.M = r.clock - st.at
+	}
+	switch {
+	case step.OnError == plan.OnErrorSkip:
+		ev.Kind, ev.Flag = EvNodeSkipped, uint8(ByOnError)
+	case step.OnError == plan.OnErrorFallback && st.flags&flagFallback == 0 && !s.compensates():
+		ev.Kind = EvNodeFallback
+	default:
+		ev.Kind = EvNodeFailed
+		if step.ContinueOnError {
+			ev.Flag = 1
+		}
+	}
+	r.emitStep(s, i, ev)
+}
+
+// abortStep ends a step early. A composite first closes what it owns.
+func (r *Run) abortStep(s *scope, i int32, f *Failure) {
+	if c := s.comps[i]; c != nil && c.open > 0 {
+		r.emitStep(s, i, Event{Kind: EvNodeAborting, Code: f.Code, Text: f.Msg})
+		return
+	}
+	r.finalFailure(s, i, f, nil)
+}
+
+// retryable says whether a retry policy covers a failure. Without a list every
+// cause that another try can mend is covered; expressions and inputs never are:
+// they would fail the same way (X36, R13, R40).
+func retryable(p *plan.Retry, f *Failure) bool {
+	cause := fault.CauseOf(f.Code)
+	switch cause {
+	case fault.CauseExpression, fault.CauseUpstream, fault.CauseCancelled, fault.CauseDefinition:
+		return false
+	}
+	if f.Code == fault.InputMissing || f.Code == fault.InputContractViolation {
+		return false
+	}
+	if len(p.On) == 0 {
+		switch cause {
+		case fault.CauseTimeout, fault.CauseProvider, fault.CauseRateLimit, fault.CauseInternal, fault.CauseStorage:
+			return true
+		}
+		return false
+	}
+	if slices.Contains(p.On, string(f.Code)) || slices.Contains(p.On, string(cause)) {
+		return true
+	}
+	info, _ := fault.Lookup(f.Code)
+	for _, alias := range info.Aliases {
+		if slices.Contains(p.On, alias) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxRetryAfterMS caps what a provider may ask for (design section 10).
+const maxRetryAfterMS = 3_600_000
+
+// backoff is the delay in ms after the n-th definitive failure:
+// min(max, initial × multiplier^(n−1)) × (1 − jitter + jitter × u), and at
+// least what the provider asked for (R18, X111, X112). u is a hash of the run's
+// seed, the step instance and the attempt, so replay gives the same delay.
+func (r *Run) backoff(s *scope, i int32, p *plan.Retry, n int64, retryAfterMS int64) int64 {
+	base := float64(p.InitialMS)
+	limit := float64(p.MaxMS)
+	for k := int64(1); k < n && base < limit; k++ {
+		base *= p.Multiplier
+		if p.Multiplier <= 1 && k > 64 {
+			break
+		}
+	}
+	base = min(base, limit)
+	delay := int64(base * (1 - p.Jitter + p.Jitter*r.unit(s, i)))
+	return max(delay, min(retryAfterMS, maxRetryAfterMS), 0)
+}
+
+// unit is a number in [0,1) that the run's seed, the step instance and the
+// attempt determine.
+func (r *Run) unit(s *scope, i int32) float64 {
+	h := fnv.New64a()
+	var b [8]byte
+	put := func(v uint64) {
+		for k := range b {
+			b[k] = byte(v >> (8 * k))
+		}
+		h.Write(b[:])
+	}
+	put(r.start.Seed)
+	h.Write([]byte(s.path))
+	put(uint64(s.g.First + i))
+	put(uint64(r.gen))
+	put(uint64(s.steps[i].attempt))
+	x := h.Sum64() // finish as splitmix64 does: FNV alone leaves the high bits poor
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}
+
+// failureOf turns an evaluation error into a failure; generic expression errors
+// get the code of the place they happened in.
+func failureOf(err error, code fault.Code) *Failure {
+	var fe *fault.Error
+	if errors.As(err, &fe) {
+		if fe.Code != fault.TemplateError {
+			code = fe.Code
+		}
+		return &Failure{Code: code, Msg: fault.Message(err)}
+	}
+	return &Failure{Code: code, Msg: err.Error()}
+}
+
+func sizeText(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
+	case n >= 1<<10:
+		return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// typeName names a JSON value's type for people.
+func typeName(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return "the number " + strconv.FormatFloat(v, 'g', -1, 64)
+	case string:
+		if len(v) > 40 {
+			return "a text of " + strconv.Itoa(len(v)) + " bytes"
+		}
+		return strconv.Quote(v)
+	case []any:
+		return fmt.Sprintf("a list of %d", len(v))
+	case map[string]any:
+		return fmt.Sprintf("an object of %d fields", len(v))
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// text writes a value as a message.
+func text(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	raw, err := jsonx.Canonical(v)
+	if err != nil {
+		return typeName(v)
+	}
+	return string(raw)
+}

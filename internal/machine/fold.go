@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Apply folds one event of the journal into the run. Events already folded are
+// passed over, so replay over a snapshot is idempotent; a gap or an event that
+// fits no state is fault.StoreCorrupt.
+func (r *Run) Apply(ev *Event) error {
+	if ev.Seq <= r.last {
+		return nil
+	}
+	if ev.Seq != r.last+1 {
+		return fault.New(fault.StoreCorrupt, "event %d is missing: %d follows %d", r.last+1, ev.Seq, r.last)
+	}
+	if ev.Kind != EvRunStarted && r.last == 0 {
+		return fault.New(fault.StoreCorrupt, "event %d (%s) before run.started", ev.Seq, ev.Name())
+	}
+	if ev.Step >= 0 && !notTaken(ev) {
+		s, _ := r.at(ev.Ref())
+		if s == nil {
+			return fault.New(fault.StoreCorrupt, "event %d (%s) names a step that is not in memory", ev.Seq, ev.Name())
+		}
+		ev.scope = s
+	}
+	ev.Data = bytes.Clone(ev.Data) // values outlive the page they were read from
+	return r.fold(ev)
+}
+
+// notTaken: steps of a side that was not taken have no scope; the event is for
+// readers and changes nothing.
+func notTaken(ev *Event) bool {
+	return ev.Kind == EvNodeSkipped && Reason(ev.Flag) == BranchNotTaken
+}
+
+// fold changes the state as the event says. It evaluates nothing and reads
+// nothing but the event, the plan and the state: the fold of a published kind
+// never changes.
+func (r *Run) fold(ev *Event) error {
+	r.last, r.now = ev.Seq, ev.At
+	if ev.Step < 0 {
+		return r.foldRun(ev)
+	}
+	if notTaken(ev) {
+		return nil
+	}
+	s, i := ev.scope, ev.Step-ev.scope.g.First
+	st := &s.steps[i]
+	switch ev.Kind {
+	case EvNodeReady:
+		st.flags |= flagReady
+		r.touchStep(s, i)
+	case EvNodeQueued:
+		r.begin(s, i, Queued)
+		st.due = 0
+	case EvNodeBlocked:
+		st.status = Blocked
+	case EvNodeStarted:
+		r.begin(s, i, Running)
+		st.attempt = ev.Attempt
+		st.flags &^= flagIgnored1 | flagIgnored2 | flagUnknown
+		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
+			r.arm(s, i, ev.At+ms*1000)
+		}
+	case EvNodeOpened:
+		r.begin(s, i, Running)
+		return r.openComposite(s, i, ev)
+	case EvNodeItems:
+		return r.foldItems(s, i, ev)
+	case EvNodeIteration:
+		return r.foldIteration(s, i, ev)
+	case EvNodeDelta:
+		if s.deltas == nil {
+			s.deltas = make(map[int32]int64, 1)
+		}
+		s.deltas[i] = ev.N + 1
+	case EvNodeProgress, EvNodeLog, EvNodePreview, EvContract:
+	case EvNodeWaiting:
+		r.begin(s, i, Waiting)
+		if ev.N > 0 {
+			r.arm(s, i, ev.N)
+		}
+	case EvNodeRetried:
+		r.countFailure(s, i, ev)
+		st.status = Retrying
+		r.arm(s, i, ev.N)
+	case EvNodeLost:
+		st.lost++
+		st.flags |= flagUnknown
+		st.status, st.due = Queued, 0
+	case EvNodeFallback:
+		r.countFailure(s, i, ev)
+		s.setErr(i, ev)
+		st.flags |= flagFallback
+		return r.openFallback(s, i)
+	case EvNodeAborting:
+		return r.abort(s, i, ev)
+	case EvNodeCompleted:
+		r.foldCompleted(s, i, ev)
+	case EvNodeFailed:
+		r.foldFailed(s, i, ev)
+	case EvNodeSkipped:
+		st.reason = Reason(ev.Flag)
+		if ev.Code != "" {
+			s.setErr(i, ev)
+		}
+		r.dropComposite(s, i)
+		r.settle(s, i, Skipped)
+	case EvNodeCancelled:
+		st.reason = Reason(ev.Flag)
+		if st.status == Running && st.attempt > 0 {
+			st.flags |= flagUnknown
+		}
+		r.settle(s, i, Cancelled)
+	case EvNodeInvalidated:
+		r.foldInvalidated(s, i, ev)
+	case EvNodeIgnored:
+		st.flags |= ignoredFlag(Source(ev.Flag))
+	case EvNodeCompensating:
+		r.undoing = true
+		return r.openChild(r.newComposite(s, i, undoing), s.step(r.plan, i).Compensate, 0, nil)
+	case EvNodeCompensated:
+		st.flags |= flagCompensated
+		r.failures = r.failures || ev.Flag != 0
+		r.undo = r.undo[:len(r.undo)-1]
+		r.undoing = false
+		r.dropComposite(s, i)
+		r.touchRun()
+	default:
+		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about a step", ev.Seq, ev.Kind)
+	}
+	return nil
+}
+
+func (r *Run) foldRun(ev *Event) error {
+	switch ev.Kind {
+	case EvRunStarted:
+		st, err := decodeStart(ev.Data)
+		if err != nil {
+			return err
+		}
+		r.start, r.input = st, newInputs(st)
+		r.mem += int64(len(ev.Data))
+		r.status = RunDispatching
+		r.ttlDue = ev.At + r.plan.TTLMS*1000
+		r.root = r.newScope("", 0, nil, -1, 0)
+	case EvRunStatus:
+		r.status = RunStatus(ev.Flag)
+	case EvRunEnding:
+		r.phase, r.verdict = phaseEnding, RunStatus(ev.Flag)
+		r.code, r.message, r.culprit = ev.Code, ev.Text, int32(ev.N)
+		r.ttlDue = 0
+		if r.verdict == RunCancelled || r.verdict == RunExpired {
+			r.sweep(r.root, ByCancel)
+		}
+	case EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
+		r.foldEnd(ev)
+	case EvRunRecovered, EvRunContract:
+	case EvRunSignalled:
+		r.signals = append(r.signals, signal{ev.Text, newValue(ev.Seq, ev.Data)})
+		r.mem += int64(len(ev.Data))
+	case EvRunRetried:
+		return r.foldRetried(ev)
+	default:
+		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about the run", ev.Seq, ev.Kind)
+	}
+	r.touchRun()
+	return nil
+}
+
+func (r *Run) foldEnd(ev *Event) {
+	r.phase, r.verdict = phaseEnding, endStatus[ev.Kind]
+	r.status = r.verdict
+	r.failures = r.failures || ev.Flag&1 != 0
+	r.ttlDue = 0
+	if ev.Kind != EvRunCompleted {
+		r.code, r.message = ev.Code, ev.Text
+	}
+	if ev.Kind == EvRunFailed {
+		r.culprit = int32(ev.N)
+	}
+}
+
+var endStatus = map[EventKind]RunStatus{EvRunCompleted: RunCompleted, EvRunFailed: RunFailed,
+	EvRunCancelled: RunCancelled, EvRunExpired: RunExpired}
+
+// startRecord keeps parameters exact: encoding/json would make doubles of them.
+type startRecord struct {
+	Start
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+}
+
+func encodeStart(st *Start) ([]byte, error) {
+	rec := startRecord{Start: *st}
+	if len(st.Parameters) > 0 {
+		raw, err := jsonx.Canonical(st.Parameters)
+		if err != nil {
+			return nil, fault.Wrap(fault.InputInvalid, err, "the input is not JSON: %v", err)
+		}
+		rec.Parameters = raw
+	}
+	return json.Marshal(&rec)
+}
+
+func decodeStart(data []byte) (*Start, error) {
+	var rec startRecord
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started cannot be read: %v", err)
+	}
+	st := rec.Start
+	if len(rec.Parameters) > 0 {
+		v, err := jsonx.Decode(rec.Parameters, inlineLimits)
+		if err != nil {
+			return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started: parameters: %v", err)
+		}
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, fault.New(fault.StoreCorrupt, "run.started: parameters are %T, want an object", v)
+		}
+		st.Parameters = m
+	}
+	return &st, nil
+}
+
+// begin marks a step instance as begun: it left pending.
+func (r *Run) begin(s *scope, i int32, status Status) {
+	st := &s.steps[i]
+	if !st.status.begun() {
+		r.busy++
+		if st.at == 0 {
+			r.started++
+		}
+		st.at = r.now
+		if ms := s.step(r.plan, i).TotalTimeoutMS; ms > 0 {
+			r.pushTimer(timer{due: r.now + ms*1000, scope: s, step: i, total: true})
+		}
+	}
+	st.status = status
+	r.touchStep(s, i)
+}
+
+// begun says that a step has left pending and is not settled.
+func (st Status) begun() bool { return st >= Blocked && st <= Retrying }
+
+// countFailure records a definitive failure, and whether its effect is unknown:
+// a timeout leaves the effect key as it is (I4).
+func (r *Run) countFailure(s *scope, i int32, ev *Event) {
+	st := &s.steps[i]
+	st.fails++
+	if fault.CauseOf(ev.Code) == fault.CauseTimeout {
+		st.flags |= flagUnknown
+	} else {
+		st.keyTry++
+	}
+}
+
+func (s *scope) setErr(i int32, ev *Event) {
+	if s.errs == nil {
+		s.errs = make(map[int32]stepError, 1)
+	}
+	s.errs[i] = stepError{ev.Code, ev.Text}
+}
+
+func (r *Run) foldCompleted(s *scope, i int32, ev *Event) {
+	st, step := &s.steps[i], s.step(r.plan, i)
+	r.used += ev.N
+	st.keyTry++ // the effect is known: another generation is another effect
+	var val *value
+	if ev.Flag&1 != 0 {
+		val = s.comps[i].out
+	} else {
+		val = newValue(ev.Seq, ev.Data)
+	}
+	r.keep(s, i, step, val)
+	if step.Kind == plan.Wait && step.Signal != "" {
+		r.consumeSignal(step.Signal)
+	}
+	if step.Compensate != plan.None && !s.compensates() {
+		r.undo = append(r.undo, s.ref(i))
+	}
+	delete(s.errs, i)
+	r.dropComposite(s, i)
+	r.settle(s, i, Completed)
+}
+
+// keep stores an output where later expressions look for it.
+func (r *Run) keep(s *scope, i int32, step *plan.Step, val *value) {
+	kept := false
+	if step.Keep {
+		if s.outs == nil {
+			s.outs = make(map[int32]*value, 4)
+		}
+		s.outs[i] = val
+		kept = true
+		if step.Slot >= 0 {
+			f := s.frame
+			if f.slots == nil {
+				f.slots = make([]*value, r.plan.Graphs[f.graph].Slots)
+			}
+			f.slots[step.Slot] = val
+		}
+	}
+	if s.g.Out == s.g.First+i && s.g.Role != plan.Root {
+		s.out = val
+		kept = true
+	}
+	if kept && val != nil && val.seq == r.last {
+		// Counted where it first appears; an outer step that shows its inner
+		// scope's output shares the bytes.
+		s.frame.held += val.size()
+		r.mem += val.size()
+	}
+}
+
+func (r *Run) consumeSignal(name string) {
+	for k := range r.signals {
+		if r.signals[k].name == name {
+			r.mem -= r.signals[k].val.size()
+			r.signals = append(r.signals[:k], r.signals[k+1:]...)
+			return
+		}
+	}
+}
+
+func (r *Run) foldFailed(s *scope, i int32, ev *Event) {
+	st := &s.steps[i]
+	s.setErr(i, ev)
+	if ev.Attempt > 0 {
+		r.countFailure(s, i, ev)
+	}
+	if ev.Flag&1 != 0 {
+		st.flags |= flagHandled
+	} else if s.state == scopeOpen {
+		if s.failed < 0 {
+			s.failed = s.g.First + i
+		}
+		if s == r.root {
+			r.failures = true
+		}
+		if !r.plan.Drain {
+			r.sweep(s, 0)
+		}
+	}
+	r.settle(s, i, StepFailed)
+}
+
+// settle closes a step instance for this generation and lets everything that
+// waited for it know. Fan-in is this counter: a successor becomes ready at the
+// one decrement that reaches zero (I5, X56).
+func (r *Run) settle(s *scope, i int32, status Status) {
+	st := &s.steps[i]
+	if st.status.begun() {
+		r.busy--
+	}
+	st.status, st.due = status, 0
+	r.touchStep(s, i)
+	s.live--
+	step := s.step(r.plan, i)
+	for _, succ := range step.Succs {
+		k := succ - s.g.First
+		s.steps[k].waiting--
+		if s.steps[k].waiting == 0 {
+			r.touchStep(s, k)
+		}
+	}
+	if r.plan.Waves {
+		r.advanceWave(s, step.Wave)
+	}
+	if s.live == 0 {
+		r.alive--
+		r.scopeSettled(s)
+	}
+}
+
+// advanceWave opens the next wave of a scope when the one before has settled.
+func (r *Run) advanceWave(s *scope, settled int32) {
+	if settled == s.wave {
+		s.inWave--
+	}
+	waves := r.prog.waves[s.graph]
+	for s.inWave == 0 && int(s.wave)+1 < len(waves) {
+		s.wave++
+		for _, k := range waves[s.wave] {
+			if !s.steps[k].status.Settled() {
+				s.inWave++
+			}
+			r.touchStep(s, k)
+		}
+	}
+}
+
+func errImpossible(ev *Event, why string) error {
+	return fault.New(fault.StoreCorrupt, "event %d (%s): %s", ev.Seq, ev.Name(), why)
+}
+
+// mustFold folds an event that Decide itself made.
+func (r *Run) mustFold(ev *Event) {
+	if err := r.fold(ev); err != nil {
+		panic(fmt.Sprintf("machine: run %s cannot fold its own event: %v", r.start.Run, err))
+	}
+}

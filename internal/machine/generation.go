@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// takeRetry opens a new generation of a run that has ended (R5, X119): what
+// failed, was cancelled or never ran is reset; with a step to start from, that
+// step and everything that depends on it; with edited input, whatever read it.
+// Everything else keeps its result.
+func (r *Run) takeRetry(in *Input) {
+	if !r.status.Terminal() {
+		r.turn.Err = fault.New(fault.Conflict, "run %s is %s; only a run that has ended can be retried", r.start.Run, r.statusText())
+		return
+	}
+	g := &generation{run: r}
+	ev := Event{Kind: EvRunRetried, N: int64(r.gen) + 1, Text: in.Name}
+	if in.Name != "" {
+		ref, err := ParseRef(r.plan, in.Name)
+		if err != nil {
+			r.turn.Err = err
+			return
+		}
+		if r.turn.Err = g.from(ref); r.turn.Err != nil {
+			return
+		}
+	}
+	if len(in.Data) > 0 {
+		fields, err := editedFields(in.Data)
+		if err != nil {
+			r.turn.Err = err
+			return
+		}
+		ev.Data = in.Data
+		g.edited(fields)
+	}
+	if in.Kind == InEdit && len(in.Data) == 0 {
+		r.turn.Err = fault.New(fault.Usage, "an edit needs the input fields to replace")
+		return
+	}
+	g.failed(r.root)
+	if len(g.resets) == 0 && r.status == RunCompleted && in.Kind == InRetry {
+		r.turn.Err = fault.New(fault.Conflict, "run %s has completed; name the step to run again from", r.start.Run)
+		return
+	}
+	r.emitRun(ev)
+	for _, x := range g.ordered() {
+		flag := uint8(x.scope.steps[x.step].status)
+		n := int64(0)
+		if x.reopen {
+			n = 1
+		}
+		r.emitStep(x.scope, x.step, Event{Kind: EvNodeInvalidated, Flag: flag, N: n})
+	}
+}
+
+func editedFields(data []byte) (map[string]any, error) {
+	v, err := jsonx.Decode(data, inlineLimits)
+	if err != nil {
+		return nil, fault.Wrap(fault.InputInvalid, err, "the edited input is not JSON: %v", err)
+	}
+	m, ok := v.(map[string]any)
+	if !ok || len(m) == 0 {
+		return nil, fault.New(fault.InputInvalid, "the edited input is %s, want an object of fields to replace", typeName(v))
+	}
+	return m, nil
+}
+
+// A generation collects the step instances that a retry resets.
+type generation struct {
+	run    *Run
+	resets []reset
+}
+
+type reset struct {
+	scope  *scope
+	step   int32
+	reopen bool // keep what the composite holds, run only what is reset in it
+}
+
+func (g *generation) find(s *scope, i int32) int {
+	return slices.IndexFunc(g.resets, func(x reset) bool { return x.scope == s && x.step == i })
+}
+
+// add resets a step instance and reopens what owns it.
+func (g *generation) add(s *scope, i int32, reopen bool) {
+	if k := g.find(s, i); k >= 0 {
+		g.resets[k].reopen = g.resets[k].reopen && reopen
+		return
+	}
+	g.resets = append(g.resets, reset{s, i, reopen})
+	if s.parent != nil {
+		own := s.owner - s.parent.g.First
+		g.add(s.parent, own, true)
+		g.downstream(s.parent, own)
+	}
+}
+
+// downstream resets everything that depends on a reset step, in its scope.
+func (g *generation) downstream(s *scope, i int32) {
+	for _, succ := range s.step(g.run.plan, i).Succs {
+		k := succ - s.g.First
+		if g.find(s, k) < 0 {
+			g.add(s, k, false)
+			g.downstream(s, k)
+		}
+	}
+}
+
+// failed resets what did not complete, and what was undone.
+func (g *generation) failed(s *scope) {
+	for k := range s.steps {
+		i, st := int32(k), &s.steps[k]
+		switch {
+		case st.flags&flagCompensated != 0:
+			g.add(s, i, false)
+			g.downstream(s, i)
+			continue
+		case st.status == Cancelled, st.status == StepFailed && st.flags&flagHandled == 0,
+			st.status == Skipped && (st.reason == ParentFailure || st.reason == RunEnded || st.reason == BranchLost):
+		default:
+			continue
+		}
+		c := s.comps[i]
+		reopen := c != nil && c.kind != undoing && len(c.kids) > 0 && c.resumable()
+		g.add(s, i, reopen)
+		if !reopen {
+			continue
+		}
+		for _, kid := range c.sortedKids() {
+			g.failed(kid)
+		}
+	}
+}
+
+// resumable: the composite failed with its scopes in memory, so only what
+// failed inside needs to run again.
+func (c *composite) resumable() bool { return c.loop == nil || !c.loop.spilled || c.loop.bad > 0 }
+
+// from resets a step and its cone.
+func (g *generation) from(ref Ref) error {
+	s, i := g.run.at(ref)
+	if s == nil {
+		return fault.New(fault.StepNotFound, "step %q is not in memory any more: what surrounds it has completed; name the step that owns it",
+			StepPath(g.run.plan, ref))
+	}
+	if !s.steps[i].status.Settled() {
+		return fault.New(fault.Conflict, "step %q has not run", StepPath(g.run.plan, ref))
+	}
+	g.add(s, i, false)
+	g.downstream(s, i)
+	return nil
+}
+
+// edited resets every root step that reads one of the changed fields, itself or
+// in what it owns.
+func (g *generation) edited(fields map[string]any) {
+	root := g.run.root
+	for k := range root.steps {
+		if root.steps[k].status.Settled() && g.run.prog.readsInput(root.g.First+int32(k), fields) {
+			g.add(root, int32(k), false)
+			g.downstream(root, int32(k))
+		}
+	}
+}
+
+// ordered puts the resets so that outer scopes come before inner ones and a
+// step before its successors: counters then never fall below zero.
+func (g *generation) ordered() []reset {
+	slices.SortStableFunc(g.resets, func(a, b reset) int {
+		if d := len(a.scope.path) - len(b.scope.path); d != 0 {
+			return d
+		}
+		if a.scope != b.scope {
+			if a.scope.path < b.scope.path {
+				return -1
+			}
+			return 1
+		}
+		return int(a.step - b.step)
+	})
+	// What a plainly reset step owned is forgotten with it.
+	return slices.DeleteFunc(g.resets, func(x reset) bool {
+		for s := x.scope; s.parent != nil; s = s.parent {
+			k := g.find(s.parent, s.owner-s.parent.g.First)
+			if k >= 0 && !g.resets[k].reopen {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// readsInput says whether a step or anything it owns reads one of the fields.
+func (g *Program) readsInput(step int32, fields map[string]any) bool {
+	st, code := &g.plan.Steps[step], g.code(step)
+	reads := func(refs []expr.Ref) bool {
+		for _, ref := range refs {
+			switch ref.Name {
+			case "input", "inputs", "parameters":
+				if len(ref.Path) == 0 {
+					return true
+				}
+				if _, changed := fields[ref.Path[0]]; changed {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, p := range append([]*expr.Program{code.when, code.expr}, code.bindings...) {
+		if p != nil && reads(p.Refs()) {
+			return true
+		}
+	}
+	if code.params != nil && reads(code.params.Refs()) {
+		return true
+	}
+	for _, graph := range st.Graphs() {
+		gr := &g.plan.Graphs[graph]
+		for k := range gr.N {
+			if g.readsInput(gr.First+k, fields) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *Run) foldRetried(ev *Event) error {
+	r.gen = uint32(ev.N)
+	r.status, r.phase, r.verdict = RunDispatching, phaseOpen, 0
+	r.code, r.message, r.culprit, r.failures = "", "", -1, false
+	r.ttlDue = ev.At + r.plan.TTLMS*1000
+	if len(ev.Data) == 0 {
+		return nil
+	}
+	fields, err := editedFields(ev.Data)
+	if err != nil {
+		return errImpossible(ev, err.Error())
+	}
+	r.edits = append(r.edits, ev.Seq)
+	if r.start != nil { // else Supply will
+		r.patch(fields)
+	}
+	return nil
+}
+
+// patch replaces fields of the run's parameters.
+func (r *Run) patch(fields map[string]any) {
+	st := *r.start
+	st.Parameters = make(map[string]any, len(fields))
+	for k, v := range r.start.Parameters {
+		st.Parameters[k] = v
+	}
+	for k, v := range fields {
+		st.Parameters[k] = v
+	}
+	r.start, r.input = &st, newInputs(&st)
+}
+
+// foldInvalidated withdraws a step instance from its settled state.
+func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
+	st, step := &s.steps[i], s.step(r.plan, i)
+	reopen := ev.N == 1
+	if s.live == 0 {
+		r.reopenScope(s)
+	}
+	s.live++
+	s.state, s.reason, s.cursor, s.down = scopeOpen, 0, 0, nil
+	if s.failed == s.g.First+i || s.failed >= 0 && s.steps[s.failed-s.g.First].status != StepFailed {
+		s.failed = -1
+	}
+	for _, succ := range step.Succs {
+		k := succ - s.g.First
+		s.steps[k].waiting++
+		r.touchStep(s, k)
+	}
+	if r.plan.Waves {
+		s.wave, s.inWave = 0, 0
+		r.recountWave(s)
+	}
+	status := Pending
+	if st.status == Completed {
+		status = Invalidated
+		r.undo = slices.DeleteFunc(r.undo, func(u Ref) bool { return u == s.ref(i) })
+	}
+	if out := s.outs[i]; out != nil {
+		delete(s.outs, i)
+		if step.Slot >= 0 && int(step.Slot) < len(s.frame.slots) {
+			s.frame.slots[step.Slot] = nil
+		}
+	}
+	delete(s.errs, i)
+	if st.flags&flagUnknown == 0 {
+		st.keyGen, st.keyTry = uint16(r.gen), 0
+	}
+	unknown := st.flags & flagUnknown
+	attempt, keyGen, keyTry, waiting, pos := st.attempt, st.keyGen, st.keyTry, st.waiting, st.pos
+	*st = stepState{status: status, flags: unknown, attempt: attempt, keyGen: keyGen, keyTry: keyTry, waiting: waiting, pos: pos}
+	if c := s.comps[i]; reopen && c != nil {
+		st.status, st.at = Running, ev.At
+		r.busy++
+		c.ended, c.err, c.asked, c.inner = false, nil, false, kidOpen
+		r.touchComposite(c)
+	} else {
+		r.dropComposite(s, i)
+	}
+	r.touchStep(s, i)
+}
+
+// reopenScope counts a settled scope as open again, for itself and its owner.
+func (r *Run) reopenScope(s *scope) {
+	r.alive++
+	r.touchRun()
+	if s.parent == nil {
+		return
+	}
+	c := s.parent.comps[s.owner-s.parent.g.First]
+	c.open++
+	s.parent.openKids++
+	switch c.kind {
+	case parallel:
+		b := &c.branches[s.g.Ordinal]
+		switch b.status {
+		case kidOK:
+			c.ok--
+		case kidFailed:
+			c.bad--
+		}
+		if c.winner == s.g.Ordinal {
+			c.winner = -1
+		}
+		*b = branch{}
+	case looping:
+		if s.failed >= 0 {
+			c.loop.bad--
+		}
+	}
+	s.out = nil
+	r.touchComposite(c)
+}
+
+// recountWave finds the first wave of a scope that has not settled.
+func (r *Run) recountWave(s *scope) {
+	waves := r.prog.waves[s.graph]
+	for w := range waves {
+		s.wave, s.inWave = int32(w), 0
+		for _, k := range waves[w] {
+			if !s.steps[k].status.Settled() {
+				s.inWave++
+			}
+		}
+		if s.inWave > 0 {
+			break
+		}
+	}
+	for k := range s.steps {
+		s.steps[k].flags &^= flagReady
+		r.touchStep(s, int32(k))
+	}
+}
+
+// properties lists the top-level properties of a JSON Schema, sorted.
+func properties(schema []byte) []string {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(s.Properties))
+	for name := range s.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

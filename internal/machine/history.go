@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// History is what became of every step instance of a run, folded from its
+// events: what people are shown when it is over. Unlike a Run it remembers
+// scopes that have closed; it decides nothing.
+type History struct {
+	plan  *plan.Plan
+	max   int
+	steps map[Ref]*StepResult
+	order []Ref
+	// Truncated says that there were more step instances than max.
+	Truncated bool
+	Status    RunStatus
+	Outputs   json.RawMessage
+	Error     *StepError
+	Used      int64
+	Events    uint64
+	Started   int64 // UTC µs
+	Ended     int64 // 0 while live
+}
+
+// StepError is an error as people see it.
+type StepError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// StepResult is one step instance's end.
+type StepResult struct {
+	Status     string          `json:"status"`
+	Output     json.RawMessage `json:"output"`
+	Error      *StepError      `json:"error,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Attempts   int             `json:"attempts"`
+	DurationMS float64         `json:"durationMs"`
+}
+
+// NewHistory keeps at most maxSteps step instances; 0 = no bound.
+func NewHistory(p *plan.Plan, maxSteps int) *History {
+	return &History{plan: p, max: maxSteps, steps: make(map[Ref]*StepResult)}
+}
+
+// Add folds the next event of the run.
+func (h *History) Add(ev *Event) {
+	h.Events = ev.Seq
+	if ev.Step < 0 {
+		h.addRun(ev)
+		return
+	}
+	if ev.Kind == EvNodeCompleted {
+		h.Used += ev.N
+	}
+	res := h.result(ev.Ref())
+	if res == nil {
+		return
+	}
+	switch ev.Kind {
+	case EvNodeReady:
+	case EvNodeQueued, EvNodeLost:
+		res.Status = Queued.String()
+	case EvNodeBlocked:
+		res.Status = Blocked.String()
+	case EvNodeStarted:
+		res.Status, res.Attempts = Running.String(), int(ev.Attempt)
+	case EvNodeOpened, EvNodeFallback:
+		res.Status = Running.String()
+	case EvNodeWaiting:
+		res.Status = Waiting.String()
+	case EvNodeRetried:
+		res.Status, res.Error = Retrying.String(), &StepError{string(ev.Code), ev.Text}
+	case EvNodeCompleted:
+		*res = StepResult{Status: Completed.String(), Output: bytes.Clone(ev.Data), Attempts: res.Attempts, DurationMS: ms(ev.M)}
+		if ev.Flag&1 != 0 {
+			res.Output = h.innerOutput(ev.Ref())
+		}
+	case EvNodeFailed:
+		res.Status, res.Error, res.DurationMS = StepFailed.String(), &StepError{string(ev.Code), ev.Text}, ms(ev.M)
+	case EvNodeSkipped:
+		res.Status, res.Reason = Skipped.String(), Reason(ev.Flag).String()
+		if ev.Code != "" {
+			res.Error = &StepError{string(ev.Code), ev.Text}
+		}
+	case EvNodeCancelled:
+		res.Status, res.Reason, res.DurationMS = Cancelled.String(), Reason(ev.Flag).String(), ms(ev.M)
+	case EvNodeInvalidated:
+		*res = StepResult{Status: Invalidated.String(), Attempts: res.Attempts}
+	}
+}
+
+func ms(us int64) float64 { return float64(us) / 1000 }
+
+func (h *History) addRun(ev *Event) {
+	switch ev.Kind {
+	case EvRunStarted:
+		h.Status, h.Started = RunDispatching, ev.At
+	case EvRunStatus:
+		h.Status = RunStatus(ev.Flag)
+	case EvRunRetried:
+		h.Status, h.Error, h.Outputs, h.Ended = RunDispatching, nil, nil, 0
+	case EvRunCompleted:
+		h.Status, h.Outputs, h.Ended = RunCompleted, bytes.Clone(ev.Data), ev.At
+	case EvRunFailed, EvRunCancelled, EvRunExpired:
+		h.Status, h.Error, h.Ended = endStatus[ev.Kind], &StepError{string(ev.Code), ev.Text}, ev.At
+	}
+}
+
+func (h *History) result(ref Ref) *StepResult {
+	if res := h.steps[ref]; res != nil {
+		return res
+	}
+	if h.max > 0 && len(h.order) >= h.max {
+		h.Truncated = true
+		return nil
+	}
+	res := new(StepResult)
+	h.steps[ref] = res
+	h.order = append(h.order, ref)
+	return res
+}
+
+// innerOutput is the output of a condition or fallback: that of the last step
+// of the scope it opened.
+func (h *History) innerOutput(ref Ref) json.RawMessage {
+	step := &h.plan.Steps[ref.Step]
+	for _, g := range [...]int32{step.Fallback, step.Then, step.Else} {
+		if g == plan.None || h.plan.Graphs[g].Out == plan.None {
+			continue
+		}
+		inner := h.steps[Ref{Path: ref.Path.child(g, 0), Step: h.plan.Graphs[g].Out}]
+		if inner != nil && inner.Status == Completed.String() {
+			return inner.Output
+		}
+	}
+	return nil
+}
+
+// Steps returns the results under their paths, and the paths in the order in
+// which the steps first appeared.
+func (h *History) Steps() (map[string]*StepResult, []string) {
+	m := make(map[string]*StepResult, len(h.order))
+	paths := make([]string, 0, len(h.order))
+	for _, ref := range h.order {
+		p := StepPath(h.plan, ref)
+		m[p] = h.steps[ref]
+		paths = append(paths, p)
+	}
+	return m, slices.Clip(paths)
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// itemBatch is how many items a loop over a file asks for at a time.
+const itemBatch = 256
+
+// maxInline is the largest output that travels in an event (design section 7).
+const maxInline = 1 << 20
+
+// loopState is what a loop keeps besides its window of open iterations. Outputs
+// stay in memory while they fit in one event together; past that they live in
+// the journal only, and the engine collects them into a file at the end.
+type loopState struct {
+	file  string // "" = an inline list
+	list  *value // inline list, or the batch of items read last
+	from  int64  // index of list's first item
+	items [][]byte
+	have  int64 // items known: the batch ends here
+	more  bool  // further items may follow (file only)
+	next  int64 // index of the next item to open
+	bad   int64
+	first stepError // of the first failed iteration
+
+	outs     []*value // by index, while they are few
+	outBytes int64
+	spilled  bool // outs were given up
+}
+
+func newLoopState(ev *Event) *loopState {
+	l := &loopState{file: ev.Text, more: ev.Text != ""}
+	if l.file == "" {
+		l.list = newValue(ev.Seq, ev.Data)
+		l.have = ev.N
+	}
+	return l
+}
+
+func (r *Run) foldItems(s *scope, i int32, ev *Event) error {
+	c := s.comps[i]
+	if c == nil || c.loop == nil || ev.N != c.loop.have {
+		return errImpossible(ev, "no loop waits for these items")
+	}
+	l := c.loop
+	if l.list != nil {
+		s.frame.held -= l.list.size()
+		r.mem -= l.list.size()
+	}
+	l.list, l.items, l.from = newValue(ev.Seq, ev.Data), nil, l.have
+	s.frame.held += l.list.size()
+	r.mem += l.list.size()
+	l.have += ev.M
+	l.more = ev.Flag&1 != 0
+	c.asked = false
+	r.touchComposite(c)
+	return nil
+}
+
+func (r *Run) foldIteration(s *scope, i int32, ev *Event) error {
+	c := s.comps[i]
+	if c == nil || c.loop == nil || ev.N != c.loop.next {
+		return errImpossible(ev, "no loop is at this item")
+	}
+	item, err := r.loopItem(c.loop, ev.N)
+	if err != nil {
+		return errImpossible(ev, err.Error())
+	}
+	c.loop.next++
+	if err := r.openChild(c, s.step(r.plan, i).Body, ev.N, item); err != nil {
+		return err
+	}
+	r.touchComposite(c)
+	return nil
+}
+
+// loopItem returns one item of the batch in memory. Items are split once a batch.
+func (r *Run) loopItem(l *loopState, n int64) (*value, error) {
+	if l.items == nil && l.list.raw != nil {
+		var raw []json.RawMessage
+		if err := json.Unmarshal(l.list.raw, &raw); err != nil {
+			return nil, err
+		}
+		l.items = make([][]byte, len(raw))
+		for k := range raw {
+			l.items[k] = raw[k]
+		}
+	}
+	v := &value{seq: l.list.seq, index: n - l.from}
+	if k := n - l.from; k >= 0 && k < int64(len(l.items)) {
+		v.raw = l.items[k]
+	}
+	if v.raw == nil {
+		r.miss(v)
+	}
+	return v, nil
+}
+
+// itemSettled keeps an iteration's output, or its error in the item's place.
+func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepError) {
+	l := c.loop
+	out := s.out
+	if status == kidFailed {
+		if l.bad == 0 {
+			l.first = cause
+		}
+		l.bad++
+		raw, _ := json.Marshal(map[string]any{"error": map[string]string{"code": string(cause.code), "message": cause.msg}})
+		out = newValue(0, raw)
+		if c.scope.step(r.plan, c.step).Strategy == plan.FailFast && !c.ended {
+			c.ended = true
+			r.sweepKids(c, BranchLost)
+		}
+	}
+	if l.spilled || status == kidLost {
+		return
+	}
+	for int64(len(l.outs)) <= s.ordinal {
+		l.outs = append(l.outs, nil)
+	}
+	l.outs[s.ordinal] = out
+	size := out.size() + 8
+	l.outBytes += size
+	if out != nil && l.outBytes > maxInline {
+		r.mem -= l.outBytes - size
+		l.outs, l.outBytes, l.spilled = nil, 0, true
+		return
+	}
+	r.mem += size
+}
+
+// hasItem says that the next item is in memory.
+func (l *loopState) hasItem() bool { return l.next < l.have }
+
+// exhausted says that every item was opened.
+func (l *loopState) exhausted() bool { return !l.more && l.next >= l.have }
+
+// loopDue: open another iteration, or join.
+func (c *composite) loopDue(step *plan.Step) bool {
+	l := c.loop
+	if l.hasItem() {
+		return c.open < step.Concurrency
+	}
+	return l.exhausted() && c.open == 0 && !c.collecting(step)
+}
+
+// collecting: all iterations have ended well and their outputs are to be put in
+// a file before the loop can complete.
+func (c *composite) collecting(step *plan.Step) bool {
+	l := c.loop
+	return l.spilled && l.exhausted() && c.open == 0 && !c.ended &&
+		(l.bad == 0 || step.Strategy == plan.Ignore)
+}
+
+// needsItems: the batch is used up and the file has more.
+func (c *composite) needsItems() bool {
+	l := c.loop
+	return !c.ended && l.more && l.next >= l.have
+}
+
+// owes says that the composite waits for the answer to a command.
+func (c *composite) owes() bool {
+	if c.loop == nil || c.scope.steps[c.step].status != Running {
+		return false
+	}
+	return c.needsItems() || c.loop.spilled && c.loop.exhausted() && c.open == 0 && !c.ended
+}
+
+// output assembles the loop's output from what it kept.
+func (l *loopState) output() []byte {
+	var b bytes.Buffer
+	b.Grow(int(l.outBytes) + 2)
+	b.WriteByte('[')
+	for k := int64(0); k < l.next; k++ {
+		if k > 0 {
+			b.WriteByte(',')
+		}
+		if k < int64(len(l.outs)) && l.outs[k] != nil {
+			b.Write(l.outs[k].raw)
+		} else {
+			b.WriteString("null")
+		}
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+// sortedKids returns the kids in order, so that folding is deterministic.
+func (c *composite) sortedKids() []*scope {
+	if len(c.kids) == 0 {
+		return nil
+	}
+	kids := make([]*scope, 0, len(c.kids))
+	for _, k := range c.kids {
+		kids = append(kids, k)
+	}
+	slices.SortFunc(kids, func(a, b *scope) int {
+		return cmp.Compare(kidKey(a), kidKey(b))
+	})
+	return kids
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// child names a scope below p.
+func (p Path) child(graph int32, ordinal int64) Path {
+	var buf [64]byte
+	b := append(buf[:0], p...)
+	b = binary.AppendUvarint(b, uint64(graph))
+	b = binary.AppendUvarint(b, uint64(ordinal))
+	return Path(b)
+}
+
+// A level is one element of a Path.
+type level struct {
+	graph   int32
+	ordinal int64
+}
+
+// levels decodes p for a plan; ok is false when it names no scope of it.
+func (p Path) levels(pl *plan.Plan, buf []level) (_ []level, ok bool) {
+	b := []byte(p)
+	for len(b) > 0 {
+		g, n := binary.Uvarint(b)
+		if n <= 0 || g == 0 || g >= uint64(len(pl.Graphs)) {
+			return nil, false
+		}
+		o, m := binary.Uvarint(b[n:])
+		if m <= 0 || o > 1<<40 {
+			return nil, false
+		}
+		b = b[n+m:]
+		buf = append(buf, level{int32(g), int64(o)})
+	}
+	return buf, true
+}
+
+// StepPath writes a step instance for people: a step of the root scope under
+// its id, an iteration as loop[3].resize, a branch as par[0].resize, a side of
+// a condition as check.then.convert, a fallback as charge.fallback.backup.
+// It is "" for the run itself.
+func StepPath(p *plan.Plan, ref Ref) string {
+	if ref.Step < 0 || int(ref.Step) >= len(p.Steps) {
+		return ""
+	}
+	if ref.Path == "" {
+		return p.Steps[ref.Step].ID
+	}
+	return ScopePath(p, ref.Path) + "." + p.Steps[ref.Step].ID
+}
+
+// ScopePath writes a scope for people; "" is the root.
+func ScopePath(p *plan.Plan, path Path) string {
+	var buf [8]level
+	levels, ok := path.levels(p, buf[:0])
+	if !ok {
+		return "?"
+	}
+	var b strings.Builder
+	for i, l := range levels {
+		g := &p.Graphs[l.graph]
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(p.Steps[g.Owner].ID)
+		switch g.Role {
+		case plan.Body:
+			b.WriteString("[" + strconv.FormatInt(l.ordinal, 10) + "]")
+		case plan.Branch:
+			b.WriteString("[" + strconv.Itoa(int(g.Ordinal)) + "]")
+		default:
+			b.WriteString("." + g.Role.String())
+		}
+	}
+	return b.String()
+}
+
+// ParseRef reads what StepPath wrote. A step id alone that is unique in the
+// plan but not in the root scope is accepted when no loop lies above it.
+func ParseRef(p *plan.Plan, s string) (Ref, error) {
+	elems := strings.Split(s, ".")
+	ref := Ref{Step: -1}
+	graph := int32(0)
+	for i := 0; i < len(elems); i++ {
+		id, ordinal, indexed := cutIndex(elems[i])
+		step := findStep(p, graph, id)
+		if step < 0 {
+			return ref, noSuchStep(p, s)
+		}
+		if i == len(elems)-1 && !indexed {
+			ref.Step = step
+			return ref, nil
+		}
+		st := &p.Steps[step]
+		next := plan.None
+		switch {
+		case indexed && st.Kind == plan.Loop:
+			next = st.Body
+		case indexed && st.Kind == plan.Parallel && ordinal < int64(len(st.Branches)):
+			next, ordinal = st.Branches[ordinal], 0
+		case !indexed && i+1 < len(elems):
+			i++
+			switch elems[i] {
+			case "then":
+				next = st.Then
+			case "else":
+				next = st.Else
+			case "fallback":
+				next = st.Fallback
+			case "compensation":
+				next = st.Compensate
+			}
+		}
+		if next == plan.None {
+			return ref, noSuchStep(p, s)
+		}
+		ref.Path = ref.Path.child(next, ordinal)
+		graph = next
+	}
+	return ref, noSuchStep(p, s)
+}
+
+func noSuchStep(p *plan.Plan, s string) error {
+	ids := make([]string, 0, 8)
+	g := &p.Graphs[0]
+	for i := g.First; i < g.First+g.N && len(ids) < 8; i++ {
+		ids = append(ids, p.Steps[i].ID)
+	}
+	return fault.New(fault.StepNotFound, "no step %q in this run; its first steps are %s", s, strings.Join(ids, ", "))
+}
+
+// cutIndex splits "loop[3]".
+func cutIndex(s string) (id string, n int64, indexed bool) {
+	open := strings.IndexByte(s, '[')
+	if open < 0 || !strings.HasSuffix(s, "]") {
+		return s, 0, false
+	}
+	n, err := strconv.ParseInt(s[open+1:len(s)-1], 10, 64)
+	if err != nil || n < 0 {
+		return s, 0, false
+	}
+	return s[:open], n, true
+}
+
+func findStep(p *plan.Plan, graph int32, id string) int32 {
+	g := &p.Graphs[graph]
+	for i := g.First; i < g.First+g.N; i++ {
+		if p.Steps[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}

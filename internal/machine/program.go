@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A Program is a plan made ready to run: its expressions compile when a run
+// first needs them and are shared by all runs of the plan. It is safe for
+// concurrent use.
+type Program struct {
+	plan    *plan.Plan
+	steps   []atomic.Pointer[stepCode]
+	outputs atomic.Pointer[outputCode]
+	waves   [][][]int32 // graph → wave → local step indices; only with plan.Waves
+}
+
+// stepCode is what a step evaluates. Two goroutines may compile the same step;
+// both results are equal and either may stay.
+type stepCode struct {
+	when, expr *expr.Program
+	params     *expr.Tree
+	bindings   []*expr.Program
+	err        error
+}
+
+type outputCode struct {
+	fields []*expr.Program
+	schema *expr.Schema
+	err    error
+}
+
+// Prepare makes a sealed plan ready to run.
+func Prepare(p *plan.Plan) *Program {
+	g := &Program{plan: p, steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
+	if p.Waves {
+		g.waves = make([][][]int32, len(p.Graphs))
+		for k := range p.Graphs {
+			gr := &p.Graphs[k]
+			g.waves[k] = make([][]int32, gr.Waves)
+			for i := range gr.N {
+				w := p.Steps[gr.First+i].Wave
+				g.waves[k][w] = append(g.waves[k][w], i)
+			}
+		}
+	}
+	return g
+}
+
+// Plan is the plan it was made from.
+func (g *Program) Plan() *plan.Plan { return g.plan }
+
+func compileExpr(e *plan.Expr) (*expr.Program, error) {
+	if e == nil {
+		return nil, nil
+	}
+	if e.Template {
+		return expr.CompileTemplate(e.Src)
+	}
+	return expr.Compile(e.Src)
+}
+
+// code returns what the step evaluates.
+func (g *Program) code(step int32) *stepCode {
+	if c := g.steps[step].Load(); c != nil {
+		return c
+	}
+	c := compileStep(&g.plan.Steps[step])
+	g.steps[step].Store(c)
+	return c
+}
+
+func compileStep(st *plan.Step) *stepCode {
+	c := new(stepCode)
+	if c.when, c.err = compileExpr(st.When); c.err != nil {
+		return c
+	}
+	if c.expr, c.err = compileExpr(st.Expr); c.err != nil {
+		return c
+	}
+	if len(st.Params) > 0 {
+		if c.params, c.err = expr.CompileTree(st.Params); c.err != nil {
+			return c
+		}
+	}
+	for i := range st.Bindings {
+		p, err := compileExpr(&st.Bindings[i].Expr)
+		if err != nil {
+			c.err = err
+			return c
+		}
+		c.bindings = append(c.bindings, p)
+	}
+	return c
+}
+
+func (g *Program) outputCode() *outputCode {
+	if c := g.outputs.Load(); c != nil {
+		return c
+	}
+	c := new(outputCode)
+	for i := range g.plan.Outputs {
+		p, err := compileExpr(&g.plan.Outputs[i].Expr)
+		if err != nil {
+			c.err = err
+			break
+		}
+		c.fields = append(c.fields, p)
+	}
+	if len(g.plan.OutputSchema) > 0 && c.err == nil {
+		c.schema, c.err = expr.CompileSchema(g.plan.OutputSchema)
+	}
+	g.outputs.Store(c)
+	return c
+}

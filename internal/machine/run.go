@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"strconv"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A Run is the state of one execution: the fold of its journal. It is owned by
+// one goroutine at a time; what leaves it for other goroutines is a Task.
+type Run struct {
+	prog *Program
+	plan *plan.Plan
+
+	start *Start
+	input *inputs // what expressions see of start
+	last  uint64  // number of the last event
+	now   int64   // its time
+
+	status RunStatus
+	gen    uint32
+	// phase is phaseOpen until the verdict is fixed and no plan step may start
+	// any more, phaseEnding while open steps are swept and compensations run.
+	phase    phase
+	verdict  RunStatus
+	code     fault.Code
+	message  string
+	culprit  int32 // the step the verdict names; -1 = none
+	failures bool  // an unhandled failure happened (R9)
+	used     int64
+	started  int64 // step instances that left pending, against Limits.TotalSteps
+	ttlDue   int64
+
+	root   *scope
+	scopes map[Path]*scope // all others in memory
+	alive  int             // scopes with unsettled steps, the root included
+	busy   int             // step instances begun and not settled
+
+	edits   []uint64 // events that replaced input fields
+	signals []signal // received and not yet consumed
+	undo    []Ref    // completed steps with a compensation, in order of completion
+	undoing bool     // the last of undo has its compensation scope open
+
+	agenda agenda
+	runPos uint64 // of the run's own entry in the agenda; 0 = none
+	due    []timer
+
+	mem     int64               // bytes of values held
+	missing map[uint64][]*value // restored references not yet supplied
+
+	turn  *Turn // of the Decide under way
+	clock int64 // its time
+	size  int   // bytes of its events so far
+}
+
+type phase uint8
+
+const (
+	phaseOpen phase = iota
+	phaseEnding
+)
+
+type signal struct {
+	name string
+	val  *value
+}
+
+// A scope is one running instance of a graph.
+type scope struct {
+	path    Path
+	graph   int32
+	g       *plan.Graph
+	parent  *scope // nil for the root
+	owner   int32  // plan-wide step in parent; -1 for the root
+	ordinal int64
+	frame   *scope // where bindings of this scope live: itself or outward
+
+	state  scopeState
+	reason Reason // why it is being swept
+	failed int32  // plan-wide step whose failure ended it; -1 = none
+	live   int32  // steps not settled
+	wave   int32  // plan.Waves: the wave that may start
+	inWave int32  // unsettled steps of that wave
+	cursor int32  // sweep: steps before it are settled
+	pos    uint64 // agenda position; 0 = none
+
+	steps  []stepState
+	outs   map[int32]*value     // kept outputs by local index
+	errs   map[int32]stepError  // errors by local index
+	deltas map[int32]int64      // next deltaIndex by local index
+	comps  map[int32]*composite // by local index
+	// openKids counts the unsettled scopes its composites own.
+	openKids int32
+	slots    []*value // bindings, when it is a frame
+	out      *value   // output of the graph's last step
+	item     *value   // loop body: the item
+	down     []bool   // sweep: downstream of failed; derived
+	held     int64    // bytes of values kept here
+	gone     bool     // dropped from memory
+}
+
+type scopeState uint8
+
+const (
+	scopeOpen  scopeState = iota
+	scopeSweep            // every unsettled step is to be skipped or cancelled
+)
+
+type stepError struct {
+	code fault.Code
+	msg  string
+}
+
+// stepState is the state of a step instance.
+type stepState struct {
+	status  Status
+	flags   stepFlags
+	reason  Reason
+	lost    uint8  // lost attempts in this generation
+	waiting int32  // predecessors not settled
+	attempt uint32 // hand-outs so far: the fence's attempt
+	fails   uint16 // definitive failures in this generation
+	keyGen  uint16 // effect key (I4): generation …
+	keyTry  uint16 // … and try
+	at      int64  // when it began, UTC µs; 0 = not begun
+	due     int64  // its timer in this status; 0 = none
+	pos     uint64 // agenda position; 0 = none
+}
+
+type stepFlags uint8
+
+const (
+	flagHandled     stepFlags = 1 << iota // failed, but continue_on_error consumed it
+	flagReady                             // node.ready was said while its wave was closed
+	flagSubstitute                        // runs on '' for the values of failed parents
+	flagUnknown                           // the last attempt's outcome is unknown (I4)
+	flagCompensated                       // its compensation has run
+	flagFallback                          // its fallback scope is or was open
+	flagIgnored1                          // node.ignored was said for the current attempt:
+	flagIgnored2                          // by a worker; by a webhook or poll
+)
+
+// NewRun returns a run without history: InStart begins it.
+func NewRun(g *Program) *Run {
+	return &Run{prog: g, plan: g.plan, culprit: -1, gen: 1}
+}
+
+// Plan is the plan the run executes.
+func (r *Run) Plan() *plan.Plan { return r.plan }
+
+// Last is the number of the run's last event; 0 before run.started.
+func (r *Run) Last() uint64 { return r.last }
+
+// Now is the time of the last event, UTC µs.
+func (r *Run) Now() int64 { return r.now }
+
+// Status is the run's status.
+func (r *Run) Status() RunStatus { return r.status }
+
+// Generation counts from 1 and grows with every retry or edit (R5).
+func (r *Run) Generation() uint32 { return r.gen }
+
+// Used is the sum of the costs of completed attempts, in credits.
+func (r *Run) Used() int64 { return r.used }
+
+// Start is what the run was given, nil before run.started. Do not modify it.
+func (r *Run) Start() *Start { return r.start }
+
+// HasFailures says that a step failed and nothing handled it (R9).
+func (r *Run) HasFailures() bool { return r.failures }
+
+// Failure is why the run did not complete; "" when it did or is live.
+func (r *Run) Failure() (fault.Code, string) { return r.code, r.message }
+
+// Memory is how many bytes of values the run holds.
+func (r *Run) Memory() int64 { return r.mem }
+
+// ResumeToken changes with every event and every generation (X84).
+func (r *Run) ResumeToken() string {
+	return strconv.FormatUint(uint64(r.gen), 10) + "." + strconv.FormatUint(r.last, 10)
+}
+
+// WaitState is derived from the graph and never stored (R3).
+func (r *Run) WaitState() string {
+	if r.status.Terminal() || r.start == nil {
+		return "none"
+	}
+	waiting, other := 0, r.agenda.len()
+	r.eachScope(func(s *scope) {
+		for i := range s.steps {
+			switch s.steps[i].status {
+			case Waiting:
+				waiting++
+			case Queued, Blocked, Running, Retrying:
+				if s.comps[int32(i)] == nil {
+					other++
+				}
+			}
+		}
+	})
+	switch {
+	case waiting == 0 || other > 0:
+		if waiting == 0 && other > 0 && r.busy == 0 {
+			return "ready_to_resume"
+		}
+		return "none"
+	case waiting == 1:
+		return "waiting_single"
+	default:
+		return "waiting_parallel"
+	}
+}
+
+// Quiet says that the run owes nothing but waits for timers and signals (or has
+// ended and owes nothing), so that it may leave memory.
+func (r *Run) Quiet() bool {
+	if r.last == 0 || r.agenda.len() > 0 {
+		return false
+	}
+	if r.busy == 0 {
+		return true
+	}
+	quiet := true
+	r.eachScope(func(s *scope) {
+		for i := range s.steps {
+			switch s.steps[i].status {
+			case Queued, Blocked:
+				quiet = false
+			case Running:
+				c := s.comps[int32(i)]
+				quiet = quiet && c != nil && !c.owes()
+			}
+		}
+	})
+	return quiet
+}
+
+// eachScope visits the scopes in memory, outermost first, in path order where
+// it matters to callers (they sort).
+func (r *Run) eachScope(fn func(*scope)) {
+	if r.root == nil {
+		return
+	}
+	fn(r.root)
+	for _, s := range r.scopes {
+		fn(s)
+	}
+}
+
+// at returns the step instance of a ref, or nil when its scope is gone.
+func (r *Run) at(ref Ref) (*scope, int32) {
+	s := r.scope(ref.Path)
+	if s == nil || ref.Step < s.g.First || ref.Step >= s.g.First+s.g.N {
+		return nil, 0
+	}
+	return s, ref.Step - s.g.First
+}
+
+func (r *Run) scope(p Path) *scope {
+	if p == "" {
+		return r.root
+	}
+	return r.scopes[p]
+}
+
+// step is the plan's step at a local index of a scope.
+func (s *scope) step(p *plan.Plan, i int32) *plan.Step { return &p.Steps[s.g.First+i] }
+
+func (s *scope) ref(i int32) Ref { return Ref{Path: s.path, Step: s.g.First + i} }

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// startStep begins a step whose predecessors have all settled: the policy for
+// failed parents first, then `when`, then what its kind does.
+func (r *Run) startStep(s *scope, i int32) {
+	step := s.step(r.plan, i)
+	if r.plan.Waves && step.Wave > s.wave {
+		r.emitStep(s, i, Event{Kind: EvNodeReady})
+		return
+	}
+	if r.parentsFailed(s, step) {
+		switch step.ParentFailure {
+		case plan.SkipOnParent:
+			r.emitStep(s, i, Event{Kind: EvNodeSkipped, Flag: uint8(ParentFailure)})
+			return
+		case plan.Propagate:
+			r.emitStep(s, i, Event{Kind: EvNodeFailed, Code: fault.UpstreamFailure,
+				Text: "not run: " + r.failedParents(s, step) + " did not complete"})
+			return
+		}
+	}
+	if r.started >= r.plan.Limits.TotalSteps {
+		r.finalFailure(s, i, &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
+			"the run has begun %d steps, its limit; raise limits.max_total_steps", r.started)}, nil)
+		return
+	}
+	code := r.prog.code(s.g.First + i)
+	if code.err != nil {
+		r.finalFailure(s, i, failureOf(code.err, fault.TemplateError), nil)
+		return
+	}
+	if code.when != nil {
+		ok, f := r.evalBool(s, i, step.When, code.when.Eval)
+		if f != nil {
+			r.finalFailure(s, i, f, nil)
+			return
+		}
+		if !ok {
+			r.emitStep(s, i, Event{Kind: EvNodeSkipped, Flag: uint8(ByCondition)})
+			return
+		}
+	}
+	if step.Kind != plan.Action {
+		r.running()
+	}
+	switch step.Kind {
+	case plan.Action:
+		r.emitStep(s, i, Event{Kind: EvNodeQueued})
+	case plan.Condition:
+		r.startCondition(s, i, step, code)
+	case plan.Parallel:
+		r.emitStep(s, i, Event{Kind: EvNodeOpened, N: int64(len(step.Branches))})
+	case plan.Loop:
+		r.startLoop(s, i, step, code)
+	case plan.Transform:
+		r.startTransform(s, i, step, code)
+	case plan.Wait:
+		r.startWait(s, i, step, code)
+	case plan.Fail:
+		r.startFail(s, i, step, code)
+	}
+}
+
+// parentsFailed looks at the aggregated statuses of all predecessors (X121).
+func (r *Run) parentsFailed(s *scope, step *plan.Step) bool {
+	if s.failed < 0 && !r.plan.Drain {
+		return false // fail_fast sweeps the scope instead
+	}
+	for _, p := range step.Preds {
+		if s.steps[p-s.g.First].unsatisfied() {
+			return true
+		}
+	}
+	return false
+}
+
+// unsatisfied: the step gave its dependents nothing to stand on (R8).
+func (st *stepState) unsatisfied() bool {
+	switch st.status {
+	case StepFailed:
+		return st.flags&flagHandled == 0
+	case Cancelled:
+		return true
+	case Skipped:
+		return st.reason == ParentFailure
+	}
+	return false
+}
+
+func (r *Run) failedParents(s *scope, step *plan.Step) string {
+	text, n := "", 0
+	for _, p := range step.Preds {
+		if !s.steps[p-s.g.First].unsatisfied() {
+			continue
+		}
+		if n++; n > 3 {
+			continue
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += strconv.Quote(r.plan.Steps[p].ID)
+	}
+	if n > 3 {
+		text += fmt.Sprintf(" and %d more", n-3)
+	}
+	return text
+}
+
+// env is what the step's expressions see.
+func (r *Run) env(s *scope, step *plan.Step, vars []plan.Var) *env {
+	return &env{run: r, scope: s, vars: vars,
+		substitute: step.ParentFailure == plan.SubstituteDefault && r.parentsFailed(s, step)}
+}
+
+func (r *Run) evalBool(s *scope, i int32, e *plan.Expr, eval evaluator) (bool, *Failure) {
+	v, err := eval(r.env(s, s.step(r.plan, i), e.Vars))
+	if err != nil {
+		return false, failureOf(err, fault.ConditionError)
+	}
+	b, ok := v.(bool)
+	if !ok {
+		return false, &Failure{Code: fault.ConditionError, Msg: fmt.Sprintf("%q gives %s, want true or false", e.Src, typeName(v))}
+	}
+	return b, nil
+}
+
+func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode) {
+	yes, f := r.evalBool(s, i, step.Expr, code.expr.Eval)
+	if f != nil {
+		r.finalFailure(s, i, f, nil)
+		return
+	}
+	taken, other := uint8(takenThen), step.Else
+	if !yes {
+		taken, other = takenElse, step.Then
+		if step.Else == plan.None {
+			taken = takenNone
+		}
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeOpened, Flag: taken})
+	if other != plan.None {
+		// The other side is skipped (X44). It has no scope: these events are
+		// for readers.
+		g, path := &r.plan.Graphs[other], s.path.child(other, 0)
+		for k := range g.N {
+			ev := Event{Kind: EvNodeSkipped, Flag: uint8(BranchNotTaken), Step: g.First + k, Path: path}
+			r.emit(nil, ev)
+		}
+	}
+}
+
+func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode) {
+	v, err := code.expr.Eval(r.env(s, step, step.Expr.Vars))
+	if err != nil {
+		r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
+		return
+	}
+	raw, f := r.encode(v)
+	if f != nil {
+		r.finalFailure(s, i, f, nil)
+		return
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: raw})
+}
+
+// encode makes an expression's result an output.
+func (r *Run) encode(v any) ([]byte, *Failure) {
+	raw, err := jsonx.Canonical(v)
+	if err != nil {
+		return nil, failureOf(err, fault.TemplateError)
+	}
+	if f := r.fits(raw); f != nil {
+		return nil, f
+	}
+	return raw, nil
+}
+
+func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
+	v, err := code.expr.Eval(r.env(s, step, step.Expr.Vars))
+	if err != nil {
+		r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
+		return
+	}
+	if list, ok := v.([]any); ok {
+		raw, f := r.encode(v)
+		if f == nil {
+			f = r.loopFits(s, i, int64(len(list)))
+		}
+		if f != nil {
+			r.finalFailure(s, i, f, nil)
+			return
+		}
+		r.emitStep(s, i, Event{Kind: EvNodeOpened, N: int64(len(list)), Data: raw})
+		return
+	}
+	hash := fileHash(v)
+	if hash == "" {
+		r.finalFailure(s, i, &Failure{Code: fault.TemplateError, Msg: fmt.Sprintf(
+			"%q gives %s, want a list or a file", step.Expr.Src, typeName(v))}, nil)
+		return
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeOpened, N: -1, Text: hash})
+}
+
+// loopFits checks items, and items × body steps, when the loop opens.
+func (r *Run) loopFits(s *scope, i int32, items int64) *Failure {
+	lim, body := r.plan.Limits, int64(r.plan.Graphs[s.step(r.plan, i).Body].N)
+	if items > lim.LoopItems {
+		return &Failure{Code: fault.ItemLimit, Msg: fmt.Sprintf(
+			"the loop has %d items, the limit is %d; raise limits.max_loop_items", items, lim.LoopItems)}
+	}
+	if total := r.started + items*body; total > lim.TotalSteps {
+		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
+			"%d items of %d steps would make %d steps, the limit is %d; raise limits.max_total_steps", items, body, total, lim.TotalSteps)}
+	}
+	return nil
+}
+
+// fileHash recognises the forms in which a file travels in values: its hash,
+// or an object with one (an entry of files, an opaque reference).
+func fileHash(v any) string {
+	switch v := v.(type) {
+	case string:
+		if len(v) == len("sha256_")+64 && v[:7] == "sha256_" {
+			return v
+		}
+	case map[string]any:
+		for _, key := range [...]string{"hash", "file"} {
+			if h, ok := v[key].(string); ok {
+				return fileHash(h)
+			}
+		}
+	}
+	return ""
+}
+
+func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
+	due := int64(0)
+	switch {
+	case step.Signal != "":
+		if step.SignalMS > 0 {
+			due = r.clock + step.SignalMS*1000
+		}
+	case code.expr != nil:
+		v, err := code.expr.Eval(r.env(s, step, step.Expr.Vars))
+		if err != nil {
+			r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
+			return
+		}
+		text, _ := v.(string)
+		until, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			r.finalFailure(s, i, &Failure{Code: fault.TemplateError, Msg: fmt.Sprintf(
+				"%q gives %s, want a time such as 2026-01-31T09:00:00Z", step.Expr.Src, typeName(v))}, nil)
+			return
+		}
+		due = max(until.UnixMicro(), r.clock+1)
+	default:
+		due = max(r.clock+step.DurationMS*1000, r.clock+1)
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeWaiting, N: due, Text: step.Signal})
+	if step.Signal != "" {
+		for k := range r.signals {
+			if r.signals[k].name == step.Signal {
+				r.signalled(s, i, r.signals[k].val.raw)
+				return
+			}
+		}
+	}
+}
+
+func (r *Run) startFail(s *scope, i int32, step *plan.Step, code *stepCode) {
+	f := &Failure{Code: fault.Code(step.Code), Msg: "the recipe ends here"}
+	if f.Code == "" {
+		f.Code = fault.StepFailed
+	}
+	if code.expr != nil {
+		v, err := code.expr.Eval(r.env(s, step, step.Expr.Vars))
+		if err != nil {
+			f = failureOf(err, fault.TemplateError)
+		} else {
+			f.Msg = text(v)
+		}
+	}
+	r.finalFailure(s, i, f, nil)
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"cmp"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A timer is derived from state and never stored: the deadline of an attempt,
+// a retry, a wait (stepState.due), or a step's total_timeout. Entries whose
+// state has moved on are passed over.
+type timer struct {
+	due   int64
+	scope *scope
+	step  int32
+	total bool
+}
+
+func (a timer) compare(b timer) int {
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.scope.path, b.scope.path),
+		cmp.Compare(a.scope.g.First+a.step, b.scope.g.First+b.step))
+}
+
+// arm sets the timer of a step instance in its present status.
+func (r *Run) arm(s *scope, i int32, due int64) {
+	s.steps[i].due = due
+	r.pushTimer(timer{due: due, scope: s, step: i})
+}
+
+// live says that the timer still means something.
+func (r *Run) timerLive(t timer) bool {
+	if t.scope.gone {
+		return false
+	}
+	st := &t.scope.steps[t.step]
+	if t.total {
+		return st.status.begun() && st.at > 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
+	}
+	return st.due == t.due && (st.status == Running || st.status == Retrying || st.status == Waiting)
+}
+
+func (r *Run) pushTimer(t timer) {
+	if len(r.due) > 64 && len(r.due) > 4*r.busy {
+		r.compactTimers()
+	}
+	r.due = append(r.due, t)
+	for k := len(r.due) - 1; k > 0; {
+		parent := (k - 1) / 2
+		if r.due[parent].compare(r.due[k]) <= 0 {
+			break
+		}
+		r.due[parent], r.due[k] = r.due[k], r.due[parent]
+		k = parent
+	}
+}
+
+func (r *Run) popTimer() {
+	n := len(r.due) - 1
+	r.due[0] = r.due[n]
+	r.due[n] = timer{}
+	r.due = r.due[:n]
+	r.sinkTimer(0)
+}
+
+func (r *Run) sinkTimer(k int) {
+	for n := len(r.due); ; {
+		least := k
+		for _, kid := range [...]int{2*k + 1, 2*k + 2} {
+			if kid < n && r.due[kid].compare(r.due[least]) < 0 {
+				least = kid
+			}
+		}
+		if least == k {
+			return
+		}
+		r.due[k], r.due[least] = r.due[least], r.due[k]
+		k = least
+	}
+}
+
+// compactTimers drops entries that mean nothing any more, so that a long chain
+// of steps with timeouts keeps a heap of the size of what is open.
+func (r *Run) compactTimers() {
+	kept := r.due[:0]
+	for _, t := range r.due {
+		if r.timerLive(t) {
+			kept = append(kept, t)
+		}
+	}
+	clear(r.due[len(kept):])
+	r.due = kept
+	for k := len(r.due)/2 - 1; k >= 0; k-- {
+		r.sinkTimer(k)
+	}
+}
+
+// NextDue is when the run wants InTimer next, UTC µs; 0 = never.
+func (r *Run) NextDue() int64 {
+	for len(r.due) > 0 && !r.timerLive(r.due[0]) {
+		r.popTimer()
+	}
+	next := r.ttlDue
+	if len(r.due) > 0 && (next == 0 || r.due[0].due < next) {
+		next = r.due[0].due
+	}
+	return next
+}
+
+// fireTimers fires what is due at this turn's time, each once (I9).
+func (r *Run) fireTimers() {
+	if r.ttlDue > 0 && r.clock >= r.ttlDue {
+		r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(RunExpired), Code: fault.ExecutionExpired, N: -1,
+			Text: "the run did not end within its ttl"})
+		return
+	}
+	for !r.full() && len(r.due) > 0 && r.due[0].due <= r.clock {
+		t := r.due[0]
+		live := r.timerLive(t)
+		r.popTimer()
+		if live {
+			r.fire(t)
+		}
+	}
+}
+
+func (r *Run) fire(t timer) {
+	s, i := t.scope, t.step
+	st, step := &s.steps[i], s.step(r.plan, i)
+	switch {
+	case t.total:
+		r.abortStep(s, i, &Failure{Code: fault.StepTimeout, Msg: "the step did not end within its total_timeout"})
+	case st.status == Running:
+		r.failStep(s, i, &Failure{Code: fault.StepTimeout, Msg: "the attempt ran longer than its timeout"}, nil)
+	case st.status == Retrying:
+		r.emitStep(s, i, Event{Kind: EvNodeQueued})
+	case st.status == Waiting && step.Signal != "":
+		r.finalFailure(s, i, &Failure{Code: fault.WaitTimeout, Msg: "no signal \"" + step.Signal + "\" came in time"}, nil)
+	case st.status == Waiting && step.Kind == plan.Wait:
+		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: []byte("null"), M: r.clock - st.at})
+	}
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A value is JSON that the journal holds and the run refers to. It never
+// changes, so tasks share it with the loop; the decoded form is made when an
+// expression first wants it.
+type value struct {
+	seq   uint64 // event that carries it; 0 = only here (snapshots write it out)
+	index int64  // element of that event's array; -1 = the whole Data
+	raw   []byte // nil until supplied, after Restore
+	dec   atomic.Pointer[any]
+}
+
+func newValue(seq uint64, raw []byte) *value { return &value{seq: seq, index: -1, raw: raw} }
+
+// inlineLimits bound what comes back from the journal: it was checked on its
+// way in, so only the size is given room for references and wrapping.
+var inlineLimits = jsonx.Limits{Bytes: 2 << 20, Depth: 128}
+
+// decoded returns the value as expressions see it; callers must not change it.
+func (v *value) decoded() (any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	if d := v.dec.Load(); d != nil {
+		return *d, nil
+	}
+	d, err := jsonx.Decode(v.raw, inlineLimits)
+	if err != nil {
+		return nil, fault.Wrap(fault.InternalError, err, "a recorded value is not JSON")
+	}
+	v.dec.Store(&d)
+	return d, nil
+}
+
+func (v *value) size() int64 {
+	if v == nil {
+		return 0
+	}
+	return int64(len(v.raw))
+}
+
+// inputs is what expressions see of a run's start. It never changes.
+type inputs struct {
+	vars map[string]any
+}
+
+func newInputs(st *Start) *inputs {
+	hashes := make([]any, len(st.Files))
+	files := make([]any, len(st.Files))
+	for i, f := range st.Files {
+		hashes[i] = f.Hash
+		files[i] = map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size}
+	}
+	params := st.Parameters
+	if params == nil {
+		params = map[string]any{}
+	}
+	input := make(map[string]any, len(params)+1)
+	for k, v := range params {
+		input[k] = v
+	}
+	input["fileHashes"] = hashes
+	return &inputs{vars: map[string]any{
+		"input":      input,
+		"inputs":     input,
+		"parameters": params,
+		"fileHashes": hashes,
+		"files":      files,
+		"workflow":   map[string]any{"name": st.Recipe, "version": st.Version},
+		"_context": map[string]any{"accountId": st.Account, "correlationId": st.Correlation,
+			"runId": st.Run, "executionId": st.Run},
+	}}
+}
+
+// env is what the expressions of one step instance see. It resolves names when
+// asked, in the loop; capture makes a copy for other goroutines.
+type env struct {
+	run   *Run
+	scope *scope
+	vars  []plan.Var
+	// substitute gives '' for values that are absent (X120, X42).
+	substitute bool
+	err error
+}
+
+// Lookup implements expr.Vars.
+func (e *env) Lookup(name string) (any, bool) {
+	var steps map[string]any
+	for i := range e.vars {
+		v := &e.vars[i]
+		if v.Name != name {
+			continue
+		}
+		if v.Member != "" {
+			if steps == nil {
+				steps = make(map[string]any, 2)
+			}
+			steps[v.Member] = e.stepObject(v)
+			continue
+		}
+		return e.value(v)
+	}
+	if steps != nil {
+		return steps, true
+	}
+	if v, ok := e.run.input.vars[name]; ok {
+		return v, true
+	}
+	return nil, false
+}
+
+func (e *env) value(v *plan.Var) (any, bool) {
+	switch v.Kind {
+	case plan.VarBinding:
+		for f := e.scope.frame; f != nil; f = outerFrame(f) {
+			if f.graph != v.Graph {
+				continue
+			}
+			if int(v.Index) < len(f.slots) && f.slots[v.Index] != nil {
+				return e.decode(f.slots[v.Index])
+			}
+			break
+		}
+	case plan.VarStep:
+		return e.stepObject(v), true
+	case plan.VarItem, plan.VarIndex:
+		for s := e.scope; s != nil; s = s.parent {
+			if s.graph != v.Graph {
+				continue
+			}
+			if v.Kind == plan.VarIndex {
+				return s.ordinal, true
+			}
+			return e.decode(s.item)
+		}
+	case plan.VarInput:
+		val, ok := e.run.input.vars[v.Name]
+		return val, ok
+	}
+	if e.substitute {
+		return "", true
+	}
+	return nil, false
+}
+
+func outerFrame(f *scope) *scope {
+	if f.parent == nil {
+		return nil
+	}
+	return f.parent.frame
+}
+
+func (e *env) decode(v *value) (any, bool) {
+	d, err := v.decoded()
+	if err != nil {
+		e.err = err
+		return nil, false
+	}
+	return d, true
+}
+
+// stepObject is what `steps.<id>` shows: output and result only when there is
+// one, status, and error (null when it did not fail, X43).
+func (e *env) stepObject(v *plan.Var) map[string]any {
+	obj := map[string]any{"status": Pending.String(), "error": nil}
+	for s := e.scope; s != nil; s = s.parent {
+		if s.graph != v.Graph {
+			continue
+		}
+		i := v.Index - s.g.First
+		st := &s.steps[i]
+		obj["status"] = st.status.String()
+		if se, ok := s.errs[i]; ok {
+			obj["error"] = map[string]any{"code": string(se.code), "message": se.msg}
+		}
+		if out := s.outs[i]; out != nil {
+			if d, ok := e.decode(out); ok {
+				obj["output"], obj["result"] = d, d
+			}
+			return obj
+		}
+		break
+	}
+	if e.substitute {
+		obj["output"], obj["result"] = "", ""
+	}
+	return obj
+}
