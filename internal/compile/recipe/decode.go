@@ -19,6 +19,7 @@ import (
 // It goes on after a problem: a person mends all of them in one go.
 type decoder struct {
 	file  string
+	src   *Source
 	path  jsonx.Path
 	diags []fault.Diagnostic
 }
@@ -57,18 +58,17 @@ func (d *decoder) found(n *jsonx.Node) string {
 	case jsonx.String:
 		return name + " " + strconv.Quote(shorten(n.Text))
 	case jsonx.Bool, jsonx.Int, jsonx.Float:
-		return name + " " + literal(n)
+		return name + " " + d.written(n)
 	default:
 		return name + " is " + n.Kind.String()
 	}
 }
 
-func literal(n *jsonx.Node) string {
-	b, err := jsonx.Canonical(n.Value())
-	if err != nil {
-		return n.Kind.String()
-	}
-	return string(b)
+// written is a number or boolean as it stands in the text: 1.0, not 1.
+func (d *decoder) written(n *jsonx.Node) string {
+	line := []rune(d.src.Line(int(n.Pos.Line)))
+	from := min(int(n.Pos.Col)-1, len(line))
+	return shorten(string(line[from:min(from+int(n.Pos.Len), len(line))]))
 }
 
 func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
@@ -114,7 +114,7 @@ func boolHint(n *jsonx.Node) string {
 
 func (d *decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind != jsonx.String {
-		d.wrong(n, wantText(s), quoteHint(n, s))
+		d.wrong(n, wantText(s), d.quoteHint(n, s))
 		return
 	}
 	v.SetString(n.Text)
@@ -150,14 +150,14 @@ func wantText(s *shape) string {
 }
 
 // quoteHint tells what most likely happened to a scalar that should be text.
-func quoteHint(n *jsonx.Node, s *shape) string {
+func (d *decoder) quoteHint(n *jsonx.Node, s *shape) string {
 	switch {
 	case n.Kind == jsonx.Null:
 		return "give it a value, or remove the field"
 	case s.form == formDuration && n.Kind == jsonx.Int:
-		return fmt.Sprintf("add the unit, such as %q", literal(n)+"s")
+		return fmt.Sprintf("add the unit, such as %q", d.written(n)+"s")
 	case n.Kind == jsonx.Int, n.Kind == jsonx.Float, n.Kind == jsonx.Bool:
-		return "put it in quotes"
+		return fmt.Sprintf("put it in quotes: %q", d.written(n))
 	default:
 		return ""
 	}
@@ -237,7 +237,7 @@ func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
 		return
 	}
 	if len(n.Children) < s.rule.minItems {
-		d.add(n.Pos, "too-few", fmt.Sprintf("%s is empty: want at least %d of %s", n.Key, s.rule.minItems, s.elem.plural()), "")
+		d.add(n.Pos, "too-few", n.Key+" is empty: want at least one entry", "")
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Children), len(n.Children))
 	for i, c := range n.Children {
@@ -282,8 +282,11 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		d.path.Push(c.Key)
 		if f, ok := o.byName[c.Key]; ok {
 			d.decode(c, f.shape, v.Field(f.index))
-		} else {
-			meant[d.unknown(c, o)] = true
+		} else if near := d.unknown(c, o); near != "" {
+			meant[near] = true
+			// What is wrong inside it is wrong by its right name, too.
+			f := o.byName[near]
+			d.decode(c, f.shape, reflect.New(v.Field(f.index).Type()).Elem())
 		}
 		d.path.Pop()
 	}
@@ -304,22 +307,19 @@ func (d *decoder) unknown(c *jsonx.Node, o *object) string {
 	hint := "known fields: " + strings.Join(o.names(), ", ")
 	if near != "" {
 		hint = "did you mean " + strconv.Quote(near) + "?"
-	} else if inner := o.holder(c.Key); inner != "" {
-		hint = fmt.Sprintf("it belongs into %q", inner)
+	} else if inner := o.holders(c.Key); inner != nil {
+		hint = "it is a field of " + quoted(inner)
 	}
 	d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%s has no field %q", nouns[o.name], shorten(c.Key)), hint)
 	return near
 }
 
-// holder is the field of o whose object has a field of that name.
-func (o *object) holder(name string) string {
-	found := ""
+// holders are the fields of o whose objects have a field of that name.
+func (o *object) holders(name string) []string {
+	var found []string
 	for _, f := range o.fields {
 		if f.shape.object != nil && f.shape.object.byName[name] != nil {
-			if found != "" {
-				return "" // several: no good guess
-			}
-			found = f.name
+			found = append(found, f.name)
 		}
 	}
 	return found

@@ -52,7 +52,7 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 	lim := jsonx.Limits{Bytes: limit, Depth: maxDepth, Tokens: min(limit/8, maxTokens)}
 	tree, problems, yaml := read(file, src, lim)
 	source := newSource(file, src, tree, yaml)
-	d := &decoder{file: file}
+	d := &decoder{file: file, src: source}
 	for _, p := range problems {
 		d.diags = append(d.diags, d.problem(p))
 	}
