@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package media reads PDF files and images that nobody vouches for.
+//
+// It decides what a file holds (pages, text with its structure, pixels) and
+// which fault stands for each way in which it does not: FILE_INVALID,
+// FILE_ENCRYPTED, FILE_TOO_LARGE. Parsers of such files hang, eat memory and
+// panic, so PDF is parsed in a child process: this program started again (see
+// [Dispatch]) with a limit on memory and on time without progress. Whatever
+// happens there, the parent survives and says what is wrong with the file.
+//
+// A program that never calls Dispatch, such as one that embeds Roux, parses in
+// its own process: panics and hangs are still contained, memory is not.
+//
+// The package never opens a path and never keeps a file: it gets bytes.
+package media
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// The defaults of a Config.
+const (
+	DefaultMaxBytes  = 128 << 20
+	DefaultMaxMemory = 768 << 20
+	DefaultMaxPages  = 20_000
+	DefaultStall     = 4 * time.Second
+)
+
+// maxText bounds the text of one document.
+const maxText = 32 << 20
+
+// Config is what a Reader is made of. Its zero value is ready for use.
+type Config struct {
+	MaxBytes  int64 // size of a file that is parsed. Default 128 MiB
+	MaxMemory int64 // memory of the child process. Default 768 MiB
+	MaxPages  int   // Default 20,000
+	// Stall is how long the parser may work without finishing a page; a file
+	// that makes it loop fails then. Default 4 s.
+	Stall time.Duration
+	// Processes bounds how many children run at once; others wait. Default: the
+	// number of CPUs.
+	Processes int
+}
+
+// A Reader reads files under limits. It is safe for concurrent use.
+type Reader struct {
+	cfg   Config
+	slots chan struct{}
+	// exe is the program to start as child; found at the first use.
+	exe   func() (string, error)
+	probe string // see the variable of that name
+}
+
+// New returns a Reader. It starts nothing.
+func New(cfg Config) *Reader {
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if cfg.MaxMemory <= 0 {
+		cfg.MaxMemory = DefaultMaxMemory
+	}
+	if cfg.MaxPages <= 0 {
+		cfg.MaxPages = DefaultMaxPages
+	}
+	if cfg.Stall <= 0 {
+		cfg.Stall = DefaultStall
+	}
+	if cfg.Processes <= 0 {
+		cfg.Processes = runtime.NumCPU()
+	}
+	return &Reader{cfg: cfg, slots: make(chan struct{}, cfg.Processes), exe: sync.OnceValues(self)}
+}
+
+// A Document is what a PDF file holds.
+type Document struct {
+	PageCount int    `json:"pageCount"`
+	Title     string `json:"title,omitempty"`
+	Author    string `json:"author,omitempty"`
+	// Repaired says that the file was damaged and has been read all the same.
+	Repaired bool `json:"repaired,omitempty"`
+	// The following are set by Text only.
+	Pages    []Page    `json:"pages,omitempty"`
+	Headings []Heading `json:"headings,omitempty"`
+}
+
+// A Page is the text of one page.
+type Page struct {
+	Markdown string `json:"markdown"`
+	Words    int    `json:"words"`
+	// Problem says why text of this page may be missing; "" = none known.
+	Problem string `json:"problem,omitempty"`
+}
+
+// A Heading is a line that stands out, with its level from 1.
+type Heading struct {
+	Level int    `json:"level"`
+	Text  string `json:"text"`
+	Page  int    `json:"page"`
+}
+
+// TextOptions shape the result of Text.
+type TextOptions struct {
+	// Plain leaves out all marks: paragraphs only.
+	Plain bool
+	// Progress is told about every finished page. Optional.
+	Progress func(done, total int)
+}
+
+// Info returns the facts of a PDF file.
+func (r *Reader) Info(ctx context.Context, src io.Reader) (Document, error) {
+	return r.read(ctx, src, request{Op: opInfo}, nil)
+}
+
+// Text returns the text of a PDF file as Markdown, page by page.
+func (r *Reader) Text(ctx context.Context, src io.Reader, opts TextOptions) (Document, error) {
+	return r.read(ctx, src, request{Op: opText, Plain: opts.Plain}, opts.Progress)
+}
+
+func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return Document{}, context.Cause(ctx)
+	}
+	req.MaxBytes, req.MaxPages, req.MaxMemory = r.cfg.MaxBytes, r.cfg.MaxPages, r.cfg.MaxMemory
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	if wired.Load() {
+		return r.readInChild(ctx, src, req, progress)
+	}
+	return r.readHere(ctx, src, req, progress)
+}
+
+func tooLong(stall time.Duration) error {
+	return fault.New(fault.FileInvalid, "the PDF file cannot be read: a part of it took longer than %s, as damaged files do", stall)
+}
+
+func tooLarge(limit int64) error {
+	return fault.New(fault.FileTooLarge, "the PDF file has more than %d MiB, which is the limit of what is parsed", limit>>20)
+}

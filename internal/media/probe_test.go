@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import "os"
+
+// misbehave does in a child what hostile files do to parsers.
+func misbehave(kind string) {
+	switch kind {
+	case "hang":
+		for i := 0; ; i++ {
+			sink = i
+		}
+	case "panic":
+		panic("probe")
+	case "goroutine panic":
+		go panic("probe in a goroutine that nobody guards")
+		select {}
+	case "memory":
+		var kept [][]byte
+		for {
+			b := make([]byte, 8<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			kept = append(kept, b)
+			sink = len(kept)
+		}
+	case "stack":
+		sink = deeper(1)
+	case "exit":
+		os.Exit(3)
+	case "write":
+		// The child may not write files, wherever it can.
+		if f, err := os.CreateTemp("", "roux-media"); err == nil {
+			if _, err := f.WriteString("x"); err == nil {
+				panic("a child wrote a file")
+			}
+			os.Remove(f.Name())
+		}
+	}
+}
+
+func deeper(n int) int { return deeper(n+1) + 1 }
+
+var sink int

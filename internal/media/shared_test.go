@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+func TestMain(m *testing.M) {
+	probe = misbehave
+	Dispatch()
+	os.Exit(m.Run())
+}
+
+// fact is what other tools measured of a file of the shared data.
+type fact struct {
+	Encrypted bool   `json:"encrypted_needs_password"`
+	Pages     int    `json:"pages_qpdf"`
+	Words     int    `json:"words_poppler"`
+	Outcome   string `json:"outcome"`
+	Mime      string `json:"mime"`
+	Width     int    `json:"width"`
+	Height    int    `json:"height"`
+	Note      string `json:"note"`
+}
+
+func sharedData(t *testing.T) (string, map[string]fact) {
+	t.Helper()
+	dir := os.Getenv("ROUX_SHARED")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared") // beside the module
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "data", "FACTS.json"))
+	if err != nil {
+		t.Skipf("no shared test data (set ROUX_SHARED): %v", err)
+	}
+	var facts struct{ Files map[string]fact }
+	if err := json.Unmarshal(data, &facts); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "data"), facts.Files
+}
+
+// X159, X160: page counts of every PDF whose outcome is known, and typed errors
+// within 5 s for the others.
+func TestX159_SharedPDFs(t *testing.T) {
+	dir, facts := sharedData(t)
+	r := New(Config{})
+	for name, f := range facts {
+		if !strings.HasPrefix(name, "pdf/") {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			info, err := r.Info(context.Background(), bytes.NewReader(data))
+			infoTook := time.Since(start)
+			start = time.Now()
+			doc, terr := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
+			took := time.Since(start)
+			if max(took, infoTook) > 5*time.Second {
+				t.Errorf("took %v and %v", infoTook, took)
+			}
+			switch {
+			case f.Encrypted:
+				if !errors.Is(err, fault.FileEncrypted) || !errors.Is(terr, fault.FileEncrypted) {
+					t.Errorf("want FILE_ENCRYPTED: %v, %v", err, terr)
+				}
+				return
+			case f.Outcome == "unreadable":
+				if !errors.Is(err, fault.FileInvalid) || !errors.Is(terr, fault.FileInvalid) {
+					t.Errorf("want FILE_INVALID: %v, %v", err, terr)
+				}
+				return
+			case err != nil || terr != nil:
+				t.Fatalf("%v, %v", err, terr)
+			}
+			words := 0
+			for i, p := range doc.Pages {
+				words += p.Words
+				if p.Problem != "" {
+					t.Logf("page %d: %s", i+1, p.Problem)
+				}
+			}
+			if info.PageCount != f.Pages || doc.PageCount != f.Pages || len(doc.Pages) != f.Pages {
+				t.Errorf("pages = %d and %d, want %d", info.PageCount, doc.PageCount, f.Pages)
+			}
+			t.Logf("%d pages, %d words of %d, info %v, text %v (%v a page), repaired %v, title %q, %d headings", doc.PageCount, words, f.Words,
+				infoTook.Round(time.Millisecond), took.Round(time.Millisecond), took/time.Duration(doc.PageCount), doc.Repaired, doc.Title, len(doc.Headings))
+		})
+	}
+}
