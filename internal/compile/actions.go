@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// declared is what compile needs of an action's declaration, worked out once.
+type declared struct {
+	*action.Action
+	input    *expr.Schema // nil = accepts everything
+	props    map[string]any
+	closed   bool     // other properties are refused
+	files    []string // inputs of format file
+	required []string // without those that have a default
+}
+
+func (c *compiler) declare(a *action.Action) *declared {
+	if d, ok := c.decls[a]; ok {
+		return d
+	}
+	d := &declared{Action: a}
+	c.decls[a] = d
+	if len(a.Input) == 0 {
+		return d
+	}
+	if s, err := expr.CompileSchema(a.Input); err == nil {
+		d.input = s
+	}
+	d.files = expr.FileFields(a.Input)
+	v, _ := jsonx.Decode(a.Input, jsonx.Limits{})
+	schema, _ := v.(map[string]any)
+	d.props, _ = schema["properties"].(map[string]any)
+	_, patterns := schema["patternProperties"]
+	d.closed = schema["additionalProperties"] == false && !patterns
+	for _, name := range expr.Required(a.Input) {
+		prop, _ := d.props[name].(map[string]any)
+		if _, ok := prop["default"]; !ok {
+			d.required = append(d.required, name)
+		}
+	}
+	return d
+}
+
+// actionStep compiles what an action step calls and is given.
+func (c *compiler) actionStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	ref := n.src.Action
+	if ref == nil {
+		c.fail(fault.RecipeInvalid, "missing-field", c.value(n.ptr), `the field "action" is missing`, "")
+		n.bad = true
+		return
+	}
+	key := plan.ActionRef{Name: ref.Name, Version: ref.Version}
+	idx, ok := c.actions[key]
+	if !ok {
+		idx = int32(len(c.p.Actions))
+		c.p.Actions = append(c.p.Actions, key)
+		c.actions[key] = idx
+	}
+	st.Action = idx
+	c.findAction(i)
+	c.parameters(i)
+	if n.decl != nil {
+		c.checkParameters(i)
+		c.fileInput(i)
+		c.parallelizable(i)
+	}
+}
+
+func (c *compiler) findAction(i int32) {
+	n := &c.nodes[i]
+	ref, at := n.src.Action, n.ptr+"/action"
+	var a *action.Action
+	if c.opt.Actions != nil {
+		if a = c.opt.Actions.Find(ref.Name, ref.Version); a != nil {
+			n.decl = c.declare(a)
+			return
+		}
+		if versions := c.opt.Actions.Versions(ref.Name); len(versions) > 0 {
+			c.fail(fault.ActionNotFound, "unknown-version", c.value(at+"/version"),
+				fmt.Sprintf("the action %q has no version %q", ref.Name, ref.Version),
+				"there is "+list(versions[:min(len(versions), 5)]))
+			return
+		}
+	}
+	c.fail(fault.ActionNotFound, "unknown-action", c.value(at+"/name"),
+		fmt.Sprintf("no action is called %q", ref.Name), c.actionHint(ref.Name))
+}
+
+func (c *compiler) actionHint(name string) string {
+	if !c.gotNames && c.opt.Actions != nil {
+		c.names, c.gotNames = c.opt.Actions.Names(), true
+	}
+	if len(c.names) == 0 {
+		return "no actions are registered"
+	}
+	if hint := near(name, c.names); hint != "" {
+		return hint
+	}
+	const most = 12
+	if len(c.names) > most {
+		return "there is " + strings.Join(c.names[:most], ", ") + ", …"
+	}
+	return "there is " + list(c.names)
+}
+
+// parameters compiles the constant and templated inputs. Their names and those
+// of the bindings are one set: a clash has no right answer, so it is refused.
+func (c *compiler) parameters(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	ref, at := n.src.Action, n.ptr+"/action/parameters"
+	for _, name := range slices.Sorted(maps.Keys(n.src.InputBindings)) {
+		bindAt := n.ptr + "/inputBindings/" + jsonx.EscapeToken(name)
+		if _, clash := ref.Parameters[name]; clash {
+			c.fail(fault.RecipeInvalid, "input-clash", c.key(bindAt),
+				fmt.Sprintf("%q is given twice, as a parameter and as a binding", name), "remove one of them",
+				c.place(c.key(at+"/"+jsonx.EscapeToken(name)), "the parameter"))
+		}
+		st.Bindings = append(st.Bindings, plan.Binding{Name: name})
+	}
+	if len(ref.Parameters) == 0 {
+		return
+	}
+	obj := make(map[string]any, len(ref.Parameters))
+	for name, raw := range ref.Parameters {
+		obj[name] = raw
+	}
+	params, err := jsonx.Canonical(obj)
+	if err != nil {
+		c.fail(fault.RecipeInvalid, "bad-json", c.value(at), err.Error(), "")
+		return
+	}
+	st.Params = params
+}
+
+// canonical gives JSON its one form, so that equal values give equal plans.
+func (c *compiler) canonical(raw []byte, ptr string) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+	out, err := jsonx.CanonicalRaw(raw)
+	if err != nil {
+		c.fail(fault.RecipeInvalid, "bad-json", c.value(ptr), err.Error(), "")
+		return nil
+	}
+	return out
+}
+
+// checkParameters holds the inputs against the action's schema as far as they
+// are known: their names, and the values that are constant.
+func (c *compiler) checkParameters(i int32) {
+	n, d := &c.nodes[i], c.nodes[i].decl
+	at := n.ptr + "/action/parameters"
+	if d.closed {
+		known := slices.Sorted(maps.Keys(d.props))
+		check := func(name string, where spot) {
+			if _, ok := d.props[name]; ok {
+				return
+			}
+			hint := near(name, known)
+			if hint == "" && len(known) > 0 {
+				hint = "it takes " + list(known)
+			}
+			c.fail(fault.RecipeInvalid, "unknown-input", where,
+				fmt.Sprintf("the action %q has no input %q", d.Name, name), hint)
+		}
+		for _, name := range slices.Sorted(maps.Keys(n.src.Action.Parameters)) {
+			check(name, c.key(at+"/"+jsonx.EscapeToken(name)))
+		}
+		for _, name := range slices.Sorted(maps.Keys(n.src.InputBindings)) {
+			check(name, c.key(n.ptr+"/inputBindings/"+jsonx.EscapeToken(name)))
+		}
+	}
+	if d.input == nil || len(c.p.Steps[i].Params) == 0 {
+		return
+	}
+	v, err := jsonx.Decode(c.p.Steps[i].Params, jsonx.Limits{})
+	if err != nil {
+		return // reported where it was made canonical
+	}
+	params, _ := v.(map[string]any)
+	for name, v := range params {
+		if templated(v) {
+			delete(params, name) // known only when it runs
+		}
+	}
+	for _, bad := range d.input.Validate(params) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(bad.Pointer, "/"), "/")
+		name := jsonx.UnescapeToken(first)
+		_, known := d.props[name]
+		if _, given := params[name]; bad.Pointer == "" || !given || !known {
+			continue // about the object as a whole, which bindings may complete
+		}
+		c.fail(fault.RecipeInvalid, "bad-parameter", c.value(at+bad.Pointer),
+			fmt.Sprintf("the action %q does not take this as %q: %s", d.Name, name, bad.Msg), "")
+	}
+}
+
+// templated says whether a value has a template anywhere in it.
+func templated(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return expr.IsTemplate(v)
+	case []any:
+		return slices.ContainsFunc(v, templated)
+	case map[string]any:
+		for _, e := range v {
+			if templated(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fileInput decides which input gets the run's only file, and which inputs must
+// be there. With several unbound file inputs the only required one gets it.
+func (c *compiler) fileInput(i int32) {
+	n, st, d := &c.nodes[i], &c.p.Steps[i], c.nodes[i].decl
+	given := func(name string) bool {
+		_, param := n.src.Action.Parameters[name]
+		_, bound := n.src.InputBindings[name]
+		return param || bound
+	}
+	free := slices.DeleteFunc(slices.Clone(d.files), given)
+	if len(free) > 1 {
+		free = slices.DeleteFunc(free, func(f string) bool { return !slices.Contains(d.required, f) })
+	}
+	if len(free) == 1 {
+		st.FileInput = free[0]
+	}
+	st.Required = d.required
+	for _, name := range d.required {
+		if given(name) || name == st.FileInput {
+			continue
+		}
+		hint := "give it under parameters or inputBindings"
+		if slices.Contains(d.files, name) {
+			hint = "the action has several file inputs: bind each, for example to fileHashes[0]"
+		}
+		at := c.value(n.ptr + "/action")
+		if n.src.Action.Name != "" {
+			at = c.value(n.ptr + "/action/name")
+		}
+		c.fail(fault.RecipeInvalid, "missing-input", at,
+			fmt.Sprintf("the action %q needs the input %q", d.Name, name), hint)
+	}
+}
+
+// parallelizable keeps actions that must not run beside themselves out of
+// parallel branches and concurrent loops (X54). Compensations run one by one.
+func (c *compiler) parallelizable(i int32) {
+	d := c.nodes[i].decl
+	if d.Metadata.MayRunInParallel() {
+		return
+	}
+	for g := c.p.Steps[i].Graph; g != plan.None; g = c.outer(g) {
+		gr := &c.p.Graphs[g]
+		why := ""
+		switch {
+		case gr.Role == plan.Compensation:
+			return
+		case gr.Role == plan.Branch:
+			why = "in a parallel branch"
+		case gr.Role == plan.Body && c.nodes[gr.Owner].src.Loop.MaxConcurrency > 1:
+			why = "in a loop that runs several items at once"
+		default:
+			continue
+		}
+		c.fail(fault.RecipeInvalid, "not-parallelizable", c.value(c.nodes[i].ptr+"/action/name"),
+			fmt.Sprintf("the action %q is not parallelizable and stands %s", d.Name, why),
+			"move it out, or run one at a time",
+			c.place(c.value(c.nodes[gr.Owner].ptr), c.scopeName(g)))
+		return
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+
+	"github.com/roux-engine/roux/action"
+)
+
+// testActions is a small set of declarations with the traits the rules ask
+// about: schemas, versions, file inputs, and one that must not run in parallel.
+func testActions() *Catalogue {
+	no := false
+	file := `{"type":"object","required":["file"],"additionalProperties":false,"properties":{"file":{"type":"string","format":"file"}}}`
+	return NewCatalogue(
+		&action.Action{
+			Name: "file-inspect", Version: "1.0.0", Input: json.RawMessage(file),
+			Output: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
+				"mimeType":{"type":"string"},"sizeBytes":{"type":"integer"},
+				"extended":{"type":"object","additionalProperties":false,"properties":{"pageCount":{"type":"integer"},"encrypted":{"type":"boolean"}}}}}`),
+		},
+		&action.Action{
+			Name: "pdf-to-markdown", Version: "1.2.0",
+			Input: json.RawMessage(`{"type":"object","required":["file"],"additionalProperties":false,"properties":{
+				"file":{"type":"string","format":"file"},"preserveFormatting":{"type":"boolean"},"maxPages":{"type":"integer","minimum":1}}}`),
+			Output: json.RawMessage(`{"type":"object","properties":{"content":{"type":"string"},"pages":{"type":"integer"}}}`),
+		},
+		&action.Action{
+			Name: "translate-text", Version: "1.0.0",
+			Input: json.RawMessage(`{"type":"object","required":["text","targetLanguage"],"additionalProperties":false,"properties":{
+				"text":{"type":"string"},"targetLanguage":{"type":"string"},"style":{"type":"string","enum":["plain","formal"]},
+				"tone":{"type":"string","default":"neutral"}}}`),
+			Output: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`),
+		},
+		&action.Action{
+			Name: "resize-image", Version: "1.0.0",
+			Input:  json.RawMessage(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"},"size":{"enum":["thumbnail","medium","large"]}}}`),
+			Output: json.RawMessage(`{"type":"object","properties":{"file":{"type":"string","format":"file"}}}`),
+		},
+		&action.Action{
+			Name: "join-files", Version: "1.0.0",
+			Input: json.RawMessage(`{"type":"object","required":["left","right"],"properties":{"left":{"type":"string","format":"file"},"right":{"type":"string","format":"file"}}}`),
+		},
+		&action.Action{
+			Name: "stamp", Version: "1.0.0",
+			Input: json.RawMessage(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"},"mark":{"type":"string","format":"file"}}}`),
+		},
+		&action.Action{
+			Name: "print", Version: "1.0.0", Metadata: action.Metadata{Parallelizable: &no},
+		},
+		&action.Action{Name: "echo", Version: "1.0.0"},
+		&action.Action{Name: "echo", Version: "1.10.0"},
+		&action.Action{Name: "echo", Version: "1.9.3"},
+		&action.Action{Name: "echo", Version: "2.0.0-beta.1"},
+	)
+}

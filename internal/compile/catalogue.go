@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+)
+
+// Actions is what compile asks about the declared actions. A [Catalogue] is
+// one; a server that limits what an account may call has another (X205).
+type Actions interface {
+	// Find returns the newest declaration of name that version admits: "" and
+	// ranges such as "1" or "1.2", or one exact version. nil = there is none.
+	Find(name, version string) *action.Action
+	// Versions lists the versions of name, newest first.
+	Versions(name string) []string
+	// Names lists all names in the order of the alphabet.
+	Names() []string
+}
+
+// A Catalogue is a fixed set of declarations.
+type Catalogue struct {
+	byName map[string][]*action.Action // newest first
+	names  []string
+}
+
+// NewCatalogue returns a catalogue of the declarations. Of two with the same
+// name and version the later one wins.
+func NewCatalogue(decls ...*action.Action) *Catalogue {
+	c := &Catalogue{byName: map[string][]*action.Action{}}
+	for _, d := range decls {
+		had := c.byName[d.Name]
+		if i := slices.IndexFunc(had, func(o *action.Action) bool { return o.Version == d.Version }); i >= 0 {
+			had[i] = d
+			continue
+		}
+		if len(had) == 0 {
+			c.names = append(c.names, d.Name)
+		}
+		c.byName[d.Name] = append(had, d)
+	}
+	for _, ds := range c.byName {
+		slices.SortFunc(ds, func(a, b *action.Action) int { return CompareVersions(b.Version, a.Version) })
+	}
+	slices.Sort(c.names)
+	return c
+}
+
+// Find implements [Actions].
+func (c *Catalogue) Find(name, version string) *action.Action {
+	for _, d := range c.byName[name] {
+		if Admits(version, d.Version) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Versions implements [Actions].
+func (c *Catalogue) Versions(name string) []string {
+	var vs []string
+	for _, d := range c.byName[name] {
+		vs = append(vs, d.Version)
+	}
+	return vs
+}
+
+// Names implements [Actions].
+func (c *Catalogue) Names() []string { return c.names }
+
+// Admits says whether a version satisfies what a recipe wrote: "" any release,
+// "1" and "1.2" any release within, "1.2.3" only itself. A pre-release is
+// admitted only by its exact name.
+func Admits(want, version string) bool {
+	if want == version {
+		return true
+	}
+	if strings.ContainsAny(version, "-") {
+		return false
+	}
+	version, _, _ = strings.Cut(version, "+")
+	return want == "" || want == version || strings.HasPrefix(version, want+".") && strings.Count(want, ".") < 2
+}
+
+// CompareVersions orders semantic versions; a pre-release comes before its
+// release, and what is no number is compared as text.
+func CompareVersions(a, b string) int {
+	a, _, _ = strings.Cut(a, "+")
+	b, _, _ = strings.Cut(b, "+")
+	coreA, preA, _ := strings.Cut(a, "-")
+	coreB, preB, _ := strings.Cut(b, "-")
+	if d := compareParts(coreA, coreB); d != 0 {
+		return d
+	}
+	switch {
+	case preA == preB:
+		return 0
+	case preA == "":
+		return 1
+	case preB == "":
+		return -1
+	}
+	return compareParts(preA, preB)
+}
+
+func compareParts(a, b string) int {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		x, errX := strconv.ParseUint(as[i], 10, 63)
+		y, errY := strconv.ParseUint(bs[i], 10, 63)
+		d := strings.Compare(as[i], bs[i])
+		switch {
+		case errX == nil && errY == nil:
+			d = cmp.Compare(x, y)
+		case errX == nil:
+			d = -1 // numbers come before words
+		case errY == nil:
+			d = 1
+		}
+		if d != 0 {
+			return d
+		}
+	}
+	return cmp.Compare(len(as), len(bs))
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compile turns a recipe into a plan, or says at which places it does
+// not hold together.
+//
+// It decides everything about a recipe that can be known before it runs: the
+// graphs and the order of their steps, what every name in every expression
+// means, which actions are called and whether their inputs fit, the one retry
+// record behind all spellings, the limits in force, and which outputs a run
+// must keep. What is provably wrong is an error and leaves no plan; what is
+// probably a mistake is a warning. All problems are reported at once.
+//
+// Two recipes that mean the same compile to plans of the same hash: dialect,
+// places, names and descriptions leave no trace in it.
+//
+// It never evaluates anything but constants, reads no file, and never decides
+// whether a text has the form of a recipe (package recipe) or what runs next
+// (package machine).
+package compile
+
+import (
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Options is what a recipe is compiled against. Zero fields take the default
+// their comment names.
+type Options struct {
+	// Actions are the declared actions. Default: none.
+	Actions Actions
+	// Limits are the server's defaults and maxima. Default: DefaultLimits().
+	Limits Limits
+	// MaxSource is the largest source text in bytes. Default 1 MiB; a flag of
+	// the command line raises it, never the recipe itself.
+	MaxSource int64
+}
+
+// Compile turns a recipe into a sealed plan. The plan is nil when one of the
+// diagnostics is an error. src gives the diagnostics their places; without it
+// they carry only JSON pointers.
+func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []fault.Diagnostic) {
+	c := newCompiler(r, src, opt)
+	c.layOut()
+	c.identify()
+	c.settings()
+	c.describe()
+	c.bind()
+	c.resolve()
+	c.order()
+	c.race()
+	c.retain()
+	c.likelyMistakes()
+	diags := c.diagnostics()
+	if HasErrors(diags) {
+		return nil, diags
+	}
+	if err := c.p.Seal(); err != nil {
+		c.fail(fault.InternalError, "internal", spot{}, err.Error(), "")
+		return nil, c.diagnostics()
+	}
+	return c.p, diags
+}
+
+// HasErrors says whether any of the diagnostics is an error.
+func HasErrors(diags []fault.Diagnostic) bool {
+	for _, d := range diags {
+		if d.Severity == fault.SeverityError {
+			return true
+		}
+	}
+	return false
+}
+
+// compiler is one compilation. Its phases run once each, in the order Compile
+// lists them; each reads what those before it found.
+type compiler struct {
+	r      *recipe.Recipe
+	src    *recipe.Source
+	opt    Options
+	limits Limits
+	base   string // JSON pointer of the recipe in its source
+	p      *plan.Plan
+	nodes  []node // beside p.Steps
+	byID   map[string]int32
+
+	actions  map[plan.ActionRef]int32
+	decls    map[*action.Action]*declared
+	names    []string // of all actions, for near matches
+	gotNames bool
+
+	frames    map[int32]*frame         // by graph
+	binders   map[graphSlot][]int32    // steps of a graph that bind a slot, themselves or in an inner scope
+	firm      map[graphSlot]int        // index of the first binder that surely binds
+	split     map[graphSlot]int32      // parallel step and slot: the branch that binds it
+	dead      map[int32]bool           // graphs that never complete
+	readers   map[graphSlot][]readerOf // whoever reads a slot, lifted into that graph
+	waits     []edge                   // edges from references
+	edgeSet   map[[2]int32]int         // index into waits
+	outRead   map[int32]bool           // steps whose output an expression reads
+	slotUse   map[graphSlot]bool       // bindings an expression reads (graph = frame)
+	progs     map[exprKey]*program     // one per distinct text
+	checks    map[string][]problem     // typed checks by text, wish and types
+	typeIDs   map[string]int           // interned schemas
+	wrapped   map[string]typed
+	slotTypes map[graphSlot]typed
+	input     *typed
+	diags     []fault.Diagnostic
+	seen      map[string]bool
+	cyclic    map[int32]bool // graphs with a circle: nothing follows from their order
+}
+
+// node is what compile knows of a step beside the plan.
+type node struct {
+	src  *recipe.Step
+	ptr  string
+	bad  bool // its kind is unclear: nothing more is said about it
+	decl *declared
+	// bindPtr is where its outputBinding stands.
+	bindPtr string
+	bind    string
+	wrote   bool // its id is written, not generated
+}
+
+type graphSlot struct{ graph, slot int32 }
+
+// frame is a graph that holds bindings.
+type frame struct {
+	slots map[string]int32
+	names []string  // by slot
+	by    [][]int32 // by slot: the steps that bind it themselves
+}
+
+func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
+	c := &compiler{
+		r: r, src: src, opt: opt, limits: opt.Limits.orDefault(),
+		p:         &plan.Plan{},
+		byID:      map[string]int32{},
+		actions:   map[plan.ActionRef]int32{},
+		decls:     map[*action.Action]*declared{},
+		frames:    map[int32]*frame{},
+		binders:   map[graphSlot][]int32{},
+		firm:      map[graphSlot]int{},
+		split:     map[graphSlot]int32{},
+		dead:      map[int32]bool{},
+		readers:   map[graphSlot][]readerOf{},
+		edgeSet:   map[[2]int32]int{},
+		outRead:   map[int32]bool{},
+		slotUse:   map[graphSlot]bool{},
+		progs:     map[exprKey]*program{},
+		checks:    map[string][]problem{},
+		typeIDs:   map[string]int{},
+		wrapped:   map[string]typed{},
+		slotTypes: map[graphSlot]typed{},
+		seen:      map[string]bool{},
+		cyclic:    map[int32]bool{},
+	}
+	if len(r.Steps) > 0 {
+		// A recipe may stand inside a wrapper such as plan_definition.
+		c.base = strings.TrimSuffix(r.Steps[0].Ptr, "/steps/0")
+	}
+	return c
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// describe fills in what each step is, apart from names and order.
+func (c *compiler) describe() {
+	for i := range c.nodes {
+		c.describeStep(int32(i))
+	}
+}
+
+func (c *compiler) describeStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	c.afterRetries(i)
+	if n.bad {
+		return
+	}
+	c.retry(i)
+	c.timeouts(i)
+	n.bind, n.bindPtr = n.src.OutputBinding, n.ptr+"/outputBinding"
+	switch st.Kind {
+	case plan.Action:
+		c.actionStep(i)
+	case plan.Parallel:
+		c.parallelStep(i)
+	case plan.Loop:
+		c.loopStep(i)
+	case plan.Wait:
+		c.waitStep(i)
+	case plan.Transform:
+		if to := n.src.Transform.OutputBinding; to != "" {
+			if n.bind != "" && n.bind != to {
+				c.fail(fault.RecipeInvalid, "two-bindings", c.value(n.bindPtr),
+					fmt.Sprintf("the step binds its result as %q here and as %q in its transform", n.bind, to), "keep one of them",
+					c.place(c.value(n.ptr+"/transform/outputBinding"), "the other one"))
+			}
+			n.bind, n.bindPtr = to, n.ptr+"/transform/outputBinding"
+		}
+	case plan.Fail:
+		st.Code = n.src.Fail.Code
+		if st.Code == "" {
+			st.Code = string(fault.StepFailed)
+		}
+		if n.bind != "" {
+			c.fail(fault.RecipeInvalid, "not-for-kind", c.key(n.bindPtr), "a fail step has no output to bind", "")
+			n.bind = ""
+		}
+	}
+	if st.Kind != plan.Action && len(n.src.InputBindings) > 0 {
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(n.ptr+"/inputBindings"),
+			fmt.Sprintf("a %s step takes no inputBindings; only action steps do", st.Kind), "its expressions can name any value directly")
+	}
+	c.contracts(i)
+}
+
+func (c *compiler) parallelStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	par, at := n.src.Parallel, n.ptr+"/parallel"
+	if len(par.Branches) == 0 {
+		c.fail(fault.RecipeInvalid, "no-branches", c.value(at), "the parallel step has no branches", `give "branches" at least one list of steps`)
+	}
+	switch par.WaitFor {
+	case "", "all":
+		st.WaitFor = plan.WaitAll
+	case "any":
+		st.WaitFor = plan.WaitAny
+	case "first_success":
+		st.WaitFor = plan.WaitFirstSuccess
+	default:
+		c.enum("waitFor", par.WaitFor, at, "all", "any", "first_success")
+	}
+	st.Strategy = c.strategy(par.FailureStrategy, at)
+}
+
+func (c *compiler) strategy(s, at string) plan.Strategy {
+	switch s {
+	case "", "fail_fast":
+	case "continue":
+		return plan.Continue
+	case "ignore":
+		return plan.Ignore
+	default:
+		c.enum("failureStrategy", s, at, "fail_fast", "continue", "ignore")
+	}
+	return plan.FailFast
+}
+
+func (c *compiler) loopStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	loop, at := n.src.Loop, n.ptr+"/loop"
+	st.As, st.Index = loop.As, loop.Index
+	if st.As == "" {
+		st.As = "item"
+	}
+	if st.Index == "" {
+		st.Index = "index"
+	}
+	for _, v := range []struct{ name, field string }{{st.As, "as"}, {st.Index, "index"}} {
+		where := c.value(at + "/" + v.field)
+		if !identifier(v.name) {
+			c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", v.name),
+				"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
+		} else if reserved(v.name) && v.name != "item" {
+			c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q always means something else and cannot be a loop variable", v.name), "")
+		}
+	}
+	if st.As == st.Index {
+		c.fail(fault.RecipeInvalid, "bad-name", c.value(at), fmt.Sprintf("item and index of the loop are both called %q", st.As), "")
+	}
+	switch {
+	case loop.MaxConcurrency < 0 || loop.MaxConcurrency > math.MaxInt32:
+		c.fail(fault.RecipeInvalid, "bad-concurrency", c.value(at+"/maxConcurrency"),
+			fmt.Sprintf("maxConcurrency is %d; want at least 1", loop.MaxConcurrency), "")
+	default:
+		st.Concurrency = int32(max(1, loop.MaxConcurrency))
+	}
+	st.Strategy = c.strategy(loop.FailureStrategy, at)
+	if len(loop.Steps) == 0 {
+		c.fail(fault.RecipeInvalid, "no-steps", c.value(at), "the loop has no steps", `give "steps" at least one step`)
+	}
+}
+
+func (c *compiler) waitStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	w, at := n.src.Wait, n.ptr+"/wait"
+	var given []string
+	for _, f := range []struct{ name, value string }{
+		{"duration", string(w.Duration)}, {"until", w.Until}, {"signal", w.Signal},
+	} {
+		if f.value != "" {
+			given = append(given, f.name)
+		}
+	}
+	if len(given) != 1 {
+		found := "none of them"
+		if len(given) > 1 {
+			found = list(given)
+		}
+		c.fail(fault.RecipeInvalid, "bad-wait", c.value(at), "a wait is for exactly one of duration, until or signal; found "+found, "")
+	}
+	st.DurationMS = c.duration(w.Duration, c.value(at+"/duration"))
+	if st.DurationMS > c.p.TTLMS {
+		c.fail(fault.RecipeInvalid, "wait-too-long", c.value(at+"/duration"),
+			fmt.Sprintf("the wait of %s is longer than the run may live, %s", text(st.DurationMS), text(c.p.TTLMS)),
+			"shorten it, or raise the recipe's ttl", c.place(c.value(c.base+"/ttl"), "the ttl"))
+	}
+	st.Signal = w.Signal
+	if w.Timeout != "" {
+		if w.Signal == "" {
+			c.fail(fault.RecipeInvalid, "bad-wait", c.key(at+"/timeout"), "only a wait for a signal has a timeout", "")
+		}
+		st.SignalMS = c.duration(w.Timeout, c.value(at+"/timeout"))
+		if st.SignalMS > c.p.TTLMS {
+			c.warn("timeout-longer", c.value(at+"/timeout"),
+				fmt.Sprintf("the wait's timeout of %s is longer than the run may live, %s", text(st.SignalMS), text(c.p.TTLMS)), "")
+		}
+	}
+}
+
+// timeouts compiles both timeouts of a step (R20). What no worker holds has
+// just one try, so there `timeout` and `total_timeout` are the same thing.
+func (c *compiler) timeouts(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	each := c.timeout(n.src.Timeout, c.value(n.ptr+"/timeout"))
+	st.TotalTimeoutMS = c.duration(n.src.TotalTimeout, c.value(n.ptr+"/total_timeout"))
+	if st.Kind != plan.Action {
+		if each > 0 && (st.TotalTimeoutMS == 0 || each < st.TotalTimeoutMS) {
+			st.TotalTimeoutMS = each
+		}
+		return
+	}
+	if each == 0 {
+		each = min(c.limits.TimeoutMS, c.limits.MaxTimeoutMS)
+	}
+	st.TimeoutMS = each
+}
+
+func (c *compiler) contracts(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	k, at := n.src.Contracts, n.ptr+"/contracts"
+	if k == nil {
+		return
+	}
+	if st.Kind != plan.Action {
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at),
+			fmt.Sprintf("a %s step has no contracts; only action steps do", st.Kind), "")
+		return
+	}
+	st.InputC = c.schema(k.Input, at+"/input")
+	st.OutputC = c.schema(k.Output, at+"/output")
+}
+
+// schema checks that raw is a JSON Schema and gives it its one form.
+func (c *compiler) schema(raw []byte, ptr string) []byte {
+	out := c.canonical(raw, ptr)
+	if out == nil {
+		return nil
+	}
+	if _, err := expr.CompileSchema(out); err != nil {
+		c.fail(fault.RecipeInvalid, "bad-schema", c.value(ptr), "this is no JSON Schema: "+fault.Message(err), "")
+		return nil
+	}
+	return out
+}
+
+// settings compiles what stands beside the steps.
+func (c *compiler) settings() {
+	r, at := c.r, c.base
+	c.p.TTLMS = c.duration(r.TTL, c.value(at+"/ttl"))
+	if c.p.TTLMS == 0 {
+		c.p.TTLMS = c.limits.TTLMS
+	}
+	if most := c.limits.MaxTTLMS; most > 0 && c.p.TTLMS > most {
+		if r.TTL != "" {
+			c.warn("timeout-capped", c.value(at+"/ttl"), fmt.Sprintf("%q is longer than this server allows; %s is used", string(r.TTL), text(most)), "")
+		}
+		c.p.TTLMS = most
+	}
+	choose := func(field, got string, to *bool, words ...string) {
+		switch got {
+		case "", words[0]:
+		case words[1]:
+			*to = true
+		default:
+			c.enum(field, got, at, words...)
+		}
+	}
+	var unordered bool // read again from the recipe by order
+	choose("order", r.Order, &unordered, "sequence", "none")
+	choose("scheduling", r.Scheduling, &c.p.Waves, "eager", "waves")
+	choose("failure_policy", r.FailurePolicy, &c.p.Drain, "fail_fast", "drain")
+	choose("on_upstream_failure", r.OnUpstreamFailure, &c.p.UpstreamFail, "skip", "fail")
+	choose("result_rule", r.ResultRule, &c.p.Leaves, "strict", "leaves")
+	c.p.InputSchema = c.schema(r.InputSchema, at+"/inputSchema")
+	c.p.OutputSchema = c.schema(r.OutputSchema, at+"/outputSchema")
+	c.effectiveLimits()
+	c.estimate()
+}
+
+// estimate checks the credit estimation (X147). Its formula may name what is
+// known only later, then the maximum is reserved (R15).
+func (c *compiler) estimate() {
+	policy := c.r.CreditPolicy
+	switch policy {
+	case "":
+		policy = "refund_unused"
+	case "refund_unused", "refund_all", "no_refund":
+	default:
+		c.enum("credit_policy", policy, c.base, "refund_unused", "refund_all", "no_refund")
+	}
+	e, at := c.r.CreditEstimation, c.base+"/creditEstimation"
+	if e == nil {
+		if c.r.CreditPolicy != "" && policy != "refund_unused" {
+			c.p.Estimate = &plan.Estimate{Policy: policy}
+		}
+		return
+	}
+	for _, f := range []struct {
+		name string
+		n    int64
+	}{{"fixedCredits", e.FixedCredits}, {"perFileCredits", e.PerFileCredits}, {"maxCredits", e.MaxCredits}} {
+		if f.n < 0 {
+			c.fail(fault.RecipeInvalid, "bad-credits", c.value(at+"/"+f.name), fmt.Sprintf("%s is %d; credits are never negative", f.name, f.n), "")
+		}
+	}
+	switch e.Strategy {
+	case "fixed", "per_file":
+	case "calculated":
+		if e.Formula == "" {
+			c.fail(fault.RecipeInvalid, "missing-field", c.value(at), `strategy "calculated" needs the field "formula"`, "")
+		}
+	default:
+		c.enum("strategy", e.Strategy, at, "fixed", "per_file", "calculated")
+	}
+	c.p.Estimate = &plan.Estimate{
+		Strategy: e.Strategy, Fixed: e.FixedCredits, PerFile: e.PerFileCredits,
+		Formula: trimmed(e.Formula), Max: e.MaxCredits, Policy: policy,
+	}
+}
+
+// celWords cannot be identifiers of CEL.
+var celWords = map[string]bool{
+	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true,
+	"function": true, "if": true, "import": true, "in": true, "let": true, "loop": true, "namespace": true,
+	"null": true, "package": true, "return": true, "true": true, "var": true, "void": true, "while": true,
+	// CEL's type names are never variables either.
+	"bool": true, "bytes": true, "double": true, "int": true, "list": true, "map": true, "null_type": true,
+	"string": true, "type": true, "uint": true, "optional_type": true,
+}
+
+// identifier says whether expressions can use a name as it is.
+func identifier(name string) bool {
+	for i, r := range []byte(name) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r == '_', i > 0 && r >= '0' && r <= '9':
+		default:
+			return false
+		}
+	}
+	return name != "" && !celWords[name]
+}

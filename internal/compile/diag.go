@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A spot is a place in the source, as a JSON pointer and what of its value is
+// meant. Line and column are looked up only when something is reported there.
+type spot struct {
+	ptr    string
+	key    bool // the name of the field, not its value
+	inside bool // off and n are runes within the string value
+	off, n int
+}
+
+func (c *compiler) value(ptr string) spot { return spot{ptr: ptr} }
+func (c *compiler) key(ptr string) spot   { return spot{ptr: ptr, key: true} }
+
+func (s spot) in(off, n int) spot {
+	s.inside, s.off, s.n = true, off, n
+	return s
+}
+
+func (c *compiler) pos(s spot) fault.Pos {
+	switch {
+	case c.src == nil:
+		return fault.Pos{}
+	case s.inside:
+		return c.src.PosIn(s.ptr, s.off, s.n)
+	case s.key:
+		return c.src.KeyPos(s.ptr)
+	default:
+		return c.src.Pos(s.ptr)
+	}
+}
+
+func (c *compiler) fail(code fault.Code, rule string, at spot, msg, hint string, related ...fault.Place) {
+	c.report(fault.SeverityError, code, rule, at, msg, hint, related)
+}
+
+func (c *compiler) warn(rule string, at spot, msg, hint string, related ...fault.Place) {
+	c.report(fault.SeverityWarning, fault.RecipeInvalid, rule, at, msg, hint, related)
+}
+
+func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at spot, msg, hint string, related []fault.Place) {
+	// One mistake is met on several ways; people want to read it once.
+	key := strings.Join([]string{rule, at.ptr, strconv.Itoa(at.off), msg}, "\x00")
+	if c.seen[key] {
+		return
+	}
+	c.seen[key] = true
+	c.diags = append(c.diags, fault.Diagnostic{
+		Severity: sev, Code: code, Rule: rule, Msg: msg, Pos: c.pos(at), Hint: hint, Pointer: at.ptr, Related: related,
+	})
+}
+
+func (c *compiler) place(at spot, msg string) fault.Place {
+	return fault.Place{Pos: c.pos(at), Msg: msg}
+}
+
+// diagnostics returns what was found, in the order of the source.
+func (c *compiler) diagnostics() []fault.Diagnostic {
+	sortDiagnostics(c.diags)
+	return c.diags
+}
+
+func sortDiagnostics(diags []fault.Diagnostic) {
+	slices.SortStableFunc(diags, func(a, b fault.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col),
+			cmp.Compare(a.Severity, b.Severity))
+	})
+}
+
+// list joins names for a sentence: "a, b or c".
+func list(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// near is the hint that names the closest of names, "" when none is close.
+func near(name string, names []string) string {
+	if best := nearest(name, names); best != "" {
+		return "did you mean " + strconv.Quote(best) + "?"
+	}
+	return ""
+}
+
+// nearest returns the name with the fewest edits from name, at most a third of
+// its length; the first in the alphabet of equals. "" = none.
+func nearest(name string, names []string) string {
+	best, limit := "", max(1, len(name)/3)+1
+	for _, n := range names {
+		if d := edits(name, n, limit); d < limit || d == limit-1 && n < best {
+			best, limit = n, d
+		}
+		if limit == 0 {
+			break
+		}
+	}
+	return best
+}
+
+// edits counts insertions, deletions, replacements and swaps of neighbours
+// between a and b; limit when there are at least that many.
+func edits(a, b string, limit int) int {
+	if d := len(a) - len(b); d >= limit || -d >= limit {
+		return limit
+	}
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		least := i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+			least = min(least, row[j])
+		}
+		if least >= limit {
+			return limit
+		}
+		before, prev, row = prev, row, before
+	}
+	return min(prev[len(b)], limit)
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A site is where an expression stands and what it sees from there.
+type site struct {
+	step  int32 // None beside the steps, where everything has happened
+	graph int32 // innermost graph whose names it sees
+	at    spot
+	lead  int    // runes of white space cut off before it
+	src   string // "" for a tree
+	want  string // type the result must have; "" = any
+	undo  bool   // in a compensation: it runs after everything, so it waits for nobody
+}
+
+type exprKey struct {
+	src      string
+	template bool
+}
+
+// program is one distinct text, compiled once.
+type program struct {
+	refs     []expr.Ref
+	problems []expr.Problem
+	constant any // value of an expression without names
+	isConst  bool
+}
+
+type problem = expr.Problem
+
+// resolve compiles every expression and says what its names mean.
+func (c *compiler) resolve() {
+	for i := range c.nodes {
+		if !c.nodes[i].bad {
+			c.resolveStep(int32(i))
+		}
+	}
+	c.resolveOutputs()
+	c.resolveFormula()
+}
+
+func (c *compiler) resolveStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	here := func(ptr, want string) site {
+		return site{step: i, graph: st.Graph, at: c.value(n.ptr + ptr), want: want, undo: c.undoing(st.Graph)}
+	}
+	if n.src.When != "" {
+		st.When = c.cel(here("/when", "bool"), n.src.When)
+	}
+	switch st.Kind {
+	case plan.Action:
+		c.resolveInputs(i, here)
+	case plan.Condition:
+		st.Expr = c.cel(here("/condition/expression", "bool"), n.src.Condition.Expression)
+	case plan.Transform:
+		st.Expr = c.cel(here("/transform/expression", ""), n.src.Transform.Expression)
+	case plan.Loop:
+		st.Expr = c.cel(here("/loop/over", "list|string"), n.src.Loop.Over)
+	case plan.Wait:
+		if n.src.Wait.Until != "" {
+			st.Expr = c.cel(here("/wait/until", "timestamp|string"), n.src.Wait.Until)
+		}
+	case plan.Fail:
+		if n.src.Fail.Message != "" {
+			st.Expr = c.template(here("/fail/message", ""), n.src.Fail.Message)
+		}
+	}
+}
+
+func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	for k := range st.Bindings {
+		b := &st.Bindings[k]
+		want := ""
+		if n.decl != nil {
+			want = wish(n.decl.props[b.Name])
+		}
+		at := here("/inputBindings/"+jsonx.EscapeToken(b.Name), want)
+		if e := c.cel(at, n.src.InputBindings[b.Name]); e != nil {
+			b.Expr = *e
+		}
+	}
+	if text := string(st.Params); strings.Contains(text, "{{") || strings.Contains(text, "{%") {
+		st.ParamRef = c.tree(here("/action/parameters", ""), st.Params)
+	}
+}
+
+// wish is the CEL type that a property's schema asks for, "" where it leaves a
+// choice.
+func wish(prop any) string {
+	p, _ := prop.(map[string]any)
+	if p["format"] == "file" {
+		return ""
+	}
+	switch p["type"] {
+	case "string":
+		return "string"
+	case "boolean":
+		return "bool"
+	case "array":
+		return "list"
+	case "integer":
+		return "int"
+	}
+	return ""
+}
+
+func (c *compiler) undoing(g int32) bool { return c.p.Graphs[g].Role == plan.Compensation }
+
+// resolveOutputs compiles the run's result (R41), which sees what the root does.
+func (c *compiler) resolveOutputs() {
+	for _, name := range slices.Sorted(maps.Keys(c.r.Outputs)) {
+		at := c.value(c.base + "/outputs/" + jsonx.EscapeToken(name))
+		b := plan.Binding{Name: name}
+		if e := c.cel(site{step: plan.None, at: at}, c.r.Outputs[name]); e != nil {
+			b.Expr = *e
+		}
+		c.p.Outputs = append(c.p.Outputs, b)
+	}
+}
+
+// resolveFormula checks the credit formula. What it names may be unknown (R15),
+// and its integers and doubles mix (R14), so only its form can be wrong.
+func (c *compiler) resolveFormula() {
+	e := c.r.CreditEstimation
+	if e == nil || e.Formula == "" {
+		return
+	}
+	at := c.value(c.base + "/creditEstimation/formula")
+	src := trimmed(e.Formula)
+	prog := c.program(src, false)
+	for _, p := range prog.problems {
+		if p.Rule != expr.RuleType {
+			c.fail(fault.RecipeInvalid, p.Rule, at.in(p.Offset, p.Len), "the formula is no CEL expression: "+p.Msg, p.Hint)
+		}
+	}
+	for _, r := range prog.refs {
+		if reserved(r.Name) {
+			continue
+		}
+		if slot, ok := c.frames[0].slots[r.Name]; ok {
+			c.slotUse[graphSlot{0, slot}] = true
+			continue
+		}
+		c.warn("unknown-variable", at.in(r.Offset, r.Len),
+			fmt.Sprintf("%q is nothing this recipe knows, so every run reserves maxCredits", r.Name), near(r.Name, c.frames[0].names))
+	}
+}
+
+func trimmed(src string) string { return strings.TrimSpace(src) }
+
+// cel compiles one CEL expression.
+func (c *compiler) cel(at site, src string) *plan.Expr {
+	cut := strings.TrimLeft(src, " \t\r\n")
+	at.lead = utf8.RuneCountInString(src) - utf8.RuneCountInString(cut)
+	at.src = trimmed(src)
+	if at.src == "" {
+		c.fail(fault.RecipeInvalid, "missing-field", at.at, "the expression is empty", "")
+		return nil
+	}
+	if expr.IsTemplate(at.src) {
+		c.fail(fault.RecipeInvalid, "template-in-cel", at.at, "this field takes a CEL expression, not a template",
+			"write the expression alone, without {{ }}")
+		return nil
+	}
+	return c.compiled(at, false)
+}
+
+// template compiles text with placeholders.
+func (c *compiler) template(at site, src string) *plan.Expr {
+	at.src = src
+	return c.compiled(at, true)
+}
+
+func (c *compiler) compiled(at site, template bool) *plan.Expr {
+	if c.hasSecret(at.at, at.src, template) {
+		return nil
+	}
+	prog := c.program(at.src, template)
+	if len(prog.problems) > 0 {
+		c.problems(at, prog.problems)
+		return nil
+	}
+	vars := c.vars(at, prog.refs)
+	c.check(at, template, prog.refs, vars)
+	return &plan.Expr{Src: at.src, Template: template, Vars: vars}
+}
+
+// tree compiles the templates in a JSON value and returns what they name.
+func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
+	if c.treeSecret(at, raw) {
+		return nil
+	}
+	tree, err := expr.CompileTree(raw)
+	if err != nil {
+		ps := treeProblems(raw, err)
+		c.problems(at, ps)
+		return nil
+	}
+	refs := tree.Refs()
+	vars := c.vars(at, refs)
+	c.checkTree(at, raw, refs, vars)
+	return vars
+}
+
+// problems reports what expr found, at their places in the recipe.
+func (c *compiler) problems(at site, ps []problem) {
+	for _, p := range ps {
+		where := at.at
+		where.ptr += p.Pointer
+		msg := p.Msg
+		if p.Rule == expr.RuleUndefinedName {
+			continue // reported by vars, which knows what the names here are
+		}
+		c.fail(fault.RecipeInvalid, p.Rule, where.in(p.Offset+at.lead, p.Len), msg, p.Hint)
+	}
+}
+
+// program compiles a text once.
+func (c *compiler) program(src string, template bool) *program {
+	key := exprKey{src, template}
+	if p, ok := c.progs[key]; ok {
+		return p
+	}
+	p := new(program)
+	c.progs[key] = p
+	compile := expr.Compile
+	if template {
+		compile = expr.CompileTemplate
+	}
+	prog, err := compile(src)
+	if err != nil {
+		p.problems = problemsOf(src, err)
+		return p
+	}
+	p.refs = prog.Refs()
+	if len(p.refs) == 0 && !template {
+		if v, err := prog.Eval(expr.MapVars{}); err == nil {
+			p.constant, p.isConst = v, true
+		}
+	}
+	return p
+}
+
+// problemsOf turns the error of a compilation back into places.
+func problemsOf(src string, err error) []problem {
+	var f *fault.Error
+	if !errors.As(err, &f) || len(f.Diags) == 0 {
+		return []problem{{Len: utf8.RuneCountInString(src), Rule: expr.RuleSyntax, Msg: fault.Message(err)}}
+	}
+	var ps []problem
+	for _, d := range f.Diags {
+		off, line := 0, 1
+		for _, r := range src {
+			if line >= d.Pos.Line {
+				break
+			}
+			off++
+			if r == '\n' {
+				line++
+			}
+		}
+		ps = append(ps, problem{Offset: off + max(0, d.Pos.Col-1), Len: max(1, d.Pos.Len), Rule: d.Rule, Msg: d.Msg, Hint: d.Hint})
+	}
+	return ps
+}
+
+// hasSecret refuses secret('name'), which later releases resolve in workers.
+func (c *compiler) hasSecret(at spot, src string, template bool) bool {
+	off := callOf("secret", src, template)
+	if off < 0 {
+		return false
+	}
+	c.fail(fault.NotAvailable, "secret", at.in(utf8.RuneCountInString(src[:off]), len("secret")),
+		"this release has no secrets yet", "configure the provider with its key instead")
+	return true
+}
+
+func (c *compiler) treeSecret(at site, raw json.RawMessage) bool {
+	if !strings.Contains(string(raw), "secret") {
+		return false
+	}
+	v, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1})
+	found := false
+	var walk func(v any, ptr string)
+	walk = func(v any, ptr string) {
+		switch v := v.(type) {
+		case string:
+			where := at.at
+			where.ptr += ptr
+			found = expr.IsTemplate(v) && c.hasSecret(where, v, true) || found
+		case []any:
+			for i, e := range v {
+				walk(e, ptr+"/"+strconv.Itoa(i))
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				walk(v[k], ptr+"/"+jsonx.EscapeToken(k))
+			}
+		}
+	}
+	if err == nil {
+		walk(v, "")
+	}
+	return found
+}
+
+// callOf returns where src calls a function of that name outside of strings;
+// in a template only what stands in braces counts. -1 = nowhere.
+func callOf(name, src string, template bool) int {
+	quote, inside := byte(0), !template
+	for i := 0; i < len(src); i++ {
+		ch := src[i]
+		switch {
+		case quote != 0:
+			if ch == '\\' {
+				i++
+			} else if ch == quote {
+				quote = 0
+			}
+		case template && !inside:
+			inside = strings.HasPrefix(src[i:], "{{") || strings.HasPrefix(src[i:], "{%")
+		case template && (strings.HasPrefix(src[i:], "}}") || strings.HasPrefix(src[i:], "%}")):
+			inside = false
+		case ch == '"' || ch == '\'':
+			quote = ch
+		case strings.HasPrefix(src[i:], name) && (i == 0 || !wordByte(src[i-1]) && src[i-1] != '.'):
+			if rest := strings.TrimLeft(src[i+len(name):], " "); strings.HasPrefix(rest, "(") {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+func wordByte(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+const (
+	diagMark = "\n==== diagnostics\n"
+	planMark = "\n==== plan\n"
+)
+
+// TestGolden compiles the definition at the head of each file in testdata and
+// compares diagnostics and plan with what follows it. Each file is named for
+// the rule it shows and says in its first line which rows it proves.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _, _ := strings.Cut(string(data), diagMark)
+			p, _, _, diags := Source(name+".yaml", []byte(text+"\n"), Options{Actions: testActions()})
+			got := text + diagMark + dumpDiagnostics(diags)
+			if p != nil {
+				got += planMark + dump(p)
+			}
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(data) {
+				t.Errorf("%s differs (go test -rewrite, then read the diff):\n%s", file, got)
+			}
+			for _, d := range diags {
+				if d.Pos.Line == 0 {
+					t.Errorf("a diagnostic without a place: %s", d)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+const maxID = 64
+
+// identify gives every step its id: the written one, else one made from its
+// place (X53). Places are part of a recipe's meaning, so the same recipe gets
+// the same ids everywhere.
+func (c *compiler) identify() {
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		id := n.src.ID
+		if id == "" {
+			continue
+		}
+		n.wrote = true
+		c.p.Steps[i].ID = id
+		at := c.value(n.ptr + "/id")
+		if !validID(id) {
+			c.fail(fault.RecipeInvalid, "bad-id", at, fmt.Sprintf("%q is no step id", id),
+				"want 1 to 64 letters, digits, underscores and dashes")
+		}
+		if first, ok := c.byID[id]; ok {
+			c.fail(fault.RecipeInvalid, "duplicate-id", at, fmt.Sprintf("two steps have the id %q", id),
+				"ids are unique in the whole recipe, inner scopes included",
+				c.place(c.value(c.nodes[first].ptr+"/id"), "the first one"))
+			continue
+		}
+		c.byID[id] = int32(i)
+	}
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		if c.p.Steps[i].ID == "" {
+			id := c.freeID(c.placeID(int32(i)))
+			c.p.Steps[i].ID = id
+			c.byID[id] = int32(i)
+		}
+		if n.src.Name != "" && n.src.Name != c.p.Steps[i].ID {
+			if c.p.Labels == nil {
+				c.p.Labels = map[string]string{}
+			}
+			c.p.Labels[c.p.Steps[i].ID] = n.src.Name
+		}
+	}
+}
+
+// placeID names a step by its place: s2, sizes-b0-s1, pages-s0, charge-undo.
+func (c *compiler) placeID(i int32) string {
+	g := &c.p.Graphs[c.p.Steps[i].Graph]
+	at := "s" + strconv.Itoa(int(i-g.First))
+	if g.Owner == plan.None {
+		return at
+	}
+	owner := c.p.Steps[g.Owner].ID // its index is smaller: it has its id by now
+	switch g.Role {
+	case plan.Then, plan.Else:
+		at = g.Role.String() + "-" + at
+	case plan.Branch:
+		at = "b" + strconv.Itoa(int(g.Ordinal)) + "-" + at
+	case plan.Fallback:
+		at = "fallback"
+	case plan.Compensation:
+		at = "undo"
+	}
+	return owner + "-" + at
+}
+
+// freeID makes an id fit the length and keeps it clear of the written ones.
+func (c *compiler) freeID(id string) string {
+	if len(id) > maxID {
+		sum := sha256.Sum256([]byte(id))
+		id = id[:maxID-9] + "-" + hex.EncodeToString(sum[:4])
+	}
+	free := id
+	for n := 2; ; n++ {
+		if _, taken := c.byID[free]; !taken {
+			return free
+		}
+		suffix := "-" + strconv.Itoa(n)
+		free = id[:min(len(id), maxID-len(suffix))] + suffix
+	}
+}
+
+func validID(id string) bool {
+	if id == "" || len(id) > maxID {
+		return false
+	}
+	for _, r := range []byte(id) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+const (
+	minuteMS = 60_000
+	hourMS   = 60 * minuteMS
+	mebibyte = 1 << 20
+)
+
+// Limits are a server's defaults and maxima. A field left zero takes the
+// figure of [DefaultLimits].
+type Limits struct {
+	Default, Max plan.Limits
+	// TimeoutMS is the timeout of a step that has none; MaxTimeoutMS is the
+	// operator's hard limit (X238).
+	TimeoutMS, MaxTimeoutMS int64
+	// TTLMS is the ttl of a run that has none; MaxTTLMS bounds it, 0 = no bound.
+	TTLMS, MaxTTLMS int64
+}
+
+// DefaultLimits are the documented figures.
+func DefaultLimits() Limits {
+	return Limits{
+		Default:   plan.Limits{TotalSteps: 1_000, LoopItems: 100_000, ScopeDepth: 32, MemoryBytes: 256 * mebibyte},
+		Max:       plan.Limits{TotalSteps: 1_000_000, LoopItems: 1_000_000, ScopeDepth: 64, MemoryBytes: 4096 * mebibyte},
+		TimeoutMS: 10 * minuteMS, MaxTimeoutMS: 24 * hourMS,
+		TTLMS: 48 * hourMS,
+	}
+}
+
+func (l Limits) orDefault() Limits {
+	d := DefaultLimits()
+	for _, f := range []struct{ got, def *int64 }{
+		{&l.Default.TotalSteps, &d.Default.TotalSteps}, {&l.Max.TotalSteps, &d.Max.TotalSteps},
+		{&l.Default.LoopItems, &d.Default.LoopItems}, {&l.Max.LoopItems, &d.Max.LoopItems},
+		{&l.Default.ScopeDepth, &d.Default.ScopeDepth}, {&l.Max.ScopeDepth, &d.Max.ScopeDepth},
+		{&l.Default.MemoryBytes, &d.Default.MemoryBytes}, {&l.Max.MemoryBytes, &d.Max.MemoryBytes},
+		{&l.TimeoutMS, &d.TimeoutMS}, {&l.MaxTimeoutMS, &d.MaxTimeoutMS}, {&l.TTLMS, &d.TTLMS},
+	} {
+		if *f.got == 0 {
+			*f.got = *f.def
+		}
+	}
+	return l
+}
+
+// effectiveLimits are the recipe's wishes within the server's maxima, and the
+// checks that follow from them before anything runs.
+func (c *compiler) effectiveLimits() {
+	lim := c.limits.Default
+	wish := c.r.Limits
+	if wish == nil {
+		wish = &recipe.Limits{}
+	}
+	for _, f := range []struct {
+		name     string
+		want     int64
+		to       *int64
+		most     int64
+		unit     int64
+		unitName string
+	}{
+		{"max_total_steps", wish.MaxTotalSteps, &lim.TotalSteps, c.limits.Max.TotalSteps, 1, ""},
+		{"max_loop_items", wish.MaxLoopItems, &lim.LoopItems, c.limits.Max.LoopItems, 1, ""},
+		{"max_scope_depth", wish.MaxScopeDepth, &lim.ScopeDepth, c.limits.Max.ScopeDepth, 1, ""},
+		{"memory_limit_mb", wish.MemoryLimitMB, &lim.MemoryBytes, c.limits.Max.MemoryBytes, mebibyte, " MiB"},
+	} {
+		at := c.value(c.base + "/limits/" + f.name)
+		switch {
+		case f.want == 0:
+			*f.to = min(*f.to, f.most)
+		case f.want < 0:
+			c.fail(fault.RecipeInvalid, "bad-limit", at, fmt.Sprintf("%s is %d; want at least 1", f.name, f.want), "")
+		case f.want > f.most/f.unit:
+			c.fail(fault.RecipeInvalid, "limit-too-high", at,
+				fmt.Sprintf("%s is %d%s; this server allows at most %d", f.name, f.want, f.unitName, f.most/f.unit), "")
+		default:
+			*f.to = f.want * f.unit
+		}
+	}
+	c.p.Limits = lim
+	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {
+		c.fail(fault.StepLimit, "too-many-steps", c.key(c.base+"/steps"),
+			fmt.Sprintf("the recipe has %d steps; its limit is %d", n, lim.TotalSteps),
+			fmt.Sprintf(`set "limits: {max_total_steps: %d}" (at most %d)`, n, c.limits.Max.TotalSteps))
+	}
+	for g := range c.p.Graphs {
+		gr := &c.p.Graphs[g]
+		// Reported where the limit is passed, not at every scope below it.
+		if int64(gr.Depth) == lim.ScopeDepth+1 && gr.Role != plan.Compensation {
+			c.fail(fault.DepthExceeded, "too-deep", c.value(c.nodes[gr.Owner].ptr),
+				fmt.Sprintf("%s is %d levels deep; the limit is %d", c.scopeName(int32(g)), gr.Depth, lim.ScopeDepth),
+				fmt.Sprintf(`flatten the recipe, or set "limits: {max_scope_depth: …}" (at most %d)`, c.limits.Max.ScopeDepth))
+		}
+	}
+}
+
+// duration reads a duration that must be longer than nothing. 0 = not given or
+// not readable, which has been reported then.
+func (c *compiler) duration(d recipe.Duration, at spot) int64 {
+	if d == "" {
+		return 0
+	}
+	ms, err := recipe.ParseDuration(string(d))
+	if err != nil {
+		c.fail(fault.RecipeInvalid, "bad-duration", at, fault.Message(err), "")
+		return 0
+	}
+	if ms <= 0 {
+		c.fail(fault.RecipeInvalid, "bad-duration", at, fmt.Sprintf("%q is no time at all; want a duration such as \"30s\"", string(d)), "")
+		return 0
+	}
+	return ms
+}
+
+// pause is a duration that may be no time at all; false = not given.
+func (c *compiler) pause(d recipe.Duration, at spot) (ms int64, ok bool) {
+	if d == "" {
+		return 0, false
+	}
+	ms, err := recipe.ParseDuration(string(d))
+	if err != nil {
+		c.fail(fault.RecipeInvalid, "bad-duration", at, fault.Message(err), "")
+		return 0, false
+	}
+	return ms, true
+}
+
+// timeout is a duration under the operator's hard limit.
+func (c *compiler) timeout(d recipe.Duration, at spot) int64 {
+	ms := c.duration(d, at)
+	if ms > c.limits.MaxTimeoutMS {
+		c.warn("timeout-capped", at, fmt.Sprintf("%q is longer than this server allows; %s is used", string(d), text(c.limits.MaxTimeoutMS)), "")
+		return c.limits.MaxTimeoutMS
+	}
+	return ms
+}
+
+// text writes milliseconds as people do: 1h30m, 250ms.
+func text(ms int64) string {
+	s := ""
+	for _, u := range []struct {
+		ms   int64
+		name string
+	}{{hourMS, "h"}, {minuteMS, "m"}, {1000, "s"}, {1, "ms"}} {
+		if n := ms / u.ms; n > 0 {
+			s += fmt.Sprintf("%d%s", n, u.name)
+			ms %= u.ms
+		}
+	}
+	if s == "" {
+		return "0s"
+	}
+	return s
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// vars says what the names of an expression mean where it stands, and notes
+// whom its step therefore waits for.
+func (c *compiler) vars(at site, refs []expr.Ref) []plan.Var {
+	var vars []plan.Var
+	for _, r := range refs {
+		where := at.at
+		where.ptr += r.Pointer
+		v, ok := c.name(at, r, where.in(r.Offset+at.lead, r.Len))
+		if ok && !slices.ContainsFunc(vars, func(o plan.Var) bool { return o.Name == v.Name && o.Member == v.Member }) {
+			vars = append(vars, v)
+		}
+	}
+	slices.SortFunc(vars, func(a, b plan.Var) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Member, b.Member))
+	})
+	return vars
+}
+
+// name resolves one name: the reserved ones first, then bindings and loop
+// variables from the innermost scope outward, then steps by their bare id. So a
+// binding beats a step of the same name.
+func (c *compiler) name(at site, r expr.Ref, where spot) (plan.Var, bool) {
+	switch {
+	case r.Name == "steps":
+		return c.member(at, r, where)
+	case slices.Contains(reservedNames, r.Name):
+		return plan.Var{Name: r.Name, Kind: plan.VarInput}, true
+	}
+	var missed *miss
+	for g := at.graph; g != plan.None; g = c.outer(g) {
+		if c.p.Graphs[g].Frame != g {
+			continue
+		}
+		if slot, ok := c.frames[g].slots[r.Name]; ok {
+			m := c.reach(at, g, slot, r.Name, where)
+			if m == nil {
+				c.slotUse[graphSlot{g, slot}] = true
+				return plan.Var{Name: r.Name, Kind: plan.VarBinding, Graph: g, Index: slot}, true
+			}
+			if missed == nil {
+				missed = m
+			}
+		}
+		if owner := c.p.Graphs[g].Owner; owner != plan.None {
+			switch r.Name {
+			case c.p.Steps[owner].As:
+				return plan.Var{Name: r.Name, Kind: plan.VarItem, Graph: g}, true
+			case c.p.Steps[owner].Index:
+				return plan.Var{Name: r.Name, Kind: plan.VarIndex, Graph: g}, true
+			}
+		}
+	}
+	if missed != nil {
+		c.fail(fault.RecipeInvalid, missed.rule, where, missed.msg, missed.hint, missed.related...)
+		return plan.Var{}, false
+	}
+	if i, ok := c.byID[r.Name]; ok {
+		return c.step(at, i, r.Name, "", r.Path, where)
+	}
+	c.undefined(at, r.Name, where)
+	return plan.Var{}, false
+}
+
+// member resolves steps.<id> and steps['<id>'].
+func (c *compiler) member(at site, r expr.Ref, where spot) (plan.Var, bool) {
+	if len(r.Path) == 0 {
+		msg, hint := "steps alone is no value", "name a step: steps.<id>.output"
+		if r.Dynamic {
+			msg, hint = "which step this names is known only when it runs", "write the id of the step: steps['<id>'].output"
+		}
+		c.fail(fault.RecipeInvalid, "dynamic-step", where, msg, hint)
+		return plan.Var{}, false
+	}
+	id := r.Path[0]
+	i, ok := c.byID[id]
+	if !ok {
+		ids := c.visibleSteps(at)
+		hint := near(id, ids)
+		if hint == "" {
+			hint = available(ids)
+		}
+		c.fail(fault.RecipeInvalid, "unknown-step", where, fmt.Sprintf("no step has the id %q", id), hint)
+		return plan.Var{}, false
+	}
+	return c.step(at, i, "steps", id, r.Path[1:], where)
+}
+
+// step resolves a name to a step, if that can be seen and has settled by then.
+func (c *compiler) step(at site, i int32, name, member string, path []string, where spot) (plan.Var, bool) {
+	id, g := c.p.Steps[i].ID, c.p.Steps[i].Graph
+	if !c.sees(at, g) {
+		hint := "bind its output with outputBinding and name that"
+		if c.p.Graphs[c.frameOf(g)].Role == plan.Body && !c.sees(at, c.frameOf(g)) {
+			loop := c.p.Graphs[c.frameOf(g)].Owner
+			hint = fmt.Sprintf("the outputs of all iterations are %s", stepExpr(c.p.Steps[loop].ID)+".output")
+		}
+		c.fail(fault.RecipeInvalid, "invisible-step", where,
+			fmt.Sprintf("the step %q is in %s, and steps of a scope are invisible outside it", id, c.scopeName(g)), hint,
+			c.place(c.value(c.nodes[i].ptr), "the step"))
+		return plan.Var{}, false
+	}
+	reader := c.lift(at.step, g)
+	if reader == i {
+		role := c.within(at, i)
+		if role != plan.Fallback && role != plan.Compensation {
+			msg := fmt.Sprintf("the step %q cannot read its own result", id)
+			if at.step != i {
+				msg = fmt.Sprintf("the step %q is still running here, so it has no result", id)
+			}
+			c.fail(fault.RecipeInvalid, "self-reference", where, msg, "")
+			return plan.Var{}, false
+		}
+	} else if reader != plan.None && !at.undo {
+		c.waitFor(i, reader, where)
+	}
+	if len(path) == 0 || path[0] != "status" && path[0] != "error" {
+		c.outRead[i] = true
+	}
+	return plan.Var{Name: name, Member: member, Kind: plan.VarStep, Graph: g, Index: i}, true
+}
+
+func stepExpr(id string) string {
+	if identifier(id) {
+		return "steps." + id
+	}
+	return "steps['" + id + "']"
+}
+
+// sees says whether the steps of g are visible from a site.
+func (c *compiler) sees(at site, g int32) bool {
+	for at := at.graph; at != plan.None; at = c.outer(at) {
+		if at == g {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *compiler) frameOf(g int32) int32 { return c.p.Graphs[g].Frame }
+
+// within is the role of the graph of step i in which the site stands; Root when
+// it stands at the step itself.
+func (c *compiler) within(at site, i int32) plan.Role {
+	for g := at.graph; g != plan.None; g = c.outer(g) {
+		if c.p.Graphs[g].Owner == i {
+			return c.p.Graphs[g].Role
+		}
+	}
+	return plan.Root
+}
+
+// undefined reports a name that means nothing, with what would mean something.
+func (c *compiler) undefined(at site, name string, where spot) {
+	bound := c.visibleBindings(at)
+	steps := c.visibleSteps(at)
+	everything := slices.Concat(bound, reservedNames, []string{"steps"}, steps)
+	best := nearest(name, everything)
+	hint := ""
+	if best != "" {
+		hint = fmt.Sprintf("did you mean %q?", best)
+		if by := c.boundBy(at, best); by != "" {
+			hint = fmt.Sprintf("did you mean %q (%s)?", best, by)
+		}
+		hint += " "
+	}
+	c.fail(fault.RecipeInvalid, "undefined-name", where, fmt.Sprintf("%q is not a binding here", name),
+		hint+available(slices.Concat(bound, []string{"input", "parameters", "fileHashes", "files", "steps", "workflow", "_context"})))
+}
+
+func available(names []string) string {
+	const most = 16
+	if len(names) == 0 {
+		return "nothing is available here"
+	}
+	if len(names) > most {
+		names = append(slices.Clone(names[:most]), "…")
+	}
+	return "available: " + strings.Join(names, ", ")
+}
+
+// visibleBindings lists the bindings and loop variables of the scopes around.
+func (c *compiler) visibleBindings(at site) []string {
+	var names []string
+	for g := at.graph; g != plan.None; g = c.outer(g) {
+		if c.frameOf(g) != g {
+			continue
+		}
+		names = append(names, c.frames[g].names...)
+		if owner := c.p.Graphs[g].Owner; owner != plan.None {
+			names = append(names, c.p.Steps[owner].As, c.p.Steps[owner].Index)
+		}
+	}
+	return names
+}
+
+func (c *compiler) boundBy(at site, name string) string {
+	for g := at.graph; g != plan.None; g = c.outer(g) {
+		if f, ok := c.frames[g]; ok {
+			if slot, ok := f.slots[name]; ok {
+				return c.p.Steps[f.by[slot][0]].ID
+			}
+		}
+	}
+	return ""
+}
+
+func (c *compiler) visibleSteps(at site) []string {
+	var ids []string
+	for g := at.graph; g != plan.None; g = c.outer(g) {
+		gr := &c.p.Graphs[g]
+		for i := gr.First; i < gr.First+gr.N; i++ {
+			if i != at.step {
+				ids = append(ids, c.p.Steps[i].ID)
+			}
+		}
+	}
+	return ids
+}
+
+// A miss is why a binding of the right name is of no use here.
+type miss struct {
+	rule, msg, hint string
+	related         []fault.Place
+}
+
+// reach finds the step that sets a slot for a reader and makes the reader wait
+// for it. In each scope from the reader outward that is the nearest one above
+// it in the definition; where none is above, in a scope without order the
+// nearest one below. Where it may not have been set, the search goes on outward
+// for one that surely did. nil = found.
+func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *miss {
+	var maybe int32 = plan.None // a binder that may not have run
+	found := false
+	for g := at.graph; ; g = c.outer(g) {
+		key := graphSlot{g, slot}
+		steps := c.binders[key]
+		reader := c.lift(at.step, g)
+		k, member := len(steps), false
+		if reader != plan.None {
+			k, member = slices.BinarySearch(steps, reader)
+		}
+		if at.undo && member && c.within(at, reader) == plan.Compensation {
+			k++ // what this compensates has completed, and bound what it binds
+		}
+		if member && c.crosses(at, reader, slot, name, where) {
+			return nil
+		}
+		if k > 0 {
+			by := steps[k-1]
+			if reader != plan.None && !at.undo && by != reader {
+				c.waitFor(by, reader, where)
+				c.readers[key] = append(c.readers[key], readerOf{reader, by, where})
+			}
+			found = true
+			if firm, ok := c.firm[key]; ok && firm < k {
+				return nil
+			}
+			if maybe == plan.None {
+				maybe = c.binderWithin(by, frame, slot)
+			}
+		} else if at.undo && len(steps) > 0 && !member {
+			found = true // later steps may have run before the failure
+			if maybe == plan.None {
+				maybe = c.binderWithin(steps[0], frame, slot)
+			}
+		}
+		if g == frame {
+			break
+		}
+	}
+	if !found {
+		return c.below(at, frame, slot, name, where)
+	}
+	c.maybeUnbound(at, maybe, name, where)
+	return nil
+}
+
+// below looks for a binder that stands below its reader.
+func (c *compiler) below(at site, frame, slot int32, name string, where spot) *miss {
+	var late int32 = plan.None
+	for g := at.graph; ; g = c.outer(g) {
+		key := graphSlot{g, slot}
+		steps := c.binders[key]
+		reader := c.lift(at.step, g)
+		k, member := slices.BinarySearch(steps, reader)
+		if member {
+			k++
+		}
+		if k < len(steps) {
+			by := steps[k]
+			if !c.follows(by, reader) {
+				c.waitFor(by, reader, where)
+				c.readers[key] = append(c.readers[key], readerOf{reader, by, where})
+				if !c.surelyBinds(by, slot) {
+					c.maybeUnbound(at, c.binderWithin(by, frame, slot), name, where)
+				}
+				return nil
+			}
+			if late == plan.None {
+				late = by
+			}
+		}
+		if g == frame {
+			break
+		}
+	}
+	if late != plan.None {
+		by := c.binderWithin(late, frame, slot)
+		return &miss{
+			rule: "used-before-bound", msg: fmt.Sprintf("%q has no value yet: %q binds it later", name, c.p.Steps[by].ID),
+			hint: "move the step that binds it up", related: []fault.Place{c.place(c.value(c.nodes[by].bindPtr), "bound here")},
+		}
+	}
+	by := c.frames[frame].by[slot][0]
+	reader := c.lift(at.step, c.p.Steps[by].Graph)
+	why := "only here, after the expression"
+	if reader == plan.None {
+		why = "in " + c.scopeName(c.p.Steps[by].Graph) + ", which is never before this step"
+	}
+	return &miss{
+		rule: "used-before-bound", msg: fmt.Sprintf("%q has no value here: %q binds it %s", name, c.p.Steps[by].ID, why),
+		hint: "", related: []fault.Place{c.place(c.value(c.nodes[by].bindPtr), "bound here")},
+	}
+}
+
+// crosses refuses to read in one branch what another branch sets meanwhile.
+func (c *compiler) crosses(at site, owner, slot int32, name string, where spot) bool {
+	if at.step == owner || c.p.Steps[owner].Kind != plan.Parallel {
+		return false
+	}
+	branch, ok := c.split[graphSlot{owner, slot}]
+	if !ok || c.sees(at, branch) || c.within(at, owner) != plan.Branch {
+		return false
+	}
+	by := c.firstBinder(branch, slot)
+	c.fail(fault.RecipeInvalid, "binding-race", where,
+		fmt.Sprintf("%q is bound by %q in %s, which runs at the same time", name, c.p.Steps[by].ID, c.scopeName(branch)),
+		"read it after the parallel step", c.place(c.value(c.nodes[by].bindPtr), "bound here"))
+	return true
+}
+
+// binderWithin is the first step that binds the slot itself, at i or inside it.
+func (c *compiler) binderWithin(i, frame, slot int32) int32 {
+	for _, b := range c.frames[frame].by[slot] {
+		if c.lift(b, c.p.Steps[i].Graph) == i {
+			return b
+		}
+	}
+	return i
+}
+
+// maybeUnbound warns of a binding that some paths do not set (R40).
+func (c *compiler) maybeUnbound(at site, by int32, name string, where spot) {
+	if by == plan.None || c.guarded(at, name) {
+		return
+	}
+	why, stop := c.whyNot(at, by)
+	c.warn("maybe-unbound", where, fmt.Sprintf("%q is %s", name, why), stop,
+		c.place(c.value(c.nodes[by].bindPtr), "bound here"))
+}
+
+// whyNot says on which way a binding stays unset.
+func (c *compiler) whyNot(at site, by int32) (why, hint string) {
+	hint = fmt.Sprintf("guard the use, for example with a condition on it, or bind it on every path")
+	for i := by; i != plan.None; {
+		st, n := &c.p.Steps[i], &c.nodes[i]
+		id := strconv.Quote(st.ID)
+		switch {
+		case n.src.When != "":
+			return "not bound when " + id + " is skipped by its when", hint
+		case st.ContinueOnError || st.OnError == plan.OnErrorSkip:
+			return "not bound when " + id + " fails and is passed over", hint
+		}
+		g := st.Graph
+		gr := &c.p.Graphs[g]
+		if gr.Owner == plan.None || c.sees(at, g) {
+			break
+		}
+		owner := &c.p.Steps[gr.Owner]
+		switch gr.Role {
+		case plan.Then, plan.Else:
+			return "bound on one branch only: " + c.scopeName(g), "bind it on the other branch too, or end that with a fail step"
+		case plan.Fallback:
+			return "bound only by " + c.scopeName(g), hint
+		case plan.Branch:
+			if owner.Strategy == plan.Ignore {
+				return fmt.Sprintf("not bound when %s fails, which the parallel step ignores", c.scopeName(g)), hint
+			}
+			if owner.WaitFor != plan.WaitAll {
+				return fmt.Sprintf("bound on one branch only: %s, which may be cut off", c.scopeName(g)), hint
+			}
+		}
+		i = gr.Owner
+	}
+	return "not bound on every path that leads here", hint
+}
+
+// guarded says whether the use of a name is protected by has(), by an optional
+// selection or by the default filter, here or in a condition around it.
+func (c *compiler) guarded(at site, name string) bool {
+	if at.src != "" && softened(at.src, name) {
+		return true
+	}
+	if at.src == "" && softened(string(c.p.Steps[at.step].Params), name) {
+		return true
+	}
+	for i := at.step; i != plan.None; {
+		if softened(c.nodes[i].src.When, name) {
+			return true
+		}
+		g := &c.p.Graphs[c.p.Steps[i].Graph]
+		if g.Owner != plan.None && (g.Role == plan.Then || g.Role == plan.Else) && softened(c.nodes[g.Owner].src.Condition.Expression, name) {
+			return true
+		}
+		i = g.Owner
+	}
+	return false
+}
+
+// softened says whether src asks for name before it uses it.
+func softened(src, name string) bool {
+	for off := 0; ; {
+		k := strings.Index(src[off:], name)
+		if k < 0 {
+			return false
+		}
+		k += off
+		off = k + len(name)
+		if k > 0 && (wordByte(src[k-1]) || src[k-1] == '.') || off < len(src) && wordByte(src[off]) {
+			continue
+		}
+		before := strings.TrimRight(src[:k], " ")
+		if strings.HasSuffix(before, "has(") {
+			return true
+		}
+		rest := src[off:]
+		if end := strings.IndexAny(rest, " |}),"); end >= 0 && strings.Contains(rest[:end], ".?") || strings.HasPrefix(rest, ".?") {
+			return true
+		}
+		if bar := strings.Index(rest, "|"); bar >= 0 && strings.HasPrefix(strings.TrimLeft(rest[bar+1:], " "), "default") && !strings.Contains(rest[:bar], "}}") {
+			return true
+		}
+	}
+}

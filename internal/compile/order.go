@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// An edge says that a step waits for another of the same graph, and where the
+// recipe says so.
+type edge struct {
+	from, to int32
+	at       spot
+	why      string
+}
+
+// waitFor notes that step `to` waits for `from` because an expression names it.
+func (c *compiler) waitFor(from, to int32, at spot) {
+	c.addEdge(edge{from, to, at, "its expression names it"})
+}
+
+func (c *compiler) addEdge(e edge) {
+	key := [2]int32{e.from, e.to}
+	if _, ok := c.edgeSet[key]; !ok {
+		c.edgeSet[key] = len(c.waits)
+		c.waits = append(c.waits, e)
+	}
+}
+
+// ordered says whether the steps of a graph run one after the other unless they
+// say otherwise. A parallel branch always is a sequence (X46).
+func (c *compiler) ordered(g int32) bool {
+	return c.r.Order != "none" || c.p.Graphs[g].Role == plan.Branch
+}
+
+// follows says whether b, which stands below a, runs after it just because of
+// the order of the definition.
+func (c *compiler) follows(b, a int32) bool {
+	if !c.ordered(c.p.Steps[b].Graph) {
+		return false
+	}
+	for i := b; i > a; i-- {
+		if c.nodes[i].src.DependsOn != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// order links the steps of every graph, refuses circles (X70) and counts waves.
+func (c *compiler) order() {
+	for i := range c.nodes {
+		c.written(int32(i))
+	}
+	for _, e := range c.waits {
+		st := &c.p.Steps[e.to]
+		st.Preds = append(st.Preds, e.from)
+	}
+	for i := range c.p.Steps {
+		st := &c.p.Steps[i]
+		slices.Sort(st.Preds)
+		for _, p := range st.Preds {
+			c.p.Steps[p].Succs = append(c.p.Steps[p].Succs, int32(i))
+		}
+	}
+	left := make([]int32, len(c.p.Steps))
+	for g := range c.p.Graphs {
+		c.sort(int32(g), left)
+	}
+}
+
+// written adds what the definition says about order: dependsOn, else its place.
+func (c *compiler) written(i int32) {
+	n, g := &c.nodes[i], c.p.Steps[i].Graph
+	if n.src.DependsOn == nil {
+		if i > c.p.Graphs[g].First && c.ordered(g) {
+			c.addEdge(edge{i - 1, i, c.value(n.ptr), "it stands below it"})
+		}
+		return
+	}
+	for k, id := range *n.src.DependsOn {
+		at := c.value(n.ptr + "/dependsOn/" + strconv.Itoa(k))
+		on, ok := c.byID[id]
+		switch {
+		case !ok:
+			siblings := c.siblings(i)
+			hint := near(id, siblings)
+			if hint == "" {
+				hint = available(siblings)
+			}
+			c.fail(fault.RecipeInvalid, "unknown-step", at, fmt.Sprintf("no step has the id %q", id), hint)
+		case c.p.Steps[on].Graph != g:
+			c.fail(fault.RecipeInvalid, "other-scope", at,
+				fmt.Sprintf("%q is in %s; dependsOn names only steps beside this one, in %s", id, c.scopeName(c.p.Steps[on].Graph), c.scopeName(g)),
+				"let the step that owns the scope depend on it", c.place(c.value(c.nodes[on].ptr), "the step"))
+		default:
+			c.addEdge(edge{on, i, at, "its dependsOn names it"})
+		}
+	}
+}
+
+func (c *compiler) siblings(i int32) []string {
+	gr := &c.p.Graphs[c.p.Steps[i].Graph]
+	var ids []string
+	for k := gr.First; k < gr.First+gr.N; k++ {
+		if k != i {
+			ids = append(ids, c.p.Steps[k].ID)
+		}
+	}
+	return ids
+}
+
+// sort is Kahn's algorithm. Whatever it cannot reach waits for a circle: that
+// is named and taken out, until all circles are.
+func (c *compiler) sort(g int32, left []int32) {
+	gr := &c.p.Graphs[g]
+	done, waves := int32(0), int32(0)
+	queue := make([]int32, 0, gr.N)
+	for i := gr.First; i < gr.First+gr.N; i++ {
+		if left[i] = int32(len(c.p.Steps[i].Preds)); left[i] == 0 {
+			queue = append(queue, i)
+		}
+	}
+	next := gr.First
+	for done < gr.N {
+		for len(queue) > 0 {
+			i := queue[0]
+			queue = queue[1:]
+			done++
+			left[i] = -1
+			st := &c.p.Steps[i]
+			waves = max(waves, st.Wave+1)
+			for _, s := range st.Succs {
+				if left[s] < 0 {
+					continue // taken out with its circle
+				}
+				c.p.Steps[s].Wave = max(c.p.Steps[s].Wave, st.Wave+1)
+				if left[s]--; left[s] == 0 {
+					queue = append(queue, s)
+				}
+			}
+		}
+		if done == gr.N {
+			break
+		}
+		c.cyclic[g] = true
+		for left[next] < 0 {
+			next++
+		}
+		for _, i := range c.circle(next, left) {
+			left[i] = 0
+			queue = append(queue, i)
+		}
+	}
+	gr.Waves = waves
+}
+
+// circle finds and reports the circle that step i is in or waits for.
+func (c *compiler) circle(i int32, left []int32) []int32 {
+	at := map[int32]int{}
+	var path []int32
+	for {
+		if first, ok := at[i]; ok {
+			path = path[first:]
+			break
+		}
+		at[i] = len(path)
+		path = append(path, i)
+		for _, p := range c.p.Steps[i].Preds {
+			if left[p] > 0 {
+				i = p
+				break
+			}
+		}
+	}
+	// Every circle is told from its first step on, whichever way it was found.
+	k := slices.Index(path, slices.Min(path))
+	path = slices.Concat(path[k:], path[:k])
+	var msg strings.Builder
+	var related []fault.Place
+	fmt.Fprintf(&msg, "step %q waits for ", c.p.Steps[path[0]].ID)
+	for k, step := range path {
+		on := path[(k+1)%len(path)]
+		e := c.waits[c.edgeSet[[2]int32{on, step}]]
+		if k > 0 {
+			fmt.Fprintf(&msg, "%q, which waits for ", c.p.Steps[step].ID)
+			related = append(related, c.place(e.at, fmt.Sprintf("%q waits for %q: %s", c.p.Steps[step].ID, c.p.Steps[on].ID, e.why)))
+		}
+	}
+	fmt.Fprintf(&msg, "%q", c.p.Steps[path[0]].ID)
+	said := msg.String()
+	if len(path) == 1 {
+		said = fmt.Sprintf("step %q waits for itself", c.p.Steps[path[0]].ID)
+	}
+	first := c.waits[c.edgeSet[[2]int32{path[(1)%len(path)], path[0]}]]
+	c.fail(fault.CircularDependency, "cycle", first.at, said, "remove one of these dependencies", related...)
+	return path
+}

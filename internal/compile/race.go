@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// readerOf is a step that reads a slot which `by` set, both in one graph.
+type readerOf struct {
+	step, by int32
+	at       spot
+}
+
+// race refuses recipes whose result would depend on which of two steps is
+// faster: all steps of a graph that bind one name must run one after the other,
+// and who reads it must run before the next one sets it again.
+func (c *compiler) race() {
+	keys := make([]graphSlot, 0)
+	for key, steps := range c.binders {
+		if len(steps) > 1 && !c.cyclic[key.graph] {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b graphSlot) int {
+		return cmp.Or(cmp.Compare(a.graph, b.graph), cmp.Compare(a.slot, b.slot))
+	})
+	mark := make([]int32, len(c.p.Steps))
+	stamp := int32(0)
+	for _, key := range keys {
+		chain := slices.Clone(c.binders[key])
+		slices.SortStableFunc(chain, func(a, b int32) int { return cmp.Compare(c.p.Steps[a].Wave, c.p.Steps[b].Wave) })
+		place := make(map[int32]int, len(chain))
+		for k, i := range chain {
+			place[i] = k
+		}
+		readers := make([][]readerOf, len(chain))
+		for _, r := range c.readers[key] {
+			readers[place[r.by]] = append(readers[place[r.by]], r)
+		}
+		for k := 0; k+1 < len(chain); k++ {
+			stamp++
+			if !c.segment(key, chain[k], chain[k+1], readers[k], mark, stamp) {
+				break // one word about a name is enough
+			}
+		}
+	}
+}
+
+// segment checks that `from`, and all who read what it set, are before `to`.
+// It walks back from `to` no further than the wave of `from`, so that a whole
+// chain costs no more than its graph.
+func (c *compiler) segment(key graphSlot, from, to int32, readers []readerOf, mark []int32, stamp int32) bool {
+	floor := c.p.Steps[from].Wave
+	stack := []int32{to}
+	mark[to] = stamp
+	for len(stack) > 0 {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, p := range c.p.Steps[i].Preds {
+			if mark[p] != stamp && c.p.Steps[p].Wave >= floor {
+				mark[p] = stamp
+				stack = append(stack, p)
+			}
+		}
+	}
+	f := c.frameOf(key.graph)
+	name := c.frames[f].names[key.slot]
+	first, second := c.binderWithin(from, f, key.slot), c.binderWithin(to, f, key.slot)
+	if mark[from] != stamp {
+		if first > second {
+			first, second = second, first
+		}
+		c.fail(fault.RecipeInvalid, "binding-twice", c.value(c.nodes[second].bindPtr),
+			fmt.Sprintf("%q is bound by %q and by %q, which may run at the same time", name, c.p.Steps[first].ID, c.p.Steps[second].ID),
+			"give each a name of its own, or order them with dependsOn",
+			c.place(c.value(c.nodes[first].bindPtr), "bound here too"))
+		return false
+	}
+	for _, r := range readers {
+		if mark[r.step] != stamp {
+			c.fail(fault.RecipeInvalid, "binding-race", r.at,
+				fmt.Sprintf("%q may be bound again by %q before or after this is read", name, c.p.Steps[second].ID),
+				"order the two steps with dependsOn", c.place(c.value(c.nodes[second].bindPtr), "bound again here"))
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// The one retry record's defaults (R18).
+const (
+	defaultInitialMS  = 500
+	defaultMaxMS      = 8000
+	defaultMultiplier = 2
+	defaultJitter     = 0.5
+	// retryAttempts is what `onError: retry` means without maxRetries.
+	retryAttempts = 3
+)
+
+// retry compiles all spellings into the one record. retryPolicy wins over
+// onError, because it says more.
+func (c *compiler) retry(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	pol, oe := n.src.RetryPolicy, n.src.OnError
+	rec := plan.Retry{
+		Attempts: 1, InitialMS: defaultInitialMS, MaxMS: defaultMaxMS,
+		Multiplier: defaultMultiplier, Jitter: defaultJitter,
+	}
+	retries := oe != nil && (oe.Strategy == "retry" || oe.MaxRetries > 0 || oe.RetryDelay != "")
+	if st.Kind != plan.Action && (pol != nil || retries) {
+		at := n.ptr + "/retryPolicy"
+		if pol == nil {
+			at = n.ptr + "/onError"
+		}
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at),
+			fmt.Sprintf("a %s step is never retried; only action steps are", st.Kind), "put the retry on the action steps inside it")
+		pol, retries = nil, false
+	}
+	switch {
+	case pol != nil:
+		c.retryPolicy(&rec, pol, n.ptr+"/retryPolicy")
+	case retries:
+		rec.Attempts = retryAttempts
+		if oe.MaxRetries > 0 {
+			rec.Attempts = oe.MaxRetries + 1
+		}
+		if oe.MaxRetries < 0 || oe.MaxRetries == math.MaxInt64 {
+			c.fail(fault.RecipeInvalid, "bad-retry", c.value(n.ptr+"/onError/maxRetries"),
+				fmt.Sprintf("maxRetries is %d; want at least 1", oe.MaxRetries), "")
+			rec.Attempts = 1
+		}
+		if ms, ok := c.pause(oe.RetryDelay, c.value(n.ptr+"/onError/retryDelay")); ok {
+			rec.InitialMS, rec.MaxMS = ms, max(rec.MaxMS, ms)
+		}
+	}
+	st.Retry = rec
+}
+
+func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr string) {
+	switch {
+	case pol.MaxAttempts < 0:
+		c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/maxAttempts"),
+			fmt.Sprintf("maxAttempts is %d; it counts the first try, so want at least 1", pol.MaxAttempts), "")
+	case pol.MaxAttempts > 0:
+		rec.Attempts = pol.MaxAttempts
+	default:
+		c.warn("retry-never", c.key(ptr), "the retryPolicy has no maxAttempts, so nothing is retried", "add maxAttempts: 3")
+	}
+	initial, hasInitial := c.pause(pol.InitialDelay, c.value(ptr+"/initialDelay"))
+	most, hasMost := c.pause(pol.MaxDelay, c.value(ptr+"/maxDelay"))
+	switch {
+	case hasInitial && hasMost && initial > most:
+		c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/initialDelay"),
+			fmt.Sprintf("initialDelay %s is longer than maxDelay %s", text(initial), text(most)), "",
+			c.place(c.value(ptr+"/maxDelay"), "maxDelay"))
+	case hasMost:
+		rec.MaxMS, rec.InitialMS = most, min(rec.InitialMS, most)
+	}
+	if hasInitial {
+		rec.InitialMS, rec.MaxMS = initial, max(rec.MaxMS, initial)
+	}
+	if m := pol.BackoffMultiplier; m != 0 {
+		if !(m >= 1 && m <= 100) {
+			c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/backoffMultiplier"),
+				fmt.Sprintf("backoffMultiplier is %v; want 1 to 100", m), "")
+		} else {
+			rec.Multiplier = m
+		}
+	}
+	if pol.Jitter != nil {
+		if j := *pol.Jitter; !(j >= 0 && j <= 1) {
+			c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/jitter"), fmt.Sprintf("jitter is %v; want 0 to 1", j), "")
+		} else {
+			rec.Jitter = j
+		}
+	}
+	for k, name := range pol.RetryableErrors {
+		rec.On = append(rec.On, c.retryable(name, c.value(fmt.Sprintf("%s/retryableErrors/%d", ptr, k))))
+	}
+	slices.Sort(rec.On)
+	rec.On = slices.Compact(rec.On)
+}
+
+// causes are the names retryableErrors takes besides codes (X110, R19).
+var causes = []string{
+	string(fault.CauseTimeout), string(fault.CauseProvider), string(fault.CauseRateLimit), string(fault.CauseContract), string(fault.CauseLost),
+}
+
+// retryable gives an error's one name: a cause, or the code behind an alias.
+func (c *compiler) retryable(name string, at spot) string {
+	if slices.Contains(causes, name) {
+		return name
+	}
+	row, ok := fault.Lookup(fault.Code(name))
+	if !ok {
+		c.warn("unknown-error", at, fmt.Sprintf("%q is no code of Roux; it is compared with the codes that actions return", name), near(name, errorNames()))
+		return name
+	}
+	switch row.Cause {
+	case fault.CauseTimeout, fault.CauseProvider, fault.CauseRateLimit, fault.CauseContract, fault.CauseLost, fault.CauseInternal:
+		// Another try can help, or at least the user may want one.
+		if row.Code != fault.InputContractViolation && row.Code != fault.ExecutionExpired {
+			break
+		}
+		fallthrough
+	default:
+		c.warn("never-retryable", at, fmt.Sprintf("%s is never retried: another try of the same step fails the same way", row.Code), row.Remedy)
+	}
+	return string(row.Code)
+}
+
+func errorNames() []string {
+	names := slices.Clone(causes)
+	for _, row := range fault.All() {
+		names = append(names, string(row.Code))
+		names = append(names, row.Aliases...)
+	}
+	return names
+}
+
+// afterRetries compiles what follows when retries are used up.
+func (c *compiler) afterRetries(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	st.ContinueOnError = n.src.ContinueOnError
+	switch n.src.OnParentFailure {
+	case "", "propagate":
+		st.ParentFailure = plan.Propagate
+	case "skip":
+		st.ParentFailure = plan.SkipOnParent
+	case "substitute_default":
+		st.ParentFailure = plan.SubstituteDefault
+		c.warn("substitute-default", c.value(n.ptr+"/on_parent_failure"),
+			"substitute_default runs the step with empty text in place of what failed steps would have given", "prefer has() or the default filter")
+	default:
+		c.enum("on_parent_failure", n.src.OnParentFailure, n.ptr, "propagate", "skip", "substitute_default")
+	}
+	oe := n.src.OnError
+	if oe == nil {
+		return
+	}
+	at := n.ptr + "/onError"
+	switch oe.Strategy {
+	case "fail", "retry":
+	case "skip":
+		st.OnError = plan.OnErrorSkip
+	case "fallback":
+		st.OnError = plan.OnErrorFallback
+		if oe.FallbackStep == nil {
+			c.fail(fault.RecipeInvalid, "missing-field", c.value(at), `onError of strategy "fallback" needs the field "fallbackStep"`, "")
+		}
+	default:
+		c.enum("strategy", oe.Strategy, at, "fail", "skip", "fallback", "retry")
+	}
+	if oe.FallbackStep != nil && oe.Strategy != "fallback" {
+		c.fail(fault.RecipeInvalid, "stray-fallback", c.key(at+"/fallbackStep"),
+			fmt.Sprintf("onError of strategy %q never runs a fallbackStep", oe.Strategy), `write strategy: fallback; maxRetries retries before it`)
+	}
+	if st.Kind == plan.Fail {
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at), "a fail step fails on purpose; it has no onError", "")
+	}
+}
+
+// enum reports a word that is not one of those a field takes.
+func (c *compiler) enum(field, got, ptr string, want ...string) {
+	c.fail(fault.RecipeInvalid, "bad-value", c.value(ptr+"/"+field),
+		fmt.Sprintf("%q is no %s; want %s", got, field, list(want)), near(got, want))
+}

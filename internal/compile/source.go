@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Source parses and compiles a text. The plan is nil when one of the
+// diagnostics is an error, the recipe when the text does not have the form of
+// one. The source is never nil: it shows the lines diagnostics point at.
+func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
+	r, src, diags := recipe.Parse(file, text, recipe.Options{MaxBytes: int(opt.MaxSource)})
+	if r == nil {
+		return nil, nil, src, diags
+	}
+	p, more := Compile(r, src, opt)
+	diags = append(diags, more...)
+	sortDiagnostics(diags)
+	if HasErrors(diags) {
+		p = nil
+	}
+	return p, r, src, diags
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sharedFile reads a file of the sources this engine was built from, which are
+// no part of the project; the test is skipped where they are absent.
+func sharedFile(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("ROUX_SHARED")
+	if dir == "" {
+		dir = filepath.Join(moduleRoot(t), "..", "shared")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Skipf("the sources are not here (set ROUX_SHARED): %v", err)
+	}
+	return string(data)
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = up
+	}
+}
+
+// TestR40_SourceExample validates the recipe that the recipe-system source
+// gives as its example: it holds together, with the one warning of R40.
+func TestR40_SourceExample(t *testing.T) {
+	doc := sharedFile(t, "sources/recipe-system.txt")
+	at := strings.Index(doc, `"id": "recipe_pdf_to_translated_markdown"`)
+	if at < 0 {
+		t.Fatal("the example is not where it was")
+	}
+	at = strings.LastIndex(doc[:at], "{")
+	var raw json.RawMessage
+	if err := json.NewDecoder(strings.NewReader(doc[at:])).Decode(&raw); err != nil {
+		t.Fatal(err)
+	}
+	p, _, _, diags := Source("example.json", raw, Options{Actions: testActions()})
+	if p == nil || len(diags) != 1 {
+		t.Fatalf("want a plan and one warning, got:\n%s", dumpDiagnostics(diags))
+	}
+	d := diags[0]
+	if d.Rule != "maybe-unbound" || !strings.Contains(d.Msg, "bound on one branch only") || d.Pointer != "/steps/2/inputBindings/text" {
+		t.Errorf("not the warning of R40: %+v", d)
+	}
+	if len(d.Related) != 1 {
+		t.Errorf("the warning does not show where the binding is made: %+v", d.Related)
+	}
+}

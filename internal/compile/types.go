@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A typed is a schema with the number that stands for it in cache keys: equal
+// schemas have equal numbers, 0 is "any type".
+type typed struct {
+	raw json.RawMessage
+	id  int
+}
+
+func (c *compiler) typed(raw json.RawMessage) typed {
+	if len(raw) == 0 {
+		return typed{}
+	}
+	key := string(raw)
+	id, ok := c.typeIDs[key]
+	if !ok {
+		id = len(c.typeIDs) + 1
+		c.typeIDs[key] = id
+	}
+	return typed{raw: raw, id: id}
+}
+
+func (c *compiler) typeOf(v *plan.Var) typed {
+	switch v.Kind {
+	case plan.VarInput:
+		switch v.Name {
+		case "input", "inputs":
+			return c.inputType()
+		case "parameters":
+			return c.typed(c.p.InputSchema)
+		case "fileHashes":
+			return c.typed(json.RawMessage(`{"type":"array","items":{"type":"string"}}`))
+		case "files":
+			return c.typed(json.RawMessage(`{"type":"array"}`))
+		}
+	case plan.VarIndex:
+		return c.typed(json.RawMessage(`{"type":"integer"}`))
+	case plan.VarStep:
+		return c.stepType(v.Index)
+	case plan.VarBinding:
+		return c.bindingType(v.Graph, v.Index)
+	}
+	return typed{}
+}
+
+// inputType is the inputSchema with fileHashes, which is in every input.
+func (c *compiler) inputType() typed {
+	if c.input != nil {
+		return *c.input
+	}
+	t := typed{}
+	v, err := jsonx.Decode(c.p.InputSchema, jsonx.Limits{Bytes: len(c.p.InputSchema) + 1})
+	schema, _ := v.(map[string]any)
+	if err == nil && schema != nil {
+		if props, ok := schema["properties"].(map[string]any); ok {
+			if _, ok := props["fileHashes"]; !ok {
+				props["fileHashes"] = map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
+			}
+		}
+		if raw, err := jsonx.Canonical(schema); err == nil {
+			t = c.typed(raw)
+		}
+	}
+	c.input = &t
+	return t
+}
+
+// outputSchema is the schema of what a step puts out, nil when it may be
+// anything: after a fallback it is another action's.
+func (c *compiler) outputSchema(i int32) json.RawMessage {
+	st, n := &c.p.Steps[i], &c.nodes[i]
+	if st.Kind != plan.Action || n.decl == nil || st.OnError == plan.OnErrorFallback {
+		return nil
+	}
+	return n.decl.Output
+}
+
+// stepType is the object that `steps.<id>` stands for.
+func (c *compiler) stepType(i int32) typed {
+	out := c.outputSchema(i)
+	key := string(out)
+	if t, ok := c.wrapped[key]; ok {
+		return t
+	}
+	if out == nil {
+		out = json.RawMessage("{}")
+	}
+	t := c.typed(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + string(out) +
+		`,"result":` + string(out) + `,"status":{"type":"string"},"error":{}}}`))
+	c.wrapped[key] = t
+	return t
+}
+
+// bindingType is the one schema of all steps that bind a slot, else any type.
+func (c *compiler) bindingType(g, slot int32) typed {
+	at := graphSlot{g, slot}
+	if t, ok := c.slotTypes[at]; ok {
+		return t
+	}
+	by := c.frames[g].by[slot]
+	out := c.outputSchema(by[0])
+	if slices.ContainsFunc(by, func(i int32) bool { return string(c.outputSchema(i)) != string(out) }) {
+		out = nil
+	}
+	t := c.typed(out)
+	c.slotTypes[at] = t
+	return t
+}
