@@ -22,7 +22,7 @@ type prices struct{}
 func (prices) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	if function == "@charge" {
 		n, _ := result.(types.Int)
-		return cost(uint64(n))
+		return units(uint64(n))
 	}
 	n := uint64(1)
 	if function != "size" || !isList(args) {
@@ -30,7 +30,7 @@ func (prices) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint
 			n += reading(a)
 		}
 	}
-	return cost(n + writing(result))
+	return units(n + writing(result))
 }
 
 func isList(args []ref.Val) bool {
@@ -52,7 +52,7 @@ var small = func() (t [256]uint64) {
 	return t
 }()
 
-func cost(n uint64) *uint64 {
+func units(n uint64) *uint64 {
 	if n < uint64(len(small)) {
 		return &small[n]
 	}

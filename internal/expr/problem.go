@@ -3,7 +3,11 @@
 package expr
 
 import (
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
@@ -67,26 +71,12 @@ func lineCol(src string, offset int) (line, col int) {
 func issues(src string, offset int, iss *cel.Issues) problems {
 	var ps problems
 	for _, e := range iss.Errors() {
-		p := Problem{Offset: offset, Len: 1, Msg: e.Message, Rule: RuleType}
+		at := 0
 		if e.Location != nil && e.Location.Line() > 0 {
-			p.Offset = offset + runeOffset(src, e.Location.Line(), e.Location.Column())
+			at = runeOffset(src, e.Location.Line(), e.Location.Column())
 		}
-		switch {
-		case strings.HasPrefix(e.Message, "Syntax error"):
-			p.Rule = RuleSyntax
-			p.Msg, _, _ = strings.Cut(strings.TrimPrefix(e.Message, "Syntax error: "), " expecting {")
-			p.Hint = dialectHint(src)
-		case strings.HasPrefix(e.Message, "undeclared reference to "):
-			p.Rule = RuleUndefinedName
-			name := between(e.Message, "'")
-			p.Len = max(1, runes(name))
-			p.Msg = "undefined: " + name
-		case strings.HasPrefix(e.Message, "undefined field "):
-			p.Rule = RuleUndefinedField
-			p.Msg = "undefined field: " + between(e.Message, "'")
-		default:
-			p.Msg, _, _ = strings.Cut(p.Msg, " (in container")
-		}
+		p := explainIssue(src, at, e.Message)
+		p.Offset += offset
 		ps = append(ps, p)
 	}
 	if len(ps) == 0 && iss.Err() != nil {
@@ -94,6 +84,91 @@ func issues(src string, offset int, iss *cel.Issues) problems {
 	}
 	return ps
 }
+
+// explainIssue puts one message of the CEL library into our words. at is its
+// place in src.
+func explainIssue(src string, at int, msg string) Problem {
+	p := Problem{Offset: at, Len: 1, Msg: msg, Rule: RuleType}
+	letters := []rune(src)
+	switch {
+	case strings.HasPrefix(msg, "Syntax error"):
+		p.Rule = RuleSyntax
+		p.Msg, _, _ = strings.Cut(strings.TrimPrefix(msg, "Syntax error: "), " expecting ")
+		switch token := between(p.Msg, "'"); {
+		case token == "<EOF>":
+			p.Msg = "the expression ends too early"
+		case token != "":
+			p.Msg = "unexpected " + strconv.Quote(token)
+			p.Len = max(1, min(runes(token), len(letters)-at))
+		}
+		p.Hint = dialectHint(src)
+	case strings.HasPrefix(msg, "undeclared reference to "):
+		// Variables are declared before the check, so this is a function; the
+		// place is that of its parenthesis.
+		name := between(msg, "'")
+		p.Rule = RuleUndefinedName
+		p.Msg = "undefined function: " + name
+		p.Offset, p.Len = wordBefore(letters, at, name)
+		p.Hint = nearHint(name[strings.LastIndexByte(name, '.')+1:], functionNames())
+	case strings.HasPrefix(msg, "undefined field "):
+		name := between(msg, "'")
+		p.Rule = RuleUndefinedField
+		p.Msg = "undefined field: " + name
+		// The place is that of the dot, the bracket or has.
+		p.Offset, p.Len = wordAfter(letters, at, []rune(name))
+	case strings.HasPrefix(msg, "found no matching overload for "):
+		name := between(msg, "'")
+		_, rest, _ := strings.Cut(msg, " applied to ")
+		args := strings.Trim(rest, "'")
+		if op := operatorText(name); op != "" {
+			p.Msg = "operator " + op + " does not take " + args
+			p.Len = runes(op)
+		} else {
+			p.Msg = "function " + name + " does not take " + args
+			p.Offset, p.Len = wordBefore(letters, at, name)
+		}
+	case strings.HasPrefix(msg, "type '") && strings.HasSuffix(msg, "does not support field selection"):
+		p.Msg = between(msg, "'") + " has no fields"
+	}
+	return p
+}
+
+// wordBefore is the place of a function whose parenthesis is at a place.
+func wordBefore(letters []rune, at int, name string) (offset, n int) {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	n = runes(last)
+	if at >= n && at <= len(letters) && string(letters[at-n:at]) == last {
+		return at - n, n
+	}
+	return at, 1
+}
+
+// wordAfter is the next place of a field name.
+func wordAfter(letters []rune, at int, name []rune) (offset, n int) {
+	for i := max(0, at); i+len(name) <= len(letters); i++ {
+		if slices.Equal(letters[i:i+len(name)], name) && (i == 0 || !isWordRune(letters[i-1])) &&
+			(i+len(name) == len(letters) || !isWordRune(letters[i+len(name)])) {
+			return i, len(name)
+		}
+	}
+	return at, 1
+}
+
+func isWordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// functionNames are the functions and methods that an expression may call.
+var functionNames = sync.OnceValue(func() []string {
+	var names []string
+	for name := range base().Functions() {
+		name = name[strings.LastIndexByte(name, '.')+1:]
+		if name[0] >= 'a' && name[0] <= 'z' {
+			names = append(names, name)
+		}
+	}
+	names = append(names, "has", "all", "exists", "exists_one", "map", "filter", "sortBy")
+	slices.Sort(names)
+	return slices.Compact(names)
+})
 
 // dialectHint recognises what other template languages write.
 func dialectHint(src string) string {

@@ -5,6 +5,8 @@ package expr
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -187,7 +189,7 @@ func decodeJSON(raw []byte) (any, error) {
 	return numbers(v)
 }
 
-var errTrailing = fault.New(fault.TemplateError, "something follows the JSON value")
+var errTrailing = errors.New("something follows the JSON value")
 
 // numbers turns json.Number into int64 where the text is an integer that fits,
 // else into float64. A number that neither can hold is an error: to calculate
@@ -201,7 +203,7 @@ func numbers(v any) (any, error) {
 		}
 		f, err := x.Float64()
 		if err != nil {
-			return nil, fault.New(fault.TemplateError, "the number %s is too large", quoteSource(x.String()))
+			return nil, fmt.Errorf("the number %s is too large", quoteSource(x.String()))
 		}
 		return f, nil
 	case []any:

@@ -190,6 +190,9 @@ func list(vs []any) string {
 // short is the JSON of a value, cut to what a message can carry.
 func short(v any) string {
 	const most = 60
+	if s, ok := v.(string); ok && len(s) > 2*most {
+		v = string([]rune(s[:min(len(s), 4*most)]))
+	}
 	b, _ := appendJSON(nil, v, 4*most)
 	s := []rune(string(b))
 	if len(s) > most {

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+// An Env is what is known about the variables of an expression before it runs.
+type Env struct {
+	// Vars maps each name in scope to the JSON Schema of its value; nil = any.
+	Vars map[string]json.RawMessage
+}
+
+// Check finds everything about a source that can be known to be wrong before it
+// runs: its form, names and fields that do not exist, types that do not fit, a
+// cost that is always too high, a result other than wanted.
+//
+// template says how to read src. want is "", "bool", "string", "int", "number",
+// "list", "map", "timestamp" or "duration"; "" wants nothing in particular. A nil env
+// allows every name.
+func Check(src string, template bool, env *Env, want string) []Problem {
+	if !template {
+		c := checker{env: env}
+		ps, typ := c.expression(src, 0, nil)
+		if len(ps) == 0 {
+			ps = wanted(ps, typ, want, src)
+		}
+		return sorted(ps)
+	}
+	p := newParser(src)
+	c := checker{env: env}
+	var last *types.Type
+	p.compile = func(s string, offset int) (*celExpr, problems) {
+		ps, typ := c.expression(s, offset, p.bound)
+		last = typ
+		return &celExpr{}, ps
+	}
+	prog, ps := p.parse()
+	switch {
+	case len(ps) > 0:
+	case prog.lone == nil:
+		ps = wanted(ps, types.StringType, want, src)
+	case len(prog.lone.filters) == 0:
+		ps = wanted(ps, last, want, src)
+	}
+	return sorted(ps)
+}
+
+// CheckTree checks every template of a JSON value. Pointer names the string.
+func CheckTree(raw []byte, env *Env) []Problem {
+	v, err := decodeJSON(raw)
+	if err != nil {
+		return []Problem{{Rule: RuleSyntax, Msg: "no JSON: " + err.Error()}}
+	}
+	var out []Problem
+	checkTree(v, "", env, &out)
+	return out
+}
+
+func checkTree(v any, pointer string, env *Env, out *[]Problem) {
+	switch x := v.(type) {
+	case string:
+		if !IsTemplate(x) {
+			return
+		}
+		for _, p := range Check(x, true, env, "") {
+			p.Pointer = pointer
+			*out = append(*out, p)
+		}
+	case []any:
+		for i, e := range x {
+			checkTree(e, pointer+"/"+strconv.Itoa(i), env, out)
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			checkTree(x[k], pointer+"/"+escapePointer(k), env, out)
+		}
+	}
+}
+
+func sorted(ps []Problem) []Problem {
+	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Offset - b.Offset })
+	return ps
+}
+
+// A checker checks the expressions of one source.
+type checker struct{ env *Env }
+
+// expression checks one expression; locals are names of any type that hide the
+// environment's.
+func (c *checker) expression(src string, offset int, locals []string) (problems, *types.Type) {
+	env := base()
+	parsed, iss := env.Parse(src)
+	if iss.Err() != nil {
+		return issues(src, offset, iss), nil
+	}
+	w := walkAST(env, parsed, offset)
+	indexFields(parsed.NativeRep().Expr())
+	var ps problems
+	st := newSchemaTypes()
+	opts := []cel.EnvOption{cel.CustomTypeProvider(st)}
+	for _, name := range w.names {
+		if c.env == nil || slices.Contains(locals, name) {
+			opts = append(opts, cel.Variable(name, cel.DynType))
+			continue
+		}
+		raw, known := c.env.Vars[name]
+		if !known {
+			// Declared all the same, so that the rest is checked too.
+			opts = append(opts, cel.Variable(name, cel.DynType))
+			ps = append(ps, c.undefined(name, w)...)
+			continue
+		}
+		opts = append(opts, st.variable(name, raw))
+	}
+	typed, err := env.Extend(opts...)
+	if err != nil {
+		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
+	}
+	checked, iss := typed.Check(parsed)
+	if iss.Err() != nil {
+		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
+	}
+	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guard)); err != nil {
+		// What only planning finds, such as a pattern that is none.
+		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
+	}
+	if est, err := typed.EstimateCost(checked, sizes{}); err == nil && est.Min > CostLimit {
+		ps = append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleCost,
+			Msg: fmt.Sprintf("the expression costs at least %d; the limit is %d", est.Min, CostLimit)})
+	}
+	return ps, checked.OutputType()
+}
+
+// undefined reports every use of a name that is not in scope.
+func (c *checker) undefined(name string, w *walker) problems {
+	hint := nearHint(name, slices.Sorted(maps.Keys(c.env.Vars)))
+	var ps problems
+	for _, r := range w.refs {
+		if r.Name == name {
+			ps = append(ps, Problem{Offset: r.Offset, Len: r.Len, Rule: RuleUndefinedName, Msg: "undefined: " + name, Hint: hint})
+		}
+	}
+	return ps
+}
+
+// explain adds near matches to what the checker found about fields; it found
+// them in the order in which it asked the provider. It drops what the checker
+// says about the type of an object: to us an object is a map that may be
+// walked, indexed and compared, which the checker's structures are not.
+func (c *checker) explain(ps problems, st *schemaTypes) problems {
+	var out problems
+	for _, p := range ps {
+		if p.Rule == RuleUndefinedField {
+			st.explain(&p)
+		} else if p.Rule == RuleType && st.mentioned(p.Msg) {
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// explain says which object lacks a field, and what it has instead.
+func (t *schemaTypes) explain(p *Problem) {
+	for j, m := range t.misses {
+		if p.Msg != "undefined field: "+m.field {
+			continue
+		}
+		p.Msg = fmt.Sprintf("undefined field: %s has no %s", m.object.name, m.field)
+		names := m.object.names()
+		p.Hint = nearHint(m.field, names)
+		if p.Hint == "" && len(names) > 0 && len(names) <= 12 {
+			p.Hint = "its fields are " + strings.Join(names, ", ")
+		}
+		t.misses = slices.Delete(t.misses, j, j+1)
+		return
+	}
+}
+
+// mentioned reports whether a message names the type of an object.
+func (t *schemaTypes) mentioned(msg string) bool {
+	isPart := func(r rune) bool { return isWordRune(r) || strings.ContainsRune(".[]*'-", r) }
+	for _, word := range strings.FieldsFunc(msg, func(r rune) bool { return !isPart(r) }) {
+		if t.objects[strings.TrimSuffix(strings.TrimPrefix(word, "'"), "'")] != nil || t.objects[strings.TrimSuffix(word, ".")] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// indexFields rewrites x["name"] to x.name, and x[other] to dyn(x)[other],
+// because the checker knows fields of objects by the dot only.
+func indexFields(e ast.Expr) {
+	fac := ast.NewExprFactory()
+	ast.PostOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index {
+			return
+		}
+		args := e.AsCall().Args()
+		if args[1].Kind() == ast.LiteralKind {
+			if name, ok := args[1].AsLiteral().(types.String); ok {
+				e.SetKindCase(fac.NewSelect(e.ID(), args[0], string(name)))
+			}
+			return
+		}
+		// Ids of the checker are per expression: the new call needs its own,
+		// and no parsed expression has negative ones.
+		e.SetKindCase(fac.NewCall(e.ID(), operators.Index, fac.NewCall(-e.ID(), "dyn", args[0]), args[1]))
+	}))
+}
+
+// wanted checks the type of the result.
+func wanted(ps problems, typ *types.Type, want, src string) problems {
+	if want == "" || typ == nil || fits(typ, want) {
+		return ps
+	}
+	return append(ps, Problem{Len: runes(src), Rule: RuleType,
+		Msg: fmt.Sprintf("the result is %s, want %s", typeWord(typ), want)})
+}
+
+func fits(typ *types.Type, want string) bool {
+	k := typ.Kind()
+	if k == types.DynKind || k == types.AnyKind || k == types.TypeParamKind || k == types.OpaqueKind || k == types.ErrorKind {
+		return true
+	}
+	switch want {
+	case "bool":
+		return k == types.BoolKind
+	case "string":
+		return k == types.StringKind
+	case "int":
+		return k == types.IntKind || k == types.UintKind
+	case "number":
+		return k == types.IntKind || k == types.UintKind || k == types.DoubleKind
+	case "list":
+		return k == types.ListKind
+	case "map":
+		return k == types.MapKind || k == types.StructKind
+	case "timestamp":
+		return k == types.TimestampKind || k == types.StringKind
+	case "duration":
+		return k == types.DurationKind || k == types.StringKind
+	}
+	return true
+}
+
+// typeWord is how messages call a type.
+func typeWord(t *types.Type) string {
+	switch t.Kind() {
+	case types.StructKind:
+		return "an object (" + t.TypeName() + ")"
+	case types.NullTypeKind:
+		return "null"
+	}
+	return t.String()
+}
+
+// operatorText is how an operator is written; "" for a function.
+func operatorText(name string) string {
+	if s, ok := operators.FindReverse(name); ok {
+		return s
+	}
+	return ""
+}
+
+// sizes tells the estimator what is known of sizes: only what the source itself
+// says. A variable may be empty, so that the minimum is what always falls due.
+type sizes struct{}
+
+// EstimateCallCost implements cost.Estimator with the prices of evaluation.
+func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+	return nil
+}
+
+// EstimateSize implements cost.Estimator.
+func (sizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
+	if n.Expr() != nil && n.Expr().Kind() == ast.IdentKind {
+		return &cost.SizeEstimate{Min: 0, Max: math.MaxUint64}
+	}
+	return nil
+}
