@@ -109,7 +109,7 @@ func blocksOf(page []line, st style) []block {
 			b.lines = []string{l.text()}
 		}
 		j := i + 1
-		for ; j < len(page) && runsOn(page[j-1], page[j], b, st); j++ {
+		for ; j < len(page) && runsOn(l, page[j-1], page[j], b, st); j++ {
 			if tableAt(page[j:]) > 0 {
 				break
 			}
@@ -121,12 +121,19 @@ func blocksOf(page []line, st style) []block {
 	return out
 }
 
-// runsOn says whether next goes on with the block that prev is the last line of.
-func runsOn(prev, next line, b block, st style) bool {
+// runsOn says whether next goes on with the block that first begins and prev is
+// the last line of so far.
+func runsOn(first, prev, next line, b block, st style) bool {
 	if prev.turn != next.turn || math.Abs(prev.size-next.size) > 0.08*prev.size {
 		return false
 	}
-	if gap := prev.v - next.v; gap <= 0 || gap > 1.65*prev.size {
+	gap := prev.v - next.v
+	if gap <= 0 || gap > 1.65*prev.size {
+		return false
+	}
+	// An item goes on indented; what follows it at the left may still be it,
+	// but only as close as lines stand.
+	if b.kind == item && next.u0 <= first.u0+0.2*first.size && gap > 1.4*prev.size {
 		return false
 	}
 	if mark, _ := listMark(next.text()); mark != "" {

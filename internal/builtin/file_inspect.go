@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builtin
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media"
+)
+
+// fileInspect tells what a file is (X159), so that a recipe can branch on it.
+func fileInspect(reader *media.Reader) action.Action {
+	return action.Action{
+		Name:        "file-inspect",
+		Version:     "1.0.0",
+		Description: "Tells a file's type, size and name, the pages of a PDF and the dimensions of an image.",
+		Cost:        1,
+		Input: schema(`{
+			"type": "object",
+			"properties": {"file": ` + fileSchema + `},
+			"required": ["file"],
+			"additionalProperties": false
+		}`),
+		Output: schema(`{
+			"type": "object",
+			"properties": {
+				"hash": ` + fileSchema + `,
+				"name": {"type": "string", "description": "Name it was uploaded with; empty when it had none."},
+				"mimeType": {"type": "string", "description": "Told from the content."},
+				"sizeBytes": {"type": "integer", "minimum": 0},
+				"extended": {
+					"type": "object",
+					"description": "What only files of its kind have.",
+					"properties": {
+						"pageCount": {"type": "integer", "minimum": 1, "description": "PDF that opens without a password."},
+						"title": {"type": "string", "description": "PDF."},
+						"author": {"type": "string", "description": "PDF."},
+						"encrypted": {"type": "boolean", "description": "PDF: true when it needs a password."},
+						"damaged": {"type": "boolean", "description": "PDF: true when it had to be repaired to be read."},
+						"width": {"type": "integer", "minimum": 0, "description": "Image, in pixels as stored."},
+						"height": {"type": "integer", "minimum": 0, "description": "Image, in pixels as stored."},
+						"format": {"type": "string", "description": "Image."}
+					},
+					"additionalProperties": false
+				}
+			},
+			"required": ["hash", "name", "mimeType", "sizeBytes", "extended"],
+			"additionalProperties": false
+		}`),
+		Metadata: action.Metadata{
+			InputTypes:  []action.TypeDefinition{{Name: "file", MimeTypes: []string{"*/*"}, Description: "Any file."}},
+			OutputTypes: []action.TypeDefinition{{Name: "facts", MimeTypes: []string{"application/json"}, Description: "What is known of the file."}},
+			BranchConditions: []action.BranchCondition{
+				{Name: "is-pdf", Expression: `output.mimeType == "application/pdf"`, Description: "The file is a PDF."},
+				{Name: "is-image", Expression: `output.mimeType.startsWith("image/")`, Description: "The file is an image."},
+				{Name: "is-small", Expression: `output.sizeBytes < 10485760`, Description: "The file has less than 10 MiB."},
+			},
+			Parallelizable: yes(),
+			DurationRange:  &action.DurationRange{Min: "1ms", Max: "10s"},
+		},
+		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
+			var in struct {
+				File string `json:"file"`
+			}
+			if err := decode(task, &in); err != nil {
+				return action.Result{}, err
+			}
+			file, err := openFile(ctx, task, in.File)
+			if err != nil {
+				return action.Result{}, err
+			}
+			defer func() { _ = file.Close() }()
+			info := file.Info()
+			extended, err := inspect(ctx, reader, file)
+			if err != nil {
+				return action.Result{}, err
+			}
+			return action.Result{Output: map[string]any{
+				"hash": info.Hash, "name": info.Name, "mimeType": info.MimeType, "sizeBytes": info.Size, "extended": extended,
+			}}, nil
+		},
+	}
+}
+
+// inspect finds what only files of a kind have. That a PDF needs a password is
+// a fact a recipe can branch on; damage is a failure.
+func inspect(ctx context.Context, reader *media.Reader, file action.File) (map[string]any, error) {
+	out := map[string]any{}
+	switch t := file.Info().MimeType; {
+	case t == typePDF:
+		doc, err := reader.Info(ctx, file)
+		if errors.Is(err, fault.FileEncrypted) {
+			out["encrypted"] = true
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out["pageCount"], out["encrypted"] = int64(doc.PageCount), false
+		setText(out, "title", doc.Title)
+		setText(out, "author", doc.Author)
+		if doc.Repaired {
+			out["damaged"] = true
+		}
+	case strings.HasPrefix(t, "image/"):
+		img, err := media.ImageInfo(file)
+		if errors.Is(err, media.ErrUnknownImage) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out["width"], out["height"], out["format"] = int64(img.Width), int64(img.Height), img.Format
+	}
+	return out, nil
+}
+
+func setText(out map[string]any, key, text string) {
+	if text != "" {
+		out[key] = text
+	}
+}
