@@ -195,13 +195,12 @@ func (c *compiler) surelyBinds(i, slot int32) bool {
 		if st.Strategy == plan.Ignore {
 			return false
 		}
-		all := st.WaitFor == plan.WaitAll
-		for _, b := range st.Branches {
-			if c.scopeBinds(b, slot) != all {
-				return !all
-			}
+		binds := func(b int32) bool { return c.scopeBinds(b, slot) }
+		if st.WaitFor == plan.WaitAll {
+			return slices.ContainsFunc(st.Branches, binds)
 		}
-		return all
+		// Only one branch is sure to complete, and it may be any of them.
+		return len(st.Branches) > 0 && !slices.ContainsFunc(st.Branches, func(b int32) bool { return !binds(b) })
 	}
 	return false
 }

@@ -71,7 +71,7 @@ func (c *compiler) resolveStep(i int32) {
 	case plan.Transform:
 		st.Expr = c.cel(here("/transform/expression", ""), n.src.Transform.Expression)
 	case plan.Loop:
-		st.Expr = c.cel(here("/loop/over", "list|string"), n.src.Loop.Over)
+		st.Expr = c.cel(here("/loop/over", "list|file"), n.src.Loop.Over)
 	case plan.Wait:
 		if n.src.Wait.Until != "" {
 			st.Expr = c.cel(here("/wait/until", "timestamp|string"), n.src.Wait.Until)

@@ -48,8 +48,11 @@ func (c *compiler) unreachable(i int32) {
 	if st.Kind == plan.Condition {
 		if v, ok := c.constant(st.Expr); ok {
 			said := "always true, so the else side never runs"
-			if !v {
+			switch {
+			case !v:
 				said = "always false, so the then side never runs"
+			case st.Else == plan.None:
+				said = "always true, so the condition can go"
 			}
 			c.warn("constant-condition", c.value(n.ptr+"/condition/expression"), "this is "+said, "")
 		}

@@ -172,6 +172,14 @@ func (c *compiler) undefined(at site, name string, where spot) {
 	everything := slices.Concat(bound, reservedNames, []string{"steps"}, steps)
 	best := nearest(name, everything)
 	hint := ""
+	if i := c.hidden(name); i != plan.None {
+		g := c.p.Steps[i].Graph
+		c.fail(fault.RecipeInvalid, "undefined-name", where,
+			fmt.Sprintf("%q is bound in %s and invisible outside it", name, c.scopeName(c.frameOf(g))),
+			fmt.Sprintf("the outputs of all iterations are %s.output", stepExpr(c.p.Steps[c.p.Graphs[c.frameOf(g)].Owner].ID)),
+			c.place(c.value(c.nodes[i].bindPtr), "bound here"))
+		return
+	}
 	if best != "" {
 		hint = fmt.Sprintf("did you mean %q?", best)
 		if by := c.boundBy(at, best); by != "" {
@@ -181,6 +189,18 @@ func (c *compiler) undefined(at site, name string, where spot) {
 	}
 	c.fail(fault.RecipeInvalid, "undefined-name", where, fmt.Sprintf("%q is not a binding here", name),
 		hint+available(slices.Concat(bound, []string{"input", "parameters", "fileHashes", "files", "steps", "workflow", "_context"})))
+}
+
+// hidden returns a step that binds name where it cannot be seen; None without.
+func (c *compiler) hidden(name string) int32 {
+	for g := range c.p.Graphs {
+		if f, ok := c.frames[int32(g)]; ok && g > 0 {
+			if slot, ok := f.slots[name]; ok {
+				return f.by[slot][0]
+			}
+		}
+	}
+	return plan.None
 }
 
 func available(names []string) string {

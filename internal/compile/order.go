@@ -91,7 +91,11 @@ func (c *compiler) written(i int32) {
 		case !ok:
 			siblings := c.siblings(i)
 			hint := near(id, siblings)
-			if hint == "" {
+			switch {
+			case hint != "":
+			case len(siblings) == 0:
+				hint = "no other step is in this scope"
+			default:
 				hint = available(siblings)
 			}
 			c.fail(fault.RecipeInvalid, "unknown-step", at, fmt.Sprintf("no step has the id %q", id), hint)

@@ -4,16 +4,95 @@ package compile
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-func (c *compiler) check(site, bool, []expr.Ref, []plan.Var)                {}
-func (c *compiler) checkTree(site, json.RawMessage, []expr.Ref, []plan.Var) {}
+// env is what an expression's names may hold, and a signature of it.
+func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, string) {
+	env := &expr.Env{Vars: make(map[string]json.RawMessage, len(vars)+1)}
+	some := false
+	var sig strings.Builder
+	var members []string
+	for i := range vars {
+		v := &vars[i]
+		t := c.typeOf(v)
+		some = some || t.id != 0
+		fmt.Fprintf(&sig, "%s.%s:%d,", v.Name, v.Member, t.id)
+		if v.Member != "" {
+			if t.id == 0 {
+				t.raw = json.RawMessage("{}")
+			}
+			members = append(members, strconv.Quote(v.Member)+":"+string(t.raw))
+			continue
+		}
+		env.Vars[v.Name] = t.raw
+	}
+	if len(members) > 0 {
+		env.Vars["steps"] = json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{` + strings.Join(members, ",") + `}}`)
+	}
+	for _, r := range refs {
+		if _, ok := env.Vars[r.Name]; !ok {
+			env.Vars[r.Name] = nil // reported by vars; no second word about it here
+			fmt.Fprintf(&sig, "%s?", r.Name)
+		}
+	}
+	return env, some, sig.String()
+}
+
+// check holds an expression against the types of what it names.
+func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Var) {
+	env, typed, sig := c.env(refs, vars)
+	if !typed && at.want == "" {
+		return // Compile has seen all there is to see
+	}
+	var first []problem
+	for _, want := range strings.Split(at.want, "|") {
+		key := strings.Join([]string{at.src, strconv.FormatBool(template), want, sig}, "\x00")
+		ps, ok := c.checks[key]
+		if !ok {
+			ps = expr.Check(at.src, template, env, celTypes[want])
+			c.checks[key] = ps
+		}
+		if len(ps) == 0 {
+			return
+		}
+		if first == nil {
+			first = ps
+		}
+	}
+	if _, both, ok := strings.Cut(at.want, "|"); ok && len(first) == 1 && strings.Contains(first[0].Msg, ", want ") {
+		first = slices.Clone(first)
+		first[0].Msg += " or " + both
+	}
+	c.problems(at, first)
+}
+
+// celTypes are the types that fields want, in the words of expr: a file is
+// named by its hash.
+var celTypes = map[string]string{
+	"": "", "bool": "bool", "int": "int", "list": "list", "string": "string", "timestamp": "timestamp", "file": "string",
+}
+
+// checkTree does the same for the templates in a JSON value.
+func (c *compiler) checkTree(at site, raw json.RawMessage, refs []expr.Ref, vars []plan.Var) {
+	if env, typed, _ := c.env(refs, vars); typed {
+		c.problems(at, expr.CheckTree(raw, env))
+	}
+}
 
 // treeProblems are the places of what CompileTree refused.
-func treeProblems(_ json.RawMessage, err error) []problem {
-	return []problem{{Rule: expr.RuleSyntax, Msg: fault.Message(err)}}
+func treeProblems(raw json.RawMessage, err error) []problem {
+	ps := expr.CheckTree(raw, &expr.Env{})
+	ps = slices.DeleteFunc(ps, func(p problem) bool { return p.Rule == expr.RuleUndefinedName })
+	if len(ps) == 0 {
+		ps = []problem{{Rule: expr.RuleSyntax, Msg: fault.Message(err)}}
+	}
+	return ps
 }
