@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"iter"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// keptFor is how long an idempotency key is kept at least, in µs (I13).
+const keptFor = 24 * hour
+
+// A StartRequest is what a run is started with.
+type StartRequest struct {
+	Account    string // required
+	Plan       *plan.Plan
+	Recipe     string // name, for people
+	Version    string
+	Parameters map[string]any
+	Files      []machine.File
+	// IdempotencyKey ties a repeated request to the run the first one started.
+	IdempotencyKey string
+	Correlation    string
+	Labels         map[string]string
+}
+
+// A Started is the answer to a start. The run is durable when it is given.
+type Started struct {
+	Run      string
+	Existing bool // an earlier request with the same key started it
+}
+
+// Start begins a run.
+func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
+	if e.stopping.Load() {
+		return Started{}, errStopping
+	}
+	if req.Account == "" || req.Plan == nil {
+		return Started{}, fault.New(fault.Usage, "a run needs an account and a plan")
+	}
+	prog, err := e.core.programs.of(req.Plan)
+	if err != nil {
+		return Started{}, err
+	}
+	if err := prog.validate(inputOf(&req)); err != nil {
+		return Started{}, err
+	}
+	pins, err := e.pin(req.Plan)
+	if err != nil {
+		return Started{}, err
+	}
+	id, seed, err := e.ids.run()
+	if err != nil {
+		return Started{}, err
+	}
+	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, begin: &begin{
+		prog: prog, recipe: req.Recipe, version: req.Version,
+	}}
+	in.m = machine.Input{Kind: machine.InStart, Start: &machine.Start{
+		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.hash,
+		Parameters: req.Parameters, Files: req.Files, Correlation: req.Correlation,
+		Seed: seed, Pins: pins, Labels: req.Labels,
+	}}
+	if req.IdempotencyKey != "" {
+		body, err := bodyHash(&req, prog.hash)
+		if err != nil {
+			return Started{}, err
+		}
+		in.begin.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + keptFor}
+	}
+	out := e.ask(ctx, in)
+	return Started{Run: out.run, Existing: out.existing}, out.err
+}
+
+// inputOf is the object that inputSchema describes: parameters and fileHashes.
+func inputOf(req *StartRequest) map[string]any {
+	input := make(map[string]any, len(req.Parameters)+1)
+	for k, v := range req.Parameters {
+		input[k] = v
+	}
+	if _, ok := input["fileHashes"]; !ok && len(req.Files) > 0 {
+		hashes := make([]any, len(req.Files))
+		for i := range req.Files {
+			hashes[i] = req.Files[i].Hash
+		}
+		input["fileHashes"] = hashes
+	}
+	return input
+}
+
+// pin resolves the plan's action references for the life of the run.
+func (e *Engine) pin(p *plan.Plan) ([]machine.Pin, error) {
+	pins := make([]machine.Pin, len(p.Actions))
+	for i, ref := range p.Actions {
+		a := e.cfg.Actions.Find(ref.Name, ref.Version)
+		if a == nil {
+			name := ref.Name
+			if ref.Version != "" {
+				name += "@" + ref.Version
+			}
+			return nil, fault.New(fault.ActionNotFound, "no action %s is registered here", name)
+		}
+		pins[i] = machine.Pin{Name: a.Name, Version: a.Version, Cost: a.Cost, Provider: a.Provider, Once: a.Delivery == "at_most_once"}
+	}
+	return pins, nil
+}
+
+// bodyHash names a request: equal requests under one key are the same start.
+// Fields are length-prefixed so that no two lists of them read alike.
+func bodyHash(req *StartRequest, plan string) (string, error) {
+	params, err := jsonx.Canonical(map[string]any(req.Parameters))
+	if err != nil {
+		return "", fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
+	}
+	h := sha256.New()
+	put := func(b []byte) {
+		h.Write(binary.AppendUvarint(nil, uint64(len(b))))
+		h.Write(b)
+	}
+	put([]byte(req.Account))
+	put([]byte(plan))
+	put([]byte(req.Version))
+	put(params)
+	for _, f := range req.Files {
+		put([]byte(f.Hash))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// ask posts a request and waits for its answer, which comes when everything the
+// answer speaks of is durable. A caller that leaves early does not withdraw it.
+func (e *Engine) ask(ctx context.Context, in *input) answer {
+	if n := e.pending.Add(1); n > int64(e.cfg.MaxPending) {
+		e.pending.Add(-1)
+		return answer{err: &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+			Msg: "too many requests wait for the disk; try again in a moment"}}
+	}
+	defer e.pending.Add(-1)
+	reply := make(chan answer, 1)
+	in.reply = reply
+	if err := e.post(in); err != nil {
+		return answer{err: err}
+	}
+	select {
+	case out := <-reply:
+		return out
+	case <-ctx.Done():
+		return answer{run: in.key.Run, err: ctx.Err()}
+	}
+}
+
+// tell asks a run something, unless its head already says that it is too late.
+func (e *Engine) tell(ctx context.Context, account, run string, m machine.Input) error {
+	key := store.Key{Account: account, Run: run}
+	return e.ask(ctx, &input{kind: inRun, key: key, m: m}).err
+}
+
+// notEnded refuses what makes sense only for a live run, without loading one
+// that has ended (F18).
+func (e *Engine) notEnded(ctx context.Context, account, run, what string) error {
+	head, err := e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+	if err != nil {
+		return err
+	}
+	if head.Settled() {
+		return fault.New(fault.TooLate, "run %s is %s; %s", run, head.Status, what)
+	}
+	return nil
+}
+
+// Cancel ends a run. nil means that it will end cancelled and nothing but
+// compensations is handed out afterwards (I8); fault.TooLate that its verdict
+// was fixed before.
+func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error {
+	if err := e.notEnded(ctx, account, run, "it cannot be cancelled any more"); err != nil {
+		return err
+	}
+	return e.tell(ctx, account, run, machine.Input{Kind: machine.InCancel, Text: reason})
+}
+
+// Signal gives a run what a wait step waits for. data is any JSON value.
+func (e *Engine) Signal(ctx context.Context, account, run, name string, data any) error {
+	raw, err := jsonx.Canonical(data)
+	if err != nil {
+		return fault.Wrap(fault.InputInvalid, err, "the signal's data is no JSON value: %v", err)
+	}
+	if err := e.notEnded(ctx, account, run, "it takes no signal"); err != nil {
+		return err
+	}
+	return e.tell(ctx, account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw})
+}
+
+// Retry opens a new generation of a run that has ended: what failed runs again,
+// or everything from step `from` on. edits replaces fields of the input.
+func (e *Engine) Retry(ctx context.Context, account, run, from string, edits map[string]any) error {
+	if e.stopping.Load() {
+		return errStopping
+	}
+	m := machine.Input{Kind: machine.InRetry, Name: from}
+	if len(edits) > 0 {
+		raw, err := jsonx.Canonical(edits)
+		if err != nil {
+			return fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
+		}
+		m.Kind, m.Data = machine.InEdit, raw
+	}
+	return e.tell(ctx, account, run, m)
+}
+
+// Release takes a run out of quarantine.
+func (e *Engine) Release(ctx context.Context, account, run string) error {
+	return e.ask(ctx, &input{kind: inRelease, key: store.Key{Account: account, Run: run}}).err
+}
+
+// Sync returns when everything that had reached the engine before is durable.
+func (e *Engine) Sync(ctx context.Context) error {
+	return e.ask(ctx, &input{kind: inBarrier}).err
+}
+
+// Head is the run's row in lists, as of its last commit.
+func (e *Engine) Head(ctx context.Context, account, run string) (store.Head, error) {
+	return e.cfg.Store.Head(ctx, store.Key{Account: account, Run: run})
+}
+
+// List returns heads, newest first.
+func (e *Engine) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	return e.cfg.Store.List(ctx, q)
+}
+
+// State folds the run as of its last commit, or as of event `until` (0 = the
+// last): a private copy that nobody else changes. It never disturbs the loop,
+// and since nothing is answered before it is durable it never lags behind an
+// answer.
+func (e *Engine) State(ctx context.Context, account, run string, until uint64) (*machine.Run, error) {
+	saved, err := e.cfg.Store.Load(ctx, store.Key{Account: account, Run: run})
+	if err != nil {
+		return nil, err
+	}
+	prog, err := e.core.programs.load(ctx, e.cfg.Store, saved.Head.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	if until != 0 && saved.StateLast > until {
+		saved.State = nil
+	}
+	return refold(ctx, e.cfg.Store, prog, saved, until)
+}
+
+// History folds what became of the run's steps, at most maxSteps of them.
+func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*machine.History, error) {
+	key := store.Key{Account: account, Run: run}
+	p, err := e.PlanOf(ctx, account, run)
+	if err != nil {
+		return nil, err
+	}
+	h := machine.NewHistory(p, maxSteps)
+	err = eachStored(ctx, e.cfg.Store, key, 0, func(ev *machine.Event) error {
+		h.Add(ev)
+		return nil
+	})
+	return h, err
+}
+
+// PlanOf is the plan a run executes.
+func (e *Engine) PlanOf(ctx context.Context, account, run string) (*plan.Plan, error) {
+	head, err := e.Head(ctx, account, run)
+	if err != nil {
+		return nil, err
+	}
+	prog, err := e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	return prog.machine.Plan(), nil
+}
+
+// Events yields the stored events after number `after` and ends with the last.
+// An event is valid until the next one is asked for.
+func (e *Engine) Events(ctx context.Context, account, run string, after uint64) iter.Seq2[Event, error] {
+	key := store.Key{Account: account, Run: run}
+	return func(yield func(Event, error) bool) {
+		p, err := e.PlanOf(ctx, account, run)
+		if err == nil {
+			err = eachStored(ctx, e.cfg.Store, key, after, func(ev *machine.Event) error {
+				if !yield(Event{Event: ev, Plan: p, run: run}, nil) {
+					return errEnough
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// Wait returns the head of the run once it has ended.
+func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, error) {
+	key := store.Key{Account: account, Run: run}
+	s := e.hub.join(key)
+	defer e.hub.leave(key, s)
+	for {
+		head, err := e.cfg.Store.Head(ctx, key)
+		if err != nil || head.Ended != 0 {
+			return head, err
+		}
+		if head.Quarantine != "" {
+			return head, errQuarantined(run, head.Quarantine)
+		}
+		for over := false; !over; {
+			frames, behind, err := s.next(ctx)
+			if err != nil {
+				return head, err
+			}
+			over = behind
+			for _, f := range frames {
+				err := machine.EachEvent(f, func(ev *machine.Event) error {
+					over = over || terminal(ev)
+					return nil
+				})
+				if err != nil {
+					return head, err
+				}
+			}
+		}
+	}
+}

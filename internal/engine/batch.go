@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A batch is what shares one commit: the changes of many runs, and everything
+// that must wait until they are durable.
+type batch struct {
+	dirty []*live // runs with new events, in the order they were touched
+	bytes int     // of new events
+	// urgent says that something waits for this batch. Progress alone waits for
+	// nobody; it rides along or goes at the next tick.
+	urgent bool
+	since  int64 // when the first change came
+
+	ins   []*input // to be answered, or handled again when the batch is lost
+	owed  []owed   // commands of its events
+	extra []store.Transition
+
+	// Filled by seal, in parallel.
+	trans []store.Transition
+	runs  []*live // nil for extra transitions
+	folds []int   // bytes of the run's tail its fold covers; -1 = no fold
+}
+
+type owed struct {
+	l   *live
+	cmd machine.Command
+}
+
+func (b *batch) empty() bool {
+	return len(b.dirty) == 0 && len(b.ins) == 0 && len(b.owed) == 0 && len(b.extra) == 0
+}
+
+// reset makes the batch ready for reuse. What it pointed to belongs to others.
+func (b *batch) reset() {
+	clear(b.dirty)
+	clear(b.ins)
+	clear(b.owed)
+	clear(b.extra)
+	clear(b.trans)
+	clear(b.runs)
+	*b = batch{
+		dirty: b.dirty[:0], ins: b.ins[:0], owed: b.owed[:0], extra: b.extra[:0],
+		trans: b.trans[:0], runs: b.runs[:0], folds: b.folds[:0],
+	}
+}
+
+// touch enters a run in the batch under construction. first is its next event.
+func (c *core) touch(l *live, first uint64) {
+	if !l.dirty {
+		l.dirty = true
+		l.from = len(l.tail)
+		l.first = first
+		c.building.dirty = append(c.building.dirty, l)
+	}
+	if c.building.since == 0 {
+		c.building.since = c.now
+	}
+	l.version++
+	l.touched = c.now
+	c.recent.toBack(&l.age)
+}
+
+// seal turns the batch under construction into transitions and starts the next
+// one. It returns nil while a commit is under way or nothing needs to go yet. A
+// batch without transitions needs no commit, only committed.
+func (c *core) seal() *batch {
+	if c.flying != nil || c.stalled != nil || c.dead != nil {
+		return nil
+	}
+	c.tidy()
+	b := c.building
+	if b.empty() || !b.urgent && c.now < b.since+lazyTick {
+		return nil
+	}
+	for _, t := range b.extra {
+		b.trans, b.runs, b.folds = append(b.trans, t), append(b.runs, nil), append(b.folds, -1)
+	}
+	for _, l := range b.dirty {
+		if !l.gone {
+			c.transition(b, l)
+		}
+	}
+	c.building, c.spare, c.flying = c.spare, nil, b
+	return b
+}
+
+// transition adds what the run did since the last batch.
+func (c *core) transition(b *batch, l *live) {
+	t := store.Transition{Key: l.key, Epoch: c.epoch}
+	if len(l.tail) > l.from {
+		t.First, t.Last = l.first, l.run.Last()
+		t.Frames = l.tail[l.from:len(l.tail):len(l.tail)]
+		l.parked = false
+	}
+	if l.begin != nil {
+		t.PlanHash, t.Plan = l.begin.prog.hash, l.begin.prog.encoded
+		t.Idempotency = l.begin.idem
+	}
+	if l.newHead(c.now) {
+		head := l.head
+		t.Head = &head
+	}
+	folded := -1
+	if fold := c.fold(l); fold != nil {
+		t.Fold, folded = fold, len(l.tail)
+	}
+	if l.leaving {
+		t.Park = &store.Park{WakeAt: l.run.NextDue()}
+		l.wake, l.parked = t.Park.WakeAt, true
+	}
+	l.dirty, l.flying, l.sealed = false, true, l.version
+	l.leaving, l.fold, l.forceHead = false, false, false
+	b.trans = append(b.trans, t)
+	b.runs = append(b.runs, l)
+	b.folds = append(b.folds, folded)
+}
+
+// fold covers the run's tail by a chunk when its size says so (storage.md: the
+// geometric rule keeps the cost of a transition independent of the length of
+// history), at the end of a run, and where parking or the pack rule asks.
+func (c *core) fold(l *live) *store.Fold {
+	settled := l.settled()
+	if len(l.tail) == 0 || !settled && !l.fold && !l.leaving && len(l.tail) <= max(minFold, 2*l.snap) {
+		return nil
+	}
+	f := &store.Fold{First: l.chunked + 1, Last: l.run.Last(), Chunk: l.tail[:len(l.tail):len(l.tail)]}
+	if !settled {
+		f.Format, f.State = machine.SnapshotFormat, l.run.Snapshot(nil)
+	}
+	return f
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// collectFile writes the outputs of a loop's iterations into a file.
+//
+// The journal is read twice. The first reading finds for each item the event
+// that holds its output in the end: a retry may have replaced earlier ones. The
+// second writes them in order and keeps only what came before its turn.
+func (e *Engine) collectFile(ctx context.Context, ask *effect) (action.FileInfo, error) {
+	g := newGather(ask.prog.machine.Plan(), ask.id.ref)
+	if err := eachStored(ctx, e.cfg.Store, ask.id.key, 0, g.find); err != nil {
+		return action.FileInfo{}, err
+	}
+	r, w := io.Pipe()
+	go func() {
+		buf := bufio.NewWriterSize(w, 64<<10)
+		err := g.write(ctx, e.cfg.Store, ask.id.key, buf)
+		if err == nil {
+			err = buf.Flush()
+		}
+		w.CloseWithError(err)
+	}()
+	name := g.plan.Steps[ask.id.ref.Step].ID + ".jsonl"
+	info, err := e.files(ask.id.key.Account).Put(ctx, r, name, "application/jsonl")
+	r.CloseWithError(err) // ends the writer when Put stopped early
+	return info, err
+}
+
+// gather follows one loop through a journal.
+type gather struct {
+	plan   *plan.Plan
+	body   int32
+	prefix string // scope paths of the iterations begin with it
+	// inner holds, for step instances that show the output of a scope they own,
+	// the event of that output.
+	inner map[machine.Ref]source
+	outs  []source // by ordinal
+}
+
+// A source names the event whose Data is an output, or an error to be shown in
+// its place; the zero source is null.
+type source struct {
+	seq  uint64
+	fail bool
+}
+
+func newGather(p *plan.Plan, loop machine.Ref) *gather {
+	g := &gather{plan: p, body: p.Steps[loop.Step].Body, inner: map[machine.Ref]source{}}
+	g.prefix = string(binary.AppendUvarint([]byte(loop.Path), uint64(g.body)))
+	return g
+}
+
+// find notes where the outputs are.
+func (g *gather) find(ev *machine.Event) error {
+	rest, ok := strings.CutPrefix(string(ev.Path), g.prefix)
+	if !ok || ev.Step < 0 {
+		return nil
+	}
+	ordinal, n := binary.Uvarint([]byte(rest))
+	if n <= 0 || ordinal > 1<<30 {
+		return nil
+	}
+	graph := &g.plan.Graphs[g.plan.Steps[ev.Step].Graph]
+	src := source{seq: ev.Seq}
+	switch ev.Kind {
+	case machine.EvNodeCompleted:
+		if ev.Flag&1 != 0 {
+			src = g.inner[ev.Ref()]
+			delete(g.inner, ev.Ref())
+		}
+		if graph.Out != ev.Step {
+			return nil
+		}
+	case machine.EvNodeFailed:
+		if src.fail = true; ev.Flag&1 != 0 || len(rest) != n {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if len(rest) == n { // the iteration itself
+		for uint64(len(g.outs)) <= ordinal {
+			g.outs = append(g.outs, source{})
+		}
+		g.outs[ordinal] = src
+		return nil
+	}
+	if owner, ok := parentOf(g.plan, ev.Path); ok {
+		g.inner[owner] = src
+	}
+	return nil
+}
+
+// parentOf is the step instance that owns a scope.
+func parentOf(p *plan.Plan, path machine.Path) (machine.Ref, bool) {
+	var start int
+	var graph uint64
+	for i := 0; i < len(path); {
+		start = i
+		g, n := binary.Uvarint([]byte(path[i:]))
+		_, m := binary.Uvarint([]byte(path[i+max(n, 0):]))
+		if n <= 0 || m <= 0 || g >= uint64(len(p.Graphs)) {
+			return machine.Ref{}, false
+		}
+		graph, i = g, i+n+m
+	}
+	return machine.Ref{Path: path[:start], Step: p.Graphs[graph].Owner}, path != ""
+}
+
+// write writes one line an item, in order.
+func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bufio.Writer) error {
+	wanted := make(map[uint64]int, len(g.outs))
+	for i, src := range g.outs {
+		if src.seq != 0 {
+			wanted[src.seq] = i
+		}
+	}
+	next, early := 0, map[int][]byte{}
+	advance := func() error {
+		for next < len(g.outs) {
+			line := []byte("null")
+			if g.outs[next].seq != 0 {
+				var ok bool
+				if line, ok = early[next]; !ok {
+					return nil
+				}
+				delete(early, next)
+			}
+			next++
+			if _, err := w.Write(append(line, '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := eachStored(ctx, st, key, 0, func(ev *machine.Event) error {
+		i, ok := wanted[ev.Seq]
+		if !ok {
+			return nil
+		}
+		line := append([]byte(nil), ev.Data...)
+		if g.outs[i].fail {
+			var err error
+			if line, err = jsonx.Canonical(map[string]any{"error": map[string]any{"code": string(ev.Code), "message": ev.Text}}); err != nil {
+				return err
+			}
+		}
+		if len(line) == 0 {
+			line = []byte("null")
+		}
+		early[i] = line
+		return advance()
+	})
+	if err == nil {
+		err = advance()
+	}
+	if err == nil && next < len(g.outs) {
+		err = fault.New(fault.StoreCorrupt, "run %s: event %d holds an output and is not stored", key.Run, g.outs[next].seq)
+	}
+	return err
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// committed takes the store's word on the batch in flight, then lets out what
+// waited for it.
+//
+// The order is the whole point. A command carried out before its commit could
+// outlive a crash that forgets why it was sent; one carried out after it is at
+// worst sent again by recovery, and receivers know it by run, step and attempt.
+func (c *core) committed(verdicts []store.Verdict, err error) {
+	b := c.flying
+	c.flying = nil
+	if err != nil {
+		c.lose(b, err)
+		return
+	}
+	for i := range b.trans {
+		t, l := &b.trans[i], b.runs[i]
+		if verdicts[i].Err != nil {
+			c.refused(b, t, l, verdicts[i])
+			if c.dead != nil {
+				return
+			}
+			continue
+		}
+		if l == nil {
+			c.frames = append(c.frames, published{key: t.Key}) // look at the head
+			continue
+		}
+		l.flying, l.begin = false, nil
+		if len(t.Frames) > 0 {
+			c.unfolded += len(t.Frames)
+			c.frames = append(c.frames, published{t.Key, t.First, t.Last, t.Frames})
+		}
+		if n := b.folds[i]; n >= 0 {
+			l.tail = slices.Clone(l.tail[n:])
+			l.from -= n // meaningful only while dirty
+			l.chunked = t.Fold.Last
+			l.snap = len(t.Fold.State)
+		}
+		if l.gone || l.version != l.sealed {
+			continue
+		}
+		switch {
+		case t.Park != nil:
+			c.drop(l)
+			c.expect(t.Key, t.Park.WakeAt)
+		case t.Fold != nil && l.settled():
+			c.drop(l)
+		}
+	}
+	for _, in := range b.ins {
+		in.send()
+	}
+	for i := range b.owed {
+		c.emit(b.owed[i].l, &b.owed[i].cmd)
+	}
+	b.reset()
+	c.spare = b
+	c.backoff = 0
+}
+
+// emit turns a durable command into an effect. The run may have moved on since,
+// ahead of the disk: an attempt that is already over is not handed out.
+func (c *core) emit(l *live, cmd *machine.Command) {
+	if l.gone && cmd.Kind != machine.CmdCancelTask {
+		return
+	}
+	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
+	switch cmd.Kind {
+	case machine.CmdDispatch:
+		if _, ok := c.out[e.id]; ok {
+			return // recovery asks for what still runs in this process
+		}
+		err := c.protect(l, func() { e.task = l.run.Task(cmd.Ref, cmd.Fence) })
+		if err != nil || e.task == nil {
+			return
+		}
+		c.out[e.id] = struct{}{}
+	case machine.CmdCancelTask:
+		if _, ok := c.out[e.id]; !ok {
+			return
+		}
+		delete(c.out, e.id)
+	default:
+		e.from, e.n, e.file = cmd.From, cmd.N, cmd.File
+	}
+	c.effects = append(c.effects, e)
+}
+
+// refused handles a transition that the store did not write.
+func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) {
+	switch {
+	case fault.CodeOf(v.Err) == fault.StaleEpoch:
+		c.die(v.Err, b)
+		return
+	case l == nil: // a quarantine mark; the run stays out of memory all the same
+		c.cfg.Logger.Error("a mark was refused", "run", t.Run, "err", v.Err)
+		return
+	case l.begin == nil:
+		c.cfg.Logger.Error("a transition was refused; loading its run again", "run", t.Run, "err", v.Err)
+	}
+	began := l.begin != nil
+	l.flying = false
+	c.drop(l)
+	out := answer{run: t.Run, err: v.Err}
+	if began && fault.CodeOf(v.Err) == fault.Conflict && v.Run != "" {
+		out = answer{run: v.Run, existing: true}
+	}
+	for _, in := range b.ins {
+		if in.key != t.Key {
+			continue
+		}
+		in.out = out
+		if !began && in.reply == nil {
+			c.backlog = append(c.backlog, in)
+		}
+	}
+	for _, in := range c.building.ins {
+		if in.key == t.Key {
+			in.out = out
+			if !began && in.reply == nil {
+				c.backlog = append(c.backlog, in)
+			}
+		}
+	}
+	if began {
+		return
+	}
+	saved, err := c.cfg.Store.Load(c.ctx, t.Key)
+	if err == nil {
+		err = c.recall(saved)
+	}
+	if err != nil {
+		c.cfg.Logger.Error("the run could not be loaded again", "run", t.Run, "err", err)
+	}
+}
+
+// lose handles a failed commit. The connection may have died before the commit
+// or after it. We cannot tell, so every run in memory is suspect: forget them
+// and load again, once the store answers.
+func (c *core) lose(b *batch, err error) {
+	if fatal(err) {
+		c.die(err, b)
+		return
+	}
+	c.cfg.Logger.Warn("a commit failed; loading every run again", "err", err)
+	c.stalled = err
+	c.backoff = min(max(2*c.backoff, minBackoff), maxBackoff)
+	c.retryAt = c.now + c.backoff
+	c.forget()
+	c.lost = append(c.lost, b)
+	// What was never sent to the store is certainly not written.
+	for _, in := range c.building.ins {
+		c.redo(in)
+	}
+	c.building.reset()
+	c.refuse()
+}
+
+// redo keeps a report of a worker for when the runs are back, and refuses what
+// a caller can ask for again.
+func (c *core) redo(in *input) {
+	if in.reply == nil {
+		c.backlog = append(c.backlog, in)
+		return
+	}
+	in.out = answer{run: in.key.Run, err: c.stalled}
+	in.send()
+}
+
+// forget empties memory.
+func (c *core) forget() {
+	for l := c.recent.front(); l != nil; l = c.recent.front() {
+		l.asks = nil // the arbiter starts anew
+		c.drop(l)
+	}
+	c.arb = newArbiter(c.cfg.Concurrency)
+	c.alarms = alarms{}
+	c.horizon = 0
+	clear(c.linger)
+	c.continues, c.entering, c.suspects = nil, nil, nil
+}
+
+// refuse answers callers while nothing can be committed. Reports of workers
+// stay: they always get in.
+func (c *core) refuse() {
+	err := c.dead
+	if err == nil {
+		err = c.stalled
+	}
+	kept := c.backlog[:0]
+	for _, in := range c.backlog {
+		if in.reply == nil {
+			if c.dead == nil {
+				kept = append(kept, in)
+			}
+			continue
+		}
+		in.out = answer{run: in.key.Run, err: err}
+		in.send()
+	}
+	clear(c.backlog[len(kept):])
+	c.backlog = kept
+}
+
+// die ends the engine: what is not acknowledged by now never will be (I21).
+func (c *core) die(err error, b *batch) {
+	c.cfg.Logger.Error("the engine stops acknowledging", "err", err)
+	c.dead = err
+	c.forget()
+	for _, lost := range append(c.lost, b, c.building) {
+		for _, in := range lost.ins {
+			in.out = answer{run: in.key.Run, err: err}
+			in.send()
+		}
+		lost.reset()
+	}
+	c.refuse()
+}
+
+// fatal says that no later commit can succeed.
+func fatal(err error) bool {
+	switch fault.CodeOf(err) {
+	case fault.StoreFailed, fault.StaleEpoch:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// Config is what an Engine is made of. Optional fields left zero take the
+// default their comment names.
+type Config struct {
+	Store store.Store // required; the engine does not close it
+	// Actions is what steps may call. Default: nothing.
+	Actions Actions
+	// Files gives an account's files to its actions. Default: none, and
+	// whatever needs a file fails FILE_NOT_FOUND.
+	Files func(account string) action.Files
+
+	// Concurrency is how many attempts may be handed out at once. Default 1024.
+	Concurrency int
+	// ProviderSlots bounds the attempts of one provider. A provider that is not
+	// named has no bound of its own.
+	ProviderSlots map[string]int
+
+	// MaxLoaded is how many runs stay in memory; quiet ones beyond it are
+	// parked. Default 100,000.
+	MaxLoaded int
+	// ParkAfter is how long a quiet run stays in memory untouched. Default 10 min.
+	ParkAfter time.Duration
+	// MaxPending is how many requests may wait for the disk; more are refused
+	// before they are accepted. Default 10,000.
+	MaxPending int
+	// MaxBatchBytes is how many bytes of events share one commit. Larger ones
+	// save syncs when outputs are large and lengthen the slowest. Default 2 MiB.
+	MaxBatchBytes int
+	// FoldBytes and FoldEvents are how much of the journal may be uncovered by
+	// chunks before the runs that hold it are folded. Default 32 MiB, 500,000.
+	FoldBytes, FoldEvents int64
+	// FoldCheck is how many bytes are committed between two looks at that.
+	// Default 1 MiB.
+	FoldCheck int
+	// MaxPlans is how many plans are kept ready. Default 1,000.
+	MaxPlans int
+	// Grace is how long a cancelled attempt may take to return. Default 5 s.
+	Grace time.Duration
+
+	// Now is the wall clock. Default time.Now.
+	Now func() time.Time
+	// Rand is where run ids and seeds come from. Default crypto/rand.
+	Rand   io.Reader
+	Logger *slog.Logger // default: discarded
+}
+
+// Actions is what the engine asks of a catalogue of actions, such as
+// compile.Catalogue. It must give the same answers for as long as the engine runs.
+type Actions interface {
+	// Find returns the newest declaration of name that version admits: "" or a
+	// range for any, or one exact version. nil = there is none.
+	Find(name, version string) *action.Action
+}
+
+type noActions struct{}
+
+func (noActions) Find(string, string) *action.Action { return nil }
+
+func (cfg *Config) defaults() error {
+	if cfg.Store == nil {
+		return errors.New("engine: Config.Store is required")
+	}
+	if cfg.Actions == nil {
+		cfg.Actions = noActions{}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
+	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
+	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, 10*time.Minute)
+	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
+	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)
+	cfg.FoldBytes = cmp.Or(cfg.FoldBytes, 32<<20)
+	cfg.FoldEvents = cmp.Or(cfg.FoldEvents, 500_000)
+	cfg.FoldCheck = cmp.Or(cfg.FoldCheck, 1<<20)
+	cfg.MaxPlans = cmp.Or(cfg.MaxPlans, 1_000)
+	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
+	return nil
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const (
+	minFold   = 16 << 10 // tails below it wait for the end of the run or a pack
+	pageBytes = 256 << 10
+	// lazyTick is how long progress may wait for a commit to ride on, in µs.
+	lazyTick = 100_000
+)
+
+// core is the engine without its goroutines. Its owner calls, always from one
+// goroutine at a time:
+//
+//	handle(now, inputs)  what arrived; nothing leaves yet
+//	seal()               the batch to commit, nil when there is none
+//	committed(verdicts)  what the store said; fills effects and frames
+//	wakeup()             when to call handle again at the latest
+type core struct {
+	cfg   *Config
+	ctx   context.Context // of reads from the store
+	epoch uint64
+	now   int64 // UTC µs, never falls
+
+	runs     map[store.Key]*live
+	recent   runList // by touch
+	programs *programs
+	arb      *arbiter
+	// out are the attempts handed out in this process whose result has not
+	// arrived: after a reload they are not handed out again.
+	out map[taskID]struct{}
+	// linger are the slots of attempts that have failed and still run.
+	linger map[taskID]*ask
+
+	alarms  alarms
+	horizon int64 // parked runs due until then have an alarm
+
+	backlog   []*input // arrived and not handled
+	continues []*live  // runs that owe InContinue
+	entering  []*live  // loaded by recovery, their commands not yet carried out
+	muted     bool     // commands of this turn come from Owed
+	turn      machine.Turn
+
+	history   history     // of this engine's crashes
+	suspects  []store.Key // to be loaded one at a time
+	suspectAt int64       // not before
+	alone     bool        // the last one marked is not cleared yet
+	poisoned  store.Key   // set apart at this start
+
+	building, flying, spare *batch
+	unfolded                int // bytes committed since the last look at laggards
+
+	effects []effect
+	frames  []published
+
+	stalled error // commits fail: memory is empty until retryAt
+	lost    []*batch
+	retryAt int64
+	backoff int64
+	dead    error // no commit will ever succeed again
+	closing bool  // no new grants
+	ignored int64 // reports that came too late to change anything
+}
+
+func newCore(ctx context.Context, cfg *Config) *core {
+	c := &core{
+		cfg: cfg, ctx: ctx,
+		runs:     map[store.Key]*live{},
+		programs: newPrograms(cfg.MaxPlans),
+		arb:      newArbiter(cfg.Concurrency),
+		out:      map[taskID]struct{}{},
+		linger:   map[taskID]*ask{},
+		building: new(batch), spare: new(batch),
+	}
+	c.recent.init()
+	return c
+}
+
+// handle takes what arrived and does as much as fits into one batch.
+func (c *core) handle(now int64, ins []*input) {
+	c.now = max(c.now, now)
+	c.backlog = append(c.backlog, ins...)
+	if c.dead != nil || c.stalled != nil && !c.resume() {
+		c.refuse()
+		return
+	}
+	n := 0
+	for ; n < len(c.backlog) && !c.full(); n++ {
+		c.one(c.backlog[n])
+		c.backlog[n] = nil
+	}
+	rest := copy(c.backlog, c.backlog[n:])
+	clear(c.backlog[rest:])
+	c.backlog = c.backlog[:rest]
+	c.enterNext()
+	c.ring()
+	c.settle()
+}
+
+// full says that the batch under construction should go first.
+func (c *core) full() bool { return c.building.bytes >= c.cfg.MaxBatchBytes }
+
+// busy says that handle has more to do, once there is room.
+func (c *core) busy() bool {
+	return c.stalled == nil && c.dead == nil &&
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.entering) > 0 || !c.closing && len(c.arb.granted) > 0)
+}
+
+// one handles one input. Its answer, if somebody waits for one, is fixed here
+// and sent when the batch that holds what it saw is durable.
+func (c *core) one(in *input) {
+	switch in.kind {
+	case inStart:
+		in.out = answer{run: in.key.Run, err: c.start(in)}
+	case inRun:
+		in.out = answer{run: in.key.Run, err: c.deliver(in)}
+	case inRelease:
+		in.out = answer{run: in.key.Run, err: c.release(in.key)}
+	case inFreed:
+		if k := c.linger[in.task()]; k != nil {
+			delete(c.linger, in.task())
+			c.arb.withdraw(k)
+		}
+		return
+	}
+	if in.reply != nil {
+		c.building.ins = append(c.building.ins, in)
+		c.building.urgent = true
+	}
+}
+
+// start begins a run.
+func (c *core) start(in *input) error {
+	if c.closing {
+		return errStopping
+	}
+	l := &live{key: in.key, prog: in.begin.prog, run: machine.NewRun(in.begin.prog.machine), begin: in.begin}
+	l.head = store.Head{
+		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
+		PlanHash: in.begin.prog.hash, Created: c.now,
+	}
+	c.enter(l)
+	err := c.decide(l, &in.m)
+	if err != nil {
+		c.drop(l)
+	}
+	return err
+}
+
+// deliver gives an input to its run.
+func (c *core) deliver(in *input) error {
+	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview
+	if report {
+		id := in.task()
+		if _, ok := c.out[id]; !ok && in.m.Source == machine.FromWorker && in.m.Fence != (machine.Fence{}) {
+			// Its attempt was cancelled, or a reload has given it up.
+			c.ignored++
+		}
+		delete(c.out, id)
+	}
+	l := c.runs[in.key]
+	if l == nil && in.m.Kind == machine.InProgress {
+		c.ignored++
+		return nil
+	}
+	if l == nil {
+		var err error
+		if l, err = c.get(in.key); err != nil {
+			return err
+		}
+	}
+	if in.holding {
+		if k := l.asks[in.m.Ref]; k != nil {
+			delete(l.asks, in.m.Ref)
+			c.linger[in.task()] = k
+		}
+	}
+	before := l.run.Last()
+	err := c.decide(l, &in.m)
+	if in.m.Kind != machine.InProgress && l.run.Last() != before {
+		c.building.urgent = true
+		if report && in.reply == nil {
+			c.building.ins = append(c.building.ins, in) // to be handled again if the batch is lost
+		}
+	}
+	return err
+}
+
+// decide runs one turn of the machine and takes up what follows from it.
+func (c *core) decide(l *live, in *machine.Input) error {
+	in.At = c.now
+	t := &c.turn
+	if err := c.protect(l, func() { l.run.Decide(in, t) }); err != nil {
+		return err
+	}
+	if t.Err != nil {
+		return t.Err
+	}
+	if len(t.Events) > 0 {
+		c.touch(l, t.Events[0].Seq)
+		before := len(l.tail)
+		l.tail = machine.AppendFrame(l.tail, t.Events)
+		c.building.bytes += len(l.tail) - before
+		for i := range t.Events {
+			c.observe(l, &t.Events[i])
+		}
+	}
+	for i := range t.Commands {
+		c.command(l, &t.Commands[i])
+	}
+	c.arm(l)
+	return nil
+}
+
+// protect runs code of one run. A panic in it ends that run's part in memory
+// and sets it apart; the others never notice (I16).
+func (c *core) protect(l *live, fn func()) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", v, "stack", string(debug.Stack()))
+		reason := fmt.Sprintf("the machine panicked after event %d: %v", l.run.Last(), v)
+		c.drop(l)
+		c.setApart(l.head, reason)
+		err = errQuarantined(l.key.Run, reason)
+	}()
+	fn()
+	return nil
+}
+
+// observe keeps what the engine itself must know of an event.
+func (c *core) observe(l *live, ev *machine.Event) {
+	switch ev.Kind {
+	case machine.EvNodeRetried, machine.EvNodeLost, machine.EvNodeFallback, machine.EvNodeCompleted,
+		machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled, machine.EvNodeInvalidated:
+		if len(l.asks) == 0 {
+			return
+		}
+		if k := l.asks[ev.Ref()]; k != nil {
+			delete(l.asks, k.ref)
+			c.arb.withdraw(k)
+		}
+	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+		l.ended = ev.At
+	case machine.EvRunRetried:
+		l.ended = 0
+	}
+}
+
+// command takes up what a run owes. What touches the world waits for the batch;
+// what stays inside is done in this pass, so that completed(i), queued(i+1) and
+// started(i+1) are one commit.
+func (c *core) command(l *live, cmd *machine.Command) {
+	if c.muted {
+		return
+	}
+	switch cmd.Kind {
+	case machine.CmdAcquire:
+		c.arb.ask(l, cmd.Ref, c.gatesOf(l, cmd.Ref))
+	case machine.CmdContinue:
+		if !l.again {
+			l.again = true
+			c.continues = append(c.continues, l)
+		}
+	default:
+		c.building.owed = append(c.building.owed, owed{l, *cmd})
+		c.building.urgent = true
+	}
+}
+
+// gatesOf are the gates before an attempt of a step.
+func (c *core) gatesOf(l *live, ref machine.Ref) []*gate {
+	i := l.run.Plan().Steps[ref.Step].Action
+	if i < 0 {
+		return []*gate{c.arb.whole}
+	}
+	if l.gates == nil {
+		l.gates = make([][]*gate, len(l.run.Plan().Actions))
+	}
+	if l.gates[i] == nil {
+		slots, provider := 0, ""
+		if start := l.run.Start(); int(i) < len(start.Pins) {
+			pin := &start.Pins[i]
+			provider = pin.Provider
+			if a := c.cfg.Actions.Find(pin.Name, pin.Version); a != nil {
+				slots = a.Slots
+			}
+			l.gates[i] = c.arb.action(pin.Name, provider, slots, c.cfg.ProviderSlots[provider])
+		} else {
+			l.gates[i] = []*gate{c.arb.whole}
+		}
+	}
+	return l.gates[i]
+}
+
+// settle grants what can be granted and lets long turns go on, until nothing
+// more follows or the batch is full. Then it tells who is held back, and why.
+func (c *core) settle() {
+	for !c.full() {
+		switch {
+		case len(c.arb.granted) > 0 && !c.closing:
+			granted := c.arb.granted
+			c.arb.granted = nil
+			for _, k := range granted {
+				c.grant(k)
+			}
+			if c.arb.granted == nil {
+				clear(granted)
+				c.arb.granted = granted[:0]
+			}
+		case len(c.continues) > 0:
+			l := c.continues[0]
+			c.continues = c.continues[1:]
+			l.again = false
+			if !l.gone {
+				_ = c.decide(l, &machine.Input{Kind: machine.InContinue})
+				c.building.urgent = true
+			}
+		default:
+			c.hold()
+			return
+		}
+	}
+}
+
+// grant gives a step its attempt.
+func (c *core) grant(k *ask) {
+	if k.dead {
+		return
+	}
+	l := k.l
+	err := c.decide(l, &machine.Input{Kind: machine.InGranted, Ref: k.ref})
+	c.building.urgent = true
+	if err != nil || k.dead {
+		return
+	}
+	for i := range c.turn.Events {
+		if e := &c.turn.Events[i]; e.Kind == machine.EvNodeStarted && e.Step == k.ref.Step && e.Path == k.ref.Path {
+			return
+		}
+	}
+	delete(l.asks, k.ref) // it no longer wants one
+	c.arb.withdraw(k)
+}
+
+// hold tells runs that a step of theirs has to wait, when the reason is new.
+func (c *core) hold() {
+	blocked := c.arb.blocked
+	for _, k := range blocked {
+		if k.dead || k.at == nil || k.told == k.at {
+			continue
+		}
+		k.told = k.at
+		_ = c.decide(k.l, &machine.Input{Kind: machine.InHeld, Ref: k.ref, Text: k.at.reason})
+		c.building.urgent = true
+	}
+	clear(blocked)
+	c.arb.blocked = blocked[:0]
+}
+
+// arm sees to it that the run is looked at when its next timer is due.
+func (c *core) arm(l *live) {
+	due := l.run.NextDue()
+	if due == 0 || l.alarm != 0 && l.alarm <= due || l.gone {
+		return
+	}
+	l.alarm = due
+	c.alarms.push(alarm{at: due, l: l})
+}
+
+var errStopping = fault.New(fault.Stopping, "the engine is stopping and takes no new work; try again after it has started")

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/worker"
+)
+
+// Engine is the driver: it owns the clock, the inbox, the committer and the
+// workers, and calls the core from one goroutine.
+type Engine struct {
+	cfg     Config
+	core    *core // only the loop touches it, after Open
+	pool    *worker.Pool
+	hub     *hub
+	ids     *ids
+	tasks   flights
+	checks  checkCache
+	cursors cursors
+
+	ctx    context.Context // of everything in the background
+	cancel context.CancelFunc
+	began  time.Time
+	wall   int64 // of began, UTC µs
+
+	mu     sync.Mutex
+	inbox  []*input
+	spare  []*input
+	closed error // set once the inbox takes nothing more
+
+	signal  chan struct{} // 1 slot: the inbox or a flag changed
+	commits chan []store.Transition
+	results chan commitResult
+	pending atomic.Int64 // requests waiting for an answer
+
+	stopping atomic.Bool
+	drained  atomic.Bool // no attempt will report any more
+	crashed  atomic.Bool // tests: leave at once, write nothing
+	done     chan struct{}
+	failure  error // why the loop ended by itself; read after done
+	helpers  sync.WaitGroup
+}
+
+type commitResult struct {
+	verdicts []store.Verdict
+	err      error
+}
+
+// Open returns a running engine that owns the store's runs, with those that were
+// interrupted on their way again.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	if err := cfg.defaults(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg:     cfg,
+		signal:  make(chan struct{}, 1),
+		commits: make(chan []store.Transition, 1),
+		results: make(chan commitResult, 1),
+		done:    make(chan struct{}),
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.began = cfg.Now()
+	e.wall = e.began.UnixMicro()
+	e.ids = newIDs(cfg.Rand, cfg.Now)
+	e.hub = newHub()
+	e.pool = worker.New(worker.Config{
+		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: cfg.Logger, Grace: cfg.Grace,
+	})
+	e.core = newCore(e.ctx, &e.cfg)
+	e.core.ctx = ctx
+	if err := e.core.open(e.now()); err != nil {
+		e.cancel()
+		return nil, err
+	}
+	e.core.ctx = e.ctx
+	e.helpers.Go(e.commitLoop)
+	e.helpers.Go(e.hub.publish)
+	go e.loop()
+	return e, nil
+}
+
+// now is the engine's time. It goes on from the wall clock at start by the
+// monotonic clock, so that a jump of the wall clock moves no timer (I10).
+func (e *Engine) now() int64 { return e.wall + e.cfg.Now().Sub(e.began).Microseconds() }
+
+// post puts an input into the inbox. Only requests can be refused here; reports
+// of workers always get in, their number is bounded by the tasks handed out.
+func (e *Engine) post(in *input) error {
+	e.mu.Lock()
+	err := e.closed
+	if err == nil {
+		e.inbox = append(e.inbox, in)
+	}
+	e.mu.Unlock()
+	if err == nil {
+		e.wake()
+	}
+	return err
+}
+
+func (e *Engine) wake() {
+	select {
+	case e.signal <- struct{}{}:
+	default:
+	}
+}
+
+// take swaps the inbox for an empty one.
+func (e *Engine) take() []*input {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ins := e.inbox
+	e.inbox, e.spare = e.spare[:0], ins
+	return ins
+}
+
+func (e *Engine) waiting() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.inbox)
+}
+
+// loop feeds the core until it is stopped or can acknowledge nothing any more.
+func (e *Engine) loop() {
+	c := e.core
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if e.crashed.Load() {
+			break
+		}
+		c.closing = e.stopping.Load()
+		c.handle(e.now(), e.take())
+		if b := c.seal(); b != nil {
+			if len(b.trans) > 0 {
+				e.commits <- b.trans
+			} else {
+				c.committed(nil, nil)
+			}
+		}
+		e.letOut()
+		if c.dead != nil || e.drained.Load() && e.emptied() {
+			break
+		}
+		if c.flying == nil && (c.busy() || c.building.urgent && c.stalled == nil) {
+			continue
+		}
+		var alarm <-chan time.Time
+		if at := c.wakeup(); at != 0 {
+			// Below a millisecond a timer costs more than it saves.
+			timer.Reset(max(time.Duration(at-e.now())*time.Microsecond, time.Millisecond))
+			alarm = timer.C
+		}
+		select {
+		case <-e.signal:
+		case <-alarm:
+		case r := <-e.results:
+			c.committed(r.verdicts, r.err)
+			e.letOut()
+			e.gather()
+		}
+	}
+	e.finish()
+}
+
+// letOut carries out what the core released.
+func (e *Engine) letOut() {
+	c := e.core
+	for i := range c.effects {
+		e.carryOut(&c.effects[i])
+	}
+	clear(c.effects)
+	c.effects = c.effects[:0]
+	if len(c.frames) > 0 {
+		e.hub.send(c.frames)
+		clear(c.frames)
+		c.frames = c.frames[:0]
+	}
+}
+
+// gather lets the workers that the last commit released report before the next
+// one is cut. Without it two busy runs fall into two halves that commit in turn.
+// It stops as soon as nothing more arrives and never delays an idle engine.
+func (e *Engine) gather() {
+	const most = 40 * time.Microsecond
+	began := time.Now()
+	for n := e.waiting(); ; {
+		runtime.Gosched()
+		m := e.waiting()
+		if m == n || time.Since(began) > most {
+			return
+		}
+		n = m
+	}
+}
+
+func (e *Engine) commitLoop() {
+	for batch := range e.commits {
+		verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
+		e.results <- commitResult{verdicts, err}
+	}
+}
+
+// finish ends the loop's helpers and answers whoever still waits.
+func (e *Engine) finish() {
+	c := e.core
+	err := c.dead
+	if err == nil {
+		err = errStopping
+	}
+	e.failure = c.dead
+	e.mu.Lock()
+	e.closed = err
+	late := e.inbox
+	e.inbox = nil
+	e.mu.Unlock()
+	for _, in := range late {
+		in.out = answer{run: in.key.Run, err: err}
+		in.send()
+	}
+	close(e.commits)
+	e.cancel()
+	e.hub.close(err)
+	e.helpers.Wait()
+	e.cursors.close()
+	close(e.done)
+}
+
+// emptied folds and parks what is in memory, and says that nothing is left to
+// be written. Only then may the store be told that this was a clean end.
+func (e *Engine) emptied() bool {
+	c := e.core
+	if c.flying != nil || c.busy() || c.stalled != nil || e.waiting() > 0 {
+		return false
+	}
+	if !c.foldAll() || !c.building.empty() {
+		return false
+	}
+	c.history.Running, c.history.Alone = false, nil
+	if err := c.saveHistory(); err != nil {
+		c.cfg.Logger.Warn("the clean end could not be noted", "err", err)
+	}
+	return true
+}
+
+// Stop ends the engine in order: no new work, attempts under way may finish
+// until ctx ends, then they are given up and stay open in the journal, so that
+// the next start takes them up and no failure is counted (F45). It returns how
+// many were given up.
+func (e *Engine) Stop(ctx context.Context) (abandoned int, err error) {
+	e.stopping.Store(true)
+	e.wake()
+	abandoned = e.pool.Stop(ctx)
+	e.drained.Store(true)
+	e.wake()
+	<-e.done
+	return abandoned, e.failure
+}
+
+// Done is closed when the engine has ended, by Stop or because it lost its
+// store; Err then says why.
+func (e *Engine) Done() <-chan struct{} { return e.done }
+
+// Err is why the engine ended by itself; nil after a clean stop or while it runs.
+func (e *Engine) Err() error {
+	select {
+	case <-e.done:
+		return e.failure
+	default:
+		return nil
+	}
+}
+
+// crash leaves everything as a killed process would.
+func (e *Engine) crash() {
+	e.crashed.Store(true)
+	e.wake()
+	<-e.done
+}

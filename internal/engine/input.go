@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+type inputKind uint8
+
+const (
+	inRun     inputKind = iota // m, for the run of key
+	inStart                    // m.Start and begin: a new run
+	inRelease                  // takes the run of key out of quarantine
+	inBarrier                  // answered when everything handled so far is durable
+	inFreed                    // the action of attempt m.Fence has returned after all
+)
+
+// An input is one thing that arrives at the core. It belongs to the core from
+// handle until its answer is sent.
+type input struct {
+	kind  inputKind
+	key   store.Key
+	m     machine.Input
+	begin *begin
+	// holding says that the attempt's action still runs although its result is
+	// known: its slot stays taken until inFreed.
+	holding bool
+	// reply gets the answer; its capacity is 1. Nil for reports of workers.
+	reply chan answer
+	out   answer // what will be answered once it is durable
+}
+
+// task names the attempt a result is about.
+func (in *input) task() taskID { return taskID{in.key, in.m.Ref, in.m.Fence} }
+
+// begin is what the first transition of a run carries besides events.
+type begin struct {
+	prog    *program
+	recipe  string
+	version string
+	idem    *store.Idempotency
+}
+
+// An answer is what a caller is told.
+type answer struct {
+	run      string
+	existing bool // the idempotency key had already started this run
+	err      error
+}
+
+// send answers at most once.
+func (in *input) send() {
+	if in.reply != nil {
+		in.reply <- in.out
+		in.reply = nil
+	}
+}
+
+// A taskID names an attempt that was handed out.
+type taskID struct {
+	key   store.Key
+	ref   machine.Ref
+	fence machine.Fence
+}
+
+// An effect is something to do in the world, now that its cause is durable.
+type effect struct {
+	kind machine.CommandKind
+	id   taskID
+	task *machine.Task // CmdDispatch
+	prog *program
+	from int64 // CmdNeedItems
+	n    int64
+	file string
+}
+
+// published is a stretch of a run's journal that has become durable.
+type published struct {
+	key         store.Key
+	first, last uint64
+	frames      []byte
+}

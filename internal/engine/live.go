@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// live is a run in memory.
+type live struct {
+	key   store.Key
+	prog  *program
+	run   *machine.Run
+	head  store.Head // as of the last sealed batch
+	begin *begin     // until the run's first transition is durable
+	ended int64      // when the run reached its last terminal event; 0 = it is live
+
+	tail    []byte // frames after chunked, durable or not
+	chunked uint64 // last event kept in a chunk
+	snap    int    // size of the last snapshot
+
+	dirty       bool   // part of the batch under construction: its
+	from        int    // … frames begin here in tail,
+	first       uint64 // … with this event
+	flying      bool   // part of the batch being committed
+	version     uint32 // grows with every touch
+	sealed      uint32 // version when last sealed
+	fold        bool   // seal with a fold
+	leaving     bool   // seal with a park
+	parked      bool   // the store has, or is given, a park entry as of the last event
+	again       bool   // InContinue is due
+	interrupted bool   // loaded with attempts whose worker is gone
+	forceHead   bool   // seal with a head row
+	gone        bool   // dropped from memory; whoever still points here is late
+
+	asks    map[machine.Ref]*ask
+	gates   [][]*gate // by plan action
+	alarm   int64     // its valid alarm; 0 = none
+	wake    int64     // WakeAt of its park entry
+	touched int64
+	age     link // in core.recent
+}
+
+// settled says that nothing will ever happen to the run by itself.
+func (l *live) settled() bool { return l.run.Status().Terminal() && l.run.Quiet() }
+
+// newHead brings the head row up to date and says whether it must be written:
+// at the start, at the end and when the status changes.
+func (l *live) newHead(now int64) bool {
+	old := l.head
+	h := &l.head
+	status := l.run.Status()
+	h.Status = status.String()
+	h.Ended, h.Owes, h.Code, h.Message = 0, false, "", ""
+	if status.Terminal() {
+		h.Ended = l.ended
+		h.Owes = !l.run.Quiet()
+		h.Code, h.Message = l.run.Failure()
+	}
+	if l.begin == nil && h.Status == old.Status && h.Ended == old.Ended && h.Owes == old.Owes && !l.forceHead {
+		*h = old
+		return false
+	}
+	h.Used, h.Failures, h.Updated = l.run.Used(), l.run.HasFailures(), now
+	return true
+}
+
+// get returns a run, loading it when it is not in memory.
+func (c *core) get(key store.Key) (*live, error) {
+	if l := c.runs[key]; l != nil {
+		return l, nil
+	}
+	saved, err := c.cfg.Store.Load(c.ctx, key)
+	if fault.CodeOf(err) == fault.StoreCorrupt {
+		c.setApartStored(key, err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.admit(saved)
+}
+
+// admit takes a stored run into memory. A run that cannot be read is set apart
+// (F20): its bytes are kept as they are, and the others go on.
+func (c *core) admit(saved *store.Saved) (*live, error) {
+	if reason := saved.Head.Quarantine; reason != "" {
+		return nil, errQuarantined(saved.Head.Run, reason)
+	}
+	l, err := c.rebuild(saved)
+	if err != nil {
+		c.setApart(saved.Head, err.Error())
+		return nil, errQuarantined(saved.Head.Run, err.Error())
+	}
+	c.enter(l)
+	return l, nil
+}
+
+// enter makes a run part of memory.
+func (c *core) enter(l *live) {
+	c.runs[l.key] = l
+	l.age.l = l
+	l.touched = c.now
+	c.recent.toBack(&l.age)
+}
+
+// rebuild folds a stored run. Nothing it does changes the core.
+func (c *core) rebuild(saved *store.Saved) (l *live, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.Logger.Error("a run broke its fold", "run", saved.Head.Run, "panic", v, "stack", string(debug.Stack()))
+			err = fault.New(fault.InternalError, "folding its journal panicked: %v", v)
+		}
+	}()
+	if saved.Err != nil {
+		return nil, saved.Err
+	}
+	prog, err := c.programs.load(c.ctx, c.cfg.Store, saved.Head.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	run, err := refold(c.ctx, c.cfg.Store, prog, saved, 0)
+	if err != nil {
+		return nil, err
+	}
+	l = &live{
+		key: saved.Head.Key, prog: prog, run: run, head: saved.Head,
+		chunked: saved.Chunked, snap: len(saved.State), ended: saved.Head.Ended,
+	}
+	if saved.Park != nil {
+		l.parked, l.wake = true, saved.Park.WakeAt
+	}
+	if saved.Last > saved.Chunked {
+		l.tail, err = after(saved.Tail, saved.Chunked)
+	}
+	return l, err
+}
+
+// refold gives the run that saved describes, after event `until` at the latest
+// (0 = all of them).
+func refold(ctx context.Context, st store.Store, prog *program, saved *store.Saved, until uint64) (*machine.Run, error) {
+	run := machine.NewRun(prog.machine)
+	if saved.State != nil && saved.Format == machine.SnapshotFormat && (until == 0 || saved.StateLast <= until) {
+		r, err := machine.Restore(prog.machine, saved.State)
+		if err != nil {
+			return nil, fmt.Errorf("restore run %s from its snapshot at event %d: %w", saved.Head.Run, saved.StateLast, err)
+		}
+		run = r
+	}
+	apply := func(ev *machine.Event) error {
+		if ev.Seq <= run.Last() {
+			return nil
+		}
+		if until != 0 && ev.Seq > until {
+			return errEnough
+		}
+		return run.Apply(ev)
+	}
+	if run.Last() < saved.StateLast { // a snapshot of another format is only skipped
+		if err := eachStored(ctx, st, saved.Head.Key, run.Last(), apply); err != nil {
+			return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
+		}
+	}
+	if err := machine.EachEvent(saved.Tail, apply); err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
+	}
+	if until == 0 && run.Last() != saved.Last {
+		return nil, fault.New(fault.StoreCorrupt, "run %s: folded to event %d, its journal has %d", saved.Head.Run, run.Last(), saved.Last)
+	}
+	return run, supply(ctx, st, saved.Head.Key, run)
+}
+
+// errEnough stops a walk over events before its end.
+var errEnough = errors.New("enough")
+
+// eachStored calls fn for the stored events after `last`, in order.
+func eachStored(ctx context.Context, st store.Store, key store.Key, last uint64, fn func(*machine.Event) error) error {
+	for {
+		page, err := st.Events(ctx, key, last, pageBytes)
+		if err != nil {
+			return err
+		}
+		if page.Next <= last {
+			return nil
+		}
+		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+			if ev.Seq <= last {
+				return nil
+			}
+			return fn(ev)
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last = page.Next
+	}
+}
+
+// supply gives a restored run the values its snapshot only names.
+func supply(ctx context.Context, st store.Store, key store.Key, run *machine.Run) error {
+	missing := run.Missing()
+	for len(missing) > 0 {
+		page, err := st.Events(ctx, key, missing[0]-1, pageBytes)
+		if err != nil {
+			return err
+		}
+		if page.Next < missing[0] {
+			return fault.New(fault.StoreCorrupt, "run %s: event %d holds a value of its state and is not stored", key.Run, missing[0])
+		}
+		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+			for len(missing) > 0 && missing[0] < ev.Seq {
+				missing = missing[1:]
+			}
+			if len(missing) > 0 && missing[0] == ev.Seq {
+				run.Supply(ev)
+				missing = missing[1:]
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after cuts the events up to `last` off frames.
+func after(frames []byte, last uint64) ([]byte, error) {
+	var events []machine.Event
+	whole := true
+	err := machine.EachEvent(frames, func(ev *machine.Event) error {
+		if ev.Seq > last {
+			if whole && len(events) == 0 {
+				return errEnough // nothing to cut
+			}
+			events = append(events, *ev)
+		} else {
+			whole = false
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return slices.Clone(frames), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var tail []byte
+	for len(events) > 0 { // a frame holds events of one time
+		n := 1
+		for n < len(events) && events[n].At == events[0].At {
+			n++
+		}
+		tail = machine.AppendFrame(tail, events[:n])
+		events = events[n:]
+	}
+	return tail, nil
+}
+
+// drop takes a run out of memory and gives back what it held.
+func (c *core) drop(l *live) {
+	if l.gone {
+		return
+	}
+	l.gone = true
+	delete(c.runs, l.key)
+	c.recent.remove(&l.age)
+	c.arb.withdrawAll(l)
+}
+
+// setApart quarantines a run that is not, or no longer, in memory (I16).
+func (c *core) setApart(head store.Head, reason string) {
+	c.cfg.Logger.Error("run set apart", "run", head.Run, "reason", reason)
+	head.Quarantine, head.Updated = reason, c.now
+	c.building.extra = append(c.building.extra, store.Transition{Key: head.Key, Epoch: c.epoch, Head: &head})
+	c.building.urgent = true
+}
+
+// setApartStored is setApart for a run of which only the head can be read.
+func (c *core) setApartStored(key store.Key, reason string) {
+	head, err := c.cfg.Store.Head(c.ctx, key)
+	if err != nil || head.Quarantine != "" {
+		return
+	}
+	c.setApart(head, reason)
+}
+
+func errQuarantined(run, reason string) error {
+	return fault.New(fault.Quarantined, "run %s is set apart: %s; `roux runs release %s` lets it go on", run, reason, run)
+}

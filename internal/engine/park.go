@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const (
+	maxPark    = 1_000  // runs that leave memory with one batch
+	maxRing    = 1_000  // timers that fire in one pass (F11)
+	maxAhead   = 10_000 // parked runs whose wake-ups are kept in memory
+	hour       = 3_600_000_000
+	stuckTimer = 1_000_000 // µs until a timer that changed nothing is looked at again
+)
+
+// ring fires the timers that are due, a bounded number in one pass.
+func (c *core) ring() {
+	room := max(16, c.cfg.MaxLoaded-len(c.runs)) // parked runs that may come in
+	for n := 0; n < maxRing && room > 0 && !c.full(); n++ {
+		at := c.alarms.next()
+		if at == 0 || at > c.now {
+			break
+		}
+		a := c.alarms.pop()
+		l := a.l
+		if l == nil {
+			if l = c.runs[a.key]; l == nil {
+				room--
+				loaded, err := c.get(a.key)
+				if err != nil {
+					c.cfg.Logger.Warn("a parked run could not be woken", "run", a.key.Run, "err", err)
+					continue
+				}
+				c.fire(loaded)
+				continue
+			}
+		} else if l.gone || l.alarm != a.at {
+			continue
+		}
+		l.alarm = 0
+		c.fire(l)
+	}
+	if c.now >= c.horizon && c.stalled == nil {
+		if err := c.lookAhead(); err != nil {
+			c.cfg.Logger.Warn("the next wake-ups could not be read", "err", err)
+			c.horizon = c.now + maxBackoff
+		}
+	}
+}
+
+func (c *core) fire(l *live) {
+	if due := l.run.NextDue(); due == 0 || due > c.now {
+		c.arm(l)
+		return
+	}
+	before := l.run.Last()
+	if err := c.decide(l, &machine.Input{Kind: machine.InTimer}); err != nil || l.gone {
+		return
+	}
+	if l.run.Last() != before {
+		c.building.urgent = true
+		return
+	}
+	if l.run.NextDue() <= c.now && l.run.NextDue() != 0 {
+		l.alarm = c.now + stuckTimer
+		c.alarms.push(alarm{at: l.alarm, l: l})
+	}
+}
+
+// lookAhead arms the wake-ups of parked runs for the next hour.
+func (c *core) lookAhead() error {
+	until := c.now + hour
+	wakes, err := c.cfg.Store.Due(c.ctx, until, maxAhead)
+	if err != nil {
+		return err
+	}
+	for _, w := range wakes {
+		if c.runs[w.Key] == nil {
+			c.alarms.push(alarm{at: w.At, key: w.Key})
+		}
+	}
+	if len(wakes) == maxAhead {
+		// More are due before the hour is over; look again when these have rung.
+		until = max(wakes[maxAhead-1].At, c.now+50_000)
+	}
+	c.horizon = until
+	return nil
+}
+
+// expect arms the wake-up of a run that has just left memory.
+func (c *core) expect(key store.Key, wake int64) {
+	if wake != 0 && wake <= c.horizon {
+		c.alarms.push(alarm{at: wake, key: key})
+	}
+}
+
+// tidy lets idle runs leave memory, and folds runs whose events keep old
+// journal rows alive.
+func (c *core) tidy() {
+	c.parkIdle()
+	if c.unfolded >= c.cfg.FoldCheck {
+		c.unfolded = 0
+		c.foldLaggards()
+	}
+}
+
+// parkIdle parks quiet runs, the longest untouched first: all that are idle,
+// and as many more as exceed what memory may hold.
+func (c *core) parkIdle() {
+	excess := len(c.runs) - c.cfg.MaxLoaded
+	if c.closing {
+		excess = len(c.runs)
+	}
+	idle := c.now - c.cfg.ParkAfter.Microseconds()
+	// Runs that cannot leave are passed over, but not all of them every time.
+	for n := min(2*max(excess, 0)+64, 2*maxPark); n > 0; n-- {
+		l := c.recent.front()
+		if l == nil || excess <= 0 && l.touched > idle {
+			return
+		}
+		if l.touched == c.now && l.leaving {
+			return
+		}
+		c.recent.toBack(&l.age)
+		if l.flying || l.leaving || l.again || l.interrupted || l.begin != nil && !l.dirty || !l.run.Quiet() {
+			if excess <= 0 {
+				l.touched = c.now
+			}
+			continue
+		}
+		excess--
+		if !l.dirty && l.parked && l.wake == l.run.NextDue() {
+			c.drop(l)
+			c.expect(l.key, l.wake)
+			continue
+		}
+		c.touch(l, l.run.Last()+1)
+		l.leaving = true
+		c.building.urgent = true
+	}
+}
+
+// uncovered is what a store tells of events that no chunk covers yet.
+type uncovered interface {
+	Uncovered() (size, events int64, oldest []store.Key)
+}
+
+// foldLaggards folds the runs that keep the oldest journal rows alive, once
+// those are too many: the geometric rule alone never folds a small run.
+func (c *core) foldLaggards() {
+	u, ok := c.cfg.Store.(uncovered)
+	if !ok {
+		return
+	}
+	size, events, oldest := u.Uncovered()
+	if size < c.cfg.FoldBytes && events < c.cfg.FoldEvents {
+		return
+	}
+	for _, key := range oldest {
+		l := c.runs[key]
+		if l == nil || l.flying || len(l.tail) == 0 || c.building.bytes > 4*c.cfg.MaxBatchBytes {
+			continue
+		}
+		c.touch(l, l.run.Last()+1)
+		l.fold = true
+		c.building.urgent = true
+		c.building.bytes += len(l.tail)
+	}
+}
+
+// foldAll covers what is left in memory at a clean end, so that the next start
+// reads snapshots and no journal. It says whether there was nothing to do.
+func (c *core) foldAll() bool {
+	none := true
+	for l := c.recent.front(); l != nil && c.building.bytes < 4*c.cfg.MaxBatchBytes; {
+		next := c.recent.after(&l.age)
+		if len(l.tail) > 0 && !l.fold {
+			c.touch(l, l.run.Last()+1)
+			l.fold, none = true, false
+			c.building.urgent = true
+			c.building.bytes += len(l.tail)
+		}
+		l = next
+	}
+	return none
+}
+
+// wakeup is when handle must be called again at the latest, UTC µs; 0 = not
+// before something arrives.
+func (c *core) wakeup() int64 {
+	if c.dead != nil {
+		return 0
+	}
+	if c.stalled != nil {
+		return c.retryAt
+	}
+	at := c.alarms.next()
+	sooner := func(t int64) {
+		if t != 0 && (at == 0 || t < at) {
+			at = t
+		}
+	}
+	sooner(c.horizon)
+	if b := c.building; !b.empty() && !b.urgent {
+		sooner(b.since + lazyTick)
+	}
+	if len(c.suspects) > 0 || c.alone {
+		sooner(c.suspectAt)
+	}
+	if l := c.recent.front(); l != nil {
+		sooner(l.touched + c.cfg.ParkAfter.Microseconds())
+	}
+	return at
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A program is a plan ready to run, with what the engine needs of it. Runs of
+// one plan share it.
+type program struct {
+	machine *machine.Program
+	hash    string
+	encoded []byte
+	input   atomic.Pointer[expr.Schema] // of plan.InputSchema
+}
+
+func newProgram(p *plan.Plan) (*program, error) {
+	data, err := p.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encode plan %s: %w", p.Hash(), err)
+	}
+	return &program{machine: machine.Prepare(p), hash: p.Hash().String(), encoded: data}, nil
+}
+
+// programs keeps prepared plans. It is bounded; a run in memory holds its
+// program whether it is still listed here or not.
+type programs struct {
+	limit int
+	mu    sync.RWMutex
+	byKey map[string]*program
+	order []string // oldest first
+}
+
+func newPrograms(limit int) *programs {
+	return &programs{limit: limit, byKey: map[string]*program{}}
+}
+
+func (ps *programs) find(hash string) *program {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	return ps.byKey[hash]
+}
+
+// add lists a program and returns the one that is listed under its hash.
+func (ps *programs) add(p *program) *program {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if old := ps.byKey[p.hash]; old != nil {
+		return old
+	}
+	if len(ps.order) >= ps.limit {
+		delete(ps.byKey, ps.order[0])
+		ps.order = append(ps.order[:0], ps.order[1:]...)
+	}
+	ps.byKey[p.hash] = p
+	ps.order = append(ps.order, p.hash)
+	return p
+}
+
+// of prepares a plan given by a caller.
+func (ps *programs) of(p *plan.Plan) (*program, error) {
+	if prog := ps.find(p.Hash().String()); prog != nil {
+		return prog, nil
+	}
+	prog, err := newProgram(p)
+	if err != nil {
+		return nil, err
+	}
+	return ps.add(prog), nil
+}
+
+// load prepares a stored plan.
+func (ps *programs) load(ctx context.Context, st store.Store, hash string) (*program, error) {
+	if prog := ps.find(hash); prog != nil {
+		return prog, nil
+	}
+	data, err := st.Plan(ctx, hash)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Decode(data)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "the stored plan %s cannot be read", hash)
+	}
+	// The stored hash names the plan whatever a later release makes of its
+	// canonical form; a run executes the plan it started with.
+	return ps.add(&program{machine: machine.Prepare(p), hash: hash, encoded: data}), nil
+}
+
+// validate checks a run's input against the plan's inputSchema.
+func (p *program) validate(input map[string]any) error {
+	raw := p.machine.Plan().InputSchema
+	if len(raw) == 0 {
+		return nil
+	}
+	s := p.input.Load()
+	if s == nil {
+		var err error
+		if s, err = expr.CompileSchema(raw); err != nil {
+			return fault.Wrap(fault.RecipeInvalid, err, "the recipe's inputSchema cannot be used: %v", err)
+		}
+		p.input.Store(s)
+	}
+	violations := s.Validate(input)
+	if len(violations) == 0 {
+		return nil
+	}
+	diags := make([]fault.Diagnostic, len(violations))
+	for i, v := range violations {
+		diags[i] = fault.Diagnostic{
+			Severity: fault.SeverityError, Code: fault.InputInvalid, Rule: v.Keyword,
+			Msg: fmt.Sprintf("input%s: %s", v.Pointer, v.Msg),
+		}
+	}
+	return &fault.Error{Code: fault.InputInvalid, Msg: diags[0].Msg, Diags: diags}
+}

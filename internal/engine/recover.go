@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const (
+	minBackoff = 20_000    // µs between attempts to reach a failing store
+	maxBackoff = 1_000_000 // µs
+	maxEnter   = 256       // runs whose recovery one pass begins
+)
+
+// open makes this core the owner of the store's runs and loads those that are
+// neither parked nor settled. Attempts that were open have no worker any more:
+// their runs are told so as they enter.
+func (c *core) open(now int64) error {
+	c.now = now
+	epoch, err := c.cfg.Store.Own(c.ctx)
+	if err != nil {
+		return err
+	}
+	c.epoch = epoch
+	careful, err := c.lookAtCrashes()
+	if err != nil {
+		return err
+	}
+	err = c.cfg.Store.Recover(c.ctx, func(saved *store.Saved) error {
+		if saved.Head.Quarantine != "" || saved.Head.Key == c.poisoned {
+			return nil
+		}
+		if careful {
+			c.suspects = append(c.suspects, saved.Head.Key)
+			return nil
+		}
+		return c.enterSaved(saved, true)
+	})
+	if err != nil {
+		return err
+	}
+	return c.lookAhead()
+}
+
+// enterSaved loads one run of recovery. A damaged one is set apart and does not
+// stop the others.
+func (c *core) enterSaved(saved *store.Saved, lost bool) error {
+	l, err := c.admit(saved)
+	if err != nil {
+		return nil
+	}
+	// Time never falls, also when the wall clock was turned back while the
+	// process was down (I10).
+	if t := max(l.run.Now(), saved.Head.Updated); t > c.now {
+		c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time", "run", saved.Head.Run)
+		c.now = t
+	}
+	l.interrupted = lost && running(l) > 0
+	c.entering = append(c.entering, l)
+	return nil
+}
+
+// enterNext carries out what loaded runs owe, a bounded number in one pass.
+func (c *core) enterNext() {
+	for n := 0; len(c.entering) > 0 && n < maxEnter && !c.full(); n++ {
+		l := c.entering[0]
+		c.entering = c.entering[1:]
+		if !l.gone {
+			c.resumeRun(l)
+		}
+	}
+	if len(c.entering) == 0 && (len(c.suspects) > 0 || c.alone) {
+		c.nextSuspect()
+	}
+}
+
+// resumeRun carries out what a loaded run owes.
+func (c *core) resumeRun(l *live) {
+	if l.interrupted {
+		l.interrupted = false
+		// The commands of this turn are among those owed below.
+		if err := c.decideQuietly(l, &machine.Input{Kind: machine.InWorkerLost, All: true}); err != nil {
+			return
+		}
+	}
+	l.run.EachRunning(func(ref machine.Ref, _ machine.Fence) {
+		c.arb.holds(l, ref, c.gatesOf(l, ref))
+	})
+	var cmds []machine.Command
+	if err := c.protect(l, func() { cmds = l.run.Owed(nil) }); err != nil {
+		return
+	}
+	for i := range cmds {
+		c.command(l, &cmds[i])
+	}
+	c.arm(l)
+}
+
+// decideQuietly is decide for a turn whose commands are taken from Owed.
+func (c *core) decideQuietly(l *live, in *machine.Input) error {
+	c.muted = true
+	defer func() { c.muted = false }()
+	err := c.decide(l, in)
+	c.building.urgent = true
+	return err
+}
+
+// recall loads one run again after its transition was refused.
+func (c *core) recall(saved *store.Saved) error {
+	l, err := c.admit(saved)
+	if err != nil {
+		return err
+	}
+	c.resumeRun(l)
+	return nil
+}
+
+// resume loads every run again after a failed commit, and says whether it could.
+// What the lost batch held is looked up run by run: our epoch guards the
+// journals, so an event number that is there was written by that batch (F16).
+func (c *core) resume() bool {
+	if c.now < c.retryAt {
+		return false
+	}
+	err := c.cfg.Store.Recover(c.ctx, func(saved *store.Saved) error {
+		if saved.Head.Quarantine != "" {
+			return nil
+		}
+		return c.enterSaved(saved, false)
+	})
+	written := map[store.Key]bool{}
+	for _, b := range c.lost {
+		for i := range b.trans {
+			if t := &b.trans[i]; err == nil {
+				written[t.Key], err = c.wrote(t)
+			}
+		}
+	}
+	if err == nil {
+		err = c.lookAhead()
+	}
+	if err != nil {
+		c.forget()
+		c.backoff = min(2*c.backoff, maxBackoff)
+		c.retryAt = c.now + c.backoff
+		if fatal(err) {
+			c.die(err, c.building)
+		}
+		return false
+	}
+	for _, b := range c.lost {
+		for _, in := range b.ins {
+			if is, ok := written[in.key]; ok && !is {
+				c.redo(in)
+				continue
+			}
+			in.send()
+		}
+		b.reset()
+		c.spare = b
+	}
+	c.lost = nil
+	c.stalled = nil
+	c.cfg.Logger.Info("the store answers again", "runs", len(c.runs))
+	return true
+}
+
+// wrote says whether the store holds a transition of a lost batch.
+func (c *core) wrote(t *store.Transition) (bool, error) {
+	if t.Last == 0 {
+		return true, nil // nobody waits for a fold or a mark
+	}
+	if l := c.runs[t.Key]; l != nil {
+		return l.run.Last() >= t.Last, nil
+	}
+	saved, err := c.cfg.Store.Load(c.ctx, t.Key)
+	switch fault.CodeOf(err) {
+	case "":
+		return saved.Last >= t.Last, nil
+	case fault.RunNotFound:
+		return false, nil
+	}
+	return false, err
+}
+
+// release takes a run out of quarantine. Whatever was in the hands of a worker
+// when it was set apart is lost.
+func (c *core) release(key store.Key) error {
+	if c.runs[key] != nil {
+		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
+	}
+	saved, err := c.cfg.Store.Load(c.ctx, key)
+	if err != nil {
+		return err
+	}
+	if saved.Head.Quarantine == "" {
+		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
+	}
+	head := saved.Head
+	saved.Head.Quarantine = ""
+	l, err := c.rebuild(saved)
+	if err != nil {
+		return errQuarantined(key.Run, err.Error())
+	}
+	c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
+	c.enter(l)
+	l.forceHead = true
+	c.touch(l, l.run.Last()+1)
+	c.building.urgent = true
+	l.interrupted = running(l) > 0
+	c.resumeRun(l)
+	return nil
+}
+
+// running is how many attempts of a run are handed out.
+func running(l *live) int {
+	_, n := l.run.Open()
+	return n
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import "github.com/roux-engine/roux/internal/store"
+
+// An alarm says when a run wants to be looked at. There is at most one valid
+// alarm a run: attempts come and go far more often than timers fire, so an
+// alarm that turns out early is corrected when it goes off, not when it changes.
+type alarm struct {
+	at  int64
+	l   *live     // in memory, or
+	key store.Key // parked
+}
+
+// alarms is a binary heap by time. Equal times keep no order of their own; seq
+// makes it the order of arming, so that one seed gives one journal.
+type alarms struct {
+	heap []seqAlarm
+	seq  uint64
+}
+
+type seqAlarm struct {
+	alarm
+	seq uint64
+}
+
+func (h *alarms) less(i, j int) bool {
+	a, b := &h.heap[i], &h.heap[j]
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+
+func (h *alarms) push(a alarm) {
+	h.seq++
+	h.heap = append(h.heap, seqAlarm{a, h.seq})
+	for i := len(h.heap) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !h.less(i, p) {
+			break
+		}
+		h.heap[i], h.heap[p] = h.heap[p], h.heap[i]
+		i = p
+	}
+}
+
+// next is the earliest alarm's time; 0 = none.
+func (h *alarms) next() int64 {
+	if len(h.heap) == 0 {
+		return 0
+	}
+	return h.heap[0].at
+}
+
+func (h *alarms) pop() alarm {
+	top := h.heap[0].alarm
+	n := len(h.heap) - 1
+	h.heap[0] = h.heap[n]
+	h.heap[n] = seqAlarm{}
+	h.heap = h.heap[:n]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= n {
+			break
+		}
+		if c+1 < n && h.less(c+1, c) {
+			c++
+		}
+		if !h.less(c, i) {
+			break
+		}
+		h.heap[i], h.heap[c] = h.heap[c], h.heap[i]
+		i = c
+	}
+	return top
+}

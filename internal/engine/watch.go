@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// maxBehind is how many bytes of frames wait for a slow subscriber. Past it
+// they are let go, and the subscriber reads them from the journal: the commit
+// path waits for nobody, and no frame is ever missing.
+const maxBehind = 1 << 20
+
+// hub hands what has become durable to whoever watches. The loop only appends
+// to a queue; one goroutine does the rest.
+type hub struct {
+	subscribers atomic.Int64
+
+	mu     sync.Mutex
+	queue  []published
+	signal chan struct{}
+	subs   map[store.Key]map[*subscriber]struct{}
+	closed error
+}
+
+// A subscriber is one reader of one run.
+type subscriber struct {
+	mu     sync.Mutex
+	frames [][]byte
+	bytes  int
+	behind bool // frames were let go
+	closed error
+	signal chan struct{} // 1 slot
+}
+
+func newHub() *hub {
+	return &hub{signal: make(chan struct{}, 1), subs: map[store.Key]map[*subscriber]struct{}{}}
+}
+
+// send is called by the loop after a commit. Nobody subscribing later can miss
+// what it leaves out: such a reader begins with the journal.
+func (h *hub) send(frames []published) {
+	if h.subscribers.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	h.queue = append(h.queue, frames...)
+	h.mu.Unlock()
+	select {
+	case h.signal <- struct{}{}:
+	default:
+	}
+}
+
+// publish is the hub's goroutine.
+func (h *hub) publish() {
+	var queue []published
+	for range h.signal {
+		h.mu.Lock()
+		queue, h.queue = h.queue, queue[:0]
+		closed := h.closed
+		for _, p := range queue {
+			for s := range h.subs[p.key] {
+				s.push(p.frames)
+			}
+		}
+		if closed != nil {
+			for _, subs := range h.subs {
+				for s := range subs {
+					s.end(closed)
+				}
+			}
+		}
+		h.mu.Unlock()
+		clear(queue)
+		if closed != nil {
+			return
+		}
+	}
+}
+
+func (h *hub) close(err error) {
+	h.mu.Lock()
+	h.closed = err
+	h.mu.Unlock()
+	select {
+	case h.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hub) join(key store.Key) *subscriber {
+	s := &subscriber{signal: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed != nil {
+		s.closed = h.closed
+		return s
+	}
+	if h.subs[key] == nil {
+		h.subs[key] = map[*subscriber]struct{}{}
+	}
+	h.subs[key][s] = struct{}{}
+	h.subscribers.Add(1)
+	return s
+}
+
+func (h *hub) leave(key store.Key, s *subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	subs := h.subs[key]
+	if _, ok := subs[s]; !ok {
+		return
+	}
+	delete(subs, s)
+	if len(subs) == 0 {
+		delete(h.subs, key)
+	}
+	h.subscribers.Add(-1)
+}
+
+func (s *subscriber) push(frames []byte) {
+	s.mu.Lock()
+	if s.bytes += len(frames); s.bytes > maxBehind || len(frames) == 0 {
+		s.frames, s.behind = nil, true
+	} else {
+		s.frames = append(s.frames, frames)
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *subscriber) end(err error) {
+	s.mu.Lock()
+	s.closed = err
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *subscriber) wake() {
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for frames. behind says that some were let go: read the journal.
+func (s *subscriber) next(ctx context.Context) (frames [][]byte, behind bool, err error) {
+	for {
+		s.mu.Lock()
+		frames, behind, err = s.frames, s.behind, s.closed
+		s.frames, s.behind, s.bytes = nil, false, 0
+		s.mu.Unlock()
+		if behind || len(frames) > 0 {
+			return frames, behind, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-s.signal:
+		}
+	}
+}
+
+// An Event is an event of a run with the plan that gives it its public form.
+type Event struct {
+	*machine.Event
+	Plan *plan.Plan
+	run  string
+}
+
+// Envelope is the event's public form (X179).
+func (ev Event) Envelope() machine.Envelope { return machine.Render(ev.Plan, ev.run, ev.Event) }
+
+// terminal says that the event ends a run, until a retry opens a generation.
+func terminal(ev *machine.Event) bool {
+	return ev.Kind >= machine.EvRunCompleted && ev.Kind <= machine.EvRunExpired
+}
+
+var errGap = errors.New("frames are missing")
+
+// Watch yields the run's events after number `after`, without gap or duplicate
+// (I14): first from the journal, then as they become durable. It ends after the
+// event that ends the run, when ctx ends, or with an error when the engine stops.
+// An event is valid until the next one is asked for.
+func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) iter.Seq2[Event, error] {
+	key := store.Key{Account: account, Run: run}
+	return func(yield func(Event, error) bool) {
+		head, err := e.cfg.Store.Head(ctx, key)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		prog, err := e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		s := e.hub.join(key)
+		defer e.hub.leave(key, s)
+		w := &watcher{e: e, key: key, plan: prog.machine.Plan(), seen: after, yield: yield}
+		for journal := true; ; {
+			var err error
+			if journal {
+				if err = w.journal(ctx); err == nil && !w.stopped && !w.ended {
+					// Nothing after the cursor: the end may lie before it.
+					head, err = e.cfg.Store.Head(ctx, key)
+					w.ended = err == nil && head.Ended != 0 && w.seen >= w.last
+					if err == nil && head.Quarantine != "" {
+						err = errQuarantined(run, head.Quarantine)
+					}
+				}
+			} else {
+				journal, err = w.live(ctx, s)
+				if errors.Is(err, errGap) {
+					journal, err = true, nil
+				}
+			}
+			if w.stopped {
+				return
+			}
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			if w.ended {
+				return
+			}
+			if journal && w.caughtUp {
+				journal = false
+			}
+		}
+	}
+}
+
+// watcher follows one run.
+type watcher struct {
+	e        *Engine
+	key      store.Key
+	plan     *plan.Plan
+	seen     uint64 // last event yielded or skipped
+	last     uint64 // last event the journal had
+	caughtUp bool
+	ended    bool // the event that ended the run was the last one
+	stopped  bool // the reader wants no more
+	yield    func(Event, error) bool
+}
+
+func (w *watcher) give(ev *machine.Event) error {
+	if ev.Seq <= w.seen {
+		return nil
+	}
+	if ev.Seq != w.seen+1 {
+		return errGap
+	}
+	w.seen = ev.Seq
+	w.ended = terminal(ev)
+	if !w.yield(Event{Event: ev, Plan: w.plan, run: w.key.Run}, nil) {
+		w.stopped = true
+		return errEnough
+	}
+	return nil
+}
+
+// journal yields what is stored. The reading is in pages, so that a slow reader
+// holds no transaction open.
+func (w *watcher) journal(ctx context.Context) error {
+	w.caughtUp = false
+	for {
+		page, err := w.e.cfg.Store.Events(ctx, w.key, w.seen, pageBytes)
+		if err != nil {
+			return err
+		}
+		w.last = page.Last
+		if page.Next > w.seen {
+			err := machine.EachEvent(page.Frames, w.give)
+			if errors.Is(err, errEnough) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if page.Next >= page.Last {
+			w.caughtUp = true
+			return nil
+		}
+		w.ended = false
+	}
+}
+
+// live yields what the hub hands over. again = read the journal first.
+func (w *watcher) live(ctx context.Context, s *subscriber) (again bool, err error) {
+	frames, behind, err := s.next(ctx)
+	if err != nil || behind {
+		return behind, err
+	}
+	for _, f := range frames {
+		if err := machine.EachEvent(f, w.give); err != nil {
+			if errors.Is(err, errEnough) {
+				return false, nil
+			}
+			return false, err
+		}
+	}
+	return false, nil
+}
