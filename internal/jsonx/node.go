@@ -25,9 +25,12 @@ const (
 	String
 	Array
 	Object
+	// Refused is a value that a problem was reported for; nothing more is said
+	// about it.
+	Refused
 )
 
-var kindNames = [...]string{"null", "a boolean", "an integer", "a number", "a string", "a list", "an object"}
+var kindNames = [...]string{"null", "a boolean", "an integer", "a number", "a string", "a list", "an object", "a refused value"}
 
 // String names the kind as it stands in messages, with its article.
 func (k Kind) String() string { return kindNames[k] }
@@ -101,7 +104,7 @@ func (n *Node) Find(pointer string) *Node {
 // Value returns the value of the tree. Of a duplicate name the first counts.
 func (n *Node) Value() any {
 	switch n.Kind {
-	case Null:
+	case Null, Refused:
 		return nil
 	case Bool:
 		return n.Bool
@@ -229,6 +232,7 @@ func (p *parser) node(depth int) (*Node, error) {
 			n.Kind = Int
 		}
 		if num.err != "" {
+			n.Kind = Refused
 			p.problem(&Error{Rule: RuleNumber, Msg: num.err, Pos: n.Pos})
 		}
 	case '[':

@@ -71,6 +71,7 @@ func (w *walker) node(y *yaml.Node, depth int) *jsonx.Node {
 		return n
 	}
 	if w.foreign(y, n.Pos) {
+		n.Kind = jsonx.Refused
 		return n
 	}
 	switch y.Kind {
@@ -158,6 +159,9 @@ func (w *walker) members(y *yaml.Node, n *jsonx.Node, depth int) {
 			n.Children = append(n.Children, c)
 		}
 	}
+	if len(n.Children) == 0 && len(y.Content) > 0 {
+		n.Kind = jsonx.Refused // such as a template without quotes: {{ x }}
+	}
 }
 
 // key reads a name. It is the text of a scalar as written: `404:` and `on:`
@@ -198,6 +202,7 @@ func (w *walker) scalar(y *yaml.Node, n *jsonx.Node) {
 		n.Kind, n.Style = jsonx.String, jsonx.Folded
 	default:
 		if msg, hint := resolve(y.Value, n); msg != "" {
+			n.Kind = jsonx.Refused
 			w.problem(jsonx.RuleNumber, n.Pos, msg, hint)
 		}
 	}

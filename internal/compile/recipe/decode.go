@@ -72,6 +72,9 @@ func (d *decoder) written(n *jsonx.Node) string {
 }
 
 func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
+	if n.Kind == jsonx.Refused {
+		return
+	}
 	if v.Kind() == reflect.Pointer {
 		p := reflect.New(v.Type().Elem())
 		d.decode(n, s, p.Elem())
@@ -142,7 +145,7 @@ func wantText(s *shape) string {
 		return `a duration such as "5m"`
 	case s.rule.enum != nil:
 		return quoted(s.rule.enum)
-	case s.rule.pattern != nil:
+	case s.rule.pattern != nil && s.rule.pattern != textPattern:
 		return s.rule.pattern.want
 	default:
 		return "text"

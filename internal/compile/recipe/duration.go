@@ -9,10 +9,15 @@ import (
 	"strings"
 )
 
-// A quantity of a duration: up to nine digits, so that no sum can overflow, and
-// up to three decimals, so that every duration is a whole number of milliseconds
-// and means the same wherever it is read.
-const quantity = `[0-9]{1,9}(\.[0-9]{1,3})?`
+// A quantity of a duration has up to nine digits, so that no sum can overflow,
+// and up to three decimals, so that every duration is a whole number of
+// milliseconds and means the same wherever it is read. Days and weeks have fewer
+// digits and no decimals: what [FormatISO] writes can then always be read.
+const (
+	whole    = `[0-9]{1,9}`
+	quantity = whole + `(\.[0-9]{1,3})?`
+	maxDays  = 99_999_999
+)
 
 // Durations are written as Go writes them ("42m30s", "1.5h", "250ms") or in ISO
 // 8601 ("PT5M", "P1DT2H", "P2W"), units in falling order, each once. The schema
@@ -20,14 +25,17 @@ const quantity = `[0-9]{1,9}(\.[0-9]{1,3})?`
 // [ParseDuration] accepts. Go's regexp has no lookahead, hence the list of every
 // unit that can come first.
 const (
-	goPattern = `(` + quantity + `h)(` + quantity + `m)?(` + quantity + `s)?([0-9]{1,9}ms)?` +
-		`|(` + quantity + `m)(` + quantity + `s)?([0-9]{1,9}ms)?` +
-		`|(` + quantity + `s)([0-9]{1,9}ms)?` +
-		`|([0-9]{1,9}ms)`
-	isoTime = `T(` + `(` + quantity + `H)(` + quantity + `M)?(` + quantity + `S)?` +
-		`|(` + quantity + `M)(` + quantity + `S)?` +
-		`|(` + quantity + `S))`
-	isoPattern = `P((` + quantity + `W)|(` + quantity + `D)(` + isoTime + `)?|` + isoTime + `)`
+	goPattern = quantity + `h(` + quantity + `m)?(` + quantity + `s)?(` + whole + `ms)?` +
+		`|` + quantity + `m(` + quantity + `s)?(` + whole + `ms)?` +
+		`|` + quantity + `s(` + whole + `ms)?` +
+		`|` + whole + `ms`
+	isoTime = `T(` + quantity + `H(` + quantity + `M)?(` + quantity + `S)?` +
+		`|` + quantity + `M(` + quantity + `S)?` +
+		`|` + quantity + `S)`
+	isoTimeAfterDays = `T(` + whole + `H(` + whole + `M)?(` + quantity + `S)?` +
+		`|` + whole + `M(` + quantity + `S)?` +
+		`|` + quantity + `S)`
+	isoPattern = `P([0-9]{1,7}W|[0-9]{1,8}D(` + isoTimeAfterDays + `)?|` + isoTime + `)`
 
 	durationPattern = `^(` + goPattern + `|` + isoPattern + `)$`
 )
@@ -38,7 +46,7 @@ var (
 	bareNumber       = regexp.MustCompile(`^[+-]?[0-9.]+$`)
 	calendar         = regexp.MustCompile(`^P[0-9.]+[YM]`)
 	tooFine          = regexp.MustCompile(`[0-9](ns|us|µs|μs)$|\.[0-9]{4,}|\.[0-9]+ms$`)
-	tooLong          = regexp.MustCompile(`[0-9]{10,}`)
+	tooLong          = regexp.MustCompile(`[0-9]{10,}|[0-9]{9,}D|[0-9]{8,}W`)
 )
 
 // unitMS is the length of each unit. A day is 24 hours, whatever the clock on
@@ -64,8 +72,8 @@ func ParseDuration(text string) (ms int64, err error) {
 	}
 	for _, q := range durationQuantity.FindAllStringSubmatch(quantities, -1) {
 		unit := unitMS[q[3]]
-		whole, _ := strconv.ParseInt(q[1], 10, 64) // the grammar bounds it
-		ms += whole * unit
+		n, _ := strconv.ParseInt(q[1], 10, 64) // the grammar bounds it
+		ms += n * unit
 		if q[2] != "" {
 			thousandths, _ := strconv.ParseInt((q[2] + "00")[:3], 10, 64)
 			ms += thousandths * unit / 1000
@@ -87,7 +95,9 @@ func whyNoDuration(text string) string {
 	case calendar.MatchString(text):
 		return `years and months have no fixed length; use days, such as "P30D"`
 	case tooLong.MatchString(text):
-		return "a duration has at most nine digits per unit"
+		return "a duration has at most nine digits per unit, eight for days and seven for weeks"
+	case strings.HasPrefix(text, "P") && strings.Contains(text, "."):
+		return "only seconds take decimals beside days, and weeks take none"
 	case tooFine.MatchString(text):
 		return "durations are whole milliseconds, with at most three decimals per unit"
 	case strings.HasSuffix(text, "d") && durationGrammar.MatchString("P"+strings.ToUpper(text)):
@@ -97,33 +107,35 @@ func whyNoDuration(text string) string {
 	}
 }
 
-// FormatISO writes milliseconds as an ISO 8601 duration, as the API does; the
-// inverse of [ParseDuration] for every value that it returns.
+// FormatISO writes milliseconds as an ISO 8601 duration, as the API does. What
+// it writes of any duration that [ParseDuration] returns, that reads back.
 func FormatISO(ms int64) string {
-	if ms < 0 {
-		ms = 0
+	rest := max(ms, 0)
+	// take returns how often the unit fits, up to the most that can be read.
+	take := func(unit string, most int64) int64 {
+		n := min(rest/unitMS[unit], most)
+		rest -= n * unitMS[unit]
+		return n
 	}
-	var b strings.Builder
-	b.WriteByte('P')
-	if days := ms / unitMS["D"]; days > 0 {
-		fmt.Fprintf(&b, "%dD", days)
+	var date, clock string
+	if n := take("D", maxDays); n > 0 {
+		date = fmt.Sprintf("%dD", n)
 	}
-	rest := ms % unitMS["D"]
-	if rest > 0 || ms == 0 {
-		b.WriteByte('T')
+	if n := take("H", 999_999_999); n > 0 {
+		clock = fmt.Sprintf("%dH", n)
 	}
-	if h := rest / unitMS["H"]; h > 0 {
-		fmt.Fprintf(&b, "%dH", h)
+	if n := take("M", 999_999_999); n > 0 {
+		clock += fmt.Sprintf("%dM", n)
 	}
-	if m := rest % unitMS["H"] / unitMS["M"]; m > 0 {
-		fmt.Fprintf(&b, "%dM", m)
+	if rest%1000 > 0 {
+		clock += strings.TrimRight(fmt.Sprintf("%d.%03d", rest/1000, rest%1000), "0") + "S"
+	} else if rest > 0 || date+clock == "" {
+		clock += fmt.Sprintf("%dS", rest/1000)
 	}
-	if s := rest % unitMS["M"]; s%1000 > 0 {
-		fmt.Fprintf(&b, "%sS", strings.TrimRight(fmt.Sprintf("%d.%03d", s/1000, s%1000), "0"))
-	} else if s > 0 || ms == 0 {
-		fmt.Fprintf(&b, "%dS", s/1000)
+	if clock != "" {
+		clock = "T" + clock
 	}
-	return b.String()
+	return "P" + date + clock
 }
 
 func shorten(s string) string {

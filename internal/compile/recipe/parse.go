@@ -67,7 +67,8 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 }
 
 // read builds the tree. A file name that ends in .json is JSON; otherwise text
-// that begins with a bracket is JSON where it can be, and the rest is YAML.
+// that begins with a bracket is JSON where it can be, and the rest is YAML. What
+// is neither is reported as what its name says, or as JSON.
 func read(file string, src []byte, lim jsonx.Limits) (tree *jsonx.Node, problems []*jsonx.Error, yaml bool) {
 	ext := strings.ToLower(path.Ext(file))
 	text := bytes.TrimLeft(src, " \t\r\n")
@@ -76,9 +77,11 @@ func read(file string, src []byte, lim jsonx.Limits) (tree *jsonx.Node, problems
 		return tree, problems, true
 	}
 	tree, problems = jsonx.Parse(src, lim)
-	if tree == nil && (ext == ".yaml" || ext == ".yml") {
-		tree, problems = yamlx.Parse(src, lim)
-		return tree, problems, true
+	if tree == nil && ext != ".json" {
+		flow, flowProblems := yamlx.Parse(src, lim)
+		if flow != nil || ext == ".yaml" || ext == ".yml" {
+			return flow, flowProblems, true
+		}
 	}
 	return tree, problems, false
 }
@@ -126,7 +129,7 @@ func (d *decoder) otherDialect(n *jsonx.Node) bool {
 	tell := n.Child("dialect")
 	for _, other := range dialects {
 		c := n.Child(other.key)
-		pos := jsonx.Pos{}
+		var pos jsonx.Pos
 		switch {
 		case c != nil:
 			pos = c.KeyPos
@@ -137,7 +140,7 @@ func (d *decoder) otherDialect(n *jsonx.Node) bool {
 		}
 		d.path.Push(c.Key)
 		d.add(pos, "dialect",
-			fmt.Sprintf("this is the %s dialect (it has %q); this release runs the recipe dialect only", other.name, c.Key),
+			fmt.Sprintf("%q tells the %s dialect; this release runs the recipe dialect only", c.Key, other.name),
 			`write it as a recipe, with "name" and "steps"`)
 		d.path.Pop()
 		d.diags[len(d.diags)-1].Code = fault.NotAvailable

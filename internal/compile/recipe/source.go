@@ -193,8 +193,8 @@ func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 			col++
 		case col < len(text):
 			return fault.Pos{}, false
-		case c == '\n' && n.Style == jsonx.Folded && len(text) > 0 && len(row(line+1)) == 0:
-			// Folding swallows the break before an empty line.
+		case c == '\n' && n.Style == jsonx.Folded && folds(text) && len(row(line+1)) == 0 && folds(s.below(line, row)):
+			// Folding swallows the break before empty lines.
 			line, col = line+2, 0
 			text = row(line)
 		case c == '\n', c == ' ' && n.Style == jsonx.Folded:
@@ -206,3 +206,17 @@ func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	}
 	return fault.Pos{File: s.file, Line: line, Col: max(0, indent) + col + 1}, offset == 0
 }
+
+// below is the first line after n that is not empty, or nothing.
+func (s *Source) below(n int, row func(int) []rune) []rune {
+	for l := n + 1; l <= n+1000; l++ {
+		if text := row(l); len(text) > 0 {
+			return text
+		}
+	}
+	return nil
+}
+
+// folds says whether breaks beside a line of a folded scalar are swallowed:
+// those beside empty lines and lines indented further are not.
+func folds(line []rune) bool { return len(line) > 0 && line[0] != ' ' && line[0] != '\t' }

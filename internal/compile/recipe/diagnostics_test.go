@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recipe
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// TestDiagnostics reads every file of testdata/diagnostics and compares what is
+// said about it with the golden beside it (X2–X9, X13, X44, X46, X106–X108,
+// X114, X147, A07, A09, A14).
+func TestDiagnostics(t *testing.T) {
+	files, err := filepath.Glob("testdata/diagnostics/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if filepath.Ext(file) == ".golden" {
+			continue
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, src, diags := Parse(filepath.Base(file), text, Options{})
+			if r != nil || len(diags) == 0 {
+				t.Fatalf("a recipe came out of it, with %d diagnostics", len(diags))
+			}
+			if !slices.IsSortedFunc(diags, func(a, b fault.Diagnostic) int {
+				return 1000*(a.Pos.Line-b.Pos.Line) + a.Pos.Col - b.Pos.Col
+			}) {
+				t.Error("the diagnostics are not in the order of the text")
+			}
+			var b strings.Builder
+			for _, d := range diags {
+				b.WriteString(src.Format(d))
+				if d.Pointer != "" {
+					fmt.Fprintf(&b, "  @ %s\n", strings.ToValidUTF8(d.Pointer, "?"))
+				}
+			}
+			golden(t, filepath.Join("diagnostics", filepath.Base(file)+".golden"), b.String())
+		})
+	}
+}
+
+// TestX13_OtherDialectsAreNotAvailable: their keys are told apart from mistakes.
+func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
+	for _, text := range []string{
+		"workflow: {name: x, steps: []}", "nodes: []", "nodes: []\nedges: []", "dialect: pipeline", "dialect: dag", "dialect: flow",
+		`{"plan_definition": {"nodes": []}}`,
+	} {
+		_, _, diags := Parse("", []byte(text), Options{})
+		if len(diags) != 1 || diags[0].Code != fault.NotAvailable || !strings.Contains(diags[0].Msg, "recipe dialect only") {
+			t.Errorf("%s: %v, want one NOT_AVAILABLE", text, diags)
+		}
+	}
+}
+
+// TestDiagnosticsAreCapped: a text cannot ask for more than a person reads.
+func TestDiagnosticsAreCapped(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("name: x\nsteps:\n")
+	for range 20_000 {
+		b.WriteString("  - bad: 1\n")
+	}
+	_, _, diags := Parse("x.yaml", []byte(b.String()), Options{})
+	if len(diags) != MaxDiagnostics || diags[0].Pos.Line != 3 {
+		t.Errorf("%d diagnostics, the first at line %d; want %d from line 3", len(diags), diags[0].Pos.Line, MaxDiagnostics)
+	}
+}
+
+// TestNearest: case, joints, swaps and a few letters are forgiven.
+func TestNearest(t *testing.T) {
+	fields := root.object.byName["steps"].shape.elem.object.names()
+	for _, tt := range []struct{ text, want string }{
+		{"inputbindings", "inputBindings"},
+		{"input_bindings", "inputBindings"},
+		{"input-bindings", "inputBindings"},
+		{"InputBindings", "inputBindings"},
+		{"inputBinding", "inputBindings"},
+		{"totalTimeout", "total_timeout"},
+		{"continueOnError", "continue_on_error"},
+		{"aciton", "action"},
+		{"retryPolcy", "retryPolicy"},
+		{"depends_on", "dependsOn"},
+		{"zebra", ""},
+		{"x", ""},
+		{"", ""},
+		{strings.Repeat("a", 1<<20), ""},
+	} {
+		if got := nearest(tt.text, fields); got != tt.want {
+			t.Errorf("nearest(%.30q) = %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestFormatKeepsTheTerminalSafe: a source may hold what a terminal obeys.
+func TestFormatKeepsTheTerminalSafe(t *testing.T) {
+	text := "{\"name\": \"x\", \"steps\": [{\"wait\": {\"signal\": \"ok\"}}], \"\\u001b[2J\u202e\": \"" + strings.Repeat("ä", 300) + "\"}"
+	_, src, diags := Parse("x.json", []byte(text), Options{})
+	if len(diags) != 1 {
+		t.Fatal(diags)
+	}
+	out := src.Format(diags[0])
+	if strings.ContainsAny(out, "\x1b\u202e") {
+		t.Errorf("control characters reach the terminal: %q", out)
+	}
+	for _, line := range strings.Split(out, "\n")[1:] {
+		if n := len([]rune(line)); n > widest+20 {
+			t.Errorf("a line of the excerpt has %d characters", n)
+		}
+	}
+}
