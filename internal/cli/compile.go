@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// The limits of a recipe's source.
+const (
+	defaultSource = recipe.DefaultBytes
+	maxSource     = recipe.MaxBytes
+)
+
+// A compiled is a recipe that holds together.
+type compiled struct {
+	text   []byte
+	name   string // of the file
+	recipe *recipe.Recipe
+	plan   *plan.Plan
+	source *recipe.Source
+	diags  []fault.Diagnostic // warnings, or what is wrong
+}
+
+// compileFile reads and compiles a recipe. With an error of code
+// RECIPE_INVALID and its kin, the rest of the answer still holds the source
+// and all diagnostics.
+func (a *app) compileFile(path string, limit int64) (*compiled, error) {
+	if limit < 1 || limit > maxSource {
+		return nil, fault.New(fault.Usage, "--max-source %d: want 1 to %d bytes", limit, maxSource)
+	}
+	text, name, err := readSource(path, a.stdin, limit)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiled{text: text, name: name}
+	c.recipe, c.source, c.diags = recipe.Parse(name, text, recipe.Options{MaxBytes: int(limit)})
+	if c.recipe != nil {
+		var more []fault.Diagnostic
+		c.plan, more = compile.Compile(c.recipe, c.source, compile.Options{Actions: a.actions, MaxSource: limit})
+		c.diags = append(c.diags, more...)
+	}
+	if c.plan != nil {
+		return c, nil
+	}
+	code := fault.RecipeInvalid
+	for _, d := range c.diags {
+		if d.Severity == fault.SeverityError {
+			code = d.Code
+			break
+		}
+	}
+	return c, fault.Invalid(code, c.diags)
+}
+
+// printDiagnostics shows every problem with its line and a caret.
+func (a *app) printDiagnostics(w io.Writer, c *compiled) {
+	for _, d := range c.diags {
+		text := c.source.Format(d)
+		if w == a.stderr && a.screen.colour {
+			head, rest, _ := strings.Cut(text, "\n")
+			text = a.screen.paint(d.Severity.String(), head) + "\n" + rest
+			a.screen.print(text)
+			continue
+		}
+		fmt.Fprint(w, text)
+	}
+}
+
+// countDiagnostics is "2 errors, 1 warning".
+func countDiagnostics(diags []fault.Diagnostic) (errors, warnings int, text string) {
+	for _, d := range diags {
+		if d.Severity == fault.SeverityError {
+			errors++
+		} else {
+			warnings++
+		}
+	}
+	var parts []string
+	if errors > 0 {
+		parts = append(parts, count(errors, "error"))
+	}
+	if warnings > 0 {
+		parts = append(parts, count(warnings, "warning"))
+	}
+	return errors, warnings, strings.Join(parts, ", ")
+}
+
+// A validated is what validate says of one file.
+type validated struct {
+	File        string             `json:"file"`
+	Valid       bool               `json:"valid"`
+	Plan        string             `json:"plan,omitempty"`
+	Steps       int                `json:"steps,omitempty"`
+	Diagnostics []fault.Diagnostic `json:"diagnostics"`
+}
+
+func (a *app) validateCommand() *cobra.Command {
+	limit := int64(defaultSource)
+	cmd := &cobra.Command{
+		Use:   "validate FILE…",
+		Short: "Check recipes and show every problem with its place",
+		Example: `roux validate examples/document-digest.yaml
+cat recipe.yaml | roux validate -`,
+		Args: wants(1, -1, "FILE…"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var list []validated
+			var worst error
+			for _, path := range args {
+				c, err := a.compileFile(path, limit)
+				if c == nil {
+					return err
+				}
+				v := validated{File: c.name, Valid: err == nil, Diagnostics: c.diags}
+				if v.Diagnostics == nil {
+					v.Diagnostics = []fault.Diagnostic{}
+				}
+				if err != nil {
+					worst = err
+				} else {
+					v.Plan, v.Steps = c.plan.Hash().String(), len(c.plan.Steps)
+				}
+				list = append(list, v)
+				a.printValidated(c, v)
+			}
+			if a.output == asJSON {
+				a.encode(list)
+			}
+			if worst != nil {
+				return exit(fault.ExitCode(worst))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().Int64Var(&limit, "max-source", limit, "largest recipe in bytes")
+	return cmd
+}
+
+func (a *app) printValidated(c *compiled, v validated) {
+	switch a.output {
+	case asLines:
+		a.encode(v)
+	case asTable:
+		a.printDiagnostics(a.stderr, c)
+		_, _, problems := countDiagnostics(c.diags)
+		switch {
+		case v.Valid && problems == "":
+			a.text("%s: valid, %s\n", oneLine(c.name), count(v.Steps, "step"))
+		case v.Valid:
+			a.text("%s: valid, %s, %s\n", oneLine(c.name), count(v.Steps, "step"), problems)
+		default:
+			a.screen.print(fmt.Sprintf("%s: %s\n", oneLine(c.name), problems))
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const pageBytes = 1 << 20
+
+// findRun resolves what a user calls a run: its id, a unique prefix of it,
+// @last or @last-failed.
+func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
+	q := store.Query{Account: account, Limit: 2}
+	switch {
+	case name == "@last":
+		q.Limit = 1
+	case name == "@last-failed":
+		q.Limit, q.Status = 1, machine.RunFailed.String()
+	case strings.HasPrefix(name, "@"):
+		return store.Head{}, fault.New(fault.Usage, "%s: there are @last and @last-failed", oneLine(name))
+	case strings.HasPrefix(name, "run_"):
+		q.Prefix = name
+	default:
+		// The letters before the underscore are the same in every id.
+		q.Prefix = "run_" + name
+	}
+	heads, err := j.List(ctx, q)
+	if err != nil {
+		return store.Head{}, err
+	}
+	for _, h := range heads {
+		if h.Run == name {
+			return h, nil
+		}
+	}
+	switch {
+	case len(heads) == 0 && name == "@last":
+		return store.Head{}, fault.New(fault.RunNotFound, "there is no run yet: `roux run FILE` starts the first")
+	case len(heads) == 0 && name == "@last-failed":
+		return store.Head{}, fault.New(fault.RunNotFound, "no run has failed: `roux runs list` shows all of them")
+	case len(heads) == 0:
+		return store.Head{}, fault.New(fault.RunNotFound, "there is no run %s: `roux runs list` shows those of this data directory", oneLine(name))
+	case len(heads) > 1:
+		return store.Head{}, fault.New(fault.Usage, "%s is the beginning of several run ids: give more letters, for example %s", name, heads[0].Run)
+	}
+	return heads[0], nil
+}
+
+// planOf loads the plan a run started with.
+func planOf(ctx context.Context, j journal, head store.Head) (*plan.Plan, error) {
+	data, err := j.Plan(ctx, head.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Decode(data)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "run %s: its plan cannot be read: %v", head.Run, err)
+	}
+	return p, nil
+}
+
+// eachEvent calls fn for the run's events after `after`, in order, as far as
+// they are stored, and checks that their numbers are dense (I14).
+func eachEvent(ctx context.Context, j journal, key store.Key, after uint64, fn func(*machine.Event) error) error {
+	next := after + 1
+	for {
+		page, err := j.Events(ctx, key, next-1, pageBytes)
+		if err != nil {
+			return err
+		}
+		begin := next
+		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+			if ev.Seq < next {
+				return nil // the page's first frame may begin earlier
+			}
+			if ev.Seq != next {
+				return fault.New(fault.StoreCorrupt, "run %s: event %d is missing, the journal goes on with %d", key.Run, next, ev.Seq)
+			}
+			next++
+			return fn(ev)
+		})
+		if err != nil {
+			return err
+		}
+		if next == begin || next > page.Last {
+			return nil
+		}
+	}
+}
+
+// viewOf folds a stored run's journal into what people see of it.
+func viewOf(ctx context.Context, j journal, head store.Head) (*runView, error) {
+	p, err := planOf(ctx, j, head)
+	if err != nil {
+		return nil, err
+	}
+	v := newView(p, head.Run)
+	if err := eachEvent(ctx, j, head.Key, 0, v.apply); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func decodeSet(raw json.RawMessage) (map[string]any, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	v, err := jsonx.Decode(raw, jsonx.Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("input fields: %w", err)
+	}
+	set, ok := v.(map[string]any)
+	if !ok {
+		return nil, fault.New(fault.Usage, "input fields: want an object")
+	}
+	return set, nil
+}

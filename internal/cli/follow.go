@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+const (
+	// grace is how long a stopping engine waits for attempts to return.
+	grace = 5 * time.Second
+	// redraw is how often a live tree shows how long things take.
+	redraw = 100 * time.Millisecond
+)
+
+// A watcher feeds committed events of a run, from after+1 on, until the run
+// has ended, the context has, or fn fails. The events belong to fn only until
+// it returns.
+type watcher func(ctx context.Context, run string, after uint64, fn func(*machine.Event) error) error
+
+// A followed is a run that is shown while it goes on.
+type followed struct {
+	id   string
+	plan *plan.Plan
+	skip uint64 // events up to here are not news
+	view *runView
+	err  error
+}
+
+// update is an event of one of the followed runs, or the end of its stream.
+type update struct {
+	run *followed
+	ev  machine.Event
+	end bool
+	err error
+}
+
+// follow shows runs until all have ended or the user interrupts. It returns
+// early, with interrupted set, at the first Ctrl-C.
+func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Signal, runs []*followed) (interrupted bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	updates := make(chan update, 256)
+	for _, r := range runs {
+		r.view = newView(r.plan, r.id)
+		go func() {
+			err := watch(ctx, r.id, 0, func(ev *machine.Event) error {
+				select {
+				case updates <- update{run: r, ev: *ev}:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			select {
+			case updates <- update{run: r, end: true, err: err}:
+			case <-ctx.Done():
+			}
+		}()
+	}
+	show := a.display(runs)
+	defer show.end()
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
+	for open := len(runs); open > 0; {
+		select {
+		case u := <-updates:
+			if u.end {
+				open--
+				u.run.err = u.err
+				continue
+			}
+			if err := u.run.view.apply(&u.ev); err != nil {
+				u.run.err = err
+			}
+			if u.ev.Seq > u.run.skip {
+				show.event(u.run.view, &u.ev)
+			}
+		case <-ticker.C:
+			show.tick()
+		case <-interrupts:
+			return true
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return false
+}
+
+// A display shows followed runs: redrawn, line by line, as JSON lines, or not.
+type display interface {
+	event(v *runView, ev *machine.Event)
+	tick()
+	end()
+}
+
+func (a *app) display(runs []*followed) display {
+	switch {
+	case a.output == asLines:
+		return &jsonDisplay{a}
+	case a.quiet:
+		return silent{}
+	case a.screen.live() && len(runs) == 1:
+		return &treeDisplay{tree: &tree{screen: a.screen, now: a.now}, view: runs[0].view}
+	case len(runs) == 1:
+		return &lineDisplay{a: a}
+	}
+	return &lineDisplay{a: a, several: true}
+}
+
+type silent struct{}
+
+func (silent) event(*runView, *machine.Event) {}
+func (silent) tick()                          {}
+func (silent) end()                           {}
+
+type jsonDisplay struct{ a *app }
+
+func (d *jsonDisplay) event(v *runView, ev *machine.Event) {
+	d.a.encode(machine.Render(v.plan, v.id, ev))
+}
+func (d *jsonDisplay) tick() {}
+func (d *jsonDisplay) end()  {}
+
+// A lineDisplay prints one line per event.
+type lineDisplay struct {
+	a       *app
+	several bool
+}
+
+func (d *lineDisplay) event(v *runView, ev *machine.Event) {
+	line := eventLine(v.plan, ev)
+	if d.several {
+		line = v.id + "  " + line
+	}
+	d.a.screen.print(line + "\n")
+}
+func (d *lineDisplay) tick() {}
+func (d *lineDisplay) end()  {}
+
+type treeDisplay struct {
+	tree  *tree
+	view  *runView
+	dirty bool
+}
+
+func (d *treeDisplay) event(*runView, *machine.Event) { d.dirty = true }
+
+func (d *treeDisplay) tick() {
+	if d.dirty || !d.view.done() {
+		d.tree.draw(d.view)
+		d.dirty = false
+	}
+}
+
+func (d *treeDisplay) end() {
+	d.tree.draw(d.view)
+	d.tree.forget()
+}
+
+// interrupts delivers Ctrl-C and requests to stop until stop is called. Until
+// then neither ends the process by itself.
+func interrupts() (c <-chan os.Signal, stop func()) {
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	return ch, func() { signal.Stop(ch) }
+}
+
+// hint is a command line for the user to type, with the data directory when
+// one was named.
+func (a *app) hint(command, run string) string {
+	if a.data != "" {
+		return fmt.Sprintf("roux %s %s --data %s", command, run, a.data)
+	}
+	return fmt.Sprintf("roux %s %s", command, run)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// patience is how long a command waits for one that holds the directory
+// without a socket: that one only looks, and is gone in a moment.
+const patience = 2 * time.Second
+
+// filesDir is where a data directory keeps its files.
+const filesDir = "files"
+
+// openStore opens the data directory for this process alone.
+func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err error) {
+	for deadline := a.now().Add(patience); ; {
+		st, err = sqlite.Open(ctx, sqlite.Options{Dir: dir})
+		if !errors.Is(err, fault.StoreLocked) || a.now().After(deadline) {
+			return st, storageError(dir, err)
+		}
+		if r := dial(ctx, dir); r != nil {
+			return nil, err
+		}
+		if !pause(ctx, 20*time.Millisecond) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// pause waits, unless the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// reading opens the data directory for a command that only looks: through the
+// process that holds it, or else directly. It advances nothing.
+func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j journal) error) error {
+	dir, err := dataDir(a.data, a.getenv)
+	if err != nil {
+		return err
+	}
+	if err := mustExist(dir); err != nil {
+		return err
+	}
+	if r := dial(ctx, dir); r != nil {
+		return fn(ctx, r)
+	}
+	st, err := a.openStore(ctx, dir)
+	if errors.Is(err, fault.StoreLocked) {
+		// It may have begun to listen since we first looked.
+		if r := dial(ctx, dir); r != nil {
+			return fn(ctx, r)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	err = fn(ctx, st)
+	return errors.Join(err, storageError(dir, st.Close()))
+}
+
+// A host is an engine on a data directory, with the socket that lets other
+// commands of the same user reach it.
+type host struct {
+	journal
+	dir    string
+	store  *sqlite.Store
+	files  *blob.Store
+	engine *engine.Engine
+	unhook func() // closes the socket
+	closed bool
+}
+
+var _ helm = (*host)(nil)
+
+// errAtOnce: the user would not wait for an orderly stop.
+var errAtOnce = errors.New("stopped at once")
+
+// openHost opens the data directory with an engine.
+func (a *app) openHost(ctx context.Context) (*host, error) {
+	dir, err := dataDir(a.data, a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	h := &host{dir: dir, unhook: func() {}}
+	if h.store, err = a.openStore(ctx, dir); err != nil {
+		return nil, err
+	}
+	h.journal = h.store
+	if h.files, err = blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir)}); err != nil {
+		return nil, errors.Join(storageError(dir, err), h.store.Close())
+	}
+	if h.engine, err = engine.Open(ctx, engine.Config{Store: h.store, Actions: a.actions, Files: h.files.Files}); err != nil {
+		return nil, errors.Join(storageError(dir, err), h.files.Close(), h.store.Close())
+	}
+	if h.unhook, err = serve(dir, h.store, h); err != nil {
+		h.unhook = func() {}
+		return nil, errors.Join(storageError(dir, err), h.stop(0))
+	}
+	return h, nil
+}
+
+// put keeps a file for the account.
+func (h *host) put(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
+	return h.files.Put(ctx, account, r, name, "")
+}
+
+// start begins a run; it is durable when start returns.
+func (h *host) start(ctx context.Context, c *compiled, params map[string]any, files []action.FileInfo) (string, error) {
+	req := engine.StartRequest{
+		Account: account, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params,
+	}
+	for _, f := range files {
+		req.Files = append(req.Files, machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size})
+	}
+	started, err := h.engine.Start(ctx, req)
+	return started.Run, err
+}
+
+// watch is a watcher.
+func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*machine.Event) error) error {
+	for ev, err := range h.engine.Watch(ctx, account, run, after) {
+		if err == nil {
+			err = fn(ev.Event)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cancel implements helm.
+func (h *host) Cancel(ctx context.Context, run, reason string) error {
+	return h.engine.Cancel(ctx, account, run, reason)
+}
+
+// Retry implements helm.
+func (h *host) Retry(ctx context.Context, run, from string, set map[string]any) error {
+	return h.engine.Retry(ctx, account, run, from, set)
+}
+
+// Signal implements helm.
+func (h *host) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
+	var v any
+	if len(data) > 0 {
+		var err error
+		if v, err = jsonx.Decode(data, jsonx.Limits{}); err != nil {
+			return fault.Wrap(fault.Usage, err, "the signal's payload is no JSON: %v", err)
+		}
+	}
+	return h.engine.Signal(ctx, account, run, name, v)
+}
+
+// Release implements helm.
+func (h *host) Release(ctx context.Context, run string) error {
+	return h.engine.Release(ctx, account, run)
+}
+
+// failure is why the engine ended by itself; nil while it runs.
+func (h *host) failure() error { return h.engine.Err() }
+
+// close stops the engine in order. What a second signal interrupts is as safe
+// as after a crash; the process is expected to end then.
+func (h *host) close(sigs <-chan os.Signal) error {
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	done := make(chan error, 1)
+	go func() { done <- h.stop(grace) }()
+	select {
+	case err := <-done:
+		return err
+	case <-sigs:
+		return errAtOnce
+	}
+}
+
+// abandon closes what an error left open.
+func (h *host) abandon() {
+	if !h.closed {
+		h.closed = true
+		// The error that led here is the one to report.
+		_ = h.stop(0)
+	}
+}
+
+func (h *host) stop(wait time.Duration) error {
+	h.unhook()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	_, err := h.engine.Stop(ctx)
+	if err = errors.Join(err, h.files.Close(), h.store.Close()); err != nil {
+		return storageError(h.dir, fmt.Errorf("stop: %w", err))
+	}
+	return nil
+}
+
+// lastEvent is the number of the run's last event.
+func lastEvent(ctx context.Context, j journal, key store.Key) (uint64, error) {
+	page, err := j.Events(ctx, key, 0, 1)
+	return page.Last, err
+}

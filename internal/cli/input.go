@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// readSource reads a recipe; "-" is standard input. name is what diagnostics
+// call it. More than limit bytes are refused before they are read.
+func readSource(path string, stdin io.Reader, limit int64) (text []byte, name string, err error) {
+	in := stdin
+	name = path
+	if path == "-" {
+		name = "stdin"
+	} else {
+		f, err := openFile(path, fault.RecipeNotFound)
+		if err != nil {
+			return nil, "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err = io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, "", fault.Wrap(fault.RecipeNotFound, err, "%s cannot be read: %v", name, err)
+	}
+	if int64(len(text)) > limit {
+		return nil, "", fault.New(fault.RecipeInvalid,
+			"%s is larger than %d bytes, the limit of a recipe: --max-source raises it up to %d", name, limit, maxSource)
+	}
+	return text, name, nil
+}
+
+// openFile opens a file that a user named; missing is the code when it is not there.
+func openFile(path string, missing fault.Code) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fileError(path, missing, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = syscall.EISDIR
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fileError(path, missing, err)
+	}
+	return f, nil
+}
+
+func fileError(path string, missing fault.Code, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.Wrap(missing, err, "%s: no such file; looked in %s", path, lookedIn(path))
+	case errors.Is(err, fs.ErrPermission):
+		return fault.Wrap(missing, err, "%s: you may not read this file", path)
+	case errors.Is(err, syscall.EISDIR):
+		return fault.Wrap(missing, err, "%s is a directory: name a file in it", path)
+	}
+	return fault.Wrap(missing, err, "%s cannot be read: %v", path, err)
+}
+
+func lookedIn(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return filepath.Dir(path)
+	}
+	return filepath.Dir(abs)
+}
+
+// inputs reads --input values: name=value sets one field, @file an object of
+// them from JSON or YAML; later ones win. The recipe's inputSchema says
+// whether a value is text; what it does not describe is JSON where it parses.
+func inputs(args []string, schema json.RawMessage, stdin io.Reader) (map[string]any, error) {
+	types := propertyTypes(schema)
+	in := map[string]any{}
+	for _, arg := range args {
+		if path, ok := strings.CutPrefix(arg, "@"); ok {
+			if err := inputFile(in, path, stdin); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, fault.New(fault.Usage, "--input %s: want name=value or @file.json", arg)
+		}
+		v, err := inputValue(name, text, types[name])
+		if err != nil {
+			return nil, err
+		}
+		in[name] = v
+	}
+	return in, nil
+}
+
+func inputFile(in map[string]any, path string, stdin io.Reader) error {
+	text, name, err := readSource(path, stdin, maxSource)
+	if err != nil {
+		var e *fault.Error
+		if errors.As(err, &e) && e.Code == fault.RecipeNotFound {
+			e.Code = fault.FileNotFound
+		}
+		return err
+	}
+	node, problems := jsonx.Parse(text, jsonx.Limits{})
+	if ext := filepath.Ext(path); ext == ".yaml" || ext == ".yml" {
+		node, problems = yamlx.Parse(text, jsonx.Limits{})
+	}
+	if len(problems) > 0 {
+		return fault.New(fault.InputInvalid, "--input @%s: %v", name, problems[0])
+	}
+	fields, ok := node.Value().(map[string]any)
+	if !ok {
+		return fault.New(fault.InputInvalid, "--input @%s: want an object of input fields, such as {\"language\": \"en\"}", name)
+	}
+	for k, v := range fields {
+		in[k] = v
+	}
+	return nil
+}
+
+func inputValue(name, text string, types []string) (any, error) {
+	if slices.Contains(types, "string") && !slices.Contains(types, "object") {
+		return text, nil
+	}
+	v, err := jsonx.Decode([]byte(text), jsonx.Limits{})
+	if err == nil {
+		return v, nil
+	}
+	if len(types) == 0 {
+		return text, nil
+	}
+	return nil, fault.New(fault.InputInvalid, "--input %s=%s: want %s, written as JSON", name, cut(text, 40), strings.Join(types, " or "))
+}
+
+// propertyTypes reads what the schema says of the types of its properties.
+func propertyTypes(schema json.RawMessage) map[string][]string {
+	var s struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	// A schema that is not of this form says nothing about types; compile has
+	// already refused one that is no schema.
+	if json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	types := map[string][]string{}
+	for name, p := range s.Properties {
+		switch t := p.Type.(type) {
+		case string:
+			types[name] = []string{t}
+		case []any:
+			for _, one := range t {
+				if text, ok := one.(string); ok {
+					types[name] = append(types[name], text)
+				}
+			}
+		}
+	}
+	return types
+}
+
+// setFields reads --set values of a retry: in.name=value, or name=value.
+func setFields(args []string, schema json.RawMessage) (map[string]any, error) {
+	plain := make([]string, len(args))
+	for i, a := range args {
+		plain[i] = strings.TrimPrefix(strings.TrimPrefix(a, "input."), "in.")
+		if strings.HasPrefix(a, "@") || !strings.Contains(a, "=") {
+			return nil, fault.New(fault.Usage, "--set %s: want in.name=value", a)
+		}
+	}
+	return inputs(plain, schema, nil)
+}

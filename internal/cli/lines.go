@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// eventLine is one event in one line without control codes.
+func eventLine(p *plan.Plan, ev *machine.Event) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%6d  %s  %-18s", ev.Seq, utc(ev.At).Format("15:04:05.000"), ev.Name())
+	if ev.Step >= 0 {
+		b.WriteString("  " + machine.StepPath(p, ev.Ref()))
+	}
+	if text := eventText(p, ev); text != "" {
+		b.WriteString("  " + oneLine(text))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// eventText says what an event adds to its name.
+func eventText(p *plan.Plan, ev *machine.Event) string {
+	switch ev.Kind {
+	case machine.EvRunStarted:
+		return ""
+	case machine.EvRunStatus:
+		return fmt.Sprintf("%s → %s", machine.RunStatus(ev.N), machine.RunStatus(ev.Flag))
+	case machine.EvRunEnding:
+		return "ending; the run will be " + machine.RunStatus(ev.Flag).String()
+	case machine.EvRunCompleted:
+		if ev.Flag == 1 {
+			return "with failures that were handled"
+		}
+		return ""
+	case machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+		return join(": ", string(ev.Code), ev.Text)
+	case machine.EvRunRecovered:
+		return count(int(ev.N), "attempt") + " interrupted"
+	case machine.EvRunSignalled:
+		return ev.Text
+	case machine.EvRunRetried:
+		return join(" ", fmt.Sprintf("generation %d", ev.N), from(ev.Text))
+	case machine.EvNodeBlocked:
+		return ev.Text
+	case machine.EvNodeStarted:
+		if ev.Attempt > 1 {
+			return fmt.Sprintf("try %d", ev.Attempt)
+		}
+	case machine.EvNodeOpened:
+		return openedText(p, ev)
+	case machine.EvNodeItems:
+		return fmt.Sprintf("items from %d", ev.N)
+	case machine.EvNodeIteration:
+		return fmt.Sprintf("[%d]", ev.N)
+	case machine.EvNodeProgress:
+		return join(" ", fmt.Sprintf("%d %%", ev.N/10_000), ev.Text)
+	case machine.EvNodeLog:
+		return join(": ", string(ev.Code), ev.Text)
+	case machine.EvNodeDelta:
+		return ev.Text
+	case machine.EvNodeWaiting:
+		return waitingText(ev.Text, ev.N)
+	case machine.EvNodeRetried:
+		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, took(time.Duration(ev.M)*time.Millisecond))
+	case machine.EvNodeLost:
+		return fmt.Sprintf("try %d was lost", ev.Attempt)
+	case machine.EvNodeFallback:
+		return fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text)
+	case machine.EvNodeCompleted:
+		return join("  ", took(time.Duration(ev.M)*time.Microsecond), credits(ev.N), brief(ev.Data))
+	case machine.EvNodeFailed:
+		text := fmt.Sprintf("%s: %s", ev.Code, ev.Text)
+		if ev.Flag == 1 {
+			text += " (handled)"
+		}
+		return text
+	case machine.EvNodeSkipped, machine.EvNodeCancelled:
+		return machine.Reason(ev.Flag).String()
+	case machine.EvNodeInvalidated:
+		return "was " + machine.Status(ev.Flag).String()
+	case machine.EvNodeCompensated:
+		if ev.Flag == 1 {
+			return fmt.Sprintf("failed: %s: %s", ev.Code, ev.Text)
+		}
+	case machine.EvNodeCompensating:
+		return "compensating"
+	case machine.EvNodeAborting:
+		return join(": ", "ends early", string(ev.Code), ev.Text)
+	case machine.EvContract, machine.EvRunContract:
+		return join(": ", ev.Text, string(ev.Data))
+	}
+	return ""
+}
+
+func openedText(p *plan.Plan, ev *machine.Event) string {
+	switch p.Steps[ev.Step].Kind {
+	case plan.Condition:
+		return branchText(ev.Flag)
+	case plan.Parallel:
+		return fmt.Sprintf("%d branches", ev.N)
+	case plan.Loop:
+		if ev.N < 0 {
+			return "items of a file"
+		}
+		return count(int(ev.N), "item")
+	}
+	return ""
+}
+
+// branchText is the side of a condition that was taken.
+func branchText(flag uint8) string {
+	switch flag {
+	case 1:
+		return "→ then"
+	case 2:
+		return "→ else"
+	}
+	return "→ nothing"
+}
+
+func waitingText(signal string, due int64) string {
+	var parts []string
+	if signal != "" {
+		parts = append(parts, fmt.Sprintf("for signal %q", signal))
+	}
+	if due > 0 {
+		parts = append(parts, "until "+stamp(due))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func from(step string) string {
+	if step == "" {
+		return ""
+	}
+	return "from " + step
+}
+
+func credits(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d cr", n)
+}
+
+// join joins what is not empty.
+func join(sep string, parts ...string) string {
+	var some []string
+	for _, p := range parts {
+		if p != "" {
+			some = append(some, p)
+		}
+	}
+	return strings.Join(some, sep)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// errorObject is an error as programs get it.
+type errorObject struct {
+	Code        fault.Code         `json:"code"`
+	Message     string             `json:"message"`
+	Remedy      string             `json:"remedy,omitempty"`
+	Exit        int                `json:"exit"`
+	Diagnostics []fault.Diagnostic `json:"diagnostics,omitempty"`
+}
+
+// report says what went wrong and what to do: one sentence, the remedy of its
+// code, and the code itself. With -o json or jsonl standard output gets the
+// same as an object.
+func (a *app) report(err error) {
+	if err == nil {
+		return
+	}
+	code := fault.CodeOf(err)
+	info, _ := fault.Lookup(code)
+	var e *fault.Error
+	errors.As(err, &e)
+	if a.output == asJSON || a.output == asLines {
+		obj := errorObject{Code: code, Message: fault.Message(err), Remedy: info.Remedy, Exit: fault.ExitCode(err)}
+		if e != nil {
+			obj.Diagnostics = e.Diags
+		}
+		a.encode(map[string]any{"error": obj})
+	}
+	if e != nil && len(e.Diags) > 0 {
+		// The diagnostics were printed where the source text was at hand.
+		return
+	}
+	msg := oneLine(fault.Message(err))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", a.screen.paint("error", "error:"), msg)
+	if info.Remedy != "" && !strings.Contains(msg, strings.TrimSuffix(info.Remedy, ".")) {
+		fmt.Fprintf(&b, "  %s\n", info.Remedy)
+	}
+	fmt.Fprintf(&b, "  %s\n", a.screen.paint("quiet", string(code)+", exit "+fmt.Sprint(fault.ExitCode(err))))
+	a.screen.print(b.String())
+}
+
+// encode writes one JSON value and a line break to standard output: indented
+// for json, in one line for jsonl.
+func (a *app) encode(v any) {
+	// A reader of standard output that went away ends the command by SIGPIPE or
+	// by the next write; there is nobody left to tell.
+	_ = writeJSON(a.stdout, v, a.output == asJSON)
+}
+
+func writeJSON(w io.Writer, v any, indent bool) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(buf.Bytes())
+	return err
+}
+
+// text writes to standard output.
+func (a *app) text(format string, args ...any) {
+	fmt.Fprintf(a.stdout, format, args...)
+}

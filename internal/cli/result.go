@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+)
+
+// A result is the one object that `run -o json` ends with. Its fields are a
+// promise: they only grow.
+type result struct {
+	ID        string                `json:"id"`
+	Status    string                `json:"status"`
+	Outputs   json.RawMessage       `json:"outputs"`
+	Error     *resultError          `json:"error"`
+	Steps     map[string]resultStep `json:"steps"`
+	Credits   resultCredits         `json:"credits"`
+	Truncated bool                  `json:"truncated,omitempty"`
+}
+
+type resultError struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+}
+
+type resultStep struct {
+	Status     string          `json:"status"`
+	Output     json.RawMessage `json:"output"`
+	Attempts   int             `json:"attempts"`
+	DurationMs float64         `json:"durationMs"`
+}
+
+type resultCredits struct {
+	Used int64 `json:"used"`
+}
+
+var jsonNull = json.RawMessage("null")
+
+// result sums the run up: a step of the root scope under its id, an iteration
+// as loop[3].resize, at most maxSteps of them.
+func (v *runView) result() result {
+	steps, _ := v.Steps()
+	r := result{
+		ID: v.id, Status: v.Status.String(), Outputs: orNull(v.Outputs), Truncated: v.Truncated,
+		Steps: make(map[string]resultStep, len(steps)), Credits: resultCredits{v.Used},
+	}
+	if v.Error != nil {
+		r.Error = &resultError{fault.Code(v.Error.Code), v.Error.Message}
+	}
+	for path, s := range steps {
+		r.Steps[path] = resultStep{s.Status, orNull(s.Output), s.Attempts, s.DurationMS}
+	}
+	return r
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return jsonNull
+	}
+	return raw
+}
+
+// exit is the exit code that a run's end asks for.
+func (v *runView) exit() int {
+	switch v.Status {
+	case machine.RunCompleted:
+		return fault.ExitOK
+	case machine.RunCancelled:
+		return fault.ExitCancelled
+	}
+	return fault.ExitFailed
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var in, files []string
+	limit := int64(defaultSource)
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a recipe and follow it to its end",
+		Long: "Run a recipe and follow it to its end. FILE is YAML or JSON; - is standard input. Every step is recorded before anything " +
+			"is shown: after Ctrl-C or a crash `roux resume` goes on with what is left.",
+		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
+roux run recipe.yaml --input language=en --input @more.json
+cat recipe.yaml | roux run - -o json`,
+		Args: wants(1, 1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.compileFile(args[0], limit)
+			if err != nil {
+				if c != nil {
+					a.printDiagnostics(a.stderr, c)
+					_, _, problems := countDiagnostics(c.diags)
+					a.screen.print(fmt.Sprintf("%s: %s; nothing was run\n", oneLine(c.name), problems))
+				}
+				return err
+			}
+			if !a.quiet {
+				a.printDiagnostics(a.stderr, c)
+			}
+			if args[0] == "-" && slices.Contains(in, "@-") {
+				return fault.New(fault.Usage, "standard input is the recipe already: give --input @file instead of @-")
+			}
+			params, err := inputs(in, c.plan.InputSchema, a.stdin)
+			if err != nil {
+				return err
+			}
+			return a.start(cmd.Context(), c, params, files)
+		},
+	}
+	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file (repeatable)")
+	cmd.Flags().Int64Var(&limit, "max-source", limit, "largest recipe in bytes, up to 16777216")
+	return cmd
+}
+
+// start runs a compiled recipe. The files are opened before the data
+// directory is touched, so a misspelt path leaves nothing behind.
+func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string) error {
+	open := make([]*os.File, 0, len(files))
+	defer func() {
+		for _, f := range open {
+			_ = f.Close()
+		}
+	}()
+	for _, path := range files {
+		f, err := openFile(path, fault.FileNotFound)
+		if err != nil {
+			return err
+		}
+		open = append(open, f)
+	}
+	sigs, unhook := interrupts()
+	defer unhook()
+	h, err := a.openHost(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.abandon()
+	infos := make([]action.FileInfo, len(open))
+	for i, f := range open {
+		if infos[i], err = h.put(ctx, f, filepath.Base(files[i])); err != nil {
+			return storageError(h.dir, err)
+		}
+	}
+	run, err := h.start(ctx, c, params, infos)
+	if err != nil {
+		return storageError(h.dir, err)
+	}
+	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan}}, false)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume [RUN…]",
+		Short: "Go on with runs that were interrupted",
+		Long: "Go on with runs that a crash, Ctrl-C or a full disk interrupted: all that have not ended, or those named. " +
+			"What is recorded is not done again.",
+		Example: "roux resume\nroux resume run_01K3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			dir, err := dataDir(a.data, a.getenv)
+			if err != nil {
+				return err
+			}
+			if err := mustExist(dir); err != nil {
+				return err
+			}
+			sigs, unhook := interrupts()
+			defer unhook()
+			h, err := a.openHost(ctx)
+			if err != nil {
+				return err
+			}
+			defer h.abandon()
+			heads, err := a.resumable(ctx, h, args)
+			if err != nil {
+				return err
+			}
+			if len(heads) == 0 {
+				a.say("nothing to resume: every run here has ended")
+				return h.close(sigs)
+			}
+			runs := make([]*followed, len(heads))
+			for i, head := range heads {
+				p, err := planOf(ctx, h, head)
+				if err != nil {
+					return err
+				}
+				runs[i] = &followed{id: head.Run, plan: p}
+				if runs[i].skip, err = lastEvent(ctx, h, head.Key); err != nil {
+					return err
+				}
+			}
+			return a.carry(ctx, h, sigs, runs, len(args) != 1)
+		},
+	}
+}
+
+// resumable finds the runs to go on with.
+func (a *app) resumable(ctx context.Context, j journal, args []string) ([]store.Head, error) {
+	if len(args) == 0 {
+		return unended(ctx, j)
+	}
+	var heads []store.Head
+	for _, arg := range args {
+		head, err := findRun(ctx, j, arg)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case head.Quarantine != "":
+			return nil, fault.New(fault.Quarantined, "run %s is set apart: %s; `%s` lets it go on", head.Run, head.Quarantine, a.hint("runs release", head.Run))
+		case head.Ended != 0 && !head.Owes:
+			return nil, fault.New(fault.TooLate, "run %s has already ended: %s; `%s` opens it again from what failed", head.Run, head.Status, a.hint("runs retry", head.Run))
+		}
+		heads = append(heads, head)
+	}
+	return heads, nil
+}
+
+// unended lists all runs that have not ended and are not set apart, oldest first.
+func unended(ctx context.Context, j journal) ([]store.Head, error) {
+	var open []store.Head
+	q := store.Query{Account: account, Limit: 500}
+	for {
+		heads, err := j.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range heads {
+			if !h.Settled() && h.Quarantine == "" {
+				open = append(open, h)
+			}
+		}
+		if len(heads) < q.Limit {
+			slices.Reverse(open)
+			return open, nil
+		}
+		q.After = heads[len(heads)-1].Run
+	}
+}
+
+// carry follows runs to their end, prints what came of them and closes the
+// host. list says that the result is a list also when it is one run.
+func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
+	interrupted := a.follow(ctx, h.watch, sigs, runs)
+	if interrupted {
+		return a.interrupted(h, sigs, runs)
+	}
+	for _, r := range runs {
+		if r.err != nil {
+			return a.broken(h, r)
+		}
+	}
+	if err := h.close(sigs); err != nil {
+		return err
+	}
+	code := fault.ExitOK
+	var results []result
+	for _, r := range runs {
+		res := r.view.result()
+		results = append(results, res)
+		a.printEnd(r.view, res, len(runs) > 1)
+		if c := r.view.exit(); c != fault.ExitOK && (code == fault.ExitOK || c == fault.ExitFailed) {
+			code = c
+		}
+	}
+	switch {
+	case a.output == asJSON && list:
+		a.encode(results)
+	case a.output == asJSON:
+		a.encode(results[0])
+	case a.output == asLines:
+		for _, res := range results {
+			a.encode(res)
+		}
+	}
+	if code != fault.ExitOK {
+		return exit(code)
+	}
+	return nil
+}
+
+// printEnd says how a run ended; its outputs are the data.
+func (a *app) printEnd(v *runView, res result, several bool) {
+	if a.output != asTable {
+		return
+	}
+	if res.Error != nil {
+		msg := oneLine(res.Error.Message)
+		a.screen.print(fmt.Sprintf("%s %s %s: %s: %s\n", a.screen.glyph(v.Status.String()), v.id, v.Status, res.Error.Code, msg))
+		if row, ok := fault.Lookup(res.Error.Code); ok && !a.quiet {
+			a.screen.print("  " + row.Remedy + "\n")
+		}
+		if !a.quiet && v.Status != machine.RunCompleted {
+			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.id))
+		}
+		return
+	}
+	if several {
+		a.text("%s %s\n", v.id, v.Status)
+	}
+	if len(v.Outputs) > 0 {
+		a.printOutputs(v.Outputs)
+	}
+}
+
+// interrupted stops the engine in order and says how to go on. A second
+// Ctrl-C does not wait for it.
+func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) error {
+	a.say("stopping; Ctrl-C again stops at once")
+	err := h.close(sigs)
+	if errors.Is(err, errAtOnce) {
+		a.screen.print("stopped at once; nothing recorded is lost\n")
+	} else if err != nil {
+		a.report(err)
+	}
+	for _, r := range runs {
+		if r.view.done() {
+			continue
+		}
+		a.screen.print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
+			r.id, a.hint("resume", r.id), a.hint("runs cancel", r.id)))
+	}
+	return exit(fault.ExitInterrupted)
+}
+
+// broken reports that a run cannot be followed any more: the engine lost its
+// store, or the journal cannot be read.
+func (a *app) broken(h *host, r *followed) error {
+	err := r.err
+	if cause := h.failure(); cause != nil {
+		err = cause
+	}
+	return storageError(h.dir, err)
+}

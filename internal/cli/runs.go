@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "List, inspect and steer runs",
+		Example: `roux runs list --status failed
+roux runs get @last
+roux runs cancel run_01K3`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.releaseCommand())
+	return cmd
+}
+
+// A headView is a run as lists show it.
+type headView struct {
+	ID         string     `json:"id"`
+	Recipe     string     `json:"recipe"`
+	Version    string     `json:"version,omitempty"`
+	Status     string     `json:"status"`
+	CreatedAt  string     `json:"createdAt"`
+	EndedAt    string     `json:"endedAt,omitempty"`
+	Used       int64      `json:"used"`
+	Failures   bool       `json:"has_failures,omitempty"`
+	Quarantine string     `json:"quarantined,omitempty"`
+	Code       fault.Code `json:"code,omitempty"`
+	Message    string     `json:"message,omitempty"`
+}
+
+func viewOfHead(h store.Head) headView {
+	v := headView{
+		ID: h.Run, Recipe: h.Recipe, Version: h.Version, Status: h.Status, CreatedAt: stamp(h.Created),
+		Used: h.Used, Failures: h.Failures, Quarantine: h.Quarantine, Code: h.Code, Message: h.Message,
+	}
+	if h.Ended != 0 {
+		v.EndedAt = stamp(h.Ended)
+	}
+	return v
+}
+
+func (a *app) listCommand() *cobra.Command {
+	var q store.Query
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List runs, newest first",
+		Example: "roux runs list --status failed --since 24h",
+		Args:    wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q.Account = account
+			if q.Status != "" && !knownStatus(q.Status) {
+				return fault.New(fault.Usage, "--status %s: want one of %s", q.Status, strings.Join(statuses(), ", "))
+			}
+			if q.Limit < 1 || q.Limit > 500 {
+				return fault.New(fault.Usage, "--limit %d: want 1 to 500", q.Limit)
+			}
+			if since > 0 {
+				q.Since = a.now().Add(-since).UnixMicro()
+			}
+			return a.reading(cmd.Context(), func(ctx context.Context, j journal) error {
+				heads, err := j.List(ctx, q)
+				if err != nil {
+					return err
+				}
+				a.printHeads(heads)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&q.Status, "status", "", "only runs of this status")
+	cmd.Flags().StringVar(&q.Recipe, "recipe", "", "only runs of this recipe")
+	cmd.Flags().DurationVar(&since, "since", 0, "only runs created in this time, such as 24h")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most this many")
+	return cmd
+}
+
+func (a *app) printHeads(heads []store.Head) {
+	views := make([]headView, len(heads))
+	for i, h := range heads {
+		views[i] = viewOfHead(h)
+	}
+	switch a.output {
+	case asJSON:
+		a.encode(views)
+	case asLines:
+		for _, v := range views {
+			a.encode(v)
+		}
+	default:
+		if len(heads) == 0 {
+			a.say("no runs here yet: `roux run FILE` starts one")
+			return
+		}
+		rows := [][]string{{"ID", "RECIPE", "STATUS", "CREATED", "TOOK", "USED", ""}}
+		for _, h := range heads {
+			end := h.Ended
+			if end == 0 {
+				end = a.now().UnixMicro()
+			}
+			note := oneLine(cut(h.Message, 60))
+			status := h.Status
+			if h.Quarantine != "" {
+				status, note = "quarantined", oneLine(cut(h.Quarantine, 60))
+			}
+			rows = append(rows, []string{
+				h.Run, oneLine(cut(h.Recipe, 32)), status, ago(a.now(), h.Created),
+				took(time.Duration(end-h.Created) * time.Microsecond), fmt.Sprint(h.Used), note,
+			})
+		}
+		a.text("%s", table(rows))
+	}
+}
+
+func statuses() (names []string) {
+	for s := machine.RunPending; s <= machine.RunExpired; s++ {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+func knownStatus(s string) bool {
+	for _, n := range statuses() {
+		if n == s {
+			return true
+		}
+	}
+	return false
+}
+
+// A fullView is a run as `runs get` shows it: the result and what surrounds it.
+type fullView struct {
+	result
+	Recipe      string `json:"recipe"`
+	Version     string `json:"version,omitempty"`
+	CreatedAt   string `json:"createdAt"`
+	EndedAt     string `json:"endedAt,omitempty"`
+	Generation  uint32 `json:"generation"`
+	WaitState   string `json:"wait_state"`
+	ResumeToken string `json:"resume_token"`
+	Failures    bool   `json:"has_failures"`
+	Quarantine  string `json:"quarantined,omitempty"`
+	Plan        string `json:"plan"`
+	Events      uint64 `json:"events"`
+}
+
+func (a *app) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "get RUN",
+		Short:   "Show a run: status, steps, outputs",
+		Example: "roux runs get @last\nroux runs get @last-failed -o json",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j journal) error {
+				head, err := findRun(ctx, j, args[0])
+				if err != nil {
+					return err
+				}
+				v, run, err := stateOf(ctx, j, head)
+				if err != nil {
+					return err
+				}
+				full := fullView{
+					result: v.result(), Recipe: head.Recipe, Version: head.Version, CreatedAt: stamp(head.Created),
+					Generation: run.Generation(), WaitState: run.WaitState(), ResumeToken: run.ResumeToken(),
+					Failures: head.Failures, Quarantine: head.Quarantine, Plan: head.PlanHash, Events: v.Events,
+				}
+				if head.Ended != 0 {
+					full.EndedAt = stamp(head.Ended)
+				}
+				if a.output != asTable {
+					a.encode(full)
+					return nil
+				}
+				a.printRun(v, full)
+				return nil
+			})
+		},
+	}
+}
+
+// stateOf folds the journal twice at once: into what people see and into the
+// machine's own state, which alone knows what the run waits for.
+func stateOf(ctx context.Context, j journal, head store.Head) (*runView, *machine.Run, error) {
+	p, err := planOf(ctx, j, head)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
+	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+		if err := run.Apply(ev); err != nil {
+			return err
+		}
+		return v.apply(ev)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return v, run, nil
+}
+
+func (a *app) printRun(v *runView, f fullView) {
+	rows := [][]string{
+		{"run", f.ID},
+		{"recipe", oneLine(join(" ", f.Recipe, f.Version))},
+		{"status", f.Status},
+		{"created", f.CreatedAt},
+	}
+	if f.EndedAt != "" {
+		rows = append(rows, []string{"ended", f.EndedAt})
+	}
+	if f.WaitState != "none" {
+		rows = append(rows, []string{"waits", f.WaitState})
+	}
+	if f.Generation > 1 {
+		rows = append(rows, []string{"generation", fmt.Sprint(f.Generation)})
+	}
+	rows = append(rows, []string{"used", fmt.Sprint(f.Credits.Used)})
+	if f.Quarantine != "" {
+		rows = append(rows, []string{"quarantined", oneLine(f.Quarantine) + "; `roux runs release " + f.ID + "` lets it go on"})
+	}
+	if f.Error != nil {
+		rows = append(rows, []string{"error", oneLine(string(f.Error.Code) + ": " + f.Error.Message)})
+	}
+	a.text("%s\n", table(rows))
+	steps := [][]string{{"STEP", "STATUS", "TRIES", "TOOK", "USED", ""}}
+	for _, s := range v.order {
+		if v.steps[s.path] != s || !s.keep {
+			continue
+		}
+		note := join(", ", s.undone, s.opened, s.note)
+		switch {
+		case s.code != "":
+			note = join(", ", note, fmt.Sprintf("%s: %s", s.code, s.message))
+		case note == "":
+			note = s.summary
+		}
+		steps = append(steps, []string{
+			s.path, s.status, fmt.Sprint(s.attempts), left0(s.micros), fmt.Sprint(s.cost), oneLine(cut(note, 72)),
+		})
+	}
+	a.text("%s", table(steps))
+	if f.Truncated {
+		a.text("… only the first %d steps are listed\n", maxSteps)
+	}
+	if len(v.Outputs) > 0 {
+		a.text("\noutputs\n")
+		a.printOutputs(v.Outputs)
+	}
+}

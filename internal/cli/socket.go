@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A journal is what commands that only look ask of a data directory. Every
+// store.Store is one, and so is the socket of the process that holds it.
+type journal interface {
+	Head(ctx context.Context, key store.Key) (store.Head, error)
+	List(ctx context.Context, q store.Query) ([]store.Head, error)
+	Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error)
+	Load(ctx context.Context, key store.Key) (*store.Saved, error)
+	Plan(ctx context.Context, hash string) ([]byte, error)
+}
+
+// A helm is what commands that change a run ask of the engine. Each returns
+// once the change is durable.
+type helm interface {
+	Cancel(ctx context.Context, run, reason string) error
+	Retry(ctx context.Context, run, from string, set map[string]any) error
+	Signal(ctx context.Context, run, name string, data json.RawMessage) error
+	Release(ctx context.Context, run string) error
+}
+
+const (
+	socketName = "socket"
+	// pointerName is a file that names the socket where the directory's own
+	// path is longer than the system lets socket names be.
+	pointerName   = "socket.path"
+	maxSocketPath = 100
+	maxCall       = 16 << 20
+)
+
+// ask is the one request of the socket; each operation reads its fields.
+type ask struct {
+	Key    store.Key       `json:"key"`
+	Query  store.Query     `json:"query"`
+	After  uint64          `json:"after"`
+	Max    int             `json:"max"`
+	Hash   string          `json:"hash"`
+	Reason string          `json:"reason"`
+	From   string          `json:"from"`
+	Set    json.RawMessage `json:"set,omitempty"`
+	Name   string          `json:"name"`
+	Data   json.RawMessage `json:"data,omitempty"`
+}
+
+// serve answers other commands of the same user while this process holds the
+// directory. The returned function stops it.
+func serve(dir string, j journal, h helm) (stop func(), err error) {
+	ln, cleanup, err := listen(dir)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	on := func(op string, fn func(ctx context.Context, in *ask) (any, error)) {
+		mux.HandleFunc("POST /"+op, func(w http.ResponseWriter, r *http.Request) {
+			var in ask
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&in); err != nil {
+				answerError(w, fault.New(fault.Usage, "socket: %v", err))
+				return
+			}
+			out, err := fn(r.Context(), &in)
+			if err != nil {
+				answerError(w, err)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(out) // the other side has gone
+		})
+	}
+	on("head", func(ctx context.Context, in *ask) (any, error) { return j.Head(ctx, in.Key) })
+	on("list", func(ctx context.Context, in *ask) (any, error) { return j.List(ctx, in.Query) })
+	on("events", func(ctx context.Context, in *ask) (any, error) { return j.Events(ctx, in.Key, in.After, in.Max) })
+	on("load", func(ctx context.Context, in *ask) (any, error) { return j.Load(ctx, in.Key) })
+	on("plan", func(ctx context.Context, in *ask) (any, error) { return j.Plan(ctx, in.Hash) })
+	on("cancel", func(ctx context.Context, in *ask) (any, error) {
+		return nil, h.Cancel(ctx, in.Key.Run, in.Reason)
+	})
+	on("retry", func(ctx context.Context, in *ask) (any, error) {
+		set, err := decodeSet(in.Set)
+		if err != nil {
+			return nil, err
+		}
+		return nil, h.Retry(ctx, in.Key.Run, in.From, set)
+	})
+	on("signal", func(ctx context.Context, in *ask) (any, error) {
+		return nil, h.Signal(ctx, in.Key.Run, in.Name, in.Data)
+	})
+	on("release", func(ctx context.Context, in *ask) (any, error) { return nil, h.Release(ctx, in.Key.Run) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	var done sync.WaitGroup
+	done.Go(func() { _ = server.Serve(ln) }) // ends with Close below
+	return func() {
+		_ = server.Close()
+		done.Wait()
+		cleanup()
+	}, nil
+}
+
+// listen makes the socket, readable by this user only. A socket that a killed
+// process left behind is replaced: the caller holds the directory's lock.
+func listen(dir string) (net.Listener, func(), error) {
+	path := filepath.Join(dir, socketName)
+	cleanup := func() {}
+	if len(path) > maxSocketPath {
+		short, err := os.MkdirTemp("", "roux-")
+		if err != nil {
+			return nil, nil, storageError(os.TempDir(), err)
+		}
+		path = filepath.Join(short, socketName)
+		pointer := filepath.Join(dir, pointerName)
+		cleanup = func() {
+			_ = os.Remove(pointer)
+			_ = os.RemoveAll(short)
+		}
+		if err := os.WriteFile(pointer, []byte(path), 0o600); err != nil {
+			cleanup()
+			return nil, nil, storageError(dir, err)
+		}
+	} else if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, storageError(dir, err)
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		cleanup()
+		return nil, nil, storageError(dir, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = ln.Close()
+		cleanup()
+		return nil, nil, storageError(dir, err)
+	}
+	return ln, cleanup, nil
+}
+
+func answerError(w http.ResponseWriter, err error) {
+	w.WriteHeader(http.StatusConflict)
+	_ = json.NewEncoder(w).Encode(errorObject{Code: fault.CodeOf(err), Message: fault.Message(err)}) // the other side has gone
+}
+
+// remote is a journal and a helm at the other end of a socket.
+type remote struct{ client *http.Client }
+
+// dial reaches the process that holds dir; nil when none listens.
+func dial(ctx context.Context, dir string) *remote {
+	path := filepath.Join(dir, socketName)
+	if p, err := os.ReadFile(filepath.Join(dir, pointerName)); err == nil {
+		path = string(p)
+	}
+	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}
+	probe, err := conn(ctx, "", "")
+	if err != nil {
+		return nil
+	}
+	_ = probe.Close()
+	return &remote{&http.Client{Transport: &http.Transport{DialContext: conn, DisableCompression: true}}}
+}
+
+func call[T any](ctx context.Context, r *remote, op string, in ask) (out T, err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, fmt.Errorf("socket: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/"+op, bytes.NewReader(body))
+	if err != nil {
+		return out, fmt.Errorf("socket: %w", err)
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		return out, unreachable(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		var e errorObject
+		if err := json.NewDecoder(io.LimitReader(res.Body, maxCall)).Decode(&e); err != nil || e.Code == "" {
+			return out, unreachable(fmt.Errorf("it answered %s", res.Status))
+		}
+		return out, fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
+	}
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
+		return out, unreachable(err)
+	}
+	return out, nil
+}
+
+func unreachable(err error) error {
+	return fault.Wrap(fault.ServerUnreachable, err, "the process that holds the data directory does not answer: %v", err)
+}
+
+func (r *remote) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	return call[store.Head](ctx, r, "head", ask{Key: key})
+}
+
+func (r *remote) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	return call[[]store.Head](ctx, r, "list", ask{Query: q})
+}
+
+func (r *remote) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	return call[store.Page](ctx, r, "events", ask{Key: key, After: after, Max: maxBytes})
+}
+
+func (r *remote) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
+	return call[*store.Saved](ctx, r, "load", ask{Key: key})
+}
+
+func (r *remote) Plan(ctx context.Context, hash string) ([]byte, error) {
+	return call[[]byte](ctx, r, "plan", ask{Hash: hash})
+}
+
+func (r *remote) Cancel(ctx context.Context, run, reason string) error {
+	_, err := call[any](ctx, r, "cancel", ask{Key: store.Key{Account: account, Run: run}, Reason: reason})
+	return err
+}
+
+func (r *remote) Retry(ctx context.Context, run, from string, set map[string]any) error {
+	fields, err := json.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	_, err = call[any](ctx, r, "retry", ask{Key: store.Key{Account: account, Run: run}, From: from, Set: fields})
+	return err
+}
+
+func (r *remote) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
+	_, err := call[any](ctx, r, "signal", ask{Key: store.Key{Account: account, Run: run}, Name: name, Data: data})
+	return err
+}
+
+func (r *remote) Release(ctx context.Context, run string) error {
+	_, err := call[any](ctx, r, "release", ask{Key: store.Key{Account: account, Run: run}})
+	return err
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+func (a *app) cancelCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "cancel RUN",
+		Short:   "End a run; what it compensates is compensated first",
+		Example: "roux runs cancel @last --reason 'wrong file'",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd.Context(), args[0], steering{
+				done: "is cancelled",
+				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
+					return h.Cancel(ctx, head.Run, reason)
+				},
+				follow: true, fine: fault.ExitCancelled,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func (a *app) retryCommand() *cobra.Command {
+	var from string
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "retry RUN",
+		Short: "Open an ended run again: from what failed, or from a step on",
+		Long: "Open an ended run again in a new generation. What is recorded and not behind the starting point is used again; " +
+			"--from names a step to start from, --set replaces fields of the run's input.",
+		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en",
+		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd.Context(), args[0], steering{
+				done: "runs again",
+				act: func(ctx context.Context, h helm, j journal, head store.Head) error {
+					p, err := planOf(ctx, j, head)
+					if err != nil {
+						return err
+					}
+					fields, err := setFields(set, p.InputSchema)
+					if err != nil {
+						return err
+					}
+					return h.Retry(ctx, head.Run, from, fields)
+				},
+				follow: true,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "step to start from (default: what failed)")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "input field to replace, in.name=value (repeatable)")
+	return cmd
+}
+
+func (a *app) signalCommand() *cobra.Command {
+	var payload string
+	cmd := &cobra.Command{
+		Use:     "signal RUN NAME",
+		Short:   "Give a waiting run the signal it waits for",
+		Example: `roux runs signal @last approved --payload '{"by": "ana"}'`,
+		Args:    wants(2, 2, "RUN NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := a.payload(payload)
+			if err != nil {
+				return err
+			}
+			return a.steer(cmd.Context(), args[0], steering{
+				done: fmt.Sprintf("has the signal %q", args[1]),
+				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
+					return h.Signal(ctx, head.Run, args[1], data)
+				},
+				follow: true,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&payload, "payload", "", "JSON value that goes with the signal, or @file")
+	return cmd
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "release RUN",
+		Short:   "Let a quarantined run go on",
+		Example: "roux runs release run_01K3",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd.Context(), args[0], steering{
+				done: "is released; `roux resume` goes on with it",
+				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
+					if head.Quarantine == "" {
+						return fault.New(fault.Conflict, "run %s is not set apart: it is %s", head.Run, head.Status)
+					}
+					return h.Release(ctx, head.Run)
+				},
+			})
+		},
+	}
+}
+
+// payload reads a signal's payload.
+func (a *app) payload(text string) (json.RawMessage, error) {
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		f, err := openFile(path, fault.FileNotFound)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, maxSource))
+		if err != nil {
+			return nil, fileError(path, fault.FileNotFound, err)
+		}
+		text = string(b)
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	raw, err := jsonx.CanonicalRaw([]byte(text))
+	if err != nil {
+		return nil, fault.New(fault.Usage, "--payload: want JSON, such as '{\"by\": \"ana\"}': %v", err)
+	}
+	return raw, nil
+}
+
+// A steering is a change of one run.
+type steering struct {
+	act func(ctx context.Context, h helm, j journal, head store.Head) error
+	// done says what is true afterwards, with the run as subject.
+	done string
+	// follow: without another process to go on with the run, this one does.
+	follow bool
+	// fine is an exit code of the run that is what the user asked for.
+	fine int
+}
+
+// steer changes a run: through the process that holds the directory, which
+// then goes on with it, or else here.
+func (a *app) steer(ctx context.Context, name string, s steering) error {
+	dir, err := dataDir(a.data, a.getenv)
+	if err != nil {
+		return err
+	}
+	if err := mustExist(dir); err != nil {
+		return err
+	}
+	if r := dial(ctx, dir); r != nil {
+		head, err := findRun(ctx, r, name)
+		if err != nil {
+			return err
+		}
+		if err := s.act(ctx, r, r, head); err != nil {
+			return err
+		}
+		a.steered(head.Run, s.done)
+		return nil
+	}
+	sigs, unhook := interrupts()
+	defer unhook()
+	h, err := a.openHost(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.abandon()
+	head, err := findRun(ctx, h, name)
+	if err != nil {
+		return err
+	}
+	skip, err := lastEvent(ctx, h, head.Key)
+	if err != nil {
+		return err
+	}
+	if err := s.act(ctx, h, h, head); err != nil {
+		return err
+	}
+	if !s.follow {
+		if err := h.close(sigs); err != nil {
+			return err
+		}
+		a.steered(head.Run, s.done)
+		return nil
+	}
+	p, err := planOf(ctx, h, head)
+	if err != nil {
+		return err
+	}
+	err = a.carry(ctx, h, sigs, []*followed{{id: head.Run, plan: p, skip: skip}}, false)
+	var end exit
+	if errors.As(err, &end) && s.fine != 0 && int(end) == s.fine {
+		return nil
+	}
+	return err
+}
+
+func (a *app) steered(run, what string) {
+	switch a.output {
+	case asTable:
+		a.text("%s %s\n", run, what)
+	default:
+		a.encode(map[string]string{"id": run, "done": what})
+	}
+}

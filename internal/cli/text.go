@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// clean makes text from recipes, files and services safe for a terminal (A31):
+// control characters and bidirectional overrides, which could repaint the
+// screen or reorder what is read, become visible escapes. Line breaks stay.
+func clean(s string) string {
+	if !strings.ContainsFunc(s, dangerous) && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && strings.HasPrefix(s[i:], "\uFFFD"):
+			b.WriteRune(r)
+		case r == utf8.RuneError:
+			fmt.Fprintf(&b, "\\x%02x", s[i])
+		case dangerous(r) && r < 0x100:
+			fmt.Fprintf(&b, "\\x%02x", r)
+		case dangerous(r):
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func dangerous(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' ||
+		r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F
+}
+
+// oneLine is clean for a place that has one line.
+func oneLine(s string) string {
+	return clean(strings.Join(strings.Fields(s), " "))
+}
+
+// cut shortens s to n characters.
+func cut(s string, n int) string {
+	if n <= 0 || utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	r := []rune(s)
+	return string(r[:n-1]) + "…"
+}
+
+// took is a duration as people read it.
+func took(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 ms"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d m %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %02d m", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// bytesText is a size as people read it.
+func bytesText(n int64) string {
+	switch {
+	case n < 1_000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%d kB", (n+500)/1_000)
+	case n < 1_000_000_000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
+
+// count is "1 step" or "3 steps".
+func count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}
+
+// utc is a moment of the journal (UTC µs) as a time.
+func utc(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// stamp is a moment in the one form of JSON and tables: RFC 3339, UTC, ms.
+func stamp(micros int64) string { return utc(micros).Format("2006-01-02T15:04:05.000Z") }
+
+// ago is how long ago a moment was.
+func ago(now time.Time, micros int64) string {
+	d := now.Sub(utc(micros))
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d m ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d d ago", int(d.Hours())/24)
+}
+
+// brief sums a JSON value up in a few words for a progress line.
+func brief(raw []byte) string {
+	v, err := jsonx.Decode(raw, jsonx.Limits{})
+	if err != nil {
+		return ""
+	}
+	return oneLine(cut(briefValue(v, true), 64))
+}
+
+func briefValue(v any, top bool) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		if n := utf8.RuneCountInString(v); n > 40 {
+			return count(len(strings.Fields(v)), "word")
+		}
+		return v
+	case []any:
+		return count(len(v), "item")
+	case map[string]any:
+		if !top {
+			return count(len(v), "field")
+		}
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if s := briefValue(v[name], false); s != "" {
+				parts = append(parts, name+" "+s)
+			}
+		}
+		return strings.Join(parts, ", ")
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// table prints rows in columns, the first row in capitals by convention.
+func table(rows [][]string) string {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A tree redraws one run in place: its steps in the order of the recipe, open
+// inner steps under them, and a line of totals.
+type tree struct {
+	screen *screen
+	now    func() time.Time
+	drawn  int // lines on the screen that the next drawing replaces
+}
+
+// draw replaces what stands on the screen by the present state.
+func (t *tree) draw(v *runView) {
+	columns, height := t.screen.size()
+	lines := t.lines(v, height-2)
+	var b strings.Builder
+	if t.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r", t.drawn)
+	}
+	for _, line := range lines {
+		// A line that wraps would move everything below it.
+		b.WriteString(lipgloss.NewStyle().MaxWidth(columns-1).Render(line) + "\x1b[K\n")
+	}
+	if len(lines) < t.drawn {
+		b.WriteString("\x1b[J")
+	}
+	t.drawn = len(lines)
+	t.screen.print(b.String())
+}
+
+// forget leaves what is drawn where it is.
+func (t *tree) forget() { t.drawn = 0 }
+
+// lines is the drawing, at most height lines of it.
+func (t *tree) lines(v *runView, height int) []string {
+	root := &v.plan.Graphs[0]
+	inner := map[string][]*stepView{} // open or failed steps by the root step they are under
+	for _, s := range v.order {
+		if v.steps[s.path] != s || s.ref.Path == "" || quietInside(s.status) {
+			continue
+		}
+		top, _, _ := strings.Cut(s.path, ".")
+		top, _, _ = strings.Cut(top, "[")
+		inner[top] = append(inner[top], s)
+	}
+	var body []string
+	for i := root.First; i < root.First+root.N; i++ {
+		step := &v.plan.Steps[i]
+		s := v.steps[step.ID]
+		if s == nil {
+			s = &stepView{path: step.ID, status: "pending", items: -1}
+		}
+		body = append(body, t.step(v, s, step, 1))
+		for _, in := range inner[step.ID] {
+			body = append(body, t.step(v, in, &v.plan.Steps[in.ref.Step], 2))
+		}
+	}
+	body = fit(body, max(height-2, 3))
+	head := t.screen.paint("running", "▸") + " " + join("  ", oneLine(v.recipe), t.screen.paint("quiet", v.id))
+	return append(append([]string{head}, body...), "  "+t.totals(v))
+}
+
+// quietInside says that an inner step of that status needs no line of its own.
+func quietInside(status string) bool {
+	switch status {
+	case "completed", "skipped", "cancelled", "invalidated", "pending":
+		return true
+	}
+	return false
+}
+
+// fit keeps the lines where something happens: what is long done goes first,
+// then what is far ahead.
+func fit(lines []string, n int) []string {
+	if len(lines) <= n {
+		return lines
+	}
+	first, last := -1, -1
+	for i, l := range lines {
+		if !strings.Contains(l, looks["completed"].glyph) && !strings.Contains(l, looks["pending"].glyph) && !strings.Contains(l, looks["skipped"].glyph) {
+			if first < 0 {
+				first = i
+			}
+			last = i
+		}
+	}
+	if first < 0 {
+		first, last = len(lines)-1, len(lines)-1
+	}
+	start := max(0, min(first, len(lines)-(n-2)))
+	end := min(len(lines), start+n-2)
+	var out []string
+	if start > 0 {
+		out = append(out, fmt.Sprintf("  … %d above", start))
+	}
+	out = append(out, lines[start:end]...)
+	if rest := len(lines) - end; rest > 0 {
+		note := fmt.Sprintf("  … %d below", rest)
+		if last >= end {
+			note += ", some of them running"
+		}
+		out = append(out, note)
+	}
+	return out
+}
+
+func (t *tree) step(v *runView, s *stepView, step *plan.Step, depth int) string {
+	name := s.path
+	if depth > 1 {
+		if i := strings.IndexAny(name, ".["); i > 0 {
+			name = strings.TrimPrefix(name[i:], ".")
+		}
+	}
+	if s.attempts > 1 {
+		name += fmt.Sprintf("  try %d/%d", s.attempts, max(step.Retry.Attempts, int64(s.attempts)))
+	}
+	line := strings.Repeat("  ", depth) + t.screen.glyph(s.status) + " " + pad(oneLine(name), 26-2*depth) + " "
+	return line + t.detail(v, s)
+}
+
+// detail is what a step's line says after its name.
+func (t *tree) detail(v *runView, s *stepView) string {
+	now := t.now().UnixMicro()
+	left := func(at int64) string { return took(time.Duration(max(0, at-now)) * time.Microsecond) }
+	running := ""
+	if s.began > 0 {
+		running = took(time.Duration(now-s.began) * time.Microsecond)
+	}
+	switch s.status {
+	case "completed":
+		what := s.opened
+		if what == "" {
+			what = s.summary
+		}
+		return pad(left0(s.micros), 9) + " " + pad(credits(s.cost), 5) + " " + t.screen.paint("quiet", join(", ", s.undone, what))
+	case "running":
+		what := join(" ", s.opened, oneLine(s.note))
+		if s.fraction > 0 {
+			what = join(" ", fmt.Sprintf("%d %%", int(100*s.fraction)), what)
+		}
+		if s.items >= 0 {
+			what = fmt.Sprintf("%d of %s begun", s.begun, count(int(s.items), "item"))
+		}
+		return pad(running, 9) + " " + t.screen.paint("quiet", what)
+	case "retrying":
+		return pad("in "+left(s.due), 9) + " " + t.screen.paint("failed", join(": ", string(s.code), oneLine(s.message)))
+	case "waiting":
+		what := ""
+		if s.note != "" {
+			what = fmt.Sprintf("for a signal: roux runs signal %s %s", v.id, s.note)
+		}
+		if s.due > 0 {
+			what = join(", ", what, "at most "+left(s.due))
+		}
+		return pad("waiting", 9) + " " + what
+	case "failed", "timed_out":
+		what := join(": ", string(s.code), oneLine(s.message))
+		if s.handled {
+			what += " (handled)"
+		}
+		return pad(left0(s.micros), 9) + " " + t.screen.paint(s.status, what)
+	case "pending":
+		return ""
+	}
+	return pad(s.status, 9) + " " + t.screen.paint("quiet", oneLine(s.note))
+}
+
+func left0(micros int64) string { return took(time.Duration(micros) * time.Microsecond) }
+
+func (t *tree) totals(v *runView) string {
+	parts := []string{t.screen.paint(v.Status.String(), v.Status.String())}
+	if v.failures && v.Status == machine.RunCompleted {
+		parts = append(parts, "with handled failures")
+	}
+	if v.Used > 0 {
+		parts = append(parts, fmt.Sprintf("used %d", v.Used))
+	}
+	if v.gen > 1 {
+		parts = append(parts, fmt.Sprintf("generation %d", v.gen))
+	}
+	if v.Started > 0 {
+		end := v.Ended
+		if end == 0 {
+			end = t.now().UnixMicro()
+		}
+		parts = append(parts, "elapsed "+took(time.Duration(end-v.Started)*time.Microsecond))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// pad fills s up to n columns.
+func pad(s string, n int) string {
+	if w := lipgloss.Width(s); w < n {
+		return s + strings.Repeat(" ", n-w)
+	}
+	return s
+}

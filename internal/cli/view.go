@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// maxSteps is how many steps a result lists.
+const maxSteps = 1_000
+
+// A runView is what people see of a run while it goes on and after: a fold of
+// its journal. The outcomes are machine.History's; what is added here is what a
+// display needs: since when, what for, which side.
+type runView struct {
+	*machine.History
+	plan *plan.Plan
+	id   string
+
+	recipe   string
+	failures bool
+	gen      int64
+
+	steps   map[string]*stepView
+	order   []*stepView
+	kept    int
+	dropped int // steps of inner scopes that were let go
+}
+
+// A stepView is one step instance.
+type stepView struct {
+	path     string
+	ref      machine.Ref
+	status   string
+	attempts uint32
+	micros   int64 // duration once settled
+	cost     int64
+	began    int64
+	code     fault.Code
+	message  string
+	handled  bool
+	note     string // what it waits for, why it is blocked, how far it says it is
+	opened   string // which side was taken, how many branches
+	summary  string // its output in a few words
+	due      int64
+	fraction float64
+	undone   string // "compensated" or why that failed
+	keep     bool
+	items    int64 // of a loop; -1 = not known
+	begun    int64 // iterations begun
+}
+
+func newView(p *plan.Plan, id string) *runView {
+	return &runView{History: machine.NewHistory(p, maxSteps), plan: p, id: id, gen: 1, steps: map[string]*stepView{}}
+}
+
+// done says that the run has ended, in its present generation.
+func (v *runView) done() bool { return v.Ended != 0 }
+
+func (v *runView) step(ref machine.Ref) *stepView {
+	path := machine.StepPath(v.plan, ref)
+	s := v.steps[path]
+	if s == nil {
+		s = &stepView{path: path, ref: ref, status: "pending", items: -1, keep: v.kept < maxSteps}
+		if s.keep {
+			v.kept++
+		}
+		v.steps[path] = s
+		v.order = append(v.order, s)
+	}
+	return s
+}
+
+// settle records how a step ended. Past maxSteps a step of an inner scope is
+// let go then, so that a loop over 100,000 items costs its window.
+func (v *runView) settle(s *stepView, status string, ev *machine.Event) {
+	s.status, s.micros, s.note, s.due = status, ev.M, "", 0
+	if s.keep || s.ref.Path == "" {
+		return
+	}
+	delete(v.steps, s.path)
+	if v.dropped++; v.dropped%maxSteps == 0 {
+		v.order = slices.DeleteFunc(v.order, func(s *stepView) bool { return v.steps[s.path] != s })
+	}
+}
+
+// apply folds one event.
+func (v *runView) apply(ev *machine.Event) error {
+	v.Add(ev)
+	if ev.Step < 0 {
+		return v.applyRun(ev)
+	}
+	s := v.step(ev.Ref())
+	switch ev.Kind {
+	case machine.EvNodeReady:
+		s.status = "pending"
+	case machine.EvNodeQueued:
+		s.status = "queued"
+	case machine.EvNodeBlocked:
+		s.status, s.note = "blocked", strings.Clone(ev.Text)
+	case machine.EvNodeStarted:
+		s.status, s.attempts, s.note, s.due = "running", ev.Attempt, "", 0
+		if s.began == 0 {
+			s.began = ev.At
+		}
+	case machine.EvNodeOpened:
+		s.status, s.began = "running", ev.At
+		v.applyOpened(s, ev)
+	case machine.EvNodeIteration:
+		s.begun++
+	case machine.EvNodeProgress:
+		s.fraction, s.note = float64(ev.N)/1e6, strings.Clone(ev.Text)
+	case machine.EvNodeWaiting:
+		s.status, s.began, s.due, s.note = "waiting", ev.At, ev.N, strings.Clone(ev.Text)
+	case machine.EvNodeRetried:
+		s.status, s.due = "retrying", ev.N
+		s.failed(ev)
+	case machine.EvNodeLost:
+		s.status, s.note = "queued", "attempt lost"
+	case machine.EvNodeFallback:
+		s.note = "fallback"
+		s.failed(ev)
+	case machine.EvNodeCompleted:
+		s.code, s.message, s.cost, s.summary = "", "", ev.N, brief(ev.Data)
+		v.settle(s, "completed", ev)
+	case machine.EvNodeFailed:
+		s.failed(ev)
+		s.handled = ev.Flag == 1
+		v.settle(s, failedStatus(ev.Code), ev)
+	case machine.EvNodeSkipped, machine.EvNodeCancelled:
+		status := "skipped"
+		if ev.Kind == machine.EvNodeCancelled {
+			status = "cancelled"
+		}
+		v.settle(s, status, ev)
+		s.note = machine.Reason(ev.Flag).String()
+	case machine.EvNodeInvalidated:
+		*s = stepView{path: s.path, ref: s.ref, status: "invalidated", attempts: s.attempts, keep: s.keep, items: -1}
+	case machine.EvNodeCompensated:
+		s.undone = "compensated"
+		if ev.Flag == 1 {
+			s.undone = fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
+		}
+	}
+	return nil
+}
+
+func (s *stepView) failed(ev *machine.Event) { s.code, s.message = ev.Code, strings.Clone(ev.Text) }
+
+// failedStatus tells a timeout from other failures: a view, not a status (R4).
+func failedStatus(code fault.Code) string {
+	if fault.CauseOf(code) == fault.CauseTimeout {
+		return "timed_out"
+	}
+	return "failed"
+}
+
+func (v *runView) applyOpened(s *stepView, ev *machine.Event) {
+	switch v.plan.Steps[ev.Step].Kind {
+	case plan.Condition:
+		s.opened = branchText(ev.Flag)
+	case plan.Parallel:
+		s.opened = fmt.Sprintf("%d branches", ev.N)
+	case plan.Loop:
+		s.items = ev.N
+	}
+}
+
+func (v *runView) applyRun(ev *machine.Event) error {
+	switch ev.Kind {
+	case machine.EvRunStarted:
+		var start struct {
+			Recipe string `json:"recipe"`
+		}
+		if err := json.Unmarshal(ev.Data, &start); err != nil {
+			return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", v.id, err)
+		}
+		v.recipe = start.Recipe
+	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+		v.failures = ev.Flag == 1
+	case machine.EvRunRetried:
+		v.gen = ev.N
+	}
+	return nil
+}
