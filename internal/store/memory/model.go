@@ -83,6 +83,8 @@ func (m *model) guard(t *store.Transition) store.Verdict {
 		last, chunked = r.last, r.chunked()
 	}
 	switch {
+	case r != nil && r.damaged && (t.Last != 0 || t.Fold != nil || t.Park != nil):
+		return refuse(fault.StoreCorrupt, "run %s: its stored events fail their checksum", t.Run)
 	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
 		if r == nil {
 			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
@@ -91,8 +93,6 @@ func (m *model) guard(t *store.Transition) store.Verdict {
 		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
 	case r == nil && t.Head == nil:
 		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
-	case r != nil && r.damaged:
-		return refuse(fault.StoreCorrupt, "run %s: its stored events fail their checksum", t.Run)
 	}
 	if f := t.Fold; f != nil {
 		boundary := f.Last == last || t.Last != 0 && f.Last == t.Last

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// maxRow bounds a journal row; a larger batch takes several in one transaction.
+// A single transition is never split.
+const maxRow = 4 << 20
+
+// trimBatch bounds the deletions that ride in one commit.
+const (
+	trimRows  = 256
+	trimBytes = 1 << 20
+)
+
+// A commit is the work of one call of Commit. It lives in the Store so that its
+// slices are used again.
+type commit struct {
+	mark    uint64
+	inTx    bool
+	touched []*entry
+	// accepted are the transitions whose events go to the journal, and where
+	// each entry keeps the ref to fill in.
+	accepted []*store.Transition
+	places   []place
+	plans    []string
+	fresh    map[store.Key]*entry // entries that are not in the index yet
+	buf      []byte
+}
+
+type place struct {
+	e *entry
+	i int // in e.added
+}
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	sealed := sealFolds(batch)
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
+	verdicts, err := s.commitLocked(batch, sealed)
+	if err != nil {
+		if s.c.inTx {
+			// A failed COMMIT has usually rolled back by itself.
+			_, _ = s.st.rollback.exec()
+		}
+		return nil, s.fail(err)
+	}
+	return verdicts, nil
+}
+
+func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]store.Verdict, error) {
+	c := &s.c
+	c.mark++
+	c.inTx = false
+	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
+	clear(c.fresh)
+
+	verdicts := make([]store.Verdict, len(batch))
+	written := int64(0)
+	for i := range batch {
+		var fold sealedFold
+		if sealed != nil {
+			fold = sealed[i]
+		}
+		var err error
+		if verdicts[i], err = s.one(&batch[i], fold); err != nil {
+			return nil, err
+		}
+		if verdicts[i].Err == nil {
+			written++
+		}
+	}
+	if written == 0 && !c.inTx {
+		return verdicts, nil
+	}
+	rows, trim, err := s.writeRows()
+	if err != nil {
+		return nil, err
+	}
+	if c.inTx {
+		if _, err := s.st.commit.exec(); err != nil {
+			return nil, err
+		}
+	}
+
+	s.x.Lock()
+	for _, r := range rows {
+		s.x.addRow(r.id, r.size)
+	}
+	for _, e := range c.touched {
+		s.x.settle(e)
+	}
+	s.x.trimmed(trim)
+	s.x.commits++
+	s.x.transition += written
+	s.x.Unlock()
+	for _, hash := range c.plans {
+		s.plans[hash] = struct{}{}
+	}
+	s.nudge(rows)
+	return verdicts, nil
+}
+
+// begin opens the transaction when the first statement other than the one
+// insert of a common batch needs it.
+func (s *Store) begin() error {
+	if s.c.inTx {
+		return nil
+	}
+	if _, err := s.st.begin.exec(); err != nil {
+		return err
+	}
+	s.c.inTx = true
+	return nil
+}
+
+// entry returns what is known of a run, from the index or the tables; nil when
+// there is no such run.
+func (s *Store) entry(key store.Key) (*entry, error) {
+	e := s.x.runs[key]
+	if e == nil {
+		e = s.c.fresh[key]
+	}
+	if e == nil {
+		var v [5]driver.Value
+		found, err := s.st.findRun.row(v[:], key.Account, key.Run)
+		if err != nil || !found {
+			return nil, err
+		}
+		e = &entry{key: key}
+		e.parked = v[0].(int64) != 0
+		e.settled = v[1].(int64) != 0 && v[2].(int64) == 0
+		e.chunked = uint64(v[4].(int64))
+		e.last = e.chunked
+		if reach := uint64(v[3].(int64)); reach > e.last {
+			e.damage = lostEvents(key, e.last+1, reach)
+		}
+		s.c.fresh[key] = e
+	}
+	s.touch(e)
+	return e, nil
+}
+
+func (s *Store) touch(e *entry) {
+	if e.mark == s.c.mark {
+		return
+	}
+	e.mark = s.c.mark
+	e.newLast, e.newChunked, e.newParked, e.newSettled = e.last, e.chunked, e.parked, e.settled
+	e.added = e.added[:0]
+	s.c.touched = append(s.c.touched, e)
+}
+
+// one checks a transition's guards and writes all of it but its events. What it
+// refuses has written nothing.
+func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error) {
+	if t.Epoch != s.epoch {
+		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", t.Epoch, s.epoch), nil
+	}
+	var e *entry
+	// A start needs no look into the table: its insert finds out.
+	if known := s.x.runs[t.Key] != nil || s.c.fresh[t.Key] != nil; known || t.First != 1 {
+		var err error
+		if e, err = s.entry(t.Key); err != nil {
+			return store.Verdict{}, err
+		}
+	}
+	if v := guard(t, e); v.Err != nil {
+		return v, nil
+	}
+	if t.Idempotency != nil {
+		if v, err := s.keyIsFree(t); err != nil || v.Err != nil {
+			return v, err
+		}
+	}
+	if e == nil {
+		if err := s.begin(); err != nil {
+			return store.Verdict{}, err
+		}
+		started, err := s.st.startRun.exec(headArgs(t.Key, t.Head, t.Last)...)
+		if err != nil {
+			return store.Verdict{}, err
+		}
+		if started == 0 {
+			return refuse(fault.Conflict, "run %s has begun already", t.Run), nil
+		}
+		e = &entry{key: t.Key}
+		s.c.fresh[t.Key] = e
+		s.touch(e)
+		e.newSettled = t.Head.Settled()
+	} else if t.Head != nil {
+		if err := s.begin(); err != nil {
+			return store.Verdict{}, err
+		}
+		if _, err := s.st.putHead.exec(headArgs(t.Key, t.Head, max(e.newLast, t.Last))...); err != nil {
+			return store.Verdict{}, err
+		}
+		e.newSettled = t.Head.Settled()
+	}
+	return store.Verdict{}, s.rest(t, e, fold)
+}
+
+// rest writes the records beside a head and notes the events.
+func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
+	if t.PlanHash != "" && t.Plan != nil {
+		if _, known := s.plans[t.PlanHash]; !known {
+			if err := s.write(s.st.putPlan, t.PlanHash, t.Plan); err != nil {
+				return err
+			}
+			s.c.plans = append(s.c.plans, t.PlanHash)
+		}
+	}
+	if id := t.Idempotency; id != nil {
+		if err := s.write(s.st.putKey, t.Account, id.Key, id.BodyHash, t.Run, id.Until); err != nil {
+			return err
+		}
+	}
+	if t.Last != 0 {
+		e.newLast = t.Last
+		e.added = append(e.added, ref{first: t.First, last: t.Last})
+		s.c.accepted = append(s.c.accepted, t)
+		s.c.places = append(s.c.places, place{e, len(e.added) - 1})
+		if e.newParked && t.Park == nil {
+			if err := s.write(s.st.wake, t.Account, t.Run); err != nil {
+				return err
+			}
+			e.newParked = false
+		}
+	}
+	if f := t.Fold; f != nil {
+		if err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk); err != nil {
+			return err
+		}
+		if fold.state != nil {
+			if err := s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state); err != nil {
+				return err
+			}
+		}
+		e.newChunked = f.Last
+	}
+	if p := t.Park; p != nil {
+		if err := s.write(s.st.park, t.Account, t.Run, p.WakeAt); err != nil {
+			return err
+		}
+		e.newParked = true
+	}
+	return nil
+}
+
+// write runs a statement inside the commit's transaction.
+func (s *Store) write(st *stmt, args ...driver.Value) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	_, err := st.exec(args...)
+	return err
+}
+
+func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
+	var v [2]driver.Value
+	found, err := s.st.findKey.row(v[:], t.Account, t.Idempotency.Key)
+	if err != nil || !found {
+		return store.Verdict{}, err
+	}
+	run, _ := v[0].(string)
+	verdict := refuse(fault.Conflict, "idempotency key %q already started run %s", t.Idempotency.Key, run)
+	if hash, _ := v[1].(string); hash != t.Idempotency.BodyHash {
+		verdict = refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", t.Idempotency.Key)
+	}
+	verdict.Run = run
+	return verdict, nil
+}
+
+// guard says whether t may follow what is known of its run; e is nil when
+// nothing is.
+func guard(t *store.Transition, e *entry) store.Verdict {
+	var last, chunked uint64
+	if e != nil {
+		last, chunked = e.newLast, e.newChunked
+		if e.damage != nil && (t.Last != 0 || t.Fold != nil || t.Park != nil) {
+			return store.Verdict{Err: e.damage}
+		}
+	}
+	switch {
+	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
+		if e == nil {
+			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
+		}
+	case t.First != last+1 || t.Last < t.First || len(t.Frames) == 0:
+		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
+	case e == nil && t.Head == nil:
+		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
+	}
+	if f := t.Fold; f != nil {
+		if f.First != chunked+1 || f.Last < f.First || !boundary(t, e, last) {
+			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
+		}
+		chunked = f.Last
+	}
+	if t.Park != nil && chunked != max(last, t.Last) {
+		return refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
+	}
+	return store.Verdict{}
+}
+
+// boundary says that a transition ends where t's fold ends.
+func boundary(t *store.Transition, e *entry, last uint64) bool {
+	at := t.Fold.Last
+	if at == last || at == t.Last {
+		return true
+	}
+	if e == nil {
+		return false
+	}
+	for _, refs := range [][]ref{e.refs, e.added} {
+		for i := range refs {
+			if refs[i].last == at {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func refuse(code fault.Code, format string, args ...any) store.Verdict {
+	return store.Verdict{Err: fault.New(code, format, args...)}
+}
+
+type newRow struct{ id, size int64 }
+
+// writeRows writes the events of the accepted transitions and deletes some dead
+// rows when there is a transaction anyway or enough of them.
+func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
+	c := &s.c
+	s.dropFolded()
+	var spans []span
+	if c.inTx || len(s.x.dead) > 4*trimRows {
+		spans, trim = s.x.trimmable(trimRows, trimBytes)
+	}
+	size, total := 0, 0
+	for _, t := range c.accepted {
+		total += recordSize(t)
+	}
+	if len(spans) > 0 || total > maxRow {
+		if err := s.begin(); err != nil {
+			return nil, nil, err
+		}
+	}
+	for from := 0; from < len(c.accepted); {
+		to := from
+		for size = headLen; to < len(c.accepted); to++ {
+			n := recordSize(c.accepted[to])
+			if to > from && size+n > maxRow {
+				break
+			}
+			size += n
+		}
+		id := s.x.nextRow + int64(len(rows))
+		places := c.places[from:to]
+		c.buf = appendRow(c.buf[:0], c.accepted[from:to], func(i int, off, n uint32) {
+			r := &places[i].e.added[places[i].i]
+			r.row, r.off, r.n = id, off, n
+		})
+		if _, err := s.st.insertRow.exec(id, c.buf); err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, newRow{id, int64(len(c.buf))})
+		from = to
+	}
+	for _, sp := range spans {
+		if _, err := s.st.deleteRows.exec(sp.from, sp.to); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rows, trim, nil
+}
+
+// dropFolded leaves out events that a chunk of the same commit holds: a run
+// that is folded at its end has no row for its last transition.
+func (s *Store) dropFolded() {
+	c := &s.c
+	n := 0
+	for i, t := range c.accepted {
+		if t.Last > c.places[i].e.newChunked {
+			c.accepted[n], c.places[n] = t, c.places[i]
+			n++
+		}
+	}
+	c.accepted, c.places = c.accepted[:n], c.places[:n]
+}
+
+func headArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
+	return []driver.Value{
+		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
+		string(h.Code), h.Message, h.Used, flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last),
+	}
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Own implements store.Store.
+func (s *Store) Own(ctx context.Context) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return 0, err
+	}
+	var v [1]driver.Value
+	if _, err := s.st.takeEpoch.row(v[:]); err != nil {
+		return 0, s.fail(err)
+	}
+	s.epoch = uint64(v[0].(int64))
+	return s.epoch, nil
+}
+
+// SetNote implements store.Store.
+func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	var err error
+	if value == nil {
+		_, err = s.st.deleteNote.exec(name)
+	} else {
+		_, err = s.st.putNote.exec(name, value)
+	}
+	if err != nil {
+		return s.fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// The index knows, for every run that is in the engine's hands or has events
+// only in the journal, where those events are. It makes guards, reads and
+// trimming independent of the journal's length: nothing ever scans it but the
+// first use after opening.
+type index struct {
+	runs map[store.Key]*entry
+	rows map[int64]*rowInfo
+	// dead are rows without uncovered events, to be deleted.
+	dead []int64
+
+	uncoveredBytes, uncoveredEvents int64
+	// queue holds the runs with uncovered events, oldest first, and stale
+	// entries beside them.
+	queue []queued
+	// dropped counts the entries that left, so that a reader who found none can
+	// tell that none came and went.
+	dropped uint64
+
+	// kept are rows as the scan read them, until Recover ends.
+	kept map[int64][]byte
+
+	nextRow             int64
+	rowCount, rowBytes  int64 // of the table, dead rows included
+	commits, transition int64
+}
+
+// An entry is what is known of one run. Only the writer changes it, holding the
+// index's lock; fields of the commit under way are the writer's alone.
+type entry struct {
+	key           store.Key
+	last, chunked uint64
+	refs          []ref // events after chunked, in order
+	parked        bool
+	settled       bool
+	damage        error // of a stored record that no chunk covers
+	version       uint64
+
+	// What the commit under way makes of it; valid when mark is that commit's.
+	mark       uint64
+	newLast    uint64
+	newChunked uint64
+	newParked  bool
+	newSettled bool
+	added      []ref
+}
+
+// A ref says where a record is.
+type ref struct {
+	row         int64
+	off, n      uint32
+	first, last uint64
+}
+
+type rowInfo struct {
+	size int64
+	live int // uncovered records, and damaged ones for ever
+}
+
+// A queued run's place holds as long as its oldest uncovered record is in row.
+type queued struct {
+	e   *entry
+	row int64
+}
+
+func (x *index) init() {
+	x.runs = map[store.Key]*entry{}
+	x.rows = map[int64]*rowInfo{}
+	x.nextRow = 1
+}
+
+func (x *index) addRow(id, size int64) *rowInfo {
+	info := &rowInfo{size: size}
+	x.rows[id] = info
+	x.nextRow = max(x.nextRow, id+1)
+	x.rowCount++
+	x.rowBytes += size
+	return info
+}
+
+// addRef notes an uncovered record of e.
+func (x *index) addRef(e *entry, r ref) {
+	x.rows[r.row].live++
+	x.uncoveredBytes += int64(r.n)
+	x.uncoveredEvents += int64(r.last - r.first + 1)
+	if len(e.refs) == 0 {
+		x.queue = append(x.queue, queued{e, r.row})
+	}
+	e.refs = append(e.refs, r)
+}
+
+// cover drops the refs up to event last.
+func (x *index) cover(e *entry, last uint64) {
+	n := 0
+	for ; n < len(e.refs) && e.refs[n].last <= last; n++ {
+		r := &e.refs[n]
+		x.uncoveredBytes -= int64(r.n)
+		x.uncoveredEvents -= int64(r.last - r.first + 1)
+		x.release(r.row)
+	}
+	if n == 0 {
+		return
+	}
+	// Readers may hold the old slice: cut its front, never write into it.
+	e.refs = e.refs[n:]
+	if len(e.refs) == 0 {
+		e.refs = nil
+		return
+	}
+	x.queue = append(x.queue, queued{e, e.refs[0].row})
+}
+
+func (x *index) release(row int64) {
+	info := x.rows[row]
+	info.live--
+	if info.live == 0 {
+		x.dead = append(x.dead, row)
+	}
+}
+
+// settle makes what the commit did to e permanent.
+func (x *index) settle(e *entry) {
+	e.version++
+	e.last, e.chunked = e.newLast, e.newChunked
+	e.parked, e.settled = e.newParked, e.newSettled
+	for _, r := range e.added {
+		if r.row != 0 {
+			x.addRef(e, r)
+		}
+	}
+	e.added = e.added[:0]
+	x.cover(e, e.chunked)
+	if (e.parked || e.settled) && len(e.refs) == 0 && e.damage == nil {
+		delete(x.runs, e.key)
+		x.dropped++
+		return
+	}
+	x.runs[e.key] = e
+}
+
+func (q queued) holds() bool { return len(q.e.refs) > 0 && q.e.refs[0].row == q.row }
+
+// oldest returns the runs with uncovered events, at most limit.
+func (x *index) oldest(limit int) []store.Key {
+	var keys []store.Key
+	stale := 0
+	for _, q := range x.queue {
+		if len(keys) == limit {
+			break
+		}
+		if q.holds() {
+			keys = append(keys, q.e.key)
+		} else {
+			stale++
+		}
+	}
+	if stale > len(keys) {
+		x.queue = slices.DeleteFunc(x.queue, func(q queued) bool { return !q.holds() })
+	}
+	return keys
+}
+
+// A span is consecutive rows.
+type span struct{ from, to int64 }
+
+// trimmable takes dead rows of at most so many bytes (and always one) as spans.
+func (x *index) trimmable(maxRows int, maxBytes int64) (spans []span, ids []int64) {
+	n, size := 0, int64(0)
+	for n < len(x.dead) && n < maxRows && (n == 0 || size < maxBytes) {
+		size += x.rows[x.dead[n]].size
+		n++
+	}
+	ids = x.dead[:n:n]
+	sorted := slices.Clone(ids)
+	slices.SortFunc(sorted, cmp.Compare[int64])
+	for _, id := range sorted {
+		if k := len(spans); k > 0 && spans[k-1].to+1 == id {
+			spans[k-1].to = id
+		} else {
+			spans = append(spans, span{id, id})
+		}
+	}
+	return spans, ids
+}
+
+// trimmed forgets rows that were deleted: the first ones of dead.
+func (x *index) trimmed(ids []int64) {
+	for _, id := range ids {
+		x.rowCount--
+		x.rowBytes -= x.rows[id].size
+		delete(x.rows, id)
+	}
+	x.dead = x.dead[len(ids):]
+	if len(x.dead) == 0 {
+		x.dead = nil
+	}
+}
+
+func sortQueue(q []queued) {
+	slices.SortFunc(q, func(a, b queued) int { return cmp.Compare(a.row, b.row) })
+}
+
+func sortRefs(refs []foundRef) {
+	slices.SortFunc(refs, func(a, b foundRef) int {
+		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.off, b.off))
+	})
+}

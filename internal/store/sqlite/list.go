@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const qualifiedHead = `r.account, r.run, r.recipe, r.version, r.plan_hash, r.status, r.created, r.updated, r.ended,
+	r.code, r.message, r.used, r.failures, r.quarantine, r.owes`
+
+// headPlaces are where the columns of qualifiedHead go.
+func headPlaces(h *store.Head) []any {
+	return []any{
+		&h.Account, &h.Run, &h.Recipe, &h.Version, &h.PlanHash, &h.Status, &h.Created, &h.Updated, &h.Ended,
+		&h.Code, &h.Message, &h.Used, &h.Failures, &h.Quarantine, &h.Owes,
+	}
+}
+
+// lookup runs a query of one row; false when there is none.
+func (s *Store) lookup(ctx context.Context, dst []any, query string, args ...any) (bool, error) {
+	if err := s.isOpen(ctx); err != nil {
+		return false, err
+	}
+	err := s.read.QueryRowContext(ctx, query, args...).Scan(dst...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	err, _ = s.explain(err)
+	return err == nil, err
+}
+
+// Head implements store.Store.
+func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	var h store.Head
+	found, err := s.lookup(ctx, headPlaces(&h), `SELECT `+qualifiedHead+` FROM runs r WHERE account = ?1 AND run = ?2`, key.Account, key.Run)
+	if err != nil {
+		return store.Head{}, err
+	}
+	if !found {
+		return store.Head{}, notFound(key)
+	}
+	return h, nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return nil, err
+	}
+	var where strings.Builder
+	where.WriteString(`WHERE r.account = ?`)
+	args := []any{q.Account}
+	add := func(condition string, values ...any) {
+		where.WriteString(" AND " + condition)
+		args = append(args, values...)
+	}
+	if q.Status != "" {
+		add(`r.status = ?`, q.Status)
+	}
+	if q.Recipe != "" {
+		add(`r.recipe = ?`, q.Recipe)
+	}
+	if q.Prefix != "" {
+		add(`r.run >= ?`, q.Prefix)
+		if end := prefixEnd(q.Prefix); end != "" {
+			add(`r.run < ?`, end)
+		}
+	}
+	if q.Since != 0 {
+		add(`r.created >= ?`, q.Since)
+	}
+	if q.After != "" {
+		below, err := s.Head(ctx, store.Key{Account: q.Account, Run: q.After})
+		if err != nil {
+			return nil, err
+		}
+		add(`(r.created, r.run) < (?, ?)`, below.Created, below.Run)
+	}
+	args = append(args, q.Cap())
+	rows, err := s.read.QueryContext(ctx, `SELECT `+qualifiedHead+` FROM runs r `+where.String()+
+		` ORDER BY r.created DESC, r.run DESC LIMIT ?`, args...)
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var h store.Head
+			if err := rows.Scan(headPlaces(&h)...); err != nil {
+				return err
+			}
+			heads = append(heads, h)
+			return nil
+		})
+	}
+	err, _ = s.explain(err)
+	return heads, err
+}
+
+// prefixEnd is the first string after all that begin with p; "" when there is
+// none. Text compares by bytes.
+func prefixEnd(p string) string {
+	b := []byte(p)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] != 0xff {
+			b[i]++
+			return string(b[:i+1])
+		}
+	}
+	return ""
+}
+
+// Due implements store.Store.
+func (s *Store) Due(ctx context.Context, until int64, limit int) (due []store.Wake, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run, wake_at FROM runs
+		WHERE wake_at > 0 AND wake_at <= ?1 ORDER BY wake_at, account, run LIMIT ?2`, until, max(limit, 0))
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var w store.Wake
+			if err := rows.Scan(&w.Account, &w.Run, &w.At); err != nil {
+				return err
+			}
+			due = append(due, w)
+			return nil
+		})
+	}
+	err, _ = s.explain(err)
+	return due, err
+}
+
+// Plan implements store.Store.
+func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
+	var data []byte
+	found, err := s.lookup(ctx, []any{&data}, `SELECT data FROM plans WHERE hash = ?1`, hash)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.RecipeNotFound, "no plan %q", hash)
+	}
+	return data, nil
+}
+
+// Note implements store.Store.
+func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
+	var value []byte
+	found, err := s.lookup(ctx, []any{&value}, `SELECT value FROM notes WHERE name = ?1`, name)
+	if found && value == nil {
+		value = []byte{} // the driver reads an empty blob as nil, which means absent here
+	}
+	return value, err
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// errMoved says that a commit changed the run between two reads: read again.
+var errMoved = errors.New("the run moved on while it was read")
+
+// A view is what the index says of a run at one moment. Its refs are never
+// written to again.
+type view struct {
+	e             *entry // nil: not in the index
+	version       uint64 // of e, or of the index when there is no e
+	last, chunked uint64
+	refs          []ref
+	damage        error
+}
+
+func (s *Store) view(key store.Key) view {
+	s.x.RLock()
+	defer s.x.RUnlock()
+	e := s.x.runs[key]
+	if e == nil {
+		return view{version: s.x.dropped}
+	}
+	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage}
+}
+
+// same says that nothing happened to the run since v was taken.
+func (s *Store) same(key store.Key, v *view) bool {
+	now := s.view(key)
+	return now.e == v.e && now.version == v.version
+}
+
+// stable runs a read that takes several looks at a run. Commits do not wait for
+// readers, so a look can come too late; after some tries the writers wait once.
+func (s *Store) stable(ctx context.Context, read func() error) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	err := errMoved
+	for try := 0; try < 4 && errors.Is(err, errMoved); try++ {
+		err = read()
+	}
+	if errors.Is(err, errMoved) {
+		s.w.Lock()
+		err = read()
+		s.w.Unlock()
+	}
+	err, _ = s.explain(err)
+	return err
+}
+
+// ready says whether reads are served, and makes the index ready for them. They
+// are served after a failed write, and do not wait for a commit under way.
+func (s *Store) ready(ctx context.Context) error {
+	if err := s.isOpen(ctx); err != nil || s.scanned.Load() {
+		return err
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	return s.scan()
+}
+
+// isOpen is enough for reads that need no index.
+func (s *Store) isOpen(ctx context.Context) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.last,
+	ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0),
+	ifnull(s.last, 0), ifnull(s.format, 0), s.state
+	FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run`
+
+// A savedRow is a run's head and snapshot.
+type savedRow struct {
+	head           store.Head
+	parked         bool
+	wakeAt         int64
+	reach, chunked uint64
+	stateLast      uint64
+	format         uint32
+	state          []byte
+}
+
+func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
+	return row.Scan(append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.reach, &r.chunked, &r.stateLast, &r.format, &r.state)...)
+}
+
+// Load implements store.Store.
+func (s *Store) Load(ctx context.Context, key store.Key) (saved *store.Saved, err error) {
+	err = s.stable(ctx, func() error {
+		v := s.view(key)
+		if v.damage != nil {
+			return v.damage
+		}
+		var row savedRow
+		err := row.scan(s.read.QueryRowContext(ctx, savedQuery+` WHERE r.account = ?1 AND r.run = ?2`, key.Account, key.Run))
+		if errors.Is(err, sql.ErrNoRows) {
+			return notFound(key)
+		}
+		if err != nil {
+			return err
+		}
+		saved, err = s.complete(ctx, &row, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return saved, nil
+}
+
+// complete adds the tail to a head and snapshot. It fails with errMoved when v,
+// taken before or after the row was read, is not what the row was read under.
+func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Saved, error) {
+	key := row.head.Key
+	if v.damage != nil {
+		return nil, v.damage
+	}
+	out := &store.Saved{Head: row.head, Chunked: row.chunked, Last: row.chunked}
+	if v.e != nil {
+		out.Chunked, out.Last = v.chunked, v.last
+	}
+	if row.parked {
+		out.Park = &store.Park{WakeAt: row.wakeAt}
+	}
+	if row.state != nil {
+		// A damaged snapshot loses nothing: the events before it are all there.
+		if state, err := unseal(row.state); err == nil {
+			out.State, out.StateLast, out.Format = state, row.stateLast, row.format
+		}
+	}
+	t := tail{s: s, key: key, at: out.StateLast}
+	if err := t.chunks(ctx, out.Chunked); err != nil {
+		return nil, err
+	}
+	if err := t.journal(ctx, v.refs); err != nil {
+		return nil, err
+	}
+	if !s.same(key, &v) {
+		return nil, errMoved
+	}
+	if want := max(out.Last, row.reach); t.at != want {
+		return nil, lostEvents(key, t.at+1, want)
+	}
+	out.Tail = t.frames
+	return out, nil
+}
+
+// A tail collects frames in the order of their events.
+type tail struct {
+	s        *Store
+	key      store.Key
+	at       uint64 // the last event that is in frames
+	frames   []byte
+	maxBytes int // stop before this many; 0 = never
+	full     bool
+}
+
+// add appends frames of the events first..last and says whether to go on.
+func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
+	if first > t.at+1 {
+		return false, errMoved // what was between has gone into a chunk
+	}
+	if t.maxBytes > 0 && len(t.frames) > 0 && len(t.frames)+len(frames) > t.maxBytes {
+		t.full = true
+		return false, nil
+	}
+	t.frames = append(t.frames, frames...)
+	t.at = last
+	return true, nil
+}
+
+// chunks adds the chunks after t.at.
+func (t *tail) chunks(ctx context.Context, chunked uint64) error {
+	if t.at >= chunked {
+		return nil
+	}
+	rows, err := t.s.read.QueryContext(ctx, `SELECT first, last, data FROM chunks
+		WHERE account = ?1 AND run = ?2 AND last > ?3 ORDER BY last`, t.key.Account, t.key.Run, int64(t.at))
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err says what matters
+	for rows.Next() {
+		var first, last uint64
+		var data []byte
+		if err := rows.Scan(&first, &last, &data); err != nil {
+			return err
+		}
+		if first > t.at+1 {
+			return lostEvents(t.key, t.at+1, first-1)
+		}
+		frames, err := unseal(data)
+		if err != nil {
+			return fault.Wrap(fault.StoreCorrupt, err, "run %s: the chunk of events %d to %d is damaged (offset: event %d): %v", t.key.Run, first, last, first, err)
+		}
+		if more, err := t.add(first, last, frames); !more {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// journal adds the records after t.at.
+func (t *tail) journal(ctx context.Context, refs []ref) error {
+	if t.full {
+		return nil
+	}
+	from, _ := slices.BinarySearchFunc(refs, t.at+1, func(r ref, n uint64) int { return cmp.Compare(r.last, n) })
+	for _, r := range refs[from:] {
+		rec, err := t.s.record(ctx, t.key, r)
+		if err != nil {
+			return err
+		}
+		if more, err := t.add(rec.first, rec.last, rec.frames); !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// record reads one record of the journal.
+func (s *Store) record(ctx context.Context, key store.Key, r ref) (record, error) {
+	data := s.kept(r)
+	if data == nil {
+		err := s.read.QueryRowContext(ctx, `SELECT substr(data, ?2, ?3) FROM journal WHERE id = ?1`, r.row, int64(r.off)+1, int64(r.n)).Scan(&data)
+		if errors.Is(err, sql.ErrNoRows) {
+			return record{}, errMoved // trimmed: a chunk has it
+		}
+		if err != nil {
+			return record{}, err
+		}
+	}
+	rec, err := parseRecord(data)
+	if err == nil && (rec.key != key || rec.first != r.first || rec.last != r.last) {
+		err = fmt.Errorf("it holds events %d to %d of run %s", rec.first, rec.last, rec.key.Run)
+	}
+	if err != nil {
+		return record{}, damagedAt(key, r.row, int(r.off), err.Error())
+	}
+	return rec, nil
+}
+
+// keep and kept serve records from the rows that the scan has just read, so
+// that Recover reads the journal once; forget ends that.
+func (s *Store) keep(id int64, data []byte) {
+	if s.x.kept == nil {
+		s.x.kept = map[int64][]byte{}
+	}
+	s.x.kept[id] = data
+}
+
+func (s *Store) kept(r ref) []byte {
+	s.x.RLock()
+	defer s.x.RUnlock()
+	if data := s.x.kept[r.row]; int(r.off)+int(r.n) <= len(data) {
+		return data[r.off : r.off+r.n]
+	}
+	return nil
+}
+
+func (s *Store) forget() {
+	s.x.Lock()
+	defer s.x.Unlock()
+	s.x.kept = nil
+}
+
+// Events implements store.Store.
+func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (page store.Page, err error) {
+	err = s.stable(ctx, func() error {
+		v := s.view(key)
+		if v.e == nil {
+			err := s.read.QueryRowContext(ctx, `SELECT r.last,
+				ifnull((SELECT max(last) FROM chunks WHERE account = ?1 AND run = ?2), 0)
+				FROM runs r WHERE account = ?1 AND run = ?2`, key.Account, key.Run).Scan(&v.last, &v.chunked)
+			if errors.Is(err, sql.ErrNoRows) {
+				return notFound(key)
+			}
+			if err != nil {
+				return err
+			}
+			if v.last > v.chunked && s.same(key, &v) {
+				v.damage = lostEvents(key, v.chunked+1, v.last)
+			}
+			v.last = v.chunked
+		}
+		page = store.Page{Next: after, Last: v.last}
+		if after >= v.last {
+			return v.damage // a damaged run's pages end here, loudly
+		}
+		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1)}
+		if err := t.chunks(ctx, v.chunked); err != nil {
+			return err
+		}
+		if err := t.journal(ctx, v.refs); err != nil {
+			return err
+		}
+		page.Frames, page.Next = t.frames, t.at
+		return nil
+	})
+	return page, err
+}
+
+func notFound(key store.Key) error { return fault.New(fault.RunNotFound, "no run %q", key.Run) }

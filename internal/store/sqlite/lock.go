@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// errHeld is what tryLock returns when another process holds the lock.
+var errHeld = errors.New("the lock is held")
+
+// lockDir takes the directory for this process. The file stays when the lock
+// goes: removing it would let two processes lock two files of one name.
+func lockDir(dir string) (*os.File, error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, dirFault(err, path)
+	}
+	if err := tryLock(f); err != nil {
+		if !errors.Is(err, errHeld) {
+			_ = f.Close()
+			return nil, fault.Wrap(fault.StoreFailed, err, "cannot lock %s: %v", path, err)
+		}
+		holder := "another process"
+		if b, err := os.ReadFile(path); err == nil {
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+				holder = "process " + strconv.Itoa(pid)
+			}
+		}
+		_ = f.Close()
+		return nil, fault.New(fault.StoreLocked, "%s uses %s: stop it, or use another directory", holder, dir)
+	}
+	// The pid is for people; a full disk must not keep readers out.
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return f, nil
+}
+
+// unlockDir gives the directory back; the system does so for a dead process.
+func unlockDir(f *os.File) error {
+	_ = f.Truncate(0) // nobody should be sent after a pid that is gone
+	return f.Close()
+}
+
+// dirFault says why a path in the data directory cannot be used.
+func dirFault(err error, path string) error {
+	switch {
+	case isReadOnly(err):
+		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: mend its permissions, or use another directory", path)
+	case isFull(err):
+		return fault.Wrap(fault.StoreFull, err, "no space is left for %s: free some and try again", path)
+	}
+	return fault.Wrap(fault.StoreFailed, err, "cannot open %s: %v", path, err)
+}

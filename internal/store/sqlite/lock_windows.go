@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// Locks of Windows forbid reading what they cover, so the locked byte lies far
+// behind the pid that a second process wants to read.
+const lockOffset = 1 << 20
+
+func tryLock(f *os.File) error {
+	at := &windows.Overlapped{Offset: lockOffset}
+	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return errHeld
+	}
+	return err
+}
+
+func isReadOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, windows.ERROR_WRITE_PROTECT)
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// maxKept bounds the journal bytes that the scan keeps for Recover.
+const maxKept = 64 << 20
+
+// scanned is what the journal says of one run.
+type scanned struct {
+	refs []foundRef
+	// From the tables.
+	known           bool
+	parked, settled bool
+	reach, chunked  uint64
+}
+
+type foundRef struct {
+	ref
+	damaged string
+}
+
+// A lostRow is a row of which not even the owners are known.
+type lostRow struct {
+	row int64
+	off int
+}
+
+// scan reads the journal once, at the first use that needs the index. The
+// caller holds w.
+func (s *Store) scan() error {
+	if s.scanned.Load() {
+		return nil
+	}
+	x := &s.x
+	x.Lock()
+	defer x.Unlock()
+	err := s.scanJournal(context.Background())
+	if err != nil {
+		x.init() // half an index must not be taken for one
+		err, _ = s.explain(err)
+		return err
+	}
+	s.scanned.Store(true)
+	return nil
+}
+
+func (s *Store) scanJournal(ctx context.Context) error {
+	s.x.index = index{}
+	s.x.init()
+	runs := map[store.Key]*scanned{}
+	orphans := map[uint32][]foundRef{} // damaged records, by the hash of their run
+	var lost []lostRow
+
+	rows, err := s.read.QueryContext(ctx, `SELECT id, data FROM journal ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err says what matters
+	for rows.Next() {
+		var id int64
+		var data []byte
+		if err := rows.Scan(&id, &data); err != nil {
+			return err
+		}
+		info := s.x.addRow(id, int64(len(data)))
+		off := parseRow(data, func(r record) {
+			f := foundRef{ref{id, r.off, r.n, r.first, r.last}, r.damaged}
+			if r.damaged != "" {
+				orphans[r.hash] = append(orphans[r.hash], f)
+				return
+			}
+			run := runs[r.key]
+			if run == nil {
+				run = &scanned{}
+				runs[r.key] = run
+			}
+			run.refs = append(run.refs, f)
+		})
+		if off >= 0 {
+			lost = append(lost, lostRow{id, off})
+			info.live++ // it stays, as evidence
+		}
+		if s.x.rowBytes <= maxKept {
+			s.keep(id, data)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if len(orphans) > 0 || len(lost) > 0 {
+		if err := s.findHurt(ctx, runs, orphans, lost); err != nil {
+			return err
+		}
+	}
+	if err := s.lookUp(ctx, runs); err != nil {
+		return err
+	}
+	for key, run := range runs {
+		s.enter(key, run, lost)
+	}
+	for id, info := range s.x.rows {
+		if info.live == 0 {
+			s.x.dead = append(s.x.dead, id)
+		}
+	}
+	sortQueue(s.x.queue)
+	return nil
+}
+
+// findHurt puts damaged records where their runs are. After a row without a
+// readable directory every live run has to be looked at.
+func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orphans map[uint32][]foundRef, lost []lostRow) error {
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run, parked = 0 AND (ended = 0 OR owes = 1) FROM runs`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err says what matters
+	for rows.Next() {
+		var key store.Key
+		var live bool
+		if err := rows.Scan(&key.Account, &key.Run, &live); err != nil {
+			return err
+		}
+		hurt := orphans[keyHash(key)]
+		if len(hurt) == 0 && (len(lost) == 0 || !live) {
+			continue
+		}
+		run := runs[key]
+		if run == nil {
+			run = &scanned{}
+			runs[key] = run
+		}
+		run.refs = append(run.refs, hurt...)
+		sortRefs(run.refs)
+	}
+	return rows.Err()
+}
+
+// lookUp fetches what the tables say of the runs, in bulk.
+func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
+	const bulk = 250
+	args := make([]any, 0, 2*bulk)
+	flush := func() error {
+		if len(args) == 0 {
+			return nil
+		}
+		values := strings.TrimSuffix(strings.Repeat("(?,?),", len(args)/2), ",")
+		rows, err := s.read.QueryContext(ctx, `SELECT r.account, r.run, r.parked, r.ended <> 0 AND r.owes = 0, r.last,
+			ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0)
+			FROM (VALUES `+values+`) v CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`, args...)
+		if err != nil {
+			return err
+		}
+		args = args[:0]
+		return eachRow(rows, func() error {
+			var key store.Key
+			var found scanned
+			if err := rows.Scan(&key.Account, &key.Run, &found.parked, &found.settled, &found.reach, &found.chunked); err != nil {
+				return err
+			}
+			found.known, found.refs = true, runs[key].refs
+			*runs[key] = found
+			return nil
+		})
+	}
+	for key := range runs {
+		if args = append(args, key.Account, key.Run); len(args) == 2*bulk {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// eachRow calls fn for each row and closes rows.
+func eachRow(rows *sql.Rows, fn func() error) error {
+	for rows.Next() {
+		if err := fn(); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// enter puts one run into the index: the refs that no chunk covers as far as
+// they are whole and without a gap, and what is wrong after that.
+func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
+	e := &entry{key: key, last: run.chunked, chunked: run.chunked, parked: run.parked, settled: run.settled}
+	proven := int64(0) // no row before this one can have held more of the run
+	for _, r := range run.refs {
+		switch {
+		case run.known && r.last <= run.chunked:
+			continue
+		case !run.known, e.damage != nil:
+			s.x.rows[r.row].live++ // keep what there is
+		case r.damaged != "":
+			e.damage = damagedAt(key, r.row, int(r.off), r.damaged)
+			s.x.rows[r.row].live++
+		case r.first != e.last+1:
+			e.damage = lostEvents(key, e.last+1, r.first-1)
+			s.x.rows[r.row].live++
+		default:
+			e.last = r.last
+			s.x.addRef(e, r.ref)
+			proven = r.row
+		}
+	}
+	if e.damage == nil && run.reach > e.last {
+		e.damage = lostEvents(key, e.last+1, run.reach)
+	}
+	if live := !run.parked && !run.settled; e.damage == nil && live {
+		for _, l := range lost {
+			if l.row > proven {
+				e.damage = damagedAt(key, l.row, l.off, "the row is damaged and may have held events of this run")
+				break
+			}
+		}
+	}
+	if run.known && (len(e.refs) > 0 || e.damage != nil) {
+		s.x.runs[key] = e
+	}
+}
+
+func damagedAt(key store.Key, row int64, off int, why string) error {
+	return fault.New(fault.StoreCorrupt, "run %s: journal row %d at byte %d: %s", key.Run, row, off, why)
+}
+
+func lostEvents(key store.Key, first, last uint64) error {
+	return fault.New(fault.StoreCorrupt, "run %s: events %d to %d are missing from the journal (offset: event %d)", key.Run, first, last, first)
+}
+
+// Recover implements store.Store.
+func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
+	defer s.forget()
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	var after store.Key
+	for {
+		page, err := s.livePage(ctx, after)
+		if err != nil {
+			err, _ = s.explain(err)
+			return err
+		}
+		for _, row := range page {
+			saved, err := s.recovered(ctx, row)
+			if err != nil {
+				return err
+			}
+			if saved == nil {
+				continue // it ended meanwhile
+			}
+			if err := fn(saved); err != nil {
+				return err
+			}
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		after = page[len(page)-1].head.Key
+	}
+}
+
+// livePage reads the next heads of live runs with their snapshots.
+func (s *Store) livePage(ctx context.Context, after store.Key) (page []savedRow, err error) {
+	rows, err := s.read.QueryContext(ctx, savedQuery+`
+		WHERE r.parked = 0 AND (r.ended = 0 OR r.owes = 1) AND (r.account, r.run) > (?1, ?2)
+		ORDER BY r.account, r.run LIMIT 200`, after.Account, after.Run)
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func() error {
+		var row savedRow
+		if err := row.scan(rows); err != nil {
+			return err
+		}
+		page = append(page, row)
+		return nil
+	})
+	return page, err
+}
+
+// recovered completes a row of a page; a run that was damaged becomes Saved.Err.
+func (s *Store) recovered(ctx context.Context, row savedRow) (*store.Saved, error) {
+	key := row.head.Key
+	saved, err := s.complete(ctx, &row, s.view(key))
+	if errors.Is(err, errMoved) {
+		saved, err = s.Load(ctx, key)
+		if err == nil && (saved.Park != nil || saved.Head.Settled()) {
+			return nil, nil
+		}
+	}
+	switch {
+	case errors.Is(err, fault.StoreCorrupt):
+		return &store.Saved{Head: row.head, Err: err}, nil
+	case errors.Is(err, fault.RunNotFound):
+		return nil, nil
+	}
+	return saved, err
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+//go:embed sql/*.sql
+var migrations embed.FS
+
+// schemaVersion is the number of the newest file in sql.
+const schemaVersion = 1
+
+// oldestSQLite is the first release without the bug by which two connections,
+// one writing and one checkpointing, reset the write-ahead log under each other.
+// That is what this package does all day.
+var oldestSQLite = [3]int{3, 51, 3}
+
+// migrate brings the schema up to this release's, on a connection of its own.
+func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
+	db, err := sql.Open("sqlite", s.dsn(opt, "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := conn.Raw(func(c any) error { return keepWAL(c) }); err != nil {
+		return err
+	}
+	var library string
+	if err := conn.QueryRowContext(ctx, `SELECT sqlite_version()`).Scan(&library); err != nil {
+		return err
+	}
+	if err := safeSQLite(library); err != nil {
+		return err
+	}
+	version, err := storedVersion(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if err := conn.Close(); err != nil { // goose wants the one connection
+		return err
+	}
+	switch {
+	case version > schemaVersion:
+		return fault.New(fault.StoreNewer, "a newer release of Roux wrote %s (schema version %d, this release knows %d): use that release, or another directory", s.path, version, schemaVersion)
+	case version == schemaVersion:
+		return nil
+	}
+	files, err := fs.Sub(migrations, "sql")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return err
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("bring the schema of %s to version %d: %w", s.path, schemaVersion, err)
+	}
+	return nil
+}
+
+// storedVersion is the version of the schema in the file; 0 for a new file.
+func storedVersion(ctx context.Context, conn *sql.Conn) (v int64, err error) {
+	var tables int
+	err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'goose_db_version'`).Scan(&tables)
+	if err != nil || tables == 0 {
+		return 0, err
+	}
+	err = conn.QueryRowContext(ctx, `SELECT ifnull(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&v)
+	return v, err
+}
+
+// safeSQLite refuses a library that can lose data under this package.
+func safeSQLite(version string) error {
+	have := strings.SplitN(version, ".", 3)
+	for i, want := range oldestSQLite {
+		n := -1
+		if i < len(have) {
+			if v, err := strconv.Atoi(have[i]); err == nil {
+				n = v
+			}
+		}
+		if n > want {
+			return nil
+		}
+		if n < want {
+			return fault.New(fault.StoreUnsafe, "SQLite %s in this build can corrupt data: build with %d.%d.%d or later", version, oldestSQLite[0], oldestSQLite[1], oldestSQLite[2])
+		}
+	}
+	return nil
+}
+
+// keepWAL makes closing the last connection leave the log at its length, so
+// that the next opening finds it warm.
+func keepWAL(conn any) error {
+	fc, ok := conn.(sqlite.FileControl)
+	if !ok {
+		return errors.New("the SQLite driver offers no file control")
+	}
+	_, err := fc.FileControlPersistWAL("main", 1)
+	return err
+}

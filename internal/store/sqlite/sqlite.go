@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sqlite keeps runs in one SQLite file.
+//
+// It decides how a commit becomes bytes: one journal row per group commit, one
+// sync, one writer; chunks and snapshots that let journal rows go; and what of
+// it can still be read when bytes are damaged. It decides which failures of the
+// disk end acknowledging for good.
+//
+// It never interprets an event, never repeats a failed sync, and never gives
+// out part of a run as if it were the whole.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// warmWAL is how long the write-ahead log is made when the store opens and how
+// long it stays. A log that grows makes every commit allocate blocks and write
+// metadata, which doubles the time of a sync.
+const warmWAL = 16 << 20
+
+// Options say where a store is and how it reads.
+type Options struct {
+	// Dir is the data directory; it is made when absent. The store keeps
+	// roux.db (with SQLite's files beside it) and lock there. Required.
+	Dir string
+	// Readers is the number of connections for reading. Default 4.
+	Readers int
+
+	vfs string // tests put a failing disk here
+}
+
+// A Store is an open data directory. One process has it at a time.
+type Store struct {
+	path  string
+	lock  *os.File
+	x     sharedIndex
+	read  *sql.DB
+	plans map[string]struct{} // hashes known to be stored
+
+	w       sync.Mutex // serialises all writes; held before x
+	db      *writer
+	st      statements
+	c       commit
+	epoch   uint64
+	failed  error // set for ever by a failed write or sync
+	closed  atomic.Bool
+	scanned atomic.Bool // the index is there
+
+	up upkeep
+}
+
+type sharedIndex struct {
+	sync.RWMutex // for readers; the writer locks it to change the index
+	index
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens or makes the store in a directory and locks it for this process:
+// fault.StoreLocked names the process that has it, fault.StoreReadOnly the path
+// that cannot be written, fault.StoreNewer says that a newer release wrote it.
+func Open(ctx context.Context, opt Options) (*Store, error) {
+	dir, err := filepath.Abs(opt.Dir)
+	if err != nil || opt.Dir == "" {
+		return nil, fault.New(fault.Usage, "data directory %q: want a path", opt.Dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, dirFault(err, dir)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{path: filepath.Join(dir, "roux.db"), lock: lock, plans: map[string]struct{}{}}
+	s.x.init()
+	s.c.fresh = map[store.Key]*entry{}
+	if err := s.open(ctx, opt); err != nil {
+		err, _ = s.explain(err)
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, opt Options) error {
+	// SQLite would open what it may only read, and fail at the first commit.
+	// This must come before it opens the file: closing any descriptor of a file
+	// gives up all locks the process has on it.
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		_ = f.Close()
+	case !errors.Is(err, os.ErrNotExist):
+		return dirFault(err, s.path)
+	}
+	if err := s.migrate(ctx, opt); err != nil {
+		return err
+	}
+	if err := warm(s.path + "-wal"); err != nil {
+		return err
+	}
+	if s.db, err = openWriter(s.dsn(opt, writerPragmas)); err != nil {
+		return err
+	}
+	if err := keepWAL(s.db.conn); err != nil {
+		return err
+	}
+	if err := s.st.prepare(s.db); err != nil {
+		return err
+	}
+	if s.read, err = sql.Open("sqlite", s.dsn(opt, "query_only(1)", "busy_timeout(5000)")); err != nil {
+		return err
+	}
+	s.read.SetMaxOpenConns(max(opt.Readers, 4))
+	s.read.SetMaxIdleConns(max(opt.Readers, 4))
+	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(epoch), 0) FROM owner`).Scan(&s.epoch); err != nil {
+		return err
+	}
+	return s.startUpkeep(opt)
+}
+
+const writerPragmas = "journal_mode(WAL) synchronous(FULL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-16384)"
+
+// dsn names the file as a URI, because a path may hold any character.
+func (s *Store) dsn(opt Options, pragmas ...string) string {
+	path := filepath.ToSlash(s.path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // a drive letter
+	}
+	q := url.Values{}
+	for _, p := range strings.Fields(strings.Join(pragmas, " ")) {
+		q.Add("_pragma", p)
+	}
+	if opt.vfs != "" {
+		q.Set("vfs", opt.vfs)
+	}
+	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+// writable says whether the store may still write. The caller holds w.
+func (s *Store) writable() error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	if s.failed != nil {
+		return s.failed
+	}
+	return s.scan()
+}
+
+var errClosed = fault.New(fault.StoreFailed, "the store is closed")
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.stopUpkeep()
+	s.w.Lock()
+	defer s.w.Unlock()
+	if s.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	if s.read != nil {
+		errs = append(errs, s.read.Close())
+	}
+	if s.db != nil { // last, because the last one checkpoints and keeps the log
+		errs = append(errs, s.db.conn.Close())
+	}
+	errs = append(errs, unlockDir(s.lock))
+	return errors.Join(errs...)
+}
+
+// Stats implements store.Store. Syncs are those of commits; checkpoints make
+// others in the background.
+func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Stats{}, err
+	}
+	s.x.RLock()
+	defer s.x.RUnlock()
+	return store.Stats{
+		JournalRows: s.x.rowCount, JournalBytes: s.x.rowBytes,
+		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transition,
+	}, nil
+}
+
+// Uncovered implements store.Store.
+func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
+	if s.ready(context.Background()) != nil {
+		return 0, 0, nil // whoever asks learns of the failure from the next call
+	}
+	s.x.Lock() // it may drop stale entries of the queue
+	defer s.x.Unlock()
+	return s.x.uncoveredBytes, s.x.uncoveredEvents, s.x.oldest(1000)
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"database/sql/driver"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// The log is copied into the database when it has this many pages more.
+const checkpointPages = 1000
+
+// upkeep is what goes on beside commits: checkpoints and the rest of trimming.
+type upkeep struct {
+	stop    sync.Once
+	wake    chan struct{} // one slot
+	quit    chan struct{}
+	done    chan struct{}
+	db      *writer
+	passive *stmt
+	pages   int64 // written since the last checkpoint, about; guarded by Store.w
+}
+
+func (s *Store) startUpkeep(opt Options) (err error) {
+	u := &s.up
+	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", "synchronous(FULL)", "busy_timeout(0)")); err != nil {
+		return err
+	}
+	if err := keepWAL(u.db.conn); err != nil {
+		return err
+	}
+	if u.passive, err = u.db.prepare(`PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
+		return err
+	}
+	u.wake, u.quit, u.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	go s.upkeep()
+	return nil
+}
+
+func (s *Store) stopUpkeep() {
+	u := &s.up
+	u.stop.Do(func() {
+		if u.done != nil {
+			close(u.quit)
+			<-u.done
+		}
+		if u.db != nil {
+			_ = u.db.conn.Close() // the writer's close reports what matters
+		}
+	})
+}
+
+// nudge is called after every commit, with w held.
+func (s *Store) nudge(rows []newRow) {
+	for _, r := range rows {
+		s.up.pages += r.size/4096 + 2
+	}
+	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows {
+		select {
+		case s.up.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Store) upkeep() {
+	defer close(s.up.done)
+	for {
+		select {
+		case <-s.up.quit:
+			return
+		case <-s.up.wake:
+		}
+		for more := true; more; {
+			select {
+			case <-s.up.quit:
+				return
+			default:
+			}
+			more = s.trim()
+		}
+		s.checkpoint()
+	}
+}
+
+// trim deletes some dead rows and says whether to go on.
+func (s *Store) trim() bool {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if s.closed.Load() || s.failed != nil || len(s.x.dead) == 0 {
+		return false
+	}
+	spans, ids := s.x.trimmable(4*trimRows, trimBytes)
+	err := func() error {
+		if _, err := s.st.begin.exec(); err != nil {
+			return err
+		}
+		for _, sp := range spans {
+			if _, err := s.st.deleteRows.exec(sp.from, sp.to); err != nil {
+				return err
+			}
+		}
+		_, err := s.st.commit.exec()
+		return err
+	}()
+	if err != nil {
+		_, _ = s.st.rollback.exec()
+		_ = s.fail(err) // a full disk is no reason to stop: the rows stay dead
+		return false
+	}
+	s.x.Lock()
+	s.x.trimmed(ids)
+	s.x.Unlock()
+	s.up.pages += int64(len(ids)/8 + 4)
+	return len(s.x.dead) > 0
+}
+
+// checkpoint copies the log into the database in the background, then lets the
+// writer's connection copy what came meanwhile. Without the second step the log
+// never starts again from its beginning under continuous writes: it grows, and
+// a growing log doubles the time of every commit.
+func (s *Store) checkpoint() {
+	s.w.Lock()
+	due := s.up.pages >= checkpointPages && s.failed == nil && !s.closed.Load()
+	s.w.Unlock()
+	if !due {
+		return
+	}
+	if err := runCheckpoint(s.up.passive); err != nil {
+		s.checkpointFailed(err)
+		return
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	if s.failed != nil || s.closed.Load() {
+		return
+	}
+	s.up.pages = 0
+	if err := runCheckpoint(s.st.checkpoint); err != nil {
+		_ = s.fail(err)
+	}
+}
+
+// checkpointFailed stops the store when a sync failed: what a commit wrote may
+// be gone from the page cache without having reached the disk.
+func (s *Store) checkpointFailed(err error) {
+	s.w.Lock()
+	defer s.w.Unlock()
+	_ = s.fail(err)
+}
+
+// runCheckpoint reports a busy log as success: the next one copies more.
+func runCheckpoint(st *stmt) error {
+	var v [3]driver.Value // busy, pages in the log, pages copied
+	_, err := st.row(v[:])
+	return err
+}
+
+// warm makes the log at least warmWAL long. SQLite ignores what follows the
+// last valid frame, so zeros do no harm, and overwriting blocks that exist is
+// what makes later syncs cheap. A full disk is left to the first commit.
+func warm(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return dirFault(err, path)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return fault.Wrap(fault.StoreFailed, err, "cannot examine %s: %v", path, err)
+	}
+	zeros := make([]byte, 1<<20)
+	for at := info.Size(); at < warmWAL; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), warmWAL-at)], at); err != nil {
+			if isFull(err) {
+				return f.Truncate(info.Size())
+			}
+			return fault.Wrap(fault.StoreFailed, err, "cannot write %s: %v", path, err)
+		}
+	}
+	if info.Size() >= warmWAL {
+		return nil
+	}
+	if err := f.Sync(); err != nil {
+		return fault.Wrap(fault.StoreFailed, err, "the disk refused to sync %s: %v", path, err)
+	}
+	return nil
+}

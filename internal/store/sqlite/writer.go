@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+
+	sqlite "modernc.org/sqlite"
+)
+
+// A writer is one connection used without database/sql, whose locks and
+// conversions cost as much as a small commit. It is not safe for concurrent use.
+type writer struct {
+	conn driver.Conn
+}
+
+// A stmt is a prepared statement of a writer.
+type stmt struct {
+	s interface {
+		driver.StmtExecContext
+		driver.StmtQueryContext
+	}
+	args []driver.NamedValue
+}
+
+func openWriter(dsn string) (*writer, error) {
+	conn, err := (&sqlite.Driver{}).Open(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return &writer{conn: conn}, nil
+}
+
+func (w *writer) prepare(query string) (*stmt, error) {
+	s, err := w.conn.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	ps, ok := s.(interface {
+		driver.StmtExecContext
+		driver.StmtQueryContext
+	})
+	if !ok {
+		return nil, errors.New("the SQLite driver's statements take no context")
+	}
+	return &stmt{s: ps}, nil
+}
+
+func (s *stmt) bind(args []driver.Value) []driver.NamedValue {
+	s.args = s.args[:0]
+	for i, a := range args {
+		s.args = append(s.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	return s.args
+}
+
+// exec runs the statement and returns the number of rows it changed. Arguments
+// are int64, string, []byte or nil. A write is never interrupted: half of the
+// commits a cancelled context would stop are others'.
+func (s *stmt) exec(args ...driver.Value) (int64, error) {
+	r, err := s.s.ExecContext(context.Background(), s.bind(args))
+	clear(s.args) // do not keep a caller's bytes alive
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// row runs the statement and reads its first row into dst, which has as many
+// places as there are columns; false when there is none.
+func (s *stmt) row(dst []driver.Value, args ...driver.Value) (bool, error) {
+	rows, err := s.s.QueryContext(context.Background(), s.bind(args))
+	if err != nil {
+		return false, err
+	}
+	err = rows.Next(dst)
+	if err == nil {
+		// Run to the end: a write is not done before that. There is one row.
+		if err = rows.Next(dst); errors.Is(err, io.EOF) {
+			return true, rows.Close()
+		}
+	}
+	if cerr := rows.Close(); err == nil {
+		err = cerr
+	}
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	return false, err
+}
+
+// The statements of the writer. They are prepared once, when the store opens.
+type statements struct {
+	begin, commit, rollback        *stmt
+	insertRow, deleteRows          *stmt
+	startRun, putHead, park, wake  *stmt
+	findRun                        *stmt
+	putPlan, findKey, putKey       *stmt
+	putChunk, putSnapshot          *stmt
+	putNote, deleteNote, takeEpoch *stmt
+	checkpoint                     *stmt
+}
+
+const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
+	code, message, used, failures, quarantine, owes`
+
+func (s *statements) prepare(w *writer) error {
+	const insertHead = `INSERT INTO runs (` + headColumns + `, last)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`
+	for _, q := range []struct {
+		dst   **stmt
+		query string
+	}{
+		{&s.begin, `BEGIN IMMEDIATE`},
+		{&s.commit, `COMMIT`},
+		{&s.rollback, `ROLLBACK`},
+		{&s.insertRow, `INSERT INTO journal (id, data) VALUES (?1, ?2)`},
+		{&s.deleteRows, `DELETE FROM journal WHERE id BETWEEN ?1 AND ?2`},
+		{&s.startRun, insertHead + ` ON CONFLICT DO NOTHING`},
+		{&s.putHead, insertHead + ` ON CONFLICT DO UPDATE SET recipe = ?3, version = ?4, plan_hash = ?5,
+			status = ?6, created = ?7, updated = ?8, ended = ?9, code = ?10, message = ?11, used = ?12,
+			failures = ?13, quarantine = ?14, owes = ?15, last = max(last, ?16)`},
+		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3 WHERE account = ?1 AND run = ?2`},
+		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0 WHERE account = ?1 AND run = ?2`},
+		{&s.findRun, `SELECT parked, ended, owes, last,
+			ifnull((SELECT max(last) FROM chunks WHERE account = ?1 AND run = ?2), 0)
+			FROM runs WHERE account = ?1 AND run = ?2`},
+		{&s.putPlan, `INSERT INTO plans (hash, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING`},
+		{&s.findKey, `SELECT run, body_hash FROM idempotency WHERE account = ?1 AND key = ?2`},
+		{&s.putKey, `INSERT INTO idempotency (account, key, body_hash, run, until) VALUES (?1, ?2, ?3, ?4, ?5)`},
+		{&s.putChunk, `INSERT INTO chunks (account, run, first, last, data) VALUES (?1, ?2, ?3, ?4, ?5)`},
+		{&s.putSnapshot, `INSERT INTO snapshots (account, run, last, format, state) VALUES (?1, ?2, ?3, ?4, ?5)
+			ON CONFLICT DO UPDATE SET last = ?3, format = ?4, state = ?5`},
+		{&s.putNote, `INSERT INTO notes (name, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2`},
+		{&s.deleteNote, `DELETE FROM notes WHERE name = ?1`},
+		{&s.takeEpoch, `INSERT INTO owner (id, epoch) VALUES (1, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch`},
+		{&s.checkpoint, `PRAGMA wal_checkpoint(PASSIVE)`},
+	} {
+		p, err := w.prepare(q.query)
+		if err != nil {
+			return err
+		}
+		*q.dst = p
+	}
+	return nil
+}
