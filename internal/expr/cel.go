@@ -108,6 +108,10 @@ func evalError(err error) error {
 	if errors.As(err, &e) {
 		msg = e.String()
 	}
+	if strings.HasSuffix(msg, "expr.absent") {
+		// An index is resolved below where guard can see it.
+		msg = "undefined: the name inside [ ]"
+	}
 	for _, prefix := range []string{"undefined: ", "no such key", "index out of bounds", "no such attribute"} {
 		if strings.HasPrefix(msg, prefix) {
 			cause = errMissing

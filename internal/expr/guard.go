@@ -5,6 +5,7 @@ package expr
 import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
 )
 
@@ -16,12 +17,20 @@ import (
 // and only then carried out.
 func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch n := i.(type) {
-	case *guardedCall, *guardedAttr:
+	case *guardedCall, *guardedAttr, *guardedMap:
 		return i, nil
 	case interpreter.InterpretableAttribute:
 		return &guardedAttr{InterpretableAttribute: n}, nil
+	case interpreter.InterpretableConstructor:
+		if n.Type() == types.MapType {
+			return &guardedMap{InterpretableV2: n}, nil
+		}
+		return i, nil
 	case interpreter.InterpretableCall:
 		g, ok := guards[n.Function()]
+		if !ok && timeParts[n.Function()] && len(n.Args()) == 2 {
+			g, ok = zoned(n.Function()), true
+		}
 		if !ok {
 			return i, nil
 		}
@@ -94,6 +103,25 @@ func (a *guardedAttr) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval implements interpreter.Interpretable.
 func (a *guardedAttr) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, a.Exec)
+}
+
+// A guardedMap makes a map of an expression walk its keys in order.
+type guardedMap struct {
+	interpreter.InterpretableV2
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (m *guardedMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := m.InterpretableV2.Exec(frame)
+	if x, ok := v.(traits.Mapper); ok {
+		return &orderedMap{Mapper: x}
+	}
+	return v
+}
+
+// Eval implements interpreter.Interpretable.
+func (m *guardedMap) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, m.Exec)
 }
 
 // charge is the pseudo call through which a guarded call pays its price: the

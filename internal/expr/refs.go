@@ -33,6 +33,7 @@ type walker struct {
 	env    *cel.Env
 	info   *ast.SourceInfo
 	offset int
+	types  bool     // names of types are types and no variables
 	bound  []string // names bound by the comprehensions around
 	names  []string // free names, in order of appearance
 	refs   []Ref
@@ -40,6 +41,7 @@ type walker struct {
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 	w := &walker{env: env, info: parsed.NativeRep().SourceInfo(), offset: offset}
+	w.types = asksType(parsed.NativeRep().Expr())
 	w.walk(parsed.NativeRep().Expr())
 	return w
 }
@@ -132,7 +134,7 @@ func (w *walker) chain(e ast.Expr) {
 			continue
 		case ast.IdentKind:
 			name := strings.TrimPrefix(e.AsIdent(), ".")
-			if slices.Contains(w.bound, name) || isType(name) {
+			if slices.Contains(w.bound, name) || w.types && isType(name) {
 				return
 			}
 			slices.Reverse(path)
@@ -169,7 +171,17 @@ func qualified(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// isType reports whether a name denotes a CEL type and thus no variable.
+// asksType reports whether an expression calls type(). Only then do list, map,
+// string and so on name types: they are good names for variables, too.
+func asksType(e ast.Expr) bool {
+	found := false
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		found = found || e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "type"
+	}))
+	return found
+}
+
+// isType reports whether a name denotes a CEL type.
 func isType(name string) bool {
 	switch name {
 	case "bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint", "optional_type":

@@ -21,8 +21,12 @@ func CompileTemplate(src string) (*Program, error) {
 	return prog, nil
 }
 
-// maxBlocks bounds how deeply blocks nest.
-const maxBlocks = 32
+const (
+	// maxBlocks bounds how deeply blocks nest.
+	maxBlocks = 32
+	// maxExprs bounds the expressions of one template.
+	maxExprs = 1000
+)
 
 // A parser turns the tokens of one template into nodes.
 type parser struct {
@@ -30,6 +34,7 @@ type parser struct {
 	toks  []token
 	pos   int
 	depth int
+	exprs int
 	bound []string // names that for and set have bound so far
 	refs  []Ref
 	probs problems
@@ -173,7 +178,7 @@ func (p *parser) forBlock(open token, head piece) node {
 	for {
 		var name string
 		name, head = head.word()
-		if name == "" || name == "in" || isType(name) {
+		if name == "" || name == "in" {
 			p.fail(open.at, len(open.text), RuleSyntax, "{% for item in items %} or {% for key, value in map %}", "the loop has no variable")
 			break
 		}
@@ -210,7 +215,7 @@ func (p *parser) forBlock(open token, head piece) node {
 func (p *parser) set(t token, head piece) node {
 	name, rest := head.word()
 	rest = rest.trimmed()
-	if name == "" || isType(name) || !strings.HasPrefix(rest.text, "=") || strings.HasPrefix(rest.text, "==") {
+	if name == "" || !strings.HasPrefix(rest.text, "=") || strings.HasPrefix(rest.text, "==") {
 		p.fail(t.at, len(t.text), RuleSyntax, "{% set name = expression %}", "set needs a name and a value")
 		return textNode("")
 	}
@@ -237,6 +242,12 @@ func (p *parser) cel(src piece) *celExpr {
 	src = src.trimmed()
 	if src.text == "" {
 		p.fail(src.at, 1, RuleSyntax, "", "an expression is missing")
+		return nil
+	}
+	if p.exprs++; p.exprs > maxExprs {
+		if p.exprs == maxExprs+1 {
+			p.fail(src.at, len(src.text), RuleSyntax, "", "the template has more than %d expressions", maxExprs)
+		}
 		return nil
 	}
 	text := src.text

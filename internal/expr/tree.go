@@ -19,9 +19,13 @@ import (
 // A Tree is a compiled JSON value whose string leaves may be templates. It is
 // immutable and safe for concurrent use.
 type Tree struct {
-	root treeNode
-	refs []Ref
+	root   treeNode
+	refs   []Ref
+	leaves int
 }
+
+// maxLeaves bounds the templates of one tree.
+const maxLeaves = 2000
 
 // A treeNode is a value with templates somewhere inside, or a constant.
 type treeNode struct {
@@ -56,6 +60,13 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 	switch x := v.(type) {
 	case string:
 		if !IsTemplate(x) {
+			break
+		}
+		if t.leaves++; t.leaves > maxLeaves {
+			if t.leaves == maxLeaves+1 {
+				*diags = append(*diags, fault.Diagnostic{Code: fault.TemplateError, Rule: RuleSyntax, Pointer: pointer,
+					Msg: fmt.Sprintf("the value has more than %d templates", maxLeaves)})
+			}
 			break
 		}
 		p, err := CompileTemplate(x)

@@ -28,8 +28,9 @@ func resultTooLarge(limit int) error {
 	return fault.New(fault.ValueTooLarge, "the result is larger than %d bytes; let an action compute it", limit)
 }
 
-// measure is the size of a JSON value in bytes, close to its text. It stops
-// soon after the limit is passed.
+// measure is the size of a JSON value in bytes: at most that of its text, so
+// that what fits as text is never refused. It stops soon after the limit is
+// passed.
 func measure(v any, limit int) int {
 	switch x := v.(type) {
 	case string:
@@ -37,30 +38,36 @@ func measure(v any, limit int) int {
 	case nil, bool:
 		return 4
 	case int64:
-		if x > -10 && x < 100 {
-			return 2
-		}
-		return 8
-	case float64:
-		return 8
+		return digits(x)
 	case []any:
-		n := 2
+		n := 1
 		for _, e := range x {
 			if n += 1 + measure(e, limit-n); n > limit {
 				return n
 			}
 		}
-		return n
+		return max(n, 2)
 	case map[string]any:
-		n := 2
+		n := 1
 		for k, e := range x {
 			if n += 4 + len(k) + measure(e, limit-n); n > limit {
 				return n
 			}
 		}
-		return n
+		return max(n, 2)
 	}
-	return 8
+	return 1
+}
+
+func digits(i int64) int {
+	n := 1
+	if i < 0 {
+		n = 2
+	}
+	for i /= 10; i != 0; i /= 10 {
+		n++
+	}
+	return n
 }
 
 // toJSON converts a result within a limit of bytes.
