@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// stores are what the benchmarks run over.
+func stores(b *testing.B, fn func(b *testing.B, st store.Store)) {
+	b.Run("memory", func(b *testing.B) { fn(b, memory.New(memory.Options{})) })
+}
+
+// BenchmarkChain is the time of one step of a chain of 100.
+func BenchmarkChain(b *testing.B) {
+	stores(b, func(b *testing.B, st store.Store) {
+		e := open(b, st, Config{}, noop())
+		p := planOf(b, chain(100), noop())
+		b.ResetTimer()
+		for b.Loop() {
+			end(b, e, start(b, e, p, nil))
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/100, "µs/step")
+	})
+}
+
+// BenchmarkFan is a fan of 1,000 steps and their join.
+func BenchmarkFan(b *testing.B) {
+	stores(b, func(b *testing.B, st store.Store) {
+		e := open(b, st, Config{}, noop())
+		p := planOf(b, fan(1000), noop())
+		b.ResetTimer()
+		for b.Loop() {
+			end(b, e, start(b, e, p, nil))
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/1000, "ms/fan")
+	})
+}
+
+// BenchmarkMany is 1,000 runs of 10 steps at once.
+func BenchmarkMany(b *testing.B) {
+	stores(b, func(b *testing.B, st store.Store) {
+		e := open(b, st, Config{}, noop())
+		p := planOf(b, chain(10), noop())
+		b.ResetTimer()
+		for b.Loop() {
+			var wg sync.WaitGroup
+			for range 1000 {
+				wg.Go(func() {
+					s, err := e.Start(b.Context(), StartRequest{Account: acc, Plan: p})
+					if err == nil {
+						_, err = e.Wait(b.Context(), acc, s.Run)
+					}
+					if err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "steps/s")
+	})
+}
+
+// BenchmarkSubmit is the time from a start to the first step's call.
+func BenchmarkSubmit(b *testing.B) {
+	stores(b, func(b *testing.B, st store.Store) {
+		called := make(chan time.Time, 1)
+		first := act("first", func(context.Context, *action.Task) (action.Result, error) {
+			called <- time.Now()
+			return action.Result{}, nil
+		})
+		e := open(b, st, Config{}, first)
+		p := planOf(b, "name: x\nsteps:\n  - {id: a, action: {name: first}}\n", first)
+		b.ResetTimer()
+		var total time.Duration
+		for b.Loop() {
+			began := time.Now()
+			run := start(b, e, p, nil)
+			total += (<-called).Sub(began)
+			end(b, e, run)
+		}
+		b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/first-step")
+	})
+}

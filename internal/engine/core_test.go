@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// Nothing leaves before its transition is durable: no answer, task or frame.
+func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, chain(2), noop())
+	in := r.start(acc, p, nil)
+	reply := r.asked(in)
+	r.handle(in)
+	b := r.c.seal()
+	if b == nil {
+		t.Fatal("a start makes no batch")
+	}
+	// While the commit is under way the run goes on ahead of the disk.
+	cancel := request(in.key, machine.Input{Kind: machine.InCancel, Text: "why not"})
+	r.handle(cancel)
+	if len(in.reply) != 0 || len(cancel.reply) != 0 || len(r.c.effects) != 0 || len(r.c.frames) != 0 {
+		t.Fatalf("before the commit: %d and %d answers, %d effects, %d frames left", len(in.reply), len(cancel.reply), len(r.c.effects), len(r.c.frames))
+	}
+	if r.c.seal() != nil {
+		t.Fatal("a second batch was sealed while the first is being committed")
+	}
+	verdicts, err := st.Commit(context.Background(), b.trans)
+	r.c.committed(verdicts, err)
+	if out := reply(); out.err != nil {
+		t.Error(out.err)
+	}
+	if len(cancel.reply) != 0 {
+		t.Error("the cancellation was answered with the batch before its own")
+	}
+	if len(r.c.frames) != 1 {
+		t.Errorf("%d frames left, want that of the first batch", len(r.c.frames))
+	}
+	cancelled := r.asked(cancel)
+	r.settle()
+	if out := cancelled(); out.err != nil {
+		t.Error(out.err)
+	}
+	r.wantStatus(in.key, "cancelled")
+}
+
+// completed(i), queued(i+1) and started(i+1) are one transition and one commit.
+func TestChainCostsOneCommitAStep(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	key := r.run(acc, planOf(t, chain(10), noop()), nil)
+	before, _ := st.Stats(context.Background())
+	r.work()
+	after, _ := st.Stats(context.Background())
+	if n := after.Commits - before.Commits; n != 10 {
+		t.Errorf("10 steps took %d commits", n)
+	}
+	r.wantStatus(key, "completed")
+}
+
+// A hundred transforms ride in the commit of the step that caused them.
+func TestComputedStepsNeedNoCommit(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("name: x\nsteps:\n  - {id: t0, transform: {expression: '1'}}\n")
+	for i := 1; i < 100; i++ {
+		b.WriteString("  - {id: t" + itoa(i) + ", transform: {expression: 'steps.t" + itoa(i-1) + ".output + 1'}}\n")
+	}
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{})
+	key := r.run(acc, planOf(t, b.String()), nil)
+	r.wantStatus(key, "completed")
+	if s, _ := st.Stats(context.Background()); s.Commits != 1 {
+		t.Errorf("the run took %d commits, want 1", s.Commits)
+	}
+}
+
+func itoa(i int) string {
+	if i < 10 {
+		return string(rune('0' + i))
+	}
+	return itoa(i/10) + string(rune('0'+i%10))
+}
+
+func TestF05_DuplicateResult(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, fan(2), noop())
+	key := r.run(acc, p, nil)
+	a, b := r.pull(), r.pull()
+	r.settle(done(a, `1`), done(a, `2`))
+	r.settle(done(a, `3`))
+	if len(r.tasks) != 0 {
+		t.Fatal("the join was released by one parent's repeated report")
+	}
+	r.settle(done(b, `4`))
+	r.work()
+	r.wantStatus(key, "completed")
+	lines := r.trace(key, p)
+	if n := count(lines, "node.completed s0"); n != 1 {
+		t.Errorf("step s0 completed %d times", n)
+	}
+	if n := count(lines, "node.ignored s0"); n != 1 {
+		t.Errorf("%d node.ignored events, want 1 for the first loser", n)
+	}
+}
+
+// Both parents report in one batch, in either order.
+func TestF04_TwoParentsInTheSameInstant(t *testing.T) {
+	for _, swap := range []bool{false, true} {
+		st := memory.New(memory.Options{})
+		r := newRig(t, st, Config{}, noop())
+		p := planOf(t, fan(2), noop())
+		key := r.run(acc, p, nil)
+		ins := []*input{done(r.pull(), `1`), done(r.pull(), `2`)}
+		if swap {
+			slices.Reverse(ins)
+		}
+		r.settle(ins...)
+		if len(r.tasks) != 1 {
+			t.Fatalf("the join was handed out %d times", len(r.tasks))
+		}
+		r.work()
+		r.wantStatus(key, "completed")
+		if n := count(r.trace(key, p), "node.queued join"); n != 1 {
+			t.Errorf("the join was queued %d times", n)
+		}
+	}
+}
+
+func TestI13_IdempotencyKey(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, chain(1), noop())
+	withKey := func(account, key, body string) *input {
+		in := r.start(account, p, nil)
+		in.begin.idem = &store.Idempotency{Key: key, BodyHash: body, Until: r.now + hour}
+		return in
+	}
+	first, twin := withKey(acc, "k", "a"), withKey(acc, "k", "a")
+	r.settle(first, twin)
+	if first.out.err != nil || twin.out.err != nil || !twin.out.existing || twin.out.run != first.key.Run {
+		t.Errorf("twins in one batch: %+v and %+v", first.out, twin.out)
+	}
+	later := withKey(acc, "k", "a")
+	r.settle(later)
+	if !later.out.existing || later.out.run != first.key.Run {
+		t.Errorf("the same request later: %+v", later.out)
+	}
+	other := withKey(acc, "k", "b")
+	r.settle(other)
+	wantCode(t, other.out.err, fault.IdempotencyMismatch)
+	foreign := withKey("other", "k", "b")
+	r.settle(foreign)
+	if foreign.out.err != nil || foreign.out.existing {
+		t.Errorf("another account's key: %+v", foreign.out)
+	}
+	if len(r.tasks) != 2 {
+		t.Errorf("%d tasks were handed out, want one for each of two runs", len(r.tasks))
+	}
+	if len(r.c.runs) != 2 {
+		t.Errorf("%d runs in memory, want 2", len(r.c.runs))
+	}
+}
+
+// The store wrote the batch and the reply was lost: reading back tells, nothing
+// is repeated and nobody is told a wrong thing.
+func TestF16_CommitReplyLost(t *testing.T) {
+	p := planOf(t, chain(3), noop())
+	want := []string(nil)
+	for lost := range 5 {
+		st := memory.New(memory.Options{OnCommit: func(n int, _ []store.Transition) memory.Outcome {
+			if n == lost {
+				return memory.ReplyLost
+			}
+			return memory.OK
+		}})
+		r := newRig(t, st, Config{}, noop())
+		in := r.start(acc, p, nil)
+		reply := r.asked(in)
+		r.settle(in)
+		r.pass(maxBackoff)
+		if out := reply(); out.err != nil || out.run != in.key.Run {
+			t.Errorf("commit %d: the start was answered %+v", lost, out)
+		}
+		for range 5 {
+			r.work()
+			r.pass(maxBackoff)
+		}
+		r.wantStatus(in.key, "completed")
+		got := r.trace(in.key, p)
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("commit %d: the journal differs:\n%s", lost, strings.Join(got, "\n"))
+		}
+		verify(t, st, in.key)
+	}
+}
+
+// While the disk is full starts are refused, and say so; reports of workers are
+// kept, and go on when there is room again, without a restart.
+func TestF31_DiskFullAndFreed(t *testing.T) {
+	full := false
+	st := memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
+		if full {
+			return memory.Refused
+		}
+		return memory.OK
+	}})
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, chain(3), noop())
+	key := r.run(acc, p, nil)
+	full = true
+	task := r.pull()
+	refused := r.start(acc, p, nil)
+	reply := r.asked(refused)
+	r.settle(done(task, `{}`), refused)
+	if len(refused.reply) > 0 {
+		t.Error("the start was answered before anybody knew whether it is written")
+	}
+	r.pass(minBackoff)
+	wantCode(t, reply().err, fault.StoreFull)
+	again := r.start(acc, p, nil)
+	reply = r.asked(again)
+	r.settle(again)
+	wantCode(t, reply().err, fault.StoreFull)
+	if _, err := st.Head(context.Background(), key); err != nil {
+		t.Errorf("a read while the disk is full: %v", err)
+	}
+	r.pass(5 * maxBackoff)
+	full = false
+	r.pass(5 * maxBackoff)
+	r.work()
+	r.wantStatus(key, "completed")
+	lines := r.trace(key, p)
+	if n := count(lines, "node.started s0"); n != 1 {
+		t.Errorf("s0 was attempted %d times, its report had come", n)
+	}
+	if _, err := st.Head(context.Background(), refused.key); fault.CodeOf(err) != fault.RunNotFound {
+		t.Errorf("a refused start left a run: %v", err)
+	}
+	r.run(acc, p, nil)
+}
+
+// After a failed sync nothing is acknowledged any more.
+func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
+	bad := false
+	st := memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
+		if bad {
+			return memory.SyncFailed
+		}
+		return memory.OK
+	}})
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, chain(2), noop())
+	r.run(acc, p, nil)
+	bad = true
+	in := r.start(acc, p, nil)
+	reply := r.asked(in)
+	r.settle(done(r.pull(), `{}`), in)
+	wantCode(t, reply().err, fault.StoreFailed)
+	if r.c.dead == nil {
+		t.Fatal("the core goes on after a failed sync")
+	}
+	bad = false
+	in = r.start(acc, p, nil)
+	reply = r.asked(in)
+	r.settle(in)
+	wantCode(t, reply().err, fault.StoreFailed)
+	if len(r.tasks) != 0 {
+		t.Errorf("%d tasks left after the failed sync", len(r.tasks))
+	}
+}
+
+// A second owner makes the first one's commits void.
+func TestF35_StaleOwnerIsRefused(t *testing.T) {
+	st := memory.New(memory.Options{})
+	first := newRig(t, st, Config{}, noop())
+	p := planOf(t, chain(2), noop())
+	key := first.run(acc, p, nil)
+	task := first.pull()
+
+	second := newRig(t, st, Config{}, noop())
+	second.settle()
+	in := first.start(acc, p, nil)
+	reply := first.asked(in)
+	first.settle(done(task, `"zombie"`), in)
+	wantCode(t, reply().err, fault.StaleEpoch)
+	if first.c.dead == nil || len(first.tasks) != 0 {
+		t.Error("the first owner goes on")
+	}
+	second.work()
+	second.wantStatus(key, "completed")
+	if lines := second.trace(key, p); count(lines, "run.recovered") != 1 || count(lines, "node.completed s0") != 1 {
+		t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// A read, or any answer, that saw an unflushed change waits for its flush; with
+// nothing to flush it does not wait.
+func TestBarrierWaitsForWhatItSaw(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	key := r.run(acc, planOf(t, chain(2), noop()), nil)
+	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: r.tasks[0].id.ref, Fence: r.tasks[0].id.fence,
+		Progress: machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
+	r.handle(log)
+	if r.c.seal() != nil {
+		t.Fatal("a log line triggered a commit")
+	}
+	if at := r.c.wakeup(); at > r.now+lazyTick {
+		t.Errorf("the line waits until %d µs from now", at-r.now)
+	}
+	barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
+	r.handle(barrier)
+	b := r.c.seal()
+	if b == nil || len(b.trans) != 1 {
+		t.Fatal("the barrier does not flush the line")
+	}
+	verdicts, err := st.Commit(context.Background(), b.trans)
+	r.c.committed(verdicts, err)
+	if barrier.reply != nil {
+		t.Error("the barrier was not answered")
+	}
+}
