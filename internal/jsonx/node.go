@@ -82,11 +82,12 @@ func (n *Node) Child(name string) *Node {
 
 // Find returns the node that a JSON pointer (RFC 6901) names, or nil.
 func (n *Node) Find(pointer string) *Node {
-	for n != nil && pointer != "" {
-		var token string
-		token, pointer, _ = strings.Cut(pointer[1:], "/")
-		if pointer != "" {
-			pointer = "/" + pointer
+	if pointer == "" {
+		return n
+	}
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if n == nil {
+			return nil
 		}
 		if n.Kind != Array {
 			n = n.Child(UnescapeToken(token))
