@@ -44,7 +44,8 @@ type gate struct {
 	limit  int
 	used   int
 	lanes  map[string]*lane
-	turn   *lane // the account to be served next; lanes with asks form a circle
+	turn   *lane  // the account to be served next; lanes with asks form a circle
+	last   string // the account served last
 }
 
 // A lane is one account's queue at a gate.
@@ -127,8 +128,7 @@ func (a *arbiter) advance(k *ask) {
 			a.blocked = append(a.blocked, k)
 			return
 		}
-		g.used++
-		k.passed++
+		g.pass(k)
 	}
 	a.granted = append(a.granted, k)
 }
@@ -166,10 +166,15 @@ func (a *arbiter) serve(g *gate) {
 		if k == nil {
 			return
 		}
-		g.used++
-		k.passed++
+		g.pass(k)
 		a.advance(k)
 	}
+}
+
+func (g *gate) pass(k *ask) {
+	g.used++
+	k.passed++
+	g.last = k.l.key.Account
 }
 
 func (g *gate) enqueue(k *ask) {
@@ -188,9 +193,17 @@ func (g *gate) enqueue(k *ask) {
 		ln.prev, ln.next, g.turn = ln, ln, ln
 		return
 	}
-	last := g.turn.prev // a new account comes last in the circle
-	ln.prev, ln.next = last, g.turn
-	last.next, g.turn.prev = ln, ln
+	// A new account comes last in the circle, but before the one that was served
+	// just now: that one is at the end of the line by what it got.
+	end := g.turn
+	if l := g.lanes[g.last]; l != nil && l != ln {
+		end = l
+		if g.turn == l {
+			g.turn = ln
+		}
+	}
+	ln.prev, ln.next = end.prev, end
+	ln.prev.next, end.prev = ln, ln
 }
 
 // dequeue takes the next living ask of the account whose turn it is.

@@ -73,6 +73,7 @@ func (c *core) lookAtCrashes() (careful bool, err error) {
 		}
 	}
 	h.Crashes, h.Alone, h.Running = kept, nil, true
+	c.suspectAt = c.now
 	return len(kept) >= crashLimit, c.saveHistory()
 }
 
