@@ -36,6 +36,9 @@ func compileCEL(src string, offset int) (*celExpr, problems) {
 		return nil, issues(src, offset, iss)
 	}
 	w := walkAST(env, parsed, offset)
+	if ps := w.tooDeep(src); ps != nil {
+		return nil, ps
+	}
 	checker := env
 	if len(w.names) > 0 {
 		opts := make([]cel.EnvOption, len(w.names))

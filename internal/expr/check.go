@@ -108,6 +108,9 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		return issues(src, offset, iss), nil
 	}
 	w := walkAST(env, parsed, offset)
+	if ps := w.tooDeep(src); ps != nil {
+		return ps, nil
+	}
 	indexFields(parsed.NativeRep().Expr())
 	var ps problems
 	st := newSchemaTypes()

@@ -21,8 +21,11 @@ const (
 	// schemaURL names the schema to itself: references begin there.
 	schemaURL = "mem:///schema.json"
 	// maxSteps bounds one validation, in applications of a subschema to a
-	// value. References let a small schema ask for exponentially many.
-	maxSteps = 1_000_000
+	// value. References let a small schema ask for exponentially many, so the
+	// bound is lower for small values: every part of a value may meet every
+	// subschema a few times, and freeSteps come on top.
+	maxSteps  = 1_000_000
+	freeSteps = 10_000
 	// maxPatternWork bounds one match of a pattern, in instructions × bytes.
 	maxPatternWork = 50_000_000
 )
@@ -61,7 +64,8 @@ func CompileSchema(raw []byte) (*Schema, error) {
 
 type compiledSchema struct {
 	*jsonschema.Schema
-	steps int
+	size  int // subschemas
+	steps int // left of this validation
 }
 
 func compileSchema(raw []byte) (*compiledSchema, error) {
@@ -84,6 +88,7 @@ func compileSchema(raw []byte) (*compiledSchema, error) {
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: "mem:///steps",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
+			out.size++
 			return stepCounter{out}, nil
 		},
 	})
@@ -131,7 +136,7 @@ var errSteps = errors.New("too many steps")
 
 // Validate implements jsonschema.SchemaExt.
 func (s stepCounter) Validate(*jsonschema.ValidatorContext, any) {
-	if s.of.steps++; s.of.steps > maxSteps {
+	if s.of.steps--; s.of.steps < 0 {
 		panic(errSteps)
 	}
 }
@@ -145,12 +150,13 @@ func (s *Schema) Validate(v any) []Violation {
 }
 
 func (c *compiledSchema) check(v any) (out []Violation) {
-	c.steps = 0
+	limit := min(maxSteps, freeSteps+nativeParts(v, maxSteps)*(c.size+16))
+	c.steps = limit
 	defer func() {
 		switch e := recover(); e {
 		case nil:
 		case errSteps:
-			out = []Violation{{Keyword: "$ref", Msg: fmt.Sprintf("checking the value takes more than %d steps: the schema refers to itself too often", maxSteps)}}
+			out = []Violation{{Keyword: "$ref", Msg: fmt.Sprintf("checking the value takes more than %d steps: the schema refers to itself too often", limit)}}
 		default:
 			panic(e)
 		}

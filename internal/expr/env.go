@@ -33,7 +33,8 @@ func newEnv(reg *registry) *cel.Env {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.ParserErrorRecoveryLimit(4),
 		cel.ExpressionNodeLimit(maxNodes),
-		cel.RegexProgramSizeLimit(maxRegex),
+		// Not cel.RegexProgramSizeLimit: it would replace our node for matches,
+		// which refuses by length before it compiles (regex.go).
 		cel.OptionalTypes(),
 		// The old versions on purpose: later ones add format and quote, whose
 		// output a caller cannot bound before it is allocated.

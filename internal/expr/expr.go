@@ -40,7 +40,10 @@ const (
 	MaxTemplate = 1 << 20
 
 	maxNodes = 10_000
+	// maxDepth bounds how deeply a source nests; maxNest the lists, maps and
+	// macros in it, whose types the checker compares again and again.
 	maxDepth = 100
+	maxNest  = 40
 )
 
 // Vars supplies variables at evaluation. ok=false means absent: using the name

@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -37,6 +38,8 @@ type walker struct {
 	bound  []string // names bound by the comprehensions around
 	names  []string // free names, in order of appearance
 	refs   []Ref
+
+	nest, deepest int // lists, maps and macros around
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
@@ -46,7 +49,22 @@ func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 	return w
 }
 
+// tooDeep is the problem of a source that nests too deeply; nil otherwise.
+func (w *walker) tooDeep(src string) problems {
+	if w.deepest <= maxNest {
+		return nil
+	}
+	return problems{{Offset: w.offset, Len: runes(src), Rule: RuleCost,
+		Msg: fmt.Sprintf("lists, maps and macros nest deeper than %d levels", maxNest)}}
+}
+
 func (w *walker) walk(e ast.Expr) {
+	switch e.Kind() {
+	case ast.ListKind, ast.MapKind, ast.ComprehensionKind:
+		w.nest++
+		w.deepest = max(w.deepest, w.nest)
+		defer func() { w.nest-- }()
+	}
 	switch e.Kind() {
 	case ast.IdentKind, ast.SelectKind:
 		w.chain(e)
