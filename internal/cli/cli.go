@@ -32,7 +32,14 @@ import (
 
 // Main runs one command and returns its exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now, actions: catalogue()}
+	return execute(ctx, args, stdin, stdout, stderr, builtin.Actions())
+}
+
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, actions []action.Action) int {
+	a := &app{
+		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
+		actions: catalogue(actions),
+	}
 	a.screen = newScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
 	root.SetArgs(args)
@@ -57,17 +64,18 @@ type app struct {
 	screen         *screen
 	getenv         func(string) string
 	now            func() time.Time
-	actions        compile.Actions
+	actions        *compile.Catalogue
 
 	data    string
 	output  string
 	quiet   bool
 	noColor bool
+
+	shown bool // the diagnostics of the error were shown
 }
 
-// catalogue is what recipes may call from the command line.
-func catalogue() compile.Actions {
-	list := builtin.Actions()
+// catalogue is what recipes may call.
+func catalogue(list []action.Action) *compile.Catalogue {
 	decls := make([]*action.Action, len(list))
 	for i := range list {
 		decls[i] = &list[i]

@@ -4,22 +4,30 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/media"
 )
 
 func TestMain(m *testing.M) {
 	media.Dispatch()
-	testscript.Main(m, map[string]func(){
-		"roux": func() {
-			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-		},
-	})
+	testscript.Main(m, map[string]func(){"roux": rouxForTests})
+}
+
+// rouxForTests is the binary with a few more actions.
+func rouxForTests() {
+	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
+		append(builtin.Actions(), testActions()...)))
 }
 
 // TestScripts runs the transcripts: every command and every error a user meets.
@@ -36,8 +44,16 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			return nil
 		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"code": scriptCode,
+			"code":  scriptCode,
+			"until": scriptUntil,
+			"pick":  scriptPick,
 		},
 		RequireExplicitExec: true,
 	})
@@ -48,15 +64,47 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N command …")
 	}
-	err := ts.Exec(args[1], args[2:]...)
 	got := 0
-	if err != nil {
-		var ok bool
-		if got, ok = exitCode(err); !ok {
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var e *exec.ExitError
+		if !errors.As(err, &e) {
 			ts.Fatalf("%v", err)
 		}
+		got = e.ExitCode()
 	}
-	if want := args[0]; want != itoa(got) {
+	if want := args[0]; want != strconv.Itoa(got) {
 		ts.Fatalf("exit code %d, want %s", got, want)
 	}
+}
+
+// scriptUntil is `until PATTERN command …`: the command is repeated until its
+// output matches. The command itself takes long enough for this not to spin.
+func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN command …")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		err := ts.Exec(args[1], args[2:]...)
+		if out := ts.ReadFile("stdout"); want.MatchString(out) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no match for %s; the last try: %v", args[0], err)
+		}
+	}
+}
+
+// scriptPick is `pick NAME PATTERN`: the first group of the pattern in the last
+// standard output becomes a variable.
+func scriptPick(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: pick NAME PATTERN")
+	}
+	m := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(m) < 2 {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], m[1])
 }

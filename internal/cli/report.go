@@ -40,12 +40,18 @@ func (a *app) report(err error) {
 		}
 		a.encode(map[string]any{"error": obj})
 	}
-	if e != nil && len(e.Diags) > 0 {
+	if a.shown {
 		// The diagnostics were printed where the source text was at hand.
 		return
 	}
 	msg := oneLine(fault.Message(err))
 	var b strings.Builder
+	if e != nil && len(e.Diags) > 1 {
+		msg = fmt.Sprintf("%s: %s", info.Meaning, count(len(e.Diags), "problem"))
+		for _, d := range e.Diags {
+			fmt.Fprintf(&b, "%s\n", oneLine(d.String()))
+		}
+	}
 	fmt.Fprintf(&b, "%s %s\n", a.screen.paint("error", "error:"), msg)
 	if info.Remedy != "" && !strings.Contains(msg, strings.TrimSuffix(info.Remedy, ".")) {
 		fmt.Fprintf(&b, "  %s\n", info.Remedy)

@@ -35,6 +35,7 @@ cat recipe.yaml | roux run - -o json`,
 			if err != nil {
 				if c != nil {
 					a.printDiagnostics(a.stderr, c)
+					a.shown = true
 					_, _, problems := countDiagnostics(c.diags)
 					a.screen.print(fmt.Sprintf("%s: %s; nothing was run\n", oneLine(c.name), problems))
 				}
@@ -91,6 +92,9 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	run, err := h.start(ctx, c, params, infos)
 	if err != nil {
 		return storageError(h.dir, err)
+	}
+	if !a.screen.live() {
+		a.say("%s %s", oneLine(c.recipe.Name), run)
 	}
 	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan}}, false)
 }

@@ -108,9 +108,14 @@ func serve(dir string, j journal, h helm) (stop func(), err error) {
 	on("release", func(ctx context.Context, in *ask) (any, error) { return nil, h.Release(ctx, in.Key.Run) })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	var done sync.WaitGroup
-	done.Go(func() { _ = server.Serve(ln) }) // ends with Close below
+	done.Go(func() { _ = server.Serve(ln) }) // ends with the function below
 	return func() {
-		_ = server.Close()
+		// Whoever steered the run to its end is still waiting for the answer.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
 		done.Wait()
 		cleanup()
 	}, nil
@@ -158,7 +163,10 @@ func answerError(w http.ResponseWriter, err error) {
 }
 
 // remote is a journal and a helm at the other end of a socket.
-type remote struct{ client *http.Client }
+type remote struct {
+	client *http.Client
+	dir    string
+}
 
 // dial reaches the process that holds dir; nil when none listens.
 func dial(ctx context.Context, dir string) *remote {
@@ -175,7 +183,7 @@ func dial(ctx context.Context, dir string) *remote {
 		return nil
 	}
 	_ = probe.Close()
-	return &remote{&http.Client{Transport: &http.Transport{DialContext: conn, DisableCompression: true}}}
+	return &remote{&http.Client{Transport: &http.Transport{DialContext: conn, DisableCompression: true}}, dir}
 }
 
 func call[T any](ctx context.Context, r *remote, op string, in ask) (out T, err error) {
@@ -189,24 +197,28 @@ func call[T any](ctx context.Context, r *remote, op string, in ask) (out T, err 
 	}
 	res, err := r.client.Do(req)
 	if err != nil {
-		return out, unreachable(err)
+		return out, r.unreachable(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		var e errorObject
 		if err := json.NewDecoder(io.LimitReader(res.Body, maxCall)).Decode(&e); err != nil || e.Code == "" {
-			return out, unreachable(fmt.Errorf("it answered %s", res.Status))
+			return out, r.unreachable(fmt.Errorf("it answered %s", res.Status))
 		}
 		return out, fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
 	}
 	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
-		return out, unreachable(err)
+		return out, r.unreachable(err)
 	}
 	return out, nil
 }
 
-func unreachable(err error) error {
-	return fault.Wrap(fault.ServerUnreachable, err, "the process that holds the data directory does not answer: %v", err)
+func (r *remote) unreachable(err error) error {
+	holder := "the process that holds it"
+	if pid, _ := os.ReadFile(filepath.Join(r.dir, "lock")); len(bytes.TrimSpace(pid)) > 0 {
+		holder = "process " + string(bytes.TrimSpace(pid))
+	}
+	return fault.Wrap(fault.ServerUnreachable, err, "the data directory %s: %s does not answer: %v", r.dir, holder, err)
 }
 
 func (r *remote) Head(ctx context.Context, key store.Key) (store.Head, error) {

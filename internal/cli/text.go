@@ -134,29 +134,43 @@ func briefValue(v any, top bool) string {
 	case nil:
 		return ""
 	case string:
-		if n := utf8.RuneCountInString(v); n > 40 {
+		switch n := utf8.RuneCountInString(v); {
+		case strings.HasPrefix(v, "sha256_"):
+			return ""
+		case n > 40:
 			return count(len(strings.Fields(v)), "word")
 		}
 		return v
 	case []any:
 		return count(len(v), "item")
 	case map[string]any:
-		if !top {
-			return count(len(v), "field")
+		if top {
+			return briefFields(v)
 		}
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if s := briefValue(v[name], false); s != "" {
-				parts = append(parts, name+" "+s)
-			}
-		}
-		return strings.Join(parts, ", ")
+		return ""
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return ""
 	}
 	return string(b)
+}
+
+// briefFields puts what says something by itself before what only has a size.
+func briefFields(fields map[string]any) string {
+	var plain, sized []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		text := briefValue(fields[name], false)
+		if text == "" {
+			continue
+		}
+		if _, list := fields[name].([]any); list {
+			sized = append(sized, text+" of "+name)
+		} else {
+			plain = append(plain, name+" "+text)
+		}
+	}
+	return strings.Join(append(plain, sized...), ", ")
 }
 
 // table prints rows in columns, the first row in capitals by convention.

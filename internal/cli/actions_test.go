@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+// testActions are what the transcripts and the kill tests call besides the
+// actions of the release.
+func testActions() []action.Action {
+	yes := true
+	parallel := action.Metadata{Parallelizable: &yes}
+	return []action.Action{
+		{Name: "effect", Version: "1.0.0", Description: "Records that it ran.", Cost: 2, Metadata: parallel, Run: effect},
+		{Name: "flaky", Version: "1.0.0", Description: "Fails at the first try.", Metadata: parallel, Run: flaky},
+		{Name: "broken", Version: "1.0.0", Description: "Always fails.", Metadata: parallel, Run: broken},
+		{Name: "stubborn", Version: "1.0.0", Description: "Does not listen when told to stop.", Run: stubborn},
+		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: terminal},
+	}
+}
+
+// An effectLine is one line of the file that effects leave, synced before the
+// action answers.
+type effectLine struct {
+	Step    string `json:"step"`
+	Key     string `json:"key"`
+	Attempt int    `json:"attempt"`
+}
+
+func effect(ctx context.Context, t *action.Task) (action.Result, error) {
+	var in struct {
+		MS int64 `json:"ms"`
+		N  any   `json:"n"`
+	}
+	if err := t.Decode(&in); err != nil {
+		return action.Result{}, err
+	}
+	if path := os.Getenv("EFFECTS"); path != "" {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return action.Result{}, err
+		}
+		line, err := json.Marshal(effectLine{t.Step, t.EffectKey, t.Attempt})
+		if err != nil {
+			return action.Result{}, err
+		}
+		if _, err := f.Write(append(line, '\n')); err != nil {
+			return action.Result{}, err
+		}
+		if err := f.Close(); err != nil {
+			return action.Result{}, err
+		}
+	}
+	select {
+	case <-time.After(time.Duration(in.MS) * time.Millisecond):
+	case <-ctx.Done():
+		return action.Result{}, ctx.Err()
+	}
+	return action.Result{Output: map[string]any{"n": in.N}}, nil
+}
+
+func flaky(_ context.Context, t *action.Task) (action.Result, error) {
+	if t.Attempt == 1 {
+		return action.Result{}, fault.New(fault.ServiceUnavailable, "the service is away")
+	}
+	return action.Result{Output: map[string]any{"tries": t.Attempt}}, nil
+}
+
+func broken(context.Context, *action.Task) (action.Result, error) {
+	return action.Result{}, fault.New(fault.StepFailed, "it is broken")
+}
+
+func stubborn(_ context.Context, t *action.Task) (action.Result, error) {
+	t.Report.Log("info", "not listening")
+	time.Sleep(time.Minute)
+	return action.Result{}, fmt.Errorf("nobody waited")
+}
+
+func terminal(context.Context, *action.Task) (action.Result, error) {
+	return action.Result{Output: map[string]any{"text": "red \x1b[31mtitle \x1b]0;owned\x07 \u202eback"}}, nil
+}
