@@ -187,6 +187,14 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 	}
 	text := NewText(data)
 	line := text.Line(int(e.Pos.Line))
+	for n := text.Lines(); int(e.Pos.Line) >= n && line == "" && n > 0; n-- {
+		// What is missing at the end is missed after the last word.
+		if last := strings.TrimRight(text.Line(n), " \t"); last != "" {
+			line, e.Pos.Line, e.Pos.Col = last, int32(n), int32(utf8.RuneCountInString(last)+1)
+			break
+		}
+		e.Pos.Line = int32(n)
+	}
 	switch {
 	case guard.hit:
 		e.Rule, e.Msg = jsonx.RuleLimit, fmt.Sprintf("lists and mappings are nested more than %d deep", guard.depth)
