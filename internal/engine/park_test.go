@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// waiter waits for a signal, works with what it got, waits for time, and uses
+// values from before each wait: a parked run must find them again.
+const waiter = `
+name: waiter
+inputSchema: {type: object, properties: {n: {type: integer}}}
+steps:
+  - {id: before, transform: {expression: 'input.n * 2', outputBinding: twice}}
+  - {id: asked, wait: {signal: go, timeout: 2h}, outputBinding: got}
+  - {id: work, action: {name: noop, parameters: {a: '{{ twice }}', b: '{{ got }}'}}}
+  - {id: rest, wait: {duration: 10m}}
+  - id: each
+    loop:
+      over: '[twice, got, 3]'
+      steps:
+        - {id: nap, wait: {duration: 1m}}
+        - {id: one, transform: {expression: 'item + twice'}}
+  - {id: last, transform: {expression: 'steps.work.output.ok && twice == input.n * 2'}}
+`
+
+// rendered is a journal in its public form, without times: these follow the
+// moment at which a run was looked at.
+func rendered(t testing.TB, st store.Store, p *plan.Plan, key store.Key) string {
+	t.Helper()
+	var b strings.Builder
+	err := eachStored(context.Background(), st, key, 0, func(ev *machine.Event) error {
+		env := machine.Render(p, key.Run, ev)
+		env.Timestamp = ""
+		delete(env.Payload, "durationMs")
+		delete(env.Payload, "duration")
+		delete(env.Payload, "dueAt")
+		delete(env.Payload, "due")
+		line, err := json.Marshal(env)
+		fmt.Fprintf(&b, "%s\n", line)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// waitingRuns drives n waiting runs with at most `loaded` in memory and returns
+// their journals.
+func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{MaxLoaded: loaded}, noop())
+	p := planOf(t, waiter, noop())
+	var keys []store.Key
+	for i := range n {
+		keys = append(keys, r.run(acc, p, map[string]any{"n": int64(i)}))
+	}
+	if len(r.c.runs) > loaded {
+		t.Errorf("%d runs are in memory, %d allowed", len(r.c.runs), loaded)
+	}
+	if crash {
+		st = st.Crash(0)
+		r = r.reopen(st)
+		r.settle()
+	}
+	dice := rand.New(rand.NewPCG(7, 7))
+	for _, i := range dice.Perm(n) {
+		if i%10 == 9 {
+			continue // its wait runs out
+		}
+		in := request(keys[i], machine.Input{Kind: machine.InSignal, Name: "go", Data: fmt.Appendf(nil, "%d", i)})
+		reply := r.asked(in)
+		r.settle(in)
+		if err := reply().err; err != nil {
+			t.Fatal(err)
+		}
+		if len(r.tasks) > 50 {
+			r.work()
+		}
+	}
+	r.work()
+	if len(r.c.runs) > loaded {
+		t.Errorf("%d runs are in memory, %d allowed", len(r.c.runs), loaded)
+	}
+	for range 30 {
+		r.pass(5 * 60_000_000)
+		r.work()
+	}
+	var journals []string
+	for i, key := range keys {
+		want := "completed"
+		if i%10 == 9 {
+			want = "failed"
+		}
+		r.wantStatus(key, want)
+		if t.Failed() {
+			t.Fatal(strings.Join(r.trace(key, p), "\n"))
+		}
+		journals = append(journals, rendered(t, st, p, key))
+	}
+	return journals
+}
+
+// Few runs in memory give the same journals as all of them.
+func TestParkedRunsBehaveAlike(t *testing.T) {
+	n := 10_000
+	if testing.Short() {
+		n = 500
+	}
+	all := waitingRuns(t, n, 1_000_000, false)
+	few := waitingRuns(t, n, n/100, false)
+	for i := range all {
+		if all[i] != few[i] {
+			t.Fatalf("run %d differs.\nall in memory:\n%s\nfew in memory:\n%s", i, all[i], few[i])
+		}
+	}
+	_ = waitingRuns(t, n/10, n/1000, true)
+}
+
+// A parked run costs the next start nothing, and a quiet run is parked when it
+// has been idle, without any pressure.
+func TestIdleRunsArePark(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, waiter, noop())
+	key := r.run(acc, p, map[string]any{"n": int64(1)})
+	if len(r.c.runs) != 1 {
+		t.Fatal("the run left memory at once")
+	}
+	r.pass(2 * r.cfg.ParkAfter.Microseconds())
+	if len(r.c.runs) != 0 {
+		t.Fatal("an idle run is still in memory")
+	}
+	saved, err := st.Load(context.Background(), key)
+	if err != nil || saved.Park == nil || saved.Park.WakeAt != rigEpoch+7_200_000_000 {
+		t.Fatalf("its park entry is %+v (%v)", saved.Park, err)
+	}
+	n := 0
+	if err := st.Recover(context.Background(), func(*store.Saved) error { n++; return nil }); err != nil || n != 0 {
+		t.Errorf("%d runs are to be recovered (%v), want none", n, err)
+	}
+}
+
+// The journal stays bounded: small runs are folded in packs.
+func TestLaggardsAreFolded(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{FoldBytes: 64 << 10, FoldCheck: 4 << 10}, noop())
+	p := planOf(t, "name: w\norder: none\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop())
+	var keys []store.Key
+	for range 2_000 {
+		keys = append(keys, r.run(acc, p, nil)) // open attempts: none may be parked
+	}
+	if s, _ := st.Stats(context.Background()); s.JournalBytes > 128<<10 {
+		t.Errorf("%d bytes of journal are not covered", s.JournalBytes)
+	}
+	r = r.reopen(st.Crash(0))
+	r.settle()
+	r.work()
+	for _, key := range keys {
+		verify(t, r.st, key)
+	}
+}
