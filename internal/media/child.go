@@ -24,8 +24,11 @@ import (
 // childEnv selects the hidden entry and carries the request.
 const childEnv = "ROUX_MEDIA_CHILD"
 
-// exitMemory is the child's exit code when it passed its memory limit.
-const exitMemory = 86
+// The exit codes by which a child says what it ran out of.
+const (
+	exitMemory = 86
+	exitStall  = 87
+)
 
 // wired says that main called Dispatch, so this program can be its own child.
 // It is set once, before main does anything else.
@@ -50,10 +53,14 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 		return 2
 	}
 	confine(req.MaxMemory)
-	go watch(req.MaxMemory)
+	var progress atomic.Int64 // CPU time at the last sign of progress
+	go watch(req.MaxMemory, time.Duration(req.StallMS)*time.Millisecond, &progress)
 	out := json.NewEncoder(stdout)
 	// One goroutine writes: alive is called by the parser, the last message by us.
-	doc, err := answer(req, stdin, func(done, total int) { _ = out.Encode(message{Done: done, Total: total}) })
+	doc, err := answer(req, stdin, func(done, total int) {
+		progress.Store(int64(cpuTime()))
+		_ = out.Encode(message{Done: done, Total: total})
+	})
 	last := message{Doc: &doc}
 	if err != nil {
 		f := asFault(err)
@@ -68,9 +75,10 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// watch ends the child when it has grown past its limit or its parent is gone.
-// The operating system's limit (see confine) is the harder one where it exists.
-func watch(maxMemory int64) {
+// watch ends the child when it has grown past its limit, computes without
+// progress, or has lost its parent. The operating system's limits (see confine)
+// are the harder ones where they exist.
+func watch(maxMemory int64, stall time.Duration, progress *atomic.Int64) {
 	parent := os.Getppid()
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {
@@ -78,6 +86,9 @@ func watch(maxMemory int64) {
 		metrics.Read(sample)
 		if int64(sample[0].Value.Uint64()-sample[1].Value.Uint64()) > maxMemory {
 			os.Exit(exitMemory)
+		}
+		if stall > 0 && cpuTime()-time.Duration(progress.Load()) > stall {
+			os.Exit(exitStall)
 		}
 		if os.Getppid() != parent {
 			os.Exit(1)
@@ -112,7 +123,6 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 	if err != nil {
 		return Document{}, fault.Wrap(fault.InternalError, err, "find the program to read PDF files with")
 	}
-	req.Probe = r.probe
 	text, err := json.Marshal(req)
 	if err != nil {
 		return Document{}, fault.Wrap(fault.InternalError, err, "ask for a PDF file to be read")
@@ -141,10 +151,10 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 	if err := cmd.Start(); err != nil {
 		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of PDF files: %v", err)
 	}
-	stalled := time.AfterFunc(r.cfg.Stall, func() { cancel(tooLong(r.cfg.Stall)) })
+	stalled := time.AfterFunc(r.cfg.Silence, func() { cancel(silent(r.cfg.Silence)) })
 	defer stalled.Stop()
 	last := listen(stdout, func(m message) {
-		stalled.Reset(r.cfg.Stall)
+		stalled.Reset(r.cfg.Silence)
 		if m.Total > 0 {
 			progress(m.Done, m.Total)
 		}
@@ -172,8 +182,15 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 // died says why a child ended without an answer.
 func died(err error, stderr string, req request) error {
 	log := fmt.Errorf("media child: %v: %s", err, stderr)
+	code := 0
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == exitMemory || strings.Contains(stderr, "out of memory") ||
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	if code == exitStall {
+		return tooLong(time.Duration(req.StallMS) * time.Millisecond)
+	}
+	if code == exitMemory || strings.Contains(stderr, "out of memory") ||
 		strings.Contains(stderr, "cannot allocate memory") || strings.Contains(stderr, "exceeds 67108864-byte limit") {
 		return fault.Wrap(fault.FileTooLarge, log, "the PDF file cannot be read within %d MiB of memory", req.MaxMemory>>20)
 	}
@@ -255,7 +272,7 @@ func (r *Reader) readHere(ctx context.Context, src io.Reader, req request, progr
 		})
 		results <- result{doc, err}
 	}()
-	stall := time.NewTimer(r.cfg.Stall)
+	stall := time.NewTimer(r.cfg.Silence)
 	defer stall.Stop()
 	for {
 		select {
@@ -265,12 +282,12 @@ func (r *Reader) readHere(ctx context.Context, src io.Reader, req request, progr
 			}
 			return res.doc, nil
 		case s := <-steps:
-			stall.Reset(r.cfg.Stall)
+			stall.Reset(r.cfg.Silence)
 			if s[1] > 0 {
 				progress(s[0], s[1])
 			}
 		case <-stall.C:
-			return Document{}, tooLong(r.cfg.Stall)
+			return Document{}, tooLong(r.cfg.Silence)
 		case <-ctx.Done():
 			return Document{}, context.Cause(ctx)
 		}

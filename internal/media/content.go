@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/ledongthuc/pdf"
 )
@@ -131,17 +132,23 @@ func (d *drawing) interpret(content pdf.Value) {
 	})
 }
 
+// operands is how many operands the operators read here have at least.
+var operands = map[string]int{
+	"cm": 6, "Do": 1, "Tf": 2, "Tc": 1, "Tw": 1, "Tz": 1, "TL": 1, "Ts": 1,
+	"TD": 2, "Td": 2, "Tm": 6, "\"": 3, "'": 1, "Tj": 1, "TJ": 1,
+}
+
 func (d *drawing) operator(op string, args []pdf.Value) {
 	num := func(i int) float64 {
-		if i < 0 || i >= len(args) {
-			return 0
-		}
 		if f := args[i].Float64(); !math.IsNaN(f) && !math.IsInf(f, 0) {
 			return f
 		}
 		return 0
 	}
 	last := len(args) - 1
+	if len(args) < operands[op] {
+		return // a damaged stream; what comes next may be whole
+	}
 	switch op {
 	case "q":
 		if len(d.saved) < maxStates {
@@ -156,15 +163,11 @@ func (d *drawing) operator(op string, args []pdf.Value) {
 	case "BI":
 		d.inline = true
 	case "Do":
-		if last >= 0 {
-			d.form(args[last].Name())
-		}
+		d.form(args[last].Name())
 	case "BT":
 		d.tm, d.lm = identity, identity
 	case "Tf":
-		if len(args) >= 2 {
-			d.state.font, d.state.size = d.in.font(d.res, args[last-1].Name()), num(last)
-		}
+		d.state.font, d.state.size = d.in.font(d.res, args[last-1].Name()), num(last)
 	case "Tc":
 		d.state.char = num(last)
 	case "Tw":
@@ -188,20 +191,18 @@ func (d *drawing) operator(op string, args []pdf.Value) {
 	case "\"":
 		d.state.word, d.state.char = num(0), num(1)
 		d.newLine(0, -d.state.leading)
-		d.show(args[max(last, 0):])
+		d.show(args[last:])
 	case "'":
 		d.newLine(0, -d.state.leading)
 		d.show(args)
 	case "Tj":
 		d.show(args)
 	case "TJ":
-		if last >= 0 {
-			list := make([]pdf.Value, 0, min(args[last].Len(), 10_000))
-			for i := range args[last].Len() {
-				list = append(list, args[last].Index(i))
-			}
-			d.show(list)
+		list := make([]pdf.Value, 0, min(args[last].Len(), 10_000))
+		for i := range args[last].Len() {
+			list = append(list, args[last].Index(i))
 		}
+		d.show(list)
 	}
 }
 
@@ -302,7 +303,7 @@ func printable(r rune) rune {
 	switch {
 	case r == '\t' || r == '\n' || r == '\r' || r == 0xA0:
 		return ' '
-	case r == 0xAD || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r):
+	case r == 0xAD || r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r):
 		return -1
 	}
 	return r

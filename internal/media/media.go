@@ -41,9 +41,12 @@ type Config struct {
 	MaxBytes  int64 // size of a file that is parsed. Default 128 MiB
 	MaxMemory int64 // memory of the child process. Default 768 MiB
 	MaxPages  int   // Default 20,000
-	// Stall is how long the parser may work without finishing a page; a file
-	// that makes it loop fails then. Default 4 s.
+	// Stall is how much CPU time the parser may use without finishing a page; a
+	// file that makes it loop fails then. CPU time, because a busy machine must
+	// not make a sound file look damaged. Default 4 s.
 	Stall time.Duration
+	// Silence is how long the child may say nothing, by the clock. Default 5 × Stall.
+	Silence time.Duration
 	// Processes bounds how many children run at once; others wait. Default: the
 	// number of CPUs.
 	Processes int
@@ -71,6 +74,9 @@ func New(cfg Config) *Reader {
 	}
 	if cfg.Stall <= 0 {
 		cfg.Stall = DefaultStall
+	}
+	if cfg.Silence <= 0 {
+		cfg.Silence = 5 * cfg.Stall
 	}
 	if cfg.Processes <= 0 {
 		cfg.Processes = runtime.NumCPU()
@@ -130,7 +136,8 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 	case <-ctx.Done():
 		return Document{}, context.Cause(ctx)
 	}
-	req.MaxBytes, req.MaxPages, req.MaxMemory = r.cfg.MaxBytes, r.cfg.MaxPages, r.cfg.MaxMemory
+	req.MaxBytes, req.MaxPages, req.MaxMemory, req.Probe = r.cfg.MaxBytes, r.cfg.MaxPages, r.cfg.MaxMemory, r.probe
+	req.StallMS = r.cfg.Stall.Milliseconds()
 	if progress == nil {
 		progress = func(int, int) {}
 	}
@@ -141,7 +148,11 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 }
 
 func tooLong(stall time.Duration) error {
-	return fault.New(fault.FileInvalid, "the PDF file cannot be read: a part of it took longer than %s, as damaged files do", stall)
+	return fault.New(fault.FileInvalid, "the PDF file cannot be read: a part of it took more than %s of computing, as damaged files do", stall)
+}
+
+func silent(silence time.Duration) error {
+	return fault.New(fault.StepTimeout, "reading the PDF file made no progress for %s", silence)
 }
 
 func tooLarge(limit int64) error {

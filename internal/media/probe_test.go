@@ -2,7 +2,11 @@
 
 package media
 
-import "os"
+import (
+	"os"
+	"strings"
+	"time"
+)
 
 // misbehave does in a child what hostile files do to parsers.
 func misbehave(kind string) {
@@ -30,6 +34,21 @@ func misbehave(kind string) {
 		sink = deeper(1)
 	case "exit":
 		os.Exit(3)
+	case "wait":
+		<-released
+	case "sleep":
+		time.Sleep(time.Hour)
+	case "garbage":
+		os.Stdout.WriteString("{\"doc\": 12}\n")
+		os.Exit(0)
+	case "environment":
+		for _, kv := range os.Environ() {
+			switch name, _, _ := strings.Cut(kv, "="); name {
+			case childEnv, "GOTRACEBACK", "GOMAXPROCS", "SYSTEMROOT", "GOCOVERDIR":
+			default:
+				panic("a child sees " + name)
+			}
+		}
 	case "write":
 		// The child may not write files, wherever it can.
 		if f, err := os.CreateTemp("", "roux-media"); err == nil {
@@ -42,5 +61,8 @@ func misbehave(kind string) {
 }
 
 func deeper(n int) int { return deeper(n+1) + 1 }
+
+// released ends the probe that waits.
+var released chan struct{}
 
 var sink int

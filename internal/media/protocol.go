@@ -24,6 +24,7 @@ type request struct {
 	MaxBytes  int64  `json:"maxBytes"`
 	MaxPages  int    `json:"maxPages"`
 	MaxMemory int64  `json:"maxMemory"`
+	StallMS   int64  `json:"stallMs"`
 	// Probe names a misbehaviour, see the variable of that name.
 	Probe string `json:"probe,omitempty"`
 }
