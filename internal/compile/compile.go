@@ -53,7 +53,9 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 	c.order()
 	c.race()
 	c.retain()
-	c.likelyMistakes()
+	if !HasErrors(c.diags) {
+		c.likelyMistakes() // what an error keeps from being read is not unused
+	}
 	diags := c.diagnostics()
 	if HasErrors(diags) {
 		return nil, diags

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
@@ -44,8 +46,8 @@ func TestGolden(t *testing.T) {
 				}
 				return
 			}
-			if got != string(data) {
-				t.Errorf("%s differs (go test -rewrite, then read the diff):\n%s", file, got)
+			if diff := cmp.Diff(strings.Split(string(data), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("%s differs (go test -rewrite, then read the diff):\n%s", file, diff)
 			}
 			for _, d := range diags {
 				if d.Pos.Line == 0 {

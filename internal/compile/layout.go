@@ -67,7 +67,7 @@ func (c *compiler) owned(i, g int32) {
 		switch kind {
 		case plan.Condition:
 			c.p.Steps[i].Then = own(s.Condition.Then, ptr+"/condition/then", plan.Then, 0)
-			if s.Condition.Else != nil {
+			if len(s.Condition.Else) > 0 { // an empty side is no side
 				c.p.Steps[i].Else = own(s.Condition.Else, ptr+"/condition/else", plan.Else, 0)
 			}
 		case plan.Parallel:

@@ -129,6 +129,14 @@ func (c *compiler) step(at site, i int32, name, member string, path []string, wh
 	} else if reader != plan.None && !at.undo {
 		c.waitFor(i, reader, where)
 	}
+	if len(path) > 0 && !slices.Contains(stepFields, path[0]) {
+		hint := near(path[0], stepFields)
+		if hint == "" {
+			hint = "it has " + list(stepFields)
+		}
+		c.fail(fault.RecipeInvalid, "undefined-field", where, fmt.Sprintf("the step %q has no %q", id, path[0]), hint)
+		return plan.Var{}, false
+	}
 	if len(path) == 0 || path[0] != "status" && path[0] != "error" {
 		c.outRead[i] = true
 	}
@@ -267,7 +275,15 @@ type miss struct {
 func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *miss {
 	var maybe int32 = plan.None // a binder that may not have run
 	found := false
-	for g := at.graph; ; g = c.outer(g) {
+	var before []graphSlot // scopes whose steps bind it only after the reader
+	defer func() {
+		if found {
+			for _, key := range before {
+				c.readers[key] = append(c.readers[key], readerOf{c.lift(at.step, key.graph), plan.None, where})
+			}
+		}
+	}()
+	for g := c.inFrame(at.graph, frame); ; g = c.outer(g) {
 		key := graphSlot{g, slot}
 		steps := c.binders[key]
 		reader := c.lift(at.step, g)
@@ -294,6 +310,8 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 			if maybe == plan.None {
 				maybe = c.binderWithin(by, frame, slot)
 			}
+		} else if !at.undo && len(steps) > 0 && !member {
+			before = append(before, key)
 		} else if at.undo && len(steps) > 0 && !member {
 			found = true // later steps may have run before the failure
 			if maybe == plan.None {
@@ -311,10 +329,18 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 	return nil
 }
 
+// inFrame is the innermost graph around g, or g, whose bindings live in frame.
+func (c *compiler) inFrame(g, frame int32) int32 {
+	for c.frameOf(g) != frame {
+		g = c.outer(g)
+	}
+	return g
+}
+
 // below looks for a binder that stands below its reader.
 func (c *compiler) below(at site, frame, slot int32, name string, where spot) *miss {
 	var late int32 = plan.None
-	for g := at.graph; ; g = c.outer(g) {
+	for g := c.inFrame(at.graph, frame); ; g = c.outer(g) {
 		key := graphSlot{g, slot}
 		steps := c.binders[key]
 		reader := c.lift(at.step, g)

@@ -8,9 +8,11 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
-// readerOf is a step that reads a slot which `by` set, both in one graph.
+// readerOf is a step that reads a slot which `by` set, both in one graph; None
+// when a scope further out did, so that all who set it here come later.
 type readerOf struct {
 	step, by int32
 	at       spot
@@ -22,7 +24,7 @@ type readerOf struct {
 func (c *compiler) race() {
 	keys := make([]graphSlot, 0)
 	for key, steps := range c.binders {
-		if len(steps) > 1 && !c.cyclic[key.graph] {
+		if (len(steps) > 1 || len(c.readers[key]) > 0) && !c.cyclic[key.graph] {
 			keys = append(keys, key)
 		}
 	}
@@ -38,13 +40,23 @@ func (c *compiler) race() {
 		for k, i := range chain {
 			place[i] = k
 		}
-		readers := make([][]readerOf, len(chain))
+		readers := make([][]readerOf, len(chain)+1) // by place of who set it, from 1
 		for _, r := range c.readers[key] {
-			readers[place[r.by]] = append(readers[place[r.by]], r)
+			k := 0
+			if r.by != plan.None {
+				k = place[r.by] + 1
+			}
+			readers[k] = append(readers[k], r)
 		}
-		for k := 0; k+1 < len(chain); k++ {
+		for k := range chain {
+			from := plan.None
+			if k > 0 {
+				from = chain[k-1]
+			} else if len(readers[0]) == 0 {
+				continue
+			}
 			stamp++
-			if !c.segment(key, chain[k], chain[k+1], readers[k], mark, stamp) {
+			if !c.segment(key, from, chain[k], readers[k], mark, stamp) {
 				break // one word about a name is enough
 			}
 		}
@@ -55,7 +67,10 @@ func (c *compiler) race() {
 // It walks back from `to` no further than the wave of `from`, so that a whole
 // chain costs no more than its graph.
 func (c *compiler) segment(key graphSlot, from, to int32, readers []readerOf, mark []int32, stamp int32) bool {
-	floor := c.p.Steps[from].Wave
+	floor := int32(0)
+	if from != plan.None {
+		floor = c.p.Steps[from].Wave
+	}
 	stack := []int32{to}
 	mark[to] = stamp
 	for len(stack) > 0 {
@@ -70,8 +85,9 @@ func (c *compiler) segment(key graphSlot, from, to int32, readers []readerOf, ma
 	}
 	f := c.frameOf(key.graph)
 	name := c.frames[f].names[key.slot]
-	first, second := c.binderWithin(from, f, key.slot), c.binderWithin(to, f, key.slot)
-	if mark[from] != stamp {
+	second := c.binderWithin(to, f, key.slot)
+	if from != plan.None && mark[from] != stamp {
+		first := c.binderWithin(from, f, key.slot)
 		if first > second {
 			first, second = second, first
 		}

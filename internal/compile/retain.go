@@ -19,12 +19,12 @@ func (c *compiler) retain() {
 	}
 	for g := range c.p.Graphs {
 		gr := &c.p.Graphs[g]
-		if gr.Out == plan.None || c.p.Steps[gr.Out].Kind == plan.Fail || gr.Role == plan.Compensation || gr.Role == plan.Root && len(c.p.Outputs) > 0 {
+		if gr.Out == plan.None || c.p.Steps[gr.Out].Kind == plan.Fail || gr.Role == plan.Compensation || gr.Role == plan.Root && (len(c.p.Outputs) > 0 || c.p.OutputSchema == nil) {
 			continue
 		}
 		// The output of an inner scope becomes its owner's when the scope ends,
 		// which may be after the step that gives it; that of the root's last
-		// step is where outputSchema looks for its fields.
+		// step is where a result without outputs gets the outputSchema's fields.
 		c.p.Steps[gr.Out].Keep = true
 	}
 }

@@ -122,14 +122,13 @@ func (c *compiler) retryable(name string, at spot) string {
 		return name
 	}
 	switch row.Cause {
-	case fault.CauseTimeout, fault.CauseProvider, fault.CauseRateLimit, fault.CauseContract, fault.CauseLost, fault.CauseInternal:
-		// Another try can help, or at least the user may want one.
-		if row.Code != fault.InputContractViolation && row.Code != fault.ExecutionExpired {
-			break
-		}
-		fallthrough
+	case fault.CauseExpression, fault.CauseUpstream, fault.CauseCancelled, fault.CauseDefinition,
+		fault.CauseInput, fault.CauseLimit, fault.CauseRequest:
+		c.warn("never-retryable", at, fmt.Sprintf("%s comes back: another try of the same step fails the same way", row.Code), row.Remedy)
 	default:
-		c.warn("never-retryable", at, fmt.Sprintf("%s is never retried: another try of the same step fails the same way", row.Code), row.Remedy)
+		if row.Code == fault.InputContractViolation || row.Code == fault.ExecutionExpired {
+			c.warn("never-retryable", at, fmt.Sprintf("%s is never retried", row.Code), row.Remedy)
+		}
 	}
 	return string(row.Code)
 }

@@ -85,18 +85,23 @@ func (c *compiler) outputSchema(i int32) json.RawMessage {
 	return n.decl.Output
 }
 
+// stepFields are what the object of a step has. Which of them an expression
+// names is checked with the names, so a step whose output may be anything needs
+// no types, which are the dear part of a compilation.
+var stepFields = []string{"error", "output", "result", "status"}
+
 // stepType is the object that `steps.<id>` stands for.
 func (c *compiler) stepType(i int32) typed {
 	out := c.outputSchema(i)
+	if out == nil {
+		return typed{}
+	}
 	key := string(out)
 	if t, ok := c.wrapped[key]; ok {
 		return t
 	}
-	if out == nil {
-		out = json.RawMessage("{}")
-	}
-	t := c.typed(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + string(out) +
-		`,"result":` + string(out) + `,"status":{"type":"string"},"error":{}}}`))
+	t := c.typed(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + key +
+		`,"result":` + key + `,"status":{"type":"string"},"error":{}}}`))
 	c.wrapped[key] = t
 	return t
 }
