@@ -35,10 +35,13 @@ func sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // keyHash names a run in four bytes. Collisions are harmless: where it is
 // needed, all runs of that hash count as hurt.
-func keyHash(k store.Key) uint32 {
-	h := crc32.Update(0, castagnoli, []byte(k.Account))
-	h = crc32.Update(h, castagnoli, []byte{0})
-	return crc32.Update(h, castagnoli, []byte(k.Run))
+func keyHash(k store.Key) uint32 { return sum(appendKey(nil, k)) }
+
+func appendKey(buf []byte, k store.Key) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(k.Account)))
+	buf = append(buf, k.Account...)
+	buf = binary.AppendUvarint(buf, uint64(len(k.Run)))
+	return append(buf, k.Run...)
 }
 
 // recordSize is an upper bound on what a transition takes in a row.
@@ -59,10 +62,8 @@ func appendRow(buf []byte, batch []*store.Transition, place func(i int, off, n u
 	for i, t := range batch {
 		off := len(buf)
 		buf = append(buf, 0, 0, 0, 0, 0, 0, 0, 0)
-		buf = binary.AppendUvarint(buf, uint64(len(t.Account)))
-		buf = append(buf, t.Account...)
-		buf = binary.AppendUvarint(buf, uint64(len(t.Run)))
-		buf = append(buf, t.Run...)
+		buf = appendKey(buf, t.Key)
+		hash := sum(buf[off+recordHead:])
 		buf = binary.AppendUvarint(buf, t.First)
 		buf = binary.AppendUvarint(buf, t.Last-t.First)
 		buf = append(buf, t.Frames...)
@@ -72,7 +73,7 @@ func appendRow(buf []byte, batch []*store.Transition, place func(i int, off, n u
 
 		e := buf[dir+i*dirEntry:]
 		le.PutUint32(e, uint32(len(rec)))
-		le.PutUint32(e[4:], keyHash(t.Key))
+		le.PutUint32(e[4:], hash)
 		le.PutUint64(e[8:], t.First)
 		le.PutUint32(e[16:], uint32(t.Last-t.First+1))
 		place(i, uint32(off-start), uint32(len(rec)))

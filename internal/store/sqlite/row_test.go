@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+func sampleRow(n int) (data []byte, want []record) {
+	var batch []*store.Transition
+	for i := range n {
+		batch = append(batch, &store.Transition{
+			Key: runKey(i), First: uint64(i + 2), Last: uint64(2*i + 3), Frames: bytes.Repeat([]byte{byte('a' + i)}, 5+3*i),
+		})
+		want = append(want, record{
+			key: runKey(i), first: uint64(i + 2), last: uint64(2*i + 3), frames: batch[i].Frames,
+		})
+	}
+	data = appendRow([]byte("before"), batch, func(i int, off, n uint32) { want[i].off, want[i].n = off, n })
+	return data[len("before"):], want
+}
+
+func TestRowRoundTrip(t *testing.T) {
+	for _, n := range []int{1, 2, 50} {
+		data, want := sampleRow(n)
+		i := 0
+		lost := parseRow(data, func(r record) {
+			w := want[i]
+			if r.damaged != "" || r.key != w.key || r.first != w.first || r.last != w.last ||
+				r.off != w.off || r.n != w.n || !bytes.Equal(r.frames, w.frames) {
+				t.Fatalf("record %d = %+v, want %+v", i, r, w)
+			}
+			i++
+		})
+		if lost >= 0 || i != n {
+			t.Fatalf("%d of %d records, lost from %d", i, n, lost)
+		}
+	}
+}
+
+// Any one damaged bit costs at most one record, and says whose it was.
+func TestF20_EveryBitOfARow(t *testing.T) {
+	const n = 4
+	row, want := sampleRow(n)
+	for at := range row {
+		for bit := range 8 {
+			data := bytes.Clone(row)
+			data[at] ^= 1 << bit
+			i, damaged := 0, 0
+			lost := parseRow(data, func(r record) {
+				w := want[i]
+				i++
+				if r.damaged != "" {
+					damaged++
+					if r.hash != keyHash(w.key) || r.first != w.first || r.last != w.last || r.off != w.off {
+						t.Fatalf("bit %d of byte %d: damage is blamed on %+v, want %+v", bit, at, r, w)
+					}
+					if at < int(w.off) || at >= int(w.off+w.n) {
+						t.Fatalf("bit %d of byte %d: record %d counts as damaged", bit, at, i-1)
+					}
+					return
+				}
+				if r.key != w.key || !bytes.Equal(r.frames, w.frames) {
+					t.Fatalf("bit %d of byte %d: record = %+v, want %+v", bit, at, r, w)
+				}
+			})
+			if lost >= 0 || i != n || damaged > 1 {
+				t.Fatalf("bit %d of byte %d: %d records, %d damaged, lost from %d", bit, at, i, damaged, lost)
+			}
+			if inRecords := at >= int(want[0].off); inRecords != (damaged == 1) {
+				t.Fatalf("bit %d of byte %d: %d damaged", bit, at, damaged)
+			}
+		}
+	}
+}
+
+// Whatever the bytes are, parsing ends and never invents a record.
+func FuzzParseRow(f *testing.F) {
+	row, _ := sampleRow(3)
+	f.Add(row)
+	f.Add(row[:40])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lost := parseRow(data, func(r record) {
+			if r.damaged == "" && (int(r.off)+int(r.n) > len(data) || r.last < r.first && r.last != r.first-1) {
+				t.Fatalf("record %+v of %d bytes", r, len(data))
+			}
+		})
+		if lost > len(data)+headLen {
+			t.Fatalf("lost from %d of %d bytes", lost, len(data))
+		}
+	})
+}
+
+// spoiled is a store with a journal of three rows of which the second can be
+// replaced: r0..r3 have events 1 in row 1, 2 in row 2; r3 and r4 have one in
+// row 3; r5 ended in row 1 and p is parked.
+type spoiled struct {
+	*testing.T
+	s   *Store
+	row []byte
+	rec []record
+}
+
+func newSpoiled(t *testing.T) *spoiled {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	var first, second []store.Transition
+	for i := range 4 {
+		first = append(first, startOf(epoch, runKey(i), "1"))
+		second = append(second, store.Transition{Key: runKey(i), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")})
+	}
+	over := startOf(epoch, runKey(5), "1")
+	over.Head.Ended = 9
+	parked := startOf(epoch, runKey(6), "1")
+	parked.Fold, parked.Park = &store.Fold{First: 1, Last: 1, Chunk: []byte("1"), State: []byte("s")}, &store.Park{WakeAt: 1}
+	mustCommit(t, s, append(first, startOf(epoch, runKey(4), "1"), over, parked)...)
+	mustCommit(t, s, second...)
+	mustCommit(t, s,
+		store.Transition{Key: runKey(3), Epoch: epoch, First: 3, Last: 3, Frames: []byte("3")},
+		store.Transition{Key: runKey(4), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")})
+	sp := &spoiled{T: t, s: s}
+	if err := s.read.QueryRow(`SELECT data FROM journal WHERE id = 2`).Scan(&sp.row); err != nil {
+		t.Fatal(err)
+	}
+	parseRow(sp.row, func(r record) { sp.rec = append(sp.rec, r) })
+	return sp
+}
+
+// replace puts data into row 2 and makes the store read its journal again.
+func (sp *spoiled) replace(data []byte) {
+	sp.Helper()
+	st, err := sp.s.db.prepare(`UPDATE journal SET data = ?1 WHERE id = 2`)
+	if err == nil {
+		_, err = st.exec(data)
+	}
+	if err != nil {
+		sp.Fatal(err)
+	}
+	sp.s.scanned.Store(false)
+}
+
+// hurt loads every run and returns those that are refused. One that loads must
+// have all its events, also by Recover.
+func (sp *spoiled) hurt(what string) (runs map[int]bool) {
+	sp.Helper()
+	runs = map[int]bool{}
+	refused := map[string]bool{}
+	if err := sp.s.Recover(ctx, func(s *store.Saved) error {
+		refused[s.Head.Run] = s.Err != nil
+		return nil
+	}); err != nil {
+		sp.Fatalf("%s: %v", what, err)
+	}
+	for i, want := range []string{"12", "12", "12", "123", "12", "1", ""} {
+		saved, err := sp.s.Load(ctx, runKey(i))
+		switch {
+		case errors.Is(err, fault.StoreCorrupt):
+			runs[i] = true
+		case err != nil:
+			sp.Fatalf("%s: run %d: %v", what, i, err)
+		case string(saved.Tail) != want:
+			sp.Fatalf("%s: run %d has the events %q, want %q or a refusal", what, i, saved.Tail, want)
+		}
+		if recovered, ok := refused[runKey(i).Run]; ok != (i < 5) || recovered != runs[i] {
+			sp.Fatalf("%s: run %d: Recover says damaged=%v (%v), Load says %v", what, i, recovered, ok, runs[i])
+		}
+	}
+	return runs
+}
+
+func TestF20_FlipEachByteOfAStoredRow(t *testing.T) {
+	sp := newSpoiled(t)
+	for at := range sp.row {
+		data := bytes.Clone(sp.row)
+		data[at] ^= 0x55
+		sp.replace(data)
+		what := fmt.Sprintf("byte %d of %d flipped", at, len(data))
+		hurt := sp.hurt(what)
+		want := map[int]bool{}
+		for i, r := range sp.rec {
+			if at >= int(r.off) && at < int(r.off+r.n) {
+				want[i] = true
+			}
+		}
+		if fmt.Sprint(hurt) != fmt.Sprint(want) {
+			t.Fatalf("%s: refused %v, want %v", what, hurt, want)
+		}
+	}
+}
+
+func TestF20_CutAStoredRowAtEachLength(t *testing.T) {
+	sp := newSpoiled(t)
+	for n := range sp.row {
+		sp.replace(sp.row[:n:n])
+		what := fmt.Sprintf("cut at %d of %d", n, len(sp.row))
+		hurt := sp.hurt(what)
+		for i, r := range sp.rec {
+			whole := n >= int(r.off+r.n)
+			if hurt[i] == whole {
+				t.Fatalf("%s: run %d refused = %v, its record is whole = %v", what, i, hurt[i], whole)
+			}
+		}
+		// Not in that row, and what comes later or is settled proves it.
+		if hurt[4] || hurt[5] || hurt[6] {
+			t.Fatalf("%s: refused %v", what, hurt)
+		}
+	}
+}
+
+// A refusal names the run and the offset, and the damaged row is not trimmed.
+func TestF20_DamageIsNamedAndKept(t *testing.T) {
+	sp := newSpoiled(t)
+	data := bytes.Clone(sp.row)
+	data[sp.rec[1].off+sp.rec[1].n-1] ^= 1
+	sp.replace(data)
+	_, err := sp.s.Load(ctx, runKey(1))
+	want := fmt.Sprintf("STORE_CORRUPT: run %s: journal row 2 at byte %d: a record of %d bytes fails its checksum", runKey(1).Run, sp.rec[1].off, sp.rec[1].n)
+	if err == nil || err.Error() != want {
+		t.Fatalf("Load = %v, want %s", err, want)
+	}
+	page, err := sp.s.Events(ctx, runKey(1), 0, 100)
+	if err != nil || string(page.Frames) != "1" {
+		t.Fatalf("events before the damage = %q, %v", page.Frames, err)
+	}
+	epoch := sp.s.epoch
+	for i, last := range map[int]uint64{0: 2, 2: 2, 3: 3} {
+		mustCommit(t, sp.s, store.Transition{Key: runKey(i), Epoch: epoch, Fold: &store.Fold{First: 1, Last: last, Chunk: []byte("c")}})
+	}
+	for sp.s.trim() {
+	}
+	var rows int
+	if err := sp.s.read.QueryRow(`SELECT count(*) FROM journal WHERE id = 2`).Scan(&rows); err != nil || rows != 1 {
+		t.Fatalf("the damaged row is gone (%d, %v)", rows, err)
+	}
+}
+
+// A record that a chunk covers may rot: nobody needs it.
+func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
+	sp := newSpoiled(t)
+	mustCommit(t, sp.s, store.Transition{Key: runKey(1), Epoch: sp.s.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: []byte("12")}})
+	data := bytes.Clone(sp.row)
+	data[sp.rec[1].off+sp.rec[1].n-1] ^= 1
+	sp.replace(data)
+	if hurt := sp.hurt("covered"); len(hurt) != 0 {
+		t.Fatalf("refused %v", hurt)
+	}
+}
+
+func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
+	sp := newSpoiled(t)
+	fold := func(i int) store.Transition {
+		return store.Transition{Key: runKey(i), Epoch: sp.s.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: []byte("12"), Format: 1, State: []byte("state")}}
+	}
+	mustCommit(t, sp.s, fold(0), fold(1))
+	spoil := func(query string) {
+		st, err := sp.s.db.prepare(query)
+		if err == nil {
+			_, err = st.exec(runKey(0).Run)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Without its snapshot a run is read from its events.
+	spoil(`UPDATE snapshots SET state = substr(state, 1, length(state) - 1) || x'00' WHERE run = ?1`)
+	saved, err := sp.s.Load(ctx, runKey(0))
+	if err != nil || saved.State != nil || string(saved.Tail) != "12" {
+		t.Fatalf("Load = %+v, %v, want all events and no state", saved, err)
+	}
+	spoil(`UPDATE chunks SET data = substr(data, 1, length(data) - 1) || x'00' WHERE run = ?1`)
+	if _, err := sp.s.Load(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
+		t.Fatalf("Load = %v, want STORE_CORRUPT", err)
+	}
+	if _, err := sp.s.Load(ctx, runKey(1)); err != nil {
+		t.Fatal(err)
+	}
+	// A chunk that is missing altogether is noticed too.
+	spoil(`DELETE FROM chunks WHERE run = ?1`)
+	if _, err := sp.s.Load(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
+		t.Fatalf("Load = %v, want STORE_CORRUPT", err)
+	}
+}
