@@ -67,6 +67,11 @@ func (w *walker) count() bool {
 
 func (w *walker) node(y *yaml.Node, depth int) *jsonx.Node {
 	n := &jsonx.Node{Pos: jsonx.Pos{Line: int32(y.Line), Col: int32(y.Column), Len: 1}}
+	if last := w.text.Lines(); y.Line > last {
+		// The library places a value that is not there behind the end.
+		n.Pos.Line, n.Pos.Col = int32(last), int32(utf8.RuneCountInString(w.text.Line(last))+1)
+		y.Line, y.Column = last, int(n.Pos.Col)
+	}
 	if !w.count() {
 		return n
 	}
