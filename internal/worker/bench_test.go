@@ -43,18 +43,24 @@ func BenchmarkGoroutine(b *testing.B) {
 
 // BenchmarkNoopBurst hands out 1,000 attempts at once, as a wide step does.
 func BenchmarkNoopBurst(b *testing.B) {
-	var wg sync.WaitGroup
-	p := New(Config{Done: func(Result) { wg.Done() }})
-	noop := &action.Action{Name: "noop", Run: func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil }}
-	i := uint32(0)
-	for b.Loop() {
-		wg.Add(1_000)
-		for range 1_000 {
-			i++
-			_ = p.Run(Task{ID: ID{Run: "r", Attempt: i}, Action: noop, TimeoutMS: 600_000})
-		}
-		wg.Wait()
+	for name, output := range map[string]any{"null": nil, "object": map[string]any{"ok": true, "n": int64(1)}} {
+		b.Run(name, func(b *testing.B) {
+			var wg sync.WaitGroup
+			p := New(Config{Done: func(Result) { wg.Done() }})
+			noop := &action.Action{Name: "noop", Run: func(context.Context, *action.Task) (action.Result, error) {
+				return action.Result{Output: output}, nil
+			}}
+			i := uint32(0)
+			for b.Loop() {
+				wg.Add(1_000)
+				for range 1_000 {
+					i++
+					_ = p.Run(Task{ID: ID{Run: "r", Attempt: i}, Action: noop, TimeoutMS: 600_000})
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1_000, "ns/task")
+			p.Stop(context.Background())
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1_000, "ns/task")
-	p.Stop(context.Background())
 }

@@ -26,12 +26,17 @@ func encode(name string, v any) ([]byte, *fault.Error) {
 	return data, nil
 }
 
+// null is the output of an action that has none; nobody writes into an output.
+var null = []byte("null")
+
 var errRawTooLarge = errors.New("JSON text is too large")
 
 func canonical(v any) ([]byte, error) {
 	var raw []byte
 	switch v := v.(type) {
-	case nil, bool, int, int64, float64, string:
+	case nil:
+		return null, nil
+	case bool, int, int64, float64, string:
 		return jsonx.Canonical(v)
 	case json.RawMessage:
 		raw = v

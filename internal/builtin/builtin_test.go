@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/worker"
+)
+
+func TestMain(m *testing.M) {
+	media.Dispatch()
+	os.Exit(m.Run())
+}
+
+func find(t testing.TB, name string) *action.Action {
+	t.Helper()
+	for _, a := range Actions() {
+		if a.Name == name {
+			return &a
+		}
+	}
+	t.Fatalf("there is no action %s", name)
+	return nil
+}
+
+func store(t testing.TB) *blob.Store {
+	t.Helper()
+	s, err := blob.Open(blob.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func upload(t testing.TB, s *blob.Store, name string, data []byte) action.FileInfo {
+	t.Helper()
+	info, err := s.Put(context.Background(), "acme", bytes.NewReader(data), name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// call carries out an action as a run does: through the worker, with both
+// schemas checked.
+func call(t testing.TB, s *blob.Store, name string, input map[string]any) (map[string]any, error) {
+	t.Helper()
+	a := find(t, name)
+	in, err := jsonx.Canonical(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(raw json.RawMessage) func(any) error {
+		sch, err := expr.CompileSchema(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return func(v any) error {
+			if bad := sch.Validate(v); len(bad) > 0 {
+				return fmt.Errorf("%v", bad)
+			}
+			return nil
+		}
+	}
+	results := make(chan worker.Result, 1)
+	pool := worker.New(worker.Config{Done: func(r worker.Result) { results <- r }})
+	defer pool.Stop(context.Background())
+	err = pool.Run(worker.Task{
+		ID: worker.ID{Run: "r"}, Action: a, TimeoutMS: 60_000,
+		Task:       action.Task{Run: "r", Step: "s", Attempt: 1, Account: "acme", Input: in, Files: s.Files("acme")},
+		CheckInput: check(a.Input), CheckOutput: check(a.Output),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := <-results
+	if r.Err != nil {
+		return nil, r.Err
+	}
+	if r.Cost != a.Cost {
+		t.Errorf("%s cost %d credits, declared %d", name, r.Cost, a.Cost)
+	}
+	v, err := jsonx.Decode(r.Output, jsonx.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.(map[string]any), nil
+}
+
+func reportPDF(t testing.TB) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "report.pdf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// X10, X11, X12: every action declares what it takes and gives, ready-made
+// predicates that evaluate on its own output, and how long it takes.
+func TestX10_X11_X12_Declarations(t *testing.T) {
+	s := store(t)
+	file := upload(t, s, "report.pdf", reportPDF(t)).Hash
+	mime := regexp.MustCompile(`^(\*|[a-z]+)/(\*|[a-z0-9.+-]+)$`)
+	semver := regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+	actionName := regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+	for _, a := range Actions() {
+		t.Run(a.Name, func(t *testing.T) {
+			if !actionName.MatchString(a.Name) || !semver.MatchString(a.Version) || !strings.HasSuffix(a.Description, ".") || a.Cost < 1 {
+				t.Errorf("%s %s, cost %d: %q", a.Name, a.Version, a.Cost, a.Description)
+			}
+			m := a.Metadata
+			for _, d := range append(m.InputTypes, m.OutputTypes...) {
+				if d.Name == "" || d.Description == "" {
+					t.Errorf("type without name or description: %+v", d)
+				}
+				for _, p := range d.MimeTypes {
+					if !mime.MatchString(p) {
+						t.Errorf("%q is no MIME pattern", p)
+					}
+				}
+			}
+			if len(m.InputTypes) == 0 || len(m.OutputTypes) == 0 || m.Parallelizable == nil || !m.MayRunInParallel() || m.DurationRange == nil {
+				t.Fatalf("incomplete metadata: %+v", m)
+			}
+			least, err1 := recipe.ParseDuration(m.DurationRange.Min)
+			most, err2 := recipe.ParseDuration(m.DurationRange.Max)
+			if err1 != nil || err2 != nil || least >= most {
+				t.Errorf("duration range %+v: %v, %v", m.DurationRange, err1, err2)
+			}
+			out, err := call(t, s, a.Name, map[string]any{"file": file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range m.BranchConditions {
+				p, err := expr.Compile(c.Expression)
+				if err != nil || c.Description == "" {
+					t.Errorf("condition %s: %v", c.Name, err)
+					continue
+				}
+				v, err := p.Eval(expr.MapVars{"output": out})
+				if _, ok := v.(bool); err != nil || !ok {
+					t.Errorf("condition %s gave %v, %v", c.Name, v, err)
+				}
+				if want := c.Name != "is-image"; v != want {
+					t.Errorf("condition %s of the report = %v, want %v", c.Name, v, want)
+				}
+			}
+			if f := expr.FileFields(a.Input); len(f) != 1 || f[0] != "file" {
+				t.Errorf("file inputs: %v", f)
+			}
+		})
+	}
+}
+
+// X12: the conditions tell kinds and sizes apart.
+func TestX12_BranchConditions(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		output map[string]any
+		want   bool
+	}{
+		{"is-pdf", map[string]any{"mimeType": "application/pdf"}, true},
+		{"is-pdf", map[string]any{"mimeType": "image/png"}, false},
+		{"is-image", map[string]any{"mimeType": "image/png"}, true},
+		{"is-image", map[string]any{"mimeType": "text/plain"}, false},
+		{"is-small", map[string]any{"sizeBytes": int64(10485759)}, true},
+		{"is-small", map[string]any{"sizeBytes": int64(10485760)}, false},
+	} {
+		for _, c := range find(t, "file-inspect").Metadata.BranchConditions {
+			if c.Name != tt.name {
+				continue
+			}
+			p, err := expr.Compile(c.Expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := p.Eval(expr.MapVars{"output": tt.output}); err != nil || got != tt.want {
+				t.Errorf("%s of %v = %v, %v", tt.name, tt.output, got, err)
+			}
+		}
+	}
+}
+
+// X158, X159: a file is named by its hash and described by its content.
+func TestX158_X159_FileInspect(t *testing.T) {
+	s := store(t)
+	for _, tt := range []struct {
+		name string
+		data []byte
+		want map[string]any
+	}{
+		{"report.pdf", reportPDF(t), map[string]any{"mimeType": "application/pdf",
+			"extended": map[string]any{"pageCount": int64(4), "encrypted": false, "title": "The Ferry of Lindholm: A Year in Numbers", "author": "The Roux authors"}}},
+		{"note.txt", []byte("hello"), map[string]any{"mimeType": "text/plain", "extended": map[string]any{}}},
+		{"posing.pdf", []byte("GIF89a\x03\x00\x02\x00\x00\x00\x00;"), map[string]any{"mimeType": "image/gif",
+			"extended": map[string]any{"width": int64(3), "height": int64(2), "format": "gif"}}},
+		{"empty", nil, map[string]any{"mimeType": "text/plain", "extended": map[string]any{}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			info := upload(t, s, tt.name, tt.data)
+			tt.want["hash"], tt.want["name"], tt.want["sizeBytes"] = info.Hash, tt.name, int64(len(tt.data))
+			got, err := call(t, s, "file-inspect", map[string]any{"file": info.Hash})
+			if err != nil || fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("got  %v, %v\nwant %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// X160: the text of a PDF, with and without marks.
+func TestX160_PDFToMarkdown(t *testing.T) {
+	s := store(t)
+	file := upload(t, s, "report.pdf", reportPDF(t)).Hash
+	got, err := call(t, s, "pdf-to-markdown", map[string]any{"file": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := got["content"].(string)
+	for _, want := range []string{
+		"# The Ferry of Lindholm: A Year in Numbers\n\nThe ferry of Lindholm crosses the sound",
+		"\n\n## Summary\n\n", "\n\n### Who Travels\n\n", "\n- who keeps the spare engine",
+		"| Quarter | Crossings | Passengers | On time |\n| --- | --- | --- | --- |\n| January to March | 1,846 | 24,118 | 91 percent |",
+		"| Insurance and fees | 11,306 |",
+	} {
+		if !strings.Contains(content, want) {
+			t.Errorf("the text lacks %q", want)
+		}
+	}
+	headings := got["headings"].([]any)
+	if got["pageCount"] != int64(4) || got["title"] != "The Ferry of Lindholm: A Year in Numbers" || len(headings) != 11 || len(got["pages"].([]any)) != 4 {
+		t.Errorf("pages %v, title %v, %d headings: %v", got["pageCount"], got["title"], len(headings), headings)
+	}
+	if words := got["wordCount"].(int64); words < 850 || words > 1_000 {
+		t.Errorf("%d words", words)
+	}
+	plain, err := call(t, s, "pdf-to-markdown", map[string]any{"file": file, "preserveFormatting": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := plain["content"].(string); strings.ContainsAny(text, "#|") || !strings.Contains(text, "Summary\n\nThe boat made") {
+		t.Errorf("preserveFormatting: false gave marks: %.300s", text)
+	}
+	if plain["wordCount"] != got["wordCount"] {
+		t.Errorf("words differ: %v and %v", plain["wordCount"], got["wordCount"])
+	}
+}
+
+// I15, I16: a text that does not fit into an output becomes a file.
+func TestLongTextBecomesAFile(t *testing.T) {
+	s := store(t)
+	var contents []string
+	for p := range 40 {
+		var c strings.Builder
+		c.WriteString("BT /F1 10 Tf 12 TL 50 800 Td\n")
+		for range 60 {
+			fmt.Fprintf(&c, "(%s) Tj T*\n", strings.Repeat(fmt.Sprintf("page %d <long> ", p), 30))
+		}
+		contents = append(contents, c.String()+"ET")
+	}
+	info := upload(t, s, "long.pdf", pdfOf(contents))
+	got, err := call(t, s, "pdf-to-markdown", map[string]any{"file": info.Hash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, inline := got["content"]; inline || got["pageCount"] != int64(40) {
+		t.Fatalf("content is inline, or %v pages", got["pageCount"])
+	}
+	f, err := s.Open(context.Background(), "acme", got["file"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil || len(text) < maxInline || !strings.HasPrefix(string(text), `page 0 \<long> page 0`) {
+		t.Errorf("%d bytes, %v: %.40s", len(text), err, text)
+	}
+	if fi := f.Info(); fi.Name != "long.md" || fi.MimeType != "text/markdown" {
+		t.Errorf("stored as %+v", fi)
+	}
+}
+
+// pdfOf makes a PDF file of pages in one font.
+func pdfOf(contents []string) []byte {
+	objects := []string{"<< /Type /Catalog /Pages 2 0 R >>", "", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"}
+	kids := ""
+	for _, c := range contents {
+		kids += fmt.Sprintf("%d 0 R ", len(objects)+1)
+		objects = append(objects,
+			fmt.Sprintf("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R >>", len(objects)+2),
+			fmt.Sprintf("<< /Length %d >>\nstream\n%s\nendstream", len(c)+1, c))
+	}
+	objects[1] = fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", kids, len(contents))
+	var out bytes.Buffer
+	out.WriteString("%PDF-1.4\n")
+	offsets := make([]int, len(objects))
+	for i, o := range objects {
+		offsets[i] = out.Len()
+		fmt.Fprintf(&out, "%d 0 obj\n%s\nendobj\n", i+1, o)
+	}
+	start := out.Len()
+	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(objects)+1)
+	for _, at := range offsets {
+		fmt.Fprintf(&out, "%010d 00000 n \n", at)
+	}
+	fmt.Fprintf(&out, "trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(objects)+1, start)
+	return out.Bytes()
+}
+
+// What is wrong with an input is said with a code and in words.
+func TestRefusals(t *testing.T) {
+	s := store(t)
+	text := upload(t, s, "note.txt", []byte("hello")).Hash
+	broken := upload(t, s, "broken.pdf", []byte("%PDF-1.4\nnothing more")).Hash
+	badImage := upload(t, s, "bad.png", append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 40)...)).Hash
+	foreign, err := s.Put(context.Background(), "other", strings.NewReader("theirs"), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, action string
+		input        map[string]any
+		code         fault.Code
+		says         string
+	}{
+		{"no file", "file-inspect", map[string]any{}, fault.InputContractViolation, "file"},
+		{"an unknown field", "pdf-to-markdown", map[string]any{"file": text, "preserveFormating": true}, fault.InputContractViolation, "preserveFormating"},
+		{"a path for a hash", "file-inspect", map[string]any{"file": "../../etc/passwd"}, fault.InputContractViolation, "file"}, // A15
+		{"a file nobody stored", "file-inspect", map[string]any{"file": "sha256_" + strings.Repeat("0", 64)}, fault.FileNotFound, "sha256_000"},
+		{"another account's file", "file-inspect", map[string]any{"file": foreign.Hash}, fault.FileNotFound, foreign.Hash}, // I17
+		{"a text as PDF", "pdf-to-markdown", map[string]any{"file": text}, fault.FileUnsupported, "note.txt is text/plain: want application/pdf"},
+		{"a broken PDF", "pdf-to-markdown", map[string]any{"file": broken}, fault.FileInvalid, "damaged"},
+		{"inspecting a broken PDF", "file-inspect", map[string]any{"file": broken}, fault.FileInvalid, "damaged"},
+		{"inspecting a broken image", "file-inspect", map[string]any{"file": badImage}, fault.FileInvalid, "damaged"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := call(t, s, tt.action, tt.input)
+			if !errors.Is(err, tt.code) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error = %v, want %s with %q", err, tt.code, tt.says)
+			}
+		})
+	}
+}
