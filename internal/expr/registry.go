@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -35,6 +36,29 @@ func (r *registry) NativeToValue(v any) ref.Val {
 		return types.NewRefValList(r, x)
 	}
 	return r.Registry.NativeToValue(v)
+}
+
+// The protobuf types that CEL knows are no part of our language: values are JSON.
+
+// EnumValue implements types.Provider.
+func (r *registry) EnumValue(name string) ref.Val {
+	return types.NewErr("undefined: %s", name)
+}
+
+// FindIdent implements types.Provider.
+func (r *registry) FindIdent(name string) (ref.Val, bool) {
+	if strings.HasPrefix(name, "google.") {
+		return nil, false
+	}
+	return r.Registry.FindIdent(name)
+}
+
+// FindStructType implements types.Provider.
+func (r *registry) FindStructType(name string) (*types.Type, bool) {
+	if strings.HasPrefix(name, "google.") {
+		return nil, false
+	}
+	return r.Registry.FindStructType(name)
 }
 
 // A nativeList is a list that came from a variable; src is what it came as.

@@ -10,7 +10,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 )
 
 // schemaTypes gives the checker types made of JSON Schemas. An object that
@@ -18,7 +17,7 @@ import (
 // schema leaves open stays dynamic, so that checking never refuses what could
 // work at run time. It serves one check and is not safe for concurrent use.
 type schemaTypes struct {
-	*types.Registry
+	*registry
 	objects map[string]*objectType
 	// misses are the fields asked for that no type has, in order.
 	misses []miss
@@ -46,8 +45,7 @@ type schemaDoc struct {
 }
 
 func newSchemaTypes() *schemaTypes {
-	reg := base().CELTypeAdapter().(*registry)
-	return &schemaTypes{Registry: reg.Registry, objects: map[string]*objectType{}}
+	return &schemaTypes{registry: base().CELTypeAdapter().(*registry), objects: map[string]*objectType{}}
 }
 
 // schemaNode are the keywords that say something about types.
@@ -176,7 +174,7 @@ func (t *schemaTypes) FindStructType(name string) (*types.Type, bool) {
 	if _, ok := t.objects[name]; ok {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
-	return t.Registry.FindStructType(name)
+	return t.registry.FindStructType(name)
 }
 
 // FindStructFieldNames implements types.Provider.
@@ -184,14 +182,14 @@ func (t *schemaTypes) FindStructFieldNames(name string) ([]string, bool) {
 	if o, ok := t.objects[name]; ok {
 		return o.names(), true
 	}
-	return t.Registry.FindStructFieldNames(name)
+	return t.registry.FindStructFieldNames(name)
 }
 
 // FindStructFieldType implements types.Provider.
 func (t *schemaTypes) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	o, ok := t.objects[name]
 	if !ok {
-		return t.Registry.FindStructFieldType(name, field)
+		return t.registry.FindStructFieldType(name, field)
 	}
 	typ := o.rest
 	if raw, ok := o.fields[field]; ok {
@@ -214,5 +212,3 @@ func (t *schemaTypes) FindStructFieldType(name, field string) (*types.FieldType,
 func (t *schemaTypes) variable(name string, raw json.RawMessage) cel.EnvOption {
 	return cel.Variable(name, t.typeOf(name, raw, &schemaDoc{raw}, 0))
 }
-
-var _ ref.TypeAdapter = (*registry)(nil)
