@@ -107,10 +107,12 @@ type compiler struct {
 	progs     map[exprKey]*program     // one per distinct text
 	checks    map[string][]problem     // typed checks by text, wish and types
 	typeIDs   map[string]int           // interned schemas
-	wrapped   map[string]typed
+	wrapped   map[*declared]typed
 	slotTypes map[graphSlot]typed
 	input     *typed
+	params    *typed // of `parameters`; input is that of `input`
 	diags     []fault.Diagnostic
+	count     [2]int // of diagnostics, by severity
 	seen      map[string]bool
 	cyclic    map[int32]bool // graphs with a circle: nothing follows from their order
 }
@@ -155,7 +157,7 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 		progs:     map[exprKey]*program{},
 		checks:    map[string][]problem{},
 		typeIDs:   map[string]int{},
-		wrapped:   map[string]typed{},
+		wrapped:   map[*declared]typed{},
 		slotTypes: map[graphSlot]typed{},
 		seen:      map[string]bool{},
 		cyclic:    map[int32]bool{},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
 // A spot is a place in the source, as a JSON pointer and what of its value is
@@ -51,15 +52,23 @@ func (c *compiler) warn(rule string, at spot, msg, hint string, related ...fault
 
 func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at spot, msg, hint string, related []fault.Place) {
 	// One mistake is met on several ways; people want to read it once.
+	if c.enough(sev) {
+		return
+	}
 	key := strings.Join([]string{rule, at.ptr, strconv.Itoa(at.off), msg}, "\x00")
 	if c.seen[key] {
 		return
 	}
 	c.seen[key] = true
+	c.count[sev]++
 	c.diags = append(c.diags, fault.Diagnostic{
 		Severity: sev, Code: code, Rule: rule, Msg: msg, Pos: c.pos(at), Hint: hint, Pointer: at.ptr, Related: related,
 	})
 }
+
+// enough says that nobody would read one more of a kind. What it costs to make
+// a good message grows with the recipe, so callers ask before they make it.
+func (c *compiler) enough(sev fault.Severity) bool { return c.count[sev] >= recipe.MaxDiagnostics }
 
 func (c *compiler) place(at spot, msg string) fault.Place {
 	return fault.Place{Pos: c.pos(at), Msg: msg}

@@ -90,6 +90,9 @@ func (c *compiler) member(at site, r expr.Ref, where spot) (plan.Var, bool) {
 	id := r.Path[0]
 	i, ok := c.byID[id]
 	if !ok {
+		if c.enough(fault.SeverityError) {
+			return plan.Var{}, false
+		}
 		ids := c.visibleSteps(at)
 		hint := near(id, ids)
 		if hint == "" {
@@ -175,6 +178,9 @@ func (c *compiler) within(at site, i int32) plan.Role {
 
 // undefined reports a name that means nothing, with what would mean something.
 func (c *compiler) undefined(at site, name string, where spot) {
+	if c.enough(fault.SeverityError) {
+		return
+	}
 	bound := c.visibleBindings(at)
 	steps := c.visibleSteps(at)
 	everything := slices.Concat(bound, reservedNames, []string{"steps"}, steps)
@@ -273,7 +279,7 @@ type miss struct {
 // nearest one below. Where it may not have been set, the search goes on outward
 // for one that surely did. nil = found.
 func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *miss {
-	var maybe int32 = plan.None // a binder that may not have run
+	maybe := plan.None // the owner, in the innermost scope that has one, of a binder that may not have run
 	found := false
 	var before []graphSlot // scopes whose steps bind it only after the reader
 	defer func() {
@@ -308,14 +314,14 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 				return nil
 			}
 			if maybe == plan.None {
-				maybe = c.binderWithin(by, frame, slot)
+				maybe = by
 			}
 		} else if !at.undo && len(steps) > 0 && !member {
 			before = append(before, key)
 		} else if at.undo && len(steps) > 0 && !member {
 			found = true // later steps may have run before the failure
 			if maybe == plan.None {
-				maybe = c.binderWithin(steps[0], frame, slot)
+				maybe = steps[0]
 			}
 		}
 		if g == frame {
@@ -325,7 +331,7 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 	if !found {
 		return c.below(at, frame, slot, name, where)
 	}
-	c.maybeUnbound(at, maybe, name, where)
+	c.maybeUnbound(at, maybe, frame, slot, where)
 	return nil
 }
 
@@ -339,7 +345,7 @@ func (c *compiler) inFrame(g, frame int32) int32 {
 
 // below looks for a binder that stands below its reader.
 func (c *compiler) below(at site, frame, slot int32, name string, where spot) *miss {
-	var late int32 = plan.None
+	late := plan.None
 	for g := c.inFrame(at.graph, frame); ; g = c.outer(g) {
 		key := graphSlot{g, slot}
 		steps := c.binders[key]
@@ -354,7 +360,7 @@ func (c *compiler) below(at site, frame, slot int32, name string, where spot) *m
 				c.waitFor(by, reader, where)
 				c.readers[key] = append(c.readers[key], readerOf{reader, by, where})
 				if !c.surelyBinds(by, slot) {
-					c.maybeUnbound(at, c.binderWithin(by, frame, slot), name, where)
+					c.maybeUnbound(at, by, frame, slot, where)
 				}
 				return nil
 			}
@@ -365,6 +371,9 @@ func (c *compiler) below(at site, frame, slot int32, name string, where spot) *m
 		if g == frame {
 			break
 		}
+	}
+	if c.enough(fault.SeverityError) {
+		return &miss{}
 	}
 	if late != plan.None {
 		by := c.binderWithin(late, frame, slot)
@@ -412,10 +421,12 @@ func (c *compiler) binderWithin(i, frame, slot int32) int32 {
 }
 
 // maybeUnbound warns of a binding that some paths do not set (R40).
-func (c *compiler) maybeUnbound(at site, by int32, name string, where spot) {
-	if by == plan.None || c.guarded(at, name) {
+func (c *compiler) maybeUnbound(at site, within, frame, slot int32, where spot) {
+	name := c.frames[frame].names[slot]
+	if c.enough(fault.SeverityWarning) || c.guarded(at, name) {
 		return
 	}
+	by := c.binderWithin(within, frame, slot)
 	why, stop := c.whyNot(at, by)
 	c.warn("maybe-unbound", where, fmt.Sprintf("%q is %s", name, why), stop,
 		c.place(c.value(c.nodes[by].bindPtr), "bound here"))

@@ -89,6 +89,9 @@ func (c *compiler) written(i int32) {
 		on, ok := c.byID[id]
 		switch {
 		case !ok:
+			if c.enough(fault.SeverityError) {
+				return
+			}
 			siblings := c.siblings(i)
 			hint := near(id, siblings)
 			switch {

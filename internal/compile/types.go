@@ -37,7 +37,11 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 		case "input", "inputs":
 			return c.inputType()
 		case "parameters":
-			return c.typed(c.p.InputSchema)
+			if c.params == nil {
+				t := c.typed(c.p.InputSchema)
+				c.params = &t
+			}
+			return *c.params
 		case "fileHashes":
 			return c.typed(json.RawMessage(`{"type":"array","items":{"type":"string"}}`))
 		case "files":
@@ -75,14 +79,14 @@ func (c *compiler) inputType() typed {
 	return t
 }
 
-// outputSchema is the schema of what a step puts out, nil when it may be
-// anything: after a fallback it is another action's.
-func (c *compiler) outputSchema(i int32) json.RawMessage {
+// output is the declaration whose schema the output of a step fits, nil when it
+// may be anything: after a fallback it is another action's.
+func (c *compiler) output(i int32) *declared {
 	st, n := &c.p.Steps[i], &c.nodes[i]
-	if st.Kind != plan.Action || n.decl == nil || st.OnError == plan.OnErrorFallback {
+	if st.Kind != plan.Action || n.decl == nil || len(n.decl.Output) == 0 || st.OnError == plan.OnErrorFallback {
 		return nil
 	}
-	return n.decl.Output
+	return n.decl
 }
 
 // stepFields are what the object of a step has. Which of them an expression
@@ -92,17 +96,17 @@ var stepFields = []string{"error", "output", "result", "status"}
 
 // stepType is the object that `steps.<id>` stands for.
 func (c *compiler) stepType(i int32) typed {
-	out := c.outputSchema(i)
-	if out == nil {
+	decl := c.output(i)
+	if decl == nil {
 		return typed{}
 	}
-	key := string(out)
-	if t, ok := c.wrapped[key]; ok {
+	if t, ok := c.wrapped[decl]; ok {
 		return t
 	}
-	t := c.typed(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + key +
-		`,"result":` + key + `,"status":{"type":"string"},"error":{}}}`))
-	c.wrapped[key] = t
+	out := string(decl.Output)
+	t := c.typed(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + out +
+		`,"result":` + out + `,"status":{"type":"string"},"error":{}}}`))
+	c.wrapped[decl] = t
 	return t
 }
 
@@ -113,11 +117,10 @@ func (c *compiler) bindingType(g, slot int32) typed {
 		return t
 	}
 	by := c.frames[g].by[slot]
-	out := c.outputSchema(by[0])
-	if slices.ContainsFunc(by, func(i int32) bool { return string(c.outputSchema(i)) != string(out) }) {
-		out = nil
+	decl, t := c.output(by[0]), typed{}
+	if decl != nil && !slices.ContainsFunc(by, func(i int32) bool { return c.output(i) != decl }) {
+		t = c.typed(decl.Output)
 	}
-	t := c.typed(out)
 	c.slotTypes[at] = t
 	return t
 }

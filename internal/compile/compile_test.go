@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+func rules(diags []fault.Diagnostic) string {
+	var s []string
+	for _, d := range diags {
+		s = append(s, d.Rule)
+	}
+	return strings.Join(s, " ")
+}
+
+// TestX4_Kinds: a step does one thing, said by its type or by its one field.
+// The parser refuses these texts too; other dialects come without it.
+func TestX4_Kinds(t *testing.T) {
+	do := &recipe.Transform{Expression: "1"}
+	act := &recipe.Action{Name: "echo"}
+	for _, tt := range []struct {
+		name string
+		step *recipe.Step
+		want string
+	}{
+		{"by its field", &recipe.Step{Transform: do}, ""},
+		{"by type and field", &recipe.Step{Type: "transform", Transform: do}, ""},
+		{"nothing said", &recipe.Step{}, "no-kind"},
+		{"a type without its field", &recipe.Step{Type: "loop"}, "missing-field"},
+		{"two fields", &recipe.Step{Transform: do, Action: act}, "two-kinds"},
+		{"another field than the type", &recipe.Step{Type: "action", Transform: do}, "two-kinds"},
+		{"a type and two fields", &recipe.Step{Type: "action", Action: act, Transform: do}, "two-kinds"},
+		{"no such type", &recipe.Step{Type: "trasnform", Transform: do}, "unknown-type"},
+		{"a nested recipe", &recipe.Step{Recipe: json.RawMessage(`"other"`)}, "nested-recipe"},
+		{"an empty branch list", &recipe.Step{Parallel: &recipe.Parallel{}}, "no-branches"},
+		{"an empty loop", &recipe.Step{Loop: &recipe.Loop{Over: "[1]"}}, "no-steps"},
+		{"a bad id", &recipe.Step{ID: "a b", Transform: do}, "bad-id"},
+		{"a bad join rule", &recipe.Step{Parallel: &recipe.Parallel{WaitFor: "al", Branches: [][]*recipe.Step{{}}}}, "bad-value"},
+		{"an empty expression", &recipe.Step{Transform: &recipe.Transform{Expression: "  "}}, "missing-field"},
+		{"a wait for nothing", &recipe.Step{Wait: &recipe.Wait{}}, "bad-wait"},
+		{"a wait for two things", &recipe.Step{Wait: &recipe.Wait{Duration: "1s", Signal: "x"}}, "bad-wait"},
+		{"a fallback without a step", &recipe.Step{Action: act, OnError: &recipe.OnError{Strategy: "fallback"}}, "missing-field"},
+		{"an unknown strategy", &recipe.Step{Action: act, OnError: &recipe.OnError{Strategy: "retrry"}}, "bad-value"},
+		{"a negative concurrency", &recipe.Step{Loop: &recipe.Loop{Over: "[1]", MaxConcurrency: -1, Steps: []*recipe.Step{{Transform: do}}}}, "bad-concurrency"},
+		{"a negative retry count", &recipe.Step{Action: act, OnError: &recipe.OnError{Strategy: "retry", MaxRetries: -1}}, "bad-retry"},
+		{"jitter beyond 1", &recipe.Step{Action: act, RetryPolicy: &recipe.RetryPolicy{MaxAttempts: 2, Jitter: new(2.0)}}, "bad-retry"},
+		{"a shrinking backoff", &recipe.Step{Action: act, RetryPolicy: &recipe.RetryPolicy{MaxAttempts: 2, BackoffMultiplier: 0.5}}, "bad-retry"},
+		{"a duration without unit", &recipe.Step{Action: act, Timeout: "5"}, "bad-duration"},
+		{"a name bound twice in one step", &recipe.Step{OutputBinding: "x", Transform: &recipe.Transform{Expression: "1", OutputBinding: "y"}}, "two-bindings"},
+		{"a binding of a fail step", &recipe.Step{OutputBinding: "x", Fail: &recipe.Fail{}}, "not-for-kind"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, diags := Compile(&recipe.Recipe{Name: "kinds", Steps: []*recipe.Step{tt.step}}, nil, Options{Actions: testActions()})
+			if got := rules(diags); got != tt.want {
+				t.Errorf("rules %q, want %q\n%s", got, tt.want, dumpDiagnostics(diags))
+			}
+			if (p == nil) != HasErrors(diags) {
+				t.Error("a plan and an error, or neither")
+			}
+		})
+	}
+	if _, diags := Compile(&recipe.Recipe{Name: "empty"}, nil, Options{}); rules(diags) != "no-steps" {
+		t.Errorf("an empty recipe: %s", dumpDiagnostics(diags))
+	}
+}
+
+// TestX6_Versions: "" is the active version, "1" and "1.2" are ranges.
+func TestX6_Versions(t *testing.T) {
+	cat := testActions()
+	for want, got := range map[string]string{"": "1.10.0", "1": "1.10.0", "1.9": "1.9.3", "1.9.3": "1.9.3", "1.1": "", "2": "", "2.0.0-beta.1": "2.0.0-beta.1", "1.10.0.0": ""} {
+		version := ""
+		if a := cat.Find("echo", want); a != nil {
+			version = a.Version
+		}
+		if version != got {
+			t.Errorf("echo@%q is %q, want %q", want, version, got)
+		}
+	}
+	order := []string{"1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0", "1.0.1", "1.9.0", "1.10.0", "2.0.0"}
+	for i := range order {
+		for j := range order {
+			if got, want := CompareVersions(order[i], order[j]), i-j; (got < 0) != (want < 0) || (got > 0) != (want > 0) {
+				t.Errorf("CompareVersions(%s, %s) = %d", order[i], order[j], got)
+			}
+		}
+	}
+	if CompareVersions("1.0.0+a", "1.0.0+b") != 0 {
+		t.Error("build metadata counts")
+	}
+}
+
+// TestX238_OperatorLimits: no spelling of a timeout passes the operator's limit.
+func TestX238_OperatorLimits(t *testing.T) {
+	const text = `
+name: limits
+ttl: 100h
+steps:
+  - {id: none, action: {name: echo}}
+  - {id: own, action: {name: echo}, timeout: 10m, compensate: {action: {name: echo}, timeout: PT9M}}
+  - {id: composite, timeout: 8m, condition: {expression: size(fileHashes) > 0, then: []}}
+`
+	opt := Options{Actions: testActions(), Limits: Limits{MaxTimeoutMS: 5 * minuteMS, MaxTTLMS: 24 * hourMS}}
+	p, _, _, diags := Source("x.yaml", []byte(text), opt)
+	if p == nil {
+		t.Fatal(dumpDiagnostics(diags))
+	}
+	for i, st := range p.Steps {
+		if st.TimeoutMS > 5*minuteMS || st.TotalTimeoutMS > 5*minuteMS || st.TimeoutMS == 0 && st.TotalTimeoutMS == 0 {
+			t.Errorf("step %d: timeout %d, total %d", i, st.TimeoutMS, st.TotalTimeoutMS)
+		}
+	}
+	if p.TTLMS != 24*hourMS {
+		t.Errorf("ttl %d", p.TTLMS)
+	}
+	if got := rules(diags); got != "timeout-capped timeout-capped timeout-capped timeout-capped" {
+		t.Errorf("diagnostics: %s", got)
+	}
+}
+
+// TestX231_StepsInSource: as many steps as the limit allows, and one more.
+func TestX231_StepsInSource(t *testing.T) {
+	recipeOf := func(n int) []byte {
+		return []byte("name: many\nsteps:\n" + strings.Repeat("  - transform: {expression: \"1\"}\n", n))
+	}
+	if p, _, _, diags := Source("x.yaml", recipeOf(1000), Options{}); p == nil {
+		t.Errorf("1,000 steps: %s", dumpDiagnostics(diags))
+	}
+	p, _, _, diags := Source("x.yaml", recipeOf(1001), Options{})
+	if p != nil || len(diags) != 1 || diags[0].Code != fault.StepLimit {
+		t.Errorf("1,001 steps: %s", dumpDiagnostics(diags))
+	}
+	// The recipe may ask for more, up to what the server allows.
+	raised := append([]byte("limits: {max_total_steps: 1001}\n"), recipeOf(1001)...)
+	if p, _, _, diags := Source("x.yaml", raised, Options{}); p == nil {
+		t.Errorf("raised: %s", dumpDiagnostics(diags))
+	}
+	_, _, _, diags = Source("x.yaml", raised, Options{Limits: Limits{Max: plan.Limits{TotalSteps: 500}}})
+	if rules(diags) != "limit-too-high" && rules(diags) != "limit-too-high too-many-steps" {
+		t.Errorf("past the server's maximum: %s", dumpDiagnostics(diags))
+	}
+}
+
+// TestSourceLimit: the size of the text is the caller's to raise, not the recipe's.
+func TestSourceLimit(t *testing.T) {
+	text := []byte("name: big\ndescription: " + strings.Repeat("x", 2<<20) + "\nsteps: [{transform: {expression: \"1\"}}]\n")
+	if p, _, _, diags := Source("x.yaml", text, Options{}); p != nil || len(diags) != 1 {
+		t.Errorf("2 MiB pass the default limit: %s", rules(diags))
+	}
+	if p, _, _, diags := Source("x.yaml", text, Options{MaxSource: 4 << 20}); p == nil {
+		t.Errorf("2 MiB do not pass a limit of 4 MiB: %s", dumpDiagnostics(diags))
+	}
+}
+
+// TestManyMistakes: a recipe full of mistakes is answered fast and briefly.
+func TestManyMistakes(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("name: many\nlimits: {max_total_steps: 20000}\nsteps:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "  - {id: step%d, dependsOn: [stepp%d], transform: {expression: bindng%d, outputBinding: binding%d}}\n", i, i, i, i)
+	}
+	_, _, _, diags := Source("x.yaml", []byte(b.String()), Options{MaxSource: 16 << 20})
+	if len(diags) != recipe.MaxDiagnostics {
+		t.Errorf("%d diagnostics, want %d", len(diags), recipe.MaxDiagnostics)
+	}
+}
+
+// TestLargeShapes compiles the shapes in which a careless compiler takes the
+// square of the number of steps.
+func TestLargeShapes(t *testing.T) {
+	const n = 5_000
+	shapes := map[string]func(b *strings.Builder){
+		"one name bound again and again": func(b *strings.Builder) {
+			b.WriteString("  - transform: {expression: \"[0]\", outputBinding: x}\n")
+			b.WriteString(strings.Repeat("  - transform: {expression: x + x, outputBinding: x}\n", n))
+		},
+		"many readers between two binders": func(b *strings.Builder) {
+			b.WriteString("  - transform: {expression: \"[0]\", outputBinding: x}\n")
+			b.WriteString(strings.Repeat("  - transform: {expression: x + x}\n", n))
+			b.WriteString("  - transform: {expression: \"[1]\", outputBinding: x}\n")
+		},
+		"bindings that may be missing": func(b *strings.Builder) {
+			b.WriteString(strings.Repeat("  - {when: size(fileHashes) > 1, transform: {expression: \"1\", outputBinding: x}}\n", n/2))
+			b.WriteString(strings.Repeat("  - transform: {expression: x}\n", n/2))
+		},
+		"a wide fan": func(b *strings.Builder) {
+			b.WriteString("  - {id: top, transform: {expression: \"[0]\"}}\n")
+			b.WriteString(strings.Repeat("  - {dependsOn: [top], transform: {expression: steps.top.output}}\n", n))
+		},
+		"wide branches": func(b *strings.Builder) {
+			b.WriteString("  - transform: {expression: \"[0]\", outputBinding: x}\n  - parallel:\n      branches:\n")
+			b.WriteString(strings.Repeat("        - - transform: {expression: x}\n", n))
+		},
+	}
+	for name, shape := range shapes {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			b.WriteString("name: shape\nlimits: {max_total_steps: 20000}\nsteps:\n")
+			shape(&b)
+			p, _, _, diags := Source("x.yaml", []byte(b.String()), Options{MaxSource: 16 << 20})
+			if p == nil {
+				t.Fatal(dumpDiagnostics(diags[:1]))
+			}
+		})
+	}
+}
+
+// TestA12_ClosedNames: an expression sees the run and nothing of the process.
+func TestA12_ClosedNames(t *testing.T) {
+	for _, name := range []string{"env", "os", "secrets", "process", "self", "this", "__proto__", "context"} {
+		text := fmt.Sprintf("name: x\nsteps: [{transform: {expression: %s}}]\n", name)
+		if _, _, _, diags := Source("x.yaml", []byte(text), Options{}); rules(diags) != "undefined-name" {
+			t.Errorf("%s: %s", name, dumpDiagnostics(diags))
+		}
+	}
+	for _, name := range reservedNames {
+		text := fmt.Sprintf("name: x\nsteps: [{transform: {expression: %s}}]\n", name)
+		p, _, _, diags := Source("x.yaml", []byte(text), Options{})
+		if p == nil || p.Steps[0].Expr.Vars[0].Kind != plan.VarInput {
+			t.Errorf("%s: %s", name, dumpDiagnostics(diags))
+		}
+	}
+}
+
+// TestNear: near matches help with slips of the finger and do not guess.
+func TestNear(t *testing.T) {
+	names := []string{"inspection", "markdown", "input", "id"}
+	for got, want := range map[string]string{
+		"inspecton": "inspection", "Markdown": "markdown", "imput": "input", "inptu": "input", "xd": "id", "translated": "", "zz": "",
+	} {
+		if n := nearest(got, names); n != want {
+			t.Errorf("nearest(%q) = %q, want %q", got, n, want)
+		}
+	}
+}
