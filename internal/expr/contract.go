@@ -115,7 +115,9 @@ func schemaError(err error) error {
 			}
 		}
 	}
-	msg = strings.ReplaceAll(strings.ReplaceAll(msg, schemaURL+"#", ""), schemaURL, "the schema")
+	for _, ours := range []string{schemaURL + "#", schemaURL, "mem:///"} {
+		msg = strings.ReplaceAll(msg, ours, "")
+	}
 	return fault.Wrap(fault.RecipeInvalid, err, "the schema is not valid: %s", msg)
 }
 

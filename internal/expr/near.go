@@ -7,7 +7,7 @@ import "strings"
 // nearHint proposes the known name that is closest to a wrong one; "" when none
 // is close.
 func nearHint(name string, known []string) string {
-	best, least := "", max(1, len(name)/3)
+	best, least := "", min(max(1, len(name)/3), len(name)-1)
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d <= least && (best == "" || d < least) {
 			best, least = k, d

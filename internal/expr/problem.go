@@ -73,7 +73,7 @@ func issues(src string, offset int, iss *cel.Issues) problems {
 	for _, e := range iss.Errors() {
 		at := 0
 		if e.Location != nil && e.Location.Line() > 0 {
-			at = runeOffset(src, e.Location.Line(), e.Location.Column())
+			at = max(0, runeOffset(src, e.Location.Line(), e.Location.Column()))
 		}
 		p := explainIssue(src, at, e.Message)
 		p.Offset += offset
@@ -127,6 +127,11 @@ func explainIssue(src string, at int, msg string) Problem {
 			p.Msg = "function " + name + " does not take " + args
 			p.Offset, p.Len = wordBefore(letters, at, name)
 		}
+	case strings.HasPrefix(msg, "expected type '"):
+		_, found, _ := strings.Cut(msg, " but found ")
+		p.Msg = "want " + between(msg, "'") + ", got " + strings.Trim(found, "'")
+	case strings.HasSuffix(msg, "(must be list, map, or dynamic)"):
+		p.Msg = "want a list or a map to walk, got " + between(msg, "'")
 	case strings.HasPrefix(msg, "type '") && strings.HasSuffix(msg, "does not support field selection"):
 		p.Msg = between(msg, "'") + " has no fields"
 	}
