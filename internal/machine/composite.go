@@ -82,6 +82,7 @@ func (r *Run) newScope(path Path, graph int32, parent *scope, owner int32, ordin
 	}
 	if g.N > 0 {
 		r.alive++
+		r.touchRun()
 	}
 	if r.plan.Waves && g.N > 0 {
 		s.inWave = int32(len(r.prog.waves[graph][0]))
@@ -103,9 +104,8 @@ func (r *Run) openChild(c *composite, graph int32, ordinal int64, item *value) e
 	if r.scopes == nil {
 		r.scopes = make(map[Path]*scope, 4)
 	}
-	if old := r.scopes[path]; old != nil { // of an older generation
-		r.forgetUndo(path)
-		r.dropScope(old)
+	if r.gen > 1 {
+		r.dropOlder(path)
 	}
 	s := r.newScope(path, graph, c.scope, c.scope.g.First+c.step, ordinal)
 	s.item = item
@@ -177,7 +177,8 @@ const (
 func (r *Run) openFallback(s *scope, i int32) error {
 	st := &s.steps[i]
 	c := r.newComposite(s, i, falling)
-	st.status, st.due = Running, 0
+	r.begin(s, i, Running)
+	st.due = 0
 	return r.openChild(c, s.step(r.plan, i).Fallback, 0, nil)
 }
 
@@ -340,11 +341,9 @@ func (r *Run) dropComposite(s *scope, i int32) {
 	if c == nil {
 		return
 	}
-	keep := false
 	for _, kid := range c.sortedKids() {
 		if kid.g.Compensates && c.kind != undoing {
-			keep = true // its steps may have to be undone
-			continue
+			continue // its steps may have to be undone: it stays, without an owner
 		}
 		r.dropScope(kid)
 	}
@@ -353,9 +352,7 @@ func (r *Run) dropComposite(s *scope, i int32) {
 		r.mem -= l.outBytes
 		l.outs, l.outBytes = nil, 0
 	}
-	if !keep {
-		delete(s.comps, i)
-	}
+	delete(s.comps, i)
 }
 
 func (r *Run) dropScope(s *scope) {
@@ -377,10 +374,16 @@ func (r *Run) dropScope(s *scope) {
 	s.gone = true
 }
 
-// forgetUndo removes the compensations of a scope that runs anew: its steps
-// will be undone as what they do then.
-func (r *Run) forgetUndo(path Path) {
-	r.undo = slices.DeleteFunc(r.undo, func(u Ref) bool { return strings.HasPrefix(string(u.Path), string(path)) })
+// dropOlder forgets a scope of an older generation that runs anew, with what it
+// left to undo: its steps will be undone as what they do now.
+func (r *Run) dropOlder(path Path) {
+	within := func(p Path) bool { return strings.HasPrefix(string(p), string(path)) }
+	r.undo = slices.DeleteFunc(r.undo, func(u Ref) bool { return within(u.Path) })
+	for p, old := range r.scopes {
+		if within(p) {
+			r.dropScope(old)
+		}
+	}
 }
 
 // sortedComps returns the composites of a scope in step order.
@@ -394,4 +397,14 @@ func (s *scope) sortedComps() []*composite {
 	}
 	slices.SortFunc(comps, func(a, b *composite) int { return int(a.step - b.step) })
 	return comps
+}
+
+// owned: the composite that opened the scope still stands. One that completed
+// leaves scopes with compensations behind.
+func (s *scope) owned() bool {
+	if s.parent == nil {
+		return true
+	}
+	c := s.parent.comps[s.owner-s.parent.g.First]
+	return c != nil && c.kids[kidKey(s)] == s
 }

@@ -363,6 +363,9 @@ func (r *Run) settle(s *scope, i int32, status Status) {
 	}
 	st.status, st.due = status, 0
 	r.touchStep(s, i)
+	if c := s.comps[i]; c != nil {
+		r.touchComposite(c)
+	}
 	s.live--
 	step := s.step(r.plan, i)
 	for _, succ := range step.Succs {

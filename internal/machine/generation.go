@@ -20,7 +20,7 @@ func (r *Run) takeRetry(in *Input) {
 		r.turn.Err = fault.New(fault.Conflict, "run %s is %s; only a run that has ended can be retried", r.start.Run, r.statusText())
 		return
 	}
-	g := &generation{run: r}
+	g := &generation{run: r, index: make(map[instance]int)}
 	ev := Event{Kind: EvRunRetried, N: int64(r.gen) + 1, Text: in.Name}
 	if in.Name != "" {
 		ref, err := ParseRef(r.plan, in.Name)
@@ -77,6 +77,12 @@ func editedFields(data []byte) (map[string]any, error) {
 type generation struct {
 	run    *Run
 	resets []reset
+	index  map[instance]int // into resets
+}
+
+type instance struct {
+	scope *scope
+	step  int32
 }
 
 type reset struct {
@@ -86,7 +92,10 @@ type reset struct {
 }
 
 func (g *generation) find(s *scope, i int32) int {
-	return slices.IndexFunc(g.resets, func(x reset) bool { return x.scope == s && x.step == i })
+	if k, ok := g.index[instance{s, i}]; ok {
+		return k
+	}
+	return -1
 }
 
 // add resets a step instance and reopens what owns it.
@@ -95,6 +104,7 @@ func (g *generation) add(s *scope, i int32, reopen bool) {
 		g.resets[k].reopen = g.resets[k].reopen && reopen
 		return
 	}
+	g.index[instance{s, i}] = len(g.resets)
 	g.resets = append(g.resets, reset{s, i, reopen})
 	if s.parent != nil {
 		own := s.owner - s.parent.g.First
@@ -186,16 +196,34 @@ func (g *generation) ordered() []reset {
 		}
 		return int(a.step - b.step)
 	})
-	// What a plainly reset step owned is forgotten with it.
-	return slices.DeleteFunc(g.resets, func(x reset) bool {
-		for s := x.scope; s.parent != nil; s = s.parent {
-			k := g.find(s.parent, s.owner-s.parent.g.First)
-			if k >= 0 && !g.resets[k].reopen {
-				return true
-			}
+	for k := range g.resets {
+		g.index[instance{g.resets[k].scope, g.resets[k].step}] = k
+	}
+	// A step that will wait again for another cannot go on in the middle.
+	for k := range g.resets {
+		x := &g.resets[k]
+		for _, p := range x.scope.step(g.run.plan, x.step).Preds {
+			x.reopen = x.reopen && g.find(x.scope, p-x.scope.g.First) < 0
 		}
-		return false
-	})
+	}
+	// What a plainly reset step owned is forgotten with it.
+	var kept []reset
+	for _, x := range g.resets {
+		if !g.replaced(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// replaced: something that owns the step instance runs anew as a whole.
+func (g *generation) replaced(x reset) bool {
+	for s := x.scope; s.parent != nil; s = s.parent {
+		if k := g.find(s.parent, s.owner-s.parent.g.First); k >= 0 && !g.resets[k].reopen {
+			return true
+		}
+	}
+	return false
 }
 
 // readsInput says whether a step or anything it owns reads one of the fields.
@@ -302,12 +330,14 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 	if st.flags&flagUnknown == 0 {
 		st.keyGen, st.keyTry = uint16(r.gen), 0
 	}
-	unknown := st.flags & flagUnknown
+	flags := st.flags & flagUnknown
+	if reopen {
+		flags |= st.flags & flagFallback
+	}
 	attempt, keyGen, keyTry, waiting, pos := st.attempt, st.keyGen, st.keyTry, st.waiting, st.pos
-	*st = stepState{status: status, flags: unknown, attempt: attempt, keyGen: keyGen, keyTry: keyTry, waiting: waiting, pos: pos}
+	*st = stepState{status: status, flags: flags, attempt: attempt, keyGen: keyGen, keyTry: keyTry, waiting: waiting, pos: pos}
 	if c := s.comps[i]; reopen && c != nil {
-		st.status, st.at = Running, ev.At
-		r.busy++
+		r.begin(s, i, Running)
 		c.ended, c.err, c.asked, c.inner = false, nil, false, kidOpen
 		r.touchComposite(c)
 	} else {

@@ -100,6 +100,7 @@ type scope struct {
 	down     []bool   // sweep: downstream of failed; derived
 	held     int64    // bytes of values kept here
 	gone     bool     // dropped from memory
+	orphan   bool     // Restore: no composite owns it
 }
 
 type scopeState uint8

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/plan"
 )
 
 // SnapshotFormat is the format number of Snapshot; a state of another format
@@ -113,6 +112,7 @@ func (w *writer) scope(s *scope, index map[*scope]int) {
 	}
 	w.uint(uint64(s.graph))
 	w.int(s.ordinal)
+	w.bool(s.owned())
 	w.byte(byte(s.state))
 	w.byte(byte(s.reason))
 	w.int(int64(s.failed))
@@ -306,6 +306,7 @@ func (d *reader) scope(before []*scope) *scope {
 	}
 	g := &r.plan.Graphs[graph]
 	s := &scope{graph: int32(graph), g: g, owner: g.Owner, ordinal: d.varint()}
+	s.orphan = !d.bool()
 	s.frame = s
 	if parent > 0 {
 		s.parent = before[parent-1]
@@ -415,7 +416,7 @@ func (d *reader) connect(scopes []*scope) {
 				r.scopes = make(map[Path]*scope, len(scopes))
 			}
 			r.scopes[s.path] = s
-			if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && c.owns(s.g.Role) {
+			if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && !s.orphan {
 				if c.kids == nil {
 					c.kids = make(map[int64]*scope, 2)
 				}
@@ -438,25 +439,10 @@ func (d *reader) connect(scopes []*scope) {
 			if st.due > 0 {
 				r.pushTimer(timer{due: st.due, scope: s, step: int32(i)})
 			}
-			if ms := s.step(r.plan, int32(i)).TotalTimeoutMS; ms > 0 {
+			if ms := s.step(r.plan, int32(i)).TotalTimeoutMS; ms > 0 && st.flags&flagFallback == 0 {
 				r.pushTimer(timer{due: st.at + ms*1000, scope: s, step: int32(i), total: true})
 			}
 		}
-	}
-}
-
-func (c *composite) owns(role plan.Role) bool {
-	switch role {
-	case plan.Then, plan.Else:
-		return c.kind == conditional
-	case plan.Branch:
-		return c.kind == parallel
-	case plan.Body:
-		return c.kind == looping
-	case plan.Fallback:
-		return c.kind == falling
-	default:
-		return c.kind == undoing
 	}
 }
 

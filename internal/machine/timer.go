@@ -37,7 +37,8 @@ func (r *Run) timerLive(t timer) bool {
 	}
 	st := &t.scope.steps[t.step]
 	if t.total {
-		return st.status.begun() && st.at > 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
+		// A fallback runs after the step's own time is used up.
+		return st.status.begun() && st.flags&flagFallback == 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
 	}
 	return st.due == t.due && (st.status == Running || st.status == Retrying || st.status == Waiting)
 }

@@ -90,7 +90,7 @@ type env struct {
 	vars  []plan.Var
 	// substitute gives '' for values that are absent (X120, X42).
 	substitute bool
-	err error
+	err        error
 }
 
 // Lookup implements expr.Vars.

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A ledger watches one run from outside: it keeps its journal, and after every
+// turn asserts what must always hold (reliability.md, I1–I9 as far as one run
+// can show them).
+type ledger struct {
+	run     *Run
+	frames  []byte
+	count   uint64
+	owed    map[string]bool // issued commands
+	settled map[string]int  // terminal results by instance and generation (I3)
+	begun   map[string]int  // attempts by instance (fences never repeat)
+}
+
+func newLedger(r *Run) *ledger {
+	return &ledger{run: r, owed: map[string]bool{}, settled: map[string]int{}, begun: map[string]int{}}
+}
+
+func commandKey(c Command) string {
+	if c.Kind == CmdContinue {
+		return "continue"
+	}
+	return fmt.Sprintf("%d %x %d %d.%d %d", c.Kind, c.Ref.Path, c.Ref.Step, c.Fence.Gen, c.Fence.Attempt, c.From)
+}
+
+// turn takes in what a Decide yielded and checks everything.
+func (l *ledger) turn(t *Turn) error {
+	r := l.run
+	gen := r.gen
+	for i := range t.Events {
+		ev := &t.Events[i]
+		if ev.Seq != l.count+1 {
+			return fmt.Errorf("I14: event %d follows %d", ev.Seq, l.count)
+		}
+		l.count = ev.Seq
+		key := fmt.Sprintf("%x/%d/%d", ev.Path, ev.Step, gen)
+		switch ev.Kind {
+		case EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
+			if l.settled[key]++; l.settled[key] > 1 && !notTaken(ev) {
+				return fmt.Errorf("I3: %s settled twice in generation %d", StepPath(r.plan, ev.Ref()), gen)
+			}
+		case EvNodeStarted:
+			fence := fmt.Sprintf("%s/%d", key, ev.Attempt)
+			if l.begun[fence]++; l.begun[fence] > 1 {
+				return fmt.Errorf("I3: %s was handed out twice as attempt %d", StepPath(r.plan, ev.Ref()), ev.Attempt)
+			}
+		case EvRunRetried:
+			clear(l.settled)
+		}
+	}
+	l.frames = AppendFrame(l.frames, t.Events)
+	for _, c := range t.Commands {
+		l.owed[commandKey(c)] = true
+	}
+	return l.check()
+}
+
+// check asserts the invariants of the state as it stands.
+func (l *ledger) check() error {
+	r := l.run
+	if r.last == 0 {
+		return nil
+	}
+	if err := l.replays(); err != nil {
+		return err
+	}
+	if err := l.owes(); err != nil {
+		return err
+	}
+	for _, s := range r.sortedScopes() {
+		if err := checkScope(r, s); err != nil {
+			return fmt.Errorf("scope %q: %w", ScopePath(r.plan, s.path), err)
+		}
+	}
+	if r.status.Terminal() {
+		if r.busy != 0 || r.alive != 0 {
+			return fmt.Errorf("R10: the run has ended with %d steps begun and %d scopes open", r.busy, r.alive)
+		}
+		return nil
+	}
+	if r.NextDue() == 0 && len(r.Owed(nil)) == 0 && !r.waitsForSignal() {
+		return fmt.Errorf("I6: the run is %s and waits for nothing", r.status)
+	}
+	return nil
+}
+
+func (r *Run) waitsForSignal() bool {
+	found := false
+	r.eachScope(func(s *scope) {
+		for i := range s.steps {
+			found = found || s.steps[i].status == Waiting && s.step(r.plan, int32(i)).Signal != ""
+		}
+	})
+	return found
+}
+
+// replays: folding the journal, and restoring a snapshot, give the same bytes (I2).
+func (l *ledger) replays() error {
+	want := l.run.Snapshot(nil)
+	again := NewRun(l.run.prog)
+	if err := EachEvent(l.frames, again.Apply); err != nil {
+		return fmt.Errorf("I2: replay: %w", err)
+	}
+	if got := again.Snapshot(nil); !bytes.Equal(got, want) {
+		return fmt.Errorf("I2: replay of %d events gives another state: %s", l.count, differ(again, l.run))
+	}
+	back, err := Restore(l.run.prog, want)
+	if err != nil {
+		return fmt.Errorf("I2: restore: %w", err)
+	}
+	if err := supplyAll(back, l.frames); err != nil {
+		return err
+	}
+	if got := back.Snapshot(nil); !bytes.Equal(got, want) {
+		return fmt.Errorf("I2: snapshot → restore → snapshot differs: %s", differ(back, l.run))
+	}
+	if a, b := back.NextDue(), l.run.NextDue(); a != b {
+		return fmt.Errorf("I9: restored timers say %d, live ones %d", a, b)
+	}
+	if a, b := fmt.Sprint(back.Owed(nil)), fmt.Sprint(l.run.Owed(nil)); a != b {
+		return fmt.Errorf("I2: restored run owes %s, live one %s", a, b)
+	}
+	return nil
+}
+
+func supplyAll(r *Run, frames []byte) error {
+	need := r.Missing()
+	if err := EachEvent(frames, func(ev *Event) error {
+		if slices.Contains(need, ev.Seq) {
+			return r.Supply(ev)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if left := r.Missing(); len(left) > 0 {
+		return fmt.Errorf("values of events %v were not supplied", left)
+	}
+	return nil
+}
+
+// owes: what is owed was issued as a command, by an event.
+func (l *ledger) owes() error {
+	for _, c := range l.run.Owed(nil) {
+		if !l.owed[commandKey(c)] {
+			return fmt.Errorf("Owed names a command that no event issued: %+v", c)
+		}
+	}
+	return nil
+}
+
+func checkScope(r *Run, s *scope) error {
+	live, kids := int32(0), int32(0)
+	for k := range s.steps {
+		i := int32(k)
+		st, step := &s.steps[k], s.step(r.plan, i)
+		if !st.status.Settled() {
+			live++
+		}
+		waiting := int32(0)
+		for _, p := range step.Preds {
+			if !s.steps[p-s.g.First].status.Settled() {
+				waiting++
+			}
+		}
+		if waiting != st.waiting { // I5
+			return fmt.Errorf("I5: %s counts %d open predecessors, there are %d", step.ID, st.waiting, waiting)
+		}
+		if st.status.begun() && waiting > 0 {
+			return fmt.Errorf("I5: %s has begun with %d predecessors open", step.ID, waiting)
+		}
+		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && r.mayStart(s)
+		if due && r.plan.Waves && step.Wave > s.wave {
+			due = st.flags&flagReady == 0
+		}
+		if due != (st.pos != 0) {
+			return fmt.Errorf("%s is due %v and on the agenda %v", step.ID, due, st.pos != 0)
+		}
+	}
+	for _, c := range s.comps {
+		open := int32(0)
+		for _, kid := range c.kids {
+			if kid.live > 0 {
+				open++
+			}
+		}
+		if open != c.open {
+			return fmt.Errorf("composite %s counts %d open scopes, there are %d", s.step(r.plan, c.step).ID, c.open, open)
+		}
+		kids += open
+		if r.compositeDue(c) != (c.pos != 0) {
+			return fmt.Errorf("composite %s is due %v and on the agenda %v", s.step(r.plan, c.step).ID, r.compositeDue(c), c.pos != 0)
+		}
+	}
+	if live != s.live || kids != s.openKids {
+		return fmt.Errorf("counts %d live and %d kids, there are %d and %d", s.live, s.openKids, live, kids)
+	}
+	if due := s.state == scopeSweep && s.live > 0 && s.openKids == 0; due != (s.pos != 0) {
+		return fmt.Errorf("sweep is due %v and on the agenda %v", due, s.pos != 0)
+	}
+	return nil
+}
+
+// differ names the first place where two runs differ, for a failing test.
+func differ(a, b *Run) string {
+	if a.agenda.len() != b.agenda.len() {
+		return fmt.Sprintf("agendas of %d and %d entries", a.agenda.len(), b.agenda.len())
+	}
+	as, bs := a.sortedScopes(), b.sortedScopes()
+	if len(as) != len(bs) {
+		return fmt.Sprintf("%d and %d scopes", len(as), len(bs))
+	}
+	for k := range as {
+		for i := range as[k].steps {
+			x, y := as[k].steps[i], bs[k].steps[i]
+			x.pos, y.pos = 0, 0
+			if x != y {
+				return fmt.Sprintf("step %s: %+v and %+v", StepPath(a.plan, as[k].ref(int32(i))), x, y)
+			}
+		}
+		if as[k].held != bs[k].held {
+			return fmt.Sprintf("scope %q holds %d and %d bytes", ScopePath(a.plan, as[k].path), as[k].held, bs[k].held)
+		}
+	}
+	return fmt.Sprintf("%d/%d/%d/%v/%d/%d and %d/%d/%d/%v/%d/%d", a.last, a.status, a.mem, a.undo, len(a.signals), a.started,
+		b.last, b.status, b.mem, b.undo, len(b.signals), b.started)
+}
+
+// planOf is a convenience for tests that need the plan's step by id.
+func stepNamed(p *plan.Plan, id string) int32 {
+	for i := range p.Steps {
+		if p.Steps[i].ID == id {
+			return int32(i)
+		}
+	}
+	panic("no step " + id)
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A recipeGen draws recipes with every kind of step and every policy.
+type recipeGen struct {
+	t    *rapid.T
+	n    int
+	left int // steps still to draw
+}
+
+func (g *recipeGen) chance(percent int, label string) bool {
+	return rapid.IntRange(0, 99).Draw(g.t, label) < percent
+}
+
+func (g *recipeGen) pick(label string, of ...string) string {
+	return rapid.SampledFrom(of).Draw(g.t, label)
+}
+
+func (g *recipeGen) recipe() *recipe.Recipe {
+	g.left = rapid.IntRange(1, 14).Draw(g.t, "steps")
+	r := &recipe.Recipe{Name: "drawn", TTL: "10h",
+		Order:             g.pick("order", "sequence", "none"),
+		FailurePolicy:     g.pick("policy", "fail_fast", "fail_fast", "drain"),
+		OnUpstreamFailure: g.pick("upstream", "skip", "fail"),
+		ResultRule:        g.pick("rule", "strict", "leaves"),
+		Scheduling:        g.pick("scheduling", "eager", "eager", "waves"),
+	}
+	r.Steps = g.scope(0)
+	return r
+}
+
+func (g *recipeGen) scope(depth int) []*recipe.Step {
+	var steps []*recipe.Step
+	for n := rapid.IntRange(1, 5).Draw(g.t, "scope"); n > 0 && (g.left > 0 || len(steps) == 0); n-- {
+		g.left--
+		st := g.step(depth)
+		if len(steps) > 0 && g.chance(50, "depends") {
+			deps := []string{}
+			for _, before := range steps {
+				if g.chance(40, "dep") {
+					deps = append(deps, before.ID)
+				}
+			}
+			st.DependsOn = &deps
+		}
+		steps = append(steps, st)
+	}
+	return steps
+}
+
+func (g *recipeGen) step(depth int) *recipe.Step {
+	g.n++
+	st := &recipe.Step{ID: "s" + strconv.Itoa(g.n)}
+	if g.chance(10, "when") {
+		st.When = g.pick("when", "true", "false", "1 / input.zero == 1")
+	}
+	if g.chance(15, "continue") {
+		st.ContinueOnError = true
+	}
+	st.OnParentFailure = g.pick("parent", "propagate", "propagate", "skip", "substitute_default")
+	if g.chance(10, "total") {
+		st.TotalTimeout = recipe.Duration(g.pick("total", "20s", "2m"))
+	}
+	switch g.chance(12, "onError") {
+	case true:
+		st.OnError = &recipe.OnError{Strategy: g.pick("onError", "skip", "fallback", "fail")}
+		if st.OnError.Strategy == "fallback" {
+			st.OnError.FallbackStep = g.leaf("f")
+		}
+	}
+	kinds := []string{"action", "action", "action", "transform", "wait", "condition", "parallel", "loop", "fail"}
+	if depth >= 3 || g.left <= 0 {
+		kinds = kinds[:5]
+	}
+	switch g.pick("kind", kinds...) {
+	case "action":
+		g.action(st)
+	case "transform":
+		st.Transform = &recipe.Transform{Expression: g.pick("transform", "1 + 1", "'x'", "{'a': [1, 2]}", "1 / input.zero")}
+	case "wait":
+		st.Wait = &recipe.Wait{Signal: "go", Timeout: "1m"}
+		if g.chance(50, "wait") {
+			st.Wait = &recipe.Wait{Duration: recipe.Duration(g.pick("wait", "1ms", "5s", "3m"))}
+		}
+	case "condition":
+		st.Condition = &recipe.Condition{Expression: g.pick("cond", "true", "false", "input.zero == 0", "1 / input.zero == 1"), Then: g.scope(depth + 1)}
+		if g.chance(50, "else") {
+			st.Condition.Else = g.scope(depth + 1)
+		}
+	case "parallel":
+		st.Parallel = &recipe.Parallel{WaitFor: g.pick("waitFor", "all", "any", "first_success"),
+			FailureStrategy: g.pick("strategy", "fail_fast", "continue", "ignore")}
+		for n := rapid.IntRange(1, 3).Draw(g.t, "branches"); n > 0; n-- {
+			st.Parallel.Branches = append(st.Parallel.Branches, g.scope(depth+1))
+		}
+	case "loop":
+		st.Loop = &recipe.Loop{Over: g.pick("over", "[]", "[1]", "[1, 2, 3]", "input.list", "input.file", "input.zero"),
+			MaxConcurrency: int64(rapid.IntRange(1, 3).Draw(g.t, "window")), FailureStrategy: g.pick("strategy", "fail_fast", "continue", "ignore"),
+			Steps: g.scope(depth + 1)}
+	case "fail":
+		st.Fail = &recipe.Fail{Code: "MINE", Message: "on purpose"}
+		st.OnError = nil
+	}
+	return st
+}
+
+func (g *recipeGen) leaf(prefix string) *recipe.Step {
+	g.n++
+	st := &recipe.Step{ID: prefix + strconv.Itoa(g.n)}
+	g.action(st)
+	return st
+}
+
+func (g *recipeGen) action(st *recipe.Step) {
+	st.Action = &recipe.Action{Name: g.pick("action", "work", "work", "work", "once")}
+	if g.chance(30, "retry") {
+		st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: int64(rapid.IntRange(1, 3).Draw(g.t, "attempts"))}
+	}
+	if g.chance(30, "timeout") {
+		st.Timeout = "30s"
+		st.TotalTimeout = ""
+	}
+	if g.chance(20, "compensate") {
+		st.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: "undo"}}
+	}
+}
+
+func drawPlan(t *rapid.T) *plan.Plan {
+	g := &recipeGen{t: t}
+	src, err := json.Marshal(g.recipe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, _, diags := compile.Source("recipe.json", src, compile.Options{Actions: testActions()})
+	if p == nil {
+		t.Fatalf("a drawn recipe does not compile: %v\n%s", diags, src)
+	}
+	t.Logf("recipe: %s", src)
+	return p
+}
+
+// A chaos drives one run through disorder: results late, doubled, lost,
+// reordered; crashes; clocks; cancels and retries by impatient people.
+type chaos struct {
+	t     *rapid.T
+	prog  *Program
+	run   *Run
+	led   *ledger
+	now   int64
+	todo  []Command // issued and not yet carried out
+	done  []*Input  // results delivered, to be delivered again
+	tries int       // user retries left
+	trace []string
+}
+
+func newChaos(t *rapid.T, p *plan.Plan) *chaos {
+	c := &chaos{t: t, prog: Prepare(p), now: t0, tries: 2}
+	c.run = NewRun(c.prog)
+	c.led = newLedger(c.run)
+	file := "sha256_" + fmt.Sprintf("%064d", 1)
+	c.feed(&Input{Kind: InStart, Start: &Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p),
+		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file}}})
+	return c
+}
+
+func (c *chaos) feed(in *Input) *Turn {
+	in.At = c.now
+	var turn Turn
+	was := c.run.status
+	c.run.Decide(in, &turn)
+	c.trace = append(c.trace, fmt.Sprintf("input %d %s %v", in.Kind, StepPath(c.run.plan, in.Ref), in.Outcome))
+	for i := range turn.Events {
+		c.trace = append(c.trace, fmt.Sprintf("  %d %s %s", turn.Events[i].Seq, turn.Events[i].Name(), StepPath(c.run.plan, turn.Events[i].Ref())))
+	}
+	if err := c.led.turn(&turn); err != nil {
+		c.fail(err.Error())
+	}
+	if was.Terminal() && len(turn.Events) > 0 && in.Kind != InRetry && in.Kind != InEdit { // I7
+		c.fail("I7: an ended run went on")
+	}
+	for _, cmd := range turn.Commands {
+		if cmd.Kind != CmdCancelTask {
+			c.todo = append(c.todo, cmd)
+		}
+	}
+	return &turn
+}
+
+func (c *chaos) fail(msg string) {
+	for _, line := range c.trace[max(0, len(c.trace)-120):] {
+		c.t.Log(line)
+	}
+	c.t.Fatal(msg)
+}
+
+// carryOut does what a command asks, well or badly.
+func (c *chaos) carryOut(cmd Command, well bool) {
+	switch cmd.Kind {
+	case CmdAcquire:
+		if !well && rapid.IntRange(0, 4).Draw(c.t, "hold") == 0 {
+			c.feed(&Input{Kind: InHeld, Ref: cmd.Ref, Text: "slots"})
+			c.todo = append(c.todo, cmd)
+			return
+		}
+		c.feed(&Input{Kind: InGranted, Ref: cmd.Ref})
+	case CmdDispatch:
+		in := &Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Output: []byte(`{"ok":true}`), Cost: 2}
+		if task := c.run.Task(cmd.Ref, cmd.Fence); task != nil {
+			if _, _, f := task.Render(); f != nil {
+				in.Outcome, in.Err = Failed, f
+			}
+		}
+		if !well {
+			switch rapid.IntRange(0, 6).Draw(c.t, "outcome") {
+			case 0:
+				in.Outcome, in.Err = Failed, &Failure{Code: fault.ServiceUnavailable, Msg: "down"}
+			case 1:
+				in.Outcome, in.Err = Failed, &Failure{Code: fault.FileInvalid, Msg: "bad file"}
+			case 2:
+				c.feed(&Input{Kind: InWorkerLost, Ref: cmd.Ref, Fence: cmd.Fence})
+				return
+			case 3:
+				c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Preview, Output: []byte(`1`)})
+			}
+		}
+		c.done = append(c.done, in)
+		c.feed(in)
+	case CmdNeedItems:
+		in := &Input{Kind: InItems, Ref: cmd.Ref, From: cmd.From, Items: [][]byte{[]byte(`1`), []byte(`{"x":2}`)}, More: cmd.From < 3}
+		if !well && rapid.IntRange(0, 5).Draw(c.t, "items") == 0 {
+			in = &Input{Kind: InResult, Ref: cmd.Ref, Outcome: Failed, Err: &Failure{Code: fault.FileNotFound, Msg: "gone"}}
+		}
+		c.feed(in)
+	case CmdCollect:
+		c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Outcome: Success, Output: []byte(`{"file":"x"}`)})
+	case CmdContinue:
+		c.feed(&Input{Kind: InContinue})
+	}
+}
+
+func (c *chaos) disorder() {
+	switch k := rapid.IntRange(0, 19).Draw(c.t, "what"); {
+	case k < 11 && len(c.todo) > 0:
+		i := rapid.IntRange(0, len(c.todo)-1).Draw(c.t, "which")
+		cmd := c.todo[i]
+		if rapid.IntRange(0, 5).Draw(c.t, "twice") > 0 {
+			c.todo = slices.Delete(c.todo, i, i+1)
+		}
+		c.carryOut(cmd, false)
+	case k < 13 && len(c.done) > 0:
+		again := *c.done[rapid.IntRange(0, len(c.done)-1).Draw(c.t, "again")]
+		again.Source = Source(rapid.IntRange(0, 2).Draw(c.t, "source"))
+		c.feed(&again)
+	case k < 16:
+		c.now += rapid.Int64Range(0, 40_000_000).Draw(c.t, "later")
+		c.feed(&Input{Kind: InTimer})
+	case k == 16:
+		c.feed(&Input{Kind: InSignal, Name: "go", Data: []byte(`{"yes":1}`)})
+	case k == 17:
+		c.crash()
+	case k == 18 && rapid.IntRange(0, 9).Draw(c.t, "cancel") == 0:
+		accepted := c.feed(&Input{Kind: InCancel}).Err == nil
+		if accepted && c.run.status != RunCancelled && c.run.verdict != RunCancelled {
+			c.fail("I8: an accepted cancel does not end cancelled")
+		}
+	case c.run.status.Terminal() && c.tries > 0:
+		c.retry()
+	}
+}
+
+func (c *chaos) retry() {
+	c.tries--
+	in := &Input{Kind: InRetry}
+	switch rapid.IntRange(0, 2).Draw(c.t, "retry") {
+	case 1:
+		root := c.run.plan.Graphs[0]
+		in.Name = c.run.plan.Steps[root.First+rapid.Int32Range(0, root.N-1).Draw(c.t, "from")].ID
+	case 2:
+		in.Kind, in.Data = InEdit, []byte(`{"zero":1}`)
+	}
+	c.feed(in)
+}
+
+// crash loses memory. Attempts in process are lost; commands are owed again.
+func (c *chaos) crash() {
+	back, err := Restore(c.prog, c.run.Snapshot(nil))
+	if err != nil {
+		c.fail(err.Error())
+	}
+	if err := supplyAll(back, c.led.frames); err != nil {
+		c.fail(err.Error())
+	}
+	c.run, c.led.run = back, back
+	c.todo = nil
+	if rapid.Bool().Draw(c.t, "lost") {
+		c.feed(&Input{Kind: InWorkerLost, All: true})
+	}
+	c.todo = c.run.Owed(nil)
+}
+
+// settleDown is phase 2: faults stop, and the run must end (I6).
+func (c *chaos) settleDown() {
+	for n := 0; !c.run.status.Terminal(); n++ {
+		if n > 5_000 {
+			c.fail("the run does not end")
+		}
+		switch {
+		case len(c.todo) > 0:
+			cmd := c.todo[0]
+			c.todo = c.todo[1:]
+			c.carryOut(cmd, true)
+		case c.run.NextDue() > 0:
+			c.now = max(c.now, c.run.NextDue())
+			c.feed(&Input{Kind: InTimer})
+		default:
+			c.fail("I6: nothing to do and not ended")
+		}
+		if len(c.todo) == 0 && !c.run.status.Terminal() {
+			c.todo = c.run.Owed(nil)
+		}
+	}
+}
+
+// TestRandomRuns draws a recipe and disorder, and asserts I1–I9 after every
+// turn. F04–F06, F09, F17, F43.
+func TestRandomRuns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, drawPlan(t))
+		for n := rapid.IntRange(0, 80).Draw(t, "disorder"); n > 0; n-- {
+			c.disorder()
+		}
+		c.settleDown()
+		for c.tries > 0 && c.run.status != RunCompleted {
+			c.retry()
+			c.settleDown()
+		}
+	})
+}

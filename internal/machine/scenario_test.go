@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of scenarios")
+
+// t0 is when every scenario begins.
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// testActions are what scenario recipes may call: `work` takes and gives
+// anything; the others differ in one declared fact each.
+func testActions() compile.Actions {
+	anything := json.RawMessage(`{"type":"object"}`)
+	no := false
+	return compile.NewCatalogue(
+		&action.Action{Name: "work", Version: "1.0.0", Input: anything, Cost: 2},
+		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
+		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},
+		&action.Action{Name: "alone", Version: "1.0.0", Input: anything, Metadata: action.Metadata{Parallelizable: &no}},
+		&action.Action{Name: "needs-text", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}`)},
+		&action.Action{Name: "takes-file", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
+	)
+}
+
+func compilePlan(t testing.TB, src string) *plan.Plan {
+	t.Helper()
+	p, _, _, diags := compile.Source("recipe.yaml", []byte(src), compile.Options{Actions: testActions()})
+	if p == nil {
+		for _, d := range diags {
+			t.Log(d)
+		}
+		t.Fatal("the recipe does not compile")
+	}
+	return p
+}
+
+func pinsOf(p *plan.Plan) []Pin {
+	var pins []Pin
+	for _, a := range p.Actions {
+		pins = append(pins, Pin{Name: a.Name, Version: "1.0.0", Cost: 2, Once: a.Name == "once"})
+	}
+	return pins
+}
+
+// TestScenarios runs the stories in testdata, one idea a file.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scenarios found")
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScenario(t, file) })
+	}
+}
+
+// A scenario file is comment lines, then blocks: an input, ----, what follows.
+// The first block holds the recipe. Blocks end at an empty line after ----.
+func runScenario(t *testing.T, file string) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, now: t0, auto: true}
+	var out strings.Builder
+	rest := string(src)
+	for rest != "" {
+		head, tail, ok := strings.Cut(rest, "----\n")
+		if !ok {
+			if strings.TrimSpace(rest) != "" {
+				t.Fatalf("%s: text after the last block: %q", file, rest)
+			}
+			break
+		}
+		want, next := "", strings.TrimPrefix(tail, "\n")
+		if next == tail { // something is expected
+			want, next, _ = strings.Cut(tail, "\n\n")
+			want = strings.TrimSuffix(want, "\n") + "\n"
+		}
+		got := w.play(strings.TrimSpace(stripComments(head)))
+		out.WriteString(head + "----\n" + got + "\n")
+		if !*rewrite && got != want {
+			t.Fatalf("%s: after\n%s\ngot:\n%s\nwant:\n%s", file, strings.TrimSpace(head), got, want)
+		}
+		rest = next
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(strings.TrimSuffix(out.String(), "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func stripComments(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		if !strings.HasPrefix(line, "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// world stands for the engine: it grants, continues and reports as told.
+type world struct {
+	t     testing.TB
+	prog  *Program
+	run   *Run
+	led   *ledger
+	now   int64
+	auto  bool // grant every attempt at once
+	quiet bool // print only node and run outcomes
+	out   strings.Builder
+}
+
+func (w *world) play(block string) string {
+	w.out.Reset()
+	if w.run == nil {
+		p := compilePlan(w.t, block)
+		w.prog = Prepare(p)
+		w.run = NewRun(w.prog)
+		w.led = newLedger(w.run)
+		return "ok\n"
+	}
+	for line := range strings.Lines(block) {
+		w.line(strings.TrimSpace(line))
+	}
+	if w.out.Len() == 0 {
+		return "(nothing)\n"
+	}
+	return w.out.String()
+}
+
+// line carries out one directive.
+func (w *world) line(s string) {
+	verb, rest, _ := strings.Cut(s, " ")
+	args := parseArgs(rest)
+	in := &Input{At: w.now}
+	switch verb {
+	case "manual":
+		w.auto = false
+		return
+	case "quiet":
+		w.quiet = true
+		return
+	case "start":
+		in.Kind = InStart
+		in.Start = &Start{Run: "run_1", Account: "acct", Recipe: "r", PlanHash: w.prog.plan.Hash().String(), Seed: 7, Pins: pinsOf(w.prog.plan)}
+		if v := args["input"]; v != "" {
+			if err := json.Unmarshal([]byte(v), &in.Start.Parameters); err != nil {
+				w.t.Fatal(err)
+			}
+			in.Start.Parameters = exact(in.Start.Parameters).(map[string]any)
+		}
+		if f := args["file"]; f != "" {
+			in.Start.Files = []File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}
+		}
+	case "grant":
+		in.Kind, in.Ref = InGranted, w.ref(args[""])
+	case "hold":
+		in.Kind, in.Ref, in.Text = InHeld, w.ref(args[""]), args["reason"]
+	case "finish", "fail", "preview":
+		w.result(verb, args)
+		return
+	case "progress":
+		in.Kind, in.Ref = InProgress, w.ref(args[""])
+		in.Fence = w.fence(in.Ref)
+		switch {
+		case args["delta"] != "":
+			in.Progress = Progress{Kind: ProgressDelta, Text: args["delta"]}
+		case args["log"] != "":
+			in.Progress = Progress{Kind: ProgressLog, Level: "info", Text: args["log"]}
+		default:
+			f, _ := strconv.ParseFloat(args["fraction"], 64)
+			in.Progress = Progress{Fraction: f}
+		}
+	case "after":
+		d, err := time.ParseDuration(args[""])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.now += d.Microseconds()
+		in.At, in.Kind = w.now, InTimer
+	case "signal":
+		in.Kind, in.Name, in.Data = InSignal, args[""], []byte(args["data"])
+	case "items":
+		in.Kind, in.Ref, in.More = InItems, w.ref(args[""]), args["more"] == "true"
+		in.From, _ = strconv.ParseInt(args["from"], 10, 64)
+		var items []json.RawMessage
+		if err := json.Unmarshal([]byte(args["list"]), &items); err != nil {
+			w.t.Fatal(err)
+		}
+		for _, it := range items {
+			in.Items = append(in.Items, it)
+		}
+	case "lost":
+		in.Kind = InWorkerLost
+		if args[""] == "all" {
+			in.All = true
+		} else {
+			in.Ref = w.ref(args[""])
+			in.Fence = w.fence(in.Ref)
+		}
+	case "continue":
+		in.Kind = InContinue
+	case "cancel":
+		in.Kind, in.Text = InCancel, "asked to"
+	case "retry":
+		in.Kind, in.Name = InRetry, args["from"]
+	case "edit":
+		in.Kind, in.Data, in.Name = InEdit, []byte(args[""]), args["from"]
+	case "restart":
+		w.restart()
+		return
+	case "input":
+		w.showInput(args[""])
+		return
+	case "state":
+		fmt.Fprintf(&w.out, "%s wait_state=%s used=%d failures=%v generation=%d quiet=%v next=%s\n", w.run.status, w.run.WaitState(),
+			w.run.used, w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()))
+		return
+	default:
+		w.t.Fatalf("unknown directive %q", s)
+	}
+	w.feed(in)
+}
+
+func exact(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = exact(v[k])
+		}
+	case []any:
+		for k := range v {
+			v[k] = exact(v[k])
+		}
+	case float64:
+		if v == float64(int64(v)) {
+			return int64(v)
+		}
+	}
+	return v
+}
+
+func (w *world) result(verb string, args map[string]string) {
+	in := &Input{At: w.now, Kind: InResult, Ref: w.ref(args[""])}
+	in.Fence = w.fence(in.Ref)
+	if n := args["attempt"]; n != "" {
+		a, _ := strconv.Atoi(n)
+		in.Fence.Attempt = uint32(a)
+	}
+	if n := args["generation"]; n != "" {
+		g, _ := strconv.Atoi(n)
+		in.Fence.Gen = uint32(g)
+	}
+	if args["by"] == "webhook" {
+		in.Source = FromWebhook
+	}
+	in.Output = []byte(args["output"])
+	if len(in.Output) == 0 {
+		in.Output = []byte(`"` + args[""] + `-done"`)
+	}
+	switch verb {
+	case "finish":
+		in.Outcome, in.Cost = Success, 2
+		if n := args["size"]; n != "" {
+			size, _ := strconv.Atoi(n)
+			in.Output = []byte(`"` + strings.Repeat("x", size-2) + `"`)
+		}
+	case "preview":
+		in.Outcome = Preview
+	case "fail":
+		in.Outcome = Failed
+		in.Err = &Failure{Code: fault.Code(args["code"]), Msg: args["msg"], Phase: args["phase"]}
+		if in.Err.Code == "" {
+			in.Err.Code = fault.StepFailed
+		}
+		if in.Err.Phase != "" {
+			in.Err.Violations = []string{"/x is wrong"}
+		}
+		in.Err.RetryAfterMS, _ = strconv.ParseInt(args["retryAfter"], 10, 64)
+	}
+	w.feed(in)
+}
+
+func (w *world) ref(s string) Ref {
+	ref, err := ParseRef(w.prog.plan, s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ref
+}
+
+// fence is the live attempt of a step instance.
+func (w *world) fence(ref Ref) Fence {
+	f := Fence{Gen: w.run.gen}
+	if s, i := w.run.at(ref); s != nil {
+		f.Attempt = s.steps[i].attempt
+	}
+	return f
+}
+
+// feed gives an input to the run, prints what follows and does what the engine
+// would do at once: grant, and continue.
+func (w *world) feed(in *Input) {
+	queue := []*Input{in}
+	for len(queue) > 0 {
+		in, queue = queue[0], queue[1:]
+		var turn Turn
+		w.run.Decide(in, &turn)
+		if err := w.led.turn(&turn); err != nil {
+			w.t.Fatalf("%v\nso far:\n%s", err, w.out.String())
+		}
+		if turn.Err != nil {
+			fmt.Fprintf(&w.out, "refused: %v\n", turn.Err)
+		}
+		for i := range turn.Events {
+			w.print(&turn.Events[i])
+		}
+		for _, c := range turn.Commands {
+			switch {
+			case c.Kind == CmdContinue:
+				queue = append(queue, &Input{Kind: InContinue, At: w.now})
+			case c.Kind == CmdAcquire && w.auto:
+				queue = append(queue, &Input{Kind: InGranted, At: w.now, Ref: c.Ref})
+			default:
+				w.printCommand(c)
+			}
+		}
+	}
+}
+
+var commandNames = [...]string{"", "acquire", "dispatch", "cancel", "need items", "collect", "continue"}
+
+func (w *world) printCommand(c Command) {
+	if w.quiet {
+		return
+	}
+	fmt.Fprintf(&w.out, "> %s %s", commandNames[c.Kind], StepPath(w.prog.plan, c.Ref))
+	if c.Fence.Attempt > 0 {
+		fmt.Fprintf(&w.out, " attempt=%d.%d", c.Fence.Gen, c.Fence.Attempt)
+	}
+	if c.Kind == CmdNeedItems {
+		fmt.Fprintf(&w.out, " from=%d n=%d", c.From, c.N)
+	}
+	w.out.WriteByte('\n')
+}
+
+func (w *world) when(us int64) string {
+	if us == 0 {
+		return "never"
+	}
+	return "+" + time.Duration((us-t0)*1000).String()
+}
+
+func (w *world) print(ev *Event) {
+	if w.quiet && (ev.Kind == EvNodeQueued || ev.Kind == EvNodeStarted || ev.Kind == EvRunStatus || ev.Kind == EvNodeOpened || ev.Kind == EvNodeIteration) {
+		return
+	}
+	b := &w.out
+	b.WriteString(ev.Name())
+	if ev.Step >= 0 {
+		b.WriteString(" " + StepPath(w.prog.plan, ev.Ref()))
+	}
+	env := Render(w.prog.plan, "run_1", ev)
+	keys := make([]string, 0, len(env.Payload))
+	for k := range env.Payload {
+		switch k {
+		case "step", "name", "kind", "recipe", "version", "planHash", "account", "files", "pins", "durationMs", "creditsUsed", "inputHash":
+		case "status":
+			if strings.HasPrefix(ev.Name(), "run.status") {
+				keys = append(keys, k)
+			}
+		case "due", "until":
+			fmt.Fprintf(b, " %s=%s", k, w.when(ev.N))
+		case "error":
+			e := env.Payload[k].(map[string]any)
+			fmt.Fprintf(b, " %v: %v", e["code"], e["message"])
+		default:
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		raw, err := json.Marshal(env.Payload[k])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(raw) > 120 {
+			raw = fmt.Appendf(nil, "(%d bytes)", len(raw))
+		}
+		fmt.Fprintf(b, " %s=%s", k, raw)
+	}
+	b.WriteByte('\n')
+}
+
+// restart loses memory: the run is restored from its snapshot and owes again
+// what was not done.
+func (w *world) restart() {
+	back, err := Restore(w.prog, w.run.Snapshot(nil))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := supplyAll(back, w.led.frames); err != nil {
+		w.t.Fatal(err)
+	}
+	w.run, w.led.run = back, back
+	for _, c := range back.Owed(nil) {
+		w.printCommand(c)
+	}
+}
+
+func (w *world) showInput(step string) {
+	ref := w.ref(step)
+	task := w.run.Task(ref, w.fence(ref))
+	if task == nil {
+		fmt.Fprintf(&w.out, "no open attempt of %s\n", step)
+		return
+	}
+	input, _, fail := task.Render()
+	if fail != nil {
+		fmt.Fprintf(&w.out, "cannot render: %s: %s\n", fail.Code, fail.Msg)
+		return
+	}
+	fmt.Fprintf(&w.out, "input of %s: %s key=%s\n", task.StepPath, input, task.EffectKey[:8])
+}
+
+// parseArgs reads: word key=value key="quoted value" {json}.
+func parseArgs(s string) map[string]string {
+	args := map[string]string{}
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
+		key := ""
+		if eq := strings.IndexAny(s, "= {"); eq > 0 && s[eq] == '=' {
+			key, s = s[:eq], s[eq+1:]
+		}
+		var val string
+		switch s[0] {
+		case '{', '[', '"':
+			dec := json.NewDecoder(strings.NewReader(s))
+			var raw json.RawMessage
+			if err := dec.Decode(&raw); err != nil {
+				panic(err)
+			}
+			val, s = string(raw), s[dec.InputOffset():]
+			if val[0] == '"' && key != "output" && key != "data" {
+				json.Unmarshal([]byte(val), &val)
+			}
+		default:
+			val, s, _ = strings.Cut(s, " ")
+		}
+		args[key] = val
+	}
+	return args
+}
