@@ -115,9 +115,12 @@ func (r *replayed) compareHead(run *machine.Run, head store.Head, p *plan.Plan) 
 	}
 	field("plan", head.PlanHash, p.Hash().String())
 	field("status", head.Status, run.Status().String())
-	field("used", head.Used, run.Used())
-	field("has_failures", head.Failures, run.HasFailures())
 	field("ended", head.Ended != 0, run.Status().Terminal())
+	if head.Ended != 0 {
+		// While a run is live its row is written when the status changes only.
+		field("used", head.Used, run.Used())
+		field("has_failures", head.Failures, run.HasFailures())
+	}
 }
 
 func (a *app) printReplay(r *replayed) error {

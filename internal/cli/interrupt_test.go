@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+const waiting = `name: approval
+steps:
+  - id: prepare
+    action: {name: effect, parameters: {n: 1}}
+  - id: approve
+    wait: {signal: approved}
+  - id: after
+    transform: {expression: steps.approve.output}
+outputs:
+  by: steps.after.output.by
+`
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func dataEnv(t *testing.T) (dir string, env []string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	return dir, []string{"ROUX_DATA=" + dir, "EFFECTS=" + filepath.Join(t.TempDir(), "effects")}
+}
+
+var runID = regexp.MustCompile(`run_[0-9A-Z]{26}`)
+
+// Ctrl-C stops gracefully, leaves the run resumable and says how to go on (F45).
+func TestCtrlC(t *testing.T) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			_, env := dataEnv(t)
+			p := start(t, env, "run", write(t, "wait.yaml", waiting))
+			p.until("node.waiting")
+			p.signal(sig)
+			if code := p.wait(); code != fault.ExitInterrupted {
+				t.Errorf("exit code %d, want %d\n%s", code, fault.ExitInterrupted, p.said())
+			}
+			id := runID.FindString(p.said())
+			for _, want := range []string{"stopping; Ctrl-C again stops at once", "`roux resume " + id + "` goes on", "`roux runs cancel " + id + "` ends it"} {
+				if !strings.Contains(p.said(), want) {
+					t.Errorf("it did not say %q:\n%s", want, p.said())
+				}
+			}
+			if heads := object[[]headView](t, env, "runs", "list"); len(heads) != 1 || heads[0].Status != "running" {
+				t.Errorf("after Ctrl-C: %+v, want one running run", heads)
+			}
+			// Nobody holds the directory: signal goes on with the run here.
+			out, talk, code := roux(t, env, "runs", "signal", id[:12], "approved", "--payload", `{"by":"ana"}`)
+			if code != 0 || out != "by: ana\n" {
+				t.Errorf("signal: exit %d, %q\n%s", code, out, talk)
+			}
+			if r := object[result](t, env, "runs", "get", id); r.Steps["prepare"].Attempts != 1 {
+				t.Errorf("prepare took %d attempts: a recorded step was done again", r.Steps["prepare"].Attempts)
+			}
+		})
+	}
+}
+
+// Ctrl-C twice does not wait for a step that will not stop.
+func TestCtrlCTwice(t *testing.T) {
+	_, env := dataEnv(t)
+	p := start(t, env, "run", write(t, "stubborn.yaml", "name: stubborn\nsteps:\n  - id: work\n    action: {name: stubborn}\n"))
+	p.until("not listening")
+	p.signal(os.Interrupt)
+	p.until("stopping")
+	began := time.Now()
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != fault.ExitInterrupted {
+		t.Errorf("exit code %d, want %d\n%s", code, fault.ExitInterrupted, p.said())
+	}
+	if took := time.Since(began); took > grace/2 {
+		t.Errorf("it took %v to stop at once", took)
+	}
+	if !strings.Contains(p.said(), "stopped at once") || !strings.Contains(p.said(), "roux resume run_") {
+		t.Errorf("it said:\n%s", p.said())
+	}
+}
+
+// F35: a second process on the directory is refused with the pid of the first;
+// commands that look or steer reach the first through its socket.
+func TestF35_SecondProcess(t *testing.T) {
+	dir, env := dataEnv(t)
+	file := write(t, "wait.yaml", waiting)
+	p := start(t, env, "run", file)
+	p.until("node.waiting")
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	for _, args := range [][]string{{"run", file}, {"resume"}} {
+		_, talk, code := roux(t, env, args...)
+		if code != fault.ExitConflict || !strings.Contains(talk, "process "+pid) {
+			t.Errorf("a second roux %s: exit %d\n%s", args[0], code, talk)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v, want 0600", info.Mode().Perm())
+	}
+	if heads := object[[]headView](t, env, "runs", "list"); len(heads) != 1 {
+		t.Errorf("through the socket: %+v", heads)
+	}
+	if full := object[fullView](t, env, "runs", "get", "@last"); full.WaitState != "waiting_single" {
+		t.Errorf("wait_state is %q, want waiting_single", full.WaitState) // X84
+	}
+	if x := object[explanation](t, env, "explain", "@last", "approve"); x.Status != "waiting" || !strings.Contains(x.Next, "runs signal") {
+		t.Errorf("explain through the socket: %+v", x)
+	}
+	if r := object[replayed](t, env, "replay", "@last"); !r.Same {
+		t.Errorf("replay through the socket: %v", r.Differences)
+	}
+	if _, talk, code := roux(t, env, "runs", "get", "run_NONE"); code != fault.ExitNotFound || !strings.Contains(talk, "RUN_NOT_FOUND") {
+		t.Errorf("an error through the socket: exit %d\n%s", code, talk)
+	}
+	if out, talk, code := roux(t, env, "runs", "signal", "@last", "approved", "--payload", `{"by":"bo"}`); code != 0 || !strings.Contains(out, `has the signal "approved"`) {
+		t.Errorf("signal: exit %d %s\n%s", code, out, talk)
+	}
+	if code := p.wait(); code != 0 || p.stdout.String() != "by: bo\n" {
+		t.Errorf("the first process: exit %d, %q\n%s", code, p.stdout.String(), p.said())
+	}
+	if _, err := os.Stat(filepath.Join(dir, socketName)); !os.IsNotExist(err) {
+		t.Errorf("the socket was left behind: %v", err)
+	}
+}
+
+// A cancel from another process ends the first with exit code 10.
+func TestCancelFromOutside(t *testing.T) {
+	_, env := dataEnv(t)
+	p := start(t, env, "run", write(t, "wait.yaml", waiting), "-o", "json")
+	p.until("node.waiting")
+	if out, talk, code := roux(t, env, "runs", "cancel", "@last", "--reason", "wrong file"); code != 0 || !strings.Contains(out, "is cancelled") {
+		t.Errorf("cancel: exit %d %s\n%s", code, out, talk)
+	}
+	if code := p.wait(); code != fault.ExitCancelled || !strings.Contains(p.stdout.String(), `"status": "cancelled"`) {
+		t.Errorf("the first process: exit %d\n%s", code, p.stdout.String())
+	}
+}
+
+// Without another process, cancel ends the run here, and that is success.
+func TestCancelHere(t *testing.T) {
+	_, env := dataEnv(t)
+	p := start(t, env, "run", write(t, "wait.yaml", waiting))
+	p.until("node.waiting")
+	p.signal(os.Kill)
+	p.wait()
+	if _, talk, code := roux(t, env, "runs", "cancel", "@last"); code != 0 {
+		t.Errorf("cancel: exit %d\n%s", code, talk)
+	}
+	if full := object[fullView](t, env, "runs", "get", "@last"); full.Status != "cancelled" {
+		t.Errorf("status %q", full.Status)
+	}
+}
+
+// A long path of the data directory has its socket elsewhere.
+func TestLongDataDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 40))
+	env := []string{"ROUX_DATA=" + dir}
+	p := start(t, env, "run", write(t, "wait.yaml", waiting))
+	p.until("node.waiting")
+	if heads := object[[]headView](t, env, "runs", "list"); len(heads) != 1 {
+		t.Errorf("through the socket: %+v", heads)
+	}
+	p.signal(os.Interrupt)
+	p.wait()
+	if _, err := os.Stat(filepath.Join(dir, pointerName)); !os.IsNotExist(err) {
+		t.Errorf("the pointer was left behind: %v", err)
+	}
+	// A pointer that a killed process left behind leads nowhere, and harms nobody.
+	if err := os.WriteFile(filepath.Join(dir, pointerName), []byte("/nowhere/socket"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if heads := object[[]headView](t, env, "runs", "list"); len(heads) != 1 {
+		t.Errorf("without the socket: %+v", heads)
+	}
+}
