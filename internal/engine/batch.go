@@ -75,7 +75,11 @@ func (c *core) seal() *batch {
 	}
 	c.tidy()
 	b := c.building
-	if b.empty() || !b.urgent && c.now < b.since+lazyTick {
+	if b.empty() {
+		b.urgent, b.since = false, 0
+		return nil
+	}
+	if !b.urgent && !c.full() && c.now < b.since+lazyTick {
 		return nil
 	}
 	for _, t := range b.extra {

@@ -150,7 +150,7 @@ func (e *Engine) loop() {
 		if c.dead != nil || e.drained.Load() && e.emptied() {
 			break
 		}
-		if c.flying == nil && (c.busy() || c.building.urgent && c.stalled == nil) {
+		if c.flying == nil && (c.busy() || c.stalled == nil && c.building.urgent && !c.building.empty()) {
 			continue
 		}
 		var alarm <-chan time.Time

@@ -213,6 +213,7 @@ func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) i
 		for journal := true; ; {
 			var err error
 			if journal {
+				journal = false
 				if err = w.journal(ctx); err == nil && !w.stopped && !w.ended {
 					// Nothing after the cursor: the end may lie before it.
 					head, err = e.cfg.Store.Head(ctx, key)
@@ -237,24 +238,20 @@ func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) i
 			if w.ended {
 				return
 			}
-			if journal && w.caughtUp {
-				journal = false
-			}
 		}
 	}
 }
 
 // watcher follows one run.
 type watcher struct {
-	e        *Engine
-	key      store.Key
-	plan     *plan.Plan
-	seen     uint64 // last event yielded or skipped
-	last     uint64 // last event the journal had
-	caughtUp bool
-	ended    bool // the event that ended the run was the last one
-	stopped  bool // the reader wants no more
-	yield    func(Event, error) bool
+	e       *Engine
+	key     store.Key
+	plan    *plan.Plan
+	seen    uint64 // last event yielded or skipped
+	last    uint64 // last event the journal had
+	ended   bool   // the event that ended the run was the last one
+	stopped bool   // the reader wants no more
+	yield   func(Event, error) bool
 }
 
 func (w *watcher) give(ev *machine.Event) error {
@@ -276,7 +273,6 @@ func (w *watcher) give(ev *machine.Event) error {
 // journal yields what is stored. The reading is in pages, so that a slow reader
 // holds no transaction open.
 func (w *watcher) journal(ctx context.Context) error {
-	w.caughtUp = false
 	for {
 		page, err := w.e.cfg.Store.Events(ctx, w.key, w.seen, pageBytes)
 		if err != nil {
@@ -293,7 +289,6 @@ func (w *watcher) journal(ctx context.Context) error {
 			}
 		}
 		if page.Next >= page.Last {
-			w.caughtUp = true
 			return nil
 		}
 		w.ended = false
