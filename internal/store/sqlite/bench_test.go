@@ -20,7 +20,7 @@ func BenchmarkCommit(b *testing.B) {
 	frames := bytes.Repeat([]byte("event-------"), 10)
 	for _, n := range []int{1, 16, 256, 1024} {
 		b.Run(fmt.Sprintf("batch=%d/roux", n), func(b *testing.B) {
-			s := open(b, b.TempDir())
+			s := openWith(b, Options{Dir: b.TempDir()})
 			epoch := own(b, s)
 			runs := max(10_000, n)
 			last := make([]uint64, runs)
@@ -112,7 +112,7 @@ func foldAll(t testing.TB, s *Store, epoch uint64, last, folded []uint64) {
 // head rows at start and end, and a fold of all events at the end.
 func BenchmarkLife(b *testing.B) {
 	frames := bytes.Repeat([]byte("event-------"), 10)
-	s := open(b, b.TempDir())
+	s := openWith(b, Options{Dir: b.TempDir()})
 	epoch := own(b, s)
 	b.ReportAllocs()
 	n := 0

@@ -92,12 +92,17 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 		return nil, err
 	}
 	if c.inTx {
-		if _, err := s.st.commit.exec(); err != nil {
-			return nil, err
-		}
+		s.x.Lock()
+		s.x.takeOff(c.touched)
+		s.x.Unlock()
+		_, err = s.st.commit.exec()
 	}
-
 	s.x.Lock()
+	s.x.land(c.touched)
+	if err != nil {
+		s.x.Unlock()
+		return nil, err
+	}
 	for _, r := range rows {
 		s.x.addRow(r.id, r.size)
 	}
@@ -106,7 +111,7 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	}
 	s.x.trimmed(trim)
 	s.x.commits++
-	s.x.transition += written
+	s.x.transitions += written
 	s.x.Unlock()
 	for _, hash := range c.plans {
 		s.plans[hash] = struct{}{}

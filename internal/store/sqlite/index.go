@@ -23,6 +23,8 @@ type index struct {
 	// queue holds the runs with uncovered events, oldest first, and stale
 	// entries beside them.
 	queue []queued
+	// flying are the runs without an entry in a commit under way; see entry.flying.
+	flying map[store.Key]struct{}
 	// dropped counts the entries that left, so that a reader who found none can
 	// tell that none came and went.
 	dropped uint64
@@ -30,9 +32,9 @@ type index struct {
 	// kept are rows as the scan read them, until Recover ends.
 	kept map[int64][]byte
 
-	nextRow             int64
-	rowCount, rowBytes  int64 // of the table, dead rows included
-	commits, transition int64
+	nextRow              int64
+	rowCount, rowBytes   int64 // of the table, dead rows included
+	commits, transitions int64
 }
 
 // An entry is what is known of one run. Only the writer changes it, holding the
@@ -45,6 +47,9 @@ type entry struct {
 	settled       bool
 	damage        error // of a stored record that no chunk covers
 	version       uint64
+	// flying says that a commit that changes the run's rows is under way: tables
+	// may be ahead of the index, so whoever reads the run waits for it.
+	flying bool
 
 	// What the commit under way makes of it; valid when mark is that commit's.
 	mark       uint64
@@ -76,6 +81,7 @@ type queued struct {
 func (x *index) init() {
 	x.runs = map[store.Key]*entry{}
 	x.rows = map[int64]*rowInfo{}
+	x.flying = map[store.Key]struct{}{}
 	x.nextRow = 1
 }
 
@@ -126,6 +132,24 @@ func (x *index) release(row int64) {
 	if info.live == 0 {
 		x.dead = append(x.dead, row)
 	}
+}
+
+// takeOff and land enclose the moment at which a commit becomes visible.
+func (x *index) takeOff(touched []*entry) {
+	for _, e := range touched {
+		if x.runs[e.key] == e {
+			e.flying = true
+		} else {
+			x.flying[e.key] = struct{}{}
+		}
+	}
+}
+
+func (x *index) land(touched []*entry) {
+	for _, e := range touched {
+		e.flying = false
+	}
+	clear(x.flying)
 }
 
 // settle makes what the commit did to e permanent.

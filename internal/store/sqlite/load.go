@@ -25,6 +25,7 @@ type view struct {
 	last, chunked uint64
 	refs          []ref
 	damage        error
+	flying        bool
 }
 
 func (s *Store) view(key store.Key) view {
@@ -32,20 +33,22 @@ func (s *Store) view(key store.Key) view {
 	defer s.x.RUnlock()
 	e := s.x.runs[key]
 	if e == nil {
-		return view{version: s.x.dropped}
+		_, flying := s.x.flying[key]
+		return view{version: s.x.dropped, flying: flying}
 	}
-	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage}
+	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage, flying: e.flying}
 }
 
 // same says that nothing happened to the run since v was taken.
 func (s *Store) same(key store.Key, v *view) bool {
 	now := s.view(key)
-	return now.e == v.e && now.version == v.version
+	return now.e == v.e && now.version == v.version && !now.flying && !v.flying
 }
 
 // stable runs a read that takes several looks at a run. Commits do not wait for
-// readers, so a look can come too late; after some tries the writers wait once.
-func (s *Store) stable(ctx context.Context, read func() error) error {
+// readers, so a look can come too late; after some tries the reader waits for the
+// commit under way and keeps the next one waiting.
+func (s *Store) stable(ctx context.Context, key store.Key, read func() error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
@@ -57,6 +60,9 @@ func (s *Store) stable(ctx context.Context, read func() error) error {
 		s.w.Lock()
 		err = read()
 		s.w.Unlock()
+		if errors.Is(err, errMoved) { // nothing moves now
+			err = fault.New(fault.StoreCorrupt, "run %s: a journal row that holds its events is missing", key.Run)
+		}
 	}
 	err, _ = s.explain(err)
 	return err
@@ -103,7 +109,7 @@ func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
 
 // Load implements store.Store.
 func (s *Store) Load(ctx context.Context, key store.Key) (saved *store.Saved, err error) {
-	err = s.stable(ctx, func() error {
+	err = s.stable(ctx, key, func() error {
 		v := s.view(key)
 		if v.damage != nil {
 			return v.damage
@@ -283,7 +289,7 @@ func (s *Store) forget() {
 
 // Events implements store.Store.
 func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (page store.Page, err error) {
-	err = s.stable(ctx, func() error {
+	err = s.stable(ctx, key, func() error {
 		v := s.view(key)
 		if v.e == nil {
 			err := s.read.QueryRowContext(ctx, `SELECT r.last,
@@ -295,10 +301,16 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 			if err != nil {
 				return err
 			}
-			if v.last > v.chunked && s.same(key, &v) {
+			if !s.same(key, &v) {
+				return errMoved
+			}
+			if v.last > v.chunked {
 				v.damage = lostEvents(key, v.chunked+1, v.last)
 			}
 			v.last = v.chunked
+		}
+		if v.flying {
+			return errMoved
 		}
 		page = store.Page{Next: after, Last: v.last}
 		if after >= v.last {

@@ -248,13 +248,14 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 	}
 	var after store.Key
 	for {
+		start := s.commits()
 		page, err := s.livePage(ctx, after)
 		if err != nil {
 			err, _ = s.explain(err)
 			return err
 		}
 		for _, row := range page {
-			saved, err := s.recovered(ctx, row)
+			saved, err := s.recovered(ctx, row, start)
 			if err != nil {
 				return err
 			}
@@ -291,11 +292,18 @@ func (s *Store) livePage(ctx context.Context, after store.Key) (page []savedRow,
 	return page, err
 }
 
-// recovered completes a row of a page; a run that was damaged becomes Saved.Err.
-func (s *Store) recovered(ctx context.Context, row savedRow) (*store.Saved, error) {
+func (s *Store) commits() int64 {
+	s.x.RLock()
+	defer s.x.RUnlock()
+	return s.x.commits
+}
+
+// recovered completes a row of a page that was read when there had been start
+// commits; a run that was damaged becomes Saved.Err.
+func (s *Store) recovered(ctx context.Context, row savedRow, start int64) (*store.Saved, error) {
 	key := row.head.Key
 	saved, err := s.complete(ctx, &row, s.view(key))
-	if errors.Is(err, errMoved) {
+	if errors.Is(err, errMoved) || s.commits() != start {
 		saved, err = s.Load(ctx, key)
 		if err == nil && (saved.Park != nil || saved.Head.Settled()) {
 			return nil, nil

@@ -178,7 +178,7 @@ func (s *Store) Close() error {
 		errs = append(errs, s.read.Close())
 	}
 	if s.db != nil { // last, because the last one checkpoints and keeps the log
-		errs = append(errs, s.db.conn.Close())
+		errs = append(errs, s.db.close())
 	}
 	errs = append(errs, unlockDir(s.lock))
 	return errors.Join(errs...)
@@ -194,7 +194,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	defer s.x.RUnlock()
 	return store.Stats{
 		JournalRows: s.x.rowCount, JournalBytes: s.x.rowBytes,
-		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transition,
+		Syncs: s.x.commits, Commits: s.x.commits, Transitions: s.x.transitions,
 	}, nil
 }
 

@@ -19,7 +19,12 @@ var ctx = context.Background()
 
 func open(t testing.TB, dir string) *Store {
 	t.Helper()
-	s, err := Open(ctx, Options{Dir: dir})
+	return openWith(t, Options{Dir: dir, cold: true})
+}
+
+func openWith(t testing.TB, opt Options) *Store {
+	t.Helper()
+	s, err := Open(ctx, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,8 @@ type upkeep struct {
 	done    chan struct{}
 	db      *writer
 	passive *stmt
-	pages   int64 // written since the last checkpoint, about; guarded by Store.w
+	one     sync.Mutex // one checkpoint at a time; held before Store.w
+	pages   int64      // written since the last checkpoint, about; guarded by Store.w
 }
 
 func (s *Store) startUpkeep(opt Options) (err error) {
@@ -49,7 +50,7 @@ func (s *Store) stopUpkeep() {
 			<-u.done
 		}
 		if u.db != nil {
-			_ = u.db.conn.Close() // the writer's close reports what matters
+			_ = u.db.close() // the writer's close reports what matters
 		}
 	})
 }
@@ -124,6 +125,8 @@ func (s *Store) trim() bool {
 // never starts again from its beginning under continuous writes: it grows, and
 // a growing log doubles the time of every commit.
 func (s *Store) checkpoint() {
+	s.up.one.Lock()
+	defer s.up.one.Unlock()
 	s.w.Lock()
 	due := s.up.pages >= checkpointPages && s.failed == nil && !s.closed.Load()
 	s.w.Unlock()

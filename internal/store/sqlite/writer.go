@@ -14,7 +14,8 @@ import (
 // A writer is one connection used without database/sql, whose locks and
 // conversions cost as much as a small commit. It is not safe for concurrent use.
 type writer struct {
-	conn driver.Conn
+	conn     driver.Conn
+	prepared []driver.Stmt
 }
 
 // A stmt is a prepared statement of a writer.
@@ -46,7 +47,18 @@ func (w *writer) prepare(query string) (*stmt, error) {
 	if !ok {
 		return nil, errors.New("the SQLite driver's statements take no context")
 	}
+	w.prepared = append(w.prepared, s)
 	return &stmt{s: ps}, nil
+}
+
+// close ends the statements first: a connection with statements would stay
+// behind as a zombie, files, locks and all.
+func (w *writer) close() error {
+	var errs []error
+	for _, s := range w.prepared {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, w.conn.Close())...)
 }
 
 func (s *stmt) bind(args []driver.Value) []driver.NamedValue {

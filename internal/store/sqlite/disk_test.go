@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package sqlite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// openOn opens a store on a disk that may fail.
+func openOn(t *testing.T, d *disk) *Store {
+	t.Helper()
+	name := useDisk(d)
+	t.Cleanup(func() { useDisk(nil) })
+	s, err := Open(ctx, Options{Dir: t.TempDir(), vfs: name, cold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		useDisk(nil)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// tryCommit commits the start of run i and returns the error of the commit.
+func tryCommit(t *testing.T, s *Store, i int) error {
+	t.Helper()
+	verdicts, err := s.Commit(ctx, []store.Transition{startOf(s.epoch, runKey(i), "1")})
+	if err == nil && verdicts[0].Err != nil {
+		t.Fatal(verdicts[0].Err)
+	}
+	return err
+}
+
+// wantRuns fails unless exactly the runs 0..n-1 are there.
+func wantRuns(t *testing.T, s *Store, n int) {
+	t.Helper()
+	for i := range n {
+		saved, err := s.Load(ctx, runKey(i))
+		if err != nil || string(saved.Tail) != "1" {
+			t.Fatalf("acknowledged run %d: %+v, %v", i, saved, err)
+		}
+	}
+	if _, err := s.Load(ctx, runKey(n)); !errors.Is(err, fault.RunNotFound) {
+		t.Fatalf("run %d: %v, want RUN_NOT_FOUND", n, err)
+	}
+}
+
+// I21, F32: after one failed write or sync of a commit nothing is acknowledged
+// until the store is opened again, although the disk works once more.
+func TestI21_FailedCommitStopsAcknowledging(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		write, sync int32
+	}{
+		{"sync", 0, lib.SQLITE_IOERR_FSYNC},
+		{"write", lib.SQLITE_IOERR_WRITE, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var armed, hits int
+			fail := func(rc int32) int32 {
+				if rc == 0 || armed == 0 {
+					return 0
+				}
+				armed--
+				hits++
+				return rc
+			}
+			d := &disk{
+				write: func(bool, []byte, int64) int32 { return fail(c.write) },
+				sync:  func(bool) int32 { return fail(c.sync) },
+			}
+			s := openOn(t, d)
+			own(t, s)
+			for i := range 3 {
+				if err := tryCommit(t, s, i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			armed = 1
+			if err := tryCommit(t, s, 3); !errors.Is(err, fault.StoreFailed) {
+				t.Fatalf("Commit = %v, want STORE_FAILED", err)
+			}
+			for range 3 {
+				if err := tryCommit(t, s, 3); !errors.Is(err, fault.StoreFailed) {
+					t.Fatalf("later Commit = %v, want STORE_FAILED", err)
+				}
+			}
+			if err := s.SetNote(ctx, "n", nil); !errors.Is(err, fault.StoreFailed) {
+				t.Fatalf("SetNote = %v, want STORE_FAILED", err)
+			}
+			if _, err := s.Own(ctx); !errors.Is(err, fault.StoreFailed) {
+				t.Fatalf("Own = %v, want STORE_FAILED", err)
+			}
+			if hits != 1 {
+				t.Fatalf("the disk was asked %d times after it failed", hits)
+			}
+			wantRuns(t, s, 3) // reads are served
+			// F16: whether the commit is there only the disk can say; after
+			// opening again it is whole or absent, and the rest is there.
+			s = open(t, copyOf(t, filepath.Dir(s.path)))
+			own(t, s)
+			n := 3
+			if _, err := s.Load(ctx, runKey(3)); err == nil {
+				n = 4
+			}
+			wantRuns(t, s, n)
+			if err := tryCommit(t, s, n); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A checkpoint whose sync fails is as bad: it syncs the log first.
+func TestI21_FailedCheckpointStopsAcknowledging(t *testing.T) {
+	armed := false
+	s := openOn(t, &disk{sync: func(wal bool) int32 {
+		if armed {
+			armed = false
+			return lib.SQLITE_IOERR_FSYNC
+		}
+		return 0
+	}})
+	own(t, s)
+	if err := tryCommit(t, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	armed = true
+	s.w.Lock()
+	s.up.pages = checkpointPages
+	s.w.Unlock()
+	s.checkpoint()
+	if err := tryCommit(t, s, 1); !errors.Is(err, fault.StoreFailed) {
+		t.Fatalf("Commit = %v, want STORE_FAILED", err)
+	}
+	wantRuns(t, s, 1)
+}
+
+// F31: the disk is full at the nth write of a commit, or in a checkpoint, and
+// has space again afterwards.
+func TestF31_FullDisk(t *testing.T) {
+	left := -1 // writes until the disk is full; -1 = never
+	full := 0
+	s := openOn(t, &disk{write: func(bool, []byte, int64) int32 {
+		switch {
+		case left < 0:
+			return 0
+		case left > 0:
+			left--
+			return 0
+		}
+		full++
+		return lib.SQLITE_FULL
+	}})
+	own(t, s)
+	n := 0
+	for nth := range 12 {
+		left = nth
+		err := tryCommit(t, s, n)
+		if err == nil {
+			n++
+		} else if !errors.Is(err, fault.StoreFull) {
+			t.Fatalf("write %d: Commit = %v, want STORE_FULL", nth, err)
+		}
+		wantRuns(t, s, n)
+		if err == nil {
+			break // a commit needs no more writes than that
+		}
+		left = -1
+		if err := tryCommit(t, s, n); err != nil {
+			t.Fatalf("write %d: with space again: %v", nth, err)
+		}
+		n++
+		wantRuns(t, s, n)
+	}
+	if full < 3 || n < 4 {
+		t.Fatalf("the disk was full %d times in %d commits", full, n)
+	}
+	left = 0
+	s.w.Lock()
+	s.up.pages = checkpointPages
+	s.w.Unlock()
+	s.checkpoint()
+	left = -1
+	if err := tryCommit(t, s, n); err != nil {
+		t.Fatalf("after a checkpoint on a full disk: %v", err)
+	}
+	wantRuns(t, open(t, copyOf(t, filepath.Dir(s.path))), n+1)
+}
+
+// An op is a write or a sync as the disk saw it.
+type op struct {
+	wal  bool
+	sync bool
+	data []byte
+	off  int64
+	// acked is the number of commits acknowledged when the op came.
+	acked int
+}
+
+// F33: the power goes at any write or sync. Of what a file was not synced for,
+// any subset of sectors has reached the disk.
+func TestF33_PowerCutAtAnyWrite(t *testing.T) {
+	var ops []op
+	acked, recording := 0, false
+	d := &disk{
+		write: func(wal bool, data []byte, off int64) int32 {
+			if recording {
+				ops = append(ops, op{wal: wal, data: bytes.Clone(data), off: off, acked: acked})
+			}
+			return 0
+		},
+		sync: func(wal bool) int32 {
+			if recording {
+				ops = append(ops, op{wal: wal, sync: true, acked: acked})
+			}
+			return 0
+		},
+	}
+	s := openOn(t, d)
+	epoch := own(t, s)
+	base := copyOf(t, filepath.Dir(s.path))
+	recording = true
+	const commits = 24
+	for n := 1; n <= commits; n++ {
+		tr := store.Transition{Key: runKey(0), Epoch: epoch, First: uint64(n), Last: uint64(n), Frames: fmt.Appendf(nil, "%d ", n)}
+		if n == 1 {
+			tr = startOf(epoch, runKey(0), "1 ")
+		}
+		if n%6 == 0 {
+			var chunk []byte
+			for e := n - 5; e <= n; e++ {
+				chunk = fmt.Appendf(chunk, "%d ", e)
+			}
+			tr.Fold = &store.Fold{First: uint64(n - 5), Last: uint64(n), Chunk: chunk}
+		}
+		if n%7 == 0 { // more than one page
+			tr.Frames = append(tr.Frames, bytes.Repeat([]byte{'.'}, 9000)...)
+		}
+		mustCommit(t, s, tr)
+		acked = n
+		if n%9 == 0 {
+			s.w.Lock()
+			s.up.pages = checkpointPages
+			s.w.Unlock()
+			s.checkpoint()
+		}
+	}
+	recording = false
+
+	rng := rand.New(rand.NewPCG(33, 1))
+	cuts := 0
+	for cut := 0; cut <= len(ops); cut++ {
+		for range 2 {
+			afterPowerCut(t, base, ops[:cut], acknowledged(ops, cut, commits), rng)
+			cuts++
+		}
+	}
+	t.Logf("%d power cuts over %d writes and syncs", cuts, len(ops))
+}
+
+func acknowledged(ops []op, cut, all int) int {
+	if cut == len(ops) {
+		return all
+	}
+	return ops[cut].acked
+}
+
+// afterPowerCut rebuilds the directory as a cut after ops may have left it and
+// checks that the first acked commits are there, without a gap.
+func afterPowerCut(t *testing.T, base string, ops []op, acked int, rng *rand.Rand) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, wal := range []bool{false, true} {
+		name := "roux.db"
+		if wal {
+			name += "-wal"
+		}
+		copyFile(t, filepath.Join(base, name), filepath.Join(dir, name), -1)
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced := 0
+		for i, o := range ops {
+			if o.wal == wal && o.sync {
+				synced = i
+			}
+		}
+		for i, o := range ops {
+			if o.wal != wal || o.sync {
+				continue
+			}
+			for at := 0; at < len(o.data); at += 512 {
+				if i > synced && rng.IntN(2) == 0 {
+					continue // this sector was still in a cache
+				}
+				if _, err := f.WriteAt(o.data[at:min(at+512, len(o.data))], o.off+int64(at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(ctx, Options{Dir: dir, cold: true})
+	if err != nil {
+		t.Fatalf("after %d ops: %v", len(ops), err)
+	}
+	saved, err := s.Load(ctx, runKey(0))
+	switch {
+	case acked == 0 && errors.Is(err, fault.RunNotFound):
+	case err != nil:
+		t.Fatalf("after %d ops and %d acknowledged commits: %v", len(ops), acked, err)
+	default:
+		var want []byte
+		for n := 1; n <= int(saved.Last); n++ {
+			want = fmt.Appendf(want, "%d ", n)
+		}
+		if got := bytes.ReplaceAll(saved.Tail, []byte{'.'}, nil); !bytes.Equal(got, want) || int(saved.Last) < acked {
+			t.Fatalf("after %d ops and %d acknowledged commits the run is %q", len(ops), acked, got)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
