@@ -11,11 +11,20 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // stores are what the benchmarks run over.
 func stores(b *testing.B, fn func(b *testing.B, st store.Store)) {
 	b.Run("memory", func(b *testing.B) { fn(b, memory.New(memory.Options{})) })
+	b.Run("sqlite", func(b *testing.B) {
+		st, err := sqlite.Open(b.Context(), sqlite.Options{Dir: b.TempDir()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = st.Close() }) // the engine's own clean-up comes first
+		fn(b, st)
+	})
 }
 
 // BenchmarkChain is the time of one step of a chain of 100.

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package roux_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/roux-engine/roux"
+	"github.com/roux-engine/roux/action"
+)
+
+func Example() {
+	dir, _ := os.MkdirTemp("", "roux")
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	greet := action.Action{Name: "greet", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
+		var in struct{ Name string }
+		err := task.Decode(&in)
+		return action.Result{Output: map[string]any{"text": "Hello, " + in.Name + "!"}}, err
+	}}
+	e, err := roux.Open(ctx, roux.Options{Dir: dir, Actions: []action.Action{greet}})
+	if err != nil {
+		panic(err)
+	}
+	defer e.Close()
+	run, err := e.Start(ctx, roux.Request{Input: map[string]any{"name": "Ada"}, Recipe: []byte(`
+name: hello
+steps:
+  - {id: hello, action: {name: greet, parameters: {name: "{{ input.name }}"}}}
+outputs: {text: hello.output.text}
+`)})
+	if err != nil {
+		panic(err)
+	}
+	result, err := e.Wait(ctx, run)
+	fmt.Println(result.Status, string(result.Outputs), err)
+	// Output: completed {"text":"Hello, Ada!"} <nil>
+}

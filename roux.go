@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package roux
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// Options are what an Engine is made of. Fields left zero take the default
+// their comment names.
+type Options struct {
+	// Dir is the data directory; it is made when absent, and one process has it
+	// at a time. Required.
+	Dir string
+	// Actions are the program's own, beside those that come with Roux. One of
+	// the same name and version takes the place of Roux's.
+	Actions []action.Action
+	// Account owns the runs and files. Default "local".
+	Account string
+	// Concurrency is how many attempts may be under way at once. Default 1024.
+	Concurrency int
+	// Logger receives what goes wrong without an answer to tell it in. Default:
+	// discarded.
+	Logger *slog.Logger
+}
+
+// An Engine runs recipes. It is safe for concurrent use.
+type Engine struct {
+	account string
+	engine  *engine.Engine
+	store   *sqlite.Store
+	files   *blob.Store
+	actions *compile.Catalogue
+}
+
+// Open opens a data directory and goes on with the runs in it.
+func Open(ctx context.Context, opt Options) (*Engine, error) {
+	actions := append(builtin.Actions(), opt.Actions...)
+	decls := make([]*action.Action, len(actions))
+	for i := range actions {
+		decls[i] = &actions[i]
+	}
+	e := &Engine{account: cmp.Or(opt.Account, "local"), actions: compile.NewCatalogue(decls...)}
+	var err error
+	if e.store, err = sqlite.Open(ctx, sqlite.Options{Dir: opt.Dir}); err != nil {
+		return nil, err
+	}
+	if e.files, err = blob.Open(blob.Config{Dir: filepath.Join(opt.Dir, "files")}); err != nil {
+		return nil, errors.Join(err, e.store.Close())
+	}
+	e.engine, err = engine.Open(ctx, engine.Config{
+		Store: e.store, Actions: e.actions, Files: e.files.Files, Concurrency: opt.Concurrency, Logger: opt.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, e.files.Close(), e.store.Close())
+	}
+	return e, nil
+}
+
+// Close stops the engine: attempts under way are given up and go on after the
+// next Open. To let them finish first, see [Engine.Stop].
+func (e *Engine) Close() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return e.Stop(ctx)
+}
+
+// Stop takes no new work, lets attempts under way finish until ctx ends, and
+// then closes.
+func (e *Engine) Stop(ctx context.Context) error {
+	_, err := e.engine.Stop(ctx)
+	return errors.Join(err, e.files.Close(), e.store.Close())
+}
+
+// A Request is what a run is started with.
+type Request struct {
+	// Recipe is the definition, JSON or YAML. Required.
+	Recipe []byte
+	// Source names the definition in diagnostics, such as a path.
+	Source string
+	// Input is held to the recipe's inputSchema. Values are what encoding/json
+	// makes or takes.
+	Input map[string]any
+	// Files are the run's input files, as Put returned them.
+	Files []action.FileInfo
+	// IdempotencyKey makes a repeated request return the run of the first one.
+	IdempotencyKey string
+	Labels         map[string]string
+}
+
+// Start compiles a recipe and begins a run of it. The run is durable when its
+// id is returned.
+func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
+	r, src, diags := recipe.Parse(cmp.Or(req.Source, "recipe"), req.Recipe, recipe.Options{})
+	if r == nil || compile.HasErrors(diags) {
+		return "", fault.Invalid(fault.RecipeInvalid, diags)
+	}
+	p, more := compile.Compile(r, src, compile.Options{Actions: e.actions})
+	if p == nil {
+		return "", fault.Invalid(fault.RecipeInvalid, append(diags, more...))
+	}
+	input, err := plain(req.Input)
+	if err != nil {
+		return "", err
+	}
+	files := make([]machine.File, len(req.Files))
+	for i, f := range req.Files {
+		files[i] = machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size}
+	}
+	started, err := e.engine.Start(ctx, engine.StartRequest{
+		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
+		IdempotencyKey: req.IdempotencyKey, Labels: req.Labels,
+	})
+	return started.Run, err
+}
+
+// plain turns what a Go program holds into plain JSON values.
+func plain(input map[string]any) (map[string]any, error) {
+	if input == nil {
+		return nil, nil
+	}
+	data, err := json.Marshal(input)
+	if err != nil {
+		return nil, fault.Wrap(fault.InputInvalid, err, "the input is no JSON object: %v", err)
+	}
+	v, err := jsonx.Decode(data, jsonx.Limits{})
+	if err != nil {
+		return nil, fault.Wrap(fault.InputInvalid, err, "the input is no JSON object: %v", err)
+	}
+	m, _ := v.(map[string]any)
+	return m, nil
+}
+
+// Put stores a file for runs to work on. It is durable when Put returns, and
+// the same content is stored once.
+func (e *Engine) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+	return e.files.Put(ctx, e.account, r, name, mimeType)
+}
+
+// File opens a file, such as one that an action made.
+func (e *Engine) File(ctx context.Context, hash string) (action.File, error) {
+	return e.files.Open(ctx, e.account, hash)
+}
+
+// An Event is one thing that happened to a run.
+type Event struct {
+	ID      uint64 // 1, 2, 3 … per run
+	Type    string // such as "node.completed"
+	Run     string
+	Step    string // scope path and step id; "" for events of the run
+	Time    time.Time
+	Payload map[string]any
+}
+
+// Watch yields the events of a run after number `after`, without gap or
+// duplicate, and ends with the run.
+func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for ev, err := range e.engine.Watch(ctx, e.account, run, after) {
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			out := Event{ID: ev.Seq, Type: ev.Name(), Run: run, Time: time.UnixMicro(ev.At).UTC(), Payload: ev.Envelope().Payload}
+			if ev.Step >= 0 {
+				out.Step = machine.StepPath(ev.Plan, ev.Ref())
+			}
+			if !yield(out, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A Result is how a run stands or ended.
+type Result struct {
+	Run    string
+	Status string // such as "running", "completed", "failed"
+	Ended  bool
+	// Outputs are the run's outputs, a JSON object; nil unless it completed.
+	Outputs json.RawMessage
+	// Err is why it did not complete.
+	Err     *fault.Error
+	Credits int64 // used
+	// HasFailures says that a step failed and nothing handled it, also in a run
+	// that completed.
+	HasFailures bool
+}
+
+// Get says how a run stands.
+func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
+	head, err := e.engine.Head(ctx, e.account, run)
+	if err != nil {
+		return Result{}, err
+	}
+	res := Result{Run: run, Status: head.Status, Ended: head.Ended != 0, HasFailures: head.Failures}
+	if head.Code != "" {
+		res.Err = fault.New(head.Code, "%s", head.Message)
+	}
+	h, err := e.engine.History(ctx, e.account, run, 1)
+	if err != nil {
+		return Result{}, err
+	}
+	res.Outputs, res.Credits = h.Outputs, h.Used
+	return res, nil
+}
+
+// Wait returns how a run ended, once it has.
+func (e *Engine) Wait(ctx context.Context, run string) (Result, error) {
+	if _, err := e.engine.Wait(ctx, e.account, run); err != nil {
+		return Result{}, err
+	}
+	return e.Get(ctx, run)
+}
+
+// Cancel ends a run. nil means that it will end cancelled; fault.TooLate that
+// its verdict was fixed before.
+func (e *Engine) Cancel(ctx context.Context, run, reason string) error {
+	return e.engine.Cancel(ctx, e.account, run, reason)
+}
+
+// Signal gives a run what one of its wait steps waits for.
+func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return fault.Wrap(fault.InputInvalid, err, "the signal's data is no JSON value: %v", err)
+	}
+	return e.engine.Signal(ctx, e.account, run, name, json.RawMessage(raw))
+}
+
+// Retry runs again what failed in a run that has ended, or everything from step
+// `from` on. Results of what completed are kept.
+func (e *Engine) Retry(ctx context.Context, run, from string) error {
+	return e.engine.Retry(ctx, e.account, run, from, nil)
+}

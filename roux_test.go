@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package roux_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/roux-engine/roux"
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+const shout = `
+name: shout
+steps:
+  - {id: read, action: {name: upper}}
+  - {id: ok, wait: {signal: go}}
+  - {id: again, action: {name: upper}}
+outputs: {text: again.output.text}
+`
+
+// upper puts what the run's only file says into capitals.
+var upper = action.Action{
+	Name: "upper", Version: "1.0.0",
+	Input: []byte(`{"type":"object","properties":{"file":{"type":"string","format":"file"}},"required":["file"]}`),
+	Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
+		var in struct{ File string }
+		if err := task.Decode(&in); err != nil {
+			return action.Result{}, err
+		}
+		f, err := task.Files.Open(ctx, in.File)
+		if err != nil {
+			return action.Result{}, err
+		}
+		defer f.Close()
+		var b bytes.Buffer
+		if _, err := b.ReadFrom(f); err != nil {
+			return action.Result{}, err
+		}
+		return action.Result{Output: map[string]any{"text": string(bytes.ToUpper(b.Bytes()))}}, nil
+	},
+}
+
+func open(t *testing.T, dir string) *roux.Engine {
+	t.Helper()
+	e, err := roux.Open(t.Context(), roux.Options{Dir: dir, Actions: []action.Action{upper}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A run outlives the process: what is recorded is not done again.
+func TestRunOutlivesTheEngine(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	e := open(t, dir)
+	file, err := e.Put(ctx, bytes.NewReader([]byte("quiet")), "note.txt", "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := roux.Request{Recipe: []byte(shout), Files: []action.FileInfo{file}, IdempotencyKey: "once"}
+	run, err := e.Start(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range e.Watch(ctx, run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == "node.waiting" {
+			break
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	e = open(t, dir)
+	defer e.Close()
+	if again, err := e.Start(ctx, req); err != nil || again != run {
+		t.Errorf("the same request gave run %s (%v), want %s", again, err, run)
+	}
+	if err := e.Signal(ctx, run, "go", map[string]any{"by": "test"}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := e.Wait(ctx, run)
+	if err != nil || res.Status != "completed" || string(res.Outputs) != `{"text":"QUIET"}` {
+		t.Errorf("the run ended %+v (%v)", res, err)
+	}
+	var types []string
+	for ev, err := range e.Watch(ctx, run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, ev.Type+" "+ev.Step)
+		if ev.ID != uint64(len(types)) {
+			t.Errorf("event %d comes as number %d", ev.ID, len(types))
+		}
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(types), func(s string) bool { return s != "node.completed read" })); n != 1 {
+		t.Errorf("the step before the stop completed %d times: %v", n, types)
+	}
+	if err := e.Cancel(ctx, run, "too late"); !errors.Is(err, fault.TooLate) {
+		t.Errorf("cancelling the ended run: %v", err)
+	}
+	if _, err := e.Get(ctx, "run_nosuch"); !errors.Is(err, fault.RunNotFound) {
+		t.Errorf("a run that does not exist: %v", err)
+	}
+}
+
+// Everything that is wrong with a recipe is told at once, each at its place.
+func TestStartTellsWhatIsWrong(t *testing.T) {
+	e := open(t, t.TempDir())
+	defer e.Close()
+	_, err := e.Start(t.Context(), roux.Request{Source: "bad.yaml", Recipe: []byte("name: x\nsteps:\n  - {id: a, action: {name: uper}}\n  - {id: a, transfrm: {}}\n")})
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.RecipeInvalid || len(f.Diags) == 0 || f.Diags[0].Pos.Line == 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A second process on the same directory is refused.
+func TestF35_SecondEngineOnOneDirectory(t *testing.T) {
+	dir := t.TempDir()
+	e := open(t, dir)
+	defer e.Close()
+	if _, err := roux.Open(t.Context(), roux.Options{Dir: dir}); !errors.Is(err, fault.StoreLocked) {
+		t.Errorf("the second engine: %v", err)
+	}
+}
