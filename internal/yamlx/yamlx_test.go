@@ -120,6 +120,22 @@ func TestA09_Refused(t *testing.T) {
 	}
 }
 
+// TestA09_AliasesAreNoValues: an alias is refused where it stands, also when its
+// anchor has been refused already.
+func TestA09_AliasesAreNoValues(t *testing.T) {
+	n, problems := Parse([]byte("a: &x 1\nb: *x\nc: [*x]"), jsonx.Limits{})
+	var rules []string
+	for _, p := range problems {
+		rules = append(rules, p.Rule+p.Pointer)
+	}
+	if want := []string{"anchor/a", "alias/b", "alias/c/0"}; !reflect.DeepEqual(rules, want) {
+		t.Errorf("%v, want %v", rules, want)
+	}
+	if c := n.Find("/c/0"); c.Kind != jsonx.Refused {
+		t.Errorf("the alias became %v", c.Kind)
+	}
+}
+
 // TestA09_Bombs: hostile texts end quickly, without much memory, with a problem.
 func TestA09_Bombs(t *testing.T) {
 	var laughs strings.Builder
@@ -201,6 +217,7 @@ func TestA08_Limits(t *testing.T) {
 		{"depth of both + 1", "a:\n b:\n  - [[1]]", jsonx.Limits{Depth: 4}, false},
 		{"depth of lists that are not indented", "a:\n- b:\n  - c", jsonx.Limits{Depth: 4}, true},
 		{"depth of lists that are not indented + 1", "a:\n- b:\n  - c", jsonx.Limits{Depth: 3}, false},
+		{"depth + 1, refused before the end is missed", strings.Repeat("[", 65), jsonx.Limits{}, false},
 		{"tokens", "a: [1, 2]", jsonx.Limits{Tokens: 5}, true},
 		{"tokens + 1", "a: [1, 2]", jsonx.Limits{Tokens: 4}, false},
 		{"commas in text are no values", "a: " + strings.Repeat("x, ", 1000), jsonx.Limits{Tokens: 10}, true},

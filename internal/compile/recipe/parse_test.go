@@ -231,6 +231,9 @@ func TestA08_SourceLimits(t *testing.T) {
 		if (r != nil) != tt.good || src == nil {
 			t.Errorf("%d bytes under limit %d: accepted %v, want %v: %v", tt.size, tt.max, r != nil, tt.good, diags)
 		}
+		if !tt.good && !strings.Contains(diags[0].String(), "a flag raises the limit") {
+			t.Errorf("%v does not say what to do", diags)
+		}
 	}
 	// As deep as scopes may go, compile answers; beyond that the text is refused.
 	deep := func(levels int) []byte {
