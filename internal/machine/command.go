@@ -53,12 +53,12 @@ func (r *Run) ask(c *composite) {
 		return
 	}
 	c.asked = true
-	r.command(c.question())
+	r.command(c.question(r.gen))
 }
 
 // question is the command whose answer the loop waits for.
-func (c *composite) question() Command {
-	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step)}
+func (c *composite) question(gen uint32) Command {
+	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: Fence{Gen: gen}}
 	if c.needsItems() {
 		cmd.Kind, cmd.From, cmd.N, cmd.File = CmdNeedItems, c.loop.have, itemBatch, c.loop.file
 	}
@@ -80,7 +80,7 @@ func (r *Run) Owed(buf []Command) []Command {
 			case Running:
 				if c := s.comps[i]; c != nil {
 					if c.owes() {
-						buf = append(buf, c.question())
+						buf = append(buf, c.question(r.gen))
 					}
 				} else if s.step(r.plan, i).Kind == plan.Action {
 					buf = append(buf, Command{Kind: CmdDispatch, Ref: s.ref(i), Fence: fence})

@@ -108,7 +108,7 @@ func (r *Run) openChild(c *composite, graph int32, ordinal int64, item *value) e
 		r.dropOlder(path)
 	}
 	s := r.newScope(path, graph, c.scope, c.scope.g.First+c.step, ordinal)
-	s.item = item
+	s.item = r.hold(item)
 	r.scopes[path] = s
 	if c.kids == nil {
 		c.kids = make(map[int64]*scope, 2)
@@ -156,10 +156,7 @@ func (r *Run) openComposite(s *scope, i int32, ev *Event) error {
 	case plan.Loop:
 		c := r.newComposite(s, i, looping)
 		c.loop = newLoopState(ev)
-		if c.loop.list != nil {
-			s.frame.held += c.loop.list.size()
-			r.mem += c.loop.list.size()
-		}
+		r.hold(c.loop.list)
 		r.touchComposite(c)
 	default:
 		return errImpossible(ev, "the step owns no scopes")
@@ -234,13 +231,7 @@ func (r *Run) scopeSettled(s *scope) {
 	c := s.parent.comps[s.owner-s.parent.g.First]
 	c.open--
 	s.parent.openKids--
-	status := kidOK
-	switch {
-	case s.state == scopeSweep && s.reason != 0:
-		status = kidLost
-	case s.failed >= 0:
-		status = kidFailed
-	}
+	status := s.outcome()
 	r.kidSettled(c, s, status)
 	if status == kidOK && !s.g.Compensates {
 		r.dropScope(s)
@@ -252,13 +243,24 @@ func (r *Run) scopeSettled(s *scope) {
 	r.touchRun()
 }
 
+// outcome is what a settled scope means to its owner.
+func (s *scope) outcome() kidStatus {
+	switch {
+	case s.state == scopeSweep && s.reason != 0:
+		return kidLost
+	case s.failed >= 0:
+		return kidFailed
+	}
+	return kidOK
+}
+
 // kidSettled keeps what the join needs of a settled scope.
 func (r *Run) kidSettled(c *composite, s *scope, status kidStatus) {
 	cause := s.cause()
 	switch c.kind {
 	case parallel:
 		b := &c.branches[s.g.Ordinal]
-		*b = branch{status: status, out: s.out, err: cause}
+		*b = branch{status: status, out: r.hold(s.out), err: cause}
 		switch status {
 		case kidOK:
 			c.ok++
@@ -276,7 +278,8 @@ func (r *Run) kidSettled(c *composite, s *scope, status kidStatus) {
 	case looping:
 		r.itemSettled(c, s, status, cause)
 	default:
-		c.inner, c.out, c.cause = status, s.out, cause
+		c.inner, c.cause = status, cause
+		r.replace(&c.out, s.out)
 	}
 }
 
@@ -348,9 +351,13 @@ func (r *Run) dropComposite(s *scope, i int32) {
 		r.dropScope(kid)
 	}
 	r.track(&c.pos, false, entry{})
+	r.release(c.out)
+	for k := range c.branches {
+		r.release(c.branches[k].out)
+	}
 	if l := c.loop; l != nil {
-		r.mem -= l.outBytes
-		l.outs, l.outBytes = nil, 0
+		r.release(l.list)
+		r.releaseOuts(l)
 	}
 	delete(s.comps, i)
 }
@@ -363,8 +370,14 @@ func (r *Run) dropScope(s *scope) {
 	for k := range s.steps {
 		r.track(&s.steps[k].pos, false, entry{})
 	}
-	r.mem -= s.held
-	s.held = 0
+	for _, v := range s.outs {
+		r.release(v)
+	}
+	for _, v := range s.slots {
+		r.release(v)
+	}
+	r.release(s.out)
+	r.release(s.item)
 	delete(r.scopes, s.path)
 	if s.parent != nil {
 		if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && c.kids[kidKey(s)] == s {

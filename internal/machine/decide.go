@@ -163,8 +163,8 @@ func (r *Run) takeResult(in *Input) {
 		return
 	}
 	if st.status != Running || c != nil || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
-		if in.Fence.Attempt == st.attempt && st.attempt > 0 && !r.status.Terminal() &&
-			in.Outcome != Preview && st.flags&ignoredFlag(in.Source) == 0 {
+		if in.Fence.Attempt > 0 && in.Fence.Attempt <= st.attempt && !r.status.Terminal() && in.Outcome != Preview &&
+			st.flags&ignoredFlag(in.Source, in.Fence.Attempt == st.attempt) == 0 {
 			r.emitStep(s, i, Event{Kind: EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
 		}
 		return
@@ -189,19 +189,24 @@ func (r *Run) takeResult(in *Input) {
 	}
 }
 
-func ignoredFlag(src Source) stepFlags {
-	if src == FromWorker {
-		return flagIgnored1
+func ignoredFlag(src Source, current bool) stepFlags {
+	if current {
+		return flagIgnored << min(src, FromPoll)
 	}
-	return flagIgnored2
+	return flagIgnoredOlder << min(src, FromPoll)
 }
 
 // fits refuses an output past the inline limit or the run's memory (R38).
 func (r *Run) fits(out []byte) *Failure {
-	switch {
-	case len(out) > maxInline:
+	if len(out) > maxInline {
 		return &Failure{Code: fault.OutputTooLarge, Msg: "the output has " + sizeText(int64(len(out))) + ", the limit is " + sizeText(maxInline) + "; return a file instead"}
-	case r.mem+int64(len(out)) > r.plan.Limits.MemoryBytes:
+	}
+	return r.holds(len(out))
+}
+
+// holds refuses values past the run's memory.
+func (r *Run) holds(n int) *Failure {
+	if r.mem+int64(n) > r.plan.Limits.MemoryBytes {
 		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.plan.Limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
 	}
 	return nil
@@ -213,7 +218,7 @@ func (r *Run) takeProgress(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != Running || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
+	if st.status != Running || s.comps[i] != nil || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
 		return
 	}
 	switch in.Progress.Kind {
@@ -245,6 +250,10 @@ func (r *Run) takeSignal(in *Input) {
 	data := in.Data
 	if len(data) == 0 {
 		data = []byte("null")
+	}
+	if f := r.fits(data); f != nil {
+		r.turn.Err = fault.New(f.Code, "signal %q: %s", in.Name, f.Msg)
+		return
 	}
 	r.emitRun(Event{Kind: EvRunSignalled, Text: in.Name, Data: data})
 	if s, i := r.waiter(in.Name); s != nil {
@@ -284,10 +293,6 @@ func (r *Run) takeItems(in *Input) {
 	if c == nil || c.loop == nil || !c.needsItems() || in.From != c.loop.have || s.steps[i].status != Running {
 		return
 	}
-	if f := r.loopFits(s, i, c.loop.have+int64(len(in.Items))); f != nil {
-		r.abortStep(s, i, f)
-		return
-	}
 	data := []byte{'['}
 	for k, item := range in.Items {
 		if k > 0 {
@@ -296,6 +301,14 @@ func (r *Run) takeItems(in *Input) {
 		data = append(data, item...)
 	}
 	data = append(data, ']')
+	f := r.loopFits(s, i, c.loop.have+int64(len(in.Items)), int64(len(in.Items)))
+	if f == nil {
+		f = r.holds(len(data))
+	}
+	if f != nil {
+		r.abortStep(s, i, f)
+		return
+	}
 	flag := uint8(0)
 	if in.More {
 		flag = 1
@@ -305,7 +318,7 @@ func (r *Run) takeItems(in *Input) {
 
 // takeCollected answers CmdCollect, or reports that items could not be read.
 func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
-	if !c.owes() {
+	if !c.owes() || in.Fence.Gen != r.gen {
 		return
 	}
 	if in.Outcome == Failed {

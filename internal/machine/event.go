@@ -14,7 +14,7 @@ const (
 	EvRunStarted   EventKind = 1  // Data: Start as JSON
 	EvRunStatus    EventKind = 2  // Flag: new Status; N: the one before
 	EvRunEnding    EventKind = 3  // the verdict is fixed: Flag RunStatus; Code, Text; N: first failed step or -1
-	EvRunCompleted EventKind = 4  // Data: outputs; Flag: 1 = has_failures
+	EvRunCompleted EventKind = 4  // Data: outputs; N: cost; Flag: 1 = has_failures, Text: failed steps by id, with commas
 	EvRunFailed    EventKind = 5  // Code, Text; N: first failed step or -1; Flag: as above
 	EvRunCancelled EventKind = 6  // Text: reason; Flag: as above
 	EvRunExpired   EventKind = 7  // Text; Flag: as above

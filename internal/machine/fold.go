@@ -33,6 +33,18 @@ func (r *Run) Apply(ev *Event) error {
 		ev.scope = s
 	}
 	ev.Data = bytes.Clone(ev.Data) // values outlive the page they were read from
+	return r.foldStored(ev)
+}
+
+// foldStored folds an event that came from a store. What this release wrote
+// always fits; a damaged event may fit nothing, and a check of every index that
+// could be wrong would be more code than the fold. The run is useless after it.
+func (r *Run) foldStored(ev *Event) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errImpossible(ev, fmt.Sprint("it fits no state: ", p))
+		}
+	}()
 	return r.fold(ev)
 }
 
@@ -67,7 +79,7 @@ func (r *Run) fold(ev *Event) error {
 	case EvNodeStarted:
 		r.begin(s, i, Running)
 		st.attempt = ev.Attempt
-		st.flags &^= flagIgnored1 | flagIgnored2 | flagUnknown
+		st.flags &^= flagsIgnored | flagUnknown
 		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
 		}
@@ -105,13 +117,16 @@ func (r *Run) fold(ev *Event) error {
 	case EvNodeAborting:
 		return r.abort(s, i, ev)
 	case EvNodeCompleted:
-		r.foldCompleted(s, i, ev)
+		return r.foldCompleted(s, i, ev)
 	case EvNodeFailed:
 		r.foldFailed(s, i, ev)
 	case EvNodeSkipped:
 		st.reason = Reason(ev.Flag)
 		if ev.Code != "" {
 			s.setErr(i, ev)
+		}
+		if ev.Attempt > 0 {
+			r.countFailure(s, i, ev)
 		}
 		r.dropComposite(s, i)
 		r.settle(s, i, Skipped)
@@ -124,7 +139,7 @@ func (r *Run) fold(ev *Event) error {
 	case EvNodeInvalidated:
 		r.foldInvalidated(s, i, ev)
 	case EvNodeIgnored:
-		st.flags |= ignoredFlag(Source(ev.Flag))
+		st.flags |= ignoredFlag(Source(ev.Flag), ev.Attempt == st.attempt)
 	case EvNodeCompensating:
 		r.undoing = true
 		return r.openChild(r.newComposite(s, i, undoing), s.step(r.plan, i).Compensate, 0, nil)
@@ -158,7 +173,7 @@ func (r *Run) foldRun(ev *Event) error {
 	case EvRunEnding:
 		r.phase, r.verdict = phaseEnding, RunStatus(ev.Flag)
 		r.code, r.message, r.culprit = ev.Code, ev.Text, int32(ev.N)
-		r.ttlDue = 0
+		r.ttlDue, r.status = 0, RunRunning
 		if r.verdict == RunCancelled || r.verdict == RunExpired {
 			r.sweep(r.root, ByCancel)
 		}
@@ -166,8 +181,7 @@ func (r *Run) foldRun(ev *Event) error {
 		r.foldEnd(ev)
 	case EvRunRecovered, EvRunContract:
 	case EvRunSignalled:
-		r.signals = append(r.signals, signal{ev.Text, newValue(ev.Seq, ev.Data)})
-		r.mem += int64(len(ev.Data))
+		r.signals = append(r.signals, signal{ev.Text, r.hold(newValue(ev.Seq, ev.Data))})
 	case EvRunRetried:
 		return r.foldRetried(ev)
 	default:
@@ -251,14 +265,16 @@ func (r *Run) begin(s *scope, i int32, status Status) {
 // begun says that a step has left pending and is not settled.
 func (st Status) begun() bool { return st >= Blocked && st <= Retrying }
 
-// countFailure records a definitive failure, and whether its effect is unknown:
-// a timeout leaves the effect key as it is (I4).
+// countFailure records a failure of an attempt. Where the effect may have
+// happened all the same, after a timeout or a loss, the effect key stays as it
+// is; otherwise the next try is another one (I4).
 func (r *Run) countFailure(s *scope, i int32, ev *Event) {
 	st := &s.steps[i]
 	st.fails++
-	if fault.CauseOf(ev.Code) == fault.CauseTimeout {
+	switch fault.CauseOf(ev.Code) {
+	case fault.CauseTimeout, fault.CauseLost:
 		st.flags |= flagUnknown
-	} else {
+	default:
 		st.keyTry++
 	}
 }
@@ -270,13 +286,20 @@ func (s *scope) setErr(i int32, ev *Event) {
 	s.errs[i] = stepError{ev.Code, ev.Text}
 }
 
-func (r *Run) foldCompleted(s *scope, i int32, ev *Event) {
+func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	r.used += ev.N
 	st.keyTry++ // the effect is known: another generation is another effect
+	if st.at == 0 {
+		r.started++ // a transform never begins: it is run in one go
+	}
 	var val *value
 	if ev.Flag&1 != 0 {
-		val = s.comps[i].out
+		c := s.comps[i]
+		if c == nil {
+			return errImpossible(ev, "no inner scope has an output")
+		}
+		val = c.out
 	} else {
 		val = newValue(ev.Seq, ev.Data)
 	}
@@ -290,41 +313,35 @@ func (r *Run) foldCompleted(s *scope, i int32, ev *Event) {
 	delete(s.errs, i)
 	r.dropComposite(s, i)
 	r.settle(s, i, Completed)
+	return nil
 }
 
 // keep stores an output where later expressions look for it.
 func (r *Run) keep(s *scope, i int32, step *plan.Step, val *value) {
-	kept := false
 	if step.Keep {
 		if s.outs == nil {
 			s.outs = make(map[int32]*value, 4)
 		}
+		old := s.outs[i]
+		r.replace(&old, val)
 		s.outs[i] = val
-		kept = true
 		if step.Slot >= 0 {
 			f := s.frame
 			if f.slots == nil {
 				f.slots = make([]*value, r.plan.Graphs[f.graph].Slots)
 			}
-			f.slots[step.Slot] = val
+			r.replace(&f.slots[step.Slot], val)
 		}
 	}
 	if s.g.Out == s.g.First+i && s.g.Role != plan.Root {
-		s.out = val
-		kept = true
-	}
-	if kept && val != nil && val.seq == r.last {
-		// Counted where it first appears; an outer step that shows its inner
-		// scope's output shares the bytes.
-		s.frame.held += val.size()
-		r.mem += val.size()
+		r.replace(&s.out, val)
 	}
 }
 
 func (r *Run) consumeSignal(name string) {
 	for k := range r.signals {
 		if r.signals[k].name == name {
-			r.mem -= r.signals[k].val.size()
+			r.release(r.signals[k].val)
 			r.signals = append(r.signals[:k], r.signals[k+1:]...)
 			return
 		}
@@ -336,6 +353,9 @@ func (r *Run) foldFailed(s *scope, i int32, ev *Event) {
 	s.setErr(i, ev)
 	if ev.Attempt > 0 {
 		r.countFailure(s, i, ev)
+	}
+	if st.at == 0 && s.step(r.plan, i).Kind == plan.Fail {
+		r.started++
 	}
 	if ev.Flag&1 != 0 {
 		st.flags |= flagHandled
@@ -380,8 +400,40 @@ func (r *Run) settle(s *scope, i int32, status Status) {
 	}
 	if s.live == 0 {
 		r.alive--
+		if s.failed >= 0 && s.state == scopeOpen {
+			s.failed = r.unhandled(s)
+		}
+		if s == r.root {
+			r.failures = s.failed >= 0
+		}
 		r.scopeSettled(s)
 	}
+}
+
+// unhandled is the failure that a settled scope of a draining run names: the
+// first one unless a step with substitute_default went on without it (R9), else
+// another that nothing consumed; -1 = none.
+func (r *Run) unhandled(s *scope) int32 {
+	if !s.consumed(r.plan, s.failed-s.g.First) {
+		return s.failed
+	}
+	for k := range s.steps {
+		if i := int32(k); s.steps[k].status == StepFailed && s.steps[k].flags&flagHandled == 0 && !s.consumed(r.plan, i) {
+			return s.g.First + i
+		}
+	}
+	return -1
+}
+
+// consumed says that a step with substitute_default ran on a failure.
+func (s *scope) consumed(p *plan.Plan, i int32) bool {
+	for _, succ := range s.step(p, i).Succs {
+		st := &s.steps[succ-s.g.First]
+		if p.Steps[succ].ParentFailure == plan.SubstituteDefault && st.status.Settled() && st.status != Cancelled {
+			return true
+		}
+	}
+	return false
 }
 
 // advanceWave opens the next wave of a scope when the one before has settled.

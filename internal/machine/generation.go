@@ -267,9 +267,11 @@ func (r *Run) foldRetried(ev *Event) error {
 	r.status, r.phase, r.verdict = RunDispatching, phaseOpen, 0
 	r.code, r.message, r.culprit, r.failures = "", "", -1, false
 	r.ttlDue = ev.At + r.plan.TTLMS*1000
+	r.started = 0
 	if len(ev.Data) == 0 {
 		return nil
 	}
+	r.mem += int64(len(ev.Data))
 	fields, err := editedFields(ev.Data)
 	if err != nil {
 		return errImpossible(ev, err.Error())
@@ -321,9 +323,10 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 		r.undo = slices.DeleteFunc(r.undo, func(u Ref) bool { return u == s.ref(i) })
 	}
 	if out := s.outs[i]; out != nil {
+		r.release(out)
 		delete(s.outs, i)
 		if step.Slot >= 0 && int(step.Slot) < len(s.frame.slots) {
-			s.frame.slots[step.Slot] = nil
+			r.replace(&s.frame.slots[step.Slot], nil)
 		}
 	}
 	delete(s.errs, i)
@@ -368,13 +371,14 @@ func (r *Run) reopenScope(s *scope) {
 		if c.winner == s.g.Ordinal {
 			c.winner = -1
 		}
+		r.release(b.out)
 		*b = branch{}
 	case looping:
-		if s.failed >= 0 {
+		if s.outcome() == kidFailed {
 			c.loop.bad--
 		}
 	}
-	s.out = nil
+	r.replace(&s.out, nil)
 	r.touchComposite(c)
 }
 

@@ -51,13 +51,8 @@ func (r *Run) foldItems(s *scope, i int32, ev *Event) error {
 		return errImpossible(ev, "no loop waits for these items")
 	}
 	l := c.loop
-	if l.list != nil {
-		s.frame.held -= l.list.size()
-		r.mem -= l.list.size()
-	}
-	l.list, l.items, l.from = newValue(ev.Seq, ev.Data), nil, l.have
-	s.frame.held += l.list.size()
-	r.mem += l.list.size()
+	r.replace(&l.list, newValue(ev.Seq, ev.Data))
+	l.items, l.from = nil, l.have
 	l.have += ev.M
 	l.more = ev.Flag&1 != 0
 	c.asked = false
@@ -94,7 +89,7 @@ func (r *Run) loopItem(l *loopState, n int64) (*value, error) {
 			l.items[k] = raw[k]
 		}
 	}
-	v := &value{seq: l.list.seq, index: n - l.from}
+	v := &value{seq: l.list.seq, index: n - l.from, list: l.list}
 	if k := n - l.from; k >= 0 && k < int64(len(l.items)) {
 		v.raw = l.items[k]
 	}
@@ -126,15 +121,21 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 	for int64(len(l.outs)) <= s.ordinal {
 		l.outs = append(l.outs, nil)
 	}
-	l.outs[s.ordinal] = out
-	size := out.size() + 8
-	l.outBytes += size
-	if out != nil && l.outBytes > maxInline {
-		r.mem -= l.outBytes - size
-		l.outs, l.outBytes, l.spilled = nil, 0, true
-		return
+	l.outBytes += out.size() - l.outs[s.ordinal].size()
+	r.replace(&l.outs[s.ordinal], out)
+	// Each comes with a comma, or stands as null.
+	if l.outBytes+5*int64(len(l.outs)) > maxInline {
+		r.releaseOuts(l)
+		l.spilled = true
 	}
-	r.mem += size
+}
+
+// releaseOuts forgets the outputs of iterations.
+func (r *Run) releaseOuts(l *loopState) {
+	for _, v := range l.outs {
+		r.release(v)
+	}
+	l.outs, l.outBytes = nil, 0
 }
 
 // hasItem says that the next item is in memory.

@@ -244,11 +244,11 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 	case CmdNeedItems:
 		in := &Input{Kind: InItems, Ref: cmd.Ref, From: cmd.From, Items: [][]byte{[]byte(`1`), []byte(`{"x":2}`)}, More: cmd.From < 3}
 		if !well && rapid.IntRange(0, 5).Draw(c.t, "items") == 0 {
-			in = &Input{Kind: InResult, Ref: cmd.Ref, Outcome: Failed, Err: &Failure{Code: fault.FileNotFound, Msg: "gone"}}
+			in = &Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Failed, Err: &Failure{Code: fault.FileNotFound, Msg: "gone"}}
 		}
 		c.feed(in)
 	case CmdCollect:
-		c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Outcome: Success, Output: []byte(`{"file":"x"}`)})
+		c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Output: []byte(`{"file":"x"}`)})
 	case CmdContinue:
 		c.feed(&Input{Kind: InContinue})
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -100,6 +101,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 		putRaw(payload, "outputs", ev.Data)
 		if ev.Flag&1 != 0 {
 			payload["hasFailures"] = true
+			if ev.Text != "" {
+				payload["failedSteps"] = strings.Split(ev.Text, ",")
+			}
 		}
 	case EvRunFailed, EvRunCancelled, EvRunExpired:
 		payload["status"] = endStatus[ev.Kind].String()

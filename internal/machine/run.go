@@ -31,7 +31,7 @@ type Run struct {
 	culprit  int32 // the step the verdict names; -1 = none
 	failures bool  // an unhandled failure happened (R9)
 	used     int64
-	started  int64 // step instances that left pending, against Limits.TotalSteps
+	started  int64 // step instances run in this generation, against Limits.TotalSteps
 	ttlDue   int64
 
 	root   *scope
@@ -40,7 +40,7 @@ type Run struct {
 	busy   int             // step instances begun and not settled
 
 	edits   []uint64 // events that replaced input fields
-	signals []signal // received and not yet consumed
+	signals []signal // received and not yet consumed, oldest first
 	undo    []Ref    // completed steps with a compensation, in order of completion
 	undoing bool     // the last of undo has its compensation scope open
 
@@ -98,7 +98,6 @@ type scope struct {
 	out      *value   // output of the graph's last step
 	item     *value   // loop body: the item
 	down     []bool   // sweep: downstream of failed; derived
-	held     int64    // bytes of values kept here
 	gone     bool     // dropped from memory
 	orphan   bool     // Restore: no composite owns it
 }
@@ -123,25 +122,31 @@ type stepState struct {
 	lost    uint8  // lost attempts in this generation
 	waiting int32  // predecessors not settled
 	attempt uint32 // hand-outs so far: the fence's attempt
-	fails   uint16 // definitive failures in this generation
-	keyGen  uint16 // effect key (I4): generation …
-	keyTry  uint16 // … and try
+	fails   uint32 // definitive failures in this generation
+	keyTry  uint32 // effect key (I4): try …
+	keyGen  uint16 // … and generation
 	at      int64  // when it began, UTC µs; 0 = not begun
 	due     int64  // its timer in this status; 0 = none
 	pos     uint64 // agenda position; 0 = none
 }
 
-type stepFlags uint8
+type stepFlags uint16
 
 const (
 	flagHandled     stepFlags = 1 << iota // failed, but continue_on_error consumed it
 	flagReady                             // node.ready was said while its wave was closed
-	flagSubstitute                        // runs on '' for the values of failed parents
 	flagUnknown                           // the last attempt's outcome is unknown (I4)
 	flagCompensated                       // its compensation has run
 	flagFallback                          // its fallback scope is or was open
-	flagIgnored1                          // node.ignored was said for the current attempt:
-	flagIgnored2                          // by a worker; by a webhook or poll
+	// node.ignored was said for the current attempt, or for one before it,
+	// since the current one began. One bit per source.
+	flagIgnored
+	_
+	_
+	flagIgnoredOlder
+	_
+	_
+	flagsIgnored = 7*flagIgnored | 7*flagIgnoredOlder
 )
 
 // NewRun returns a run without history: InStart begins it.

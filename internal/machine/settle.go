@@ -5,6 +5,7 @@ package machine
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -215,15 +216,16 @@ func (r *Run) undone() {
 // decideVerdict applies the plan's result rule (R9, X93, X94).
 func (r *Run) decideVerdict() {
 	verdict, culprit := RunCompleted, r.root.failed
-	if r.plan.Leaves {
+	switch {
+	case r.plan.Leaves && r.plan.Drain:
 		verdict = r.leavesVerdict()
-	} else if culprit >= 0 {
+	case culprit >= 0: // fail_fast fails at once, whatever its leaves (X118)
 		verdict = RunFailed
 	}
 	if verdict == RunCompleted {
 		data, f := r.outputs()
 		if f == nil {
-			r.emitRun(Event{Kind: EvRunCompleted, Data: data, N: r.used, Flag: r.failureFlag()})
+			r.emitRun(Event{Kind: EvRunCompleted, Data: data, N: r.used, Flag: r.failureFlag(), Text: r.failedSteps()})
 			return
 		}
 		if f.Phase != "" {
@@ -241,14 +243,35 @@ func (r *Run) decideVerdict() {
 	r.fixVerdict(verdict, code, msg, culprit)
 }
 
-// leavesVerdict is the rule of the workflow-execution source.
+// maxNamed bounds the failed steps that run.completed names.
+const maxNamed = 20
+
+// failedSteps names the failures that the leaves of a completed run outlived
+// (R9), separated by commas.
+func (r *Run) failedSteps() string {
+	if !r.failures {
+		return ""
+	}
+	var ids []string
+	for i := range r.root.steps {
+		st := &r.root.steps[i]
+		if st.status == StepFailed && st.flags&flagHandled == 0 && len(ids) < maxNamed {
+			ids = append(ids, r.root.step(r.plan, int32(i)).ID)
+		}
+	}
+	return strings.Join(ids, ",")
+}
+
+// leavesVerdict is the rule of the workflow-execution source (X93). A failure
+// that continue_on_error consumed counts as an end like any other (R9).
 func (r *Run) leavesVerdict() RunStatus {
 	leaves, failed, cancelled := true, false, false
 	for i := range r.root.steps {
 		st := &r.root.steps[i]
-		failed = failed || st.status == StepFailed
+		lost := st.status == StepFailed && st.flags&flagHandled == 0
+		failed = failed || lost
 		cancelled = cancelled || st.status == Cancelled
-		if len(r.root.step(r.plan, int32(i)).Succs) == 0 && st.status != Completed && st.status != Skipped {
+		if len(r.root.step(r.plan, int32(i)).Succs) == 0 && (lost || st.status == Cancelled) {
 			leaves = false
 		}
 	}

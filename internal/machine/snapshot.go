@@ -96,6 +96,11 @@ func (w *writer) value(v *value) {
 	default:
 		w.uint(v.seq + 1)
 		w.int(v.index)
+		if v.list != nil {
+			w.int(v.list.n)
+		} else {
+			w.int(v.n)
+		}
 	}
 }
 
@@ -118,7 +123,6 @@ func (w *writer) scope(s *scope, index map[*scope]int) {
 	w.int(int64(s.failed))
 	w.int(int64(s.wave))
 	w.int(int64(s.inWave))
-	w.int(s.held)
 	w.value(s.out)
 	w.value(s.item)
 	for i := range s.steps {
@@ -157,7 +161,7 @@ func (w *writer) step(st *stepState) {
 	if !touched {
 		return
 	}
-	w.byte(byte(st.flags))
+	w.uint(uint64(st.flags))
 	w.byte(byte(st.reason))
 	w.byte(st.lost)
 	w.uint(uint64(st.attempt))
@@ -223,7 +227,8 @@ func Restore(g *Program, state []byte) (*Run, error) {
 
 type reader struct {
 	decoder
-	run *Run
+	run    *Run
+	values map[uint64]*value // by event: what was one value stays one
 }
 
 func (d *reader) bool() bool  { return d.byte() != 0 }
@@ -247,9 +252,24 @@ func (d *reader) value() *value {
 	case 0:
 		return nil
 	case 1:
-		return newValue(0, slices.Clone(d.bytes()))
+		v := newValue(0, slices.Clone(d.bytes()))
+		v.refs = 1
+		return v
 	}
-	v := &value{seq: n - 1, index: d.varint()}
+	seq, index, size := n-1, d.varint(), d.varint()
+	whole := d.values[seq]
+	if whole == nil {
+		whole = &value{seq: seq, index: -1, n: size}
+		if d.values == nil {
+			d.values = make(map[uint64]*value)
+		}
+		d.values[seq] = whole
+	}
+	whole.refs++
+	v := whole
+	if index >= 0 {
+		v = &value{seq: seq, index: index, list: whole}
+	}
 	d.run.miss(v)
 	return v
 }
@@ -317,7 +337,6 @@ func (d *reader) scope(before []*scope) *scope {
 	}
 	s.state, s.reason = scopeState(d.byte()), Reason(d.byte())
 	s.failed, s.wave, s.inWave = int32(d.varint()), int32(d.varint()), int32(d.varint())
-	s.held = d.varint()
 	s.out, s.item = d.value(), d.value()
 	s.steps = make([]stepState, g.N)
 	for i := range s.steps {
@@ -367,9 +386,9 @@ func (d *reader) step(st *stepState) {
 	if !d.bool() {
 		return
 	}
-	st.flags, st.reason, st.lost = stepFlags(d.byte()), Reason(d.byte()), d.byte()
-	st.attempt, st.fails = uint32(d.uvarint()), uint16(d.uvarint())
-	st.keyGen, st.keyTry = uint16(d.uvarint()), uint16(d.uvarint())
+	st.flags, st.reason, st.lost = stepFlags(d.uvarint()), Reason(d.byte()), d.byte()
+	st.attempt, st.fails = uint32(d.uvarint()), uint32(d.uvarint())
+	st.keyGen, st.keyTry = uint16(d.uvarint()), uint32(d.uvarint())
 	st.at, st.due = d.varint(), d.varint()
 }
 
@@ -481,7 +500,10 @@ func (r *Run) miss(v *value) {
 	if r.missing == nil {
 		r.missing = make(map[uint64][]*value)
 	}
-	r.missing[v.seq] = append(r.missing[v.seq], v)
+	if !v.lacks {
+		v.lacks = true
+		r.missing[v.seq] = append(r.missing[v.seq], v)
+	}
 }
 
 // Missing lists, ascending, the events whose values must be supplied before

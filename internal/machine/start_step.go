@@ -197,7 +197,7 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 	if list, ok := v.([]any); ok {
 		raw, f := r.encode(v)
 		if f == nil {
-			f = r.loopFits(s, i, int64(len(list)))
+			f = r.loopFits(s, i, int64(len(list)), int64(len(list)))
 		}
 		if f != nil {
 			r.finalFailure(s, i, f, nil)
@@ -215,16 +215,17 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 	r.emitStep(s, i, Event{Kind: EvNodeOpened, N: -1, Text: hash})
 }
 
-// loopFits checks items, and items × body steps, when the loop opens.
-func (r *Run) loopFits(s *scope, i int32, items int64) *Failure {
+// loopFits checks the items of a loop, and those that are new × body steps
+// against the steps that are left, when the loop opens or reads on.
+func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
 	lim, body := r.plan.Limits, int64(r.plan.Graphs[s.step(r.plan, i).Body].N)
 	if items > lim.LoopItems {
 		return &Failure{Code: fault.ItemLimit, Msg: fmt.Sprintf(
 			"the loop has %d items, the limit is %d; raise limits.max_loop_items", items, lim.LoopItems)}
 	}
-	if total := r.started + items*body; total > lim.TotalSteps {
+	if total := r.started + added*body; total > lim.TotalSteps {
 		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"%d items of %d steps would make %d steps, the limit is %d; raise limits.max_total_steps", items, body, total, lim.TotalSteps)}
+			"%d items of %d steps would make %d steps, the limit is %d; raise limits.max_total_steps", added, body, total, lim.TotalSteps)}
 	}
 	return nil
 }

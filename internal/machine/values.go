@@ -16,11 +16,17 @@ import (
 type value struct {
 	seq   uint64 // event that carries it; 0 = only here (snapshots write it out)
 	index int64  // element of that event's array; -1 = the whole Data
+	list  *value // of an element: the whole array
 	raw   []byte // nil until supplied, after Restore
+	n     int64  // bytes of a whole value, also while raw is not supplied
+	refs  int32  // places in the run that hold it; the loop's alone
+	lacks bool   // Restore: Missing names it
 	dec   atomic.Pointer[any]
 }
 
-func newValue(seq uint64, raw []byte) *value { return &value{seq: seq, index: -1, raw: raw} }
+func newValue(seq uint64, raw []byte) *value {
+	return &value{seq: seq, index: -1, raw: raw, n: int64(len(raw))}
+}
 
 // inlineLimits bound what comes back from the journal: it was checked on its
 // way in, so only the size is given room for references and wrapping.
@@ -46,7 +52,44 @@ func (v *value) size() int64 {
 	if v == nil {
 		return 0
 	}
-	return int64(len(v.raw))
+	return v.n
+}
+
+// hold counts one more place that refers to a value; the first one adds its
+// bytes to what the run holds (R38). An element holds its array, whose memory
+// it shares.
+func (r *Run) hold(v *value) *value {
+	if v == nil {
+		return nil
+	}
+	whole := v
+	if v.list != nil {
+		whole = v.list
+	}
+	if whole.refs++; whole.refs == 1 {
+		r.mem += whole.n
+	}
+	return v
+}
+
+// release takes back one hold.
+func (r *Run) release(v *value) {
+	if v == nil {
+		return
+	}
+	if v.list != nil {
+		v = v.list
+	}
+	if v.refs--; v.refs == 0 {
+		r.mem -= v.n
+	}
+}
+
+// replace puts v where old was.
+func (r *Run) replace(at **value, v *value) {
+	r.hold(v)
+	r.release(*at)
+	*at = v
 }
 
 // inputs is what expressions see of a run's start. It never changes.
