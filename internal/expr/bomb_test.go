@@ -54,6 +54,20 @@ func bombVars() MapVars {
 	return MapVars{"x": text, "ints": ints, "words": words, "kb": strings.Repeat("k", 1000), "one": []any{int64(1)}, "p": `(a|a)*b`}
 }
 
+// manyNames is a template of very many variables.
+func manyNames() string {
+	var b strings.Builder
+	for i := 0; b.Len() < 500_000; {
+		b.WriteString("{{ [")
+		for range 2000 {
+			fmt.Fprintf(&b, "n%x,", i)
+			i++
+		}
+		b.WriteString("] }}")
+	}
+	return b.String()
+}
+
 // nest wraps an expression in n times before and after.
 func nest(n int, before, inner, after string) string {
 	return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
@@ -264,6 +278,7 @@ func TestA13_A11_TemplateBombs(t *testing.T) {
 		"many elifs":      "{% if false %}" + strings.Repeat("{% elif false %}", 100_000) + "{% endif %}",
 		"many filters":    "{{ 1" + strings.Repeat(" | default(1)", 100_000) + "}}",
 		"deep map":        "{{" + strings.Repeat("{", 100_000),
+		"many names":      manyNames(),
 		"huge":            strings.Repeat("x", MaxTemplate) + "{{ x }}",
 	} {
 		defuse(t, name, func() error {
@@ -282,6 +297,18 @@ func TestA13_A11_TemplateBombs(t *testing.T) {
 			return err
 		}
 		_, err = tree.Eval(vars)
+		return err
+	})
+	defuse(t, "tree of inputs", func() error {
+		tree, err := CompileTree([]byte("[" + strings.Repeat(`"{{ ints.size() + ints[0] + ints[1] }}",`, 1999) + `"{{ ints.nope }}"]`))
+		if err != nil {
+			return err
+		}
+		_, err = tree.Eval(vars)
+		return err
+	})
+	defuse(t, "template of inputs", func() error {
+		_, err := renderTemplate(strings.Repeat("{{ ints.size() }}", 999)+"{{ ints.nope }}", vars)
 		return err
 	})
 	defuse(t, "wide tree", func() error {

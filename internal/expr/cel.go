@@ -54,7 +54,7 @@ func compileCEL(src string, offset int) (*celExpr, problems) {
 	if iss.Err() != nil {
 		return nil, issues(src, offset, iss)
 	}
-	prog, err := checker.Program(checked,
+	prog, err := env.Program(checked,
 		cel.CostTracking(prices{}),
 		cel.CostLimit(CostLimit),
 		cel.CustomDecoratorV2(guard),
@@ -99,6 +99,38 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 func (a *activation) Parent() interpreter.Activation { return nil }
 
+// A memo asks the caller's Vars for every name once per evaluation. Looking a
+// name up may be costly, and what was measured must be what is then used.
+type memo struct {
+	vars  Vars
+	known []known
+	buf   [4]known
+}
+
+type known struct {
+	name  string
+	value any
+	ok    bool
+}
+
+func remember(vars Vars) *memo {
+	m := &memo{vars: vars}
+	m.known = m.buf[:0]
+	return m
+}
+
+// Lookup implements Vars.
+func (m *memo) Lookup(name string) (any, bool) {
+	for i := range m.known {
+		if k := &m.known[i]; k.name == name {
+			return k.value, k.ok
+		}
+	}
+	v, ok := m.vars.Lookup(name)
+	m.known = append(m.known, known{name, v, ok})
+	return v, ok
+}
+
 // evalError says what went wrong in our words.
 func evalError(err error) error {
 	var stop interpreter.EvalCancelledError
@@ -119,6 +151,11 @@ func evalError(err error) error {
 		if strings.HasPrefix(msg, prefix) {
 			cause = errMissing
 		}
+	}
+	const most = 300
+	if len(msg) > most {
+		// A key that is not there may be a whole document.
+		msg = strings.ToValidUTF8(msg[:most], "") + "…"
 	}
 	if strings.HasPrefix(msg, tooLarge) {
 		return fault.New(fault.ValueTooLarge, "%s", msg)

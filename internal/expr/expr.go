@@ -71,6 +71,8 @@ type Program struct {
 	lone  *pipe    // of a template that is exactly one placeholder
 	nodes []node   // of any other template
 	refs  []Ref
+	// inputs are refs without repetition: what is measured before evaluation.
+	inputs []Ref
 }
 
 // Compile compiles one CEL expression. Every free identifier is a variable of
@@ -80,7 +82,7 @@ func Compile(src string) (*Program, error) {
 	if err != nil {
 		return nil, err.fault("expression", src)
 	}
-	return &Program{src: src, expr: e, refs: e.refs}, nil
+	return &Program{src: src, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
 }
 
 // Source returns the text the program was compiled from.
@@ -94,14 +96,15 @@ func (p *Program) Refs() []Ref { return p.refs }
 // with the variables. Errors are of type *fault.Error with the code
 // TEMPLATE_ERROR or VALUE_TOO_LARGE.
 func (p *Program) Eval(vars Vars) (any, error) {
-	b := budget{cost: CostLimit}
-	return p.eval(vars, &b)
-}
-
-func (p *Program) eval(vars Vars, b *budget) (any, error) {
-	if err := checkInputs(p.refs, vars); err != nil {
+	m := remember(vars)
+	if err := checkInputs(p.inputs, m); err != nil {
 		return nil, p.explain(err)
 	}
+	return p.eval(m, &budget{cost: CostLimit})
+}
+
+// eval evaluates the program with variables that have been measured.
+func (p *Program) eval(vars Vars, b *budget) (any, error) {
 	var v any
 	var err error
 	switch {

@@ -260,3 +260,35 @@ func TestMapOrder(t *testing.T) {
 		}
 	}
 }
+
+// I20: a variable is asked for once per evaluation, so that what was measured is
+// what is used; an error does not carry a document.
+func TestI20_LookupOnce(t *testing.T) {
+	p, err := CompileTemplate("{{ a.b }}{{ a.c }}{{ a.b + a.c }}{% for x in a.l %}{{ a.b }}{% endfor %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	v := lookups{MapVars{"a": map[string]any{"b": "x", "c": "y", "l": []any{nil, nil}}}, n}
+	if got, err := p.Eval(v); got != "xyxyxx" || n["a"] != 1 || len(n) != 1 {
+		t.Errorf("%v, %v; lookups %v", got, err, n)
+	}
+	q, err := Compile("m[k]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = q.Eval(MapVars{"m": map[string]any{}, "k": strings.Repeat("k", 10_000)})
+	if err == nil || len(err.Error()) > 1000 {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+}
+
+type lookups struct {
+	MapVars
+	n map[string]int
+}
+
+func (l lookups) Lookup(name string) (any, bool) {
+	l.n[name]++
+	return l.MapVars.Lookup(name)
+}

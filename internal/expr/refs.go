@@ -37,13 +37,14 @@ type walker struct {
 	types  bool     // names of types are types and no variables
 	bound  []string // names bound by the comprehensions around
 	names  []string // free names, in order of appearance
+	seen   map[string]bool
 	refs   []Ref
 
 	nest, deepest int // lists, maps and macros around
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
-	w := &walker{env: env, info: parsed.NativeRep().SourceInfo(), offset: offset}
+	w := &walker{env: env, info: parsed.NativeRep().SourceInfo(), offset: offset, seen: map[string]bool{}}
 	w.types = asksType(parsed.NativeRep().Expr())
 	w.walk(parsed.NativeRep().Expr())
 	return w
@@ -169,7 +170,8 @@ func (w *walker) add(r Ref, ident ast.Expr) {
 		r.Offset = w.offset + int(rng.Start)
 	}
 	r.Len = runes(r.Name)
-	if !slices.Contains(w.names, r.Name) {
+	if !w.seen[r.Name] {
+		w.seen[r.Name] = true
 		w.names = append(w.names, r.Name)
 	}
 	w.refs = append(w.refs, r)
@@ -229,14 +231,25 @@ func selection(e ast.Expr) bool {
 // chosen allows a literal as one side of a conditional that selects.
 func chosen(e ast.Expr) bool { return e.Kind() == ast.LiteralKind || selection(e) }
 
-// checkInputs measures what the program refers to before it runs (I20). A value
-// behind a name that only has() asks for is not read and not measured.
+// distinct are the refs whose values differ, without those that only has() asks
+// for: their values are not read.
+func distinct(refs []Ref) []Ref {
+	var out []Ref
+	seen := map[string]bool{}
+	for _, r := range refs {
+		key := fmt.Sprintf("%q%q%v", r.Name, r.Path, r.Dynamic)
+		if !r.tested && !seen[key] {
+			seen[key] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// checkInputs measures what the program refers to before it runs (I20).
 func checkInputs(refs []Ref, vars Vars) error {
 	for i := range refs {
 		r := &refs[i]
-		if r.tested {
-			continue
-		}
 		v, ok := vars.Lookup(r.Name)
 		if !ok {
 			continue

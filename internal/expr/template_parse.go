@@ -18,6 +18,7 @@ func CompileTemplate(src string) (*Program, error) {
 	if len(ps) > 0 {
 		return nil, ps.fault("template", src)
 	}
+	prog.inputs = distinct(prog.refs)
 	return prog, nil
 }
 

@@ -21,6 +21,7 @@ import (
 type Tree struct {
 	root   treeNode
 	refs   []Ref
+	inputs []Ref // refs without repetition
 	leaves int
 }
 
@@ -53,6 +54,7 @@ func CompileTree(raw []byte) (*Tree, error) {
 	if len(diags) > 0 {
 		return nil, fault.Invalid(fault.TemplateError, diags)
 	}
+	t.inputs = distinct(t.refs)
 	return t, nil
 }
 
@@ -124,7 +126,11 @@ func (t *Tree) Eval(vars Vars) (any, error) {
 	if t.Constant() {
 		return t.root.constant, nil
 	}
-	e := treeEval{vars: vars, b: budget{cost: maxTreeCost}, left: MaxInput}
+	m := remember(vars)
+	if err := checkInputs(t.inputs, m); err != nil {
+		return nil, err
+	}
+	e := treeEval{vars: m, b: budget{cost: maxTreeCost}, left: MaxInput}
 	return e.eval(&t.root, "")
 }
 
