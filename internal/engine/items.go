@@ -189,13 +189,13 @@ func arrayItems(r io.Reader) (func() ([]byte, error), error) {
 	return func() ([]byte, error) {
 		if !dec.More() {
 			if _, err := dec.Token(); err != nil {
-				return nil, fault.Wrap(fault.FileInvalid, err, "the JSON array does not end: %v", err)
+				return nil, fault.New(fault.FileInvalid, "the JSON array does not end: %v", err)
 			}
 			return nil, io.EOF
 		}
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
-			return nil, fault.Wrap(fault.FileInvalid, err, "not JSON: %v", err)
+			return nil, fault.New(fault.FileInvalid, "not JSON: %v", err) // EOF in it is no end
 		}
 		return canonicalItem(raw)
 	}, nil

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+const fileLoop = `
+name: rows
+limits: {max_total_steps: 1000000}
+steps:
+  - id: each
+    loop:
+      over: fileHashes[0]
+      maxConcurrency: 8
+      steps:
+        - {id: echo, action: {name: echo, parameters: {item: '{{ item }}', pad: '{{ input.pad }}'}}}
+outputs: {list: steps.each.output}
+`
+
+func echo() *action.Action {
+	return act("echo", func(_ context.Context, task *action.Task) (action.Result, error) {
+		return action.Result{Output: task.Input}, nil
+	})
+}
+
+func blobs(t testing.TB) *blob.Store {
+	t.Helper()
+	b, err := blob.Open(blob.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// overFile runs the loop over a file and returns the run's end.
+func overFile(t *testing.T, files *blob.Store, name, mime, content, pad string) (e *Engine, run string) {
+	t.Helper()
+	info, err := files.Put(t.Context(), acc, strings.NewReader(content), name, mime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = open(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
+	s, err := e.Start(t.Context(), StartRequest{
+		Account: acc, Plan: planOf(t, fileLoop, echo()), Parameters: map[string]any{"pad": pad},
+		Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, s.Run
+}
+
+// A loop reads its items from a JSON array, JSON lines or CSV, in windows
+// (NeedItems), and sees each of them once and in order.
+func TestNeedItems(t *testing.T) {
+	files := blobs(t)
+	const n = 700 // more than two windows
+	var array, lines, table strings.Builder
+	array.WriteString("[")
+	table.WriteString("n,word\r\n")
+	for i := range n {
+		if i > 0 {
+			array.WriteString(", ")
+		}
+		fmt.Fprintf(&array, `{"word": "w%d", "n": %d}`, i, i)
+		fmt.Fprintf(&lines, "{\"n\":%d,\"word\":\"w%d\"}\n\n", i, i)
+		fmt.Fprintf(&table, "%d,\"w%d\"\r\n", i, i)
+	}
+	array.WriteString("]")
+	for _, tt := range []struct{ name, mime, content, item string }{
+		{"a.json", "application/json", array.String(), `{"n":%d,"word":"w%d"}`},
+		{"a.jsonl", "application/jsonl", "\xef\xbb\xbf" + strings.TrimSpace(lines.String()), `{"n":%d,"word":"w%d"}`},
+		{"a.csv", "text/csv", table.String(), `{"n":"%d","word":"w%d"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e, run := overFile(t, files, tt.name, tt.mime, tt.content, "")
+			if head := end(t, e, run); head.Status != "completed" {
+				t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
+			}
+			h, err := e.History(t.Context(), acc, run, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out struct {
+				List []struct{ Item json.RawMessage }
+			}
+			if err := json.Unmarshal(h.Outputs, &out); err != nil || len(out.List) != n {
+				t.Fatalf("%d outputs (%v), want %d", len(out.List), err, n)
+			}
+			for i, o := range out.List {
+				if want := fmt.Sprintf(tt.item, i, i); string(o.Item) != want {
+					t.Fatalf("item %d is %s, want %s", i, o.Item, want)
+				}
+			}
+		})
+	}
+}
+
+// A file that is not what it should be fails the loop with a sentence that says
+// where and what.
+func TestNeedItemsOfBadFiles(t *testing.T) {
+	files := blobs(t)
+	for _, tt := range []struct {
+		name, content string
+		code          fault.Code
+	}{
+		{"a.json", `[1, 2`, fault.FileInvalid},
+		{"a.json", `[1, 2, }`, fault.FileInvalid},
+		{"a.jsonl", "{\"a\":1}\n{\"a\":", fault.FileInvalid},
+		{"a.jsonl", "{\"a\":1,\"a\":2}\n", fault.FileInvalid},
+		{"a.csv", "a,a\n1,2\n", fault.FileInvalid},
+		{"a.csv", "a,b\n1\n", fault.FileInvalid},
+		{"a.jsonl", `"` + strings.Repeat("x", 1<<20) + `"`, fault.ValueTooLarge},
+	} {
+		e, run := overFile(t, files, tt.name, "", tt.content, "")
+		if head := end(t, e, run); head.Status != "failed" || head.Code != tt.code {
+			t.Errorf("%s %.20q: run is %s with %s (%s), want %s", tt.name, tt.content, head.Status, head.Code, head.Message, tt.code)
+		}
+	}
+}
+
+// A loop whose outputs are too large together ends as one JSON lines file, in
+// the order of the items, also when an item failed (Collect).
+func TestCollect(t *testing.T) {
+	files := blobs(t)
+	const n = 300
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintln(&lines, i)
+	}
+	e, run := overFile(t, files, "a.jsonl", "application/jsonl", lines.String(), strings.Repeat("p", 10_000))
+	if head := end(t, e, run); head.Status != "completed" {
+		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
+	}
+	h, err := e.History(t.Context(), acc, run, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct {
+		List struct {
+			File string
+			Size int64
+		}
+	}
+	if err := json.Unmarshal(h.Outputs, &out); err != nil {
+		t.Fatalf("%s: %v", h.Outputs, err)
+	}
+	f, err := files.Open(context.Background(), acc, out.List.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info := f.Info(); info.Size != out.List.Size {
+		t.Errorf("the reference says %d bytes, the file has %d", out.List.Size, info.Size)
+	}
+	r := bufio.NewReader(f)
+	for i := range n {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("line %d: %v", i, err)
+		}
+		var got struct{ Item int }
+		if err := json.Unmarshal(line, &got); err != nil || got.Item != i {
+			t.Fatalf("line %d holds item %d (%v)", i, got.Item, err)
+		}
+	}
+	if rest, err := io.ReadAll(r); len(rest) != 0 || err != nil {
+		t.Errorf("%d bytes follow the last line (%v)", len(rest), err)
+	}
+}
+
+// The output of an iteration whose last step shows what it owns is found too,
+// and a failed iteration leaves its error in its place.
+func TestCollectFollowsInnerScopes(t *testing.T) {
+	files := blobs(t)
+	src := `
+name: inner
+limits: {max_total_steps: 1000000}
+steps:
+  - id: each
+    loop:
+      over: input.items
+      failureStrategy: ignore
+      steps:
+        - id: choose
+          condition:
+            expression: item % 3 != 2
+            then: [{id: echo, action: {name: echo, parameters: {item: '{{ item }}', pad: '{{ input.pad }}'}}}]
+            else: [{id: no, fail: {code: NO_LUCK, message: 'item {{ item }}'}}]
+outputs: {list: steps.each.output}
+`
+	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
+	items := make([]any, 200)
+	for i := range items {
+		items[i] = int64(i)
+	}
+	run := start(t, e, planOf(t, src, echo()), map[string]any{"items": items, "pad": strings.Repeat("p", 10_000)})
+	if head := end(t, e, run); head.Status != "completed" {
+		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
+	}
+	h, err := e.History(t.Context(), acc, run, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ List struct{ File string } }
+	if err := json.Unmarshal(h.Outputs, &out); err != nil {
+		t.Fatal(err)
+	}
+	f, err := files.Open(context.Background(), acc, out.List.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	i := 0
+	for ; sc.Scan(); i++ {
+		var got struct {
+			Item  *int
+			Error *struct{ Code, Message string }
+		}
+		if err := json.Unmarshal(sc.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case i%3 == 2 && (got.Error == nil || got.Error.Code != "NO_LUCK" || got.Error.Message != fmt.Sprint("item ", i)),
+			i%3 != 2 && (got.Item == nil || *got.Item != i):
+			t.Fatalf("line %d is %.80s", i, sc.Bytes())
+		}
+	}
+	if i != len(items) {
+		t.Errorf("%d lines for %d items", i, len(items))
+	}
+}
