@@ -74,7 +74,7 @@ type Store interface {
 
 	// Uncovered says what trimming waits for: bytes and number of the events
 	// that are only in the journal, and up to 1,000 runs that hold them, the one
-	// with the oldest first. Cheap enough to ask after every commit. Past
+	// with the oldest first. It scans nothing, however long the journal is. Past
 	// FoldBytes or FoldEvents the engine folds those runs; a parked run is never
 	// among them, a settled one may be.
 	Uncovered() (bytes, events int64, oldest []Key)
