@@ -274,18 +274,24 @@ func (r *Reader) readHere(ctx context.Context, src io.Reader, req request, progr
 	}()
 	stall := time.NewTimer(r.cfg.Silence)
 	defer stall.Stop()
+	step := func(s [2]int) {
+		stall.Reset(r.cfg.Silence)
+		if s[1] > 0 {
+			progress(s[0], s[1])
+		}
+	}
 	for {
 		select {
 		case res := <-results:
+			for len(steps) > 0 {
+				step(<-steps) // the last pages were reported before the result
+			}
 			if res.err != nil {
 				return Document{}, asFault(res.err)
 			}
 			return res.doc, nil
 		case s := <-steps:
-			stall.Reset(r.cfg.Silence)
-			if s[1] > 0 {
-				progress(s[0], s[1])
-			}
+			step(s)
 		case <-stall.C:
 			return Document{}, tooLong(r.cfg.Silence)
 		case <-ctx.Done():

@@ -29,7 +29,7 @@ func readPDF(data []byte, req request, alive func(done, total int)) (Document, e
 	if err == nil || errors.Is(err, fault.FileTooLarge) {
 		return doc, err
 	}
-	wasEncrypted := errors.Is(err, errEncrypted) || errors.Is(err, fault.FileEncrypted)
+	wasEncrypted := errors.Is(err, fault.FileEncrypted)
 	fixed, decrypted, rerr := repair(data)
 	switch {
 	case errors.Is(rerr, fault.FileEncrypted), rerr != nil && wasEncrypted:
@@ -46,10 +46,6 @@ func readPDF(data []byte, req request, alive func(done, total int)) (Document, e
 	doc.Repaired = !decrypted
 	return doc, err
 }
-
-// errEncrypted sends a file to the parser that knows every kind of encryption:
-// the fast one takes a file it cannot decrypt for an open one.
-var errEncrypted = errors.New("the file is encrypted")
 
 func encrypted(err error) error {
 	return fault.Wrap(fault.FileEncrypted, err, "the PDF file is protected by a password: remove the password and try again")
@@ -68,9 +64,6 @@ func parsePDF(data []byte, req request, alive func(done, total int)) (doc Docume
 	}
 	if err != nil {
 		return Document{}, err
-	}
-	if !r.Trailer().Key("Encrypt").IsNull() {
-		return Document{}, errEncrypted
 	}
 	pages, err := pagesOf(r, req.MaxPages)
 	if err != nil {

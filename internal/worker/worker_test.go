@@ -272,6 +272,37 @@ func TestX115_TimeoutReportsAtTheDeadlineAndFreesOnReturn(t *testing.T) {
 	})
 }
 
+// Nobody hears of a free slot before the result, however slow the listener is.
+func TestFreedComesAfterDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, lasts := range map[string]time.Duration{"returns soon": time.Second, "returns after the grace": time.Minute} {
+			var mu sync.Mutex
+			var order []string
+			say := func(what string) { mu.Lock(); order = append(order, what); mu.Unlock() }
+			p := New(Config{
+				Done:  func(Result) { time.Sleep(20 * time.Second); say("done") },
+				Freed: func(ID) { say("freed") },
+			})
+			tk := task("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+				<-ctx.Done()
+				time.Sleep(lasts)
+				return action.Result{}, nil
+			})
+			tk.TimeoutMS = 1_000
+			if err := p.Run(tk); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			if fmt.Sprint(order) != "[done freed]" {
+				t.Errorf("%s: %v", name, order)
+			}
+			if n := p.Stop(context.Background()); n != 0 || p.abandoned != 0 {
+				t.Errorf("%s: %d abandoned, %d counted", name, n, p.abandoned)
+			}
+		}
+	})
+}
+
 // An action that ignores its context loses its slot after the grace (F19).
 func TestF19_RunawayGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
