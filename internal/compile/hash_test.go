@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -182,6 +183,26 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 	}
 	if base.Label(0) != "The first" || base.Label(1) != "second" {
 		t.Errorf("the names for people are lost: %v", base.Labels)
+	}
+}
+
+// TestX27_SchemasHaveOneForm: the parser gives schemas their one form, other
+// callers may not.
+func TestX27_SchemasHaveOneForm(t *testing.T) {
+	hash := func(schema, contract string) plan.Hash {
+		r := &recipe.Recipe{Name: "x", InputSchema: json.RawMessage(schema), Steps: []*recipe.Step{{
+			Action: &recipe.Action{Name: "echo"}, Contracts: &recipe.Contracts{Input: json.RawMessage(contract)},
+		}}}
+		p, diags := Compile(r, nil, Options{Actions: testActions()})
+		if p == nil {
+			t.Fatal(dumpDiagnostics(diags))
+		}
+		return p.Hash()
+	}
+	a := hash(`{"type":"object","minProperties":1}`, `{"type":"object","required":["a"]}`)
+	b := hash(`{ "minProperties": 1e0, "type": "object" }`, `{"required": ["a"], "type": "object"}`)
+	if a != b {
+		t.Error("white space and the order of keys make another plan")
 	}
 }
 

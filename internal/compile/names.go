@@ -427,14 +427,17 @@ func (c *compiler) maybeUnbound(at site, within, frame, slot int32, where spot) 
 		return
 	}
 	by := c.binderWithin(within, frame, slot)
-	why, stop := c.whyNot(at, by)
+	why, stop := c.whyNot(at, by, slot)
 	c.warn("maybe-unbound", where, fmt.Sprintf("%q is %s", name, why), stop,
 		c.place(c.value(c.nodes[by].bindPtr), "bound here"))
 }
 
 // whyNot says on which way a binding stays unset.
-func (c *compiler) whyNot(at site, by int32) (why, hint string) {
-	hint = fmt.Sprintf("guard the use, for example with a condition on it, or bind it on every path")
+func (c *compiler) whyNot(at site, by, slot int32) (why, hint string) {
+	hint = "guard the use, for example with a condition on it, or bind it on every path"
+	if at.undo {
+		return fmt.Sprintf("not bound when the run ends before %q has completed", c.p.Steps[by].ID), hint
+	}
 	for i := by; i != plan.None; {
 		st, n := &c.p.Steps[i], &c.nodes[i]
 		id := strconv.Quote(st.ID)
@@ -444,6 +447,9 @@ func (c *compiler) whyNot(at site, by int32) (why, hint string) {
 		case st.ContinueOnError || st.OnError == plan.OnErrorSkip:
 			return "not bound when " + id + " fails and is passed over", hint
 		}
+		if i != by && st.OnError == plan.OnErrorFallback {
+			return "not bound when " + id + " fails and its fallback takes over", hint
+		}
 		g := st.Graph
 		gr := &c.p.Graphs[g]
 		if gr.Owner == plan.None || c.sees(at, g) {
@@ -452,6 +458,9 @@ func (c *compiler) whyNot(at site, by int32) (why, hint string) {
 		owner := &c.p.Steps[gr.Owner]
 		switch gr.Role {
 		case plan.Then, plan.Else:
+			if c.scopeBinds(owner.Then, slot) && c.scopeBinds(owner.Else, slot) {
+				break // on both: the reason is further out
+			}
 			return "bound on one branch only: " + c.scopeName(g), "bind it on the other branch too, or end that with a fail step"
 		case plan.Fallback:
 			return "bound only by " + c.scopeName(g), hint
