@@ -10,6 +10,25 @@
 // must keep. What is provably wrong is an error and leaves no plan; what is
 // probably a mistake is a warning. All problems are reported at once.
 //
+// Order. In an ordered scope a step with dependsOn waits for exactly the steps
+// it lists and those its expressions name; one without waits for the step above
+// it too. `order: none` drops that last rule everywhere but in the branches of
+// a parallel step, which are sequences (X46). What a step inside a scope names
+// outside of it, the step that owns the scope waits for.
+//
+// Names. A binding's name means the nearest step above that binds it, in the
+// innermost scope that has one; in a scope without order, where none is above,
+// the nearest below. Steps that bind one name in one scope must run one after
+// the other, and nobody may read it while another step may set it, so that no
+// result depends on which of two steps is faster. Where some path leaves a name
+// unset there is a warning, where every path does an error. A step's own name
+// is seen in its scope and those inside it. Compensations see everything that
+// was bound and wait for nothing.
+//
+// Retries and times. retryPolicy wins over onError; onError.maxRetries retries
+// before any strategy; an initial delay above the default maximum raises it. A
+// step that no worker holds has one try, so its timeout is its total timeout.
+//
 // Two recipes that mean the same compile to plans of the same hash: dialect,
 // places, names and descriptions leave no trace in it.
 //

@@ -101,24 +101,17 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 	}
 }
 
+// wishes are the CEL types of JSON Schema's. A file is named by its hash.
+var wishes = map[string]string{
+	"string": "string", "boolean": "bool", "array": "list", "integer": "int", "number": "number", "object": "map",
+}
+
 // wish is the CEL type that a property's schema asks for, "" where it leaves a
-// choice.
+// choice. So what one action puts out is held against what the next takes (X11).
 func wish(prop any) string {
 	p, _ := prop.(map[string]any)
-	if p["format"] == "file" {
-		return ""
-	}
-	switch p["type"] {
-	case "string":
-		return "string"
-	case "boolean":
-		return "bool"
-	case "array":
-		return "list"
-	case "integer":
-		return "int"
-	}
-	return ""
+	name, _ := p["type"].(string)
+	return wishes[name]
 }
 
 func (c *compiler) undoing(g int32) bool { return c.p.Graphs[g].Role == plan.Compensation }

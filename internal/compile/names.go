@@ -300,7 +300,7 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 		if at.undo && member && c.within(at, reader) == plan.Compensation {
 			k++ // what this compensates has completed, and bound what it binds
 		}
-		if member && c.crosses(at, reader, slot, name, where) {
+		if member && !at.undo && c.crosses(at, reader, slot, name, where) {
 			return nil
 		}
 		if k > 0 {
@@ -318,7 +318,7 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 			}
 		} else if !at.undo && len(steps) > 0 && !member {
 			before = append(before, key)
-		} else if at.undo && len(steps) > 0 && !member {
+		} else if at.undo && len(steps) > 0 {
 			found = true // later steps may have run before the failure
 			if maybe == plan.None {
 				maybe = steps[0]
@@ -480,6 +480,9 @@ func (c *compiler) whyNot(at site, by, slot int32) (why, hint string) {
 // guarded says whether the use of a name is protected by has(), by an optional
 // selection or by the default filter, here or in a condition around it.
 func (c *compiler) guarded(at site, name string) bool {
+	if at.step != plan.None && c.p.Steps[at.step].ParentFailure == plan.SubstituteDefault {
+		return true // what is missing becomes empty text (R13)
+	}
 	if at.src != "" && softened(at.src, name) {
 		return true
 	}

@@ -53,11 +53,12 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 		return // Compile has seen all there is to see
 	}
 	var first []problem
+	// A file is named by its hash, which is a string.
 	for _, want := range strings.Split(at.want, "|") {
 		key := strings.Join([]string{at.src, strconv.FormatBool(template), want, sig}, "\x00")
 		ps, ok := c.checks[key]
 		if !ok {
-			ps = expr.Check(at.src, template, env, celTypes[want])
+			ps = expr.Check(at.src, template, env, strings.Replace(want, "file", "string", 1))
 			c.checks[key] = ps
 		}
 		if len(ps) == 0 {
@@ -72,12 +73,6 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 		first[0].Msg += " or " + both
 	}
 	c.problems(at, first)
-}
-
-// celTypes are the types that fields want, in the words of expr: a file is
-// named by its hash.
-var celTypes = map[string]string{
-	"": "", "bool": "bool", "int": "int", "list": "list", "string": "string", "timestamp": "timestamp", "file": "string",
 }
 
 // checkTree does the same for the templates in a JSON value.
