@@ -99,7 +99,7 @@ func (m *model) guard(t *store.Transition) store.Verdict {
 		if r != nil && !boundary {
 			boundary = slices.ContainsFunc(r.tail, func(rec record) bool { return rec.last == f.Last })
 		}
-		if f.First != chunked+1 || f.Last < f.First || !boundary {
+		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !boundary {
 			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
 		}
 		chunked = f.Last

@@ -117,6 +117,7 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 		s.plans[hash] = struct{}{}
 	}
 	s.nudge(rows)
+	clear(c.accepted) // the batch is the caller's again
 	return verdicts, nil
 }
 
@@ -177,8 +178,8 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", t.Epoch, s.epoch), nil
 	}
 	var e *entry
-	// A start needs no look into the table: its insert finds out.
-	if known := s.x.runs[t.Key] != nil || s.c.fresh[t.Key] != nil; known || t.First != 1 {
+	// A plain start needs no look into the table: its insert finds out.
+	if known := s.x.runs[t.Key] != nil || s.c.fresh[t.Key] != nil; known || t.First != 1 || t.Idempotency != nil {
 		var err error
 		if e, err = s.entry(t.Key); err != nil {
 			return store.Verdict{}, err
@@ -311,7 +312,7 @@ func guard(t *store.Transition, e *entry) store.Verdict {
 		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
 	}
 	if f := t.Fold; f != nil {
-		if f.First != chunked+1 || f.Last < f.First || !boundary(t, e, last) {
+		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !boundary(t, e, last) {
 			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
 		}
 		chunked = f.Last

@@ -32,3 +32,15 @@ func isReadOnly(err error) bool {
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
+
+// syncDir makes the names in a directory durable, where it may be read.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -12,9 +12,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -78,8 +80,14 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err != nil || opt.Dir == "" {
 		return nil, fault.New(fault.Usage, "data directory %q: want a path", opt.Dir)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, dirFault(err, dir)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, dirFault(err, dir)
+		}
+		// SQLite syncs names in the directory; the directory's own name is ours.
+		if err := syncDir(filepath.Dir(dir)); err != nil {
+			return nil, dirFault(err, dir)
+		}
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
@@ -126,8 +134,8 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if s.read, err = sql.Open("sqlite", s.dsn(opt, "query_only(1)", "busy_timeout(5000)")); err != nil {
 		return err
 	}
-	s.read.SetMaxOpenConns(max(opt.Readers, 4))
-	s.read.SetMaxIdleConns(max(opt.Readers, 4))
+	s.read.SetMaxOpenConns(cmp.Or(opt.Readers, 4))
+	s.read.SetMaxIdleConns(cmp.Or(opt.Readers, 4))
 	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(epoch), 0) FROM owner`).Scan(&s.epoch); err != nil {
 		return err
 	}

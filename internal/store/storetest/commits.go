@@ -170,6 +170,11 @@ func idempotency(h *harness) {
 	_, err := h.s.Head(ctx, key("b"))
 	h.wantCode(err, fault.RunNotFound)
 	h.commit(start("b", "other", "k", "another"), start("c", "acme", "k2", "body"))
+	// A run that has begun is a conflict of its own, whatever the key.
+	parked := start("p", "acme", "kp", "body")
+	parked.Fold, parked.Park = fold(key("p"), 1, 1), &store.Park{}
+	h.commit(parked)
+	h.equal("run of a second start", h.refused(fault.Conflict, start("p", "acme", "k", "another")).Run, "")
 	// Twins in one batch: the first wins.
 	verdicts, err := h.s.Commit(ctx, []store.Transition{start("d", "acme", "k3", "x"), start("e", "acme", "k3", "x")})
 	h.must(err)

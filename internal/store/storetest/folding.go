@@ -70,9 +70,10 @@ func foldGuards(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 4), h.next(k, 5, 6))
 	for _, f := range []*store.Fold{
-		fold(k, 2, 4), // leaves out event 1
-		fold(k, 1, 7), // an event that is not there
-		fold(k, 1, 5), // ends inside a transition
+		fold(k, 2, 4),                           // leaves out event 1
+		fold(k, 1, 7),                           // an event that is not there
+		fold(k, 1, 5),                           // ends inside a transition
+		{First: 1, Last: 6, State: state(k, 6)}, // would lose the events
 	} {
 		h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Fold: f})
 	}
