@@ -102,9 +102,10 @@ func (a *activation) Parent() interpreter.Activation { return nil }
 // A memo asks the caller's Vars for every name once per evaluation. Looking a
 // name up may be costly, and what was measured must be what is then used.
 type memo struct {
-	vars  Vars
-	known []known
-	buf   [4]known
+	vars Vars
+	few  []known // the first names; most sources have no more
+	buf  [4]known
+	many map[string]known // the others
 }
 
 type known struct {
@@ -115,19 +116,29 @@ type known struct {
 
 func remember(vars Vars) *memo {
 	m := &memo{vars: vars}
-	m.known = m.buf[:0]
+	m.few = m.buf[:0]
 	return m
 }
 
 // Lookup implements Vars.
 func (m *memo) Lookup(name string) (any, bool) {
-	for i := range m.known {
-		if k := &m.known[i]; k.name == name {
+	for i := range m.few {
+		if k := &m.few[i]; k.name == name {
 			return k.value, k.ok
 		}
 	}
+	if k, ok := m.many[name]; ok {
+		return k.value, k.ok
+	}
 	v, ok := m.vars.Lookup(name)
-	m.known = append(m.known, known{name, v, ok})
+	if len(m.few) < cap(m.few) {
+		m.few = append(m.few, known{name, v, ok})
+		return v, ok
+	}
+	if m.many == nil {
+		m.many = map[string]known{}
+	}
+	m.many[name] = known{name, v, ok}
 	return v, ok
 }
 
