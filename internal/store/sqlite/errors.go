@@ -20,38 +20,38 @@ import (
 // file leave the database as it was, and the next commit may work. After a
 // failed write or sync nobody knows what the disk holds, and the kernel may
 // have dropped the pages that a second sync would claim to have written (I21).
-func (s *Store) explain(err error) (_ error, fatal bool) {
+func (s *Store) explain(err error) (fatal bool, _ error) {
 	var own *fault.Error
 	if err == nil || errors.As(err, &own) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err, false
+		return false, err
 	}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
-		return fault.Wrap(fault.InternalError, err, "%s: %v", s.path, err), false
+		return false, fault.Wrap(fault.InternalError, err, "%s: %v", s.path, err)
 	}
 	switch e.Code() {
 	case lib.SQLITE_IOERR_SHMSIZE:
 		// The index of the write-ahead log could not grow. It holds nothing that
 		// a restart would miss; a full disk is the one common cause.
-		return s.full(err), false
+		return false, s.full(err)
 	case lib.SQLITE_IOERR_NOMEM:
-		return fault.Wrap(fault.InternalError, err, "%s: out of memory", s.path), false
+		return false, fault.Wrap(fault.InternalError, err, "%s: out of memory", s.path)
 	}
 	switch e.Code() & 0xff {
 	case lib.SQLITE_FULL:
-		return s.full(err), false
+		return false, s.full(err)
 	case lib.SQLITE_READONLY:
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: mend its permissions, or use another directory", s.path), false
+		return false, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: mend its permissions, or use another directory", s.path)
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-		return fault.Wrap(fault.StoreLocked, err, "another program holds a lock on %s: close it and try again", s.path), false
+		return false, fault.Wrap(fault.StoreLocked, err, "another program holds a lock on %s: close it and try again", s.path)
 	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
-		return fault.Wrap(fault.StoreCorrupt, err, "%s is damaged (%v): restore it from a backup", s.path, err), true
+		return true, fault.Wrap(fault.StoreCorrupt, err, "%s is damaged (%v): restore it from a backup", s.path, err)
 	case lib.SQLITE_IOERR:
-		return fault.Wrap(fault.StoreFailed, err, "the disk failed under %s (%v): check it, then start again", s.path, err), true
+		return true, fault.Wrap(fault.StoreFailed, err, "the disk failed under %s (%v): check it, then start again", s.path, err)
 	case lib.SQLITE_CANTOPEN:
-		return fault.Wrap(fault.StoreFailed, err, "cannot open %s: %v", s.path, err), false
+		return false, fault.Wrap(fault.StoreFailed, err, "cannot open %s: %v", s.path, err)
 	}
-	return fault.Wrap(fault.InternalError, err, "%s: %v", s.path, err), false
+	return false, fault.Wrap(fault.InternalError, err, "%s: %v", s.path, err)
 }
 
 func (s *Store) full(err error) error {
@@ -61,7 +61,7 @@ func (s *Store) full(err error) error {
 // fail reports a failed write, and remembers a fatal one for ever. The caller
 // holds s.w.
 func (s *Store) fail(err error) error {
-	err, fatal := s.explain(err)
+	fatal, err := s.explain(err)
 	if fatal && s.failed == nil {
 		s.failed = fault.Wrap(fault.StoreFailed, err, "an earlier write to %s failed, so nothing more is acknowledged: check the disk, then start again", s.path)
 	}

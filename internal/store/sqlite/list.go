@@ -32,7 +32,7 @@ func (s *Store) lookup(ctx context.Context, dst []any, query string, args ...any
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
-	err, _ = s.explain(err)
+	_, err = s.explain(err)
 	return err == nil, err
 }
 
@@ -96,7 +96,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 			return nil
 		})
 	}
-	err, _ = s.explain(err)
+	_, err = s.explain(err)
 	return heads, err
 }
 
@@ -130,7 +130,7 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) (due []store.Wa
 			return nil
 		})
 	}
-	err, _ = s.explain(err)
+	_, err = s.explain(err)
 	return due, err
 }
 

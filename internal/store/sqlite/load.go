@@ -64,7 +64,7 @@ func (s *Store) stable(ctx context.Context, key store.Key, read func() error) er
 			err = fault.New(fault.StoreCorrupt, "run %s: a journal row that holds its events is missing", key.Run)
 		}
 	}
-	err, _ = s.explain(err)
+	_, err = s.explain(err)
 	return err
 }
 
@@ -202,7 +202,7 @@ func (t *tail) chunks(ctx context.Context, chunked uint64) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err says what matters
+	defer rows.Close()
 	for rows.Next() {
 		var first, last uint64
 		var data []byte

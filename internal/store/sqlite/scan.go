@@ -47,7 +47,7 @@ func (s *Store) scan() error {
 	err := s.scanJournal(context.Background())
 	if err != nil {
 		x.init() // half an index must not be taken for one
-		err, _ = s.explain(err)
+		_, err = s.explain(err)
 		return err
 	}
 	s.scanned.Store(true)
@@ -65,7 +65,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err says what matters
+	defer rows.Close()
 	for rows.Next() {
 		var id int64
 		var data []byte
@@ -124,7 +124,7 @@ func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orpha
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err says what matters
+	defer rows.Close()
 	for rows.Next() {
 		var key store.Key
 		var live bool
@@ -251,7 +251,7 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 		start := s.commits()
 		page, err := s.livePage(ctx, after)
 		if err != nil {
-			err, _ = s.explain(err)
+			_, err = s.explain(err)
 			return err
 		}
 		for _, row := range page {

@@ -97,7 +97,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.x.init()
 	s.c.fresh = map[store.Key]*entry{}
 	if err := s.open(ctx, opt); err != nil {
-		err, _ = s.explain(err)
+		_, err = s.explain(err)
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
