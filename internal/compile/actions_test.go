@@ -28,7 +28,7 @@ func testActions() *Catalogue {
 		},
 		&action.Action{
 			Name: "translate-text", Version: "1.0.0",
-			Input: json.RawMessage(`{"type":"object","required":["text","targetLanguage"],"additionalProperties":false,"properties":{
+			Input: json.RawMessage(`{"type":"object","required":["text","targetLanguage","tone"],"additionalProperties":false,"properties":{
 				"text":{"type":"string"},"targetLanguage":{"type":"string"},"style":{"type":"string","enum":["plain","formal"]},
 				"tone":{"type":"string","default":"neutral"}}}`),
 			Output: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`),

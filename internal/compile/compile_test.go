@@ -166,9 +166,11 @@ func TestManyMistakes(t *testing.T) {
 	for i := range 10_000 {
 		fmt.Fprintf(&b, "  - {id: step%d, dependsOn: [stepp%d], transform: {expression: bindng%d, outputBinding: binding%d}}\n", i, i, i, i)
 	}
-	_, _, _, diags := Source("x.yaml", []byte(b.String()), Options{MaxSource: 16 << 20})
-	if len(diags) != recipe.MaxDiagnostics {
-		t.Errorf("%d diagnostics, want %d", len(diags), recipe.MaxDiagnostics)
+	for _, text := range []string{b.String(), "name: x\nsteps:\n" + strings.Repeat("  - {action: {name: echo}, outputBinding: input}\n", 200)} {
+		_, _, _, diags := Source("x.yaml", []byte(text), Options{MaxSource: 16 << 20, Actions: testActions()})
+		if len(diags) != recipe.MaxDiagnostics {
+			t.Errorf("%d diagnostics, want %d", len(diags), recipe.MaxDiagnostics)
+		}
 	}
 }
 
