@@ -43,12 +43,7 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{text: text, name: name}
-	c.recipe, c.source, c.diags = recipe.Parse(name, text, recipe.Options{MaxBytes: int(limit)})
-	if c.recipe != nil {
-		var more []fault.Diagnostic
-		c.plan, more = compile.Compile(c.recipe, c.source, compile.Options{Actions: a.actions, MaxSource: limit})
-		c.diags = append(c.diags, more...)
-	}
+	c.plan, c.recipe, c.source, c.diags = compile.Source(name, text, compile.Options{Actions: a.actions, MaxSource: limit})
 	if c.plan != nil {
 		return c, nil
 	}

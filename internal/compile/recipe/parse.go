@@ -61,6 +61,7 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 		r = d.document(tree)
 	}
 	if len(d.diags) > 0 {
+		source.draft = r
 		return nil, source, inOrder(d.diags)
 	}
 	return r, source, nil

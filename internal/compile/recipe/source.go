@@ -18,7 +18,14 @@ type Source struct {
 	tree *jsonx.Node // nil where the text could not be read
 	text *yamlx.Text
 	json []string // the lines of a JSON text, which YAML's rule would split elsewhere
+
+	draft *Recipe // what could be read of a text with problems
 }
+
+// Draft is what could be read of a text for which Parse returned no recipe, so
+// that more of its problems can be found: fields with problems may be zero or
+// hold what is not allowed there. nil when nothing could be read.
+func (s *Source) Draft() *Recipe { return s.draft }
 
 func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
 	s := &Source{file: file, tree: tree}
