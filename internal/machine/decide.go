@@ -3,6 +3,8 @@
 package machine
 
 import (
+	"fmt"
+
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -199,7 +201,7 @@ func ignoredFlag(src Source, current bool) stepFlags {
 // fits refuses an output past the inline limit or the run's memory (R38).
 func (r *Run) fits(out []byte) *Failure {
 	if len(out) > maxInline {
-		return &Failure{Code: fault.OutputTooLarge, Msg: "the output has " + sizeText(int64(len(out))) + ", the limit is " + sizeText(maxInline) + "; return a file instead"}
+		return &Failure{Code: fault.OutputTooLarge, Msg: fmt.Sprintf("the output has %d bytes, the limit is %d; return a file instead", len(out), maxInline)}
 	}
 	return r.holds(len(out))
 }

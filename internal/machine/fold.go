@@ -79,7 +79,8 @@ func (r *Run) fold(ev *Event) error {
 	case EvNodeStarted:
 		r.begin(s, i, Running)
 		st.attempt = ev.Attempt
-		st.flags &^= flagsIgnored | flagUnknown
+		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // of what is now the attempt before
+		st.flags = st.flags&^(flagsIgnored|flagUnknown) | told
 		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
 		}

@@ -139,7 +139,7 @@ func (g *generation) failed(s *scope) {
 			continue
 		}
 		c := s.comps[i]
-		reopen := c != nil && c.kind != undoing && len(c.kids) > 0 && c.resumable()
+		reopen := c != nil && c.resumable(st.status)
 		g.add(s, i, reopen)
 		if !reopen {
 			continue
@@ -150,9 +150,20 @@ func (g *generation) failed(s *scope) {
 	}
 }
 
-// resumable: the composite failed with its scopes in memory, so only what
-// failed inside needs to run again.
-func (c *composite) resumable() bool { return c.loop == nil || !c.loop.spilled || c.loop.bad > 0 }
+// resumable: what the composite holds is still in memory, so only what failed
+// inside needs to run again. A loop always holds where it was. A step that failed
+// with its fallback starts over; one cancelled in its fallback goes on there.
+func (c *composite) resumable(status Status) bool {
+	switch c.kind {
+	case looping:
+		return true
+	case falling:
+		return status == Cancelled && len(c.kids) > 0
+	case undoing:
+		return false
+	}
+	return len(c.kids) > 0
+}
 
 // from resets a step and its cone.
 func (g *generation) from(ref Ref) error {

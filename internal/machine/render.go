@@ -108,6 +108,9 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 	case EvRunFailed, EvRunCancelled, EvRunExpired:
 		payload["status"] = endStatus[ev.Kind].String()
 		putError(payload, ev.Code, ev.Text)
+		if ev.Flag&1 != 0 {
+			payload["hasFailures"] = true
+		}
 		if ev.Kind == EvRunFailed && ev.N >= 0 && int(ev.N) < len(p.Steps) {
 			payload["failedStep"] = p.Steps[ev.N].ID
 		}

@@ -232,9 +232,17 @@ func (w *world) line(s string) {
 	case "input":
 		w.showInput(args[""])
 		return
+	case "contracts":
+		ref := w.ref(args[""])
+		task := w.run.Task(ref, w.fence(ref))
+		fmt.Fprintf(&w.out, "contracts of %s: input %s output %s\n", task.StepPath, task.InputC, task.OutputC)
+		return
+	case "token":
+		fmt.Fprintf(&w.out, "resume_token %s\n", w.run.ResumeToken())
+		return
 	case "state":
-		fmt.Fprintf(&w.out, "%s wait_state=%s used=%d failures=%v generation=%d quiet=%v next=%s\n", w.run.status, w.run.WaitState(),
-			w.run.used, w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()))
+		fmt.Fprintf(&w.out, "%s wait_state=%s used=%d failures=%v generation=%d quiet=%v next=%s memory=%d\n", w.run.status, w.run.WaitState(),
+			w.run.used, w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()), w.run.Memory()-w.led.base)
 		return
 	default:
 		w.t.Fatalf("unknown directive %q", s)
@@ -381,19 +389,22 @@ func (w *world) print(ev *Event) {
 		b.WriteString(" " + StepPath(w.prog.plan, ev.Ref()))
 	}
 	env := Render(w.prog.plan, "run_1", ev)
+	if e, ok := env.Payload["error"].(map[string]any); ok {
+		fmt.Fprintf(b, " %v: %v", e["code"], e["message"])
+	}
+	for _, k := range []string{"due", "until"} {
+		if env.Payload[k] != nil {
+			fmt.Fprintf(b, " %s=%s", k, w.when(ev.N))
+		}
+	}
 	keys := make([]string, 0, len(env.Payload))
 	for k := range env.Payload {
 		switch k {
-		case "step", "name", "kind", "recipe", "version", "planHash", "account", "files", "pins", "durationMs", "creditsUsed", "inputHash":
+		case "step", "name", "kind", "recipe", "version", "planHash", "account", "files", "pins", "durationMs", "creditsUsed", "inputHash", "due", "until", "error":
 		case "status":
 			if strings.HasPrefix(ev.Name(), "run.status") {
 				keys = append(keys, k)
 			}
-		case "due", "until":
-			fmt.Fprintf(b, " %s=%s", k, w.when(ev.N))
-		case "error":
-			e := env.Payload[k].(map[string]any)
-			fmt.Fprintf(b, " %v: %v", e["code"], e["message"])
 		default:
 			keys = append(keys, k)
 		}
@@ -404,7 +415,7 @@ func (w *world) print(ev *Event) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if len(raw) > 120 {
+		if len(raw) > 400 {
 			raw = fmt.Appendf(nil, "(%d bytes)", len(raw))
 		}
 		fmt.Fprintf(b, " %s=%s", k, raw)

@@ -339,9 +339,9 @@ func (r *Run) outputs() ([]byte, *Failure) {
 	if len(viol) == 0 {
 		return raw, nil
 	}
-	f = &Failure{Code: fault.OutputContractViolation, Phase: "output", Msg: "the result does not fit outputSchema: " + viol[0].Pointer + " " + viol[0].Msg}
+	f = &Failure{Code: fault.OutputContractViolation, Phase: "output", Msg: "the result does not fit outputSchema: " + strings.TrimSpace(viol[0].Pointer+" "+viol[0].Msg)}
 	for _, v := range viol {
-		f.Violations = append(f.Violations, v.Pointer+" "+v.Msg)
+		f.Violations = append(f.Violations, strings.TrimSpace(v.Pointer+" "+v.Msg))
 	}
 	return nil, f
 }
