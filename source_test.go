@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package roux_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux"
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/compile"
+)
+
+// sourceRecipe is the recipe-system source's own JSON example.
+func sourceRecipe(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../shared"), "sources", "recipe-system.txt")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Skipf("the source documents are not here (ROUX_SHARED): %v", err)
+	}
+	_, rest, ok := bytes.Cut(text, []byte("JSON Example"))
+	example, _, ok2 := bytes.Cut(rest, []byte("Condition Expressions (CEL)"))
+	if !ok || !ok2 {
+		t.Fatal("the example is not where it was")
+	}
+	return bytes.TrimSpace(example)
+}
+
+// translateText stands for the service the example calls; this release has none.
+func translateText(seen *[]string) action.Action {
+	return action.Action{
+		Name: "translate-text", Version: "1.0.0", Cost: 10,
+		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["text","targetLanguage"],
+			"properties":{"text":{"type":"string"},"targetLanguage":{"type":"string"}}}`),
+		Output: json.RawMessage(`{"type":"object","properties":{"translatedFileHash":{"type":"string"},"wordCount":{"type":"integer"}}}`),
+		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
+			var in struct{ Text, TargetLanguage string }
+			if err := task.Decode(&in); err != nil {
+				return action.Result{}, err
+			}
+			*seen = append(*seen, in.TargetLanguage)
+			f, err := task.Files.Put(ctx, strings.NewReader(strings.ToUpper(in.Text)), "translated.md", "text/markdown")
+			if err != nil {
+				return action.Result{}, err
+			}
+			return action.Result{Output: map[string]any{"translatedFileHash": f.Hash, "wordCount": len(strings.Fields(in.Text))}}, nil
+		},
+	}
+}
+
+// bigDocument is a file-inspect that finds a document of 101 pages.
+func bigDocument() action.Action {
+	for _, a := range builtin.Actions() {
+		if a.Name == "file-inspect" {
+			a.Run = func(context.Context, *action.Task) (action.Result, error) {
+				return action.Result{Output: map[string]any{"mimeType": "application/pdf", "sizeBytes": 5_000_000, "name": "big.pdf",
+					"hash": "sha256_" + strings.Repeat("0", 64), "extended": map[string]any{"pageCount": 101}}}, nil
+			}
+			return a
+		}
+	}
+	panic("no file-inspect")
+}
+
+// TestSourceExample: the example validates with the one warning that R40 asks
+// for and behaves as R40 says on both branches. X2–X12, X31, X44, X147.
+func TestSourceExample(t *testing.T) {
+	text := sourceRecipe(t)
+	var seen []string
+
+	translate := translateText(&seen)
+	decls := []*action.Action{&translate}
+	for _, a := range builtin.Actions() {
+		decls = append(decls, &a)
+	}
+	p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: compile.NewCatalogue(decls...)})
+	if p == nil || len(diags) != 1 || diags[0].Rule != "maybe-unbound" || !strings.Contains(diags[0].Msg, "bound on one branch only") {
+		t.Fatalf("compiles: %v, diagnostics %v", p != nil, diags)
+	}
+
+	run := func(t *testing.T, actions ...action.Action) roux.Result {
+		e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: actions})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		pdf, err := os.Open("examples/report.pdf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pdf.Close()
+		file, err := e.Put(t.Context(), pdf, "report.pdf", "application/pdf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := e.Start(t.Context(), roux.Request{Recipe: text, Source: "example.json",
+			Input: map[string]any{"targetLanguage": "es"}, Files: []action.FileInfo{file}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := e.Wait(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+
+	t.Run("then", func(t *testing.T) {
+		res := run(t, translateText(&seen))
+		if res.Status != "completed" || len(seen) != 1 || seen[0] != "es" {
+			t.Fatalf("%+v, translated to %v", res, seen)
+		}
+		var out struct {
+			TranslatedFileHash string
+			WordCount          int
+		}
+		if err := json.Unmarshal(res.Outputs, &out); err != nil || !strings.HasPrefix(out.TranslatedFileHash, "sha256_") || out.WordCount < 500 {
+			t.Errorf("outputs %s", res.Outputs)
+		}
+	})
+	t.Run("else", func(t *testing.T) {
+		seen = nil
+		res := run(t, translateText(&seen), bigDocument())
+		if res.Status != "failed" || len(seen) != 0 || !errors.Is(res.Err, fault.InputMissing) {
+			t.Fatalf("%+v, translated to %v", res, seen)
+		}
+	})
+}
