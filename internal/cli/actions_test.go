@@ -4,9 +4,12 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -23,7 +26,8 @@ func testActions() []action.Action {
 		{Name: "flaky", Version: "1.0.0", Description: "Fails at the first try.", Metadata: parallel, Run: flaky},
 		{Name: "broken", Version: "1.0.0", Description: "Always fails.", Metadata: parallel, Run: broken},
 		{Name: "stubborn", Version: "1.0.0", Description: "Does not listen when told to stop.", Run: stubborn},
-		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: terminal},
+		{Name: "large", Version: "1.0.0", Description: "Returns much that does not compress.", Metadata: parallel, Run: large},
+		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: control},
 	}
 }
 
@@ -84,6 +88,14 @@ func stubborn(_ context.Context, t *action.Task) (action.Result, error) {
 	return action.Result{}, fmt.Errorf("nobody waited")
 }
 
-func terminal(context.Context, *action.Task) (action.Result, error) {
+func control(context.Context, *action.Task) (action.Result, error) {
 	return action.Result{Output: map[string]any{"text": "red \x1b[31mtitle \x1b]0;owned\x07 \u202eback"}}, nil
+}
+
+func large(_ context.Context, t *action.Task) (action.Result, error) {
+	var b strings.Builder
+	for sum := sha256.Sum256([]byte(t.Step)); b.Len() < 900_000; sum = sha256.Sum256(sum[:]) {
+		b.WriteString(hex.EncodeToString(sum[:]))
+	}
+	return action.Result{Output: map[string]any{"text": b.String()}}, nil
 }

@@ -43,9 +43,9 @@ type update struct {
 	err error
 }
 
-// follow shows runs until all have ended or the user interrupts. It returns
-// early, with interrupted set, at the first Ctrl-C.
-func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Signal, runs []*followed) (interrupted bool) {
+// follow shows runs until all have ended. It returns early, with interrupted
+// set, at the first Ctrl-C, and with an error when the store fails.
+func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Signal, failed <-chan error, runs []*followed) (interrupted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	updates := make(chan update, 256)
@@ -86,13 +86,15 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 			}
 		case <-ticker.C:
 			show.tick()
+		case err := <-failed:
+			return false, err
 		case <-interrupts:
-			return true
+			return true, nil
 		case <-ctx.Done():
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // A display shows followed runs: redrawn, line by line, as JSON lines, or not.

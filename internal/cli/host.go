@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -89,7 +88,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j journa
 type host struct {
 	journal
 	dir    string
-	store  *sqlite.Store
+	store  *chosen
 	files  *blob.Store
 	engine *engine.Engine
 	unhook func() // closes the socket
@@ -101,24 +100,30 @@ var _ helm = (*host)(nil)
 // errAtOnce: the user would not wait for an orderly stop.
 var errAtOnce = errors.New("stopped at once")
 
-// openHost opens the data directory with an engine.
-func (a *app) openHost(ctx context.Context) (*host, error) {
+// openHost opens the data directory with an engine. choose names the runs that
+// the engine may take up; it is asked before the engine begins.
+func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *chosen) error) (*host, error) {
 	dir, err := dataDir(a.data, a.getenv)
 	if err != nil {
 		return nil, err
 	}
-	h := &host{dir: dir, unhook: func() {}}
-	if h.store, err = a.openStore(ctx, dir); err != nil {
+	st, err := a.openStore(ctx, dir)
+	if err != nil {
 		return nil, err
 	}
-	h.journal = h.store
+	h := &host{journal: st, dir: dir, store: newChosen(st), unhook: func() {}}
+	if choose != nil {
+		if err := choose(ctx, h.store); err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
+	}
 	if h.files, err = blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir)}); err != nil {
-		return nil, errors.Join(storageError(dir, err), h.store.Close())
+		return nil, errors.Join(storageError(dir, err), st.Close())
 	}
 	if h.engine, err = engine.Open(ctx, engine.Config{Store: h.store, Actions: a.actions, Files: h.files.Files}); err != nil {
-		return nil, errors.Join(storageError(dir, err), h.files.Close(), h.store.Close())
+		return nil, errors.Join(storageError(dir, err), h.files.Close(), st.Close())
 	}
-	if h.unhook, err = serve(dir, h.store, h); err != nil {
+	if h.unhook, err = serve(dir, st, h); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(storageError(dir, err), h.stop(0))
 	}
@@ -144,15 +149,28 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 
 // watch is a watcher.
 func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*machine.Event) error) error {
-	for ev, err := range h.engine.Watch(ctx, account, run, after) {
-		if err == nil {
-			err = fn(ev.Event)
+	for {
+		last, ended := after, false
+		for ev, err := range h.engine.Watch(ctx, account, run, after) {
+			if err == nil {
+				last, ended = ev.Seq, terminal(ev.Event)
+				err = fn(ev.Event)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		if ended || last == after || ctx.Err() != nil {
+			return ctx.Err()
 		}
+		// The run ended while its journal was being read.
+		after = last
 	}
-	return nil
+}
+
+// terminal says that the event ends a run, until a retry opens it again.
+func terminal(ev *machine.Event) bool {
+	return ev.Kind >= machine.EvRunCompleted && ev.Kind <= machine.EvRunExpired
 }
 
 // Cancel implements helm.
@@ -184,6 +202,24 @@ func (h *host) Release(ctx context.Context, run string) error {
 
 // failure is why the engine ended by itself; nil while it runs.
 func (h *host) failure() error { return h.engine.Err() }
+
+// refused is an answer of the engine; where a commit failed, what failed it.
+func (h *host) refused(err error) error {
+	select {
+	case cause := <-h.store.failed:
+		return h.lost(cause)
+	default:
+		return storageError(h.dir, err)
+	}
+}
+
+// lost is what to say when a commit failed. The engine would go on trying; a
+// person at a terminal wants to know, and can go on with `resume`. Nothing is
+// waited for: the process ends, which is what the store is made for.
+func (h *host) lost(err error) error {
+	h.closed = true
+	return storageError(h.dir, err)
+}
 
 // close stops the engine in order. What a second signal interrupts is as safe
 // as after a crash; the process is expected to end then.
@@ -217,7 +253,7 @@ func (h *host) stop(wait time.Duration) error {
 	defer cancel()
 	_, err := h.engine.Stop(ctx)
 	if err = errors.Join(err, h.files.Close(), h.store.Close()); err != nil {
-		return storageError(h.dir, fmt.Errorf("stop: %w", err))
+		return storageError(h.dir, err)
 	}
 	return nil
 }

@@ -193,3 +193,27 @@ func TestLongDataDir(t *testing.T) {
 		t.Errorf("without the socket: %+v", heads)
 	}
 }
+
+// A run that was interrupted rests until it is resumed: another run in the same
+// directory, or steering another run, does not go on with it.
+func TestOthersRest(t *testing.T) {
+	_, env := dataEnv(t)
+	p := start(t, env, "run", write(t, "slow.yaml", "name: slow\nsteps:\n  - id: work\n    action: {name: effect, parameters: {n: 1, ms: 20000}}\n"))
+	p.until("node.started")
+	p.signal(os.Kill)
+	p.wait()
+	before := object[fullView](t, env, "runs", "get", "@last")
+	if _, talk, code := roux(t, env, "run", write(t, "small.yaml", small)); code != 0 {
+		t.Fatalf("exit %d\n%s", code, talk)
+	}
+	if _, talk, code := roux(t, env, "runs", "retry", "@last", "--from", "work"); code != 0 {
+		t.Fatalf("exit %d\n%s", code, talk)
+	}
+	after := object[fullView](t, env, "runs", "get", before.ID)
+	if after.Events != before.Events || after.Status != "running" {
+		t.Errorf("the interrupted run went on: %s with %d events, had %d", after.Status, after.Events, before.Events)
+	}
+	if _, talk, code := roux(t, env, "runs", "cancel", before.ID); code != 0 {
+		t.Errorf("cancel: exit %d\n%s", code, talk)
+	}
+}

@@ -78,7 +78,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
-	h, err := a.openHost(ctx)
+	h, err := a.openHost(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	run, err := h.start(ctx, c, params, infos)
 	if err != nil {
-		return storageError(h.dir, err)
+		return h.refused(err)
 	}
 	if !a.screen.live() {
 		a.say("%s %s", oneLine(c.recipe.Name), run)
@@ -117,15 +117,18 @@ func (a *app) resumeCommand() *cobra.Command {
 			}
 			sigs, unhook := interrupts()
 			defer unhook()
-			h, err := a.openHost(ctx)
+			var heads []store.Head
+			h, err := a.openHost(ctx, func(ctx context.Context, c *chosen) error {
+				heads, err = a.resumable(ctx, c, args)
+				for _, head := range heads {
+					c.choose(head.Run)
+				}
+				return err
+			})
 			if err != nil {
 				return err
 			}
 			defer h.abandon()
-			heads, err := a.resumable(ctx, h, args)
-			if err != nil {
-				return err
-			}
 			if len(heads) == 0 {
 				a.say("nothing to resume: every run here has ended")
 				return h.close(sigs)
@@ -193,8 +196,11 @@ func unended(ctx context.Context, j journal) ([]store.Head, error) {
 // carry follows runs to their end, prints what came of them and closes the
 // host. list says that the result is a list also when it is one run.
 func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
-	interrupted := a.follow(ctx, h.watch, sigs, runs)
-	if interrupted {
+	interrupted, err := a.follow(ctx, h.watch, sigs, h.store.failed, runs)
+	switch {
+	case err != nil:
+		return h.lost(err)
+	case interrupted:
 		return a.interrupted(h, sigs, runs)
 	}
 	for _, r := range runs {

@@ -174,21 +174,22 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
-	h, err := a.openHost(ctx)
+	var head store.Head
+	h, err := a.openHost(ctx, func(ctx context.Context, c *chosen) error {
+		head, err = findRun(ctx, c, name)
+		c.choose(head.Run)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	defer h.abandon()
-	head, err := findRun(ctx, h, name)
-	if err != nil {
-		return err
-	}
 	skip, err := lastEvent(ctx, h, head.Key)
 	if err != nil {
 		return err
 	}
 	if err := s.act(ctx, h, h, head); err != nil {
-		return err
+		return h.refused(err)
 	}
 	if !s.follow {
 		if err := h.close(sigs); err != nil {
