@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Restore reads what Snapshot wrote. Values are absent until Supply has seen
+// every event that Missing names; only then may Decide be called.
+func Restore(g *Program, state []byte) (*Run, error) {
+	r := &Run{prog: g, plan: g.plan, missing: make(map[uint64][]*value)}
+	rd := reader{decoder: decoder{buf: state}, run: r}
+	rd.run0()
+	if rd.err == nil && rd.off != len(state) {
+		rd.err = errors.New("bytes left over")
+	}
+	if rd.err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, rd.err, "snapshot damaged at byte %d: %v", rd.off, rd.err)
+	}
+	return r, nil
+}
+
+type reader struct {
+	decoder
+	run    *Run
+	values map[uint64]*value // by event: what was one value stays one
+}
+
+func (d *reader) bool() bool  { return d.byte() != 0 }
+func (d *reader) str() string { return string(d.bytes()) }
+
+// count reads a length and refuses one that the bytes left cannot hold.
+func (d *reader) count() int {
+	n := d.uvarint()
+	if n > uint64(len(d.buf)-d.off) {
+		if d.err == nil {
+			d.err = fmt.Errorf("impossible count %d", n)
+		}
+		return 0
+	}
+	return int(n)
+}
+
+func (d *reader) value() *value {
+	n := d.uvarint()
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		v := newValue(0, slices.Clone(d.bytes()))
+		v.refs = 1
+		return v
+	}
+	seq, index, size := n-1, d.varint(), d.varint()
+	whole := d.values[seq]
+	if whole == nil {
+		whole = &value{seq: seq, index: -1, n: size}
+		if d.values == nil {
+			d.values = make(map[uint64]*value)
+		}
+		d.values[seq] = whole
+	}
+	whole.refs++
+	v := whole
+	if index >= 0 {
+		v = &value{seq: seq, index: index, list: whole}
+	}
+	d.run.miss(v)
+	return v
+}
+
+func (d *reader) stepError() stepError {
+	return stepError{fault.Code(d.str()), d.str()}
+}
+
+func (d *reader) run0() {
+	r := d.run
+	r.last = d.uvarint()
+	r.now = d.varint()
+	if r.status = RunStatus(d.byte()); int(r.status) >= len(runStatusNames) {
+		d.err = errors.New("an unknown run status")
+	}
+	r.gen = uint32(d.uvarint())
+	r.phase = phase(d.byte())
+	r.verdict = RunStatus(d.byte())
+	r.code, r.message = fault.Code(d.str()), d.str()
+	r.culprit = int32(d.varint())
+	r.failures = d.bool()
+	r.used, r.started, r.ttlDue, r.mem = d.varint(), d.varint(), d.varint(), d.varint()
+	r.undoing = d.bool()
+	for range d.count() {
+		r.edits = append(r.edits, d.uvarint())
+	}
+	for range d.count() {
+		r.signals = append(r.signals, signal{d.str(), d.value()})
+	}
+	for range d.count() {
+		r.undo = append(r.undo, Ref{Path: Path(d.str()), Step: int32(d.uvarint())})
+	}
+	var scopes []*scope
+	for n := d.count(); n > 0 && d.err == nil; n-- {
+		if s := d.scope(scopes); d.err == nil {
+			scopes = append(scopes, s)
+		}
+	}
+	if d.err == nil {
+		d.connect(scopes)
+	}
+	for n := d.count(); n > 0 && d.err == nil; n-- {
+		d.entry(scopes)
+	}
+}
+
+func (d *reader) scope(before []*scope) *scope {
+	r := d.run
+	parent, graph := d.uvarint(), d.uvarint()
+	if d.err == nil && !d.fitsPlan(before, parent, graph) {
+		d.err = errors.New("a scope that fits no plan")
+	}
+	if d.err != nil {
+		return nil
+	}
+	g := &r.plan.Graphs[graph]
+	s := &scope{graph: int32(graph), g: g, owner: g.Owner, ordinal: d.varint()}
+	s.orphan = !d.bool()
+	s.frame = s
+	if parent > 0 {
+		s.parent = before[parent-1]
+		s.path = s.parent.path.child(s.graph, s.ordinal)
+		if g.Frame != s.graph {
+			s.frame = s.parent.frame
+		}
+	}
+	s.state, s.reason = scopeState(d.byte()), Reason(d.byte())
+	s.failed, s.wave, s.inWave = int32(d.varint()), int32(d.varint()), int32(d.varint())
+	s.out, s.item = d.value(), d.value()
+	s.steps = make([]stepState, g.N)
+	for i := range s.steps {
+		d.step(&s.steps[i])
+		if !s.steps[i].status.Settled() {
+			s.live++
+		}
+	}
+	for range d.count() {
+		s.slots = append(s.slots, d.value())
+	}
+	s.outs = readMap(d, d.value)
+	s.errs = readMap(d, d.stepError)
+	s.deltas = readMap(d, d.varint)
+	s.comps = readMap(d, d.composite)
+	if d.err == nil {
+		d.err = s.fits(r.plan)
+	}
+	for i, c := range s.comps {
+		c.scope, c.step = s, i
+	}
+	return s
+}
+
+// fitsPlan: the scope's graph belongs to a step of its parent's graph, and the
+// bytes left can hold its steps (two each at least).
+func (d *reader) fitsPlan(before []*scope, parent, graph uint64) bool {
+	p := d.run.plan
+	if parent > uint64(len(before)) || graph >= uint64(len(p.Graphs)) || (parent == 0) != (len(before) == 0) {
+		return false
+	}
+	g := &p.Graphs[graph]
+	if 3*int(g.N) > len(d.buf)-d.off {
+		return false
+	}
+	if parent == 0 {
+		return graph == 0
+	}
+	of := before[parent-1].g
+	return g.Owner >= of.First && g.Owner < of.First+of.N
+}
+
+// fits says that what was read of a scope can be state of its graph, so that
+// nothing later indexes past it.
+func (s *scope) fits(p *plan.Plan) error {
+	for i, c := range s.comps {
+		if i < 0 || i >= s.g.N {
+			return errors.New("a composite of no step")
+		}
+		if step := s.step(p, i); !c.fits(step) {
+			return fmt.Errorf("a composite that step %q does not have", step.ID)
+		}
+	}
+	switch {
+	case s.failed != -1 && (s.failed < s.g.First || s.failed >= s.g.First+s.g.N):
+		return errors.New("a failed step of another scope")
+	case len(s.slots) != 0 && len(s.slots) != int(s.g.Slots):
+		return errors.New("a wrong number of bindings")
+	case p.Waves && s.g.N > 0 && (s.wave < 0 || s.wave >= s.g.Waves):
+		return errors.New("a wave that does not exist")
+	}
+	return nil
+}
+
+func (c *composite) fits(step *plan.Step) bool {
+	if (c.kind == looping) != (c.loop != nil) || (c.kind != parallel) != (len(c.branches) == 0) {
+		return false
+	}
+	switch c.kind {
+	case conditional:
+		return step.Kind == plan.Condition
+	case parallel:
+		return step.Kind == plan.Parallel && len(c.branches) == len(step.Branches)
+	case looping:
+		return step.Kind == plan.Loop && int64(len(c.loop.outs)) <= c.loop.next && (c.loop.list != nil || c.loop.have == 0)
+	case falling:
+		return step.Fallback != plan.None
+	}
+	return c.kind == undoing && step.Compensate != plan.None
+}
+
+func readMap[V any](d *reader, get func() V) map[int32]V {
+	n := d.count()
+	if n == 0 {
+		return nil
+	}
+	m := make(map[int32]V, n)
+	for range n {
+		k := int32(d.varint())
+		m[k] = get()
+	}
+	return m
+}
+
+func (d *reader) step(st *stepState) {
+	st.status = Status(d.byte())
+	if int(st.status) >= len(statusNames) && d.err == nil {
+		d.err = errors.New("an unknown status")
+		st.status = 0
+	}
+	st.waiting = int32(d.varint())
+	st.keyGen = 1
+	if !d.bool() {
+		return
+	}
+	st.flags, st.reason, st.lost = stepFlags(d.uvarint()), Reason(d.byte()), d.byte()
+	st.attempt, st.fails = uint32(d.uvarint()), uint32(d.uvarint())
+	st.keyGen, st.keyTry = uint16(d.uvarint()), uint32(d.uvarint())
+	st.at, st.due = d.varint(), d.varint()
+}
+
+func (d *reader) composite() *composite {
+	c := &composite{kind: compositeKind(d.byte()), ended: d.bool()}
+	if d.bool() {
+		e := d.stepError()
+		c.err = &e
+	}
+	c.inner = kidStatus(d.byte())
+	c.out = d.value()
+	c.cause = d.stepError()
+	for range d.count() {
+		b := branch{status: kidStatus(d.byte()), out: d.value(), err: d.stepError()}
+		switch b.status {
+		case kidOK:
+			c.ok++
+		case kidFailed:
+			c.bad++
+		}
+		c.branches = append(c.branches, b)
+	}
+	c.winner = int32(d.varint())
+	if !d.bool() {
+		return c
+	}
+	l := &loopState{file: d.str(), list: d.value(), from: d.varint(), have: d.varint(), more: d.bool(),
+		next: d.varint(), bad: d.varint(), first: d.stepError(), spilled: d.bool(), outBytes: d.varint()}
+	for range d.count() {
+		l.outs = append(l.outs, d.value())
+	}
+	c.loop = l
+	return c
+}
+
+// connect derives what the snapshot leaves out: owners, counts, timers.
+func (d *reader) connect(scopes []*scope) {
+	r := d.run
+	for k, s := range scopes {
+		if k == 0 {
+			r.root = s
+		} else {
+			if r.scopes == nil {
+				r.scopes = make(map[Path]*scope, len(scopes))
+			}
+			r.scopes[s.path] = s
+			if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && !s.orphan {
+				if c.kids == nil {
+					c.kids = make(map[int64]*scope, 2)
+				}
+				c.kids[kidKey(s)] = s
+				if s.live > 0 {
+					c.open++
+					s.parent.openKids++
+				}
+			}
+		}
+		if s.live > 0 {
+			r.alive++
+		}
+		for i := range s.steps {
+			st := &s.steps[i]
+			if !st.status.begun() {
+				continue
+			}
+			r.busy++
+			if st.due > 0 {
+				r.pushTimer(timer{due: st.due, scope: s, step: int32(i)})
+			}
+			if ms := s.step(r.plan, int32(i)).TotalTimeoutMS; ms > 0 && st.flags&flagFallback == 0 {
+				r.pushTimer(timer{due: st.at + ms*1000, scope: s, step: int32(i), total: true})
+			}
+		}
+	}
+}
+
+func (d *reader) entry(scopes []*scope) {
+	r := d.run
+	e := entry{kind: entryKind(d.byte()), step: -1}
+	if e.kind == runEntry {
+		r.runPos = r.agenda.push(e)
+		return
+	}
+	k := d.uvarint()
+	e.step = int32(d.varint())
+	if d.err == nil && (k >= uint64(len(scopes)) || e.step >= scopes[k].g.N) {
+		d.err = errors.New("an agenda entry of no scope")
+	}
+	if d.err != nil {
+		return
+	}
+	s := scopes[k]
+	e.scope = s
+	pos := r.agenda.push(e)
+	switch {
+	case e.kind == stepEntry && e.step >= 0:
+		s.steps[e.step].pos = pos
+	case e.kind == compositeEntry && s.comps[e.step] != nil:
+		s.comps[e.step].pos = pos
+	case e.kind == scopeEntry:
+		s.pos = pos
+	default:
+		d.err = errors.New("an agenda entry of an unknown kind")
+	}
+}
+
+// miss notes a value whose bytes must be supplied.
+func (r *Run) miss(v *value) {
+	if r.missing == nil {
+		r.missing = make(map[uint64][]*value)
+	}
+	if !v.lacks {
+		v.lacks = true
+		r.missing[v.seq] = append(r.missing[v.seq], v)
+	}
+}
+
+// Missing lists, ascending, the events whose values must be supplied before
+// Decide may be called.
+func (r *Run) Missing() []uint64 {
+	seqs := make([]uint64, 0, len(r.missing)+1)
+	for seq := range r.missing {
+		seqs = append(seqs, seq)
+	}
+	if r.start == nil && r.last > 0 {
+		seqs = append(seqs, 1)
+		seqs = append(seqs, r.edits...)
+	}
+	slices.Sort(seqs)
+	return slices.Compact(seqs)
+}
+
+// Supply gives back the values an event carries. Events arrive in ascending
+// order; those not missing are passed over.
+func (r *Run) Supply(ev *Event) error {
+	switch {
+	case ev.Seq == 1 && r.start == nil:
+		st, err := decodeStart(ev.Data)
+		if err != nil {
+			return err
+		}
+		r.start, r.input = st, newInputs(st)
+	case ev.Kind == EvRunRetried && len(ev.Data) > 0 && r.start != nil && slices.Contains(r.edits, ev.Seq):
+		fields, err := editedFields(ev.Data)
+		if err != nil {
+			return err
+		}
+		r.patch(fields)
+	}
+	waiting := r.missing[ev.Seq]
+	if len(waiting) == 0 {
+		return nil
+	}
+	delete(r.missing, ev.Seq)
+	var list loopState
+	raw := slices.Clone(ev.Data)
+	for _, v := range waiting {
+		if v.index < 0 {
+			v.raw = raw
+			continue
+		}
+		if list.list == nil {
+			list.list = newValue(ev.Seq, raw)
+		}
+		item, err := r.loopItem(&list, v.index)
+		if err != nil || item.raw == nil {
+			return fault.New(fault.StoreCorrupt, "event %d holds no item %d", ev.Seq, v.index)
+		}
+		v.raw = item.raw
+	}
+	return nil
+}
