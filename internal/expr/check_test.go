@@ -42,8 +42,8 @@ func show(ps []Problem) string {
 	return strings.Join(out, "\n")
 }
 
-// X31, X30, R13: what can be known to be wrong is known before anything runs.
-func TestX30_X31_R13_Check(t *testing.T) {
+// X31, R13: what can be known to be wrong is known before anything runs.
+func TestX31_R13_Check(t *testing.T) {
 	for _, tt := range []struct{ src, kind, want string }{
 		// Fine.
 		{`inspection.extended.pageCount <= 100`, "bool", ""},

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// X71, X73, I17: a contract names every violation, in order, with its place.
+// X166, X167: a contract names every violation, in order, with its place.
 func TestContractViolations(t *testing.T) {
 	s, err := CompileSchema([]byte(`{"type": "object", "required": ["a", "b", "z"], "additionalProperties": false, "properties": {
 		"a": {"type": "integer", "minimum": 3}, "b": {"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -101,8 +101,8 @@ func TestContractErrors(t *testing.T) {
 	}
 }
 
-// X7: the file inputs of an action and what it requires.
-func TestX7_SchemaFields(t *testing.T) {
+// The file inputs of an action and what it requires.
+func TestSchemaFields(t *testing.T) {
 	raw := []byte(`{"type": "object", "required": ["z", "a", "z"], "properties": {"z": {"type": "string", "format": "file"}, "b": {"format": "file"}, "a": {"type": "string"}, "q": true}}`)
 	if got := FileFields(raw); !reflect.DeepEqual(got, []string{"b", "z"}) {
 		t.Errorf("FileFields = %v", got)

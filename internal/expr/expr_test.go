@@ -150,8 +150,8 @@ func TestR13_R8_X36_Absent(t *testing.T) {
 	}
 }
 
-// X32, X38, X43: refs name what an expression reads.
-func TestX32_X38_Refs(t *testing.T) {
+// X32: refs name what an expression reads.
+func TestX32_Refs(t *testing.T) {
 	for _, tt := range []struct{ src, want string }{
 		{`steps.fetch.output.url`, `steps[fetch output url]@0`},
 		{`steps['a-b'].output`, `steps[a-b output]@0`},

@@ -205,7 +205,7 @@ func vectorValue(t *testing.T, tagged map[string]json.RawMessage) (any, bool) {
 	return nil, false
 }
 
-// X71, X72: the contract language is JSON Schema 2020-12.
+// X166, X167: the contract language is JSON Schema 2020-12.
 func TestContractConformance(t *testing.T) {
 	table := differences(t, "JSON Schema")
 	for _, file := range []string{"additionalProperties", "allOf", "anyOf", "const", "enum", "items", "maxItems", "maxLength", "minItems", "minLength", "minimum", "oneOf", "pattern", "properties", "ref", "required", "type", "uniqueItems"} {
