@@ -308,29 +308,15 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 	key := store.Key{Account: account, Run: run}
 	s := e.hub.join(key)
 	defer e.hub.leave(key, s)
-	for {
-		head, err := e.cfg.Store.Head(ctx, key)
-		if err != nil || head.Ended != 0 {
-			return head, err
-		}
+	head, err := e.cfg.Store.Head(ctx, key)
+	for err == nil && head.Ended == 0 {
 		if head.Quarantine != "" {
 			return head, errQuarantined(run, head.Quarantine)
 		}
-		for over := false; !over; {
-			frames, behind, err := s.next(ctx)
-			if err != nil {
-				return head, err
-			}
-			over = behind
-			for _, f := range frames {
-				err := machine.EachEvent(f, func(ev *machine.Event) error {
-					over = over || terminal(ev)
-					return nil
-				})
-				if err != nil {
-					return head, err
-				}
-			}
+		var n news
+		if n, err = s.next(ctx); n.head != nil {
+			head = *n.head
 		}
 	}
+	return head, err
 }

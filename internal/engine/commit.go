@@ -33,13 +33,13 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			continue
 		}
 		if l == nil {
-			c.frames = append(c.frames, published{key: t.Key}) // look at the head
+			c.frames = append(c.frames, published{key: t.Key, head: t.Head})
 			continue
 		}
 		l.flying, l.begin = false, nil
-		if len(t.Frames) > 0 {
+		if len(t.Frames) > 0 || t.Head != nil {
 			c.unfolded += len(t.Frames)
-			c.frames = append(c.frames, published{t.Key, t.First, t.Last, t.Frames})
+			c.frames = append(c.frames, published{t.Key, t.First, t.Last, t.Frames, t.Head})
 		}
 		if n := b.folds[i]; n >= 0 {
 			l.tail = slices.Clone(l.tail[n:])

@@ -81,4 +81,5 @@ type published struct {
 	key         store.Key
 	first, last uint64
 	frames      []byte
+	head        *store.Head // when the batch wrote one
 }

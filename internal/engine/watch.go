@@ -36,7 +36,8 @@ type subscriber struct {
 	mu     sync.Mutex
 	frames [][]byte
 	bytes  int
-	behind bool // frames were let go
+	behind bool        // frames were let go
+	head   *store.Head // the newest written since next was called; nil = none
 	closed error
 	signal chan struct{} // 1 slot
 }
@@ -69,7 +70,7 @@ func (h *hub) publish() {
 		closed := h.closed
 		for _, p := range queue {
 			for s := range h.subs[p.key] {
-				s.push(p.frames)
+				s.push(&p)
 			}
 		}
 		if closed != nil {
@@ -127,12 +128,16 @@ func (h *hub) leave(key store.Key, s *subscriber) {
 	h.subscribers.Add(-1)
 }
 
-func (s *subscriber) push(frames []byte) {
+func (s *subscriber) push(p *published) {
 	s.mu.Lock()
-	if s.bytes += len(frames); s.bytes > maxBehind || len(frames) == 0 {
+	switch s.bytes += len(p.frames); {
+	case s.bytes > maxBehind:
 		s.frames, s.behind = nil, true
-	} else {
-		s.frames = append(s.frames, frames)
+	case len(p.frames) > 0:
+		s.frames = append(s.frames, p.frames)
+	}
+	if p.head != nil {
+		s.head = p.head
 	}
 	s.mu.Unlock()
 	s.wake()
@@ -152,22 +157,29 @@ func (s *subscriber) wake() {
 	}
 }
 
-// next waits for frames. behind says that some were let go: read the journal.
-func (s *subscriber) next(ctx context.Context) (frames [][]byte, behind bool, err error) {
+// news is what a subscriber is handed.
+type news struct {
+	frames [][]byte
+	behind bool        // some frames were let go: read the journal
+	head   *store.Head // the head row, when it was written
+}
+
+// next waits for news.
+func (s *subscriber) next(ctx context.Context) (news, error) {
 	for {
 		s.mu.Lock()
-		frames, behind, err = s.frames, s.behind, s.closed
-		s.frames, s.behind, s.bytes = nil, false, 0
+		n, closed := news{s.frames, s.behind, s.head}, s.closed
+		s.frames, s.behind, s.bytes, s.head = nil, false, 0, nil
 		s.mu.Unlock()
-		if behind || len(frames) > 0 {
-			return frames, behind, nil
+		if n.behind || len(n.frames) > 0 || n.head != nil {
+			return n, nil
 		}
-		if err != nil {
-			return nil, false, err
+		if closed != nil {
+			return n, closed
 		}
 		select {
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return n, ctx.Err()
 		case <-s.signal:
 		}
 	}
@@ -297,17 +309,20 @@ func (w *watcher) journal(ctx context.Context) error {
 
 // live yields what the hub hands over. again = read the journal first.
 func (w *watcher) live(ctx context.Context, s *subscriber) (again bool, err error) {
-	frames, behind, err := s.next(ctx)
-	if err != nil || behind {
-		return behind, err
+	n, err := s.next(ctx)
+	if err != nil || n.behind {
+		return n.behind, err
 	}
-	for _, f := range frames {
+	for _, f := range n.frames {
 		if err := machine.EachEvent(f, w.give); err != nil {
 			if errors.Is(err, errEnough) {
 				return false, nil
 			}
 			return false, err
 		}
+	}
+	if n.head != nil && n.head.Quarantine != "" {
+		return false, errQuarantined(w.key.Run, n.head.Quarantine)
 	}
 	return false, nil
 }
