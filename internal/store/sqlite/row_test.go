@@ -287,3 +287,43 @@ func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
 		t.Fatalf("Load = %v, want STORE_CORRUPT", err)
 	}
 }
+
+// A row that is gone is noticed by what comes after it in a run, and by the
+// head of a run that ended in it.
+func TestF20_MissingRow(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	next := func(i int, n uint64) store.Transition {
+		return store.Transition{Key: runKey(i), Epoch: epoch, First: n, Last: n, Frames: fmt.Append(nil, n)}
+	}
+	mustCommit(t, s, startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1"), startOf(epoch, runKey(2), "1"))
+	ends := next(1, 2)
+	ends.Head = &store.Head{Status: "completed", Ended: 5}
+	mustCommit(t, s, next(0, 2), ends)
+	mustCommit(t, s, next(0, 3), next(2, 2))
+	st, err := s.db.prepare(`DELETE FROM journal WHERE id = 2`)
+	if err == nil {
+		_, err = st.exec()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.scanned.Store(false)
+	for i, last := range []uint64{3, 2, 2} {
+		_, err := s.Load(ctx, runKey(i))
+		verdicts, cerr := s.Commit(ctx, []store.Transition{next(i, last+1)})
+		if cerr != nil {
+			t.Fatal(cerr)
+		}
+		if hurt := i < 2; errors.Is(err, fault.StoreCorrupt) != hurt || errors.Is(verdicts[0].Err, fault.StoreCorrupt) != hurt {
+			t.Errorf("run %d: Load = %v, verdict = %v, want corrupt = %v", i, err, verdicts[0].Err, hurt)
+		}
+	}
+	page, err := s.Events(ctx, runKey(0), 0, 100)
+	if err != nil || string(page.Frames) != "1" {
+		t.Errorf("events before the gap = %q, %v", page.Frames, err)
+	}
+	if _, err := s.Events(ctx, runKey(0), 1, 100); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("events after the gap: %v, want STORE_CORRUPT", err)
+	}
+}
