@@ -117,7 +117,7 @@ func fit(lines []string, n int) []string {
 }
 
 func (t *tree) step(v *runView, s *stepView, step *plan.Step, depth int) string {
-	name := s.path
+	name := oneLine(s.path)
 	if depth > 1 {
 		if i := strings.IndexAny(name, ".["); i > 0 {
 			name = strings.TrimPrefix(name[i:], ".")
@@ -126,7 +126,7 @@ func (t *tree) step(v *runView, s *stepView, step *plan.Step, depth int) string 
 	if s.attempts > 1 {
 		name += fmt.Sprintf("  try %d/%d", s.attempts, max(step.Retry.Attempts, int64(s.attempts)))
 	}
-	line := strings.Repeat("  ", depth) + t.screen.glyph(s.status) + " " + pad(oneLine(name), 26-2*depth) + " "
+	line := strings.Repeat("  ", depth) + t.screen.glyph(s.status) + " " + pad(name, 26-2*depth) + " "
 	return line + t.detail(v, s)
 }
 

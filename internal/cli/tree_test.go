@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+func planFor(t *testing.T, text string) *plan.Plan {
+	t.Helper()
+	r, src, diags := recipe.Parse("test.yaml", []byte(text), recipe.Options{})
+	if r == nil {
+		t.Fatal(diags)
+	}
+	p, diags := compile.Compile(r, src, compile.Options{Actions: catalogue(testActions())})
+	if p == nil {
+		t.Fatal(diags)
+	}
+	return p
+}
+
+func stepNamed(t *testing.T, p *plan.Plan, path string) machine.Ref {
+	t.Helper()
+	ref, err := machine.ParseRef(p, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+const everyLook = `name: looks
+steps:
+  - {id: done, transform: {expression: '1'}}
+  - {id: tried, action: {name: flaky}, retryPolicy: {maxAttempts: 3}, dependsOn: []}
+  - {id: awaited, wait: {signal: go}, dependsOn: []}
+  - {id: side, condition: {expression: 'true', then: [{id: yes, transform: {expression: '1'}}]}, dependsOn: []}
+  - {id: many, loop: {over: '[1, 2]', steps: [{id: each, action: {name: effect}}]}, dependsOn: []}
+  - {id: bad, action: {name: broken}, dependsOn: []}
+  - {id: later, transform: {expression: '2'}, dependsOn: [bad]}
+`
+
+// TestTreeLooks draws each status with its glyph and what a person needs to know.
+func TestTreeLooks(t *testing.T) {
+	p := planFor(t, everyLook)
+	v := newView(p, "run_1")
+	now := int64(1_000_000_000_000_000)
+	var seq uint64
+	say := func(path string, ev machine.Event) {
+		t.Helper()
+		seq++
+		ev.Seq, ev.At = seq, now
+		ev.Step = -1
+		if path != "" {
+			ref := stepNamed(t, p, path)
+			ev.Path, ev.Step = ref.Path, ref.Step
+		}
+		if err := v.apply(&ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("", machine.Event{Kind: machine.EvRunStarted, Data: []byte(`{"recipe":"looks\u001b[2J"}`)})
+	say("", machine.Event{Kind: machine.EvRunStatus, Flag: uint8(machine.RunRunning)})
+	say("done", machine.Event{Kind: machine.EvNodeCompleted, Data: []byte(`{"pages":6}`), N: 3, M: 41_000})
+	say("tried", machine.Event{Kind: machine.EvNodeStarted, Attempt: 2})
+	say("tried", machine.Event{Kind: machine.EvNodeRetried, Attempt: 2, Code: fault.ServiceUnavailable, Text: "away", N: now + 812_000})
+	say("awaited", machine.Event{Kind: machine.EvNodeWaiting, Text: "go", N: now + 60_000_000})
+	say("side", machine.Event{Kind: machine.EvNodeOpened, Flag: 1})
+	say("many", machine.Event{Kind: machine.EvNodeOpened, N: 2})
+	say("many", machine.Event{Kind: machine.EvNodeIteration, N: 0})
+	say("many[0].each", machine.Event{Kind: machine.EvNodeStarted, Attempt: 1})
+	say("many[0].each", machine.Event{Kind: machine.EvNodeProgress, N: 500_000, Text: "half"})
+	say("bad", machine.Event{Kind: machine.EvNodeFailed, Code: fault.StepTimeout, Text: "too slow", M: 2_000_000})
+
+	var out bytes.Buffer
+	tr := &tree{screen: newScreen(&out, true, func(string) string { return "" }), now: func() time.Time { return time.UnixMicro(now + 500_000) }}
+	got := strings.Join(tr.lines(v, 30), "\n")
+	for _, want := range []string{
+		`▸ looks\x1b[2J  run_1`,
+		"✓ done                     41 ms     3 cr  pages 6",
+		"↻ tried  try 2/3           in 312 ms SERVICE_UNAVAILABLE: away",
+		"⧗ awaited                  waiting   for a signal: roux runs signal run_1 go, at most 59.5 s",
+		"◐ side                     500 ms    → then",
+		"◐ many                     500 ms    1 of 2 items begun",
+		"◐ [0].each               500 ms    50 % half",
+		"⏱ bad                      2.0 s     STEP_TIMEOUT: too slow",
+		"○ later",
+		"running · used 3 · elapsed 500 ms",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the tree lacks %q:\n%s", want, got)
+		}
+	}
+
+	tr.draw(v)
+	first := out.String()
+	out.Reset()
+	tr.draw(v)
+	if up := fmt.Sprintf("\x1b[%dA", strings.Count(first, "\n")); !strings.HasPrefix(out.String(), up) {
+		t.Errorf("the second drawing begins with %q, want %q", out.String()[:8], up)
+	}
+	if strings.Contains(first, "[38;") {
+		t.Error("colour although none was wanted")
+	}
+}
+
+// TestTreeFits keeps a large run on the screen, where something happens.
+func TestTreeFits(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("name: large\nsteps:\n")
+	for i := range 500 {
+		fmt.Fprintf(&text, "  - {id: s%d, transform: {expression: '%d'}}\n", i, i)
+	}
+	p := planFor(t, text.String())
+	v := newView(p, "run_1")
+	for i := range 250 {
+		ref := stepNamed(t, p, fmt.Sprintf("s%d", i))
+		if err := v.apply(&machine.Event{Seq: uint64(i + 1), Kind: machine.EvNodeCompleted, Step: ref.Step}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ref := stepNamed(t, p, "s250")
+	if err := v.apply(&machine.Event{Seq: 251, Kind: machine.EvNodeStarted, Step: ref.Step, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	tr := &tree{screen: newScreen(&bytes.Buffer{}, true, func(string) string { return "" }), now: time.Now}
+	lines := tr.lines(v, 22)
+	got := strings.Join(lines, "\n")
+	if len(lines) > 22 || !strings.Contains(got, "◐ s250") || !strings.Contains(got, "above") || !strings.Contains(got, "below") {
+		t.Errorf("%d lines:\n%s", len(lines), got)
+	}
+}
+
+// TestF22_ViewIsBounded: a loop over 100,000 items costs a view its window and
+// the first maxSteps results.
+func TestF22_ViewIsBounded(t *testing.T) {
+	p := planFor(t, "name: many\nsteps:\n  - id: loop\n    loop: {over: '[1]', steps: [{id: each, action: {name: effect}}]}\n")
+	v := newView(p, "run_1")
+	seq := uint64(0)
+	say := func(ref machine.Ref, ev machine.Event) {
+		seq++
+		ev.Seq, ev.Path, ev.Step = seq, ref.Path, ref.Step
+		if err := v.apply(&ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loop := stepNamed(t, p, "loop")
+	say(loop, machine.Event{Kind: machine.EvNodeOpened, N: 20_000})
+	for i := range 20_000 {
+		ref := stepNamed(t, p, fmt.Sprintf("loop[%d].each", i))
+		say(ref, machine.Event{Kind: machine.EvNodeStarted, Attempt: 1})
+		say(ref, machine.Event{Kind: machine.EvNodeCompleted, Data: []byte(`{"n":1}`), N: 1})
+	}
+	if len(v.order) > 2*maxSteps || len(v.steps) > 2*maxSteps {
+		t.Errorf("the view holds %d and %d steps", len(v.order), len(v.steps))
+	}
+	r := v.result()
+	if len(r.Steps) != maxSteps || !r.Truncated || r.Credits.Used != 20_000 {
+		t.Errorf("the result has %d steps, truncated %t, used %d", len(r.Steps), r.Truncated, r.Credits.Used)
+	}
+}
