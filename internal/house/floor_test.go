@@ -24,7 +24,8 @@ var floors = []struct {
 }{
 	{"fault", []string{"fault"}},
 	{"0", []string{"action"}},
-	{"1, guarded wrappers", []string{"internal/jsonx", "internal/yamlx", "internal/redact"}},
+	{"1, JSON", []string{"internal/jsonx"}},
+	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
 	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
 	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/machine", "internal/ledger"}},
 	{"3", []string{
@@ -75,13 +76,14 @@ var wrappers = map[string][]string{
 	"github.com/ledongthuc/pdf":                {"internal/media"},
 	"github.com/pdfcpu/pdfcpu":                 {"internal/media"},
 	"github.com/gabriel-vasile/mimetype":       {"internal/blob", "internal/media"},
-	"github.com/google/jsonschema-go":          {"internal/compile/recipe"},
-	"github.com/gofrs/uuid/v5":                 {"internal/engine", "."},
+	"golang.org/x/image":                       {"internal/media"},
+	"golang.org/x/text":                        {"internal/media"},
+	"github.com/gofrs/uuid/v5":                 {"internal/engine"},
 	"github.com/spf13/cobra":                   {"internal/cli"},
 	"charm.land/fang/v2":                       {"internal/cli"},
 	"charm.land/lipgloss/v2":                   {"internal/cli"},
 	"golang.org/x/term":                        {"internal/cli"},
-	"golang.org/x/sys":                         {"internal/engine", "internal/store/sqlite", "internal/media"},
+	"golang.org/x/sys":                         {"internal/store/sqlite"},
 	"pgregory.net/rapid":                       {"internal/store/storetest"},
 	"github.com/google/go-cmp":                 {"internal/store/storetest"},
 }

@@ -142,7 +142,8 @@ func sourceProblems(files []*source) (problems []string) {
 			if f.syntax.Name.Name == "main" {
 				want = "Command "
 			}
-			if !strings.HasPrefix(doc, want) {
+			program := f.syntax.Name.Name == "main" && strings.HasPrefix(strings.ToLower(doc), filepath.Base(f.pkg)+" ")
+			if !strings.HasPrefix(doc, want) && !program {
 				problems = append(problems, fmt.Sprintf("%s: the package comment must begin with %q", f.path, want))
 			}
 			documented[f.pkg] = true
