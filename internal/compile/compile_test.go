@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
@@ -38,7 +39,7 @@ func TestX4_Kinds(t *testing.T) {
 		{"two fields", &recipe.Step{Transform: do, Action: act}, "two-kinds"},
 		{"another field than the type", &recipe.Step{Type: "action", Transform: do}, "two-kinds"},
 		{"a type and two fields", &recipe.Step{Type: "action", Action: act, Transform: do}, "two-kinds"},
-		{"no such type", &recipe.Step{Type: "trasnform", Transform: do}, "unknown-type"},
+		{"no such type", &recipe.Step{Type: "transfrm", Transform: do}, "unknown-type"},
 		{"a nested recipe", &recipe.Step{Recipe: json.RawMessage(`"other"`)}, "nested-recipe"},
 		{"an empty branch list", &recipe.Step{Parallel: &recipe.Parallel{}}, "no-branches"},
 		{"an empty loop", &recipe.Step{Loop: &recipe.Loop{Over: "[1]"}}, "no-steps"},
@@ -228,6 +229,36 @@ func TestA12_ClosedNames(t *testing.T) {
 		if p == nil || p.Steps[0].Expr.Vars[0].Kind != plan.VarInput {
 			t.Errorf("%s: %s", name, dumpDiagnostics(diags))
 		}
+	}
+}
+
+// TestX11_References: a schema that refers to its own definitions is read alike
+// by its binding, by its step and by its bare name.
+func TestX11_References(t *testing.T) {
+	acts := NewCatalogue(&action.Action{Name: "refs", Version: "1.0.0", Output: json.RawMessage(
+		`{"type":"object","properties":{"at":{"$ref":"#/$defs/point"}},"$defs":{"point":{"type":"object","additionalProperties":false,"properties":{"x":{"type":"integer"}}}}}`)})
+	for expression, want := range map[string]string{
+		"bound.at.x + 1": "", "steps.s.output.at.x + 1": "", "s.result.at.x + 1": "",
+		"bound.at.y": "undefined-field", "steps.s.outpt": "undefined-field",
+	} {
+		text := "name: x\nsteps:\n  - {id: s, action: {name: refs}, outputBinding: bound}\n  - transform: {expression: " + expression + "}\n"
+		if _, _, _, diags := Source("x.yaml", []byte(text), Options{Actions: acts}); rules(diags) != want {
+			t.Errorf("%s: %s", expression, dumpDiagnostics(diags))
+		}
+	}
+}
+
+// TestCompileLeavesTheRecipeAlone: one recipe may be compiled by many at once.
+func TestCompileLeavesTheRecipeAlone(t *testing.T) {
+	r := &recipe.Recipe{Name: "x", Steps: []*recipe.Step{{
+		Action:     &recipe.Action{Name: "echo"},
+		OnError:    &recipe.OnError{Strategy: "fallback", FallbackStep: &recipe.Step{Action: &recipe.Action{Name: "echo"}}},
+		Compensate: &recipe.Compensate{Action: &recipe.Action{Name: "echo"}},
+	}}}
+	before, _ := json.Marshal(r)
+	Compile(r, nil, Options{Actions: testActions()})
+	if after, _ := json.Marshal(r); string(after) != string(before) || r.Steps[0].Ptr != "" || r.Steps[0].OnError.FallbackStep.Ptr != "" {
+		t.Error("compiling changed the recipe")
 	}
 }
 

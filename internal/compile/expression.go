@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
@@ -75,11 +76,26 @@ func (c *compiler) resolveStep(i int32) {
 	case plan.Wait:
 		if n.src.Wait.Until != "" {
 			st.Expr = c.cel(here("/wait/until", "timestamp|string"), n.src.Wait.Until)
+			c.instant(st.Expr, c.value(n.ptr+"/wait/until"))
 		}
 	case plan.Fail:
 		if n.src.Fail.Message != "" {
 			st.Expr = c.template(here("/fail/message", ""), n.src.Fail.Message)
 		}
+	}
+}
+
+// instant checks a time that is written out.
+func (c *compiler) instant(e *plan.Expr, at spot) {
+	if e == nil {
+		return
+	}
+	written, ok := c.progs[exprKey{e.Src, false}].constant.(string)
+	if !ok {
+		return
+	}
+	if _, err := time.Parse(time.RFC3339, written); err != nil {
+		c.fail(fault.RecipeInvalid, "bad-time", at, fmt.Sprintf("%q is no point in time", written), `want RFC 3339, such as "2027-01-31T18:00:00Z"`)
 	}
 }
 
@@ -322,9 +338,10 @@ func callOf(name, src string, template bool) int {
 		ch := src[i]
 		switch {
 		case quote != 0:
-			if ch == '\\' {
+			switch ch {
+			case '\\':
 				i++
-			} else if ch == quote {
+			case quote:
 				quote = 0
 			}
 		case template && !inside:

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -80,11 +81,9 @@ func (c *compiler) owned(i, g int32) {
 		}
 	}
 	if s.OnError != nil && s.OnError.FallbackStep != nil {
-		f := s.OnError.FallbackStep
-		if f.Ptr == "" {
-			f.Ptr = ptr + "/onError/fallbackStep"
-		}
-		c.p.Steps[i].Fallback = own([]*recipe.Step{f}, ptr+"/onError", plan.Fallback, 0)
+		f := *s.OnError.FallbackStep
+		f.Ptr = cmp.Or(f.Ptr, ptr+"/onError/fallbackStep")
+		c.p.Steps[i].Fallback = own([]*recipe.Step{&f}, ptr+"/onError", plan.Fallback, 0)
 	}
 	if k := s.Compensate; k != nil {
 		// A compensation is an action step of its own in a scope of its own.
