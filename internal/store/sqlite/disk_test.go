@@ -204,6 +204,105 @@ func TestF31_FullDisk(t *testing.T) {
 	wantRuns(t, open(t, copyOf(t, filepath.Dir(s.path))), n+1)
 }
 
+// A batch that needs several rows is still one transaction.
+func TestALargeBatchIsWholeOrAbsent(t *testing.T) {
+	left := -1
+	s := openOn(t, &disk{write: func(bool, []byte, int64) int32 {
+		if left == 0 {
+			return lib.SQLITE_FULL
+		}
+		left--
+		return 0
+	}})
+	epoch := own(t, s)
+	mustCommit(t, s, startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1"), startOf(epoch, runKey(2), "1"))
+	var batch []store.Transition
+	for i := range 3 {
+		batch = append(batch, store.Transition{Key: runKey(i), Epoch: epoch, First: 2, Last: 2, Frames: make([]byte, 3<<20)})
+	}
+	for _, left = range []int{100, 1000, 2000, 4000} { // a row takes about 1,550 writes
+		if _, err := s.Commit(ctx, batch); !errors.Is(err, fault.StoreFull) {
+			t.Fatalf("Commit = %v, want STORE_FULL", err)
+		}
+		left = -1
+		again := open(t, copyOf(t, filepath.Dir(s.path)))
+		for i := range 3 {
+			for _, s := range []*Store{s, again} {
+				if saved, err := s.Load(ctx, runKey(i)); err != nil || saved.Last != 1 {
+					t.Fatalf("run %d: %v, want no part of a batch that failed", i, err)
+				}
+			}
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustCommit(t, s, batch...)
+	var rows, longest int
+	if err := s.read.QueryRow(`SELECT count(*), max(length(data)) FROM journal`).Scan(&rows, &longest); err != nil {
+		t.Fatal(err)
+	}
+	if rows != 4 || longest > maxRow {
+		t.Fatalf("%d rows, the longest of %d bytes", rows, longest)
+	}
+	for i := range 3 {
+		if saved, err := s.Load(ctx, runKey(i)); err != nil || saved.Last != 2 {
+			t.Fatalf("run %d: %v", i, err)
+		}
+	}
+}
+
+// The log starts again from its beginning although every checkpoint in the
+// background is overtaken by a commit.
+func TestLogRestartsUnderContinuousWrites(t *testing.T) {
+	var s *Store
+	n, overtake := uint64(0), false
+	add := func() {
+		n++
+		tr := store.Transition{Key: runKey(0), Epoch: s.epoch, First: n, Last: n, Frames: make([]byte, 256<<10)}
+		if n == 1 {
+			tr = startOf(s.epoch, runKey(0), "1")
+		}
+		mustCommit(t, s, tr)
+	}
+	s = openOn(t, &disk{sync: func(wal bool) int32 {
+		if !wal && overtake {
+			overtake = false
+			add()
+		}
+		return 0
+	}})
+	own(t, s)
+	s.w.Lock()
+	s.up.pages = -1 << 40 // the goroutine is not to checkpoint: this test does
+	s.w.Unlock()
+	checkpoints := 0
+	for n < 200 { // 50 MiB
+		add()
+		if n%10 == 0 {
+			s.w.Lock()
+			s.up.pages = checkpointPages
+			s.w.Unlock()
+			overtake = true
+			s.checkpoint()
+			if !overtake {
+				checkpoints++
+			}
+			overtake = false
+			s.w.Lock()
+			s.up.pages = -1 << 40
+			s.w.Unlock()
+		}
+	}
+	info, err := os.Stat(s.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checkpoints < 10 || info.Size() > 8<<20 {
+		t.Fatalf("after %d overtaken checkpoints the log has %d bytes", checkpoints, info.Size())
+	}
+}
+
 // An op is a write or a sync as the disk saw it.
 type op struct {
 	wal  bool

@@ -319,6 +319,12 @@ func TestF20_MissingRow(t *testing.T) {
 			t.Errorf("run %d: Load = %v, verdict = %v, want corrupt = %v", i, err, verdicts[0].Err, hurt)
 		}
 	}
+	// Setting the run apart does not make it whole.
+	mustCommit(t, s, store.Transition{Key: runKey(1), Epoch: epoch, Head: &store.Head{Status: "completed", Ended: 5, Quarantine: "damaged"}})
+	s.scanned.Store(false)
+	if _, err := s.Load(ctx, runKey(1)); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("Load after a new head = %v, want STORE_CORRUPT", err)
+	}
 	page, err := s.Events(ctx, runKey(0), 0, 100)
 	if err != nil || string(page.Frames) != "1" {
 		t.Errorf("events before the gap = %q, %v", page.Frames, err)

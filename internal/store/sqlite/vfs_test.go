@@ -17,8 +17,8 @@ import (
 // one and asks a disk first. Tests that use it do not run in parallel.
 const diskVFS = "roux-test-disk"
 
-// A disk decides what happens to writes and syncs. Its methods are called by
-// all connections, one at a time. They return a result code of SQLite; anything
+// A disk decides what happens to writes and syncs. Its methods are called in the
+// goroutine that uses the connection, and may use another one. They return a result code of SQLite; anything
 // but SQLITE_OK keeps the call from reaching the file.
 type disk struct {
 	write func(wal bool, data []byte, off int64) int32
@@ -105,15 +105,10 @@ func original(file uintptr) (*lib.Tsqlite3_io_methods, bool) {
 	return at[lib.Tsqlite3_io_methods](m), vfs.kinds[file]
 }
 
-var diskMu sync.Mutex
-
 func vfsWrite(tls *libc.TLS, file, buf uintptr, n int32, off lib.Tsqlite3_int64) int32 {
 	m, wal := original(file)
 	if d := vfs.disk.Load(); d != nil && d.write != nil {
-		diskMu.Lock()
-		rc := d.write(wal, unsafe.Slice(at[byte](buf), n), off)
-		diskMu.Unlock()
-		if rc != lib.SQLITE_OK {
+		if rc := d.write(wal, unsafe.Slice(at[byte](buf), n), off); rc != lib.SQLITE_OK {
 			return rc
 		}
 	}
@@ -123,10 +118,7 @@ func vfsWrite(tls *libc.TLS, file, buf uintptr, n int32, off lib.Tsqlite3_int64)
 func vfsSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	m, wal := original(file)
 	if d := vfs.disk.Load(); d != nil && d.sync != nil {
-		diskMu.Lock()
-		rc := d.sync(wal)
-		diskMu.Unlock()
-		if rc != lib.SQLITE_OK {
+		if rc := d.sync(wal); rc != lib.SQLITE_OK {
 			return rc
 		}
 	}

@@ -90,8 +90,9 @@ func accounts(h *harness) {
 	// One id in two accounts is two runs.
 	h.commit(h.start(theirs, 2))
 	h.commit(h.next(theirs, 3, 3))
+	h.commit(store.Transition{Key: theirs, Epoch: h.epoch, Fold: fold(theirs, 1, 3)}, h.next(mine, 4, 4))
 	h.holds(theirs, 3)
-	h.holds(mine, 3)
+	h.holds(mine, 4)
 	for account, want := range map[string]int{"acme": 2, "rival": 1, "nobody": 0, "": 0} {
 		heads, err := h.s.List(ctx, store.Query{Account: account})
 		h.must(err)
