@@ -18,7 +18,6 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -110,13 +109,12 @@ type Request struct {
 // Start compiles a recipe and begins a run of it. The run is durable when its
 // id is returned.
 func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
-	r, src, diags := recipe.Parse(cmp.Or(req.Source, "recipe"), req.Recipe, recipe.Options{})
-	if r == nil || compile.HasErrors(diags) {
+	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.actions})
+	if p == nil {
 		return "", fault.Invalid(fault.RecipeInvalid, diags)
 	}
-	p, more := compile.Compile(r, src, compile.Options{Actions: e.actions})
-	if p == nil {
-		return "", fault.Invalid(fault.RecipeInvalid, append(diags, more...))
+	if err := r.Runnable(); err != nil {
+		return "", err
 	}
 	input, err := plain(req.Input)
 	if err != nil {

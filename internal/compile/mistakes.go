@@ -10,6 +10,9 @@ import (
 
 // likelyMistakes warns of what is allowed and hardly ever meant.
 func (c *compiler) likelyMistakes() {
+	if c.r.Status == "deprecated" {
+		c.warn("deprecated", c.value(c.base+"/status"), "the recipe is deprecated", "run what has taken its place")
+	}
 	for i := range c.nodes {
 		if c.nodes[i].bad {
 			continue

@@ -144,7 +144,7 @@ var rules = map[string]rule{
 
 	"OnError.strategy":     {doc: "fail ends the scope; skip goes on without the step; fallback runs another step; retry tries again.", required: true, enum: []string{"fail", "skip", "fallback", "retry"}},
 	"OnError.fallbackStep": {doc: "Step to run in place of the failed one."},
-	"OnError.maxRetries":   counted("How often to try again, for the strategy retry. Default 3.", 1, 1000),
+	"OnError.maxRetries":   counted("How often to try again before the strategy acts. Default 2 for the strategy retry, so three tries in all; else 0.", 1, 1000),
 	"OnError.retryDelay":   {doc: "Pause before the first retry. Default 500ms.", example: "2s"},
 
 	"RetryPolicy.maxAttempts":       counted("Attempts in total, the first included. Default 1.", 1, 1000),
