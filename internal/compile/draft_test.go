@@ -50,3 +50,11 @@ steps:
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
+
+// TestX3_Deprecated: a deprecated recipe still compiles, and says so (R36).
+func TestX3_Deprecated(t *testing.T) {
+	p, _, _, diags := Source("old.yaml", []byte("name: old\nstatus: deprecated\nsteps: [{id: a, transform: {expression: '1'}}]\n"), Options{})
+	if p == nil || len(diags) != 1 || diags[0].Rule != "deprecated" || diags[0].Pos.Line != 2 {
+		t.Errorf("plan %v, diagnostics %v", p != nil, diags)
+	}
+}
