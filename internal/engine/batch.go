@@ -114,6 +114,9 @@ func (c *core) transition(b *batch, l *live) {
 	if fold := c.fold(l); fold != nil {
 		t.Fold, folded = fold, len(l.tail)
 	}
+	if l.gone { // its snapshot panicked; the mark is in the next batch
+		return
+	}
 	if l.leaving {
 		t.Park = &store.Park{WakeAt: l.run.NextDue()}
 		l.wake, l.parked = t.Park.WakeAt, true
@@ -134,8 +137,11 @@ func (c *core) fold(l *live) *store.Fold {
 		return nil
 	}
 	f := &store.Fold{First: l.chunked + 1, Last: l.run.Last(), Chunk: l.tail[:len(l.tail):len(l.tail)]}
-	if !settled {
-		f.Format, f.State = machine.SnapshotFormat, l.run.Snapshot(nil)
+	if settled {
+		return f
+	}
+	if err := c.protect(l, func() { f.Format, f.State = machine.SnapshotFormat, l.run.Snapshot(nil) }); err != nil {
+		return nil
 	}
 	return f
 }

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -98,4 +99,39 @@ func BenchmarkSubmit(b *testing.B) {
 		}
 		b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/first-step")
 	})
+}
+
+// BenchmarkWaiting is the memory of a run that waits, in memory and parked.
+func BenchmarkWaiting(b *testing.B) {
+	const runs = 50_000
+	for name, loaded := range map[string]int{"loaded": runs + 1, "parked": 100} {
+		b.Run(name, func(b *testing.B) {
+			st, err := sqlite.Open(b.Context(), sqlite.Options{Dir: b.TempDir()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer st.Close()
+			p := planOf(b, waitRecipe, noop())
+			for b.Loop() {
+				r := newRig(b, st, Config{MaxLoaded: loaded}, noop())
+				before := heap()
+				var ins []*input
+				for range runs {
+					ins = append(ins, r.start(acc, p, nil))
+				}
+				r.settle(ins...)
+				ins, r.frames = nil, nil
+				b.ReportMetric(float64(heap()-before)/runs, "B/run")
+				runtime.KeepAlive(r)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -51,11 +51,12 @@ type core struct {
 	muted     bool     // commands of this turn come from Owed
 	turn      machine.Turn
 
-	history   history     // of this engine's crashes
-	suspects  []store.Key // to be loaded one at a time
-	suspectAt int64       // not before
-	alone     bool        // the last one marked is not cleared yet
-	poisoned  store.Key   // set apart at this start
+	handedBack bool        // the last engine stopped in order
+	history    history     // of this engine's crashes
+	suspects   []store.Key // to be loaded one at a time
+	suspectAt  int64       // not before
+	alone      bool        // the last one marked is not cleared yet
+	poisoned   store.Key   // set apart at this start
 
 	building, flying, spare *batch
 	unfolded                int // bytes committed since the last look at laggards
@@ -233,8 +234,15 @@ func (c *core) protect(l *live, fn func()) (err error) {
 		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", v, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %v", l.run.Last(), v)
 		c.drop(l)
-		c.setApart(l.head, reason)
 		err = errQuarantined(l.key.Run, reason)
+		for _, in := range c.building.ins {
+			if in.key == l.key {
+				in.out = answer{run: l.key.Run, err: err} // what it was told will not be written
+			}
+		}
+		if l.begin == nil || l.flying { // else it does not exist
+			c.setApart(l.head, reason)
+		}
 	}()
 	fn()
 	return nil

@@ -33,7 +33,8 @@ type Engine struct {
 	mu     sync.Mutex
 	inbox  []*input
 	spare  []*input
-	closed error // set once the inbox takes nothing more
+	length atomic.Int64 // of inbox
+	closed error        // set once the inbox takes nothing more
 
 	signal  chan struct{} // 1 slot: the inbox or a flag changed
 	commits chan []store.Transition
@@ -98,6 +99,7 @@ func (e *Engine) post(in *input) error {
 	err := e.closed
 	if err == nil {
 		e.inbox = append(e.inbox, in)
+		e.length.Store(int64(len(e.inbox)))
 	}
 	e.mu.Unlock()
 	if err == nil {
@@ -119,13 +121,8 @@ func (e *Engine) take() []*input {
 	defer e.mu.Unlock()
 	ins := e.inbox
 	e.inbox, e.spare = e.spare[:0], ins
+	e.length.Store(0)
 	return ins
-}
-
-func (e *Engine) waiting() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.inbox)
 }
 
 // loop feeds the core until it is stopped or can acknowledge nothing any more.
@@ -192,9 +189,9 @@ func (e *Engine) letOut() {
 func (e *Engine) gather() {
 	const most = 40 * time.Microsecond
 	began := time.Now()
-	for n := e.waiting(); ; {
+	for n := e.length.Load(); ; {
 		runtime.Gosched()
-		m := e.waiting()
+		m := e.length.Load()
 		if m == n || time.Since(began) > most {
 			return
 		}
@@ -228,6 +225,9 @@ func (e *Engine) finish() {
 	}
 	close(e.commits)
 	e.cancel()
+	if c.dead != nil {
+		e.pool.Stop(e.ctx) // their results would have nowhere to go
+	}
 	e.hub.close(err)
 	e.helpers.Wait()
 	e.cursors.close()
@@ -238,7 +238,7 @@ func (e *Engine) finish() {
 // be written. Only then may the store be told that this was a clean end.
 func (e *Engine) emptied() bool {
 	c := e.core
-	if c.flying != nil || c.busy() || c.stalled != nil || e.waiting() > 0 {
+	if c.flying != nil || c.busy() || c.stalled != nil || e.length.Load() > 0 {
 		return false
 	}
 	if !c.foldAll() || !c.building.empty() {

@@ -380,3 +380,39 @@ func TestF21_OutputTooLarge(t *testing.T) {
 		}
 	})
 }
+
+// Rolling restarts in the middle of an attempt are no failures of it (F45).
+func TestF45_RollingRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const restarts = 3
+		st := memory.New(memory.Options{})
+		var calls atomic.Int32
+		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
+			if calls.Add(1) <= restarts {
+				<-ctx.Done()
+			}
+			return action.Result{}, ctx.Err()
+		})
+		p := planOf(t, "name: x\nsteps:\n  - {id: s, action: {name: slow}, retryPolicy: {maxAttempts: 1}}\n", slow)
+		e := open(t, st, Config{}, slow)
+		run := start(t, e, p, nil)
+		for range restarts {
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if abandoned, err := e.Stop(ctx); err != nil || abandoned != 1 {
+				t.Fatalf("%d attempts were given up (%v), want 1", abandoned, err)
+			}
+			cancel()
+			time.Sleep(10 * time.Second)
+			st = st.Reopen()
+			e = open(t, st, Config{}, slow)
+		}
+		if head := end(t, e, run); head.Status != "completed" {
+			t.Errorf("run is %s (%s)", head.Status, head.Message)
+		}
+		lines := trace(t, st, p, acc, run)
+		if count(lines, "node.failed") != 0 || count(lines, "node.started s") != restarts+1 {
+			t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
+		}
+	})
+}

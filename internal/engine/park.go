@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -31,6 +32,9 @@ func (c *core) ring() {
 				loaded, err := c.get(a.key)
 				if err != nil {
 					c.cfg.Logger.Warn("a parked run could not be woken", "run", a.key.Run, "err", err)
+					if !hopeless(err) {
+						c.alarms.push(alarm{at: c.now + maxBackoff, key: a.key})
+					}
 					continue
 				}
 				c.fire(loaded)
@@ -50,13 +54,25 @@ func (c *core) ring() {
 	}
 }
 
+// hopeless says that trying again changes nothing.
+func hopeless(err error) bool {
+	switch fault.CodeOf(err) {
+	case fault.Quarantined, fault.StoreCorrupt, fault.RunNotFound:
+		return true
+	}
+	return false
+}
+
 func (c *core) fire(l *live) {
 	if due := l.run.NextDue(); due == 0 || due > c.now {
 		c.arm(l)
 		return
 	}
 	before := l.run.Last()
-	if err := c.decide(l, &machine.Input{Kind: machine.InTimer}); err != nil || l.gone {
+	if err := c.decide(l, &machine.Input{Kind: machine.InTimer}); err != nil && !l.gone {
+		c.cfg.Logger.Error("a run did not take that a timer is due", "run", l.key.Run, "err", err)
+	}
+	if l.gone {
 		return
 	}
 	if l.run.Last() != before {

@@ -60,6 +60,7 @@ func (c *core) lookAtCrashes() (careful bool, err error) {
 			*h = history{}
 		}
 	}
+	c.handedBack = data != nil && !h.Running
 	if h.Running {
 		h.Crashes = append(h.Crashes, c.now)
 		if h.Alone != nil {

@@ -81,7 +81,14 @@ func (c *core) resumeRun(l *live) {
 	if l.interrupted {
 		l.interrupted = false
 		// The commands of this turn are among those owed below.
-		if err := c.decideQuietly(l, &machine.Input{Kind: machine.InWorkerLost, All: true}); err != nil {
+		in := &machine.Input{Kind: machine.InWorkerLost, All: true}
+		if c.handedBack {
+			in.Text = handedBack
+		}
+		if err := c.decideQuietly(l, in); err != nil && !l.gone {
+			c.cfg.Logger.Error("a run did not take that its attempts are lost", "run", l.key.Run, "err", err)
+		}
+		if l.gone {
 			return
 		}
 	}
@@ -97,6 +104,10 @@ func (c *core) resumeRun(l *live) {
 	}
 	c.arm(l)
 }
+
+// handedBack says that attempts were given up by an orderly stop: nothing went
+// wrong with them (F45).
+const handedBack = "handed back"
 
 // decideQuietly is decide for a turn whose commands are taken from Owed.
 func (c *core) decideQuietly(l *live, in *machine.Input) error {

@@ -344,3 +344,20 @@ func TestF43_PartialRetryTwiceAtOnce(t *testing.T) {
 		t.Errorf("what had completed ran again (%d times)", n)
 	}
 }
+
+// What a run was told in a batch that a panic takes back was never durable, so
+// it is not told.
+func TestI1_PanicTakesBackItsAnswers(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	p := badPlan(t)
+	key := r.run(acc, p, nil)
+	before := len(r.trace(key, p))
+	sig := request(key, machine.Input{Kind: machine.InSignal, Name: "hello"})
+	reply := r.asked(sig)
+	r.settle(sig, done(r.pull(), `{}`))
+	wantCode(t, reply().err, fault.Quarantined)
+	if after := len(r.trace(key, p)); after != before {
+		t.Errorf("%d events were written with a turn that panicked", after-before)
+	}
+}

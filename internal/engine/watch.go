@@ -23,10 +23,12 @@ const maxBehind = 1 << 20
 // to a queue; one goroutine does the rest.
 type hub struct {
 	subscribers atomic.Int64
+	signal      chan struct{} // 1 slot
+
+	queueMu sync.Mutex // all the loop ever takes
+	queue   []published
 
 	mu     sync.Mutex
-	queue  []published
-	signal chan struct{}
 	subs   map[store.Key]map[*subscriber]struct{}
 	closed error
 }
@@ -52,9 +54,9 @@ func (h *hub) send(frames []published) {
 	if h.subscribers.Load() == 0 {
 		return
 	}
-	h.mu.Lock()
+	h.queueMu.Lock()
 	h.queue = append(h.queue, frames...)
-	h.mu.Unlock()
+	h.queueMu.Unlock()
 	select {
 	case h.signal <- struct{}{}:
 	default:
@@ -66,8 +68,10 @@ func (h *hub) publish() {
 	var queue []published
 	for range h.signal {
 		h.mu.Lock()
-		queue, h.queue = h.queue, queue[:0]
 		closed := h.closed
+		h.queueMu.Lock()
+		queue, h.queue = h.queue, queue[:0]
+		h.queueMu.Unlock()
 		for _, p := range queue {
 			for s := range h.subs[p.key] {
 				s.push(&p)
