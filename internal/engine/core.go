@@ -384,8 +384,16 @@ func (c *core) arm(l *live) {
 	if due == 0 || l.alarm != 0 && l.alarm <= due || l.gone {
 		return
 	}
-	l.alarm = due
-	c.alarms.push(alarm{at: due, l: l})
+	c.ringAt(l, due)
+}
+
+// ringAt makes `at` the run's valid alarm.
+func (c *core) ringAt(l *live, at int64) {
+	if l.bell == nil {
+		l.bell = &bell{l}
+	}
+	l.alarm = at
+	c.alarms.push(alarm{at: at, bell: l.bell})
 }
 
 var errStopping = fault.New(fault.Stopping, "the engine is stopping and takes no new work; try again after it has started")

@@ -43,6 +43,7 @@ type live struct {
 
 	asks    map[machine.Ref]*ask
 	gates   [][]*gate // by plan action
+	bell    *bell     // nil until it has an alarm
 	alarm   int64     // its valid alarm; 0 = none
 	wake    int64     // WakeAt of its park entry
 	touched int64
@@ -275,6 +276,9 @@ func (c *core) drop(l *live) {
 	l.gone = true
 	delete(c.runs, l.key)
 	c.recent.remove(&l.age)
+	if l.bell != nil {
+		l.bell.l = nil
+	}
 	c.arb.withdrawAll(l)
 }
 

@@ -25,8 +25,12 @@ func (c *core) ring() {
 			break
 		}
 		a := c.alarms.pop()
-		l := a.l
-		if l == nil {
+		var l *live
+		if a.bell != nil {
+			if l = a.bell.l; l == nil || l.alarm != a.at {
+				continue
+			}
+		} else {
 			if l = c.runs[a.key]; l == nil {
 				room--
 				loaded, err := c.get(a.key)
@@ -40,8 +44,6 @@ func (c *core) ring() {
 				c.fire(loaded)
 				continue
 			}
-		} else if l.gone || l.alarm != a.at {
-			continue
 		}
 		l.alarm = 0
 		c.fire(l)
@@ -80,8 +82,7 @@ func (c *core) fire(l *live) {
 		return
 	}
 	if l.run.NextDue() <= c.now && l.run.NextDue() != 0 {
-		l.alarm = c.now + stuckTimer
-		c.alarms.push(alarm{at: l.alarm, l: l})
+		c.ringAt(l, c.now+stuckTimer)
 	}
 }
 

@@ -8,10 +8,14 @@ import "github.com/roux-engine/roux/internal/store"
 // alarm a run: attempts come and go far more often than timers fire, so an
 // alarm that turns out early is corrected when it goes off, not when it changes.
 type alarm struct {
-	at  int64
-	l   *live     // in memory, or
-	key store.Key // parked
+	at   int64
+	bell *bell     // of a run in memory, or
+	key  store.Key // of a parked one
 }
+
+// A bell is how an alarm finds its run. It is cut off when the run leaves
+// memory: an alarm may outlive it by days and must not hold it.
+type bell struct{ l *live }
 
 // alarms is a binary heap by time. Equal times keep no order of their own; seq
 // makes it the order of arming, so that one seed gives one journal.
