@@ -120,14 +120,15 @@ const maxRetryAfterMS = 3_600_000
 func (r *Run) backoff(s *scope, i int32, p *plan.Retry, n int64, retryAfterMS int64) int64 {
 	base := float64(p.InitialMS)
 	limit := float64(p.MaxMS)
-	for k := int64(1); k < n && base < limit; k++ {
-		base *= p.Multiplier
-		if p.Multiplier <= 1 && k > 64 {
-			break
+	if base > 0 && p.Multiplier > 1 { // else it never grows, however many failures
+		for k := int64(1); k < n && base < limit; k++ {
+			base *= p.Multiplier
 		}
 	}
 	base = min(base, limit)
-	delay := int64(base * (1 - p.Jitter + p.Jitter*r.unit(s, i)))
+	// The conversion keeps compilers from fusing the two operations into one of
+	// another rounding: a run waits the same time on every machine.
+	delay := int64(base * (1 - p.Jitter + float64(p.Jitter*r.unit(s, i))))
 	return max(delay, min(retryAfterMS, maxRetryAfterMS), 0)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -22,6 +23,18 @@ type recipeGen struct {
 	t    *rapid.T
 	n    int
 	left int // steps still to draw
+	// see are the names that expressions may use here: bindings of steps above,
+	// loop variables, steps beside. Some have no value when it comes to it.
+	see []string
+}
+
+// value draws an expression over what is in sight.
+func (g *recipeGen) value() string {
+	if len(g.see) == 0 || g.chance(30, "constant") {
+		return g.pick("value", "1 + 1", "'x'", "{'a': [1, 2]}", "1 / input.zero")
+	}
+	v := rapid.SampledFrom(g.see).Draw(g.t, "see")
+	return strings.ReplaceAll(g.pick("shape", "[%]", "{'v': %, 'w': [%]}", "%"), "%", v)
 }
 
 func (g *recipeGen) chance(percent int, label string) bool {
@@ -42,6 +55,9 @@ func (g *recipeGen) recipe() *recipe.Recipe {
 		Scheduling:        g.pick("scheduling", "eager", "eager", "waves"),
 	}
 	r.Steps = g.scope(0)
+	if g.chance(50, "outputs") {
+		r.Outputs = map[string]string{"r": g.value()}
+	}
 	return r
 }
 
@@ -50,6 +66,14 @@ func (g *recipeGen) scope(depth int) []*recipe.Step {
 	for n := rapid.IntRange(1, 5).Draw(g.t, "scope"); n > 0 && (g.left > 0 || len(steps) == 0); n-- {
 		g.left--
 		st := g.step(depth)
+		if g.chance(60, "bind") && st.Fail == nil {
+			name := "b" + st.ID[1:]
+			st.OutputBinding = name
+			g.see = append(g.see, name)
+		}
+		if g.chance(20, "seen") {
+			g.see = append(g.see, "steps."+st.ID+".status", "steps."+st.ID+".output")
+		}
 		if len(steps) > 0 && g.chance(50, "depends") {
 			deps := []string{}
 			for _, before := range steps {
@@ -92,32 +116,42 @@ func (g *recipeGen) step(depth int) *recipe.Step {
 	case "action":
 		g.action(st)
 	case "transform":
-		st.Transform = &recipe.Transform{Expression: g.pick("transform", "1 + 1", "'x'", "{'a': [1, 2]}", "1 / input.zero")}
+		st.Transform = &recipe.Transform{Expression: g.value()}
 	case "wait":
 		st.Wait = &recipe.Wait{Signal: "go", Timeout: "1m"}
 		if g.chance(50, "wait") {
 			st.Wait = &recipe.Wait{Duration: recipe.Duration(g.pick("wait", "1ms", "5s", "3m"))}
 		}
 	case "condition":
-		st.Condition = &recipe.Condition{Expression: g.pick("cond", "true", "false", "input.zero == 0", "1 / input.zero == 1"), Then: g.scope(depth + 1)}
+		st.Condition = &recipe.Condition{Expression: g.pick("cond", "true", "false", "input.zero == 0", "1 / input.zero == 1"), Then: g.inner(depth)}
 		if g.chance(50, "else") {
-			st.Condition.Else = g.scope(depth + 1)
+			st.Condition.Else = g.inner(depth)
 		}
 	case "parallel":
 		st.Parallel = &recipe.Parallel{WaitFor: g.pick("waitFor", "all", "any", "first_success"),
 			FailureStrategy: g.pick("strategy", "fail_fast", "continue", "ignore")}
 		for n := rapid.IntRange(1, 3).Draw(g.t, "branches"); n > 0; n-- {
-			st.Parallel.Branches = append(st.Parallel.Branches, g.scope(depth+1))
+			st.Parallel.Branches = append(st.Parallel.Branches, g.inner(depth))
 		}
 	case "loop":
-		st.Loop = &recipe.Loop{Over: g.pick("over", "[]", "[1]", "[1, 2, 3]", "input.list", "input.file", "input.zero"),
+		as := "it" + st.ID[1:]
+		st.Loop = &recipe.Loop{Over: g.pick("over", "[]", "[1]", "[1, 2, 3]", "input.list", "input.file", "input.zero", "["+g.value()+"]"), As: as, Index: "ix" + as,
 			MaxConcurrency: int64(rapid.IntRange(1, 3).Draw(g.t, "window")), FailureStrategy: g.pick("strategy", "fail_fast", "continue", "ignore"),
-			Steps: g.scope(depth + 1)}
+			Steps: g.inner(depth, as, "ix"+as)}
 	case "fail":
 		st.Fail = &recipe.Fail{Code: "MINE", Message: "on purpose"}
 		st.OnError = nil
 	}
 	return st
+}
+
+// inner draws a scope that sees what is in sight here, and hides its own names.
+func (g *recipeGen) inner(depth int, names ...string) []*recipe.Step {
+	outside := slices.Clone(g.see)
+	g.see = append(g.see, names...)
+	steps := g.scope(depth + 1)
+	g.see = outside
+	return steps
 }
 
 func (g *recipeGen) leaf(prefix string) *recipe.Step {
@@ -129,6 +163,9 @@ func (g *recipeGen) leaf(prefix string) *recipe.Step {
 
 func (g *recipeGen) action(st *recipe.Step) {
 	st.Action = &recipe.Action{Name: g.pick("action", "work", "work", "work", "once")}
+	if g.chance(40, "parameters") {
+		st.Action.Parameters = map[string]json.RawMessage{"p": json.RawMessage(strconv.Quote("{{ " + g.value() + " }}"))}
+	}
 	if g.chance(30, "retry") {
 		st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: int64(rapid.IntRange(1, 3).Draw(g.t, "attempts"))}
 	}
@@ -220,7 +257,8 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 		}
 		c.feed(&Input{Kind: InGranted, Ref: cmd.Ref})
 	case CmdDispatch:
-		in := &Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Output: []byte(`{"ok":true}`), Cost: 2}
+		in := &Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Success, Cost: 2,
+			Output: []byte(rapid.SampledFrom([]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`}).Draw(c.t, "output"))}
 		if task := c.run.Task(cmd.Ref, cmd.Fence); task != nil {
 			if _, _, f := task.Render(); f != nil {
 				in.Outcome, in.Err = Failed, f

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// storyFrames is the journal of a run that uses most kinds of event, and the
+// program it belongs to.
+func storyFrames(t testing.TB) (*Program, []byte, []byte) {
+	t.Helper()
+	w := &world{t: t, now: t0, auto: true}
+	w.play(stories["everything"].recipe)
+	for _, line := range stories["everything"].lines {
+		w.line(line)
+	}
+	return w.prog, w.led.frames, w.run.Snapshot(nil)
+}
+
+// decodeAll returns copies of the events of frames.
+func decodeAll(frames []byte) (events []Event, err error) {
+	err = EachEvent(frames, func(ev *Event) error {
+		e := *ev
+		e.Data, e.Hash, e.scope = slices.Clone(ev.Data), slices.Clone(ev.Hash), nil
+		events = append(events, e)
+		return nil
+	})
+	return events, err
+}
+
+func TestFramesRoundTrip(t *testing.T) {
+	all := []Event{
+		{Seq: 1, At: t0, Kind: EvRunStarted, Step: -1, Data: []byte(`{}`)},
+		{Seq: 2, At: t0, Kind: EvNodeRetried, Flag: 255, Step: 1<<31 - 1, Path: Path("").child(1<<31-1, 1<<40), Attempt: 1<<32 - 1,
+			N: -1 << 63, M: 1<<63 - 1, Code: "X", Text: "ü\x00", Data: []byte{}, Hash: bytes.Repeat([]byte{7}, 32)},
+		{Seq: 3, At: t0, Kind: EvNodeQueued, Step: 0},
+	}
+	got, err := decodeAll(AppendFrame(AppendFrame(nil, all[:2]), all[2:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if i == 1 && got[i].Data == nil {
+			t.Error("empty data became none")
+		}
+		got[i].Data, all[i].Data = slices.Clip(got[i].Data), slices.Clip(all[i].Data)
+		if len(got[i].Data) == 0 {
+			got[i].Data, all[i].Data = nil, nil
+		}
+		if !reflect.DeepEqual(got[i], all[i]) {
+			t.Errorf("got  %+v\nwant %+v", got[i], all[i])
+		}
+	}
+}
+
+// TestF20_DamagedFrames: any byte flipped, any length cut: decoding either fails
+// with STORE_CORRUPT and the offset, or gives events; folding those either
+// fails or gives a run. Never a panic. (Integrity is the store's: a CRC finds
+// the flips that decode.)
+func TestF20_DamagedFrames(t *testing.T) {
+	prog, frames, _ := storyFrames(t)
+	good, err := decodeAll(frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, at int, damaged []byte) {
+		t.Helper()
+		events, err := decodeAll(damaged)
+		if err != nil && fault.CodeOf(err) != fault.StoreCorrupt {
+			t.Fatalf("%s %d: %v", what, at, err)
+		}
+		if err == nil && what == "cut at" && len(events) >= len(good) {
+			t.Fatalf("cut at %d: all %d events are there", at, len(events))
+		}
+		run := NewRun(prog)
+		for i := range events {
+			if err := run.Apply(&events[i]); err != nil {
+				if code := fault.CodeOf(err); code != fault.StoreCorrupt && code != fault.InputInvalid {
+					t.Fatalf("%s %d: %v", what, at, err)
+				}
+				return
+			}
+		}
+	}
+	for at := range frames {
+		check("cut at", at, frames[:at])
+		for _, mask := range []byte{1, 0x80, 0xff} {
+			damaged := bytes.Clone(frames)
+			damaged[at] ^= mask
+			check("flipped", at, damaged)
+		}
+	}
+}
+
+// TestF20_DamagedSnapshots: the same for snapshots: every flip is refused or
+// gives state that can be written out again; every cut is refused.
+func TestF20_DamagedSnapshots(t *testing.T) {
+	prog, _, state := storyFrames(t)
+	for at := range state {
+		if _, err := Restore(prog, state[:at]); fault.CodeOf(err) != fault.StoreCorrupt {
+			t.Fatalf("cut at %d: %v", at, err)
+		}
+		for mask := 1; mask < 256; mask <<= 1 {
+			damaged := bytes.Clone(state)
+			damaged[at] ^= byte(mask)
+			run, err := Restore(prog, damaged)
+			if err != nil && fault.CodeOf(err) != fault.StoreCorrupt {
+				t.Fatalf("flipped %d: %v", at, err)
+			}
+			if err == nil {
+				run.Snapshot(nil)
+				run.NextDue()
+			}
+		}
+	}
+}
+
+// TestApplyRefuses: a gap, an event before the first, an event of no step in
+// memory, of an unknown kind or of the wrong sort are STORE_CORRUPT; an event
+// folded already is passed over (I2).
+func TestApplyRefuses(t *testing.T) {
+	prog, frames, _ := storyFrames(t)
+	events, err := decodeAll(frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := NewRun(prog)
+	if err := run.Apply(&Event{Seq: 1, Kind: EvNodeQueued}); fault.CodeOf(err) != fault.StoreCorrupt {
+		t.Errorf("before run.started: %v", err)
+	}
+	first := events[0]
+	if err := run.Apply(&first); err != nil {
+		t.Fatal(err)
+	}
+	before := run.Snapshot(nil)
+	if err := run.Apply(&first); err != nil || !bytes.Equal(run.Snapshot(nil), before) {
+		t.Errorf("an event folded already: %v", err)
+	}
+	for what, ev := range map[string]Event{
+		"a gap":                         {Seq: 3, Kind: EvNodeQueued},
+		"a scope that is not open":      {Seq: 2, Kind: EvNodeQueued, Path: Path("").child(1, 9), Step: 1},
+		"a step of another scope":       {Seq: 2, Kind: EvNodeQueued, Step: 1 << 20},
+		"a run's event about a step":    {Seq: 2, Kind: EvRunStatus, Step: 0},
+		"a step's event about the run":  {Seq: 2, Kind: EvNodeQueued, Step: -1},
+		"an end of scopes never opened": {Seq: 2, Kind: EvNodeCompleted, Flag: 1, Step: 0},
+		"a compensation never begun":    {Seq: 2, Kind: EvNodeCompensated, Step: 0},
+		"an item of no loop":            {Seq: 2, Kind: EvNodeIteration, Step: 0},
+		"items of no loop":              {Seq: 2, Kind: EvNodeItems, Step: 0},
+		"an abort of nothing":           {Seq: 2, Kind: EvNodeAborting, Step: 0},
+		"edited fields that are none":   {Seq: 2, Kind: EvRunRetried, Step: -1, N: 2, Data: []byte(`[`)},
+	} {
+		run := NewRun(prog)
+		first := events[0]
+		if err := run.Apply(&first); err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Apply(&ev); fault.CodeOf(err) != fault.StoreCorrupt {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func FuzzEachEvent(f *testing.F) {
+	_, frames, _ := storyFrames(f)
+	f.Add(frames)
+	f.Add(frames[:len(frames)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		events, err := decodeAll(data)
+		if err != nil || len(events) == 0 {
+			return
+		}
+		// What decodes is written out the same, event by event.
+		var again []byte
+		for i := range events {
+			again = AppendFrame(again, events[i:i+1])
+		}
+		back, err := decodeAll(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(back) != len(events) {
+			t.Fatalf("%d events became %d", len(events), len(back))
+		}
+	})
+}
+
+func FuzzApply(f *testing.F) {
+	prog, frames, _ := storyFrames(f)
+	f.Add(frames)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		run := NewRun(prog)
+		if err := EachEvent(data, run.Apply); err == nil {
+			run.Snapshot(nil)
+		}
+	})
+}
+
+func FuzzRestore(f *testing.F) {
+	prog, _, state := storyFrames(f)
+	f.Add(state)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if run, err := Restore(prog, data); err == nil {
+			if _, err := Restore(prog, run.Snapshot(nil)); err != nil {
+				t.Fatalf("what was restored and written out cannot be restored: %v", err)
+			}
+		}
+	})
+}

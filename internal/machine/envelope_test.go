@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestEnvelope: every transition is an event with id, type, time, correlation and
+// payload; the id is dense per run and so serves as its idempotency key (X91,
+// X179, X180). Durations are ISO 8601 where a text is wanted (X100).
+func TestEnvelope(t *testing.T) {
+	prog := Prepare(compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, name: First, action: {name: work}}\n  - {id: b, action: {name: work}, dependsOn: [a]}\n"))
+	d := drive(t, prog)
+	events := slices.Clone(d.turn.Events)
+	events = append(events, d.end(Ref{Step: 0}, true)...)
+	events = append(events, d.end(Ref{Step: 1}, false)...)
+	seq := uint64(0)
+	for i := range events {
+		ev := &events[i]
+		env := Render(prog.plan, "run_1", ev)
+		if env.EventID <= seq || env.Sequence != env.EventID {
+			t.Errorf("event %d follows %d, sequence %d", env.EventID, seq, env.Sequence)
+		}
+		seq = env.EventID
+		if env.RunID != "run_1" || env.Timestamp != "2026-01-01T00:00:00.000000Z" || env.Payload == nil {
+			t.Errorf("envelope %+v", env)
+		}
+		if ev.Step >= 0 {
+			if env.Correlation == nil || env.Correlation.Wave != prog.plan.Steps[ev.Step].Wave || env.Correlation.Phase != "engine" {
+				t.Errorf("%s: correlation %+v", env.Type, env.Correlation)
+			}
+			if env.Payload["step"] != prog.plan.Steps[ev.Step].ID || env.Payload["kind"] != "action" {
+				t.Errorf("%s: payload %v", env.Type, env.Payload)
+			}
+		}
+	}
+	last, err := json.Marshal(Render(prog.plan, "run_1", &events[len(events)-1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"eventId":9,"sequence":9,"type":"run.failed","runId":"run_1","timestamp":"2026-01-01T00:00:00.000000Z",` +
+		`"payload":{"error":{"cause":"input","code":"FILE_INVALID","message":"bad"},"failedStep":"b","hasFailures":true,"status":"failed"}}`
+	if string(last) != want {
+		t.Errorf("got  %s\nwant %s", last, want)
+	}
+	if got := Duration(1_500_000); got != "PT1.5S" {
+		t.Errorf("Duration = %s", got)
+	}
+}
+
+// TestNames: every kind has a published name of the one enum (X175–X178), and
+// the names of the sources are all there.
+func TestNames(t *testing.T) {
+	published := map[string]bool{}
+	for kind, name := range names {
+		if name != "" {
+			published[name] = true
+			if ev := (&Event{Kind: EventKind(kind)}); ev.Name() != name {
+				t.Errorf("kind %d is %s, want %s", kind, ev.Name(), name)
+			}
+		}
+	}
+	published[(&Event{Kind: EvNodeFailed, Code: "STEP_TIMEOUT"}).Name()] = true
+	for _, want := range strings.Fields(`run.started run.status.changed run.completed run.failed run.cancelled run.timed_out run.recovered
+		run.signalled run.retried node.queued node.started node.stream.delta node.log node.retried node.completed node.failed node.cancelled
+		node.skipped node.timed_out node.blocked node.invalidated node.ready node.waiting node.progress node.preview node.ignored
+		node.compensated contract.violated`) {
+		if !published[want] {
+			t.Errorf("no event is called %s", want)
+		}
+	}
+	if (&Event{Kind: 255}).Name() != "unknown" {
+		t.Error("an unknown kind has a name")
+	}
+}

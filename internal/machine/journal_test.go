@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// stories are the runs whose journals are frozen: together they hold every kind
+// of event. Their recipes and lines are those of scenarios.
+var stories = map[string]struct {
+	recipe string
+	lines  []string
+}{
+	"everything": {
+		recipe: `
+name: everything
+steps:
+  - {id: a, action: {name: work, parameters: {n: "{{ input.n }}"}}, outputBinding: made, timeout: 10s, retryPolicy: {maxAttempts: 3, initialDelay: 1s}, compensate: {action: {name: undo}}}
+  - id: c
+    condition: {expression: "input.n > 1", then: [{id: t, transform: {expression: "made"}}], else: [{id: e, fail: {}}]}
+  - id: p
+    parallel:
+      waitFor: any
+      branches:
+        - [{id: w, wait: {signal: go}}]
+        - [{id: b, action: {name: work}, onError: {strategy: fallback, fallbackStep: {id: f, action: {name: work}}}}]
+  - {id: l, loop: {over: "files[0]", maxConcurrency: 2, failureStrategy: ignore, steps: [{id: x, action: {name: work, parameters: {i: "{{ item }}"}}}]}, outputBinding: all}
+  - {id: d, wait: {duration: 1h}}
+  - {id: z, action: {name: work}, total_timeout: 1m}
+`,
+		lines: []string{
+			`start input={"n":2} file=ab`, `progress a fraction=0.5`, `progress a log=hello`, `progress a delta=x`, `preview a output=1`,
+			`lost a`, `fail a code=SERVICE_UNAVAILABLE msg=down`, `finish a attempt=1`, `after 2s`, `finish a output={"k":[1,2]}`, `finish a`,
+			`fail p[1].b code=FILE_INVALID msg=bad`, `signal other data=1`, `finish p[1].b.fallback.f output=7`,
+			`items l from=0 list=[1,{"x":2},3] more=true`, `finish l[0].x`, `fail l[1].x code=OUTPUT_CONTRACT_VIOLATION phase=output`,
+			`finish l[2].x`, `items l from=3 list=[] more=false`, `after 1h`, `after 1m`, `finish a.compensation.a-undo`,
+			`retry`, `finish a output=3`, `signal go data={"by":"ann"}`, `finish p[1].b`, `cancel`, `finish a.compensation.a-undo`,
+		},
+	},
+	"generations": {
+		recipe: `
+name: generations
+order: none
+failure_policy: drain
+outputSchema: {type: object, required: [missing]}
+steps:
+  - {id: a, action: {name: work, parameters: {v: "{{ input.v }}"}}}
+  - {id: l, total_timeout: 1h, loop: {over: "[1, 2]", maxConcurrency: 2, failureStrategy: continue, steps: [{id: x, action: {name: work}}]}}
+  - {id: o, action: {name: once}, on_parent_failure: skip, dependsOn: [a]}
+`,
+		lines: []string{
+			`manual`, `start input={"v":1}`, `hold a reason=slots`, `grant a`, `grant l[0].x`, `grant l[1].x`, `finish l[0].x`,
+			`fail l[1].x code=FILE_INVALID msg=bad`, `fail a code=FILE_INVALID msg=bad`, `retry`, `grant a`, `grant l[1].x`, `finish a`,
+			`grant o`, `lost o`, `finish l[1].x`, `edit {"v":2}`, `grant a`, `finish a`, `grant o`, `finish o`, `retry from=l`, `after 2h`,
+		},
+	},
+	"nested": {
+		recipe: `
+name: nested
+steps:
+  - id: outer
+    loop:
+      over: "['a', 'b']"
+      as: row
+      steps:
+        - {id: t, transform: {expression: "row + row"}, outputBinding: twice}
+        - {id: inner, loop: {over: "[1, 2]", as: col, maxConcurrency: 2, steps: [{id: x, action: {name: work, parameters: {text: "{{ row }}{{ col }}{{ twice }}"}}}]}}
+    outputBinding: all
+outputs: {all: all, n: size(all)}
+`,
+		lines: []string{`start`, `finish outer[0].inner[1].x output=2`, `finish outer[0].inner[0].x output=1`, `restart`, `finish outer[1].inner[0].x output=3`, `finish outer[1].inner[1].x output=4`},
+	},
+	"waves": {
+		recipe: `
+name: waves
+scheduling: waves
+order: none
+ttl: 1h
+result_rule: leaves
+failure_policy: drain
+steps:
+  - {id: a, action: {name: work}}
+  - {id: b, when: "false", action: {name: work}}
+  - {id: c, action: {name: work}, dependsOn: [b]}
+  - {id: d, wait: {signal: go, timeout: 30m}, dependsOn: [a], continue_on_error: true}
+  - {id: e, action: {name: work}, dependsOn: [d]}
+`,
+		lines: []string{`start`, `finish a`, `finish c`, `restart`, `lost all`, `after 30m`, `restart`, `lost all`, `after 30m`},
+	},
+}
+
+// A frozen story: its plan, its journal, the state the journal folds to, and
+// the public form of its events. Written once, by -rewrite when absent, and
+// never again: what this release wrote, every later one must read (I23).
+func TestGoldenJournals(t *testing.T) {
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			base := filepath.Join("testdata", "journals", name)
+			if _, err := os.Stat(base + ".bin"); os.IsNotExist(err) && *rewrite {
+				freeze(t, base, story.recipe, story.lines)
+			}
+			prog := Prepare(mustPlan(t, base+".plan.json"))
+			frames := mustRead(t, base+".bin")
+			run := NewRun(prog)
+			var public bytes.Buffer
+			enc := json.NewEncoder(&public)
+			if err := EachEvent(frames, func(ev *Event) error {
+				if err := enc.Encode(Render(prog.plan, "run_1", ev)); err != nil {
+					return err
+				}
+				return run.Apply(ev)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if want := mustRead(t, base+".jsonl"); !bytes.Equal(public.Bytes(), want) {
+				t.Errorf("the public form of the events has changed; got\n%s", public.Bytes())
+			}
+			sum := sha256.Sum256(run.Snapshot(nil))
+			if got, want := hex.EncodeToString(sum[:]), string(mustRead(t, base+".state")); SnapshotFormat == 1 && got != want {
+				t.Errorf("the journal folds to another state than when it was written")
+			}
+			if !run.status.Terminal() {
+				t.Errorf("the run is %s after its last event", run.status)
+			}
+		})
+	}
+}
+
+// TestGoldenJournalsHoldEveryKind: a kind of event that no frozen journal holds
+// could lose its meaning unseen.
+func TestGoldenJournalsHoldEveryKind(t *testing.T) {
+	held := map[EventKind]bool{}
+	for name := range stories {
+		events, err := decodeAll(mustRead(t, filepath.Join("testdata", "journals", name+".bin")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range events {
+			held[events[i].Kind] = true
+		}
+	}
+	for kind, name := range names {
+		if name != "" && !held[EventKind(kind)] {
+			t.Errorf("no frozen journal holds kind %d (%s)", kind, name)
+		}
+	}
+}
+
+func freeze(t *testing.T, base, recipe string, lines []string) {
+	t.Helper()
+	w := &world{t: t, now: t0, auto: true}
+	w.play(recipe)
+	for _, line := range lines {
+		w.line(line)
+	}
+	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := w.prog.plan.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var public bytes.Buffer
+	enc := json.NewEncoder(&public)
+	if err := EachEvent(w.led.frames, func(ev *Event) error { return enc.Encode(Render(w.prog.plan, "run_1", ev)) }); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(w.run.Snapshot(nil))
+	for ext, data := range map[string][]byte{".plan.json": stored, ".bin": w.led.frames, ".jsonl": public.Bytes(), ".state": []byte(hex.EncodeToString(sum[:]))} {
+		if err := os.WriteFile(base+ext, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func mustPlan(t *testing.T, file string) *plan.Plan {
+	t.Helper()
+	p, err := plan.Decode(mustRead(t, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// TestContinue: one Decide yields at most 1,000 events or 1 MiB, then owes
+// CmdContinue; what follows is the same as without the limit, and a run that is
+// restored in between owes the same (design 3).
+func TestContinue(t *testing.T) {
+	src := "name: r\nlimits: {max_total_steps: 5000}\nsteps:\n  - {id: l, loop: {over: input.list, maxConcurrency: 7, steps: [{id: x, transform: {expression: item + 1}}]}, outputBinding: all}\noutputs: {n: size(all)}\n"
+	prog := Prepare(compilePlan(t, src))
+	list := make([]any, 1200)
+	for k := range list {
+		list[k] = int64(k)
+	}
+	run := NewRun(prog)
+	led := newLedger(run)
+	in := &Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "a", Parameters: map[string]any{"list": list}}}
+	var turn Turn
+	turns, events := 0, 0
+	for {
+		turns++
+		led.run.Decide(in, &turn)
+		events += len(turn.Events)
+		if len(turn.Events) > MaxEvents {
+			t.Fatalf("turn %d has %d events", turns, len(turn.Events))
+		}
+		if err := led.turn(&turn); err != nil {
+			t.Fatal(err)
+		}
+		if len(turn.Commands) == 0 {
+			break
+		}
+		if len(turn.Commands) != 1 || turn.Commands[0].Kind != CmdContinue {
+			t.Fatalf("turn %d owes %v", turns, turn.Commands)
+		}
+		back, err := Restore(prog, led.run.Snapshot(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := supplyAll(back, led.frames); err != nil {
+			t.Fatal(err)
+		}
+		led.run = back
+		in = &Input{Kind: InContinue, At: t0}
+	}
+	if led.run.status != RunCompleted || turns < 3 {
+		t.Fatalf("the run is %s after %d turns of %d events", led.run.status, turns, events)
+	}
+	last := turn.Events[len(turn.Events)-1]
+	if got := string(last.Data); got != `{"n":1200}` {
+		t.Errorf("outputs %s", got)
+	}
+}
+
+// The same by size: a turn stops once it holds 1 MiB, so that a batch of large
+// outputs is several commits.
+func TestContinueBySize(t *testing.T) {
+	src := "name: r\nsteps:\n  - {id: l, loop: {over: '[1, 2, 3, 4, 5, 6, 7, 8]', steps: [{id: x, transform: {expression: input.text + string(item)}}]}}\n"
+	prog := Prepare(compilePlan(t, src))
+	run := NewRun(prog)
+	var turn Turn
+	run.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Parameters: map[string]any{"text": strings.Repeat("x", 200_000)}}}, &turn)
+	for turns := 0; ; turns++ {
+		size := 0
+		for i := range turn.Events {
+			size += len(turn.Events[i].Data)
+		}
+		if size > MaxBytes+200_100 {
+			t.Fatalf("turn %d holds %d bytes", turns, size)
+		}
+		if run.status.Terminal() {
+			if turns < 2 {
+				t.Fatalf("1.6 MB went through %d turns: %s %s", turns+1, run.code, run.message)
+			}
+			return
+		}
+		if len(turn.Commands) == 1 && turn.Commands[0].Kind == CmdCollect {
+			run.Decide(&Input{Kind: InResult, At: t0, Ref: turn.Commands[0].Ref, Fence: turn.Commands[0].Fence, Outcome: Success, Output: []byte(`{"file":"x"}`)}, &turn)
+			continue
+		}
+		run.Decide(&Input{Kind: InContinue, At: t0}, &turn)
+	}
+}
+
+// TestF21_Boundaries: each limit admits its figure and refuses one more.
+func TestF21_Boundaries(t *testing.T) {
+	word := func(n int64) []byte { return append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, int(n)-2)...), '"') }
+	t.Run("an output of 1 MiB", func(t *testing.T) {
+		for n, want := range map[int64]Status{maxInline: Completed, maxInline + 1: StepFailed} {
+			d := drive(t, Prepare(compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n")))
+			d.do(&Input{Kind: InGranted, Ref: Ref{}})
+			d.do(&Input{Kind: InResult, Ref: Ref{}, Fence: Fence{1, 1}, Outcome: Success, Output: word(n)})
+			st := d.run.root
+			if st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.OutputTooLarge {
+				t.Errorf("%d bytes: %s %v", n, st.steps[0].status, st.errs[0])
+			}
+		}
+	})
+	t.Run("memory", func(t *testing.T) {
+		for extra, want := range map[int64]Status{0: Completed, 1: StepFailed} {
+			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {memory_limit_mb: 1}\nsteps:\n  - {id: a, action: {name: work}, outputBinding: x}\noutputs: {n: size(x)}\n")))
+			d.do(&Input{Kind: InGranted, Ref: Ref{}})
+			left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
+			d.do(&Input{Kind: InResult, Ref: Ref{}, Fence: Fence{1, 1}, Outcome: Success, Output: word(left + extra)})
+			st := d.run.root
+			if st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.MemoryLimit {
+				t.Errorf("%d bytes past the limit: %s %v", extra, st.steps[0].status, st.errs[0])
+			}
+		}
+	})
+	t.Run("a batch of items in memory", func(t *testing.T) {
+		for extra, want := range map[int64]Status{0: Running, 1: StepFailed} {
+			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {memory_limit_mb: 1}\nsteps:\n  - {id: l, loop: {over: \"'sha256_"+strings.Repeat("a", 64)+"'\", steps: [{id: x, action: {name: work}}]}}\n")))
+			left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
+			d.do(&Input{Kind: InItems, Ref: Ref{}, Items: [][]byte{word(left - 2 + extra)}})
+			if st := d.run.root; st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.MemoryLimit {
+				t.Errorf("%d bytes past the limit: %s %v", extra, st.steps[0].status, st.errs[0])
+			}
+		}
+	})
+	t.Run("steps", func(t *testing.T) { // X231
+		for n, want := range map[int]RunStatus{3: RunCompleted, 4: RunFailed} {
+			items := strings.TrimSuffix(strings.Repeat("1, ", n), ", ")
+			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {max_total_steps: 4}\nsteps:\n  - {id: l, loop: {over: '["+items+"]', steps: [{id: x, transform: {expression: '1'}}]}}\n")))
+			if d.run.status != want || want == RunFailed && d.run.code != fault.StepLimit {
+				t.Errorf("a loop of %d steps: %s %s", n, d.run.status, d.run.code)
+			}
+		}
+	})
+	t.Run("items", func(t *testing.T) {
+		for n, want := range map[int]RunStatus{5: RunCompleted, 6: RunFailed} {
+			items := strings.TrimSuffix(strings.Repeat("1, ", n), ", ")
+			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {max_loop_items: 5}\nsteps:\n  - {id: l, loop: {over: '["+items+"]', steps: [{id: x, transform: {expression: '1'}}]}}\n")))
+			if d.run.status != want || want == RunFailed && d.run.code != fault.ItemLimit {
+				t.Errorf("a loop of %d items: %s %s", n, d.run.status, d.run.code)
+			}
+		}
+	})
+	t.Run("signals that nobody waits for", func(t *testing.T) { // I15
+		d := drive(t, Prepare(compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n")))
+		for n := range maxSignals + 1 {
+			d.do(&Input{Kind: InSignal, Name: "s" + strconv.Itoa(n)})
+			if got, want := fault.CodeOf(d.turn.Err), fault.QuotaExceeded; d.turn.Err != nil && (n < maxSignals || got != want) {
+				t.Fatalf("signal %d: %v", n, d.turn.Err)
+			}
+		}
+		if d.turn.Err == nil {
+			t.Error("one signal too many was taken")
+		}
+		d.do(&Input{Kind: InSignal, Name: "big", Data: word(maxInline + 1)})
+		if fault.CodeOf(d.turn.Err) == "" || d.turn.Err == nil {
+			t.Error("a signal of more than 1 MiB was taken")
+		}
+	})
+}
