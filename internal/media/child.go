@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -190,12 +191,15 @@ func died(err error, stderr string, req request) error {
 	if code == exitStall {
 		return tooLong(time.Duration(req.StallMS) * time.Millisecond)
 	}
-	if code == exitMemory || strings.Contains(stderr, "out of memory") ||
-		strings.Contains(stderr, "cannot allocate memory") || strings.Contains(stderr, "exceeds 67108864-byte limit") {
+	if code == exitMemory || slices.ContainsFunc(noMemory, func(said string) bool { return strings.Contains(stderr, said) }) {
 		return fault.Wrap(fault.FileTooLarge, log, "the PDF file cannot be read within %d MiB of memory", req.MaxMemory>>20)
 	}
 	return fault.Wrap(fault.FileInvalid, log, "the PDF file is damaged beyond repair")
 }
+
+// noMemory is what the runtime, and that of the race detector, says when the
+// operating system's limit stops it.
+var noMemory = []string{"out of memory", "cannot allocate memory", "failed to allocate", "-byte limit"}
 
 // listen reads messages until the last one; nil = the child ended without one.
 func listen(stdout io.Reader, alive func(message)) *message {
