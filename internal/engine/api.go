@@ -117,7 +117,7 @@ func (e *Engine) pin(p *plan.Plan) ([]machine.Pin, error) {
 // bodyHash names a request: equal requests under one key are the same start.
 // Fields are length-prefixed so that no two lists of them read alike.
 func bodyHash(req *StartRequest, plan string) (string, error) {
-	params, err := jsonx.Canonical(map[string]any(req.Parameters))
+	params, err := jsonx.Canonical(req.Parameters)
 	if err != nil {
 		return "", fault.Wrap(fault.InputInvalid, err, "the parameters are no JSON object: %v", err)
 	}

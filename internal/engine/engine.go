@@ -130,10 +130,7 @@ func (e *Engine) loop() {
 	c := e.core
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
-		if e.crashed.Load() {
-			break
-		}
+	for !e.crashed.Load() {
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.take())
 		if b := c.seal(); b != nil {

@@ -223,8 +223,8 @@ func supply(ctx context.Context, st store.Store, key store.Key, run *machine.Run
 				missing = missing[1:]
 			}
 			if len(missing) > 0 && missing[0] == ev.Seq {
-				run.Supply(ev)
 				missing = missing[1:]
+				return run.Supply(ev)
 			}
 			return nil
 		})

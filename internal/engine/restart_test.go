@@ -172,7 +172,7 @@ func TestF22_LoopOf100000Items(t *testing.T) {
 	if testing.Short() {
 		n = 10_000
 	}
-	src := fmt.Sprintf(`
+	src := `
 name: wide
 limits: {max_total_steps: 1000000, max_loop_items: 1000000}
 steps:
@@ -181,7 +181,7 @@ steps:
       over: input.items
       maxConcurrency: 200
       steps: [{id: s, action: {name: noop}}]
-`)
+`
 	st := memory.New(memory.Options{})
 	e := open(t, st, Config{Files: blobs(t).Files}, noop())
 	items := make([]any, n)
