@@ -40,6 +40,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
 		actions: catalogue(actions),
 	}
+	// Help and errors of usage are written before flags are read.
 	a.screen = newScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
 	root.SetArgs(args)
@@ -66,10 +67,9 @@ type app struct {
 	now            func() time.Time
 	actions        *compile.Catalogue
 
-	data    string
-	output  string
-	quiet   bool
-	noColor bool
+	data   string
+	output string
+	quiet  bool
 
 	shown bool // the diagnostics of the error were shown
 }
@@ -125,7 +125,7 @@ roux resume`,
 	flags.StringVar(&a.data, "data", "", "data directory (default ROUX_DATA, else ./.roux where it exists, else the user's data directory)")
 	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json or jsonl")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but the result and errors")
-	flags.BoolVar(&a.noColor, "no-color", false, "no colours (also NO_COLOR)")
+	flags.Bool("no-color", false, "no colours (also NO_COLOR)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.Wrap(fault.Usage, err, "%v: `%s --help` lists the flags", err, cmd.CommandPath())
 	})

@@ -30,7 +30,7 @@ func (a *app) cancelCommand() *cobra.Command {
 				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
 					return h.Cancel(ctx, head.Run, reason)
 				},
-				follow: true, fine: fault.ExitCancelled,
+				fine: fault.ExitCancelled,
 			})
 		},
 	}
@@ -62,7 +62,6 @@ func (a *app) retryCommand() *cobra.Command {
 					}
 					return h.Retry(ctx, head.Run, from, fields)
 				},
-				follow: true,
 			})
 		},
 	}
@@ -88,7 +87,6 @@ func (a *app) signalCommand() *cobra.Command {
 				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
 					return h.Signal(ctx, head.Run, args[1], data)
 				},
-				follow: true,
 			})
 		},
 	}
@@ -104,7 +102,7 @@ func (a *app) releaseCommand() *cobra.Command {
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), args[0], steering{
-				done: "is released; `roux resume` goes on with it",
+				done: "is released and goes on",
 				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
 					if head.Quarantine == "" {
 						return fault.New(fault.Conflict, "run %s is not set apart: it is %s", head.Run, head.Status)
@@ -145,14 +143,12 @@ type steering struct {
 	act func(ctx context.Context, h helm, j journal, head store.Head) error
 	// done says what is true afterwards, with the run as subject.
 	done string
-	// follow: without another process to go on with the run, this one does.
-	follow bool
 	// fine is an exit code of the run that is what the user asked for.
 	fine int
 }
 
 // steer changes a run: through the process that holds the directory, which
-// then goes on with it, or else here.
+// then goes on with it; else this command does, as resume would.
 func (a *app) steer(ctx context.Context, name string, s steering) error {
 	dir, err := dataDir(a.data, a.getenv)
 	if err != nil {
@@ -190,13 +186,6 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 	}
 	if err := s.act(ctx, h, h, head); err != nil {
 		return h.refused(err)
-	}
-	if !s.follow {
-		if err := h.close(sigs); err != nil {
-			return err
-		}
-		a.steered(head.Run, s.done)
-		return nil
 	}
 	p, err := planOf(ctx, h, head)
 	if err != nil {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal100x30 opens a pseudo terminal of 100 columns and 30 lines.
+func terminal100x30(t *testing.T) (screen, tty *os.File) {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminal here: %v", err)
+	}
+	t.Cleanup(func() { _ = screen.Close() })
+	fd := int(screen.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Skipf("no terminal here: %v", err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Skipf("no terminal here: %v", err)
+	}
+	if tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Skipf("no terminal here: %v", err)
+	}
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	return screen, tty
+}
+
+// onTerminal runs a command whose talk goes to a terminal and returns the talk.
+func onTerminal(t *testing.T, env []string, args ...string) (stdout, talk string) {
+	t.Helper()
+	screen, tty := terminal100x30(t)
+	cmd := command(t, env, args...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = tty.Close()
+	read := make(chan string)
+	go func() {
+		// Reading ends with an error when the last writer has gone.
+		b, _ := io.ReadAll(screen)
+		read <- string(b)
+	}()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v", err)
+	}
+	return out.String(), <-read
+}
+
+const slowly = "name: slowly\nsteps:\n  - id: work\n    action: {name: effect, parameters: {n: 1, ms: 350}}\noutputs: {n: steps.work.output.n}\n"
+
+// TestTerminal: on a terminal the tree is redrawn in place, with colour unless
+// it is unwanted, and the result is left alone.
+func TestTerminal(t *testing.T) {
+	recipe := write(t, "slowly.yaml", slowly)
+	colour := regexp.MustCompile(`\x1b\[38;`)
+	up := regexp.MustCompile(`\x1b\[\dA`)
+	for _, tt := range []struct {
+		name   string
+		env    string
+		args   []string
+		colour bool
+		live   bool
+	}{
+		{"as it is", "X=", nil, true, true},
+		{"light background", "COLORFGBG=0;15", nil, true, true},
+		{"--no-color", "X=", []string{"--no-color"}, false, true},
+		{"NO_COLOR", "NO_COLOR=1", nil, false, true},
+		{"TERM=dumb", "TERM=dumb", nil, false, false},
+		{"--quiet", "X=", []string{"--quiet"}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, env := dataEnv(t)
+			env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor", "NO_COLOR=", tt.env)
+			out, talk := onTerminal(t, env, append([]string{"run", recipe}, tt.args...)...)
+			if out != "n: 1\n" {
+				t.Errorf("the result is %q", out)
+			}
+			if got := colour.MatchString(talk); got != tt.colour {
+				t.Errorf("colour %t, want %t:\n%q", got, tt.colour, talk)
+			}
+			if got := up.MatchString(talk); got != tt.live {
+				t.Errorf("redrawn %t, want %t:\n%q", got, tt.live, talk)
+			}
+			if tt.live && !strings.Contains(talk, "completed") {
+				t.Errorf("the last drawing is not the end:\n%q", talk)
+			}
+		})
+	}
+}
