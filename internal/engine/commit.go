@@ -218,13 +218,20 @@ func (c *core) die(err error, b *batch) {
 	c.cfg.Logger.Error("the engine stops acknowledging", "err", err)
 	c.dead = err
 	c.forget()
-	for _, lost := range append(c.lost, b, c.building) {
-		for _, in := range lost.ins {
+	c.lost = append(c.lost, b)
+	c.tellAll(err)
+}
+
+// tellAll answers everybody who still waits: nothing more will be written.
+func (c *core) tellAll(err error) {
+	for _, b := range append(c.lost, c.building) {
+		for _, in := range b.ins {
 			in.out = answer{run: in.key.Run, err: err}
 			in.send()
 		}
-		lost.reset()
+		b.reset()
 	}
+	c.lost = nil
 	c.refuse()
 }
 

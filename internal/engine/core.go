@@ -15,6 +15,9 @@ import (
 const (
 	minFold   = 16 << 10 // tails below it wait for the end of the run or a pack
 	pageBytes = 256 << 10
+	// maxRuns bounds a batch where events are small: a run that starts or ends
+	// costs a row beside the journal's one.
+	maxRuns = 2_000
 	// lazyTick is how long progress may wait for a commit to ride on, in µs.
 	lazyTick = 100_000
 )
@@ -109,7 +112,9 @@ func (c *core) handle(now int64, ins []*input) {
 }
 
 // full says that the batch under construction should go first.
-func (c *core) full() bool { return c.building.bytes >= c.cfg.MaxBatchBytes }
+func (c *core) full() bool {
+	return c.building.bytes >= c.cfg.MaxBatchBytes || len(c.building.dirty) >= maxRuns
+}
 
 // busy says that handle has more to do, once there is room.
 func (c *core) busy() bool {

@@ -141,7 +141,7 @@ func (e *Engine) loop() {
 			}
 		}
 		e.letOut()
-		if c.dead != nil || e.drained.Load() && e.emptied() {
+		if c.dead != nil || e.drained.Load() && (c.stalled != nil || e.emptied()) {
 			break
 		}
 		if c.flying == nil && (c.busy() || c.stalled == nil && c.building.urgent && !c.building.empty()) {
@@ -206,11 +206,17 @@ func (e *Engine) commitLoop() {
 // finish ends the loop's helpers and answers whoever still waits.
 func (e *Engine) finish() {
 	c := e.core
-	err := c.dead
+	e.failure = c.dead
+	if c.stalled != nil && e.failure == nil {
+		// Waiting for the disk to come back is a server's way; whoever stops it
+		// has no time. What was not acknowledged is done again.
+		e.failure = c.stalled
+		c.tellAll(c.stalled)
+	}
+	err := e.failure
 	if err == nil {
 		err = errStopping
 	}
-	e.failure = c.dead
 	e.mu.Lock()
 	e.closed = err
 	late := e.inbox

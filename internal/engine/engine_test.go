@@ -416,3 +416,41 @@ func TestF45_RollingRestarts(t *testing.T) {
 		}
 	})
 }
+
+// An engine that waits for room on its disk can be stopped all the same, and
+// whoever waits for an answer is told.
+func TestF31_StopWithAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		st := memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
+			if full.Load() {
+				return memory.Refused
+			}
+			return memory.OK
+		}})
+		release := make(chan struct{})
+		held := act("held", func(ctx context.Context, task *action.Task) (action.Result, error) {
+			<-release
+			return action.Result{}, nil
+		})
+		e := open(t, st, Config{}, held)
+		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: held}}\n", held)
+		run := start(t, e, p, nil)
+		synctest.Wait()
+		full.Store(true)
+		close(release)
+		time.Sleep(10 * time.Second)
+		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p})
+		wantCode(t, err, fault.StoreFull)
+		cancelled := make(chan error, 1)
+		go func() { cancelled <- e.Cancel(t.Context(), acc, run, "") }()
+		_, err = e.Stop(t.Context())
+		wantCode(t, <-cancelled, fault.StoreFull)
+		wantCode(t, err, fault.StoreFull)
+		full.Store(false)
+		e = open(t, st.Reopen(), Config{}, held)
+		if head := end(t, e, run); head.Status != "completed" {
+			t.Errorf("run is %s (%s)", head.Status, head.Message)
+		}
+	})
+}
