@@ -364,8 +364,11 @@ func TestF33_PowerCutAtAnyWrite(t *testing.T) {
 	recording = false
 
 	rng := rand.New(rand.NewPCG(33, 1))
-	cuts := 0
-	for cut := 0; cut <= len(ops); cut++ {
+	cuts, step := 0, 1
+	if testing.Short() {
+		step = 7
+	}
+	for cut := 0; cut <= len(ops); cut += step {
 		for range 2 {
 			afterPowerCut(t, base, ops[:cut], acknowledged(ops, cut, commits), rng)
 			cuts++
