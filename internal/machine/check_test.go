@@ -21,10 +21,11 @@ type ledger struct {
 	settled map[string]int  // terminal results by instance and generation (I3)
 	begun   map[string]int  // attempts by instance (fences never repeat)
 	base    int64           // bytes of the run's input and its edits
+	live    map[Ref]Fence   // the attempt handed out last
 }
 
 func newLedger(r *Run) *ledger {
-	return &ledger{run: r, owed: map[string]bool{}, settled: map[string]int{}, begun: map[string]int{}}
+	return &ledger{run: r, owed: map[string]bool{}, settled: map[string]int{}, begun: map[string]int{}, live: map[Ref]Fence{}}
 }
 
 func commandKey(c Command) string {
@@ -51,6 +52,7 @@ func (l *ledger) turn(t *Turn) error {
 				return fmt.Errorf("I3: %s settled twice in generation %d", StepPath(r.plan, ev.Ref()), gen)
 			}
 		case EvNodeStarted:
+			l.live[ev.Ref()] = Fence{Gen: gen, Attempt: ev.Attempt}
 			fence := fmt.Sprintf("%s/%d", key, ev.Attempt)
 			if l.begun[fence]++; l.begun[fence] > 1 {
 				return fmt.Errorf("I3: %s was handed out twice as attempt %d", StepPath(r.plan, ev.Ref()), ev.Attempt)
@@ -200,6 +202,9 @@ func checkScope(r *Run, s *scope) error {
 			if kid.live > 0 {
 				open++
 			}
+		}
+		if c.kind == looping && open > s.step(r.plan, c.step).Concurrency {
+			return fmt.Errorf("X59: loop %s runs %d items at once", s.step(r.plan, c.step).ID, open)
 		}
 		if open != c.open {
 			return fmt.Errorf("composite %s counts %d open scopes, there are %d", s.step(r.plan, c.step).ID, c.open, open)

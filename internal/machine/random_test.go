@@ -220,7 +220,13 @@ func (c *chaos) feed(in *Input) *Turn {
 	in.At = c.now
 	var turn Turn
 	was := c.run.status
+	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref]
 	c.run.Decide(in, &turn)
+	for i := range turn.Events {
+		if stale && turn.Events[i].Kind != EvNodeIgnored {
+			c.fail("I3: an input of an attempt that is over changed something")
+		}
+	}
 	c.trace = append(c.trace, fmt.Sprintf("input %d %s %v", in.Kind, StepPath(c.run.plan, in.Ref), in.Outcome))
 	for i := range turn.Events {
 		c.trace = append(c.trace, fmt.Sprintf("  %d %s %s", turn.Events[i].Seq, turn.Events[i].Name(), StepPath(c.run.plan, turn.Events[i].Ref())))

@@ -181,7 +181,7 @@ func (w *world) line(s string) {
 		return
 	case "progress":
 		in.Kind, in.Ref = InProgress, w.ref(args[""])
-		in.Fence = w.fence(in.Ref)
+		in.Fence = w.fence(in.Ref, args)
 		switch {
 		case args["delta"] != "":
 			in.Progress = Progress{Kind: ProgressDelta, Text: args["delta"]}
@@ -216,7 +216,7 @@ func (w *world) line(s string) {
 			in.All = true
 		} else {
 			in.Ref = w.ref(args[""])
-			in.Fence = w.fence(in.Ref)
+			in.Fence = w.fence(in.Ref, args)
 		}
 	case "continue":
 		in.Kind = InContinue
@@ -234,7 +234,7 @@ func (w *world) line(s string) {
 		return
 	case "contracts":
 		ref := w.ref(args[""])
-		task := w.run.Task(ref, w.fence(ref))
+		task := w.run.Task(ref, w.fence(ref, nil))
 		fmt.Fprintf(&w.out, "contracts of %s: input %s output %s\n", task.StepPath, task.InputC, task.OutputC)
 		return
 	case "token":
@@ -270,15 +270,7 @@ func exact(v any) any {
 
 func (w *world) result(verb string, args map[string]string) {
 	in := &Input{At: w.now, Kind: InResult, Ref: w.ref(args[""])}
-	in.Fence = w.fence(in.Ref)
-	if n := args["attempt"]; n != "" {
-		a, _ := strconv.Atoi(n)
-		in.Fence.Attempt = uint32(a)
-	}
-	if n := args["generation"]; n != "" {
-		g, _ := strconv.Atoi(n)
-		in.Fence.Gen = uint32(g)
-	}
+	in.Fence = w.fence(in.Ref, args)
 	if args["by"] == "webhook" {
 		in.Source = FromWebhook
 	}
@@ -317,11 +309,19 @@ func (w *world) ref(s string) Ref {
 	return ref
 }
 
-// fence is the live attempt of a step instance.
-func (w *world) fence(ref Ref) Fence {
+// fence is the live attempt of a step instance, or what the directive says.
+func (w *world) fence(ref Ref, args map[string]string) Fence {
 	f := Fence{Gen: w.run.gen}
 	if s, i := w.run.at(ref); s != nil {
 		f.Attempt = s.steps[i].attempt
+	}
+	if n := args["attempt"]; n != "" {
+		a, _ := strconv.Atoi(n)
+		f.Attempt = uint32(a)
+	}
+	if n := args["generation"]; n != "" {
+		g, _ := strconv.Atoi(n)
+		f.Gen = uint32(g)
 	}
 	return f
 }
@@ -441,7 +441,7 @@ func (w *world) restart() {
 
 func (w *world) showInput(step string) {
 	ref := w.ref(step)
-	task := w.run.Task(ref, w.fence(ref))
+	task := w.run.Task(ref, w.fence(ref, nil))
 	if task == nil {
 		fmt.Fprintf(&w.out, "no open attempt of %s\n", step)
 		return
