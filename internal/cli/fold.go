@@ -98,19 +98,6 @@ func eachEvent(ctx context.Context, j journal, key store.Key, after uint64, fn f
 	}
 }
 
-// viewOf folds a stored run's journal into what people see of it.
-func viewOf(ctx context.Context, j journal, head store.Head) (*runView, error) {
-	p, err := planOf(ctx, j, head)
-	if err != nil {
-		return nil, err
-	}
-	v := newView(p, head.Run)
-	if err := eachEvent(ctx, j, head.Key, 0, v.apply); err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
 func decodeSet(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

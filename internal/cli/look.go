@@ -100,10 +100,11 @@ func (s *screen) glyph(status string) string {
 	return s.paint(status, l.glyph)
 }
 
-// print writes text with as many colours as the terminal has.
+// print writes text with as many colours as the terminal has. Talk that cannot
+// be written has no reader.
 func (s *screen) print(text string) {
 	if s.colour {
-		_, _ = lipgloss.Fprint(s.w, text) //nolint:errcheck // talk that cannot be written has no reader
+		_, _ = lipgloss.Fprint(s.w, text)
 		return
 	}
 	_, _ = io.WriteString(s.w, text)

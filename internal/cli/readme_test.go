@@ -55,13 +55,13 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	env := append(os.Environ(), "ROUX_DATA="+filepath.Join(dir, "data"))
 	for _, line := range lines {
-		switch {
-		case line == "./.ci/test":
+		switch line {
+		case "./.ci/test":
 			if info, err := os.Stat(filepath.Join(root, line)); err != nil || info.Mode().Perm()&0o100 == 0 {
 				t.Errorf("%s cannot be run: %v", line, err)
 			}
 			continue
-		case line == "go build -o roux ./cmd/roux":
+		case "go build -o roux ./cmd/roux":
 			cmd := exec.Command("go", "build", "-o", os.DevNull, "./cmd/roux")
 			cmd.Dir = root
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -77,19 +77,6 @@ func took(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// bytesText is a size as people read it.
-func bytesText(n int64) string {
-	switch {
-	case n < 1_000:
-		return fmt.Sprintf("%d B", n)
-	case n < 1_000_000:
-		return fmt.Sprintf("%d kB", (n+500)/1_000)
-	case n < 1_000_000_000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-}
-
 // count is "1 step" or "3 steps".
 func count(n int, one string) string {
 	if n == 1 {
