@@ -135,3 +135,36 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// BenchmarkRestart is the time until an engine over 20,000 waiting runs takes
+// inputs, and until all of them are on their way again: in memory at the crash,
+// and parked.
+func BenchmarkRestart(b *testing.B) {
+	const runs = 20_000
+	for name, loaded := range map[string]int{"loaded": runs + 1, "parked": 100} {
+		b.Run(name, func(b *testing.B) {
+			dir := b.TempDir()
+			st := disk(b, dir)
+			p := planOf(b, waiter, noop())
+			r := newRig(b, st, Config{MaxLoaded: loaded}, noop())
+			var ins []*input
+			for range runs {
+				ins = append(ins, r.start(acc, p, map[string]any{"n": int64(1)}))
+			}
+			r.settle(ins...)
+			_ = st.Close()
+			var opened time.Duration
+			for b.Loop() {
+				began := time.Now()
+				st := disk(b, dir)
+				r = r.reopen(st)
+				opened += time.Since(began)
+				r.settle()
+				b.StopTimer()
+				_ = st.Close()
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(opened.Milliseconds())/float64(b.N), "ms/open")
+		})
+	}
+}

@@ -253,6 +253,39 @@ func TestF31_DiskFullAndFreed(t *testing.T) {
 	r.run(acc, p, nil)
 }
 
+// What a worker of this process is still busy with is not handed out again when
+// every run was loaded anew after a failed commit.
+func TestF16_TaskUnderWayIsNotHandedOutAgain(t *testing.T) {
+	for _, outcome := range []memory.Outcome{memory.Refused, memory.ReplyLost} {
+		fail := false
+		st := memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
+			if fail {
+				fail = false
+				return outcome
+			}
+			return memory.OK
+		}})
+		limited := noop()
+		limited.Slots = 2
+		r := newRig(t, st, Config{}, limited)
+		p := planOf(t, fan(3), limited)
+		key := r.run(acc, p, nil)
+		a, b := r.pull(), r.pull()
+		fail = true
+		r.settle(done(a, `{}`))
+		r.pass(maxBackoff)
+		if len(r.tasks) != 1 || r.tasks[0].id.ref == b.id.ref {
+			t.Fatalf("outcome %d: %d tasks are handed out while one is under way and 2 slots are there", outcome, len(r.tasks))
+		}
+		r.settle(done(b, `{}`))
+		r.work()
+		r.wantStatus(key, "completed")
+		if n := count(r.trace(key, p), "node.started"); n != 4 {
+			t.Errorf("outcome %d: 4 steps took %d attempts", outcome, n)
+		}
+	}
+}
+
 // After a failed sync nothing is acknowledged any more.
 func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
 	bad := false

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -220,6 +221,37 @@ func TestF17_CancelReachesTheAction(t *testing.T) {
 	})
 }
 
+// What a losing branch still answers is of no interest: no node.ignored for it,
+// although the run goes on.
+func TestF17_LosersAnswerIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		slow := act("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return action.Result{Output: "too late"}, nil
+		})
+		src := `
+name: race
+steps:
+  - id: p
+    parallel:
+      waitFor: any
+      branches: [[{id: a, action: {name: slow}}], [{id: b, action: {name: noop}}]]
+  - {id: w, wait: {duration: 10s}}
+`
+		e := open(t, st, Config{}, slow, noop())
+		p := planOf(t, src, slow, noop())
+		run := start(t, e, p, nil)
+		if head := end(t, e, run); head.Status != "completed" {
+			t.Errorf("run is %s (%s)", head.Status, head.Message)
+		}
+		if lines := trace(t, st, p, acc, run); count(lines, "node.ignored") != 0 || count(lines, "node.cancelled p[0].a") != 1 {
+			t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
+		}
+	})
+}
+
 // A graceful stop lets attempts finish for its grace, then gives them up: they
 // stay open, are no failures, and go on after the next start (F45).
 func TestF45_GracefulStop(t *testing.T) {
@@ -262,8 +294,13 @@ func TestF45_GracefulStop(t *testing.T) {
 			t.Errorf("the journal at the stop:\n%s", strings.Join(lines, "\n"))
 		}
 
+		st = st.Reopen()
+		var h history
+		if note, err := st.Note(t.Context(), historyNote); err != nil || json.Unmarshal(note, &h) != nil || h.Running || len(h.Crashes) != 0 {
+			t.Errorf("a clean end was noted as %s (%v)", note, err)
+		}
 		fast := act("slow", quick.Run)
-		e = open(t, st.Reopen(), Config{}, quick, fast)
+		e = open(t, st, Config{}, quick, fast)
 		if head := end(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}

@@ -111,6 +111,36 @@ func TestNeedItems(t *testing.T) {
 	}
 }
 
+// A window in the middle of a file is found again after a restart, when nothing
+// is open any more.
+func TestNeedItemsAfterARestart(t *testing.T) {
+	files := blobs(t)
+	info, err := files.Put(t.Context(), acc, strings.NewReader("0\n1\n2\n3\n4\n"), "a.jsonl", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &effect{file: info.Hash, n: 2}
+	for _, fresh := range []bool{false, true} {
+		cs := new(cursors)
+		for from := int64(0); from < 6; from += 2 {
+			if fresh {
+				cs.close()
+			}
+			ask.from = from
+			items, more, err := cs.read(t.Context(), files.Files(acc), ask)
+			if err != nil || more != (from < 4) {
+				t.Fatalf("window at %d: more=%v, %v", from, more, err)
+			}
+			for i, item := range items {
+				if string(item) != fmt.Sprint(from+int64(i)) {
+					t.Errorf("window at %d: item %d is %s", from, i, item)
+				}
+			}
+		}
+		cs.close()
+	}
+}
+
 // A file that is not what it should be fails the loop with a sentence that says
 // where and what.
 func TestNeedItemsOfBadFiles(t *testing.T) {

@@ -7,10 +7,13 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
 
 const (
+	desperate = 5 // crashes after which also runs without open work are suspect
+
 	historyNote   = "engine.history"
 	crashWindow   = 60_000_000 // µs in which crashes make runs suspect
 	crashLimit    = 2
@@ -76,6 +79,32 @@ func (c *core) lookAtCrashes() (careful bool, err error) {
 	h.Crashes, h.Alone, h.Running = kept, nil, true
 	c.suspectAt = c.now
 	return len(kept) >= crashLimit, c.saveHistory()
+}
+
+// suspect says whether a run may be what kills the process: it was active around
+// the first of the crashes, and it had work in hand. When loading those alone
+// does not help, every run that was active then is suspect: its mere fold may
+// be deadly. Events are decoded for this and not folded.
+func (c *core) suspect(saved *store.Saved) bool {
+	if saved.Err != nil {
+		return false
+	}
+	last, busy := saved.Head.Updated, saved.StateLast > 0
+	open := map[machine.Ref]struct{}{}
+	err := machine.EachEvent(saved.Tail, func(ev *machine.Event) error {
+		last = max(last, ev.At)
+		switch ev.Kind {
+		case machine.EvNodeQueued, machine.EvNodeBlocked, machine.EvNodeStarted, machine.EvNodeRetried, machine.EvNodeLost:
+			open[ev.Ref()] = struct{}{}
+		case machine.EvNodeCompleted, machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled, machine.EvNodeInvalidated:
+			delete(open, ev.Ref())
+		}
+		return nil
+	})
+	if last < c.history.Crashes[0]-crashWindow {
+		return false
+	}
+	return err != nil || busy || len(open) > 0 || len(c.history.Crashes) >= desperate
 }
 
 // blame counts a death against the run that was being loaded alone, and sets it

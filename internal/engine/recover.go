@@ -32,7 +32,7 @@ func (c *core) open(now int64) error {
 		if saved.Head.Quarantine != "" || saved.Head.Key == c.poisoned {
 			return nil
 		}
-		if careful {
+		if careful && c.suspect(saved) {
 			c.suspects = append(c.suspects, saved.Head.Key)
 			return nil
 		}
