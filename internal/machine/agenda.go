@@ -107,9 +107,21 @@ func (r *Run) touchStep(s *scope, i int32) {
 }
 
 // mayStart says whether steps of s may begin at all: after the verdict only
-// compensations may.
+// compensations may, and nothing in an iteration that is held back.
 func (r *Run) mayStart(s *scope) bool {
-	return r.phase == phaseOpen || s.compensates()
+	if r.phase != phaseOpen {
+		return s.compensates()
+	}
+	return !s.heldBack()
+}
+
+func (s *scope) heldBack() bool {
+	for ; s != nil; s = s.parent {
+		if s.held {
+			return true
+		}
+	}
+	return false
 }
 
 // compensates says whether s is a compensation scope or inside one.

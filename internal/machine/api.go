@@ -18,7 +18,7 @@ package machine
 
 import "github.com/roux-engine/roux/fault"
 
-// A Scope path is the binary name of a running instance of a graph: for each
+// A Path is the binary name of a scope, a running instance of a graph: for each
 // level below the root, uvarint(graph) uvarint(ordinal), outermost first. The
 // root's is empty. Ordinal is the item index of a loop body, 0 elsewhere.
 type Path string

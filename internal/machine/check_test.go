@@ -197,14 +197,17 @@ func checkScope(r *Run, s *scope) error {
 		}
 	}
 	for _, c := range s.comps {
-		open := int32(0)
+		open, running := int32(0), int32(0)
 		for _, kid := range c.kids {
 			if kid.live > 0 {
 				open++
+				if !kid.held {
+					running++
+				}
 			}
 		}
-		if c.kind == looping && open > s.step(r.plan, c.step).Concurrency {
-			return fmt.Errorf("X59: loop %s runs %d items at once", s.step(r.plan, c.step).ID, open)
+		if c.kind == looping && running > s.step(r.plan, c.step).Concurrency {
+			return fmt.Errorf("X59: loop %s runs %d items at once", s.step(r.plan, c.step).ID, running)
 		}
 		if open != c.open {
 			return fmt.Errorf("composite %s counts %d open scopes, there are %d", s.step(r.plan, c.step).ID, c.open, open)

@@ -233,6 +233,9 @@ func (r *Run) scopeSettled(s *scope) {
 	s.parent.openKids--
 	status := s.outcome()
 	r.kidSettled(c, s, status)
+	if c.kind == looping {
+		r.admit(c)
+	}
 	if status == kidOK && !s.g.Compensates {
 		r.dropScope(s)
 	}
@@ -322,7 +325,7 @@ func (c *composite) succeeded(step *plan.Step) bool {
 // compositeDue says that Decide can do something with c.
 func (r *Run) compositeDue(c *composite) bool {
 	st := &c.scope.steps[c.step]
-	if c.kind == undoing || st.status != Running || c.scope.state == scopeSweep {
+	if c.kind == undoing || st.status != Running || c.scope.state == scopeSweep || c.scope.heldBack() {
 		return false // a compensation is the run's business, a sweep the scope's
 	}
 	if c.ended {

@@ -145,10 +145,10 @@ const (
 var statusNames = [...]string{"pending", "blocked", "queued", "running", "waiting", "retrying",
 	"completed", "failed", "skipped", "cancelled", "invalidated"}
 
-func (s Status) String() string { return statusNames[s] }
+func (st Status) String() string { return statusNames[st] }
 
 // Settled says that the status is final for its generation.
-func (s Status) Settled() bool { return s >= Completed && s <= Cancelled }
+func (st Status) Settled() bool { return st >= Completed && st <= Cancelled }
 
 // A RunStatus is the status of a run (R2).
 type RunStatus uint8

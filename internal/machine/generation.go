@@ -388,6 +388,7 @@ func (r *Run) reopenScope(s *scope) {
 		if s.outcome() == kidFailed {
 			c.loop.bad--
 		}
+		s.held = c.open > s.parent.step(r.plan, c.step).Concurrency
 	}
 	r.replace(&s.out, nil)
 	r.touchComposite(c)

@@ -130,6 +130,31 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 	}
 }
 
+// admit lets the next iteration go on that a retry reopened and the window had
+// no room for.
+func (r *Run) admit(c *composite) {
+	for _, kid := range c.sortedKids() {
+		if kid.held && kid.live > 0 && kid.state == scopeOpen {
+			kid.held = false
+			r.touchAll(kid)
+			return
+		}
+	}
+}
+
+// touchAll re-evaluates everything in a scope and below it.
+func (r *Run) touchAll(s *scope) {
+	for k := range s.steps {
+		r.touchStep(s, int32(k))
+	}
+	for _, c := range s.sortedComps() {
+		r.touchComposite(c)
+		for _, kid := range c.sortedKids() {
+			r.touchAll(kid)
+		}
+	}
+}
+
 // releaseOuts forgets the outputs of iterations.
 func (r *Run) releaseOuts(l *loopState) {
 	for _, v := range l.outs {

@@ -129,6 +129,7 @@ func (d *reader) scope(before []*scope) *scope {
 	g := &r.plan.Graphs[graph]
 	s := &scope{graph: int32(graph), g: g, owner: g.Owner, ordinal: d.varint()}
 	s.orphan = !d.bool()
+	s.held = d.bool()
 	s.frame = s
 	if parent > 0 {
 		s.parent = before[parent-1]

@@ -99,6 +99,7 @@ type scope struct {
 	item     *value   // loop body: the item
 	down     []bool   // sweep: downstream of failed; derived
 	gone     bool     // dropped from memory
+	held     bool     // loop body, reopened by a retry: waits for room in the window
 	orphan   bool     // Restore: no composite owns it
 }
 

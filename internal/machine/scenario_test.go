@@ -71,35 +71,44 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// A scenario file is comment lines, then blocks: an input, ----, what follows.
-// The first block holds the recipe. Blocks end at an empty line after ----.
-func runScenario(t *testing.T, file string) {
+// A block of a scenario file: what is done, ----, what follows. The first one
+// holds comment lines that tell the story, and the recipe. Blocks end at an
+// empty line after ----.
+type block struct{ head, want string }
+
+func (b block) does() string { return strings.TrimSpace(stripComments(b.head)) }
+
+func readScenario(t testing.TB, file string) (blocks []block) {
+	t.Helper()
 	src, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, now: t0, auto: true}
-	var out strings.Builder
-	rest := string(src)
-	for rest != "" {
+	for rest := string(src); rest != ""; {
 		head, tail, ok := strings.Cut(rest, "----\n")
 		if !ok {
-			if strings.TrimSpace(rest) != "" {
-				t.Fatalf("%s: text after the last block: %q", file, rest)
-			}
-			break
+			t.Fatalf("%s: text after the last block: %q", file, rest)
 		}
 		want, next := "", strings.TrimPrefix(tail, "\n")
 		if next == tail { // something is expected
 			want, next, _ = strings.Cut(tail, "\n\n")
 			want = strings.TrimSuffix(want, "\n") + "\n"
 		}
-		got := w.play(strings.TrimSpace(stripComments(head)))
-		out.WriteString(head + "----\n" + got + "\n")
-		if !*rewrite && got != want {
-			t.Fatalf("%s: after\n%s\ngot:\n%s\nwant:\n%s", file, strings.TrimSpace(head), got, want)
-		}
+		blocks = append(blocks, block{head, want})
 		rest = next
+	}
+	return blocks
+}
+
+func runScenario(t *testing.T, file string) {
+	w := &world{t: t, now: t0, auto: true}
+	var out strings.Builder
+	for _, b := range readScenario(t, file) {
+		got := w.play(b.does())
+		out.WriteString(b.head + "----\n" + got + "\n")
+		if !*rewrite && got != b.want {
+			t.Fatalf("%s: after\n%s\ngot:\n%s\nwant:\n%s", file, strings.TrimSpace(b.head), got, b.want)
+		}
 	}
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(strings.TrimSuffix(out.String(), "\n")), 0o644); err != nil {
@@ -125,18 +134,48 @@ type world struct {
 	run   *Run
 	led   *ledger
 	now   int64
-	auto  bool // grant every attempt at once
+	auto  bool // grant every attempt and continue at once
 	quiet bool // print only node and run outcomes
 	out   strings.Builder
+	seen  map[string]bool // what the story met, when anybody asks
+}
+
+// met notes the kinds and names that a turn shows.
+func (w *world) met(in *Input, turn *Turn) {
+	if w.seen == nil {
+		return
+	}
+	w.seen[fmt.Sprint("input ", in.Kind)] = true
+	if in.Kind == InResult {
+		w.seen[fmt.Sprint("outcome ", in.Outcome)], w.seen[fmt.Sprint("source ", in.Source)] = true, true
+	}
+	for i := range turn.Events {
+		ev := &turn.Events[i]
+		w.seen[fmt.Sprint("event ", ev.Kind)] = true
+		w.seen["code "+string(ev.Code)] = true
+		if ev.Kind == EvNodeSkipped || ev.Kind == EvNodeCancelled {
+			w.seen["reason "+Reason(ev.Flag).String()] = true
+		}
+	}
+	for _, c := range turn.Commands {
+		w.seen[fmt.Sprint("command ", c.Kind)] = true
+	}
+	w.seen["run "+w.run.status.String()] = true
+	w.run.eachScope(func(s *scope) {
+		for i := range s.steps {
+			w.seen["step "+s.steps[i].status.String()] = true
+		}
+	})
+	if turn.Err != nil {
+		w.seen["code "+string(fault.CodeOf(turn.Err))] = true
+	}
+	w.seen["wait "+w.run.WaitState()] = true
 }
 
 func (w *world) play(block string) string {
 	w.out.Reset()
 	if w.run == nil {
-		p := compilePlan(w.t, block)
-		w.prog = Prepare(p)
-		w.run = NewRun(w.prog)
-		w.led = newLedger(w.run)
+		w.begin(compilePlan(w.t, block))
 		return "ok\n"
 	}
 	for line := range strings.Lines(block) {
@@ -146,6 +185,12 @@ func (w *world) play(block string) string {
 		return "(nothing)\n"
 	}
 	return w.out.String()
+}
+
+func (w *world) begin(p *plan.Plan) {
+	w.prog = Prepare(p)
+	w.run = NewRun(w.prog)
+	w.led = newLedger(w.run)
 }
 
 // line carries out one directive.
@@ -168,6 +213,9 @@ func (w *world) line(s string) {
 				w.t.Fatal(err)
 			}
 			in.Start.Parameters = exact(in.Start.Parameters).(map[string]any)
+		}
+		if n, _ := strconv.Atoi(args["size"]); n > 0 {
+			in.Start.Parameters = map[string]any{"big": strings.Repeat("x", n)}
 		}
 		if f := args["file"]; f != "" {
 			in.Start.Files = []File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}
@@ -334,6 +382,7 @@ func (w *world) feed(in *Input) {
 		in, queue = queue[0], queue[1:]
 		var turn Turn
 		w.run.Decide(in, &turn)
+		w.met(in, &turn)
 		if err := w.led.turn(&turn); err != nil {
 			w.t.Fatalf("%v\nso far:\n%s", err, w.out.String())
 		}
@@ -345,7 +394,7 @@ func (w *world) feed(in *Input) {
 		}
 		for _, c := range turn.Commands {
 			switch {
-			case c.Kind == CmdContinue:
+			case c.Kind == CmdContinue && w.auto:
 				queue = append(queue, &Input{Kind: InContinue, At: w.now})
 			case c.Kind == CmdAcquire && w.auto:
 				queue = append(queue, &Input{Kind: InGranted, At: w.now, Ref: c.Ref})

@@ -114,6 +114,7 @@ func (w *writer) scope(s *scope, index map[*scope]int) {
 	w.uint(uint64(s.graph))
 	w.int(s.ordinal)
 	w.bool(s.owned())
+	w.bool(s.held)
 	w.byte(byte(s.state))
 	w.byte(byte(s.reason))
 	w.int(int64(s.failed))

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// The completeness tests ask of every field of a recipe and of a plan: is there
+// a scenario that goes red when the field is ignored? They ignore it on purpose
+// and play the scenarios. What no scenario can show is listed with its reason.
+
+// planFieldsUnseen are the fields of a plan that no scenario needs.
+var planFieldsUnseen = map[string]string{
+	"Plan.Version":      "the version of the canonical form: plan's own tests",
+	"Plan.Estimate":     "kept for the ledger to come",
+	"Plan.Labels":       "names for people: shown in payloads, which scenarios leave out; TestEnvelope",
+	"Plan.InputSchema":  "checked where a run is started: the engine's tests",
+	"Estimate.Strategy": "kept for the ledger to come",
+	"Estimate.Fixed":    "kept for the ledger to come",
+	"Estimate.PerFile":  "kept for the ledger to come",
+	"Estimate.Formula":  "kept for the ledger to come",
+	"Estimate.Max":      "kept for the ledger to come",
+	"Estimate.Policy":   "kept for the ledger to come",
+	"Limits.ScopeDepth": "checked by compile, which knows every depth",
+	"Graph.Depth":       "checked by compile",
+	"Step.As":           "the loop variable's name: expressions carry it (Var.Name); kept for people",
+	"Step.Index":        "as Step.As",
+	"ActionRef.Version": "what a reference resolves to is pinned by the engine when a run starts",
+}
+
+// recipeFieldsUnseen are the fields of a recipe that no scenario needs.
+var recipeFieldsUnseen = map[string]string{
+	"Recipe.ID":                       "for the registry to come; compile's goldens accept it",
+	"Recipe.Version":                  "for people and the registry to come",
+	"Recipe.Description":              "for people",
+	"Recipe.Category":                 "for people",
+	"Recipe.Status":                   "for the registry to come; compile warns",
+	"Recipe.CreatedAt":                "for the registry to come",
+	"Recipe.UpdatedAt":                "for the registry to come",
+	"Recipe.CreatedBy":                "for the registry to come",
+	"Recipe.Dialect":                  "there is one so far: recipe's tests refuse others",
+	"Recipe.InputSchema":              "checked where a run is started: the engine's tests",
+	"Recipe.CreditEstimation":         "compile's goldens; the ledger is to come",
+	"Recipe.CreditPolicy":             "compile's goldens; the ledger is to come",
+	"CreditEstimation.Strategy":       "compile's goldens; the ledger is to come",
+	"CreditEstimation.FixedCredits":   "compile's goldens; the ledger is to come",
+	"CreditEstimation.PerFileCredits": "compile's goldens; the ledger is to come",
+	"CreditEstimation.Formula":        "compile's goldens; the ledger is to come",
+	"CreditEstimation.MaxCredits":     "compile's goldens; the ledger is to come",
+	"Limits.MaxScopeDepth":            "checked by compile: its goldens",
+	"Step.Recipe":                     "refused by compile with NOT_AVAILABLE: its goldens",
+	"Step.Type":                       "follows from the kind's field; compile's goldens refuse another one",
+	"Step.Name":                       "for people; TestEnvelope",
+	"Step.Ptr":                        "a place in the source, no field of the format",
+	"Action.Version":                  "resolved by compile's catalogue: its goldens",
+}
+
+// silent is a testing.TB whose failures are panics: of a run that is broken on
+// purpose it only matters that it differs.
+type silent struct{ testing.TB }
+
+func (silent) Helper()                           {}
+func (silent) Log(...any)                        {}
+func (silent) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
+func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// replay plays a scenario's blocks on another plan and says whether all comes as written.
+func replay(p *plan.Plan, blocks []block) (same bool) {
+	defer func() {
+		if recover() != nil {
+			same = false
+		}
+	}()
+	w := &world{t: silent{}, now: t0, auto: true}
+	w.begin(p)
+	for _, b := range blocks[1:] {
+		if w.play(b.does()) != b.want {
+			return false
+		}
+	}
+	return true
+}
+
+type scenario struct {
+	name   string
+	blocks []block
+}
+
+func allScenarios(t *testing.T) (all []scenario) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) < 50 {
+		t.Fatalf("%d scenarios found", len(files))
+	}
+	for _, f := range files {
+		all = append(all, scenario{strings.TrimSuffix(filepath.Base(f), ".txt"), readScenario(t, f)})
+	}
+	return all
+}
+
+// zero sets a field to nothing wherever it occurs in v; false = it was nothing.
+func zero(v reflect.Value, field string) (changed bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return !v.IsNil() && zero(v.Elem(), field)
+	case reflect.Slice:
+		for i := range v.Len() {
+			changed = zero(v.Index(i), field) || changed
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() {
+				continue
+			}
+			if v.Type().Name()+"."+f.Name != field {
+				changed = zero(v.Field(i), field) || changed
+			} else if !v.Field(i).IsZero() {
+				v.Field(i).SetZero()
+				changed = true
+			}
+		}
+	}
+	return changed
+}
+
+// fields lists Type.Field of a struct and of those it holds.
+func fields(t reflect.Type, into map[string]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		fields(t.Elem(), into)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() && !into[t.Name()+"."+f.Name] {
+				into[t.Name()+"."+f.Name] = true
+				fields(f.Type, into)
+			}
+		}
+	}
+}
+
+// missed reports the fields that no scenario needs and no exception explains.
+func missed(t *testing.T, what string, all map[string]bool, unseen map[string]string, needed func(field string) (by string)) {
+	t.Helper()
+	for _, field := range slices.Sorted(maps.Keys(all)) {
+		by := needed(field)
+		switch reason, ok := unseen[field]; {
+		case by != "" && ok:
+			t.Errorf("%s %s is needed by scenario %s: it is no exception any more", what, field, by)
+		case by == "" && ok:
+			t.Logf("exception: %s %s: %s", what, field, reason)
+		case by == "":
+			t.Errorf("%s %s: no scenario goes red when it is ignored", what, field)
+		}
+	}
+	for field := range unseen {
+		if !all[field] {
+			t.Errorf("the exception %s %s names nothing", what, field)
+		}
+	}
+}
+
+func TestEveryPlanFieldMatters(t *testing.T) {
+	scenarios := allScenarios(t)
+	stored := make([][]byte, len(scenarios))
+	for k := range scenarios {
+		var err error
+		if stored[k], err = compilePlan(t, scenarios[k].blocks[0].does()).Encode(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := map[string]bool{}
+	fields(reflect.TypeFor[plan.Plan](), all)
+	missed(t, "plan field", all, planFieldsUnseen, func(field string) string {
+		for k := range scenarios {
+			p, err := plan.Decode(stored[k])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if zero(reflect.ValueOf(p), field) && !replay(p, scenarios[k].blocks) {
+				return scenarios[k].name
+			}
+		}
+		return ""
+	})
+}
+
+func TestEveryRecipeFieldMatters(t *testing.T) {
+	scenarios := allScenarios(t)
+	models := make([]*recipe.Recipe, len(scenarios))
+	for k := range scenarios {
+		_, m, _, diags := compile.Source("recipe.yaml", []byte(scenarios[k].blocks[0].does()), compile.Options{Actions: testActions()})
+		if m == nil {
+			t.Fatal(diags)
+		}
+		models[k] = m
+	}
+	all := map[string]bool{}
+	fields(reflect.TypeFor[recipe.Recipe](), all)
+	missed(t, "recipe field", all, recipeFieldsUnseen, func(field string) string {
+		for k := range scenarios {
+			written, err := json.Marshal(models[k])
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := new(recipe.Recipe)
+			if err := json.Unmarshal(written, m); err != nil {
+				t.Fatal(err)
+			}
+			if !zero(reflect.ValueOf(m), field) {
+				continue
+			}
+			ignored, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, _, _, _ := compile.Source("recipe.json", ignored, compile.Options{Actions: testActions()})
+			if p == nil || !replay(p, scenarios[k].blocks) {
+				return scenarios[k].name
+			}
+		}
+		return ""
+	})
+}
+
+// kindsUnseen are inputs, outcomes and so on that no scenario shows.
+var kindsUnseen = map[string]string{
+	"source 2":    "polls come with external jobs; TestRandomRuns reports by them",
+	"run pending": "reserving comes with the ledger; a run is dispatching from its first event",
+	"run queued":  "quotas come with the service",
+}
+
+// TestEveryKindIsPlayed: every kind of input, outcome, source, event, command,
+// reason and status appears in a scenario.
+func TestEveryKindIsPlayed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, sc := range allScenarios(t) {
+		w := &world{t: t, now: t0, auto: true, seen: seen}
+		for _, b := range sc.blocks {
+			w.play(b.does())
+		}
+	}
+	var want []string
+	for k := InStart; k <= InEdit; k++ {
+		want = append(want, fmt.Sprint("input ", k))
+	}
+	for k := CmdAcquire; k <= CmdContinue; k++ {
+		want = append(want, fmt.Sprint("command ", k))
+	}
+	for k := Success; k <= Preview; k++ {
+		want = append(want, fmt.Sprint("outcome ", k))
+	}
+	for k := FromWorker; k <= FromPoll; k++ {
+		want = append(want, fmt.Sprint("source ", k))
+	}
+	for k, name := range names {
+		if name != "" {
+			want = append(want, fmt.Sprint("event ", k))
+		}
+	}
+	for k, name := range reasonNames {
+		if k > 0 {
+			want = append(want, "reason "+name)
+		}
+	}
+	for _, name := range statusNames {
+		want = append(want, "step "+name)
+	}
+	for _, name := range runStatusNames {
+		want = append(want, "run "+name)
+	}
+	for _, name := range []string{"none", "waiting_single", "waiting_parallel", "ready_to_resume"} {
+		want = append(want, "wait "+name)
+	}
+	for _, w := range want {
+		reason, ok := kindsUnseen[w]
+		switch {
+		case seen[w] && ok:
+			t.Errorf("%s is played: it is no exception any more", w)
+		case ok:
+			t.Logf("exception: %s: %s", w, reason)
+		case !seen[w]:
+			t.Errorf("%s: no scenario plays it", w)
+		}
+	}
+}
