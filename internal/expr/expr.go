@@ -17,6 +17,7 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -123,7 +124,8 @@ func (p *Program) eval(vars Vars, b *budget) (any, error) {
 
 // explain names the source in the message: a recipe holds many expressions.
 func (p *Program) explain(err error) error {
-	f, ok := err.(*fault.Error)
+	var f *fault.Error
+	ok := errors.As(err, &f)
 	if !ok {
 		return fault.Wrap(fault.TemplateError, err, "%s: %v", quoteSource(p.src), err)
 	}

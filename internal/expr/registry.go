@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -122,7 +123,7 @@ func compareKeys(a, b ref.Val) int {
 // false; every other use ends as an error that names the variable.
 type absent string
 
-var absentType = types.NewObjectTypeValue("absent")
+var absentType = cel.ObjectType("absent")
 
 func (a absent) undefined() ref.Val { return types.NewErr("undefined: %s", string(a)) }
 

@@ -3,11 +3,11 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/roux-engine/roux/fault"
 )
 
 // CompileTemplate compiles a text with placeholders {{ expression | filter }} and
@@ -370,6 +370,5 @@ func (p *pipe) eval(vars Vars, b *budget) (any, error) {
 }
 
 func isMissing(err error) bool {
-	f, ok := err.(*fault.Error)
-	return ok && f.Err == errMissing
+	return errors.Is(err, errMissing)
 }

@@ -73,7 +73,9 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 		}
 		p, err := CompileTemplate(x)
 		if err != nil {
-			for _, d := range err.(*fault.Error).Diags {
+			var f *fault.Error
+			errors.As(err, &f)
+			for _, d := range f.Diags {
 				d.Pointer = pointer
 				*diags = append(*diags, d)
 			}
@@ -147,7 +149,8 @@ func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
 		before := share.cost
 		v, err := n.leaf.eval(e.vars, &share)
 		if err != nil {
-			f := err.(*fault.Error)
+			var f *fault.Error
+			errors.As(err, &f)
 			return nil, &fault.Error{Code: f.Code, Msg: pointer + ": " + f.Msg, Err: f.Err}
 		}
 		e.b.cost -= before - share.cost

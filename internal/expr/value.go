@@ -4,6 +4,7 @@ package expr
 
 import (
 	"encoding/base64"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ func digits(i int64) int {
 func toJSON(v ref.Val, limit int) (any, error) {
 	c := converter{left: limit}
 	out, err := c.convert(v)
-	if err == errSize {
+	if errors.Is(err, errSize) {
 		return nil, resultTooLarge(limit)
 	}
 	return out, err

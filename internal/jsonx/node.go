@@ -3,6 +3,7 @@
 package jsonx
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -172,7 +173,8 @@ func Parse(data []byte, lim Limits) (*Node, []*Error) {
 }
 
 func asError(err error) *Error {
-	if e, ok := err.(*Error); ok {
+	var e *Error
+	if errors.As(err, &e) {
 		return e
 	}
 	return &Error{Rule: RuleSyntax, Msg: err.Error()}

@@ -182,7 +182,7 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 
 // died says why a child ended without an answer.
 func died(err error, stderr string, req request) error {
-	log := fmt.Errorf("media child: %v: %s", err, stderr)
+	log := fmt.Errorf("media child: %w: %s", err, stderr)
 	code := 0
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -60,7 +60,7 @@ func misbehave(kind string) {
 	}
 }
 
-func deeper(n int) int { return deeper(n+1) + 1 }
+func deeper(n int) int { return deeper(n+1) + 1 } //nolint:staticcheck // SA5007: that it never ends is the point
 
 // released ends the probe that waits.
 var released chan struct{}
