@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -165,6 +166,22 @@ func BenchmarkRestart(b *testing.B) {
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(opened.Milliseconds())/float64(b.N), "ms/open")
+		})
+	}
+}
+
+// BenchmarkLength shows that a step costs the same in a short recipe and in a
+// long one.
+func BenchmarkLength(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			e := open(b, memory.New(memory.Options{}), Config{}, noop())
+			p := planOf(b, chain(n), noop())
+			b.ResetTimer()
+			for b.Loop() {
+				end(b, e, start(b, e, p, nil))
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(n), "µs/step")
 		})
 	}
 }

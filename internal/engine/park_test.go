@@ -116,7 +116,7 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 // Few runs in memory give the same journals as all of them.
 func TestParkedRunsBehaveAlike(t *testing.T) {
 	n := 10_000
-	if testing.Short() {
+	if testing.Short() || raceOn {
 		n = 500
 	}
 	all := waitingRuns(t, n, 1_000_000, false)

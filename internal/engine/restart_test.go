@@ -169,7 +169,7 @@ func TestRestartOverSQLite(t *testing.T) {
 // what its first ones cost.
 func TestF22_LoopOf100000Items(t *testing.T) {
 	n := 100_000
-	if testing.Short() {
+	if testing.Short() || raceOn {
 		n = 10_000
 	}
 	src := `

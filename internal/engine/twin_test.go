@@ -307,7 +307,7 @@ func play(t *testing.T, seed uint64) (hash string, w *twin) {
 // seed gives one history (F01, F16, F35, I3).
 func TestTwoEnginesOneGoroutine(t *testing.T) {
 	seeds := uint64(12)
-	if testing.Short() {
+	if testing.Short() || raceOn {
 		seeds = 3
 	}
 	stale, deaths, runs := 0, 0, 0
