@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// maxResident is what a large run may take of memory, in KiB.
+const maxResident = 1 << 20
+
+// largeRun runs a recipe in the real binary and returns its times and memory.
+func largeRun(t *testing.T, recipe string, args ...string) (took, cpu time.Duration, residentKiB int64) {
+	t.Helper()
+	_, env := dataEnv(t)
+	cmd := command(t, env, append([]string{"run", write(t, "large.yaml", recipe), "-q", "-o", "json"}, args...)...)
+	var out, talk strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s\n%.2000s", err, talk.String(), out.String())
+	}
+	took = time.Since(began)
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		t.Skip("this system does not tell how much memory a process took")
+	}
+	if !strings.Contains(out.String(), `"status": "completed"`) {
+		t.Fatalf("%.2000s", out.String())
+	}
+	return took, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), usage.Maxrss
+}
+
+// chainRecipe has n action steps in order, each of which waits for the one before.
+func chainRecipe(n int) string {
+	var b strings.Builder
+	b.WriteString("name: chain\nlimits: {max_total_steps: 1000000}\nsteps:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - {id: s%d, action: {name: effect, parameters: {n: %d}}}\n", i, i)
+	}
+	return b.String()
+}
+
+// TestF22_LargeRuns: 10,000 steps in order, and a loop over 100,000 items, end
+// within 1 GiB, and what a step costs does not grow with the number of steps.
+func TestF22_LargeRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short")
+	}
+	perStep := map[int]time.Duration{}
+	for _, n := range []int{100, 1_000, 10_000} {
+		took, cpu, kib := largeRun(t, chainRecipe(n), "--max-source", "16777216")
+		perStep[n] = cpu / time.Duration(n)
+		t.Logf("%6d steps: %v, %v a step, %v CPU a step (start included), %d MiB", n, took.Round(time.Millisecond),
+			(took / time.Duration(n)).Round(time.Microsecond), perStep[n].Round(time.Microsecond), kib>>10)
+		if kib > maxResident {
+			t.Errorf("%d steps took %d MiB, want at most 1024", n, kib>>10)
+		}
+	}
+	// CPU, because other work on the machine stretches the clock and not it.
+	if perStep[10_000] > 2*perStep[1_000] {
+		t.Errorf("a step of 10,000 costs %v, one of 1,000 costs %v", perStep[10_000], perStep[1_000])
+	}
+	var items strings.Builder
+	items.WriteString(`{"items": [0`)
+	for i := 1; i < 100_000; i++ {
+		fmt.Fprintf(&items, ",%d", i)
+	}
+	items.WriteString("]}")
+	loop := `name: loop
+limits: {max_total_steps: 1000000, max_loop_items: 100000}
+steps:
+  - id: each
+    loop:
+      over: input.items
+      as: n
+      maxConcurrency: 100
+      steps:
+        - {id: count, transform: {expression: "{'n': n, 'text': 'item ' + string(index)}"}}
+`
+	took, cpu, kib := largeRun(t, loop, "--input", "@"+write(t, "items.json", items.String()))
+	t.Logf("100,000 items: %v, %v CPU, %d MiB", took.Round(time.Millisecond), cpu.Round(time.Millisecond), kib>>10)
+	if kib > maxResident {
+		t.Errorf("100,000 items took %d MiB, want at most 1024", kib>>10)
+	}
+}
