@@ -156,6 +156,8 @@ func top(pkg string) string {
 	return first
 }
 
+// TestPurePackages: the core decides and does nothing else; writing, waiting,
+// asking and telling are the business of whoever calls it (X75).
 func TestPurePackages(t *testing.T) {
 	for _, problem := range pureProblems(load(t)) {
 		t.Error(problem)
