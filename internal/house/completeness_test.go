@@ -24,10 +24,9 @@ import (
 var unprovoked = map[fault.Code]string{
 	fault.InsufficientCredits:   "credits come with the ledger",
 	fault.ProviderNotConfigured: "providers come with the outside world",
-	fault.IdempotencyMismatch:   "idempotency keys come with the service",
 	fault.Unauthorized:          "accounts and keys come with the service",
 	fault.AssertionFailed:       "expectations come with recipe tests",
-	fault.RecipeNotFound:        "recipes by name come with the registry; a file that is missing is FILE_NOT_FOUND",
+	fault.ServerUnreachable:     "needs a holder of the directory that is alive and does not answer",
 }
 
 // untried are the flags that no transcript tries yet.
