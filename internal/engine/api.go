@@ -51,7 +51,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
-	if err := prog.validate(inputOf(&req)); err != nil {
+	if err := prog.validate(req.Parameters, req.Files); err != nil {
 		return Started{}, err
 	}
 	pins, err := e.pin(req.Plan)
@@ -79,22 +79,6 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	}
 	out := e.ask(ctx, in)
 	return Started{Run: out.run, Existing: out.existing}, out.err
-}
-
-// inputOf is the object that inputSchema describes: parameters and fileHashes.
-func inputOf(req *StartRequest) map[string]any {
-	input := make(map[string]any, len(req.Parameters)+1)
-	for k, v := range req.Parameters {
-		input[k] = v
-	}
-	if _, ok := input["fileHashes"]; !ok && len(req.Files) > 0 {
-		hashes := make([]any, len(req.Files))
-		for i := range req.Files {
-			hashes[i] = req.Files[i].Hash
-		}
-		input["fileHashes"] = hashes
-	}
-	return input
 }
 
 // pin resolves the plan's action references for the life of the run.

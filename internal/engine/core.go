@@ -169,14 +169,13 @@ func (c *core) deliver(in *input) error {
 	if report {
 		id := in.task()
 		if _, ok := c.out[id]; !ok && in.m.Source == machine.FromWorker && in.m.Fence != (machine.Fence{}) {
-			// Its attempt was cancelled, or a reload has given it up.
-			c.ignored++
+			c.late(in) // its attempt was cancelled, or a reload has given it up
 		}
 		delete(c.out, id)
 	}
 	l := c.runs[in.key]
 	if l == nil && in.m.Kind == machine.InProgress {
-		c.ignored++
+		c.late(in)
 		return nil
 	}
 	if l == nil {
@@ -200,6 +199,13 @@ func (c *core) deliver(in *input) error {
 		}
 	}
 	return err
+}
+
+// late counts a report that cannot change anything any more. Where the run is
+// live and the attempt known, the machine tells its watchers as well.
+func (c *core) late(in *input) {
+	c.ignored++
+	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.ignored)
 }
 
 // decide runs one turn of the machine and takes up what follows from it.

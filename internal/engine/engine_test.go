@@ -17,6 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -59,7 +60,18 @@ func TestStartChecksItsInput(t *testing.T) {
 		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: map[string]any{"n": int64(1)}}); err != nil {
 			t.Error(err)
 		}
-		_, err := e.Start(t.Context(), StartRequest{Plan: p})
+		closed := planOf(t, "name: x\ninputSchema: {type: object, additionalProperties: false}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
+		file := []machine.File{{Hash: "sha256_" + strings.Repeat("0", 64)}}
+		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: closed, Files: file}); err != nil {
+			t.Errorf("a closed schema refuses a file: %v", err)
+		}
+		needy := planOf(t, "name: x\ninputSchema: {type: object, required: [fileHashes]}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
+		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needy})
+		wantCode(t, err, fault.InputInvalid)
+		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: needy, Files: file}); err != nil {
+			t.Error(err)
+		}
+		_, err = e.Start(t.Context(), StartRequest{Plan: p})
 		wantCode(t, err, fault.Usage)
 		missing := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: other}}\n", act("other", noop().Run))
 		_, err = e.Start(t.Context(), StartRequest{Account: acc, Plan: missing})
@@ -489,5 +501,41 @@ func TestF31_StopWithAFullDisk(t *testing.T) {
 		if head := end(t, e, run); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
+	})
+}
+
+// Whoever waits for a run or watches it learns that it was set apart.
+func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		held := act("noop", func(context.Context, *action.Task) (action.Result, error) {
+			<-release
+			return action.Result{}, nil
+		})
+		e := open(t, memory.New(memory.Options{}), Config{}, held)
+		run := start(t, e, badPlan(t), nil)
+		told := make(chan error, 2)
+		go func() {
+			_, err := e.Wait(t.Context(), acc, run)
+			told <- err
+		}()
+		go func() {
+			var last error
+			for _, err := range e.Watch(t.Context(), acc, run, 0) {
+				last = err
+			}
+			told <- last
+		}()
+		synctest.Wait()
+		close(release)
+		wantCode(t, <-told, fault.Quarantined)
+		wantCode(t, <-told, fault.Quarantined)
+		_, err := e.Wait(t.Context(), acc, run)
+		wantCode(t, err, fault.Quarantined)
+		wantCode(t, e.Release(t.Context(), acc, "run_none"), fault.RunNotFound)
+		if err := e.Release(t.Context(), acc, run); err != nil {
+			t.Error(err)
+		}
+		wantCode(t, e.Release(t.Context(), acc, run), fault.Conflict)
 	})
 }

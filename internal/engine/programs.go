@@ -4,7 +4,10 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +24,7 @@ type program struct {
 	machine *machine.Program
 	hash    string
 	encoded []byte
-	input   atomic.Pointer[expr.Schema] // of plan.InputSchema
+	input   atomic.Pointer[inputCheck]
 }
 
 func newProgram(p *plan.Plan) (*program, error) {
@@ -97,21 +100,44 @@ func (ps *programs) load(ctx context.Context, st store.Store, hash string) (*pro
 	return ps.add(&program{machine: machine.Prepare(p), hash: hash, encoded: data}), nil
 }
 
-// validate checks a run's input against the plan's inputSchema.
-func (p *program) validate(input map[string]any) error {
+// inputCheck is a plan's inputSchema, ready to use.
+type inputCheck struct {
+	schema *expr.Schema
+	files  bool // it speaks of fileHashes
+}
+
+// validate checks a run's input against the plan's inputSchema: the parameters,
+// and fileHashes where the schema names them. A schema that is closed and says
+// nothing of files does not refuse them.
+func (p *program) validate(params map[string]any, files []machine.File) error {
 	raw := p.machine.Plan().InputSchema
 	if len(raw) == 0 {
 		return nil
 	}
-	s := p.input.Load()
-	if s == nil {
-		var err error
-		if s, err = expr.CompileSchema(raw); err != nil {
+	c := p.input.Load()
+	if c == nil {
+		schema, err := expr.CompileSchema(raw)
+		if err != nil {
 			return fault.Wrap(fault.RecipeInvalid, err, "the recipe's inputSchema cannot be used: %v", err)
 		}
-		p.input.Store(s)
+		var top struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		_ = json.Unmarshal(raw, &top) // a schema may also be true or false
+		_, named := top.Properties["fileHashes"]
+		c = &inputCheck{schema: schema, files: named || slices.Contains(expr.Required(raw), "fileHashes")}
+		p.input.Store(c)
 	}
-	violations := s.Validate(input)
+	input := make(map[string]any, len(params)+1)
+	maps.Copy(input, params)
+	if _, given := params["fileHashes"]; c.files && !given && len(files) > 0 {
+		hashes := make([]any, len(files))
+		for i := range files {
+			hashes[i] = files[i].Hash
+		}
+		input["fileHashes"] = hashes
+	}
+	violations := c.schema.Validate(input)
 	if len(violations) == 0 {
 		return nil
 	}
