@@ -23,7 +23,7 @@ type flights struct {
 type flight struct {
 	id        taskID
 	hash      []byte // of the rendered input
-	cancelled bool   // its result is of no interest any more
+	cancelled bool   // it was told to stop, and nobody waits for its result
 }
 
 func poolID(id taskID) worker.ID {
@@ -42,17 +42,22 @@ func (f *flights) add(id taskID) *flight {
 }
 
 // find returns the flight of an attempt, nil when it was cancelled or is over.
-func (f *flights) find(id worker.ID, last bool) *flight {
+func (f *flights) find(id worker.ID) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fl := f.tasks[id]
-	if last {
-		delete(f.tasks, id)
+	if fl := f.tasks[id]; fl != nil && !fl.cancelled {
+		return fl
 	}
-	if fl == nil || fl.cancelled {
-		return nil
-	}
-	return fl
+	return nil
+}
+
+// remove ends a flight.
+func (f *flights) remove(id worker.ID) (fl *flight, cancelled bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl = f.tasks[id]
+	delete(f.tasks, id)
+	return fl, fl != nil && fl.cancelled
 }
 
 func (f *flights) cancel(id taskID) {
@@ -114,7 +119,7 @@ func (e *Engine) hand(fl *flight, t *machine.Task, prog *program) {
 	err = e.pool.Run(wt)
 	switch fault.CodeOf(err) {
 	case "":
-		if e.tasks.find(wt.ID, false) == nil { // cancelled between add and Run
+		if e.tasks.find(wt.ID) == nil { // cancelled between add and Run
 			e.pool.Cancel(wt.ID)
 		}
 	case fault.Stopping, fault.Conflict:
@@ -133,7 +138,7 @@ func (e *Engine) files(account string) action.Files {
 
 // giveUp reports an attempt that failed before an action was called.
 func (e *Engine) giveUp(fl *flight, fail *machine.Failure, hash []byte) {
-	if e.tasks.find(poolID(fl.id), true) == nil {
+	if _, cancelled := e.tasks.remove(poolID(fl.id)); cancelled {
 		return
 	}
 	e.result(fl, machine.Input{Outcome: machine.Failed, Err: fail, InputHash: hash}, false)
@@ -147,9 +152,9 @@ func (e *Engine) result(fl *flight, m machine.Input, holding bool) {
 
 // taskDone is the pool's report of an attempt's end.
 func (e *Engine) taskDone(res worker.Result) {
-	fl := e.tasks.find(res.ID, true)
-	if fl == nil {
-		return
+	fl, cancelled := e.tasks.remove(res.ID)
+	if fl == nil || cancelled && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
+		return // it did as it was told
 	}
 	m := machine.Input{Outcome: machine.Success, Output: res.Output, Cost: res.Cost, InputHash: fl.hash}
 	if res.Err != nil {
@@ -166,14 +171,14 @@ func (e *Engine) taskDone(res worker.Result) {
 // taskFreed is the pool's report that a timed-out action has returned after all,
 // or was abandoned: its slot is free now.
 func (e *Engine) taskFreed(id worker.ID) {
-	if fl := e.tasks.find(id, true); fl != nil {
+	if fl, _ := e.tasks.remove(id); fl != nil {
 		_ = e.post(&input{kind: inFreed, key: fl.id.key, m: machine.Input{Ref: fl.id.ref, Fence: fl.id.fence}})
 	}
 }
 
 // taskReport is what an attempt says while it works.
 func (e *Engine) taskReport(r worker.Report) {
-	fl := e.tasks.find(r.ID, false)
+	fl := e.tasks.find(r.ID)
 	if fl == nil {
 		return
 	}

@@ -233,33 +233,33 @@ func TestF17_CancelReachesTheAction(t *testing.T) {
 	})
 }
 
-// What a losing branch still answers is of no interest: no node.ignored for it,
-// although the run goes on.
-func TestF17_LosersAnswerIsDropped(t *testing.T) {
+// An action that stops when it is told to says nothing worth telling; one that
+// claims a result all the same is one node.ignored event (I3, X82).
+func TestI3_AnswerOfACancelledAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(memory.Options{})
-		slow := act("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return action.Result{Output: "too late"}, nil
-		})
-		src := `
-name: race
-steps:
-  - id: p
-    parallel:
-      waitFor: any
-      branches: [[{id: a, action: {name: slow}}], [{id: b, action: {name: noop}}]]
-  - {id: w, wait: {duration: 10s}}
-`
-		e := open(t, st, Config{}, slow, noop())
-		p := planOf(t, src, slow, noop())
-		run := start(t, e, p, nil)
-		if head := end(t, e, run); head.Status != "completed" {
-			t.Errorf("run is %s (%s)", head.Status, head.Message)
-		}
-		if lines := trace(t, st, p, acc, run); count(lines, "node.ignored") != 0 || count(lines, "node.cancelled p[0].a") != 1 {
-			t.Errorf("the journal:\n%s", strings.Join(lines, "\n"))
+		for _, obeys := range []bool{true, false} {
+			st := memory.New(memory.Options{})
+			slow := act("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				if obeys {
+					return action.Result{}, ctx.Err()
+				}
+				return action.Result{Output: "done all the same"}, nil
+			})
+			e := open(t, st, Config{}, slow)
+			p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: slow}, total_timeout: 2s, continue_on_error: true}\n  - {id: w, wait: {duration: 10s}}\n", slow)
+			run := start(t, e, p, nil)
+			if head := end(t, e, run); head.Status != "completed" {
+				t.Errorf("run is %s (%s)", head.Status, head.Message)
+			}
+			want := 0
+			if !obeys {
+				want = 1
+			}
+			if lines := trace(t, st, p, acc, run); count(lines, "node.ignored a") != want {
+				t.Errorf("obeys=%v: the journal:\n%s", obeys, strings.Join(lines, "\n"))
+			}
 		}
 	})
 }
