@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -249,9 +250,13 @@ func (r *Run) takeSignal(in *Input) {
 		r.turn.Err = fault.New(fault.Usage, "a signal needs a name")
 		return
 	}
-	data := in.Data
-	if len(data) == 0 {
-		data = []byte("null")
+	data := []byte("null")
+	if len(in.Data) > 0 {
+		var err error
+		if data, err = jsonx.CanonicalRaw(in.Data); err != nil {
+			r.turn.Err = fault.Wrap(fault.InputInvalid, err, "signal %q: its payload is not JSON: %v", in.Name, err)
+			return
+		}
 	}
 	if f := r.fits(data); f != nil {
 		r.turn.Err = fault.New(f.Code, "signal %q: %s", in.Name, f.Msg)

@@ -50,8 +50,8 @@ func (r *Run) violated(s *scope, i int32, f *Failure) {
 func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
 	ev := Event{Code: f.Code, Text: f.Msg, Hash: hash}
-	if st.status == Running || st.status == Retrying || st.status == Queued || st.status == Blocked {
-		ev.Attempt = st.attempt
+	if st.status == Running && s.comps[i] == nil {
+		ev.Attempt = st.attempt // it is an attempt that ends here
 	}
 	if st.at > 0 {
 		ev.M = r.clock - st.at

@@ -290,7 +290,9 @@ func (s *scope) setErr(i int32, ev *Event) {
 func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	r.used += ev.N
-	st.keyTry++ // the effect is known: another generation is another effect
+	if ev.Attempt > 0 {
+		st.keyTry++ // the effect is known: another generation is another effect
+	}
 	if st.at == 0 {
 		r.started++ // a transform never begins: it is run in one go
 	}

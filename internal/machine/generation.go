@@ -141,6 +141,8 @@ func (g *generation) failed(s *scope) {
 		c := s.comps[i]
 		reopen := c != nil && c.resumable(st.status)
 		g.add(s, i, reopen)
+		// What ran on '' in place of this step's output is withdrawn with it.
+		g.downstream(s, i)
 		if !reopen {
 			continue
 		}
@@ -341,6 +343,9 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 		}
 	}
 	delete(s.errs, i)
+	if st.flags&flagCompensated != 0 {
+		st.flags &^= flagUnknown // whatever it was, it was undone
+	}
 	if st.flags&flagUnknown == 0 {
 		st.keyGen, st.keyTry = uint16(r.gen), 0
 	}

@@ -188,7 +188,10 @@ func describe(r *Run) string {
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {
 			st := &s.steps[i]
-			fmt.Fprintf(&b, "%s %s reason=%q attempt=%d key=%s", StepPath(r.plan, s.ref(int32(i))), st.status, st.reason, st.attempt, r.effectKey(s, int32(i))[:8])
+			fmt.Fprintf(&b, "%s %s reason=%q", StepPath(r.plan, s.ref(int32(i))), st.status, st.reason)
+			if s.step(r.plan, int32(i)).Kind == plan.Action {
+				fmt.Fprintf(&b, " attempt=%d key=%s", st.attempt, r.effectKey(s, int32(i))[:8])
+			}
 			if out := s.outs[int32(i)]; out != nil {
 				fmt.Fprintf(&b, " output=%s", out.raw)
 			}
