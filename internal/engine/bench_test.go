@@ -35,11 +35,18 @@ func BenchmarkChain(b *testing.B) {
 		e := open(b, st, Config{}, noop())
 		p := planOf(b, chain(100), noop())
 		b.ResetTimer()
+		used := cpu()
 		for b.Loop() {
 			end(b, e, start(b, e, p, nil))
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/100, "µs/step")
+		b.ReportMetric(perStep(b, used, 100), "cpu-µs/step")
 	})
+}
+
+// perStep is the processor time of a step, in µs.
+func perStep(b *testing.B, since time.Duration, steps int) float64 {
+	return float64((cpu() - since).Microseconds()) / float64(b.N) / float64(steps)
 }
 
 // BenchmarkFan is a fan of 1,000 steps and their join.
@@ -48,10 +55,12 @@ func BenchmarkFan(b *testing.B) {
 		e := open(b, st, Config{}, noop())
 		p := planOf(b, fan(1000), noop())
 		b.ResetTimer()
+		used := cpu()
 		for b.Loop() {
 			end(b, e, start(b, e, p, nil))
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/1000, "ms/fan")
+		b.ReportMetric(perStep(b, used, 1001), "cpu-µs/step")
 	})
 }
 
@@ -61,6 +70,7 @@ func BenchmarkMany(b *testing.B) {
 		e := open(b, st, Config{}, noop())
 		p := planOf(b, chain(10), noop())
 		b.ResetTimer()
+		used := cpu()
 		for b.Loop() {
 			var wg sync.WaitGroup
 			for range 1000 {
@@ -77,6 +87,7 @@ func BenchmarkMany(b *testing.B) {
 			wg.Wait()
 		}
 		b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "steps/s")
+		b.ReportMetric(perStep(b, used, 10_000), "cpu-µs/step")
 	})
 }
 

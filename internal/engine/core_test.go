@@ -367,3 +367,23 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 		t.Error("the barrier was not answered")
 	}
 }
+
+// A batch is bounded also where events are small, so that a flood of starts does
+// not make everybody wait for one commit.
+func TestI15_BatchIsBounded(t *testing.T) {
+	r := newRig(t, memory.New(memory.Options{}), Config{Concurrency: 10_000}, noop())
+	p := planOf(t, chain(1), noop())
+	var ins []*input
+	for range 2*maxRuns + 1 {
+		ins = append(ins, r.start(acc, p, nil))
+	}
+	r.handle(ins...)
+	if n := len(r.c.building.dirty); n > maxRuns {
+		t.Errorf("%d runs share a batch, want at most %d", n, maxRuns)
+	}
+	r.settle()
+	r.work()
+	for _, in := range ins {
+		r.wantStatus(in.key, "completed")
+	}
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package engine
+
+import "time"
+
+func cpu() time.Duration { return 0 }
