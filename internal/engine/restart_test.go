@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -215,5 +216,81 @@ steps:
 	t.Logf("%d items: first half %s, second half %s, %d MiB heap at most (journal included)", n, half.Sub(first), last.Sub(half), most>>20)
 	if most > 1<<30 {
 		t.Errorf("%d MiB of heap", most>>20)
+	}
+}
+
+// The journal stays small and every run readable from its first event, however
+// much has happened: ROUX_LONG=1 does the million transitions of the bar.
+func TestJournalStaysBounded(t *testing.T) {
+	transitions, limit := int64(20_000), int64(2<<20)
+	cfg := Config{FoldBytes: 512 << 10, FoldCheck: 64 << 10}
+	if os.Getenv("ROUX_LONG") != "" {
+		transitions, limit, cfg = 1_000_000, 64<<20, Config{}
+	}
+	if testing.Short() {
+		transitions = 4_000
+	}
+	st := disk(t, t.TempDir())
+	defer st.Close()
+	e := open(t, st, cfg, noop())
+	// Runs that end fold themselves; these wait in the middle, with work in hand.
+	p := planOf(t, `
+name: half
+order: none
+steps:
+  - id: each
+    loop: {over: 'input.items', steps: [{id: s, action: {name: noop}}]}
+  - {id: open, wait: {signal: go}}
+`, noop())
+	items := make([]any, 20)
+	for i := range items {
+		items[i] = int64(i)
+	}
+	var runs []string
+	most := int64(0)
+	for {
+		s, err := st.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, s.JournalBytes)
+		if s.Transitions >= transitions {
+			t.Logf("%d transitions of %d runs in %d commits, at most %d KiB of journal", s.Transitions, len(runs), s.Commits, most>>10)
+			break
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for range 100 {
+			wg.Go(func() {
+				run, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: map[string]any{"items": items}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				runs = append(runs, run.Run)
+				mu.Unlock()
+				for ev, err := range e.Watch(t.Context(), acc, run.Run, 0) {
+					if err != nil {
+						t.Error(err)
+					}
+					if err != nil || ev.Name() == "node.completed" && ev.Path == "" {
+						break // the loop is through
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	if most > limit {
+		t.Errorf("the journal grew to %d KiB, want at most %d", most>>10, limit>>10)
+	}
+	for i := 0; i < len(runs); i += max(1, len(runs)/50) {
+		if lines := trace(t, st, p, acc, runs[i]); lines[0] != "run.started" || count(lines, "node.completed each[") != len(items) {
+			t.Errorf("run %s reads:\n%s", runs[i], strings.Join(lines, "\n"))
+		}
 	}
 }
