@@ -207,6 +207,9 @@ const (
 type Turn struct {
 	Events   []Event
 	Commands []Command
+	// Limit is after how many events a Decide stops and owes CmdContinue, for
+	// those who want smaller turns. Default MaxEvents.
+	Limit int
 	// Err refuses a user's input (InCancel, InRetry, InEdit, InSignal, InStart)
 	// and says why; nothing was emitted then. Late or repeated inputs of
 	// machines are not errors: they yield no events.

@@ -18,6 +18,7 @@ type ledger struct {
 	run     *Run
 	frames  []byte
 	count   uint64
+	at      int64           // time of the last event
 	owed    map[string]bool // issued commands
 	settled map[string]int  // terminal results by instance and generation (I3)
 	begun   map[string]int  // attempts by instance (fences never repeat)
@@ -25,11 +26,12 @@ type ledger struct {
 	live    map[Ref]Fence   // the attempt handed out last
 	effects map[Ref]*effect // what is known of the last attempt's effect (I4)
 	keys    map[string]bool // effect keys handed out
+	ended   map[Path]bool   // scopes in which nothing may begin any more (X95)
 }
 
 func newLedger(r *Run) *ledger {
 	return &ledger{run: r, owed: map[string]bool{}, settled: map[string]int{}, begun: map[string]int{}, live: map[Ref]Fence{},
-		effects: map[Ref]*effect{}, keys: map[string]bool{}}
+		effects: map[Ref]*effect{}, keys: map[string]bool{}, ended: map[Path]bool{}}
 }
 
 func commandKey(c Command) string {
@@ -49,6 +51,10 @@ func (l *ledger) turn(t *Turn) error {
 			return fmt.Errorf("I14: event %d follows %d", ev.Seq, l.count)
 		}
 		l.count = ev.Seq
+		if ev.At < l.at {
+			return fmt.Errorf("I10: event %d is older than the one before", ev.Seq)
+		}
+		l.at = ev.At
 		key := fmt.Sprintf("%x/%d/%d", ev.Path, ev.Step, gen)
 		switch ev.Kind {
 		case EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
@@ -66,6 +72,12 @@ func (l *ledger) turn(t *Turn) error {
 		case EvRunRetried:
 			l.base += int64(len(ev.Data))
 			clear(l.settled)
+			clear(l.ended)
+		case EvRunEnding:
+			l.ended[""] = true
+		}
+		if err := l.begins(ev); err != nil {
+			return err
 		}
 	}
 	for i := range t.Events {
@@ -78,6 +90,22 @@ func (l *ledger) turn(t *Turn) error {
 		l.owed[commandKey(c)] = true
 	}
 	return l.check()
+}
+
+// begins asserts that after a failure that ends a scope, or a cancel, nothing
+// in it begins (X95, X96, I8). Compensations come after, in scopes of their own.
+func (l *ledger) begins(ev *Event) error {
+	switch ev.Kind {
+	case EvNodeFailed:
+		if ev.Flag&1 == 0 && !l.run.plan.Drain {
+			l.ended[ev.Path] = true
+		}
+	case EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeWaiting, EvNodeReady, EvNodeIteration:
+		if l.ended[ev.Path] {
+			return fmt.Errorf("X95: %s of %s in a scope that has ended", ev.Name(), StepPath(l.run.plan, ev.Ref()))
+		}
+	}
+	return nil
 }
 
 // An effect is what an observer knows of an instance's last attempt.

@@ -387,7 +387,6 @@ func (r *Run) dropScope(s *scope) {
 			delete(c.kids, kidKey(s))
 		}
 	}
-	s.gone = true
 }
 
 // dropOlder forgets a scope of an older generation that runs anew, with what it

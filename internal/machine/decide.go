@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
@@ -83,7 +84,9 @@ func (r *Run) advance() {
 }
 
 // full says that the turn is at its limit (design section 3).
-func (r *Run) full() bool { return len(r.turn.Events) >= MaxEvents || r.size >= MaxBytes }
+func (r *Run) full() bool {
+	return len(r.turn.Events) >= cmp.Or(r.turn.Limit, MaxEvents) || r.size >= MaxBytes
+}
 
 // emit folds an event and appends it to the turn with the commands it causes.
 func (r *Run) emit(s *scope, ev Event) {
@@ -135,8 +138,8 @@ func (r *Run) takeGranted(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != Queued && st.status != Blocked {
-		return // it was cancelled meanwhile; the arbiter sees no node.started
+	if st.status != Queued && st.status != Blocked || s.state == scopeSweep {
+		return // it was or will be cancelled; the arbiter sees no node.started
 	}
 	r.running()
 	r.emitStep(s, i, Event{Kind: EvNodeStarted, Attempt: st.attempt + 1})

@@ -203,11 +203,12 @@ type chaos struct {
 	todo  []Command // issued and not yet carried out
 	done  []*Input  // results delivered, to be delivered again
 	tries int       // user retries left
+	limit int       // of events a turn, so that inputs come between its parts
 	trace []string
 }
 
 func newChaos(t *rapid.T, p *plan.Plan) *chaos {
-	c := &chaos{t: t, prog: Prepare(p), now: t0, tries: 2}
+	c := &chaos{t: t, prog: Prepare(p), now: t0, tries: 2, limit: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")}
 	c.run = NewRun(c.prog)
 	c.led = newLedger(c.run)
 	file := "sha256_" + fmt.Sprintf("%064d", 1)
@@ -218,9 +219,12 @@ func newChaos(t *rapid.T, p *plan.Plan) *chaos {
 
 func (c *chaos) feed(in *Input) *Turn {
 	in.At = c.now
-	var turn Turn
+	if rapid.IntRange(0, 9).Draw(c.t, "clock") == 0 {
+		in.At -= 5_000_000 // a clock that was set back
+	}
+	turn := Turn{Limit: c.limit}
 	was := c.run.status
-	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref]
+	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.agenda.len() == 0
 	c.run.Decide(in, &turn)
 	for i := range turn.Events {
 		if stale && turn.Events[i].Kind != EvNodeIgnored {

@@ -98,7 +98,6 @@ type scope struct {
 	out      *value   // output of the graph's last step
 	item     *value   // loop body: the item
 	down     []bool   // sweep: downstream of failed; derived
-	gone     bool     // dropped from memory
 	held     bool     // loop body, reopened by a retry: waits for room in the window
 	orphan   bool     // Restore: no composite owns it
 }

@@ -32,12 +32,16 @@ func (r *Run) arm(s *scope, i int32, due int64) {
 
 // live says that the timer still means something.
 func (r *Run) timerLive(t timer) bool {
-	if t.scope.gone {
-		return false
+	if t.scope.state == scopeSweep {
+		return false // what is open in it is being cancelled
 	}
 	st := &t.scope.steps[t.step]
 	if t.total {
-		// A fallback runs after the step's own time is used up.
+		// A fallback runs after the step's own time is used up, and what is
+		// being aborted is aborted once.
+		if c := t.scope.comps[t.step]; c != nil && c.err != nil {
+			return false
+		}
 		return st.status.begun() && st.flags&flagFallback == 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
 	}
 	return st.due == t.due && (st.status == Running || st.status == Retrying || st.status == Waiting)
