@@ -28,7 +28,7 @@ type Engine struct {
 	ctx    context.Context // of everything in the background
 	cancel context.CancelFunc
 	began  time.Time
-	wall   int64 // of began, UTC µs
+	wall   atomic.Int64 // of began, UTC µs; moved forward when the journal is ahead
 
 	mu     sync.Mutex
 	inbox  []*input
@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.began = cfg.Now()
-	e.wall = e.began.UnixMicro()
+	e.wall.Store(e.began.UnixMicro())
 	e.ids = newIDs(cfg.Rand, cfg.Now)
 	e.hub = newHub()
 	e.pool = worker.New(worker.Config{
@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 
 // now is the engine's time. It goes on from the wall clock at start by the
 // monotonic clock, so that a jump of the wall clock moves no timer (I10).
-func (e *Engine) now() int64 { return e.wall + e.cfg.Now().Sub(e.began).Microseconds() }
+func (e *Engine) now() int64 { return e.wall.Load() + e.cfg.Now().Sub(e.began).Microseconds() }
 
 // post puts an input into the inbox. Only requests can be refused here; reports
 // of workers always get in, their number is bounded by the tasks handed out.
@@ -133,6 +133,11 @@ func (e *Engine) loop() {
 	for !e.crashed.Load() {
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.take())
+		if ahead := c.now - e.now(); ahead > 0 {
+			// The wall clock was turned back while the process was down. Time goes
+			// on from the journal's, or every timer would wait for the difference.
+			e.wall.Add(ahead)
+		}
 		if b := c.seal(); b != nil {
 			if len(b.trans) > 0 {
 				e.commits <- b.trans

@@ -539,3 +539,33 @@ func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 		wantCode(t, e.Release(t.Context(), acc, run), fault.Conflict)
 	})
 }
+
+// A wall clock that was turned back by a day while the process was down neither
+// stretches a timer nor fires it early (I10).
+func TestI10_ClockTurnedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e := open(t, st, Config{}, noop())
+		p := planOf(t, waitRecipe, noop())
+		parked := start(t, e, p, nil)
+		time.Sleep(20 * time.Second)
+		if _, err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e = open(t, st.Reopen(), Config{Now: func() time.Time { return time.Now().Add(-24 * time.Hour) }}, noop())
+		run := start(t, e, p, nil) // its time is a day before the parked run's
+		if err := e.Signal(t.Context(), acc, parked, "hello", nil); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if head := end(t, e, parked); head.Status != "completed" {
+			t.Errorf("run is %s (%s)", head.Status, head.Message)
+		}
+		if d := time.Since(began); d < 39*time.Second || d > 41*time.Second {
+			t.Errorf("the rest of its minute took %s, 40 seconds were left", d)
+		}
+		if end(t, e, run); time.Since(began) < 59*time.Second {
+			t.Errorf("the other run's minute took %s", time.Since(began))
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
@@ -99,6 +100,13 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 	if err != nil {
 		c.setApart(saved.Head, err.Error())
 		return nil, errQuarantined(saved.Head.Run, err.Error())
+	}
+	// Time never falls, also when the wall clock was turned back while the
+	// process was down (I10).
+	if t := max(l.run.Now(), saved.Head.Updated); t > c.now {
+		c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time",
+			"run", saved.Head.Run, "behind", time.Duration(t-c.now)*time.Microsecond)
+		c.now = t
 	}
 	c.enter(l)
 	return l, nil

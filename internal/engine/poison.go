@@ -27,6 +27,7 @@ const (
 // it is kept in a note of the store, and written before what it warns of.
 type history struct {
 	Running bool    `json:"running"`           // false after a clean stop
+	Clock   int64   `json:"clock,omitempty"`   // UTC µs when this was written
 	Crashes []int64 `json:"crashes,omitempty"` // found at start, UTC µs
 	Alone   *lone   `json:"alone,omitempty"`   // the run being loaded alone
 	Deaths  []lone  `json:"deaths,omitempty"`
@@ -41,6 +42,7 @@ type lone struct {
 }
 
 func (c *core) saveHistory() error {
+	c.history.Clock = c.now
 	data, err := json.Marshal(&c.history)
 	if err != nil {
 		return fmt.Errorf("encode the engine's history: %w", err)
@@ -62,6 +64,10 @@ func (c *core) lookAtCrashes() (careful bool, err error) {
 			c.cfg.Logger.Warn("the engine's history cannot be read; starting a new one", "err", err)
 			*h = history{}
 		}
+	}
+	if h.Clock > c.now {
+		c.cfg.Logger.Warn("the clock was turned back; going on from the time of the last engine")
+		c.now = h.Clock
 	}
 	c.handedBack = data != nil && !h.Running
 	if h.Running {

@@ -51,12 +51,6 @@ func (c *core) enterSaved(saved *store.Saved, lost bool) error {
 	if err != nil {
 		return nil
 	}
-	// Time never falls, also when the wall clock was turned back while the
-	// process was down (I10).
-	if t := max(l.run.Now(), saved.Head.Updated); t > c.now {
-		c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time", "run", saved.Head.Run)
-		c.now = t
-	}
 	l.interrupted = lost && running(l) > 0
 	c.entering = append(c.entering, l)
 	return nil
