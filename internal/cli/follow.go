@@ -81,8 +81,11 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 			if err := u.run.view.apply(&u.ev); err != nil {
 				u.run.err = err
 			}
-			if u.ev.Seq > u.run.skip {
+			switch {
+			case u.ev.Seq > u.run.skip:
 				show.event(u.run.view, &u.ev)
+			case u.ev.Seq == u.run.skip:
+				show.rejoined(u.run.view)
 			}
 		case <-ticker.C:
 			show.tick()
@@ -99,6 +102,8 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 
 // A display shows followed runs: redrawn, line by line, as JSON lines, or not.
 type display interface {
+	// rejoined comes once for a run that had begun before, at its last old event.
+	rejoined(v *runView)
 	event(v *runView, ev *machine.Event)
 	tick()
 	end()
@@ -120,6 +125,7 @@ func (a *app) display(runs []*followed) display {
 
 type silent struct{}
 
+func (silent) rejoined(*runView)              {}
 func (silent) event(*runView, *machine.Event) {}
 func (silent) tick()                          {}
 func (silent) end()                           {}
@@ -129,8 +135,9 @@ type jsonDisplay struct{ a *app }
 func (d *jsonDisplay) event(v *runView, ev *machine.Event) {
 	d.a.encode(machine.Render(v.plan, v.id, ev))
 }
-func (d *jsonDisplay) tick() {}
-func (d *jsonDisplay) end()  {}
+func (d *jsonDisplay) rejoined(*runView) {}
+func (d *jsonDisplay) tick()             {}
+func (d *jsonDisplay) end()              {}
 
 // A lineDisplay prints one line per event.
 type lineDisplay struct {
@@ -145,6 +152,10 @@ func (d *lineDisplay) event(v *runView, ev *machine.Event) {
 	}
 	d.a.screen.print(line + "\n")
 }
+
+func (d *lineDisplay) rejoined(v *runView) {
+	d.a.screen.print(fmt.Sprintf("%s %s goes on after event %d%s\n", oneLine(v.recipe), v.id, v.Events, v.open()))
+}
 func (d *lineDisplay) tick() {}
 func (d *lineDisplay) end()  {}
 
@@ -154,6 +165,7 @@ type treeDisplay struct {
 	dirty bool
 }
 
+func (d *treeDisplay) rejoined(*runView)              { d.dirty = true }
 func (d *treeDisplay) event(*runView, *machine.Event) { d.dirty = true }
 
 func (d *treeDisplay) tick() {

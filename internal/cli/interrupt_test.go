@@ -64,6 +64,13 @@ func TestCtrlC(t *testing.T) {
 			if heads := object[[]headView](t, env, "runs", "list"); len(heads) != 1 || heads[0].Status != "running" {
 				t.Errorf("after Ctrl-C: %+v, want one running run", heads)
 			}
+			q := start(t, env, "resume")
+			q.until(`approval ` + id + ` goes on after event`)
+			q.until(`approve waits for signal "approved"`)
+			q.signal(sig)
+			if code := q.wait(); code != fault.ExitInterrupted {
+				t.Errorf("resume, interrupted: exit code %d\n%s", code, q.said())
+			}
 			// Nobody holds the directory: signal goes on with the run here.
 			out, talk, code := roux(t, env, "runs", "signal", id[:12], "approved", "--payload", `{"by":"ana"}`)
 			if code != 0 || out != "by: ana\n" {

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -134,12 +135,14 @@ func (a *app) resumeCommand() *cobra.Command {
 				return h.close(sigs)
 			}
 			runs := make([]*followed, len(heads))
+			plans := map[string]*plan.Plan{} // ten thousand runs may share one
 			for i, head := range heads {
-				p, err := planOf(ctx, h, head)
-				if err != nil {
-					return err
+				if plans[head.PlanHash] == nil {
+					if plans[head.PlanHash], err = planOf(ctx, h, head); err != nil {
+						return err
+					}
 				}
-				runs[i] = &followed{id: head.Run, plan: p}
+				runs[i] = &followed{id: head.Run, plan: plans[head.PlanHash]}
 				if runs[i].skip, err = lastEvent(ctx, h, head.Key); err != nil {
 					return err
 				}

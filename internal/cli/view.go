@@ -64,6 +64,34 @@ func newView(p *plan.Plan, id string) *runView {
 // done says that the run has ended, in its present generation.
 func (v *runView) done() bool { return v.Ended != 0 }
 
+// open says in a few words at which steps the run is.
+func (v *runView) open() string {
+	var parts []string
+	for _, s := range v.order {
+		if v.steps[s.path] != s {
+			continue
+		}
+		switch s.status {
+		case "waiting":
+			parts = append(parts, join(" ", s.path+" waits", waitingText(s.note, s.due)))
+		case "retrying":
+			parts = append(parts, s.path+" is tried again at "+stamp(s.due))
+		case "queued", "running", "blocked":
+			if s.opened == "" && s.items < 0 {
+				parts = append(parts, s.path+" is open")
+			}
+		}
+		if len(parts) == 4 {
+			parts = append(parts, "…")
+			break
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + oneLine(strings.Join(parts, "; "))
+}
+
 func (v *runView) step(ref machine.Ref) *stepView {
 	path := machine.StepPath(v.plan, ref)
 	s := v.steps[path]
