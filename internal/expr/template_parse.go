@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
 )
 
 // CompileTemplate compiles a text with placeholders {{ expression | filter }} and
