@@ -51,7 +51,7 @@ func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
 	case len(heads) == 0:
 		return store.Head{}, fault.New(fault.RunNotFound, "there is no run %s: `roux runs list` shows those of this data directory", oneLine(name))
 	case len(heads) > 1:
-		return store.Head{}, fault.New(fault.Usage, "%s is the beginning of several run ids: give more letters, for example %s", name, heads[0].Run)
+		return store.Head{}, fault.New(fault.Usage, "%s is the beginning of several run ids: give more letters, for example %s", oneLine(name), heads[0].Run)
 	}
 	return heads[0], nil
 }

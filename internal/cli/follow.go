@@ -191,8 +191,9 @@ func interrupts() (c <-chan os.Signal, stop func()) {
 // hint is a command line for the user to type, with the data directory when
 // one was named.
 func (a *app) hint(command, run string) string {
+	words := join(" ", "roux", command, run)
 	if a.data != "" {
-		return fmt.Sprintf("roux %s %s --data %s", command, run, a.data)
+		words += " --data " + a.data
 	}
-	return fmt.Sprintf("roux %s %s", command, run)
+	return words
 }

@@ -224,3 +224,24 @@ func TestOthersRest(t *testing.T) {
 		t.Errorf("cancel: exit %d\n%s", code, talk)
 	}
 }
+
+// Many interrupted runs are not many lines.
+func TestCtrlCManyRuns(t *testing.T) {
+	dir, env := dataEnv(t)
+	recipe := write(t, "wait.yaml", waiting)
+	for range fewHints + 2 {
+		p := start(t, env, "run", recipe)
+		p.until("node.waiting")
+		p.signal(os.Kill)
+		p.wait()
+	}
+	p := start(t, env[1:], "resume", "--data", dir)
+	p.until("goes on after event")
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != fault.ExitInterrupted {
+		t.Errorf("exit code %d\n%s", code, p.said())
+	}
+	if n := strings.Count(p.said(), "has not ended"); n != fewHints || !strings.Contains(p.said(), "nor have 2 more: `roux resume --data "+dir+"` goes on with all of them") {
+		t.Errorf("%d hints:\n%s", n, p.said())
+	}
+}

@@ -264,6 +264,9 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 	}
 }
 
+// fewHints is for how many runs an interrupted command says how to go on.
+const fewHints = 3
+
 // interrupted stops the engine in order and says how to go on. A second
 // Ctrl-C does not wait for it.
 func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) error {
@@ -274,12 +277,13 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 	} else if err != nil {
 		a.report(err)
 	}
-	for _, r := range runs {
-		if r.view.done() {
-			continue
-		}
+	open := slices.DeleteFunc(slices.Clone(runs), func(r *followed) bool { return r.view.done() })
+	for _, r := range open[:min(len(open), fewHints)] {
 		a.screen.print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
 			r.id, a.hint("resume", r.id), a.hint("runs cancel", r.id)))
+	}
+	if more := len(open) - fewHints; more > 0 {
+		a.screen.print(fmt.Sprintf("nor have %d more: `%s` goes on with all of them\n", more, a.hint("resume", "")))
 	}
 	return exit(fault.ExitInterrupted)
 }
