@@ -99,22 +99,15 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 func (r *Run) touchStep(s *scope, i int32) {
 	st := &s.steps[i]
 	due := (st.status == Pending || st.status == Invalidated) && st.waiting == 0 &&
-		s.state == scopeOpen && r.mayStart(s)
+		s.state == scopeOpen && !s.heldBack()
 	if due && r.plan.Waves && s.step(r.plan, i).Wave > s.wave {
 		due = st.flags&flagReady == 0 // only to be announced
 	}
 	r.track(&st.pos, due, entry{scope: s, step: i, kind: stepEntry})
 }
 
-// mayStart says whether steps of s may begin at all: after the verdict only
-// compensations may, and nothing in an iteration that is held back.
-func (r *Run) mayStart(s *scope) bool {
-	if r.phase != phaseOpen {
-		return s.compensates()
-	}
-	return !s.heldBack()
-}
-
+// heldBack: a retry reopened the iteration that s belongs to, and the window of
+// its loop has no room for it yet.
 func (s *scope) heldBack() bool {
 	for ; s != nil; s = s.parent {
 		if s.held {

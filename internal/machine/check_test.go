@@ -219,10 +219,26 @@ func (l *ledger) replays() error {
 	if a, b := back.NextDue(), l.run.NextDue(); a != b {
 		return fmt.Errorf("I9: restored timers say %d, live ones %d", a, b)
 	}
+	if a, b := timers(back), timers(l.run); !slices.Equal(a, b) {
+		return fmt.Errorf("I9: restored timers fire as %v, live ones as %v", a, b)
+	}
 	if a, b := fmt.Sprint(back.Owed(nil)), fmt.Sprint(l.run.Owed(nil)); a != b {
 		return fmt.Errorf("I2: restored run owes %s, live one %s", a, b)
 	}
 	return nil
+}
+
+// timers lists what will fire, in order.
+func timers(r *Run) (order []string) {
+	heap := Run{due: slices.Clone(r.due)}
+	for len(heap.due) > 0 {
+		t := heap.due[0]
+		heap.popTimer()
+		if what := fmt.Sprintf("%d %x %d %v", t.due, t.scope.path, t.step, t.total); r.timerLive(t) && !slices.Contains(order, what) {
+			order = append(order, what)
+		}
+	}
+	return order
 }
 
 func supplyAll(r *Run, frames []byte) error {
@@ -271,7 +287,7 @@ func checkScope(r *Run, s *scope) error {
 		if st.status.begun() && waiting > 0 {
 			return fmt.Errorf("I5: %s has begun with %d predecessors open", step.ID, waiting)
 		}
-		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && r.mayStart(s)
+		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && !s.heldBack()
 		if due && r.plan.Waves && step.Wave > s.wave {
 			due = st.flags&flagReady == 0
 		}

@@ -99,7 +99,7 @@ func (g *recipeGen) step(depth int) *recipe.Step {
 	}
 	st.OnParentFailure = g.pick("parent", "propagate", "propagate", "skip", "substitute_default")
 	if g.chance(10, "total") {
-		st.TotalTimeout = recipe.Duration(g.pick("total", "20s", "2m"))
+		st.TotalTimeout = recipe.Duration(g.pick("total", "20s", "30s", "2m"))
 	}
 	switch g.chance(12, "onError") {
 	case true:
@@ -171,7 +171,9 @@ func (g *recipeGen) action(st *recipe.Step) {
 	}
 	if g.chance(30, "timeout") {
 		st.Timeout = "30s"
-		st.TotalTimeout = ""
+		if st.TotalTimeout == "20s" {
+			st.TotalTimeout = ""
+		}
 	}
 	if g.chance(20, "compensate") {
 		st.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: "undo"}}

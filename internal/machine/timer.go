@@ -19,9 +19,18 @@ type timer struct {
 	total bool
 }
 
+// compare orders timers completely, so that those of one moment fire in the
+// same order in a run that was restored.
 func (a timer) compare(b timer) int {
+	total := 0
+	switch {
+	case a.total && !b.total:
+		total = 1
+	case b.total && !a.total:
+		total = -1
+	}
 	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.scope.path, b.scope.path),
-		cmp.Compare(a.scope.g.First+a.step, b.scope.g.First+b.step))
+		cmp.Compare(a.scope.g.First+a.step, b.scope.g.First+b.step), total)
 }
 
 // arm sets the timer of a step instance in its present status.
