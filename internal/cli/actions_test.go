@@ -5,7 +5,7 @@ package cli
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -95,7 +95,7 @@ func control(context.Context, *action.Task) (action.Result, error) {
 func large(_ context.Context, t *action.Task) (action.Result, error) {
 	var b strings.Builder
 	for sum := sha256.Sum256([]byte(t.Step)); b.Len() < 900_000; sum = sha256.Sum256(sum[:]) {
-		b.WriteString(hex.EncodeToString(sum[:]))
+		b.WriteString(base64.StdEncoding.EncodeToString(sum[:]))
 	}
 	return action.Result{Output: map[string]any{"text": b.String()}}, nil
 }
