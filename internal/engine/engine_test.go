@@ -433,7 +433,7 @@ func TestF21_OutputTooLarge(t *testing.T) {
 // Rolling restarts in the middle of an attempt are no failures of it (F45).
 func TestF45_RollingRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const restarts = 3
+		const restarts = 20
 		st := memory.New(memory.Options{})
 		var calls atomic.Int32
 		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {

@@ -230,11 +230,14 @@ func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) i
 			var err error
 			if journal {
 				journal = false
-				if err = w.journal(ctx); err == nil && !w.stopped && !w.ended {
-					// Nothing after the cursor: the end may lie before it.
-					head, err = e.cfg.Store.Head(ctx, key)
-					w.ended = err == nil && head.Ended != 0 && w.seen >= w.last
-					if err == nil && head.Quarantine != "" {
+				// The head first: an end it tells of is in the journal read after
+				// it, also when the cursor lies behind that end.
+				if head, err = e.cfg.Store.Head(ctx, key); err == nil {
+					err = w.journal(ctx)
+				}
+				if err == nil && !w.stopped && !w.ended {
+					w.ended = head.Ended != 0 && w.seen >= w.last
+					if head.Quarantine != "" {
 						err = errQuarantined(run, head.Quarantine)
 					}
 				}

@@ -347,7 +347,7 @@ func (r *Run) takeWorkerLost(in *Input) {
 	if !in.All {
 		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == Running && s.comps[i] == nil &&
 			in.Fence.Attempt == s.steps[i].attempt && in.Fence.Gen == r.gen {
-			r.loseAttempt(s, i)
+			r.loseAttempt(s, i, in.Text)
 		}
 		return
 	}
@@ -369,7 +369,7 @@ func (r *Run) takeWorkerLost(in *Input) {
 	r.emitRun(Event{Kind: EvRunRecovered, N: int64(len(all))})
 	for _, l := range all {
 		if l.s.steps[l.i].status == Running { // a failure may have swept it
-			r.loseAttempt(l.s, l.i)
+			r.loseAttempt(l.s, l.i, in.Text)
 		}
 	}
 }
@@ -377,17 +377,21 @@ func (r *Run) takeWorkerLost(in *Input) {
 // lostLimit is how many lost attempts a step instance survives.
 const lostLimit = 3
 
-func (r *Run) loseAttempt(s *scope, i int32) {
+func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	st := &s.steps[i]
 	if r.pin(s.step(r.plan, i)).Once {
 		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost, and the action may be attempted only once"}, nil)
 		return
 	}
-	if int(st.lost) >= lostLimit {
+	if handedBack == "" && int(st.lost) >= lostLimit {
 		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost to a crash for the fourth time"}, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeLost, Attempt: st.attempt})
+	flag := uint8(0)
+	if handedBack != "" {
+		flag = 1
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeLost, Attempt: st.attempt, Flag: flag, Text: handedBack})
 }
 
 // pin is what the step's action resolved to when the run started.

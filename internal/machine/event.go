@@ -36,7 +36,7 @@ const (
 	EvNodePreview      EventKind = 30 // Data
 	EvNodeWaiting      EventKind = 31 // N: due or 0; Text: signal
 	EvNodeRetried      EventKind = 32 // Attempt that failed; Code, Text; N: due; M: delay in ms; Hash
-	EvNodeLost         EventKind = 33 // Attempt that was lost; queued again
+	EvNodeLost         EventKind = 33 // Attempt that was lost; queued again; Flag 1, Text: handed back by a clean stop, which does not count
 	EvNodeFallback     EventKind = 34 // Attempt that failed last; Code, Text: why; the fallback scope opens; Hash
 	EvNodeCompleted    EventKind = 35 // Data: output, or Flag 1 = that of its inner scope; N: cost; M: duration in µs; Hash
 	EvNodeFailed       EventKind = 36 // Code, Text; Flag: 1 = handled; Attempt; M: duration in µs; Hash

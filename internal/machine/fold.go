@@ -107,7 +107,9 @@ func (r *Run) fold(ev *Event) error {
 		st.status = Retrying
 		r.arm(s, i, ev.N)
 	case EvNodeLost:
-		st.lost++
+		if ev.Flag&1 == 0 {
+			st.lost++
+		}
 		st.flags |= flagUnknown
 		st.status, st.due = Queued, 0
 	case EvNodeFallback:

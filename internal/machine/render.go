@@ -166,6 +166,9 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeLost:
 		payload["cause"], payload["delayMs"] = fault.CauseLost, 0
+		if ev.Flag&1 != 0 {
+			payload["handedBack"] = true
+		}
 	case EvNodeFallback:
 		payload["cause"], payload["fallback"] = fault.CauseOf(ev.Code), true
 		putError(payload, ev.Code, ev.Text)

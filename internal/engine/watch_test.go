@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// latePages returns the first page of a journal only after the run has ended.
+type latePages struct {
+	store.Store
+	once  sync.Once
+	ended func()
+}
+
+func (s *latePages) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	page, err := s.Store.Events(ctx, key, after, maxBytes)
+	s.once.Do(s.ended)
+	return page, err
+}
+
+// TestI14_EndBetweenPageAndHead: a run that ends while a reader holds an older
+// page of its journal is still read to its end.
+func TestI14_EndBetweenPageAndHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		held := act("held", func(context.Context, *action.Task) (action.Result, error) {
+			<-release
+			return action.Result{}, nil
+		})
+		st := &latePages{Store: memory.New(memory.Options{})}
+		e := open(t, st, Config{}, held)
+		run := start(t, e, planOf(t, "name: one\nsteps: [{id: a, action: {name: held}}]\n", held), nil)
+		synctest.Wait()
+		st.ended = func() {
+			close(release)
+			synctest.Wait()
+		}
+		var last uint64
+		var name string
+		for ev, err := range e.Watch(t.Context(), acc, run, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last, name = ev.Seq, ev.Name()
+		}
+		if name != "run.completed" {
+			t.Errorf("the reader ended at event %d, %s", last, name)
+		}
+	})
+}
