@@ -92,12 +92,25 @@ func (r *Run) replace(at **value, v *value) {
 	*at = v
 }
 
-// inputs is what expressions see of a run's start. It never changes.
+// inputs is what expressions see of a run's start. It is made when the first
+// expression asks, in the loop, so that runs that wait do not carry it, and
+// never changes then.
 type inputs struct {
-	vars map[string]any
+	start *Start
+	vars  map[string]any
 }
 
-func newInputs(st *Start) *inputs {
+func newInputs(st *Start) *inputs { return &inputs{start: st} }
+
+func (in *inputs) get(name string) (any, bool) {
+	if in.vars == nil {
+		in.vars = in.start.variables()
+	}
+	v, ok := in.vars[name]
+	return v, ok
+}
+
+func (st *Start) variables() map[string]any {
 	hashes := make([]any, len(st.Files))
 	files := make([]any, len(st.Files))
 	for i, f := range st.Files {
@@ -113,7 +126,7 @@ func newInputs(st *Start) *inputs {
 		input[k] = v
 	}
 	input["fileHashes"] = hashes
-	return &inputs{vars: map[string]any{
+	return map[string]any{
 		"input":      input,
 		"inputs":     input,
 		"parameters": params,
@@ -122,7 +135,7 @@ func newInputs(st *Start) *inputs {
 		"workflow":   map[string]any{"name": st.Recipe, "version": st.Version},
 		"_context": map[string]any{"accountId": st.Account, "correlationId": st.Correlation,
 			"runId": st.Run, "executionId": st.Run},
-	}}
+	}
 }
 
 // env is what the expressions of one step instance see. It resolves names when
@@ -156,10 +169,7 @@ func (e *env) Lookup(name string) (any, bool) {
 	if steps != nil {
 		return steps, true
 	}
-	if v, ok := e.run.input.vars[name]; ok {
-		return v, true
-	}
-	return nil, false
+	return e.run.input.get(name)
 }
 
 func (e *env) value(v *plan.Var) (any, bool) {
@@ -187,8 +197,7 @@ func (e *env) value(v *plan.Var) (any, bool) {
 			return e.decode(s.item)
 		}
 	case plan.VarInput:
-		val, ok := e.run.input.vars[v.Name]
-		return val, ok
+		return e.run.input.get(v.Name)
 	}
 	if e.substitute {
 		return "", true
