@@ -116,6 +116,7 @@ func (r *Run) openChild(c *composite, graph int32, ordinal int64, item *value) e
 	c.kids[kidKey(s)] = s
 	c.open++
 	c.scope.openKids++
+	r.touchScope(c.scope)
 	if s.live == 0 {
 		r.scopeSettled(s)
 	}

@@ -379,6 +379,9 @@ const lostLimit = 3
 
 func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	st := &s.steps[i]
+	if s.state == scopeSweep {
+		return // it is about to be cancelled
+	}
 	if r.pin(s.step(r.plan, i)).Once {
 		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost, and the action may be attempted only once"}, nil)
 		return

@@ -24,7 +24,8 @@ func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
 	r.violated(s, i, f)
 	n := int64(st.fails) + 1 // definitive failures so far
-	if retryable(&step.Retry, f) && n < step.Retry.Attempts {
+	// In a scope that has ended nothing is tried again.
+	if s.state == scopeOpen && retryable(&step.Retry, f) && n < step.Retry.Attempts {
 		delay := r.backoff(s, i, &step.Retry, n, f.RetryAfterMS)
 		due := r.clock + delay*1000
 		total := st.at + step.TotalTimeoutMS*1000
@@ -59,7 +60,7 @@ func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	switch {
 	case step.OnError == plan.OnErrorSkip:
 		ev.Kind, ev.Flag = EvNodeSkipped, uint8(ByOnError)
-	case step.OnError == plan.OnErrorFallback && st.flags&flagFallback == 0 && !s.compensates():
+	case step.OnError == plan.OnErrorFallback && s.state == scopeOpen && st.flags&flagFallback == 0 && !s.compensates():
 		ev.Kind = EvNodeFallback
 	default:
 		ev.Kind = EvNodeFailed

@@ -359,7 +359,7 @@ func (c *chaos) crash() {
 	c.run, c.led.run = back, back
 	c.todo = nil
 	if rapid.Bool().Draw(c.t, "lost") {
-		c.feed(&Input{Kind: InWorkerLost, All: true})
+		c.feed(&Input{Kind: InWorkerLost, All: true, Text: rapid.SampledFrom([]string{"", "stopping"}).Draw(c.t, "handed back")})
 	}
 	c.todo = c.run.Owed(nil)
 }

@@ -259,7 +259,7 @@ func (w *world) line(s string) {
 			in.Items = append(in.Items, it)
 		}
 	case "lost":
-		in.Kind = InWorkerLost
+		in.Kind, in.Text = InWorkerLost, args["handedBack"]
 		if args[""] == "all" {
 			in.All = true
 		} else {
