@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// What comes between the parts of a sweep that needs several turns.
+
+// swept is a run of three steps in turns of one event: a is waiting for its
+// retry, the others run; then `with` ends the run and one event of the sweep
+// is out.
+func swept(t *testing.T, with func(d *driven)) *driven {
+	t.Helper()
+	d := drive(t, Prepare(compilePlan(t, `
+name: r
+order: none
+steps:
+  - {id: a, action: {name: work}, retryPolicy: {maxAttempts: 3, initialDelay: 1s, jitter: 0}}
+  - {id: b, action: {name: work}}
+  - {id: c, action: {name: work}}
+`)))
+	d.turn.Limit = 1
+	for step := range int32(2) {
+		d.do(&Input{Kind: InGranted, Ref: Ref{Step: step}})
+	}
+	d.do(&Input{Kind: InResult, Ref: Ref{Step: 0}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.ServiceUnavailable}})
+	with(d)
+	if d.run.status.Terminal() || d.run.root.state != scopeSweep {
+		t.Fatalf("the run is %s and not being swept", d.run.status)
+	}
+	return d
+}
+
+func (d *driven) decide(in *Input) {
+	if in.At == 0 {
+		in.At = t0
+	}
+	d.run.Decide(in, &d.turn)
+}
+
+// TestCancelWhileFailing: a failure has fixed the verdict although open steps
+// are still being closed; a cancel is too late then (I8, F17, X95).
+func TestCancelWhileFailing(t *testing.T) {
+	d := swept(t, func(d *driven) {
+		d.decide(&Input{Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
+	})
+	d.decide(&Input{Kind: InCancel})
+	if fault.CodeOf(d.turn.Err) != fault.TooLate {
+		t.Errorf("cancel: %v, want TOO_LATE", d.turn.Err)
+	}
+	d.do(&Input{Kind: InContinue})
+	if d.run.status != RunFailed || d.run.code != fault.FileInvalid {
+		t.Errorf("the run is %s with %s", d.run.status, d.run.code)
+	}
+}
+
+// TestNothingBeginsInASweep: a retry that falls due, a grant, a failure with
+// tries left and a loss change nothing that is about to be cancelled (X95, X96, X113).
+func TestNothingBeginsInASweep(t *testing.T) {
+	for what, in := range map[string]*Input{
+		"a retry falls due": {Kind: InTimer, At: t0 + 5_000_000},
+		"a grant":           {Kind: InGranted, Ref: Ref{Step: 2}},
+		"a loss":            {Kind: InWorkerLost, Ref: Ref{Step: 1}, Fence: Fence{1, 1}},
+		"all are lost":      {Kind: InWorkerLost, All: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := swept(t, func(d *driven) { d.decide(&Input{Kind: InCancel}) })
+			d.decide(in)
+			for n := 0; !d.run.status.Terminal() && n < 20; n++ {
+				for i := range d.turn.Events {
+					switch ev := &d.turn.Events[i]; ev.Kind {
+					case EvNodeQueued, EvNodeStarted, EvNodeLost, EvNodeRetried:
+						t.Errorf("%s of %s after a cancel was accepted", ev.Name(), StepPath(d.run.plan, ev.Ref()))
+					}
+				}
+				d.decide(&Input{Kind: InContinue})
+			}
+			if d.run.status != RunCancelled {
+				t.Errorf("the run is %s", d.run.status)
+			}
+		})
+	}
+}
