@@ -20,7 +20,7 @@ name: r
 order: none
 steps:
   - {id: a, action: {name: work}, retryPolicy: {maxAttempts: 3, initialDelay: 1s, jitter: 0}}
-  - {id: b, action: {name: work}}
+  - {id: b, action: {name: work}, retryPolicy: {maxAttempts: 3}, onError: {strategy: fallback, fallbackStep: {id: f, action: {name: work}}}}
   - {id: c, action: {name: work}}
 `)))
 	d.turn.Limit = 1
@@ -46,7 +46,8 @@ func (d *driven) decide(in *Input) {
 // are still being closed; a cancel is too late then (I8, F17, X95).
 func TestCancelWhileFailing(t *testing.T) {
 	d := swept(t, func(d *driven) {
-		d.decide(&Input{Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
+		d.do(&Input{Kind: InGranted, Ref: Ref{Step: 2}})
+		d.decide(&Input{Kind: InResult, Ref: Ref{Step: 2}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
 	})
 	d.decide(&Input{Kind: InCancel})
 	if fault.CodeOf(d.turn.Err) != fault.TooLate {
@@ -66,6 +67,8 @@ func TestNothingBeginsInASweep(t *testing.T) {
 		"a grant":           {Kind: InGranted, Ref: Ref{Step: 2}},
 		"a loss":            {Kind: InWorkerLost, Ref: Ref{Step: 1}, Fence: Fence{1, 1}},
 		"all are lost":      {Kind: InWorkerLost, All: true},
+		"tries are left":    {Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.ServiceUnavailable}},
+		"a fallback is":     {Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := swept(t, func(d *driven) { d.decide(&Input{Kind: InCancel}) })
@@ -73,7 +76,7 @@ func TestNothingBeginsInASweep(t *testing.T) {
 			for n := 0; !d.run.status.Terminal() && n < 20; n++ {
 				for i := range d.turn.Events {
 					switch ev := &d.turn.Events[i]; ev.Kind {
-					case EvNodeQueued, EvNodeStarted, EvNodeLost, EvNodeRetried:
+					case EvNodeQueued, EvNodeStarted, EvNodeLost, EvNodeRetried, EvNodeFallback:
 						t.Errorf("%s of %s after a cancel was accepted", ev.Name(), StepPath(d.run.plan, ev.Ref()))
 					}
 				}
