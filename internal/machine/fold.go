@@ -291,7 +291,9 @@ func (s *scope) setErr(i int32, ev *Event) {
 
 func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
-	r.used += ev.N
+	if !s.compensates() {
+		r.used += ev.N // undoing is recorded and not charged (R44)
+	}
 	if ev.Attempt > 0 {
 		st.keyTry++ // the effect is known: another generation is another effect
 	}

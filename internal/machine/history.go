@@ -58,7 +58,9 @@ func (h *History) Add(ev *Event) {
 		return
 	}
 	if ev.Kind == EvNodeCompleted {
-		h.Used += ev.N
+		if !undoes(h.plan, ev.Path) {
+			h.Used += ev.N
+		}
 	}
 	res := h.result(ev.Ref())
 	if res == nil {
@@ -95,6 +97,18 @@ func (h *History) Add(ev *Event) {
 	case EvNodeInvalidated:
 		*res = StepResult{Status: Invalidated.String(), Attempts: res.Attempts}
 	}
+}
+
+// undoes says whether a scope is that of a compensation, or inside one.
+func undoes(p *plan.Plan, path Path) bool {
+	var buf [8]level
+	levels, _ := path.levels(p, buf[:0])
+	for _, l := range levels {
+		if p.Graphs[l.graph].Role == plan.Compensation {
+			return true
+		}
+	}
+	return false
 }
 
 func ms(us int64) float64 { return float64(us) / 1000 }

@@ -169,7 +169,8 @@ func (r *Run) Status() RunStatus { return r.status }
 // Generation counts from 1 and grows with every retry or edit (R5).
 func (r *Run) Generation() uint32 { return r.gen }
 
-// Used is the sum of the costs of completed attempts, in credits.
+// Used is the sum of the costs of completed attempts, in credits; those of
+// compensations are in the journal and not in it (R44).
 func (r *Run) Used() int64 { return r.used }
 
 // Start is what the run was given, nil before run.started. Do not modify it.
