@@ -26,7 +26,8 @@ type ledger struct {
 	live    map[Ref]Fence   // the attempt handed out last
 	effects map[Ref]*effect // what is known of the last attempt's effect (I4)
 	keys    map[string]bool // effect keys handed out
-	ended   map[Path]bool   // scopes in which nothing may begin any more (X95)
+	life    lifecycle
+	ended   map[Path]bool // scopes in which nothing may begin any more (X95)
 }
 
 func newLedger(r *Run) *ledger {
@@ -77,6 +78,9 @@ func (l *ledger) turn(t *Turn) error {
 			l.ended[""] = true
 		}
 		if err := l.begins(ev); err != nil {
+			return err
+		}
+		if err := l.life.event(ev, r); err != nil {
 			return err
 		}
 	}

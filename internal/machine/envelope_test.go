@@ -52,7 +52,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestNames: every kind has a published name of the one enum (X175–X178), and
+// TestNames: every kind has a published name of the one enum (X175, X176, X177, X178), and
 // the names of the sources are all there.
 func TestNames(t *testing.T) {
 	published := map[string]bool{}

@@ -95,7 +95,7 @@ func expectJoin(waitFor, strategy string, heard []bool) (decided int, completes 
 }
 
 // TestJoins runs the nine pairs over every outcome of up to four branches in
-// every order (X46–X52, R27), against expectJoin.
+// every order (X46, X47, X48, X49, X50, X51, X52, R27), against expectJoin.
 func TestJoins(t *testing.T) {
 	runs := 0
 	for _, waitFor := range []string{"all", "any", "first_success"} {

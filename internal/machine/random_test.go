@@ -388,7 +388,9 @@ func (c *chaos) settleDown() {
 }
 
 // TestRandomRuns draws a recipe and disorder, and asserts I1–I9 after every
-// turn. F04–F06, F09, F17, F43.
+// turn, and the statuses of steps and run by lifecycle_test.go. What is recorded
+// is recorded once under redelivery, crash and retry (X72). X76, X77, X78, X80,
+// F04, F05, F06, F09, F17, F43.
 func TestRandomRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, drawPlan(t))
