@@ -36,7 +36,7 @@ type compiled struct {
 // and all diagnostics.
 func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 	if limit < 1 || limit > maxSource {
-		return nil, fault.New(fault.Usage, "--max-source %d: want 1 to %d bytes", limit, maxSource)
+		return nil, fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
 	}
 	text, name, err := readSource(path, a.stdin, limit)
 	if err != nil {
@@ -136,7 +136,7 @@ cat recipe.yaml | roux validate -`,
 			return nil
 		},
 	}
-	cmd.Flags().Int64Var(&limit, "max-source", limit, "largest recipe in bytes")
+	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 

@@ -39,7 +39,7 @@ func readSource(path string, stdin io.Reader, limit int64) (text []byte, name st
 	}
 	if int64(len(text)) > limit {
 		return nil, "", fault.New(fault.RecipeInvalid,
-			"%s is larger than %d bytes, the limit of a recipe: --max-source raises it up to %d", name, limit, maxSource)
+			"%s is larger than %s, the limit of a recipe: --max-source raises it up to 16MiB", name, byteSize(limit).text())
 	}
 	return text, name, nil
 }

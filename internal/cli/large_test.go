@@ -55,7 +55,7 @@ func TestF22_LargeRuns(t *testing.T) {
 	}
 	perStep := map[int]time.Duration{}
 	for _, n := range []int{100, 1_000, 10_000} {
-		took, cpu, kib := largeRun(t, chainRecipe(n), "--max-source", "16777216")
+		took, cpu, kib := largeRun(t, chainRecipe(n), "--max-source", "16MiB")
 		perStep[n] = cpu / time.Duration(n)
 		t.Logf("%6d steps: %v, %v a step, %v CPU a step (start included), %d MiB", n, took.Round(time.Millisecond),
 			(took / time.Duration(n)).Round(time.Microsecond), perStep[n].Round(time.Microsecond), kib>>10)

@@ -57,7 +57,7 @@ cat recipe.yaml | roux run - -o json`,
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file (repeatable)")
-	cmd.Flags().Int64Var(&limit, "max-source", limit, "largest recipe in bytes, up to 16777216")
+	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 
