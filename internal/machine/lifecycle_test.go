@@ -123,6 +123,11 @@ func (l *lifecycle) runEvent(ev *Event) error {
 		}
 	case EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
 		next = endStatus[ev.Kind]
+	case EvRunEnding: // it runs, towards a verdict that is fixed
+		if l.run == RunRunning {
+			return nil
+		}
+		next = RunRunning
 	default:
 		return nil
 	}
