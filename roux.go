@@ -103,7 +103,10 @@ type Request struct {
 	Files []action.FileInfo
 	// IdempotencyKey makes a repeated request return the run of the first one.
 	IdempotencyKey string
-	Labels         map[string]string
+	// Correlation is what expressions see as _context.correlationId. Default: the
+	// id of the run.
+	Correlation string
+	Labels      map[string]string
 }
 
 // Start compiles a recipe and begins a run of it. The run is durable when its
@@ -126,7 +129,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	}
 	started, err := e.engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
-		IdempotencyKey: req.IdempotencyKey, Labels: req.Labels,
+		IdempotencyKey: req.IdempotencyKey, Correlation: req.Correlation, Labels: req.Labels,
 	})
 	return started.Run, err
 }

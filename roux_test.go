@@ -4,6 +4,7 @@ package roux_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -130,5 +131,58 @@ func TestF35_SecondEngineOnOneDirectory(t *testing.T) {
 	defer e.Close()
 	if _, err := roux.Open(t.Context(), roux.Options{Dir: dir}); !errors.Is(err, fault.StoreLocked) {
 		t.Errorf("the second engine: %v", err)
+	}
+}
+
+// X1: a run goes on beside its caller: Start answers while the first step works
+// on the file it was given, and the result holds what all steps bound. X32: an
+// expression sees the input, the parameters, the files and whose run it is.
+func TestX1_X32_RunsBesideTheCaller(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	slow := upper
+	slow.Run = func(ctx context.Context, task *action.Task) (action.Result, error) {
+		close(begun)
+		select {
+		case <-release:
+			return upper.Run(ctx, task)
+		case <-ctx.Done():
+			return action.Result{}, ctx.Err()
+		}
+	}
+	ctx := t.Context()
+	e, err := roux.Open(ctx, roux.Options{Dir: t.TempDir(), Account: "acme", Actions: []action.Action{slow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	file, err := e.Put(ctx, bytes.NewReader([]byte("quiet")), "note.txt", "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const recipe = `
+name: values
+steps:
+  - {id: read, action: {name: upper}, outputBinding: loud}
+  - id: see
+    transform:
+      expression: "[_context.accountId, _context.correlationId, parameters.n + input.n, fileHashes, loud.text]"
+      outputBinding: seen
+`
+	for _, correlation := range []string{"ticket-7", ""} {
+		begun, release = make(chan struct{}), make(chan struct{})
+		run, err := e.Start(ctx, roux.Request{Recipe: []byte(recipe), Input: map[string]any{"n": 2}, Files: []action.FileInfo{file}, Correlation: correlation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if res, err := e.Get(ctx, run); err != nil || res.Status != "running" {
+			t.Errorf("the run that was begun: %+v, %v", res, err)
+		}
+		close(release)
+		res, err := e.Wait(ctx, run)
+		want := `{"loud":{"text":"QUIET"},"seen":["acme","` + cmp.Or(correlation, run) + `",4,["` + file.Hash + `"],"QUIET"]}`
+		if err != nil || string(res.Outputs) != want {
+			t.Errorf("%v\ngot  %s\nwant %s", err, res.Outputs, want)
+		}
 	}
 }

@@ -186,10 +186,12 @@ func TestX12_BranchConditions(t *testing.T) {
 		{"is-small", map[string]any{"sizeBytes": int64(10485759)}, true},
 		{"is-small", map[string]any{"sizeBytes": int64(10485760)}, false},
 	} {
+		found := false
 		for _, c := range find(t, "file-inspect").Metadata.BranchConditions {
 			if c.Name != tt.name {
 				continue
 			}
+			found = true
 			p, err := expr.Compile(c.Expression)
 			if err != nil {
 				t.Fatal(err)
@@ -197,6 +199,25 @@ func TestX12_BranchConditions(t *testing.T) {
 			if got, err := p.Eval(expr.MapVars{"output": tt.output}); err != nil || got != tt.want {
 				t.Errorf("%s of %v = %v, %v", tt.name, tt.output, got, err)
 			}
+		}
+		if !found {
+			t.Errorf("file-inspect has no condition %s", tt.name)
+		}
+	}
+}
+
+// X10, X11: what each action takes and gives, by name and MIME pattern: any file
+// can be inspected, only a PDF read.
+func TestX10_X11_Types(t *testing.T) {
+	for name, want := range map[string]string{
+		"file-inspect":    "file */* -> facts application/json, 1ms to 10s",
+		"pdf-to-markdown": "document application/pdf -> markdown text/markdown, 50ms to 5m",
+	} {
+		m := find(t, name).Metadata
+		in, out := m.InputTypes[0], m.OutputTypes[0]
+		got := fmt.Sprintf("%s %s -> %s %s, %s to %s", in.Name, strings.Join(in.MimeTypes, " "), out.Name, strings.Join(out.MimeTypes, " "), m.DurationRange.Min, m.DurationRange.Max)
+		if got != want || len(m.InputTypes) != 1 || len(m.OutputTypes) != 1 {
+			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 }

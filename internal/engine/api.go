@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -29,7 +30,7 @@ type StartRequest struct {
 	Files      []machine.File
 	// IdempotencyKey ties a repeated request to the run the first one started.
 	IdempotencyKey string
-	Correlation    string
+	Correlation    string // default: the run's id
 	Labels         map[string]string
 }
 
@@ -67,7 +68,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	}}
 	in.m = machine.Input{Kind: machine.InStart, Start: &machine.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.hash,
-		Parameters: req.Parameters, Files: req.Files, Correlation: req.Correlation,
+		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
 		Seed: seed, Pins: pins, Labels: req.Labels,
 	}}
 	if req.IdempotencyKey != "" {

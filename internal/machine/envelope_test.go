@@ -11,7 +11,8 @@ import (
 
 // TestEnvelope: every transition is an event with id, type, time, correlation and
 // payload; the id is dense per run and so serves as its idempotency key (X91,
-// X179, X180). Durations are ISO 8601 where a text is wanted (X100).
+// X179, X180). Those of a step carry its wave (X58). Durations are ISO 8601 where
+// a text is wanted (X100).
 func TestEnvelope(t *testing.T) {
 	prog := Prepare(compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, name: First, action: {name: work}}\n  - {id: b, action: {name: work}, dependsOn: [a]}\n"))
 	d := drive(t, prog)
@@ -37,6 +38,11 @@ func TestEnvelope(t *testing.T) {
 				t.Errorf("%s: payload %v", env.Type, env.Payload)
 			}
 		}
+	}
+	// The wave is written out under this name, 1 for what waits for a root (X58).
+	i := slices.IndexFunc(events, func(ev Event) bool { return ev.Step == 1 })
+	if raw, err := json.Marshal(Render(prog.plan, "run_1", &events[i])); err != nil || !strings.Contains(string(raw), `"correlation":{"wave":1,"phase":"engine"}`) {
+		t.Errorf("%s, %v: the event of b does not say wave 1", raw, err)
 	}
 	last, err := json.Marshal(Render(prog.plan, "run_1", &events[len(events)-1]))
 	if err != nil {

@@ -208,6 +208,7 @@ func (w *world) line(s string) {
 	case "start":
 		in.Kind = InStart
 		in.Start = &Start{Run: "run_1", Account: "acct", Recipe: "r", PlanHash: w.prog.plan.Hash().String(), Seed: 7, Pins: pinsOf(w.prog.plan)}
+		in.Start.Correlation = args["correlation"]
 		if v := args["input"]; v != "" {
 			if err := json.Unmarshal([]byte(v), &in.Start.Parameters); err != nil {
 				w.t.Fatal(err)
