@@ -4,7 +4,8 @@ package cli
 
 import "testing"
 
-func TestByteSize(t *testing.T) {
+// F47: sizes are binary, whole and below 2^62; anything else is refused, not guessed.
+func TestF47_ByteSize(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "12": 12, "1KiB": 1 << 10, "16MiB": 16 << 20, "2 GiB": 2 << 30} {
 		var b byteSize
 		if err := b.Set(text); err != nil || int64(b) != want {
