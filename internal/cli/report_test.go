@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
 )
 
 // TestExitCodes: whatever code an error carries, however deep, the command ends
@@ -45,5 +46,62 @@ func TestExitCodes(t *testing.T) {
 	}})
 	if got := talk.String(); !strings.Contains(got, "/required: first\n") || !strings.Contains(got, "/type: second\n") || !strings.Contains(got, "2 problems") || out.Len() > 0 {
 		t.Errorf("several problems:\n%s", got)
+	}
+}
+
+// TestExitNumbers: scripts compare with the numbers, so the numbers are the
+// promise, whatever the constants are called (ux.md section 4, X124).
+func TestExitNumbers(t *testing.T) {
+	for code, want := range map[fault.Code]int{
+		"":                           0,
+		fault.StepFailed:             1,
+		fault.StepTimeout:            1,
+		fault.ConditionError:         1,
+		fault.ExecutionExpired:       1,
+		fault.Usage:                  2,
+		fault.InputInvalid:           2,
+		fault.RecipeInvalid:          3,
+		fault.CircularDependency:     3,
+		fault.ActionNotFound:         3,
+		fault.NotAvailable:           3,
+		fault.RecipeNotFound:         4,
+		fault.FileNotFound:           4,
+		fault.RunNotFound:            4,
+		fault.StepNotFound:           4,
+		fault.StoreReadOnly:          5,
+		fault.Unauthorized:           5,
+		fault.InsufficientCredits:    6,
+		fault.QuotaExceeded:          6,
+		fault.Conflict:               7,
+		fault.TooLate:                7,
+		fault.StoreLocked:            7,
+		fault.StoreNewer:             7,
+		fault.ServerUnreachable:      9,
+		fault.ExecutionCancelled:     10,
+		fault.AssertionFailed:        11,
+		fault.StoreFull:              70,
+		fault.StoreFailed:            70,
+		fault.StoreUnsafe:            70,
+		fault.StoreCorrupt:           70,
+		fault.InternalError:          70,
+		fault.Stopping:               130,
+		"A_CODE_OF_SOMEBODYS_ACTION": 1,
+	} {
+		var err error
+		if code != "" {
+			err = fault.New(code, "no")
+		}
+		if got := fault.ExitCode(err); got != want {
+			t.Errorf("%q exits %d, want %d", code, got, want)
+		}
+	}
+	// The one number that no code of an error has: `--timeout` comes later.
+	if fault.ExitTimeout != 8 || fault.ExitInterrupted != 130 {
+		t.Errorf("waiting in vain exits %d, an interrupt %d", fault.ExitTimeout, fault.ExitInterrupted)
+	}
+	for status, want := range map[machine.RunStatus]int{machine.RunCompleted: 0, machine.RunFailed: 1, machine.RunExpired: 1, machine.RunCancelled: 10} {
+		if got := (&runView{History: &machine.History{Status: status}}).exit(); got != want {
+			t.Errorf("a run that is %v exits %d, want %d", status, got, want)
+		}
 	}
 }

@@ -50,6 +50,11 @@ const (
 	maxCall       = 16 << 20
 )
 
+// answerTime is how long the holder of a directory may take to answer. It
+// answers from memory or after one commit: one that takes longer is stopped or
+// hangs, and whoever asks it must not hang too. Tests shorten it.
+var answerTime = 15 * time.Second
+
 // ask is the one request of the socket; each operation reads its fields.
 type ask struct {
 	Key    store.Key       `json:"key"`
@@ -183,7 +188,9 @@ func dial(ctx context.Context, dir string) *remote {
 		return nil
 	}
 	_ = probe.Close()
-	return &remote{&http.Client{Transport: &http.Transport{DialContext: conn, DisableCompression: true}}, dir}
+	return &remote{&http.Client{Transport: &http.Transport{
+		DialContext: conn, DisableCompression: true, ResponseHeaderTimeout: answerTime,
+	}}, dir}
 }
 
 func call[T any](ctx context.Context, r *remote, op string, in ask) (out T, err error) {

@@ -26,7 +26,6 @@ var unprovoked = map[fault.Code]string{
 	fault.ProviderNotConfigured: "providers come with the outside world",
 	fault.Unauthorized:          "accounts and keys come with the service",
 	fault.AssertionFailed:       "expectations come with recipe tests",
-	fault.ServerUnreachable:     "needs a holder of the directory that is alive and does not answer",
 }
 
 // untried are the flags that no transcript tries yet.

@@ -81,15 +81,17 @@ func (r *Run) abortStep(s *scope, i int32, f *Failure) {
 }
 
 // retryable says whether a retry policy covers a failure. Without a list every
-// cause that another try can mend is covered; expressions and inputs never are:
-// they would fail the same way (X36, R13, R40).
+// cause that another try can mend is covered; expressions, definitions and inputs
+// never are: they would fail the same way (X36, X124, R13, R40).
 func retryable(p *plan.Retry, f *Failure) bool {
 	cause := fault.CauseOf(f.Code)
 	switch cause {
 	case fault.CauseExpression, fault.CauseUpstream, fault.CauseCancelled, fault.CauseDefinition:
 		return false
 	}
-	if f.Code == fault.InputMissing || f.Code == fault.InputContractViolation {
+	switch f.Code {
+	case fault.InputMissing, fault.InputContractViolation,
+		fault.RecipeNotFound, fault.InsufficientCredits, fault.ExecutionExpired: // X124
 		return false
 	}
 	if len(p.On) == 0 {

@@ -124,6 +124,15 @@ func TestUnsafeSQLiteIsRefused(t *testing.T) {
 	}
 }
 
+// Open asks the library itself, before it writes anything.
+func TestUnsafeSQLiteIsRefusedByOpen(t *testing.T) {
+	dir, oldest := t.TempDir(), oldestSQLite
+	oldestSQLite[0] = 99
+	wantRefusal(t, dir, fault.StoreUnsafe, "can corrupt data", "build with 99.")
+	oldestSQLite = oldest
+	own(t, open(t, dir))
+}
+
 func TestWhatIsNoStoreIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "roux.db"), []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
