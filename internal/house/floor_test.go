@@ -56,6 +56,7 @@ var pure = []string{
 var impureImports = []string{
 	"os", "os/", "net", "net/", "math/rand", "math/rand/", "crypto/rand", "io/fs", "io/ioutil", "syscall",
 	"runtime/", "log", "log/", "plugin", "testing", "testing/", "embed", "path/filepath", "unsafe",
+	"database/", "hash/maphash", "expvar",
 }
 
 // impureNames are functions of packages that are otherwise allowed.
@@ -170,6 +171,9 @@ func pureProblems(files []*source) (problems []string) {
 			continue
 		}
 		for _, imp := range f.imports {
+			if own, ok := strings.CutPrefix(imp, module+"/"); (ok || imp == module) && own != "action" && !slices.Contains(pure, own) {
+				problems = append(problems, fmt.Sprintf("%s imports %s: what touches the outside is handed to this package, or done by its caller", f.path, imp))
+			}
 			for _, bad := range impureImports {
 				if imp == bad || strings.HasSuffix(bad, "/") && strings.HasPrefix(imp, bad) {
 					problems = append(problems, fmt.Sprintf("%s imports %s: this package decides and touches nothing outside", f.path, imp))

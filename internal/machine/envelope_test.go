@@ -58,6 +58,31 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
+// TestEnvelopeSaysWho: a run names the correlation id it was given, and a result
+// that came too late names who sent it (X91).
+func TestEnvelopeSaysWho(t *testing.T) {
+	prog := Prepare(compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n"))
+	run, turn := NewRun(prog), Turn{}
+	run.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "local", Recipe: "r", Correlation: "order-7", Pins: pinsOf(prog.plan)}}, &turn)
+	if got := Render(prog.plan, "run_1", &turn.Events[0]); got.Type != "run.started" || got.Payload["correlationId"] != "order-7" || got.Payload["account"] != "local" {
+		t.Errorf("X91: the first event is %+v", got)
+	}
+	for source, want := range map[Source]string{FromWorker: "worker", FromWebhook: "webhook", FromPoll: "poll"} {
+		d := drive(t, prog)
+		d.do(&Input{Kind: InGranted, Ref: Ref{}})
+		d.do(&Input{Kind: InWorkerLost, Ref: Ref{}, Fence: Fence{1, 1}})
+		d.do(&Input{Kind: InGranted, Ref: Ref{}})
+		d.do(&Input{Kind: InResult, Ref: Ref{}, Fence: Fence{1, 1}, Outcome: Success, Output: []byte("1"), Source: source})
+		if len(d.turn.Events) != 1 {
+			t.Fatalf("X91: a late result of a %s is %d events, want one", want, len(d.turn.Events))
+		}
+		got := Render(prog.plan, "run_1", &d.turn.Events[0])
+		if got.Type != "node.ignored" || got.Payload["source"] != want || got.Payload["attempt"] != uint32(1) || got.Payload["step"] != "a" {
+			t.Errorf("X91: a late result of a %s: %+v", want, got)
+		}
+	}
+}
+
 // TestNames: every kind has a published name of the one enum (X175, X176, X177, X178), and
 // the names of the sources are all there.
 func TestNames(t *testing.T) {
