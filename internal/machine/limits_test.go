@@ -162,3 +162,63 @@ func TestF21_Boundaries(t *testing.T) {
 		}
 	})
 }
+
+// TestF21_OversizedRunIsCancelled: a run whose values, steps and waiting signals
+// are all at their limits can be cancelled.
+func TestF21_OversizedRunIsCancelled(t *testing.T) {
+	const src = "name: r\norder: none\nlimits: {memory_limit_mb: 1, max_total_steps: 3}\nsteps:\n" +
+		"  - {id: a, action: {name: work}, outputBinding: x}\n  - {id: b, wait: {signal: never}}\n  - {id: c, action: {name: work}}\noutputs: {n: size(x)}\n"
+	d := drive(t, Prepare(compilePlan(t, src)))
+	d.do(&Input{Kind: InGranted, Ref: Ref{Step: 0}})
+	d.do(&Input{Kind: InGranted, Ref: Ref{Step: 2}})
+	for n := range maxSignals {
+		d.do(&Input{Kind: InSignal, Name: "s" + strconv.Itoa(n)})
+	}
+	left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
+	d.do(&Input{Kind: InResult, Ref: Ref{Step: 0}, Fence: Fence{1, 1}, Outcome: Success, Output: []byte(`"` + strings.Repeat("x", int(left)-2) + `"`)})
+	if got, limit := d.run.Memory(), d.run.plan.Limits.MemoryBytes; got != limit || d.run.status != RunRunning {
+		t.Fatalf("the run holds %d bytes of %d and is %s", got, limit, d.run.status)
+	}
+	d.do(&Input{Kind: InCancel, Text: "too big"})
+	if d.turn.Err != nil || d.run.status != RunCancelled || d.run.code != fault.ExecutionCancelled {
+		t.Errorf("cancelled: %v, the run is %s %s", d.turn.Err, d.run.status, d.run.code)
+	}
+}
+
+// TestF22_DeepAndWide: ten scopes in each other, a thousand steps in each, end
+// within the steps they have, and no turn is longer than its limit.
+func TestF22_DeepAndWide(t *testing.T) {
+	const depth, wide = 10, 1_000
+	steps := `{"id": "last", "action": {"name": "work"}}`
+	for level := range depth {
+		var b strings.Builder
+		for i := range wide - 1 {
+			b.WriteString(`{"id": "s` + strconv.Itoa(level) + "x" + strconv.Itoa(i) + `", "transform": {"expression": "1"}}, `)
+		}
+		steps = b.String() + steps
+		if level < depth-1 {
+			steps = `{"id": "c` + strconv.Itoa(level) + `", "condition": {"expression": "true", "then": [` + steps + `]}}`
+		}
+	}
+	run := NewRun(Prepare(compilePlan(t, `{"name": "r", "order": "none", "limits": {"max_total_steps": 10000}, "steps": [`+steps+`]}`)))
+	var turn Turn
+	in, turns := &Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Pins: pinsOf(run.plan)}}, 0
+	for ; !run.status.Terminal(); turns++ {
+		run.Decide(in, &turn)
+		if len(turn.Events) > MaxEvents || turns > 100 {
+			t.Fatalf("turn %d has %d events", turns, len(turn.Events))
+		}
+		in = &Input{Kind: InContinue, At: t0}
+		for _, c := range turn.Commands {
+			switch c.Kind {
+			case CmdAcquire:
+				in = &Input{Kind: InGranted, At: t0, Ref: c.Ref}
+			case CmdDispatch:
+				in = &Input{Kind: InResult, At: t0, Ref: c.Ref, Fence: c.Fence, Outcome: Success, Output: []byte("1")}
+			}
+		}
+	}
+	if run.status != RunCompleted || run.started != depth*wide || turns < depth {
+		t.Errorf("%s (%s) after %d steps in %d turns", run.status, run.message, run.started, turns)
+	}
+}

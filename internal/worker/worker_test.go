@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -455,6 +456,31 @@ func TestI15_ReportsAreBounded(t *testing.T) {
 	}
 	if r.Dropped != 500+7+1+1 {
 		t.Errorf("dropped = %d, want 509", r.Dropped)
+	}
+	p.Stop(context.Background())
+}
+
+// TestF21_LongLogLine: a log line of 10 MiB is not passed on, and is counted; the
+// lines around it are, and the result stands.
+func TestF21_LongLogLine(t *testing.T) {
+	w := &world{}
+	p := New(w.config())
+	r := run(t, p, w, task("long-winded", func(_ context.Context, task *action.Task) (action.Result, error) {
+		task.Report.Log("info", "before")
+		task.Report.Log("info", strings.Repeat("x", 10<<20))
+		task.Report.Log("info", "after")
+		return action.Result{Output: 1}, nil
+	}))
+	_, reports := w.said()
+	var lines []string
+	for _, rep := range reports {
+		lines = append(lines, rep.Text[:min(len(rep.Text), 20)])
+	}
+	if !slices.Equal(lines, []string{"before", "after"}) || r.Dropped != 1 {
+		t.Errorf("passed on %q, dropped %d", lines, r.Dropped)
+	}
+	if r.Err != nil || string(r.Output) != "1" {
+		t.Errorf("the result is %+v", r)
 	}
 	p.Stop(context.Background())
 }
