@@ -104,8 +104,9 @@ func TestCtrlCTwice(t *testing.T) {
 	}
 }
 
-// F35: a second process on the directory is refused with the pid of the first;
-// commands that look or steer reach the first through its socket.
+// F35, X87: a second process on the directory does not queue up behind the first
+// but is refused at once, with its pid; commands that look or steer reach the
+// first through its socket.
 func TestF35_SecondProcess(t *testing.T) {
 	dir, env := dataEnv(t)
 	file := write(t, "wait.yaml", waiting)

@@ -316,7 +316,7 @@ func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
 	}
 }
 
-// A second owner makes the first one's commits void.
+// A second owner makes the first one's commits void: the loser backs off (X87).
 func TestF35_StaleOwnerIsRefused(t *testing.T) {
 	st := memory.New(memory.Options{})
 	first := newRig(t, st, Config{}, noop())

@@ -16,7 +16,8 @@ import (
 )
 
 // A crash after each commit of a run: successors come from the journal, none is
-// lost and no recorded step repeats.
+// lost and no recorded step repeats (X81, X89); the plan comes from the store, and
+// nothing is parsed or compiled again.
 func TestF02_CrashAfterEveryCommit(t *testing.T) {
 	p := planOf(t, fan(3), noop())
 	for stop := range 8 {
