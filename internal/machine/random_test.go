@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -197,16 +198,17 @@ func drawPlan(t *rapid.T) *plan.Plan {
 // A chaos drives one run through disorder: results late, doubled, lost,
 // reordered; crashes; clocks; cancels and retries by impatient people.
 type chaos struct {
-	t     *rapid.T
-	prog  *Program
-	run   *Run
-	led   *ledger
-	now   int64
-	todo  []Command // issued and not yet carried out
-	done  []*Input  // results delivered, to be delivered again
-	tries int       // user retries left
-	limit int       // of events a turn, so that inputs come between its parts
-	trace []string
+	t      *rapid.T
+	prog   *Program
+	run    *Run
+	led    *ledger
+	now    int64
+	todo   []Command // issued and not yet carried out
+	done   []*Input  // results delivered, to be delivered again
+	tries  int       // user retries left
+	limit  int       // of events a turn, so that inputs come between its parts
+	trace  []string
+	inputs []*Input // all of them, in order; nil is a crash
 }
 
 func newChaos(t *rapid.T, p *plan.Plan) *chaos {
@@ -226,6 +228,8 @@ func (c *chaos) feed(in *Input) *Turn {
 	}
 	turn := Turn{Limit: c.limit}
 	was := c.run.status
+	once := *in
+	c.inputs = append(c.inputs, &once)
 	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.agenda.len() == 0
 	c.run.Decide(in, &turn)
 	for i := range turn.Events {
@@ -357,6 +361,7 @@ func (c *chaos) crash() {
 		c.fail(err.Error())
 	}
 	c.run, c.led.run = back, back
+	c.inputs = append(c.inputs, nil)
 	c.todo = nil
 	if rapid.Bool().Draw(c.t, "lost") {
 		c.feed(&Input{Kind: InWorkerLost, All: true, Text: rapid.SampledFrom([]string{"", "stopping"}).Draw(c.t, "handed back")})
@@ -387,6 +392,34 @@ func (c *chaos) settleDown() {
 	}
 }
 
+// again gives the same inputs, and crashes, to another run: the plan, the inputs
+// and nothing else determine the journal (X72).
+func (c *chaos) again() {
+	run, turn, frames := NewRun(c.prog), Turn{}, []byte(nil)
+	for n, in := range c.inputs {
+		if in == nil {
+			back, err := Restore(c.prog, run.Snapshot(nil))
+			if err == nil {
+				err = supplyAll(back, frames)
+			}
+			if err != nil {
+				c.fail(err.Error())
+			}
+			run = back
+			continue
+		}
+		turn.Limit = c.limit
+		run.Decide(in, &turn)
+		frames = AppendFrame(frames, turn.Events)
+		if !bytes.HasPrefix(c.led.frames, frames) {
+			c.fail(fmt.Sprintf("X72: input %d of %d, the same as before, gives another journal", n+1, len(c.inputs)))
+		}
+	}
+	if len(frames) != len(c.led.frames) {
+		c.fail("X72: the same inputs give a shorter journal")
+	}
+}
+
 // TestRandomRuns draws a recipe and disorder, and asserts I1–I9 after every
 // turn, and the statuses of steps and run by lifecycle_test.go. What is recorded
 // is recorded once under redelivery, crash and retry (X72). X76, X77, X78, X80,
@@ -402,5 +435,6 @@ func TestRandomRuns(t *testing.T) {
 			c.retry()
 			c.settleDown()
 		}
+		c.again()
 	})
 }
