@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// clockwork is an action that notes when each of its attempts began.
+type clockwork struct {
+	mu    sync.Mutex
+	since time.Time
+	began []time.Duration
+}
+
+// tick notes the beginning of an attempt and returns its number, from 1.
+func (c *clockwork) tick() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() {
+		c.since = time.Now()
+	}
+	c.began = append(c.began, time.Since(c.since))
+	return len(c.began)
+}
+
+func (c *clockwork) want(t *testing.T, began ...time.Duration) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.began, began) {
+		t.Errorf("attempts began after %v, want %v", c.began, began)
+	}
+}
+
+// X112: the Retry-After of a provider reaches the policy from where the action
+// says it, and the waits in between grow exponentially.
+func TestX112_RetryAfterOfAnAction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clockwork
+		a := act("provider", func(context.Context, *action.Task) (action.Result, error) {
+			switch c.tick() {
+			case 1, 2:
+				return action.Result{}, fault.New(fault.ServiceUnavailable, "away")
+			case 3:
+				return action.Result{}, &fault.Error{Code: fault.RateLimited, Msg: "slow down", RetryAfterMS: 60_000}
+			}
+			return action.Result{}, nil
+		})
+		e := open(t, memory.New(memory.Options{}), Config{}, a)
+		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: provider}, retryPolicy: {maxAttempts: 4, initialDelay: 1s, maxDelay: 8s, jitter: 0}}\n", a)
+		if head := end(t, e, start(t, e, p, nil)); head.Status != "completed" {
+			t.Errorf("run is %s (%s)", head.Status, head.Message)
+		}
+		c.want(t, 0, time.Second, 3*time.Second, 63*time.Second)
+	})
+}
+
+// X113, X114, X116: a timeout ends the attempt and is a cause to retry; the next
+// attempt has a context of its own, and the run's cancel reaches that one.
+func TestX113_EachAttemptHasItsOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, cancelled := range []bool{false, true} {
+			var c clockwork
+			st := memory.New(memory.Options{})
+			a := act("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+				n := c.tick()
+				if ctx.Err() != nil {
+					t.Errorf("attempt %d begins with a context that has ended: %v", n, context.Cause(ctx))
+				}
+				if n == 1 || cancelled {
+					<-ctx.Done()
+				}
+				return action.Result{}, ctx.Err()
+			})
+			e := open(t, st, Config{}, a)
+			p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: slow}, timeout: 2s, retryPolicy: {maxAttempts: 2, initialDelay: 1s, jitter: 0, retryableErrors: [timeout]}}\n", a)
+			run, want := start(t, e, p, nil), "completed"
+			if cancelled {
+				time.Sleep(4 * time.Second) // attempt 2 began a second ago
+				if err := e.Cancel(t.Context(), acc, run, "enough"); err != nil {
+					t.Error(err)
+				}
+				want = "cancelled"
+			}
+			if head := end(t, e, run); head.Status != want {
+				t.Errorf("run is %s (%s), want %s", head.Status, head.Message, want)
+			}
+			c.want(t, 0, 3*time.Second)
+			lines := trace(t, st, p, acc, run)
+			if count(lines, "node.retried a") != 1 || cancelled != (count(lines, "node.cancelled a") == 1) {
+				t.Errorf("the journal: %q", lines)
+			}
+		}
+	})
+}
+
+// X115: five seconds after the soft limit the slot of an action that does not
+// listen is given away, unless the operator says otherwise.
+func TestX115_Grace(t *testing.T) {
+	for set, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Minute: time.Minute} {
+		cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(), Grace: set}
+		if err := cfg.defaults(); err != nil || cfg.Grace != want {
+			t.Errorf("a grace of %v becomes %v, want %v (%v)", set, cfg.Grace, want, err)
+		}
+	}
+}
