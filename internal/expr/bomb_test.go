@@ -358,3 +358,11 @@ func TestA11_I20_ContractBombs(t *testing.T) {
 		})
 	}
 }
+
+// A11: the limits are the published ones; the tests of sizes measure against
+// them, whatever they are.
+func TestA11_PublishedLimits(t *testing.T) {
+	if CostLimit != 100_000 || MaxInput != 1_048_576 || MaxResult != 262_144 {
+		t.Errorf("cost %d, input %d, result %d", CostLimit, MaxInput, MaxResult)
+	}
+}

@@ -173,6 +173,8 @@ func TestA08_Limits(t *testing.T) {
 		lim        Limits
 		good       bool
 	}{
+		{"a MiB", `"` + strings.Repeat("a", 1_048_574) + `"`, Limits{}, true},
+		{"a MiB + 1", `"` + strings.Repeat("a", 1_048_575) + `"`, Limits{}, false},
 		{"bytes", `"` + strings.Repeat("a", DefaultBytes-2) + `"`, Limits{}, true},
 		{"bytes + 1", `"` + strings.Repeat("a", DefaultBytes-1) + `"`, Limits{}, false},
 		{"given bytes", `[1,2]`, Limits{Bytes: 5}, true},
