@@ -115,3 +115,22 @@ func TestX115_Grace(t *testing.T) {
 		}
 	}
 }
+func TestX115_HardLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clockwork
+		block := make(chan struct{})
+		deaf := act("deaf", func(context.Context, *action.Task) (action.Result, error) {
+			c.tick()
+			<-block
+			return action.Result{}, nil
+		})
+		next := act("next", func(context.Context, *action.Task) (action.Result, error) { c.tick(); return action.Result{}, nil })
+		e := open(t, memory.New(memory.Options{}), Config{Concurrency: 1}, deaf, next)
+		p := planOf(t, "name: x\norder: none\nfailure_policy: drain\nsteps:\n  - {id: a, action: {name: deaf}, timeout: 2s}\n  - {id: b, action: {name: next}}\n", deaf, next)
+		if head := end(t, e, start(t, e, p, nil)); head.Status != "failed" || head.Code != fault.StepTimeout {
+			t.Errorf("run is %s: %s (%s)", head.Status, head.Code, head.Message)
+		}
+		c.want(t, 0, 7*time.Second)
+		close(block)
+	})
+}

@@ -133,10 +133,7 @@ func (c *core) one(in *input) {
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.release(in.key)}
 	case inFreed:
-		if k := c.linger[in.task()]; k != nil {
-			delete(c.linger, in.task())
-			c.arb.withdraw(k)
-		}
+		c.free(in.task())
 		return
 	}
 	if in.reply != nil {
@@ -172,6 +169,9 @@ func (c *core) deliver(in *input) error {
 			c.late(in) // its attempt was cancelled, or a reload has given it up
 		}
 		delete(c.out, id)
+		if !in.holding {
+			c.free(id)
+		}
 	}
 	l := c.runs[in.key]
 	if l == nil && in.m.Kind == machine.InProgress {
@@ -259,6 +259,26 @@ func (c *core) protect(l *live, fn func()) (err error) {
 	return nil
 }
 
+// yield ends the holding of an attempt. One that the run has ended by itself (a
+// timeout, a cancel) while its action still runs keeps its slot until that has
+// returned or its grace is over (X115).
+func (c *core) yield(k *ask, id taskID) {
+	_, runs := c.out[id]
+	if _, lingers := c.linger[id]; runs && !lingers {
+		c.linger[id] = k
+		return
+	}
+	c.arb.withdraw(k)
+}
+
+// free gives back the slot of an action that has returned late or was given up.
+func (c *core) free(id taskID) {
+	if k := c.linger[id]; k != nil {
+		delete(c.linger, id)
+		c.arb.withdraw(k)
+	}
+}
+
 // observe keeps what the engine itself must know of an event.
 func (c *core) observe(l *live, ev *machine.Event) {
 	switch ev.Kind {
@@ -269,7 +289,7 @@ func (c *core) observe(l *live, ev *machine.Event) {
 		}
 		if k := l.asks[ev.Ref()]; k != nil {
 			delete(l.asks, k.ref)
-			c.arb.withdraw(k)
+			c.yield(k, taskID{l.key, k.ref, machine.Fence{Gen: l.run.Generation(), Attempt: ev.Attempt}})
 		}
 	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
 		l.ended = ev.At

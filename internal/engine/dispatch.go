@@ -139,6 +139,7 @@ func (e *Engine) files(account string) action.Files {
 // giveUp reports an attempt that failed before an action was called.
 func (e *Engine) giveUp(fl *flight, fail *machine.Failure, hash []byte) {
 	if _, cancelled := e.tasks.remove(poolID(fl.id)); cancelled {
+		e.freed(fl)
 		return
 	}
 	e.result(fl, machine.Input{Outcome: machine.Failed, Err: fail, InputHash: hash}, false)
@@ -153,8 +154,12 @@ func (e *Engine) result(fl *flight, m machine.Input, holding bool) {
 // taskDone is the pool's report of an attempt's end.
 func (e *Engine) taskDone(res worker.Result) {
 	fl, cancelled := e.tasks.remove(res.ID)
-	if fl == nil || cancelled && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
-		return // it did as it was told
+	if fl == nil {
+		return
+	}
+	if cancelled && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
+		e.freed(fl) // it did as it was told
+		return
 	}
 	m := machine.Input{Outcome: machine.Success, Output: res.Output, Cost: res.Cost, InputHash: fl.hash}
 	if res.Err != nil {
@@ -172,8 +177,13 @@ func (e *Engine) taskDone(res worker.Result) {
 // or was abandoned: its slot is free now.
 func (e *Engine) taskFreed(id worker.ID) {
 	if fl, _ := e.tasks.remove(id); fl != nil {
-		_ = e.post(&input{kind: inFreed, key: fl.id.key, m: machine.Input{Ref: fl.id.ref, Fence: fl.id.fence}})
+		e.freed(fl)
 	}
+}
+
+// freed tells the core that an attempt holds its slot no more.
+func (e *Engine) freed(fl *flight) {
+	_ = e.post(&input{kind: inFreed, key: fl.id.key, m: machine.Input{Ref: fl.id.ref, Fence: fl.id.fence}})
 }
 
 // taskReport is what an attempt says while it works.

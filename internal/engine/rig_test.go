@@ -27,6 +27,7 @@ type rig struct {
 	now     int64
 	seq     int
 	tasks   []effect // handed out and not finished
+	freed   []*input // slots of cancelled tasks, which obey at once
 	effects []effect // of other kinds
 	frames  []published
 }
@@ -95,7 +96,11 @@ func (r *rig) take() {
 		case machine.CmdDispatch:
 			r.tasks = append(r.tasks, ef)
 		case machine.CmdCancelTask:
+			before := len(r.tasks)
 			r.tasks = slices.DeleteFunc(r.tasks, func(t effect) bool { return t.id == ef.id })
+			if len(r.tasks) < before {
+				r.freed = append(r.freed, &input{kind: inFreed, key: ef.id.key, m: machine.Input{Ref: ef.id.ref, Fence: ef.id.fence}})
+			}
 		default:
 			r.effects = append(r.effects, ef)
 		}
@@ -109,11 +114,13 @@ func (r *rig) take() {
 func (r *rig) settle(ins ...*input) {
 	r.t.Helper()
 	r.handle(ins...)
-	for n := 0; r.commit() || r.c.busy(); n++ {
+	for n := 0; r.commit() || r.c.busy() || len(r.freed) > 0; n++ {
 		if n > 100_000 {
 			r.t.Fatal("the core never comes to rest")
 		}
-		r.handle()
+		freed := r.freed
+		r.freed = nil
+		r.handle(freed...)
 	}
 }
 
