@@ -37,6 +37,8 @@ fuzz-short: ## every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)
 
 nightly: test race lint cross ## what is too long for each change
+	ROUX_LONG=1 go test -v -run TestJournalStaysBounded ./internal/engine
+	go test -timeout 30m -run TestRandomRuns ./internal/machine -rapid.checks=100000
 	./.ci/fuzz 5m
 
 rewrite: ## generated pages and golden files; read the diff like code
