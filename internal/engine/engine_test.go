@@ -508,9 +508,14 @@ func TestF31_StopWithAFullDisk(t *testing.T) {
 func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		held := act("noop", func(context.Context, *action.Task) (action.Result, error) {
-			<-release
-			return action.Result{}, nil
+		var calls atomic.Int32
+		held := act("noop", func(ctx context.Context, _ *action.Task) (action.Result, error) {
+			if calls.Add(1) == 1 {
+				<-release
+				return action.Result{}, nil
+			}
+			<-ctx.Done() // after the release the run stays where it cannot break again
+			return action.Result{}, ctx.Err()
 		})
 		e := open(t, memory.New(memory.Options{}), Config{}, held)
 		run := start(t, e, badPlan(t), nil)
