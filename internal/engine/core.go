@@ -42,7 +42,8 @@ type core struct {
 	// out are the attempts handed out in this process whose result has not
 	// arrived: after a reload they are not handed out again.
 	out map[taskID]struct{}
-	// linger are the slots of attempts that have failed and still run.
+	// linger are the slots of attempts that are over for their run (timed out,
+	// cancelled) while their action has not returned.
 	linger map[taskID]*ask
 
 	alarms  alarms

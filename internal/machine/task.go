@@ -73,9 +73,9 @@ func (r *Run) effectKey(s *scope, i int32) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// capture resolves what the step's bindings and parameters name. Decoding is
-// left to Render where a value was never needed in the loop: values are shared
-// and immutable.
+// capture resolves what the step's bindings and parameters name. It decodes what
+// no expression has asked for yet, once a value; from then on values are shared
+// and nobody changes them. Evaluating is left to Render.
 func (t *Task) capture(e *env) {
 	step := t.step
 	if len(step.ParamRef) == 0 && len(step.Bindings) == 0 {
