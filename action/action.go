@@ -16,6 +16,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+
+	"github.com/roux-engine/roux/fault"
 )
 
 // Delivery says what a lost attempt means.
@@ -46,7 +48,26 @@ type Action struct {
 	// of its own.
 	Slots    int
 	Delivery Delivery // "" = AtLeastOnce
-	Run      Func
+	// Limits are the bounds that a caller meets, one sentence each, such as
+	// "Files up to 128 MiB.".
+	Limits []string
+	// Faults are the codes it fails with of its own accord, beside those that
+	// any action may fail with (INPUT_INVALID, STEP_TIMEOUT and the like).
+	Faults []fault.Code
+	// Examples are inputs that work, the plainest first.
+	Examples []Example
+	// Waits names an input that holds a duration ("90s") or a point in time
+	// (RFC 3339). A step that calls such an action is a durable wait: it holds
+	// no worker, survives restarts, and Run is nil. "" = an ordinary action.
+	Waits string
+	Run   Func
+}
+
+// An Example is an input with a sentence that says what it is for. A file input
+// holds "file" in place of a hash.
+type Example struct {
+	Title string          `json:"title"`
+	Input json.RawMessage `json:"input"`
 }
 
 // A Func does the work of one attempt. It returns the output, or an error: a
@@ -104,6 +125,10 @@ type FileInfo struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType"`
 	Size     int64  `json:"sizeBytes"`
+	// Extended is what only files of its kind have, as file-inspect names it
+	// (pageCount, width, height, orientation, durationMs, …), a JSON object.
+	// nil when nothing was found, or not looked for.
+	Extended json.RawMessage `json:"extended,omitempty"`
 }
 
 // A Reporter carries progress to whoever watches. It never blocks for long and

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -91,11 +92,11 @@ func TestX158_PutAndOpen(t *testing.T) {
 			}
 			info, err = s.Put(ctx, tt.name, strings.NewReader(tt.content), tt.upload, tt.declared)
 			want := action.FileInfo{Hash: hashOf(tt.content), Name: tt.upload, MimeType: tt.mime, Size: int64(len(tt.content))}
-			if err != nil || info != want {
+			if err != nil || !reflect.DeepEqual(info, want) {
 				t.Fatalf("Put = %+v, %v\nwant %+v", info, err, want)
 			}
 			again, err := s.Info(ctx, tt.name, info.Hash)
-			if err != nil || again != want {
+			if err != nil || !reflect.DeepEqual(again, want) {
 				t.Errorf("Info = %+v, %v", again, err)
 			}
 			f, err := s.Files(tt.name).Open(ctx, info.Hash)
@@ -110,7 +111,7 @@ func TestX158_PutAndOpen(t *testing.T) {
 			} else if err := iotest.TestReader(f, []byte(tt.content)); err != nil {
 				t.Error(err)
 			}
-			if f.Info() != want {
+			if !reflect.DeepEqual(f.Info(), want) {
 				t.Errorf("the open file's Info = %+v", f.Info())
 			}
 		})

@@ -101,14 +101,7 @@ func (a *app) printHeads(heads []store.Head) {
 	for i, h := range heads {
 		views[i] = viewOfHead(h)
 	}
-	switch a.output {
-	case asJSON:
-		a.encode(views)
-	case asLines:
-		for _, v := range views {
-			a.encode(v)
-		}
-	default:
+	a.show(views, func() {
 		if len(heads) == 0 {
 			a.say("no runs here yet: `roux run FILE` starts one")
 			return
@@ -130,7 +123,7 @@ func (a *app) printHeads(heads []store.Head) {
 			})
 		}
 		a.text("%s", table(rows))
-	}
+	})
 }
 
 func statuses() (names []string) {
