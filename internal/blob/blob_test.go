@@ -125,7 +125,7 @@ func TestDeduplicatedWithinAnAccountOnly(t *testing.T) {
 	s := open(t, dir)
 	one := put(t, s, "acme", "same", "first.txt")
 	before := tree(t, dir)
-	if two := put(t, s, "acme", "same", "second.txt"); two != one {
+	if two := put(t, s, "acme", "same", "second.txt"); !reflect.DeepEqual(two, one) {
 		t.Errorf("equal content of one account: %+v, want %+v", two, one)
 	}
 	if after := tree(t, dir); len(after) != len(before) {
