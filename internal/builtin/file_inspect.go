@@ -75,7 +75,7 @@ func fileInspect(reader *media.Reader) action.Action {
 			}
 			defer func() { _ = file.Close() }()
 			info := file.Info()
-			extended, err := inspect(ctx, reader, file)
+			extended, err := Inspect(ctx, reader, file)
 			if err != nil {
 				return action.Result{}, err
 			}
@@ -86,9 +86,12 @@ func fileInspect(reader *media.Reader) action.Action {
 	}
 }
 
-// inspect finds what only files of a kind have. That a PDF needs a password is
-// a fact a recipe can branch on; damage is a failure.
-func inspect(ctx context.Context, reader *media.Reader, file action.File) (map[string]any, error) {
+// Inspect finds what only files of a kind have, under the names of the output
+// schema of file-inspect (pageCount, width, …); empty for kinds that have
+// nothing of their own. That a PDF needs a password is a fact a recipe can
+// branch on; damage is a failure (FILE_INVALID, FILE_TOO_LARGE, STEP_TIMEOUT).
+// The file is read under the limits of reader; what ends ctx ends it.
+func Inspect(ctx context.Context, reader *media.Reader, file action.File) (map[string]any, error) {
 	out := map[string]any{}
 	switch t := file.Info().MimeType; {
 	case t == typePDF:
