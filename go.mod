@@ -6,7 +6,7 @@ require (
 	cel.dev/cel-go v0.33.2
 	charm.land/fang/v2 v2.0.1
 	charm.land/lipgloss/v2 v2.0.6
-	code.dny.dev/ssrf v0.3.0 // indirect
+	code.dny.dev/ssrf v0.3.0
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/gabriel-vasile/mimetype v1.4.13

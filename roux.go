@@ -53,7 +53,7 @@ type Engine struct {
 
 // Open opens a data directory and goes on with the runs in it.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
-	actions := append(builtin.Actions(), opt.Actions...)
+	actions := append(builtin.Actions(builtin.Config{}), opt.Actions...)
 	decls := make([]*action.Action, len(actions))
 	for i := range actions {
 		decls[i] = &actions[i]

@@ -60,7 +60,7 @@ func translateText(seen *[]string) action.Action {
 
 // bigDocument is a file-inspect that finds a document of 101 pages.
 func bigDocument() action.Action {
-	for _, a := range builtin.Actions() {
+	for _, a := range builtin.Actions(builtin.Config{}) {
 		if a.Name == "file-inspect" {
 			a.Run = func(context.Context, *action.Task) (action.Result, error) {
 				return action.Result{Output: map[string]any{"mimeType": "application/pdf", "sizeBytes": 5_000_000, "name": "big.pdf",
@@ -81,7 +81,7 @@ func TestSourceExample(t *testing.T) {
 
 	translate := translateText(&seen)
 	decls := []*action.Action{&translate}
-	for _, a := range builtin.Actions() {
+	for _, a := range builtin.Actions(builtin.Config{}) {
 		decls = append(decls, &a)
 	}
 	p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: compile.NewCatalogue(decls...)})

@@ -16,7 +16,7 @@ import (
 // Every recipe here compiles without a warning against the built-in actions.
 func TestRecipesCompile(t *testing.T) {
 	var decls []*action.Action
-	for _, a := range builtin.Actions() {
+	for _, a := range builtin.Actions(builtin.Config{}) {
 		decls = append(decls, &a)
 	}
 	entries, err := os.ReadDir(".")

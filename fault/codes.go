@@ -83,6 +83,7 @@ const (
 	WaitTimeout             Code = "WAIT_TIMEOUT"
 	AssertionFailed         Code = "ASSERTION_FAILED"
 	ServerUnreachable       Code = "SERVER_UNREACHABLE"
+	EgressRefused           Code = "EGRESS_REFUSED"
 )
 
 // The exit codes of the command line (ux.md section 4). Documented and stable.
@@ -144,6 +145,7 @@ var table = []Info{
 	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
 	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
+	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request goes to an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator open the range with `ROUX_EGRESS_ALLOW`."},
 	{ValueTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "A value is too large for an expression or an inline field.", "Pass it as a file, or reach into it with an action."},
 	{OutputTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "An output exceeds the inline limit.", "Return a file instead of a value."},
 	{FileNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No such file.", "Check the path or the file's hash."},

@@ -15,14 +15,26 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/media"
 )
+
+// Config is what the actions work with. Fields left zero take the default
+// their comment names.
+type Config struct {
+	// Egress sends the requests of actions that speak to the outside. Default:
+	// a client of its own, which reaches public addresses only.
+	Egress *egress.Client
+}
 
 // Actions returns the actions of this release.
 //
 // Credits are whole and count the work: 1 for looking at a file, 5 for reading
 // all of it.
-func Actions() []action.Action {
+func Actions(cfg Config) []action.Action {
+	if cfg.Egress == nil {
+		cfg.Egress = egress.New(egress.Config{})
+	}
 	reader := media.New(media.Config{})
 	return []action.Action{fileInspect(reader), pdfToMarkdown(reader)}
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func find(t testing.TB, name string) *action.Action {
 	t.Helper()
-	for _, a := range Actions() {
+	for _, a := range Actions(Config{}) {
 		if a.Name == name {
 			return &a
 		}
@@ -123,7 +123,7 @@ func TestX10_X11_X12_Declarations(t *testing.T) {
 	mime := regexp.MustCompile(`^(\*|[a-z]+)/(\*|[a-z0-9.+-]+)$`)
 	semver := regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 	actionName := regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
-	for _, a := range Actions() {
+	for _, a := range Actions(Config{}) {
 		t.Run(a.Name, func(t *testing.T) {
 			if !actionName.MatchString(a.Name) || !semver.MatchString(a.Version) || !strings.HasSuffix(a.Description, ".") || a.Cost < 1 {
 				t.Errorf("%s %s, cost %d: %q", a.Name, a.Version, a.Cost, a.Description)

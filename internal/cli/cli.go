@@ -32,7 +32,7 @@ import (
 
 // Main runs one command and returns its exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return execute(ctx, args, stdin, stdout, stderr, builtin.Actions())
+	return execute(ctx, args, stdin, stdout, stderr, builtin.Actions(builtin.Config{}))
 }
 
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, actions []action.Action) int {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // rouxForTests is the binary with a few more actions.
 func rouxForTests() {
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
-		append(builtin.Actions(), testActions()...)))
+		append(builtin.Actions(builtin.Config{}), testActions()...)))
 }
 
 // TestScripts runs the transcripts: every command and every error a user meets.

@@ -80,6 +80,7 @@ var wrappers = map[string][]string{
 	"golang.org/x/image":                       {"internal/media"},
 	"golang.org/x/text":                        {"internal/media"},
 	"github.com/gofrs/uuid/v5":                 {"internal/engine"},
+	"code.dny.dev/ssrf":                        {"internal/egress"},
 	"github.com/spf13/cobra":                   {"internal/cli"},
 	"charm.land/fang/v2":                       {"internal/cli"},
 	"charm.land/lipgloss/v2":                   {"internal/cli"},
