@@ -5,24 +5,20 @@ package builtin
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/action/actiontest"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/media"
-	"github.com/roux-engine/roux/internal/worker"
 )
 
 func TestMain(m *testing.M) {
@@ -60,50 +56,15 @@ func upload(t testing.TB, s *blob.Store, name string, data []byte) action.FileIn
 	return info
 }
 
-// call carries out an action as a run does: through the worker, with both
-// schemas checked.
+// call carries out an action as a run does.
 func call(t testing.TB, s *blob.Store, name string, input map[string]any) (map[string]any, error) {
 	t.Helper()
 	a := find(t, name)
-	in, err := jsonx.Canonical(input)
-	if err != nil {
-		t.Fatal(err)
+	out, err := actiontest.Call(t, *a, input, actiontest.WithFiles(s.Files("acme")))
+	if err == nil && out.Cost != a.Cost {
+		t.Errorf("%s cost %d credits, declared %d", name, out.Cost, a.Cost)
 	}
-	check := func(raw json.RawMessage) func(any) error {
-		sch, err := expr.CompileSchema(raw)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		return func(v any) error {
-			if bad := sch.Validate(v); len(bad) > 0 {
-				return fmt.Errorf("%v", bad)
-			}
-			return nil
-		}
-	}
-	results := make(chan worker.Result, 1)
-	pool := worker.New(worker.Config{Done: func(r worker.Result) { results <- r }})
-	defer pool.Stop(context.Background())
-	err = pool.Run(worker.Task{
-		ID: worker.ID{Run: "r"}, Action: a, TimeoutMS: 60_000,
-		Task:       action.Task{Run: "r", Step: "s", Attempt: 1, Account: "acme", Input: in, Files: s.Files("acme")},
-		CheckInput: check(a.Input), CheckOutput: check(a.Output),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := <-results
-	if r.Err != nil {
-		return nil, r.Err
-	}
-	if r.Cost != a.Cost {
-		t.Errorf("%s cost %d credits, declared %d", name, r.Cost, a.Cost)
-	}
-	v, err := jsonx.Decode(r.Output, jsonx.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.(map[string]any), nil
+	return out.Object(), err
 }
 
 func reportPDF(t testing.TB) []byte {
@@ -115,58 +76,29 @@ func reportPDF(t testing.TB) []byte {
 	return data
 }
 
+// samples are the files that the examples of actions are run with: for each
+// action, one per file input.
+func samples(t testing.TB) map[string][]actiontest.Option {
+	report := actiontest.Sample("file", "report.pdf", reportPDF(t))
+	return map[string][]actiontest.Option{
+		"file-inspect":    {report},
+		"pdf-to-markdown": {report},
+	}
+}
+
 // X10, X11, X12: every action declares what it takes and gives, ready-made
-// predicates that evaluate on its own output, and how long it takes.
+// predicates that evaluate on its own output, how long it takes, its limits, and
+// examples that work.
 func TestX10_X11_X12_Declarations(t *testing.T) {
-	s := store(t)
-	file := upload(t, s, "report.pdf", reportPDF(t)).Hash
-	mime := regexp.MustCompile(`^(\*|[a-z]+)/(\*|[a-z0-9.+-]+)$`)
-	semver := regexp.MustCompile(`^\d+\.\d+\.\d+$`)
-	actionName := regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+	with := samples(t)
 	for _, a := range Actions(Config{}) {
 		t.Run(a.Name, func(t *testing.T) {
-			if !actionName.MatchString(a.Name) || !semver.MatchString(a.Version) || !strings.HasSuffix(a.Description, ".") || a.Cost < 1 {
-				t.Errorf("%s %s, cost %d: %q", a.Name, a.Version, a.Cost, a.Description)
+			actiontest.Check(t, a, append(with[a.Name], actiontest.Published())...)
+			if !a.Metadata.MayRunInParallel() {
+				t.Error("it may not run beside others")
 			}
-			m := a.Metadata
-			for _, d := range append(m.InputTypes, m.OutputTypes...) {
-				if d.Name == "" || d.Description == "" {
-					t.Errorf("type without name or description: %+v", d)
-				}
-				for _, p := range d.MimeTypes {
-					if !mime.MatchString(p) {
-						t.Errorf("%q is no MIME pattern", p)
-					}
-				}
-			}
-			if len(m.InputTypes) == 0 || len(m.OutputTypes) == 0 || m.Parallelizable == nil || !m.MayRunInParallel() || m.DurationRange == nil {
-				t.Fatalf("incomplete metadata: %+v", m)
-			}
-			least, err1 := recipe.ParseDuration(m.DurationRange.Min)
-			most, err2 := recipe.ParseDuration(m.DurationRange.Max)
-			if err1 != nil || err2 != nil || least >= most {
-				t.Errorf("duration range %+v: %v, %v", m.DurationRange, err1, err2)
-			}
-			out, err := call(t, s, a.Name, map[string]any{"file": file})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range m.BranchConditions {
-				p, err := expr.Compile(c.Expression)
-				if err != nil || c.Description == "" {
-					t.Errorf("condition %s: %v", c.Name, err)
-					continue
-				}
-				v, err := p.Eval(expr.MapVars{"output": out})
-				if _, ok := v.(bool); err != nil || !ok {
-					t.Errorf("condition %s gave %v, %v", c.Name, v, err)
-				}
-				if want := c.Name != "is-image"; v != want {
-					t.Errorf("condition %s of the report = %v, want %v", c.Name, v, want)
-				}
-			}
-			if f := expr.FileFields(a.Input); len(f) != 1 || f[0] != "file" {
-				t.Errorf("file inputs: %v", f)
+			if files := expr.FileFields(a.Input); len(files) > 0 && len(a.Examples) > 0 && with[a.Name] == nil {
+				t.Errorf("it reads files (%v): give samples one, so that its examples are run", files)
 			}
 		})
 	}

@@ -62,6 +62,9 @@ func fileInspect(reader *media.Reader) action.Action {
 			Parallelizable: yes(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "10s"},
 		},
+		Limits:   []string{"The pages of a PDF are counted up to 128 MiB; other files may have any size."},
+		Faults:   []fault.Code{fault.FileNotFound, fault.FileInvalid, fault.FileTooLarge},
+		Examples: []action.Example{{Title: "Look at a file before deciding what to do with it.", Input: schema(`{"file": "file"}`)}},
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
 			var in struct {
 				File string `json:"file"`

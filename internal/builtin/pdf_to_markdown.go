@@ -88,6 +88,12 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 			Parallelizable: yes(),
 			DurationRange:  &action.DurationRange{Min: "50ms", Max: "5m"},
 		},
+		Limits: []string{"Files up to 128 MiB.", "A text over 900 KiB is in a file and not in content."},
+		Faults: []fault.Code{fault.FileNotFound, fault.FileUnsupported, fault.FileInvalid, fault.FileEncrypted, fault.FileTooLarge},
+		Examples: []action.Example{
+			{Title: "Read a document as Markdown.", Input: schema(`{"file": "file"}`)},
+			{Title: "Read only its words.", Input: schema(`{"file": "file", "preserveFormatting": false}`)},
+		},
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
 			var in struct {
 				File               string `json:"file"`

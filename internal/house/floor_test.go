@@ -33,7 +33,7 @@ var floors = []struct {
 		"internal/blob", "internal/egress", "internal/media",
 	}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/worker"}},
-	{"5", []string{"internal/engine", "internal/registry"}},
+	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"8", []string{"internal/cli"}},
