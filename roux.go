@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -40,6 +42,10 @@ type Options struct {
 	// Logger receives what goes wrong without an answer to tell it in. Default:
 	// discarded.
 	Logger *slog.Logger
+	// EgressAllow opens address ranges to actions that speak to the outside.
+	// Public addresses are reachable without; loopback, private and other
+	// special ranges are not (A17).
+	EgressAllow []netip.Prefix
 }
 
 // An Engine runs recipes. It is safe for concurrent use.
@@ -49,16 +55,18 @@ type Engine struct {
 	store   *sqlite.Store
 	files   *blob.Store
 	actions *compile.Catalogue
+	egress  *egress.Client
 }
 
 // Open opens a data directory and goes on with the runs in it.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
-	actions := append(builtin.Actions(builtin.Config{}), opt.Actions...)
+	out := egress.New(egress.Config{Allow: opt.EgressAllow})
+	actions := append(builtin.Actions(builtin.Config{Egress: out}), opt.Actions...)
 	decls := make([]*action.Action, len(actions))
 	for i := range actions {
 		decls[i] = &actions[i]
 	}
-	e := &Engine{account: cmp.Or(opt.Account, "local"), actions: compile.NewCatalogue(decls...)}
+	e := &Engine{account: cmp.Or(opt.Account, "local"), actions: compile.NewCatalogue(decls...), egress: out}
 	var err error
 	if e.store, err = sqlite.Open(ctx, sqlite.Options{Dir: opt.Dir}); err != nil {
 		return nil, err
@@ -87,6 +95,7 @@ func (e *Engine) Close() error {
 // then closes.
 func (e *Engine) Stop(ctx context.Context) error {
 	_, err := e.engine.Stop(ctx)
+	e.egress.Close()
 	return errors.Join(err, e.files.Close(), e.store.Close())
 }
 

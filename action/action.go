@@ -32,7 +32,11 @@ const (
 
 // An Action is a declaration with the function that carries it out.
 type Action struct {
-	Name        string // [a-z][a-z0-9-]{0,63}
+	Name string // [a-z][a-z0-9-]{0,63}
+	// Aliases are other names that recipes may call it by, such as what it is
+	// called elsewhere: [a-z][a-z0-9_-]{0,63}. A plan holds Name, whatever the
+	// recipe wrote; an action of that very name goes before an alias.
+	Aliases     []string
 	Version     string // semantic version, "1.0.0"
 	Description string // one sentence for people
 	// Input and Output are JSON Schemas (2020-12) of an object each; nil

@@ -73,6 +73,7 @@ func (c *checker) errorf(format string, args ...any) {
 
 var (
 	nameForm    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+	aliasForm   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 	versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	mimeForm    = regexp.MustCompile(`^(\*|[a-z]+)/(\*|[a-z0-9.+-]+)$`)
 	codeForm    = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
@@ -82,6 +83,11 @@ func (c *checker) run() {
 	a := c.act
 	if !nameForm.MatchString(a.Name) {
 		c.errorf("name %q: want a small letter, then up to 63 of a-z, 0-9 and -", a.Name)
+	}
+	for _, alias := range a.Aliases {
+		if !aliasForm.MatchString(alias) || alias == a.Name {
+			c.errorf("alias %q: want another name, a small letter, then up to 63 of a-z, 0-9, - and _", alias)
+		}
 	}
 	if !versionForm.MatchString(a.Version) {
 		c.errorf(`version %q: want a semantic version such as "1.0.0"`, a.Version)

@@ -28,17 +28,21 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/egress"
 )
 
 // Main runs one command and returns its exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return execute(ctx, args, stdin, stdout, stderr, builtin.Actions(builtin.Config{}))
+	return execute(ctx, args, stdin, stdout, stderr, nil)
 }
 
-func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, actions []action.Action) int {
+// execute is Main with more actions than those that come with Roux.
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, more []action.Action) int {
+	allow, badEnv := egress.ParseAllow(os.Getenv("ROUX_EGRESS_ALLOW"))
+	actions := append(builtin.Actions(builtin.Config{Egress: egress.New(egress.Config{Allow: allow})}), more...)
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
-		actions: catalogue(actions),
+		actions: catalogue(actions), badEnv: badEnv,
 	}
 	// Help and errors of usage are written before flags are read.
 	a.screen = newScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
@@ -71,7 +75,8 @@ type app struct {
 	output string
 	quiet  bool
 
-	shown bool // the diagnostics of the error were shown
+	badEnv error // what is wrong with the environment; nothing runs
+	shown  bool  // the diagnostics of the error were shown
 }
 
 // catalogue is what recipes may call.
@@ -112,7 +117,7 @@ roux resume`,
 				a.output = asTable
 				return fault.New(fault.Usage, "-o %s: want table, json or jsonl", got)
 			}
-			return nil
+			return a.badEnv
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

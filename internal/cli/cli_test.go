@@ -15,7 +15,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/media"
 )
 
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 // rouxForTests is the binary with a few more actions.
 func rouxForTests() {
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
-		append(builtin.Actions(builtin.Config{}), testActions()...)))
+		testActions()))
 }
 
 // TestScripts runs the transcripts: every command and every error a user meets.

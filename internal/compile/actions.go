@@ -62,7 +62,11 @@ func (c *compiler) actionStep(i int32) {
 		n.bad = true
 		return
 	}
+	c.findAction(i)
 	key := plan.ActionRef{Name: ref.Name, Version: ref.Version}
+	if n.decl != nil {
+		key.Name = n.decl.Name // an alias makes the same plan
+	}
 	idx, ok := c.actions[key]
 	if !ok {
 		idx = int32(len(c.p.Actions))
@@ -70,7 +74,6 @@ func (c *compiler) actionStep(i int32) {
 		c.actions[key] = idx
 	}
 	st.Action = idx
-	c.findAction(i)
 	c.parameters(i)
 	if n.decl != nil {
 		c.checkParameters(i)

@@ -15,24 +15,26 @@ import (
 // one; a server that limits what an account may call has another (X205).
 type Actions interface {
 	// Find returns the newest declaration of name that version admits: "" and
-	// ranges such as "1" or "1.2", or one exact version. nil = there is none.
+	// ranges such as "1" or "1.2", or one exact version. nil = there is none. An
+	// alias finds the action that declares it.
 	Find(name, version string) *action.Action
 	// Versions lists the versions of name, newest first.
 	Versions(name string) []string
-	// Names lists all names in the order of the alphabet.
+	// Names lists all names, without aliases, in the order of the alphabet.
 	Names() []string
 }
 
 // A Catalogue is a fixed set of declarations.
 type Catalogue struct {
 	byName map[string][]*action.Action // newest first
+	alias  map[string]string           // to the name
 	names  []string
 }
 
 // NewCatalogue returns a catalogue of the declarations. Of two with the same
 // name and version the later one wins.
 func NewCatalogue(decls ...*action.Action) *Catalogue {
-	c := &Catalogue{byName: map[string][]*action.Action{}}
+	c := &Catalogue{byName: map[string][]*action.Action{}, alias: map[string]string{}}
 	for _, d := range decls {
 		had := c.byName[d.Name]
 		if i := slices.IndexFunc(had, func(o *action.Action) bool { return o.Version == d.Version }); i >= 0 {
@@ -44,6 +46,13 @@ func NewCatalogue(decls ...*action.Action) *Catalogue {
 		}
 		c.byName[d.Name] = append(had, d)
 	}
+	for _, d := range decls {
+		for _, a := range d.Aliases {
+			if c.byName[a] == nil {
+				c.alias[a] = d.Name
+			}
+		}
+	}
 	for _, ds := range c.byName {
 		slices.SortFunc(ds, func(a, b *action.Action) int { return CompareVersions(b.Version, a.Version) })
 	}
@@ -51,9 +60,17 @@ func NewCatalogue(decls ...*action.Action) *Catalogue {
 	return c
 }
 
+// called lists what a name or an alias stands for.
+func (c *Catalogue) called(name string) []*action.Action {
+	if of, ok := c.alias[name]; ok {
+		name = of
+	}
+	return c.byName[name]
+}
+
 // Find implements [Actions].
 func (c *Catalogue) Find(name, version string) *action.Action {
-	for _, d := range c.byName[name] {
+	for _, d := range c.called(name) {
 		if Admits(version, d.Version) {
 			return d
 		}
@@ -64,7 +81,7 @@ func (c *Catalogue) Find(name, version string) *action.Action {
 // Versions implements [Actions].
 func (c *Catalogue) Versions(name string) []string {
 	var vs []string
-	for _, d := range c.byName[name] {
+	for _, d := range c.called(name) {
 		vs = append(vs, d.Version)
 	}
 	return vs
