@@ -71,7 +71,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if e.store, err = sqlite.Open(ctx, sqlite.Options{Dir: opt.Dir}); err != nil {
 		return nil, err
 	}
-	if e.files, err = blob.Open(blob.Config{Dir: filepath.Join(opt.Dir, "files")}); err != nil {
+	if e.files, err = blob.Open(blob.Config{Dir: filepath.Join(opt.Dir, "files"), Inspect: builtin.AtUpload()}); err != nil {
 		return nil, errors.Join(err, e.store.Close())
 	}
 	e.engine, err = engine.Open(ctx, engine.Config{
@@ -134,7 +134,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	}
 	files := make([]machine.File, len(req.Files))
 	for i, f := range req.Files {
-		files[i] = machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size}
+		files[i] = machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended}
 	}
 	started, err := e.engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,

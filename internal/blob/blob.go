@@ -14,6 +14,7 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,26 +29,34 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 )
 
-// DefaultMaxBytes bounds a single file where [Config] does not.
-const DefaultMaxBytes = 1 << 30
+// DefaultMaxBytes bounds a single file where [Config] does not. Files are
+// streamed, so what bounds them is the disk.
+const DefaultMaxBytes = 16 << 30
 
 const (
 	prefix     = "sha256_"
 	sidecarExt = ".json"
-	// maxSidecar bounds what is read of a sidecar: a name and a MIME type.
-	maxSidecar = 4096
+	// maxSidecar bounds what is read of a sidecar: a name, a MIME type and what
+	// inspection found (maxExtended).
+	maxSidecar = 64 << 10
 )
 
 // Config is what a Store is made of.
 type Config struct {
 	Dir string // required; created where missing, mode 0700
-	// MaxBytes is how large one file may be. Default 1 GiB.
+	// MaxBytes is how large one file may be. Default 16 GiB.
 	MaxBytes int64
+	// Inspect looks at what was uploaded; see inspect.go. It returns a JSON
+	// object, also beside an error. Default: nothing is looked for.
+	Inspect func(ctx context.Context, file action.File) (json.RawMessage, error)
+	// InspectFor is how long it may take. Default 5 s.
+	InspectFor time.Duration
 }
 
 // A Store is a directory of files addressed by content. It is safe for
@@ -56,6 +65,8 @@ type Config struct {
 type Store struct {
 	root     *os.Root
 	maxBytes int64
+	look     func(ctx context.Context, file action.File) (json.RawMessage, error)
+	lookFor  time.Duration
 	// stripes serialise naming of equal content: replacing a file that somebody
 	// has open is refused on Windows, so the second Put must see the first.
 	stripes [64]sync.Mutex
@@ -77,7 +88,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, storageFault(err, "open the file store %s", cfg.Dir)
 	}
-	s := &Store{root: root, maxBytes: cfg.MaxBytes}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor)}
 	if err := s.sweep(); err != nil {
 		_ = root.Close()
 		return nil, err
@@ -158,6 +169,10 @@ type sidecar struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType"`
 	Size     int64  `json:"sizeBytes"`
+	// Extended is what inspection found, a JSON object; Inspected says that it
+	// was looked for.
+	Extended  json.RawMessage `json:"extended,omitempty"`
+	Inspected bool            `json:"inspected,omitempty"`
 }
 
 // open opens the file itself, checked to be a regular file of the recorded size.
@@ -190,7 +205,7 @@ func (s *Store) open(ctx context.Context, account, hash string) (*os.File, actio
 		info.MimeType = detect(head, "", "")
 		return f, info, nil
 	}
-	info.Name, info.MimeType = rec.Name, rec.MimeType
+	info.Name, info.MimeType, info.Extended = rec.Name, rec.MimeType, rec.Extended
 	if rec.Size != size {
 		_ = f.Close()
 		return nil, none, fault.New(fault.FileInvalid, "file %s is damaged in the store: it has %d bytes and was stored with %d", hash, size, rec.Size)
@@ -257,6 +272,12 @@ func (s *Store) readSidecar(p place) (sidecar, error) {
 		return rec, fmt.Errorf("sidecar of %s has no MIME type", p.name)
 	}
 	return rec, nil
+}
+
+// stripe is the lock under which a file gets and loses its name.
+func (s *Store) stripe(hash string) *sync.Mutex {
+	b, _ := hex.DecodeString(hash[len(prefix) : len(prefix)+2]) // checked by ValidHash, or made here
+	return &s.stripes[b[0]%64]
 }
 
 func sumName(h hash.Hash) string { return prefix + hex.EncodeToString(h.Sum(nil)) }

@@ -52,14 +52,19 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 		_ = f.Close()
 		return none, err
 	}
-	if err := errors.Join(s.synced(f.Sync()), f.Close()); err != nil {
+	if err := s.synced(f.Sync()); err != nil {
+		_ = f.Close()
 		return none, storageFault(err, "write a file of %d bytes", w.size)
 	}
 	hash := sumName(w.hash)
 	p := placeOf(account, hash)
 	rec := sidecar{Name: name, MimeType: detect(w.head, name, mimeType), Size: w.size}
+	s.inspectNew(ctx, p, f, &rec)
+	if err := f.Close(); err != nil {
+		return none, storageFault(err, "write a file of %d bytes", w.size)
+	}
 
-	lock := &s.stripes[w.hash.Sum(nil)[0]%64]
+	lock := s.stripe(hash)
 	lock.Lock()
 	defer lock.Unlock()
 	if err := s.mkdirs(p); err != nil {
@@ -71,17 +76,21 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 		}
 		renamed = true
 	}
+	changed := true
 	if old, err := s.readSidecar(p); err == nil && old.Size == w.size {
-		rec = old
-	} else if err := s.writeSidecar(p, rec); err != nil {
-		return none, err
+		rec, changed = old.and(rec)
+	}
+	if changed {
+		if err := s.writeSidecar(p, rec); err != nil {
+			return none, err
+		}
 	}
 	// Also when nothing was written now: whoever wrote it may have been killed
 	// before this line.
 	if err := s.syncDir(p.shard); err != nil {
 		return none, err
 	}
-	return action.FileInfo{Hash: hash, Name: rec.Name, MimeType: rec.MimeType, Size: w.size}, nil
+	return action.FileInfo{Hash: hash, Name: rec.Name, MimeType: rec.MimeType, Size: w.size, Extended: rec.Extended}, nil
 }
 
 // fill copies r into the temporary file in pieces, so that a cancelled caller

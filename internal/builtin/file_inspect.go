@@ -4,6 +4,7 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -123,6 +124,20 @@ func Inspect(ctx context.Context, reader *media.Reader, file action.File) (map[s
 		out["width"], out["height"], out["format"] = int64(img.Width), int64(img.Height), img.Format
 	}
 	return out, nil
+}
+
+// AtUpload is Inspect as the file store calls it for every file that comes in,
+// with a reader of its own: uploads do not wait for the pages of other files.
+func AtUpload() func(ctx context.Context, file action.File) (json.RawMessage, error) {
+	reader := media.New(media.Config{})
+	return func(ctx context.Context, file action.File) (json.RawMessage, error) {
+		found, problem := Inspect(ctx, reader, file)
+		raw, err := json.Marshal(found)
+		if err != nil {
+			return nil, err
+		}
+		return raw, problem
+	}
 }
 
 func setText(out map[string]any, key, text string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -117,7 +118,7 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 			return nil, errors.Join(err, st.Close())
 		}
 	}
-	if h.files, err = blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir)}); err != nil {
+	if h.files, err = blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir), Inspect: builtin.AtUpload()}); err != nil {
 		return nil, errors.Join(storageError(dir, err), st.Close())
 	}
 	if h.engine, err = engine.Open(ctx, engine.Config{Store: h.store, Actions: a.actions, Files: h.files.Files}); err != nil {
@@ -141,7 +142,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 		Account: account, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params,
 	}
 	for _, f := range files {
-		req.Files = append(req.Files, machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size})
+		req.Files = append(req.Files, machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})
 	}
 	started, err := h.engine.Start(ctx, req)
 	return started.Run, err

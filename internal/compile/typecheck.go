@@ -53,12 +53,11 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 		return // Compile has seen all there is to see
 	}
 	var first []problem
-	// A file is named by its hash, which is a string.
 	for _, want := range strings.Split(at.want, "|") {
 		key := strings.Join([]string{at.src, strconv.FormatBool(template), want, sig}, "\x00")
 		ps, ok := c.checks[key]
 		if !ok {
-			ps = expr.Check(at.src, template, env, strings.Replace(want, "file", "string", 1))
+			ps = checkFor(at.src, template, env, want)
 			c.checks[key] = ps
 		}
 		if len(ps) == 0 {
@@ -73,6 +72,24 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 		first[0].Msg += " or " + both
 	}
 	c.problems(at, first)
+}
+
+// checkFor checks for one wanted type. A file is named by its hash, which is a
+// string, or by an object that declares one, as entries of `files` do.
+func checkFor(src string, template bool, env *expr.Env, want string) []problem {
+	if want != "file" {
+		return expr.Check(src, template, env, want)
+	}
+	ps := expr.Check(src, template, env, "string")
+	if len(ps) == 0 || template {
+		return ps
+	}
+	for _, field := range [...]string{"hash", "file"} {
+		if len(expr.Check("("+src+")."+field, false, env, "string")) == 0 {
+			return nil
+		}
+	}
+	return ps
 }
 
 // checkTree does the same for the templates in a JSON value.

@@ -45,7 +45,7 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 		case "fileHashes":
 			return c.typed(json.RawMessage(`{"type":"array","items":{"type":"string"}}`))
 		case "files":
-			return c.typed(json.RawMessage(`{"type":"array"}`))
+			return c.typed(filesType)
 		}
 	case plan.VarIndex:
 		return c.typed(json.RawMessage(`{"type":"integer"}`))
@@ -56,6 +56,12 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 	}
 	return typed{}
 }
+
+// filesType is what `files` holds. What inspection finds depends on the kind of
+// file and grows with releases, so extended is any object.
+var filesType = json.RawMessage(`{"type":"array","items":{"type":"object","additionalProperties":false,"properties":{
+	"hash":{"type":"string"},"name":{"type":"string"},"mimeType":{"type":"string"},"sizeBytes":{"type":"integer"},
+	"extended":{"type":"object"}}}}`)
 
 // inputType is the inputSchema with fileHashes, which is in every input.
 func (c *compiler) inputType() typed {

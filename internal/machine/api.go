@@ -16,7 +16,11 @@
 // are the engine's arbiter.
 package machine
 
-import "github.com/roux-engine/roux/fault"
+import (
+	"encoding/json"
+
+	"github.com/roux-engine/roux/fault"
+)
 
 // A Path is the binary name of a scope, a running instance of a graph: for each
 // level below the root, uvarint(graph) uvarint(ordinal), outermost first. The
@@ -154,6 +158,9 @@ type File struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
 	Size     int64  `json:"sizeBytes"`
+	// Extended is what inspection found at upload, a JSON object (pageCount,
+	// width, …); nil = nothing. Journals before the field have none.
+	Extended json.RawMessage `json:"extended,omitempty"`
 }
 
 // A Pin is what an action reference resolved to when the run started.

@@ -115,7 +115,8 @@ func (st *Start) variables() map[string]any {
 	files := make([]any, len(st.Files))
 	for i, f := range st.Files {
 		hashes[i] = f.Hash
-		files[i] = map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size}
+		files[i] = map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size,
+			"extended": f.extended()}
 	}
 	params := st.Parameters
 	if params == nil {
@@ -136,6 +137,16 @@ func (st *Start) variables() map[string]any {
 		"_context": map[string]any{"accountId": st.Account, "correlationId": st.Correlation,
 			"runId": st.Run, "executionId": st.Run},
 	}
+}
+
+// extended is what inspection found as expressions see it: an object in any
+// case, so that has(files[0].extended.pageCount) answers for every file.
+func (f *File) extended() map[string]any {
+	v, err := jsonx.Decode(f.Extended, inlineLimits)
+	if fields, ok := v.(map[string]any); err == nil && ok {
+		return fields
+	}
+	return map[string]any{}
 }
 
 // env is what the expressions of one step instance see. It resolves names when

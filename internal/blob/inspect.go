@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+const (
+	// inspectFor bounds an inspection in time: a hostile file must not hold its
+	// upload. A little more is given to an inspection that returns what it has
+	// when it is told to stop.
+	inspectFor   = 5 * time.Second
+	inspectGrace = 250 * time.Millisecond
+	// maxExtended bounds what is recorded of one file.
+	maxExtended = 16 << 10
+	maxProblem  = 500
+)
+
+// inspectNew looks at a file that has just been written and has no name yet,
+// and records what it finds in rec. Content that was looked at before keeps its
+// facts and is not looked at again.
+func (s *Store) inspectNew(ctx context.Context, p place, f *os.File, rec *sidecar) {
+	if s.look == nil {
+		return
+	}
+	if old, err := s.readSidecar(p); err == nil && old.Inspected && old.Size == rec.Size {
+		return
+	}
+	info := action.FileInfo{Hash: p.name, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size}
+	found, inTime := s.inspect(ctx, f, info)
+	if ctx.Err() == nil { // else it was the caller that ended it
+		rec.Extended, rec.Inspected = found, inTime
+	}
+}
+
+// inspect never fails: an upload is worth keeping also when nothing can be said
+// of it. Why that is stands under "problem". inTime is false when the look was
+// cut off, so that the next upload of the same content looks again.
+func (s *Store) inspect(ctx context.Context, f *os.File, info action.FileInfo) (found json.RawMessage, inTime bool) {
+	ctx, cancel := context.WithTimeout(ctx, s.lookFor)
+	defer cancel()
+	type outcome struct {
+		found json.RawMessage
+		err   error
+	}
+	done := make(chan outcome, 1)
+	// Its bytes are the ones that were just hashed.
+	file := &reader{f: f, info: info, verified: true}
+	go func() {
+		var out outcome
+		defer func() {
+			if v := recover(); v != nil {
+				out = outcome{err: fault.New(fault.FileInvalid, "the file broke its inspection: %v", v)}
+			}
+			done <- out
+		}()
+		out.found, out.err = s.look(ctx, file)
+	}()
+	tooLong := fault.New(fault.StepTimeout, "inspecting the file took longer than %s", s.lookFor)
+	select {
+	case out := <-done:
+		if out.err != nil && ctx.Err() != nil {
+			return extended(out.found, tooLong), false
+		}
+		return extended(out.found, out.err), true
+	case <-ctx.Done():
+	}
+	// What does not end when it is told to is left behind; it loses its file.
+	t := time.NewTimer(inspectGrace)
+	defer t.Stop()
+	select {
+	case out := <-done:
+		return extended(out.found, tooLong), false
+	case <-t.C:
+		return extended(nil, tooLong), false
+	}
+}
+
+// extended is what is recorded: a JSON object within bounds, nil when there is
+// nothing to say.
+func extended(found json.RawMessage, problem error) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if len(found) > 0 {
+		if err := json.Unmarshal(found, &fields); err != nil {
+			fields, problem = map[string]json.RawMessage{}, fmt.Errorf("the inspection found no JSON object")
+		}
+	}
+	if len(found) > maxExtended {
+		fields = map[string]json.RawMessage{}
+		problem = fault.New(fault.FileTooLarge, "the inspection found %d bytes of facts, more than the %d that are recorded", len(found), maxExtended)
+	}
+	if problem != nil {
+		text := fault.Message(problem)
+		if len(text) > maxProblem {
+			text = string(bytes.ToValidUTF8([]byte(text[:maxProblem]), nil)) + "…"
+		}
+		raw, err := json.Marshal(struct {
+			Code    fault.Code `json:"code"`
+			Message string     `json:"message"`
+		}{fault.CodeOf(problem), text})
+		if err == nil {
+			fields["problem"] = raw
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	out, err := json.Marshal(fields) // sorted, so equal facts are equal bytes
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// and adds to facts recorded earlier what only a later look found, and says
+// whether that changed anything. Name and type stay what they were: runs may
+// have been told of them.
+func (rec sidecar) and(later sidecar) (sidecar, bool) {
+	if rec.Inspected || !later.Inspected && later.Extended == nil {
+		return rec, false
+	}
+	rec.Extended, rec.Inspected = later.Extended, later.Inspected
+	return rec, true
+}
