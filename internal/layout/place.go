@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// arrange ranks, orders and places the vertices, and says how large they are together.
+func (l *level) arrange() (w, h int) {
+	if len(l.verts) == 0 {
+		return 0, 0
+	}
+	l.breakCycles()
+	l.rank()
+	l.bends()
+	l.order()
+	for i, x := range l.across() {
+		l.verts[i].x = x
+	}
+	w = l.separate()
+	l.lines()
+	return w, l.along()
+}
+
+// apart is the least distance between the middles of two neighbours of a rank.
+func (l *level) apart(a, b *vert) int {
+	gap := l.g.BoxGap
+	switch {
+	case a.item == nil && b.item == nil:
+		gap = l.g.LineGap
+	case a.item == nil || b.item == nil:
+		gap = min(l.g.BoxGap, 2*l.g.LineGap)
+	}
+	return (a.w+1)/2 + gap + (b.w+1)/2
+}
+
+// across places the middles of the vertices after Brandes and Köpf, "Fast and
+// simple horizontal coordinate assignment": four placements, each of which puts
+// a vertex straight below or above its median neighbour where it can, starting
+// from one corner; the answer is the mean of the two middle ones.
+func (l *level) across() []int {
+	crossed := l.conflicts()
+	var xs [4][]int
+	var low, high [4]int
+	narrowest := 0
+	for i := range xs {
+		s := &side{level: l, up: i < 2, left: i%2 == 0, crossed: crossed}
+		xs[i] = s.place()
+		low[i], high[i] = l.extent(xs[i])
+		if high[i]-low[i] < high[narrowest]-low[narrowest] {
+			narrowest = i
+		}
+	}
+	out := make([]int, len(l.verts))
+	for i := range xs {
+		shift := low[narrowest] - low[i]
+		if i%2 == 1 {
+			shift = high[narrowest] - high[i]
+		}
+		for v := range xs[i] {
+			xs[i][v] += shift
+		}
+	}
+	for v := range out {
+		four := [4]int{xs[0][v], xs[1][v], xs[2][v], xs[3][v]}
+		slices.Sort(four[:])
+		out[v] = floorHalf(four[1] + four[2])
+	}
+	return out
+}
+
+func floorHalf(n int) int { return n >> 1 }
+
+func (l *level) extent(x []int) (low, high int) {
+	for i := range l.verts {
+		half := l.verts[i].w / 2
+		if i == 0 || x[i]-half < low {
+			low = x[i] - half
+		}
+		if i == 0 || x[i]+half > high {
+			high = x[i] + half
+		}
+	}
+	return low, high
+}
+
+type pair struct{ a, b int32 }
+
+// conflicts are the lines that cross a line between two bends: the latter is
+// to run straight, so the former is no reason to align anything.
+func (l *level) conflicts() map[pair]bool {
+	crossed := map[pair]bool{}
+	for r := 1; r < len(l.ranks); r++ {
+		left, scanned := 0, 0
+		rank := l.ranks[r]
+		for i, v := range rank {
+			inner := l.innerAbove(v)
+			if inner < 0 && i < len(rank)-1 {
+				continue
+			}
+			right := len(l.ranks[r-1])
+			if inner >= 0 {
+				right = l.verts[inner].pos
+			}
+			for ; scanned <= i; scanned++ {
+				for _, u := range l.verts[rank[scanned]].up {
+					pos := l.verts[u].pos
+					if (pos < left || pos > right) && !(l.verts[u].bend() && l.verts[rank[scanned]].bend()) {
+						crossed[pair{u, rank[scanned]}] = true
+					}
+				}
+			}
+			left = right
+		}
+	}
+	return crossed
+}
+
+func (l *level) innerAbove(v int32) int32 {
+	if l.verts[v].bend() {
+		for _, u := range l.verts[v].up {
+			if l.verts[u].bend() {
+				return u
+			}
+		}
+	}
+	return -1
+}
+
+// A side is one of the four placements: it takes ranks from above (up) or from
+// below, and prefers the left or the right of two medians.
+type side struct {
+	level   *level
+	up      bool
+	left    bool
+	crossed map[pair]bool
+	root    []int32 // of each vertex: the first of its block
+	next    []int32 // the next of its block, in a ring
+}
+
+func (s *side) place() []int {
+	s.align()
+	x, ok := s.compact()
+	if !ok {
+		// Blocks that wait for each other cannot come from alignments that do
+		// not cross; should they, every vertex stands alone.
+		for v := range s.root {
+			s.root[v] = int32(v)
+		}
+		x, _ = s.compact()
+	}
+	return x
+}
+
+// row is the rank in the order of the side, at reports positions in that order.
+func (s *side) row(r int) []int32 {
+	rank := s.level.ranks[r]
+	if !s.left {
+		rank = slices.Clone(rank)
+		slices.Reverse(rank)
+	}
+	return rank
+}
+
+func (s *side) at(v int32) int {
+	if s.left {
+		return s.level.verts[v].pos
+	}
+	return -s.level.verts[v].pos
+}
+
+// align joins vertices to blocks that will share one coordinate.
+func (s *side) align() {
+	n := len(s.level.verts)
+	s.root, s.next = make([]int32, n), make([]int32, n)
+	for v := range s.root {
+		s.root[v], s.next[v] = int32(v), int32(v)
+	}
+	for i := range s.level.ranks {
+		r := i
+		if !s.up {
+			r = len(s.level.ranks) - 1 - i
+		}
+		reached, any := 0, false
+		for _, v := range s.row(r) {
+			near := s.level.verts[v].up
+			if !s.up {
+				near = s.level.verts[v].down
+			}
+			if len(near) == 0 {
+				continue
+			}
+			near = slices.Clone(near)
+			slices.SortFunc(near, func(a, b int32) int { return cmp.Compare(s.at(a), s.at(b)) })
+			for _, m := range []int{(len(near) - 1) / 2, len(near) / 2} {
+				u := near[m]
+				if s.next[v] != v || any && s.at(u) <= reached || s.conflict(u, v) {
+					continue
+				}
+				s.next[u], s.root[v] = v, s.root[u]
+				s.next[v] = s.root[v]
+				reached, any = s.at(u), true
+			}
+		}
+	}
+}
+
+func (s *side) conflict(u, v int32) bool {
+	if !s.up {
+		u, v = v, u
+	}
+	return s.crossed[pair{u, v}]
+}
+
+// compact gives each block the least coordinate that its neighbours to the left
+// allow, then moves it right as far as those to the right allow. ok is false
+// when blocks wait for each other.
+func (s *side) compact() (x []int, ok bool) {
+	l := s.level
+	type fence struct {
+		block int32
+		gap   int
+	}
+	n := len(l.verts)
+	after, before := make([][]fence, n), make([][]fence, n)
+	for r := range l.ranks {
+		row := s.row(r)
+		for i := 1; i < len(row); i++ {
+			a, b := s.root[row[i-1]], s.root[row[i]]
+			gap := l.apart(&l.verts[row[i-1]], &l.verts[row[i]])
+			after[a] = append(after[a], fence{b, gap})
+			before[b] = append(before[b], fence{a, gap})
+		}
+	}
+	at := make([]int, n)
+	left := make([]int, n)
+	var order []int32
+	blocks := 0
+	for v := range n {
+		if s.root[v] != int32(v) {
+			continue
+		}
+		blocks++
+		if left[v] = len(before[v]); left[v] == 0 {
+			order = append(order, int32(v))
+		}
+	}
+	for i := 0; i < len(order); i++ {
+		for _, f := range after[order[i]] {
+			at[f.block] = max(at[f.block], at[order[i]]+f.gap)
+			if left[f.block]--; left[f.block] == 0 {
+				order = append(order, f.block)
+			}
+		}
+	}
+	if len(order) != blocks {
+		return nil, false
+	}
+	for i := len(order) - 1; i >= 0; i-- {
+		b := order[i]
+		for j, f := range after[b] {
+			if room := at[f.block] - f.gap; j == 0 || room < left[b] {
+				left[b] = room
+			}
+		}
+		if len(after[b]) > 0 {
+			at[b] = max(at[b], left[b])
+		}
+	}
+	x = make([]int, n)
+	for v := range x {
+		x[v] = at[s.root[v]]
+		if !s.left {
+			x[v] = -x[v]
+		}
+	}
+	return x, true
+}
+
+// separate mends what rounding took from the distances, moves everything to
+// begin at 0, and returns the width.
+func (l *level) separate() int {
+	for _, rank := range l.ranks {
+		for i := 1; i < len(rank); i++ {
+			a, b := &l.verts[rank[i-1]], &l.verts[rank[i]]
+			b.x = max(b.x, a.x+l.apart(a, b))
+		}
+	}
+	low, high := 0, 0
+	for i := range l.verts {
+		v := &l.verts[i]
+		left := v.x - v.w/2
+		if i == 0 || left < low {
+			low = left
+		}
+		if i == 0 || left+v.w > high {
+			high = left + v.w
+		}
+	}
+	for i := range l.verts {
+		l.verts[i].x -= low
+	}
+	return high - low
+}

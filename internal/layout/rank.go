@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A level is the inside of one group: its children and ports as vertices.
+type level struct {
+	g     *Graph
+	verts []vert
+	links []*link
+	ranks [][]int32
+	// pieces are the lines between vertices of neighbouring ranks, gaps the
+	// pieces below each rank.
+	pieces []piece
+	gaps   [][]int32
+	above  []int // y of each rank's upper edge
+	tall   []int // and its height
+	room   []int // height of the gap below
+	used   []int // and its tracks
+}
+
+// A vert is a child, a port of the group (both with an item or port) or a bend.
+type vert struct {
+	item     *item
+	port     *port
+	w        int
+	h        int
+	rank     int
+	pos      int
+	x        int // middle
+	up, down []int32
+	net      int32 // of a bend: whose line it is
+}
+
+func (v *vert) bend() bool { return v.item == nil && v.port == nil }
+
+// A link is an edge within a level.
+type link struct {
+	from, to end
+	a, b     int32 // its vertices, a above b
+	back     bool  // b is where it comes from: turned round to break a cycle
+	pieces   []int32
+	direct   bool // drawn without bends
+	points   []Point
+}
+
+// A piece is a line between two vertices of neighbouring ranks. Links share
+// pieces: all that leave one source, or meet in one target, run together.
+type piece struct {
+	a, b         int32
+	aport, bport *port
+	net          int32
+	xa, xb       int
+	track        int
+}
+
+func newLevel(g *Graph, it *item) *level {
+	l := &level{g: g}
+	index := map[end]int32{}
+	add := func(v vert) {
+		index[end{v.item, v.port}] = int32(len(l.verts))
+		l.verts = append(l.verts, v)
+	}
+	for _, c := range it.children {
+		add(vert{item: c, w: c.w, h: c.h})
+	}
+	for _, p := range it.enter.sorted() {
+		add(vert{port: p, rank: -1})
+	}
+	for _, p := range it.leave.sorted() {
+		add(vert{port: p, rank: 1})
+	}
+	of := func(e end) int32 {
+		if e.item != nil {
+			e.port = nil
+		}
+		return index[e]
+	}
+	for _, k := range it.links {
+		k.a, k.b = of(k.from), of(k.to)
+		l.links = append(l.links, k)
+	}
+	slices.SortFunc(l.links, func(x, y *link) int {
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), comparePorts(x.from.port, y.from.port), comparePorts(x.to.port, y.to.port))
+	})
+	return l
+}
+
+func comparePorts(a, b *port) int {
+	n := func(p *port) int {
+		if p == nil {
+			return -1
+		}
+		return p.inner.seq
+	}
+	return cmp.Compare(n(a), n(b))
+}
+
+// breakCycles turns round the links that lead back to where a walk in the
+// order of the vertices came from.
+func (l *level) breakCycles() {
+	out := make([][]int32, len(l.verts))
+	for i, k := range l.links {
+		out[k.a] = append(out[k.a], int32(i))
+	}
+	const fresh, open, done = 0, 1, 2
+	state := make([]uint8, len(l.verts))
+	type frame struct {
+		v    int32
+		next int
+	}
+	for root := range l.verts {
+		if state[root] != fresh {
+			continue
+		}
+		state[root] = open
+		stack := []frame{{int32(root), 0}}
+		for len(stack) > 0 {
+			f := &stack[len(stack)-1]
+			if f.next == len(out[f.v]) {
+				state[f.v] = done
+				stack = stack[:len(stack)-1]
+				continue
+			}
+			k := l.links[out[f.v][f.next]]
+			f.next++
+			switch state[k.b] {
+			case fresh:
+				state[k.b] = open
+				stack = append(stack, frame{k.b, 0})
+			case open:
+				k.back = true
+			}
+		}
+	}
+	for _, k := range l.links {
+		if k.back {
+			k.a, k.b = k.b, k.a
+		}
+	}
+}
+
+// rank gives every vertex its rank: as early as its predecessors allow, then
+// moved where its edges get shorter.
+func (l *level) rank() {
+	in, out := l.neighbours()
+	first, last := 0, 0
+	fixed := make([]int, len(l.verts)) // -1 above all, 1 below all
+	for i := range l.verts {
+		if l.verts[i].port != nil {
+			fixed[i] = l.verts[i].rank
+			if fixed[i] < 0 {
+				first = 1
+			}
+		}
+		l.verts[i].rank = 0
+	}
+	order := topological(in, out)
+	count := map[int]int{}
+	for _, v := range order {
+		if fixed[v] != 0 {
+			continue
+		}
+		r := first
+		for _, u := range in[v] {
+			r = max(r, l.verts[u].rank+1)
+		}
+		for l.g.MaxRank > 0 && count[r] >= l.g.MaxRank {
+			r++
+		}
+		count[r]++
+		l.verts[v].rank = r
+		last = max(last, r)
+	}
+	for i := range l.verts {
+		if fixed[i] > 0 {
+			l.verts[i].rank = last + 1
+		}
+	}
+	if l.g.MaxRank == 0 {
+		l.tighten(order, in, out, fixed, first, last)
+	}
+}
+
+func (l *level) neighbours() (in, out [][]int32) {
+	in, out = make([][]int32, len(l.verts)), make([][]int32, len(l.verts))
+	for _, k := range l.links {
+		out[k.a] = append(out[k.a], k.b)
+		in[k.b] = append(in[k.b], k.a)
+	}
+	return in, out
+}
+
+// topological orders vertices so that edges lead forwards, smaller numbers
+// first where they do not decide.
+func topological(in, out [][]int32) []int32 {
+	left := make([]int, len(in))
+	order := make([]int32, 0, len(in))
+	for v := range in {
+		if left[v] = len(in[v]); left[v] == 0 {
+			order = append(order, int32(v))
+		}
+	}
+	for i := 0; i < len(order); i++ {
+		for _, w := range out[order[i]] {
+			if left[w]--; left[w] == 0 {
+				order = append(order, w)
+			}
+		}
+	}
+	return order
+}
+
+// tighten moves a vertex with more edges below than above down, and the other
+// way round, until nothing moves: the sum of the edges' lengths falls.
+func (l *level) tighten(order []int32, in, out [][]int32, fixed []int, first, last int) {
+	for sweep := range 16 {
+		moved := false
+		for i := range order {
+			v := order[i]
+			if sweep%2 == 0 {
+				v = order[len(order)-1-i]
+			}
+			if fixed[v] != 0 || len(in[v]) == len(out[v]) {
+				continue
+			}
+			low, high := first, last
+			for _, u := range in[v] {
+				low = max(low, l.verts[u].rank+1)
+			}
+			for _, w := range out[v] {
+				high = min(high, l.verts[w].rank-1)
+			}
+			want := low
+			if len(out[v]) > len(in[v]) {
+				want = high
+			}
+			if want != l.verts[v].rank {
+				l.verts[v].rank, moved = want, true
+			}
+		}
+		if !moved && sweep > 0 {
+			return
+		}
+	}
+}

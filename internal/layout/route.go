@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// lines decides where pieces meet their boxes, and on which track each net
+// crosses its gap.
+func (l *level) lines() {
+	l.gaps = make([][]int32, len(l.ranks))
+	tops, bottoms := make([][]int32, len(l.verts)), make([][]int32, len(l.verts))
+	for i := range l.pieces {
+		p := &l.pieces[i]
+		p.xa, p.xb = l.meet(p.a, p.aport), l.meet(p.b, p.bport)
+		l.gaps[l.verts[p.a].rank] = append(l.gaps[l.verts[p.a].rank], int32(i))
+		if l.verts[p.a].item != nil && p.aport == nil {
+			bottoms[p.a] = append(bottoms[p.a], int32(i))
+		}
+		if l.verts[p.b].item != nil && p.bport == nil {
+			tops[p.b] = append(tops[p.b], int32(i))
+		}
+	}
+	if l.g.PortGap > 0 {
+		for v := range l.verts {
+			l.spread(int32(v), bottoms[v], func(p *piece) (*int, int) { return &p.xa, p.xb })
+			l.spread(int32(v), tops[v], func(p *piece) (*int, int) { return &p.xb, p.xa })
+		}
+	}
+	if l.g.Style == Orthogonal {
+		for _, gap := range l.gaps {
+			l.tracks(gap)
+		}
+	}
+}
+
+// meet is where a line meets a vertex: at its port, else in its middle.
+func (l *level) meet(v int32, p *port) int {
+	vx := &l.verts[v]
+	if p != nil {
+		return vx.x - vx.w/2 + p.x
+	}
+	return vx.x
+}
+
+// spread moves the nets that meet one side of a box apart, in the order of
+// their other ends, so that lines do not cross at the box.
+func (l *level) spread(v int32, pieces []int32, ends func(*piece) (mine *int, far int)) {
+	type bundle struct {
+		net, sum, n int
+	}
+	byNet := map[int32]*bundle{}
+	var bundles []*bundle
+	for _, i := range pieces {
+		p := &l.pieces[i]
+		b := byNet[p.net]
+		if b == nil {
+			b = &bundle{net: int(p.net)}
+			byNet[p.net] = b
+			bundles = append(bundles, b)
+		}
+		_, far := ends(p)
+		b.sum, b.n = b.sum+far, b.n+1
+	}
+	if len(bundles) < 2 {
+		return
+	}
+	slices.SortFunc(bundles, func(a, b *bundle) int {
+		return cmp.Or(cmp.Compare(a.sum*b.n, b.sum*a.n), cmp.Compare(a.net, b.net))
+	})
+	room := min(l.verts[v].w*6/10, (len(bundles)-1)*l.g.PortGap)
+	at := map[int32]int{}
+	for i, b := range bundles {
+		at[int32(b.net)] = l.verts[v].x - room/2 + room*i/(len(bundles)-1)
+	}
+	for _, i := range pieces {
+		mine, _ := ends(&l.pieces[i])
+		*mine = at[l.pieces[i].net]
+	}
+}
+
+// tracks gives each net of a gap its own height wherever nets lie above each
+// other. Nets that lead right are stacked from the right, those that lead left
+// from the left: then nets of one kind do not cross.
+func (l *level) tracks(gap []int32) {
+	type span struct {
+		net            int32
+		low, high, key int
+		left           bool
+		track          int
+	}
+	byNet := map[int32]*span{}
+	var spans []*span
+	for _, i := range gap {
+		p := &l.pieces[i]
+		if p.xa == p.xb {
+			continue
+		}
+		s := byNet[p.net]
+		if s == nil {
+			s = &span{net: p.net, low: min(p.xa, p.xb), high: max(p.xa, p.xb), key: p.xa, left: p.xb < p.xa}
+			byNet[p.net] = s
+			spans = append(spans, s)
+		}
+		s.low, s.high = min(s.low, p.xa, p.xb), max(s.high, p.xa, p.xb)
+	}
+	slices.SortFunc(spans, func(a, b *span) int {
+		if a.left != b.left {
+			if b.left {
+				return -1
+			}
+			return 1
+		}
+		if a.left {
+			return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.net, b.net))
+		}
+		return cmp.Or(cmp.Compare(b.key, a.key), cmp.Compare(a.net, b.net))
+	})
+	for i, s := range spans {
+		for _, t := range spans[max(0, i-2_000):i] {
+			if t.low <= s.high+l.g.LineGap && s.low <= t.high+l.g.LineGap {
+				s.track = max(s.track, t.track)
+			}
+		}
+		s.track++
+	}
+	for _, i := range gap {
+		if s := byNet[l.pieces[i].net]; s != nil {
+			l.pieces[i].track = s.track
+		}
+	}
+}
+
+// along gives ranks and gaps their place along the direction and returns the height.
+func (l *level) along() int {
+	n := len(l.ranks)
+	l.above, l.tall, l.room, l.used = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	y := 0
+	for r, rank := range l.ranks {
+		ports := true
+		for _, v := range rank {
+			l.tall[r] = max(l.tall[r], l.verts[v].h)
+			ports = ports && l.verts[v].item == nil
+		}
+		if l.above[r] = y; r == n-1 {
+			return y + l.tall[r]
+		}
+		room := l.g.RankGap
+		if ports || l.portsOnly(r+1) {
+			room = (room + 1) / 2
+		}
+		for _, i := range l.gaps[r] {
+			l.used[r] = max(l.used[r], l.pieces[i].track)
+		}
+		need := (l.used[r] + 1) * l.g.LineGap
+		if l.g.MaxGap > 0 {
+			need = min(need, l.g.MaxGap)
+		}
+		if l.g.Style == Orthogonal {
+			room = max(room, need)
+		}
+		l.room[r] = room
+		y += l.tall[r] + room
+	}
+	return y
+}
+
+func (l *level) portsOnly(r int) bool {
+	for _, v := range l.ranks[r] {
+		if l.verts[v].port == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// finish moves the level to (dx, dy) in its group's box, tells children and
+// ports where they are, and draws the links.
+func (l *level) finish(group *item, dx, dy int) {
+	for i := range l.verts {
+		v := &l.verts[i]
+		switch {
+		case v.item != nil:
+			v.item.x, v.item.y = v.x-v.w/2+dx, l.above[v.rank]+dy
+		case v.port != nil:
+			v.port.x = v.x + dx
+		}
+	}
+	for _, k := range l.links {
+		k.points = l.draw(k)
+		for j := range k.points {
+			k.points[j].X += dx
+			k.points[j].Y += dy
+		}
+		l.border(k, group)
+		if k.back {
+			slices.Reverse(k.points)
+		}
+	}
+}
+
+// border takes an end at one of the group's own ports to its border.
+func (l *level) border(k *link, group *item) {
+	if l.verts[k.a].port != nil {
+		k.points = append([]Point{{k.points[0].X, 0}}, k.points...)
+	}
+	if l.verts[k.b].port != nil {
+		k.points = append(k.points, Point{k.points[len(k.points)-1].X, group.h})
+	}
+}
+
+func (l *level) draw(k *link) []Point {
+	a, b := &l.verts[k.a], &l.verts[k.b]
+	if k.direct {
+		return []Point{{l.meet(k.a, k.aport()), l.above[a.rank] + a.h}, {l.meet(k.b, k.bport()), l.above[b.rank]}}
+	}
+	var points []Point
+	for _, i := range k.pieces {
+		p := &l.pieces[i]
+		a := &l.verts[p.a]
+		upper := l.above[a.rank] + l.tall[a.rank] // the gap's edges
+		lower := upper + l.room[a.rank]
+		if a.item != nil {
+			points = append(points, Point{p.xa, l.above[a.rank] + a.h})
+		}
+		points = append(points, Point{p.xa, upper})
+		if l.g.Style == Orthogonal && p.xa != p.xb {
+			y := upper + l.step(a.rank, p.track)
+			points = append(points, Point{p.xa, y}, Point{p.xb, y})
+		}
+		points = append(points, Point{p.xb, lower})
+	}
+	return points
+}
+
+// step is how far below a gap's upper edge a track runs: tracks share the room.
+func (l *level) step(rank, track int) int {
+	return l.room[rank] * track / (l.used[rank] + 1)
+}
