@@ -64,7 +64,7 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 	})
 	last := message{Doc: &doc}
 	if err != nil {
-		f := asFault(err)
+		f := asFault(err, req)
 		last = message{Code: f.Code, Msg: f.Msg}
 		if f.Err != nil {
 			last.Log = clip(f.Err.Error(), 2_000)
@@ -122,11 +122,11 @@ const maxReply = 4 * maxText
 func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {
 	exe, err := r.exe()
 	if err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "find the program to read PDF files with")
+		return Document{}, fault.Wrap(fault.InternalError, err, "find the program to read %s with", req.subject())
 	}
 	text, err := json.Marshal(req)
 	if err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "ask for a PDF file to be read")
+		return Document{}, fault.Wrap(fault.InternalError, err, "ask for %s to be read", req.subject())
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -147,12 +147,12 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of PDF files")
+		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of %s", req.subject())
 	}
 	if err := cmd.Start(); err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of PDF files: %v", err)
+		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of %s: %v", req.subject(), err)
 	}
-	stalled := time.AfterFunc(r.cfg.Silence, func() { cancel(silent(r.cfg.Silence)) })
+	stalled := time.AfterFunc(r.cfg.Silence, func() { cancel(silent(r.cfg.Silence, req)) })
 	defer stalled.Stop()
 	last := listen(stdout, func(m message) {
 		stalled.Reset(r.cfg.Silence)
@@ -189,12 +189,12 @@ func died(err error, stderr string, req request) error {
 		code = exit.ExitCode()
 	}
 	if code == exitStall {
-		return tooLong(time.Duration(req.StallMS) * time.Millisecond)
+		return tooLong(time.Duration(req.StallMS)*time.Millisecond, req)
 	}
 	if code == exitMemory || slices.ContainsFunc(noMemory, func(said string) bool { return strings.Contains(stderr, said) }) {
-		return fault.Wrap(fault.FileTooLarge, log, "the PDF file cannot be read within %d MiB of memory", req.MaxMemory>>20)
+		return fault.Wrap(fault.FileTooLarge, log, "%s cannot be read within %d MiB of memory", req.subject(), req.MaxMemory>>20)
 	}
-	return fault.Wrap(fault.FileInvalid, log, "the PDF file is damaged beyond repair")
+	return fault.Wrap(fault.FileInvalid, log, "%s is damaged beyond repair", req.subject())
 }
 
 // noMemory is what the runtime, and that of the race detector, says when the
@@ -291,13 +291,13 @@ func (r *Reader) readHere(ctx context.Context, src io.Reader, req request, progr
 				step(<-steps) // the last pages were reported before the result
 			}
 			if res.err != nil {
-				return Document{}, asFault(res.err)
+				return Document{}, asFault(res.err, req)
 			}
 			return res.doc, nil
 		case s := <-steps:
 			step(s)
 		case <-stall.C:
-			return Document{}, tooLong(r.cfg.Silence)
+			return Document{}, tooLong(r.cfg.Silence, req)
 		case <-ctx.Done():
 			return Document{}, context.Cause(ctx)
 		}

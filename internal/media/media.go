@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package media reads PDF files and images that nobody vouches for.
+// Package media reads PDF files, images, HTML and Markdown that nobody vouches
+// for.
 //
 // It decides what a file holds (pages, text with its structure, pixels) and
 // which fault stands for each way in which it does not: FILE_INVALID,
 // FILE_ENCRYPTED, FILE_TOO_LARGE. Parsers of such files hang, eat memory and
-// panic, so PDF is parsed in a child process: this program started again (see
+// panic, so PDF and markup are parsed in a child process: this program started again (see
 // [Dispatch]) with a limit on memory and on time without progress. Whatever
 // happens there, the parent survives and says what is wrong with the file.
 //
@@ -16,6 +17,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"runtime"
@@ -94,6 +96,8 @@ type Document struct {
 	// The following are set by Text only.
 	Pages    []Page    `json:"pages,omitempty"`
 	Headings []Heading `json:"headings,omitempty"`
+	// Converted is the outcome of a conversion of markup.
+	Converted string `json:"converted,omitempty"`
 }
 
 // A Page is the text of one page.
@@ -136,8 +140,12 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 	case <-ctx.Done():
 		return Document{}, context.Cause(ctx)
 	}
-	req.MaxBytes, req.MaxPages, req.MaxMemory, req.Probe = r.cfg.MaxBytes, r.cfg.MaxPages, r.cfg.MaxMemory, r.probe
+	req.MaxPages, req.MaxMemory, req.Probe = r.cfg.MaxPages, r.cfg.MaxMemory, r.probe
+	req.MaxBytes = cmp.Or(req.MaxBytes, r.cfg.MaxBytes)
 	req.StallMS = r.cfg.Stall.Milliseconds()
+	if req.Markup != nil {
+		req.StallMS = min(req.StallMS, MarkupStall.Milliseconds())
+	}
 	if progress == nil {
 		progress = func(int, int) {}
 	}
@@ -147,14 +155,17 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 	return r.readHere(ctx, src, req, progress)
 }
 
-func tooLong(stall time.Duration) error {
+func tooLong(stall time.Duration, req request) error {
+	if req.Markup != nil {
+		return fault.New(fault.FileTooLarge, "%s takes more than %s of computing to convert, which is the limit: split it, or look for one mark repeated thousands of times", req.subject(), stall)
+	}
 	return fault.New(fault.FileInvalid, "the PDF file cannot be read: a part of it took more than %s of computing, as damaged files do", stall)
 }
 
-func silent(silence time.Duration) error {
-	return fault.New(fault.StepTimeout, "reading the PDF file made no progress for %s", silence)
+func silent(silence time.Duration, req request) error {
+	return fault.New(fault.StepTimeout, "reading %s made no progress for %s", req.subject(), silence)
 }
 
-func tooLarge(limit int64) error {
-	return fault.New(fault.FileTooLarge, "the PDF file has more than %d MiB, which is the limit of what is parsed", limit>>20)
+func tooLarge(req request) error {
+	return fault.New(fault.FileTooLarge, "%s has more than %d MiB, which is the limit of what is parsed", req.subject(), req.MaxBytes>>20)
 }

@@ -14,7 +14,20 @@ import (
 const (
 	opInfo = "pdf-info"
 	opText = "pdf-text"
+	opHTML = "html-to-markdown"
+	opMark = "markdown-to-html"
 )
+
+// subject is what the request reads, as its faults call it.
+func (r *request) subject() string {
+	switch r.Op {
+	case opHTML:
+		return "the HTML"
+	case opMark:
+		return "the Markdown text"
+	}
+	return "the PDF file"
+}
 
 // request is what the parent asks, as JSON in the child's environment; the file
 // comes through standard input.
@@ -25,6 +38,8 @@ type request struct {
 	MaxPages  int    `json:"maxPages"`
 	MaxMemory int64  `json:"maxMemory"`
 	StallMS   int64  `json:"stallMs"`
+	// Markup shapes opHTML and opMark.
+	Markup *markup `json:"markup,omitempty"`
 	// Probe names a misbehaviour, see the variable of that name.
 	Probe string `json:"probe,omitempty"`
 }
@@ -48,7 +63,7 @@ type message struct {
 func answer(req request, src io.Reader, alive func(done, total int)) (doc Document, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "the PDF file is damaged beyond repair")
+			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "%s is damaged beyond repair", req.subject())
 		}
 	}()
 	data, err := io.ReadAll(io.LimitReader(src, req.MaxBytes+1))
@@ -56,20 +71,23 @@ func answer(req request, src io.Reader, alive func(done, total int)) (doc Docume
 		return Document{}, err
 	}
 	if int64(len(data)) > req.MaxBytes {
-		return Document{}, tooLarge(req.MaxBytes)
+		return Document{}, tooLarge(req)
 	}
 	alive(0, 0)
 	if probe != nil {
 		probe(req.Probe)
 	}
+	if req.Markup != nil {
+		return convertMarkup(data, req)
+	}
 	return readPDF(data, req, alive)
 }
 
 // asFault makes every error of a parser one that a person can act on.
-func asFault(err error) *fault.Error {
+func asFault(err error, req request) *fault.Error {
 	var f *fault.Error
 	if errors.As(err, &f) {
 		return f
 	}
-	return fault.Wrap(fault.FileInvalid, err, "the PDF file is damaged beyond repair")
+	return fault.Wrap(fault.FileInvalid, err, "%s is damaged beyond repair", req.subject())
 }
