@@ -84,6 +84,8 @@ const (
 	AssertionFailed         Code = "ASSERTION_FAILED"
 	ServerUnreachable       Code = "SERVER_UNREACHABLE"
 	EgressRefused           Code = "EGRESS_REFUSED"
+	CommandTimeout          Code = "COMMAND_TIMEOUT"
+	ConfigInvalid           Code = "CONFIG_INVALID"
 )
 
 // The exit codes of the command line (ux.md section 4). Documented and stable.
@@ -173,6 +175,8 @@ var table = []Info{
 	{Unauthorized, 401, CauseRequest, false, ExitForbidden, "", nil, "Not allowed.", "Use an account that may do this."},
 	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "The run ended otherwise than --expect said.", "Compare the result with the expectation."},
 	{ServerUnreachable, 503, CauseRequest, true, ExitUnreachable, "", nil, "The process that holds the data directory does not answer.", "Check that it runs; its pid is in the message."},
+	{ConfigInvalid, 422, CauseDefinition, false, ExitUsage, "", nil, "The configuration does not hold together.", "Mend the places the message names; `roux config list` shows all settings."},
+	{CommandTimeout, 504, CauseRequest, true, ExitTimeout, "", nil, "The command waited as long as --timeout lets it; nothing recorded is lost.", "`roux resume RUN` goes on with the run, with a longer --timeout or with none."},
 	{Usage, 400, CauseRequest, false, ExitUsage, "", nil, "The command was not understood.", "`roux help` and `roux COMMAND --help` show what is."},
 	{InternalError, 500, CauseInternal, true, ExitInternal, "", nil, "Something is wrong in Roux itself.", "Report it with the run's id; the run can be resumed."},
 }

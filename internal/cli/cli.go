@@ -16,12 +16,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/action"
@@ -29,6 +30,7 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/egress"
+	"github.com/roux-engine/roux/internal/expr"
 )
 
 // Main runs one command and returns its exit code.
@@ -38,12 +40,11 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 // execute is Main with more actions than those that come with Roux.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, more []action.Action) int {
-	allow, badEnv := egress.ParseAllow(os.Getenv("ROUX_EGRESS_ALLOW"))
-	actions := append(builtin.Actions(builtin.Config{Egress: egress.New(egress.Config{Allow: allow})}), more...)
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
-		actions: catalogue(actions), badEnv: badEnv,
+		more: more, log: newLog(nil, false), release: func() {},
 	}
+	a.useActions(nil)
 	// Help and errors of usage are written before flags are read.
 	a.screen = newScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
@@ -51,8 +52,12 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := fang.Execute(ctx, root, fang.WithoutVersion(), fang.WithoutManpage(),
-		fang.WithErrorHandler(func(io.Writer, fang.Styles, error) {}))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.formErr
+	}
+	err = a.late(err)
+	a.release()
 	var end exit
 	if errors.As(err, &end) {
 		return int(end)
@@ -71,12 +76,38 @@ type app struct {
 	now            func() time.Time
 	actions        *compile.Catalogue
 
-	data   string
-	output string
-	quiet  bool
+	data    string
+	output  string
+	quiet   bool
+	verbose bool
+	times   string
+	timeout time.Duration
 
-	badEnv error // what is wrong with the environment; nothing runs
-	shown  bool  // the diagnostics of the error were shown
+	environ   func(string) string // the environment alone; getenv has the configuration behind it
+	configs   []configFile
+	configErr error
+	template  *expr.Program // of -o template=…
+	formErr   error         // the result did not fit the form
+	log       *slog.Logger
+	ctx       context.Context //nolint:containedctx // the command's, to tell afterwards whether --timeout ended it
+	release   context.CancelFunc
+
+	more  []action.Action // beside those that come with Roux
+	shown bool            // the diagnostics of the error were shown
+}
+
+// late says of a command that --timeout ended how to go on.
+func (a *app) late(err error) error {
+	if a.ctx == nil || !waited(a.ctx) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says, and the command was not done", a.timeout)
+}
+
+// useActions makes the actions of this release, which may reach what allow
+// opens, what recipes call.
+func (a *app) useActions(allow []netip.Prefix) {
+	a.actions = catalogue(append(builtin.Actions(builtin.Config{Egress: egress.New(egress.Config{Allow: allow})}), a.more...))
 }
 
 // catalogue is what recipes may call.
@@ -96,13 +127,6 @@ func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 // account is whose runs the command line handles. Accounts come with the service.
 const account = "local"
 
-// The forms of output.
-const (
-	asTable = "table"
-	asJSON  = "json"
-	asLines = "jsonl"
-)
-
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "roux",
@@ -110,33 +134,38 @@ func (a *app) command() *cobra.Command {
 		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
 roux runs get @last
 roux resume`,
-		Args: cobra.ArbitraryArgs,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if !slices.Contains([]string{asTable, asJSON, asLines}, a.output) {
-				got := a.output
-				a.output = asTable
-				return fault.New(fault.Usage, "-o %s: want table, json or jsonl", got)
-			}
-			return a.badEnv
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
+		Args:              cobra.ArbitraryArgs,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
+		RunE:              group,
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.data, "data", "", "data directory (default ROUX_DATA, else ./.roux where it exists, else the user's data directory)")
-	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json or jsonl")
+	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json, jsonl, yaml, name or template={{ … }}")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but the result and errors")
-	flags.Bool("no-color", false, "no colours (also NO_COLOR)")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what happens inside")
+	flags.Bool("no-color", false, "no colours and no redrawing (also NO_COLOR, TERM=dumb, CI)")
+	flags.DurationVar(&a.timeout, "timeout", 0, "wait at most this long, then end with exit code 8 (default: as long as it takes)")
+	a.times = timeRelative
+	flags.Var(choice{&a.times, []string{timeRelative, timeISO}}, "time", "how times are shown: relative or iso")
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.help(cmd) })
+	root.SetHelpCommand(a.helpCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.Wrap(fault.Usage, err, "%v: `%s --help` lists the flags", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.runsCommand(),
-		a.eventsCommand(), a.replayCommand(), a.explainCommand(), a.versionCommand())
+		a.eventsCommand(), a.replayCommand(), a.explainCommand(), a.versionCommand(),
+		a.configCommand())
 	return root
+}
+
+// group is a command that only holds others: alone it shows its help.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownCommand(cmd, args[0])
 }
 
 // unknownCommand names what the user may have meant.

@@ -108,7 +108,7 @@ func (a *app) validateCommand() *cobra.Command {
 cat recipe.yaml | roux validate -`,
 		Args: wants(1, -1, "FILE…"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			var list []validated
+			out := a.stream()
 			var worst error
 			for _, path := range args {
 				c, err := a.compileFile(path, limit)
@@ -124,12 +124,10 @@ cat recipe.yaml | roux validate -`,
 				} else {
 					v.Plan, v.Steps = c.plan.Hash().String(), len(c.plan.Steps)
 				}
-				list = append(list, v)
+				out.add(v)
 				a.printValidated(c, v)
 			}
-			if a.output == asJSON {
-				a.encode(list)
-			}
+			out.end()
 			if worst != nil {
 				return exit(fault.ExitCode(worst))
 			}
@@ -141,19 +139,18 @@ cat recipe.yaml | roux validate -`,
 }
 
 func (a *app) printValidated(c *compiled, v validated) {
-	switch a.output {
-	case asLines:
-		a.encode(v)
-	case asTable:
-		a.printDiagnostics(a.stderr, c)
-		_, _, problems := countDiagnostics(c.diags)
-		switch {
-		case v.Valid && problems == "":
-			a.text("%s: valid, %s\n", oneLine(c.name), count(v.Steps, "step"))
-		case v.Valid:
-			a.text("%s: valid, %s, %s\n", oneLine(c.name), count(v.Steps, "step"), problems)
-		default:
-			a.screen.print(fmt.Sprintf("%s: %s\n", oneLine(c.name), problems))
-		}
+	a.annotate(c.diags)
+	if a.forPrograms() {
+		return
+	}
+	a.printDiagnostics(a.stderr, c)
+	_, _, problems := countDiagnostics(c.diags)
+	switch {
+	case v.Valid && problems == "":
+		a.text("%s: valid, %s\n", oneLine(c.name), count(v.Steps, "step"))
+	case v.Valid:
+		a.text("%s: valid, %s, %s\n", oneLine(c.name), count(v.Steps, "step"), problems)
+	default:
+		a.screen.print(fmt.Sprintf("%s: %s\n", oneLine(c.name), problems))
 	}
 }

@@ -29,23 +29,20 @@ func (a *app) eventsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list := []machine.Envelope{}
+				out := a.stream()
 				err = eachEvent(ctx, j, head.Key, after, func(ev *machine.Event) error {
 					if !wanted(kinds, ev.Name()) {
 						return nil
 					}
-					switch a.output {
-					case asTable:
-						a.text("%s\n", eventLine(p, ev))
-					case asLines:
-						a.encode(machine.Render(p, head.Run, ev))
-					default:
-						list = append(list, machine.Render(p, head.Run, ev))
+					if a.output == asTable {
+						a.text("%s\n", a.eventLine(p, ev))
+						return nil
 					}
+					out.add(machine.Render(p, head.Run, ev))
 					return nil
 				})
-				if a.output == asJSON && err == nil {
-					a.encode(list)
+				if err == nil {
+					out.end()
 				}
 				return err
 			})

@@ -62,7 +62,8 @@ func (a *app) explainCommand() *cobra.Command {
 				if err := eachEvent(ctx, j, head.Key, 0, x.event); err != nil {
 					return err
 				}
-				a.printExplanation(x.explain())
+				e := x.explain()
+				a.show(e, func() { a.printExplanation(e) })
 				return nil
 			})
 		},
@@ -262,10 +263,6 @@ func (x *explainer) cost(e *explanation) {
 }
 
 func (a *app) printExplanation(e *explanation) {
-	if a.output != asTable {
-		a.encode(e)
-		return
-	}
 	a.text("%s is %s\n", e.Step, e.Status)
 	for _, w := range e.Why {
 		a.text("  because %s\n", oneLine(w))

@@ -62,7 +62,11 @@ func TestCompleteness(t *testing.T) {
 		}
 	}
 	walk(a.command())
-	for _, name := range []string{"ROUX_DATA", "NO_COLOR", "TERM=dumb", "COLORFGBG", "XDG_DATA_HOME"} {
+	variables := []string{"NO_COLOR", "TERM=dumb", "COLORFGBG", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CI=1", "CI=true"}
+	for _, s := range settings {
+		variables = append(variables, s.env)
+	}
+	for _, name := range variables {
 		if !strings.Contains(corpus, name) {
 			t.Errorf("no test sets %s", name)
 		}

@@ -115,7 +115,7 @@ func (a *app) display(runs []*followed) display {
 		return &jsonDisplay{a}
 	case a.quiet:
 		return silent{}
-	case a.screen.live() && len(runs) == 1:
+	case a.screen.live() && !a.verbose && len(runs) == 1:
 		return &treeDisplay{tree: &tree{screen: a.screen, now: a.now}, view: runs[0].view}
 	case len(runs) == 1:
 		return &lineDisplay{a: a}
@@ -146,7 +146,7 @@ type lineDisplay struct {
 }
 
 func (d *lineDisplay) event(v *runView, ev *machine.Event) {
-	line := eventLine(v.plan, ev)
+	line := d.a.eventLine(v.plan, ev)
 	if d.several {
 		line = v.id + "  " + line
 	}

@@ -68,8 +68,10 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j journa
 		return err
 	}
 	if r := dial(ctx, dir); r != nil {
+		a.log.Debug("reading through the process that holds the data directory", "dir", dir)
 		return fn(ctx, r)
 	}
+	a.log.Debug("data directory", "dir", dir)
 	st, err := a.openStore(ctx, dir)
 	if errors.Is(err, fault.StoreLocked) {
 		// It may have begun to listen since we first looked.
@@ -112,6 +114,7 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 	if err != nil {
 		return nil, err
 	}
+	a.log.Debug("data directory", "dir", dir)
 	h := &host{journal: st, dir: dir, store: newChosen(st), unhook: func() {}}
 	if choose != nil {
 		if err := choose(ctx, h.store); err != nil {
@@ -121,7 +124,9 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 	if h.files, err = blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir), Inspect: builtin.AtUpload()}); err != nil {
 		return nil, errors.Join(storageError(dir, err), st.Close())
 	}
-	if h.engine, err = engine.Open(ctx, engine.Config{Store: h.store, Actions: a.actions, Files: h.files.Files}); err != nil {
+	if h.engine, err = engine.Open(ctx, engine.Config{
+		Store: h.store, Actions: a.actions, Files: h.files.Files, Concurrency: a.number("concurrency"), Logger: a.log,
+	}); err != nil {
 		return nil, errors.Join(storageError(dir, err), h.files.Close(), st.Close())
 	}
 	if h.unhook, err = serve(dir, st, h); err != nil {

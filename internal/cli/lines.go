@@ -12,9 +12,13 @@ import (
 )
 
 // eventLine is one event in one line without control codes.
-func eventLine(p *plan.Plan, ev *machine.Event) string {
+func (a *app) eventLine(p *plan.Plan, ev *machine.Event) string {
+	at := utc(ev.At).Format("15:04:05.000")
+	if a.times == timeISO {
+		at = stamp(ev.At)
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%6d  %s  %-18s", ev.Seq, utc(ev.At).Format("15:04:05.000"), ev.Name())
+	fmt.Fprintf(&b, "%6d  %s  %-18s", ev.Seq, at, ev.Name())
 	if ev.Step >= 0 {
 		b.WriteString("  " + machine.StepPath(p, ev.Ref()))
 	}

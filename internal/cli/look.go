@@ -46,14 +46,27 @@ type screen struct {
 	file   *os.File // the terminal; nil when w is none
 	colour bool
 	dark   bool
+	// annotate: a machine that builds reads along and marks files and lines.
+	annotate bool
 }
+
+// inCI says that an automatic build runs this: no control codes, whatever
+// standard error is, and annotations beside the diagnostics.
+func inCI(getenv func(string) string) bool {
+	v := getenv("CI")
+	return v == "1" || v == "true"
+}
+
+// plain makes the screen one without control codes.
+func (s *screen) plain() { s.file, s.colour = nil, false }
 
 func newScreen(w io.Writer, noColour bool, getenv func(string) string) *screen {
 	s := &screen{w: w, dark: true}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && getenv("TERM") != "dumb" {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && getenv("TERM") != "dumb" && !inCI(getenv) {
 		s.file = f
 		s.colour = !noColour && getenv("NO_COLOR") == ""
 	}
+	s.annotate = inCI(getenv)
 	// "15;0" is foreground;background: 7 and 15 are the light backgrounds.
 	// Asking the terminal itself would race with what the user types.
 	if _, bg, ok := strings.Cut(getenv("COLORFGBG"), ";"); ok && (strings.HasSuffix(bg, "7") || strings.HasSuffix(bg, "15")) {

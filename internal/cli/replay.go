@@ -124,9 +124,7 @@ func (r *replayed) compareHead(run *machine.Run, head store.Head, p *plan.Plan) 
 }
 
 func (a *app) printReplay(r *replayed) error {
-	if a.output != asTable {
-		a.encode(r)
-	} else {
+	a.show(r, func() {
 		a.text("%s at event %d of %d: %s, %d steps\n", r.ID, r.At, r.Last, r.Status, len(r.Steps))
 		for _, d := range r.Differences {
 			a.text("differs: %s\n", oneLine(d))
@@ -138,7 +136,7 @@ func (a *app) printReplay(r *replayed) error {
 			}
 			a.text("the fold of %d events equals %s\n", r.Last, what)
 		}
-	}
+	})
 	if !r.Same {
 		return exit(fault.ExitFailed)
 	}

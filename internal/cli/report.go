@@ -33,12 +33,15 @@ func (a *app) report(err error) {
 	info, _ := fault.Lookup(code)
 	var e *fault.Error
 	errors.As(err, &e)
-	if a.output == asJSON || a.output == asLines {
+	if a.objects() {
 		obj := errorObject{Code: code, Message: fault.Message(err), Remedy: info.Remedy, Exit: fault.ExitCode(err)}
 		if e != nil {
 			obj.Diagnostics = e.Diags
 		}
 		a.encode(map[string]any{"error": obj})
+	}
+	if !a.shown && e != nil {
+		a.annotate(e.Diags)
 	}
 	if a.shown {
 		// The diagnostics were printed where the source text was at hand.
@@ -46,8 +49,11 @@ func (a *app) report(err error) {
 	}
 	msg := oneLine(fault.Message(err))
 	var b strings.Builder
+	if e != nil && len(e.Diags) == 1 && e.Diags[0].Pos.File != "" {
+		msg = oneLine(e.Diags[0].Pos.String() + ": " + msg)
+	}
 	if e != nil && len(e.Diags) > 1 {
-		msg = fmt.Sprintf("%s: %s", info.Meaning, count(len(e.Diags), "problem"))
+		msg = fmt.Sprintf("%s: %s", strings.TrimSuffix(info.Meaning, "."), count(len(e.Diags), "problem"))
 		for _, d := range e.Diags {
 			fmt.Fprintf(&b, "%s\n", oneLine(d.String()))
 		}
@@ -60,14 +66,7 @@ func (a *app) report(err error) {
 	a.screen.print(b.String())
 }
 
-// encode writes one JSON value and a line break to standard output: indented
-// for json, in one line for jsonl.
-func (a *app) encode(v any) {
-	// A reader of standard output that went away ends the command by SIGPIPE or
-	// by the next write; there is nobody left to tell.
-	_ = writeJSON(a.stdout, v, a.output == asJSON)
-}
-
+// writeJSON writes one JSON value and a line break.
 func writeJSON(w io.Writer, v any, indent bool) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -36,6 +36,7 @@ cat recipe.yaml | roux run - -o json`,
 			if err != nil {
 				if c != nil {
 					a.printDiagnostics(a.stderr, c)
+					a.annotate(c.diags)
 					a.shown = true
 					_, _, problems := countDiagnostics(c.diags)
 					a.screen.print(fmt.Sprintf("%s: %s; nothing was run\n", oneLine(c.name), problems))
@@ -94,6 +95,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	if err != nil {
 		return h.refused(err)
 	}
+	a.log.Debug("run started", "run", run, "plan", c.plan.Hash().String())
 	if !a.screen.live() {
 		a.say("%s %s", oneLine(c.recipe.Name), run)
 	}
@@ -203,6 +205,8 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 	switch {
 	case err != nil:
 		return h.lost(err)
+	case interrupted && waited(ctx):
+		return a.waitedLong(h, sigs, runs)
 	case interrupted:
 		return a.interrupted(h, sigs, runs)
 	}
@@ -225,14 +229,11 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 		}
 	}
 	switch {
-	case a.output == asJSON && list:
-		a.encode(results)
-	case a.output == asJSON:
-		a.encode(results[0])
-	case a.output == asLines:
-		for _, res := range results {
-			a.encode(res)
-		}
+	case !a.forPrograms():
+	case list:
+		a.show(results, nil)
+	default:
+		a.show(results[0], nil)
 	}
 	if code != fault.ExitOK {
 		return exit(code)
@@ -242,7 +243,10 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 
 // printEnd says how a run ended; its outputs are the data.
 func (a *app) printEnd(v *runView, res result, several bool) {
-	if a.output != asTable {
+	if res.Error != nil {
+		a.annotateRun(v.recipe, res)
+	}
+	if a.forPrograms() {
 		return
 	}
 	if res.Error != nil {
@@ -262,6 +266,26 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 	if len(v.Outputs) > 0 {
 		a.printOutputs(v.Outputs)
 	}
+}
+
+// waitedLong ends a command whose --timeout is over. There is no server to go
+// on with the runs: they stand where they are, as after Ctrl-C.
+func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error {
+	if err := h.close(sigs); err != nil && !errors.Is(err, errAtOnce) {
+		return err
+	}
+	var open []string
+	for _, r := range runs {
+		if !r.view.done() {
+			open = append(open, r.id)
+		}
+	}
+	if len(open) == 1 {
+		return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says; %s has not ended and stands still: `%s` goes on with it, `%s` ends it",
+			a.timeout, open[0], a.hint("resume", open[0]), a.hint("runs cancel", open[0]))
+	}
+	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says; %s have not ended and stand still: `%s` goes on with them",
+		a.timeout, count(len(open), "run"), a.hint("resume", ""))
 }
 
 // fewHints is for how many runs an interrupted command says how to go on.

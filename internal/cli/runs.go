@@ -23,12 +23,7 @@ func (a *app) runsCommand() *cobra.Command {
 roux runs get @last
 roux runs cancel run_01K3`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
+		RunE: group,
 	}
 	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.releaseCommand())
 	return cmd
@@ -118,7 +113,7 @@ func (a *app) printHeads(heads []store.Head) {
 				status, note = "quarantined", oneLine(cut(h.Quarantine, 60))
 			}
 			rows = append(rows, []string{
-				h.Run, oneLine(cut(h.Recipe, 32)), status, ago(a.now(), h.Created),
+				h.Run, oneLine(cut(h.Recipe, 32)), status, a.when(h.Created),
 				took(time.Duration(end-h.Created) * time.Microsecond), fmt.Sprint(h.Used), note,
 			})
 		}
@@ -182,11 +177,7 @@ func (a *app) getCommand() *cobra.Command {
 				if head.Ended != 0 {
 					full.EndedAt = stamp(head.Ended)
 				}
-				if a.output != asTable {
-					a.encode(full)
-					return nil
-				}
-				a.printRun(v, full)
+				a.show(full, func() { a.printRun(v, full, head) })
 				return nil
 			})
 		},
@@ -213,15 +204,15 @@ func stateOf(ctx context.Context, j journal, head store.Head) (*runView, *machin
 	return v, run, nil
 }
 
-func (a *app) printRun(v *runView, f fullView) {
+func (a *app) printRun(v *runView, f fullView, head store.Head) {
 	rows := [][]string{
 		{"run", f.ID},
 		{"recipe", oneLine(join(" ", f.Recipe, f.Version))},
 		{"status", f.Status},
-		{"created", f.CreatedAt},
+		{"created", a.exact(head.Created)},
 	}
 	if f.EndedAt != "" {
-		rows = append(rows, []string{"ended", f.EndedAt})
+		rows = append(rows, []string{"ended", a.exact(head.Ended)})
 	}
 	if f.WaitState != "none" {
 		rows = append(rows, []string{"waits", f.WaitState})

@@ -200,10 +200,5 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 }
 
 func (a *app) steered(run, what string) {
-	switch a.output {
-	case asTable:
-		a.text("%s %s\n", run, what)
-	default:
-		a.encode(map[string]string{"id": run, "done": what})
-	}
+	a.show(map[string]string{"id": run, "done": what}, func() { a.text("%s %s\n", run, what) })
 }

@@ -51,11 +51,9 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:    wants(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
-			if a.output != asTable {
-				a.encode(b)
-				return nil
-			}
-			a.text("roux %s\n", join(" ", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch)))
+			a.show(b, func() {
+				a.text("roux %s\n", join(" ", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch)))
+			})
 			return nil
 		},
 	}

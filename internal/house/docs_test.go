@@ -87,7 +87,7 @@ var exits = []struct {
 	{fault.ExitForbidden, "Not allowed, for example a data directory that cannot be written."},
 	{fault.ExitCredits, "Credits or a quota do not suffice."},
 	{fault.ExitConflict, "Something else is in the way, for example another process on the data directory."},
-	{fault.ExitTimeout, "Waited as long as asked; the run goes on. Kept free: no command of this release has a time to wait."},
+	{fault.ExitTimeout, "Waited as long as `--timeout` says; nothing recorded is lost, and `roux resume` goes on."},
 	{fault.ExitUnreachable, "The process that holds the data directory does not answer."},
 	{fault.ExitCancelled, "The run was cancelled."},
 	{fault.ExitAssertion, "The run ended otherwise than expected."},

@@ -85,7 +85,7 @@ var wrappers = map[string][]string{
 	"github.com/gofrs/uuid/v5":                        {"internal/engine"},
 	"code.dny.dev/ssrf":                               {"internal/egress"},
 	"github.com/spf13/cobra":                          {"internal/cli"},
-	"charm.land/fang/v2":                              {"internal/cli"},
+	"github.com/spf13/pflag":                          {"internal/cli"},
 	"charm.land/lipgloss/v2":                          {"internal/cli"},
 	"golang.org/x/term":                               {"internal/cli"},
 	"golang.org/x/sys":                                {"internal/store/sqlite"},

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// annotate marks diagnostics for an automatic build (CI=1): one line each in the
+// form that GitHub and those who follow it read from the log. To others it is a
+// line with file, line and message.
+func (a *app) annotate(diags []fault.Diagnostic) {
+	if !a.screen.annotate {
+		return
+	}
+	for _, d := range diags {
+		msg := d.Msg
+		if d.Hint != "" {
+			msg += "; " + d.Hint
+		}
+		props := []string{}
+		if d.Pos.File != "" {
+			props = append(props, "file="+property(d.Pos.File))
+		}
+		if d.Pos.Line > 0 {
+			props = append(props, fmt.Sprintf("line=%d", d.Pos.Line), fmt.Sprintf("col=%d", max(1, d.Pos.Col)))
+		}
+		props = append(props, "title="+property(string(d.Code)+"/"+d.Rule))
+		a.screen.print(fmt.Sprintf("::%s %s::%s\n", d.Severity, strings.Join(props, ","), message(msg)))
+	}
+}
+
+// annotateRun marks a run that failed.
+func (a *app) annotateRun(recipe string, res result) {
+	if a.screen.annotate {
+		a.screen.print(fmt.Sprintf("::error title=%s::%s\n", property(string(res.Error.Code)),
+			message(fmt.Sprintf("%s %s: %s", recipe, res.ID, res.Error.Message))))
+	}
+}
+
+// message escapes what would end the line of an annotation or begin another.
+func message(s string) string {
+	return strings.ReplaceAll(oneLine(s), "%", "%25")
+}
+
+// property escapes a value that stands before the message.
+func property(s string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(message(s))
+}

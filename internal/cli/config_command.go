@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A settingView is a setting as `config` shows it.
+type settingView struct {
+	Key     string `json:"key"`
+	Value   string `json:"value"`
+	Origin  string `json:"origin"`
+	Where   string `json:"where,omitempty"`
+	Env     string `json:"env"`
+	Flag    string `json:"flag,omitempty"`
+	Default string `json:"default"`
+	What    string `json:"what"`
+	Want    string `json:"want"`
+	// Overridden are the values that something before them replaces.
+	Overridden []found `json:"overridden,omitempty"`
+}
+
+func (a *app) viewSetting(s *setting, cmd *cobra.Command) settingView {
+	values := a.lookup(s, cmd)
+	v := settingView{
+		Key: s.key, Value: values[0].Value, Origin: values[0].Origin, Where: values[0].Where,
+		Env: s.env, Default: s.def, What: s.what, Want: s.want, Overridden: values[1:],
+	}
+	if s.flag != "" {
+		v.Flag = "--" + s.flag
+	}
+	if s.key == "data" {
+		if dir, err := dataDir(a.data, a.getenv); err == nil {
+			v.Value = dir
+		}
+	}
+	return v
+}
+
+func (a *app) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Show settings and where each comes from",
+		Long: "Show settings and where each comes from. A flag counts before a variable of the environment, that before roux.yaml of the " +
+			"project (in this directory or one above), that before config.yaml of the user, that before the default.",
+		Example:     "roux config list\nroux config explain data\nroux config get output",
+		Annotations: map[string]string{"config": "lenient"},
+		Args:        cobra.ArbitraryArgs,
+		RunE:        group,
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "List all settings with their values and origins",
+			Example: "roux config list\nroux config list -o json",
+			Args:    wants(0, 0, ""),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				views := make([]settingView, len(settings))
+				rows := [][]string{{"KEY", "VALUE", "FROM"}}
+				for i := range settings {
+					views[i] = a.viewSetting(&settings[i], cmd)
+					rows = append(rows, []string{views[i].Key, oneLine(cut(views[i].Value, 60)), join(" ", views[i].Origin, views[i].Where)})
+				}
+				a.show(views, func() { a.text("%s", table(rows)) })
+				return a.configErr
+			},
+		},
+		&cobra.Command{
+			Use: "get KEY", Short: "Print the value of one setting",
+			Example: "roux config get data",
+			Args:    wants(1, 1, "KEY"), ValidArgsFunction: completeSettings,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				s, err := findSetting(args[0])
+				if err != nil {
+					return err
+				}
+				v := a.viewSetting(s, cmd)
+				a.show(v, func() { a.text("%s\n", clean(v.Value)) })
+				return a.configErr
+			},
+		},
+		&cobra.Command{
+			Use: "explain KEY", Short: "Say what a setting is for, its value and where that comes from",
+			Example: "roux config explain data\nroux config explain output -o json",
+			Args:    wants(1, 1, "KEY"), ValidArgsFunction: completeSettings,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				s, err := findSetting(args[0])
+				if err != nil {
+					return err
+				}
+				v := a.viewSetting(s, cmd)
+				a.show(v, func() { a.printSetting(v) })
+				return a.configErr
+			},
+		},
+	)
+	return cmd
+}
+
+func (a *app) printSetting(v settingView) {
+	rows := [][]string{
+		{"setting", v.Key},
+		{"what for", v.What},
+		{"value", oneLine(v.Value)},
+		{"from", join(" ", v.Origin, v.Where)},
+		{"takes", v.Want},
+		{"default", v.Default},
+		{"change it", join(", ", v.Flag, v.Env, v.Key+" in roux.yaml or the user's config.yaml")},
+	}
+	for _, o := range v.Overridden {
+		if o.Origin != "default" {
+			rows = append(rows, []string{"overridden", fmt.Sprintf("%s from %s %s", oneLine(o.Value), o.Origin, o.Where)})
+		}
+	}
+	a.text("%s", table(rows))
+}
+
+// findSetting finds a row of the table, or says which name is near.
+func findSetting(key string) (*setting, error) {
+	if s := settingOf(key); s != nil {
+		return s, nil
+	}
+	if near := nearest(key, settingKeys()); near != "" {
+		return nil, fault.New(fault.Usage, "there is no setting %q; did you mean `roux config explain %s`?", oneLine(cut(key, 60)), near)
+	}
+	return nil, fault.New(fault.Usage, "there is no setting %q; there are: %s", oneLine(cut(key, 60)), strings.Join(settingKeys(), ", "))
+}
+
+func completeSettings(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, s := range settings {
+		list = append(list, s.key+"\t"+s.what)
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}

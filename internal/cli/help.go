@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A commandView is a command as `help -o json` describes it for tools.
+type commandView struct {
+	Command  string     `json:"command"`
+	Usage    string     `json:"usage"`
+	Short    string     `json:"short"`
+	Long     string     `json:"long,omitempty"`
+	Examples []string   `json:"examples"`
+	Flags    []flagView `json:"flags"`
+	Commands []string   `json:"commands,omitempty"`
+}
+
+type flagView struct {
+	Name    string `json:"name"`
+	Short   string `json:"short,omitempty"`
+	Type    string `json:"type"`
+	Default string `json:"default,omitempty"`
+	What    string `json:"what"`
+	Env     string `json:"env,omitempty"`
+	Global  bool   `json:"global,omitempty"`
+}
+
+// A codeView is an error code as `help CODE` explains it.
+type codeView struct {
+	Code      fault.Code  `json:"code"`
+	Meaning   string      `json:"meaning"`
+	Remedy    string      `json:"remedy"`
+	Exit      int         `json:"exit"`
+	HTTP      int         `json:"http"`
+	Cause     fault.Cause `json:"cause"`
+	Retryable bool        `json:"retryable"`
+	Aliases   []string    `json:"aliases,omitempty"`
+}
+
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND | CODE]",
+		Short: "Explain a command or an error code",
+		Long:  "Explain a command or an error code. With -o json all commands, or those below COMMAND, with their flags, for tools.",
+		Example: `roux help run
+roux help RECIPE_INVALID
+roux help -o json`,
+		Annotations:       map[string]string{"config": "lenient"},
+		ValidArgsFunction: completeHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if row, ok := fault.Lookup(fault.Code(strings.ToUpper(args[0]))); ok {
+					v := viewOfCode(row)
+					a.show(v, func() { a.printCode(v) })
+					return nil
+				}
+			}
+			target, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownTopic(cmd.Root(), target, args, rest)
+			}
+			if target.HasParent() {
+				target.InitDefaultHelpFlag()
+			}
+			a.show(allCommands(target), func() { a.help(target) })
+			return nil
+		},
+	}
+}
+
+// unknownTopic says which command or code is near to what was asked for.
+func unknownTopic(root, at *cobra.Command, args, rest []string) error {
+	word := strings.Join(args, " ")
+	if len(rest) > 0 && at != nil && at != root {
+		return unknownCommand(at, rest[0])
+	}
+	var known []string
+	for _, row := range fault.All() {
+		known = append(known, string(row.Code))
+	}
+	if near := nearest(strings.ToUpper(word), known); near != "" {
+		return fault.New(fault.Usage, "there is no command and no code %q; did you mean `roux help %s`?", oneLine(cut(word, 60)), near)
+	}
+	return unknownCommand(root, word)
+}
+
+func viewOfCode(row fault.Info) codeView {
+	v := codeView{
+		Code: row.Code, Meaning: row.Meaning, Remedy: row.Remedy, Exit: row.Exit, HTTP: row.HTTP,
+		Cause: row.Cause, Retryable: row.Retryable, Aliases: row.Aliases,
+	}
+	if row.Legacy != "" {
+		v.Aliases = append([]string{row.Legacy}, v.Aliases...)
+	}
+	return v
+}
+
+func (a *app) printCode(v codeView) {
+	again := "no: the same thing fails again"
+	if v.Retryable {
+		again = "yes: the same thing can succeed later"
+	}
+	rows := [][]string{{"exit code", fmt.Sprint(v.Exit)}, {"cause", string(v.Cause)}, {"retryable", again}}
+	if len(v.Aliases) > 0 {
+		rows = append(rows, []string{"also written", strings.Join(v.Aliases, ", ")})
+	}
+	a.text("%s\n\n%s\n\nWhat to do: %s\n\n%s", v.Code, v.Meaning, v.Remedy, table(rows))
+}
+
+// allCommands describes a command and those below it.
+func allCommands(cmd *cobra.Command) (list []commandView) {
+	if cmd.IsAvailableCommand() || !cmd.HasParent() || cmd.Name() == "help" {
+		list = append(list, describe(cmd))
+	}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			list = append(list, allCommands(c)...)
+		}
+	}
+	return list
+}
+
+func describe(cmd *cobra.Command) commandView {
+	v := commandView{
+		Command: cmd.CommandPath(), Usage: cmd.UseLine(), Short: cmd.Short, Long: cmd.Long,
+		Examples: exampleLines(cmd), Flags: []flagView{},
+	}
+	add := func(global bool) func(f *pflag.Flag) {
+		return func(f *pflag.Flag) {
+			fv := flagView{Name: "--" + f.Name, Type: f.Value.Type(), Default: f.DefValue, What: f.Usage, Global: global}
+			if f.Shorthand != "" {
+				fv.Short = "-" + f.Shorthand
+			}
+			for _, s := range settings {
+				if s.flag == f.Name {
+					fv.Env = s.env
+				}
+			}
+			v.Flags = append(v.Flags, fv)
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(add(false))
+	cmd.InheritedFlags().VisitAll(add(true))
+	if !cmd.HasParent() {
+		cmd.PersistentFlags().VisitAll(add(true))
+	}
+	if cmd.HasAvailableSubCommands() {
+		v.Commands = names(cmd)
+	}
+	return v
+}
+
+func exampleLines(cmd *cobra.Command) []string {
+	lines := []string{}
+	for line := range strings.Lines(cmd.Example) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// help prints the page of a command: what it is, examples, and only then how
+// it is written and what its flags do.
+func (a *app) help(cmd *cobra.Command) {
+	a.text("%s\n", cmd.Short)
+	if lines := exampleLines(cmd); len(lines) > 0 {
+		a.section("examples")
+		for _, line := range lines {
+			a.text("  %s\n", line)
+		}
+	}
+	if cmd.Long != "" && cmd.Long != cmd.Short {
+		a.text("\n%s\n", wrap(cmd.Long, 100))
+	}
+	a.section("usage")
+	a.text("  %s\n", usageLine(cmd))
+	if cmd.HasAvailableSubCommands() {
+		a.section("commands")
+		var rows [][]string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() || c.Name() == "help" {
+				rows = append(rows, []string{"  " + c.Name(), c.Short})
+			}
+		}
+		a.text("%s", table(rows))
+	}
+	a.flagSection("flags", cmd.LocalNonPersistentFlags())
+	if cmd.HasParent() {
+		a.flagSection("global flags", cmd.InheritedFlags())
+	} else {
+		a.flagSection("global flags", cmd.PersistentFlags())
+		a.text("\n`roux help COMMAND` says more of a command, `roux help CODE` of an error code.\n")
+	}
+}
+
+func usageLine(cmd *cobra.Command) string {
+	line := strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	if cmd.HasAvailableSubCommands() && !strings.Contains(line, "COMMAND") {
+		line += " COMMAND"
+	}
+	return line + " [flags]"
+}
+
+func (a *app) section(title string) { a.text("\n%s\n", title) }
+
+func (a *app) flagSection(title string, flags *pflag.FlagSet) {
+	var rows [][]string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		name := "      --" + f.Name
+		if f.Shorthand != "" {
+			name = "  -" + f.Shorthand + ", --" + f.Name
+		}
+		if t := f.Value.Type(); t != "bool" {
+			name += " " + typeName(t)
+		}
+		what := f.Usage
+		if !slices.Contains([]string{"", "false", "0", "0s", "[]"}, f.DefValue) {
+			what += " (default " + f.DefValue + ")"
+		}
+		rows = append(rows, []string{name, what})
+	})
+	if len(rows) > 0 {
+		a.section(title)
+		a.text("%s", table(rows))
+	}
+}
+
+// typeName is the kind of a flag's value in plain words.
+func typeName(t string) string {
+	switch t {
+	case "string", "stringArray", "stringSlice":
+		return "text"
+	case "int", "int64", "uint64", "count":
+		return "N"
+	}
+	return t
+}
+
+// wrap breaks a paragraph into lines of at most n characters.
+func wrap(s string, n int) string {
+	var b strings.Builder
+	for i, para := range strings.Split(s, "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		width := 0
+		for j, word := range strings.Fields(para) {
+			if j > 0 && width+1+len(word) > n {
+				b.WriteByte('\n')
+				width = 0
+			} else if j > 0 {
+				b.WriteByte(' ')
+				width++
+			}
+			b.WriteString(word)
+			width += len(word)
+		}
+	}
+	return b.String()
+}
+
+// completeHelp offers commands, then codes.
+func completeHelp(cmd *cobra.Command, args []string, begun string) (list []string, _ cobra.ShellCompDirective) {
+	at, _, err := cmd.Root().Find(args)
+	if err != nil {
+		at = cmd.Root()
+	}
+	for _, c := range at.Commands() {
+		if c.IsAvailableCommand() {
+			list = append(list, c.Name()+"\t"+c.Short)
+		}
+	}
+	if len(args) == 0 && begun != "" && begun[0] >= 'A' && begun[0] <= 'Z' {
+		for _, row := range fault.All() {
+			list = append(list, string(row.Code)+"\t"+row.Meaning)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
