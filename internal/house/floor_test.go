@@ -24,6 +24,7 @@ var floors = []struct {
 }{
 	{"fault", []string{"fault"}},
 	{"0", []string{"action"}},
+	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
 	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
@@ -40,7 +41,8 @@ var floors = []struct {
 	{"8, the binary", []string{"cmd/roux"}},
 }
 
-// beside the floors: nothing may import these.
+// beside the floors: nothing may import these, nor what lies below them. The
+// package examples itself has a floor: it holds files, and is embedded.
 var beside = []string{"internal/house", "bench", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
