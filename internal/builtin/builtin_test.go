@@ -166,7 +166,8 @@ func TestX158_X159_FileInspect(t *testing.T) {
 			"extended": map[string]any{"pageCount": int64(4), "encrypted": false, "title": "The Ferry of Lindholm: A Year in Numbers", "author": "The Roux authors"}}},
 		{"note.txt", []byte("hello"), map[string]any{"mimeType": "text/plain", "extended": map[string]any{}}},
 		{"posing.pdf", []byte("GIF89a\x03\x00\x02\x00\x00\x00\x00;"), map[string]any{"mimeType": "image/gif",
-			"extended": map[string]any{"width": int64(3), "height": int64(2), "format": "gif"}}},
+			"extended": map[string]any{"width": int64(3), "height": int64(2), "format": "gif", "orientation": int64(1),
+				"shownWidth": int64(3), "shownHeight": int64(2), "hasAlpha": false, "animated": false}}},
 		{"empty", nil, map[string]any{"mimeType": "text/plain", "extended": map[string]any{}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,10 +41,15 @@ func fileInspect(reader *media.Reader) action.Action {
 						"title": {"type": "string", "description": "PDF."},
 						"author": {"type": "string", "description": "PDF."},
 						"encrypted": {"type": "boolean", "description": "PDF: true when it needs a password."},
-						"damaged": {"type": "boolean", "description": "PDF: true when it had to be repaired to be read."},
-						"width": {"type": "integer", "minimum": 0, "description": "Image, in pixels as stored."},
-						"height": {"type": "integer", "minimum": 0, "description": "Image, in pixels as stored."},
-						"format": {"type": "string", "description": "Image."}
+						"damaged": {"type": "boolean", "description": "true when the file is damaged and could be looked at all the same: a PDF that had to be repaired, a PNG whose header has a wrong checksum."},
+						"format": {"type": "string", "description": "Image: jpeg, png, gif, bmp, tiff or webp."},
+						"width": {"type": "integer", "minimum": 1, "description": "Image or video, in pixels as stored."},
+						"height": {"type": "integer", "minimum": 1, "description": "Image or video, in pixels as stored."},
+						"orientation": {"type": "integer", "minimum": 1, "maximum": 8, "description": "Image: how EXIF wants it shown; 1 = as stored."},
+						"shownWidth": {"type": "integer", "minimum": 1, "description": "Image: width when shown as the orientation says."},
+						"shownHeight": {"type": "integer", "minimum": 1, "description": "Image: height when shown as the orientation says."},
+						"hasAlpha": {"type": "boolean", "description": "Image: true when its pixels can be transparent."},
+						"animated": {"type": "boolean", "description": "Image: true when it has more than one frame."}
 					},
 					"additionalProperties": false
 				}
@@ -114,14 +119,20 @@ func Inspect(ctx context.Context, reader *media.Reader, file action.File) (map[s
 			out["damaged"] = true
 		}
 	case strings.HasPrefix(t, "image/"):
-		img, err := media.ImageInfo(file)
+		img, err := media.ImageInfo(file, file.Info().Size)
 		if errors.Is(err, media.ErrUnknownImage) {
 			return out, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		out["width"], out["height"], out["format"] = int64(img.Width), int64(img.Height), img.Format
+		shownWidth, shownHeight := img.Shown()
+		out["format"], out["width"], out["height"] = img.Format, int64(img.Width), int64(img.Height)
+		out["orientation"], out["shownWidth"], out["shownHeight"] = int64(img.Orientation), int64(shownWidth), int64(shownHeight)
+		out["hasAlpha"], out["animated"] = img.Alpha, img.Animated
+		if img.Damaged {
+			out["damaged"] = true
+		}
 	}
 	return out, nil
 }

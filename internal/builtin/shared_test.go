@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -30,6 +31,8 @@ func TestX159_SharedFiles(t *testing.T) {
 			Mime      string
 			Width     int64
 			Height    int64
+			Turned    int64 `json:"exif_orientation"`
+			Shown     int64 `json:"shown_width"`
 			Encrypted bool  `json:"encrypted_needs_password"`
 			Pages     int64 `json:"pages_qpdf"`
 			Outcome   string
@@ -51,7 +54,7 @@ func TestX159_SharedFiles(t *testing.T) {
 				t.Fatalf("stored as %+v", info)
 			}
 			got, err := call(t, s, "file-inspect", map[string]any{"file": info.Hash})
-			if f.Outcome == "unreadable" || strings.HasPrefix(f.Note, "must be an error") {
+			if f.Outcome == "unreadable" {
 				if !errors.Is(err, fault.FileInvalid) {
 					t.Errorf("error = %v, want FILE_INVALID", err)
 				}
@@ -73,6 +76,15 @@ func TestX159_SharedFiles(t *testing.T) {
 			default:
 				if got["mimeType"] != f.Mime || ext["width"] != f.Width || ext["height"] != f.Height {
 					t.Errorf("%v %v, want %s %d × %d", got["mimeType"], ext, f.Mime, f.Width, f.Height)
+				}
+				if want := max(f.Turned, 1); ext["orientation"] != want {
+					t.Errorf("orientation %v, want %d", ext["orientation"], want)
+				}
+				if want := cmp.Or(f.Shown, f.Width); ext["shownWidth"] != want {
+					t.Errorf("shown %v wide, want %d", ext["shownWidth"], want)
+				}
+				if strings.HasPrefix(f.Note, "must be an error") != (ext["damaged"] == true) {
+					t.Errorf("damaged = %v: %s", ext["damaged"], f.Note)
 				}
 			}
 		})

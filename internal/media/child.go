@@ -55,14 +55,14 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 	}
 	confine(req.MaxMemory)
 	var progress atomic.Int64 // CPU time at the last sign of progress
-	go watch(req.MaxMemory, time.Duration(req.StallMS)*time.Millisecond, &progress)
+	go watch(req.MaxMemory, req.stall(), &progress)
 	out := json.NewEncoder(stdout)
-	// One goroutine writes: alive is called by the parser, the last message by us.
-	doc, err := answer(req, stdin, func(done, total int) {
-		progress.Store(int64(cpuTime()))
-		_ = out.Encode(message{Done: done, Total: total})
+	last, err := answer(req, stdin, func(m message) error {
+		if req.Op != opImage {
+			progress.Store(int64(cpuTime()))
+		}
+		return out.Encode(m)
 	})
-	last := message{Doc: &doc}
 	if err != nil {
 		f := asFault(err, req)
 		last = message{Code: f.Code, Msg: f.Msg}
@@ -115,31 +115,21 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// maxReply bounds what the parent reads of a child: the text, escaped as JSON.
-const maxReply = 4 * maxText
-
-// readInChild has the file parsed by a process of its own.
-func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {
+// askChild has the file parsed by a process of its own.
+func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear func(message) error) (message, error) {
 	exe, err := r.exe()
 	if err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "find the program to read %s with", req.subject())
+		return message{}, fault.Wrap(fault.InternalError, err, "find the program to read files with")
 	}
 	text, err := json.Marshal(req)
 	if err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "ask for %s to be read", req.subject())
+		return message{}, fault.Wrap(fault.InternalError, err, "ask for a file to be read")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Args = []string{"roux-media"}
-	// Nothing of our environment reaches a process that parses foreign files.
-	cmd.Env = []string{childEnv + "=" + string(text), "GOTRACEBACK=single", "GOMAXPROCS=2"}
-	if root, ok := os.LookupEnv("SYSTEMROOT"); ok {
-		cmd.Env = append(cmd.Env, "SYSTEMROOT="+root) // Windows starts nothing without it
-	}
-	if cover, ok := os.LookupEnv("GOCOVERDIR"); ok {
-		cmd.Env = append(cmd.Env, "GOCOVERDIR="+cover)
-	}
+	cmd.Env = childEnvironment(string(text))
 	source := &sourceErr{r: src}
 	cmd.Stdin = source
 	cmd.WaitDelay = time.Second
@@ -147,18 +137,18 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of %s", req.subject())
+		return message{}, fault.Wrap(fault.InternalError, err, "start the reader of files")
 	}
 	if err := cmd.Start(); err != nil {
-		return Document{}, fault.Wrap(fault.InternalError, err, "start the reader of %s: %v", req.subject(), err)
+		return message{}, fault.Wrap(fault.InternalError, err, "start the reader of files: %v", err)
 	}
-	stalled := time.AfterFunc(r.cfg.Silence, func() { cancel(silent(r.cfg.Silence, req)) })
+	silence := r.silence(req)
+	stalled := time.AfterFunc(silence, func() { cancel(silent(silence, req)) })
 	defer stalled.Stop()
-	last := listen(stdout, func(m message) {
-		stalled.Reset(r.cfg.Silence)
-		if m.Total > 0 {
-			progress(m.Done, m.Total)
-		}
+	last, deaf := listen(io.LimitReader(stdout, req.maxReply()), func(m message) error {
+		stalled.Stop() // who takes the bytes may be slow; that is not the child's fault
+		defer stalled.Reset(silence)
+		return hear(m)
 	})
 	stalled.Stop()
 	cause := context.Cause(ctx)
@@ -167,17 +157,31 @@ func (r *Reader) readInChild(ctx context.Context, src io.Reader, req request, pr
 	}
 	err = cmd.Wait()
 	switch {
+	case deaf != nil:
+		return message{}, deaf
 	case source.err.Load() != nil:
-		return Document{}, *source.err.Load()
-	case last != nil && last.Doc != nil:
-		return *last.Doc, nil
+		return message{}, *source.err.Load()
+	case last != nil && last.Code != "":
+		return message{}, &fault.Error{Code: last.Code, Msg: last.Msg, Err: errors.New(last.Log)}
 	case last != nil:
-		return Document{}, &fault.Error{Code: last.Code, Msg: last.Msg, Err: errors.New(last.Log)}
+		return *last, nil
+	case cause != nil:
+		return message{}, cause
 	}
-	if cause != nil {
-		return Document{}, cause
+	return message{}, died(err, stderr.String(), req)
+}
+
+// childEnvironment is all that a child sees: nothing of our environment reaches
+// a process that parses foreign files.
+func childEnvironment(request string) []string {
+	env := []string{childEnv + "=" + request, "GOTRACEBACK=single", "GOMAXPROCS=2"}
+	if root, ok := os.LookupEnv("SYSTEMROOT"); ok {
+		env = append(env, "SYSTEMROOT="+root) // Windows starts nothing without it
 	}
-	return Document{}, died(err, stderr.String(), req)
+	if cover, ok := os.LookupEnv("GOCOVERDIR"); ok {
+		env = append(env, "GOCOVERDIR="+cover)
+	}
+	return env
 }
 
 // died says why a child ended without an answer.
@@ -189,7 +193,7 @@ func died(err error, stderr string, req request) error {
 		code = exit.ExitCode()
 	}
 	if code == exitStall {
-		return tooLong(time.Duration(req.StallMS)*time.Millisecond, req)
+		return tooLong(req.stall(), req)
 	}
 	if code == exitMemory || slices.ContainsFunc(noMemory, func(said string) bool { return strings.Contains(stderr, said) }) {
 		return fault.Wrap(fault.FileTooLarge, log, "%s cannot be read within %d MiB of memory", req.subject(), req.MaxMemory>>20)
@@ -201,18 +205,21 @@ func died(err error, stderr string, req request) error {
 // operating system's limit stops it.
 var noMemory = []string{"out of memory", "cannot allocate memory", "failed to allocate", "-byte limit"}
 
-// listen reads messages until the last one; nil = the child ended without one.
-func listen(stdout io.Reader, alive func(message)) *message {
-	dec := json.NewDecoder(bufio.NewReaderSize(io.LimitReader(stdout, maxReply), 64<<10))
+// listen reads messages until the last one; nil = the child ended without one,
+// or hear did not want to go on.
+func listen(stdout io.Reader, hear func(message) error) (last *message, deaf error) {
+	dec := json.NewDecoder(bufio.NewReaderSize(stdout, 64<<10))
 	for {
 		var m message
 		if err := dec.Decode(&m); err != nil {
-			return nil
+			return nil, nil //nolint:nilerr // why it ended is told by the child's exit
 		}
-		if m.Doc != nil || m.Code != "" {
-			return &m
+		if m.last() {
+			return &m, nil
 		}
-		alive(m)
+		if err := hear(m); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -250,56 +257,62 @@ func clip(s string, n int) string {
 	return s
 }
 
-// readHere parses in this process, for programs that cannot be their own child.
+// askHere parses in this process, for programs that cannot be their own child.
 // A parser that hangs is left behind: its goroutine ends when it ends.
-func (r *Reader) readHere(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {
+func (r *Reader) askHere(ctx context.Context, src io.Reader, req request, hear func(message) error) (message, error) {
 	type result struct {
-		doc Document
-		err error
+		last message
+		err  error
 	}
 	results := make(chan result, 1)
-	steps := make(chan [2]int, 16)
+	said := make(chan message, 16)
 	gone := make(chan struct{})
 	defer close(gone)
 	// The source is the caller's and must not be read after this function has
 	// returned, so it is read here.
 	data, err := io.ReadAll(io.LimitReader(src, req.MaxBytes+1))
 	if err != nil {
-		return Document{}, err
+		return message{}, err
 	}
 	go func() {
-		doc, err := answer(req, bytes.NewReader(data), func(done, total int) {
+		last, err := answer(req, bytes.NewReader(data), func(m message) error {
+			m.Data = bytes.Clone(m.Data) // the encoder uses its buffer again
 			select {
-			case steps <- [2]int{done, total}:
+			case said <- m:
+				return nil
 			case <-gone:
+				return errGone
 			}
 		})
-		results <- result{doc, err}
+		results <- result{last, err}
 	}()
-	stall := time.NewTimer(r.cfg.Silence)
+	silence := r.silence(req)
+	stall := time.NewTimer(silence)
 	defer stall.Stop()
-	step := func(s [2]int) {
-		stall.Reset(r.cfg.Silence)
-		if s[1] > 0 {
-			progress(s[0], s[1])
-		}
-	}
 	for {
 		select {
+		case m := <-said:
+			if err := hear(m); err != nil {
+				return message{}, err
+			}
+			stall.Reset(silence)
 		case res := <-results:
-			for len(steps) > 0 {
-				step(<-steps) // the last pages were reported before the result
+			for len(said) > 0 { // what was said before the result
+				if err := hear(<-said); err != nil {
+					return message{}, err
+				}
 			}
 			if res.err != nil {
-				return Document{}, asFault(res.err, req)
+				return message{}, asFault(res.err, req)
 			}
-			return res.doc, nil
-		case s := <-steps:
-			step(s)
+			return res.last, nil
 		case <-stall.C:
-			return Document{}, tooLong(r.cfg.Silence, req)
+			return message{}, tooLong(silence, req)
 		case <-ctx.Done():
-			return Document{}, context.Cause(ctx)
+			return message{}, context.Cause(ctx)
 		}
 	}
 }
+
+// errGone ends work whose result nobody waits for any more.
+var errGone = errors.New("nobody waits for the result")

@@ -6,7 +6,7 @@
 // It decides what a file holds (pages, text with its structure, pixels) and
 // which fault stands for each way in which it does not: FILE_INVALID,
 // FILE_ENCRYPTED, FILE_TOO_LARGE. Parsers of such files hang, eat memory and
-// panic, so PDF and markup are parsed in a child process: this program started again (see
+// panic, so they work in a child process: this program started again (see
 // [Dispatch]) with a limit on memory and on time without progress. Whatever
 // happens there, the parent survives and says what is wrong with the file.
 //
@@ -33,6 +33,8 @@ const (
 	DefaultMaxMemory = 768 << 20
 	DefaultMaxPages  = 20_000
 	DefaultStall     = 4 * time.Second
+	// DefaultImageStall is several times what the largest sound image takes.
+	DefaultImageStall = 30 * time.Second
 )
 
 // maxText bounds the text of one document.
@@ -47,7 +49,10 @@ type Config struct {
 	// file that makes it loop fails then. CPU time, because a busy machine must
 	// not make a sound file look damaged. Default 4 s.
 	Stall time.Duration
-	// Silence is how long the child may say nothing, by the clock. Default 5 × Stall.
+	// ImageStall is the same for all the work on an image. Default 30 s.
+	ImageStall time.Duration
+	// Silence is how long the child may say nothing, by the clock. Default 5 × the
+	// CPU time that the work may use.
 	Silence time.Duration
 	// Processes bounds how many children run at once; others wait. Default: the
 	// number of CPUs.
@@ -77,8 +82,8 @@ func New(cfg Config) *Reader {
 	if cfg.Stall <= 0 {
 		cfg.Stall = DefaultStall
 	}
-	if cfg.Silence <= 0 {
-		cfg.Silence = 5 * cfg.Stall
+	if cfg.ImageStall <= 0 {
+		cfg.ImageStall = DefaultImageStall
 	}
 	if cfg.Processes <= 0 {
 		cfg.Processes = runtime.NumCPU()
@@ -134,32 +139,59 @@ func (r *Reader) Text(ctx context.Context, src io.Reader, opts TextOptions) (Doc
 }
 
 func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return Document{}, context.Cause(ctx)
-	}
-	req.MaxPages, req.MaxMemory, req.Probe = r.cfg.MaxPages, r.cfg.MaxMemory, r.probe
-	req.MaxBytes = cmp.Or(req.MaxBytes, r.cfg.MaxBytes)
 	req.StallMS = r.cfg.Stall.Milliseconds()
 	if req.Markup != nil {
 		req.StallMS = min(req.StallMS, MarkupStall.Milliseconds())
 	}
-	if progress == nil {
-		progress = func(int, int) {}
+	last, err := r.ask(ctx, src, req, func(m message) error {
+		if m.Total > 0 && progress != nil {
+			progress(m.Done, m.Total)
+		}
+		return nil
+	})
+	if err != nil {
+		return Document{}, err
 	}
-	if wired.Load() {
-		return r.readInChild(ctx, src, req, progress)
+	if last.Doc == nil {
+		return Document{}, fault.New(fault.InternalError, "the reader of files answered without a document")
 	}
-	return r.readHere(ctx, src, req, progress)
+	return *last.Doc, nil
 }
 
-func tooLong(stall time.Duration, req request) error {
-	if req.Markup != nil {
-		return fault.New(fault.FileTooLarge, "%s takes more than %s of computing to convert, which is the limit: split it, or look for one mark repeated thousands of times", req.subject(), stall)
+// ask has a request carried out on the bytes of src, under all limits. hear
+// gets every message but the last, which is returned.
+func (r *Reader) ask(ctx context.Context, src io.Reader, req request, hear func(message) error) (message, error) {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return message{}, context.Cause(ctx)
 	}
-	return fault.New(fault.FileInvalid, "the PDF file cannot be read: a part of it took more than %s of computing, as damaged files do", stall)
+	req.MaxPages, req.MaxMemory, req.Probe = r.cfg.MaxPages, r.cfg.MaxMemory, r.probe
+	req.MaxBytes = cmp.Or(req.MaxBytes, r.cfg.MaxBytes)
+	if wired.Load() {
+		return r.askChild(ctx, src, req, hear)
+	}
+	return r.askHere(ctx, src, req, hear)
+}
+
+// silence is how long nothing may be heard of the work.
+func (r *Reader) silence(req request) time.Duration {
+	if r.cfg.Silence > 0 {
+		return r.cfg.Silence
+	}
+	return 5 * req.stall()
+}
+
+func tooLong(limit time.Duration, req request) error {
+	part := "a part of it"
+	switch {
+	case req.Markup != nil:
+		return fault.New(fault.FileTooLarge, "%s takes more than %s of computing to convert, which is the limit: split it, or look for one mark repeated thousands of times", req.subject(), limit)
+	case req.Op == opImage:
+		part = "it"
+	}
+	return fault.New(fault.FileInvalid, "%s cannot be read: %s took more than %s of computing, as damaged files do", req.subject(), part, limit)
 }
 
 func silent(silence time.Duration, req request) error {

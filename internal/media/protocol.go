@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 )
 
 // The operations of a child.
 const (
-	opInfo = "pdf-info"
-	opText = "pdf-text"
-	opHTML = "html-to-markdown"
-	opMark = "markdown-to-html"
+	opInfo  = "pdf-info"
+	opText  = "pdf-text"
+	opImage = "image"
+	opHTML  = "html-to-markdown"
+	opMark  = "markdown-to-html"
 )
 
 // subject is what the request reads, as its faults call it.
@@ -25,6 +27,8 @@ func (r *request) subject() string {
 		return "the HTML"
 	case opMark:
 		return "the Markdown text"
+	case opImage:
+		return "the image"
 	}
 	return "the PDF file"
 }
@@ -37,30 +41,52 @@ type request struct {
 	MaxBytes  int64  `json:"maxBytes"`
 	MaxPages  int    `json:"maxPages"`
 	MaxMemory int64  `json:"maxMemory"`
-	StallMS   int64  `json:"stallMs"`
+	// StallMS is how much CPU time may pass between two signs of progress; an
+	// image has them all at once, at its end.
+	StallMS int64 `json:"stallMs"`
+	// Image shapes opImage.
+	Image *imageJob `json:"image,omitempty"`
 	// Markup shapes opHTML and opMark.
 	Markup *markup `json:"markup,omitempty"`
 	// Probe names a misbehaviour, see the variable of that name.
 	Probe string `json:"probe,omitempty"`
 }
 
+func (r request) stall() time.Duration { return time.Duration(r.StallMS) * time.Millisecond }
+
+// maxReply bounds what the parent reads of a child: text, escaped as JSON, or
+// the bytes of an image in base64.
+func (r request) maxReply() int64 {
+	if r.Op == opImage {
+		return maxEncoded/3*4 + 16<<20
+	}
+	return 4 * maxText
+}
+
 // probe, set by tests only, misbehaves as hostile files make parsers do.
 var probe func(kind string)
 
-// message is a line of the child's standard output. Each one is a sign of life;
-// the last holds either the document or the fault.
+// message is a line of the child's standard output. The last one holds the
+// document, the facts of the image made, or the fault; those before it are
+// signs of life and the bytes of the image, in order.
 type message struct {
 	Done  int        `json:"done,omitempty"`
 	Total int        `json:"total,omitempty"`
+	Data  []byte     `json:"data,omitempty"`
 	Doc   *Document  `json:"doc,omitempty"`
+	Image *Picture   `json:"image,omitempty"`
 	Code  fault.Code `json:"code,omitempty"`
 	Msg   string     `json:"msg,omitempty"`
 	Log   string     `json:"log,omitempty"` // cause, for the log only
 }
 
-// answer carries out a request on the bytes of src. It is the same code in the
-// child and in a program without child.
-func answer(req request, src io.Reader, alive func(done, total int)) (doc Document, err error) {
+// last tells whether nothing follows.
+func (m message) last() bool { return m.Doc != nil || m.Image != nil || m.Code != "" }
+
+// answer carries out a request on the bytes of src and returns the last
+// message; emit takes those before it, and what it fails with ends the work. It
+// is the same code in the child and in a program without child.
+func answer(req request, src io.Reader, emit func(message) error) (last message, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "%s is damaged beyond repair", req.subject())
@@ -68,19 +94,27 @@ func answer(req request, src io.Reader, alive func(done, total int)) (doc Docume
 	}()
 	data, err := io.ReadAll(io.LimitReader(src, req.MaxBytes+1))
 	if err != nil {
-		return Document{}, err
+		return message{}, err
 	}
 	if int64(len(data)) > req.MaxBytes {
-		return Document{}, tooLarge(req)
+		return message{}, tooLarge(req)
 	}
-	alive(0, 0)
+	if err := emit(message{}); err != nil {
+		return message{}, err
+	}
 	if probe != nil {
 		probe(req.Probe)
 	}
-	if req.Markup != nil {
-		return convertMarkup(data, req)
+	if req.Op == opImage {
+		made, err := makeImage(data, *req.Image, req.MaxMemory, func(p []byte) error { return emit(message{Data: p}) })
+		return message{Image: &made}, err
 	}
-	return readPDF(data, req, alive)
+	if req.Markup != nil {
+		doc, err := convertMarkup(data, req)
+		return message{Doc: &doc}, err
+	}
+	doc, err := readPDF(data, req, func(done, total int) { _ = emit(message{Done: done, Total: total}) })
+	return message{Doc: &doc}, err
 }
 
 // asFault makes every error of a parser one that a person can act on.

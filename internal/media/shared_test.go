@@ -32,6 +32,10 @@ type fact struct {
 	Width     int    `json:"width"`
 	Height    int    `json:"height"`
 	Note      string `json:"note"`
+
+	Orientation int `json:"exif_orientation"`
+	ShownWidth  int `json:"shown_width"`
+	ShownHeight int `json:"shown_height"`
 }
 
 func sharedData(t *testing.T) (string, map[string]fact) {
