@@ -93,6 +93,9 @@ func extended(found json.RawMessage, problem error) json.RawMessage {
 		if err := json.Unmarshal(found, &fields); err != nil {
 			fields, problem = map[string]json.RawMessage{}, fmt.Errorf("the inspection found no JSON object")
 		}
+		if fields == nil { // null: an inspection that failed found nothing
+			fields = map[string]json.RawMessage{}
+		}
 	}
 	if len(found) > maxExtended {
 		fields = map[string]json.RawMessage{}

@@ -89,7 +89,7 @@ type app struct {
 	template  *expr.Program // of -o template=…
 	formErr   error         // the result did not fit the form
 	log       *slog.Logger
-	ctx       context.Context //nolint:containedctx // the command's, to tell afterwards whether --timeout ended it
+	ctx       context.Context // the command's, to tell afterwards whether --timeout ended it
 	release   context.CancelFunc
 
 	more  []action.Action // beside those that come with Roux
@@ -156,7 +156,7 @@ roux resume`,
 	})
 	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.runsCommand(),
 		a.eventsCommand(), a.replayCommand(), a.explainCommand(), a.versionCommand(),
-		a.configCommand())
+		a.configCommand(), a.initCommand(), a.schemaCommand())
 	return root
 }
 

@@ -193,7 +193,7 @@ func interrupts() (c <-chan os.Signal, stop func()) {
 func (a *app) hint(command, run string) string {
 	words := join(" ", "roux", command, run)
 	if a.data != "" {
-		words += " --data " + a.data
+		words += " --data " + shellWord(a.data)
 	}
 	return words
 }

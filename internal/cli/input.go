@@ -61,6 +61,45 @@ func openFile(path string, missing fault.Code) (*os.File, error) {
 	return f, nil
 }
 
+// inputPaths resolves what --file names: a path, or a pattern such as
+// 'scans/*.pdf' that the shell has not resolved because it stood in quotes.
+func (a *app) inputPaths(args []string) (paths []string, err error) {
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		switch {
+		case err == nil && info.IsDir():
+			return nil, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with --file %s", arg, shellWord(filepath.Join(arg, "*")))
+		case err == nil || !strings.ContainsAny(arg, "*?["):
+			paths = append(paths, arg)
+			continue
+		}
+		found, err := filepath.Glob(arg)
+		if err != nil {
+			return nil, fault.New(fault.Usage, "--file %s: this pattern cannot be read: %v", arg, err)
+		}
+		n := len(paths)
+		for _, path := range found {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				paths = append(paths, path)
+			} else {
+				a.say("%s is no file and is left out", oneLine(path))
+			}
+		}
+		if len(paths) == n {
+			return nil, fault.New(fault.FileNotFound, "--file %s: no file there has such a name; looked in %s", arg, lookedIn(arg))
+		}
+	}
+	return paths, nil
+}
+
+// shellWord is text as a shell takes it for one word.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 func fileError(path string, missing fault.Code, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

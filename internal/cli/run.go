@@ -30,7 +30,15 @@ func (a *app) runCommand() *cobra.Command {
 		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
 roux run recipe.yaml --input language=en --input @more.json
 cat recipe.yaml | roux run - -o json`,
-		Args: wants(1, 1, "FILE"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && len(files) > 0 {
+				// The shell has made several words of the pattern.
+				return fault.New(fault.Usage, "--file takes one path, and %s came after it: give --file before each, or put the pattern in quotes: --file 'scans/*.pdf'",
+					oneLine(args[len(args)-1]))
+			}
+			return wants(1, 1, "FILE")(cmd, args)
+		},
+		ValidArgsFunction: completeRecipes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.compileFile(args[0], limit)
 			if err != nil {
@@ -57,7 +65,7 @@ cat recipe.yaml | roux run - -o json`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
-	cmd.Flags().StringArrayVar(&files, "file", nil, "input file (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
@@ -65,6 +73,10 @@ cat recipe.yaml | roux run - -o json`,
 // start runs a compiled recipe. The files are opened before the data
 // directory is touched, so a misspelt path leaves nothing behind.
 func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string) error {
+	files, err := a.inputPaths(files)
+	if err != nil {
+		return err
+	}
 	open := make([]*os.File, 0, len(files))
 	defer func() {
 		for _, f := range open {

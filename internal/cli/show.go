@@ -149,7 +149,7 @@ func (a *app) encodeTree(v any) error {
 }
 
 // nameFields are what an element is called by, the first that it has.
-var nameFields = []string{"id", "eventId", "name", "command", "code", "hash", "key", "run", "step", "file"}
+var nameFields = []string{"id", "eventId", "name", "command", "code", "kind", "hash", "key", "run", "step", "file"}
 
 func nameOf(n *jsonx.Node) (string, bool) {
 	if n.Kind == jsonx.String {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// completionTime is how long a shell waits for what it offers.
+const completionTime = 2 * time.Second
+
+// completeFlag offers the words of a flag.
+func completeFlag(cmd *cobra.Command, flag string, words func() []string) {
+	fn := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return words(), cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc(flag, fn); err != nil {
+		panic(err) // a flag that was never defined: no input can cause it
+	}
+}
+
+// completeRuns offers the newest runs, and then what pages say of the further
+// arguments.
+func (a *app) completeRuns(more func(ctx context.Context, j journal, run string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) (list []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		// What cannot be read offers nothing; the command itself will say why.
+		_ = a.reading(ctx, func(ctx context.Context, j journal) error {
+			if len(args) == 0 {
+				list = runNames(ctx, j, begun, a.now())
+			} else if more != nil {
+				list = more(ctx, j, args[0])
+			}
+			return nil
+		})
+		return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// offered is how many runs a shell is offered.
+const offered = 50
+
+func runNames(ctx context.Context, j journal, begun string, now time.Time) []string {
+	var list []string
+	if strings.HasPrefix("@last-failed", begun) && (begun == "" || begun[0] == '@') {
+		list = append(list, "@last\tthe newest run", "@last-failed\tthe newest run that failed")
+	}
+	q := store.Query{Account: account, Limit: offered}
+	if strings.HasPrefix(begun, "run_") {
+		q.Prefix = begun
+	}
+	heads, err := j.List(ctx, q)
+	if err != nil {
+		return list
+	}
+	for _, h := range heads {
+		list = append(list, h.Run+"\t"+oneLine(cut(h.Recipe, 32))+", "+h.Status+", "+ago(now, h.Created))
+	}
+	return list
+}
+
+// stepNames offers the steps of a run.
+func stepNames(ctx context.Context, j journal, run string) (list []string) {
+	head, err := findRun(ctx, j, run)
+	if err != nil {
+		return nil
+	}
+	v, _, err := stateOf(ctx, j, head)
+	if err != nil {
+		return nil
+	}
+	for _, s := range v.order {
+		if v.steps[s.path] == s && len(list) < 10*offered {
+			list = append(list, s.path+"\t"+s.status)
+		}
+	}
+	return list
+}
+
+// completeRecipes offers files that can be recipes.
+func completeRecipes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// statusWords are what --status takes.
+func statusWords() []string {
+	var names []string
+	for s := machine.RunPending; s <= machine.RunExpired; s++ {
+		names = append(names, s.String())
+	}
+	return names
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"embed"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/examples"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+)
+
+//go:embed starter
+var starter embed.FS
+
+// schemaDir is where a project keeps its schemas: editors look there.
+const schemaDir = ".vscode"
+
+// modeline tells editors which schema a recipe follows.
+const modeline = "# yaml-language-server: $schema=" + schemaDir + "/recipe.schema.json\n"
+
+// A projectText is a file of a new project.
+type projectText struct {
+	name string
+	text []byte
+	ours bool // only Roux writes it
+}
+
+func (a *app) initCommand() *cobra.Command {
+	var example string
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Begin a project: a recipe, a file to run it on, settings and schemas",
+		Long: "Begin a project in DIR, or in the working directory. What is there already is not touched: a second `roux init` says unchanged, " +
+			"and files you have changed are kept and named.",
+		Example: `roux init my
+roux init my-digest --example document-digest`,
+		Args: wants(0, 1, "[DIR] [--example NAME]"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			files, run, err := project(example)
+			if err != nil {
+				return err
+			}
+			p, err := openPlacer(dir)
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			var list []placed
+			for _, f := range files {
+				done, err := p.offer(f.name, f.text, f.ours)
+				if err != nil {
+					return err
+				}
+				list = append(list, done)
+			}
+			a.showPlaced(list)
+			if dir != "." {
+				run = "cd " + shellWord(dir) + " && " + run
+			}
+			a.say("next: `%s`", oneLine(run))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&example, "example", "", "begin with this example instead: "+strings.Join(exampleNames(), ", "))
+	completeFlag(cmd, "example", exampleNames)
+	return cmd
+}
+
+// project lists the files of a new project and the command to try first.
+func project(example string) (files []projectText, run string, err error) {
+	if example == "" {
+		files, run, err = starterProject()
+	} else {
+		files, run, err = exampleProject(example)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	for _, name := range []string{"roux.yaml", "gitignore"} {
+		text, err := starter.ReadFile("starter/" + name)
+		if err != nil {
+			return nil, "", err
+		}
+		if name == "gitignore" {
+			name = ".gitignore"
+		}
+		files = append(files, projectText{name: name, text: text})
+	}
+	return append(files,
+		projectText{schemaDir + "/recipe.schema.json", recipe.Schema(), true},
+		projectText{schemaDir + "/config.schema.json", configSchema(), true}), run, nil
+}
+
+func starterProject() (files []projectText, run string, err error) {
+	recipeText, err := starter.ReadFile("starter/documents.yaml")
+	if err != nil {
+		return nil, "", err
+	}
+	page, err := starter.ReadFile("starter/README.md")
+	if err != nil {
+		return nil, "", err
+	}
+	report, err := examples.Read("report.pdf")
+	if err != nil {
+		return nil, "", err
+	}
+	return []projectText{
+		{name: "documents.yaml", text: append([]byte(modeline), recipeText...)},
+		{name: "files/report.pdf", text: report},
+		{name: "README.md", text: page},
+	}, "roux run documents.yaml --file 'files/*'", nil
+}
+
+func exampleProject(name string) (files []projectText, run string, err error) {
+	e, ok := examples.Find(name)
+	if !ok {
+		if near := nearest(name, exampleNames()); near != "" {
+			return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; did you mean %s?", oneLine(cut(name, 60)), near)
+		}
+		return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; there are: %s", oneLine(cut(name, 60)), strings.Join(exampleNames(), ", "))
+	}
+	text, err := examples.Read(e.Recipe)
+	if err != nil {
+		return nil, "", err
+	}
+	here := func(s string) string { return strings.ReplaceAll(s, "examples/", "") }
+	own := here(string(text))
+	if !strings.HasPrefix(own, "# yaml-language-server:") {
+		own = modeline + own
+	}
+	files = append(files, projectText{name: e.Recipe, text: []byte(own)})
+	for _, f := range e.Files {
+		data, err := examples.Read(f)
+		if err != nil {
+			return nil, "", err
+		}
+		files = append(files, projectText{name: path.Clean(f), text: data})
+	}
+	page, err := starter.ReadFile("starter/example.md")
+	if err != nil {
+		return nil, "", err
+	}
+	run = here(e.Command)
+	readme := strings.NewReplacer("NAME", e.Name, "TITLE", e.Title, "RECIPE", e.Recipe, "COMMAND", run).Replace(string(page))
+	return append(files, projectText{name: "README.md", text: []byte(readme)}), run, nil
+}
+
+func exampleNames() (names []string) {
+	for _, e := range examples.All() {
+		names = append(names, e.Name)
+	}
+	return names
+}

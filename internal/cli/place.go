@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A placed is what became of a file that a command offers to write.
+type placed struct {
+	File string `json:"file"`
+	Done string `json:"done"` // written, unchanged, updated or kept
+	Why  string `json:"why,omitempty"`
+}
+
+// The ways a file is placed.
+const (
+	fileWritten   = "written"
+	fileUnchanged = "unchanged"
+	fileUpdated   = "updated"
+	fileKept      = "kept"
+)
+
+// A placer writes files below one directory, which it never leaves: names go
+// through a rooted handle, symbolic links out of it are refused.
+type placer struct {
+	root *os.Root
+	dir  string // as the user called it
+}
+
+// openPlacer opens a directory, which is made where it is missing.
+func openPlacer(dir string) (*placer, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "%s cannot be made a directory: %v", showPath(dir), err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "%s cannot be opened: %v", showPath(dir), err)
+	}
+	return &placer{root, dir}, nil
+}
+
+func (p *placer) close() { _ = p.root.Close() }
+
+// show is the name of a file as the user would write it.
+func (p *placer) show(name string) string { return path.Join(p.dir, name) }
+
+// read returns a file; ok is false where there is none.
+func (p *placer) read(name string) (text []byte, ok bool, err error) {
+	text, err = p.root.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fault.Wrap(fault.Usage, err, "%s cannot be read: %v", p.show(name), err)
+	}
+	return text, true, nil
+}
+
+// offer writes a file that is not there. One that is there and differs belongs
+// to the user and is kept, unless ours says that only Roux writes it.
+func (p *placer) offer(name string, text []byte, ours bool) (placed, error) {
+	old, there, err := p.read(name)
+	switch {
+	case err != nil:
+		return placed{}, err
+	case there && bytes.Equal(old, text):
+		return placed{p.show(name), fileUnchanged, ""}, nil
+	case there && !ours:
+		return placed{p.show(name), fileKept, "you have changed it"}, nil
+	}
+	if err := p.write(name, text); err != nil {
+		return placed{}, err
+	}
+	if there {
+		return placed{p.show(name), fileUpdated, ""}, nil
+	}
+	return placed{p.show(name), fileWritten, ""}, nil
+}
+
+// write replaces a file at once: nobody sees half of it.
+func (p *placer) write(name string, text []byte) error {
+	err := func() error {
+		if dir := path.Dir(name); dir != "." {
+			if err := p.root.MkdirAll(dir, 0o755); err != nil {
+				return err
+			}
+		}
+		return replaceFile(p.root, name, text, 0o644)
+	}()
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", p.show(name), err)
+	}
+	return nil
+}
+
+// replaceFile writes a file beside the old one and puts it in its place.
+func replaceFile(root *os.Root, name string, text []byte, mode fs.FileMode) error {
+	var random [6]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return err
+	}
+	temp := fmt.Sprintf("%s.%s.tmp", name, hex.EncodeToString(random[:]))
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	return nil
+}
+
+// showPlaced tells what became of each file.
+func (a *app) showPlaced(list []placed) {
+	a.show(list, func() {
+		for _, p := range list {
+			line := fmt.Sprintf("%-9s  %s", p.Done, oneLine(p.File))
+			if p.Why != "" {
+				line += ": " + p.Why
+			}
+			a.text("%s\n", line)
+		}
+	})
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// A schemaKind is a kind of text that has a JSON Schema.
+type schemaKind struct {
+	Kind  string   `json:"kind"`
+	What  string   `json:"what"`
+	Files []string `json:"files"` // which files an editor holds to it
+	text  func() []byte
+}
+
+func schemaKinds() []schemaKind {
+	return []schemaKind{
+		{"recipe", "a recipe in the recipe dialect", []string{"*.recipe.yaml", "*.recipe.yml", "*.recipe.json"}, recipe.Schema},
+		{"config", "settings: roux.yaml of a project, config.yaml of a user", []string{projectFile}, configSchema},
+	}
+}
+
+func kindNames() (names []string) {
+	for _, k := range schemaKinds() {
+		names = append(names, k.Kind)
+	}
+	return names
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "schema [KIND]",
+		Short: "Print the JSON Schema of a kind of file, or list the kinds",
+		Long: "Print the JSON Schema of a kind of file, or list the kinds. With --write DIR the schemas become files in DIR, and DIR/settings.json " +
+			"tells VS Code which files they are for; its other settings stay as they are.",
+		Example: `roux schema recipe
+roux schema --write .vscode`,
+		Args: wants(0, 1, "[KIND] [--write DIR]"), ValidArgs: kindNames(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			kinds := schemaKinds()
+			if len(args) == 1 {
+				i := slices.IndexFunc(kinds, func(k schemaKind) bool { return k.Kind == args[0] })
+				if i < 0 {
+					return unknownKind(args[0])
+				}
+				kinds = kinds[i : i+1]
+			}
+			switch {
+			case dir != "":
+				return a.writeSchemas(dir, kinds)
+			case len(args) == 1:
+				a.printSchema(kinds[0].text())
+			default:
+				a.show(kinds, func() {
+					rows := [][]string{{"KIND", "WHAT", "FILES"}}
+					for _, k := range kinds {
+						rows = append(rows, []string{k.Kind, k.What, strings.Join(k.Files, " ")})
+					}
+					a.text("%s", table(rows))
+				})
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "write", "", "write the schemas, and which files they are for, into this directory")
+	return cmd
+}
+
+func unknownKind(kind string) error {
+	if near := nearest(kind, kindNames()); near != "" {
+		return fault.New(fault.Usage, "there is no schema of %q; did you mean `roux schema %s`?", oneLine(cut(kind, 60)), near)
+	}
+	return fault.New(fault.Usage, "there is no schema of %q; there are: %s", oneLine(cut(kind, 60)), strings.Join(kindNames(), ", "))
+}
+
+// printSchema prints a schema; for people it is the same JSON.
+func (a *app) printSchema(text []byte) {
+	a.show(json.RawMessage(text), func() { a.text("%s\n", bytes.TrimSpace(text)) })
+}
+
+// writeSchemas writes schemas and merges what VS Code must know of them.
+func (a *app) writeSchemas(dir string, kinds []schemaKind) error {
+	p, err := openPlacer(dir)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var list []placed
+	for _, k := range kinds {
+		done, err := p.offer(k.Kind+".schema.json", k.text(), true)
+		if err != nil {
+			return err
+		}
+		list = append(list, done)
+	}
+	done, err := mergeSettings(p, kinds)
+	if err != nil {
+		return err
+	}
+	a.showPlaced(append(list, done))
+	return nil
+}
+
+const editorSettings = "settings.json"
+
+// mergeSettings adds to settings.json which files each schema is for. A file
+// that is no plain JSON, which editors allow, is left to its owner.
+func mergeSettings(p *placer, kinds []schemaKind) (placed, error) {
+	old, there, err := p.read(editorSettings)
+	if err != nil {
+		return placed{}, err
+	}
+	doc := &jsonx.Node{Kind: jsonx.Object}
+	if there && len(bytes.TrimSpace(old)) > 0 {
+		var problems []*jsonx.Error
+		if doc, problems = jsonx.Parse(old, jsonx.Limits{}); len(problems) > 0 || doc.Kind != jsonx.Object {
+			return placed{p.show(editorSettings), fileKept, "it holds more than plain JSON; add to \"yaml.schemas\" yourself: " + schemaLines(p.dir, kinds)}, nil
+		}
+	}
+	schemas := doc.Child("yaml.schemas")
+	if schemas == nil {
+		schemas = &jsonx.Node{Kind: jsonx.Object, Key: "yaml.schemas"}
+		doc.Children = append(doc.Children, schemas)
+	}
+	if schemas.Kind != jsonx.Object {
+		return placed{p.show(editorSettings), fileKept, "its \"yaml.schemas\" is no object"}, nil
+	}
+	changed := false
+	for _, k := range kinds {
+		key, want := schemaPath(p.dir, k), jsonList(k.Files)
+		entry := schemas.Child(key)
+		if entry != nil {
+			continue // also when the user said other files
+		}
+		want.Key = key
+		schemas.Children = append(schemas.Children, want)
+		changed = true
+	}
+	if !changed {
+		return placed{p.show(editorSettings), fileUnchanged, ""}, nil
+	}
+	var b bytes.Buffer
+	writeNode(&b, doc, "")
+	b.WriteByte('\n')
+	if err := p.write(editorSettings, b.Bytes()); err != nil {
+		return placed{}, err
+	}
+	if there {
+		return placed{p.show(editorSettings), fileUpdated, ""}, nil
+	}
+	return placed{p.show(editorSettings), fileWritten, ""}, nil
+}
+
+// schemaPath names a schema from the folder that the editor has open, which is
+// the one above .vscode.
+func schemaPath(dir string, k schemaKind) string {
+	return "./" + path.Join(path.Base(path.Clean(filepath.ToSlash(dir))), k.Kind+".schema.json")
+}
+
+func schemaLines(dir string, kinds []schemaKind) string {
+	var parts []string
+	for _, k := range kinds {
+		parts = append(parts, schemaPath(dir, k)+" for "+strings.Join(k.Files, " "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func jsonList(texts []string) *jsonx.Node {
+	list := &jsonx.Node{Kind: jsonx.Array}
+	for _, s := range texts {
+		list.Children = append(list.Children, &jsonx.Node{Kind: jsonx.String, Text: s})
+	}
+	return list
+}
+
+// writeNode writes a tree as JSON with its fields in their order.
+func writeNode(b *bytes.Buffer, n *jsonx.Node, indent string) {
+	open, end := "{", "}"
+	switch n.Kind {
+	case jsonx.Array:
+		open, end = "[", "]"
+	case jsonx.Object:
+	default:
+		text, err := jsonx.Canonical(n.Value())
+		if err != nil {
+			text = []byte("null") // no leaf of a parsed text fails
+		}
+		b.Write(text)
+		return
+	}
+	b.WriteString(open)
+	for i, c := range n.Children {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n" + indent + "  ")
+		if n.Kind == jsonx.Object {
+			name, err := jsonx.Canonical(c.Key)
+			if err != nil {
+				name = []byte(`""`)
+			}
+			b.Write(name)
+			b.WriteString(": ")
+		}
+		writeNode(b, c, indent+"  ")
+	}
+	if len(n.Children) > 0 {
+		b.WriteString("\n" + indent)
+	}
+	b.WriteString(end)
+}
+
+// configSchema is the JSON Schema of roux.yaml and of the user's config.yaml.
+func configSchema() []byte {
+	type object = map[string]any
+	closed := func(props object) object {
+		return object{"type": "object", "properties": props, "additionalProperties": false}
+	}
+	all, groups := object{}, map[string]object{}
+	for _, s := range settings {
+		row := object{"description": s.what + ". Wants " + s.want + ".", "type": []string{"string", "integer", "boolean"}}
+		switch {
+		case s.enum != nil:
+			row["enum"], row["type"] = s.enum, "string"
+		case s.list:
+			delete(row, "type")
+			row["oneOf"] = []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}
+		}
+		group, name, inner := strings.Cut(s.key, ".")
+		if !inner {
+			all[s.key] = row
+			continue
+		}
+		if groups[group] == nil {
+			groups[group] = object{}
+			all[group] = closed(groups[group])
+		}
+		groups[group][name] = row
+	}
+	root := closed(all)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "Settings of Roux"
+	root["description"] = "roux.yaml of a project, config.yaml of a user. `roux config explain KEY` says which value counts."
+	root["type"] = []string{"object", "null"}
+	text, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil // nothing here fails to encode
+	}
+	return append(text, '\n')
+}
