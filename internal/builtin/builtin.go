@@ -29,14 +29,19 @@ type Config struct {
 
 // Actions returns the actions of this release.
 //
-// Credits are whole and count the work: 1 for looking at a file, 5 for reading
-// all of it.
+// Credits are whole and count the work: 1 for looking at a file, 2 for
+// making an image anew, 5 for reading all of a document.
 func Actions(cfg Config) []action.Action {
 	if cfg.Egress == nil {
 		cfg.Egress = egress.New(egress.Config{})
 	}
 	reader := media.New(media.Config{})
-	return []action.Action{fileInspect(reader), pdfToMarkdown(reader)}
+	return []action.Action{
+		fileInspect(reader),
+		pdfToMarkdown(reader),
+		resizeImage(reader),
+		convertImage(reader),
+	}
 }
 
 const typePDF = "application/pdf"

@@ -80,9 +80,12 @@ func reportPDF(t testing.TB) []byte {
 // action, one per file input.
 func samples(t testing.TB) map[string][]actiontest.Option {
 	report := actiontest.Sample("file", "report.pdf", reportPDF(t))
+	photo := actiontest.Sample("file", "photo.jpg", portrait(t))
 	return map[string][]actiontest.Option{
 		"file-inspect":    {report},
 		"pdf-to-markdown": {report},
+		"resize-image":    {photo},
+		"convert-image":   {photo},
 	}
 }
 
@@ -115,6 +118,9 @@ func TestX12_BranchConditions(t *testing.T) {
 		{"is-pdf", map[string]any{"mimeType": "image/png"}, false},
 		{"is-image", map[string]any{"mimeType": "image/png"}, true},
 		{"is-image", map[string]any{"mimeType": "text/plain"}, false},
+		{"is-portrait", map[string]any{"extended": map[string]any{"shownWidth": int64(2), "shownHeight": int64(3)}}, true},
+		{"is-portrait", map[string]any{"extended": map[string]any{"shownWidth": int64(3), "shownHeight": int64(3)}}, false},
+		{"is-portrait", map[string]any{"extended": map[string]any{"pageCount": int64(3)}}, false},
 		{"is-small", map[string]any{"sizeBytes": int64(10485759)}, true},
 		{"is-small", map[string]any{"sizeBytes": int64(10485760)}, false},
 	} {
@@ -144,6 +150,8 @@ func TestX10_X11_Types(t *testing.T) {
 	for name, want := range map[string]string{
 		"file-inspect":    "file */* -> facts application/json, 1ms to 10s",
 		"pdf-to-markdown": "document application/pdf -> markdown text/markdown, 50ms to 5m",
+		"resize-image":    "image image/jpeg image/png image/gif image/bmp image/tiff image/webp -> resized image/jpeg image/png image/gif image/bmp image/tiff, 30ms to 30s",
+		"convert-image":   "image image/jpeg image/png image/gif image/bmp image/tiff image/webp -> converted image/jpeg image/png image/gif image/bmp image/tiff, 30ms to 30s",
 	} {
 		m := find(t, name).Metadata
 		in, out := m.InputTypes[0], m.OutputTypes[0]

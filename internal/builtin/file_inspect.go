@@ -63,6 +63,7 @@ func fileInspect(reader *media.Reader) action.Action {
 			BranchConditions: []action.BranchCondition{
 				{Name: "is-pdf", Expression: `output.mimeType == "application/pdf"`, Description: "The file is a PDF."},
 				{Name: "is-image", Expression: `output.mimeType.startsWith("image/")`, Description: "The file is an image."},
+				{Name: "is-portrait", Expression: `has(output.extended.shownWidth) && output.extended.shownHeight > output.extended.shownWidth`, Description: "The file is an image that is shown higher than wide."},
 				{Name: "is-small", Expression: `output.sizeBytes < 10485760`, Description: "The file has less than 10 MiB."},
 			},
 			Parallelizable: yes(),

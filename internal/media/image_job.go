@@ -115,7 +115,7 @@ type part struct {
 func (r *Reader) Image(src io.ReaderAt, size int64, opts ImageOptions) (*ImageJob, error) {
 	info, err := ImageInfo(src, size)
 	if errors.Is(err, ErrUnknownImage) {
-		return nil, fault.New(fault.FileUnsupported, "the file is no image of a format that is read: want %s", strings.Join(ImageFormatsRead, ", "))
+		return nil, fault.Wrap(fault.FileUnsupported, err, "the file is no image of a format that is read: want %s", strings.Join(ImageFormatsRead, ", "))
 	}
 	if err != nil {
 		return nil, err
