@@ -86,6 +86,7 @@ const (
 	EgressRefused           Code = "EGRESS_REFUSED"
 	CommandTimeout          Code = "COMMAND_TIMEOUT"
 	ConfigInvalid           Code = "CONFIG_INVALID"
+	HTTPStatus              Code = "HTTP_STATUS"
 )
 
 // The exit codes of the command line (ux.md section 4). Documented and stable.
@@ -147,6 +148,7 @@ var table = []Info{
 	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
 	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
+	{HTTPStatus, 502, CauseRequest, false, ExitFailed, "", nil, "A service answered with a status that the step does not accept.", "Read the status in the message and correct the request; `expectStatus` accepts it, a retryPolicy that names HTTP_STATUS tries again."},
 	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request goes to an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator open the range with `ROUX_EGRESS_ALLOW`."},
 	{ValueTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "A value is too large for an expression or an inline field.", "Pass it as a file, or reach into it with an action."},
 	{OutputTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "An output exceeds the inline limit.", "Return a file instead of a value."},

@@ -4,7 +4,8 @@
 //
 // It decides what they take, give and cost, and turns files into values. It
 // never parses an untrusted file itself (media does, under limits), opens no
-// path and dials nobody: files come from and go to the task's Files.
+// path and dials nobody itself: files come from and go to the task's Files,
+// requests go through egress.
 package builtin
 
 import (
@@ -41,6 +42,7 @@ func Actions(cfg Config) []action.Action {
 		pdfToMarkdown(reader),
 		resizeImage(reader),
 		convertImage(reader),
+		httpRequest(cfg.Egress),
 	}
 }
 

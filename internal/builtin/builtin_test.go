@@ -86,6 +86,7 @@ func samples(t testing.TB) map[string][]actiontest.Option {
 		"pdf-to-markdown": {report},
 		"resize-image":    {photo},
 		"convert-image":   {photo},
+		"http":            {actiontest.NoRun("they need a service; TestHTTP_Answers has one")},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -61,6 +62,9 @@ func TestA17_Guard(t *testing.T) {
 		{"[100::1]:80", false, "discard"},
 	} {
 		err := newGuard(nil).control(context.Background(), "tcp4", tt.address, nil)
+		if err != nil && tt.why == "zone" && !strings.Contains(err.Error(), "an address with a zone") {
+			t.Errorf("%s: %v", tt.address, err)
+		}
 		if (err == nil) != tt.ok || err != nil && !errors.Is(err, fault.EgressRefused) {
 			t.Errorf("%s (%s): %v", tt.address, tt.why, err)
 		}

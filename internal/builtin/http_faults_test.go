@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builtin
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/action/actiontest"
+	"github.com/roux-engine/roux/fault"
+)
+
+func TestF26_Statuses(t *testing.T) {
+	const secret = "the answer's own words"
+	o := server(t, func(w http.ResponseWriter, r *http.Request) {
+		status, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Retry-After", r.FormValue("after"))
+		w.WriteHeader(status)
+		if status != 204 && status != 304 {
+			_, _ = w.Write([]byte(secret))
+		}
+	})
+	for _, tt := range []struct {
+		status int
+		expect any
+		code   fault.Code // "" = it succeeds
+	}{
+		{200, nil, ""}, {204, nil, ""}, {299, nil, ""},
+		{304, nil, fault.HTTPStatus}, {400, nil, fault.HTTPStatus}, {401, nil, fault.HTTPStatus}, {404, nil, fault.HTTPStatus}, {409, nil, fault.HTTPStatus},
+		{408, nil, fault.ServiceUnavailable}, {425, nil, fault.ServiceUnavailable}, {429, nil, fault.RateLimited},
+		{500, nil, fault.ProviderError}, {502, nil, fault.ProviderError}, {503, nil, fault.ServiceUnavailable}, {504, nil, fault.ProviderError}, {599, nil, fault.ProviderError},
+		{404, int64(404), ""}, {200, int64(404), fault.HTTPStatus}, {404, "4xx", ""}, {503, []any{"2xx", int64(503)}, ""}, {201, []any{int64(200), "3xx"}, fault.HTTPStatus},
+	} {
+		in := map[string]any{}
+		if tt.expect != nil {
+			in["expectStatus"] = tt.expect
+		}
+		out, err := o.call(t, "/"+strconv.Itoa(tt.status)+"?after=7&key=secret", in)
+		if tt.code == "" {
+			if err != nil || out["status"] != int64(tt.status) {
+				t.Errorf("%d, expecting %v: %v", tt.status, tt.expect, err)
+			}
+			continue
+		}
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != tt.code {
+			t.Errorf("%d, expecting %v: %v, want %s", tt.status, tt.expect, err, tt.code)
+			continue
+		}
+		want := fmt.Sprintf("GET %s/%d?after=…&key=… answered %d %s", o.URL, tt.status, tt.status, http.StatusText(tt.status))
+		if f.Msg != want || f.Err != nil {
+			t.Errorf("%q, %v\nwant %q", f.Msg, f.Err, want)
+		}
+		if row, _ := fault.Lookup(tt.code); row.Retryable != (f.RetryAfterMS == 7000) {
+			t.Errorf("%d: Retry-After is %d ms", tt.status, f.RetryAfterMS)
+		}
+	}
+}
+
+func TestF26_RetryAfter(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	const hour = 3_600_000
+	for value, want := range map[string]int64{
+		"":                                  0,
+		"0":                                 0,
+		"1":                                 1000,
+		"120":                               120_000,
+		"3600":                              hour,
+		"3601":                              hour,
+		"99999999999999999999999999999":     hour,
+		"-5":                                0,
+		"1.5":                               0,
+		"soon":                              0,
+		"Wed, 02 Jan 2030 03:04:35 GMT":     30_000,
+		"Wednesday, 02-Jan-30 03:04:35 GMT": 30_000,
+		"Wed, 02 Jan 2030 03:04:00 GMT":     0,
+		"Thu, 03 Jan 2030 03:04:05 GMT":     hour,
+	} {
+		if got := retryAfter(value, now); got != want {
+			t.Errorf("%q: %d, want %d", value, got, want)
+		}
+	}
+}
+
+func TestF26_EndlessBodies(t *testing.T) {
+	read := make(chan struct{}, 1)
+	o := server(t, func(w http.ResponseWriter, r *http.Request) {
+		line := bytes.Repeat([]byte("0123456789abcdef"), 256)
+		switch r.URL.Path {
+		case "/declared":
+			w.Header().Set("Content-Length", "1000000000")
+		case "/gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			for range 1 << 12 { // 16 MiB in 20 KB
+				_, _ = z.Write(line)
+			}
+			_ = z.Close()
+			return
+		}
+		for { // until the other side hangs up
+			if _, err := w.Write(line); err != nil {
+				read <- struct{}{}
+				return
+			}
+		}
+	})
+	for _, path := range []string{"/endless", "/declared", "/gzip"} {
+		for _, saveAs := range []string{"", "big.bin"} {
+			in := map[string]any{"maxBytes": int64(1 << 20)}
+			code := fault.OutputTooLarge
+			if saveAs != "" {
+				in["saveAs"], code = saveAs, fault.FileTooLarge
+			}
+			if _, err := o.call(t, path, in); !errors.Is(err, code) || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+				t.Errorf("%s %s: %v", path, saveAs, err)
+			}
+			if path != "/gzip" {
+				<-read // the connection was given up
+			}
+		}
+	}
+	if _, err := o.call(t, "/endless", nil); !errors.Is(err, fault.OutputTooLarge) {
+		t.Errorf("without maxBytes: %v", err)
+	}
+	<-read
+}
+
+func TestF21_HTTPBoundary(t *testing.T) {
+	o := server(t, func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(bytes.Repeat([]byte("x"), n))
+	})
+	for _, in := range []map[string]any{{"maxBytes": int64(1000)}, {"maxBytes": int64(1000), "saveAs": "x.txt"}} {
+		for n, ok := range map[int]bool{999: true, 1000: true, 1001: false} {
+			out, err := o.call(t, "/"+strconv.Itoa(n), in)
+			if (err == nil) != ok || ok && out["sizeBytes"] != int64(n) {
+				t.Errorf("%d bytes, %v: %v", n, in, err)
+			}
+		}
+	}
+}
+
+func TestF26_SlowServers(t *testing.T) {
+	before := openFiles(t)
+	began, left := make(chan struct{}, 100), make(chan struct{}, 100)
+	o := server(t, func(w http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		flush := http.NewResponseController(w).Flush
+		if r.URL.Path != "/hang" {
+			_, _ = w.Write([]byte("a"))
+			_ = flush()
+		}
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-r.Context().Done():
+				left <- struct{}{}
+				return
+			case <-tick.C:
+				if r.URL.Path == "/trickle" {
+					_, _ = w.Write([]byte("a"))
+					_ = flush()
+				}
+			}
+		}
+	})
+	still := goleak.IgnoreCurrent()
+	for _, path := range []string{"/hang", "/stall", "/trickle"} {
+		for _, saveAs := range []string{"", "slow.txt"} {
+			in := map[string]any{"timeout": "100ms"}
+			if saveAs != "" {
+				in["saveAs"] = saveAs
+			}
+			_, err := o.call(t, path, in)
+			if !errors.Is(err, fault.StepTimeout) || !strings.HasSuffix(err.Error(), "no complete answer within 100ms") {
+				t.Errorf("%s %s: %v", path, saveAs, err)
+			}
+			<-began
+			<-left
+		}
+	}
+	// A cancelled step ends at once, for its own reason.
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-began; cancel() }()
+	_, err := o.act.Run(ctx, &action.Task{Input: []byte(`{"url": "` + o.URL + `/hang"}`)})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	<-left
+	o.CloseClientConnections()
+	goleak.VerifyNone(t, still)
+	o.Close()
+	if err := o.files.Close(); err != nil {
+		t.Error(err)
+	}
+	if after := openFiles(t); after > before {
+		t.Errorf("%d files are open, before there were %d", after, before)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0 // not on Linux: goroutines still tell
+	}
+	return len(entries)
+}
+
+func TestF26_Reset(t *testing.T) {
+	o := server(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		switch r.URL.Path {
+		case "/within":
+			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"))
+		case "/chunk":
+			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"))
+		case "/reset":
+			_ = conn.(*net.TCPConn).SetLinger(0)
+		}
+		_ = conn.Close()
+	})
+	for _, path := range []string{"/reset", "/close", "/within", "/chunk"} {
+		for _, in := range []map[string]any{nil, {"saveAs": "half.txt"}, {"method": "POST", "body": "x"}} {
+			if _, err := o.call(t, path, in); !errors.Is(err, fault.ServiceUnavailable) {
+				t.Errorf("%s %v: %v", path, in, err)
+			}
+		}
+	}
+}
+
+func TestHTTP_StreamsToAFile(t *testing.T) {
+	const size = 192 << 20
+	o := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		block := make([]byte, 64<<10)
+		for n := range size / len(block) {
+			block[0] = byte(n)
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	var said actiontest.Reports
+	allocated := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.TotalAlloc
+	}
+	before := allocated()
+	out, err := o.call(t, "/big", map[string]any{"saveAs": "big.bin"}, actiontest.Capture(&said))
+	if err != nil || out["sizeBytes"] != int64(size) || out["mimeType"] != "application/octet-stream" || out["body"] != nil {
+		t.Fatalf("%v, %v", out, err)
+	}
+	// Everything that was ever allocated, freed or not, on both sides.
+	if used := allocated() - before; used > 16<<20 {
+		t.Errorf("%d MiB were allocated for a body of %d MiB", used>>20, size>>20)
+	}
+	if n := len(said.Progress); n < 10 || n > 21 || said.Progress[n-1].Fraction != 1 {
+		t.Errorf("progress: %v", said.Progress)
+	}
+	info, err := o.files.Open(t.Context(), "acme", out["file"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = info.Close() }()
+	if info.Info().Name != "big.bin" || info.Info().Size != size {
+		t.Errorf("%+v", info.Info())
+	}
+}
