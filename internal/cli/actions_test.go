@@ -27,6 +27,7 @@ func testActions() []action.Action {
 		{Name: "broken", Version: "1.0.0", Description: "Always fails.", Metadata: parallel, Run: broken},
 		{Name: "stubborn", Version: "1.0.0", Description: "Does not listen when told to stop.", Run: stubborn},
 		{Name: "large", Version: "1.0.0", Description: "Returns much that does not compress.", Metadata: parallel, Run: large},
+		{Name: "chatty", Version: "1.0.0", Description: "Says what it does.", Metadata: parallel, Run: chatty},
 		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: control},
 	}
 }
@@ -98,4 +99,17 @@ func large(_ context.Context, t *action.Task) (action.Result, error) {
 		b.WriteString(base64.StdEncoding.EncodeToString(sum[:]))
 	}
 	return action.Result{Output: map[string]any{"text": b.String()}}, nil
+}
+
+// chatty logs, streams, and fails at its first try when asked to.
+func chatty(_ context.Context, t *action.Task) (action.Result, error) {
+	t.Report.Log("debug", "looking around")
+	t.Report.Log("info", "begins \x1b[31m"+t.Step)
+	t.Report.Delta("once upon ")
+	t.Report.Delta("a time")
+	if t.Attempt == 1 {
+		return action.Result{}, fault.New(fault.ServiceUnavailable, "not at the first try")
+	}
+	t.Report.Log("warn", "done at last")
+	return action.Result{Output: map[string]any{"told": "secret-of-the-output"}}, nil
 }

@@ -154,9 +154,25 @@ roux resume`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.Wrap(fault.Usage, err, "%v: `%s --help` lists the flags", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.runsCommand(),
-		a.eventsCommand(), a.replayCommand(), a.explainCommand(), a.versionCommand(),
-		a.configCommand(), a.initCommand(), a.schemaCommand())
+	root.AddCommand(
+		a.runCommand(),
+		a.resumeCommand(),
+		a.validateCommand(),
+		a.runsCommand(),
+		a.eventsCommand(),
+		a.logsCommand(),
+		a.traceCommand(),
+		a.explainCommand(),
+		a.replayCommand(),
+		a.diffCommand(),
+		a.estimateCommand(),
+		a.exportCommand(),
+		a.importCommand(),
+		a.configCommand(),
+		a.initCommand(),
+		a.schemaCommand(),
+		a.versionCommand(),
+	)
 	return root
 }
 

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,40 +13,32 @@ import (
 func (a *app) eventsCommand() *cobra.Command {
 	var after uint64
 	var kinds []string
+	var follow bool
 	cmd := &cobra.Command{
 		Use:     "events RUN",
 		Short:   "Print a run's journal, one event per line",
-		Example: "roux events @last\nroux events @last --type 'node.*' -o jsonl",
+		Example: "roux events @last\nroux events @last --type 'node.*' -o jsonl\nroux events run_01K3 -f",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j journal) error {
-				head, err := findRun(ctx, j, args[0])
-				if err != nil {
-					return err
-				}
-				p, err := planOf(ctx, j, head)
-				if err != nil {
-					return err
-				}
-				out := a.stream()
-				err = eachEvent(ctx, j, head.Key, after, func(ev *machine.Event) error {
-					if !wanted(kinds, ev.Name()) {
-						return nil
-					}
-					if a.output == asTable {
-						a.text("%s\n", a.eventLine(p, ev))
-						return nil
-					}
-					out.add(machine.Render(p, head.Run, ev))
+			out := a.stream()
+			err := a.tail(cmd.Context(), args[0], after, follow, func(t *tailed, ev *machine.Event) error {
+				if !wanted(kinds, ev.Name()) {
 					return nil
-				})
-				if err == nil {
-					out.end()
 				}
-				return err
+				if a.output == asTable {
+					a.text("%s\n", a.eventLine(t.plan, ev))
+					return nil
+				}
+				out.add(machine.Render(t.plan, t.head.Run, ev))
+				return nil
 			})
+			if err == nil {
+				out.end()
+			}
+			return err
 		},
 	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, until the run ends")
 	cmd.Flags().Uint64Var(&after, "after", 0, "only events after this number")
 	cmd.Flags().StringSliceVar(&kinds, "type", nil, "only these types; a trailing * means all that begin so")
 	return cmd

@@ -32,7 +32,9 @@
 // Two recipes that mean the same compile to plans of the same hash: dialect,
 // places, names and descriptions leave no trace in it.
 //
-// It never evaluates anything but constants, reads no file, and never decides
+// Estimate says what a run of a plan may cost before there is one.
+//
+// It evaluates nothing but constants and the credit formula, reads no file, and never decides
 // whether a text has the form of a recipe (package recipe) or what runs next
 // (package machine).
 package compile

@@ -44,6 +44,9 @@ func TestX53_PlansHoldTogether(t *testing.T) {
 		if err != nil || back.Hash() != p.Hash() {
 			t.Fatalf("the plan does not survive its stored form: %v", err)
 		}
+		if err := back.Check(); err != nil {
+			t.Fatalf("Check refuses what compile made: %v", err)
+		}
 		for order := range uint64(4) {
 			checkRuns(t, p, warnings(r, diags), order/2, order)
 		}

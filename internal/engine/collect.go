@@ -101,26 +101,10 @@ func (g *gather) find(ev *machine.Event) error {
 		g.outs[ordinal] = src
 		return nil
 	}
-	if owner, ok := parentOf(g.plan, ev.Path); ok {
+	if owner, ok := machine.Owner(g.plan, ev.Path); ok {
 		g.inner[owner] = src
 	}
 	return nil
-}
-
-// parentOf is the step instance that owns a scope.
-func parentOf(p *plan.Plan, path machine.Path) (machine.Ref, bool) {
-	var start int
-	var graph uint64
-	for i := 0; i < len(path); {
-		start = i
-		g, n := binary.Uvarint([]byte(path[i:]))
-		_, m := binary.Uvarint([]byte(path[i+max(n, 0):]))
-		if n <= 0 || m <= 0 || g >= uint64(len(p.Graphs)) {
-			return machine.Ref{}, false
-		}
-		graph, i = g, i+n+m
-	}
-	return machine.Ref{Path: path[:start], Step: p.Graphs[graph].Owner}, path != ""
 }
 
 // write writes one line an item, in order.

@@ -30,12 +30,20 @@ type celExpr struct {
 // compileCEL compiles src, which begins at rune offset of the text that
 // positions refer to.
 func compileCEL(src string, offset int) (*celExpr, problems) {
+	return compileAST(src, offset, nil)
+}
+
+// compileAST is compileCEL with a change of the tree before it is checked.
+func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, problems) {
 	env := base()
 	parsed, iss := env.Parse(src)
 	if iss.Err() != nil {
 		return nil, issues(src, offset, iss)
 	}
 	w := walkAST(env, parsed, offset)
+	if change != nil {
+		change(parsed)
+	}
 	if ps := w.tooDeep(src); ps != nil {
 		return nil, ps
 	}

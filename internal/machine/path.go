@@ -44,6 +44,22 @@ func (p Path) levels(pl *plan.Plan, buf []level) (_ []level, ok bool) {
 	return buf, true
 }
 
+// Owner is the step instance whose scope path names: the loop of an iteration,
+// the condition of a side. ok is false for the root scope and for a path that
+// names no scope of the plan.
+func Owner(p *plan.Plan, path Path) (owner Ref, ok bool) {
+	var buf [8]level
+	levels, ok := path.levels(p, buf[:0])
+	if !ok || len(levels) == 0 {
+		return Ref{Step: -1}, false
+	}
+	above := Path("")
+	for _, l := range levels[:len(levels)-1] {
+		above = above.child(l.graph, l.ordinal)
+	}
+	return Ref{Path: above, Step: p.Graphs[levels[len(levels)-1].graph].Owner}, true
+}
+
 // StepPath writes a step instance for people: a step of the root scope under
 // its id, an iteration as loop[3].resize, a branch as par[0].resize, a side of
 // a condition as check.then.convert, a fallback as charge.fallback.backup.

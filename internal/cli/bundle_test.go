@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+const bundled = `name: bundled
+inputSchema: {type: object, properties: {secret: {type: string}}}
+steps:
+  - {id: talk, action: {name: chatty, parameters: {}}, retryPolicy: {maxAttempts: 2, initialDelay: 1ms}}
+  - id: each
+    loop: {over: '[input.secret, "y"]', as: x, steps: [{id: inner, transform: {expression: x + "!", outputBinding: v}}]}
+  - id: check
+    condition: {expression: size(input.secret) > 3, then: [{id: yes, transform: {expression: '1', outputBinding: one}}]}
+  - {id: stop, fail: {code: STEP_FAILED, message: 'no more of {{ input.secret }}'}}
+`
+
+// exportedBundle runs a recipe and exports it.
+func exportedBundle(t *testing.T, flags ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	run := func(want int, args ...string) string {
+		var out, errs bytes.Buffer
+		code := execute(context.Background(), append(args, "--data", filepath.Join(dir, "data")), strings.NewReader(""), &out, &errs,
+			append(builtin.Actions(builtin.Config{}), testActions()...))
+		if code != want {
+			t.Fatalf("roux %v: exit %d\n%s", args, code, errs.String())
+		}
+		return out.String()
+	}
+	file, out := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "b.zip")
+	if err := os.WriteFile(file, []byte(bundled), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(fault.ExitFailed, "run", file, "-q", "--input", "secret=hush-hush")
+	run(fault.ExitOK, append([]string{"export", "@last", "--out", out}, flags...)...)
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// parts unpacks a bundle, pack makes one again.
+func parts(t *testing.T, data []byte) map[string][]byte {
+	t.Helper()
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string][]byte{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m[f.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+func pack(t *testing.T, m map[string][]byte) string {
+	t.Helper()
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	for name, data := range m {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "b.zip")
+	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A redacted bundle holds no text that passed through the run, anywhere; one
+// that is not redacted does.
+func TestExportRedacts(t *testing.T) {
+	secrets := []string{"hush-hush", "secret-of-the-output", "once upon", "looking around", "not at the first try"}
+	for _, tt := range []struct {
+		flags []string
+		want  bool
+	}{{nil, true}, {[]string{"--redact"}, false}} {
+		m := parts(t, exportedBundle(t, tt.flags...))
+		for _, s := range secrets {
+			for _, name := range []string{"journal.bin", "events.jsonl"} {
+				if got := bytes.Contains(m[name], []byte(s)); got != tt.want {
+					t.Errorf("export %v: %s holds %q: %v", tt.flags, name, s, got)
+				}
+			}
+		}
+		b, err := readBundle(pack(t, m))
+		if err != nil || b.Redacted == tt.want || b.Events != b.run.Last() {
+			t.Errorf("export %v cannot be read again: %v", tt.flags, err)
+		}
+	}
+}
+
+// F20, A31: whatever a bundle holds, importing it is an error or gives a run
+// that every command can look at. Nothing panics, nothing hangs.
+func TestF20_HostileBundles(t *testing.T) {
+	good := parts(t, exportedBundle(t))
+	for name, change := range map[string]func(m map[string][]byte){
+		"no manifest":      func(m map[string][]byte) { delete(m, "manifest.json") },
+		"no plan":          func(m map[string][]byte) { delete(m, "plan.json") },
+		"no journal":       func(m map[string][]byte) { delete(m, "journal.bin") },
+		"an empty journal": func(m map[string][]byte) { m["journal.bin"] = nil },
+		"another format":   func(m map[string][]byte) { m["manifest.json"] = []byte(`{"format":"tar"}`) },
+		"another run's journal": func(m map[string][]byte) {
+			m["manifest.json"] = bytes.Replace(m["manifest.json"], []byte("run_"), []byte("run_Z"), 1)
+		},
+		"a newer version": func(m map[string][]byte) {
+			m["manifest.json"] = bytes.Replace(m["manifest.json"], []byte(`"version": 1`), []byte(`"version": 2`), 1)
+		},
+		"a plan of its own": func(m map[string][]byte) {
+			m["plan.json"] = bytes.Replace(m["plan.json"], []byte("input.secret"), []byte("input.Secret"), 1)
+		},
+		"a cut journal frame": func(m map[string][]byte) { m["journal.bin"] = m["journal.bin"][:len(m["journal.bin"])-3] },
+		"events twice": func(m map[string][]byte) {
+			m["journal.bin"] = append(bytes.Clone(m["journal.bin"]), m["journal.bin"]...)
+		},
+		"a manifest bomb": func(m map[string][]byte) { m["manifest.json"] = bytes.Repeat([]byte(" "), 1<<20) },
+	} {
+		m := map[string][]byte{}
+		for k, v := range good {
+			m[k] = v
+		}
+		change(m)
+		if _, err := readBundle(pack(t, m)); fault.CodeOf(err) != fault.FileInvalid {
+			t.Errorf("%s: %v, want FILE_INVALID", name, err)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	read := 0
+	for i := range 1_200 {
+		m := map[string][]byte{}
+		for k, v := range good {
+			m[k] = v
+		}
+		part := []string{"plan.json", "journal.bin", "journal.bin"}[i%3]
+		data := bytes.Clone(m[part])
+		for range 1 + r.IntN(3) {
+			data[r.IntN(len(data))] ^= 1 << r.IntN(8)
+		}
+		m[part] = data
+		if lookAtAll(t, pack(t, m)) {
+			read++
+		}
+	}
+	t.Logf("%d of 1,200 changed bundles could be read", read)
+	if read == 0 {
+		t.Error("no changed bundle could be read: the commands after it were not tried")
+	}
+}
+
+// lookAtAll imports a bundle and does with it what the commands do.
+func lookAtAll(t *testing.T, path string) bool {
+	t.Helper()
+	ctx := context.Background()
+	b, err := readBundle(path)
+	if err != nil {
+		return false
+	}
+	st := memory.New(memory.Options{})
+	defer func() { _ = st.Close() }()
+	if _, err := b.commit(ctx, st); err != nil {
+		return false
+	}
+	head, err := st.Head(ctx, store.Key{Account: account, Run: b.Run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSide(ctx, st, b.Run)
+	if err != nil {
+		return false
+	}
+	compare(s, s, nil)
+	if _, err := replay(ctx, st, head, 0); err != nil {
+		return false
+	}
+	tr := newTracer(b.plan, b.Run, maxSteps)
+	if err := eachEvent(ctx, st, head.Key, 0, tr.apply); err != nil {
+		return false
+	}
+	tr.done(0)
+	return true
+}
+
+// A tired store fails after a few commits.
+type tired struct {
+	store.Store
+	left int
+}
+
+func (s *tired) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	if s.left--; s.left < 0 {
+		return nil, fault.New(fault.StoreFailed, "tired")
+	}
+	return s.Store.Commit(ctx, batch)
+}
+
+// An import that was interrupted is set apart and goes on where it was; another
+// run of the same id is never touched.
+func TestImportIsWholeOrApart(t *testing.T) {
+	ctx := context.Background()
+	good := parts(t, exportedBundle(t))
+	b, err := readBundle(pack(t, good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := memory.New(memory.Options{})
+	defer func() { _ = st.Close() }()
+	b.piece = 200
+	key := store.Key{Account: account, Run: b.Run}
+	for n := range 3 {
+		if _, err := b.commit(ctx, &tired{st, 1}); err == nil {
+			t.Fatalf("import %d did not notice that the store failed", n)
+		}
+		if head, err := st.Head(ctx, key); err != nil || head.Quarantine != importing {
+			t.Fatalf("half an import is not set apart: %+v, %v", head, err)
+		}
+	}
+	if state, err := b.commit(ctx, st); state != "imported" || err != nil {
+		t.Fatalf("%q, %v", state, err)
+	}
+	if state, err := b.commit(ctx, st); state != "unchanged" || err != nil {
+		t.Errorf("again: %q, %v", state, err)
+	}
+	head, err := st.Head(ctx, key)
+	if err != nil || head.Status != "failed" || head.Quarantine != "" || head.Code != fault.StepFailed || head.Owes {
+		t.Errorf("the head is %+v, %v", head, err)
+	}
+	other, err := readBundle(pack(t, parts(t, exportedBundle(t, "--redact"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Run = b.Run
+	if _, err := other.commit(ctx, st); fault.CodeOf(err) != fault.Conflict {
+		t.Errorf("another journal under the same id: %v", err)
+	}
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// An estimated is what a run may cost, and what runs of the recipe did cost.
+type estimated struct {
+	Recipe string `json:"recipe"`
+	*compile.Budget
+	// EstimatedDuration is the range of X202 as ISO 8601.
+	EstimatedDuration [2]string        `json:"estimatedDuration"`
+	Past              *pastRuns        `json:"past,omitempty"`
+	Files             []map[string]any `json:"files,omitempty"`
+}
+
+// pastRuns are the newest completed runs of a recipe of that name.
+type pastRuns struct {
+	Runs  int   `json:"runs"`
+	P50   int64 `json:"p50"` // credits
+	P95   int64 `json:"p95"`
+	P50Ms int64 `json:"p50DurationMs"`
+	P95Ms int64 `json:"p95DurationMs"`
+}
+
+func (a *app) estimateCommand() *cobra.Command {
+	var in, files []string
+	limit := int64(defaultSource)
+	cmd := &cobra.Command{
+		Use:   "estimate FILE",
+		Short: "Say what a run may cost and how long it may take, without running it",
+		Long: "Say what a run may cost and how long it may take, without running it: the least and the most its steps cost, the recipe's " +
+			"formula with its values, what would be reserved, and what earlier runs took. Input files are looked at where they lie.",
+		Example: "roux estimate examples/document-digest.yaml --file examples/report.pdf\nroux estimate recipe.yaml --input pages=12 -o json",
+		Args:    wants(1, 1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.compileFile(args[0], limit)
+			if err != nil {
+				if c != nil {
+					a.printDiagnostics(a.stderr, c)
+					a.shown = true
+				}
+				return err
+			}
+			known := compile.Known{}
+			if known.Input, err = inputs(in, c.plan.InputSchema, a.stdin); err != nil {
+				return err
+			}
+			for _, path := range files {
+				facts, err := inspectLocal(cmd.Context(), path)
+				if err != nil {
+					return err
+				}
+				known.Files = append(known.Files, facts)
+			}
+			b := compile.Estimate(c.plan, a.actions, known)
+			out := &estimated{Recipe: c.recipe.Name, Budget: b, Files: known.Files,
+				EstimatedDuration: [2]string{machine.Duration(b.LeastMS * 1000), machine.Duration(b.MostMS * 1000)}}
+			if out.Past, err = a.past(cmd.Context(), c.recipe.Name); err != nil {
+				return err
+			}
+			a.show(out, func() { a.printEstimate(out) })
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file (repeatable)")
+	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	return cmd
+}
+
+// inspectLocal finds what file-inspect would find, without storing the file. A
+// file that cannot be inspected still has a type and a size.
+func inspectLocal(ctx context.Context, path string) (map[string]any, error) {
+	f, err := openFile(path, fault.FileNotFound)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fileError(path, fault.FileNotFound, err)
+	}
+	file := localFile{f, action.FileInfo{Name: filepath.Base(path), Size: info.Size()}}
+	if file.info.MimeType, err = blob.TypeOf(f, path); err != nil {
+		return nil, fileError(path, fault.FileNotFound, err)
+	}
+	facts := map[string]any{"name": file.info.Name, "mimeType": file.info.MimeType, "sizeBytes": info.Size(), "extended": map[string]any{}}
+	extended, err := builtin.Inspect(ctx, media.New(media.Config{}), file)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		facts["problem"] = fault.Message(err)
+	default:
+		facts["extended"] = extended
+	}
+	return facts, nil
+}
+
+// A localFile is a file of the user as an action sees it.
+type localFile struct {
+	*os.File
+	info action.FileInfo
+}
+
+func (f localFile) Info() action.FileInfo { return f.info }
+
+// past sums up the newest completed runs of a recipe; nil when there is none.
+func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
+	var heads []store.Head
+	err := a.reading(ctx, func(ctx context.Context, j journal) (err error) {
+		heads, err = j.List(ctx, store.Query{Account: account, Recipe: recipe, Status: machine.RunCompleted.String(), Limit: 100})
+		return err
+	})
+	if errors.Is(err, fault.RunNotFound) || err == nil && len(heads) == 0 {
+		return nil, nil // there is no data directory yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	var used, times []int64
+	for _, h := range heads {
+		used, times = append(used, h.Used), append(times, (h.Ended-h.Created)/1000)
+	}
+	return &pastRuns{len(heads), percentile(used, 50), percentile(used, 95), percentile(times, 50), percentile(times, 95)}, nil
+}
+
+// percentile is the nearest-rank percentile.
+func percentile(values []int64, p float64) int64 {
+	v := slices.Sorted(slices.Values(values))
+	return v[max(int(math.Ceil(p/100*float64(len(v))))-1, 0)]
+}
+
+func (a *app) printEstimate(e *estimated) {
+	a.text("%s\n", oneLine(e.Recipe))
+	rows := [][]string{
+		{"  steps cost", fmt.Sprintf("%d to %d credits", e.Least, e.Most)},
+	}
+	switch {
+	case e.Strategy == "":
+		rows = append(rows, []string{"  expected", fmt.Sprintf("%d, the most the steps cost: the recipe has no creditEstimation", e.Expected)})
+	case e.Formula != "":
+		rows = append(rows, []string{"  formula", oneLine(e.Formula)}, []string{"", "= " + oneLine(e.Expanded)})
+		fallthrough
+	default:
+		rows = append(rows, []string{"  expected", fmt.Sprintf("%d (%s)", e.Expected, e.Strategy)})
+	}
+	if e.Cap > 0 {
+		rows = append(rows, []string{"  cap", fmt.Sprint(e.Cap)})
+	}
+	rows = append(rows,
+		[]string{"  would reserve", fmt.Sprintf("%d: %s", e.Reserved, whyReserved(e))},
+		[]string{"  takes", took(time.Duration(e.LeastMS)*time.Millisecond) + " to " + took(time.Duration(e.MostMS)*time.Millisecond) + " by the actions' own words"})
+	if p := e.Past; p != nil {
+		rows = append(rows, []string{"  took before", fmt.Sprintf("%s; half at most %d credits and %s, 95 %% at most %d and %s", count(p.Runs, "run"),
+			p.P50, took(time.Duration(p.P50Ms)*time.Millisecond), p.P95, took(time.Duration(p.P95Ms)*time.Millisecond))})
+	}
+	a.text("%s", table(rows))
+	for _, o := range e.Open {
+		a.text("  open: %s\n", oneLine(o))
+	}
+	for _, f := range e.Files {
+		if problem, ok := f["problem"].(string); ok {
+			a.screen.print(fmt.Sprintf("%s %v: %s\n", a.screen.paint("warning", "warning:"), f["name"], oneLine(problem)))
+		}
+	}
+}
+
+func whyReserved(e *estimated) string {
+	switch {
+	case e.Problem != "":
+		return "the cap, because " + oneLine(e.Problem)
+	case len(e.Missing) > 0:
+		return "the cap, because " + strings.Join(e.Missing, ", ") + " has no value before the run"
+	case e.Cap > 0 && e.Reserved == e.Cap:
+		return "the cap"
+	}
+	return "a quarter more than expected"
+}

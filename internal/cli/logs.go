@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A logLine is one thing that a step said.
+type logLine struct {
+	Event   uint64 `json:"event"`
+	At      string `json:"at"`
+	Step    string `json:"step"`
+	Attempt uint32 `json:"attempt,omitempty"`
+	Level   string `json:"level"` // of a log line; "stream" for streamed text
+	Text    string `json:"text"`
+}
+
+// levels are the levels of log lines, from the least.
+var levels = []string{"debug", "info", "warn", "error"}
+
+func (a *app) logsCommand() *cobra.Command {
+	var follow bool
+	var since time.Duration
+	var attempt uint32
+	var least string
+	cmd := &cobra.Command{
+		Use:   "logs RUN [STEP]",
+		Short: "Print what a run's steps said",
+		Long: "Print what a run's steps said: their log lines and the text they streamed. STEP is a step as `roux trace` names it; " +
+			"what it owns is included.",
+		Example: "roux logs @last\nroux logs @last convert --attempt 2\nroux logs run_01K3 -f",
+		Args:    wants(1, 2, "RUN [STEP]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if least != "" && !slices.Contains(levels, least) {
+				return fault.New(fault.Usage, "--level %s: want one of %s", least, strings.Join(levels, ", "))
+			}
+			if since < 0 {
+				return fault.New(fault.Usage, "--since %s: want a time span such as 10m", since)
+			}
+			step := ""
+			if len(args) == 2 {
+				step = args[1]
+			}
+			from := int64(0)
+			if since > 0 {
+				from = a.now().Add(-since).UnixMicro()
+			}
+			w, known := saidWriter{app: a, out: a.stream()}, step == ""
+			err := a.tail(cmd.Context(), args[0], 0, follow, func(t *tailed, ev *machine.Event) error {
+				if !known {
+					if err := knownStep(t.plan, step); err != nil {
+						return err
+					}
+					known = true
+				}
+				line, ok := logOf(t.plan, ev)
+				if !ok || !under(line.Step, step) || ev.At < from || attempt > 0 && line.Attempt != attempt ||
+					slices.Index(levels, line.Level) < slices.Index(levels, least) && line.Level != "stream" {
+					return nil
+				}
+				w.add(line)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			w.end()
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, until the run ends")
+	cmd.Flags().DurationVar(&since, "since", 0, "only what was said in this time, such as 10m")
+	cmd.Flags().Uint32Var(&attempt, "attempt", 0, "only this try")
+	cmd.Flags().StringVar(&least, "level", "", "only this level and above: debug, info, warn, error")
+	return cmd
+}
+
+// knownStep refuses a step that the plan does not have.
+func knownStep(p *plan.Plan, step string) error {
+	if _, err := machine.ParseRef(p, step); err == nil {
+		return nil
+	}
+	// An iteration or a side, such as pages[3], is no step and may own some.
+	ids := make([]string, len(p.Steps))
+	for i := range p.Steps {
+		ids[i] = p.Steps[i].ID
+	}
+	first, _, _ := strings.Cut(step, ".")
+	first, _, _ = strings.Cut(first, "[")
+	if slices.Contains(ids, first) && first != step {
+		return nil
+	}
+	if near := nearest(step, ids); near != "" {
+		return fault.New(fault.StepNotFound, "no step %q in this run; did you mean %q?", oneLine(step), near)
+	}
+	_, err := machine.ParseRef(p, step)
+	return err
+}
+
+// under says whether a step is the one asked for, or owned by it.
+func under(step, asked string) bool {
+	rest, ok := strings.CutPrefix(step, asked)
+	return ok && (rest == "" || asked == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// logOf is what an event says of a step's own words; ok is false for others.
+func logOf(p *plan.Plan, ev *machine.Event) (line logLine, ok bool) {
+	line = logLine{Event: ev.Seq, At: stamp(ev.At), Attempt: ev.Attempt, Text: ev.Text}
+	switch ev.Kind {
+	case machine.EvNodeLog:
+		line.Level = string(ev.Code)
+	case machine.EvNodeDelta:
+		line.Level = "stream"
+	default:
+		return line, false
+	}
+	line.Step = machine.StepPath(p, ev.Ref())
+	return line, true
+}
+
+// A saidWriter prints lines as they come; for people, streamed text of one step
+// runs on where it stopped.
+type saidWriter struct {
+	app  *app
+	out  *stream
+	open string // the step whose streamed text stands in an unfinished line
+	said bool
+}
+
+func (w *saidWriter) add(l logLine) {
+	w.said = true
+	if w.app.output == asTable {
+		w.print(l)
+	}
+	w.out.add(l)
+}
+
+func (w *saidWriter) print(l logLine) {
+	if l.Level == "stream" {
+		if w.open != l.Step {
+			w.close()
+			w.app.text("%s  %s  ", l.At, oneLine(l.Step))
+		}
+		w.open = l.Step
+		w.app.text("%s", strings.ReplaceAll(clean(l.Text), "\n", "\n  "))
+		return
+	}
+	w.close()
+	w.app.text("%s  %s  %-5s  %s\n", l.At, oneLine(l.Step), l.Level, oneLine(l.Text))
+}
+
+func (w *saidWriter) close() {
+	if w.open != "" {
+		w.app.text("\n")
+	}
+	w.open = ""
+}
+
+func (w *saidWriter) end() {
+	w.close()
+	w.out.end()
+	if !w.said {
+		w.app.say("nothing was said: `roux events RUN` shows what happened")
+	}
+}

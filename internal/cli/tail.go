@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// lookAgain is how often a command that follows a run of another process looks
+// for news.
+const lookAgain = 100 * time.Millisecond
+
+// A tailed is the run whose events a command reads.
+type tailed struct {
+	head store.Head
+	plan *plan.Plan
+}
+
+// tail calls fn for the stored events of a run after number `after`, in order.
+// With follow it goes on with what comes, until the run has ended, nobody
+// carries it on, or the user has seen enough.
+func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, fn func(*tailed, *machine.Event) error) error {
+	if follow {
+		sigs, unhook := interrupts()
+		defer unhook()
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			select {
+			case <-sigs:
+				stop()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	last, held := after, false
+	var t tailed
+	for {
+		err := a.reading(ctx, func(ctx context.Context, j journal) (err error) {
+			_, held = j.(*remote)
+			if t.plan == nil {
+				if t.head, err = findRun(ctx, j, name); err != nil {
+					return err
+				}
+				if t.plan, err = planOf(ctx, j, t.head); err != nil {
+					return err
+				}
+			}
+			// The head is read first: what it calls the end is then in the events.
+			if t.head, err = j.Head(ctx, t.head.Key); err != nil {
+				return err
+			}
+			return eachEvent(ctx, j, t.head.Key, last, func(ev *machine.Event) error {
+				last = ev.Seq
+				return fn(&t, ev)
+			})
+		})
+		switch {
+		case ctx.Err() != nil && follow:
+			return nil // the user has seen enough
+		case err != nil:
+			return err
+		case !follow || t.head.Ended != 0:
+			return nil
+		case !held:
+			a.say("%s is %s and no process carries it on: `%s` does", t.head.Run, t.head.Status, a.hint("resume", t.head.Run))
+			return nil
+		}
+		if !pause(ctx, lookAgain) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Known is what is known of a run before it starts.
+type Known struct {
+	// Input are the fields of the run's input.
+	Input map[string]any
+	// Files are the facts of its files, as file-inspect gives them (mimeType,
+	// sizeBytes, extended). The formula sees their sums (R15).
+	Files []map[string]any
+}
+
+// A Budget is what a run of a plan may cost and how long it may take. Credits
+// are whole. Least and Most are the sums of the declared costs on the cheapest
+// and the dearest path; retries, fallbacks that never run and compensations
+// cost nothing.
+type Budget struct {
+	Strategy string `json:"strategy,omitempty"` // of creditEstimation (X147)
+	Least    int64  `json:"min"`
+	Most     int64  `json:"max"`
+	// Open says that a part has no known bound, so Most and MostMS count it once.
+	Open []string `json:"open,omitempty"`
+
+	Formula  string         `json:"formula,omitempty"`
+	Expanded string         `json:"expanded,omitempty"` // with values in place of names
+	Values   map[string]any `json:"values,omitempty"`
+	Missing  []string       `json:"missing,omitempty"` // names without a value yet
+	Problem  string         `json:"problem,omitempty"` // why the formula gave no number
+
+	Expected int64 `json:"expected"` // estimated credits
+	Cap      int64 `json:"cap,omitempty"`
+	// Reserved is min(cap, ceil(expected × 1.25)); the cap where a name of the
+	// formula has no value yet.
+	Reserved int64  `json:"reserved"`
+	Policy   string `json:"policy"`
+
+	LeastMS int64 `json:"minDurationMs"` // from the actions' durationRange (X202)
+	MostMS  int64 `json:"maxDurationMs"`
+}
+
+// Estimate says what a run of p may cost and how long it may take, without
+// running anything. actions must be those that p was compiled against.
+func Estimate(p *plan.Plan, actions Actions, known Known) *Budget {
+	e := &estimator{p: p, actions: actions, vars: known.vars(p)}
+	least := e.graph(0)
+	b := &Budget{Least: least.credits[0], Most: least.credits[1], LeastMS: least.ms[0], MostMS: least.ms[1], Open: e.open, Policy: "refund_unused"}
+	b.Expected = b.Most
+	if p.Estimate != nil {
+		b.Policy = p.Estimate.Policy
+		e.byStrategy(b, p.Estimate, len(known.Files))
+	}
+	b.reserve()
+	return b
+}
+
+// reserve applies the rule of the design: a quarter more than expected, at most
+// the cap, and the cap itself where the estimate is not complete.
+func (b *Budget) reserve() {
+	b.Reserved = b.Expected + (b.Expected+3)/4
+	if b.Cap > 0 && (b.Reserved > b.Cap || len(b.Missing) > 0 || b.Problem != "") {
+		b.Reserved = b.Cap
+	}
+}
+
+func (e *estimator) byStrategy(b *Budget, s *plan.Estimate, files int) {
+	b.Strategy, b.Cap = s.Strategy, s.Max
+	switch s.Strategy {
+	case "fixed":
+		b.Expected = s.Fixed
+		if b.Cap == 0 {
+			b.Cap = s.Fixed // R17
+		}
+	case "per_file":
+		b.Expected = s.PerFile * int64(files)
+		if b.Cap == 0 {
+			b.Cap = b.Expected
+		}
+	case "calculated":
+		e.byFormula(b, s.Formula)
+	}
+}
+
+// byFormula evaluates the formula and shows it with its values.
+func (e *estimator) byFormula(b *Budget, src string) {
+	b.Formula = src
+	prog, err := expr.CompileFormula(src)
+	if err != nil {
+		b.Problem = err.Error()
+		return
+	}
+	b.Values = map[string]any{}
+	runes := []rune(src)
+	var text strings.Builder
+	done := 0
+	for _, r := range prog.Refs() {
+		name := strings.Join(append([]string{r.Name}, r.Path...), ".")
+		v, ok := reach(e.vars, r)
+		if !ok {
+			if !slices.Contains(b.Missing, name) {
+				b.Missing = append(b.Missing, name)
+			}
+			continue
+		}
+		b.Values[name] = v
+		end := r.Offset + r.Len
+		if len(r.Path) > 0 {
+			end = r.Offset + len([]rune(name))
+		}
+		if r.Offset < done || end > len(runes) || string(runes[r.Offset:end]) != name {
+			continue // written otherwise, such as a['b']: left as it is
+		}
+		raw, err := json.Marshal(v)
+		if err != nil {
+			continue
+		}
+		text.WriteString(string(runes[done:r.Offset]) + string(raw))
+		done = end
+	}
+	b.Expanded = text.String() + string(runes[done:])
+	if len(b.Missing) > 0 {
+		b.Expected = b.Cap
+		return
+	}
+	v, err := prog.Eval(e.vars)
+	n, ok := number(v)
+	switch {
+	case err != nil:
+		b.Problem, b.Expected = err.Error(), b.Cap
+	case !ok || math.IsNaN(n) || n < 0 || n > 1<<53:
+		b.Problem, b.Expected = fmt.Sprintf("the formula gave %v: want a number of credits that is not negative", v), b.Cap
+	default:
+		b.Expected = int64(math.Ceil(n))
+	}
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}
+
+// reach is the value that a name with constant members has.
+func reach(vars expr.MapVars, r expr.Ref) (any, bool) {
+	v, ok := vars[r.Name]
+	for _, m := range r.Path {
+		fields, isMap := v.(map[string]any)
+		if !ok || !isMap {
+			return nil, false
+		}
+		v, ok = fields[m]
+	}
+	return v, ok
+}
+
+// vars are the names that a formula and a loop's `over` may use before the run
+// starts: the input and its fields, the files, sums of what the files are, and
+// what a file-inspect step will find about the run's only file.
+func (k Known) vars(p *plan.Plan) expr.MapVars {
+	vars := expr.MapVars{}
+	pages, size, counted := int64(0), int64(0), true
+	hashes, files := []any{}, []any{}
+	for _, f := range k.Files {
+		files = append(files, f)
+		hashes = append(hashes, f["hash"])
+		n, _ := f["sizeBytes"].(int64)
+		size += n
+		extended, _ := f["extended"].(map[string]any)
+		count, ok := extended["pageCount"].(int64)
+		pages += count
+		counted = counted && ok
+	}
+	if len(k.Files) > 0 {
+		vars["sizeBytes"], vars["size_bytes"] = size, size
+		vars["sizeMb"], vars["size_mb"] = float64(size)/(1<<20), float64(size)/(1<<20)
+		if counted {
+			vars["pageCount"], vars["page_count"] = pages, pages
+		}
+		if len(k.Files) == 1 {
+			vars["mimeType"], vars["mime_type"] = k.Files[0]["mimeType"], k.Files[0]["mimeType"]
+		}
+	}
+	vars["fileCount"], vars["file_count"] = int64(len(k.Files)), int64(len(k.Files))
+	input := maps.Clone(k.Input)
+	if input == nil {
+		input = map[string]any{}
+	}
+	maps.Copy(vars, input)
+	withFiles := maps.Clone(input)
+	withFiles["fileHashes"] = hashes
+	vars["input"], vars["inputs"], vars["parameters"] = withFiles, withFiles, input
+	vars["files"], vars["fileHashes"] = files, hashes
+	if len(k.Files) == 1 {
+		for i := range p.Steps {
+			st := &p.Steps[i]
+			if st.Kind == plan.Action && st.Bind != "" && st.FileInput != "" && p.Actions[st.Action].Name == "file-inspect" {
+				vars[st.Bind] = k.Files[0]
+			}
+		}
+	}
+	return vars
+}
+
+// A span is the least and the most of something.
+type span [2]int64
+
+// An amount is what a part of a plan costs and how long it takes.
+type amount struct {
+	credits, ms span
+}
+
+type estimator struct {
+	p       *plan.Plan
+	actions Actions
+	vars    expr.MapVars
+	open    []string
+}
+
+// graph adds up a scope: all its steps cost, and the longest chain of them is
+// how long it takes.
+func (e *estimator) graph(g int32) amount {
+	var total amount
+	if g == plan.None {
+		return total
+	}
+	gr := &e.p.Graphs[g]
+	ends := make([]span, gr.N)
+	order := make([]int32, gr.N)
+	for i := range order {
+		order[i] = gr.First + int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return int(e.p.Steps[a].Wave - e.p.Steps[b].Wave) })
+	for _, i := range order {
+		st := &e.p.Steps[i]
+		a := e.step(i)
+		if st.When != nil {
+			a.credits[0], a.ms[0] = 0, 0
+		}
+		for s := range 2 {
+			total.credits[s] = plus(total.credits[s], a.credits[s])
+			begin := int64(0)
+			for _, pred := range st.Preds {
+				begin = max(begin, ends[pred-gr.First][s])
+			}
+			ends[i-gr.First][s] = plus(begin, a.ms[s])
+			total.ms[s] = max(total.ms[s], ends[i-gr.First][s])
+		}
+	}
+	return total
+}
+
+func (e *estimator) step(i int32) amount {
+	st := &e.p.Steps[i]
+	var a amount
+	switch st.Kind {
+	case plan.Action:
+		a = e.action(st)
+	case plan.Condition:
+		a = either(e.graph(st.Then), e.graph(st.Else))
+	case plan.Parallel:
+		a = e.parallel(st)
+	case plan.Loop:
+		a = e.loop(st)
+	case plan.Wait:
+		switch {
+		case st.DurationMS > 0:
+			a.ms = span{st.DurationMS, st.DurationMS}
+		case st.SignalMS > 0:
+			a.ms = span{0, st.SignalMS}
+		default:
+			e.open = append(e.open, fmt.Sprintf("%s waits for as long as it takes", st.ID))
+		}
+	}
+	if st.Fallback != plan.None {
+		back := e.graph(st.Fallback)
+		a.credits[1], a.ms[1] = plus(a.credits[1], back.credits[1]), plus(a.ms[1], back.ms[1])
+	}
+	return a
+}
+
+func (e *estimator) action(st *plan.Step) (a amount) {
+	ref := e.p.Actions[st.Action]
+	decl := e.actions.Find(ref.Name, ref.Version)
+	if decl == nil {
+		return a
+	}
+	a.credits = span{decl.Cost, decl.Cost}
+	if r := decl.Metadata.DurationRange; r != nil {
+		// A declaration that is no duration counts as unknown: 0.
+		a.ms[0], _ = recipe.ParseDuration(r.Min)
+		a.ms[1], _ = recipe.ParseDuration(r.Max)
+	}
+	if st.TimeoutMS > 0 {
+		a.ms[1] = min(a.ms[1], st.TimeoutMS)
+	}
+	return a
+}
+
+// either is the range of two sides of which one is taken.
+func either(a, b amount) amount {
+	return amount{
+		span{min(a.credits[0], b.credits[0]), max(a.credits[1], b.credits[1])},
+		span{min(a.ms[0], b.ms[0]), max(a.ms[1], b.ms[1])},
+	}
+}
+
+// parallel: with waitFor all every branch counts; else one may decide before
+// the others have cost anything.
+func (e *estimator) parallel(st *plan.Step) (a amount) {
+	for i, g := range st.Branches {
+		b := e.graph(g)
+		a.credits[1], a.ms[1] = plus(a.credits[1], b.credits[1]), max(a.ms[1], b.ms[1])
+		switch {
+		case st.WaitFor == plan.WaitAll:
+			a.credits[0], a.ms[0] = plus(a.credits[0], b.credits[0]), max(a.ms[0], b.ms[0])
+		case i == 0:
+			a.credits[0], a.ms[0] = b.credits[0], b.ms[0]
+		default:
+			a.credits[0], a.ms[0] = min(a.credits[0], b.credits[0]), min(a.ms[0], b.ms[0])
+		}
+	}
+	return a
+}
+
+// loop multiplies its body by the number of items where that is known.
+func (e *estimator) loop(st *plan.Step) (a amount) {
+	body := e.graph(st.Body)
+	n, known := e.items(st)
+	if !known {
+		e.open = append(e.open, fmt.Sprintf("%s runs once for each item of %q, counted once here", st.ID, st.Expr.Src))
+		return amount{span{0, body.credits[1]}, span{0, body.ms[1]}}
+	}
+	lanes := max(int64(st.Concurrency), 1)
+	for s := range 2 {
+		a.credits[s], a.ms[s] = times(body.credits[s], n), times(body.ms[s], (n+lanes-1)/lanes)
+	}
+	return a
+}
+
+// items counts what a loop goes over, where the input alone decides it.
+func (e *estimator) items(st *plan.Step) (int64, bool) {
+	for i := range st.Expr.Vars {
+		if st.Expr.Vars[i].Kind != plan.VarInput {
+			return 0, false
+		}
+	}
+	compile := expr.Compile
+	if st.Expr.Template {
+		compile = expr.CompileTemplate
+	}
+	prog, err := compile(st.Expr.Src)
+	if err != nil {
+		return 0, false
+	}
+	v, err := prog.Eval(e.vars)
+	list, ok := v.([]any)
+	return int64(len(list)), err == nil && ok
+}
+
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func times(a, n int64) int64 {
+	if n > 0 && a > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return a * n
+}

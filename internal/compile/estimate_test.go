@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+)
+
+// priced are actions with costs and durations of their own.
+func priced() *Catalogue {
+	one := func(name string, cost int64, least, most string) *action.Action {
+		return &action.Action{Name: name, Version: "1.0.0", Cost: cost, Metadata: action.Metadata{
+			DurationRange: &action.DurationRange{Min: least, Max: most}}}
+	}
+	return NewCatalogue(one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
+}
+
+// X202: times come from the actions' durationRange along the longest chain;
+// credits from what they cost on the cheapest and the dearest path.
+func TestX202_Estimate(t *testing.T) {
+	for _, tt := range []struct {
+		name, steps     string
+		least, most     int64
+		leastMS, mostMS int64
+		open            string
+		input           map[string]any
+	}{
+		{"a sequence adds up", `
+  - {id: a, action: {name: cheap}}
+  - {id: b, action: {name: dear}}`, 11, 11, 11_000, 62_000, "", nil},
+		{"beside each other the longest counts", `
+  - {id: a, action: {name: cheap}}
+  - {id: b, action: {name: dear}, dependsOn: []}`, 11, 11, 10_000, 60_000, "", nil},
+		{"one side of a condition", `
+  - id: c
+    condition:
+      expression: "true"
+      then: [{id: a, action: {name: cheap}}]
+      else: [{id: b, action: {name: dear}}]`, 1, 10, 1_000, 60_000, "", nil},
+		{"a condition without else may cost nothing", `
+  - id: c
+    condition:
+      expression: "true"
+      then: [{id: a, action: {name: dear}}]`, 0, 10, 0, 60_000, "", nil},
+		{"when may cost nothing", `
+  - {id: a, when: "true", action: {name: dear}}`, 0, 10, 0, 60_000, "", nil},
+		{"all branches", `
+  - id: p
+    parallel:
+      branches:
+        - [{id: a, action: {name: cheap}}]
+        - [{id: b, action: {name: dear}}]`, 11, 11, 10_000, 60_000, "", nil},
+		{"any branch", `
+  - id: p
+    parallel:
+      waitFor: any
+      branches:
+        - [{id: a, action: {name: dear}}]
+        - [{id: b, action: {name: cheap}}]`, 1, 11, 1_000, 60_000, "", nil},
+		{"a loop over what is known", `
+  - id: l
+    loop: {over: input.list, as: x, maxConcurrency: 2, steps: [{id: a, action: {name: dear}}]}`, 30, 30, 20_000, 120_000, "",
+			map[string]any{"list": []any{int64(1), int64(2), int64(3)}}},
+		{"a loop over what is not", `
+  - id: l
+    loop: {over: input.list, as: x, steps: [{id: a, action: {name: dear}}]}`, 0, 10, 0, 60_000, `l runs once for each item of "input.list"`, nil},
+		{"a fallback may be paid for too", `
+  - id: a
+    action: {name: cheap}
+    onError: {strategy: fallback, fallbackStep: {id: b, action: {name: dear}}}`, 1, 11, 1_000, 62_000, "", nil},
+		{"a timeout bounds the time", `
+  - {id: a, action: {name: dear}, timeout: 20s}`, 10, 10, 10_000, 20_000, "", nil},
+		{"a wait takes its time", `
+  - {id: w, wait: {duration: 5s}}
+  - {id: s, wait: {signal: go, timeout: 1m}}`, 0, 0, 5_000, 65_000, "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, _, _, diags := Source("r.yaml", []byte("name: r\ninputSchema: {type: object, properties: {list: {type: array}}}\nsteps:"+tt.steps+"\n"), Options{Actions: priced()})
+			if p == nil {
+				t.Fatal(diags)
+			}
+			b := Estimate(p, priced(), Known{Input: tt.input})
+			if b.Least != tt.least || b.Most != tt.most || b.LeastMS != tt.leastMS || b.MostMS != tt.mostMS {
+				t.Errorf("%d to %d credits, %d to %d ms; want %d to %d, %d to %d", b.Least, b.Most, b.LeastMS, b.MostMS, tt.least, tt.most, tt.leastMS, tt.mostMS)
+			}
+			if !strings.HasPrefix(strings.Join(b.Open, ";"), tt.open) || tt.open == "" && len(b.Open) > 0 {
+				t.Errorf("open: %q, want %q", b.Open, tt.open)
+			}
+		})
+	}
+}
+
+// X147, X148, R15, R17: the strategies, the formula over file facts, the cap
+// where a name has no value yet, and the quarter on top.
+func TestX147_X148_R15_EstimateStrategies(t *testing.T) {
+	pdf := map[string]any{"hash": "sha256_x", "mimeType": "application/pdf", "sizeBytes": int64(3 << 20),
+		"extended": map[string]any{"pageCount": int64(12)}}
+	unknown := map[string]any{"mimeType": "application/pdf", "sizeBytes": int64(1), "extended": map[string]any{}}
+	for _, tt := range []struct {
+		name, estimation   string
+		known              Known
+		expected, reserved int64
+		cap                int64
+		missing            []string
+		problem            string
+	}{
+		{"none: what the steps cost", "", Known{}, 2, 3, 0, nil, ""},
+		{"fixed", "{strategy: fixed, fixedCredits: 50}", Known{}, 50, 50, 50, nil, ""},
+		{"fixed below its cap", "{strategy: fixed, fixedCredits: 50, maxCredits: 100}", Known{}, 50, 63, 100, nil, ""},
+		{"per file", "{strategy: per_file, perFileCredits: 25}", Known{Files: []map[string]any{pdf, pdf}}, 50, 50, 50, nil, ""},
+		{"the source's formula", "{strategy: calculated, formula: 10 + (pageCount*5) + (sizeBytes/1048576*2), maxCredits: 1000}",
+			Known{Files: []map[string]any{pdf}}, 76, 95, 1000, nil, ""},
+		{"sums over files", "{strategy: calculated, formula: pageCount + fileCount, maxCredits: 1000}", Known{Files: []map[string]any{pdf, pdf}}, 26, 33, 1000, nil, ""},
+		{"what inspection will find", "{strategy: calculated, formula: inspection.extended.pageCount * 0.5, maxCredits: 1000}",
+			Known{Files: []map[string]any{pdf}}, 6, 8, 1000, nil, ""},
+		{"input fields", "{strategy: calculated, formula: base_cost + size_mb * input.rate, maxCredits: 30}",
+			Known{Input: map[string]any{"base_cost": int64(10), "rate": 5.0}, Files: []map[string]any{pdf}}, 25, 30, 30, nil, ""},
+		{"part of a credit counts whole", "{strategy: calculated, formula: 1.01 * 2.0, maxCredits: 1000}", Known{}, 3, 4, 1000, nil, ""},
+		{"an unknown name reserves the cap", "{strategy: calculated, formula: pageCount * 5 + pageCount, maxCredits: 400}",
+			Known{Files: []map[string]any{unknown}}, 400, 400, 400, []string{"pageCount"}, ""},
+		{"a formula that gives text", "{strategy: calculated, formula: '\"much\"', maxCredits: 400}", Known{}, 400, 400, 400, nil, "the formula gave much"},
+		{"a formula below zero", "{strategy: calculated, formula: 0 - 5, maxCredits: 400}", Known{}, 400, 400, 400, nil, "the formula gave -5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "name: r\n"
+			if tt.estimation != "" {
+				text += "creditEstimation: " + tt.estimation + "\n"
+			}
+			text += "steps:\n  - {id: inspect, action: {name: file-inspect, parameters: {}}, outputBinding: inspection}\n  - {id: a, action: {name: cheap}}\n"
+			actions := priced()
+			actions.Find("file-inspect", "").Input = []byte(`{"type":"object","properties":{"file":{"type":"string","format":"file"}}}`)
+			p, _, _, diags := Source("r.yaml", []byte(text), Options{Actions: actions})
+			if p == nil {
+				t.Fatal(diags)
+			}
+			b := Estimate(p, actions, tt.known)
+			if b.Expected != tt.expected || b.Reserved != tt.reserved || b.Cap != tt.cap || !slices.Equal(b.Missing, tt.missing) {
+				t.Errorf("expected %d, reserved %d, cap %d, missing %q; want %d, %d, %d, %q", b.Expected, b.Reserved, b.Cap, b.Missing, tt.expected, tt.reserved, tt.cap, tt.missing)
+			}
+			if !strings.HasPrefix(b.Problem, tt.problem) || tt.problem == "" && b.Problem != "" {
+				t.Errorf("problem %q, want %q", b.Problem, tt.problem)
+			}
+		})
+	}
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+)
+
+// promoting are the operators that a formula takes for our functions of two
+// numbers, which promote an integer that meets a double.
+var promoting = map[string]string{
+	operators.Add:      "add",
+	operators.Subtract: "subtract",
+	operators.Multiply: "multiply",
+	operators.Divide:   "divide",
+}
+
+// CompileFormula compiles a credit formula (X147). It is CEL, but an integer
+// that meets a double is promoted; two integers stay integers, and their
+// division truncates (R14).
+func CompileFormula(src string) (*Program, error) {
+	e, err := compileAST(src, 0, promote)
+	if err != nil {
+		return nil, err.fault("formula", src)
+	}
+	return &Program{src: src, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
+}
+
+func promote(tree *cel.Ast) {
+	fac := ast.NewExprFactory()
+	ast.PostOrderVisit(tree.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
+			return
+		}
+		if name, ok := promoting[e.AsCall().FunctionName()]; ok {
+			e.SetKindCase(fac.NewCall(e.ID(), name, e.AsCall().Args()...))
+		}
+	}))
+}

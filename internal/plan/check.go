@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "fmt"
+
+// Check says whether the plan is one that compile could have made, as far as
+// those who walk it rely on: every index points into the plan, scopes form a
+// tree, and steps wait only for earlier waves of their own graph. A plan that
+// comes from outside is checked before anything else looks at it.
+func (p *Plan) Check() error {
+	if len(p.Graphs) == 0 || p.Graphs[0].Owner != None || p.Graphs[0].Role != Root {
+		return fmt.Errorf("plan: the first graph must be the root")
+	}
+	for g := range p.Graphs {
+		if err := p.checkGraph(int32(g)); err != nil {
+			return err
+		}
+	}
+	owned := make([]bool, len(p.Graphs))
+	for i := range p.Steps {
+		if err := p.checkStep(int32(i), owned); err != nil {
+			return err
+		}
+	}
+	for g := range p.Graphs {
+		if g > 0 && !owned[g] {
+			return fmt.Errorf("plan: no step owns graph %d", g)
+		}
+		if err := p.checkDepth(int32(g)); err != nil {
+			return err
+		}
+	}
+	for i := range p.Outputs {
+		if err := p.checkVars(p.Outputs[i].Expr.Vars); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plan) graphIn(g int32) bool { return g >= 0 && int(g) < len(p.Graphs) }
+func (p *Plan) stepIn(i int32) bool  { return i >= 0 && int(i) < len(p.Steps) }
+
+func (p *Plan) checkGraph(n int32) error {
+	g := &p.Graphs[n]
+	switch {
+	case g.N < 0 || g.First < 0 || int64(g.First)+int64(g.N) > int64(len(p.Steps)):
+		return fmt.Errorf("plan: graph %d has steps that are not there", n)
+	case n > 0 && !p.stepIn(g.Owner):
+		return fmt.Errorf("plan: graph %d has no owner", n)
+	case int(g.Role) >= len(roleNames):
+		return fmt.Errorf("plan: graph %d has an unknown role", n)
+	case !p.graphIn(g.Frame) || g.Slots < 0 || g.Slots > int32(len(p.Steps)) || g.Waves < 0 || g.Waves > g.N:
+		return fmt.Errorf("plan: graph %d has a frame, slots or waves that cannot be", n)
+	case g.Out != None && (g.Out < g.First || g.Out >= g.First+g.N):
+		return fmt.Errorf("plan: the output of graph %d is a step outside of it", n)
+	}
+	return nil
+}
+
+// checkDepth follows the owners up to the root.
+func (p *Plan) checkDepth(n int32) error {
+	depth := int32(0)
+	for g := n; p.Graphs[g].Owner != None; g = p.Steps[p.Graphs[g].Owner].Graph {
+		if depth++; int(depth) > len(p.Graphs) {
+			return fmt.Errorf("plan: graph %d owns itself", n)
+		}
+	}
+	if depth != p.Graphs[n].Depth {
+		return fmt.Errorf("plan: graph %d says depth %d and stands at %d", n, p.Graphs[n].Depth, depth)
+	}
+	return nil
+}
+
+func (p *Plan) checkStep(n int32, owned []bool) error {
+	s := &p.Steps[n]
+	if !p.graphIn(s.Graph) || int(s.Kind) >= len(kindNames) {
+		return fmt.Errorf("plan: step %d has an unknown graph or kind", n)
+	}
+	g := &p.Graphs[s.Graph]
+	if n < g.First || n >= g.First+g.N || s.Wave < 0 || s.Wave >= max(g.Waves, 1) {
+		return fmt.Errorf("plan: step %d is not in its graph", n)
+	}
+	for _, list := range [][]int32{s.Preds, s.Succs} {
+		for _, o := range list {
+			if o < g.First || o >= g.First+g.N {
+				return fmt.Errorf("plan: step %d depends on one outside of its graph", n)
+			}
+		}
+	}
+	for _, o := range s.Preds {
+		if p.Steps[o].Wave >= s.Wave {
+			return fmt.Errorf("plan: step %d waits for a later wave", n)
+		}
+	}
+	if s.Kind == Action && (s.Action < 0 || int(s.Action) >= len(p.Actions)) || s.Slot != None && (s.Slot < 0 || s.Slot >= p.Graphs[g.Frame].Slots) {
+		return fmt.Errorf("plan: step %d has an action or a slot that is not there", n)
+	}
+	if s.Kind == Loop && (s.Body == None || s.Expr == nil) || (s.Kind == Condition || s.Kind == Transform) && s.Expr == nil {
+		return fmt.Errorf("plan: step %d lacks what its kind needs", n)
+	}
+	for _, o := range s.Graphs() {
+		if !p.graphIn(o) || o == 0 || owned[o] || p.Graphs[o].Owner != n {
+			return fmt.Errorf("plan: step %d owns a graph that is not its own", n)
+		}
+		owned[o] = true
+	}
+	return p.checkExprs(s)
+}
+
+func (p *Plan) checkExprs(s *Step) error {
+	for _, e := range []*Expr{s.When, s.Expr} {
+		if e != nil {
+			if err := p.checkVars(e.Vars); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.Bindings {
+		if err := p.checkVars(s.Bindings[i].Expr.Vars); err != nil {
+			return err
+		}
+	}
+	return p.checkVars(s.ParamRef)
+}
+
+func (p *Plan) checkVars(vars []Var) error {
+	for i := range vars {
+		v := &vars[i]
+		ok := v.Kind <= VarIndex
+		switch v.Kind {
+		case VarBinding:
+			ok = p.graphIn(v.Graph) && v.Index >= 0 && v.Index < p.Graphs[v.Graph].Slots
+		case VarStep:
+			ok = p.graphIn(v.Graph) && p.stepIn(v.Index) && p.Steps[v.Index].Graph == v.Graph
+		case VarItem, VarIndex:
+			ok = p.graphIn(v.Graph)
+		}
+		if !ok {
+			return fmt.Errorf("plan: the name %q means nothing in it", v.Name)
+		}
+	}
+	return nil
+}
