@@ -30,8 +30,9 @@ type Config struct {
 
 // Actions returns the actions of this release.
 //
-// Credits are whole and count the work: 1 for looking at a file, 2 for
-// making an image anew, 5 for reading all of a document.
+// Credits are whole and count the work: 1 for looking at a file and for work on
+// text, 2 for making an image anew, 5 for reading all of a document, 10 for
+// asking a model.
 func Actions(cfg Config) []action.Action {
 	if cfg.Egress == nil {
 		cfg.Egress = egress.New(egress.Config{})
@@ -43,6 +44,17 @@ func Actions(cfg Config) []action.Action {
 		resizeImage(reader),
 		convertImage(reader),
 		httpRequest(cfg.Egress),
+		csvToJSON(),
+		jsonToCSV(),
+		jsonPath(),
+		textSplit(),
+		textJoin(),
+		textReplace(),
+		wordCount(),
+		htmlToMarkdown(reader),
+		markdownToHTML(reader),
+		hashAction(),
+		translateText(),
 	}
 }
 

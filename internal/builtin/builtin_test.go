@@ -81,12 +81,23 @@ func reportPDF(t testing.TB) []byte {
 func samples(t testing.TB) map[string][]actiontest.Option {
 	report := actiontest.Sample("file", "report.pdf", reportPDF(t))
 	photo := actiontest.Sample("file", "photo.jpg", portrait(t))
+	prose := actiontest.Sample("file", "prose.txt", []byte("The ferry sails at noon.\n\nBe there.\n"))
 	return map[string][]actiontest.Option{
-		"file-inspect":    {report},
-		"pdf-to-markdown": {report},
-		"resize-image":    {photo},
-		"convert-image":   {photo},
-		"http":            {actiontest.NoRun("they need a service; TestHTTP_Answers has one")},
+		"file-inspect":     {report},
+		"pdf-to-markdown":  {report},
+		"resize-image":     {photo},
+		"convert-image":    {photo},
+		"csv-to-json":      {actiontest.Sample("file", "prices.csv", []byte("name;price\nbread;3,20\n"))},
+		"json-to-csv":      {actiontest.Sample("file", "rows.jsonl", []byte("{\"a\":1}\n{\"a\":2}\n"))},
+		"json-path":        {actiontest.Sample("file", "report.json", []byte(`{"meta":{"title":"x"}}`))},
+		"text-split":       {prose},
+		"text-replace":     {prose},
+		"word-count":       {prose},
+		"hash":             {prose},
+		"html-to-markdown": {actiontest.Sample("file", "page.html", []byte("<!doctype html><h1>Ferry</h1>"))},
+		"markdown-to-html": {actiontest.Sample("file", "page.md", []byte("# Ferry\n"))},
+		"translate-text":   {actiontest.NoRun("they need a model provider; TestX160_TranslateText")},
+		"http":             {actiontest.NoRun("they need a service; TestHTTP_Answers has one")},
 	}
 }
 

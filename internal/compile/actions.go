@@ -24,6 +24,9 @@ type declared struct {
 	closed   bool     // other properties are refused
 	files    []string // inputs of format file
 	required []string // without those that have a default
+	// oneOf are inputs of which exactly one is given: "x-exactlyOne" of the
+	// schema, an annotation by which an action takes a text or a file.
+	oneOf []string
 }
 
 func (c *compiler) declare(a *action.Action) *declared {
@@ -44,6 +47,12 @@ func (c *compiler) declare(a *action.Action) *declared {
 	d.props, _ = schema["properties"].(map[string]any)
 	_, patterns := schema["patternProperties"]
 	d.closed = schema["additionalProperties"] == false && !patterns
+	names, _ := schema["x-exactlyOne"].([]any)
+	for _, v := range names {
+		if name, ok := v.(string); ok {
+			d.oneOf = append(d.oneOf, name)
+		}
+	}
 	for _, name := range expr.Required(a.Input) {
 		prop, _ := d.props[name].(map[string]any)
 		if _, ok := prop["default"]; !ok {
@@ -237,7 +246,10 @@ func (c *compiler) fileInput(i int32) {
 		_, bound := n.src.InputBindings[name]
 		return param || bound
 	}
-	free := slices.DeleteFunc(slices.Clone(d.files), given)
+	c.exactlyOne(i, given)
+	free := slices.DeleteFunc(slices.Clone(d.files), func(f string) bool {
+		return given(f) || slices.Contains(d.oneOf, f) && slices.ContainsFunc(d.oneOf, given)
+	})
 	if len(free) > 1 {
 		free = slices.DeleteFunc(free, func(f string) bool { return !slices.Contains(d.required, f) })
 	}
@@ -260,6 +272,27 @@ func (c *compiler) fileInput(i int32) {
 		c.fail(fault.RecipeInvalid, "missing-input", at,
 			fmt.Sprintf("the action %q needs the input %q", d.Name, name), hint)
 	}
+}
+
+// exactlyOne refuses two inputs of which an action takes one. That one of them
+// is there is known only when it runs: the run's only file may be it.
+func (c *compiler) exactlyOne(i int32, given func(string) bool) {
+	n, d := &c.nodes[i], c.nodes[i].decl
+	var both []string
+	for _, name := range d.oneOf {
+		if given(name) {
+			both = append(both, name)
+		}
+	}
+	if len(both) < 2 {
+		return
+	}
+	at := n.ptr + "/action/parameters/" + jsonx.EscapeToken(both[1])
+	if _, bound := n.src.InputBindings[both[1]]; bound {
+		at = n.ptr + "/inputBindings/" + jsonx.EscapeToken(both[1])
+	}
+	c.fail(fault.RecipeInvalid, "input-clash", c.key(at),
+		fmt.Sprintf("the action %q takes one of %s, and is given %s", d.Name, list(d.oneOf), strings.Join(both, " and ")), "remove all but one")
 }
 
 // parallelizable keeps actions that must not run beside themselves out of

@@ -47,6 +47,10 @@ func testActions() *Catalogue {
 			Input: json.RawMessage(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"},"mark":{"type":"string","format":"file"}}}`),
 		},
 		&action.Action{
+			Name: "count", Version: "1.0.0",
+			Input: json.RawMessage(`{"type":"object","x-exactlyOne":["text","file"],"properties":{"text":{"type":"string"},"file":{"type":"string","format":"file"}}}`),
+		},
+		&action.Action{
 			Name: "print", Version: "1.0.0", Metadata: action.Metadata{Parallelizable: &no},
 		},
 		&action.Action{Name: "echo", Version: "1.0.0"},

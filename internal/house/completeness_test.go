@@ -23,7 +23,6 @@ import (
 // unprovoked are the codes that no test provokes yet, each with its reason.
 var unprovoked = map[fault.Code]string{
 	fault.InsufficientCredits:   "credits come with the ledger",
-	fault.ProviderNotConfigured: "providers come with the outside world",
 	fault.Unauthorized:          "accounts and keys come with the service",
 	fault.AssertionFailed:       "expectations come with recipe tests",
 }

@@ -79,6 +79,7 @@ var wrappers = map[string][]string{
 	"github.com/ledongthuc/pdf":                       {"internal/media"},
 	"github.com/pdfcpu/pdfcpu":                        {"internal/media"},
 	"github.com/gabriel-vasile/mimetype":              {"internal/blob", "internal/media"},
+	"github.com/clipperhouse/uax29/v2":                {"internal/builtin"},
 	"github.com/JohannesKaufmann/html-to-markdown/v2": {"internal/media"},
 	"github.com/yuin/goldmark":                        {"internal/media"},
 	"golang.org/x/net":                                {"internal/media"},
