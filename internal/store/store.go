@@ -79,6 +79,8 @@ type Store interface {
 	// among them, a settled one may be.
 	Uncovered() (bytes, events int64, oldest []Key)
 
+	Keeper
+
 	// Stats describes size and health for people and tests.
 	Stats(ctx context.Context) (Stats, error)
 	Close() error
@@ -112,6 +114,11 @@ type Transition struct {
 
 	// Idempotency, when set, guards a start: the account's key must be unused.
 	Idempotency *Idempotency
+
+	// Files are hashes of files that the events name (and the plan, in the first
+	// transition); the run is known to name them from this commit on. A hash may
+	// come again, and need not be that of a stored file.
+	Files []string
 
 	// Fold, when set, covers the run's events up to Fold.Last: they are kept as
 	// a chunk and need no journal row any more.

@@ -14,6 +14,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
@@ -187,6 +188,7 @@ func clone(t *store.Transition) store.Transition {
 	c := *t
 	c.Frames = bytes.Clone(t.Frames)
 	c.Plan = bytes.Clone(t.Plan)
+	c.Files = slices.Clone(t.Files)
 	if t.Head != nil {
 		h := *t.Head
 		c.Head = &h

@@ -15,7 +15,11 @@ type model struct {
 	runs  map[store.Key]*run
 	plans map[string][]byte
 	keys  map[store.Key]used // by account and idempotency key
-	notes map[string][]byte
+	// names are the runs that name a file, by account and hash; released is when
+	// the last deleted one had ended.
+	names    map[store.Key]map[string]struct{}
+	released map[store.Key]int64
+	notes    map[string][]byte
 	// undo, when not nil, collects how to take back what apply did.
 	undo []func()
 
@@ -35,6 +39,7 @@ type queued struct {
 type used struct {
 	run      string
 	bodyHash string
+	until    int64
 }
 
 type run struct {
@@ -61,6 +66,7 @@ func newModel() *model {
 		runs:  map[store.Key]*run{},
 		plans: map[string][]byte{},
 		keys:  map[store.Key]used{},
+		names: map[store.Key]map[string]struct{}{}, released: map[store.Key]int64{},
 		notes: map[string][]byte{},
 	}
 }
@@ -140,7 +146,12 @@ func (m *model) apply(t *store.Transition) {
 		m.plans[t.PlanHash] = t.Plan
 	}
 	if t.Idempotency != nil {
-		m.keys[store.Key{Account: t.Account, Run: t.Idempotency.Key}] = used{run: t.Run, bodyHash: t.Idempotency.BodyHash}
+		m.keys[store.Key{Account: t.Account, Run: t.Idempotency.Key}] = used{
+			run: t.Run, bodyHash: t.Idempotency.BodyHash, until: t.Idempotency.Until,
+		}
+	}
+	for _, hash := range t.Files {
+		m.name(store.Key{Account: t.Account, Run: hash}, t.Run)
 	}
 	if t.Last != 0 {
 		m.seq++

@@ -235,6 +235,11 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 			return err
 		}
 	}
+	for _, hash := range t.Files {
+		if err := s.write(s.st.putName, t.Account, hash, t.Run); err != nil {
+			return err
+		}
+	}
 	if t.Last != 0 {
 		e.newLast = t.Last
 		e.added = append(e.added, ref{first: t.First, last: t.Last})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -105,7 +106,15 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	if err := s.lookUp(ctx, runs); err != nil {
 		return err
 	}
+	gone, err := s.deletedRuns(ctx)
+	if err != nil {
+		return err
+	}
 	for key, run := range runs {
+		if !run.known {
+			before := gone[key]
+			run.refs = slices.DeleteFunc(run.refs, func(r foundRef) bool { return r.row < before })
+		}
 		s.enter(key, run, lost)
 	}
 	for id, info := range s.x.rows {

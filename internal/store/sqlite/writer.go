@@ -114,6 +114,11 @@ type statements struct {
 	putChunk, putSnapshot          *stmt
 	putNote, deleteNote, takeEpoch *stmt
 	checkpoint                     *stmt
+
+	putName                               *stmt
+	releaseFiles, dropNames, dropSnapshot *stmt
+	dropRun, markDeleted, dropChunks      *stmt
+	forgetDeleted, forgetKeys, forgetFile *stmt
 }
 
 const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
@@ -150,6 +155,22 @@ func (s *statements) prepare(w *writer) error {
 		{&s.deleteNote, `DELETE FROM notes WHERE name = ?1`},
 		{&s.takeEpoch, `INSERT INTO owner (id, epoch) VALUES (1, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch`},
 		{&s.checkpoint, `PRAGMA wal_checkpoint(PASSIVE)`},
+		{&s.putName, `INSERT INTO file_refs (account, hash, run) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`},
+		{&s.releaseFiles, `INSERT INTO file_released (account, hash, at)
+			SELECT account, hash, ?3 FROM file_refs WHERE account = ?1 AND run = ?2
+			ON CONFLICT DO UPDATE SET at = max(at, excluded.at)`},
+		{&s.dropNames, `DELETE FROM file_refs WHERE account = ?1 AND run = ?2`},
+		{&s.dropSnapshot, `DELETE FROM snapshots WHERE account = ?1 AND run = ?2`},
+		{&s.dropRun, `DELETE FROM runs WHERE account = ?1 AND run = ?2`},
+		{&s.markDeleted, `INSERT INTO deleted (account, run, before) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET before = ?3`},
+		{&s.dropChunks, `DELETE FROM chunks WHERE account = ?1 AND run = ?2 AND last IN
+			(SELECT last FROM chunks WHERE account = ?1 AND run = ?2 ORDER BY last DESC LIMIT ?3)`},
+		{&s.forgetDeleted, `DELETE FROM deleted WHERE before <= ifnull((SELECT min(id) FROM journal), before)
+			AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.account = deleted.account AND c.run = deleted.run)`},
+		{&s.forgetKeys, `DELETE FROM idempotency WHERE (account, key) IN (SELECT i.account, i.key FROM idempotency i
+			WHERE i.until < ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.account = i.account AND r.run = i.run AND r.ended = 0)
+			ORDER BY i.until, i.account, i.key LIMIT ?2)`},
+		{&s.forgetFile, `DELETE FROM file_released WHERE account = ?1 AND hash = ?2`},
 	} {
 		p, err := w.prepare(q.query)
 		if err != nil {

@@ -33,6 +33,8 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"AcknowledgedCommitsSurviveACrash", survives},
 		{"F35_EpochsGrowOverRestarts", epochs},
 		{"F20_DamageCostsOneRun", damaged},
+		{"DeletedRunsStayDeleted", staysDeleted},
+		{"NamesOfFilesSurvive", namesSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const (
+	// everyFile is what a run names that was stored before names were kept.
+	everyFile = "*"
+	// purgeChunks is how many chunks of a deleted run go in one transaction. A
+	// long run has megabytes of them, and commits wait for it.
+	purgeChunks = 16
+	// purgeRuns is how many runs that an earlier process left half removed are
+	// finished by one Delete.
+	purgeRuns = 64
+)
+
+// Naming implements store.Keeper.
+func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (n store.Naming, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return n, err
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT run FROM file_refs
+		WHERE account = ?1 AND hash IN (?2, ?3) GROUP BY run ORDER BY run LIMIT ?4`, account, hash, everyFile, max(limit, 0))
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var run string
+			if err := rows.Scan(&run); err != nil {
+				return err
+			}
+			n.Runs = append(n.Runs, run)
+			return nil
+		})
+	}
+	if err == nil {
+		err = s.read.QueryRowContext(ctx, `SELECT ifnull(max(at), 0) FROM file_released WHERE account = ?1 AND hash IN (?2, ?3)`,
+			account, hash, everyFile).Scan(&n.Released)
+	}
+	_, err = s.explain(err)
+	return n, err
+}
+
+// Ended implements store.Keeper.
+func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit int) (ended []store.Wake, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run, ended FROM runs
+		WHERE ended <> 0 AND owes = 0 AND ended < ?1 AND (ended, account, run) > (?2, ?3, ?4)
+		ORDER BY ended, account, run LIMIT ?5`, before, after.At, after.Account, after.Run, max(limit, 0))
+	if err == nil {
+		err = eachRow(rows, func() error {
+			var w store.Wake
+			if err := rows.Scan(&w.Account, &w.Run, &w.At); err != nil {
+				return err
+			}
+			ended = append(ended, w)
+			return nil
+		})
+	}
+	_, err = s.explain(err)
+	return ended, err
+}
+
+// Delete implements store.Keeper.
+//
+// What makes a run exist (head, snapshot, names of files) goes in one
+// transaction, with a mark; its chunks go after it, a few at a time. The mark
+// stays until they are gone and no journal row can hold events of the run: a
+// restart would take those for events whose head was lost.
+func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	verdicts, err := s.deleteHeads(epoch, keys)
+	if err != nil {
+		return nil, err
+	}
+	var gone []store.Key
+	for i, v := range verdicts {
+		if v.Err == nil {
+			gone = append(gone, keys[i])
+		}
+	}
+	left, err := s.halfRemoved(ctx)
+	if err != nil {
+		return verdicts, nil // what is left is removed another time
+	}
+	for _, key := range append(gone, left...) {
+		for more := true; more && ctx.Err() == nil; {
+			if more, err = s.removeChunks(key); err != nil {
+				return verdicts, nil
+			}
+		}
+	}
+	return verdicts, nil
+}
+
+func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
+	verdicts := make([]store.Verdict, len(keys))
+	if epoch != s.epoch {
+		for i := range verdicts {
+			verdicts[i] = refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.epoch)
+		}
+		return verdicts, nil
+	}
+	if err := s.inTx(func() (err error) {
+		for i, key := range keys {
+			if verdicts[i], err = s.deleteHead(key); err != nil {
+				return err
+			}
+		}
+		_, err = s.st.forgetDeleted.exec()
+		return err
+	}); err != nil {
+		return nil, s.fail(err)
+	}
+	s.x.Lock()
+	s.x.dropped++ // a reader that found the head must look again
+	s.x.Unlock()
+	s.up.pages += int64(4 * len(keys))
+	return verdicts, nil
+}
+
+func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
+	if e := s.x.runs[key]; e != nil {
+		if e.damage != nil {
+			return store.Verdict{Err: e.damage}, nil // what is left of it is evidence
+		}
+		return refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
+	}
+	var v [5]driver.Value
+	found, err := s.st.findRun.row(v[:], key.Account, key.Run)
+	if err != nil {
+		return store.Verdict{}, err
+	}
+	ended, _ := v[1].(int64)
+	owes, _ := v[2].(int64)
+	switch {
+	case !found:
+		return store.Verdict{Err: notFound(key)}, nil
+	case ended == 0 || owes != 0:
+		return refuse(fault.Conflict, "run %s has not settled", key.Run), nil
+	}
+	for _, st := range []struct {
+		*stmt
+		args []driver.Value
+	}{
+		{s.st.releaseFiles, []driver.Value{key.Account, key.Run, ended}},
+		{s.st.dropNames, []driver.Value{key.Account, key.Run}},
+		{s.st.dropSnapshot, []driver.Value{key.Account, key.Run}},
+		{s.st.dropRun, []driver.Value{key.Account, key.Run}},
+		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow}},
+	} {
+		if _, err := st.exec(st.args...); err != nil {
+			return store.Verdict{}, err
+		}
+	}
+	return store.Verdict{}, nil
+}
+
+// halfRemoved lists deleted runs whose chunks a crash left behind.
+func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run FROM deleted d
+		WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.account = d.account AND c.run = d.run) LIMIT ?1`, purgeRuns)
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func() error {
+		var key store.Key
+		if err := rows.Scan(&key.Account, &key.Run); err != nil {
+			return err
+		}
+		left = append(left, key)
+		return nil
+	})
+	return left, err
+}
+
+// removeChunks deletes some chunks of a run whose head is gone, the last ones
+// first: whoever is reading them finds that the end is missing, and looks again.
+func (s *Store) removeChunks(key store.Key) (more bool, err error) {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return false, err
+	}
+	n, err := s.st.dropChunks.exec(key.Account, key.Run, int64(purgeChunks))
+	if err != nil {
+		return false, s.fail(err)
+	}
+	s.up.pages += 2 * n
+	return n == purgeChunks, nil
+}
+
+// ForgetKeys implements store.Keeper.
+func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limit int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return 0, err
+	}
+	if epoch != s.epoch {
+		return 0, refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.epoch).Err
+	}
+	n, err := s.st.forgetKeys.exec(before, int64(max(limit, 0)))
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	return int(n), nil
+}
+
+// ForgetFile implements store.Keeper.
+func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if _, err := s.st.forgetFile.exec(account, hash); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+// inTx runs fn in a transaction. The caller holds w.
+func (s *Store) inTx(fn func() error) error {
+	if _, err := s.st.begin.exec(); err != nil {
+		return err
+	}
+	err := fn()
+	if err == nil {
+		_, err = s.st.commit.exec()
+	}
+	if err != nil {
+		// A failed COMMIT has usually rolled back by itself.
+		_, _ = s.st.rollback.exec()
+	}
+	return err
+}
+
+// deletedRuns are the runs whose events in the journal nobody wants any more,
+// with the row before which they are.
+func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before FROM deleted`)
+	if err != nil {
+		return nil, err
+	}
+	gone := map[store.Key]int64{}
+	err = eachRow(rows, func() error {
+		var key store.Key
+		var before int64
+		if err := rows.Scan(&key.Account, &key.Run, &before); err != nil {
+			return err
+		}
+		gone[key] = before
+		return nil
+	})
+	return gone, err
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"testing"
+
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// I23: a store of the first schema is taken over with its runs. Which files
+// those name is not known, so each keeps all files of its account.
+func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch := own(t, s)
+	old := startOf(epoch, runKey(0), "1")
+	old.Head.Ended = 5
+	old.Fold = &store.Fold{First: 1, Last: 1, Chunk: old.Frames}
+	mustCommit(t, s, old)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := rawDB(t, dir)
+	for _, q := range []string{
+		`DROP TABLE file_refs`, `DROP TABLE file_released`, `DROP TABLE deleted`,
+		`DROP INDEX runs_ended`, `DROP INDEX idempotency_until`,
+		`DELETE FROM goose_db_version WHERE version_id = 2`,
+	} {
+		if _, err := db.Exec(q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	epoch = own(t, s)
+	naming := func(want store.Naming) {
+		t.Helper()
+		got, err := s.Naming(ctx, runKey(0).Account, "sha256_any", 10)
+		if err != nil || len(got.Runs) != len(want.Runs) || got.Released != want.Released {
+			t.Fatalf("Naming = %+v, %v, want %+v", got, err, want)
+		}
+	}
+	naming(store.Naming{Runs: []string{runKey(0).Run}})
+	next := startOf(epoch, runKey(1), "1")
+	next.Files = []string{"sha256_one"}
+	mustCommit(t, s, next)
+	naming(store.Naming{Runs: []string{runKey(0).Run}})
+	verdicts, err := s.Delete(ctx, epoch, []store.Key{runKey(0)})
+	if err != nil || verdicts[0].Err != nil {
+		t.Fatal(err, verdicts)
+	}
+	naming(store.Naming{Released: 5})
+}
+
+// A deletion that a crash cut off between head and chunks is finished by the
+// next one, and the mark goes when nothing is left that it speaks of.
+func TestHalfRemovedRunsAreFinished(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch := own(t, s)
+	tr := startOf(epoch, runKey(0), "1")
+	tr.Head.Ended = 5
+	tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: tr.Frames}
+	mustCommit(t, s, tr)
+	if _, err := s.deleteHeads(epoch, []store.Key{runKey(0)}); err != nil { // and the process dies here
+		t.Fatal(err)
+	}
+	count := func(table string) (n int) {
+		t.Helper()
+		if err := s.read.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if count("chunks") != 1 || count("deleted") != 1 {
+		t.Fatalf("%d chunks and %d marks after the head went, want 1 and 1", count("chunks"), count("deleted"))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	epoch = own(t, s)
+	for range 2 {
+		if _, err := s.Delete(ctx, epoch, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count("chunks") != 0 || count("deleted") != 0 {
+		t.Errorf("%d chunks and %d marks are left", count("chunks"), count("deleted"))
+	}
+}
