@@ -7,7 +7,8 @@
 // what it reads back is still what was written. Content is shared within an
 // account and never across accounts.
 //
-// It never decides how long a file lives, and never lets a name from outside
+// It never decides how long a file lives (it says when one was last stored, and
+// removes what it is told to), and never lets a name from outside
 // become a path: accounts are hashed, hashes are checked, upload names are
 // plain data. Everything goes through one os.Root, so nothing outside the
 // directory is read, written or removed (I19).
@@ -23,7 +24,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -57,6 +57,8 @@ type Config struct {
 	Inspect func(ctx context.Context, file action.File) (json.RawMessage, error)
 	// InspectFor is how long it may take. Default 5 s.
 	InspectFor time.Duration
+	// Now is the clock that says when a file was stored. Default time.Now.
+	Now func() time.Time
 }
 
 // A Store is a directory of files addressed by content. It is safe for
@@ -67,6 +69,7 @@ type Store struct {
 	maxBytes int64
 	look     func(ctx context.Context, file action.File) (json.RawMessage, error)
 	lookFor  time.Duration
+	now      func() time.Time
 	// stripes serialise naming of equal content: replacing a file that somebody
 	// has open is refused on Windows, so the second Put must see the first.
 	stripes [64]sync.Mutex
@@ -88,7 +91,10 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, storageFault(err, "open the file store %s", cfg.Dir)
 	}
-	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor)}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: cfg.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
 	if err := s.sweep(); err != nil {
 		_ = root.Close()
 		return nil, err
@@ -154,11 +160,17 @@ func ValidHash(hash string) bool {
 type place struct{ account, shard, name string }
 
 func placeOf(account, hash string) place {
+	dir := accountDir(account)
+	return place{dir, path.Join(dir, hash[len(prefix):len(prefix)+2]), hash}
+}
+
+const accountPrefix = "acct_"
+
+func accountDir(account string) string {
 	// The account is hashed with a label: it may hold any byte, and equal names
 	// that differ in case must not meet on a file system that ignores case.
 	sum := sha256.Sum256([]byte("roux account\x00" + account))
-	dir := "acct_" + hex.EncodeToString(sum[:16])
-	return place{dir, path.Join(dir, hash[len(prefix):len(prefix)+2]), hash}
+	return accountPrefix + hex.EncodeToString(sum[:16])
 }
 
 func (p place) file() string    { return path.Join(p.shard, p.name) }
@@ -173,6 +185,8 @@ type sidecar struct {
 	// was looked for.
 	Extended  json.RawMessage `json:"extended,omitempty"`
 	Inspected bool            `json:"inspected,omitempty"`
+	// Sums are the checksums of the file's pieces; see part.go.
+	Sums []byte `json:"sums,omitempty"`
 }
 
 // open opens the file itself, checked to be a regular file of the recorded size.
@@ -182,15 +196,12 @@ func (s *Store) open(ctx context.Context, account, hash string) (*os.File, actio
 		return nil, none, context.Cause(ctx)
 	}
 	if !ValidHash(hash) {
-		return nil, none, fault.New(fault.FileNotFound, "no file has the hash %.90q: want %q and 64 hexadecimal digits", hash, prefix)
+		return nil, none, notFound(hash)
 	}
 	p := placeOf(account, hash)
 	f, size, err := s.openRegular(p)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, none, fault.New(fault.FileNotFound, "file %s is not in this account's store", hash)
-		}
-		return nil, none, err
+		return nil, none, missing(err, hash)
 	}
 	info := action.FileInfo{Hash: hash, Size: size}
 	rec, err := s.readSidecar(p)

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -168,8 +169,8 @@ func TestConcurrentPutsOfEqualContent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if files := tree(t, dir); len(files) != 2 {
-		t.Errorf("%d files remain, want the content and its facts", len(files))
+	if files := tree(t, dir); len(files) != 3 {
+		t.Errorf("%d files remain, want the content, its facts and the account", len(files))
 	}
 }
 
@@ -197,6 +198,18 @@ func TestA15_I19_NamesNeverBecomePaths(t *testing.T) {
 		if _, err := s.Info(ctx, "acme", h); !errors.Is(err, fault.FileNotFound) {
 			t.Errorf("Info(%.80q): %v, want FILE_NOT_FOUND", h, err)
 		}
+		if _, _, err := s.Part(ctx, "acme", h, 0, 1); !errors.Is(err, fault.FileNotFound) {
+			t.Errorf("Part(%.80q): %v, want FILE_NOT_FOUND", h, err)
+		}
+		if err := s.Touch(ctx, "acme", h); !errors.Is(err, fault.FileNotFound) {
+			t.Errorf("Touch(%.80q): %v, want FILE_NOT_FOUND", h, err)
+		}
+		if done, err := s.Remove(ctx, "acme", h, time.Now().Add(time.Hour)); done || !errors.Is(err, fault.FileNotFound) {
+			t.Errorf("Remove(%.80q) = %v, %v, want FILE_NOT_FOUND", h, done, err)
+		}
+		if e, err := s.Find(ctx, "acme", h); !errors.Is(err, fault.FileNotFound) && e.Info.Hash != hashOf("content") {
+			t.Errorf("Find(%.80q) = %+v, %v, want FILE_NOT_FOUND", h, e, err)
+		}
 		if _, err := s.Info(ctx, h, hashOf("content")); !errors.Is(err, fault.FileNotFound) {
 			t.Errorf("account %.80q sees a file of acme: %v", h, err)
 		}
@@ -212,7 +225,7 @@ func TestA15_I19_NamesNeverBecomePaths(t *testing.T) {
 	}
 	for p := range tree(t, outer) {
 		parts := strings.Split(p, "/")
-		ok := p == "secret" || len(parts) == 4 && parts[0] == "store" && strings.HasPrefix(parts[1], "acct_") &&
+		ok := p == "secret" || len(parts) == 3 && strings.HasPrefix(parts[1], "acct_") && parts[2] == accountFile || len(parts) == 4 && parts[0] == "store" && strings.HasPrefix(parts[1], "acct_") &&
 			len(parts[2]) == 2 && ValidHash(strings.TrimSuffix(parts[3], ".json"))
 		if !ok {
 			t.Errorf("a name became part of the path %q", p)

@@ -128,9 +128,12 @@ func extended(found json.RawMessage, problem error) json.RawMessage {
 // whether that changed anything. Name and type stay what they were: runs may
 // have been told of them.
 func (rec sidecar) and(later sidecar) (sidecar, bool) {
-	if rec.Inspected || !later.Inspected && later.Extended == nil {
-		return rec, false
+	changed := rec.Sums == nil && later.Sums != nil
+	if changed {
+		rec.Sums = later.Sums
 	}
-	rec.Extended, rec.Inspected = later.Extended, later.Inspected
-	return rec, true
+	if !rec.Inspected && (later.Inspected || later.Extended != nil) {
+		rec.Extended, rec.Inspected, changed = later.Extended, later.Inspected, true
+	}
+	return rec, changed
 }

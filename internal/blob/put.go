@@ -58,7 +58,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	}
 	hash := sumName(w.hash)
 	p := placeOf(account, hash)
-	rec := sidecar{Name: name, MimeType: detect(w.head, name, mimeType), Size: w.size}
+	rec := sidecar{Name: name, MimeType: detect(w.head, name, mimeType), Size: w.size, Sums: w.pieces.sums()}
 	s.inspectNew(ctx, p, f, &rec)
 	if err := f.Close(); err != nil {
 		return none, storageFault(err, "write a file of %d bytes", w.size)
@@ -70,11 +70,17 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	if err := s.mkdirs(p); err != nil {
 		return none, err
 	}
+	if err := s.nameAccount(p, account); err != nil {
+		return none, err
+	}
 	if !s.holds(ctx, p, w.size) {
 		if err := s.root.Rename(temp, p.file()); err != nil {
 			return none, storageFault(err, "name file %s", hash)
 		}
 		renamed = true
+	}
+	if err := s.stamp(p); err != nil {
+		return none, err
 	}
 	changed := true
 	if old, err := s.readSidecar(p); err == nil && old.Size == w.size {
@@ -124,7 +130,9 @@ type writer struct {
 	head []byte
 	size int64
 	left int64
-	err  error // of the disk, told apart from the source's
+	// pieces sums the pieces up.
+	pieces pieceSums
+	err    error // of the disk, told apart from the source's
 }
 
 var errTooLarge = errors.New("file exceeds the limit")
@@ -137,6 +145,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		w.head = append(w.head, p[:min(n, len(p))]...)
 	}
 	_, _ = w.hash.Write(p)
+	w.pieces.write(p)
 	n, err := w.f.Write(p)
 	w.size += int64(n)
 	w.err = err
@@ -159,6 +168,11 @@ func (s *Store) writeSidecar(p place, rec sidecar) error {
 	if err != nil {
 		return fault.Wrap(fault.InternalError, err, "record the facts of file %s", p.name)
 	}
+	return s.writeSmall(p.sidecar(), data, "record the facts of file "+p.name)
+}
+
+// writeSmall puts a small file in its place whole or not at all.
+func (s *Store) writeSmall(at string, data []byte, why string) error {
 	temp, f, err := s.createTemp()
 	if err != nil {
 		return err
@@ -166,11 +180,11 @@ func (s *Store) writeSidecar(p place, rec sidecar) error {
 	_, err = f.Write(data)
 	if err := errors.Join(err, s.synced(f.Sync()), f.Close()); err != nil {
 		_ = s.root.Remove(temp)
-		return storageFault(err, "record the facts of file %s", p.name)
+		return storageFault(err, "%s", why)
 	}
-	if err := s.root.Rename(temp, p.sidecar()); err != nil {
+	if err := s.root.Rename(temp, at); err != nil {
 		_ = s.root.Remove(temp)
-		return storageFault(err, "record the facts of file %s", p.name)
+		return storageFault(err, "%s", why)
 	}
 	return nil
 }

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+const (
+	// accountFile, in the directory of an account, holds its name: the directory
+	// is named by a hash, and whoever decides what is still wanted has to ask by
+	// account.
+	accountFile = "account"
+	// freshFor is how old a file's time may be before Touch writes it again.
+	freshFor = time.Minute
+)
+
+// An Entry is a file as lists and sweeps see it.
+type Entry struct {
+	Account string          `json:"-"`
+	Info    action.FileInfo `json:"file"` // from Walk: hash and size only
+	// Stored is when it was last put or touched.
+	Stored time.Time `json:"stored"`
+}
+
+// Touch says that a file is about to be used: it counts as just stored. A file
+// that is not there is fault.FileNotFound.
+func (s *Store) Touch(ctx context.Context, account, hash string) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if !ValidHash(hash) {
+		return notFound(hash)
+	}
+	p := placeOf(account, hash)
+	lock := s.stripe(hash)
+	lock.Lock()
+	defer lock.Unlock()
+	info, err := s.regular(p)
+	if err != nil {
+		return err
+	}
+	if err := s.nameAccount(p, account); err != nil {
+		return err
+	}
+	if age := s.now().Sub(info.ModTime()); age >= 0 && age < freshFor {
+		return nil
+	}
+	return s.stamp(p)
+}
+
+// stamp makes a file count as stored now.
+func (s *Store) stamp(p place) error {
+	now := s.now()
+	if err := s.root.Chtimes(p.file(), now, now); err != nil {
+		return storageFault(err, "note the use of file %s", p.name)
+	}
+	return nil
+}
+
+// Remove deletes a file that was neither put nor touched after notAfter, and
+// says whether it did. What a Put or Touch of another goroutine has just
+// renewed stays: they take turns here.
+func (s *Store) Remove(ctx context.Context, account, hash string, notAfter time.Time) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, context.Cause(ctx)
+	}
+	if !ValidHash(hash) {
+		return false, notFound(hash)
+	}
+	p := placeOf(account, hash)
+	lock := s.stripe(hash)
+	lock.Lock()
+	defer lock.Unlock()
+	info, err := s.regular(p)
+	if err != nil {
+		return false, err
+	}
+	if info.ModTime().After(notAfter) {
+		return false, nil
+	}
+	// Bytes without a sidecar are a file still; a sidecar without bytes is
+	// nothing that anybody would find again.
+	if err := s.root.Remove(p.sidecar()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, storageFault(err, "remove file %s", hash)
+	}
+	if err := s.root.Remove(p.file()); err != nil {
+		return false, storageFault(err, "remove file %s", hash)
+	}
+	return true, nil
+}
+
+// regular is the file of a place as the directory has it: reached through real
+// directories, and itself no link.
+func (s *Store) regular(p place) (fs.FileInfo, error) {
+	for _, dir := range []string{p.account, p.shard} {
+		if err := s.wantDir(dir); err != nil {
+			return nil, missing(err, p.name)
+		}
+	}
+	info, err := s.root.Lstat(p.file())
+	if err != nil {
+		return nil, missing(err, p.name)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fault.New(fault.FileInvalid, "file %s is damaged in the store: it is no regular file", p.name)
+	}
+	return info, nil
+}
+
+func missing(err error, hash string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return notFound(hash)
+	}
+	return err
+}
+
+func notFound(hash string) error {
+	if !ValidHash(hash) {
+		return fault.New(fault.FileNotFound, "no file has the hash %.90q: want %q and 64 hexadecimal digits", hash, prefix)
+	}
+	return fault.New(fault.FileNotFound, "file %s is not in this account's store", hash)
+}
+
+// nameAccount records whose directory it is, where that is not yet known.
+func (s *Store) nameAccount(p place, account string) error {
+	at := path.Join(p.account, accountFile)
+	if info, err := s.root.Lstat(at); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(account)) {
+		return nil
+	}
+	return s.writeSmall(at, []byte(account), "record the account of a directory")
+}
+
+// accountOf is whose directory it is; false when that is not known.
+func (s *Store) accountOf(dir string) (string, bool) {
+	at := path.Join(dir, accountFile)
+	info, err := s.root.Lstat(at)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSidecar {
+		return "", false
+	}
+	name, err := s.root.ReadFile(at)
+	return string(name), err == nil && accountDir(string(name)) == dir
+}
+
+// Walk calls fn for files of all accounts, in a fixed order, from the place that
+// an earlier call returned ("" = the beginning), at most limit of them. It
+// returns where to go on, "" when it has come to the end. Directories whose
+// account is not known are passed over: nobody can say what is wanted there.
+func (s *Store) Walk(ctx context.Context, from string, limit int, fn func(Entry) error) (next string, err error) {
+	accounts, err := s.names(".")
+	if err != nil {
+		return from, err
+	}
+	left := limit
+	for _, dir := range accounts {
+		if dir < firstOf(from) {
+			continue
+		}
+		account, known := s.accountOf(dir)
+		if !strings.HasPrefix(dir, accountPrefix) || s.wantDir(dir) != nil || !known {
+			continue
+		}
+		shards, err := s.names(dir)
+		if err != nil {
+			return from, err
+		}
+		for _, shard := range shards {
+			at := path.Join(dir, shard)
+			if len(shard) != 2 || s.wantDir(at) != nil || from != "" && at < path.Dir(from) {
+				continue
+			}
+			hashes, err := s.names(at)
+			if err != nil {
+				return from, err
+			}
+			for _, hash := range hashes {
+				p := path.Join(at, hash)
+				if !ValidHash(hash) || p <= from {
+					continue
+				}
+				if left == 0 {
+					return from, nil
+				}
+				left--
+				from = p
+				info, err := s.root.Lstat(p)
+				if err != nil || !info.Mode().IsRegular() {
+					continue // it went meanwhile, or is none of ours
+				}
+				if err := ctx.Err(); err != nil {
+					return from, context.Cause(ctx)
+				}
+				if err := fn(Entry{Account: account, Info: action.FileInfo{Hash: hash, Size: info.Size()}, Stored: info.ModTime()}); err != nil {
+					return from, err
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+func firstOf(p string) string {
+	first, _, _ := strings.Cut(p, "/")
+	return first
+}
+
+// names lists a directory, sorted.
+func (s *Store) names(dir string) ([]string, error) {
+	d, err := s.root.Open(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, storageFault(err, "list the file store")
+	}
+	names, err := d.Readdirnames(-1)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return nil, storageFault(err, "list the file store")
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// A Query selects files of an account. Zero fields do not restrict.
+type Query struct {
+	Name  string `json:"name,omitempty"` // part of the name, in any case
+	Type  string `json:"type,omitempty"` // MIME type, or a pattern such as image/*
+	Limit int    `json:"limit,omitempty"`
+}
+
+// List returns files of an account, the newest first. It looks at every file
+// the account has, and holds no more than it returns.
+func (s *Store) List(ctx context.Context, account string, q Query) ([]Entry, error) {
+	if q.Limit <= 0 {
+		q.Limit = 50
+	}
+	newest := func(a, b Entry) int {
+		return cmp.Or(b.Stored.Compare(a.Stored), cmp.Compare(a.Info.Hash, b.Info.Hash))
+	}
+	var found []Entry
+	err := s.each(ctx, account, "", func(e Entry) error {
+		if len(found) == q.Limit && newest(e, found[len(found)-1]) > 0 {
+			return nil
+		}
+		info, err := s.Info(ctx, account, e.Info.Hash)
+		if err != nil {
+			if errors.Is(err, fault.FileNotFound) {
+				return nil // it went meanwhile
+			}
+			if !errors.Is(err, fault.FileInvalid) {
+				return err
+			}
+			info = e.Info // damaged: it is listed all the same
+		}
+		if !q.fits(info) {
+			return nil
+		}
+		e.Info = info
+		at, _ := slices.BinarySearchFunc(found, e, newest)
+		found = slices.Insert(found, at, e)
+		found = found[:min(len(found), q.Limit)]
+		return nil
+	})
+	return found, err
+}
+
+func (q *Query) fits(info action.FileInfo) bool {
+	if q.Name != "" && !strings.Contains(strings.ToLower(info.Name), strings.ToLower(q.Name)) {
+		return false
+	}
+	kind, any := strings.CutSuffix(strings.ToLower(q.Type), "*")
+	if any {
+		return strings.HasPrefix(info.MimeType, kind)
+	}
+	return q.Type == "" || info.MimeType == kind
+}
+
+// each calls fn for the files of an account whose digits begin with want.
+func (s *Store) each(ctx context.Context, account, want string, fn func(Entry) error) error {
+	dir := accountDir(account)
+	if err := s.wantDir(dir); err != nil {
+		return ignoreMissing(err)
+	}
+	shards, err := s.names(dir)
+	if err != nil {
+		return err
+	}
+	for _, shard := range shards {
+		at := path.Join(dir, shard)
+		if len(shard) != 2 || !strings.HasPrefix(want, shard) && !strings.HasPrefix(shard, want) || s.wantDir(at) != nil {
+			continue
+		}
+		hashes, err := s.names(at)
+		if err != nil {
+			return err
+		}
+		for _, hash := range hashes {
+			if !ValidHash(hash) || !strings.HasPrefix(hash, prefix+want) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			info, err := s.root.Lstat(path.Join(at, hash))
+			if err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if err := fn(Entry{Account: account, Info: action.FileInfo{Hash: hash, Size: info.Size()}, Stored: info.ModTime()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Find returns the one file of an account whose hash begins with what is given,
+// with or without "sha256_". fault.FileNotFound: there is none;
+// fault.Usage: there are several, of which some are named.
+func (s *Store) Find(ctx context.Context, account, begin string) (Entry, error) {
+	digits := strings.ToLower(strings.TrimPrefix(begin, prefix))
+	if digits == "" || len(digits) > 64 || strings.Trim(digits, "0123456789abcdef") != "" {
+		return Entry{}, fault.New(fault.FileNotFound, "no file has the hash %.90q: want the beginning of one, such as sha256_1f3a", begin)
+	}
+	var found []Entry
+	stop := errors.New("enough")
+	err := s.each(ctx, account, digits, func(e Entry) error {
+		if found = append(found, e); len(found) > 3 {
+			return stop
+		}
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, stop):
+		return Entry{}, err
+	case len(found) == 0:
+		return Entry{}, fault.New(fault.FileNotFound, "no file has a hash that begins with %s", prefix+digits)
+	case len(found) > 1:
+		return Entry{}, ambiguous(prefix+digits, found)
+	}
+	e := found[0]
+	e.Info, err = s.Info(ctx, account, e.Info.Hash)
+	return e, err
+}
+
+func ambiguous(begin string, found []Entry) error {
+	var some []string
+	for _, e := range found[:min(len(found), 3)] {
+		some = append(some, e.Info.Hash[:len(prefix)+12])
+	}
+	more := ""
+	if len(found) > 3 {
+		more = " …"
+	}
+	return fault.New(fault.Usage, "%s is the beginning of several hashes (%s%s): give more of it", begin, strings.Join(some, ", "), more)
+}
