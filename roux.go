@@ -75,7 +75,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, errors.Join(err, e.store.Close())
 	}
 	e.engine, err = engine.Open(ctx, engine.Config{
-		Store: e.store, Actions: e.actions, Files: e.files.Files, Concurrency: opt.Concurrency, Logger: opt.Logger,
+		Store: e.store, Actions: e.actions, Blobs: e.files, Concurrency: opt.Concurrency, Logger: opt.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, e.files.Close(), e.store.Close())

@@ -125,7 +125,7 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 		return nil, errors.Join(storageError(dir, err), st.Close())
 	}
 	if h.engine, err = engine.Open(ctx, engine.Config{
-		Store: h.store, Actions: a.actions, Files: h.files.Files, Concurrency: a.number("concurrency"), Logger: a.log,
+		Store: h.store, Actions: a.actions, Blobs: h.files, Retention: a.retention(), Concurrency: a.number("concurrency"), Logger: a.log,
 	}); err != nil {
 		return nil, errors.Join(storageError(dir, err), h.files.Close(), st.Close())
 	}

@@ -73,6 +73,18 @@ var settings = []setting{
 		},
 	},
 	{
+		key: "retain.runs", env: "ROUX_RETAIN_RUNS", def: "7d", what: "how long a run is kept after it has ended",
+		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention,
+	},
+	{
+		key: "retain.files", env: "ROUX_RETAIN_FILES", def: "7d", what: "how long a file is kept after the last run that names it has ended",
+		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention,
+	},
+	{
+		key: "retain.uploads", env: "ROUX_RETAIN_UPLOADS", def: "24h", what: "how long a file that no run names is kept after its last use",
+		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention,
+	},
+	{
 		key: "egress.allow", env: egress.Variable, def: "(public addresses only)",
 		what: "address ranges that `http` may reach beside public addresses, such as 127.0.0.1/32", want: "ranges such as 127.0.0.1/32,10.0.0.0/8",
 		list: true, personal: true, check: func(text string) error { _, err := egress.ParseAllow(text); return err },

@@ -59,6 +59,11 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
+	e.renewing.RLock()
+	defer e.renewing.RUnlock()
+	if err := e.touch(ctx, req.Account, req.Files, req.Parameters); err != nil {
+		return Started{}, err
+	}
 	id, seed, err := e.ids.run()
 	if err != nil {
 		return Started{}, err
@@ -181,6 +186,11 @@ func (e *Engine) Signal(ctx context.Context, account, run, name string, data any
 	if err := e.notEnded(ctx, account, run, "it takes no signal"); err != nil {
 		return err
 	}
+	e.renewing.RLock()
+	defer e.renewing.RUnlock()
+	if err := e.touch(ctx, account, nil, data); err != nil {
+		return err
+	}
 	return e.tell(ctx, account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw})
 }
 
@@ -197,6 +207,11 @@ func (e *Engine) Retry(ctx context.Context, account, run, from string, edits map
 			return fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
 		}
 		m.Kind, m.Data = machine.InEdit, raw
+		e.renewing.RLock()
+		defer e.renewing.RUnlock()
+		if err := e.touch(ctx, account, nil, edits); err != nil {
+			return err
+		}
 	}
 	return e.tell(ctx, account, run, m)
 }

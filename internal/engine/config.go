@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -23,6 +24,11 @@ type Config struct {
 	// Files gives an account's files to its actions. Default: none, and
 	// whatever needs a file fails FILE_NOT_FOUND.
 	Files func(account string) action.Files
+	// Blobs is where Files come from. It is swept of what nobody wants, and what
+	// a request is about is touched in it. Default: neither.
+	Blobs *blob.Store
+	// Retention is how long runs and files are kept.
+	Retention Retention
 
 	// Concurrency is how many attempts may be handed out at once. Default 1024.
 	Concurrency int
@@ -78,6 +84,10 @@ func (cfg *Config) defaults() error {
 	if cfg.Actions == nil {
 		cfg.Actions = noActions{}
 	}
+	if cfg.Files == nil && cfg.Blobs != nil {
+		cfg.Files = cfg.Blobs.Files
+	}
+	cfg.Retention.defaults()
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -45,7 +45,9 @@ type Engine struct {
 	drained  atomic.Bool // no attempt will report any more
 	crashed  atomic.Bool // tests: leave at once, write nothing
 	done     chan struct{}
-	failure  error // why the loop ended by itself; read after done
+	sweeping sync.Mutex
+	renewing sync.RWMutex // read-held from the touch of a file to the commit that names it
+	failure  error        // why the loop ended by itself; read after done
 	helpers  sync.WaitGroup
 }
 
@@ -84,6 +86,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.core.ctx = e.ctx
 	e.helpers.Go(e.commitLoop)
 	e.helpers.Go(e.hub.publish)
+	if cfg.Blobs != nil {
+		e.helpers.Go(e.sweepLoop)
+	}
 	go e.loop()
 	return e, nil
 }
@@ -202,8 +207,13 @@ func (e *Engine) gather() {
 }
 
 func (e *Engine) commitLoop() {
+	var names namer
 	for batch := range e.commits {
+		names.name(batch)
 		verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
+		if err == nil {
+			names.committed(verdicts, batch)
+		}
 		e.results <- commitResult{verdicts, err}
 	}
 }

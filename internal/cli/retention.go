@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/engine"
+)
+
+// forever is the value of a setting that lets nothing go.
+const forever = "forever"
+
+const maxRetention = 36_500 * 24 * time.Hour
+
+// retention is how long this data directory keeps what it holds.
+func (a *app) retention() engine.Retention {
+	get := func(key string) time.Duration {
+		d, err := parseRetention(a.lookup(settingOf(key), nil)[0].Value)
+		if err != nil {
+			return 0 // prepare has refused it
+		}
+		return d
+	}
+	return engine.Retention{Runs: get("retain.runs"), Files: get("retain.files"), Uploads: get("retain.uploads")}
+}
+
+// parseRetention reads days ("7d"), a duration as recipes write it ("36h",
+// "P2W") or "forever", which is less than zero.
+func parseRetention(text string) (time.Duration, error) {
+	if text == forever {
+		return -1, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok && !strings.HasPrefix(days, "-") {
+		if n, err := strconv.ParseUint(days, 10, 32); err == nil {
+			text = fmt.Sprintf("P%dD", n)
+		}
+	}
+	ms, err := recipe.ParseDuration(text)
+	switch d := time.Duration(ms) * time.Millisecond; {
+	case err != nil:
+		return 0, fmt.Errorf(`want a duration such as 7d or 36h, or forever`)
+	case ms > maxRetention.Milliseconds():
+		return 0, fmt.Errorf("want at most 36500d, or forever")
+	case d < engine.MinRetainUploads:
+		return 0, fmt.Errorf("want at least %s: a run that is being started with a file must find it", "1h")
+	default:
+		return d, nil
+	}
+}
+
+func checkRetention(text string) error {
+	_, err := parseRetention(text)
+	return err
+}

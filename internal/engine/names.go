@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const (
+	hashPrefix = "sha256_"
+	hashLen    = len(hashPrefix) + 64
+	// maxNamed bounds what the committer remembers of names it has written.
+	maxNamed = 100_000
+	// maxTouched bounds the files in the values of one request.
+	maxTouched = 10_000
+)
+
+// A namer finds the files that transitions name, for the store to keep with
+// them. It belongs to the committer, beside the loop. Events are not decoded:
+// whatever looks like the hash of a file counts as one, which at worst keeps a
+// file too long.
+type namer struct {
+	written map[named]struct{}
+	found   []named // of the batch under way, not in written
+}
+
+type named struct {
+	key  store.Key
+	hash string
+}
+
+// name sets Files of every transition of a batch.
+func (n *namer) name(batch []store.Transition) {
+	n.found = n.found[:0]
+	for i := range batch {
+		t := &batch[i]
+		t.Files = nil
+		eachHash(t.Frames, func(hash []byte) { n.add(t, hash) })
+		if t.First == 1 {
+			eachHash(t.Plan, func(hash []byte) { n.add(t, hash) })
+		}
+	}
+}
+
+func (n *namer) add(t *store.Transition, hash []byte) {
+	at := named{t.Key, string(hash)}
+	if _, known := n.written[at]; known {
+		return
+	}
+	for _, h := range t.Files {
+		if h == at.hash {
+			return
+		}
+	}
+	t.Files = append(t.Files, at.hash)
+	n.found = append(n.found, at)
+}
+
+// committed remembers what the store has now: a run that names a file in every
+// event writes it once.
+func (n *namer) committed(verdicts []store.Verdict, batch []store.Transition) {
+	if len(n.found) == 0 {
+		return
+	}
+	if len(n.written) > maxNamed || n.written == nil {
+		n.written = map[named]struct{}{}
+	}
+	for i := range batch {
+		for _, hash := range batch[i].Files {
+			if verdicts[i].Err == nil {
+				n.written[named{batch[i].Key, hash}] = struct{}{}
+			}
+		}
+	}
+}
+
+// eachHash calls fn for everything in data that looks like the hash of a file.
+func eachHash(data []byte, fn func(hash []byte)) {
+	for {
+		i := bytes.Index(data, []byte(hashPrefix))
+		if i < 0 {
+			return
+		}
+		data = data[i:]
+		if n := hexDigits(data[len(hashPrefix):]); n < 64 {
+			data = data[len(hashPrefix):]
+		} else {
+			fn(data[:hashLen])
+			data = data[hashLen:]
+		}
+	}
+}
+
+// hexDigits is how many of the first 64 bytes are lower-case digits before
+// another byte comes.
+func hexDigits(b []byte) int {
+	for i := range min(len(b), 64) {
+		if c := b[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return i
+		}
+	}
+	return min(len(b), 64)
+}
+
+// touch renews the files that a request is about before it is accepted: from
+// here to the commit that names them no sweep takes them away. Input files must
+// be there; hashes among values need not be those of files.
+func (e *Engine) touch(ctx context.Context, account string, files []machine.File, values ...any) error {
+	if e.cfg.Blobs == nil {
+		return nil
+	}
+	for i := range files {
+		if err := e.cfg.Blobs.Touch(ctx, account, files[i].Hash); err != nil {
+			return err
+		}
+	}
+	hashes := map[string]struct{}{}
+	for _, v := range values {
+		collectHashes(v, hashes)
+	}
+	for hash := range hashes {
+		if err := e.cfg.Blobs.Touch(ctx, account, hash); err != nil && !errors.Is(err, fault.FileNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+func collectHashes(v any, into map[string]struct{}) {
+	if len(into) >= maxTouched {
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		if strings.Contains(v, hashPrefix) {
+			eachHash([]byte(v), func(hash []byte) { into[string(hash)] = struct{}{} })
+		}
+	case []any:
+		for _, el := range v {
+			collectHashes(el, into)
+		}
+	case map[string]any:
+		for k, el := range v {
+			collectHashes(k, into)
+			collectHashes(el, into)
+		}
+	}
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// blobsOf is a file store in a fresh directory, on the bubble's clock.
+func blobsOf(t testing.TB) *blob.Store {
+	t.Helper()
+	b, err := blob.Open(blob.Config{Dir: filepath.Join(t.TempDir(), "files"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func upload(t testing.TB, b *blob.Store, content string) machine.File {
+	t.Helper()
+	info, err := b.Put(context.Background(), acc, strings.NewReader(content), content+".txt", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}
+}
+
+func has(t testing.TB, b *blob.Store, f machine.File) bool {
+	t.Helper()
+	_, err := b.Info(context.Background(), acc, f.Hash)
+	if err != nil && !errors.Is(err, fault.FileNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// maker puts a file and returns its hash.
+func maker() *action.Action {
+	return act("make", func(ctx context.Context, task *action.Task) (action.Result, error) {
+		info, err := task.Files.Put(ctx, strings.NewReader("made by a step"), "made.txt", "")
+		return action.Result{Output: map[string]any{"file": info.Hash}}, err
+	})
+}
+
+const waits = "name: waits\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n"
+
+// startWith starts a run on files.
+func startWith(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, files ...machine.File) string {
+	t.Helper()
+	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Parameters: params, Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Run
+}
+
+// X158, design section 7: unnamed uploads live 24 h, runs 7 days after they
+// settled, files 7 days after the last run that names them, as an input, in a
+// value, or as the output of a step. What a live run names stays. The driver
+// sees to it by itself.
+func TestX158_Retention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{Blobs: blobs}, noop(), maker())
+		input, value, other := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "unnamed")
+		held, sent := upload(t, blobs, "held"), upload(t, blobs, "sent")
+		written := upload(t, blobs, "written") // in the recipe itself
+		done := startWith(t, e, planOf(t, "name: m\nsteps:\n  - {id: m, action: {name: make, parameters: {of: "+written.Hash+"}}}\n", maker()),
+			map[string]any{"deep": []any{map[string]any{"see " + value.Hash: "x"}}}, input)
+		end(t, e, done)
+		if named, err := e.NamedBy(t.Context(), acc, input.Hash, 9); err != nil || !slices.Equal(named, []string{done}) {
+			t.Fatalf("the input is named by %v, %v", named, err)
+		}
+		found, err := blobs.List(t.Context(), acc, blob.Query{Name: "made"})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%d files made, %v", len(found), err)
+		}
+		made := machine.File{Hash: found[0].Info.Hash, Name: "made"}
+		live := startWith(t, e, planOf(t, waits, noop()), nil, held)
+		if err := e.Signal(t.Context(), acc, live, "other", map[string]any{"file": sent.Hash}); err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string, want ...machine.File) {
+			t.Helper()
+			synctest.Wait()
+			for _, f := range []machine.File{input, value, other, made, held, sent, written} {
+				if have := has(t, blobs, f); have != slices.ContainsFunc(want, func(w machine.File) bool { return w.Hash == f.Hash }) {
+					t.Errorf("%s: file %s is there: %v", when, f.Name, have)
+				}
+			}
+		}
+		time.Sleep(23 * time.Hour)
+		check("after 23 h", input, value, other, made, held, sent, written)
+		time.Sleep(3 * time.Hour)
+		check("after 26 h", input, value, made, held, sent, written)
+		time.Sleep(7*24*time.Hour - 28*time.Hour)
+		check("short of 7 days", input, value, made, held, sent, written)
+		if _, err := e.Head(t.Context(), acc, done); err != nil {
+			t.Errorf("short of 7 days: %v", err)
+		}
+		time.Sleep(5 * time.Hour)
+		check("after 7 days", held, sent)
+		_, err = e.Head(t.Context(), acc, done)
+		wantCode(t, err, fault.RunNotFound)
+		time.Sleep(20 * time.Hour) // the run's time to live is 48 h; it has settled long ago
+		if _, err := e.Head(t.Context(), acc, live); err != nil {
+			t.Errorf("a run that expired 6 days ago: %v", err)
+		}
+	})
+}
+
+// A run that still lives keeps its file, however long that takes.
+func TestLiveRunsKeepTheirFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{Blobs: blobs}, noop())
+		f := upload(t, blobs, "held")
+		run := startWith(t, e, planOf(t, "name: waits\nttl: P30D\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop()), nil, f)
+		time.Sleep(29 * 24 * time.Hour)
+		synctest.Wait()
+		if head, err := e.Head(t.Context(), acc, run); err != nil || head.Ended != 0 || !has(t, blobs, f) {
+			t.Errorf("after 29 days: %+v, %v, its file is there: %v", head, err, has(t, blobs, f))
+		}
+	})
+}
+
+// Every time can be set, and less than zero is for ever.
+func TestRetentionIsConfigured(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		name                string
+		keep                Retention
+		run, named, unnamed time.Duration // gone after; 0 = still there after 40 days
+	}{
+		{"runs before files", Retention{Runs: 2 * day, Files: 5 * day, Uploads: 3 * day}, 2 * day, 5 * day, 3 * day},
+		{"files with their runs", Retention{Runs: 5 * day, Files: day, Uploads: time.Hour}, 5 * day, 5 * day, 2 * time.Hour},
+		{"uploads no shorter than an hour", Retention{Uploads: time.Millisecond}, 7 * day, 7 * day, 2 * time.Hour},
+		{"runs for ever", Retention{Runs: -1}, 0, 0, day},
+		{"files for ever", Retention{Files: -1}, 7 * day, 0, day},
+		{"uploads for ever", Retention{Uploads: -1}, 7 * day, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st, blobs := memory.New(memory.Options{}), blobsOf(t)
+				e := open(t, st, Config{Blobs: blobs, Retention: tt.keep}, noop())
+				named, unnamed := upload(t, blobs, "named"), upload(t, blobs, "unnamed")
+				run := startWith(t, e, planOf(t, chain(1), noop()), nil, named)
+				end(t, e, run)
+				began := time.Now()
+				var gone [3]time.Duration
+				for time.Since(began) < 40*day {
+					time.Sleep(time.Hour)
+					synctest.Wait()
+					_, err := e.Head(t.Context(), acc, run)
+					for i, left := range []bool{err == nil, has(t, blobs, named), has(t, blobs, unnamed)} {
+						if !left && gone[i] == 0 {
+							gone[i] = time.Since(began)
+						}
+					}
+				}
+				for i, want := range []time.Duration{tt.run, tt.named, tt.unnamed} {
+					what := []string{"the run", "its file", "the upload"}[i]
+					if late := gone[i] - want; want == 0 && gone[i] != 0 || want != 0 && (late < 0 || late > 2*time.Hour+time.Minute) {
+						t.Errorf("%s went after %s, want %s", what, gone[i], want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// By hand the same, at once, and with a dry run before that says what would go.
+func TestSweepByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{Blobs: blobs}, noop())
+		p := planOf(t, chain(1), noop())
+		var hashes []string
+		for i := range 5 {
+			f := upload(t, blobs, fmt.Sprint("file ", i))
+			hashes = append(hashes, f.Hash)
+			if i < 3 {
+				end(t, e, startWith(t, e, p, nil, f))
+			}
+		}
+		slices.Sort(hashes)
+		e.crash() // nobody sweeps meanwhile
+		time.Sleep(8 * 24 * time.Hour)
+		again := upload(t, blobs, "file 4")
+		e = open(t, swept(t, st.Reopen()), Config{Blobs: blobs}, noop())
+		var got [3]Swept
+		for i := range got {
+			var err error
+			if got[i], err = e.Sweep(t.Context(), i == 0); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(got[i].Hashes)
+		}
+		gone := slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == again.Hash })
+		for i, s := range got[:2] {
+			if s.Runs != 3 || len(s.RunIDs) != 3 || s.Files != 4 || s.Bytes != 4*6 || !slices.Equal(s.Hashes, gone) {
+				t.Errorf("sweep %d says %+v, want 3 runs and the files %v", i, s, gone)
+			}
+		}
+		if s := got[2]; s.Runs != 0 || s.Files != 0 {
+			t.Errorf("a second sweep took %+v", s)
+		}
+		if !has(t, blobs, again) {
+			t.Error("what was uploaded again just now has gone")
+		}
+	})
+}
+
+// swept notes that a cycle has just begun, so that the driver leaves the next
+// one to the test.
+func swept(t testing.TB, st *memory.Store) *memory.Store {
+	t.Helper()
+	note := fmt.Sprintf(`{"began":%d}`, time.Now().UnixMicro())
+	if err := st.SetNote(context.Background(), sweepNote, []byte(note)); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// Whoever starts a run with a file, or gives one a value that names a file,
+// renews the file first: no sweep comes between that and the commit.
+func TestF43_StartRacesSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{Blobs: blobs, Retention: Retention{Uploads: 48 * time.Hour}}, noop())
+		f, v, s := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "signal")
+		time.Sleep(47 * time.Hour)
+		// The same request reaches the engine and dies before it is committed.
+		if err := e.touch(t.Context(), acc, []machine.File{f}, map[string]any{"x": []any{v.Hash}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(40 * time.Hour)
+		synctest.Wait()
+		if !has(t, blobs, f) || !has(t, blobs, v) {
+			t.Error("a file that was renewed has gone")
+		}
+		if has(t, blobs, s) {
+			t.Error("a file that nobody wants is kept")
+		}
+		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t, chain(1), noop()), Files: []machine.File{s}})
+		wantCode(t, err, fault.FileNotFound)
+	})
+}
+
+// A file is removed by hand only when no stored run names it.
+func TestRemoveFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{Blobs: blobs}, noop())
+		p := planOf(t, chain(1), noop())
+		f, free := upload(t, blobs, "named"), upload(t, blobs, "free")
+		for _, want := range []string{"run run_", "runs run_", " and others"} {
+			end(t, e, startWith(t, e, p, nil, f))
+			err := e.RemoveFile(t.Context(), acc, f.Hash)
+			wantCode(t, err, fault.Conflict)
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+		}
+		if err := e.RemoveFile(t.Context(), acc, free.Hash); err != nil || has(t, blobs, free) || !has(t, blobs, f) {
+			t.Errorf("remove a file that nobody names: %v", err)
+		}
+		wantCode(t, e.RemoveFile(t.Context(), acc, free.Hash), fault.FileNotFound)
+		wantCode(t, e.RemoveFile(t.Context(), "rival", f.Hash), fault.FileNotFound)
+	})
+}
+
+// A frail store fails one of its operations of sweeping, the process dies there.
+type frail struct {
+	*memory.Store
+	ops, failAt int
+}
+
+var errDied = errors.New("the process dies here")
+
+func (f *frail) op() error {
+	if f.ops++; f.ops == f.failAt {
+		return errDied
+	}
+	return nil
+}
+
+func (f *frail) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+	if err := f.op(); err != nil {
+		return nil, err
+	}
+	v, err := f.Store.Delete(ctx, epoch, keys)
+	return v, errors.Join(err, f.op())
+}
+
+func (f *frail) ForgetFile(ctx context.Context, account, hash string) error {
+	if err := f.op(); err != nil {
+		return err
+	}
+	return errors.Join(f.Store.ForgetFile(ctx, account, hash), f.op())
+}
+
+// A crash at any point of a sweep leaves no run that names a missing file, and
+// the next sweep takes what is left.
+func TestSweepCrashesAnywhere(t *testing.T) {
+	for at := 1; ; at++ {
+		finished := false
+		synctest.Test(t, func(t *testing.T) {
+			st, blobs := memory.New(memory.Options{}), blobsOf(t)
+			e := open(t, st, Config{Blobs: blobs}, noop())
+			p := planOf(t, chain(1), noop())
+			shared, kept := upload(t, blobs, "shared"), upload(t, blobs, "kept")
+			for i := range 3 {
+				end(t, e, startWith(t, e, p, nil, upload(t, blobs, fmt.Sprint("file ", i)), shared))
+			}
+			e.crash()
+			time.Sleep(6 * 24 * time.Hour)
+			st = st.Reopen()
+			e = open(t, st, Config{Blobs: blobs}, noop())
+			upload(t, blobs, "kept")
+			young := startWith(t, e, p, nil, kept, shared)
+			end(t, e, young)
+			e.crash()
+			time.Sleep(25 * time.Hour)
+			weak := &frail{Store: swept(t, st.Reopen()), failAt: at}
+			e = open(t, weak, Config{Blobs: blobs, Retention: Retention{Uploads: 24 * time.Hour}}, noop())
+			_, err := e.Sweep(t.Context(), false)
+			finished = err == nil && weak.ops < at
+			if err != nil && !errors.Is(err, errDied) {
+				t.Fatal(err)
+			}
+			e.crash()
+			st = weak.Store.Reopen()
+			heads, err := st.List(t.Context(), store.Query{Account: acc})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := blobs.List(t.Context(), acc, blob.Query{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := map[string]bool{}
+			for _, f := range found {
+				there[f.Info.Hash] = true
+			}
+			for _, h := range heads {
+				saved, err := st.Load(t.Context(), h.Key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				eachHash(saved.Tail, func(hash []byte) {
+					if !there[string(hash)] {
+						t.Errorf("died at operation %d: run %s names %s, which is gone", at, h.Run, hash)
+					}
+				})
+			}
+			e = open(t, st, Config{Blobs: blobs, Retention: Retention{Uploads: 24 * time.Hour}}, noop())
+			if _, err := e.Sweep(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Head(t.Context(), acc, young); err != nil || !has(t, blobs, kept) || !has(t, blobs, shared) {
+				t.Errorf("died at operation %d: what is still wanted has gone (%v)", at, err)
+			}
+			found, err = blobs.List(t.Context(), acc, blob.Query{})
+			if err != nil || len(found) != 2 {
+				t.Errorf("died at operation %d: %d files are left after the next sweep, want 2 (%v)", at, len(found), err)
+			}
+		})
+		if finished || t.Failed() {
+			if at < 5 {
+				t.Errorf("a sweep has %d operations: nothing was tried", at)
+			}
+			return
+		}
+	}
+}
+
+// A step of a sweep is bounded, and the next one goes on where it stopped, also
+// in the next process.
+func TestSweepGoesInSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{}, noop()) // it has no files, and sweeps nothing
+		p := planOf(t, chain(1), noop())
+		const runs = 2*sweepRuns + 50
+		for range runs {
+			start(t, e, p, nil)
+		}
+		if err := e.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * 24 * time.Hour)
+		count := func() int {
+			heads, err := st.Ended(t.Context(), time.Now().UnixMicro(), store.Wake{}, 10_000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(heads)
+		}
+		if n := count(); n != runs {
+			t.Fatalf("%d runs have ended, want %d", n, runs)
+		}
+		e.crash()
+		st = st.Reopen()
+		e = open(t, st, Config{Blobs: blobs}, noop())
+		synctest.Wait()
+		if n := count(); n != runs-sweepRuns {
+			t.Errorf("%d runs after the first step, want %d", n, runs-sweepRuns)
+		}
+		time.Sleep(sweepPause)
+		synctest.Wait()
+		e.crash()
+		st = st.Reopen()
+		if n := count(); n != runs-2*sweepRuns {
+			t.Errorf("%d runs after the second step, want %d", n, runs-2*sweepRuns)
+		}
+		open(t, st, Config{Blobs: blobs}, noop())
+		time.Sleep(sweepPause)
+		synctest.Wait()
+		if n := count(); n != 0 {
+			t.Errorf("%d runs after the third step, in the next process", n)
+		}
+	})
+}
+
+// Whatever looks like a file's hash is one; what only begins like one is not.
+func TestHashesInBytes(t *testing.T) {
+	h := "sha256_" + strings.Repeat("0123456789abcdef", 4)
+	for _, tt := range []struct {
+		text string
+		want int
+	}{
+		{"", 0}, {h, 1}, {"x" + h + "y", 1}, {h + h, 2}, {`{"a":"` + h + `","b":"` + h + `"}`, 2},
+		{h[:70], 0}, {"sha256_" + h, 1}, {"sha256_sha256_" + h, 1}, {strings.ToUpper(h), 0},
+		{"sha256_" + strings.Repeat("g", 64), 0}, {h[:20] + h, 1}, {"sha256_", 0},
+	} {
+		n := 0
+		eachHash([]byte(tt.text), func(hash []byte) {
+			if n++; !blob.ValidHash(string(hash)) {
+				t.Errorf("%q is no hash", hash)
+			}
+		})
+		if n != tt.want {
+			t.Errorf("%q holds %d hashes, want %d", tt.text, n, tt.want)
+		}
+	}
+}
