@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -18,7 +19,7 @@ func fileInspect(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "file-inspect",
 		Version:     "1.0.0",
-		Description: "Tells a file's type, size and name, the pages of a PDF and the dimensions of an image.",
+		Description: "Tells a file's type, size and name, the pages of a PDF, the dimensions of an image and the duration of a sound or film.",
 		Cost:        1,
 		Input: schema(`{
 			"type": "object",
@@ -42,9 +43,11 @@ func fileInspect(reader *media.Reader) action.Action {
 						"author": {"type": "string", "description": "PDF."},
 						"encrypted": {"type": "boolean", "description": "PDF: true when it needs a password."},
 						"damaged": {"type": "boolean", "description": "true when the file is damaged and could be looked at all the same: a PDF that had to be repaired, a PNG whose header has a wrong checksum."},
-						"format": {"type": "string", "description": "Image: jpeg, png, gif, bmp, tiff or webp."},
-						"width": {"type": "integer", "minimum": 1, "description": "Image or video, in pixels as stored."},
-						"height": {"type": "integer", "minimum": 1, "description": "Image or video, in pixels as stored."},
+						"format": {"type": "string", "description": "Image: jpeg, png, gif, bmp, tiff or webp. Sound or film: wav, mp3, flac, ogg, mp4, quicktime, matroska or webm."},
+						"durationMs": {"type": "integer", "minimum": 0, "description": "Sound or film whose header tells, in milliseconds."},
+						"durationEstimated": {"type": "boolean", "description": "Sound or film: true when durationMs is only the size by the bit rate."},
+						"width": {"type": "integer", "minimum": 1, "description": "Image or film, in pixels as stored."},
+						"height": {"type": "integer", "minimum": 1, "description": "Image or film, in pixels as stored."},
 						"orientation": {"type": "integer", "minimum": 1, "maximum": 8, "description": "Image: how EXIF wants it shown; 1 = as stored."},
 						"shownWidth": {"type": "integer", "minimum": 1, "description": "Image: width when shown as the orientation says."},
 						"shownHeight": {"type": "integer", "minimum": 1, "description": "Image: height when shown as the orientation says."},
@@ -69,7 +72,7 @@ func fileInspect(reader *media.Reader) action.Action {
 			Parallelizable: yes(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "10s"},
 		},
-		Limits:   []string{"The pages of a PDF are counted up to 128 MiB; other files may have any size."},
+		Limits:   []string{"The pages of a PDF are counted up to 128 MiB; other files may have any size.", "Of images, sounds and films only headers are read, at most 4 MiB in all: nothing is decoded, so a sound header does not promise sound data."},
 		Faults:   []fault.Code{fault.FileNotFound, fault.FileInvalid, fault.FileTooLarge},
 		Examples: []action.Example{{Title: "Look at a file before deciding what to do with it.", Input: schema(`{"file": "file"}`)}},
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
@@ -103,39 +106,76 @@ func fileInspect(reader *media.Reader) action.Action {
 // The file is read under the limits of reader; what ends ctx ends it.
 func Inspect(ctx context.Context, reader *media.Reader, file action.File) (map[string]any, error) {
 	out := map[string]any{}
+	var err error
 	switch t := file.Info().MimeType; {
 	case t == typePDF:
-		doc, err := reader.Info(ctx, file)
-		if errors.Is(err, fault.FileEncrypted) {
-			out["encrypted"] = true
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		out["pageCount"], out["encrypted"] = int64(doc.PageCount), false
-		setText(out, "title", doc.Title)
-		setText(out, "author", doc.Author)
-		if doc.Repaired {
-			out["damaged"] = true
-		}
+		err = inspectPDF(ctx, reader, file, out)
 	case strings.HasPrefix(t, "image/"):
-		img, err := media.ImageInfo(file, file.Info().Size)
-		if errors.Is(err, media.ErrUnknownImage) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		shownWidth, shownHeight := img.Shown()
-		out["format"], out["width"], out["height"] = img.Format, int64(img.Width), int64(img.Height)
-		out["orientation"], out["shownWidth"], out["shownHeight"] = int64(img.Orientation), int64(shownWidth), int64(shownHeight)
-		out["hasAlpha"], out["animated"] = img.Alpha, img.Animated
-		if img.Damaged {
-			out["damaged"] = true
-		}
+		err = inspectImage(file, out)
+	case strings.HasPrefix(t, "audio/"), strings.HasPrefix(t, "video/"), t == "application/ogg":
+		err = inspectSound(file, out)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+func inspectPDF(ctx context.Context, reader *media.Reader, file action.File, out map[string]any) error {
+	doc, err := reader.Info(ctx, file)
+	switch {
+	case errors.Is(err, fault.FileEncrypted):
+		out["encrypted"] = true
+		return nil
+	case err != nil:
+		return err
+	}
+	out["pageCount"], out["encrypted"] = int64(doc.PageCount), false
+	setText(out, "title", doc.Title)
+	setText(out, "author", doc.Author)
+	if doc.Repaired {
+		out["damaged"] = true
+	}
+	return nil
+}
+
+func inspectImage(file action.File, out map[string]any) error {
+	img, err := media.ImageInfo(file, file.Info().Size)
+	switch {
+	case errors.Is(err, media.ErrUnknownImage):
+		return nil
+	case err != nil:
+		return err
+	}
+	shownWidth, shownHeight := img.Shown()
+	out["format"], out["width"], out["height"] = img.Format, int64(img.Width), int64(img.Height)
+	out["orientation"], out["shownWidth"], out["shownHeight"] = int64(img.Orientation), int64(shownWidth), int64(shownHeight)
+	out["hasAlpha"], out["animated"] = img.Alpha, img.Animated
+	if img.Damaged {
+		out["damaged"] = true
+	}
+	return nil
+}
+
+func inspectSound(file action.File, out map[string]any) error {
+	s, err := media.SoundInfo(file, file.Info().Size)
+	switch {
+	case errors.Is(err, media.ErrUnknownSound):
+		return nil
+	case err != nil:
+		return err
+	}
+	out["format"] = s.Format
+	if s.Duration > 0 {
+		out["durationMs"] = s.Duration.Round(time.Millisecond).Milliseconds()
+	}
+	if s.Estimated {
+		out["durationEstimated"] = true
+	}
+	if s.Width > 0 && s.Height > 0 {
+		out["width"], out["height"] = int64(s.Width), int64(s.Height)
+	}
+	return nil
 }
 
 // AtUpload is Inspect as the file store calls it for every file that comes in,

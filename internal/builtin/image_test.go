@@ -302,3 +302,34 @@ func TestA15_A31_OutputNames(t *testing.T) {
 		t.Errorf("a long name became %q", got)
 	}
 }
+
+// X159: a sound or film has a duration where its header tells, and a picture is
+// described as it is shown.
+func TestX159_SoundsAndPictures(t *testing.T) {
+	s := store(t)
+	wav := "RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\xa0\x0f\x00\x00" + strings.Repeat("\x80", 4_000)
+	film := "\x00\x00\x00\x14ftypisom\x00\x00\x02\x00isom\x00\x00\x00\x6cmoov\x00\x00\x00\x64mvhd\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+		"\x00\x00\x03\xe8\x00\x00\x09\xc4" + strings.Repeat("\x00", 72)
+	for _, tt := range []struct {
+		name, data, mime string
+		want             map[string]any
+	}{
+		{"beep.wav", wav, "audio/", map[string]any{"format": "wav", "durationMs": int64(500)}},
+		{"clip.mp4", film, "video/mp4", map[string]any{"format": "mp4", "durationMs": int64(2_500)}},
+		{"noise.mp3", "\xff\xfb\x90\x00" + strings.Repeat("\x00", 413) + "\xff\xfb\x90\x00" + strings.Repeat("\x00", 413), "audio/mpeg",
+			map[string]any{"format": "mp3", "durationMs": int64(52), "durationEstimated": true}},
+		{"photo.jpg", string(portrait(t)), "image/jpeg", map[string]any{"format": "jpeg", "width": int64(300), "height": int64(200), "orientation": int64(6),
+			"shownWidth": int64(200), "shownHeight": int64(300), "hasAlpha": false, "animated": false}},
+		{"logo.png", string(half(t)), "image/png", map[string]any{"format": "png", "width": int64(64), "height": int64(48), "orientation": int64(1),
+			"shownWidth": int64(64), "shownHeight": int64(48), "hasAlpha": true, "animated": false}},
+	} {
+		got, err := call(t, s, "file-inspect", map[string]any{"file": upload(t, s, tt.name, []byte(tt.data)).Hash})
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if mime := got["mimeType"].(string); !strings.HasPrefix(mime, tt.mime) || fmt.Sprint(got["extended"]) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: %s %v\nwant %s %v", tt.name, mime, got["extended"], tt.mime, tt.want)
+		}
+	}
+}
