@@ -171,6 +171,7 @@ roux resume`,
 		a.configCommand(),
 		a.initCommand(),
 		a.schemaCommand(),
+		a.fmtCommand(),
 		a.versionCommand(),
 	)
 	return root

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
 )
 
 // A schemaKind is a kind of text that has a JSON Schema.
@@ -152,10 +153,7 @@ func mergeSettings(p *placer, kinds []schemaKind) (placed, error) {
 	if !changed {
 		return placed{p.show(editorSettings), fileUnchanged, ""}, nil
 	}
-	var b bytes.Buffer
-	writeNode(&b, doc, "")
-	b.WriteByte('\n')
-	if err := p.write(editorSettings, b.Bytes()); err != nil {
+	if err := p.write(editorSettings, yamlx.EncodeJSON(doc)); err != nil {
 		return placed{}, err
 	}
 	if there {
@@ -184,43 +182,6 @@ func jsonList(texts []string) *jsonx.Node {
 		list.Children = append(list.Children, &jsonx.Node{Kind: jsonx.String, Text: s})
 	}
 	return list
-}
-
-// writeNode writes a tree as JSON with its fields in their order.
-func writeNode(b *bytes.Buffer, n *jsonx.Node, indent string) {
-	open, end := "{", "}"
-	switch n.Kind {
-	case jsonx.Array:
-		open, end = "[", "]"
-	case jsonx.Object:
-	default:
-		text, err := jsonx.Canonical(n.Value())
-		if err != nil {
-			text = []byte("null") // no leaf of a parsed text fails
-		}
-		b.Write(text)
-		return
-	}
-	b.WriteString(open)
-	for i, c := range n.Children {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString("\n" + indent + "  ")
-		if n.Kind == jsonx.Object {
-			name, err := jsonx.Canonical(c.Key)
-			if err != nil {
-				name = []byte(`""`)
-			}
-			b.Write(name)
-			b.WriteString(": ")
-		}
-		writeNode(b, c, indent+"  ")
-	}
-	if len(n.Children) > 0 {
-		b.WriteString("\n" + indent)
-	}
-	b.WriteString(end)
 }
 
 // configSchema is the JSON Schema of roux.yaml and of the user's config.yaml.

@@ -172,15 +172,20 @@ func literal(s string, indent int) (string, bool) {
 	return b.String(), true
 }
 
-// quoted writes a string as JSON does, with all that is invisible escaped.
-func quoted(s string) string {
+// jsonText writes a string as JSON does.
+func jsonText(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
 		return `""` // no string fails to encode
 	}
-	text := strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// quoted writes a string as JSON does, with all that is invisible escaped.
+func quoted(s string) string {
+	text := jsonText(s)
 	if !strings.ContainsFunc(text, func(r rune) bool { return !visible(r) }) {
 		return text
 	}

@@ -30,15 +30,7 @@ import (
 // is nil where reading could not go on, and a tree that comes with problems is
 // only for finding more of them.
 func Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Error) {
-	if lim.Bytes == 0 {
-		lim.Bytes = jsonx.DefaultBytes
-	}
-	if lim.Depth == 0 {
-		lim.Depth = jsonx.DefaultDepth
-	}
-	if lim.Tokens == 0 {
-		lim.Tokens = lim.Bytes/8 + 1
-	}
+	lim = defaults(lim)
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if err := check(data, lim); err != nil {
 		return nil, []*jsonx.Error{err}
@@ -53,6 +45,19 @@ func Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Error) {
 		return nil, append(w.problems, w.fatal)
 	}
 	return root, w.problems
+}
+
+func defaults(lim jsonx.Limits) jsonx.Limits {
+	if lim.Bytes == 0 {
+		lim.Bytes = jsonx.DefaultBytes
+	}
+	if lim.Depth == 0 {
+		lim.Depth = jsonx.DefaultDepth
+	}
+	if lim.Tokens == 0 {
+		lim.Tokens = lim.Bytes/8 + 1
+	}
+	return lim
 }
 
 // check holds what can be known before reading. The library builds its whole

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// A formatted is what fmt did with one file.
+type formatted struct {
+	File    string `json:"file"`
+	Changed bool   `json:"changed"`
+	Diff    string `json:"diff,omitempty"`
+
+	text, out []byte
+}
+
+func (a *app) fmtCommand() *cobra.Command {
+	var check, diff bool
+	limit := int64(defaultSource)
+	cmd := &cobra.Command{
+		Use:   "fmt FILE…",
+		Short: "Bring recipes into the one form, comments kept",
+		Long: "Bring recipes, YAML or JSON, into the one form: two spaces a level, fields in the order of the format, no more quotes than needed, " +
+			"at most one empty line. Comments stay where they were said, and the recipe means the same: its plan has the same hash. " +
+			"Files are replaced at once, or not at all; - formats standard input to standard output.",
+		Example: `roux fmt recipe.yaml
+roux fmt --check recipes/*.yaml
+roux fmt --diff recipe.yaml
+cat recipe.yaml | roux fmt -`,
+		Args: wants(1, -1, "FILE… [--check | --diff]"), ValidArgsFunction: completeRecipes,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if limit < 1 || limit > maxSource {
+				return fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
+			}
+			// All files are read before any is written.
+			list := []*formatted{}
+			for _, path := range args {
+				f, err := a.format(path, limit)
+				if err != nil {
+					return err
+				}
+				if f.Changed && diff {
+					f.Diff = unified(f.File, f.text, f.out)
+				}
+				list = append(list, f)
+			}
+			return a.finishFormat(args, list, check, diff)
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit 1 when a file is not in the one form")
+	cmd.Flags().BoolVar(&diff, "diff", false, "write nothing; show what would change")
+	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	return cmd
+}
+
+// format reads one file and brings it into the one form.
+func (a *app) format(path string, limit int64) (*formatted, error) {
+	text, name, err := readSource(path, a.stdin, limit)
+	if err != nil {
+		return nil, err
+	}
+	f := &formatted{File: name, text: text}
+	lim := jsonx.Limits{Bytes: int(limit)}
+	form := yamlx.Format
+	if isJSON(name, text) {
+		form = yamlx.FormatJSON
+	}
+	out, problems := form(text, lim, recipe.KeyOrder())
+	if len(problems) > 0 {
+		var diags []fault.Diagnostic
+		for _, p := range problems {
+			diags = append(diags, fault.Diagnostic{
+				Code: fault.RecipeInvalid, Rule: p.Rule, Msg: p.Msg, Hint: p.Hint, Pointer: p.Pointer,
+				Pos: fault.Pos{File: name, Line: int(p.Pos.Line), Col: int(p.Pos.Col), Len: int(p.Pos.Len)},
+			})
+		}
+		return nil, fault.Invalid(fault.RecipeInvalid, diags)
+	}
+	f.out, f.Changed = out, !bytes.Equal(text, out)
+	return f, nil
+}
+
+// isJSON says that a text is meant as JSON: by its name, or where it has none
+// by its first character.
+func isJSON(name string, text []byte) bool {
+	switch filepath.Ext(name) {
+	case ".json":
+		return true
+	case ".yaml", ".yml":
+		return false
+	}
+	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && jsonx.Valid(text, jsonx.Limits{Bytes: len(text) + 1}) == nil
+}
+
+// finishFormat writes, or only tells, what fmt has found.
+func (a *app) finishFormat(args []string, list []*formatted, check, diff bool) error {
+	changed := 0
+	for i, f := range list {
+		if f.Changed {
+			changed++
+		}
+		if check || diff || args[i] == "-" || !f.Changed {
+			continue
+		}
+		if err := replaceInPlace(args[i], f.out); err != nil {
+			return err
+		}
+	}
+	if len(args) == 1 && args[0] == "-" && !check && !diff {
+		a.text("%s", list[0].out)
+		return nil
+	}
+	a.show(list, func() {
+		for _, f := range list {
+			switch {
+			case f.Diff != "":
+				a.text("%s", clean(f.Diff))
+			case f.Changed && (check || diff):
+				a.text("%s: not in the one form\n", oneLine(f.File))
+			case f.Changed:
+				a.text("%s: formatted\n", oneLine(f.File))
+			}
+		}
+	})
+	if check && changed > 0 {
+		a.say("%s to format: `roux fmt FILE…` does, `roux fmt --diff FILE…` shows how", count(changed, "file"))
+		return exit(fault.ExitFailed)
+	}
+	if changed == 0 {
+		a.say("nothing to do: %s in the one form already", was(len(list)))
+	}
+	return nil
+}
+
+func was(n int) string {
+	if n == 1 {
+		return "the file is"
+	}
+	return fmt.Sprintf("all %d files are", n)
+}
+
+// replaceInPlace writes a file anew, at once, with the mode that it had. A
+// symbolic link stays one: what it points to is replaced.
+func replaceInPlace(path string, text []byte) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fileError(path, fault.RecipeNotFound, err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return fileError(path, fault.RecipeNotFound, err)
+	}
+	root, err := os.OpenRoot(filepath.Dir(real))
+	if err == nil {
+		err = errors.Join(replaceFile(root, filepath.Base(real), text, info.Mode().Perm()), root.Close())
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fault.Wrap(fault.Unauthorized, err, "%s cannot be written: you may not write in %s", path, filepath.Dir(real))
+	}
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", path, err)
+	}
+	return nil
+}
+
+// unified is the difference of two texts line by line, in the form that patch
+// reads, with three lines around.
+func unified(name string, from, to []byte) string {
+	x, y := textLines(from), textLines(to)
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n", name, name)
+	for _, h := range hunks(lineEdits(x, y), 3) {
+		h.write(&b, x, y)
+	}
+	return b.String()
+}
+
+func textLines(text []byte) []string {
+	lines := strings.SplitAfter(string(text), "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}

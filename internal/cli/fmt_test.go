@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/roux-engine/roux/examples"
+	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/yamlx"
+)
+
+// recipesOfTests are all the recipes that lie about: the examples, what init
+// writes, and those of the transcripts.
+func recipesOfTests(t *testing.T) map[string][]byte {
+	t.Helper()
+	list := map[string][]byte{}
+	for _, source := range []fs.FS{examples.FS(), os.DirFS("starter"), os.DirFS("../compile/recipe/testdata/valid")} {
+		names, err := fs.Glob(source, "*.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if list[name], err = fs.ReadFile(source, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range scripts {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if ext := filepath.Ext(f.Name); ext == ".yaml" || ext == ".json" {
+				list[filepath.Base(name)+"/"+f.Name] = f.Data
+			}
+		}
+	}
+	return list
+}
+
+// TestFormatKeepsThePlan: the plan of a formatted recipe has the same hash.
+func TestFormatKeepsThePlan(t *testing.T) {
+	actions := catalogue(append(builtin.Actions(builtin.Config{}), testActions()...))
+	compared := 0
+	for name, text := range recipesOfTests(t) {
+		form := yamlx.Format
+		if isJSON(name, text) {
+			form = yamlx.FormatJSON
+		}
+		out, problems := form(text, jsonx.Limits{}, recipe.KeyOrder())
+		before, _, _, _ := compile.Source(name, text, compile.Options{Actions: actions})
+		if before == nil {
+			continue // made not to compile
+		}
+		if len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+			continue
+		}
+		after, _, _, diags := compile.Source(name, out, compile.Options{Actions: actions})
+		if after == nil || after.Hash() != before.Hash() {
+			t.Errorf("%s became another plan: %v\n%s", name, diags, out)
+		}
+		compared++
+	}
+	if compared < 20 {
+		t.Errorf("only %d recipes were compared", compared)
+	}
+	text, err := starter.ReadFile("starter/documents.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := yamlx.Format(text, jsonx.Limits{}, recipe.KeyOrder()); !bytes.Equal(out, text) {
+		t.Errorf("what init writes is not in the one form:\n%s", out)
+	}
+}
+
+// TestUnified: a difference, applied to the old lines, gives the new ones.
+func TestUnified(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func() []string {
+		var lines []string
+		for range r.IntN(30) {
+			lines = append(lines, string(rune('a'+r.IntN(5)))+"\n")
+		}
+		return lines
+	}
+	for range 500 {
+		x, y := draw(), draw()
+		var got []string
+		at, kept := 0, 0
+		for _, e := range lineEdits(x, y) {
+			switch {
+			case e.op != '+' && e.x != at:
+				t.Fatalf("%q to %q: line %d of the old text where %d is next", x, y, e.x, at)
+			case e.op == '+':
+				got = append(got, y[e.y])
+				continue
+			case e.op == ' ':
+				got = append(got, x[e.x])
+				kept++
+			}
+			at++
+		}
+		if strings.Join(got, "") != strings.Join(y, "") || at != len(x) || kept != int(longest(x, y)[0][0]) {
+			t.Fatalf("%q to %q: got %q, kept %d", x, y, got, kept)
+		}
+	}
+	const want = "--- f\n+++ f\n@@ -1,3 +1,3 @@\n-a\n+A\n b\n c\n\\ No newline at end of file\n"
+	if got := unified("f", []byte("a\nb\nc"), []byte("A\nb\nc")); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamlx
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A comment is one as it stands in the text.
+type comment struct {
+	line, col int // from 1, in characters
+	text      string
+	own       bool // nothing stands before it on its line
+}
+
+// A spot is a place in the text.
+type spot struct{ line, col int }
+
+func (s spot) before(o spot) bool { return s.line < o.line || s.line == o.line && s.col < o.col }
+
+func at(n *yaml.Node) spot { return spot{n.Line, n.Column} }
+
+// A scan finds the comments of a text. The library hangs comments on nodes by
+// guess and moves some; here each is where it stands. What a comment is depends
+// on where quotes, blocks and brackets are, and those the tree knows.
+type scan struct {
+	lines    [][]rune // without breaks
+	quoted   map[spot]*yaml.Node
+	flows    map[spot]*yaml.Node
+	blocks   map[int]*yaml.Node  // by the line of their header
+	ends     map[*yaml.Node]spot // of flows: their closing bracket
+	content  map[int]bool        // lines that belong to a block scalar
+	body     map[*yaml.Node][]string
+	comments []*comment
+}
+
+func newScan(text []byte) *scan {
+	s := &scan{
+		quoted: map[spot]*yaml.Node{}, flows: map[spot]*yaml.Node{}, blocks: map[int]*yaml.Node{},
+		ends: map[*yaml.Node]spot{}, content: map[int]bool{}, body: map[*yaml.Node][]string{},
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		s.lines = append(s.lines, []rune(line))
+	}
+	return s
+}
+
+const blockStyle = yaml.LiteralStyle | yaml.FoldedStyle
+
+// tree notes where quotes, brackets and blocks begin.
+func (s *scan) tree(n *yaml.Node) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		s.quoted[at(n)] = n
+	case n.Kind == yaml.ScalarNode && n.Style&blockStyle != 0:
+		s.blocks[n.Line] = n
+	case n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle != 0:
+		s.flows[at(n)] = n
+	}
+	for _, c := range n.Content {
+		s.tree(c)
+	}
+}
+
+// line returns a line's characters; none outside the text.
+func (s *scan) line(n int) []rune {
+	if n < 1 || n > len(s.lines) {
+		return nil
+	}
+	return s.lines[n-1]
+}
+
+// blank says that a line is empty and belongs to nothing.
+func (s *scan) blank(n int) bool {
+	return n >= 1 && n <= len(s.lines) && !s.content[n] && strings.TrimSpace(string(s.line(n))) == ""
+}
+
+// run walks through the text once.
+func (s *scan) run() {
+	var open []*yaml.Node
+	for l, c := 1, 1; l <= len(s.lines); {
+		line := s.line(l)
+		switch {
+		case s.content[l] || c > len(line):
+			if n := s.blocks[l]; n != nil && !s.content[l] {
+				s.readBlock(n)
+			}
+			l, c = l+1, 1
+			continue
+		case s.quoted[spot{l, c}] != nil:
+			l, c = s.closing(l, c)
+			continue
+		case s.flows[spot{l, c}] != nil:
+			open = append(open, s.flows[spot{l, c}])
+		case len(open) > 0 && (line[c-1] == ']' || line[c-1] == '}'):
+			s.ends[open[len(open)-1]] = spot{l, c}
+			open = open[:len(open)-1]
+		case line[c-1] == '#' && (c == 1 || line[c-2] == ' ' || line[c-2] == '\t'):
+			before := strings.TrimSpace(string(line[:c-1]))
+			s.comments = append(s.comments, &comment{
+				line: l, col: c, text: strings.TrimRight(string(line[c-1:]), " \t"), own: before == "" || before == "---",
+			})
+			c = len(line)
+		}
+		c++
+	}
+}
+
+// closing finds the place behind the quote that closes the one at l, c.
+func (s *scan) closing(l, c int) (int, int) {
+	quote := s.line(l)[c-1]
+	for c++; l <= len(s.lines); l, c = l+1, 1 {
+		for line := s.line(l); c <= len(line); c++ {
+			switch {
+			case line[c-1] == '\\' && quote == '"':
+				c++
+			case line[c-1] == quote && quote == '\'' && c < len(line) && line[c] == quote:
+				c++
+			case line[c-1] == quote:
+				return l, c + 1
+			}
+		}
+	}
+	return l, c
+}
+
+// readBlock takes the lines of a block scalar, without their indentation. With
+// an indentation indicator it takes none: such a block is written anew.
+func (s *scan) readBlock(n *yaml.Node) {
+	header := string(s.line(n.Line)[n.Column-1:])
+	if i := strings.Index(header, " #"); i >= 0 {
+		header = header[:i]
+	}
+	indent, last := -1, n.Line
+	for l := n.Line + 1; l <= len(s.lines); l++ {
+		text := string(s.line(l))
+		if strings.TrimLeft(text, " ") == "" {
+			continue
+		}
+		mine := len(text) - len(strings.TrimLeft(text, " "))
+		if indent < 0 && n.Value != "" && strings.Trim(n.Value, "\n") != "" {
+			indent = mine
+		}
+		if indent < 0 || mine < indent && !strings.ContainsAny(header, "123456789") {
+			break
+		}
+		if strings.ContainsAny(header, "123456789") && mine < indent {
+			indent = mine
+		}
+		last = l
+	}
+	if strings.Contains(header, "+") {
+		for last < len(s.lines) && strings.TrimSpace(string(s.line(last+1))) == "" && last+1 < len(s.lines) {
+			last++
+		}
+	}
+	var body []string
+	for l := n.Line + 1; l <= last; l++ {
+		s.content[l] = true
+		text := string(s.line(l))
+		body = append(body, text[min(len(text), max(0, indent)):])
+	}
+	if !strings.ContainsAny(header, "123456789") && indent >= 0 {
+		s.body[n] = append([]string{strings.TrimSpace(header)}, body...)
+	}
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamlx
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+	"go.yaml.in/yaml/v4"
+)
+
+// A document is a text as entries with their comments.
+type document struct {
+	*scan
+	root    *block
+	head    []note // before everything
+	blank   bool   // an empty line stands between head and the first entry
+	entries []*entry
+}
+
+// A block is a list or mapping that is written one entry a line.
+type block struct {
+	seq     bool
+	col     int        // of its entries; of no use where it was written in brackets
+	flow    *yaml.Node // it was written in brackets
+	up      *block
+	entries []*entry
+	foot    []note // after the last entry
+}
+
+// An entry is an item of a list, or a name with its value.
+type entry struct {
+	in    *block
+	key   *yaml.Node // nil for an item
+	val   *yaml.Node
+	child *block // when val is written as a block
+	spot
+	head  []note
+	tail  string // on the entry's own line
+	blank bool   // an empty line stands before it
+}
+
+// A note is a comment on a line of its own.
+type note struct {
+	text  string
+	blank bool // an empty line stands before it
+}
+
+// isBlock says that a node is written one entry a line: it was, or a comment
+// stands inside its brackets.
+func (d *document) isBlock(n *yaml.Node) bool {
+	if n.Kind == yaml.ScalarNode || len(n.Content) == 0 {
+		return false
+	}
+	if n.Style&yaml.FlowStyle == 0 {
+		return true
+	}
+	i, _ := slices.BinarySearchFunc(d.comments, at(n), func(c *comment, p spot) int {
+		if (spot{c.line, c.col}).before(p) {
+			return -1
+		}
+		return 1
+	})
+	return i < len(d.comments) && d.inside(d.comments[i], n)
+}
+
+// inside says that a comment stands between the brackets of n.
+func (d *document) inside(c *comment, n *yaml.Node) bool {
+	end, ok := d.ends[n]
+	place := spot{c.line, c.col}
+	return ok && at(n).before(place) && place.before(end)
+}
+
+// block makes the entries of a node, in the order of the text.
+func (d *document) block(n *yaml.Node, up *block) *block {
+	b := &block{seq: n.Kind == yaml.SequenceNode, col: n.Column, up: up}
+	if n.Style&yaml.FlowStyle != 0 {
+		b.flow = n
+	}
+	step := 2
+	if b.seq {
+		step = 1
+	}
+	for i := 0; i+step <= len(n.Content); i += step {
+		e := &entry{in: b, val: n.Content[i+step-1], spot: at(n.Content[i])}
+		if !b.seq {
+			e.key = n.Content[i]
+		} else if b.flow == nil {
+			e.spot = d.dash(e.spot, n.Column)
+		}
+		if e.line > 1 {
+			e.blank = d.scan.blank(e.line - 1)
+		}
+		b.entries = append(b.entries, e)
+		d.entries = append(d.entries, e)
+		if d.isBlock(e.val) {
+			e.child = d.block(e.val, b)
+		}
+	}
+	return b
+}
+
+// dash finds the dash of an item whose value is at s.
+func (d *document) dash(s spot, col int) spot {
+	for l := s.line; l >= 1; l-- {
+		if line := d.line(l); !d.content[l] && len(line) >= col && line[col-1] == '-' && strings.TrimSpace(string(line[:col-1])) == "" ||
+			l == s.line && len(line) >= col && line[col-1] == '-' && s.col > col {
+			return spot{l, col}
+		}
+	}
+	return s
+}
+
+// attach gives each comment to what it is about.
+func (d *document) attach() {
+	first := d.entries[0]
+	d.blank = first.blank
+	for _, c := range d.comments {
+		n := note{c.text, c.line > 1 && d.scan.blank(c.line-1)}
+		place := spot{c.line, c.col}
+		switch {
+		case place.before(first.spot):
+			d.head = append(d.head, n)
+		case c.own:
+			d.attachOwn(c, n)
+		default:
+			e := d.entries[d.after(place)-1]
+			if e.tail != "" {
+				e.head = append(e.head, n)
+			} else {
+				e.tail = c.text
+			}
+		}
+	}
+}
+
+// after is how many entries begin before a place.
+func (d *document) after(place spot) int {
+	n, _ := slices.BinarySearchFunc(d.entries, place, func(e *entry, p spot) int {
+		if e.spot.before(p) {
+			return -1
+		}
+		return 1
+	})
+	return n
+}
+
+// attachOwn: a comment on its own line belongs to the entry after it, unless it
+// is indented deeper: then it ends the block before it.
+func (d *document) attachOwn(c *comment, n note) {
+	i := d.after(spot{c.line, c.col})
+	prev := d.entries[i-1]
+	var next *entry
+	if i < len(d.entries) {
+		next = d.entries[i]
+	}
+	if b := d.flowOf(c, prev); b != nil {
+		// Inside brackets columns say nothing.
+		if next != nil && d.within(next, b) {
+			next.head = append(next.head, n)
+		} else {
+			b.foot = append(b.foot, n)
+		}
+		return
+	}
+	if next != nil && c.col <= next.col {
+		next.head = append(next.head, n)
+		return
+	}
+	owner := (*block)(nil)
+	for b := prev.in; b != nil; b = b.up {
+		if b.flow != nil || next != nil && b.col <= next.col {
+			continue
+		}
+		owner = b
+		if b.col <= c.col {
+			break
+		}
+	}
+	switch {
+	case owner != nil:
+		owner.foot = append(owner.foot, n)
+	case next != nil:
+		next.head = append(next.head, n)
+	default:
+		d.root.foot = append(d.root.foot, n)
+	}
+}
+
+// flowOf is the innermost block that was written in brackets around a comment.
+func (d *document) flowOf(c *comment, prev *entry) *block {
+	b := prev.in
+	if prev.child != nil {
+		b = prev.child
+	}
+	for ; b != nil; b = b.up {
+		if b.flow != nil && d.inside(c, b.flow) {
+			return b
+		}
+	}
+	return nil
+}
+
+func (d *document) within(e *entry, b *block) bool {
+	for in := e.in; in != nil; in = in.up {
+		if in == b {
+			return true
+		}
+	}
+	return false
+}
+
+// value is a node on the line of its name, and the further lines of a block
+// scalar without indentation. flow says that it stands in brackets.
+func (d *document) value(n *yaml.Node, flow bool) (text string, lines []string) {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		parts := make([]string, len(n.Content))
+		for i, c := range n.Content {
+			parts[i], _ = d.value(c, true)
+		}
+		return "[" + strings.Join(parts, ", ") + "]", nil
+	case n.Kind == yaml.MappingNode:
+		var parts []string
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			v, _ := d.value(n.Content[i+1], true)
+			parts = append(parts, d.name(n.Content[i])+": "+v)
+		}
+		return "{" + strings.Join(parts, ", ") + "}", nil
+	case n.Style&blockStyle != 0 && d.body[n] != nil:
+		return d.body[n][0], d.body[n][1:]
+	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|blockStyle) != 0:
+		if block, ok := literal(n.Value, 0); ok && !flow {
+			lines = strings.Split(block, "\n")
+			return lines[0], lines[1:]
+		}
+		return minimal(n.Value), nil
+	case n.Value == "" && flow:
+		return "null", nil
+	case strings.HasPrefix(string(d.line(n.Line)[min(len(d.line(n.Line)), n.Column-1):]), n.Value):
+		return n.Value, nil
+	}
+	return minimal(n.Value), nil // plain text over several lines
+}
+
+// name is a name as written: plain ones stay, others lose quotes they do not need.
+func (d *document) name(k *yaml.Node) string {
+	if k.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+		return k.Value
+	}
+	if plain(k.Value) && k.Value != "<<" && !disputed(k.Value) {
+		return k.Value
+	}
+	return quotes(k.Value)
+}
+
+// minimal is text with no more quotes than it needs.
+func minimal(s string) string {
+	var as jsonx.Node
+	if plain(s) && !disputed(s) {
+		if msg, _ := resolve(s, &as); msg == "" && as.Kind == jsonx.String {
+			return s
+		}
+	}
+	return quotes(s)
+}
+
+// quotes puts text in single quotes where it has nothing to escape, as
+// expressions use double ones; else in those that need less escaping.
+func quotes(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) ||
+		strings.Contains(s, "'") && !strings.ContainsAny(s, `"\`) {
+		return quoted(s)
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
