@@ -3,82 +3,154 @@
 package media
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/ledongthuc/pdf"
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
+
+	"github.com/roux-engine/roux/fault"
 )
 
 // Bounds of one page.
 const (
-	maxRuns     = 200_000
-	maxFormDeep = 8
-	maxStates   = 1_000
+	maxRuns      = 200_000
+	maxFormDeep  = 12
+	maxStates    = 1_000
+	maxOperators = 3_000_000
+	maxMarks     = 200
+	maxFormCache = 8 << 20
 )
 
-// A run is text shown by one operator, at its place on the page. Coordinates
-// are turned so that text runs along u, and v grows upwards.
+// A run is text shown at one go, at its place on the page. Coordinates are
+// turned so that text runs along u, and v grows upwards.
 type run struct {
 	u0, u1 float64 // where it begins and ends
 	v      float64 // its baseline
 	size   float64 // height of the font
 	turn   int     // quarter turns of the writing direction
-	bold   bool
+	look   look
 	text   string
+	// before and after say that a space was shown at its ends.
+	before, after bool
 }
 
 // A sheet is what one page shows.
 type sheet struct {
+	number  int
+	media   rect
 	runs    []run
+	rules   []rule
 	problem string
 }
 
-// interpreter reads the content of pages. The library's own walk measures CID
-// fonts wrongly and parses every font again at each use; this one asks it only
-// for tokens, filters and character maps.
+// interpreter reads the content of pages: where which text stands. It draws
+// nothing and reads no image.
 type interpreter struct {
-	fonts    map[string]*font
-	text     int // bytes shown so far, over all pages
-	shown    int // pages with text
-	problems int // pages with a problem
+	f         *file
+	fonts     map[uintptr]*face
+	hidden    map[uintptr]bool // layers that are switched off
+	forms     map[uintptr][]byte
+	formBytes int
+	text      int // bytes shown so far, over all pages
+	shown     int // pages with text
+	problems  int // pages with a problem
+	// Of this page:
+	media     rect
+	operators int
+	unpacked  int
 }
 
-// page reads one page; what was read before a problem is kept.
-func (in *interpreter) page(p pdf.Page) (s sheet) {
+func newInterpreter(f *file) *interpreter {
+	in := &interpreter{f: f, fonts: map[uintptr]*face{}, hidden: map[uintptr]bool{}, forms: map[uintptr][]byte{}}
+	if root, err := f.x.Catalog(); err == nil {
+		layers := f.dict(f.dict(root["OCProperties"])["D"])
+		for _, o := range f.array(layers["OFF"]) {
+			if d := f.dict(o); d != nil {
+				in.hidden[identityOf(d)] = true
+			}
+		}
+	}
+	return in
+}
+
+// errBusy ends a page that has more to draw than any page for readers.
+var errBusy = errors.New("it has too many drawing operations; what comes after the first 3 million is missing")
+
+// page reads one page; what was read before a problem is kept. The error is of
+// the file as a whole.
+func (in *interpreter) page(number int, n node) (s sheet, err error) {
+	s.number, s.media = number, n.media
+	trouble := func(why string) {
+		if s.problem == "" {
+			s.problem = clip(why, 200)
+			in.problems++
+		}
+	}
 	defer func() {
 		if v := recover(); v != nil {
-			s.problem = clip(fmt.Sprintf("its content is damaged (%v)", v), 200)
-			in.problems++
+			trouble(fmt.Sprintf("its content is damaged (%v)", v))
 		}
 		if len(s.runs) > 0 {
 			in.shown++
 		}
 	}()
-	if p.V.Key("Contents").Kind() == pdf.Null {
-		return s
+	in.operators, in.unpacked, in.media = 0, 0, n.media
+	content, missing, err := in.contents(n.dict["Contents"])
+	if err != nil {
+		return s, err
 	}
-	d := &drawing{in: in, sheet: &s, res: resources(p.V)}
+	if missing != "" {
+		trouble(missing)
+	}
+	d := &drawing{in: in, sheet: &s, res: n.resources}
 	d.state.ctm, d.state.scale = identity, 1
-	d.interpret(p.V.Key("Contents"))
-	return s
+	drawn := d.interpret(content)
+	if drawn == nil {
+		drawn = in.annotations(&s, n)
+	}
+	if errors.Is(drawn, fault.FileTooLarge) {
+		return s, drawn
+	}
+	if drawn != nil {
+		trouble(drawn.Error())
+	}
+	if in.text > maxText {
+		return s, fault.New(fault.FileTooLarge, "the PDF file has more than %d MiB of text", maxText>>20)
+	}
+	return s, nil
 }
 
-// resources finds the dictionary of a page or of what it inherits from. The
-// library's walk up trusts that parents end.
-func resources(v pdf.Value) pdf.Value {
-	for range maxTreeDepth {
-		if v.Kind() != pdf.Dict {
-			break
-		}
-		if r := v.Key("Resources"); !r.IsNull() {
-			return r
-		}
-		v = v.Key("Parent")
+// contents puts the streams of a page together, with a space between them.
+func (in *interpreter) contents(o types.Object) (content []byte, missing string, err error) {
+	parts := types.Array{o}
+	if a := in.f.array(o); a != nil {
+		parts = a
 	}
-	return pdf.Value{}
+	for _, part := range parts {
+		sd, ok := in.f.stream(part)
+		if !ok {
+			if in.f.dangling(part) {
+				missing = "a part of its content is not in the file"
+			}
+			continue
+		}
+		b, err := in.f.content(sd, maxContent-len(content))
+		if errors.Is(err, errLong) {
+			return nil, "", err
+		}
+		if err != nil {
+			missing = fmt.Sprintf("its content cannot be unpacked (%v)", err)
+		}
+		if len(parts) == 1 {
+			return b, missing, nil
+		}
+		content = append(append(content, b...), '\n')
+	}
+	return content, missing, nil
 }
 
 // matrix is [a b c d e f] as the PDF standard writes it.
@@ -94,60 +166,80 @@ func (m matrix) mul(n matrix) matrix {
 	}
 }
 
+// shift is m moved by x, y in its own units.
+func (m matrix) shift(x, y float64) matrix {
+	m[4] += x*m[0] + y*m[2]
+	m[5] += x*m[1] + y*m[3]
+	return m
+}
+
+func (m matrix) apply(x, y float64) (float64, float64) {
+	return x*m[0] + y*m[2] + m[4], x*m[1] + y*m[3] + m[5]
+}
+
 // textState is what q saves and Q restores.
 type textState struct {
 	ctm                                    matrix
-	font                                   *font
+	font                                   *face
 	size, char, word, scale, leading, rise float64
+	stroked                                bool // letters are filled and outlined, to look bold
 }
 
 type drawing struct {
 	in     *interpreter
 	sheet  *sheet
-	res    pdf.Value
+	res    types.Dict
 	deep   int
 	state  textState
 	saved  []textState
 	tm, lm matrix // text and line matrix
-	inline bool   // inside an inline image, whose bytes look like operators
+	path   path
+	marks  []mark
+	hidden int // marks around this place that hide what they hold
 }
 
-func (d *drawing) interpret(content pdf.Value) {
-	pdf.Interpret(content, func(stk *pdf.Stack, op string) {
-		n := min(stk.Len(), 8)
-		args := make([]pdf.Value, n)
-		for i := n - 1; i >= 0; i-- {
-			args[i] = stk.Pop()
+// A mark surrounds a piece of content. One with actual text stands for it.
+type mark struct {
+	actual string
+	is     bool // there is an actual text
+	told   bool
+	hides  bool
+}
+
+func (d *drawing) interpret(content []byte) error {
+	l := lexer{b: content}
+	for {
+		op, ok := l.next()
+		if !ok {
+			return nil
 		}
-		for stk.Len() > 0 {
-			stk.Pop()
+		if d.in.operators++; d.in.operators > maxOperators {
+			return errBusy
 		}
-		if d.inline {
-			d.inline = op != "EI"
-			return
+		if len(d.sheet.runs) >= maxRuns {
+			return errors.New("it has too many pieces of text; what comes after the first 200,000 is missing")
 		}
-		if len(d.sheet.runs) < maxRuns {
-			d.operator(op, args)
+		if err := d.operator(string(op), l.args); err != nil {
+			return err
 		}
-	})
+	}
 }
 
 // operands is how many operands the operators read here have at least.
 var operands = map[string]int{
-	"cm": 6, "Do": 1, "Tf": 2, "Tc": 1, "Tw": 1, "Tz": 1, "TL": 1, "Ts": 1,
-	"TD": 2, "Td": 2, "Tm": 6, "\"": 3, "'": 1, "Tj": 1, "TJ": 1,
+	"cm": 6, "Do": 1, "Tf": 2, "Tc": 1, "Tw": 1, "Tz": 1, "TL": 1, "Ts": 1, "Tr": 1,
+	"TD": 2, "Td": 2, "Tm": 6, "\"": 3, "'": 1, "Tj": 1, "TJ": 1, "m": 2, "l": 2, "re": 4, "c": 6, "v": 4, "y": 4,
+	"BDC": 2,
 }
 
-func (d *drawing) operator(op string, args []pdf.Value) {
-	num := func(i int) float64 {
-		if f := args[i].Float64(); !math.IsNaN(f) && !math.IsInf(f, 0) {
-			return f
-		}
-		return 0
-	}
-	last := len(args) - 1
+func (d *drawing) operator(op string, args []operand) error {
 	if len(args) < operands[op] {
-		return // a damaged stream; what comes next may be whole
+		return nil // a damaged stream; what comes next may be whole
+	}
+	num := func(i int) float64 { return args[i].num }
+	last := len(args) - 1
+	if n := operands[op]; n > 0 && len(args) > n {
+		args, last = args[len(args)-n:], n-1
 	}
 	switch op {
 	case "q":
@@ -160,14 +252,12 @@ func (d *drawing) operator(op string, args []pdf.Value) {
 		}
 	case "cm":
 		d.state.ctm = matrix{num(0), num(1), num(2), num(3), num(4), num(5)}.mul(d.state.ctm)
-	case "BI":
-		d.inline = true
 	case "Do":
-		d.form(args[last].Name())
+		return d.form(string(args[last].text))
 	case "BT":
 		d.tm, d.lm = identity, identity
 	case "Tf":
-		d.state.font, d.state.size = d.in.font(d.res, args[last-1].Name()), num(last)
+		d.state.font, d.state.size = d.in.font(d.res, string(args[last-1].text)), num(last)
 	case "Tc":
 		d.state.char = num(last)
 	case "Tw":
@@ -178,6 +268,8 @@ func (d *drawing) operator(op string, args []pdf.Value) {
 		d.state.leading = num(last)
 	case "Ts":
 		d.state.rise = num(last)
+	case "Tr":
+		d.state.stroked = num(last) == 2
 	case "TD":
 		d.state.leading = -num(1)
 		d.newLine(num(0), num(1))
@@ -198,113 +290,295 @@ func (d *drawing) operator(op string, args []pdf.Value) {
 	case "Tj":
 		d.show(args)
 	case "TJ":
-		list := make([]pdf.Value, 0, min(args[last].Len(), 10_000))
-		for i := range args[last].Len() {
-			list = append(list, args[last].Index(i))
+		d.show(args[last].items)
+	case "BMC":
+		d.mark(mark{})
+	case "BDC":
+		d.mark(d.properties(string(args[0].text), args[1]))
+	case "EMC":
+		if n := len(d.marks); n > 0 {
+			if d.marks[n-1].hides {
+				d.hidden--
+			}
+			d.marks = d.marks[:n-1]
 		}
-		d.show(list)
+	default:
+		d.draw(op, args)
+	}
+	return nil
+}
+
+func (d *drawing) mark(m mark) {
+	if len(d.marks) < maxMarks {
+		d.marks = append(d.marks, m)
+		if m.hides {
+			d.hidden++
+		}
 	}
 }
 
+// properties reads what BDC says of the content that follows: a text to put in
+// its place, or the layer it belongs to.
+func (d *drawing) properties(tag string, o operand) (m mark) {
+	if o.kind != nameOperand {
+		m.actual, m.is = letters(textString(o.actual)), o.actual != nil
+		return m
+	}
+	p := d.in.f.dict(d.in.f.dict(d.res["Properties"])[string(o.text)])
+	if tag == "OC" {
+		m.hides = d.in.layerHidden(p)
+		return m
+	}
+	if text, ok := p["ActualText"]; ok {
+		m.actual, m.is = letters(d.in.f.text(text)), true
+	}
+	return m
+}
+
+// layerHidden says whether a layer, or all layers of a membership, are off.
+func (in *interpreter) layerHidden(d types.Dict) bool {
+	if d == nil {
+		return false
+	}
+	if in.hidden[identityOf(d)] {
+		return true
+	}
+	groups := in.f.array(d["OCGs"])
+	if g := in.f.dict(d["OCGs"]); g != nil {
+		return in.hidden[identityOf(g)]
+	}
+	for _, o := range groups {
+		if g := in.f.dict(o); g == nil || !in.hidden[identityOf(g)] {
+			return false
+		}
+	}
+	return len(groups) > 0
+}
+
 func (d *drawing) newLine(x, y float64) {
-	d.lm = matrix{1, 0, 0, 1, x, y}.mul(d.lm)
+	d.lm = d.lm.shift(x, y)
 	d.tm = d.lm
 }
 
 // form draws a form XObject: text of letterheads and stamped pages lives there.
-func (d *drawing) form(name string) {
-	x := d.res.Key("XObject").Key(name)
-	if d.deep >= maxFormDeep || x.Kind() != pdf.Stream || x.Key("Subtype").Name() != "Form" {
-		return
+func (d *drawing) form(name string) error {
+	f := d.in.f
+	sd, ok := f.stream(f.dict(d.res["XObject"])[name])
+	if !ok || f.name(sd.Dict["Subtype"]) != "Form" || d.in.layerHidden(f.dict(sd.Dict["OC"])) {
+		return nil
 	}
-	inner := &drawing{in: d.in, sheet: d.sheet, res: d.res, deep: d.deep + 1, state: d.state}
-	if r := x.Key("Resources"); r.Kind() == pdf.Dict {
-		inner.res = r
-	}
-	if m := x.Key("Matrix"); m.Len() == 6 {
-		var form matrix
-		for i := range form {
-			form[i] = m.Index(i).Float64()
-		}
-		inner.state.ctm = form.mul(inner.state.ctm)
-	}
-	inner.interpret(x)
+	return d.drawForm(sd, f.matrix(sd.Dict["Matrix"]))
 }
 
-// gapInTJ is the kerning, in thousandths of the font size, that stands for a
-// space in a TJ array.
-const gapInTJ = 180
+func (d *drawing) drawForm(sd types.StreamDict, m matrix) error {
+	if d.deep >= maxFormDeep {
+		return nil
+	}
+	content, err := d.in.formContent(sd)
+	if err != nil {
+		if errors.Is(err, fault.FileTooLarge) {
+			return err
+		}
+		return nil // the rest of the page is worth more than its error
+	}
+	inner := &drawing{in: d.in, sheet: d.sheet, res: d.res, deep: d.deep + 1, state: d.state, hidden: d.hidden}
+	if r := d.in.f.dict(sd.Dict["Resources"]); r != nil {
+		inner.res = r
+	}
+	inner.state.ctm = m.mul(d.state.ctm)
+	return inner.interpret(content)
+}
 
-// show adds one run for the strings of a text operator; numbers between them
-// move the pen.
-func (d *drawing) show(items []pdf.Value) {
+// formContent unpacks a form; forms on many pages are unpacked once.
+func (in *interpreter) formContent(sd types.StreamDict) ([]byte, error) {
+	id := identityOf(sd.Dict)
+	if b, ok := in.forms[id]; ok {
+		return b, nil
+	}
+	b, err := in.f.content(sd, maxContent)
+	if err != nil {
+		return nil, err
+	}
+	if in.unpacked += len(b); in.unpacked > maxPageContent {
+		return nil, errLong
+	}
+	if in.formBytes+len(b) <= maxFormCache {
+		in.formBytes += len(b)
+		in.forms[id] = b
+	}
+	return b, nil
+}
+
+// Gaps within a baseline, in units of the font size: from the first on, a space;
+// from the second on, another piece of the line.
+const (
+	gapSpace = 0.15
+	gapPiece = 0.85
+)
+
+// show adds runs for the strings of a text operator; numbers between them move
+// the pen.
+func (d *drawing) show(items []operand) {
 	f := d.state.font
 	if f == nil || d.in.text > maxText {
 		return
 	}
-	var text strings.Builder
-	begin := d.tm
+	m := d.tm.mul(d.state.ctm)
+	x, y := m.apply(0, d.state.rise)
+	ex, ey, height := m[0], m[1], math.Hypot(m[2], m[3])
+	if f.vertical {
+		ex, ey, height = -m[2], -m[3], math.Hypot(m[0], m[1])
+	}
+	unit := math.Hypot(ex, ey)
+	turn := int(math.Round(math.Atan2(ey, ex)/(math.Pi/2))+4) % 4
+	w := writer{d: d, unit: unit}
+	w.u, w.run.v = turned(turn, x, y)
+	w.run.size, w.run.turn, w.run.look = math.Abs(height*d.state.size)*f.scale, turn, f.look
+	if d.state.stroked {
+		w.run.look |= bold
+	}
+	w.visible = d.hidden == 0 && unit > 0 && w.run.size > 0 && !math.IsNaN(w.u+w.run.v+w.run.size) && !math.IsInf(w.u+w.run.v+w.run.size, 0)
+	moved := 0.0
 	for _, item := range items {
-		switch item.Kind() {
-		case pdf.String:
-			raw := item.RawString()
-			s, width, chars, spaces := f.decode(raw)
-			text.WriteString(s)
-			d.advance(width*d.state.size + float64(chars)*d.state.char + float64(spaces)*d.state.word)
-		case pdf.Integer, pdf.Real:
-			k := item.Float64()
-			if k < -gapInTJ && text.Len() > 0 {
-				text.WriteByte(' ')
+		switch item.kind {
+		case stringOperand:
+			moved += w.string(f, item.text)
+		case numberOperand:
+			step := -item.num / 1000 * d.state.size
+			if !f.vertical {
+				step *= d.state.scale
 			}
-			d.advance(-k / 1000 * d.state.size)
+			w.u += step * unit
+			moved += step
 		}
 	}
-	s := strings.Map(printable, strings.ToValidUTF8(text.String(), ""))
-	if strings.TrimSpace(s) == "" {
-		return
+	w.flush()
+	if f.vertical {
+		d.tm = d.tm.shift(0, -moved)
+	} else {
+		d.tm = d.tm.shift(moved, 0)
 	}
-	d.in.text += len(s)
-	from, to := d.place(begin), d.place(d.tm)
-	r := run{size: math.Hypot(from[2], from[3]) * d.state.size, bold: f.bold, text: s}
-	r.size = math.Abs(r.size)
-	if r.size == 0 || math.IsNaN(r.size) || math.IsInf(r.size, 0) {
-		return
+}
+
+// turned brings every writing direction onto the first, by quarter turns.
+func turned(turn int, x, y float64) (u, v float64) {
+	switch turn {
+	case 1:
+		return y, -x
+	case 2:
+		return -x, -y
+	case 3:
+		return -y, x
 	}
-	angle := math.Atan2(from[1], from[0])
-	r.turn = int(math.Round(angle/(math.Pi/2))+4) % 4
-	// Turning the page by quarters brings every direction onto the first.
-	turned := func(x, y float64) (u, v float64) {
-		switch r.turn {
-		case 1:
-			return y, -x
-		case 2:
-			return -x, -y
-		case 3:
-			return -y, x
+	return x, y
+}
+
+// writer collects the glyphs of one text operator into runs.
+type writer struct {
+	d       *drawing
+	run     run
+	buf     []byte
+	u       float64 // where the pen is
+	unit    float64 // length of a unit of text space on the page
+	blank   bool    // a space was shown since the last letter
+	visible bool
+}
+
+// string shows a string and returns how far the pen moved, in text space.
+func (w *writer) string(f *face, raw []byte) (moved float64) {
+	s := &w.d.state
+	for len(raw) > 0 {
+		g := f.next(raw)
+		raw = raw[max(1, g.bytes):]
+		step := g.width*s.size + s.char
+		if f.vertical {
+			step = -s.size - s.char
+			step = -step
+		} else {
+			if g.space {
+				step += s.word
+			}
+			step *= s.scale
 		}
-		return x, y
+		if w.visible {
+			w.glyph(g, g.width*s.size*s.scale*w.unit)
+		}
+		w.u += step * w.unit
+		moved += step
 	}
-	r.u0, r.v = turned(from[4], from[5])
-	r.u1, _ = turned(to[4], to[5])
-	d.sheet.runs = append(d.sheet.runs, r)
+	return moved
 }
 
-func (d *drawing) advance(w float64) {
-	d.tm = matrix{1, 0, 0, 1, w * d.state.scale, 0}.mul(d.tm)
+func (w *writer) glyph(g glyph, width float64) {
+	text, blank := g.text, g.blank
+	if n := len(w.d.marks); n > 0 && w.d.marks[n-1].is {
+		m := &w.d.marks[n-1]
+		text, blank = "", m.told
+		if !m.told {
+			text, m.told = m.actual, true
+			blank = strings.TrimSpace(text) == ""
+		}
+		if text == "" && !blank || text == "" && len(w.buf) > 0 {
+			w.run.u1 = max(w.run.u1, w.u+width) // covered by the text of the mark
+			return
+		}
+	}
+	if blank {
+		w.blank = w.blank || text != ""
+		return
+	}
+	if len(w.buf) > 0 {
+		gap := (w.u - w.run.u1) / w.run.size
+		switch {
+		case gap > gapPiece || gap < -1.5:
+			w.flush()
+		case w.blank || gap > gapSpace:
+			w.buf = append(w.buf, ' ')
+		}
+	}
+	if len(w.buf) == 0 {
+		w.run.u0, w.run.before = w.u, w.blank
+	}
+	w.blank = false
+	w.buf = append(w.buf, text...)
+	w.run.u1 = w.u + max(width, 0)
 }
 
-func (d *drawing) place(tm matrix) matrix {
-	return matrix{1, 0, 0, 1, 0, d.state.rise}.mul(tm).mul(d.state.ctm)
+func (w *writer) flush() {
+	if len(w.buf) == 0 {
+		return
+	}
+	r := w.run
+	r.text, r.after = strings.TrimSpace(strings.ToValidUTF8(string(w.buf), "")), w.blank
+	w.buf = w.buf[:0]
+	if r.text == "" || !w.d.in.onPage(r) {
+		return
+	}
+	w.d.in.text += len(r.text)
+	w.d.sheet.runs = append(w.d.sheet.runs, r)
+}
+
+// onPage says whether any of a run can be seen on the page.
+func (in *interpreter) onPage(r run) bool {
+	m := in.media
+	u0, v0 := turned(r.turn, m[0], m[1])
+	u1, v1 := turned(r.turn, m[2], m[3])
+	return r.u1 >= min(u0, u1)-1 && r.u0 <= max(u0, u1)+1 && r.v+r.size >= min(v0, v1) && r.v-r.size/4 <= max(v0, v1)
 }
 
 // printable drops what must not reach a terminal or a page: control characters,
-// invisible direction marks, private and unassigned glyph codes.
+// invisible direction marks, private and unassigned glyph codes. The soft hyphen
+// stays until lines are joined.
 func printable(r rune) rune {
 	switch {
-	case r == '\t' || r == '\n' || r == '\r' || r == 0xA0:
+	case r == '\t' || r == '\n' || r == '\r' || r == 0xA0 || r >= 0x2000 && r <= 0x200A || r == 0x3000:
 		return ' '
-	case r == 0xAD || r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r):
+	case r == softHyphen || r == 0x200C || r == 0x200D: // joiners decide how words of some scripts look
+		return r
+	case r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == 0x2028 || r == 0x2029:
 		return -1
 	}
 	return r
 }
+
+const softHyphen = '\u00AD'

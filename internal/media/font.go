@@ -3,165 +3,430 @@
 package media
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/ledongthuc/pdf"
+	"github.com/pdfcpu/pdfcpu/pkg/font"
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
+	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/unicode/norm"
 )
 
-// font decodes and measures strings. Simple fonts are turned into a table once.
-type font struct {
-	bold      bool
-	composite bool // codes of two bytes (Type0)
-	enc       pdf.TextEncoding
-	table     [256]string  // simple fonts
-	widths    [256]float64 // simple fonts, in units of the font size
-	wide      map[int]float64
-	fallback  float64 // width of a composite font's other codes
+// look is how text is set.
+type look uint8
+
+const (
+	bold look = 1 << iota
+	italic
+	mono
+)
+
+// A glyph is one code of a font: its text, its width in units of the font size,
+// and how many bytes the code has. A single-byte space is stretched by the
+// word spacing.
+type glyph struct {
+	text  string
+	width float64
+	bytes int
+	blank bool // shows nothing
+	space bool
 }
 
-// maxFonts bounds the cache over all pages of a file.
-const maxFonts = 2_000
+// face decodes and measures the strings of one font.
+type face struct {
+	look     look
+	vertical bool
+	scale    float64 // of the font size, for drawn fonts whose unit is their own
+	// Simple fonts: one byte, one glyph.
+	simple *[256]glyph
+	// Composite fonts: glyphs are worked out when they first appear.
+	glyphs   map[uint32]glyph
+	codes    *cmap // how bytes group into codes; nil = two bytes each
+	unicode  *cmap // what codes mean; nil = unknown
+	utf16    bool  // codes are UTF-16
+	legacy   encoding.Encoding
+	wide     map[int]float64
+	fallback float64
+}
 
-// font returns a font of the resources. Two pages that refer to the same
-// objects print the same, so they share it.
-func (in *interpreter) font(res pdf.Value, name string) *font {
-	v := res.Key("Font").Key(name)
-	key := v.String()
-	if f, ok := in.fonts[key]; ok {
+// maxFonts bounds the cache over all pages of a file, maxWide the widths that
+// one composite font may list.
+const (
+	maxFonts = 2_000
+	maxWide  = 1 << 16
+)
+
+// font returns a font of the resources; nil when there is none of that name.
+func (in *interpreter) font(res types.Dict, name string) *face {
+	d := in.f.dict(in.f.dict(res["Font"])[name])
+	if d == nil {
+		return nil
+	}
+	id := identityOf(d)
+	if f, ok := in.fonts[id]; ok {
 		return f
 	}
-	f := newFont(v)
+	f := in.f.newFace(d)
 	if len(in.fonts) < maxFonts {
-		in.fonts[key] = f
+		in.fonts[id] = f
 	}
 	return f
 }
 
-func newFont(v pdf.Value) *font {
-	base := v.Key("BaseFont").Name()
+func (f *file) newFace(d types.Dict) *face {
+	fc := &face{scale: 1}
+	base := f.name(d["BaseFont"])
+	if i := strings.IndexByte(base, '+'); i == 6 {
+		base = base[i+1:]
+	}
+	if sd, ok := f.stream(d["ToUnicode"]); ok {
+		if b, err := f.content(sd, maxCMap); err == nil || len(b) > 0 {
+			fc.unicode = readCMap(b)
+		}
+	}
+	if f.name(d["Subtype"]) == "Type0" {
+		var descendant types.Dict
+		if a := f.array(d["DescendantFonts"]); len(a) > 0 {
+			descendant = f.dict(a[0])
+		}
+		fc.look = lookOf(base, f, f.dict(descendant["FontDescriptor"]))
+		f.composite(fc, d, descendant)
+		return fc
+	}
+	descriptor := f.dict(d["FontDescriptor"])
+	fc.look = lookOf(base, f, descriptor)
+	f.simpleFace(fc, d, descriptor, base)
+	return fc
+}
+
+// Flags of a font descriptor.
+const (
+	flagFixed    = 1 << 0
+	flagSymbolic = 1 << 2
+	flagItalic   = 1 << 6
+	flagBold     = 1 << 18
+)
+
+func lookOf(base string, f *file, descriptor types.Dict) look {
 	lower := strings.ToLower(base)
-	lib := pdf.Font{V: v}
-	f := &font{
-		bold:      strings.Contains(lower, "bold") || strings.Contains(lower, "black") || strings.Contains(lower, "heavy"),
-		composite: v.Key("Subtype").Name() == "Type0",
-		enc:       lib.Encoder(),
-	}
-	if f.composite {
-		f.measureComposite(v.Key("DescendantFonts").Index(0))
-		return f
-	}
-	differences := v.Key("Encoding").Kind() == pdf.Dict
-	first, last := lib.FirstChar(), lib.LastChar()
-	widths := lib.Widths()
-	for code := range 256 {
-		raw := string([]byte{byte(code)})
-		s := f.enc.Decode(raw)
-		if code >= 0x80 && (s == raw || differences && s == string(rune(code))) {
-			// The library leaves codes that the file does not name alone; in
-			// practice they mean Windows' Latin alphabet.
-			s = string(charmap.Windows1252.DecodeByte(byte(code)))
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(lower, p) {
+				return true
+			}
 		}
-		if !utf8.ValidString(s) {
-			s = ""
+		return false
+	}
+	flags := int(f.float(descriptor["Flags"]))
+	var l look
+	if has("bold", "black", "heavy", "-bd") || flags&flagBold != 0 || f.float(descriptor["FontWeight"]) >= 600 {
+		l |= bold
+	}
+	if has("italic", "oblique", "-it") || flags&flagItalic != 0 {
+		l |= italic
+	}
+	if has("courier", "mono", "consol", "typewriter", "cmtt") || flags&flagFixed != 0 {
+		l |= mono
+	}
+	return l
+}
+
+func (f *file) simpleFace(fc *face, d, descriptor types.Dict, base string) {
+	alpha := f.alphabetOf(d, descriptor, base)
+	core := coreName(base, fc.look)
+	first := int(f.float(d["FirstChar"]))
+	widths := f.array(d["Widths"])
+	unit := 0.001
+	if f.name(d["Subtype"]) == "Type3" {
+		m := f.matrix(d["FontMatrix"])
+		if unit = m[0]; unit < 0 {
+			unit = -unit
 		}
-		f.table[code] = expand(s)
-		f.widths[code] = guessWidth(lower, s)
-		if i := code - first; code >= first && code <= last && i < len(widths) && widths[i] > 0 {
-			f.widths[code] = widths[i] / 1000
+		fc.scale = max(m[3], -m[3]) * 1000
+		if b, ok := f.box(d["FontBBox"]); ok && b[3]-b[1] > 0 {
+			fc.scale = max(m[3], -m[3]) * (b[3] - b[1])
+		}
+		if fc.scale < 1e-3 || fc.scale > 1e3 {
+			fc.scale = 1
 		}
 	}
-	if v.Key("Subtype").Name() == "Type3" {
-		// Widths of drawn fonts are in units of their own matrix.
-		if m := v.Key("FontMatrix"); m.Len() == 6 {
-			if scale := m.Index(0).Float64() * 1000; scale > 0 && scale < 1e6 {
-				for i := range f.widths {
-					f.widths[i] *= scale
-				}
+	fc.simple = new([256]glyph)
+	for c := range fc.simple {
+		text := alpha[c]
+		if fc.unicode != nil {
+			if t, ok := fc.unicode.text(uint32(c)); ok {
+				text = t
+			}
+		}
+		g := newGlyph(text, 1)
+		g.space = c == ' '
+		w := 0.0
+		if i := c - first; i >= 0 && i < len(widths) {
+			w = f.float(widths[i]) * unit
+		}
+		if w <= 0 && len(widths) == 0 {
+			w = coreWidth(core, c, text)
+		}
+		if w <= 0 && len(widths) > 0 {
+			w = f.float(descriptor["MissingWidth"]) * unit
+		}
+		g.width = w
+		fc.simple[c] = g
+	}
+}
+
+// newGlyph makes the text of a glyph fit for reading: ligatures and forms become
+// letters, bullets of symbol fonts become bullets.
+func newGlyph(text string, n int) glyph {
+	text = letters(text)
+	return glyph{text: text, bytes: n, blank: strings.TrimSpace(text) == ""}
+}
+
+func letters(s string) string {
+	plain := true
+	for _, r := range s {
+		if r >= 0x2000 || r < ' ' || r == 0x7F {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		switch {
+		case r >= 0xFB00 && r <= 0xFB06, r >= 0xFB1D && r <= 0xFDFF, r >= 0xFE70 && r <= 0xFEFE, r >= 0x2F00 && r <= 0x2FDF:
+			out.WriteString(norm.NFKC.String(string(r)))
+		case r >= 0xF000 && r <= 0xF0FF:
+			if p, ok := private[r]; ok {
+				out.WriteRune(p)
+			}
+		default:
+			if r = printable(r); r >= 0 {
+				out.WriteRune(r)
 			}
 		}
 	}
-	return f
+	s = out.String()
+	if rightToLeft(s) && utf8.RuneCountInString(s) > 1 {
+		// Lines are put together as they look and turned round as a whole, so
+		// what one glyph says is turned round already.
+		s = reverse(s)
+	}
+	return s
 }
 
-// measureComposite reads the width array of a CID font: "c [w …]" and "c c w".
-func (f *font) measureComposite(cid pdf.Value) {
-	f.wide, f.fallback = map[int]float64{}, 1
-	if dw := cid.Key("DW"); !dw.IsNull() {
-		f.fallback = dw.Float64() / 1000
+// alphabetOf finds what the codes of a simple font mean without its ToUnicode.
+func (f *file) alphabetOf(d, descriptor types.Dict, base string) alphabet {
+	lower := strings.ToLower(base)
+	var alpha alphabet
+	switch {
+	case strings.HasPrefix(lower, "symbol"):
+		alpha = symbol
+	case strings.Contains(lower, "dingbats") && !strings.Contains(lower, "webdings"):
+		alpha = dingbats
+	case f.name(d["Subtype"]) == "TrueType":
+		alpha = winAnsi
+	default:
+		alpha = standard
+		for c := 0x80; c < 0x100; c++ {
+			if alpha[c] == "" { // in practice such codes mean Windows' alphabet
+				alpha[c] = winAnsi[c]
+			}
+		}
+		if sd, ok := f.stream(descriptor["FontFile"]); ok {
+			if b, _ := f.content(sd, maxFontProgram); len(b) > 0 {
+				builtIn(&alpha, b)
+			}
+		}
 	}
-	w := cid.Key("W")
-	for i := 0; i+1 < w.Len(); {
-		from := int(w.Index(i).Int64())
-		if list := w.Index(i + 1); list.Kind() == pdf.Array {
-			for j := range min(list.Len(), 1<<16) {
-				f.wide[from+j] = list.Index(j).Float64() / 1000
+	name := f.name(d["Encoding"])
+	enc := f.dict(d["Encoding"])
+	if name == "" {
+		name = f.name(enc["BaseEncoding"])
+	}
+	switch name {
+	case "WinAnsiEncoding":
+		alpha = winAnsi
+	case "MacRomanEncoding":
+		alpha = macRoman
+	case "StandardEncoding":
+		alpha = standard
+	}
+	at := 0
+	for _, o := range f.array(enc["Differences"]) {
+		if n, ok := f.number(o); ok {
+			at = int(n)
+			continue
+		}
+		if at >= 0 && at < 256 {
+			if t := glyphText(f.name(o)); t != "" {
+				alpha[at] = t
+			} else if n := f.name(o); n == ".notdef" {
+				alpha[at] = ""
+			}
+		}
+		at++
+	}
+	return alpha
+}
+
+// builtIn reads the alphabet that a Type 1 font program brings along, in the
+// readable part of it: "dup 65 /A put".
+func builtIn(alpha *alphabet, program []byte) {
+	head, _, _ := bytes.Cut(program, []byte("eexec"))
+	_, head, ok := bytes.Cut(head, []byte("/Encoding"))
+	if !ok || bytes.HasPrefix(bytes.TrimSpace(head), []byte("StandardEncoding")) {
+		return
+	}
+	fields := bytes.Fields(head[:min(len(head), 64<<10)])
+	for i := 0; i+3 < len(fields); i++ {
+		if string(fields[i]) != "dup" || string(fields[i+3]) != "put" || len(fields[i+2]) < 2 {
+			continue
+		}
+		if n, ok := number(fields[i+1]); ok && n >= 0 && n < 256 {
+			if t := glyphText(string(fields[i+2][1:])); t != "" {
+				alpha[int(n)] = t
+			}
+		}
+	}
+}
+
+// coreName is the standard font that resembles a font, for fonts that leave out
+// their widths as the standard ones may.
+func coreName(base string, l look) string {
+	if font.IsCoreFont(base) {
+		return base
+	}
+	lower := strings.ToLower(base)
+	family := [4]string{"Helvetica", "Helvetica-Bold", "Helvetica-Oblique", "Helvetica-BoldOblique"}
+	switch {
+	case l&mono != 0:
+		family = [4]string{"Courier", "Courier-Bold", "Courier-Oblique", "Courier-BoldOblique"}
+	case strings.Contains(lower, "times") || strings.Contains(lower, "serif") && !strings.Contains(lower, "sans"):
+		family = [4]string{"Times-Roman", "Times-Bold", "Times-Italic", "Times-BoldItalic"}
+	}
+	return family[l&(bold|italic)]
+}
+
+// coreWidth measures by the metrics of a standard font, which knows Windows'
+// alphabet, or its own codes in the two fonts of symbols.
+func coreWidth(core string, c int, text string) float64 {
+	if core != "Symbol" && core != "ZapfDingbats" {
+		r := []rune(text)
+		if len(r) == 0 {
+			return 0
+		}
+		b, ok := charmap.Windows1252.EncodeRune(r[0])
+		if !ok {
+			return 0.55
+		}
+		c = int(b)
+	}
+	w, err := font.CharWidth(core, rune(c))
+	if err != nil {
+		return 0.55
+	}
+	return float64(w) / 1000
+}
+
+func (f *file) composite(fc *face, d, descendant types.Dict) {
+	fc.glyphs = map[uint32]glyph{}
+	name := f.name(d["Encoding"])
+	fc.vertical = strings.HasSuffix(name, "-V")
+	fc.utf16, fc.legacy = predefined(name)
+	if sd, ok := f.stream(d["Encoding"]); ok {
+		if b, err := f.content(sd, maxCMap); err == nil || len(b) > 0 {
+			fc.codes = readCMap(b)
+		}
+		fc.vertical = f.float(sd.Dict["WMode"]) == 1
+	}
+	fc.fallback = 1
+	if dw, ok := f.number(descendant["DW"]); ok {
+		fc.fallback = dw / 1000
+	}
+	f.wideWidths(fc, f.array(descendant["W"]))
+}
+
+// wideWidths reads the width array of a CID font: "c [w …]" and "c c w".
+func (f *file) wideWidths(fc *face, w types.Array) {
+	fc.wide = map[int]float64{}
+	for i := 0; i+1 < len(w) && len(fc.wide) < maxWide; {
+		from := int(f.float(w[i]))
+		if list := f.array(w[i+1]); list != nil {
+			for j, width := range list[:min(len(list), maxWide)] {
+				fc.wide[from+j] = f.float(width) / 1000
 			}
 			i += 2
 			continue
 		}
-		to := min(int(w.Index(i+1).Int64()), 1<<16)
-		width := w.Index(i+2).Float64() / 1000
-		for code := max(from, 0); code <= to; code++ {
-			f.wide[code] = width
+		if i+2 >= len(w) {
+			return
+		}
+		width := f.float(w[i+2]) / 1000
+		for c := max(from, 0); c <= min(int(f.float(w[i+1])), maxWide); c++ {
+			fc.wide[c] = width
 		}
 		i += 3
 	}
 }
 
-// decode returns the text of a string, its width in units of the font size, and
-// how many characters and single-byte spaces it has.
-func (f *font) decode(raw string) (text string, width float64, chars, spaces int) {
-	if f.composite {
-		for i := 0; i+1 < len(raw); i += 2 {
-			w, ok := f.wide[int(raw[i])<<8|int(raw[i+1])]
-			if !ok {
-				w = f.fallback
-			}
-			width += w
-			chars++
-		}
-		return expand(f.enc.Decode(raw)), width, chars, 0
+// next returns the glyph at the start of raw, which is not empty.
+func (fc *face) next(raw []byte) glyph {
+	if fc.simple != nil {
+		return fc.simple[raw[0]]
 	}
-	var b strings.Builder
-	for i := range len(raw) {
-		b.WriteString(f.table[raw[i]])
-		width += f.widths[raw[i]]
-		if raw[i] == ' ' {
-			spaces++
-		}
-	}
-	return b.String(), width, len(raw), spaces
-}
-
-// expand writes ligatures as letters, so that words can be found.
-var ligatures = strings.NewReplacer("\uFB00", "ff", "\uFB01", "fi", "\uFB02", "fl", "\uFB03", "ffi", "\uFB04", "ffl")
-
-func expand(s string) string {
-	if strings.Contains(s, "\xEF\xAC") {
-		return ligatures.Replace(s)
-	}
-	return s
-}
-
-// guessWidth stands in for the metrics of the standard fonts, which files leave
-// out; it only has to tell a gap between words from one between columns.
-func guessWidth(font, s string) float64 {
-	if strings.Contains(font, "courier") || strings.Contains(font, "mono") {
-		return 0.6
-	}
+	n := 2
 	switch {
-	case s == "":
-		return 0.5
-	case strings.ContainsAny(s, "ijlI.,;:'|!"):
-		return 0.26
-	case strings.ContainsAny(s, " ftr()[]-/"):
-		return 0.3
-	case strings.ContainsAny(s, "mwMW@%"):
-		return 0.85
-	case s >= "A" && s <= "Z":
-		return 0.69
+	case fc.codes != nil:
+		n = fc.codes.length(raw)
+	case fc.legacy != nil && raw[0] < 0x80:
+		n = 1
 	}
-	return 0.55
+	n = min(n, len(raw))
+	c := codeOf(raw[:n])
+	key := c | uint32(n)<<28
+	g, ok := fc.glyphs[key]
+	if !ok {
+		g = fc.decode(raw[:n], c)
+		if len(fc.glyphs) < maxWide {
+			fc.glyphs[key] = g
+		}
+	}
+	return g
+}
+
+func (fc *face) decode(raw []byte, c uint32) glyph {
+	text, known := "", false
+	if fc.unicode != nil {
+		text, known = fc.unicode.text(c)
+	}
+	if !known && fc.utf16 {
+		text = utf16Text(raw)
+	}
+	if !known && fc.legacy != nil {
+		if b, err := fc.legacy.NewDecoder().Bytes(raw); err == nil {
+			text = strings.ToValidUTF8(string(b), "")
+		}
+	}
+	g := newGlyph(text, len(raw))
+	g.space = len(raw) == 1 && raw[0] == ' '
+	cid := int(c)
+	if fc.codes != nil {
+		if id, ok := fc.codes.cid(c); ok {
+			cid = id
+		}
+	}
+	w, ok := fc.wide[cid]
+	if !ok {
+		w = fc.fallback
+		if (fc.utf16 || fc.legacy != nil) && c < 0x80 {
+			w = 0.5
+		}
+	}
+	g.width = w
+	return g
 }

@@ -312,7 +312,7 @@ func TestMarkdown(t *testing.T) {
 		{"divided words are joined", lineAt("F1", 11, 50, 700, "docu-") + lineAt("F1", 11, 50, 686, "ment"), "document"},
 		{"order is by place, not by time", lineAt("F1", 11, 50, 600, "second") + lineAt("F1", 11, 50, 700, "first"), "first\n\nsecond"},
 		{"bullets", lineAt("F1", 11, 50, 700, "\\225 apples") + lineAt("F1", 11, 50, 685, "\\225 pears"), "- apples\n- pears"},
-		{"numbers", lineAt("F1", 11, 50, 700, "1. apples") + lineAt("F1", 11, 50, 685, "2\\) pears"), "1. apples\n2. pears"},
+		{"numbers", lineAt("F1", 11, 50, 700, "1. apples") + lineAt("F1", 11, 50, 685, "2. pears"), "1. apples\n2. pears"},
 		{"a table", lineAt("F1", 11, 50, 700, "Item") + lineAt("F1", 11, 300, 700, "Price") + lineAt("F1", 11, 50, 682, "A|B") + lineAt("F1", 11, 300, 682, "3"),
 			"| Item | Price |\n| --- | --- |\n| A\\|B | 3 |"},
 		{"spaces by kerning", "BT /F1 11 Tf 50 700 Td [(two) -300 (words) -20 (s)] TJ ET", "two wordss"},

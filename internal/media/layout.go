@@ -7,165 +7,318 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
-// A line is what stands on one baseline; wide gaps split it into cells.
-type line struct {
-	cells []string
-	u0    float64
-	v     float64
-	size  float64
-	bold  bool
-	turn  int
+// styled is text set in one look.
+type styled struct {
+	text string
+	look look
 }
 
-func (l line) text() string { return strings.Join(l.cells, " ") }
+// A piece is what stands together on one baseline, or a table whose cells are
+// ruled and which takes part in the layout as a whole.
+type piece struct {
+	u0, u1 float64
+	v      float64 // baseline; of a table its middle
+	size   float64
+	top    float64 // where it begins, above the baseline
+	bottom float64
+	text   []styled
+	grid   [][]cell
+}
 
-// Gaps within a baseline, in units of the font size.
-const (
-	gapSpace = 0.17
-	gapCell  = 1.6
-)
+func (p piece) plain() string { return plainOf(p.text) }
 
-// lines puts the runs of a page into reading order: by writing direction, the
-// one with most text first, then from top to bottom and left to right.
-func lines(runs []run) []line {
-	weight := map[int]int{}
-	for _, r := range runs {
-		weight[r.turn] += len(r.text)
+func plainOf(text []styled) string {
+	if len(text) == 1 {
+		return text[0].text
 	}
-	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b run) int {
-		return cmp.Or(
-			cmp.Compare(weight[b.turn], weight[a.turn]), cmp.Compare(a.turn, b.turn),
-			cmp.Compare(b.v, a.v))
-	})
-	var out []line
+	var out strings.Builder
+	for _, t := range text {
+		out.WriteString(t.text)
+	}
+	return out.String()
+}
+
+// A flow is text that is read from top to bottom: a column, a page without any.
+type flow struct {
+	pieces []piece
+	margin bool // a header or a footer of the page
+	turn   int
+}
+
+// maxLaid bounds what is searched for columns and tables; a page with more
+// pieces is no page of text.
+const maxLaid = 20_000
+
+// layout puts what a page shows into reading order: by writing direction, the
+// one with most text first, then column by column.
+func layout(s sheet) []flow {
+	weight, groups := [4]int{}, [4][]run{}
+	for _, r := range s.runs {
+		weight[r.turn] += len(r.text)
+		groups[r.turn] = append(groups[r.turn], r)
+	}
+	turns := []int{0, 1, 2, 3}
+	slices.SortStableFunc(turns, func(a, b int) int { return cmp.Compare(weight[b], weight[a]) })
+	var out []flow
+	for _, turn := range turns {
+		if len(groups[turn]) == 0 {
+			continue
+		}
+		bars := turnRules(s.rules, turn)
+		pieces := piecesOf(groups[turn], bars)
+		if len(pieces) > maxLaid {
+			out = append(out, flow{pieces: pieces, turn: turn})
+			continue
+		}
+		pieces = withGrids(pieces, bars)
+		bottom, top := vRange(s.media, turn)
+		head, body, foot := margins(pieces, bottom, top)
+		flows := append(head, order(body, 0)...)
+		flows = append(flows, foot...)
+		for i := range flows {
+			flows[i].turn = turn
+		}
+		out = append(out, flows...)
+	}
+	return out
+}
+
+func vRange(m rect, turn int) (bottom, top float64) {
+	_, v0 := turned(turn, m[0], m[1])
+	_, v1 := turned(turn, m[2], m[3])
+	return min(v0, v1), max(v0, v1)
+}
+
+// piecesOf joins the runs of one direction, from top to bottom.
+func piecesOf(runs []run, bars []bar) []piece {
+	down := joinBars(bars, false)
+	if len(down) > maxDown {
+		down = nil
+	}
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(b.v, a.v) })
+	var rows [][]run
 	for i := 0; i < len(runs); {
 		j := i + 1
-		for j < len(runs) && runs[j].turn == runs[i].turn && sameBaseline(runs[i], runs[j]) {
+		for j < len(runs) && runs[i].v-runs[j].v <= 0.35*min(runs[i].size, runs[j].size) {
 			j++
 		}
-		out = append(out, joinRuns(runs[i:j]))
+		rows = append(rows, slices.Clone(runs[i:j]))
 		i = j
 	}
-	return slices.DeleteFunc(out, func(l line) bool { return len(l.cells) == 0 })
-}
-
-func sameBaseline(a, b run) bool {
-	return math.Abs(a.v-b.v) <= 0.35*min(a.size, b.size)
-}
-
-func joinRuns(runs []run) line {
-	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.u0, b.u0) })
-	l := line{u0: runs[0].u0, v: runs[0].v, turn: runs[0].turn}
-	var cell strings.Builder
-	flush := func() {
-		if s := strings.Join(strings.Fields(cell.String()), " "); s != "" {
-			l.cells = append(l.cells, s)
-		}
-		cell.Reset()
+	raiseScripts(rows)
+	var out []piece
+	for _, row := range rows {
+		out = joinRuns(out, row, down)
 	}
-	chars, boldChars := 0, 0
-	end := runs[0].u0
-	for i, r := range runs {
-		if i > 0 && twice(runs[i-1], r) {
-			continue // drawn twice to look bold
+	return out
+}
+
+// raiseScripts moves small letters above or below a baseline (powers, marks of
+// footnotes) to the baseline of the letter they stand at.
+func raiseScripts(rows [][]run) {
+	const manyRuns = 500
+	for i := range rows {
+		for _, j := range []int{i + 1, i - 1} {
+			if j < 0 || j >= len(rows) || len(rows[i]) > manyRuns || len(rows[j]) > manyRuns {
+				continue
+			}
+			rows[i] = slices.DeleteFunc(rows[i], func(small run) bool {
+				for _, r := range rows[j] {
+					touches := math.Abs(small.u0-r.u1) < 0.25*r.size || math.Abs(r.u0-small.u1) < 0.25*r.size
+					if small.size <= 0.8*r.size && touches && math.Abs(small.v-r.v) <= 0.6*r.size {
+						small.v = r.v
+						rows[j] = append(rows[j], small)
+						return true
+					}
+				}
+				return false
+			})
 		}
-		gap := (r.u0 - end) / r.size
-		switch {
-		case i > 0 && gap > gapCell:
-			flush()
-		case i > 0 && gap > gapSpace:
-			cell.WriteByte(' ')
-		}
-		cell.WriteString(r.text)
-		end = max(end, r.u1)
-		n := utf8.RuneCountInString(r.text)
-		if chars += n; r.bold {
-			boldChars += n
-		}
-		l.size = max(l.size, r.size)
 	}
-	flush()
-	l.bold = boldChars*2 > chars
-	return l
 }
 
-func twice(a, b run) bool {
-	return a.text == b.text && math.Abs(a.u0-b.u0) < 0.1*a.size && math.Abs(a.v-b.v) < 0.1*a.size
+// joinRuns adds the runs of one baseline as pieces.
+func joinRuns(out []piece, row []run, down []bar) []piece {
+	slices.SortStableFunc(row, func(a, b run) int { return cmp.Compare(a.u0, b.u0) })
+	first := len(out)
+	var last run
+	for i, r := range row {
+		if i > 0 && r.text == last.text && math.Abs(r.u0-last.u0) < 0.1*r.size && math.Abs(r.v-last.v) < 0.1*r.size {
+			continue // drawn twice to look bold, or to cast a shadow
+		}
+		p := len(out) - 1
+		gap := 0.0
+		if p >= first {
+			gap = (r.u0 - out[p].u1) / max(r.size, last.size)
+		}
+		if p < first || gap > gapPiece || gap > 0 && barBetween(down, out[p].u1, r) {
+			out = append(out, piece{u0: r.u0, u1: r.u1, v: r.v, size: r.size, text: []styled{{r.text, r.look}}})
+		} else {
+			apart := gap > gapSpace || gap < -0.5 || r.before || last.after
+			out[p].add(r, apart)
+		}
+		last = r
+	}
+	for i := first; i < len(out); i++ {
+		out[i].settle()
+	}
+	return out
 }
 
-// style is what a document's text looks like on the whole.
-type style struct {
-	body   float64
-	bold   bool      // the body itself is bold
-	levels []float64 // sizes of headings, largest first
+// maxDown bounds the rules that runs are compared with.
+const maxDown = 500
+
+// barBetween says whether a rule of a table stands between two runs.
+func barBetween(down []bar, end float64, r run) bool {
+	return slices.ContainsFunc(down, func(b bar) bool {
+		return b.at > end-0.5 && b.at < r.u0+0.5 && b.from <= r.v && b.to >= r.v
+	})
 }
 
-// maxLevels is how many sizes above the body are told apart.
-const maxLevels = 4
+func (p *piece) add(r run, apart bool) {
+	text := r.text
+	if apart {
+		text = " " + text
+	}
+	if n := len(p.text); p.text[n-1].look == r.look {
+		p.text[n-1].text += text
+	} else {
+		p.text = append(p.text, styled{text, r.look})
+	}
+	p.u1 = max(p.u1, r.u1)
+	if r.size > p.size {
+		p.size, p.v = r.size, r.v
+	}
+}
 
-// styleOf finds the size that most characters have, and the larger ones.
-func styleOf(pages [][]line) style {
-	chars := map[float64]int{}
-	bold, all := 0, 0
-	for _, page := range pages {
-		for _, l := range page {
-			n := len(l.text())
-			chars[round(l.size)] += n
-			if all += n; l.bold {
-				bold += n
+// settle works out what follows from all of a piece: its height, and the order
+// of words that run from right to left.
+func (p *piece) settle() {
+	p.top, p.bottom = p.v+0.8*p.size, p.v-0.2*p.size
+	if s := p.plain(); rightToLeft(s) {
+		p.text = []styled{{strings.Join(logical(strings.Fields(s)), " "), p.text[0].look}}
+	}
+}
+
+// rowsOf groups pieces, which are in order from top to bottom, by baseline.
+func rowsOf(pieces []piece) [][]piece {
+	var rows [][]piece
+	for i := 0; i < len(pieces); {
+		j := i + 1
+		for j < len(pieces) && sameRow(pieces[i:j], pieces[j]) {
+			j++
+		}
+		row := slices.Clone(pieces[i:j])
+		slices.SortStableFunc(row, func(a, b piece) int { return cmp.Compare(a.u0, b.u0) })
+		rows = append(rows, row)
+		i = j
+	}
+	return rows
+}
+
+// sameRow: pieces beside each other may differ more in their baselines (a label
+// and the field it belongs to) than pieces that would cover each other.
+func sameRow(row []piece, p piece) bool {
+	first := row[0]
+	if first.grid != nil || p.grid != nil {
+		return false
+	}
+	apart := (first.v - p.v) / min(first.size, p.size)
+	if apart <= 0.35 || apart > 0.6 {
+		return apart <= 0.35
+	}
+	return !slices.ContainsFunc(row[:min(len(row), maxRowPieces)], func(r piece) bool { return r.u0 < p.u1 && p.u0 < r.u1 })
+}
+
+// maxRowPieces bounds what is compared with each other.
+const maxRowPieces = 50
+
+func sortPieces(pieces []piece) {
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(b.v, a.v) })
+}
+
+// Margins of a page: a row or two near its edge, well apart from the rest.
+const (
+	marginShare = 0.12
+	marginGap   = 1.8
+	marginRows  = 3
+	marginChars = 160
+)
+
+// margins sets headers and footers apart, so that they neither end a column nor
+// are read between two.
+func margins(pieces []piece, bottom, top float64) (head []flow, body []piece, foot []flow) {
+	rows := rowsOf(pieces)
+	height := top - bottom
+	median := medianSize(pieces)
+	near := func(row []piece, upper bool) bool {
+		chars := 0
+		for _, p := range row {
+			chars += utf8.RuneCountInString(p.plain())
+			if p.grid != nil || p.size > 1.1*median {
+				return false
 			}
 		}
+		if upper {
+			return chars <= marginChars && row[0].v > top-marginShare*height
+		}
+		return chars <= marginChars && row[0].v < bottom+marginShare*height
 	}
-	st := style{bold: bold*2 > all}
-	most := 0
-	for size, n := range chars {
-		if n > most || n == most && size < st.body {
-			st.body, most = size, n
+	apart := func(a, b []piece) bool { return a[0].v-b[0].v > marginGap*max(a[0].size, b[0].size) }
+	from, to := 0, len(rows)
+	for n := 1; n <= marginRows && n < len(rows) && near(rows[n-1], true); n++ {
+		if apart(rows[n-1], rows[n]) {
+			from = n
+			break
 		}
 	}
-	var larger []float64
-	for size := range chars {
-		if size >= 1.15*st.body {
-			larger = append(larger, size)
+	for n := 1; n <= marginRows && len(rows)-n > from && near(rows[len(rows)-n], false); n++ {
+		if apart(rows[len(rows)-n-1], rows[len(rows)-n]) {
+			to = len(rows) - n
+			break
 		}
 	}
-	slices.SortFunc(larger, func(a, b float64) int { return cmp.Compare(b, a) })
-	for _, size := range larger {
-		if n := len(st.levels); n > 0 && st.levels[n-1] < 1.06*size {
-			continue // the same heading, measured a little differently
-		}
-		st.levels = append(st.levels, size)
+	for _, row := range rows[from:to] {
+		body = append(body, row...)
 	}
-	return st
+	return marginFlows(rows[:from]), body, marginFlows(rows[to:])
 }
 
-func round(size float64) float64 { return math.Round(size*2) / 2 }
+// marginFlows keeps what stands at the left, in the middle and at the right of a
+// header apart.
+func marginFlows(rows [][]piece) (out []flow) {
+	var all []piece
+	for _, row := range rows {
+		all = append(all, row...)
+	}
+	slices.SortStableFunc(all, func(a, b piece) int { return cmp.Compare(a.u0, b.u0) })
+	end := 0.0
+	for i, p := range all {
+		if i == 0 || p.u0 > end {
+			out = append(out, flow{margin: true})
+			end = p.u1
+		}
+		f := &out[len(out)-1]
+		f.pieces = append(f.pieces, p)
+		end = max(end, p.u1)
+	}
+	for i := range out {
+		sortPieces(out[i].pieces)
+	}
+	return out
+}
 
-// maxHeading is how long a heading may be, in bytes; longer large text is a quote.
-const maxHeading = 200
-
-// level is the heading level of a line, 0 = none.
-func (st style) level(l line) int {
-	text := l.text()
-	if len(text) > maxHeading || len(l.cells) > 2 || !strings.ContainsFunc(text, unicode.IsLetter) {
+func medianSize(pieces []piece) float64 {
+	if len(pieces) == 0 {
 		return 0
 	}
-	size := round(l.size)
-	if size >= 1.15*st.body {
-		for i, s := range st.levels {
-			if size*1.06 > s {
-				return min(i+1, maxLevels)
-			}
-		}
+	sizes := make([]float64, 0, len(pieces))
+	for _, p := range pieces {
+		sizes = append(sizes, p.size)
 	}
-	if l.bold && !st.bold && size >= st.body && len(text) <= 80 && len(l.cells) == 1 &&
-		!strings.ContainsAny(text[len(text)-1:], ".,;:!?") {
-		return min(len(st.levels)+1, maxLevels)
-	}
-	return 0
+	slices.Sort(sizes)
+	return sizes[len(sizes)/2]
 }

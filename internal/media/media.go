@@ -107,6 +107,7 @@ type Document struct {
 
 // A Page is the text of one page.
 type Page struct {
+	Number   int    `json:"number"`
 	Markdown string `json:"markdown"`
 	Words    int    `json:"words"`
 	// Problem says why text of this page may be missing; "" = none known.
@@ -120,8 +121,20 @@ type Heading struct {
 	Page  int    `json:"page"`
 }
 
+// LastPage as the end of a PageRange means the end of the document.
+const LastPage = 1<<31 - 1
+
+// A PageRange names pages, counted from 1; both ends belong to it.
+type PageRange struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
 // TextOptions shape the result of Text.
 type TextOptions struct {
+	// Pages are read, in the order of the document; nil = all. A page that the
+	// document does not have is INPUT_INVALID.
+	Pages []PageRange
 	// Plain leaves out all marks: paragraphs only.
 	Plain bool
 	// Progress is told about every finished page. Optional.
@@ -135,7 +148,7 @@ func (r *Reader) Info(ctx context.Context, src io.Reader) (Document, error) {
 
 // Text returns the text of a PDF file as Markdown, page by page.
 func (r *Reader) Text(ctx context.Context, src io.Reader, opts TextOptions) (Document, error) {
-	return r.read(ctx, src, request{Op: opText, Plain: opts.Plain}, opts.Progress)
+	return r.read(ctx, src, request{Op: opText, Plain: opts.Plain, Pages: opts.Pages}, opts.Progress)
 }
 
 func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {

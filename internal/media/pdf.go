@@ -4,11 +4,12 @@ package media
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 
-	"github.com/ledongthuc/pdf"
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
+	"golang.org/x/text/encoding/charmap"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -19,89 +20,132 @@ const (
 	maxTreeNodes = 100_000
 )
 
-// readPDF parses a whole file. Sound files are read as they are; what the fast
-// parser refuses is repaired and decrypted first, which is slower (see repair).
+// readPDF parses a whole file.
 func readPDF(data []byte, req request, alive func(done, total int)) (Document, error) {
 	if !bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")) {
 		return Document{}, fault.New(fault.FileInvalid, "the file is no PDF: it does not begin with %%PDF-")
 	}
-	doc, err := parsePDF(data, req, alive)
-	if err == nil || errors.Is(err, fault.FileTooLarge) {
-		return doc, err
-	}
-	wasEncrypted := errors.Is(err, fault.FileEncrypted)
-	fixed, decrypted, rerr := repair(data)
-	switch {
-	case errors.Is(rerr, fault.FileEncrypted), rerr != nil && wasEncrypted:
-		return Document{}, encrypted(rerr)
-	case rerr == nil && !decrypted && (wasEncrypted || bytes.Contains(data, []byte("/Encrypt"))):
-		// The second parser overlooks an encryption dictionary that stands in
-		// the trailer itself; what it wrote is still unreadable.
-		return Document{}, encrypted(err)
-	case rerr != nil:
-		return Document{}, fault.Wrap(fault.FileInvalid, errors.Join(err, rerr), "the PDF file is damaged beyond repair")
-	}
-	alive(0, 0)
-	doc, err = parsePDF(fixed, req, alive)
-	doc.Repaired = !decrypted
-	return doc, err
-}
-
-func encrypted(err error) error {
-	return fault.Wrap(fault.FileEncrypted, err, "the PDF file is protected by a password: remove the password and try again")
-}
-
-// parsePDF reads a file that is expected to be sound.
-func parsePDF(data []byte, req request, alive func(done, total int)) (doc Document, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "the PDF file is damaged beyond repair")
-		}
-	}()
-	r, err := pdf.NewReader(bytes.NewReader(data), int64(len(data)))
-	if errors.Is(err, pdf.ErrInvalidPassword) {
-		return Document{}, encrypted(err)
-	}
+	f, err := openPDF(data)
 	if err != nil {
 		return Document{}, err
 	}
-	pages, err := pagesOf(r, req.MaxPages)
+	pages, err := f.pages(req.MaxPages)
 	if err != nil {
 		return Document{}, err
 	}
-	info := r.Trailer().Key("Info")
-	doc = Document{PageCount: len(pages), Title: oneLine(info.Key("Title").Text()), Author: oneLine(info.Key("Author").Text())}
+	info := f.dict(f.info())
+	doc := Document{
+		PageCount: len(pages), Title: oneLine(f.text(info["Title"])), Author: oneLine(f.text(info["Author"])),
+		Repaired: !f.encrypted && !soundTable(data),
+	}
 	if req.Op == opInfo {
 		return doc, nil
 	}
-	in := &interpreter{fonts: map[string]*font{}}
-	sheets := make([]sheet, len(pages))
-	for i, p := range pages {
-		sheets[i] = in.page(p)
-		if in.text > maxText {
-			return Document{}, fault.New(fault.FileTooLarge, "the PDF file has more than %d MiB of text", maxText>>20)
-		}
-		alive(i+1, len(pages))
+	wanted, err := chosen(req.Pages, len(pages))
+	if err != nil {
+		return Document{}, err
 	}
-	if in.shown == 0 && in.problems > 0 && in.problems == len(pages) {
+	in := newInterpreter(f)
+	sheets := make([]sheet, len(wanted))
+	for i, number := range wanted {
+		sheets[i], err = in.page(number, pages[number-1])
+		if err != nil {
+			return Document{}, err
+		}
+		alive(i+1, len(wanted))
+	}
+	if in.shown == 0 && in.problems > 0 && in.problems == len(wanted) {
 		return Document{}, fault.New(fault.FileInvalid, "no page of the PDF file can be read: %s", sheets[0].problem)
 	}
 	doc.Pages, doc.Headings = compose(sheets, req.Plain)
 	return doc, nil
 }
 
-var errOddTree = errors.New("the page tree is odd")
-
-// pagesOf walks the page tree itself: counting by /Count trusts the file, and a
-// tree that refers to its own parents never ends.
-func pagesOf(r *pdf.Reader, limit int) ([]pdf.Page, error) {
-	root := r.Trailer().Key("Root").Key("Pages")
-	if root.Kind() != pdf.Dict {
-		return nil, fault.New(fault.FileInvalid, "the PDF file has no pages")
+// info is the dictionary of title and author.
+func (f *file) info() types.Object {
+	if f.x.Info == nil {
+		return nil
 	}
-	w := &treeWalk{limit: limit, above: map[string]bool{}}
-	if err := w.node(root, 0); err != nil {
-		return nil, err
+	return *f.x.Info
+}
+
+// startxref is the place that the end of a file names for its table of objects,
+// -1 when it names none.
+func startxref(data []byte) int {
+	end := data[max(0, len(data)-2048):]
+	i := bytes.LastIndex(end, []byte("startxref"))
+	if i < 0 {
+		return -1
+	}
+	fields := bytes.Fields(end[i+len("startxref"):])
+	if len(fields) == 0 {
+		return -1
+	}
+	at, err := strconv.Atoi(string(fields[0][:min(len(fields[0]), 12)]))
+	if err != nil || at <= 0 || at >= len(data) {
+		return -1
+	}
+	// Offsets count from the header, before which some files have a few bytes.
+	return min(at+max(0, bytes.Index(data[:min(len(data), 1024)], []byte("%PDF-"))), len(data))
+}
+
+// soundTable says whether the file ends as it should, with the place of its
+// table of objects; otherwise the parser had to search for them.
+func soundTable(data []byte) bool {
+	at := startxref(data)
+	if at < 0 {
+		return false
+	}
+	table := bytes.TrimLeft(data[at:min(len(data), at+64)], " \r\n\t\x00")
+	return bytes.HasPrefix(table, []byte("xref")) || len(table) > 0 && table[0] >= '0' && table[0] <= '9' && bytes.Contains(table, []byte("obj"))
+}
+
+// chosen lists the pages that ranges name, in the order of the document.
+func chosen(ranges []PageRange, count int) ([]int, error) {
+	var out []int
+	for page := 1; page <= count; page++ {
+		for _, r := range ranges {
+			if page >= r.From && page <= r.To {
+				out = append(out, page)
+				break
+			}
+		}
+		if len(ranges) == 0 {
+			out = append(out, page)
+		}
+	}
+	for _, r := range ranges {
+		if r.From > count {
+			return nil, fault.New(fault.InputInvalid, "pages asks for page %d: the document has %d", r.From, count)
+		}
+		if r.To > count && r.To != LastPage {
+			return nil, fault.New(fault.InputInvalid, "pages asks for page %d: the document has %d", r.To, count)
+		}
+	}
+	return out, nil
+}
+
+// A node is a page with what it inherits from those above it.
+type node struct {
+	dict      types.Dict
+	resources types.Dict
+	media     rect
+}
+
+// pages walks the page tree itself: counting by /Count trusts the file, and a
+// tree that refers to its own parents never ends.
+func (f *file) pages(limit int) ([]node, error) {
+	root, err := f.x.Catalog()
+	if err != nil || root == nil {
+		return nil, fault.Wrap(fault.FileInvalid, err, "the PDF file has no catalog of pages")
+	}
+	top := f.dict(root["Pages"])
+	w := &treeWalk{f: f, limit: limit, above: map[uintptr]bool{}}
+	if top != nil {
+		w.above[identityOf(top)] = true
+		if err := w.node(top, node{media: rect{0, 0, 612, 792}}, 0); err != nil {
+			return nil, err
+		}
 	}
 	if len(w.pages) == 0 {
 		return nil, fault.New(fault.FileInvalid, "the PDF file has no pages")
@@ -110,80 +154,92 @@ func pagesOf(r *pdf.Reader, limit int) ([]pdf.Page, error) {
 }
 
 type treeWalk struct {
-	pages []pdf.Page
+	f     *file
+	pages []node
 	limit int
 	nodes int
-	// above holds the object numbers on the path from the root to here.
-	above map[string]bool
+	// above holds the nodes on the path from the root to here.
+	above map[uintptr]bool
 }
 
-func (w *treeWalk) node(v pdf.Value, depth int) error {
+func (w *treeWalk) node(d types.Dict, from node, depth int) error {
 	if w.nodes++; depth > maxTreeDepth || w.nodes > maxTreeNodes {
-		return errOddTree
+		return fault.New(fault.FileInvalid, "the PDF file is damaged beyond repair: its tree of pages has no end")
 	}
-	kids := v.Key("Kids")
-	refs := references(kids)
-	for i := range kids.Len() {
-		ref := ""
-		if i < len(refs) {
-			ref = refs[i]
-		}
-		if w.above[ref] {
-			// The way leads back to a node above. Readers show an empty page in
-			// its place, and so the numbers of the others stay right.
-			if err := w.add(pdf.Page{}); err != nil {
-				return err
-			}
-			continue
-		}
-		kid := kids.Index(i)
+	here := w.inherit(d, from)
+	for _, ref := range w.f.array(d["Kids"]) {
+		kid := w.f.dict(ref)
+		_, inner := w.f.get(kid["Kids"]).(types.Array)
 		switch {
-		case kid.Key("Kids").Kind() == pdf.Array:
-			if ref != "" {
-				w.above[ref] = true
-			}
-			if err := w.node(kid, depth+1); err != nil {
+		case kid == nil || w.above[identityOf(kid)]:
+			// The way leads nowhere, or back to a node above. Readers show an
+			// empty page in its place, and so the numbers of the others stay right.
+			if err := w.add(node{}); err != nil {
 				return err
 			}
-			delete(w.above, ref)
-		case kid.Kind() == pdf.Dict:
-			if err := w.add(pdf.Page{V: kid}); err != nil {
+		case inner:
+			w.above[identityOf(kid)] = true
+			if err := w.node(kid, here, depth+1); err != nil {
 				return err
 			}
+			delete(w.above, identityOf(kid))
 		default:
-			return errOddTree // a reference to nothing: let repair have a look
+			if err := w.add(w.inherit(kid, here)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (w *treeWalk) add(p pdf.Page) error {
+func (w *treeWalk) inherit(d types.Dict, from node) node {
+	n := node{dict: d, resources: from.resources, media: from.media}
+	if r := w.f.dict(d["Resources"]); r != nil {
+		n.resources = r
+	}
+	if b, ok := w.f.box(d["MediaBox"]); ok && b[2]-b[0] > 1 && b[3]-b[1] > 1 {
+		n.media = b
+	}
+	return n
+}
+
+func (w *treeWalk) add(n node) error {
 	if len(w.pages) >= w.limit {
 		return fault.New(fault.FileTooLarge, "the PDF file has more than %d pages", w.limit)
 	}
-	w.pages = append(w.pages, p)
+	w.pages = append(w.pages, n)
 	return nil
 }
 
-// references lists the object numbers in an array of references, in order. The
-// library resolves elements when they are asked for, but prints them as they
-// stand in the file: [3 0 R 4 0 R]. Nil when the array holds anything else.
-func references(array pdf.Value) []string {
-	if array.Kind() != pdf.Array || array.Len() > maxTreeNodes {
-		return nil
-	}
-	fields := strings.Fields(strings.Trim(array.String(), "[]"))
-	if len(fields) != 3*array.Len() {
-		return nil
-	}
-	refs := make([]string, array.Len())
-	for i := range refs {
-		if fields[3*i+2] != "R" {
-			return nil
+// textString decodes a string meant for people: UTF-16 or UTF-8 with a mark at
+// its start, else an alphabet much like Windows' Latin one.
+func textString(b []byte) string {
+	switch {
+	case len(b) >= 2 && b[0] == 0xFE && b[1] == 0xFF:
+		return utf16Text(b[2:])
+	case len(b) >= 2 && b[0] == 0xFF && b[1] == 0xFE:
+		u := make([]uint16, 0, len(b)/2)
+		for i := 2; i+1 < len(b); i += 2 {
+			u = append(u, uint16(b[i+1])<<8|uint16(b[i]))
 		}
-		refs[i] = fields[3*i] + " " + fields[3*i+1]
+		return string(utf16.Decode(u))
+	case len(b) >= 3 && b[0] == 0xEF && b[1] == 0xBB && b[2] == 0xBF:
+		return strings.ToValidUTF8(string(b[3:]), "")
 	}
-	return refs
+	out := make([]rune, 0, len(b))
+	for _, c := range b {
+		out = append(out, charmap.Windows1252.DecodeByte(c))
+	}
+	return string(out)
+}
+
+// utf16Text decodes big-endian UTF-16; half a unit at the end is left out.
+func utf16Text(b []byte) string {
+	u := make([]uint16, 0, len(b)/2)
+	for i := 0; i+1 < len(b); i += 2 {
+		u = append(u, uint16(b[i])<<8|uint16(b[i+1]))
+	}
+	return string(utf16.Decode(u))
 }
 
 // oneLine makes a text of a file fit for a title.

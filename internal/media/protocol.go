@@ -36,11 +36,12 @@ func (r *request) subject() string {
 // request is what the parent asks, as JSON in the child's environment; the file
 // comes through standard input.
 type request struct {
-	Op        string `json:"op"`
-	Plain     bool   `json:"plain,omitempty"`
-	MaxBytes  int64  `json:"maxBytes"`
-	MaxPages  int    `json:"maxPages"`
-	MaxMemory int64  `json:"maxMemory"`
+	Op        string      `json:"op"`
+	Plain     bool        `json:"plain,omitempty"`
+	Pages     []PageRange `json:"pages,omitempty"`
+	MaxBytes  int64       `json:"maxBytes"`
+	MaxPages  int         `json:"maxPages"`
+	MaxMemory int64       `json:"maxMemory"`
 	// StallMS is how much CPU time may pass between two signs of progress; an
 	// image has them all at once, at its end.
 	StallMS int64 `json:"stallMs"`
