@@ -14,6 +14,7 @@ const (
 	maxRules     = 20_000
 	maxThickness = 3
 	minRule      = 6
+	atEdge       = 1.5
 )
 
 // path is what has been outlined and not painted yet.
@@ -122,6 +123,10 @@ func (d *drawing) frame(b rect) {
 func (d *drawing) rule(r rule) {
 	if max(r.x1-r.x0, r.y1-r.y0) < minRule || len(d.sheet.rules) >= maxRules || math.IsNaN(r.x0+r.x1+r.y0+r.y1) {
 		return
+	}
+	m := d.in.media
+	if r.x1-m[0] < atEdge || r.y1-m[1] < atEdge || m[2]-r.x0 < atEdge || m[3]-r.y0 < atEdge {
+		return // the frame of the page itself
 	}
 	d.sheet.rules = append(d.sheet.rules, r)
 }

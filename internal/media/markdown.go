@@ -56,7 +56,7 @@ func (b block) markdown(body look) string {
 		if t := strings.ToLower(text); strings.HasPrefix(t, "[ ]") || strings.HasPrefix(t, "[x]") {
 			text = `\` + text // no box to tick
 		}
-		return strings.Repeat("   ", b.level) + b.mark + " " + escapeStart(text)
+		return strings.Repeat("    ", b.level) + b.mark + " " + escapeStart(text)
 	case table:
 		return tableMarkdown(b.rows, body)
 	case code:

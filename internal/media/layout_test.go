@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"strings"
+	"testing"
+)
+
+// markdownOf reads one page of content as it would be read in the child.
+func markdownOf(t *testing.T, plain bool, contents ...string) string {
+	t.Helper()
+	doc, err := readPDF(assemblePages(contents...), request{Op: opText, Plain: plain, MaxPages: 100}, func(int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i, p := range doc.Pages {
+		if p.Problem != "" {
+			t.Errorf("page %d: %s", i+1, p.Problem)
+		}
+		out = append(out, p.Markdown)
+	}
+	return strings.Join(out, "\n\n")
+}
+
+func want(t *testing.T, got string, blocks ...string) {
+	t.Helper()
+	if w := strings.Join(blocks, "\n\n"); got != w {
+		t.Errorf("got:\n%s\n\nwant:\n%s", got, w)
+	}
+}
+
+// X160: two columns under a heading across both are read one after the other;
+// the header and the number of the page stay out of them.
+func TestTwoColumns(t *testing.T) {
+	var p paper
+	p.text("F1", 8, 60, 815, "A header of the journal")
+	p.centred("F2", 20, 60, 535, 760, "A Heading Across Both Columns")
+	p.centred("F1", 10, 60, 535, 738, "by somebody who wrote it")
+	l1, l2 := prose("first", 6), prose("second", 5)
+	r1, r2 := prose("third", 5), prose("fourth", 4)
+	y := p.column("F1", 10, 60, 700, 230, l1)
+	y = p.column("F1", 10, 60, y-8, 230, l2)
+	p.column("F1", 10, 305, p.column("F1", 10, 305, 695, 230, r1)-8, 230, r2) // baselines differ from those at the left
+	p.centred("F1", 9, 60, 535, 40, "7")
+	if y < 100 {
+		t.Fatalf("the page is too full: %v", y)
+	}
+	want(t, markdownOf(t, false, p.String()), "A header of the journal", "# A Heading Across Both Columns", "by somebody who wrote it", l1, l2, r1, r2, "7")
+
+	// The same when all baselines agree, as they do on a typesetter's grid.
+	p.Reset()
+	p.centred("F2", 20, 60, 535, 760, "Aligned")
+	p.column("F1", 10, 60, 700, 230, l1)
+	p.column("F1", 10, 305, 700, 230, r1)
+	want(t, markdownOf(t, false, p.String()), "# Aligned", l1, r1)
+}
+
+func TestThreeColumns(t *testing.T) {
+	var p paper
+	a, b, c := prose("first", 4), prose("second", 4), prose("third", 3)
+	p.text("F2", 18, 50, 780, "News")
+	p.column("F1", 9, 50, 740, 155, a)
+	p.column("F1", 9, 220, 740, 155, b)
+	p.column("F1", 9, 390, 740, 155, c)
+	foot := prose("last", 3)
+	p.column("F1", 9, 50, 500, 495, foot)
+	want(t, markdownOf(t, false, p.String()), "# News", a, b, c, foot)
+}
+
+// Columns that a heading divides are read band by band.
+func TestColumnsInBands(t *testing.T) {
+	var p paper
+	a, b, c, d := prose("a", 4), prose("b", 4), prose("c", 4), prose("d", 4)
+	p.column("F1", 10, 60, 780, 230, a)
+	p.column("F1", 10, 305, 780, 230, b)
+	p.centred("F2", 16, 60, 535, 600, "The Second Half of This Page")
+	p.column("F1", 10, 60, 570, 230, c)
+	p.column("F1", 10, 305, 570, 230, d)
+	want(t, markdownOf(t, false, p.String()), a, b, "# The Second Half of This Page", c, d)
+}
+
+func TestTables(t *testing.T) {
+	body := prose("body", 3)
+	cells := [][]string{{"Quarter", "Crossings", "Passengers"}, {"January to March", "1,846", "24,118"}, {"April to June", "2,010", "31,402"}, {"July", "", "12,000"}}
+	table := "| Quarter | Crossings | Passengers |\n| --- | --- | --- |\n| January to March | 1,846 | 24,118 |\n| April to June | 2,010 | 31,402 |\n| July |  | 12,000 |"
+	at := []float64{65, 250, 400}
+	for _, ruled := range []bool{true, false} {
+		var p paper
+		y := p.column("F1", 10, 60, 780, 470, body) - 20
+		top := y + 14
+		for _, row := range cells {
+			for i, c := range row {
+				p.text("F1", 10, at[i], y, c)
+			}
+			y -= 18
+		}
+		if ruled {
+			for i := range len(cells) + 1 {
+				p.line(60, top-18*float64(i), 530, top-18*float64(i))
+			}
+			for _, x := range []float64{60, 245, 395, 530} {
+				p.line(x, top, x, top-18*float64(len(cells)))
+			}
+		}
+		p.column("F1", 10, 60, y-20, 470, body)
+		want(t, markdownOf(t, false, p.String()), body, table, body)
+	}
+
+	// Cells of several lines: rules say which lines belong together, without
+	// rules the distance of rows does.
+	for _, ruled := range []bool{true, false} {
+		var p paper
+		p.column("F1", 10, 60, 780, 470, body)
+		p.text("F2", 10, 65, 700, "Part").text("F2", 10, 250, 700, "What it is for")
+		p.text("F1", 10, 65, 680, "Pump").text("F1", 10, 250, 680, "Moves water out of the hull").text("F1", 10, 250, 668, "and into the sea")
+		p.text("F1", 10, 65, 648, "Valve").text("F1", 10, 250, 648, "Keeps it there").text("F1", 10, 250, 636, "for as long as it holds")
+		p.text("F1", 10, 65, 616, "Horn").text("F1", 10, 250, 616, "Warns")
+		if ruled {
+			for _, y := range []float64{714, 692, 660, 628, 606} {
+				p.line(60, y, 530, y)
+			}
+			for _, x := range []float64{60, 245, 530} {
+				p.line(x, 714, x, 606)
+			}
+		}
+		want(t, markdownOf(t, false, p.String()), body, "| Part | What it is for |\n| --- | --- |\n| Pump | Moves water out of the hull and into the sea |\n"+
+			"| Valve | Keeps it there for as long as it holds |\n| Horn | Warns |")
+	}
+}
+
+func TestListsAndParagraphs(t *testing.T) {
+	var p paper
+	y := p.column("F1", 10, 60, 780, 470, prose("opening", 2)) - 10
+	p.text("F1", 10, 70, y, "• apples and all that grows on").text("F1", 10, 79, y-12, "the same tree")
+	p.text("F1", 10, 90, y-24, "– green").text("F1", 10, 90, y-36, "– red").text("F1", 10, 70, y-48, "• pears")
+	p.text("F1", 10, 70, y-70, "1. first").text("F1", 10, 90, y-82, "a number").text("F1", 10, 70, y-94, "2. second").text("F1", 10, 70, y-106, "10. tenth")
+	// Paragraphs told apart by the indent of their first line.
+	first, second := prose("indented", 2), prose("following", 3)
+	y = p.column("F1", 10, 60, y-140, 470, first)
+	words := strings.Fields(second)
+	n := 1
+	for width("F1", 10, strings.Join(words[:n+1], " ")) < 455 {
+		n++
+	}
+	p.text("F1", 10, 75, y, strings.Join(words[:n], " "))
+	p.column("F1", 10, 60, y-12, 470, strings.Join(words[n:], " "))
+	want(t, markdownOf(t, false, p.String()), prose("opening", 2),
+		"- apples and all that grows on the same tree\n    - green\n    - red\n- pears\n1. first a number\n2. second\n10. tenth", first, second)
+}
+
+// X160: preserveFormatting marks bold, italic and code; without it there are
+// paragraphs only.
+func TestStyles(t *testing.T) {
+	var p paper
+	body := prose("body", 3)
+	y := p.column("F1", 10, 60, 780, 470, body) - 10
+	x := 60.0
+	for _, part := range [][2]string{{"F1", "Here is "}, {"F2", "something bold"}, {"F1", " and "}, {"F3", "something slanted"}, {"F1", ", then "}, {"F4", "code()"}, {"F1", " again."}} {
+		p.text(part[0], 10, x, y, part[1])
+		x += width(part[0], 10, part[1])
+	}
+	y -= 30
+	for i, l := range []string{"if ready {", "    start(`now`)", "}"} {
+		p.text("F4", 10, 60+6*float64(len(l)-len(strings.TrimLeft(l, " "))), y-12*float64(i), strings.TrimLeft(l, " "))
+	}
+	want(t, markdownOf(t, false, p.String()), body, "Here is **something bold** and *something slanted*, then `code()` again.", "```\nif ready {\n    start(`now`)\n}\n```")
+	want(t, markdownOf(t, true, p.String()), body, "Here is something bold and something slanted, then code() again.", "if ready {\n    start(`now`)\n}")
+}
+
+// Levels of headings mean the same on each page, whatever else is on it.
+func TestHeadingLevelsOverPages(t *testing.T) {
+	var one, two paper
+	one.text("F2", 24, 60, 780, "The Title").text("F2", 16, 60, 740, "A Part")
+	one.column("F1", 10, 60, 710, 470, prose("one", 4))
+	two.text("F2", 16, 60, 780, "Another Part").text("F2", 12, 60, 750, "A Detail")
+	two.column("F1", 10, 60, 720, 470, prose("two", 4))
+	want(t, markdownOf(t, false, one.String(), two.String()), "# The Title", "## A Part", prose("one", 4), "## Another Part", "### A Detail", prose("two", 4))
+}
