@@ -76,7 +76,6 @@ var wrappers = map[string][]string{
 	"github.com/go-json-experiment/json":              {"internal/jsonx"},
 	"modernc.org/sqlite":                              {"internal/store/sqlite"},
 	"github.com/pressly/goose/v3":                     {"internal/store/sqlite"},
-	"github.com/ledongthuc/pdf":                       {"internal/media"},
 	"github.com/pdfcpu/pdfcpu":                        {"internal/media"},
 	"github.com/gabriel-vasile/mimetype":              {"internal/blob", "internal/media"},
 	"github.com/clipperhouse/uax29/v2":                {"internal/builtin"},

@@ -243,7 +243,7 @@ type side struct {
 	u0, u1 float64
 	widths []float64
 	chars  []int // of each piece
-	marked int // rows that begin as items of lists do
+	marked int   // rows that begin as items of lists do
 }
 
 func (s *side) add(row []piece) {

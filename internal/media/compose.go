@@ -39,7 +39,7 @@ func compose(sheets []sheet, plain bool) ([]Page, []Heading) {
 
 // render writes blocks with an empty line between them, and none between the
 // items of a list.
-func render(blocks []block, plain bool, body look) string {
+func render(blocks []block, plain bool, body emphasis) string {
 	var out strings.Builder
 	for i, b := range blocks {
 		text := b.plainText()

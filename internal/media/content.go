@@ -32,7 +32,7 @@ type run struct {
 	v      float64 // its baseline
 	size   float64 // height of the font
 	turn   int     // quarter turns of the writing direction
-	look   look
+	look   emphasis
 	text   string
 	// before and after say that a space was shown at its ends.
 	before, after bool
@@ -432,7 +432,7 @@ func (d *drawing) show(items []operand) {
 	unit := math.Hypot(ex, ey)
 	turn := int(math.Round(math.Atan2(ey, ex)/(math.Pi/2))+4) % 4
 	w := writer{d: d, unit: unit}
-	w.u, w.run.v = turned(turn, x, y)
+	w.u, w.run.v = along(turn, x, y)
 	w.run.size, w.run.turn, w.run.look = math.Abs(height*d.state.size)*f.scale, turn, f.look
 	if d.state.stroked {
 		w.run.look |= bold
@@ -460,8 +460,8 @@ func (d *drawing) show(items []operand) {
 	}
 }
 
-// turned brings every writing direction onto the first, by quarter turns.
-func turned(turn int, x, y float64) (u, v float64) {
+// along brings every writing direction onto the first, by quarter turns.
+func along(turn int, x, y float64) (u, v float64) {
 	switch turn {
 	case 1:
 		return y, -x
@@ -561,8 +561,8 @@ func (w *writer) flush() {
 // onPage says whether any of a run can be seen on the page.
 func (in *interpreter) onPage(r run) bool {
 	m := in.media
-	u0, v0 := turned(r.turn, m[0], m[1])
-	u1, v1 := turned(r.turn, m[2], m[3])
+	u0, v0 := along(r.turn, m[0], m[1])
+	u1, v1 := along(r.turn, m[2], m[3])
 	return r.u1 >= min(u0, u1)-1 && r.u0 <= max(u0, u1)+1 && r.v+r.size >= min(v0, v1) && r.v-r.size/4 <= max(v0, v1)
 }
 

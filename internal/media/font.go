@@ -15,10 +15,10 @@ import (
 )
 
 // look is how text is set.
-type look uint8
+type emphasis uint8
 
 const (
-	bold look = 1 << iota
+	bold emphasis = 1 << iota
 	italic
 	mono
 )
@@ -36,7 +36,7 @@ type glyph struct {
 
 // face decodes and measures the strings of one font.
 type face struct {
-	look     look
+	look     emphasis
 	vertical bool
 	scale    float64 // of the font size, for drawn fonts whose unit is their own
 	// Simple fonts: one byte, one glyph.
@@ -109,7 +109,7 @@ const (
 	flagBold     = 1 << 18
 )
 
-func lookOf(base string, f *file, descriptor types.Dict) look {
+func lookOf(base string, f *file, descriptor types.Dict) emphasis {
 	lower := strings.ToLower(base)
 	has := func(parts ...string) bool {
 		for _, p := range parts {
@@ -120,7 +120,7 @@ func lookOf(base string, f *file, descriptor types.Dict) look {
 		return false
 	}
 	flags := int(f.float(descriptor["Flags"]))
-	var l look
+	var l emphasis
 	if has("bold", "black", "heavy", "-bd") || flags&flagBold != 0 || f.float(descriptor["FontWeight"]) >= 600 {
 		l |= bold
 	}
@@ -297,7 +297,7 @@ func builtIn(alpha *alphabet, program []byte) {
 
 // coreName is the standard font that resembles a font, for fonts that leave out
 // their widths as the standard ones may.
-func coreName(base string, l look) string {
+func coreName(base string, l emphasis) string {
 	if font.IsCoreFont(base) {
 		return base
 	}

@@ -28,8 +28,8 @@ type bar struct {
 func turnRules(rules []rule, turn int) []bar {
 	var out []bar
 	for _, r := range rules {
-		u0, v0 := turned(turn, r.x0, r.y0)
-		u1, v1 := turned(turn, r.x1, r.y1)
+		u0, v0 := along(turn, r.x0, r.y0)
+		u1, v1 := along(turn, r.x1, r.y1)
 		if math.Abs(v1-v0) < math.Abs(u1-u0) {
 			out = append(out, bar{v0, min(u0, u1), max(u0, u1), true})
 		} else {

@@ -13,7 +13,7 @@ import (
 // styled is text set in one look.
 type styled struct {
 	text string
-	look look
+	look emphasis
 }
 
 // A piece is what stands together on one baseline, or a table whose cells are
@@ -87,8 +87,8 @@ func layout(s sheet) []flow {
 }
 
 func vRange(m rect, turn int) (bottom, top float64) {
-	_, v0 := turned(turn, m[0], m[1])
-	_, v1 := turned(turn, m[2], m[3])
+	_, v0 := along(turn, m[0], m[1])
+	_, v1 := along(turn, m[2], m[3])
 	return min(v0, v1), max(v0, v1)
 }
 

@@ -43,7 +43,7 @@ func tidy(s string) string {
 // markdown writes a block so that a reader of Markdown shows its text and
 // nothing else: marks in the text itself are escaped. body is the look of the
 // document, which needs no mark.
-func (b block) markdown(body look) string {
+func (b block) markdown(body emphasis) string {
 	switch b.kind {
 	case heading:
 		text := escape(strings.TrimSpace(tidy(b.plain())))
@@ -65,7 +65,7 @@ func (b block) markdown(body look) string {
 	return escapeStart(emphasise(b.text, body))
 }
 
-func tableMarkdown(rows [][]cell, body look) string {
+func tableMarkdown(rows [][]cell, body emphasis) string {
 	var out strings.Builder
 	for i, row := range rows {
 		for _, c := range row {
@@ -110,7 +110,7 @@ func longestRun(s string, c byte) int {
 
 // emphasise writes text with marks of bold, italic and code where its look
 // differs from the body's.
-func emphasise(text []styled, body look) string {
+func emphasise(text []styled, body emphasis) string {
 	parts := merge(text, body)
 	var out strings.Builder
 	for i, p := range parts {
@@ -131,7 +131,7 @@ func emphasise(text []styled, body look) string {
 
 // merge leaves the body's own look out and joins what then looks alike. A space
 // looks like what stands before it.
-func merge(text []styled, body look) []styled {
+func merge(text []styled, body emphasis) []styled {
 	var out []styled
 	for _, t := range text {
 		t.text, t.look = tidy(t.text), t.look&^body
@@ -149,7 +149,7 @@ func merge(text []styled, body look) []styled {
 
 // marked puts marks around text that stands free: within a word, or between a
 // word and a bracket, Markdown would not read them as marks.
-func marked(core string, l look, open, shut bool) string {
+func marked(core string, l emphasis, open, shut bool) string {
 	first, _ := utf8.DecodeRuneInString(core)
 	last, _ := utf8.DecodeLastRuneInString(core)
 	switch {
@@ -162,7 +162,7 @@ func marked(core string, l look, open, shut bool) string {
 		}
 		return ticks + core + ticks
 	}
-	mark := map[look]string{bold: "**", italic: "*", bold | italic: "***"}[l]
+	mark := map[emphasis]string{bold: "**", italic: "*", bold | italic: "***"}[l]
 	return mark + escape(core) + mark
 }
 

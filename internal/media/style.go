@@ -17,7 +17,7 @@ type line struct {
 	u0, u1 float64
 	v      float64
 	size   float64
-	look   look // what most of it has
+	look   emphasis // what most of it has
 }
 
 func linesOf(f flow) []line {
@@ -74,7 +74,7 @@ func (l line) plain() string { return plainOf(l.text()) }
 // style is what a document's text looks like on the whole.
 type style struct {
 	body   float64
-	look   look      // of the body itself
+	look   emphasis  // of the body itself
 	levels []float64 // sizes of headings, largest first
 }
 
