@@ -127,10 +127,10 @@ func gutters(rows [][]piece) []gutter {
 		}
 		open = next
 		if len(done) > 4*maxGutters {
-			done = longest(done)
+			done = longestGutters(done)
 		}
 	}
-	return longest(append(done, open...))
+	return longestGutters(append(done, open...))
 }
 
 func addGutter(list []gutter, g gutter) []gutter {
@@ -146,7 +146,7 @@ func addGutter(list []gutter, g gutter) []gutter {
 	return list
 }
 
-func longest(list []gutter) []gutter {
+func longestGutters(list []gutter) []gutter {
 	slices.SortStableFunc(list, func(a, b gutter) int { return cmp.Compare(b.to-b.from, a.to-a.from) })
 	return list[:min(len(list), maxGutters)]
 }
