@@ -63,11 +63,10 @@ type Graph struct {
 	Edges     []Edge
 
 	// BoxGap lies between boxes of a rank, RankGap at least between ranks,
-	// LineGap between lines and between a line and a box. PortGap is how far
-	// apart lines meet a side of a box; 0 = all in its middle.
-	BoxGap, RankGap, LineGap, PortGap int
-	// MaxGap bounds the gap that tracks may need; 0 = no bound.
-	MaxGap int
+	// LineGap between lines along the direction and between a line and a box,
+	// TrackGap between lines across it. PortGap is how far apart lines meet a
+	// side of a box; 0 = all in its middle.
+	BoxGap, RankGap, LineGap, TrackGap, PortGap int
 	// MaxRank is how many boxes a rank holds before the next one takes over
 	// the rest; 0 = no bound.
 	MaxRank int
@@ -154,7 +153,7 @@ func (g *Graph) check() error {
 	if n := len(g.Edges); n > MaxEdges {
 		return fault.New(fault.StepLimit, "graph: %d edges, at most %d can be drawn", n, MaxEdges)
 	}
-	sizes := [][]int{{g.BoxGap, g.RankGap, g.LineGap, g.PortGap, g.MaxGap, g.MaxRank}}
+	sizes := [][]int{{g.BoxGap, g.RankGap, g.LineGap, g.TrackGap, g.PortGap, g.MaxRank}}
 	for i := range g.Nodes {
 		sizes = append(sizes, []int{g.Nodes[i].W, g.Nodes[i].H})
 	}

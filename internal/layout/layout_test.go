@@ -18,7 +18,7 @@ import (
 
 // like sets the distances that pictures use.
 func like(g *Graph) *Graph {
-	g.BoxGap, g.RankGap, g.LineGap, g.PortGap = 24, 40, 8, 12
+	g.BoxGap, g.RankGap, g.LineGap, g.TrackGap, g.PortGap = 24, 40, 8, 6, 12
 	return g
 }
 

@@ -16,7 +16,11 @@ func (l *level) arrange() (w, h int) {
 	l.rank()
 	l.bends()
 	l.order()
-	for i, x := range l.across() {
+	xs := l.across()
+	if low, high := l.extent(xs); 2*(high-low) > tooWide*l.packed()+20*l.g.BoxGap {
+		xs = l.relaxed()
+	}
+	for i, x := range xs {
 		l.verts[i].x = x
 	}
 	w = l.separate()
@@ -33,7 +37,7 @@ func (l *level) apart(a, b *vert) int {
 	case a.item == nil || b.item == nil:
 		gap = min(l.g.BoxGap, 2*l.g.LineGap)
 	}
-	return (a.w+1)/2 + gap + (b.w+1)/2
+	return a.right + gap + b.left
 }
 
 // across places the middles of the vertices after Brandes and Köpf, "Fast and
@@ -75,12 +79,12 @@ func floorHalf(n int) int { return n >> 1 }
 
 func (l *level) extent(x []int) (low, high int) {
 	for i := range l.verts {
-		half := l.verts[i].w / 2
-		if i == 0 || x[i]-half < low {
-			low = x[i] - half
+		v := &l.verts[i]
+		if i == 0 || x[i]-v.left < low {
+			low = x[i] - v.left
 		}
-		if i == 0 || x[i]+half > high {
-			high = x[i] + half
+		if i == 0 || x[i]+v.right > high {
+			high = x[i] + v.right
 		}
 	}
 	return low, high
@@ -230,6 +234,9 @@ func (s *side) compact() (x []int, ok bool) {
 		for i := 1; i < len(row); i++ {
 			a, b := s.root[row[i-1]], s.root[row[i]]
 			gap := l.apart(&l.verts[row[i-1]], &l.verts[row[i]])
+			if !s.left {
+				gap = l.apart(&l.verts[row[i]], &l.verts[row[i-1]])
+			}
 			after[a] = append(after[a], fence{b, gap})
 			before[b] = append(before[b], fence{a, gap})
 		}
@@ -288,17 +295,11 @@ func (l *level) separate() int {
 			b.x = max(b.x, a.x+l.apart(a, b))
 		}
 	}
-	low, high := 0, 0
+	xs := make([]int, len(l.verts))
 	for i := range l.verts {
-		v := &l.verts[i]
-		left := v.x - v.w/2
-		if i == 0 || left < low {
-			low = left
-		}
-		if i == 0 || left+v.w > high {
-			high = left + v.w
-		}
+		xs[i] = l.verts[i].x
 	}
+	low, high := l.extent(xs)
 	for i := range l.verts {
 		l.verts[i].x -= low
 	}

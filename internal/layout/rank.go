@@ -27,11 +27,12 @@ type level struct {
 type vert struct {
 	item     *item
 	port     *port
-	w        int
+	left     int // how far it reaches to the left of x
+	right    int // and to the right
 	h        int
 	rank     int
 	pos      int
-	x        int // middle
+	x        int // where lines meet it: its middle, for a group the port that lines enter by
 	up, down []int32
 	net      int32 // of a bend: whose line it is
 }
@@ -66,7 +67,13 @@ func newLevel(g *Graph, it *item) *level {
 		l.verts = append(l.verts, v)
 	}
 	for _, c := range it.children {
-		add(vert{item: c, w: c.w, h: c.h})
+		left := c.w / 2
+		if len(c.enter) == 1 {
+			for _, p := range c.enter {
+				left = p.x
+			}
+		}
+		add(vert{item: c, left: left, right: c.w - left, h: c.h})
 	}
 	for _, p := range it.enter.sorted() {
 		add(vert{port: p, rank: -1})
@@ -145,10 +152,11 @@ func (l *level) breakCycles() {
 }
 
 // rank gives every vertex its rank: as early as its predecessors allow, then
-// moved where its edges get shorter.
+// moved where its edges get shorter. Only where a rank would hold more than it
+// may, steps go to later ranks instead.
 func (l *level) rank() {
 	in, out := l.neighbours()
-	first, last := 0, 0
+	first := 0
 	fixed := make([]int, len(l.verts)) // -1 above all, 1 below all
 	for i := range l.verts {
 		if l.verts[i].port != nil {
@@ -157,10 +165,23 @@ func (l *level) rank() {
 				first = 1
 			}
 		}
-		l.verts[i].rank = 0
 	}
 	order := topological(in, out)
+	last := l.earliest(order, in, fixed, first, 0)
+	l.tighten(order, in, out, fixed, first, last)
+	if most := l.g.MaxRank; most > 0 && l.widest(fixed) > most {
+		l.earliest(order, in, fixed, first, most)
+	}
+}
+
+// earliest ranks every vertex as early as its predecessors allow, and returns
+// the last rank. No rank gets more than most; 0 = no bound.
+func (l *level) earliest(order []int32, in [][]int32, fixed []int, first, most int) (last int) {
+	for i := range l.verts {
+		l.verts[i].rank = 0
+	}
 	count := map[int]int{}
+	last = first - 1
 	for _, v := range order {
 		if fixed[v] != 0 {
 			continue
@@ -169,7 +190,7 @@ func (l *level) rank() {
 		for _, u := range in[v] {
 			r = max(r, l.verts[u].rank+1)
 		}
-		for l.g.MaxRank > 0 && count[r] >= l.g.MaxRank {
+		for most > 0 && count[r] >= most {
 			r++
 		}
 		count[r]++
@@ -181,9 +202,19 @@ func (l *level) rank() {
 			l.verts[i].rank = last + 1
 		}
 	}
-	if l.g.MaxRank == 0 {
-		l.tighten(order, in, out, fixed, first, last)
+	return last
+}
+
+// widest is how many children the fullest rank has.
+func (l *level) widest(fixed []int) (most int) {
+	count := map[int]int{}
+	for i := range l.verts {
+		if fixed[i] == 0 {
+			count[l.verts[i].rank]++
+			most = max(most, count[l.verts[i].rank])
+		}
 	}
+	return most
 }
 
 func (l *level) neighbours() (in, out [][]int32) {

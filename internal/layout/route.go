@@ -40,7 +40,7 @@ func (l *level) lines() {
 func (l *level) meet(v int32, p *port) int {
 	vx := &l.verts[v]
 	if p != nil {
-		return vx.x - vx.w/2 + p.x
+		return vx.x - vx.left + p.x
 	}
 	return vx.x
 }
@@ -70,7 +70,7 @@ func (l *level) spread(v int32, pieces []int32, ends func(*piece) (mine *int, fa
 	slices.SortFunc(bundles, func(a, b *bundle) int {
 		return cmp.Or(cmp.Compare(a.sum*b.n, b.sum*a.n), cmp.Compare(a.net, b.net))
 	})
-	room := min(l.verts[v].w*6/10, (len(bundles)-1)*l.g.PortGap)
+	room := min(min(l.verts[v].left, l.verts[v].right)*12/10, (len(bundles)-1)*l.g.PortGap)
 	at := map[int32]int{}
 	for i, b := range bundles {
 		at[int32(b.net)] = l.verts[v].x - room/2 + room*i/(len(bundles)-1)
@@ -154,12 +154,8 @@ func (l *level) along() int {
 		for _, i := range l.gaps[r] {
 			l.used[r] = max(l.used[r], l.pieces[i].track)
 		}
-		need := (l.used[r] + 1) * l.g.LineGap
-		if l.g.MaxGap > 0 {
-			need = min(need, l.g.MaxGap)
-		}
 		if l.g.Style == Orthogonal {
-			room = max(room, need)
+			room = max(room, (l.used[r]+2)*l.g.TrackGap)
 		}
 		l.room[r] = room
 		y += l.tall[r] + room
@@ -183,7 +179,7 @@ func (l *level) finish(group *item, dx, dy int) {
 		v := &l.verts[i]
 		switch {
 		case v.item != nil:
-			v.item.x, v.item.y = v.x-v.w/2+dx, l.above[v.rank]+dy
+			v.item.x, v.item.y = v.x-v.left+dx, l.above[v.rank]+dy
 		case v.port != nil:
 			v.port.x = v.x + dx
 		}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/layout"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/picture"
+)
+
+// The forms of a picture.
+const (
+	asSVG     = "svg"
+	asMermaid = "mermaid"
+	asDOT     = "dot"
+	asASCII   = "ascii"
+)
+
+// byEnding tells the form of a picture from the name of the file it goes to.
+var byEnding = map[string]string{
+	".svg": asSVG, ".mmd": asMermaid, ".mermaid": asMermaid, ".dot": asDOT, ".gv": asDOT, ".txt": asASCII, ".json": asJSON,
+}
+
+// drawing is what the flags of graph say.
+type drawing struct {
+	form, out, direction string
+	at                   uint64
+	critical, bindings   bool
+	width                int
+	limit                int64
+}
+
+func (a *app) graphCommand() *cobra.Command {
+	d := &drawing{limit: defaultSource}
+	cmd := &cobra.Command{
+		Use:   "graph FILE|RUN",
+		Short: "Draw a recipe, or a run and how far it is",
+		Long: "Draw a recipe, or a run with the status of each step: its tries and time, which way it took and what it waits for. " +
+			"On the terminal the picture is text; -o or the ending of --out asks for another form. " +
+			"A picture can be made again at any time, so --out replaces a file that is there.",
+		Example: `roux graph examples/document-digest.yaml
+roux graph examples/document-digest.yaml --out digest.svg
+roux graph @last --at 12 -o mermaid`,
+		Args: wants(1, 1, "FILE|RUN [-o svg|mermaid|dot|ascii|json] [--out FILE]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("output") {
+				d.form = "" // the form of tables that is configured is none of pictures
+			}
+			if err := d.check(); err != nil {
+				return err
+			}
+			if d.form == asJSON {
+				a.output = asJSON
+			}
+			pic, err := a.pictureOf(cmd.Context(), args[0], d)
+			if err != nil {
+				return err
+			}
+			return a.deliver(pic, d)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&d.form, "output", "o", "", "form of the picture: svg, mermaid, dot, ascii or json (default by the ending of --out, else ascii)")
+	flags.StringVarP(&d.out, "out", "O", "", "write the picture to this file")
+	flags.StringVar(&d.direction, "direction", "down", "where edges lead: down or right")
+	flags.Uint64Var(&d.at, "at", 0, "draw the run as it was after this event (default the last)")
+	flags.BoolVar(&d.critical, "critical", false, "mark the critical path of a finished run")
+	flags.BoolVar(&d.bindings, "bindings", false, "draw also who reads the output of whom")
+	flags.IntVar(&d.width, "width", 0, "columns of the text form (default those of the terminal, else 120)")
+	flags.Var((*byteSize)(&d.limit), "max-source", "largest recipe, up to 16MiB")
+	return cmd
+}
+
+func (d *drawing) check() error {
+	forms := []string{asSVG, asMermaid, asDOT, asASCII, asJSON}
+	ending := strings.ToLower(filepath.Ext(d.out))
+	switch {
+	case d.form != "" && !slices.Contains(forms, d.form):
+		return fault.New(fault.Usage, "-o %s: want svg, mermaid, dot, ascii or json", oneLine(d.form))
+	case d.form == "" && d.out == "":
+		d.form = asASCII
+	case d.form == "":
+		if d.form = byEnding[ending]; d.form == "" {
+			return fault.New(fault.Usage, "--out %s: the ending %q names no form; add -o svg, mermaid, dot, ascii or json", oneLine(d.out), ending)
+		}
+	}
+	if d.direction != "down" && d.direction != "right" {
+		return fault.New(fault.Usage, "--direction %s: want down or right", oneLine(d.direction))
+	}
+	if d.width != 0 && (d.width < 40 || d.width > 1_000) {
+		return fault.New(fault.Usage, "--width %d: want 40 to 1000 columns", d.width)
+	}
+	return nil
+}
+
+// namesRun tells a run from a file: a run is @last, an id or the beginning of
+// one, unless a file has that name.
+func namesRun(arg string) bool {
+	if strings.HasPrefix(arg, "@") || strings.HasPrefix(arg, "run_") {
+		return true
+	}
+	if arg == "-" || strings.ContainsAny(arg, `./\`) {
+		return false
+	}
+	_, err := os.Stat(arg)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.Picture, error) {
+	if !namesRun(arg) {
+		if d.at != 0 || d.critical {
+			return nil, fault.New(fault.Usage, "--at and --critical are for a run: %s is a recipe; `roux graph @last` draws the last run", oneLine(arg))
+		}
+		c, err := a.compileFile(arg, d.limit)
+		if err != nil {
+			if c != nil {
+				a.printDiagnostics(a.stderr, c)
+				a.shown = true
+			}
+			return nil, err
+		}
+		return picture.Of(c.plan, c.recipe.Name, d.bindings), nil
+	}
+	var pic *picture.Picture
+	err := a.reading(ctx, func(ctx context.Context, j journal) error {
+		head, err := findRun(ctx, j, arg)
+		if err != nil {
+			return err
+		}
+		p, err := planOf(ctx, j, head)
+		if err != nil {
+			return err
+		}
+		f := picture.NewFold(p, d.critical)
+		last := uint64(0)
+		err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+			if last = ev.Seq; d.at == 0 || ev.Seq <= d.at {
+				f.Add(ev)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if d.at > last {
+			return fault.New(fault.Usage, "--at %d: the run has %d events", d.at, last)
+		}
+		pic, err = f.Picture(head.Recipe, d.bindings)
+		return err
+	})
+	return pic, err
+}
+
+// deliver writes the picture to standard output or to a file.
+func (a *app) deliver(pic *picture.Picture, d *drawing) error {
+	o := picture.Options{Width: d.width}
+	if d.direction == "right" {
+		o.Direction = layout.Right
+	}
+	if o.Width == 0 {
+		o.Width = a.columns(d)
+	}
+	text, err := render(pic, d.form, o)
+	if err != nil {
+		return err
+	}
+	if d.out == "" {
+		a.text("%s", text)
+		return nil
+	}
+	root, err := os.OpenRoot(filepath.Dir(d.out))
+	if err == nil {
+		err = errors.Join(replaceFile(root, filepath.Base(d.out), []byte(text), 0o644), root.Close())
+	}
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "--out %s cannot be written: %v", oneLine(d.out), err)
+	}
+	a.say("wrote %s", oneLine(d.out))
+	return nil
+}
+
+// columns is the width of the terminal the picture goes to, else that of a page.
+func (a *app) columns(d *drawing) int {
+	out := newScreen(a.stdout, true, a.getenv)
+	if d.out != "" || !out.live() {
+		return 120
+	}
+	columns, _ := out.size()
+	return columns
+}
+
+func render(pic *picture.Picture, form string, o picture.Options) (string, error) {
+	switch form {
+	case asSVG:
+		return pic.SVG(o)
+	case asMermaid:
+		return pic.Mermaid(o), nil
+	case asDOT:
+		return pic.DOT(o), nil
+	case asJSON:
+		v, err := pic.View(o)
+		if err != nil {
+			return "", err
+		}
+		var b bytes.Buffer
+		err = writeJSON(&b, v, true)
+		return b.String(), err
+	}
+	return pic.Text(o)
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// times remember when step instances ended, for the critical path: the chain of
+// steps of which each waited for the one before, so that the run would have
+// been shorter had any of them been.
+type times struct {
+	ends   map[machine.Ref]int64
+	inside map[machine.Ref][]machine.Path // scopes that an instance opened
+	known  map[machine.Path]bool
+	full   bool
+}
+
+func newTimes() *times {
+	return &times{ends: map[machine.Ref]int64{}, inside: map[machine.Ref][]machine.Path{}, known: map[machine.Path]bool{}}
+}
+
+func (t *times) add(ev *machine.Event, status string) {
+	switch status {
+	case "completed", "failed", "timed_out", "skipped": // what was passed over may have been waited for
+	case "invalidated":
+		delete(t.ends, ev.Ref())
+		return
+	default:
+		return
+	}
+	if len(t.ends) >= maxTimed {
+		t.full = true
+		return
+	}
+	t.ends[machine.Ref{Path: machine.Path(strings.Clone(string(ev.Path))), Step: ev.Step}] = ev.At
+}
+
+// forget drops what ended in graphs that run anew.
+func (t *times) forget(p *plan.Plan, inside map[int32]bool) {
+	for ref := range t.ends {
+		if inside[p.Steps[ref.Step].Graph] {
+			delete(t.ends, ref)
+		}
+	}
+}
+
+// critical marks the critical path of a run that has ended.
+func (f *Fold) critical(pic *Picture) error {
+	if !f.status.Terminal() {
+		return fault.New(fault.Usage, "the run is %s: a critical path is that of a finished run", f.status)
+	}
+	if f.times.full {
+		return fault.New(fault.StepLimit, "the run has more than %d step instances: its critical path is not looked for", maxTimed)
+	}
+	f.times.index(f.p)
+	c := &critical{f: f, steps: map[int32]bool{}, edges: map[[2]int32]bool{}, graphs: map[int32]bool{}}
+	c.scope("", 0, 1<<62)
+	at := map[string]int32{}
+	for i := range pic.Nodes {
+		n := &pic.Nodes[i]
+		n.Critical = c.steps[n.Step]
+		at[n.ID] = n.Step
+		for _, g := range f.p.Steps[n.Step].Graphs() {
+			if c.graphs[g] {
+				at[scopeOf(f.p, n.ID, g)] = n.Step
+			}
+		}
+	}
+	for i := range pic.Edges {
+		switch e := &pic.Edges[i]; e.Kind {
+		case Opens:
+			_, e.Critical = at[e.To]
+		case Follows:
+			e.Critical = c.edges[[2]int32{at[strings.TrimSuffix(e.From, "/")], at[e.To]}]
+		}
+	}
+	return nil
+}
+
+// index finds the scopes that each instance opened.
+func (t *times) index(p *plan.Plan) {
+	for ref := range t.ends {
+		if ref.Path == "" || t.known[ref.Path] {
+			continue
+		}
+		t.known[ref.Path] = true
+		if owner, ok := machine.Owner(p, ref.Path); ok {
+			t.inside[owner] = append(t.inside[owner], ref.Path)
+		}
+	}
+}
+
+type critical struct {
+	f      *Fold
+	steps  map[int32]bool
+	graphs map[int32]bool
+	edges  map[[2]int32]bool
+}
+
+// last is the step of a scope that ended last, not after a moment.
+func (c *critical) last(path machine.Path, among []int32, until int64) (step int32, end int64) {
+	step = plan.None
+	for _, i := range among {
+		if at, ok := c.f.times.ends[machine.Ref{Path: path, Step: i}]; ok && at <= until && (step == plan.None || at >= end) {
+			step, end = i, at
+		}
+	}
+	return step, end
+}
+
+// scope goes back from the last step of a scope to what it waited for.
+func (c *critical) scope(path machine.Path, graph int32, until int64) {
+	g := &c.f.p.Graphs[graph]
+	all := make([]int32, g.N)
+	for i := range all {
+		all[i] = g.First + int32(i)
+	}
+	step, end := c.last(path, all, until)
+	for step != plan.None {
+		c.steps[step] = true
+		c.inner(machine.Ref{Path: path, Step: step}, end)
+		before, at := c.last(path, c.f.p.Steps[step].Preds, end)
+		if before != plan.None {
+			c.edges[[2]int32{before, step}] = true
+		}
+		step, end = before, at
+	}
+}
+
+// inner follows what a step opened: the scope that ended last, not after it.
+func (c *critical) inner(ref machine.Ref, until int64) {
+	best, graph, latest := machine.Path(""), plan.None, int64(-1)
+	for _, path := range c.f.times.inside[ref] {
+		for _, g := range c.f.p.Steps[ref.Step].Graphs() {
+			gr := &c.f.p.Graphs[g]
+			if gr.Role == plan.Compensation {
+				continue
+			}
+			all := make([]int32, gr.N)
+			for i := range all {
+				all[i] = gr.First + int32(i)
+			}
+			step, end := c.last(path, all, until)
+			if step != plan.None && (end > latest || end == latest && path < best) {
+				best, graph, latest = path, g, end
+			}
+		}
+	}
+	if graph != plan.None {
+		c.graphs[graph] = true
+		c.scope(best, graph, until)
+	}
+}

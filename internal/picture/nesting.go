@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A member is a node or group as part of the group around it.
+type member struct {
+	order int
+	node  *Node
+	group *Group
+}
+
+// members are the nodes and groups by the group they lie in, in the order of
+// the definition; a step stands before the graphs it owns.
+func (p *Picture) members() map[string][]member {
+	inner := map[string][]member{}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		inner[n.Group] = append(inner[n.Group], member{order: n.Order, node: n})
+	}
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		inner[g.Group] = append(inner[g.Group], member{order: g.Order, group: g})
+	}
+	for _, list := range inner {
+		slices.SortStableFunc(list, func(a, b member) int { return cmp.Compare(a.order, b.order) })
+	}
+	return inner
+}
+
+// eachMember visits nodes and groups by nesting: open and closing are called
+// before and after what a group holds.
+func (p *Picture) eachMember(node func(*Node, string), open func(*Group, string), closing func(*Group, string)) {
+	inner := p.members()
+	var walk func(group, indent string)
+	walk = func(group, indent string) {
+		for _, m := range inner[group] {
+			if m.node != nil {
+				node(m.node, indent)
+				continue
+			}
+			open(m.group, indent)
+			walk(m.group.ID, indent+"  ")
+			closing(m.group, indent)
+		}
+	}
+	walk("", "  ")
+}
+
+// names gives nodes and groups the short names that other notations allow.
+func (p *Picture) names() map[string]string {
+	names := map[string]string{}
+	for i := range p.Nodes {
+		names[p.Nodes[i].ID] = fmt.Sprintf("n%d", i)
+	}
+	for i := range p.Groups {
+		names[p.Groups[i].ID] = fmt.Sprintf("g%d", i)
+	}
+	return names
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/roux-engine/roux/internal/layout"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// TestGoldenPictures: a recipe with every kind of step, in every form; the
+// picture with the edges of data; and the one that leads right.
+func TestGoldenPictures(t *testing.T) {
+	p := compiled(t, "kinds")
+	for ending, got := range all(t, Of(p, "kinds", false), Options{}) {
+		golden(t, "kinds"+ending, got)
+	}
+	right, err := Of(p, "kinds", true).SVG(Options{Direction: layout.Right})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "kinds-right-bindings.svg", right)
+	for ending, got := range all(t, Of(compiled(t, "hostile"), "hostile", false), Options{}) {
+		golden(t, "hostile"+ending, got)
+	}
+}
+
+// TestA31_NothingBreaksOut: whatever a recipe says, the SVG is well-formed
+// without a script, an address or an attribute of the recipe's making, and no
+// form holds a control character or turns the reading direction.
+func TestA31_NothingBreaksOut(t *testing.T) {
+	p := compiled(t, "hostile")
+	pic := Of(p, "</title><script>alert(1)</script>\x1b[31m\u202e\xff", true)
+	pic.Note = "]]> <b> \x00"
+	for ending, text := range all(t, pic, Options{}) {
+		for _, r := range text {
+			if unicode.IsControl(r) && r != '\n' || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
+				t.Errorf("%s holds %U", ending, r)
+			}
+		}
+		if ending == ".svg" {
+			elements(t, text)
+			continue
+		}
+		if ending == ".mmd" && strings.Contains(text, "<script") {
+			t.Errorf("a script in %s:\n%s", ending, text)
+		}
+	}
+	if dot := pic.DOT(Options{}); strings.Count(strings.ReplaceAll(strings.ReplaceAll(dot, `\\`, ""), `\"`, ""), `"`)%2 != 0 {
+		t.Errorf("quotes in DOT do not pair:\n%s", dot)
+	}
+}
+
+// elements parses an SVG to its end and holds it to the few elements we write.
+func elements(t *testing.T, svg string) map[string]int {
+	t.Helper()
+	ours := []string{"svg", "title", "desc", "style", "rect", "g", "text", "tspan", "path"}
+	count := map[string]int{}
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return count
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v\n%s", err, svg)
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		count[start.Name.Local]++
+		if !slices.Contains(ours, start.Name.Local) {
+			t.Errorf("an element %s", start.Name.Local)
+		}
+		for _, a := range start.Attr {
+			if strings.HasPrefix(a.Name.Local, "on") || strings.Contains(a.Name.Local, "href") || strings.Contains(a.Value, "url(") {
+				t.Errorf("an attribute %s=%q", a.Name.Local, a.Value)
+			}
+		}
+	}
+}
+
+// TestEveryStepIsNamed: who does not see the picture hears it: the whole has a
+// title and a description, every step and every edge has one.
+func TestEveryStepIsNamed(t *testing.T) {
+	pic := Of(compiled(t, "kinds"), "kinds", false)
+	svg, err := pic.SVG(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := elements(t, svg)
+	if want := 1 + len(pic.Nodes) + len(pic.Edges); count["title"] != want {
+		t.Errorf("%d titles, want %d", count["title"], want)
+	}
+	if want := 1 + len(pic.Nodes); count["desc"] != want {
+		t.Errorf("%d descriptions, want %d", count["desc"], want)
+	}
+	if !strings.Contains(svg, "prefers-color-scheme:dark") || !strings.Contains(svg, "system-ui") {
+		t.Error("the sheet has no dark theme or no system font")
+	}
+}
+
+// TestTextFitsItsWidth: no line of the text form is wider than asked; what does
+// not fit as a picture becomes a list.
+func TestTextFitsItsWidth(t *testing.T) {
+	for _, name := range []string{"kinds", "hostile"} {
+		pic := Of(compiled(t, name), name, false)
+		for _, dir := range []layout.Direction{layout.Down, layout.Right} {
+			for _, width := range []int{40, 60, 80, 120} {
+				text, err := pic.Text(Options{Width: width, Direction: dir})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for l := range strings.Lines(text) {
+					if n := columns(strings.TrimSuffix(l, "\n")); n > width {
+						t.Errorf("%s at %d: %d columns: %s", name, width, n, l)
+					}
+				}
+			}
+		}
+	}
+	list, err := Of(compiled(t, "kinds"), "kinds", false).Text(Options{Width: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "kinds-40.txt", list)
+}
+
+// TestDataEdges: with bindings, who reads what is drawn where no line of order
+// says it already.
+func TestDataEdges(t *testing.T) {
+	pic := Of(compiled(t, "kinds"), "kinds", true)
+	got := map[string]string{}
+	for _, e := range pic.Edges {
+		if e.Label != "" && e.Kind != Opens {
+			got[e.From+" > "+e.To] = string(e.Kind) + " " + e.Label
+		}
+	}
+	want := map[string]string{
+		"fetch/ > size":                    "follows pages",
+		"fetch/ > size.then.too-many":      "reads pages",
+		"fetch/ > size.else.count":         "reads pages",
+		"size.else.count > size.else.note": "follows count",
+		"fetch/ > each":                    "reads pages",
+		"fetch/ > publish":                 "reads pages",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
+
+// TestImpliedEdges: what comes after b, which comes after a, needs no line from
+// a; what only looks alike keeps its own.
+func TestImpliedEdges(t *testing.T) {
+	step := func(wave int32, preds ...int32) plan.Step { return plan.Step{Wave: wave, Preds: preds} }
+	p := &plan.Plan{Steps: []plan.Step{step(0), step(1, 0), step(2, 0, 1), step(0), step(3, 0, 2, 3)}}
+	for i, want := range [][]int32{nil, {0}, {1}, nil, {2, 3}} {
+		if got := direct(p, int32(i)); !slices.Equal(got, want) {
+			t.Errorf("step %d comes directly after %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestFit: a text is cut to its room, never in the middle of a character, and
+// only when it must be.
+func TestFit(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		room int
+		want string
+	}{
+		{"short", 10, "short"}, {"exactly", 7, "exactly"}, {"too long for it", 8, "too lon…"},
+		{"日本語", 6, "日本語"}, {"日本語の", 6, "日本…"}, {"", 3, ""}, {"cut at space", 5, "cut…"},
+	} {
+		if got := fitColumns(tt.text, tt.room); got != tt.want {
+			t.Errorf("fitColumns(%q, %d) = %q, want %q", tt.text, tt.room, got, tt.want)
+		}
+	}
+	for _, s := range []string{"WWWWWWWWWWWWWWWWWWWWWWWW", "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", "日本語日本語日本語日本語"} {
+		if got := pixels(fit(s, 13, 100), 13); got > 100 || got < 80 {
+			t.Errorf("%s is cut to %d of 100 pixels", s, got)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+var stories = []string{"everything", "generations", "nested", "waves"}
+
+// TestX222_StatusOfEveryStep: after every event of the frozen journals, which
+// hold every kind of event, the picture says of each step what the history of
+// the run says of its instances: which completed, failed, run, wait.
+func TestX222_StatusOfEveryStep(t *testing.T) {
+	for _, name := range stories {
+		t.Run(name, func(t *testing.T) {
+			p, frames := story(t, name)
+			f, h := NewFold(p, false), machine.NewHistory(p, 0)
+			withdrawn := map[string]bool{}
+			err := machine.EachEvent(frames, func(ev *machine.Event) error {
+				f.Add(ev)
+				h.Add(ev)
+				path := machine.StepPath(p, ev.Ref())
+				delete(withdrawn, path)
+				if _, paths := h.Steps(); ev.Kind == machine.EvNodeInvalidated && ev.N != 1 {
+					for _, inner := range paths {
+						if strings.HasPrefix(inner, path+".") || strings.HasPrefix(inner, path+"[") {
+							withdrawn[inner] = true
+						}
+					}
+				}
+				compare(t, p, f, h, withdrawn, ev.Seq)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// compare holds a fold to the history: the counts of each step are those of its
+// instances. A loop that stands alone counts its iterations and has a status of its own.
+// What is inside a step that a retry runs anew is withdrawn with it.
+func compare(t *testing.T, p *plan.Plan, f *Fold, h *machine.History, withdrawn map[string]bool, seq uint64) {
+	t.Helper()
+	want := make([]map[string]int, len(p.Steps))
+	results, paths := h.Steps()
+	for _, path := range paths {
+		if withdrawn[path] {
+			continue
+		}
+		ref, err := machine.ParseRef(p, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := results[path].Status
+		if e := results[path].Error; e != nil && status == "failed" && fault.CauseOf(fault.Code(e.Code)) == fault.CauseTimeout {
+			status = "timed_out"
+		}
+		if status == "" {
+			status = "pending"
+		}
+		if want[ref.Step] == nil {
+			want[ref.Step] = map[string]int{}
+		}
+		want[ref.Step][status]++
+	}
+	for i := range p.Steps {
+		got := maps.Clone(f.steps[i].Counts)
+		if own := f.steps[i].own; own != "" {
+			got = map[string]int{own: 1}
+		}
+		maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
+		if !maps.Equal(got, want[i]) {
+			t.Errorf("event %d: %s is %v, the history says %v", seq, p.Steps[i].ID, got, want[i])
+		}
+	}
+}
+
+// TestPicturesOfAStory: a run as it was at some of its events, in text: a try
+// that failed and waits for the next, branches of which one fell back, the side
+// not taken, a loop in progress, the wait for a signal, what comes later and
+// waits for what, compensation, and the second generation.
+func TestPicturesOfAStory(t *testing.T) {
+	p, frames := story(t, "everything")
+	var all strings.Builder
+	for _, at := range []uint64{12, 28, 45, 55, 70, 90, 0} {
+		pic, err := until(t, p, frames, at, false).Picture("everything", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := pic.Text(Options{Width: 120})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(text + "\n" + pic.list(120) + "\n")
+	}
+	golden(t, "everything.txt", all.String())
+	pic, err := until(t, p, frames, 45, false).Picture("everything", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ending, text := range all3(t, pic) {
+		golden(t, "everything-45"+ending, text)
+	}
+}
+
+func all3(t *testing.T, pic *Picture) map[string]string {
+	t.Helper()
+	forms := all(t, pic, Options{})
+	delete(forms, ".txt")
+	elements(t, forms[".svg"])
+	return forms
+}
+
+// TestCriticalPath: the chain of steps that decided when the run ended, through
+// the iteration that ended last; a run that goes on has none.
+func TestCriticalPath(t *testing.T) {
+	p, frames := story(t, "nested")
+	pic, err := until(t, p, frames, 0, true).Picture("nested", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps, edges []string
+	for _, n := range pic.Nodes {
+		if n.Critical {
+			steps = append(steps, n.ID)
+		}
+	}
+	for _, e := range pic.Edges {
+		if e.Critical {
+			edges = append(edges, e.ID)
+		}
+	}
+	slices.Sort(steps)
+	slices.Sort(edges)
+	if want := []string{"outer", "outer[].inner", "outer[].inner[].x", "outer[].t"}; !slices.Equal(steps, want) {
+		t.Errorf("critical are %q, want %q", steps, want)
+	}
+	want := []string{"outer > outer[]", "outer[].inner > outer[].inner[]", "outer[].t > outer[].inner"}
+	if !slices.Equal(edges, want) {
+		t.Errorf("critical are %q, want %q", edges, want)
+	}
+	if _, err := until(t, p, frames, 4, true).Picture("nested", false); !errors.Is(err, fault.Usage) {
+		t.Errorf("a critical path of a live run: %v, want %s", err, fault.Usage)
+	}
+}
+
+// TestCriticalPathTakesTheLaterWay: of two predecessors the one that ended last.
+func TestCriticalPathTakesTheLaterWay(t *testing.T) {
+	p := &plan.Plan{
+		Graphs: []plan.Graph{{N: 3, Owner: plan.None}},
+		Steps: []plan.Step{
+			{ID: "quick", Then: plan.None, Else: plan.None, Body: plan.None, Fallback: plan.None, Compensate: plan.None, Action: plan.None, Kind: plan.Transform, Slot: plan.None},
+			{ID: "slow", Then: plan.None, Else: plan.None, Body: plan.None, Fallback: plan.None, Compensate: plan.None, Action: plan.None, Kind: plan.Transform, Slot: plan.None},
+			{ID: "last", Then: plan.None, Else: plan.None, Body: plan.None, Fallback: plan.None, Compensate: plan.None, Action: plan.None, Kind: plan.Transform, Slot: plan.None, Preds: []int32{0, 1}, Wave: 1},
+		},
+	}
+	f := NewFold(p, true)
+	for i, ev := range []machine.Event{
+		{Kind: machine.EvRunStarted, Step: -1, At: 1},
+		{Kind: machine.EvNodeCompleted, Step: 0, At: 2},
+		{Kind: machine.EvNodeCompleted, Step: 1, At: 3},
+		{Kind: machine.EvNodeCompleted, Step: 2, At: 4},
+		{Kind: machine.EvRunCompleted, Step: -1, At: 4},
+	} {
+		ev.Seq = uint64(i + 1)
+		f.Add(&ev)
+	}
+	pic, err := f.Picture("two", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range pic.Nodes {
+		if n.Critical != (n.ID != "quick") {
+			t.Errorf("%s: critical = %v", n.ID, n.Critical)
+		}
+	}
+}
+
+// TestLineOfAStack: one card for all iterations says how many there are and how
+// each kind of them stands, in figures and in words.
+func TestLineOfAStack(t *testing.T) {
+	s := &State{Counts: map[string]int{"completed": 231, "failed": 6, "running": 3}, Items: 240, Tries: 3}
+	if got := s.line(true); got != "×240 ✓231 ✕6 ◐3" {
+		t.Errorf("line = %q", got)
+	}
+	if got := s.words(true); got != "running: 231 completed, 6 failed, 3 running" {
+		t.Errorf("words = %q", got)
+	}
+	one := &State{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}
+	if got := one.line(false); got != "completed · 41 ms · 30 cr · try 2 of 3" {
+		t.Errorf("line = %q", got)
+	}
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/layout"
+)
+
+// The measures of a card and of the space around things, in pixels.
+const (
+	cardWidth  = 200
+	cardHeight = 56
+	lineHeight = 16
+	nameSize   = 13
+	lineSize   = 12
+	chipSize   = 11
+	margin     = 24
+	headHeight = 32
+)
+
+// SVG writes the picture as one self-contained document: both themes, no
+// script, no font and nothing else from outside.
+func (p *Picture) SVG(o Options) (string, error) {
+	d, err := draw(p.pixelGraph(o))
+	if err != nil {
+		return "", err
+	}
+	w := max(d.W, pixels(p.Name, 16)+pixels(p.Note, lineSize)+16, cardWidth) + 2*margin
+	h := d.H + 2*margin + headHeight
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc">`+"\n", w, h, w, h)
+	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", escape(p.title()), escape(p.summary()))
+	b.WriteString("<style>\n" + sheet() + "</style>\n")
+	fmt.Fprintf(&b, `<rect class="canvas" width="%d" height="%d"/>`+"\n", w, h)
+	fmt.Fprintf(&b, `<text class="head" x="%d" y="%d">%s<tspan class="second" dx="12">%s</tspan></text>`+"\n", margin, margin+6, escape(line(p.Name)), escape(line(p.Note)))
+	fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", (w-d.W)/2, margin+headHeight)
+	p.svgGroups(&b, d)
+	p.svgEdges(&b, d, o)
+	for i := range p.Nodes {
+		p.svgNode(&b, &p.Nodes[i], d.boxes[p.Nodes[i].ID])
+	}
+	b.WriteString("</g>\n</svg>\n")
+	return b.String(), nil
+}
+
+func (p *Picture) title() string {
+	if p.Run {
+		return strings.TrimSpace("Run of " + line(p.Name) + ": " + line(p.Note))
+	}
+	return "Recipe " + line(p.Name)
+}
+
+// summary is the picture in a sentence, for those who do not see it.
+func (p *Picture) summary() string {
+	counts := map[string]int{}
+	for i := range p.Nodes {
+		counts[p.status(&p.Nodes[i])]++
+	}
+	text := fmt.Sprintf("A graph of %d steps", len(p.Nodes))
+	if !p.Run {
+		return text + "."
+	}
+	var parts []string
+	for _, status := range countOrder {
+		if counts[status] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[status], word(status)))
+		}
+	}
+	return text + ": " + strings.Join(parts, ", ") + "."
+}
+
+func (p *Picture) pixelGraph(o Options) *layout.Graph {
+	g := p.graph(func(n *Node) (int, int) {
+		return cardWidth, cardHeight + lineHeight*max(0, len(p.cardLines(n))-1)
+	}, func(g *Group) layout.Group {
+		if g.Role == "step" {
+			return layout.Group{Pad: [4]int{12, 12, 12, 12}}
+		}
+		return layout.Group{Pad: [4]int{28, 14, 14, 14}, W: min(cardWidth+28, pixels(g.Title, chipSize)+24), H: 44}
+	})
+	g.Direction, g.Style, g.MaxRank = o.Direction, layout.Curved, mostInRank
+	g.BoxGap, g.RankGap, g.LineGap, g.PortGap = 24, 40, 10, 12
+	return g
+}
+
+func (p *Picture) svgGroups(b *strings.Builder, d *drawn) {
+	// Outer groups first, so that inner ones lie on them.
+	groups := slices.Clone(p.Groups)
+	slices.SortStableFunc(groups, func(x, y Group) int { return d.boxes[y.ID].W*d.boxes[y.ID].H - d.boxes[x.ID].W*d.boxes[x.ID].H })
+	for i := range groups {
+		g, box := &groups[i], d.boxes[groups[i].ID]
+		class := "group"
+		if g.Role == "step" {
+			class = "frame"
+		}
+		if g.Dashed() {
+			class += " dashed"
+		}
+		if g.Untaken {
+			class += " untaken"
+		}
+		fmt.Fprintf(b, `<g class="%s"><rect x="%d" y="%d" width="%d" height="%d" rx="6"/>`, class, box.X, box.Y, box.W, box.H)
+		if g.Title != "" {
+			title := g.Title
+			if g.Untaken {
+				title += " (not taken)"
+			}
+			fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`, box.X+10, box.Y+17, escape(fit(title, chipSize, box.W-20)))
+		}
+		b.WriteString("</g>\n")
+	}
+}
+
+func (p *Picture) svgEdges(b *strings.Builder, d *drawn, o Options) {
+	rank := func(e *Edge) int {
+		switch {
+		case e.Critical:
+			return 3
+		case e.Taken:
+			return 2
+		case e.Kind == Reads:
+			return 0
+		}
+		return 1
+	}
+	edges := slices.Clone(p.Edges)
+	slices.SortStableFunc(edges, func(x, y Edge) int { return rank(&x) - rank(&y) })
+	for i := range edges {
+		e := &edges[i]
+		points := d.routes[e.ID]
+		class := "edge " + string(e.Kind)
+		for _, is := range []struct {
+			so   bool
+			name string
+		}{{e.Taken, "taken"}, {e.Untaken, "untaken"}, {e.Aside(), "aside"}, {e.Critical, "critical"}} {
+			if is.so {
+				class += " " + is.name
+			}
+		}
+		path, arrow := curve(points, o.Direction)
+		fmt.Fprintf(b, `<g class="%s"><title>%s</title><path d="%s"/><path class="tip" d="%s"/></g>`+"\n", class, escape(p.says(e)), path, arrow)
+	}
+}
+
+// says is an edge in words.
+func (p *Picture) says(e *Edge) string {
+	from, to := strings.TrimSuffix(e.From, "/"), e.To
+	switch e.Kind {
+	case Opens:
+		return line(from) + " opens " + line(to)
+	case Reads:
+		return line(to) + " reads " + line(e.Label) + " of " + line(from)
+	}
+	if e.Label != "" {
+		return line(from) + ", then " + line(to) + ", which reads " + line(e.Label)
+	}
+	return line(from) + ", then " + line(to)
+}
+
+// curve writes a route as path data, and the tip at its end.
+func curve(points []layout.Point, dir layout.Direction) (path, tip string) {
+	if len(points) < 2 {
+		return "", ""
+	}
+	var b strings.Builder
+	last := len(points) - 1
+	end := points[last]
+	// The line stops where the tip begins.
+	stop := layout.Point{X: end.X, Y: end.Y - 6}
+	tip = fmt.Sprintf("M%d %dl-4 -7h8z", end.X, end.Y)
+	if dir == layout.Right {
+		stop = layout.Point{X: end.X - 6, Y: end.Y}
+		tip = fmt.Sprintf("M%d %dl-7 -4v8z", end.X, end.Y)
+	}
+	fmt.Fprintf(&b, "M%d %d", points[0].X, points[0].Y)
+	for i := 1; i <= last; i++ {
+		a, c := points[i-1], points[i]
+		if i == last {
+			c = stop
+		}
+		switch {
+		case dir == layout.Down && a.X != c.X:
+			m := (a.Y + c.Y) / 2
+			fmt.Fprintf(&b, "C%d %d %d %d %d %d", a.X, m, c.X, m, c.X, c.Y)
+		case dir == layout.Right && a.Y != c.Y:
+			m := (a.X + c.X) / 2
+			fmt.Fprintf(&b, "C%d %d %d %d %d %d", m, a.Y, m, c.Y, c.X, c.Y)
+		default:
+			fmt.Fprintf(&b, "L%d %d", c.X, c.Y)
+		}
+	}
+	return b.String(), tip
+}
+
+func (p *Picture) svgNode(b *strings.Builder, n *Node, box layout.Box) {
+	status := p.status(n)
+	class := "node"
+	if status != "" {
+		class += " " + status
+	}
+	if n.Untaken {
+		class += " untaken"
+	}
+	if n.Critical {
+		class += " critical"
+	}
+	fmt.Fprintf(b, `<g class="%s" transform="translate(%d %d)">`, class, box.X, box.Y)
+	fmt.Fprintf(b, "<title>%s</title><desc>%s</desc>", escape(line(n.Label)+p.spoken(n)), escape(p.describe(n)))
+	if n.Repeated || n.Kind == "loop" {
+		fmt.Fprintf(b, `<rect class="card" x="6" y="6" width="%d" height="%d" rx="6"/><rect class="card" x="3" y="3" width="%d" height="%d" rx="6"/>`, box.W, box.H, box.W, box.H)
+	}
+	fmt.Fprintf(b, `<rect class="card" width="%d" height="%d" rx="6"/><path class="bar" d="M1.5 5V%d"/>`, box.W, box.H, box.H-5)
+	// Most steps are actions: a chip that says so would stand on every card and
+	// take the room of its name.
+	x, chip, chipWidth := 12, "", 0
+	if n.Kind != "action" {
+		chip = fit(n.Kind, chipSize, 70)
+		chipWidth = pixels(chip, chipSize) + 12
+	}
+	if status != "" {
+		fmt.Fprintf(b, `<path class="sign" d="%s"/>`, signs[status])
+		x = 30
+	}
+	fmt.Fprintf(b, `<text class="name" x="%d" y="23">%s</text>`, x, escape(fitBold(n.Label, nameSize, box.W-x-chipWidth-14)))
+	if chip != "" {
+		fmt.Fprintf(b, `<rect class="chip" x="%d" y="9" width="%d" height="18" rx="4"/><text class="kind" x="%d" y="22">%s</text>`,
+			box.W-chipWidth-8, chipWidth, box.W-chipWidth-2, escape(chip))
+	}
+	for i, text := range p.cardLines(n) {
+		class := "line"
+		if i == 0 && status != "" {
+			class = "line state"
+		}
+		fmt.Fprintf(b, `<text class="%s" x="12" y="%d">%s</text>`, class, 44+i*lineHeight, escape(fit(text, lineSize, box.W-24)))
+	}
+	b.WriteString("</g>\n")
+}
+
+// spoken is the status after the name, for those who hear it.
+func (p *Picture) spoken(n *Node) string {
+	switch {
+	case !p.Run:
+		return ""
+	case n.State != nil:
+		return ", " + n.State.words(n.Repeated)
+	}
+	return ", " + n.statusLine()
+}
+
+// describe says everything of a step that the picture knows.
+func (p *Picture) describe(n *Node) string {
+	parts := []string{line(n.ID), n.Kind}
+	parts = append(parts, n.Lines...)
+	if n.State != nil {
+		if d := n.State.detail(); d != "" {
+			parts = append(parts, d)
+		}
+	}
+	if n.Critical {
+		parts = append(parts, "on the critical path")
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
+}
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+func escape(s string) string { return escaper.Replace(s) }

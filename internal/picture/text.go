@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// longest is how many bytes of a text any form shows.
+const longest = 400
+
+// line makes a stranger's text fit for one line of any form (A31): spaces and
+// breaks become one space, what could steer a terminal, break XML or turn the
+// reading direction becomes a visible escape, and it is cut.
+func line(s string) string {
+	cut := len(s) > longest
+	if cut {
+		s = s[:longest]
+	}
+	s = strings.Join(strings.Fields(s), " ")
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			if len(s)-i >= utf8.UTFMax || !cut {
+				fmt.Fprintf(&b, "\\x%02x", s[i])
+			}
+		case unsafeRune(r) && r < 0x100:
+			fmt.Fprintf(&b, "\\x%02x", r)
+		case unsafeRune(r):
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	if cut {
+		b.WriteString("…")
+	}
+	return b.String()
+}
+
+// unsafeRune is a control, a format character (which turns the direction or is
+// not seen) or one that XML does not have.
+func unsafeRune(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029 || r == 0xFFFE || r == 0xFFFF
+}
+
+// widths are those of the printable ASCII characters in Helvetica, in
+// thousandths of the size; system fonts for interfaces are close to it.
+var widths = [95]int{
+	278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, // space to /
+	556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, // 0 to ?
+	1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778, // @ to O
+	667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, // P to _
+	333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, // ` to o
+	556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584, // p to ~
+}
+
+// em is the width of a character in thousandths of the size, with room for
+// fonts that are wider.
+func em(r rune) int {
+	switch {
+	case r >= ' ' && r <= '~':
+		return widths[r-' '] * 115 / 100
+	case unicode.Is(unicode.Mn, r):
+		return 0
+	case wide(r):
+		return 1040
+	}
+	return 700
+}
+
+// wide says that a character takes two columns: those of East Asia and pictures.
+func wide(r rune) bool {
+	return r >= 0x1100 && (r <= 0x115F || r >= 0x2E80 && r <= 0xA4CF || r >= 0xAC00 && r <= 0xD7A3 ||
+		r >= 0xF900 && r <= 0xFAFF || r >= 0xFE30 && r <= 0xFE6F || r >= 0xFF00 && r <= 0xFF60 ||
+		r >= 0xFFE0 && r <= 0xFFE6 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x20000 && r <= 0x3FFFD)
+}
+
+// pixels is how wide a text is at a size.
+func pixels(s string, size int) int {
+	total := 0
+	for _, r := range s {
+		total += em(r)
+	}
+	return (total*size + 999) / 1000
+}
+
+// fit cuts a text to a width in pixels.
+func fit(s string, size, room int) string {
+	return cutTo(s, room*1000, func(r rune) int { return em(r) * size })
+}
+
+// fitBold is fit for bold text, which is wider.
+func fitBold(s string, size, room int) string { return fit(s, size, room*100/108) }
+
+// columns is how many columns of a terminal a text takes.
+func columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += column(r)
+	}
+	return n
+}
+
+func column(r rune) int {
+	switch {
+	case unicode.Is(unicode.Mn, r):
+		return 0
+	case wide(r):
+		return 2
+	}
+	return 1
+}
+
+// fitColumns cuts a text to a number of columns.
+func fitColumns(s string, room int) string { return cutTo(s, room, column) }
+
+func cutTo(s string, room int, width func(rune) int) string {
+	dots := width('…')
+	used, keep := 0, 0
+	for i, r := range s {
+		if used+dots <= room {
+			keep = i
+		}
+		if used += width(r); used > room {
+			return strings.TrimRight(s[:keep], " ") + "…"
+		}
+	}
+	return s
+}

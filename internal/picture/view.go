@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import "github.com/roux-engine/roux/internal/layout"
+
+// A View is a picture for programs: what SVG draws, as an object. Lengths are
+// pixels; a route is joined by straight lines where two points share x (or y,
+// when it leads right), else by curves. Its fields only grow.
+type View struct {
+	Name      string      `json:"name"`
+	Note      string      `json:"note,omitempty"`
+	Direction string      `json:"direction"` // down | right
+	Width     int         `json:"width"`
+	Height    int         `json:"height"`
+	Nodes     []NodeView  `json:"nodes"`
+	Groups    []GroupView `json:"groups"`
+	Edges     []EdgeView  `json:"edges"`
+}
+
+// A NodeView is a step and where it stands.
+type NodeView struct {
+	layout.Box
+	Kind     string         `json:"kind"`
+	Label    string         `json:"label"`
+	Lines    []string       `json:"lines"`
+	Group    string         `json:"group,omitempty"`
+	Status   string         `json:"status,omitempty"` // of a run
+	Counts   map[string]int `json:"counts,omitempty"` // of a step in a loop, or the iterations of one
+	Attempts int            `json:"attempts,omitempty"`
+	Ms       float64        `json:"durationMs,omitempty"`
+	Cost     int64          `json:"cost,omitempty"`
+	Detail   string         `json:"detail,omitempty"` // the error, what it waits for, why it was passed over
+	Untaken  bool           `json:"untaken,omitempty"`
+	Critical bool           `json:"critical,omitempty"`
+}
+
+// A GroupView is a group and its box.
+type GroupView struct {
+	layout.Box
+	Role    string `json:"role"`
+	Title   string `json:"title,omitempty"`
+	Group   string `json:"group,omitempty"`
+	Untaken bool   `json:"untaken,omitempty"`
+}
+
+// An EdgeView is an edge and its route.
+type EdgeView struct {
+	From     string         `json:"from"`
+	To       string         `json:"to"`
+	Kind     EdgeKind       `json:"kind"`
+	Label    string         `json:"label,omitempty"`
+	Taken    bool           `json:"taken,omitempty"`
+	Untaken  bool           `json:"untaken,omitempty"`
+	Critical bool           `json:"critical,omitempty"`
+	Points   []layout.Point `json:"points"`
+}
+
+// View returns the picture as an object.
+func (p *Picture) View(o Options) (*View, error) {
+	d, err := draw(p.pixelGraph(o))
+	if err != nil {
+		return nil, err
+	}
+	v := &View{
+		Name: line(p.Name), Note: line(p.Note), Direction: "down", Width: d.W, Height: d.H,
+		Nodes: []NodeView{}, Groups: []GroupView{}, Edges: []EdgeView{},
+	}
+	if o.Direction == layout.Right {
+		v.Direction = "right"
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		nv := NodeView{
+			Box: d.boxes[n.ID], Kind: n.Kind, Label: n.Label, Lines: n.Lines, Group: n.Group,
+			Status: p.status(n), Untaken: n.Untaken, Critical: n.Critical,
+		}
+		if s := n.State; s != nil {
+			nv.Attempts, nv.Ms, nv.Cost, nv.Detail = s.Attempts, float64(s.Micros)/1000, s.Cost, s.detail()
+			if s.stacked(n.Repeated) {
+				nv.Counts = s.Counts
+			}
+		}
+		v.Nodes = append(v.Nodes, nv)
+	}
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		v.Groups = append(v.Groups, GroupView{Box: d.boxes[g.ID], Role: g.Role, Title: g.Title, Group: g.Group, Untaken: g.Untaken})
+	}
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		v.Edges = append(v.Edges, EdgeView{
+			From: e.From, To: e.To, Kind: e.Kind, Label: e.Label,
+			Taken: e.Taken, Untaken: e.Untaken, Critical: e.Critical, Points: d.routes[e.ID],
+		})
+	}
+	return v, nil
+}
