@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml *.pdf
+//go:embed *.yaml *.pdf *.jpg receipts
 var files embed.FS
 
 // An Example is a recipe of this directory with what it is run on.
@@ -27,7 +27,7 @@ type Example struct {
 	// roux run examples/document-digest.yaml --file examples/report.pdf
 	Command string
 	// Files are the files that Command names beside the recipe, relative to
-	// this directory.
+	// this directory; a pattern names all that it matches.
 	Files []string
 }
 
@@ -89,7 +89,14 @@ func read(file, text string) Example {
 	}
 	for _, word := range strings.Fields(e.Command) {
 		word = strings.Trim(word, `'"@`)
-		if name, ok := strings.CutPrefix(word, dir); ok && name != file {
+		name, ok := strings.CutPrefix(word, dir)
+		if !ok || name == file {
+			continue
+		}
+		// A pattern that is none matches nothing; the test asks for its files.
+		if matches, _ := fs.Glob(files, name); len(matches) > 0 {
+			e.Files = append(e.Files, matches...)
+		} else {
 			e.Files = append(e.Files, name)
 		}
 	}

@@ -170,6 +170,11 @@ func reach(vars expr.MapVars, r expr.Ref) (any, bool) {
 	return v, ok
 }
 
+// fileSums are the names under which a formula finds what a run's files are, all
+// together, before it starts (R15).
+var fileSums = []string{"fileCount", "file_count", "mimeType", "mime_type", "pageCount", "page_count",
+	"sizeBytes", "size_bytes", "sizeMb", "size_mb"}
+
 // vars are the names that a formula and a loop's `over` may use before the run
 // starts: the input and its fields, the files, sums of what the files are, and
 // what a file-inspect step will find about the run's only file.

@@ -159,6 +159,7 @@ func (c *compiler) resolveFormula() {
 			c.fail(fault.RecipeInvalid, p.Rule, at.in(p.Offset, p.Len), "the formula is no CEL expression: "+p.Msg, p.Hint)
 		}
 	}
+	fields := inputFields(c.r.InputSchema)
 	for _, r := range prog.refs {
 		if reserved(r.Name) {
 			continue
@@ -167,9 +168,24 @@ func (c *compiler) resolveFormula() {
 			c.slotUse[graphSlot{0, slot}] = true
 			continue
 		}
+		if slices.Contains(fileSums, r.Name) || slices.Contains(fields, r.Name) {
+			continue
+		}
 		c.warn("unknown-variable", at.in(r.Offset, r.Len),
 			fmt.Sprintf("%q is nothing this recipe knows, so every run reserves maxCredits", r.Name), near(r.Name, c.frames[0].names))
 	}
+}
+
+// inputFields are the properties that an input schema names: a formula sees them
+// by their own names too.
+func inputFields(schema json.RawMessage) []string {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return nil // reported where schemas are compiled, or says nothing of properties
+	}
+	return slices.Sorted(maps.Keys(s.Properties))
 }
 
 func trimmed(src string) string { return strings.TrimSpace(src) }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makepdf writes examples/report.pdf, the document that the first command of
-// the README reads. It decides every byte of it, so that a test can tell whether
-// the file in the tree is the one its source makes. It reads nothing.
+// Makepdf writes the PDF files of the examples: report.pdf, the document that the
+// first command of the README reads, and the receipts. It decides every byte of
+// them, so that a test can tell whether the files in the tree are the ones their
+// source makes. It reads nothing.
 package main
 
 import (
@@ -11,17 +12,36 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
-//go:generate go run . -o ../../report.pdf
+//go:generate go run . -o ../..
 
 func main() {
-	out := flag.String("o", "report.pdf", "file to write")
+	dir := flag.String("o", ".", "directory to write to")
 	flag.Parse()
-	if err := os.WriteFile(*out, makeReport(), 0o644); err != nil {
-		log.Fatal(err)
+	for name, data := range documents() {
+		path := filepath.Join(*dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			log.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			log.Fatal(err)
+		}
 	}
+}
+
+// documents are all files by their names below examples.
+func documents() map[string][]byte {
+	files := map[string][]byte{"report.pdf": makeDocument(documentTitle, report)}
+	for _, r := range receipts {
+		files["receipts/"+r.name+".pdf"] = makeDocument(r.title, [][]block{r.blocks()})
+	}
+	// A scanner that stopped half way: the bytes end before any page does.
+	whole := files["receipts/bakery.pdf"]
+	files["receipts/broken-scan.pdf"] = whole[:60]
+	return files
 }
 
 // The page is A4, in points.
@@ -132,20 +152,20 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-func makeReport() []byte {
+func makeDocument(title string, chapters [][]block) []byte {
 	m := &maker{}
-	for _, chapter := range report {
+	for _, chapter := range chapters {
 		m.newPage()
 		for _, b := range chapter {
 			m.block(b)
 		}
 	}
-	return assemble(m.sheets)
+	return assemble(title, m.sheets)
 }
 
 // assemble writes the objects of the file and the table of where they begin.
 // Streams are not compressed: what a compressor writes may change with a release.
-func assemble(sheets []*sheet) []byte {
+func assemble(title string, sheets []*sheet) []byte {
 	const firstPage = 6 // after catalog, page tree, two fonts and information
 	kids := make([]string, len(sheets))
 	for i := range sheets {
@@ -156,11 +176,11 @@ func assemble(sheets []*sheet) []byte {
 		fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", strings.Join(kids, " "), len(sheets)),
 		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
 		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>",
-		"<< /Title (" + literal(documentTitle) + ") /Author (The Roux authors) /Producer (examples/internal/makepdf) /CreationDate (D:20260101000000Z) >>",
+		"<< /Title (" + literal(title) + ") /Author (The Roux authors) /Producer (examples/internal/makepdf) /CreationDate (D:20260101000000Z) >>",
 	}
 	for i, s := range sheets {
 		s.y = 40
-		s.text("F1", 9, left, fmt.Sprintf("%s, page %d of %d", documentTitle, i+1, len(sheets)))
+		s.text("F1", 9, left, fmt.Sprintf("%s, page %d of %d", title, i+1, len(sheets)))
 		objects = append(objects,
 			fmt.Sprintf("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 %d %d] /Resources << /Font << /F1 3 0 R /F2 4 0 R >> >> /Contents %d 0 R >>",
 				pageWidth, pageHeight, firstPage+2*i+1),
