@@ -92,8 +92,9 @@ type app struct {
 	ctx       context.Context // the command's, to tell afterwards whether --timeout ended it
 	release   context.CancelFunc
 
-	more  []action.Action // beside those that come with Roux
-	shown bool            // the diagnostics of the error were shown
+	more   []action.Action // beside those that come with Roux
+	unwrap string          // an output that people see the fields of
+	shown  bool            // the diagnostics of the error were shown
 }
 
 // late says of a command that --timeout ended how to go on.
@@ -169,6 +170,7 @@ roux resume`,
 		a.estimateCommand(),
 		a.exportCommand(),
 		a.importCommand(),
+		a.actionsCommand(),
 		a.configCommand(),
 		a.initCommand(),
 		a.schemaCommand(),

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,71 @@ func stepNames(ctx context.Context, j journal, run string) (list []string) {
 	for _, s := range v.order {
 		if v.steps[s.path] == s && len(list) < 10*offered {
 			list = append(list, s.path+"\t"+s.status)
+		}
+	}
+	return list
+}
+
+// completions says what the words of each command can be. They are set in one
+// place, so that a command that takes a run cannot forget to offer them.
+func (a *app) completions(root *cobra.Command) {
+	runs, steps := a.completeRuns(nil), a.completeRuns(stepNames)
+	for path, fn := range map[string]cobra.CompletionFunc{
+		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(signalNames),
+		"runs release": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
+		"diff": a.completeRuns(func(ctx context.Context, j journal, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
+		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
+	} {
+		cmd, rest, err := root.Find(strings.Fields(path))
+		if err == nil && len(rest) == 0 && cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = fn
+		}
+	}
+	for path, words := range map[string]func() []string{"runs list --status": statusWords, "--output": outputWords, "--time": func() []string { return []string{timeRelative, timeISO} }} {
+		at := strings.Fields(path)
+		cmd, rest, err := root.Find(at[:len(at)-1])
+		if err == nil && len(rest) == 0 {
+			completeFlag(cmd, strings.TrimPrefix(at[len(at)-1], "--"), words)
+		}
+	}
+	for _, path := range []string{"runs retry"} {
+		if cmd, rest, err := root.Find(strings.Fields(path)); err == nil && len(rest) == 0 {
+			fn := func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				if len(args) == 0 {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return steps(cmd, args, begun)
+			}
+			if err := cmd.RegisterFlagCompletionFunc("from", fn); err != nil {
+				panic(err) // a flag that was never defined: no input can cause it
+			}
+		}
+	}
+}
+
+func outputWords() []string { return []string{asTable, asJSON, asLines, asYAML, asName, asTemplate} }
+
+// completeRecipeOrRun offers runs once the word begins like one, files else.
+func (a *app) completeRecipeOrRun(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if strings.HasPrefix(begun, "@") || strings.HasPrefix(begun, "run_") {
+		return a.completeRuns(nil)(cmd, args, begun)
+	}
+	return completeRecipes(cmd, args, begun)
+}
+
+// signalNames offers the signals that a run waits for.
+func signalNames(ctx context.Context, j journal, run string) (list []string) {
+	head, err := findRun(ctx, j, run)
+	if err != nil {
+		return nil
+	}
+	p, err := planOf(ctx, j, head)
+	if err != nil {
+		return nil
+	}
+	for i := range p.Steps {
+		if s := p.Steps[i].Signal; s != "" && !slices.Contains(list, s) {
+			list = append(list, s)
 		}
 	}
 	return list

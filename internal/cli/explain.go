@@ -54,6 +54,9 @@ func (a *app) explainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if err := knownStep(p, args[1]); err != nil {
+					return err
+				}
 				ref, err := machine.ParseRef(p, args[1])
 				if err != nil {
 					return err

@@ -20,7 +20,7 @@ const pageBytes = 1 << 20
 // findRun resolves what a user calls a run: its id, a unique prefix of it,
 // @last or @last-failed.
 func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
-	q := store.Query{Account: account, Limit: 2}
+	q := store.Query{Account: account, Limit: candidates + 1}
 	switch {
 	case name == "@last":
 		q.Limit = 1
@@ -28,18 +28,17 @@ func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
 		q.Limit, q.Status = 1, machine.RunFailed.String()
 	case strings.HasPrefix(name, "@"):
 		return store.Head{}, fault.New(fault.Usage, "%s: there are @last and @last-failed", oneLine(name))
-	case strings.HasPrefix(name, "run_"):
-		q.Prefix = name
 	default:
-		// The letters before the underscore are the same in every id.
-		q.Prefix = "run_" + name
+		// The letters before the underscore are the same in every id, and those
+		// after it are capitals.
+		q.Prefix = "run_" + strings.ToUpper(strings.TrimPrefix(name, "run_"))
 	}
 	heads, err := j.List(ctx, q)
 	if err != nil {
 		return store.Head{}, err
 	}
 	for _, h := range heads {
-		if h.Run == name {
+		if h.Run == q.Prefix {
 			return h, nil
 		}
 	}
@@ -51,9 +50,24 @@ func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
 	case len(heads) == 0:
 		return store.Head{}, fault.New(fault.RunNotFound, "there is no run %s: `roux runs list` shows those of this data directory", oneLine(name))
 	case len(heads) > 1:
-		return store.Head{}, fault.New(fault.Usage, "%s is the beginning of several run ids: give more letters, for example %s", oneLine(name), heads[0].Run)
+		return store.Head{}, ambiguous(name, heads)
 	}
 	return heads[0], nil
+}
+
+// candidates is how many runs an ambiguous prefix is answered with.
+const candidates = 5
+
+// ambiguous lists the runs that a prefix could mean, newest first.
+func ambiguous(name string, heads []store.Head) error {
+	var list []string
+	for _, h := range heads[:min(len(heads), candidates)] {
+		list = append(list, fmt.Sprintf("%s (%s, %s)", h.Run, oneLine(cut(h.Recipe, 32)), h.Status))
+	}
+	if len(heads) > candidates {
+		list = append(list, "and more")
+	}
+	return fault.New(fault.Usage, "%s is the beginning of several run ids, give more letters: %s", oneLine(name), strings.Join(list, ", "))
 }
 
 // planOf loads the plan a run started with.

@@ -21,6 +21,9 @@ func (a *app) printOutputs(raw json.RawMessage) {
 		a.text("%s\n", clean(indent(raw)))
 		return
 	}
+	if inner, ok := fields[a.unwrap].(map[string]any); ok && len(fields) == 1 {
+		fields = inner
+	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		a.text("%s", fieldText(name, fields[name]))
 	}

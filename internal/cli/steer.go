@@ -56,6 +56,11 @@ func (a *app) retryCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
+					if from != "" {
+						if err := knownStep(p, from); err != nil {
+							return err
+						}
+					}
 					fields, err := setFields(set, p.InputSchema)
 					if err != nil {
 						return err

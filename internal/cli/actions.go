@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/expr"
+)
+
+// An actionView is an action as `actions` shows it.
+type actionView struct {
+	Name        string           `json:"name"`
+	Version     string           `json:"version"`
+	Aliases     []string         `json:"aliases,omitempty"`
+	Description string           `json:"description"`
+	Cost        int64            `json:"cost"`
+	Takes       []string         `json:"takes,omitempty"` // MIME types of its files
+	Versions    []string         `json:"versions,omitempty"`
+	Delivery    action.Delivery  `json:"delivery,omitempty"`
+	Provider    string           `json:"provider,omitempty"`
+	Limits      []string         `json:"limits,omitempty"`
+	Faults      []fault.Code     `json:"errors,omitempty"`
+	Examples    []action.Example `json:"examples,omitempty"`
+	Input       json.RawMessage  `json:"input,omitempty"`
+	Output      json.RawMessage  `json:"output,omitempty"`
+	Metadata    *action.Metadata `json:"recipeMetadata,omitempty"`
+}
+
+func (a *app) actionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "actions",
+		Short: "List, describe and call the actions that recipes use",
+		Example: `roux actions list
+roux actions get pdf-to-markdown
+roux actions call file-inspect --file examples/report.pdf`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.actionsList(), a.actionsGet(), a.actionsCall())
+	return cmd
+}
+
+func (a *app) actionsList() *cobra.Command {
+	var takes string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the actions with their cost and what they do",
+		Example: "roux actions list\nroux actions list --takes image/png",
+		Args:    wants(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			views := []actionView{}
+			rows := [][]string{{"ACTION", "VERSION", "COST", "TAKES", "WHAT"}}
+			for _, name := range a.actions.Names() {
+				act := a.actions.Find(name, "")
+				if act == nil || takes != "" && !takesType(act, takes) {
+					continue
+				}
+				v := actionView{Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Takes: takesTypes(act)}
+				views = append(views, v)
+				rows = append(rows, []string{v.Name, v.Version, fmt.Sprint(v.Cost), cut(strings.Join(v.Takes, " "), 32), oneLine(cut(v.Description, 80))})
+			}
+			a.show(views, func() {
+				if len(views) == 0 {
+					a.say("no action takes %s: `roux actions list` shows all", oneLine(takes))
+					return
+				}
+				a.text("%s", table(rows))
+			})
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&takes, "takes", "", "only those that take files of this MIME type")
+	return cmd
+}
+
+// takesTypes are the MIME types of the files that an action takes.
+func takesTypes(act *action.Action) (types []string) {
+	for _, d := range act.Metadata.InputTypes {
+		for _, t := range d.MimeTypes {
+			if !slices.Contains(types, t) {
+				types = append(types, t)
+			}
+		}
+	}
+	return types
+}
+
+func takesType(act *action.Action, mime string) bool {
+	return slices.ContainsFunc(takesTypes(act), func(pattern string) bool {
+		ok, err := path.Match(pattern, mime)
+		return err == nil && ok || pattern == mime || pattern == "*/*"
+	})
+}
+
+// findAction resolves NAME or NAME@VERSION, or says which is near.
+func (a *app) findAction(ref string) (*action.Action, error) {
+	name, version, _ := strings.Cut(ref, "@")
+	if act := a.actions.Find(name, version); act != nil {
+		return act, nil
+	}
+	if have := a.actions.Versions(name); len(have) > 0 {
+		return nil, fault.New(fault.ActionNotFound, "there is no version %q of %s; there are: %s", oneLine(cut(version, 40)), name, strings.Join(have, ", "))
+	}
+	msg := fmt.Sprintf("there is no action %q", oneLine(cut(name, 60)))
+	if near := nearest(name, a.actions.Names()); near != "" {
+		return nil, fault.New(fault.ActionNotFound, "%s; did you mean %s?", msg, near)
+	}
+	return nil, fault.New(fault.ActionNotFound, "%s: `roux actions list` shows those there are", msg)
+}
+
+func (a *app) actionsGet() *cobra.Command {
+	return &cobra.Command{
+		Use:     "get NAME[@VERSION]",
+		Short:   "Describe an action: inputs, output, cost, limits, examples",
+		Example: "roux actions get pdf-to-markdown\nroux actions get file-inspect@1 -o json",
+		Args:    wants(1, 1, "NAME[@VERSION]"), ValidArgsFunction: a.completeActions,
+		RunE: func(_ *cobra.Command, args []string) error {
+			act, err := a.findAction(args[0])
+			if err != nil {
+				return err
+			}
+			v := actionView{
+				Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Takes: takesTypes(act),
+				Versions: a.actions.Versions(act.Name), Delivery: cmp.Or(act.Delivery, action.AtLeastOnce), Provider: act.Provider,
+				Limits: act.Limits, Faults: act.Faults, Examples: act.Examples, Input: act.Input, Output: act.Output, Metadata: &act.Metadata,
+			}
+			a.show(v, func() { a.printAction(v) })
+			return nil
+		},
+	}
+}
+
+func (a *app) printAction(v actionView) {
+	a.text("%s %s\n%s\n\n", v.Name, v.Version, wrap(oneLine(v.Description), 100))
+	rows := [][]string{{"cost", credits1(v.Cost)}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, oneLine(value)})
+		}
+	}
+	add("takes", strings.Join(v.Takes, " "))
+	if d := v.Metadata.DurationRange; d != nil {
+		add("lasts", d.Min+" to "+d.Max)
+	}
+	add("also called", strings.Join(v.Aliases, ", "))
+	if len(v.Versions) > 1 {
+		add("versions", strings.Join(v.Versions, ", "))
+	}
+	add("provider", v.Provider)
+	for _, l := range v.Limits {
+		add("limit", l)
+	}
+	var codes []string
+	for _, c := range v.Faults {
+		codes = append(codes, string(c))
+	}
+	add("errors", strings.Join(codes, ", "))
+	a.text("%s", table(rows))
+	a.fields("input", v.Input)
+	a.fields("output", v.Output)
+	for i, e := range v.Examples {
+		if i == 0 {
+			a.section("examples")
+		}
+		a.text("  %s\n    %s\n", oneLine(e.Title), oneLine(callLine(v, e)))
+	}
+}
+
+func credits1(n int64) string {
+	if n == 0 {
+		return "nothing"
+	}
+	return count(int(n), "credit")
+}
+
+// callLine is an example as a command.
+func callLine(v actionView, e action.Example) string {
+	words := []string{"roux", "actions", "call", v.Name}
+	var in map[string]json.RawMessage
+	if json.Unmarshal(e.Input, &in) != nil {
+		return strings.Join(words, " ")
+	}
+	files := expr.FileFields(v.Input)
+	for _, name := range sortedNames(in) {
+		if slices.Contains(files, name) {
+			words = append(words, "--file", "FILE")
+			continue
+		}
+		text := string(in[name])
+		var s string
+		if json.Unmarshal(in[name], &s) == nil {
+			text = s
+		}
+		words = append(words, "--input", shellWord(name+"="+text))
+	}
+	return strings.Join(words, " ")
+}
+
+func sortedNames[T any](m map[string]T) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A fieldSchema is what a table says of a property.
+type fieldSchema struct {
+	Type        any             `json:"type"`
+	Description string          `json:"description"`
+	Format      string          `json:"format"`
+	Default     json.RawMessage `json:"default"`
+	Enum        []any           `json:"enum"`
+}
+
+type objectSchema struct {
+	Properties           map[string]fieldSchema `json:"properties"`
+	Required             []string               `json:"required"`
+	AdditionalProperties *bool                  `json:"additionalProperties"`
+}
+
+// fields prints the properties of a schema, those that must be given first.
+func (a *app) fields(title string, schema json.RawMessage) {
+	var s objectSchema
+	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil || len(s.Properties) == 0 {
+		return
+	}
+	names := sortedNames(s.Properties)
+	slices.SortStableFunc(names, func(x, y string) int {
+		return cmp.Compare(b2i(!slices.Contains(s.Required, x)), b2i(!slices.Contains(s.Required, y)))
+	})
+	a.section(title)
+	var rows [][]string
+	for _, name := range names {
+		f := s.Properties[name]
+		kind := strings.Trim(fmt.Sprint(f.Type), "[]")
+		switch {
+		case f.Format == "file":
+			kind = "file"
+		case f.Type == nil && len(f.Enum) > 0:
+			kind = "one of"
+		case f.Type == nil:
+			kind = "any"
+		}
+		text := f.Description
+		if len(f.Enum) > 0 {
+			text = join(" ", text, "One of "+strings.Trim(fmt.Sprint(f.Enum), "[]")+".")
+		}
+		if len(f.Default) > 0 {
+			text = join(" ", text, "Default "+string(f.Default)+".")
+		}
+		if slices.Contains(s.Required, name) {
+			kind += ", required"
+		}
+		rows = append(rows, []string{"  " + name, kind, oneLine(text)})
+	}
+	a.text("%s", table(rows))
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (a *app) actionsCall() *cobra.Command {
+	var in, files []string
+	cmd := &cobra.Command{
+		Use:   "call NAME[@VERSION]",
+		Short: "Call one action, outside a recipe",
+		Long: "Call one action, outside a recipe: as a run of one step, recorded in the data directory like any other, so that it can be " +
+			"interrupted, resumed, explained and retried.",
+		Example: `roux actions call pdf-to-markdown --file examples/report.pdf
+roux actions call word-count --input text='two words'
+roux actions call file-inspect --file scan.png -o json`,
+		Args: wants(1, 1, "NAME[@VERSION] [--input name=value] [--file PATH]"), ValidArgsFunction: a.completeActions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			act, err := a.findAction(args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), act, in, files)
+		},
+	}
+	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
+	return cmd
+}
+
+// call runs a recipe of one step. Inputs reach it as inputs of the run, never
+// as text of the recipe: what a user gives is data, also where it looks like a
+// template.
+func (a *app) call(ctx context.Context, act *action.Action, in, files []string) error {
+	params, err := inputs(in, act.Input, a.stdin)
+	if err != nil {
+		return err
+	}
+	var schema objectSchema
+	if len(act.Input) > 0 {
+		if err := json.Unmarshal(act.Input, &schema); err != nil {
+			return fault.Wrap(fault.InternalError, err, "the schema of %s cannot be read: %v", act.Name, err)
+		}
+	}
+	if err := checkCall(act, &schema, params, files); err != nil {
+		return err
+	}
+	binds := map[string]string{}
+	for name := range params {
+		binds[name] = "input[" + string(mustJSON(name)) + "]"
+	}
+	for name, f := range schema.Properties {
+		if _, given := params[name]; !given && f.Type == "array" && len(files) > 0 && isFileList(act.Input, name) {
+			binds[name] = "fileHashes"
+		}
+	}
+	text := mustJSON(map[string]any{
+		"name": "call-" + act.Name,
+		"steps": []any{map[string]any{
+			"id": "call", "action": map[string]any{"name": act.Name, "version": act.Version}, "inputBindings": binds,
+		}},
+		"outputs": map[string]string{"output": "steps.call.output"},
+	})
+	c := &compiled{text: text, name: "call"}
+	c.plan, c.recipe, c.source, c.diags = compile.Source(c.name, text, compile.Options{Actions: a.actions})
+	if c.plan == nil {
+		return fault.Invalid(fault.RecipeInvalid, c.diags)
+	}
+	a.unwrap = "output"
+	return a.start(ctx, c, params, files)
+}
+
+// checkCall refuses what the action would refuse later and elsewhere.
+func checkCall(act *action.Action, schema *objectSchema, params map[string]any, files []string) error {
+	known := sortedNames(schema.Properties)
+	for name := range params {
+		if schema.Properties == nil || slices.Contains(known, name) || schema.AdditionalProperties == nil || *schema.AdditionalProperties {
+			continue
+		}
+		if near := nearest(name, known); near != "" {
+			return fault.New(fault.Usage, "%s takes no input %q; did you mean %q?", act.Name, oneLine(cut(name, 60)), near)
+		}
+		return fault.New(fault.Usage, "%s takes no input %q; it takes: %s", act.Name, oneLine(cut(name, 60)), strings.Join(known, ", "))
+	}
+	for _, name := range schema.Required {
+		if _, ok := params[name]; ok {
+			continue
+		}
+		if slices.Contains(expr.FileFields(act.Input), name) {
+			if len(files) == 0 {
+				return fault.New(fault.Usage, "%s needs a file: `roux actions call %s --file PATH`", act.Name, act.Name)
+			}
+			continue
+		}
+		if !isFileList(act.Input, name) {
+			return fault.New(fault.Usage, "%s needs the input %q: `roux actions call %s --input %s=…`; `roux actions get %s` describes it",
+				act.Name, name, act.Name, name, act.Name)
+		}
+	}
+	return nil
+}
+
+// isFileList says that a property takes a list of files.
+func isFileList(schema json.RawMessage, name string) bool {
+	var s struct {
+		Properties map[string]struct {
+			Items struct {
+				Format string `json:"format"`
+			} `json:"items"`
+		} `json:"properties"`
+	}
+	return json.Unmarshal(schema, &s) == nil && s.Properties[name].Items.Format == "file"
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts and maps of texts always encode
+	}
+	return b
+}
+
+// completeActions offers names of actions.
+func (a *app) completeActions(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		for _, name := range a.actions.Names() {
+			list = append(list, name+"\t"+oneLine(a.actions.Find(name, "").Description))
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
