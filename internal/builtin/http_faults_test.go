@@ -104,8 +104,14 @@ func TestF26_EndlessBodies(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		line := bytes.Repeat([]byte("0123456789abcdef"), 256)
 		switch r.URL.Path {
-		case "/declared":
+		case "/declared": // and does not come: what it says of itself is enough
 			w.Header().Set("Content-Length", "1000000000")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			read <- struct{}{}
+			return
+		case "/missing":
+			w.WriteHeader(http.StatusNotFound)
 		case "/gzip":
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
@@ -137,10 +143,14 @@ func TestF26_EndlessBodies(t *testing.T) {
 			}
 		}
 	}
-	if _, err := o.call(t, "/endless", nil); !errors.Is(err, fault.OutputTooLarge) {
-		t.Errorf("without maxBytes: %v", err)
+	// The connection ends with the action, not only with the attempt's context.
+	for url, code := range map[string]fault.Code{"/endless": fault.OutputTooLarge, "/missing": fault.HTTPStatus} {
+		_, err := o.act.Run(t.Context(), &action.Task{Input: []byte(`{"url": "` + o.URL + url + `"}`)})
+		if !errors.Is(err, code) {
+			t.Errorf("%s without maxBytes: %v", url, err)
+		}
+		<-read
 	}
-	<-read
 }
 
 func TestF21_HTTPBoundary(t *testing.T) {

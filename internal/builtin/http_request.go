@@ -138,7 +138,6 @@ func requestURL(text string, query map[string]json.RawMessage) (*url.URL, error)
 	if n := len(u.String()); n > egress.MaxURL {
 		return nil, fault.New(fault.InputInvalid, "the URL with its query has %d bytes: want at most %d", n, egress.MaxURL)
 	}
-	u.Fragment, u.RawFragment = "", ""
 	return u, nil
 }
 

@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -64,10 +65,15 @@ func (o *outside) request() (*http.Request, string) {
 // call sends a request to a path of the server. in is the rest of the input.
 func (o *outside) call(t *testing.T, path string, in map[string]any, opts ...actiontest.Option) (map[string]any, error) {
 	t.Helper()
-	input := map[string]any{"url": o.URL + path}
-	maps.Copy(input, in)
-	out, err := actiontest.Call(t, o.act, input, append(opts, actiontest.WithFiles(o.files.Files("acme")))...)
+	out, err := actiontest.Call(t, o.act, with(in, "url", o.URL+path), append(opts, actiontest.WithFiles(o.files.Files("acme")))...)
 	return out.Object(), err
+}
+
+// with is a copy of an input with one value more.
+func with(in map[string]any, name string, value any) map[string]any {
+	out := map[string]any{name: value}
+	maps.Copy(out, in)
+	return out
 }
 
 func (o *outside) read(t *testing.T, hash any) string {
@@ -114,6 +120,7 @@ func TestHTTP_Answers(t *testing.T) {
 		{"nothing", "application/json", "", nil, "is-ok"},
 		{"long text", "text/plain", big, big, "is-ok"},
 		{"bytes", "application/octet-stream", "\x00\x01\xff", nil, "is-file"},
+		{"control bytes", "text/plain", "\x00\x01", nil, "is-file"},
 		{"another encoding", "text/plain; charset=iso-8859-1", "gr\xfc\xdfe", nil, "is-file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,6 +191,7 @@ func TestX12_HTTPConditions(t *testing.T) {
 // What is sent: method, query, headers and the forms of a body.
 func TestHTTP_Requests(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) {})
+	counted := &countedFiles{Files: o.files.Files("acme")}
 	file := upload(t, o.files, "scan.png", []byte("\x89PNG\r\n\x1a\nrest"))
 	for _, tt := range []struct {
 		name, path              string
@@ -205,7 +213,7 @@ func TestHTTP_Requests(t *testing.T) {
 		{"a fragment", "/a#b", nil, "GET /a", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := o.call(t, tt.path, tt.in); err != nil {
+			if _, err := actiontest.Call(t, o.act, with(tt.in, "url", o.URL+tt.path), actiontest.WithFiles(counted)); err != nil {
 				t.Fatal(err)
 			}
 			r, text := o.request()
@@ -217,6 +225,33 @@ func TestHTTP_Requests(t *testing.T) {
 			}
 		})
 	}
+	if counted.opened != 1 || counted.closed != 1 {
+		t.Errorf("%d files opened, %d closed", counted.opened, counted.closed)
+	}
+}
+
+// countedFiles counts the files that are open.
+type countedFiles struct {
+	action.Files
+	opened, closed int
+}
+
+type countedFile struct {
+	action.File
+	of *countedFiles
+}
+
+func (c *countedFiles) Open(ctx context.Context, hash string) (action.File, error) {
+	f, err := c.Files.Open(ctx, hash)
+	if err == nil {
+		c.opened++
+	}
+	return &countedFile{f, c}, err
+}
+
+func (f *countedFile) Close() error {
+	f.of.closed++
+	return f.File.Close()
 }
 
 // The effect key goes along where a second request would be a second effect.
