@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
@@ -383,6 +386,68 @@ func TestA17_HTTPIsGuarded(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// A17, A18: none of the forms that egress lists reaches this machine through the
+// action, its alias, or a redirect of a server that may be reached.
+func TestA17_HostileURLsThroughHTTP(t *testing.T) {
+	text, err := os.ReadFile("../egress/testdata/hostile.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hits atomic.Int64
+	inside := httptest.NewUnstartedServer(nil)
+	inside.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			hits.Add(1)
+		}
+	}
+	if err := inside.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if inside.Listener, err = net.Listen("tcp", ":0"); err != nil {
+		t.Fatal(err)
+	}
+	inside.Start()
+	defer inside.Close()
+	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
+
+	// The redirector has an address of its own, and only that is opened.
+	ln, err := net.Listen("tcp", "127.0.0.9:0")
+	if err != nil {
+		t.Skipf("this system has one loopback address: %v", err)
+	}
+	redirector := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Location"] = []string{r.FormValue("to")}
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})}
+	go func() { _ = redirector.Serve(ln) }()
+	defer func() { _ = redirector.Close() }()
+	closed := httpRequest(egress.New(egress.Config{}))
+	one := httpRequest(egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")}}))
+	refused := []fault.Code{fault.EgressRefused, fault.InputInvalid, fault.HTTPStatus}
+	n := 0
+	for form := range strings.Lines(string(text)) {
+		form = strings.ReplaceAll(strings.TrimSuffix(form, "\n"), "PORT", port)
+		n++
+		codes := refused
+		if strings.Contains(form, "example") || strings.Contains(strings.ToLower(form), "localhost") {
+			codes = append(slices.Clone(refused), fault.ServiceUnavailable) // names that this machine need not know
+		}
+		if _, err := actiontest.Call(t, closed, map[string]any{"url": form}); !slices.Contains(codes, fault.CodeOf(err)) {
+			t.Errorf("%s: %v", form, err)
+		}
+		if !strings.HasPrefix(form, "http://") {
+			continue // as a Location it may be a path
+		}
+		in := map[string]any{"url": "http://" + ln.Addr().String(), "query": map[string]any{"to": form}}
+		if _, err := actiontest.Call(t, one, in); !slices.Contains(codes, fault.CodeOf(err)) {
+			t.Errorf("redirect to %s: %v", form, err)
+		}
+	}
+	if n < 40 || hits.Load() != 0 {
+		t.Errorf("%d forms, %d connections", n, hits.Load())
 	}
 }
 

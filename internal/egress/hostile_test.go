@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,86 +15,22 @@ import (
 
 // hostile are ways to write an address of this machine or its networks, and
 // other things that are no public HTTP service. PORT is one that listens on
-// every address of this machine.
-var hostile = []string{
-	"http://127.0.0.1:PORT/",
-	"http://127.1:PORT/",
-	"http://127.0.1:PORT/",
-	"http://127.0.0.1.:PORT/",
-	"http://127.127.127.127:PORT/",
-	"http://2130706433:PORT/",
-	"http://0x7f000001:PORT/",
-	"http://0X7F.0.0.1:PORT/",
-	"http://0x7f.1:PORT/",
-	"http://017700000001:PORT/",
-	"http://0177.0.0.1:PORT/",
-	"http://00000177.0.0.1:PORT/",
-	"http://0:PORT/",
-	"http://0.0.0.0:PORT/",
-	"http://0x0:PORT/",
-	"http://4294967296:PORT/",
-	"http://1.2.3.4.5:PORT/",
-	"http://...:PORT/",
-	"http://[::]:PORT/",
-	"http://[::1]:PORT/",
-	"http://[0:0:0:0:0:0:0:1]:PORT/",
-	"http://[::127.0.0.1]:PORT/",
-	"http://[::ffff:127.0.0.1]:PORT/",
-	"http://[::ffff:7f00:1]:PORT/",
-	"http://[0:0:0:0:0:ffff:127.0.0.1]:PORT/",
-	"http://[64:ff9b::7f00:1]:PORT/",
-	"http://[2002:7f00:1::]:PORT/",
-	"http://[2001:0:7f00:1::]:PORT/",
-	"http://[fe80::1]:PORT/",
-	"http://[fe80::1%25lo]:PORT/",
-	"http://[::1%25lo]:PORT/",
-	"http://[fd00:ec2::254]/",
-	"http://[127.0.0.1]:PORT/",
-	"http://100.64.0.1:PORT/",
-	"http://169.254.169.254/latest/meta-data/",
-	"http://10.0.0.1:PORT/",
-	"http://192.168.0.1:PORT/",
-	"http://172.16.0.1:PORT/",
-	"http://224.0.0.1:PORT/",
-	"http://255.255.255.255:PORT/",
-	"http://user@127.0.0.1:PORT/",
-	"http://example.com@127.0.0.1:PORT/",
-	"http://example.com:80@127.0.0.1:PORT/",
-	"http://127.0.0.1:PORT\\@example.com/",
-	"http://example.com\\@127.0.0.1:PORT/",
-	"http:\\\\127.0.0.1:PORT/",
-	"http://127.0.0.1:PORT /",
-	"http://127.0.0.1%00.example.com:PORT/",
-	"http://127.0.0.1%2f:PORT/",
-	"http://127。0。0。1:PORT/",
-	"http://１２７.0.0.1:PORT/",
-	"http://①②⑦.⓪.⓪.①:PORT/",
-	"http://ⓛocalhost:PORT/",
-	"http://localhost:PORT/",
-	"http://LOCALHOST.:PORT/",
-	"http://rebind.example:PORT/",
-	"http://:PORT/",
-	"http:127.0.0.1:PORT/",
-	"http:///127.0.0.1:PORT/",
-	"//127.0.0.1:PORT/",
-	"127.0.0.1:PORT/",
-	"http://127.0.0.1:0/",
-	"http://127.0.0.1:65536/",
-	"http://127.0.0.1:-1/",
-	"http://93.184.215.14:22/",
-	"http://93.184.215.14:6667/",
-	"file:///etc/passwd",
-	"FILE:///etc/passwd",
-	"gopher://127.0.0.1:PORT/_GET",
-	"ftp://127.0.0.1:PORT/",
-	"unix:///var/run/docker.sock",
-	"http+unix://%2Fvar%2Frun%2Fdocker.sock/info",
-	"data:text/plain,hello",
-	"jar:http://127.0.0.1:PORT/!/",
-	"ws://127.0.0.1:PORT/",
-	"",
-	"http://",
-	"https://127.0.0.1:PORT/",
+// every address of this machine. The action, its alias, the embedded engine and
+// the command line are held to the same list.
+func hostile(t *testing.T, port string) []string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/hostile.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(list) < 40 {
+		t.Fatalf("%d forms", len(list))
+	}
+	for i := range list {
+		list[i] = strings.ReplaceAll(list[i], "PORT", port)
+	}
+	return list
 }
 
 // A17: none of them reaches this machine, whether a step names it or a redirect
@@ -119,14 +56,13 @@ func TestA17_HostileURLs(t *testing.T) {
 	}
 	direct := client(t, Config{Resolver: dns.resolver()})
 	through := client(t, Config{Resolver: dns.resolver(), Allow: opened(t, "127.0.0.9")})
-	for _, text := range hostile {
-		text = strings.ReplaceAll(text, "PORT", inside.port())
+	for _, text := range hostile(t, inside.port()) {
 		t.Run(text, func(t *testing.T) {
 			_, _, err := get(t, direct, text)
 			refusal(t, "direct", err)
 
 			location = text
-			if text == "" || strings.HasPrefix(text, "127.") || text == "//127.0.0.1:"+inside.port()+"/" || strings.HasPrefix(text, "http:127") || strings.HasPrefix(text, "http:\\") {
+			if strings.HasPrefix(text, "127.") || text == "//127.0.0.1:"+inside.port()+"/" || strings.HasPrefix(text, "http:127") || strings.HasPrefix(text, "http:\\") {
 				return // as a Location it means something else; TestA18_Redirects has its own
 			}
 			_, _, err = get(t, through, "http://"+redirector.Addr().String()+"/")
@@ -135,9 +71,6 @@ func TestA17_HostileURLs(t *testing.T) {
 	}
 	if n := inside.count(); n != 0 {
 		t.Errorf("%d connections reached this machine", n)
-	}
-	if len(hostile) < 40 {
-		t.Errorf("%d forms", len(hostile))
 	}
 }
 
