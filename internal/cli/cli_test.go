@@ -50,9 +50,12 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"code":  scriptCode,
-			"until": scriptUntil,
-			"pick":  scriptPick,
+			"code":    scriptCode,
+			"until":   scriptUntil,
+			"pick":    scriptPick,
+			"server":  scriptServer,
+			"hits":    scriptHits,
+			"hostile": scriptHostile,
 		},
 		RequireExplicitExec: true,
 	})

@@ -51,6 +51,8 @@ func TestRulesCatch(t *testing.T) {
 			"package engine\n\nimport _ \"cel.dev/cel-go/cel\"\n")), "belongs to internal/expr"},
 		{"a new library", wrapperProblems(file("internal/engine/x.go",
 			"package engine\n\nimport _ \"example.com/lib\"\n")), "a new library"},
+		{"a connection past the guard (I19)", dialProblems(file("internal/builtin/x.go",
+			"package builtin\n\nimport \"net/http\"\n\nvar c = http.DefaultClient\n")), "past the guard"},
 		{"no package comment", sourceProblems(file("internal/engine/x.go", "package engine\n")), "no comment"},
 		{"a package comment of another form", sourceProblems(file("internal/engine/x.go",
 			"// This package runs.\npackage engine\n")), "must begin with"},

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+	"testing"
+)
+
+// waysOut are the names of the standard library that open a connection, or that
+// look up names as if the answer were what is connected to later.
+var waysOut = []string{
+	"net.Dial", "net.DialTimeout", "net.DialTCP", "net.DialUDP", "net.DialIP", "net.DialUnix", "net.Dialer",
+	"net.Resolver", "net.DefaultResolver", "net.LookupHost", "net.LookupIP", "net.LookupAddr", "net.ResolveTCPAddr",
+	"http.Get", "http.Head", "http.Post", "http.PostForm", "http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport",
+	"http.ProxyFromEnvironment", "tls.Dial", "tls.DialWithDialer", "tls.Dialer", "smtp.SendMail", "smtp.Dial", "rpc.Dial",
+}
+
+// mayDial are the files that may use them: the guard, and the socket in the data
+// directory, which is no way out.
+var mayDial = map[string]string{
+	"internal/egress/egress.go": "the guarded dialer itself",
+	"internal/cli/socket.go":    "a unix socket in the data directory",
+}
+
+// TestI19_OneWayOut: every connection to the outside is dialled by egress.
+func TestI19_OneWayOut(t *testing.T) {
+	files := load(t)
+	for _, problem := range dialProblems(files) {
+		t.Error(problem)
+	}
+	for path := range mayDial {
+		if !slices.ContainsFunc(files, func(f *source) bool { return f.path == path }) {
+			t.Errorf("%s may dial and does not exist", path)
+		}
+	}
+}
+
+func dialProblems(files []*source) (problems []string) {
+	for _, f := range files {
+		if f.test || mayDial[f.path] != "" {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(waysOut, x.Name+"."+sel.Sel.Name) {
+				problems = append(problems, fmt.Sprintf("%s: %s.%s goes out past the guard: use internal/egress",
+					f.fset.Position(n.Pos()), x.Name, sel.Sel.Name))
+			}
+			return true
+		})
+	}
+	return problems
+}
