@@ -177,6 +177,7 @@ roux resume`,
 		a.fmtCommand(),
 		a.versionCommand(),
 	)
+	a.completions(root)
 	return root
 }
 
