@@ -137,15 +137,15 @@ type table struct {
 // recordMeter fails when one record needs more bytes than a row may have: the
 // CSV reader itself would hold whatever an open quote begins.
 type recordMeter struct {
-	r    io.Reader
-	csv  *csv.Reader
-	read int64
+	r     io.Reader
+	read  int64
+	begin int64 // of the record, told by the table
+	line  int   // of the record before it
 }
 
 func (m *recordMeter) Read(p []byte) (int, error) {
-	if m.csv != nil && m.read-m.csv.InputOffset() > maxRecord {
-		line, _ := m.csv.FieldPos(0)
-		return 0, fault.New(fault.FileInvalid, "a row that begins after line %d has more than %d MiB: look for a quote that is not closed", line, maxRecord>>20)
+	if m.read-m.begin > maxRecord {
+		return 0, fault.New(fault.FileInvalid, "the row after line %d has more than %d MiB: look for a quote that is not closed", m.line, maxRecord>>20)
 	}
 	n, err := m.r.Read(p)
 	m.read += int64(n)
@@ -175,7 +175,6 @@ func openTable(r io.Reader, in *csvInput) (*table, error) {
 	if err := t.readHeader(); err != nil {
 		return nil, err
 	}
-	t.src.csv = t.r
 	return t, nil
 }
 
@@ -214,7 +213,7 @@ func sniff(head []byte, whole bool) rune {
 }
 
 func (t *table) readHeader() error {
-	rec, err := t.r.Read()
+	rec, err := t.record()
 	if errors.Is(err, io.EOF) {
 		t.columns = t.in.Columns
 		return t.checkColumns()
@@ -316,7 +315,12 @@ func (t *table) record() ([]string, error) {
 		t.first = nil
 		return first, nil
 	}
-	return t.r.Read()
+	rec, err := t.r.Read()
+	if err == nil {
+		t.src.begin = t.r.InputOffset()
+		t.src.line, _ = t.r.FieldPos(len(rec) - 1)
+	}
+	return rec, err
 }
 
 // problem puts an error of the CSV reader into words.

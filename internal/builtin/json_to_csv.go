@@ -252,6 +252,12 @@ func (c *csvWriter) write(to io.Writer) error {
 			return err
 		}
 		c.rows = n
+		if len(c.record) == 1 && c.record[0] == "" {
+			// The library leaves such a line empty, and readers skip empty lines.
+			w.Flush()
+			_, err := io.WriteString(to, "\"\""+map[bool]string{true: "\r\n", false: "\n"}[w.UseCRLF])
+			return err
+		}
 		return w.Write(c.record)
 	})
 	if err != nil {
