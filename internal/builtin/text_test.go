@@ -337,7 +337,9 @@ func TestTextRefusals(t *testing.T) {
 	file := func(name, text string) string { return upload(t, s, name, []byte(text)).Hash }
 	hello, latin, cut := file("hello.txt", "hello"), file("latin.txt", "caf\xe9 au lait"), file("cut.txt", "abc\xe2\x82")
 	utf16, long := file("utf16.csv", "\xff\xfea\x00"), file("long.txt", strings.Repeat("a b\n", maxHeld/4+1))
-	rule := func(find string) []any { return []any{m{"find": find, "regex": true, "replace": strings.Repeat("x", 9_999)}} }
+	rule := func(find string) []any {
+		return []any{m{"find": find, "regex": true, "replace": strings.Repeat("x", 9_999)}}
+	}
 	for _, tt := range []struct {
 		name, action string
 		input        m

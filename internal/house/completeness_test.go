@@ -22,9 +22,9 @@ import (
 
 // unprovoked are the codes that no test provokes yet, each with its reason.
 var unprovoked = map[fault.Code]string{
-	fault.InsufficientCredits:   "credits come with the ledger",
-	fault.Unauthorized:          "accounts and keys come with the service",
-	fault.AssertionFailed:       "expectations come with recipe tests",
+	fault.InsufficientCredits: "credits come with the ledger",
+	fault.Unauthorized:        "accounts and keys come with the service",
+	fault.AssertionFailed:     "expectations come with recipe tests",
 }
 
 // untried are the flags that no transcript tries yet.
