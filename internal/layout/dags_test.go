@@ -103,15 +103,19 @@ func TestRealGraphs(t *testing.T) {
 	}
 	graphs["thousand"] = thousand(1_000)
 	for _, name := range slices.Sorted(maps.Keys(graphs)) {
-		for _, style := range []Style{Curved, Orthogonal} {
-			t.Run(fmt.Sprint(name, " ", style), func(t *testing.T) {
+		for _, way := range []struct {
+			name  string
+			style Style
+			most  int
+		}{{"curved", Curved, 0}, {"orthogonal", Orthogonal, 0}, {"ranks of 24", Curved, 24}} {
+			t.Run(name+" "+way.name, func(t *testing.T) {
 				g := graphs[name]
-				g.Style = style
+				g.Style, g.MaxRank = way.style, way.most
 				l := compute(t, g)
 				if err := check(g, l); err != nil {
 					t.Error(err)
 				}
-				if style == Orthogonal {
+				if way.style == Orthogonal {
 					if err := through(g, l); err != nil {
 						t.Error(err)
 					}
@@ -129,6 +133,78 @@ func TestRealGraphs(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestTenThousand: a graph of 10,000 steps is laid out while a person waits.
+func TestTenThousand(t *testing.T) {
+	g := thousand(10_000)
+	begin := time.Now()
+	l := compute(t, g)
+	took := time.Since(begin)
+	if err := check(g, l); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%v", took.Round(time.Millisecond))
+	if took > 3*time.Second && !racing {
+		t.Errorf("took %v", took)
+	}
+}
+
+// TestLongEdgesAreBounded: a chain in which every step also leads far ahead
+// would want millions of bends; past the bound edges are drawn without, and
+// the boxes stand as they must.
+func TestLongEdgesAreBounded(t *testing.T) {
+	g := like(&Graph{})
+	const n = 1_500
+	for i := range n {
+		g.Nodes = append(g.Nodes, Node{ID: strconv.Itoa(i), W: 20, H: 10, Order: i})
+		if i > 0 {
+			g.Edges = append(g.Edges, Edge{fmt.Sprint("next ", i), strconv.Itoa(i - 1), strconv.Itoa(i)})
+		}
+		if far := i + n/3 + i%7; far < n {
+			g.Edges = append(g.Edges, Edge{fmt.Sprint("far ", i), strconv.Itoa(i), strconv.Itoa(far)})
+		}
+	}
+	begin := time.Now()
+	l := compute(t, g)
+	took := time.Since(begin)
+	if err := check(g, l); err != nil {
+		t.Error(err)
+	}
+	if took > 20*time.Second && !racing {
+		t.Errorf("took %v", took)
+	}
+	t.Logf("%v", took.Round(time.Millisecond))
+}
+
+// TestOneMoreStep: a step added to a graph leaves the others in the order in
+// which they stood, but for a few.
+func TestOneMoreStep(t *testing.T) {
+	for name, g := range sharedGraphs(t) {
+		before := compute(t, g)
+		g.Nodes = append(g.Nodes, Node{ID: "one more", W: 200, H: 56, Order: 1})
+		g.Edges = append(g.Edges, Edge{"to one more", g.Nodes[len(g.Nodes)/2].ID, "one more"})
+		after := map[string]Box{}
+		for _, b := range compute(t, g).Nodes {
+			after[b.ID] = b
+		}
+		kept, pairs := 0, 0
+		for i, a := range before.Nodes {
+			for _, b := range before.Nodes[i+1:] {
+				if a.Y != b.Y || after[a.ID].Y != after[b.ID].Y {
+					continue
+				}
+				pairs++
+				if (a.X < b.X) == (after[a.ID].X < after[b.ID].X) {
+					kept++
+				}
+			}
+		}
+		t.Logf("%s: %d of %d pairs keep their order", name, kept, pairs)
+		if kept*100 < pairs*80 {
+			t.Errorf("%s: %d of %d pairs keep their order", name, kept, pairs)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -188,6 +189,67 @@ func TestFit(t *testing.T) {
 	for _, s := range []string{"WWWWWWWWWWWWWWWWWWWWWWWW", "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", "日本語日本語日本語日本語"} {
 		if got := pixels(fit(s, 13, 100), 13); got > 100 || got < 80 {
 			t.Errorf("%s is cut to %d of 100 pixels", s, got)
+		}
+	}
+	for _, tt := range []struct {
+		text string
+		rows int
+	}{{"short", 1}, {"", 1}, {`has(facts.extended.pageCount) && facts.extended.pageCount > 500`, 2}, {strings.Repeat("W", 90), 2}, {strings.Repeat("日", 90), 2}} {
+		rows := wrap(tt.text, 12, 176)
+		if len(rows) != tt.rows {
+			t.Errorf("%q takes %d rows, want %d", tt.text, len(rows), tt.rows)
+		}
+		for _, row := range rows {
+			if pixels(row, 12) > 176 {
+				t.Errorf("the row %q is %d wide", row, pixels(row, 12))
+			}
+		}
+	}
+}
+
+// TestNotationsHoldTogether: in Mermaid and DOT every name that an edge, a style
+// or a class uses is declared, once, and every group that opens is closed.
+func TestNotationsHoldTogether(t *testing.T) {
+	kinds := Of(compiled(t, "kinds"), "kinds", true)
+	p, frames := story(t, "everything")
+	run, err := until(t, p, frames, 0, false).Picture("everything", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pic := range []*Picture{kinds, run} {
+		mermaid, dot := pic.Mermaid(Options{}), pic.DOT(Options{})
+		declared := map[string]int{}
+		for _, m := range regexp.MustCompile(`(?m)^ *(?:subgraph )?([ng]\d+)(?:\[|\(|\{)`).FindAllStringSubmatch(mermaid, -1) {
+			declared[m[1]]++
+		}
+		for _, m := range regexp.MustCompile(`(?m)^  ([ng]\d+) (?:-->|==>|-\.->)(?:\|"[^"]*"\|)? ([ng]\d+)$|^  style (g\d+) `).FindAllStringSubmatch(mermaid, -1) {
+			for _, name := range m[1:] {
+				if name != "" && declared[name] != 1 {
+					t.Errorf("mermaid: %s is declared %d times", name, declared[name])
+				}
+			}
+		}
+		if want := len(pic.Nodes) + len(pic.Groups); len(declared) != want {
+			t.Errorf("mermaid declares %d names, want %d", len(declared), want)
+		}
+		if opens, ends := strings.Count(mermaid, "subgraph "), len(regexp.MustCompile(`(?m)^ *end$`).FindAllString(mermaid, -1)); opens != ends {
+			t.Errorf("mermaid: %d subgraphs, %d ends", opens, ends)
+		}
+		edges := regexp.MustCompile(`(?m)^  (\w+) -> (\w+)`).FindAllStringSubmatch(dot, -1)
+		if len(edges) != len(pic.Edges) {
+			t.Errorf("dot: %d edges, want %d", len(edges), len(pic.Edges))
+		}
+		for _, m := range edges {
+			for _, name := range m[1:] {
+				if strings.Count(dot, " "+name+" [label=") != 1 {
+					t.Errorf("dot: %s is not declared once", name)
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`l(?:head|tail)=(cluster_g\d+)`).FindAllStringSubmatch(dot, -1) {
+			if !strings.Contains(dot, "subgraph "+m[1]+" {") {
+				t.Errorf("dot: there is no %s", m[1])
+			}
 		}
 	}
 }

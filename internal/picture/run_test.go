@@ -198,7 +198,7 @@ func TestLineOfAStack(t *testing.T) {
 		t.Errorf("words = %q", got)
 	}
 	one := &State{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}
-	if got := one.line(false); got != "completed · 41 ms · 30 cr · try 2 of 3" {
+	if got := one.line(false); got != "completed · 41 ms · try 2/3 · 30 cr" {
 		t.Errorf("line = %q", got)
 	}
 }

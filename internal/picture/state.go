@@ -55,7 +55,7 @@ var countOrder = []string{
 	"blocked", "skipped", "cancelled", "invalidated", "pending",
 }
 
-// line says how the step stands: "completed · 41 ms · 2 tries", or for many
+// line says how the step stands: "completed · 41 ms · try 2/3", or for many
 // "×240 ✓231 ✕6 ◐3".
 func (s *State) line(repeated bool) string {
 	var parts []string
@@ -80,14 +80,14 @@ func (s *State) line(repeated bool) string {
 	if s.Micros > 0 && !repeated {
 		parts = append(parts, took(s.Micros))
 	}
-	if s.Cost > 0 {
-		parts = append(parts, fmt.Sprintf("%d cr", s.Cost))
-	}
 	switch {
 	case s.Attempts > 1 && s.Tries >= int64(s.Attempts):
-		parts = append(parts, fmt.Sprintf("try %d of %d", s.Attempts, s.Tries))
+		parts = append(parts, fmt.Sprintf("try %d/%d", s.Attempts, s.Tries))
 	case s.Attempts > 1:
 		parts = append(parts, fmt.Sprintf("try %d", s.Attempts))
+	}
+	if s.Cost > 0 {
+		parts = append(parts, fmt.Sprintf("%d cr", s.Cost))
 	}
 	return strings.Join(parts, " · ")
 }

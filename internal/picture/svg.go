@@ -75,7 +75,7 @@ func (p *Picture) summary() string {
 
 func (p *Picture) pixelGraph(o Options) *layout.Graph {
 	g := p.graph(func(n *Node) (int, int) {
-		return cardWidth, cardHeight + lineHeight*max(0, len(p.cardLines(n))-1)
+		return cardWidth, cardHeight + lineHeight*max(0, len(p.cardRows(n))-1)
 	}, func(g *Group) layout.Group {
 		if g.Role == "step" {
 			return layout.Group{Pad: [4]int{12, 12, 12, 12}}
@@ -230,14 +230,23 @@ func (p *Picture) svgNode(b *strings.Builder, n *Node, box layout.Box) {
 		fmt.Fprintf(b, `<rect class="chip" x="%d" y="9" width="%d" height="18" rx="4"/><text class="kind" x="%d" y="22">%s</text>`,
 			box.W-chipWidth-8, chipWidth, box.W-chipWidth-2, escape(chip))
 	}
-	for i, text := range p.cardLines(n) {
+	for i, text := range p.cardRows(n) {
 		class := "line"
 		if i == 0 && status != "" {
 			class = "line state"
 		}
-		fmt.Fprintf(b, `<text class="%s" x="12" y="%d">%s</text>`, class, 44+i*lineHeight, escape(fit(text, lineSize, box.W-24)))
+		fmt.Fprintf(b, `<text class="%s" x="12" y="%d">%s</text>`, class, 44+i*lineHeight, escape(text))
 	}
 	b.WriteString("</g>\n")
+}
+
+// cardRows are the lines under the name as they fit on a card: a long one takes two rows.
+func (p *Picture) cardRows(n *Node) []string {
+	var rows []string
+	for _, text := range p.cardLines(n) {
+		rows = append(rows, wrap(text, lineSize, cardWidth-24)...)
+	}
+	return rows
 }
 
 // spoken is the status after the name, for those who hear it.

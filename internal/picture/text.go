@@ -48,27 +48,26 @@ func unsafeRune(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029 || r == 0xFFFE || r == 0xFFFF
 }
 
-// widths are those of the printable ASCII characters in Helvetica, in
-// thousandths of the size; system fonts for interfaces are close to it.
+// widths are those of the printable ASCII characters in DejaVu Sans, the widest
+// of the fonts that systems show interfaces in, in thousandths of the size.
 var widths = [95]int{
-	278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, // space to /
-	556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, // 0 to ?
-	1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778, // @ to O
-	667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, // P to _
-	333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, // ` to o
-	556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584, // p to ~
+	318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, // space to /
+	636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, // 0 to ?
+	1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787, // @ to O
+	603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500, // P to _
+	500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612, // ` to o
+	635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838, // p to ~
 }
 
-// em is the width of a character in thousandths of the size, with room for
-// fonts that are wider.
+// em is the width of a character in thousandths of the size.
 func em(r rune) int {
 	switch {
 	case r >= ' ' && r <= '~':
-		return widths[r-' '] * 115 / 100
+		return widths[r-' ']
 	case unicode.Is(unicode.Mn, r):
 		return 0
-	case wide(r):
-		return 1040
+	case wide(r), r == '…':
+		return 1000
 	}
 	return 700
 }
@@ -95,7 +94,26 @@ func fit(s string, size, room int) string {
 }
 
 // fitBold is fit for bold text, which is wider.
-func fitBold(s string, size, room int) string { return fit(s, size, room*100/108) }
+func fitBold(s string, size, room int) string { return fit(s, size, room*100/112) }
+
+// wrap breaks a text that is too long for its room into two rows, at a space
+// where there is one in the second half of the first; the second is cut.
+func wrap(s string, size, room int) []string {
+	if s == "" || pixels(s, size) <= room {
+		return []string{s}
+	}
+	at, used := len(s), 0
+	for i, r := range s {
+		if used += em(r) * size; used > room*1000 {
+			at = i
+			break
+		}
+	}
+	if space := strings.LastIndexByte(s[:at], ' '); space > at/2 {
+		at = space
+	}
+	return []string{strings.TrimRight(s[:at], " "), fit(strings.TrimLeft(s[at:], " "), size, room)}
+}
 
 // columns is how many columns of a terminal a text takes.
 func columns(s string) int {
