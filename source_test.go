@@ -36,7 +36,7 @@ func sourceRecipe(t *testing.T) []byte {
 	return bytes.TrimSpace(example)
 }
 
-// translateText stands for the service the example calls; this release has none.
+// translateText stands for the model that the action of this name will have.
 func translateText(seen *[]string) action.Action {
 	return action.Action{
 		Name: "translate-text", Version: "1.0.0", Cost: 10,
@@ -127,6 +127,19 @@ func TestSourceExample(t *testing.T) {
 		}
 		if err := json.Unmarshal(res.Outputs, &out); err != nil || !strings.HasPrefix(out.TranslatedFileHash, "sha256_") || out.WordCount < 500 {
 			t.Errorf("outputs %s", res.Outputs)
+		}
+	})
+	// X159, X160: with the actions of the release alone it validates just so and
+	// runs up to the translation, which needs a model provider. What failed costs
+	// nothing: file-inspect and pdf-to-markdown are charged, the translation is not.
+	t.Run("no provider", func(t *testing.T) {
+		builtins := decls[1:]
+		if p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: compile.NewCatalogue(builtins...)}); p == nil || len(diags) != 1 {
+			t.Errorf("compiles: %v, diagnostics %v", p != nil, diags)
+		}
+		res := run(t)
+		if res.Status != "failed" || !errors.Is(res.Err, fault.ProviderNotConfigured) || res.Credits != 1+5 {
+			t.Fatalf("%+v", res)
 		}
 	})
 	t.Run("else", func(t *testing.T) {
