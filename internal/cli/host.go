@@ -129,7 +129,7 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 	}); err != nil {
 		return nil, errors.Join(storageError(dir, err), h.files.Close(), st.Close())
 	}
-	if h.unhook, err = serve(dir, st, h); err != nil {
+	if h.unhook, err = serve(dir, st, h, h); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(storageError(dir, err), h.stop(0))
 	}

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -65,7 +63,7 @@ cat recipe.yaml | roux run - -o json`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
-	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
@@ -73,22 +71,19 @@ cat recipe.yaml | roux run - -o json`,
 // start runs a compiled recipe. The files are opened before the data
 // directory is touched, so a misspelt path leaves nothing behind.
 func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string) error {
-	files, err := a.inputPaths(files)
+	list, err := a.givenFiles(files)
 	if err != nil {
 		return err
 	}
-	open := make([]*os.File, 0, len(files))
-	defer func() {
-		for _, f := range open {
-			_ = f.Close()
+	defer closeGiven(list)
+	if slices.ContainsFunc(list, func(g given) bool { return g.f == nil }) {
+		dir, err := dataDir(a.data, a.getenv)
+		if err == nil {
+			err = mustHold(dir)
 		}
-	}()
-	for _, path := range files {
-		f, err := openFile(path, fault.FileNotFound)
 		if err != nil {
 			return err
 		}
-		open = append(open, f)
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
@@ -97,11 +92,9 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		return err
 	}
 	defer h.abandon()
-	infos := make([]action.FileInfo, len(open))
-	for i, f := range open {
-		if infos[i], err = h.put(ctx, f, filepath.Base(files[i])); err != nil {
-			return storageError(h.dir, err)
-		}
+	infos, err := a.keepGiven(ctx, h, list)
+	if err != nil {
+		return err
 	}
 	run, err := h.start(ctx, c, params, infos)
 	if err != nil {

@@ -67,11 +67,12 @@ type ask struct {
 	Set    json.RawMessage `json:"set,omitempty"`
 	Name   string          `json:"name"`
 	Data   json.RawMessage `json:"data,omitempty"`
+	File   fileAsk         `json:"file,omitzero"`
 }
 
 // serve answers other commands of the same user while this process holds the
 // directory. The returned function stops it.
-func serve(dir string, j journal, h helm) (stop func(), err error) {
+func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	ln, cleanup, err := listen(dir)
 	if err != nil {
 		return nil, err
@@ -111,6 +112,7 @@ func serve(dir string, j journal, h helm) (stop func(), err error) {
 		return nil, h.Signal(ctx, in.Key.Run, in.Name, in.Data)
 	})
 	on("release", func(ctx context.Context, in *ask) (any, error) { return nil, h.Release(ctx, in.Key.Run) })
+	serveFiles(mux, on, s)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(ln) }) // ends with the function below
@@ -194,30 +196,50 @@ func dial(ctx context.Context, dir string) *remote {
 }
 
 func call[T any](ctx context.Context, r *remote, op string, in ask) (out T, err error) {
-	body, err := json.Marshal(in)
+	return callWith[T](ctx, r, r.client, op, in)
+}
+
+func callWith[T any](ctx context.Context, r *remote, client *http.Client, op string, in ask) (out T, err error) {
+	res, err := r.post(ctx, client, op, in)
 	if err != nil {
-		return out, fmt.Errorf("socket: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/"+op, bytes.NewReader(body))
-	if err != nil {
-		return out, fmt.Errorf("socket: %w", err)
-	}
-	res, err := r.client.Do(req)
-	if err != nil {
-		return out, r.unreachable(err)
+		return out, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		var e errorObject
-		if err := json.NewDecoder(io.LimitReader(res.Body, maxCall)).Decode(&e); err != nil || e.Code == "" {
-			return out, r.unreachable(fmt.Errorf("it answered %s", res.Status))
-		}
-		return out, fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
+	if err := r.refusal(res); err != nil {
+		return out, err
 	}
 	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
 		return out, r.unreachable(err)
 	}
 	return out, nil
+}
+
+func (r *remote) post(ctx context.Context, client *http.Client, op string, in ask) (*http.Response, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/"+op, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, r.unreachable(err)
+	}
+	return res, nil
+}
+
+// refusal is the error that an answer carries; nil when it carries a result.
+func (r *remote) refusal(res *http.Response) error {
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	var e errorObject
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxCall)).Decode(&e); err != nil || e.Code == "" {
+		return r.unreachable(fmt.Errorf("it answered %s", res.Status))
+	}
+	return fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
 }
 
 func (r *remote) unreachable(err error) error {

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+func (a *app) filesGet() *cobra.Command {
+	var to, span string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "get HASH",
+		Short: "Fetch a file, or part of one",
+		Long: "Fetch a file, or part of one, to standard output or into a file. The hash of a whole file is verified while it is read; of a part its size and " +
+			"the checksums of the 4 MiB pieces it touches. What turns out to be damaged ends in an error, and -O then leaves nothing behind.",
+		Example: `roux files get 1f3a2b -O report.pdf
+roux files get 1f3a2b -O downloads/
+roux files get 1f3a2b --range 0-1023 | xxd`,
+		Args: wants(1, 1, "HASH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s shelf) error {
+				f, err := s.FindFile(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				from, n := int64(0), int64(-1)
+				if span != "" {
+					if from, n, err = parseRange(span, f.Info.Size); err != nil {
+						return err
+					}
+				}
+				src, err := s.ReadFile(ctx, f.Info.Hash, from, n)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = src.Close() }()
+				if to == "" || to == "-" {
+					return a.toStdout(src, f.Info.Name)
+				}
+				path, err := a.save(src, to, f.Info.Name, f.Info.Hash, force)
+				if err == nil {
+					a.say("%s", oneLine(path))
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&to, "to", "O", "", "file to write, or a directory to write it into under its own name; - is standard output")
+	cmd.Flags().StringVar(&span, "range", "", "only these bytes, counted from 0: 0-1023, 1024-, or -500 for the last 500")
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	return cmd
+}
+
+// parseRange reads a range as HTTP writes it: first and last byte, either may be
+// missing. A last byte past the end means the end.
+func parseRange(text string, size int64) (from, n int64, err error) {
+	bad := func() (int64, int64, error) {
+		return 0, 0, fault.New(fault.Usage, "--range %s: want the first and the last byte, such as 0-1023, 1024- or -500", oneLine(cut(text, 40)))
+	}
+	first, last, ok := strings.Cut(text, "-")
+	if !ok || first == "" && last == "" {
+		return bad()
+	}
+	number := func(s string) (int64, bool) {
+		v, err := strconv.ParseUint(s, 10, 63)
+		return int64(v), err == nil
+	}
+	if first == "" {
+		n, ok := number(last)
+		if !ok || n == 0 {
+			return bad()
+		}
+		n = min(n, size)
+		return size - n, n, nil
+	}
+	from, ok = number(first)
+	end := int64(math.MaxInt64 - 1)
+	if last != "" && ok {
+		end, ok = number(last)
+	}
+	if !ok || end < from {
+		return bad()
+	}
+	if from >= size {
+		return 0, 0, fault.New(fault.Usage, "--range %s: the file has %d bytes", text, size)
+	}
+	return from, min(end, size-1) - from + 1, nil
+}
+
+// toStdout writes a file to standard output. What is no text would turn a
+// terminal upside down.
+func (a *app) toStdout(src io.Reader, name string) error {
+	in := bufio.NewReaderSize(src, 64<<10)
+	if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		head, err := in.Peek(8 << 10)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if !isText(head) {
+			return fault.New(fault.Usage, "this file is no text: give -O %s, or send standard output elsewhere", shellWord(safeName(name, "FILE")))
+		}
+	}
+	_, err := io.Copy(a.stdout, in)
+	return err
+}
+
+// isText says that bytes can be shown: whole characters, and no control but
+// those of plain text.
+func isText(b []byte) bool {
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			return !utf8.FullRune(b) // cut off at the end of what was looked at
+		}
+		if dangerous(r) && r != '\r' && r != '\f' {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// save writes a file whole or not at all. The stored name is used only inside a
+// directory that the user named, and never leads out of it (A15).
+func (a *app) save(src io.Reader, to, name, hash string, force bool) (path string, err error) {
+	dir, base := filepath.Split(to)
+	if info, err := os.Stat(to); base == "" || err == nil && info.IsDir() {
+		dir, base = to, safeName(name, hash)
+	}
+	if dir == "" {
+		dir = "."
+	}
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fault.Wrap(fault.FileNotFound, err, "%s: no such directory; looked in %s", filepath.Clean(dir), lookedIn(filepath.Clean(dir)))
+	}
+	if err != nil {
+		return "", fileError(dir, fault.FileNotFound, err)
+	}
+	defer func() { _ = root.Close() }()
+	path = filepath.Join(dir, base)
+	if err := mayReplace(root, base, path, force); err != nil {
+		return "", err
+	}
+	temp := ".roux-" + rand.Text() + ".tmp"
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return "", writeError(path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(temp)
+		}
+	}()
+	w := &diskWriter{f: f}
+	_, err = io.Copy(w, src)
+	if w.err != nil {
+		err = writeError(path, w.err)
+	}
+	if cerr := errors.Join(f.Sync(), f.Close()); err == nil && cerr != nil {
+		err = writeError(path, cerr)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err = mayReplace(root, base, path, force); err != nil {
+		return "", err // it came meanwhile
+	}
+	if err = root.Rename(temp, base); err != nil {
+		return "", writeError(path, err)
+	}
+	return path, nil
+}
+
+// mayReplace refuses to write over what is there, and to replace what is no file
+// even when told to.
+func mayReplace(root *os.Root, base, path string, force bool) error {
+	info, err := root.Lstat(base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return writeError(path, err)
+	case !force:
+		return fault.New(fault.Conflict, "%s is there already: --force replaces it", path)
+	case !info.Mode().IsRegular():
+		return fault.New(fault.Conflict, "%s is no regular file and is not replaced", path)
+	}
+	return nil
+}
+
+// diskWriter tells the disk's errors from those of what is written.
+type diskWriter struct {
+	f   *os.File
+	err error
+}
+
+func (w *diskWriter) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	w.err = err
+	return n, err
+}
+
+func writeError(path string, err error) error {
+	return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", path, err)
+}
+
+// devices are names that Windows gives to devices, with any extension.
+var devices = []string{"con", "prn", "aux", "nul", "conin$", "conout$"}
+
+// safeName makes the name of an upload one that names a file in a directory and
+// nothing else on any system; otherwise it is the substitute.
+func safeName(name, substitute string) string {
+	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
+		name = name[i+1:]
+	}
+	name = strings.Map(func(r rune) rune {
+		if dangerous(r) || r < ' ' || strings.ContainsRune(`<>:"|?*`, r) || r == utf8.RuneError {
+			return '_'
+		}
+		return r
+	}, name)
+	// A leading point hides a file, and tools act on some; a trailing one, or a
+	// space, is dropped by Windows; a leading dash reads like a flag.
+	name = strings.TrimRight(name, ". ")
+	if name != "" && strings.ContainsRune(".-~ ", rune(name[0])) {
+		name = "_" + name[1:]
+	}
+	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
+	stem = strings.TrimRight(stem, " ")
+	for _, d := range devices {
+		if stem == d {
+			name = "_" + name
+		}
+	}
+	if len(stem) == 4 && (stem[:3] == "com" || stem[:3] == "lpt") && stem[3] >= '0' && stem[3] <= '9' {
+		name = "_" + name
+	}
+	if len(name) > 200 {
+		name = string(bytes.ToValidUTF8([]byte(name[:200]), nil))
+	}
+	if name == "" {
+		return substitute
+	}
+	return name
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+)
+
+// A given is one input file of a run: a file of the user's, open, or the
+// beginning of the hash of one that is kept already.
+type given struct {
+	path string
+	f    *os.File
+	hash string
+}
+
+// givenFiles opens what --file names, before the data directory is touched: a
+// misspelt path leaves nothing behind. The caller closes them.
+func (a *app) givenFiles(args []string) (list []given, err error) {
+	defer func() {
+		if err != nil {
+			closeGiven(list)
+		}
+	}()
+	for _, arg := range args {
+		if _, err := os.Lstat(arg); err != nil && hashLike(arg) {
+			list = append(list, given{hash: arg})
+			continue
+		}
+		paths, err := a.inputPaths([]string{arg})
+		if err != nil {
+			return list, err
+		}
+		for _, path := range paths {
+			f, size, err := openRegular(path)
+			if err != nil {
+				return list, err
+			}
+			list = append(list, given{path: path, f: f})
+			if size == 0 {
+				return list, fault.New(fault.FileInvalid, "%s is empty (0 bytes): there is nothing to work on; `roux files put %s` keeps it all the same, and --file takes its hash",
+					path, shellWord(path))
+			}
+		}
+	}
+	return list, nil
+}
+
+func closeGiven(list []given) {
+	for _, g := range list {
+		if g.f != nil {
+			_ = g.f.Close()
+		}
+	}
+}
+
+// hashLike says that a word without a path may be the beginning of a hash.
+func hashLike(s string) bool {
+	digits, marked := strings.CutPrefix(s, "sha256_")
+	return strings.Trim(digits, "0123456789abcdefABCDEF") == "" && len(digits) <= 64 && (marked && digits != "" || len(digits) >= 6)
+}
+
+// keepGiven puts what was given into the store and finds what is there already.
+func (a *app) keepGiven(ctx context.Context, h *host, list []given) ([]action.FileInfo, error) {
+	infos := make([]action.FileInfo, len(list))
+	for i, g := range list {
+		if g.f == nil {
+			kept, err := h.FindFile(ctx, g.hash)
+			if errors.Is(err, fault.FileNotFound) {
+				err = fault.New(fault.FileNotFound, "%s: no such path, and no file is kept whose hash begins so; `%s` lists those that are", oneLine(g.hash), a.hint("files ls", ""))
+			}
+			if err != nil {
+				return nil, err
+			}
+			infos[i] = kept.Info
+			continue
+		}
+		p := a.progress(g.f, filepath.Base(g.path), -1)
+		if info, err := g.f.Stat(); err == nil {
+			p.size = info.Size()
+		}
+		var err error
+		infos[i], err = h.put(ctx, p, filepath.Base(g.path))
+		p.end()
+		if p.err != nil {
+			err = fileError(g.path, fault.FileNotFound, p.err)
+		}
+		if err != nil {
+			return nil, storageError(h.dir, err)
+		}
+	}
+	return infos, nil
+}
