@@ -109,7 +109,7 @@ func (e *Engine) hand(fl *flight, t *machine.Task, prog *program) {
 	fl.hash = hash
 	key := fl.id.key
 	wt := worker.Task{
-		ID: poolID(fl.id), Action: act, TimeoutMS: t.TimeoutMS,
+		ID: poolID(fl.id), Action: act, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
 		CheckInput: checks.in, CheckOutput: checks.out,
 		Task: action.Task{
 			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,

@@ -26,6 +26,9 @@ const maxItem = 1 << 20
 // readItems answers CmdNeedItems: the next items of the file a loop runs over.
 func (e *Engine) readItems(ask *effect) {
 	items, more, err := e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask)
+	if err == nil {
+		err = e.genuine(e.ctx, ask.id.key, ask, items)
+	}
 	in := &input{kind: inRun, key: ask.id.key}
 	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items, More: more}
 	if err != nil {

@@ -58,6 +58,8 @@ func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, proble
 			return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 		}
 	}
+	selects := selection(parsed.NativeRep().Expr())
+	selectSizes(parsed.NativeRep().Expr())
 	checked, iss := checker.Check(parsed)
 	if iss.Err() != nil {
 		return nil, issues(src, offset, iss)
@@ -70,7 +72,7 @@ func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, proble
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 	}
-	return &celExpr{prog: prog, refs: w.refs, selects: selection(parsed.NativeRep().Expr())}, nil
+	return &celExpr{prog: prog, refs: w.refs, selects: selects}, nil
 }
 
 // eval evaluates the expression and gives a JSON value within the limits.
@@ -156,11 +158,18 @@ func evalError(err error) error {
 	if errors.As(err, &stop) {
 		return fault.New(fault.TemplateError, "the evaluation costs more than the limit of %d", CostLimit)
 	}
+	var inside *reached
+	if errors.As(err, &inside) {
+		return inside
+	}
 	msg := err.Error()
 	var cause error
 	var e *types.Err
 	if errors.As(err, &e) {
 		msg = e.String()
+	}
+	if strings.Contains(msg, "expr.large") {
+		return &reached{} // the range of a comprehension
 	}
 	if strings.HasSuffix(msg, "expr.absent") {
 		// An index is resolved below where guard can see it.

@@ -16,6 +16,9 @@ import (
 	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // An Env is what is known about the variables of an expression before it runs.
@@ -86,6 +89,9 @@ func checkTree(v any, pointer string, env *Env, out *[]Problem) {
 		}
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(x)) {
+			if k == jsonx.LargeName {
+				*out = append(*out, Problem{Rule: RuleSyntax, Pointer: pointer + "/" + k, Msg: fault.Message(reservedKey())})
+			}
 			checkTree(x[k], pointer+"/"+escapePointer(k), env, out)
 		}
 	}
@@ -134,6 +140,10 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
 	checked, iss := typed.Check(parsed)
+	if iss.Err() != nil && noFields(iss) && selectSizes(parsed.NativeRep().Expr()) {
+		st.misses = nil
+		checked, iss = typed.Check(parsed)
+	}
 	if iss.Err() != nil {
 		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
 	}
@@ -146,6 +156,12 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 			Msg: fmt.Sprintf("the expression costs at least %d; the limit is %d", est.Min, CostLimit)})
 	}
 	return ps, checked.OutputType()
+}
+
+// noFields reports whether the checker met a selection from a text or a list,
+// which have the one field size.
+func noFields(iss *cel.Issues) bool {
+	return slices.ContainsFunc(iss.Errors(), func(e *cel.Error) bool { return strings.HasSuffix(e.Message, "does not support field selection") })
 }
 
 // undefined reports every use of a name that is not in scope.

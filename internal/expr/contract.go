@@ -9,12 +9,14 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 const (
@@ -143,7 +145,7 @@ func (s stepCounter) Validate(*jsonschema.ValidatorContext, any) {
 	}
 }
 
-// Validate checks a JSON value. It returns all violations, ordered by pointer;
+// Validate checks a JSON value; of a jsonx.Large in it only the type. It returns all violations, ordered by pointer;
 // nil means that the value fits.
 func (s *Schema) Validate(v any) []Violation {
 	c := s.pool.Get().(*compiledSchema)
@@ -163,11 +165,48 @@ func (c *compiledSchema) check(v any) (out []Violation) {
 			panic(e)
 		}
 	}()
+	large := map[string]bool{}
+	if holds(v) {
+		v = standIns(v, "", large)
+	}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(c.Schema.Validate(v), &invalid) {
 		return nil
 	}
-	return violations(invalid)
+	out = violations(invalid)
+	if len(large) > 0 {
+		out = slices.DeleteFunc(out, func(v Violation) bool { return large[v.Pointer] && v.Keyword != "type" })
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// standIns puts an empty text or list where a large one is, so that its type is
+// checked and its content, which is not here, is not; large notes the places.
+func standIns(v any, at string, large map[string]bool) any {
+	switch x := v.(type) {
+	case jsonx.Large:
+		large[at] = true
+		if x.List {
+			return []any{}
+		}
+		return ""
+	case []any:
+		out := make([]any, len(x))
+		for i, e := range x {
+			out[i] = standIns(e, at+"/"+strconv.Itoa(i), large)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, e := range x {
+			out[k] = standIns(e, at+"/"+escapePointer(k), large)
+		}
+		return out
+	}
+	return v
 }
 
 // A boundedRegexp is a pattern that refuses texts too long for its size.

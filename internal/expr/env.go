@@ -43,6 +43,7 @@ func newEnv(reg *registry) *cel.Env {
 		ext.Math(),
 		ext.Sets(),
 		ext.Encoders(ext.EncodersVersion(0)),
+		sizeFunction(),
 		arithmetic("multiply", multiplyInt, func(a, b float64) float64 { return a * b }),
 		arithmetic("add", addInt, func(a, b float64) float64 { return a + b }),
 		arithmetic("subtract", subtractInt, func(a, b float64) float64 { return a - b }),

@@ -49,8 +49,8 @@ const (
 
 // Vars supplies variables at evaluation. ok=false means absent: using the name
 // is an error, has(name.field) is false, and the default filter softens it.
-// Values are nil, bool, int64, float64, string, []any and map[string]any, and
-// are never modified.
+// Values are nil, bool, int64, float64, string, []any and map[string]any, or a
+// jsonx.Large for a text or list that lies in a file, and are never modified.
 type Vars interface {
 	Lookup(name string) (value any, ok bool)
 }
@@ -117,7 +117,7 @@ func (p *Program) eval(vars Vars, b *budget) (any, error) {
 		v, err = render(p.nodes, vars, b)
 	}
 	if err != nil {
-		return nil, p.explain(err)
+		return nil, p.explain(named(err, p.inputs, vars))
 	}
 	return v, nil
 }

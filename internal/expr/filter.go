@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // A filter is a function after a | of a placeholder. It takes the value before
@@ -51,6 +52,9 @@ var filters = map[string]filter{
 }
 
 func wrongType(name, want string, v any) error {
+	if l, ok := v.(jsonx.Large); ok {
+		return &reached{l}
+	}
 	return fault.New(fault.TemplateError, "the filter %s wants %s, got %s", name, want, typeName(v))
 }
 
@@ -142,11 +146,18 @@ func filterLength(v any, _ []any) (any, error) {
 		return int64(len(x)), nil
 	case map[string]any:
 		return int64(len(x)), nil
+	case jsonx.Large:
+		return x.Size, nil
 	}
 	return nil, wrongType("length", "a text, a list or a map", v)
 }
 
 func filterReplace(v any, args []any) (any, error) {
+	for _, a := range append([]any{v}, args...) {
+		if l, ok := a.(jsonx.Large); ok {
+			return nil, &reached{l}
+		}
+	}
 	s, ok := v.(string)
 	old, ok1 := args[0].(string)
 	new, ok2 := args[1].(string)
@@ -191,6 +202,9 @@ func filterRound(v any, args []any) (any, error) {
 }
 
 func filterToJSON(v any, _ []any) (any, error) {
+	if err := whole(v); err != nil {
+		return nil, err
+	}
 	b, ok := appendJSON(nil, v, MaxResult)
 	if !ok {
 		return nil, resultTooLarge(MaxResult)

@@ -21,9 +21,17 @@ const (
 // guards are the functions whose work or result can be larger than their
 // arguments, or whose arguments can be larger than the memory they take.
 var guards = map[string]guarded{
-	"_==_": {priceCompare, func(a []ref.Val) ref.Val { return types.Equal(a[0], a[1]) }},
+	"_==_": {priceCompare, func(a []ref.Val) ref.Val { return equal(a[0], a[1]) }},
 	"_!=_": {priceCompare, func(a []ref.Val) ref.Val {
-		return types.Bool(types.Equal(a[0], a[1]) != types.True)
+		switch v := equal(a[0], a[1]).(type) {
+		case types.Bool:
+			return !v
+		case *types.Err:
+			if _, ok := v.Unwrap().(*reached); ok {
+				return v
+			}
+		}
+		return types.True
 	}},
 	"@in":     {priceIn, runIn},
 	"_+_":     {priceAdd, runAdd},
@@ -51,7 +59,7 @@ func noOverload() ref.Val { return types.NewErr("no such overload") }
 
 func size(v ref.Val) int {
 	s, ok := v.(traits.Sizer)
-	if !ok {
+	if _, isLarge := v.(large); !ok || isLarge {
 		return 0
 	}
 	n, _ := s.Size().(types.Int)
@@ -75,6 +83,9 @@ func priceIn(a []ref.Val) uint64 {
 }
 
 func runIn(a []ref.Val) ref.Val {
+	if l, ok := a[1].(traits.Lister); ok && (holdsLarge(a[0]) || holdsLarge(l)) {
+		return contains(l, a[0])
+	}
 	c, ok := a[1].(traits.Container)
 	if !ok {
 		return noOverload()

@@ -111,7 +111,7 @@ func runDistinct(a []ref.Val) ref.Val {
 }
 
 func containsVal(in []ref.Val, v ref.Val) bool {
-	return slices.ContainsFunc(in, func(o ref.Val) bool { return types.Equal(v, o) == types.True })
+	return slices.ContainsFunc(in, func(o ref.Val) bool { return equal(v, o) == types.True })
 }
 
 // priceSort: n log n comparisons of keys.

@@ -17,7 +17,7 @@ import (
 // and only then carried out.
 func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch n := i.(type) {
-	case *guardedCall, *guardedAttr, *guardedMap:
+	case *guardedCall, *guardedAttr, *guardedMap, *plainCall:
 		return i, nil
 	case interpreter.InterpretableAttribute:
 		return &guardedAttr{InterpretableAttribute: n}, nil
@@ -32,7 +32,7 @@ func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 			g, ok = zoned(n.Function()), true
 		}
 		if !ok {
-			return i, nil
+			return &plainCall{InterpretableCall: n}, nil
 		}
 		call := &guardedCall{InterpretableCall: n, args: n.Args(), guarded: g}
 		if n.Function() == "matches" {
@@ -73,7 +73,7 @@ func (c *guardedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	if costs := frame.CostTracker(); costs != nil {
 		costs.EvalUnary(frame, c.ID(), charge{}, nil, types.Int(c.price(args)))
 	}
-	v := c.run(args)
+	v := blame(c.run(args), args)
 	if e, ok := v.(*types.Err); ok {
 		return types.LabelErrNode(c.ID(), e)
 	}
@@ -82,6 +82,31 @@ func (c *guardedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 // Eval implements interpreter.Interpretable.
 func (c *guardedCall) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, c.Exec)
+}
+
+// A plainCall is a call that needs no guard. Its error says when an argument is a
+// large value.
+type plainCall struct {
+	interpreter.InterpretableCall
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (c *plainCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := c.InterpretableCall.Exec(frame)
+	// An error of an argument passes through: only its own is looked into.
+	if e, failed := v.(*types.Err); !failed || e.NodeID() != c.ID() {
+		return v
+	}
+	var args []ref.Val
+	for _, a := range c.Args() {
+		args = append(args, a.Exec(frame)) // pure: the same as before
+	}
+	return types.LabelErrNode(c.ID(), blame(v, args))
+}
+
+// Eval implements interpreter.Interpretable.
+func (c *plainCall) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 

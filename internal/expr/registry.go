@@ -13,6 +13,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // A registry adapts Go values to CEL values. It differs from the one it embeds
@@ -27,6 +29,8 @@ func (r *registry) NativeToValue(v any) ref.Val {
 	switch x := v.(type) {
 	case ref.Val:
 		return x
+	case jsonx.Large:
+		return large{x}
 	case map[string]any:
 		return &orderedMap{Mapper: types.NewStringInterfaceMap(r, x), src: x}
 	case []any:

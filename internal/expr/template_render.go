@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // A node is a part of a compiled template.
@@ -172,6 +173,8 @@ func (n *forNode) render(r *renderer) error {
 		letters := []rune(x)
 		count = len(letters)
 		turn = func(i int) ([]any, error) { return n.unpack(string(letters[i])) }
+	case jsonx.Large:
+		return &reached{x}
 	default:
 		return fault.New(fault.TemplateError, "a loop over %s: want a list, a map or a text", typeName(v))
 	}
@@ -205,6 +208,9 @@ func (n *forNode) unpack(v any) ([]any, error) {
 	if len(n.names) == 1 {
 		return []any{v}, nil
 	}
+	if l, isLarge := v.(jsonx.Large); isLarge {
+		return nil, &reached{l}
+	}
 	pair, ok := v.([]any)
 	if !ok || len(pair) != len(n.names) {
 		return nil, fault.New(fault.TemplateError, "a loop with %d variables over %s: want lists of that length, or a map", len(n.names), typeName(v))
@@ -236,6 +242,8 @@ func typeName(v any) string {
 		return "a list"
 	case map[string]any:
 		return "a map"
+	case jsonx.Large:
+		return "a large value in a file"
 	}
 	return "a value of another type"
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // A Tree is a compiled JSON value whose string leaves may be templates. It is
@@ -100,6 +101,10 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 		n := treeNode{}
 		varies := false
 		for _, k := range slices.Sorted(maps.Keys(x)) {
+			if k == jsonx.LargeName {
+				*diags = append(*diags, fault.Diagnostic{Code: fault.TemplateError, Rule: RuleSyntax, Pointer: pointer + "/" + k,
+					Msg: fault.Message(reservedKey())})
+			}
 			f := treeField{k, t.compile(x[k], pointer+"/"+escapePointer(k), diags)}
 			varies = varies || !f.value.fixed()
 			n.object = append(n.object, f)

@@ -15,6 +15,7 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // tooLarge begins the messages of errors that become VALUE_TOO_LARGE.
@@ -40,6 +41,8 @@ func measure(v any, limit int) int {
 		return 4
 	case int64:
 		return digits(x)
+	case jsonx.Large:
+		return largeForm
 	case []any:
 		n := 1
 		for _, e := range x {
@@ -59,6 +62,9 @@ func measure(v any, limit int) int {
 	}
 	return 1
 }
+
+// largeForm is at most the size of a reference as text.
+const largeForm = 130
 
 func digits(i int64) int {
 	n := 1
@@ -135,6 +141,11 @@ func (c *converter) convert(v ref.Val) (any, error) {
 	case types.Duration:
 		c.take(4)
 		return x.Duration.String(), nil
+	case large:
+		if !c.take(largeForm) {
+			return nil, errSize
+		}
+		return x.Large, nil
 	case *types.Type:
 		return x.TypeName(), nil
 	case *types.Optional:
@@ -191,6 +202,9 @@ func (c *converter) convertMap(m traits.Mapper) (any, error) {
 		if !ok {
 			return nil, fault.New(fault.TemplateError, "a map of the result has a key of type %s: want strings, for example string(key)", key.Type().TypeName())
 		}
+		if k == jsonx.LargeName {
+			return nil, reservedKey()
+		}
 		if !c.take(len(k)) {
 			return nil, errSize
 		}
@@ -201,6 +215,12 @@ func (c *converter) convertMap(m traits.Mapper) (any, error) {
 		out[string(k)] = v
 	}
 	return out, nil
+}
+
+// reservedKey refuses a map that would read as a reference to a file: only the
+// engine makes those.
+func reservedKey() error {
+	return fault.New(fault.TemplateError, "the key %q is reserved: give it another name", jsonx.LargeName)
 }
 
 func (c *converter) convertList(l traits.Lister) (any, error) {

@@ -23,7 +23,7 @@ const maxNesting = 1000
 // full, and a float64 beyond 2^53 always with an exponent, so that every number
 // reads back by [Decode] with the value it had.
 //
-// Beside the value types it takes int and json.RawMessage. NaN, infinities,
+// Beside the value types it takes int, [Large] and json.RawMessage. NaN, infinities,
 // invalid UTF-8 and other types are errors.
 func Canonical(v any) ([]byte, error) { return AppendCanonical(nil, v) }
 
@@ -59,6 +59,8 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 		return appendObject(dst, v, depth)
 	case int:
 		return strconv.AppendInt(dst, int64(v), 10), nil
+	case Large:
+		return v.Append(dst), nil
 	case json.RawMessage:
 		raw, err := CanonicalRaw(v)
 		if err != nil {

@@ -13,7 +13,8 @@
 // It never gives values a meaning, knows no schema and does no I/O.
 //
 // Values are nil, bool, int64, float64, string, []any and map[string]any. A
-// number without fraction and exponent is an int64; any other is a float64.
+// number without fraction and exponent is an int64; any other is a float64. Where
+// a caller asks for it, the reference to a value in a file is a [Large].
 package jsonx
 
 import (
@@ -44,6 +45,8 @@ type Limits struct {
 	// which a text of tiny values fills many times faster than its bytes say.
 	// Default Bytes/2+1, which no array of one-digit numbers exceeds.
 	Tokens int
+	// Large makes a [Large] of each reference. Default: an object like any other.
+	Large bool
 }
 
 func (l Limits) orDefault() Limits {
@@ -76,6 +79,8 @@ type Error struct {
 	Hint    string
 	Pos     Pos
 	Pointer string // JSON pointer (RFC 6901) of the value, as far as known
+	// Tokens says of RuleLimit that the text holds too many names and values.
+	Tokens bool
 	// First is the place of the name that a duplicate repeats.
 	First Pos
 }
@@ -154,7 +159,9 @@ func (r *reader) token() (tok jsontext.Token, start int, err error) {
 		return tok, start, nil
 	}
 	if r.left--; r.left < 0 {
-		return tok, start, r.fail(RuleLimit, start, 1, "the text holds more than %d names and values", r.lim.Tokens)
+		e := r.fail(RuleLimit, start, 1, "the text holds more than %d names and values", r.lim.Tokens)
+		e.Tokens = true
+		return tok, start, e
 	}
 	return tok, start, nil
 }
@@ -217,6 +224,11 @@ func (r *reader) rest(tok jsontext.Token, start, depth int) (any, error) {
 				return nil, err
 			}
 			if tok.Kind() == '}' {
+				if r.lim.Large {
+					if l, ok := AsLarge(m); ok {
+						return l, nil
+					}
+				}
 				return m, nil
 			}
 			name := tok.String()

@@ -202,6 +202,12 @@ func ignoredFlag(src Source, current bool) stepFlags {
 	return flagIgnoredOlder << min(src, FromPoll)
 }
 
+// errReserved refuses values from outside that use the name of references: what
+// they name would be read as if a step of this run had made it.
+func errReserved(what string) error {
+	return fault.New(fault.InputInvalid, "%s uses the name %q, which is reserved: give the field another name", what, jsonx.LargeName)
+}
+
 // fits refuses an output past the inline limit or the run's memory (R38).
 func (r *Run) fits(out []byte) *Failure {
 	if len(out) > maxInline {
@@ -260,6 +266,10 @@ func (r *Run) takeSignal(in *Input) {
 			r.turn.Err = fault.Wrap(fault.InputInvalid, err, "signal %q: its payload is not JSON: %v", in.Name, err)
 			return
 		}
+	}
+	if jsonx.Reserved(data) {
+		r.turn.Err = errReserved(fmt.Sprintf("the payload of signal %q", in.Name))
+		return
 	}
 	if f := r.fits(data); f != nil {
 		r.turn.Err = fault.New(f.Code, "signal %q: %s", in.Name, f.Msg)

@@ -201,6 +201,11 @@ func typeName(v any) string {
 		return strconv.Quote(v)
 	case []any:
 		return fmt.Sprintf("a list of %d", len(v))
+	case jsonx.Large:
+		if v.List {
+			return fmt.Sprintf("a list of %d in a file", v.Size)
+		}
+		return fmt.Sprintf("a text of %d characters in a file", v.Size)
 	case map[string]any:
 		return fmt.Sprintf("an object of %d fields", len(v))
 	}
@@ -209,8 +214,11 @@ func typeName(v any) string {
 
 // text writes a value as a message.
 func text(v any) string {
-	if s, ok := v.(string); ok {
-		return s
+	switch v := v.(type) {
+	case string:
+		return v
+	case jsonx.Large:
+		return typeName(v)
 	}
 	raw, err := jsonx.Canonical(v)
 	if err != nil {

@@ -223,6 +223,9 @@ func encodeStart(st *Start) ([]byte, error) {
 		if err != nil {
 			return nil, fault.Wrap(fault.InputInvalid, err, "the input is not JSON: %v", err)
 		}
+		if jsonx.Reserved(raw) {
+			return nil, errReserved("the input")
+		}
 		rec.Parameters = raw
 	}
 	return json.Marshal(&rec)

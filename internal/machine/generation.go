@@ -70,6 +70,9 @@ func editedFields(data []byte) (map[string]any, error) {
 	if !ok || len(m) == 0 {
 		return nil, fault.New(fault.InputInvalid, "the edited input is %s, want an object of fields to replace", typeName(v))
 	}
+	if canonical, err := jsonx.Canonical(v); err == nil && jsonx.Reserved(canonical) {
+		return nil, errReserved("the edited input")
+	}
 	return m, nil
 }
 

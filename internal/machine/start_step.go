@@ -207,6 +207,13 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 		return
 	}
 	hash := fileHash(v)
+	if l, ok := v.(jsonx.Large); ok && l.List {
+		hash = l.Hash
+		if f := r.loopFits(s, i, l.Size, l.Size); f != nil {
+			r.finalFailure(s, i, f, nil)
+			return
+		}
+	}
 	if hash == "" {
 		r.finalFailure(s, i, &Failure{Code: fault.TemplateError, Msg: fmt.Sprintf(
 			"%q gives %s, want a list or a file", step.Expr.Src, typeName(v))}, nil)
@@ -231,7 +238,7 @@ func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
 }
 
 // fileHash recognises the forms in which a file travels in values: its hash,
-// or an object with one (an entry of files, an opaque reference).
+// or an object with one (an entry of files, the output of a long loop).
 func fileHash(v any) string {
 	switch v := v.(type) {
 	case string:

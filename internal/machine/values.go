@@ -32,6 +32,10 @@ func newValue(seq uint64, raw []byte) *value {
 // way in, so only the size is given room for references and wrapping.
 var inlineLimits = jsonx.Limits{Bytes: 2 << 20, Depth: 128}
 
+// valueLimits are those of a value that a worker or an expression gave: it may
+// refer to texts and lists in files.
+var valueLimits = jsonx.Limits{Bytes: inlineLimits.Bytes, Depth: inlineLimits.Depth, Large: true}
+
 // decoded returns the value as expressions see it; callers must not change it.
 func (v *value) decoded() (any, error) {
 	if v == nil {
@@ -40,7 +44,7 @@ func (v *value) decoded() (any, error) {
 	if d := v.dec.Load(); d != nil {
 		return *d, nil
 	}
-	d, err := jsonx.Decode(v.raw, inlineLimits)
+	d, err := jsonx.Decode(v.raw, valueLimits)
 	if err != nil {
 		return nil, fault.Wrap(fault.InternalError, err, "a recorded value is not JSON")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // attempt is one call of an action, its context and its reporter in one piece,
@@ -82,10 +83,8 @@ func (a *attempt) panicked(v any) *fault.Error {
 
 func (a *attempt) call() Result {
 	t := &a.task
-	if t.CheckInput != nil {
-		if err := check(t.CheckInput, t.Task.Input, fault.InputContractViolation); err != nil {
-			return Result{Err: err}
-		}
+	if err := a.takeInput(); err != nil {
+		return Result{Err: err}
 	}
 	t.Task.Report = a
 	out, err := t.Action.Run(a, &t.Task)
@@ -99,14 +98,67 @@ func (a *attempt) call() Result {
 	if cost < 0 {
 		return Result{Err: fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", t.Action.Name, cost)}
 	}
-	data, ferr := encode(t.Action.Name, out.Output)
-	if ferr == nil && t.CheckOutput != nil {
-		ferr = check(t.CheckOutput, data, fault.OutputContractViolation)
-	}
+	data, ferr := a.giveOutput(out.Output)
 	if ferr != nil {
 		return Result{Err: ferr}
 	}
 	return Result{Output: data, Cost: cost}
+}
+
+// takeInput gives the action plain values: what its input refers to is read from
+// files first, and the contract is about the whole.
+func (a *attempt) takeInput() *fault.Error {
+	t := &a.task
+	if jsonx.Reserved(t.Task.Input) {
+		whole, err := fetch(a, t.Task.Files, t.Task.Input)
+		if err != nil {
+			return a.failed(err)
+		}
+		t.Task.Input = whole
+	}
+	if t.CheckInput == nil {
+		return nil
+	}
+	return check(t.CheckInput, t.Task.Input, fault.InputContractViolation, fault.ValueTooLarge)
+}
+
+// giveOutput encodes an output, checks the whole of it, and puts into files what
+// does not fit into an event.
+func (a *attempt) giveOutput(v any) ([]byte, *fault.Error) {
+	t := &a.task
+	most := MaxLarge
+	if t.NoFiles || t.Task.Files == nil {
+		most = MaxOutput
+	}
+	data, err := encode(t.Action.Name, v, most)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxOutput {
+		// One after the other: each may take hundreds of MiB for a moment (I15).
+		select {
+		case a.pool.large <- struct{}{}:
+			defer func() { <-a.pool.large }()
+		case <-a.Done():
+			return nil, a.failed(a.Err())
+		}
+	}
+	if t.CheckOutput != nil {
+		if err := check(t.CheckOutput, data, fault.OutputContractViolation, fault.OutputTooLarge); err != nil {
+			return nil, err
+		}
+	}
+	if len(data) <= MaxOutput {
+		return data, nil
+	}
+	out, serr := spill(a, t.Task.Files, t.Task.Step, data)
+	switch {
+	case errors.Is(serr, errTooLarge):
+		return nil, fault.New(fault.OutputTooLarge, "action %s returned %d bytes, and not enough of them are in texts or lists that could go to files: return a file instead", t.Action.Name, len(data))
+	case serr != nil:
+		return nil, a.failed(serr)
+	}
+	return out, nil
 }
 
 // failed names the failure of an action that returned an error. One that only

@@ -10,20 +10,35 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// maxRaw is how much JSON text is read to see whether it is small enough in
-// canonical form: white space and escapes may shrink it.
-const maxRaw = 4 * MaxOutput
+// rawRoom is how much longer JSON text may be than its canonical form: white
+// space and escapes may shrink it.
+const rawRoom = 4
 
-// encode writes an output once, in the form in which it is journaled.
-func encode(name string, v any) ([]byte, *fault.Error) {
-	data, err := canonical(v)
+// encode writes an output once, in the form in which it is journaled. most is how
+// many bytes that may have.
+func encode(name string, v any, most int) ([]byte, *fault.Error) {
+	data, err := canonical(v, most)
 	switch {
-	case errors.Is(err, errRawTooLarge) || len(data) > MaxOutput:
-		return nil, fault.New(fault.OutputTooLarge, "action %s returned more than %d bytes: return a file instead", name, MaxOutput)
+	case errors.Is(err, errRawTooLarge) || len(data) > most || tooMany(err):
+		return nil, outputTooLarge(name, most)
 	case err != nil:
 		return nil, fault.Wrap(fault.StepFailed, err, "action %s returned an output that is no JSON value: %v", name, err)
+	case jsonx.Reserved(data):
+		// It would be read as a reference to a file that this action never saw.
+		return nil, fault.New(fault.OutputContractViolation,
+			"the output of action %s uses the name %q, which is reserved: give the field another name", name, jsonx.LargeName)
 	}
 	return data, nil
+}
+
+// tooMany says that a text holds more names and values than may be decoded.
+func tooMany(err error) bool {
+	var e *jsonx.Error
+	return errors.As(err, &e) && e.Tokens
+}
+
+func outputTooLarge(name string, most int) *fault.Error {
+	return fault.New(fault.OutputTooLarge, "action %s returned more than %d bytes: return a file instead", name, most)
 }
 
 // null is the output of an action that has none; nobody writes into an output.
@@ -31,7 +46,7 @@ var null = []byte("null")
 
 var errRawTooLarge = errors.New("JSON text is too large")
 
-func canonical(v any) ([]byte, error) {
+func canonical(v any, most int) ([]byte, error) {
 	var raw []byte
 	switch v := v.(type) {
 	case nil:
@@ -56,15 +71,26 @@ func canonical(v any) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if len(raw) > maxRaw {
+	if len(raw) > min(rawRoom*most, 2*MaxLarge) {
 		return nil, errRawTooLarge
 	}
-	return jsonx.CanonicalRaw(raw)
+	out, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1, Tokens: maxTokens})
+	if err != nil {
+		return nil, err
+	}
+	return jsonx.AppendCanonical(make([]byte, 0, len(raw)), out)
 }
 
+// maxDepth bounds how deeply an input or output nests: what an action returns has
+// at most 64 levels, and a list read from a file may stand inside as many.
+const maxDepth = 128
+
 // check decodes a value and holds it to a validator.
-func check(validate func(any) error, data []byte, code fault.Code) *fault.Error {
-	v, err := jsonx.Decode(data, jsonx.Limits{Bytes: len(data) + 1})
+func check(validate func(any) error, data []byte, code, tooLarge fault.Code) *fault.Error {
+	v, err := jsonx.Decode(data, jsonx.Limits{Bytes: len(data) + 1, Depth: maxDepth, Tokens: maxTokens})
+	if tooMany(err) {
+		return fault.New(tooLarge, "the value cannot be checked: %v", err)
+	}
 	if err != nil {
 		return fault.Wrap(code, err, "the value is no JSON: %v", err)
 	}

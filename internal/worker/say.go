@@ -103,7 +103,7 @@ func (a *attempt) Delta(text string) { a.say(Report{Kind: Delta, Text: valid(tex
 // Preview implements action.Reporter. A value that is no JSON or too large for
 // an output is dropped and counted.
 func (a *attempt) Preview(value any) {
-	data, err := encode(a.task.Action.Name, value)
+	data, err := encode(a.task.Action.Name, value, MaxOutput)
 	if err != nil {
 		a.drop()
 		return

@@ -4,8 +4,8 @@
 //
 // A [Pool] takes a task, calls the action's function on a goroutine of its own,
 // and reports one [Result]. It decides when an attempt has run out of time, what
-// a panic means, whether an output is well formed and small enough, and how much
-// an action may say while it works (I15, I16).
+// a panic means, whether an output is well formed, what of a large one goes to
+// files, and how much an action may say while it works (I15, I16).
 //
 // It never decides whether to try again, never orders or queues work, and knows
 // nothing of runs: the task is its whole world. A panic in a goroutine that the
@@ -27,7 +27,7 @@ import (
 
 // The bounds of one attempt.
 const (
-	MaxOutput   = 1 << 20 // bytes of canonical JSON
+	MaxOutput   = 1 << 20 // bytes of canonical JSON that a result carries; more goes to files
 	MaxLogs     = 1_000   // log lines
 	MaxReported = 4 << 20 // bytes of logs, deltas, previews and progress texts
 )
@@ -48,6 +48,8 @@ type Task struct {
 	Action *action.Action
 	// Task is what the action sees; the pool sets its Report.
 	Task action.Task
+	// NoFiles says that Task.Files keeps nothing: a large output has nowhere to go.
+	NoFiles bool
 	// TimeoutMS is how long the attempt may take, in milliseconds; 0 = no limit
 	// of its own.
 	TimeoutMS int64
@@ -60,7 +62,7 @@ type Task struct {
 // A Result is how an attempt ended.
 type Result struct {
 	ID     ID
-	Output []byte       // canonical JSON; nil when Err is set
+	Output []byte       // canonical JSON, at most MaxOutput; nil when Err is set
 	Cost   int64        // whole credits of a success
 	Err    *fault.Error // nil = success
 	// Dropped is how many reports of the attempt exceeded its bounds.
@@ -122,6 +124,8 @@ type Pool struct {
 	calls     int             // callbacks under way
 	stopping  bool            // Run refuses
 	stopped   bool            // callbacks are over
+	// large is held while a large output is checked and put into files.
+	large chan struct{}
 	// idle, when set, is closed once no attempt runs and no callback is under way.
 	idle chan struct{}
 }
@@ -140,7 +144,7 @@ func New(cfg Config) *Pool {
 	if cfg.MaxAbandoned <= 0 {
 		cfg.MaxAbandoned = 1_000
 	}
-	return &Pool{cfg: cfg, attempts: map[ID]*attempt{}}
+	return &Pool{cfg: cfg, attempts: map[ID]*attempt{}, large: make(chan struct{}, 1)}
 }
 
 // The reasons for which an attempt's context ends, as context.Cause gives them.

@@ -125,9 +125,9 @@ func TestOutcomes(t *testing.T) {
 		}{1, 2}, want: `{"a":2,"b":1}`},
 		{name: "raw JSON is made canonical", out: json.RawMessage(` {"b": 1.0, "a":9007199254740993}`), want: `{"a":9007199254740993,"b":1}`},
 		{name: "cost is overridden", out: true, cost: &five, want: "true"},
-		{name: "a negative cost is refused", out: true, cost: &negative, code: fault.StepFailed},                                          // A26
-		{name: "an output over 1 MiB", out: big, code: fault.OutputTooLarge},                                                              // I16
-		{name: "raw JSON far over 1 MiB is not decoded", out: json.RawMessage(strings.Repeat("[", maxRaw+1)), code: fault.OutputTooLarge}, // I15
+		{name: "a negative cost is refused", out: true, cost: &negative, code: fault.StepFailed},                                                     // A26
+		{name: "an output over 1 MiB where there are no files", out: big, code: fault.OutputTooLarge},                                                // I16
+		{name: "raw JSON far over 1 MiB is not decoded", out: json.RawMessage(strings.Repeat("[", rawRoom*MaxOutput+1)), code: fault.OutputTooLarge}, // I15
 		{name: "broken raw JSON", out: json.RawMessage(`{"a":1,"a":2}`), code: fault.StepFailed},
 		{name: "a channel is no JSON", out: make(chan int), code: fault.StepFailed},
 		{name: "an integer beyond 64 bits", out: json.RawMessage("18446744073709551616"), code: fault.StepFailed},

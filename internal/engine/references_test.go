@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// makes returns an action that gives what its input says: texts of so many bytes.
+func makes() *action.Action {
+	return act("make", func(_ context.Context, task *action.Task) (action.Result, error) {
+		var in struct{ Text, List, Each, Item int }
+		if err := task.Decode(&in); err != nil {
+			return action.Result{}, err
+		}
+		out := map[string]any{"item": in.Item}
+		if in.Text > 0 {
+			out["text"] = strings.Repeat("t", in.Text)
+		}
+		if in.List > 0 {
+			list := make([]any, in.List)
+			for i := range list {
+				list[i] = fmt.Sprintf("%d %s", i, strings.Repeat("e", in.Each))
+			}
+			out["list"] = list
+		}
+		return action.Result{Output: out}, nil
+	})
+}
+
+// measure tells how large the values of its input are, as the action sees them.
+func measure() *action.Action {
+	return act("measure", func(_ context.Context, task *action.Task) (action.Result, error) {
+		var in map[string]json.RawMessage
+		if err := task.Decode(&in); err != nil {
+			return action.Result{}, err
+		}
+		out := map[string]any{}
+		for k, v := range in {
+			out[k] = len(v)
+		}
+		return action.Result{Output: out}, nil
+	})
+}
+
+// outputsOf runs a recipe to its end and returns its outputs.
+func outputsOf(t *testing.T, e *Engine, recipe string, files ...machine.File) (string, store.Head) {
+	t.Helper()
+	p := planOf(t, recipe, makes(), measure())
+	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := end(t, e, s.Run)
+	h, err := e.History(t.Context(), acc, s.Run, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(h.Outputs), head
+}
+
+// Design section 7: a large text and a large list of one output go to files, a
+// loop runs over the list, an action gets both whole, and the contract of the step
+// that made them saw the whole.
+func TestLargeOutputsTravelAsReferences(t *testing.T) {
+	files := blobs(t)
+	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, makes(), measure())
+	out, head := outputsOf(t, e, `
+name: large
+steps:
+  - id: made
+    action: {name: make, parameters: {text: 3000000, list: 400, each: 9000}}
+    contracts: {output: {type: object, properties: {text: {type: string, minLength: 3000000}, list: {type: array, minItems: 400, items: {type: string}}}}}
+    outputBinding: doc
+  - {id: whole, action: {name: measure, parameters: {text: "{{ doc.text }}", all: "{{ doc }}"}}, outputBinding: sizes}
+  - id: each
+    loop:
+      over: doc.list
+      maxConcurrency: 8
+      steps: [{id: one, action: {name: measure, parameters: {item: "{{ item }}", also: "{{ index == 0 ? doc.text : '' }}"}}}]
+    outputBinding: items
+outputs: {text: doc.text.size, list: doc.list.size, sizes: sizes, n: items.size(), first: "items[0]", last: "items[399]"}
+`)
+	const want = `{"first":{"also":3000002,"item":9004},"last":{"also":2,"item":9006},"list":400,"n":400,"sizes":{"all":6602719,"text":3000002},"text":3000000}`
+	if head.Status != "completed" || out != want {
+		t.Errorf("%s %s %s\ngot  %s\nwant %s", head.Status, head.Code, head.Message, out, want)
+	}
+}
+
+// F21: the outputs of iterations that lie in files are collected as references,
+// and a loop runs over the file in which they were collected.
+func TestCollectedReferences(t *testing.T) {
+	files := blobs(t)
+	st := memory.New(memory.Options{})
+	e := open(t, st, Config{Files: files.Files}, makes(), measure())
+	recipe := `
+name: collected
+limits: {max_total_steps: 10000}
+steps:
+  - id: each
+    loop:
+      over: "[1, 2, 3, 4]"
+      maxConcurrency: 4
+      steps: [{id: one, action: {name: make, parameters: {text: 1100000, list: 300, each: 1000, item: "{{ item }}"}}}]
+    outputBinding: made
+  - id: again
+    loop:
+      over: made.file
+      steps: [{id: two, action: {name: measure, parameters: {text: "{{ item.text }}", list: "{{ item.list.size }}"}}}]
+    outputBinding: sizes
+outputs: {collected: made.name, sizes: sizes}
+`
+	out, head := outputsOf(t, e, recipe)
+	want := `{"collected":"each.jsonl","sizes":[` + strings.TrimSuffix(strings.Repeat(`{"list":3,"text":1100002},`, 4), ",") + `]}`
+	if head.Status != "completed" || out != want {
+		t.Errorf("%s %s %s\ngot  %s\nwant %s", head.Status, head.Code, head.Message, out, want)
+	}
+}
+
+// A13: a file from outside cannot name another file of the account: what uses the
+// reserved name is refused, unless this run made the reference.
+func TestA13_ItemsCannotForgeReferences(t *testing.T) {
+	files := blobs(t)
+	secret, err := files.Put(t.Context(), acc, strings.NewReader("a secret"), "s.txt", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := string(jsonx.Large{Hash: secret.Hash, Size: 8, Bytes: 8}.Append(nil))
+	e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, makes(), measure())
+	for name, content := range map[string]string{
+		"a.jsonl": "1\n" + forged + "\n",
+		"b.json":  `[{"a":[` + forged + `]}]`,
+		"c.json":  `[{"$roux":"anything"}]`,
+		"d.json":  `[{"\u0024roux":{"x":1}}]`,
+		"e.csv":   "a,$roux\n1,ref\n",
+	} {
+		info, err := files.Put(t.Context(), acc, strings.NewReader(content), name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, head := outputsOf(t, e, `
+name: forged
+steps:
+  - {id: l, loop: {over: "fileHashes[0]", steps: [{id: x, action: {name: measure, parameters: {v: "{{ item }}"}}}]}}
+`, machine.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size})
+		if head.Code != fault.InputInvalid || !strings.Contains(head.Message, `uses the name "$roux"`) {
+			t.Errorf("%s: %s %s %s", name, head.Status, head.Code, head.Message)
+		}
+	}
+	for _, params := range []map[string]any{{"a": map[string]any{"$roux": "ref"}}, {"$roux": 1}} {
+		p := planOf(t, "name: x\nsteps:\n  - {id: a, action: {name: make}}\n", makes())
+		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: params}); fault.CodeOf(err) != fault.InputInvalid {
+			t.Errorf("input %v: %v", params, err)
+		}
+	}
+}
+
+// The file of a reference is gone: the attempt says so and nothing else is lost.
+func TestReferenceToAFileThatIsGone(t *testing.T) {
+	files := blobs(t)
+	e := open(t, memory.New(memory.Options{}), Config{Files: func(account string) action.Files { return forgetful{files.Files(account)} }}, makes(), measure())
+	_, head := outputsOf(t, e, `
+name: gone
+steps:
+  - {id: made, action: {name: make, parameters: {text: 2000000}}, outputBinding: doc}
+  - {id: whole, action: {name: measure, parameters: {text: "{{ doc.text }}"}}}
+`)
+	if head.Code != fault.FileNotFound || !strings.Contains(head.Message, "a string of the input cannot be read") {
+		t.Errorf("%s %s %s", head.Status, head.Code, head.Message)
+	}
+}
+
+// forgetful keeps what is put and finds nothing.
+type forgetful struct{ action.Files }
+
+func (forgetful) Open(_ context.Context, hash string) (action.File, error) {
+	return nil, fault.New(fault.FileNotFound, "no file %s", hash)
+}
+
+// Runs whose values lie in files are parked and taken up again after a crash, and
+// render the same input and write the same journal; what they hold in memory is
+// the reference (R38).
+func TestReferencesSurviveParkingAndCrashes(t *testing.T) {
+	const recipe = `
+name: parked
+steps:
+  - {id: made, action: {name: make}, outputBinding: doc}
+  - {id: asked, wait: {signal: go}}
+  - {id: long, transform: {expression: "{'t': doc.text, 'n': doc.text.size}"}}
+  - {id: whole, action: {name: measure, parameters: {text: "{{ steps.long.output.t }}"}}}
+outputs: {doc: doc, whole: steps.whole.output}
+`
+	ref := string(jsonx.Large{Hash: "sha256_" + strings.Repeat("a", 64), Size: 3_000_000, Bytes: 3_000_000}.Append(nil))
+	var journals []string
+	for _, crash := range []bool{false, true} {
+		st := memory.New(memory.Options{})
+		p := planOf(t, recipe, makes(), measure())
+		r := newRig(t, st, Config{MaxLoaded: 1}, makes(), measure())
+		var keys []store.Key
+		for range 3 {
+			keys = append(keys, r.run(acc, p, nil))
+			r.settle(done(r.pull(), `{"text":`+ref+`,"title":"T"}`))
+		}
+		if crash {
+			st = st.Crash(0)
+			r = r.reopen(st)
+			r.settle()
+		}
+		for _, key := range keys {
+			r.settle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+			ef := r.pull()
+			if got, _, fail := ef.task.Render(); fail != nil || string(got) != `{"text":`+ref+`}` {
+				t.Errorf("crash %t: the input is %s, %+v", crash, got, fail)
+			}
+			r.settle(done(ef, `{"ok":true}`))
+			r.wantStatus(key, "completed")
+		}
+		verify(t, st, keys[0])
+		journals = append(journals, rendered(t, st, p, keys[2]))
+		if n := strings.Count(journals[0], ref); n != 3 {
+			t.Errorf("%d references in the journal:\n%s", n, journals[0])
+		}
+		if crash && !slices.Equal(journals[:1], journals[1:]) {
+			t.Errorf("without a crash:\n%s\nwith one:\n%s", journals[0], journals[1])
+		}
+	}
+}

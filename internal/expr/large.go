@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// A large is a text or a list that lies in a file. An expression can ask for its
+// size, compare it and pass it on; reaching inside is VALUE_TOO_LARGE, because the
+// content is not here, and fetching it would make the result depend on a disk.
+type large struct{ jsonx.Large }
+
+// Receiver catches the functions that have a large value as first argument.
+var largeType = types.NewObjectType("large_value", traits.IndexerType|traits.FieldTesterType|traits.SizerType|traits.ReceiverType)
+
+// reached is the error of an expression that reaches inside. The zero value does
+// not know inside what.
+type reached struct{ l jsonx.Large }
+
+func (r *reached) Error() string {
+	if r.l.List {
+		return tooLarge + "a list of " + thousands(r.l.Size) + " elements in a file"
+	}
+	return tooLarge + "a text of " + thousands(r.l.Size) + " characters in a file"
+}
+
+func (l large) inside() ref.Val { return types.WrapErr(&reached{l.Large}) }
+
+// ConvertToNative implements ref.Val.
+func (l large) ConvertToNative(reflect.Type) (any, error) { return nil, &reached{l.Large} }
+
+// ConvertToType implements ref.Val.
+func (l large) ConvertToType(t ref.Type) ref.Val {
+	if t == types.TypeType {
+		return largeType
+	}
+	return l.inside()
+}
+
+// Equal implements ref.Val. What has another type or another size differs; whether
+// a value of the same size is the same only the content would tell.
+func (l large) Equal(other ref.Val) ref.Val {
+	switch o := other.(type) {
+	case large:
+		return types.Bool(l.Hash == o.Hash && l.List == o.List)
+	case types.String:
+		if l.List || int64(runes(string(o))) != l.Large.Size {
+			return types.False
+		}
+		return l.inside()
+	case traits.Lister:
+		if !l.List || int64(size(o)) != l.Large.Size {
+			return types.False
+		}
+		return l.inside()
+	}
+	return types.False
+}
+
+// Type implements ref.Val.
+func (large) Type() ref.Type { return largeType }
+
+// Value implements ref.Val.
+func (l large) Value() any { return l.Large }
+
+// Size implements traits.Sizer.
+func (l large) Size() ref.Val { return types.Int(l.Large.Size) }
+
+// Get implements traits.Indexer.
+func (l large) Get(index ref.Val) ref.Val {
+	if index == types.String(sizeField) {
+		return l.Size()
+	}
+	return l.inside()
+}
+
+// IsSet implements traits.FieldTester.
+func (l large) IsSet(field ref.Val) ref.Val { return types.Bool(field == types.String(sizeField)) }
+
+// Receive implements traits.Receiver.
+func (l large) Receive(string, string, []ref.Val) ref.Val { return l.inside() }
+
+// largeArg finds a large value among arguments, or among the elements of a list
+// among them.
+func largeArg(args []ref.Val) (large, bool) {
+	for _, a := range args {
+		if l, ok := a.(large); ok {
+			return l, true
+		}
+		list, ok := a.(traits.Lister)
+		if !ok {
+			continue
+		}
+		for i, n := 0, size(list); i < n; i++ {
+			if l, ok := list.Get(types.Int(i)).(large); ok {
+				return l, true
+			}
+		}
+	}
+	return large{}, false
+}
+
+// blame turns the error of a function that does not take a large value into the
+// one that says so.
+func blame(v ref.Val, args []ref.Val) ref.Val {
+	e, failed := v.(*types.Err)
+	if !failed || strings.HasPrefix(e.String(), tooLarge) {
+		return v
+	}
+	if l, ok := largeArg(args); ok {
+		return l.inside()
+	}
+	return v
+}
+
+// holdsLarge looks for a large value inside.
+func holdsLarge(v ref.Val) bool {
+	switch x := v.(type) {
+	case large:
+		return true
+	case *nativeList:
+		return holds(x.src)
+	case *orderedMap:
+		if x.src != nil {
+			return holds(x.src)
+		}
+	}
+	switch x := v.(type) {
+	case traits.Mapper:
+		for it := x.Iterator(); it.HasNext() == types.True; {
+			if holdsLarge(x.Get(it.Next())) {
+				return true
+			}
+		}
+	case traits.Lister:
+		for i, n := 0, size(x); i < n; i++ {
+			if holdsLarge(x.Get(types.Int(i))) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holds is holdsLarge of a JSON value.
+func holds(v any) bool {
+	switch x := v.(type) {
+	case jsonx.Large:
+		return true
+	case []any:
+		return slices.ContainsFunc(x, holds)
+	case map[string]any:
+		for _, e := range x {
+			if holds(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// equal is types.Equal, also where a text meets a large value: on whichever side
+// and however deep that stands, what cannot be told is an error and never false.
+func equal(a, b ref.Val) ref.Val {
+	if !holdsLarge(a) && !holdsLarge(b) {
+		return types.Equal(a, b)
+	}
+	if l, ok := a.(large); ok {
+		return l.Equal(b)
+	}
+	if l, ok := b.(large); ok {
+		return l.Equal(a)
+	}
+	if x, ok := a.(traits.Mapper); ok {
+		y, ok := b.(traits.Mapper)
+		if !ok || x.Size() != y.Size() {
+			return types.False
+		}
+		var parts []func() ref.Val
+		for it := x.Iterator(); it.HasNext() == types.True; {
+			k := it.Next()
+			v, found := y.Find(k)
+			if !found {
+				return types.False
+			}
+			parts = append(parts, func() ref.Val { return equal(x.Get(k), v) })
+		}
+		return allEqual(parts)
+	}
+	x, ok := a.(traits.Lister)
+	y, ok2 := b.(traits.Lister)
+	if !ok || !ok2 || x.Size() != y.Size() {
+		return types.False
+	}
+	parts := make([]func() ref.Val, size(x))
+	for i := range parts {
+		parts[i] = func() ref.Val { return equal(x.Get(types.Int(i)), y.Get(types.Int(i))) }
+	}
+	return allEqual(parts)
+}
+
+// allEqual is false when any part is, and else an error when any part is one.
+func allEqual(parts []func() ref.Val) ref.Val {
+	result := ref.Val(types.True)
+	for _, part := range parts {
+		switch v := part(); {
+		case v == types.False:
+			return v
+		case v != types.True:
+			result = v
+		}
+	}
+	return result
+}
+
+// contains is `needle in list` where one of them holds large values.
+func contains(l traits.Lister, needle ref.Val) ref.Val {
+	result := ref.Val(types.False)
+	for i, n := 0, size(l); i < n; i++ {
+		switch v := equal(needle, l.Get(types.Int(i))); {
+		case v == types.True:
+			return v
+		case v != types.False:
+			result = v
+		}
+	}
+	return result
+}
+
+// sizeField is the one field that texts and lists have, inline or in a file, so
+// that a recipe need not know which.
+const sizeField = "size"
+
+// sizeOf stands for a selection of .size; "@" keeps it out of sources.
+const sizeOf = "@sizeOf"
+
+func sizeFunction() cel.EnvOption {
+	return cel.Function(sizeOf, cel.Overload("size_of_dyn", []*cel.Type{cel.DynType}, cel.DynType), cel.SingletonUnaryBinding(runSizeOf))
+}
+
+func runSizeOf(v ref.Val) ref.Val {
+	key := types.String(sizeField)
+	switch x := v.(type) {
+	case large:
+		return x.Size()
+	case types.String:
+		return x.Size()
+	case traits.Mapper:
+		if field, found := x.Find(key); found {
+			return field
+		}
+		return types.NewErr("no such key: %s", sizeField)
+	case traits.Lister:
+		return x.Size()
+	case *types.Optional:
+		if !x.HasValue() {
+			return x
+		}
+		return types.OptionalOf(runSizeOf(x.GetValue()))
+	case traits.Indexer:
+		return x.Get(key)
+	}
+	return noOverload()
+}
+
+// selectSizes rewrites x.size to a call, because CEL's own selection knows maps
+// only. It says whether there was one.
+func selectSizes(e ast.Expr) (found bool) {
+	fac := ast.NewExprFactory()
+	ast.PostOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() != sizeField || e.AsSelect().IsTestOnly() {
+			return
+		}
+		found = true
+		e.SetKindCase(fac.NewCall(e.ID(), sizeOf, e.AsSelect().Operand()))
+	}))
+	return found
+}
+
+// reach is the fault of an expression that reaches inside a large value. name is
+// where the value is, as far as it is known.
+func reach(l jsonx.Large, name string) error {
+	what, of, with := "text", "characters", "an action such as text-split, text-replace or word-count reaches inside"
+	if l.List {
+		what, of, with = "list", "elements", "a loop runs over it, and an action such as json-path reaches inside"
+	}
+	if name == "" {
+		name = "the value"
+	}
+	return &fault.Error{Code: fault.ValueTooLarge, Err: &reached{l}, Msg: fmt.Sprintf(
+		"%s is a %s of %s %s, which is kept in file %s: expressions can read its .size and pass it on; %s",
+		name, what, thousands(l.Size), of, l.Hash, with)}
+}
+
+// named gives an error of reaching inside the name of the value, which the
+// evaluation does not know: it looks for the value in what the program refers to.
+func named(err error, refs []Ref, vars Vars) error {
+	var r *reached
+	if !errors.As(err, &r) {
+		return err
+	}
+	for i := range refs {
+		v, ok := vars.Lookup(refs[i].Name)
+		if !ok {
+			continue
+		}
+		at := refs[i].Name
+		for _, p := range refs[i].Path {
+			m, isMap := v.(map[string]any)
+			if !isMap || m[p] == nil {
+				break
+			}
+			v, at = m[p], at+"."+p
+		}
+		if l, name, ok := find(v, r.l, at); ok {
+			return reach(l, name)
+		}
+	}
+	return reach(r.l, "")
+}
+
+// find looks for a large value, any one when l is zero.
+func find(v any, l jsonx.Large, at string) (found jsonx.Large, name string, ok bool) {
+	switch x := v.(type) {
+	case jsonx.Large:
+		return x, at, x == l || l == jsonx.Large{}
+	case []any:
+		for i, e := range x {
+			if found, name, ok = find(e, l, at+"["+strconv.Itoa(i)+"]"); ok {
+				return found, name, true
+			}
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			if found, name, ok = find(x[k], l, at+"."+k); ok {
+				return found, name, true
+			}
+		}
+	}
+	return l, "", false
+}
+
+// thousands writes a number with commas.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
