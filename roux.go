@@ -206,7 +206,13 @@ type Result struct {
 	Run    string
 	Status string // such as "running", "completed", "failed"
 	Ended  bool
-	// Outputs are the run's outputs, a JSON object; nil unless it completed.
+	// Outputs are the run's outputs, a JSON object; nil unless it completed. A text
+	// or list that is too large to travel in it stands there as
+	//
+	//	{"$roux":"ref","bytes":3145730,"hash":"sha256_…","size":3145728,"type":"string"}
+	//
+	// whose content [Engine.File] opens: text in UTF-8, or for the type "list" a
+	// JSON array. size counts characters, or elements.
 	Outputs json.RawMessage
 	// Err is why it did not complete.
 	Err     *fault.Error

@@ -6,9 +6,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
@@ -184,5 +188,79 @@ steps:
 		if err != nil || string(res.Outputs) != want {
 			t.Errorf("%v\ngot  %s\nwant %s", err, res.Outputs, want)
 		}
+	}
+}
+
+// Design section 7: 3 MiB of text are an output like any other: recorded once,
+// there after a restart, whole in the next step, and a file to whoever asks.
+func TestLargeOutputOutlivesTheEngine(t *testing.T) {
+	text := strings.Repeat("drei Wörter mehr ", 3<<20/18)
+	calls := 0
+	write := action.Action{Name: "write", Version: "1.0.0", Run: func(context.Context, *action.Task) (action.Result, error) {
+		calls++
+		return action.Result{Output: map[string]any{"text": text, "by": "test"}}, nil
+	}}
+	const recipe = `
+name: large
+steps:
+  - {id: write, action: {name: write}, outputBinding: doc}
+  - {id: ok, wait: {signal: go}}
+  - {id: count, action: {name: word-count, parameters: {text: "{{ doc.text }}"}}, outputBinding: counted}
+outputs: {text: doc.text, by: doc.by, words: counted.words, size: doc.text.size}
+`
+	dir, ctx := t.TempDir(), t.Context()
+	open := func() *roux.Engine {
+		e, err := roux.Open(ctx, roux.Options{Dir: dir, Actions: []action.Action{write}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := open()
+	run, err := e.Start(ctx, roux.Request{Recipe: []byte(recipe)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range e.Watch(ctx, run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == "node.waiting" {
+			break
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = open()
+	defer e.Close()
+	if err := e.Signal(ctx, run, "go", nil); err != nil {
+		t.Fatal(err)
+	}
+	res, err := e.Wait(ctx, run)
+	if err != nil || res.Status != "completed" || calls != 1 {
+		t.Fatalf("%+v, %v, written %d times", res, err, calls)
+	}
+	var out struct {
+		Text struct {
+			Hash, Type  string
+			Bytes, Size int
+		}
+		By          string
+		Words, Size int
+	}
+	if err := json.Unmarshal(res.Outputs, &out); err != nil {
+		t.Fatal(err)
+	}
+	if n := utf8.RuneCountInString(text); out.By != "test" || out.Words != 3*(3<<20/18) || out.Size != n || out.Text.Size != n || out.Text.Bytes != len(text) || out.Text.Type != "string" {
+		t.Errorf("outputs %s", res.Outputs)
+	}
+	f, err := e.File(ctx, out.Text.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := io.ReadAll(f); err != nil || string(got) != text || f.Info().Name != "write.text.txt" {
+		t.Errorf("the file %+v has %d bytes, %v", f.Info(), len(got), err)
 	}
 }

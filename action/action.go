@@ -82,7 +82,10 @@ type Func func(ctx context.Context, task *Task) (Result, error)
 // A Result is the outcome of a successful attempt.
 type Result struct {
 	// Output is any value that encoding/json can encode; it becomes the step's
-	// output, at most 1 MiB. A json.RawMessage is taken as it is.
+	// output, at most 64 MiB. A json.RawMessage is taken as it is. Past 1 MiB its
+	// largest texts and lists are put into files: expressions then see their size
+	// and pass them on, and the next action gets them whole. The name "$roux" is
+	// reserved.
 	Output any
 	// Cost overrides the declared cost, in whole credits; nil = as declared.
 	Cost *int64

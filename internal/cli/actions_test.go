@@ -94,8 +94,12 @@ func control(context.Context, *action.Task) (action.Result, error) {
 }
 
 func large(_ context.Context, t *action.Task) (action.Result, error) {
+	in := struct{ Bytes int }{900_000}
+	if err := t.Decode(&in); err != nil {
+		return action.Result{}, err
+	}
 	var b strings.Builder
-	for sum := sha256.Sum256([]byte(t.Step)); b.Len() < 900_000; sum = sha256.Sum256(sum[:]) {
+	for sum := sha256.Sum256([]byte(t.Step)); b.Len() < in.Bytes; sum = sha256.Sum256(sum[:]) {
 		b.WriteString(base64.StdEncoding.EncodeToString(sum[:]))
 	}
 	return action.Result{Output: map[string]any{"text": b.String()}}, nil

@@ -5,8 +5,10 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -15,7 +17,7 @@ import (
 // printOutputs writes a run's outputs for people: one field after the other,
 // text as text, the rest as indented JSON.
 func (a *app) printOutputs(raw json.RawMessage) {
-	v, err := jsonx.Decode(raw, jsonx.Limits{})
+	v, err := jsonx.Decode(raw, jsonx.Limits{Large: true})
 	fields, ok := v.(map[string]any)
 	if err != nil || !ok {
 		a.text("%s\n", clean(indent(raw)))
@@ -31,6 +33,7 @@ func (a *app) printOutputs(raw json.RawMessage) {
 
 func fieldText(name string, v any) string {
 	name = oneLine(name)
+	v = readable(v)
 	if s, ok := v.(string); ok {
 		s = strings.TrimRight(clean(s), "\n")
 		if !strings.Contains(s, "\n") {
@@ -44,6 +47,39 @@ func fieldText(name string, v any) string {
 	}
 	text := clean(indent(raw))
 	return name + ": " + text + "\n"
+}
+
+// readable puts in the place of references what they stand for, in words.
+func readable(v any) any {
+	switch v := v.(type) {
+	case jsonx.Large:
+		return "(" + largeText(v) + " in file " + v.Hash + ": roux files get " + v.Hash + ")"
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = readable(e)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = readable(e)
+		}
+		return out
+	}
+	return v
+}
+
+// largeText is what a reference stands for, such as "1.4 MiB text".
+func largeText(l jsonx.Large) string {
+	size := fmt.Sprintf("%.1f KiB", float64(l.Bytes)/(1<<10))
+	if l.Bytes >= 1<<20 {
+		size = fmt.Sprintf("%.1f MiB", float64(l.Bytes)/(1<<20))
+	}
+	if l.List {
+		return size + " list of " + strconv.FormatInt(l.Size, 10)
+	}
+	return size + " text"
 }
 
 func indent(raw []byte) string {

@@ -109,7 +109,7 @@ func ago(now time.Time, micros int64) string {
 
 // brief sums a JSON value up in a few words for a progress line.
 func brief(raw []byte) string {
-	v, err := jsonx.Decode(raw, jsonx.Limits{})
+	v, err := jsonx.Decode(raw, jsonx.Limits{Large: true})
 	if err != nil {
 		return ""
 	}
@@ -128,6 +128,8 @@ func briefValue(v any, top bool) string {
 			return count(len(strings.Fields(v)), "word")
 		}
 		return v
+	case jsonx.Large:
+		return largeText(v)
 	case []any:
 		return count(len(v), "item")
 	case map[string]any:

@@ -47,6 +47,8 @@ func TestHumanText(t *testing.T) {
 	for _, tt := range []struct{ raw, want string }{
 		{`{"a": 1, "hash": "sha256_00", "list": [1, 2], "nested": {"x": 1}, "text": "short"}`, "a 1, text short, 2 items of list"},
 		{`"one two three four five six seven eight nine ten"`, "10 words"},
+		{`{"text": {"$roux":"ref","bytes":1468006,"hash":"sha256_0000000000000000000000000000000000000000000000000000000000000000","size":1468006,"type":"string"}}`, "text 1.4 MiB text"},
+		{`{"$roux":"ref","bytes":5000,"hash":"sha256_0000000000000000000000000000000000000000000000000000000000000000","size":12,"type":"list"}`, "4.9 KiB list of 12"},
 		{`[1]`, "1 item"}, {`null`, ""}, {`true`, "true"}, {``, ""},
 	} {
 		if got := brief([]byte(tt.raw)); got != tt.want {
