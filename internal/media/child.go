@@ -54,12 +54,13 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 		return 2
 	}
 	confine(req.MaxMemory)
-	var progress atomic.Int64 // CPU time at the last sign of progress
-	go watch(req.MaxMemory, req.stall(), &progress)
+	var progress, steps atomic.Int64 // CPU time at the last sign of progress, and how many there were
+	go watch(req.MaxMemory, req.stall(), &progress, &steps)
 	out := json.NewEncoder(stdout)
 	last, err := answer(req, stdin, func(m message) error {
 		if req.Op != opImage {
 			progress.Store(int64(cpuTime()))
+			steps.Add(1)
 		}
 		return out.Encode(m)
 	})
@@ -77,9 +78,10 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 }
 
 // watch ends the child when it has grown past its limit, computes without
-// progress, or has lost its parent. The operating system's limits (see confine)
+// progress, or has lost its parent. On the whole it may compute no longer than
+// sound pages take: a file of many pages that are slow on purpose ends too. The operating system's limits (see confine)
 // are the harder ones where they exist.
-func watch(maxMemory int64, stall time.Duration, progress *atomic.Int64) {
+func watch(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) {
 	parent := os.Getppid()
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {
@@ -88,7 +90,8 @@ func watch(maxMemory int64, stall time.Duration, progress *atomic.Int64) {
 		if int64(sample[0].Value.Uint64()-sample[1].Value.Uint64()) > maxMemory {
 			os.Exit(exitMemory)
 		}
-		if stall > 0 && cpuTime()-time.Duration(progress.Load()) > stall {
+		cpu := cpuTime()
+		if stall > 0 && (cpu-time.Duration(progress.Load()) > stall || cpu > stall+time.Duration(steps.Load())*stall/20) {
 			os.Exit(exitStall)
 		}
 		if os.Getppid() != parent {
@@ -156,6 +159,9 @@ func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear 
 		cancel(nil) // it may still write to a pipe that nobody reads
 	}
 	err = cmd.Wait()
+	if r.ended != nil {
+		r.ended(cmd.ProcessState)
+	}
 	switch {
 	case deaf != nil:
 		return message{}, deaf

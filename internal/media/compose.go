@@ -2,39 +2,119 @@
 
 package media
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
 
 // maxHeadings bounds the list of headings of a document.
 const maxHeadings = 500
 
-// compose turns pages of runs into Markdown, or into plain paragraphs.
-func compose(sheets []sheet, plain bool) ([]Page, []Heading) {
-	flows := make([][]flow, len(sheets))
-	lines := make([][][]line, len(sheets))
-	for i, s := range sheets {
-		flows[i] = layout(s)
-		lines[i] = make([][]line, len(flows[i]))
-		for j, f := range flows[i] {
-			lines[i][j] = linesOf(f)
+// maxKept bounds the pieces of text that are kept in memory. The pages of a
+// longer document are read a second time when the style of all is known.
+const maxKept = 100_000
+
+// typesetter turns pages into Markdown, or into plain paragraphs. It looks at
+// all of them before it writes the first, because a heading is one only in
+// comparison with the rest.
+type typesetter struct {
+	in     *interpreter
+	pages  []node // of the document
+	wanted []int  // numbers of those that are read
+	plain  bool
+	emit   func(message) error
+
+	kept   int
+	firsts string // problem of the first page
+}
+
+// laid is a page in reading order.
+type laid struct {
+	problem string
+	flows   []flow
+	lines   [][]line
+}
+
+func (t *typesetter) set() (headings []Heading, err error) {
+	var stats styleStats
+	kept := make([]*laid, len(t.wanted))
+	for i, number := range t.wanted {
+		page, err := t.lay(number)
+		if err != nil {
+			return nil, err
+		}
+		for _, lines := range page.lines {
+			stats.add(lines)
+			t.kept += len(lines)
+		}
+		if i == 0 {
+			t.firsts = page.problem
+		}
+		if t.kept <= maxKept {
+			kept[i] = &page
+		}
+		if err := t.progress(i + 1); err != nil {
+			return nil, err
 		}
 	}
-	st := styleOf(lines)
-	pages := make([]Page, len(sheets))
-	var headings []Heading
-	for i, s := range sheets {
-		var blocks []block
-		for j, f := range flows[i] {
-			blocks = append(blocks, blocksOf(lines[i][j], st, f.margin)...)
-		}
-		pages[i] = Page{Number: s.number, Problem: s.problem, Markdown: render(blocks, plain, st.look)}
-		for _, b := range blocks {
-			pages[i].Words += b.words()
-			if b.kind == heading && len(headings) < maxHeadings {
-				headings = append(headings, Heading{Level: b.level, Text: oneLine(tidy(b.plain())), Page: s.number})
+	if in := t.in; in.shown == 0 && in.problems > 0 && in.problems == len(t.wanted) {
+		return nil, fault.New(fault.FileInvalid, "no page of the PDF file can be read: %s", t.firsts)
+	}
+	st := stats.style()
+	t.in.text, t.in.spent = 0, 0
+	for i, number := range t.wanted {
+		page := kept[i]
+		if kept[i] = nil; page == nil {
+			again, err := t.lay(number)
+			if err != nil {
+				return nil, err
 			}
+			page = &again
+		}
+		out, found := t.write(number, *page, st)
+		headings = append(headings, found[:min(len(found), maxHeadings-len(headings))]...)
+		if err := t.emit(message{Page: &out}); err != nil {
+			return nil, err
+		}
+		if err := t.progress(len(t.wanted) + i + 1); err != nil {
+			return nil, err
 		}
 	}
-	return pages, headings
+	return headings, nil
+}
+
+// progress counts a page done when it has been looked at twice.
+func (t *typesetter) progress(looks int) error {
+	return t.emit(message{Done: looks / 2, Total: len(t.wanted)})
+}
+
+func (t *typesetter) lay(number int) (page laid, err error) {
+	s, err := t.in.page(number, t.pages[number-1])
+	if err != nil {
+		return laid{}, err
+	}
+	page.problem, page.flows = s.problem, layout(s)
+	for _, f := range page.flows {
+		page.lines = append(page.lines, linesOf(f))
+	}
+	return page, nil
+}
+
+func (t *typesetter) write(number int, page laid, st style) (Page, []Heading) {
+	var blocks []block
+	for i, f := range page.flows {
+		blocks = append(blocks, blocksOf(page.lines[i], st, f.margin)...)
+	}
+	out := Page{Number: number, Problem: page.problem, Markdown: render(blocks, t.plain, st.look)}
+	var headings []Heading
+	for _, b := range blocks {
+		out.Words += b.words()
+		if b.kind == heading {
+			headings = append(headings, Heading{Level: b.level, Text: oneLine(tidy(b.plain())), Page: number})
+		}
+	}
+	return out, headings
 }
 
 // render writes blocks with an empty line between them, and none between the

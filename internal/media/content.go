@@ -17,12 +17,20 @@ import (
 
 // Bounds of one page.
 const (
-	maxRuns      = 200_000
+	maxRuns      = 100_000
 	maxFormDeep  = 12
 	maxStates    = 1_000
 	maxOperators = 3_000_000
 	maxMarks     = 200
 	maxFormCache = 8 << 20
+)
+
+// Bounds of all pages together: content is packed, and pages may share it, but
+// no sound file unpacks to much more than this.
+const (
+	baseContent    = 64 << 20
+	contentPerByte = 30 // of the file
+	contentPerPage = 8 << 10
 )
 
 // A run is text shown at one go, at its place on the page. Coordinates are
@@ -56,6 +64,8 @@ type interpreter struct {
 	forms     map[uintptr][]byte
 	formBytes int
 	text      int // bytes shown so far, over all pages
+	spent     int // bytes of content read so far, over all pages
+	budget    int // what they may come to
 	shown     int // pages with text
 	problems  int // pages with a problem
 	// Of this page:
@@ -64,8 +74,8 @@ type interpreter struct {
 	unpacked  int
 }
 
-func newInterpreter(f *file) *interpreter {
-	in := &interpreter{f: f, fonts: map[uintptr]*face{}, hidden: map[uintptr]bool{}, forms: map[uintptr][]byte{}}
+func newInterpreter(f *file, pages int) *interpreter {
+	in := &interpreter{f: f, budget: baseContent + contentPerByte*f.size + contentPerPage*pages, fonts: map[uintptr]*face{}, hidden: map[uintptr]bool{}, forms: map[uintptr][]byte{}}
 	if root, err := f.x.Catalog(); err == nil {
 		layers := f.dict(f.dict(root["OCProperties"])["D"])
 		for _, o := range f.array(layers["OFF"]) {
@@ -111,6 +121,9 @@ func (in *interpreter) page(number int, n node) (s sheet, err error) {
 	drawn := d.interpret(content)
 	if drawn == nil {
 		drawn = in.annotations(&s, n)
+	}
+	if in.spent += len(content); in.spent > in.budget {
+		drawn = fault.New(fault.FileTooLarge, "the pages of the PDF file unpack to more than %d MiB", in.budget>>20)
 	}
 	if errors.Is(drawn, fault.FileTooLarge) {
 		return s, drawn
@@ -217,7 +230,7 @@ func (d *drawing) interpret(content []byte) error {
 			return errBusy
 		}
 		if len(d.sheet.runs) >= maxRuns {
-			return errors.New("it has too many pieces of text; what comes after the first 200,000 is missing")
+			return errors.New("it has too many pieces of text; what comes after the first 100,000 is missing")
 		}
 		if err := d.operator(string(op), l.args); err != nil {
 			return err
@@ -381,6 +394,7 @@ func (d *drawing) drawForm(sd types.StreamDict, m matrix) error {
 		}
 		return nil // the rest of the page is worth more than its error
 	}
+	d.in.spent += len(content)
 	inner := &drawing{in: d.in, sheet: d.sheet, res: d.res, deep: d.deep + 1, state: d.state, hidden: d.hidden}
 	if r := d.in.f.dict(sd.Dict["Resources"]); r != nil {
 		inner.res = r

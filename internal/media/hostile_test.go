@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,45 +185,6 @@ func TestI15_Limits(t *testing.T) {
 	}
 }
 
-// F19: damaged copies end in text or in a typed error, within 5 s each.
-func TestF19_DamagedCopies(t *testing.T) {
-	whole := report(t)
-	rng := rand.New(rand.NewPCG(1, 2))
-	r := New(Config{})
-	read := 0
-	for i := range 24 {
-		data := bytes.Clone(whole)
-		switch i % 4 {
-		case 0:
-			data = data[:rng.IntN(len(data))]
-		case 1:
-			for range 1 + rng.IntN(40) {
-				data[rng.IntN(len(data))] = byte(rng.Uint32())
-			}
-		case 2: // a hole moves every offset after it
-			at := 20 + rng.IntN(len(data)-120)
-			data = append(data[:at], data[at+1+rng.IntN(90):]...)
-		case 3: // references lead elsewhere
-			data = bytes.ReplaceAll(data, fmt.Appendf(nil, "%d 0 R", 1+rng.IntN(12)), fmt.Appendf(nil, "%d 0 R", 1+rng.IntN(14)))
-		}
-		start := time.Now()
-		doc, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("copy %d took %v", i, took)
-		}
-		switch {
-		case err == nil && doc.PageCount > 0:
-			read++
-		case !isFileFault(err):
-			t.Errorf("copy %d: %v", i, err)
-		}
-	}
-	if read < 9 {
-		t.Errorf("only %d of 24 damaged copies were read", read)
-	}
-	t.Logf("%d of 24 damaged copies were read", read)
-}
-
 // Page trees that lie: counts from the file are never believed.
 func TestOddPageTrees(t *testing.T) {
 	page := "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 100 100] >>"
@@ -262,6 +222,19 @@ func TestOddPageTrees(t *testing.T) {
 			}
 		})
 	}
+}
+
+// readHere reads a file without a child.
+func readHere(data []byte, req request) (Document, error) {
+	var pages []Page
+	doc, err := readPDF(data, req, func(m message) error {
+		if m.Page != nil {
+			pages = append(pages, *m.Page)
+		}
+		return nil
+	})
+	doc.Pages = pages
+	return doc, err
 }
 
 // assemble makes a PDF file of objects, the first of which is the catalog.
@@ -326,7 +299,7 @@ func TestMarkdown(t *testing.T) {
 		{"an inline image is not text", "BI /W 1 /H 1 ID (BT /F1 9 Tf \\(no\\) Tj) EI BT /F1 11 Tf 50 700 Td (yes) Tj ET", "yes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			doc, err := readPDF(assemblePages(tt.content), request{Op: opText, MaxPages: 10}, func(int, int) {})
+			doc, err := readHere(assemblePages(tt.content), request{Op: opText, MaxPages: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +308,7 @@ func TestMarkdown(t *testing.T) {
 			}
 		})
 	}
-	plain, err := readPDF(assemblePages(lineAt("F2", 24, 50, 700, "Title *")+body), request{Op: opText, Plain: true, MaxPages: 10}, func(int, int) {})
+	plain, err := readHere(assemblePages(lineAt("F2", 24, 50, 700, "Title *")+body), request{Op: opText, Plain: true, MaxPages: 10})
 	if err != nil || !strings.HasPrefix(plain.Pages[0].Markdown, "Title *\n\nBody") {
 		t.Errorf("plain: %+v, %v", plain, err)
 	}
@@ -362,7 +335,7 @@ func BenchmarkTextInChild(b *testing.B) {
 func BenchmarkText(b *testing.B) {
 	data := report(b)
 	for b.Loop() {
-		if _, err := readPDF(data, request{Op: opText, MaxPages: 10}, func(int, int) {}); err != nil {
+		if _, err := readHere(data, request{Op: opText, MaxPages: 10}); err != nil {
 			b.Fatal(err)
 		}
 	}

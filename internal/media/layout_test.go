@@ -10,7 +10,7 @@ import (
 // markdownOf reads one page of content as it would be read in the child.
 func markdownOf(t *testing.T, plain bool, contents ...string) string {
 	t.Helper()
-	doc, err := readPDF(assemblePages(contents...), request{Op: opText, Plain: plain, MaxPages: 100}, func(int, int) {})
+	doc, err := readHere(assemblePages(contents...), request{Op: opText, Plain: plain, MaxPages: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func lowerLimits(maxMemory int64) {
 	for resource, limit := range map[int]uint64{
 		// The kernel counts private writable memory; what the runtime only
 		// reserves is free, which makes RLIMIT_AS useless here.
-		syscall.RLIMIT_DATA:   dataSize() + uint64(maxMemory) + 128<<20,
+		syscall.RLIMIT_DATA:   dataSize() + uint64(maxMemory) + uint64(min(128<<20, maxMemory/4)),
 		syscall.RLIMIT_CPU:    cpuSeconds,
 		syscall.RLIMIT_FSIZE:  0,
 		syscall.RLIMIT_CORE:   0,

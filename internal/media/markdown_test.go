@@ -106,7 +106,7 @@ func FuzzContent(f *testing.F) {
 	f.Add([]byte("q 1 0 0 1 5 5 cm /X Do Q /Span << /ActualText (x) >> BDC (y) Tj EMC BI /W 1 ID abc EI 0 0 9 9 re S"))
 	f.Add([]byte("BT /F4 9 Tf <48656C> Tj (\\101\\)\\\\) ' 1 2 (z) \" ET [[(a)] <</B [1]>>] TJ"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		doc, err := readPDF(assemblePages(string(content)), request{Op: opText, MaxPages: 5}, func(int, int) {})
+		doc, err := readHere(assemblePages(string(content)), request{Op: opText, MaxPages: 5})
 		if err != nil && !isFileFault(err) {
 			t.Fatal(err)
 		}

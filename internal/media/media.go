@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -32,7 +33,10 @@ const (
 	DefaultMaxBytes  = 128 << 20
 	DefaultMaxMemory = 768 << 20
 	DefaultMaxPages  = 20_000
-	DefaultStall     = 4 * time.Second
+	DefaultStall     = 3 * time.Second
+	// DefaultPDFMemory keeps the child of a PDF file below 256 MiB of resident
+	// memory, program and all.
+	DefaultPDFMemory = 160 << 20
 	// DefaultImageStall is several times what the largest sound image takes.
 	DefaultImageStall = 30 * time.Second
 )
@@ -44,10 +48,14 @@ const maxText = 32 << 20
 type Config struct {
 	MaxBytes  int64 // size of a file that is parsed. Default 128 MiB
 	MaxMemory int64 // memory of the child process. Default 768 MiB
-	MaxPages  int   // Default 20,000
+	// PDFMemory is the same for a PDF file, within MaxMemory; one of more than
+	// 24 MiB gets three times what exceeds it on top. Default 160 MiB.
+	PDFMemory int64
+	MaxPages  int // Default 20,000
 	// Stall is how much CPU time the parser may use without finishing a page; a
 	// file that makes it loop fails then. CPU time, because a busy machine must
-	// not make a sound file look damaged. Default 4 s.
+	// not make a sound file look damaged. A document of many pages gets a tenth
+	// of it for each on top. Default 3 s.
 	Stall time.Duration
 	// ImageStall is the same for all the work on an image. Default 30 s.
 	ImageStall time.Duration
@@ -66,6 +74,8 @@ type Reader struct {
 	// exe is the program to start as child; found at the first use.
 	exe   func() (string, error)
 	probe string // see the variable of that name
+	// ended, set by tests only, is told how much a child used.
+	ended func(*os.ProcessState)
 }
 
 // New returns a Reader. It starts nothing.
@@ -75,6 +85,9 @@ func New(cfg Config) *Reader {
 	}
 	if cfg.MaxMemory <= 0 {
 		cfg.MaxMemory = DefaultMaxMemory
+	}
+	if cfg.PDFMemory <= 0 {
+		cfg.PDFMemory = DefaultPDFMemory
 	}
 	if cfg.MaxPages <= 0 {
 		cfg.MaxPages = DefaultMaxPages
@@ -98,8 +111,8 @@ type Document struct {
 	Author    string `json:"author,omitempty"`
 	// Repaired says that the file was damaged and has been read all the same.
 	Repaired bool `json:"repaired,omitempty"`
-	// The following are set by Text only.
-	Pages    []Page    `json:"pages,omitempty"`
+	// The following are set by Text only. Pages travel one by one.
+	Pages    []Page    `json:"-"`
 	Headings []Heading `json:"headings,omitempty"`
 	// Converted is the outcome of a conversion of markup.
 	Converted string `json:"converted,omitempty"`
@@ -155,8 +168,15 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 	req.StallMS = r.cfg.Stall.Milliseconds()
 	if req.Markup != nil {
 		req.StallMS = min(req.StallMS, MarkupStall.Milliseconds())
+	} else {
+		req.Size = sizeOf(src)
+		req.MaxMemory = min(r.cfg.MaxMemory, r.cfg.PDFMemory+3*max(0, req.Size-largePDF))
 	}
+	var pages []Page
 	last, err := r.ask(ctx, src, req, func(m message) error {
+		if m.Page != nil {
+			pages = append(pages, *m.Page)
+		}
 		if m.Total > 0 && progress != nil {
 			progress(m.Done, m.Total)
 		}
@@ -168,7 +188,28 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 	if last.Doc == nil {
 		return Document{}, fault.New(fault.InternalError, "the reader of files answered without a document")
 	}
+	last.Doc.Pages = pages
 	return *last.Doc, nil
+}
+
+// largePDF is from which size on a file is given more memory.
+const largePDF = 24 << 20
+
+// sizeOf is how many bytes a source has, 0 = unknown.
+func sizeOf(src io.Reader) int64 {
+	seeker, ok := src.(io.Seeker)
+	if !ok {
+		return 0
+	}
+	at, err := seeker.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0
+	}
+	end, err := seeker.Seek(0, io.SeekEnd)
+	if _, back := seeker.Seek(at, io.SeekStart); err != nil || back != nil {
+		return 0 // reading it will tell why
+	}
+	return end - at
 }
 
 // ask has a request carried out on the bytes of src, under all limits. hear
@@ -180,7 +221,8 @@ func (r *Reader) ask(ctx context.Context, src io.Reader, req request, hear func(
 	case <-ctx.Done():
 		return message{}, context.Cause(ctx)
 	}
-	req.MaxPages, req.MaxMemory, req.Probe = r.cfg.MaxPages, r.cfg.MaxMemory, r.probe
+	req.MaxPages, req.Probe = r.cfg.MaxPages, r.probe
+	req.MaxMemory = cmp.Or(req.MaxMemory, r.cfg.MaxMemory)
 	req.MaxBytes = cmp.Or(req.MaxBytes, r.cfg.MaxBytes)
 	if wired.Load() {
 		return r.askChild(ctx, src, req, hear)

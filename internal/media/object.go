@@ -36,6 +36,7 @@ const (
 type file struct {
 	x         *model.XRefTable
 	encrypted bool // it was, and opened without a password
+	size      int  // in bytes
 }
 
 // openPDF reads the objects of a file. The parser mends what it can (missing or
@@ -65,7 +66,7 @@ func openPDF(data []byte) (f *file, err error) {
 	if ctx.E == nil && encryptedInTrailer(data) {
 		return nil, fault.New(fault.FileEncrypted, "the PDF file is encrypted in a way that cannot be read: remove its protection and try again")
 	}
-	return &file{x: ctx.XRefTable, encrypted: ctx.E != nil}, nil
+	return &file{x: ctx.XRefTable, encrypted: ctx.E != nil, size: len(data)}, nil
 }
 
 var encryptKey = regexp.MustCompile(`/Encrypt\s*(<<|\d+\s+\d+\s+R)`)

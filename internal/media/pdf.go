@@ -20,8 +20,8 @@ const (
 	maxTreeNodes = 100_000
 )
 
-// readPDF parses a whole file.
-func readPDF(data []byte, req request, alive func(done, total int)) (Document, error) {
+// readPDF parses a whole file; emit gets the pages of a text.
+func readPDF(data []byte, req request, emit func(message) error) (Document, error) {
 	if !bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")) {
 		return Document{}, fault.New(fault.FileInvalid, "the file is no PDF: it does not begin with %%PDF-")
 	}
@@ -45,20 +45,9 @@ func readPDF(data []byte, req request, alive func(done, total int)) (Document, e
 	if err != nil {
 		return Document{}, err
 	}
-	in := newInterpreter(f)
-	sheets := make([]sheet, len(wanted))
-	for i, number := range wanted {
-		sheets[i], err = in.page(number, pages[number-1])
-		if err != nil {
-			return Document{}, err
-		}
-		alive(i+1, len(wanted))
-	}
-	if in.shown == 0 && in.problems > 0 && in.problems == len(wanted) {
-		return Document{}, fault.New(fault.FileInvalid, "no page of the PDF file can be read: %s", sheets[0].problem)
-	}
-	doc.Pages, doc.Headings = compose(sheets, req.Plain)
-	return doc, nil
+	t := typesetter{in: newInterpreter(f, len(pages)), pages: pages, wanted: wanted, plain: req.Plain, emit: emit}
+	doc.Headings, err = t.set()
+	return doc, err
 }
 
 // info is the dictionary of title and author.

@@ -3,6 +3,7 @@
 package media
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ type request struct {
 	Plain     bool        `json:"plain,omitempty"`
 	Pages     []PageRange `json:"pages,omitempty"`
 	MaxBytes  int64       `json:"maxBytes"`
+	Size      int64       `json:"size,omitempty"` // of the file, 0 = unknown
 	MaxPages  int         `json:"maxPages"`
 	MaxMemory int64       `json:"maxMemory"`
 	// StallMS is how much CPU time may pass between two signs of progress; an
@@ -69,11 +71,12 @@ var probe func(kind string)
 
 // message is a line of the child's standard output. The last one holds the
 // document, the facts of the image made, or the fault; those before it are
-// signs of life and the bytes of the image, in order.
+// signs of life, the pages of a document and the bytes of an image, in order.
 type message struct {
 	Done  int        `json:"done,omitempty"`
 	Total int        `json:"total,omitempty"`
 	Data  []byte     `json:"data,omitempty"`
+	Page  *Page      `json:"page,omitempty"`
 	Doc   *Document  `json:"doc,omitempty"`
 	Image *Picture   `json:"image,omitempty"`
 	Code  fault.Code `json:"code,omitempty"`
@@ -93,7 +96,7 @@ func answer(req request, src io.Reader, emit func(message) error) (last message,
 			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "%s is damaged beyond repair", req.subject())
 		}
 	}()
-	data, err := io.ReadAll(io.LimitReader(src, req.MaxBytes+1))
+	data, err := readAll(io.LimitReader(src, req.MaxBytes+1), min(req.Size, req.MaxBytes))
 	if err != nil {
 		return message{}, err
 	}
@@ -114,8 +117,18 @@ func answer(req request, src io.Reader, emit func(message) error) (last message,
 		doc, err := convertMarkup(data, req)
 		return message{Doc: &doc}, err
 	}
-	doc, err := readPDF(data, req, func(done, total int) { _ = emit(message{Done: done, Total: total}) })
+	doc, err := readPDF(data, req, emit)
 	return message{Doc: &doc}, err
+}
+
+// readAll reads everything into one piece of memory when the size is known.
+func readAll(src io.Reader, size int64) ([]byte, error) {
+	if size <= 0 {
+		return io.ReadAll(src)
+	}
+	out := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	_, err := out.ReadFrom(src)
+	return out.Bytes(), err
 }
 
 // asFault makes every error of a parser one that a person can act on.

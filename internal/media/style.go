@@ -84,51 +84,54 @@ const maxLevels = 4
 // larger is by how much a heading is larger than the body, at least.
 const larger = 1.15
 
-// styleOf finds the size that most characters have, and the larger ones of
-// lines that could be headings. It looks at the whole document, so that a level
-// means the same on each page.
-func styleOf(pages [][][]line) style {
-	chars := map[float64]int{}
-	all, with := 0, [3]int{}
-	each := func(yield func(l line, n int)) {
-		for _, page := range pages {
-			for _, f := range page {
-				for _, l := range f {
-					yield(l, len(l.plain()))
-				}
+// styleStats counts what styles are made of, page by page.
+type styleStats struct {
+	chars    map[float64]int // by size
+	headings map[float64]int // lines that could be headings, by size
+	all      int
+	with     [3]int // characters that are bold, italic, of equal widths
+}
+
+func (s *styleStats) add(lines []line) {
+	if s.chars == nil {
+		s.chars, s.headings = map[float64]int{}, map[float64]int{}
+	}
+	for _, l := range lines {
+		n := len(l.plain())
+		s.chars[round(l.size)] += n
+		s.all += n
+		for bit := range s.with {
+			if l.look&(1<<bit) != 0 {
+				s.with[bit] += n
 			}
+		}
+		if couldHead(l) {
+			s.headings[round(l.size)]++
 		}
 	}
-	each(func(l line, n int) {
-		chars[round(l.size)] += n
-		all += n
-		for bit := range with {
-			if l.look&(1<<bit) != 0 {
-				with[bit] += n
-			}
-		}
-	})
+}
+
+// style finds the size that most characters have, and the larger ones of lines
+// that could be headings. It is of the whole document, so that a level means the
+// same on each page.
+func (s *styleStats) style() style {
 	var st style
-	for bit, n := range with {
-		if 2*n > all {
+	for bit, n := range s.with {
+		if 2*n > s.all {
 			st.look |= 1 << bit
 		}
 	}
 	most := 0
-	for size, n := range chars {
+	for size, n := range s.chars {
 		if n > most || n == most && size < st.body {
 			st.body, most = size, n
 		}
 	}
-	headings := map[float64]bool{}
-	each(func(l line, _ int) {
-		if round(l.size) >= larger*st.body && couldHead(l) {
-			headings[round(l.size)] = true
-		}
-	})
 	var sizes []float64
-	for size := range headings {
-		sizes = append(sizes, size)
+	for size := range s.headings {
+		if size >= larger*st.body {
+			sizes = append(sizes, size)
+		}
 	}
 	slices.SortFunc(sizes, func(a, b float64) int { return cmp.Compare(b, a) })
 	for _, size := range sizes {

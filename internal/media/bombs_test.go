@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/lzw"
+	"compress/zlib"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// The bars of issue 3 for files that are made to harm.
+const (
+	barTime   = 5 * time.Second
+	barMemory = 256 << 20
+)
+
+// flateBomb is a stream that unpacks to n copies of chunk.
+func flateBomb(chunk []byte, n int) []byte {
+	var out bytes.Buffer
+	out.WriteString("\x78\x9c")
+	w, _ := flate.NewWriter(&out, flate.BestCompression)
+	block := func() []byte {
+		at := out.Len()
+		_, _ = w.Write(chunk)
+		_ = w.Flush()
+		return bytes.Clone(out.Bytes()[at:])
+	}
+	block()
+	again := block() // it may refer to the block before
+	for range n - 2 {
+		out.Write(again)
+	}
+	out.WriteString("\x03\x00\x00\x00\x00\x00")
+	return out.Bytes()
+}
+
+func zlibBomb(data []byte) []byte {
+	var out bytes.Buffer
+	w := zlib.NewWriter(&out)
+	_, _ = w.Write(data)
+	_ = w.Close()
+	return out.Bytes()
+}
+
+func lzwBomb(size int) []byte {
+	var out bytes.Buffer
+	w := lzw.NewWriter(&out, lzw.MSB, 8)
+	_, _ = io.CopyN(w, zeros{}, int64(size))
+	_ = w.Close()
+	return out.Bytes()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func streamOf(dict string, data []byte) string {
+	return fmt.Sprintf("<< /Length %d %s >>\nstream\n%s\nendstream", len(data), dict, data)
+}
+
+const (
+	bombCatalog = "<< /Type /Catalog /Pages 2 0 R >>"
+	bombPages   = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
+	bombFont    = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+)
+
+// onePage is a file whose only page has the given content, resources and
+// further objects (from number 5 on).
+func onePage(content, resources string, more ...string) []byte {
+	return assemble(append([]string{bombCatalog, bombPages,
+		"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << " + resources + " >> >>", content}, more...))
+}
+
+// withXRefStream is a file whose table of objects is a stream, with entries of
+// (type, field, field) for objects 0, 1, 2, …; the table itself is the last.
+func withXRefStream(body string, entries [][3]uint32, dict string) []byte {
+	out := bytes.NewBufferString("%PDF-1.5\n" + body)
+	at := out.Len()
+	var table bytes.Buffer
+	entries = append(entries, [3]uint32{1, uint32(at), 0})
+	for _, e := range entries {
+		table.WriteByte(byte(e[0]))
+		_ = binary.Write(&table, binary.BigEndian, e[1])
+		_ = binary.Write(&table, binary.BigEndian, uint16(e[2]))
+	}
+	fmt.Fprintf(out, "%d 0 obj\n%s\nendobj\nstartxref\n%d\n%%%%EOF\n", len(entries)-1, streamOf("/Type /XRef /W [1 4 2] /Root 1 0 R "+dict, table.Bytes()), at)
+	return out.Bytes()
+}
+
+func bombs() map[string][]byte {
+	flated := func(chunk string, n int) string { return streamOf("/Filter /FlateDecode", flateBomb([]byte(chunk), n)) }
+	kids := strings.Repeat("3 0 R ", 1_000_000)
+	deep := strings.Repeat("[", 2_000_000)
+	dicts := strings.Repeat("<</A ", 1_000_000)
+	ranges := "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <FFFFFFFF> endcodespacerange\n" +
+		strings.Repeat("1 beginbfrange <00000000> <FFFFFFFF> <0041> endbfrange\n1 beginbfrange <0000> <FFFF> ["+strings.Repeat("<0041>", 500)+"] endbfrange\n", 3_000)
+	long := assemble([]string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R >>"})
+	looped := bytes.Replace(long, []byte("/Root"), fmt.Appendf(nil, "/Prev %d /Root", bytes.Index(long, []byte("\nxref"))+1), 1)
+	pages := strings.Repeat("3 0 R ", 15_000)
+	busy := strings.Repeat("(a) Tj 1 0 0 1 5 5 Tm ", 1000)
+	selfStream := "1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n"
+	return map[string][]byte{
+		"a page tree that is its own child":      assemble([]string{bombCatalog, "<< /Type /Pages /Kids [2 0 R 3 0 R] /Count 2 >>", "<< /Type /Pages /Parent 2 0 R /Kids [2 0 R 3 0 R] /Count 2 >>"}),
+		"a page tree that doubles at each level": doubling(40),
+		"tables that refer to themselves":        looped,
+		"arrays two million deep":                assemble([]string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R /X " + deep + " >>"}),
+		"dictionaries a million deep":            assemble([]string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R /X " + dicts + " >>"}),
+		"content of a GiB":                       onePage(flated(strings.Repeat(" ", 1<<20), 1024), ""),
+		"content of 200 MiB in two layers":       onePage(streamOf("/Filter [/FlateDecode /FlateDecode]", zlibBomb(zlibBomb(bytes.Repeat([]byte(" "), 200<<20)))), ""),
+		"content packed by LZW":                  onePage(streamOf("/Filter /LZWDecode /DecodeParms << /EarlyChange 0 >>", lzwBomb(300<<20)), ""),
+		"ten million operators":                  onePage(flated(strings.Repeat("(a)Tj ", 1<<17), 80), "/Font << /F1 5 0 R >>", bombFont),
+		"a length of a TiB":                      onePage("<< /Length 1099511627776 >>\nstream\nBT ET\nendstream", ""),
+		"a negative length":                      onePage("<< /Length -5 >>\nstream\nBT ET\nendstream", ""),
+		"a million kids":                         assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + kids + "] /Count 1000000 >>", "<< /Type /Page /Parent 2 0 R >>"}),
+		"forms that draw themselves": onePage(streamOf("", []byte("/X Do")), "/XObject << /X 5 0 R >>",
+			streamOf("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>", []byte(strings.Repeat("/X Do ", 100)))),
+		"absurd ranges of characters": onePage(streamOf("", []byte("BT /F1 9 Tf "+strings.Repeat("<0001000200030004> Tj ", 20_000)+"ET")), "/Font << /F1 5 0 R >>",
+			"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 6 0 R /DescendantFonts [<< /W [0 2147483647 500 0 [1 2] 5 2000000000 3] >>] >>",
+			streamOf("", []byte(ranges))),
+		"object streams inside themselves": withXRefStream(selfStream+"3 0 obj\n"+streamOf("/Type /ObjStm /N 2 /First 10 /Extends 3 0 R", []byte("2 0 3 5   << /Type /Pages >> null"))+"\nendobj\n",
+			[][3]uint32{{0, 0, 0}, {1, 9, 0}, {2, 3, 0}, {2, 3, 1}}, "/Size 5"),
+		"a table of a billion objects": withXRefStream(selfStream, [][3]uint32{{0, 0, 0}, {1, 9, 0}}, "/Size 1000000000 /Index [0 1000000000]"),
+		"predictors of huge rows": onePage(streamOf("/Filter /FlateDecode /DecodeParms << /Predictor 12 /Columns 2000000000 /Colors 32 /BitsPerComponent 16 >>",
+			flateBomb([]byte("x"), 3)), ""),
+		"slow pages without end": assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
+			"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>", flated("BT /F1 9 Tf "+busy+" ET ", 1000), bombFont}),
+		"text on one spot":                     onePage(flated("BT /F1 9 Tf "+strings.Repeat("1 0 0 1 5 5 Tm (abc) Tj ", 1000)+" ET ", 150), "/Font << /F1 5 0 R >>", bombFont),
+		"pieces that are all rows and columns": onePage(streamOf("", []byte(scattered(15_000))), "/Font << /F1 5 0 R >>", bombFont),
+		"rules without end":                    onePage(flated(strings.Repeat("1 1 m 500 1 l S 7 7 80 90 re S ", 1000), 100), ""),
+	}
+}
+
+// doubling is a tree each of whose nodes names the one below twice.
+func doubling(levels int) []byte {
+	objects := []string{bombCatalog}
+	for i := range levels {
+		objects = append(objects, fmt.Sprintf("<< /Type /Pages /Kids [%d 0 R %d 0 R] /Count 2 >>", i+3, i+3))
+	}
+	return assemble(append(objects, "<< /Type /Page >>"))
+}
+
+// scattered is text that never lines up.
+func scattered(n int) string {
+	var out strings.Builder
+	out.WriteString("BT /F1 1 Tf ")
+	for i := range n {
+		fmt.Fprintf(&out, "1 0 0 1 %d %d Tm (ab) Tj ", i*7919%590, i*104729%840)
+	}
+	return out.String() + "ET"
+}
+
+// harmless are those of the bombs that may be read: their harm is bounded away.
+var harmless = map[string]bool{
+	"a page tree that is its own child": true, "tables that refer to themselves": true, "a length of a TiB": true, "a negative length": true,
+	"forms that draw themselves": true, "absurd ranges of characters": true, "text on one spot": true, "pieces that are all rows and columns": true,
+	"rules without end": true, "arrays two million deep": true, "dictionaries a million deep": true, "predictors of huge rows": true,
+	"object streams inside themselves": true, "a table of a billion objects": true,
+}
+
+// I15, I16, F19: a file that is made to harm ends in a typed error, or has its
+// harm bounded away, within 5 s and 256 MiB.
+func TestI15_I16_Bombs(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	files := bombs()
+	if dir, facts := sharedFacts(t); facts != nil {
+		for _, name := range []string{"broken-unreadable", "encrypted-password-abc", "page-tree-odd"} {
+			data, err := os.ReadFile(filepath.Join(dir, "pdf", name+".pdf"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files["shared "+name] = data
+			harmless["shared "+name] = true
+		}
+	}
+	for name, data := range files {
+		t.Run(name, func(t *testing.T) {
+			r := New(Config{})
+			var memory int64
+			var cpu time.Duration
+			r.ended = func(s *os.ProcessState) { memory, cpu = max(memory, peakMemory(s)), s.UserTime()+s.SystemTime() }
+			start := time.Now()
+			doc, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
+			took := time.Since(start)
+			t.Logf("%d KiB: %.2fs, CPU %.2fs, %d MiB, %d pages, %v", len(data)>>10, took.Seconds(), cpu.Seconds(), memory>>20, doc.PageCount, err)
+			if err != nil && !isFileFault(err) {
+				t.Errorf("error = %v, want one of the file", err)
+			}
+			if err == nil && !harmless[name] {
+				t.Errorf("it was read: %d pages", doc.PageCount)
+			}
+			// By the clock of the process: tests of other packages run beside this one.
+			if cpu > barTime && !raceEnabled {
+				t.Errorf("took %v of computing, want at most %v", cpu, barTime)
+			}
+			if memory > barMemory && !raceEnabled {
+				t.Errorf("took %d MiB, want at most %d", memory>>20, barMemory>>20)
+			}
+		})
+	}
+}

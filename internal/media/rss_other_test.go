@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package media
+
+import "os"
+
+func peakMemory(*os.ProcessState) int64 { return 0 }
