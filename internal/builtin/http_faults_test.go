@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
+// What a status means: for success as expectStatus says, for retries by its code.
 func TestF26_Statuses(t *testing.T) {
 	const secret = "the answer's own words"
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -74,6 +76,7 @@ func TestF26_Statuses(t *testing.T) {
 	}
 }
 
+// F26: Retry-After in both forms, and what is none.
 func TestF26_RetryAfter(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	const hour = 3_600_000
@@ -99,6 +102,8 @@ func TestF26_RetryAfter(t *testing.T) {
 	}
 }
 
+// F26: bodies that are too long, never end, or are small only while packed are
+// cut off at the limit, whatever they declare.
 func TestF26_EndlessBodies(t *testing.T) {
 	read := make(chan struct{}, 1)
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -153,6 +158,7 @@ func TestF26_EndlessBodies(t *testing.T) {
 	}
 }
 
+// At the limit it fits, one byte more does not.
 func TestF21_HTTPBoundary(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.URL.Path[1:])
@@ -171,13 +177,19 @@ func TestF21_HTTPBoundary(t *testing.T) {
 	}
 }
 
+// F26: a server that hangs before or after its headers, or trickles, is left
+// after the step's timeout, and nothing of the exchange stays behind.
 func TestF26_SlowServers(t *testing.T) {
-	before := openFiles(t)
-	began, left := make(chan struct{}, 100), make(chan struct{}, 100)
+	before, still := openFiles(t), goleak.IgnoreCurrent()
+	asked := make(chan struct{}, 1)
+	var began, left atomic.Int64
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
+		began.Add(1)
 		flush := http.NewResponseController(w).Flush
-		if r.URL.Path != "/hang" {
+		switch r.URL.Path {
+		case "/cancel":
+			asked <- struct{}{}
+		case "/stall", "/trickle":
 			_, _ = w.Write([]byte("a"))
 			_ = flush()
 		}
@@ -186,7 +198,7 @@ func TestF26_SlowServers(t *testing.T) {
 		for {
 			select {
 			case <-r.Context().Done():
-				left <- struct{}{}
+				left.Add(1)
 				return
 			case <-tick.C:
 				if r.URL.Path == "/trickle" {
@@ -196,7 +208,6 @@ func TestF26_SlowServers(t *testing.T) {
 			}
 		}
 	})
-	still := goleak.IgnoreCurrent()
 	for _, path := range []string{"/hang", "/stall", "/trickle"} {
 		for _, saveAs := range []string{"", "slow.txt"} {
 			in := map[string]any{"timeout": "100ms"}
@@ -207,29 +218,30 @@ func TestF26_SlowServers(t *testing.T) {
 			if !errors.Is(err, fault.StepTimeout) || !strings.HasSuffix(err.Error(), "no complete answer within 100ms") {
 				t.Errorf("%s %s: %v", path, saveAs, err)
 			}
-			<-began
-			<-left
 		}
 	}
 	// A cancelled step ends at once, for its own reason.
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-began; cancel() }()
-	_, err := o.act.Run(ctx, &action.Task{Input: []byte(`{"url": "` + o.URL + `/hang"}`)})
+	go func() { <-asked; cancel() }()
+	_, err := o.act.Run(ctx, &action.Task{Input: []byte(`{"url": "` + o.URL + `/cancel"}`)})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	<-left
-	o.CloseClientConnections()
-	goleak.VerifyNone(t, still)
-	o.Close()
+	o.Close() // waits for the handlers
+	if b, l := began.Load(), left.Load(); b != l || b < 2 {
+		t.Errorf("the server saw %d requests begin and %d end", b, l)
+	}
+	o.out.Close()
 	if err := o.files.Close(); err != nil {
 		t.Error(err)
 	}
+	goleak.VerifyNone(t, still)
 	if after := openFiles(t); after > before {
 		t.Errorf("%d files are open, before there were %d", after, before)
 	}
 }
 
+// openFiles counts this process's open files, sockets among them.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -239,6 +251,8 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
+// F26: a connection that is reset before or within the answer is a try that may
+// be repeated, and no part of an answer is taken for the whole.
 func TestF26_Reset(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -265,6 +279,7 @@ func TestF26_Reset(t *testing.T) {
 	}
 }
 
+// A body becomes a file piece by piece: what is held does not grow with it.
 func TestHTTP_StreamsToAFile(t *testing.T) {
 	const size = 192 << 20
 	o := server(t, func(w http.ResponseWriter, _ *http.Request) {

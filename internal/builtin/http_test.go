@@ -35,6 +35,7 @@ type outside struct {
 	*httptest.Server
 	files *blob.Store
 	act   action.Action
+	out   *egress.Client
 	mu    sync.Mutex
 	heard *http.Request
 	text  string
@@ -53,9 +54,9 @@ func server(t *testing.T, handler http.HandlerFunc) *outside {
 		}
 	}))
 	t.Cleanup(o.Close)
-	out := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
-	t.Cleanup(out.Close)
-	o.act = httpRequest(out)
+	o.out = egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
+	t.Cleanup(o.out.Close)
+	o.act = httpRequest(o.out)
 	return o
 }
 
@@ -332,16 +333,6 @@ func TestA31_HTTPInputs(t *testing.T) {
 	}
 }
 
-// What a status means: for success as expectStatus says, for retries by its code.
-// F26: Retry-After in both forms, and what is none.
-// F26: bodies that are too long, never end, or are small only while packed are
-// cut off at the limit, whatever they declare.
-// At the limit it fits, one byte more does not.
-// F26: a server that hangs before or after its headers, or trickles, is left
-// after the step's timeout, and nothing of the exchange stays behind.
-// openFiles counts this process's open files, sockets among them.
-// F26: a connection that is reset before or within the answer is a try that may
-// be repeated, and no part of an answer is taken for the whole.
 // A18: the action sends no secret on, sends a file again where a redirect asks
 // for it, and does not follow where the step says so.
 func TestA18_HTTPRedirects(t *testing.T) {
@@ -474,5 +465,3 @@ func TestHTTP_ManyHeaders(t *testing.T) {
 		t.Errorf("%v", kept)
 	}
 }
-
-// A body becomes a file piece by piece: what is held does not grow with it.

@@ -105,6 +105,23 @@ func TestF26_Reasons(t *testing.T) {
 	}
 }
 
+// HTTP/2 goes through the same dialer.
+func TestA17_HTTP2(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("two")) }))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	resp, body, err := get(t, client(t, Config{Allow: opened(t, "127.0.0.1"), RootCAs: roots}), srv.URL)
+	if err != nil || body != "two" || resp.ProtoMajor != 2 {
+		t.Errorf("%q, %v", body, err)
+	}
+	if _, _, err := get(t, client(t, Config{RootCAs: roots}), srv.URL); !errors.Is(err, fault.EgressRefused) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
 // F26: a server that accepts and says nothing holds nobody longer than the
 // caller's time, and what ended it is the caller's own reason.
 func TestF26_Hang(t *testing.T) {

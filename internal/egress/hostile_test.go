@@ -121,7 +121,7 @@ func TestA18_Rebinding(t *testing.T) {
 	if _, body, err := get(t, c, url); err != nil || body != "good" {
 		t.Fatalf("%q, %v", body, err)
 	}
-	if n := dns.asked["rebind.example."]; n != 1 {
+	if n := dns.questions("rebind.example."); n != 1 {
 		t.Errorf("%d questions for one connection: what was checked is not what was used", n)
 	}
 	// An open connection leads where it led when it was checked.

@@ -74,7 +74,7 @@ func serve(t *testing.T, address string, handler http.HandlerFunc) *host {
 	return h
 }
 
-// A nameServer answers A questions over UDP, as the last byte of question n tells.
+// A nameServer answers questions over UDP with the addresses of its table.
 type nameServer struct {
 	conn net.PacketConn
 	mu   sync.Mutex
@@ -113,6 +113,12 @@ func (s *nameServer) resolver() *net.Resolver {
 		var d net.Dialer
 		return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
 	}}
+}
+
+func (s *nameServer) questions(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[name]
 }
 
 func (s *nameServer) reply(q []byte) []byte {
