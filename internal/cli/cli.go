@@ -74,6 +74,7 @@ type app struct {
 	screen         *screen
 	getenv         func(string) string
 	now            func() time.Time
+	list           []action.Action // what recipes may call
 	actions        *compile.Catalogue
 
 	data    string
@@ -108,7 +109,8 @@ func (a *app) late(err error) error {
 // useActions makes the actions of this release, which may reach what allow
 // opens, what recipes call.
 func (a *app) useActions(allow []netip.Prefix) {
-	a.actions = catalogue(append(builtin.Actions(builtin.Config{Egress: egress.New(egress.Config{Allow: allow})}), a.more...))
+	a.list = append(builtin.Actions(builtin.Config{Egress: egress.New(egress.Config{Allow: allow})}), a.more...)
+	a.actions = catalogue(a.list)
 }
 
 // catalogue is what recipes may call.
@@ -156,6 +158,7 @@ roux resume`,
 		return fault.Wrap(fault.Usage, err, "%v: `%s --help` lists the flags", err, cmd.CommandPath())
 	})
 	root.AddCommand(
+		a.demoCommand(),
 		a.runCommand(),
 		a.resumeCommand(),
 		a.validateCommand(),

@@ -93,7 +93,7 @@ func (a *app) completions(root *cobra.Command) {
 	for path, fn := range map[string]cobra.CompletionFunc{
 		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(signalNames),
 		"runs release": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
-		"diff": a.completeRuns(func(ctx context.Context, j journal, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
+		"diff":   a.completeRuns(func(ctx context.Context, j journal, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
 	} {
 		cmd, rest, err := root.Find(strings.Fields(path))

@@ -33,6 +33,9 @@ type followed struct {
 	skip uint64 // events up to here are not news
 	view *runView
 	err  error
+
+	into  string // where the files of its outputs go; "" = nowhere
+	saved []saved
 }
 
 // update is an event of one of the followed runs, or the end of its stream.

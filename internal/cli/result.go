@@ -18,6 +18,7 @@ type result struct {
 	Error     *resultError          `json:"error"`
 	Steps     map[string]resultStep `json:"steps"`
 	Credits   resultCredits         `json:"credits"`
+	Saved     []saved               `json:"saved,omitempty"`
 	Truncated bool                  `json:"truncated,omitempty"`
 }
 

@@ -19,6 +19,7 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	var in, files []string
+	var into string
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "run FILE",
@@ -26,6 +27,7 @@ func (a *app) runCommand() *cobra.Command {
 		Long: "Run a recipe and follow it to its end. FILE is YAML or JSON; - is standard input. Every step is recorded before anything " +
 			"is shown: after Ctrl-C or a crash `roux resume` goes on with what is left.",
 		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
+roux run examples/photo-pack.yaml --file examples/photo.jpg --save pictures
 roux run recipe.yaml --input language=en --input @more.json
 cat recipe.yaml | roux run - -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -59,18 +61,19 @@ cat recipe.yaml | roux run - -o json`,
 			if err != nil {
 				return err
 			}
-			return a.start(cmd.Context(), c, params, files)
+			return a.start(cmd.Context(), c, params, files, into)
 		},
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
+	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 
 // start runs a compiled recipe. The files are opened before the data
 // directory is touched, so a misspelt path leaves nothing behind.
-func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string) error {
+func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string) error {
 	list, err := a.givenFiles(files)
 	if err != nil {
 		return err
@@ -84,6 +87,14 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		if err != nil {
 			return err
 		}
+	}
+	if into != "" {
+		// Better now than after an hour of work.
+		p, err := openPlacer(into)
+		if err != nil {
+			return err
+		}
+		p.close()
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
@@ -104,7 +115,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	if !a.screen.live() {
 		a.say("%s %s", oneLine(c.recipe.Name), run)
 	}
-	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan}}, false)
+	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan, into: into}}, false)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -219,6 +230,11 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 		if r.err != nil {
 			return a.broken(h, r)
 		}
+		if r.into != "" && len(r.view.Outputs) > 0 {
+			if r.saved, err = a.saveOutputs(ctx, h.files.Files(account), r.view.Outputs, r.into); err != nil {
+				return err
+			}
+		}
 	}
 	if err := h.close(sigs); err != nil {
 		return err
@@ -227,6 +243,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 	var results []result
 	for _, r := range runs {
 		res := r.view.result()
+		res.Saved = r.saved
 		results = append(results, res)
 		a.printEnd(r.view, res, len(runs) > 1)
 		if c := r.view.exit(); c != fault.ExitOK && (code == fault.ExitOK || c == fault.ExitFailed) {
@@ -270,6 +287,9 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 	}
 	if len(v.Outputs) > 0 {
 		a.printOutputs(v.Outputs)
+	}
+	for _, f := range res.Saved {
+		a.text("%s  %s\n", f.Done, oneLine(f.Path))
 	}
 }
 

@@ -129,6 +129,7 @@ func floorProblems(files []*source) (problems []string) {
 			}
 			theirs, ok := level[other]
 			switch {
+			case !ok && !known && top(f.pkg) == top(other): // beside the floors, among themselves
 			case !ok:
 				problems = append(problems, fmt.Sprintf("%s imports %s, which is on no floor", f.path, other))
 			case !known || theirs < mine || sameGroup(f.pkg, other):

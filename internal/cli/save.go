@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+)
+
+// A saved is a file of a run that was written where the user can open it.
+type saved struct {
+	Hash string `json:"hash"`
+	Path string `json:"path"`
+	Done string `json:"done"` // written or unchanged
+}
+
+// saveOutputs writes the files that a run's outputs name into a directory, under the
+// names they have in the store. What is there already is never overwritten: a
+// file with other content gets a number behind its name.
+func (a *app) saveOutputs(ctx context.Context, files action.Files, outputs json.RawMessage, dir string) ([]saved, error) {
+	hashes := fileHashes(decoded(outputs), nil)
+	if len(hashes) == 0 {
+		return nil, nil
+	}
+	p, err := openPlacer(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	var list []saved
+	for _, hash := range hashes {
+		s, err := a.saveOutput(ctx, files, hash, p)
+		switch {
+		case errors.Is(err, fault.FileNotFound):
+			continue // a hash that is data, not a file of this run
+		case err != nil:
+			return list, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// fileHashes are the hashes in a value, in order, each once.
+func fileHashes(v any, list []string) []string {
+	switch v := v.(type) {
+	case string:
+		if blob.ValidHash(v) && !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	case []any:
+		for _, e := range v {
+			list = fileHashes(e, list)
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			list = fileHashes(v[k], list)
+		}
+	}
+	return list
+}
+
+func (a *app) saveOutput(ctx context.Context, files action.Files, hash string, p *placer) (saved, error) {
+	f, err := files.Open(ctx, hash)
+	if err != nil {
+		return saved{}, err
+	}
+	defer f.Close()
+	name := safeName(f.Info().Name, hash)
+	ext := path.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	for n := 2; ; n++ {
+		same, err := p.holds(name, hash)
+		if err != nil {
+			return saved{}, err
+		}
+		if same {
+			return saved{hash, p.show(name), fileUnchanged}, nil
+		}
+		if _, err := p.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		name = fmt.Sprintf("%s-%d%s", stem, n, ext)
+	}
+	path, err := a.save(f, filepath.Join(p.dir, name), name, hash, false)
+	return saved{hash, path, fileWritten}, err
+}
+
+// holds says whether a file is there and has that content.
+func (p *placer) holds(name, hash string) (bool, error) {
+	info, err := p.root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return false, nil
+	}
+	f, err := p.root.Open(name)
+	if err != nil {
+		return false, nil // not ours to read: another name is found
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return false, fault.Wrap(fault.Usage, err, "%s cannot be read: %v", p.show(name), err)
+	}
+	return "sha256_"+hex.EncodeToString(sum.Sum(nil)) == hash, nil
+}
