@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/examples"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// What is worth a word.
+const (
+	lowSpace  = 1 << 30 // bytes
+	noSpace   = 64 << 20
+	slowSync  = 50 * time.Millisecond
+	clockSkew = 5 * time.Second
+	syncTries = 9
+)
+
+// releaseYear is before this release was made: a clock that says less is wrong.
+const releaseYear = 2026
+
+// machine looks at what has nothing to do with the data directory.
+func (d *doctor) machine() {
+	b := thisBuild()
+	d.ok("version", "%s", join(" ", "roux", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())))
+	if now := d.app.now(); now.Year() < releaseYear {
+		d.problem("clock", "set the clock of this machine: times of runs, waits and retries come from it", "it says %s", now.UTC().Format(time.RFC3339))
+	} else {
+		d.ok("clock", "it says %s", now.UTC().Format(time.RFC3339))
+	}
+	s := d.app.screen
+	columns, lines := s.size()
+	switch lang := d.app.locale(); {
+	case !s.live():
+		d.ok("terminal", "standard error is none: one line an event, no control codes")
+	case !strings.Contains(strings.ToLower(strings.ReplaceAll(lang, "-", "")), "utf8"):
+		d.note("terminal", "set LANG to a locale such as C.UTF-8", "its language is %q, and signs such as ✓ may not show", lang)
+	default:
+		d.ok("terminal", "%d columns, %d lines, colours %s", columns, lines, map[bool]string{true: "on", false: "off"}[s.colour])
+	}
+}
+
+// locale is what says how characters are written.
+func (a *app) locale() string {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := a.getenv(name); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// settings looks at the configuration.
+func (d *doctor) settings() {
+	if err := d.app.configErr; err != nil {
+		var e *fault.Error
+		text := fault.Message(err)
+		if errors.As(err, &e) && len(e.Diags) > 0 {
+			text = e.Diags[0].String()
+		}
+		d.problem("settings", "mend the file; `roux config list` shows all settings", "%s", text)
+	} else {
+		var from []string
+		for _, c := range d.app.configs {
+			from = append(from, c.path)
+		}
+		if len(from) == 0 {
+			from = []string{"no file of configuration"}
+		}
+		d.ok("settings", "%s", strings.Join(from, ", "))
+	}
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, "ROUX_") || slices.ContainsFunc(settings, func(s setting) bool { return s.env == name }) || slices.Contains(otherVariables, name) {
+			continue
+		}
+		var known []string
+		for _, s := range settings {
+			known = append(known, s.env)
+		}
+		fix := "unset it; `roux config list -o json` names all variables"
+		if near := nearest(name, known); near != "" {
+			fix = "did you mean " + near + "?"
+		}
+		d.note("settings", fix, "nothing reads the variable %s", oneLine(name))
+	}
+	if v := d.app.lookup(settingOf("egress.allow"), nil)[0]; v.Origin != "default" {
+		d.note("egress", "take out of egress.allow what recipes need not reach", "actions may reach %s beside public addresses (%s)", v.Value, v.Where)
+	} else {
+		d.ok("egress", "actions may reach public addresses only")
+	}
+}
+
+// otherVariables are ours and no settings.
+var otherVariables = []string{"ROUX_MEDIA_CHILD", "ROUX_SHARED", "ROUX_LONG"}
+
+// data looks at the data directory and at what is in it.
+func (d *doctor) data() {
+	dir, err := dataDir(d.app.data, d.app.getenv)
+	if err != nil {
+		d.fail("data", err)
+		return
+	}
+	d.dir = dir
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.ok("data", "%s does not exist yet; the first run makes it", dir)
+		return
+	case err != nil:
+		d.fail("data", storageError(dir, err))
+		return
+	case !info.IsDir():
+		d.problem("data", "name a directory with --data or ROUX_DATA", "%s is not a directory", dir)
+		return
+	}
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o022 != 0 {
+		d.mended("data", "`chmod go-w "+shellWord(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
+			func() error { return os.Chmod(dir, mode&^0o022) })
+	} else {
+		d.ok("data", "%s", dir)
+	}
+	d.disk()
+	d.leftovers()
+	d.store()
+}
+
+// disk measures the disk under the data directory.
+func (d *doctor) disk() {
+	if free, kind, ok := diskOf(d.dir); ok {
+		switch {
+		case free < noSpace:
+			d.problem("space", "free some space, or move the data directory", "%s are free", byteText(free))
+		case free < lowSpace:
+			d.note("space", "free some space before large runs", "%s are free", byteText(free))
+		default:
+			d.ok("space", "%s are free", byteText(free))
+		}
+		if kind != "" {
+			d.problem("disk", "use a directory on a disk of this machine: locks and syncs of network disks are not to be relied on",
+				"%s lies on a network file system (%s)", d.dir, kind)
+		}
+	}
+	took, err := syncTime(d.dir)
+	switch {
+	case err != nil:
+		d.fail("disk", storageError(d.dir, err))
+	case took > slowSync:
+		d.note("disk", "use a faster disk for the data directory: each step of a run waits for one sync", "a sync takes %s", fine(took))
+	default:
+		d.ok("disk", "a sync takes %s", fine(took))
+	}
+}
+
+// syncTime is how long it takes to make 4 KiB durable: the median of a few.
+func syncTime(dir string) (took time.Duration, err error) {
+	f, err := os.CreateTemp(dir, "doctor-*.tmp")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	var all []time.Duration
+	for i := range syncTries {
+		begin := time.Now()
+		if _, err := f.WriteAt(bytes.Repeat([]byte{byte(i)}, 4<<10), int64(i)*4<<10); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		all = append(all, time.Since(begin))
+	}
+	slices.Sort(all)
+	return all[len(all)/2], nil
+}
+
+// fine is a short duration with its microseconds.
+func fine(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
+	}
+	return took(d)
+}
+
+func byteText(n uint64) string {
+	for _, u := range []struct {
+		name  string
+		bytes uint64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}} {
+		if n >= u.bytes {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.bytes), u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// leftovers are files that a process which was killed has not removed.
+func (d *doctor) leftovers() {
+	if r := dial(d.ctx, d.dir); r != nil {
+		return // they may be somebody's who is at work
+	}
+	var found []string
+	for _, pattern := range []string{"*.tmp", filesDir + "/tmp/*"} {
+		names, err := filepath.Glob(filepath.Join(globEscape(d.dir), filepath.FromSlash(pattern)))
+		if err == nil {
+			found = append(found, names...)
+		}
+	}
+	if len(found) == 0 {
+		d.ok("leftovers", "no temporary files")
+		return
+	}
+	d.mended("leftovers", "the next run removes those of uploads", count(len(found), "temporary file")+" of commands that were killed", func() error {
+		// Whoever holds the lock is at work with them.
+		st, err := sqlite.Open(d.ctx, sqlite.Options{Dir: d.dir})
+		if err != nil {
+			return err
+		}
+		for _, name := range found {
+			err = errors.Join(err, os.Remove(name))
+		}
+		return errors.Join(err, st.Close())
+	})
+}
+
+// globEscape makes a path one that stands for itself in a pattern.
+func globEscape(path string) string {
+	if runtime.GOOS == "windows" {
+		return path // has no escapes; such names are not found then
+	}
+	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`).Replace(path)
+}
+
+// store looks at the runs, through whoever holds the directory, or by itself.
+func (d *doctor) store() {
+	if _, err := os.Stat(filepath.Join(d.dir, "roux.db")); errors.Is(err, fs.ErrNotExist) {
+		d.ok("store", "there is none yet; the first run makes it")
+		return
+	}
+	if r := dial(d.ctx, d.dir); r != nil {
+		d.ok("holder", "another command holds the data directory and answers; the store is not checked meanwhile")
+		d.runs(d.ctx, r)
+		return
+	}
+	st, err := sqlite.Open(d.ctx, sqlite.Options{Dir: d.dir})
+	if err != nil {
+		d.fail("store", storageError(d.dir, err))
+		return
+	}
+	defer func() {
+		if err := st.Close(); err != nil {
+			d.fail("store", storageError(d.dir, err))
+		}
+	}()
+	switch schema, complaints, err := st.Check(d.ctx); {
+	case err != nil:
+		d.fail("store", storageError(d.dir, err))
+	case len(complaints) > 0:
+		d.problem("store", "restore the data directory from a backup; `roux export` still saves runs that can be read", "%d complaints of SQLite, the first: %s", len(complaints), complaints[0])
+	default:
+		d.ok("store", "sound, schema version %d", schema)
+	}
+	d.runs(d.ctx, st)
+}
+
+// runs looks for runs that stand still.
+func (d *doctor) runs(ctx context.Context, j journal) {
+	newest, err := j.List(ctx, store.Query{Account: account, Limit: 1})
+	if err != nil {
+		d.fail("runs", err)
+		return
+	}
+	if len(newest) > 0 {
+		if ahead := utc(max(newest[0].Created, newest[0].Updated)).Sub(d.app.now()); ahead > clockSkew {
+			d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", took(ahead))
+		}
+	}
+	open, quarantined, err := openRuns(ctx, j)
+	switch {
+	case err != nil:
+		d.fail("runs", err)
+		return
+	case len(quarantined) > 0:
+		d.problem("runs", "`"+d.app.hint("runs get", quarantined[0].Run)+"` says why, `"+d.app.hint("runs release", quarantined[0].Run)+"` lets it go on",
+			"%s set apart, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, oneLine(cut(quarantined[0].Quarantine, 100)))
+	}
+	if len(open) > 0 {
+		if dial(ctx, d.dir) == nil {
+			d.note("runs", "`"+d.app.hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, oneLine(cut(open[0].Recipe, 32)))
+		} else {
+			d.ok("runs", "%s not ended", have(len(open)))
+		}
+	} else if len(quarantined) == 0 {
+		d.ok("runs", "none stands still")
+	}
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "1 run is"
+	}
+	return fmt.Sprintf("%d runs are", n)
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 run has"
+	}
+	return fmt.Sprintf("%d runs have", n)
+}
+
+// openRuns lists the runs that have not ended, newest first.
+func openRuns(ctx context.Context, j journal) (open, quarantined []store.Head, err error) {
+	q := store.Query{Account: account, Limit: 500}
+	for {
+		heads, err := j.List(ctx, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, h := range heads {
+			switch {
+			case h.Quarantine != "":
+				quarantined = append(quarantined, h)
+			case !h.Settled():
+				open = append(open, h)
+			}
+		}
+		if len(heads) < q.Limit {
+			return open, quarantined, nil
+		}
+		q.After = heads[len(heads)-1].Run
+	}
+}
+
+// parser has the child process read a PDF that we made.
+func (d *doctor) parser() {
+	report, err := examples.Read("report.pdf")
+	if err != nil {
+		d.fail("parser", err)
+		return
+	}
+	begin := time.Now()
+	doc, err := media.New(media.Config{}).Info(d.ctx, bytes.NewReader(report))
+	switch {
+	case err != nil:
+		d.problem("parser", "this program must be able to start itself: check limits of processes and memory (ulimit -a), and that its file is still there",
+			"the child process that reads files failed: %s", fault.Message(err))
+	case doc.PageCount < 1:
+		d.problem("parser", "use an official build", "the child process that reads files found no page in a PDF that has some")
+	default:
+		d.ok("parser", "a child process read a PDF of %d pages in %s", doc.PageCount, fine(time.Since(begin)))
+	}
+}
