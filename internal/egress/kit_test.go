@@ -145,22 +145,19 @@ func (s *nameServer) reply(q []byte) []byte {
 		r[3] |= 3 // there is no such name
 		return r
 	}
-	var want uint16 = 1 // A
-	if kind == 1 {
+	const a, aaaa = 1, 28
+	if kind == a {
 		s.asked[name]++
 	}
 	turn := list[min(max(s.asked[name], 1), len(list))-1]
 	for _, text := range turn {
 		ip := netip.MustParseAddr(text)
-		if want = 1; ip.Is6() {
-			want = 28 // AAAA
-		}
-		if kind != want {
+		if ip.Is4() != (kind == a) || ip.Is6() != (kind == aaaa) {
 			continue
 		}
 		raw := ip.AsSlice()
 		r[7]++
-		r = append(r, 0xc0, 12, 0, byte(want), 0, 1, 0, 0, 0, 0, 0, byte(len(raw)))
+		r = append(r, 0xc0, 12, 0, byte(kind), 0, 1, 0, 0, 0, 0, 0, byte(len(raw)))
 		r = append(r, raw...)
 	}
 	return r

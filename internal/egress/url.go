@@ -72,10 +72,10 @@ func checkHost(host string) error {
 	if len(host) > 253 {
 		return fault.New(fault.InputInvalid, "the URL's host is no name and no address: %s", wantURL)
 	}
-	for _, c := range host {
+	for _, c := range strings.ToLower(host) {
 		// Other scripts are left to the resolver; what their letters map to is
 		// judged like everything else.
-		if c < utf8.RuneSelf && !('a' <= c|0x20 && c|0x20 <= 'z') && !('0' <= c && c <= '9') && c != '-' && c != '.' && c != '_' {
+		if c < utf8.RuneSelf && !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-._", c) {
 			return fault.New(fault.InputInvalid, "the URL's host holds %q: want letters, digits, - and dots", c)
 		}
 	}
@@ -97,12 +97,11 @@ func isNumber(label string) bool {
 		return true // the host was nothing but dots
 	}
 	digits, hex := strings.CutPrefix(strings.ToLower(label), "0x")
-	for _, c := range digits {
-		if !('0' <= c && c <= '9') && (!hex || c < 'a' || c > 'f') {
-			return false
-		}
+	known := "0123456789"
+	if hex {
+		known += "abcdef"
 	}
-	return true
+	return strings.Trim(digits, known) == ""
 }
 
 // Show is a URL as messages and outputs show it: without user and fragment, and
