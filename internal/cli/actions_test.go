@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ func testActions() []action.Action {
 		{Name: "stubborn", Version: "1.0.0", Description: "Does not listen when told to stop.", Run: stubborn},
 		{Name: "large", Version: "1.0.0", Description: "Returns much that does not compress.", Metadata: parallel, Run: large},
 		{Name: "chatty", Version: "1.0.0", Description: "Says what it does.", Metadata: parallel, Run: chatty},
+		{Name: "copy-file", Version: "1.0.0", Description: "Makes a file of another and one letter.", Metadata: parallel, Run: copyFile,
+			Input: []byte(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
 		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: control},
 	}
 }
@@ -87,6 +90,20 @@ func stubborn(_ context.Context, t *action.Task) (action.Result, error) {
 	t.Report.Log("info", "not listening")
 	time.Sleep(time.Minute)
 	return action.Result{}, fmt.Errorf("nobody waited")
+}
+
+func copyFile(ctx context.Context, t *action.Task) (action.Result, error) {
+	var in struct{ File, Name string }
+	if err := t.Decode(&in); err != nil {
+		return action.Result{}, err
+	}
+	f, err := t.Files.Open(ctx, in.File)
+	if err != nil {
+		return action.Result{}, err
+	}
+	defer f.Close()
+	info, err := t.Files.Put(ctx, io.MultiReader(strings.NewReader("x"), f), in.Name, "")
+	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name}}, err
 }
 
 func control(context.Context, *action.Task) (action.Result, error) {

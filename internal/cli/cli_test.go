@@ -25,8 +25,17 @@ func TestMain(m *testing.M) {
 
 // rouxForTests is the binary with a few more actions.
 func rouxForTests() {
-	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
-		testActions()))
+	code := execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, testActions())
+	if note := os.Getenv("PEAK"); note != "" {
+		status, err := os.ReadFile("/proc/self/status")
+		if err == nil {
+			err = os.WriteFile(note, status, 0o600)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(code)
 }
 
 // TestScripts runs the transcripts: every command and every error a user meets.
