@@ -29,7 +29,7 @@ const (
 	MaxEdges = 200_000
 	MaxDepth = 64
 	maxSide  = 1 << 20
-	maxBends = 300_000
+	maxBends = 100_000
 )
 
 // A Direction is where edges lead.

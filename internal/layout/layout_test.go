@@ -39,8 +39,7 @@ func compute(t interface {
 // edges begin and end on the borders of what they join, and routes run in
 // right angles where that is their style.
 func check(g *Graph, l *Layout) error {
-	boxes, parent := map[string]Box{}, map[string]string{}
-	groups := map[string]bool{"": true}
+	boxes, parent, pads := map[string]Box{}, map[string]string{}, map[string][4]int{}
 	for _, b := range append(slices.Clone(l.Nodes), l.Groups...) {
 		boxes[b.ID] = b
 	}
@@ -51,7 +50,7 @@ func check(g *Graph, l *Layout) error {
 		}
 	}
 	for _, n := range g.Groups {
-		parent[n.ID], groups[n.ID] = n.Group, true
+		parent[n.ID], pads[n.ID] = n.Group, n.Pad
 		if b := boxes[n.ID]; b.W < n.W || b.H < n.H {
 			return fmt.Errorf("%s is %d×%d, want at least %d×%d", n.ID, b.W, b.H, n.W, n.H)
 		}
@@ -62,9 +61,9 @@ func check(g *Graph, l *Layout) error {
 	boxes[""] = Box{W: l.W, H: l.H}
 	siblings := map[string][]Box{}
 	for id, p := range parent {
-		in, out := boxes[id], boxes[p]
-		if in.X < out.X || in.Y < out.Y || in.X+in.W > out.X+out.W || in.Y+in.H > out.Y+out.H {
-			return fmt.Errorf("%v is not inside %v", in, out)
+		in, out, pad := boxes[id], boxes[p], pads[p]
+		if in.X < out.X+pad[3] || in.Y < out.Y+pad[0] || in.X+in.W > out.X+out.W-pad[1] || in.Y+in.H > out.Y+out.H-pad[2] {
+			return fmt.Errorf("%v is not inside %v with %v around it", in, out, pad)
 		}
 		siblings[p] = append(siblings[p], in)
 	}

@@ -81,12 +81,6 @@ func (l *level) byPosition(rank []int32) {
 	slices.SortFunc(rank, func(a, b int32) int { return cmp.Compare(l.verts[a].pos, l.verts[b].pos) })
 }
 
-func (l *level) renumber(rank []int32) {
-	for i, v := range rank {
-		l.verts[v].pos = i
-	}
-}
-
 // sweep moves every vertex to the median of its neighbours in the rank before,
 // going down or up. One without neighbours keeps its place.
 func (l *level) sweep(down bool) {

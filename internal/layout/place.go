@@ -111,7 +111,7 @@ func (l *level) conflicts() map[pair]bool {
 			for ; scanned <= i; scanned++ {
 				for _, u := range l.verts[rank[scanned]].up {
 					pos := l.verts[u].pos
-					if (pos < left || pos > right) && !(l.verts[u].bend() && l.verts[rank[scanned]].bend()) {
+					if (pos < left || pos > right) && (!l.verts[u].bend() || !l.verts[rank[scanned]].bend()) {
 						crossed[pair{u, rank[scanned]}] = true
 					}
 				}

@@ -138,15 +138,15 @@ func (c *canvas) join(x, y int, bits uint8) {
 // text writes s; a wide character hides the cell after it.
 func (c *canvas) text(x, y int, s string) {
 	for _, r := range s {
-		switch n := column(r); {
-		case n == 0:
-		default:
-			c.set(x, y, r)
-			if n == 2 {
-				c.set(x+1, y, -1)
-			}
-			x += n
+		n := column(r)
+		if n == 0 {
+			continue
 		}
+		c.set(x, y, r)
+		if n == 2 {
+			c.set(x+1, y, -1)
+		}
+		x += n
 	}
 }
 
