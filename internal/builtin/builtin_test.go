@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -236,40 +235,6 @@ func TestX160_PDFToMarkdown(t *testing.T) {
 	}
 	if plain["wordCount"] != got["wordCount"] {
 		t.Errorf("words differ: %v and %v", plain["wordCount"], got["wordCount"])
-	}
-}
-
-// I15, I16: a text that does not fit into an output becomes a file.
-func TestLongTextBecomesAFile(t *testing.T) {
-	s := store(t)
-	var contents []string
-	for p := range 40 {
-		var c strings.Builder
-		c.WriteString("BT /F1 10 Tf 12 TL 50 800 Td\n")
-		for range 60 {
-			fmt.Fprintf(&c, "(%s) Tj T*\n", strings.Repeat(fmt.Sprintf("page %d <long> ", p), 30))
-		}
-		contents = append(contents, c.String()+"ET")
-	}
-	info := upload(t, s, "long.pdf", pdfOf(contents))
-	got, err := call(t, s, "pdf-to-markdown", map[string]any{"file": info.Hash})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, inline := got["content"]; inline || got["pageCount"] != int64(40) {
-		t.Fatalf("content is inline, or %v pages", got["pageCount"])
-	}
-	f, err := s.Open(context.Background(), "acme", got["file"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(f)
-	if err != nil || len(text) < maxInline || !strings.HasPrefix(string(text), `page 0 \<long> page 0`) {
-		t.Errorf("%d bytes, %v: %.40s", len(text), err, text)
-	}
-	if fi := f.Info(); fi.Name != "long.md" || fi.MimeType != "text/markdown" {
-		t.Errorf("stored as %+v", fi)
 	}
 }
 
