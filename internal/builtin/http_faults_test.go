@@ -319,3 +319,20 @@ func TestHTTP_StreamsToAFile(t *testing.T) {
 		t.Errorf("%+v", info.Info())
 	}
 }
+
+// A body that is larger than an inline value, where the step asked for it, is an
+// output like any other large one: its text goes to a file by reference.
+func TestF21_HTTPLargeBody(t *testing.T) {
+	text := strings.Repeat("word ", 600_000)
+	o := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write([]byte(text))
+	})
+	out, err := o.call(t, "/", map[string]any{"maxBytes": int64(4 << 20)})
+	if err != nil || out["sizeBytes"] != int64(len(text)) {
+		t.Fatalf("%v", err)
+	}
+	if _, inline := out["body"].(string); inline {
+		t.Errorf("%d bytes are inline", len(text))
+	}
+}

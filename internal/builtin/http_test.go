@@ -3,6 +3,8 @@
 package builtin
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -20,6 +23,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/action/actiontest"
@@ -464,4 +469,37 @@ func TestHTTP_ManyHeaders(t *testing.T) {
 	if kept := answerHeaders(http.Header{"A": {"a\xff"}, "B": {strings.Repeat("x", 17<<10)}, "Set-Cookie": {"s"}}); len(kept) != 1 || kept["a"] != "a\ufffd" {
 		t.Errorf("%v", kept)
 	}
+}
+
+// A31: whatever names and values are given, the request on the wire has these
+// headers and no others, or there is no request.
+func TestA31_HeadersOnTheWire(t *testing.T) {
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("aZ-:\r\n\t \x00\x7f\x1bé日;,\"")), 0, 12, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		given := rapid.MapOfN(text, text, 0, 4).Draw(t, "headers")
+		h, err := requestHeader(given)
+		if err != nil {
+			if !errors.Is(err, fault.InputInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		req := &http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "example.com", Path: "/"}, Header: h}
+		var wire bytes.Buffer
+		if err := req.Write(&wire); err != nil {
+			t.Fatal(err)
+		}
+		read, err := http.ReadRequest(bufio.NewReader(&wire))
+		if err != nil {
+			t.Fatalf("%q: %v", given, err)
+		}
+		if wire.Len() != 0 || len(read.Header) != len(h) {
+			t.Fatalf("%q arrives as %q", given, read.Header)
+		}
+		for name, values := range h {
+			if got := read.Header[name]; len(got) != 1 || got[0] != values[0] {
+				t.Fatalf("%q: %s arrives as %q", given, name, got)
+			}
+		}
+	})
 }
