@@ -91,6 +91,7 @@ type app struct {
 	formErr   error         // the result did not fit the form
 	log       *slog.Logger
 	ctx       context.Context // the command's, to tell afterwards whether --timeout ended it
+	unhurried context.Context // the same without --timeout; nil without it
 	release   context.CancelFunc
 
 	more   []action.Action // beside those that come with Roux

@@ -3,18 +3,211 @@
 package cli
 
 import (
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/roux-engine/roux/fault"
 )
 
-// TestCompleteness: every command, every flag and every variable of the
-// environment is named by a transcript or a test, and has its sentence of help.
-func TestCompleteness(t *testing.T) {
+// A tried is a command line of a transcript.
+type tried struct {
+	file  string
+	words []string
+}
+
+// triedLines are all command lines of the transcripts that run roux.
+func triedLines(t *testing.T) (lines []tried, codes map[string]bool) {
+	t.Helper()
+	names, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	codes = map[string]bool{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, _, _ := strings.Cut(string(text), "\n-- ")
+		for line := range strings.Lines(script) {
+			words := strings.Fields(line)
+			at := slices.Index(words, "roux")
+			if strings.HasPrefix(line, "#") || at < 1 {
+				continue
+			}
+			switch words[at-1] {
+			case "exec":
+				if words[0] != "!" {
+					codes["0"] = true
+				}
+			default:
+				if words[0] == "code" {
+					codes[words[1]] = true
+				} else if words[0] != "until" {
+					continue
+				}
+			}
+			lines = append(lines, tried{name, words[at+1:]})
+		}
+	}
+	return lines, codes
+}
+
+// TestEveryCommandHasATranscript: each command is run by a transcript, with each
+// of its flags; it says what it is, leads with an example that names it, and has
+// its sentence for each flag.
+func TestEveryCommandHasATranscript(t *testing.T) {
+	// Flags that only a terminal or a killed process shows are tried in Go.
+	elsewhere := map[string]string{"completion": "cobra's own; its scripts are made from our commands"}
+	root := (&app{getenv: func(string) string { return "" }}).command()
+	root.InitDefaultCompletionCmd()
+	ran, used := map[string]bool{}, map[string]bool{}
+	lines, _ := triedLines(t)
+	for _, line := range lines {
+		cmd, _, err := root.Find(line.words)
+		if err != nil {
+			continue // a mistake that the transcript makes on purpose
+		}
+		for c := cmd; c != nil; c = c.Parent() {
+			ran[c.CommandPath()] = ran[c.CommandPath()] || c == cmd
+		}
+		for _, w := range line.words {
+			name, _, _ := strings.Cut(strings.Trim(w, "'"), "=")
+			if !strings.HasPrefix(name, "-") || name == "-" {
+				continue
+			}
+			f := cmd.Flags().Lookup(strings.TrimPrefix(name, "--"))
+			if f == nil {
+				f = cmd.InheritedFlags().Lookup(strings.TrimPrefix(name, "--"))
+			}
+			if f == nil && len(name) == 2 {
+				if f = cmd.Flags().ShorthandLookup(name[1:]); f == nil {
+					f = cmd.InheritedFlags().ShorthandLookup(name[1:])
+				}
+			}
+			if f != nil {
+				used[cmd.CommandPath()+" --"+f.Name] = true
+				used["--"+f.Name] = true
+			}
+		}
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		_, excused := elsewhere[strings.TrimPrefix(path, "roux ")]
+		if excused {
+			return
+		}
+		if !ran[path] {
+			t.Errorf("no transcript runs `%s`", path)
+		}
+		if cmd.Short == "" {
+			t.Errorf("%s does not say what it is", path)
+		}
+		if lines := exampleLines(cmd); len(lines) == 0 || !strings.Contains(strings.Join(lines, "\n"), path) {
+			t.Errorf("the help of %s leads with no example of it", path)
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && !used[path+" --"+f.Name] {
+				t.Errorf("no transcript tries `%s --%s`", path, f.Name)
+			}
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(root)
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if !used["--"+f.Name] {
+			t.Errorf("no transcript tries --%s", f.Name)
+		}
+	})
+}
+
+// TestEveryExitCodeIsTried: each exit code of docs/exit-codes.md ends a command
+// of a transcript, or of the test that is named, or nothing can end in it yet.
+func TestEveryExitCodeIsTried(t *testing.T) {
+	inGo := map[int]string{
+		fault.ExitForbidden: "TestReadOnlyDataDir", fault.ExitUnreachable: "TestExitUnreachable",
+		fault.ExitCancelled: "TestCancelFromOutside", fault.ExitInterrupted: "TestCtrlCTwice",
+	}
+	later := map[int]string{
+		fault.ExitCredits:   "credits and quotas come with the ledger",
+		fault.ExitAssertion: "--expect comes with recipe tests",
+	}
+	_, codes := triedLines(t)
+	tests := testNames(t)
+	for _, code := range []int{
+		fault.ExitOK, fault.ExitFailed, fault.ExitUsage, fault.ExitDefinition, fault.ExitNotFound, fault.ExitForbidden, fault.ExitCredits,
+		fault.ExitConflict, fault.ExitTimeout, fault.ExitUnreachable, fault.ExitCancelled, fault.ExitAssertion, fault.ExitInternal, fault.ExitInterrupted,
+	} {
+		_, excused := later[code]
+		switch test := inGo[code]; {
+		case codes[strconv.Itoa(code)] == excused && excused:
+			t.Errorf("exit code %d is tried now: it needs no excuse", code)
+		case codes[strconv.Itoa(code)], excused, tests[test]:
+		default:
+			t.Errorf("nothing ends in exit code %d (%s)", code, test)
+		}
+	}
+}
+
+// testNames are the tests of this package.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			names[string(m[1])] = true
+		}
+	}
+	return names
+}
+
+// TestExitUnreachable: a holder of the data directory that hangs up ends in exit 9.
+func TestExitUnreachable(t *testing.T) {
+	dir, env := dataEnv(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Skipf("unix sockets: %v", err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	if _, talk, code := roux(t, env, "runs", "list"); code != fault.ExitUnreachable || !strings.Contains(talk, "SERVER_UNREACHABLE, exit 9") {
+		t.Errorf("exit %d:\n%s", code, talk)
+	}
+}
+
+// TestVariables: every variable of the environment is set by a transcript or a test.
+func TestVariables(t *testing.T) {
 	var all strings.Builder
 	for _, pattern := range []string{"testdata/script/*.txtar", "*_test.go"} {
 		names, err := filepath.Glob(pattern)
@@ -32,36 +225,6 @@ func TestCompleteness(t *testing.T) {
 		}
 	}
 	corpus := all.String()
-	a := &app{getenv: func(string) string { return "" }}
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		if cmd.Short == "" {
-			t.Errorf("%s has no help", cmd.CommandPath())
-		}
-		if cmd.HasParent() {
-			words := strings.Fields(cmd.CommandPath())[1:]
-			quoted := `"` + strings.Join(words, `", "`) + `"`
-			if !strings.Contains(corpus, cmd.CommandPath()) && !strings.Contains(corpus, quoted) {
-				t.Errorf("no transcript runs `%s`", cmd.CommandPath())
-			}
-			if cmd.Example == "" && cmd.Runnable() {
-				t.Errorf("the help of %s leads with no example", cmd.CommandPath())
-			}
-		}
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			short := f.Shorthand != "" && strings.Contains(corpus, " -"+f.Shorthand+" ")
-			if f.Name != "help" && !short && !strings.Contains(corpus, "--"+f.Name) {
-				t.Errorf("no transcript uses --%s of %s", f.Name, cmd.CommandPath())
-			}
-			if f.Usage == "" {
-				t.Errorf("--%s of %s has no help", f.Name, cmd.CommandPath())
-			}
-		})
-		for _, c := range cmd.Commands() {
-			walk(c)
-		}
-	}
-	walk(a.command())
 	variables := []string{"NO_COLOR", "TERM=dumb", "COLORFGBG", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CI=1", "CI=true"}
 	for _, s := range settings {
 		variables = append(variables, s.env)

@@ -74,6 +74,7 @@ cat recipe.yaml | roux run - -o json`,
 // start runs a compiled recipe. The files are opened before the data
 // directory is touched, so a misspelt path leaves nothing behind.
 func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string) error {
+	ctx = a.following(ctx)
 	list, err := a.givenFiles(files)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			"What is recorded is not done again.",
 		Example: "roux resume\nroux resume run_01K3",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+			ctx := a.following(cmd.Context())
 			dir, err := dataDir(a.data, a.getenv)
 			if err != nil {
 				return err
@@ -217,6 +218,11 @@ func unended(ctx context.Context, j journal) ([]store.Head, error) {
 // carry follows runs to their end, prints what came of them and closes the
 // host. list says that the result is a list also when it is one run.
 func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
+	if a.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.timeout, errWaited)
+		defer cancel()
+	}
 	interrupted, err := a.follow(ctx, h.watch, sigs, h.store.failed, runs)
 	switch {
 	case err != nil:

@@ -56,7 +56,7 @@ var settings = []setting{
 		want: "relative or iso", enum: []string{timeRelative, timeISO},
 	},
 	{
-		key: "timeout", env: "ROUX_TIMEOUT", flag: "timeout", def: "0s", what: "how long a command waits before it ends with exit code 8; 0s = as long as it takes",
+		key: "timeout", env: "ROUX_TIMEOUT", flag: "timeout", def: "0s", what: "how long a command waits, for a run from its start on, before it ends with exit code 8; 0s = as long as it takes",
 		want: "a duration such as 30s",
 	},
 	{
@@ -278,12 +278,22 @@ func (a *app) deadline(cmd *cobra.Command) error {
 	case a.timeout < 0:
 		return fault.New(fault.Usage, "--timeout %s: want a duration such as 30s", a.timeout)
 	case a.timeout > 0:
+		a.unhurried = cmd.Context()
 		ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.timeout, errWaited)
 		a.release = cancel
 		cmd.SetContext(ctx)
 		a.ctx = ctx
 	}
 	return nil
+}
+
+// following is the context of a command that follows runs: for those --timeout
+// begins when the run has begun, so that it never ends a start half way.
+func (a *app) following(ctx context.Context) context.Context {
+	if a.unhurried != nil {
+		return a.unhurried
+	}
+	return ctx
 }
 
 // errWaited is the cause of a context that --timeout ended.

@@ -155,6 +155,7 @@ type steering struct {
 // steer changes a run: through the process that holds the directory, which
 // then goes on with it; else this command does, as resume would.
 func (a *app) steer(ctx context.Context, name string, s steering) error {
+	ctx = a.following(ctx)
 	dir, err := dataDir(a.data, a.getenv)
 	if err != nil {
 		return err
