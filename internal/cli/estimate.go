@@ -67,7 +67,11 @@ func (a *app) estimateCommand() *cobra.Command {
 			if known.Input, err = inputs(in, c.plan.InputSchema, a.stdin); err != nil {
 				return err
 			}
-			for _, path := range files {
+			paths, err := a.inputPaths(files)
+			if err != nil {
+				return err
+			}
+			for _, path := range paths {
 				facts, err := inspectLocal(cmd.Context(), path)
 				if err != nil {
 					return err
@@ -85,7 +89,7 @@ func (a *app) estimateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
-	cmd.Flags().StringArrayVar(&files, "file", nil, "input file (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }

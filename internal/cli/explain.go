@@ -227,6 +227,10 @@ func (x *explainer) whySkipped(e *explanation, step *plan.Step, because func(str
 			because("its condition `when: %s` was false", oneLine(step.When.Src))
 			return
 		}
+	case machine.ByOnError.String():
+		if x.mine.code != "" {
+			because("%s: %s", x.mine.code, x.mine.message)
+		}
 	case machine.ParentFailure.String():
 		for _, par := range unmet {
 			because("%s, which it depends on, is %s", par.Step, par.Status)

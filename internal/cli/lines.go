@@ -85,7 +85,7 @@ func eventText(p *plan.Plan, ev *machine.Event) string {
 		}
 		return text
 	case machine.EvNodeSkipped, machine.EvNodeCancelled:
-		return machine.Reason(ev.Flag).String()
+		return join(": ", machine.Reason(ev.Flag).String(), string(ev.Code), ev.Text)
 	case machine.EvNodeInvalidated:
 		return "was " + machine.Status(ev.Flag).String()
 	case machine.EvNodeCompensated:

@@ -170,6 +170,9 @@ func (t *tracer) settleSpan(s *span, ev *machine.Event) {
 		s.Status, s.Error = failedStatus(ev.Code), &resultError{ev.Code, strings.Clone(ev.Text)}
 	case machine.EvNodeSkipped:
 		s.Status, s.Note = "skipped", machine.Reason(ev.Flag).String()
+		if ev.Code != "" {
+			s.Error = &resultError{ev.Code, strings.Clone(ev.Text)}
+		}
 	case machine.EvNodeCancelled:
 		s.Status, s.Note = "cancelled", machine.Reason(ev.Flag).String()
 	}
@@ -328,7 +331,7 @@ func (s *span) times() string {
 // says is the outcome in a few words.
 func (s *span) says() string {
 	if s.Error != nil {
-		return cut(oneLine(string(s.Error.Code)+": "+s.Error.Message), 80)
+		return cut(oneLine(join(": ", s.Note, string(s.Error.Code), s.Error.Message)), 80)
 	}
 	return cut(oneLine(s.Note), 80)
 }

@@ -167,6 +167,9 @@ func (v *runView) apply(ev *machine.Event) error {
 		if ev.Kind == machine.EvNodeCancelled {
 			status = "cancelled"
 		}
+		if ev.Code != "" {
+			s.failed(ev)
+		}
 		v.settle(s, status, ev)
 		s.note = machine.Reason(ev.Flag).String()
 	case machine.EvNodeInvalidated:
