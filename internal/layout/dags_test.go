@@ -118,10 +118,8 @@ func TestRealGraphs(t *testing.T) {
 				if err := check(g, l); err != nil {
 					t.Error(err)
 				}
-				if way.style == Orthogonal {
-					if err := through(g, l); err != nil {
-						t.Error(err)
-					}
+				if err := through(g, l); err != nil {
+					t.Error(err)
 				}
 				took := quickest(t, g)
 				t.Logf("%d boxes, %d edges: %v, %d × %d", len(g.Nodes), len(g.Edges), took.Round(10*time.Microsecond), l.W, l.H)

@@ -157,10 +157,25 @@ func (l *level) along() int {
 		if l.g.Style == Orthogonal {
 			room = max(room, (l.used[r]+2)*l.g.TrackGap)
 		}
+		if l.g.Style == Curved {
+			room += min(3*room, 3*max(0, l.slanted(l.gaps[r])-8))
+		}
 		l.room[r] = room
 		y += l.tall[r] + room
 	}
 	return y
+}
+
+// slanted is how many nets do not run straight through a gap: curves of many
+// need room, or they fill it.
+func (l *level) slanted(gap []int32) int {
+	nets := map[int32]bool{}
+	for _, i := range gap {
+		if p := &l.pieces[i]; p.xa != p.xb {
+			nets[p.net] = true
+		}
+	}
+	return len(nets)
 }
 
 func (l *level) portsOnly(r int) bool {

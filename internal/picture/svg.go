@@ -214,19 +214,14 @@ func (p *Picture) svgNode(b *strings.Builder, n *Node, box layout.Box) {
 		fmt.Fprintf(b, `<rect class="card" x="6" y="6" width="%d" height="%d" rx="6"/><rect class="card" x="3" y="3" width="%d" height="%d" rx="6"/>`, box.W, box.H, box.W, box.H)
 	}
 	fmt.Fprintf(b, `<rect class="card" width="%d" height="%d" rx="6"/><path class="bar" d="M1.5 5V%d"/>`, box.W, box.H, box.H-5)
-	// Most steps are actions: a chip that says so would stand on every card and
-	// take the room of its name.
-	x, chip, chipWidth := 12, "", 0
-	if n.Kind != "action" {
-		chip = fit(n.Kind, chipSize, 70)
-		chipWidth = pixels(chip, chipSize) + 12
-	}
+	x := 12
 	if status != "" {
 		fmt.Fprintf(b, `<path class="sign" d="%s"/>`, signs[status])
 		x = 30
 	}
-	fmt.Fprintf(b, `<text class="name" x="%d" y="23">%s</text>`, x, escape(fitBold(n.Label, nameSize, box.W-x-chipWidth-14)))
-	if chip != "" {
+	fmt.Fprintf(b, `<text class="name" x="%d" y="23">%s</text>`, x, escape(fitBold(n.Label, nameSize, box.W-x-14)))
+	if chip := p.chip(n); chip != "" {
+		chipWidth := pixels(chip, chipSize) + 12
 		fmt.Fprintf(b, `<rect class="chip" x="%d" y="9" width="%d" height="18" rx="4"/><text class="kind" x="%d" y="22">%s</text>`,
 			box.W-chipWidth-8, chipWidth, box.W-chipWidth-2, escape(chip))
 	}
@@ -240,10 +235,26 @@ func (p *Picture) svgNode(b *strings.Builder, n *Node, box layout.Box) {
 	b.WriteString("</g>\n")
 }
 
+// chip is what the chip of a card says. Most steps are actions: a chip that
+// says so would stand on every card; and a name that needs its room goes first.
+func (p *Picture) chip(n *Node) string {
+	room := cardWidth - 12 - 22
+	if p.Run {
+		room -= 18
+	}
+	if n.Kind == "action" || pixels(n.Label, nameSize)*112/100 > room-pixels(n.Kind, chipSize)-12 {
+		return ""
+	}
+	return n.Kind
+}
+
 // cardRows are the lines under the name as they fit on a card: a long one takes two rows.
 func (p *Picture) cardRows(n *Node) []string {
 	var rows []string
-	for _, text := range p.cardLines(n) {
+	for i, text := range p.cardLines(n) {
+		if i == 0 && !p.Run && n.Kind != "action" && p.chip(n) == "" {
+			text = strings.TrimSuffix(n.Kind+": "+text, ": ")
+		}
 		rows = append(rows, wrap(text, lineSize, cardWidth-24)...)
 	}
 	return rows
