@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/roux-engine/roux/action"
@@ -286,6 +288,49 @@ func TestCountsOfPieces(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, parts, whole)
 		}
 	}
+}
+
+// What makes a file may fail, or panic, and the store may refuse it: nobody waits
+// for the other, and the error is the one that came first.
+func TestPut(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	s := store(t)
+	task := &action.Task{Files: s.Files("acme")}
+	made := errors.New("no more rows")
+	if _, err := put(t.Context(), task, "a", "", func(*bufio.Writer) error { return made }); !errors.Is(err, made) {
+		t.Errorf("error = %v", err)
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != "bad row" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		_, _ = put(t.Context(), task, "a", "", func(*bufio.Writer) error { panic("bad row") })
+	}()
+	forever := func(w *bufio.Writer) error {
+		for {
+			if _, err := w.WriteString("more "); err != nil {
+				return err
+			}
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(made)
+	if _, err := put(ctx, task, "a", "", forever); !errors.Is(err, made) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := put(t.Context(), &action.Task{Files: forgetful{}}, "a", "", forever); !errors.Is(err, fault.OutputTooLarge) {
+		t.Errorf("without end: %v", err)
+	}
+}
+
+// forgetful takes any file and keeps none.
+type forgetful struct{ action.Files }
+
+func (forgetful) Put(_ context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+	n, err := io.Copy(io.Discard, r)
+	return action.FileInfo{Name: name, MimeType: mimeType, Size: n}, err
 }
 
 func TestHash(t *testing.T) {

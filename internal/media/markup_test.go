@@ -29,6 +29,8 @@ func TestHTMLToMarkdown(t *testing.T) {
 		{"addresses become absolute", `<a href="../b?c=d#e">x</a> <a href="#top">t</a> <img src="i.png" alt="i">`, "https://a.example/x/y/z",
 			"[x](https://a.example/x/b?c=d#e) [t](#top) ![i](https://a.example/x/y/i.png)\n"},
 		{"Markdown's own marks are escaped", "<p># 1. *a* _b_ [c](d) `e`</p>", "", "\\# 1. \\*a* \\_b_ \\[c](d) \\`e\\`\n"},
+		{"a cell that claims to span millions", "<table><tr><th>a</th></tr><tr><td colspan=99999999999999999999 rowspan=65534>x</td></tr></table>", "",
+			"| a |" + strings.Repeat("   |", 99) + "\n|---|" + strings.Repeat("---|", 99) + "\n| x |" + strings.Repeat("   |", 99) + "\n"},
 		{"nothing", "", "", "\n"},
 		{"no HTML at all", "just text\nof two lines", "", "just text of two lines\n"},
 	} {
