@@ -119,7 +119,7 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 	}
 	out := map[string]any{"found": p.count > 0, "count": p.count, "value": any(list)}
 	if !p.many {
-		out["value"] = json.RawMessage(in.Default)
+		out["value"] = in.Default
 		if p.count > 0 {
 			out["value"] = list[0]
 		}

@@ -74,10 +74,11 @@ func facts(b *strings.Builder, a action.Action) {
 	line("Version", a.Version)
 	line("Also called", code(a.Aliases, ", "))
 	cost := fmt.Sprintf("%d credits a completed call", a.Cost)
-	if a.Cost == 1 {
-		cost = "1 credit a completed call"
-	} else if a.Cost == 0 {
+	switch a.Cost {
+	case 0:
 		cost = "free"
+	case 1:
+		cost = "1 credit a completed call"
 	}
 	line("Cost", cost)
 	if d := a.Metadata.DurationRange; d != nil {

@@ -175,7 +175,7 @@ func (l *partList) keep(p part) error {
 	return nil
 }
 
-// add is told of text[from:to]; from never falls by more than an overlap.
+// add is told of text[from:to]; from only grows, also where parts overlap.
 func (l *partList) add(from, to int, heading *string, level int) error {
 	text := l.text[from:to]
 	if l.in.DropEmpty && strings.TrimSpace(text) == "" {
@@ -187,11 +187,7 @@ func (l *partList) add(from, to int, heading *string, level int) error {
 	if l.count++; l.count > l.most {
 		return fault.New(fault.OutputTooLarge, "the text has more than %d parts: make them larger, or ask for \"output\": \"file\"", l.most)
 	}
-	if from >= l.atByte {
-		l.atRune += utf8.RuneCountInString(l.text[l.atByte:from])
-	} else {
-		l.atRune -= utf8.RuneCountInString(l.text[from:l.atByte])
-	}
+	l.atRune += utf8.RuneCountInString(l.text[l.atByte:from])
 	l.atByte = from
 	p := part{Index: l.count - 1, Text: text, Offset: l.atRune}
 	if heading != nil {

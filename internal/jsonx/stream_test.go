@@ -118,6 +118,21 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
+// TestStreamForgetsNames: the names of objects that are over do not count.
+func TestStreamForgetsNames(t *testing.T) {
+	object := `{"` + strings.Repeat("x", 1<<20) + `":0}`
+	var parts []io.Reader
+	for range maxNames>>20 + 2 {
+		parts = append(parts, strings.NewReader(object))
+	}
+	s := NewStream(io.MultiReader(parts...), StreamLimits{})
+	for range parts {
+		if err := s.Skip(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestStreamWalk: entering, names, passing over and several values.
 func TestStreamWalk(t *testing.T) {
 	s := NewStream(strings.NewReader(`{"a":[1,{"b":2}],"c":null} 7`), StreamLimits{})
