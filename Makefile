@@ -39,6 +39,7 @@ fuzz-short: ## every fuzz target for FUZZTIME (5s)
 nightly: test race lint cross ## what is too long for each change
 	ROUX_LONG=1 go test -v -run TestJournalStaysBounded ./internal/engine
 	ROUX_LONG=1 go test -v -timeout 30m -run TestF21_LargeFileIsStreamed ./internal/cli
+	ROUX_LONG=1 go test -v -run 'TestF19|TestI15_LargestImages' ./internal/media
 	go test -timeout 30m -run TestRandomRuns ./internal/machine -rapid.checks=100000
 	./.ci/fuzz 5m
 

@@ -99,6 +99,11 @@ func TestX159_X160_SharedImages(t *testing.T) {
 				t.Fatal(err)
 			}
 			keep(t, filepath.Base(name)+".png", m)
+			if f.Mime == "image/jpeg" { // cut off in its last scan
+				if _, _, err := made(t, r, data[:len(data)-60], ImageOptions{Format: "png"}); !errors.Is(err, fault.FileInvalid) {
+					t.Errorf("without its end: %v", err)
+				}
+			}
 		})
 	}
 	if seen != 18 {
@@ -508,5 +513,95 @@ func TestMetadataIsStripped(t *testing.T) {
 	copy(profile[16:], "CMYK")
 	if profileSegment("jpeg", corners(1, 1), profile) != nil {
 		t.Error("a CMYK profile went along")
+	}
+}
+
+// I15: images just under the limits are made, with all copies that it takes,
+// within the memory of the child. A minute of computing, so only with
+// ROUX_LONG=1.
+func TestI15_LargestImages(t *testing.T) {
+	if os.Getenv("ROUX_LONG") == "" {
+		t.Skip("takes a minute; set ROUX_LONG=1")
+	}
+	size := image.Rect(0, 0, 8_000, 6_000)
+	clear, deep := image.NewNRGBA(size), image.NewNRGBA64(size)
+	for i := range clear.Pix {
+		clear.Pix[i] = byte(i >> 4)
+	}
+	copy(deep.Pix, clear.Pix)
+	fast := func(m image.Image) []byte {
+		var out bytes.Buffer
+		if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, m); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	sources := map[string][]byte{"png": fast(clear), "deep png": fast(deep)}
+	sources["jpeg"] = withEXIF(encoded(t, "jpeg", clear), 6)
+	sources["gif"] = encoded(t, "gif", clear)
+	clear, deep = nil, nil
+	r := New(Config{})
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		for _, opts := range []ImageOptions{{Width: 800}, {Format: "png"}, {Format: "jpeg"}, {Format: "gif"}, {Format: "bmp"}} {
+			data := sources[name]
+			job, err := r.Image(bytes.NewReader(data), int64(len(data)), opts)
+			if err != nil {
+				t.Errorf("%s %+v: %v", name, opts, err)
+				continue
+			}
+			start := time.Now()
+			var out countingWriter
+			if err := job.Run(context.Background(), &out); err != nil {
+				t.Errorf("%s %+v: %v", name, opts, err)
+			}
+			t.Logf("%s of %d MiB to %d × %d as %s, %d MiB: %v", name, len(data)>>20, job.Width, job.Height, job.Format, out>>20, time.Since(start).Round(time.Millisecond))
+		}
+	}
+}
+
+type countingWriter int
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	*c += countingWriter(len(p))
+	return len(p), nil
+}
+
+// FuzzMakeImage: any bytes give an image of the size that was asked for, or a
+// typed error.
+func FuzzMakeImage(f *testing.F) {
+	for _, data := range smallImages(f) {
+		f.Add(data, byte(0))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, how byte) {
+		formats := ImageFormatsWritten
+		job := imageJob{Format: formats[int(how)%len(formats)], Width: 1 + int(how)%7, Height: 1 + int(how)/7%9, Orientation: 1 + int(how)%8, Quality: 50}
+		got, err := makeImage(data, job, 32<<20, func([]byte) error { return nil })
+		if err != nil {
+			if !isFileFault(err) && !errors.Is(err, fault.FileUnsupported) && !errors.Is(err, ErrUnknownImage) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if w, h := turned(job.Orientation, job.Width, job.Height); got != (Picture{w, h}) {
+			t.Errorf("made %+v of %+v", got, job)
+		}
+	})
+}
+
+// X159: a header with a wrong checksum still says its size, and that it is
+// damaged; it is not decoded.
+func TestX159_DamagedHeader(t *testing.T) {
+	data := encoded(t, "png", corners(24, 16))
+	for _, broken := range []bool{false, true} {
+		if broken {
+			data[30] ^= 1 // in the checksum of IHDR
+		}
+		info, err := ImageInfo(bytes.NewReader(data), int64(len(data)))
+		if err != nil || info.Width != 24 || info.Height != 16 || info.Damaged != broken {
+			t.Errorf("broken %v: %+v, %v", broken, info, err)
+		}
+		if _, _, err := made(t, New(Config{}), data, ImageOptions{}); errors.Is(err, fault.FileInvalid) != broken {
+			t.Errorf("broken %v: decoding: %v", broken, err)
+		}
 	}
 }

@@ -61,22 +61,20 @@ func tapsFor(n int, start, length float64, size int) []taps {
 	return all
 }
 
-// normal makes weights whole. They sum to one exactly, so that a plain colour
-// stays what it is.
+// normal makes weights whole. What rounding takes from one it gives to the next,
+// so that they sum to one exactly, a plain colour stays what it is, and
+// thousands of weights that are each next to nothing still count together.
 func normal(first int, raw []float64, sum float64) taps {
 	if sum == 0 { // nothing in reach: the nearest
 		return taps{first: first, weights: []int32{weightOne}}
 	}
 	weights := make([]int32, len(raw))
-	rest, largest := int32(weightOne), 0
+	all, given := 0.0, int32(0)
 	for k, w := range raw {
-		weights[k] = int32(math.Round(w / sum * weightOne))
-		rest -= weights[k]
-		if weights[k] > weights[largest] {
-			largest = k
-		}
+		all += w
+		weights[k] = int32(math.Round(all/sum*weightOne)) - given
+		given += weights[k]
 	}
-	weights[largest] += rest
 	// Weights of nothing at the ends cost time.
 	for len(weights) > 1 && weights[0] == 0 {
 		weights, first = weights[1:], first+1

@@ -160,8 +160,11 @@ func exactly(m *image.NRGBA, w, h int) *image.NRGBA {
 // and stretched, opaque and not.
 func TestX160_ResampleExactly(t *testing.T) {
 	for _, opaque := range []bool{true, false} {
-		for _, size := range []image.Point{{20, 15}, {33, 7}, {97, 61}, {150, 100}, {1, 1}, {60, 90}} {
+		for _, size := range []image.Point{{20, 15}, {33, 7}, {97, 61}, {150, 100}, {1, 1}, {60, 90}, {3, 2}} {
 			m := noise(61, 47)
+			if size.X == 3 {
+				m = noise(30_000, 3) // thousands of weights for each pixel
+			}
 			for i := 3; opaque && i < len(m.Pix); i += 4 {
 				m.Pix[i] = 255
 			}
@@ -257,6 +260,11 @@ func TestX160_PlainStaysPlain(t *testing.T) {
 					t.Fatalf("%v at %v became %v", c, size, p)
 				}
 			}
+		}
+		long := image.NewNRGBA(image.Rect(0, 0, 20_001, 3))
+		fill(long, Colour{c.R, c.G, c.B, c.A})
+		if got := shrunk(long, 1, 1).(*image.NRGBA).NRGBAAt(0, 0); got != c {
+			t.Errorf("%v of 20,001 pixels became %v", c, got)
 		}
 		y := image.NewYCbCr(image.Rect(0, 0, 301, 203), image.YCbCrSubsampleRatio420)
 		for i := range y.Y {
