@@ -62,7 +62,8 @@ type Action struct {
 	Examples []Example
 	// Waits names an input that holds a duration ("90s") or a point in time
 	// (RFC 3339). A step that calls such an action is a durable wait: it holds
-	// no worker, survives restarts, and Run is nil. "" = an ordinary action.
+	// no worker, survives restarts, costs nothing and gives null, and Run is nil.
+	// Its other inputs are for people. "" = an ordinary action.
 	Waits string
 	Run   Func
 }

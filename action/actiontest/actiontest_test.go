@@ -94,6 +94,7 @@ func TestX10_X11_X12_CheckFinds(t *testing.T) {
 		`output schema: want "type": "object"`: func(a *action.Action) { a.Output = json.RawMessage(`{"type":"string"}`) },
 		`it has no function Run`:               func(a *action.Action) { a.Run = nil },
 		`has a function Run, which nobody`:     func(a *action.Action) { a.Waits = "file" },
+		`which costs nothing and gives null`:   func(a *action.Action) { a.Waits, a.Run = "file", nil },
 		`Waits names the input "until"`:        func(a *action.Action) { a.Waits, a.Run = "until", nil },
 		`inputTypes[0] has no name`:            func(a *action.Action) { a.Metadata.InputTypes = []action.TypeDefinition{{Name: "x"}} },
 		`"text" is no MIME pattern`: func(a *action.Action) {

@@ -157,6 +157,9 @@ func (c *checker) work() {
 	if c.act.Run != nil {
 		c.errorf("it is a durable wait (Waits) and has a function Run, which nobody would call")
 	}
+	if c.act.Cost != 0 || len(c.act.Output) > 0 {
+		c.errorf("it is a durable wait (Waits), which costs nothing and gives null, and declares a cost or an output")
+	}
 	var in struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
@@ -295,14 +298,14 @@ func (c *checker) complete() {
 		has  bool
 	}{
 		{"an input schema", len(a.Input) > 0},
-		{"an output schema", len(a.Output) > 0},
+		{"an output schema", len(a.Output) > 0 || a.Waits != ""},
 		{"metadata.inputTypes", len(m.InputTypes) > 0},
 		{"metadata.outputTypes", len(m.OutputTypes) > 0},
 		{"metadata.parallelizable, true or false", m.Parallelizable != nil},
 		{"metadata.durationRange", m.DurationRange != nil},
 		{"an example", len(a.Examples) > 0},
 		{"a limit, in words", len(a.Limits) > 0},
-		{"a cost of 1 or more (a wait may be free)", a.Cost > 0 || a.Waits != ""},
+		{"a cost of 1 or more", a.Cost > 0 || a.Waits != ""},
 	} {
 		if !want.has {
 			c.errorf("a published action needs %s", want.what)

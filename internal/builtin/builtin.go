@@ -32,7 +32,7 @@ type Config struct {
 //
 // Credits are whole and count the work: 1 for looking at a file and for work on
 // text, 2 for making an image anew, 5 for reading all of a document, 10 for
-// asking a model.
+// asking a model; waiting is free.
 func Actions(cfg Config) []action.Action {
 	if cfg.Egress == nil {
 		cfg.Egress = egress.New(egress.Config{})
@@ -54,6 +54,7 @@ func Actions(cfg Config) []action.Action {
 		htmlToMarkdown(reader),
 		markdownToHTML(reader),
 		hashAction(),
+		sleep(),
 		translateText(),
 	}
 }

@@ -29,7 +29,11 @@ func Page(a action.Action, errorsPage string) string {
 	if names := only(a.Input); len(names) > 0 {
 		fmt.Fprintf(&b, "\nExactly one of %s is given.\n", code(names, " and "))
 	}
-	section(&b, "Output", schemaRows(a.Output), "Gives any value.")
+	gives := "Gives any value."
+	if a.Waits != "" {
+		gives = "Gives null."
+	}
+	section(&b, "Output", schemaRows(a.Output), gives)
 	mediaTypes(&b, a.Metadata)
 	if conds := a.Metadata.BranchConditions; len(conds) > 0 {
 		b.WriteString("\n## Conditions\n\nReady-made for condition steps; in a recipe the step's binding stands in place of `output`.\n\n| name | expression | true when |\n| --- | --- | --- |\n")

@@ -53,6 +53,10 @@ func testActions() *Catalogue {
 		&action.Action{
 			Name: "print", Version: "1.0.0", Metadata: action.Metadata{Parallelizable: &no},
 		},
+		&action.Action{
+			Name: "sleep", Version: "1.0.0", Waits: "duration",
+			Input: json.RawMessage(`{"type":"object","required":["duration"],"additionalProperties":false,"properties":{"duration":{"type":"string"},"reason":{"type":"string"}}}`),
+		},
 		&action.Action{Name: "echo", Version: "1.0.0"},
 		&action.Action{Name: "echo", Version: "1.10.0"},
 		&action.Action{Name: "echo", Version: "1.9.3"},

@@ -35,7 +35,11 @@ func (c *compiler) describeStep(i int32) {
 	case plan.Loop:
 		c.loopStep(i)
 	case plan.Wait:
-		c.waitStep(i)
+		if c.sleeps(i) {
+			c.sleepStep(i)
+		} else {
+			c.waitStep(i)
+		}
 	case plan.Transform:
 		if to := n.src.Transform.OutputBinding; to != "" {
 			if n.bind != "" && n.bind != to {
@@ -55,7 +59,7 @@ func (c *compiler) describeStep(i int32) {
 			n.bind = ""
 		}
 	}
-	if st.Kind != plan.Action && len(n.src.InputBindings) > 0 {
+	if st.Kind != plan.Action && !c.sleeps(i) && len(n.src.InputBindings) > 0 {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(n.ptr+"/inputBindings"),
 			fmt.Sprintf("a %s step takes no inputBindings; only action steps do", st.Kind), "its expressions can name any value directly")
 	}
@@ -192,7 +196,7 @@ func (c *compiler) contracts(i int32) {
 	}
 	if st.Kind != plan.Action {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at),
-			fmt.Sprintf("a %s step has no contracts; only action steps do", st.Kind), "")
+			c.what(i)+" has no contracts; only action steps do", "")
 		return
 	}
 	st.InputC = c.schema(k.Input, at+"/input")

@@ -74,7 +74,9 @@ func (c *compiler) resolveStep(i int32) {
 	case plan.Loop:
 		st.Expr = c.cel(here("/loop/over", "list|file"), n.src.Loop.Over)
 	case plan.Wait:
-		if n.src.Wait.Until != "" {
+		if c.sleeps(i) {
+			c.resolveSleep(i, here)
+		} else if n.src.Wait.Until != "" {
 			st.Expr = c.cel(here("/wait/until", "timestamp|string"), n.src.Wait.Until)
 			c.instant(st.Expr, c.value(n.ptr+"/wait/until"))
 		}

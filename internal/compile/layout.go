@@ -59,6 +59,13 @@ func (c *compiler) owned(i, g int32) {
 	n := &c.nodes[i]
 	s, ptr := n.src, n.ptr
 	kind, ok := c.kind(i)
+	if kind == plan.Action && c.waitAction(s.Action) != nil {
+		if kind = plan.Wait; c.p.Graphs[g].Role == plan.Compensation {
+			ok = false
+			c.fail(fault.RecipeInvalid, "not-for-kind", c.value(ptr+"/action/name"),
+				fmt.Sprintf("the action %q waits and undoes nothing", s.Action.Name), "compensate with an action that undoes what the step did")
+		}
+	}
 	n.bad = !ok
 	c.p.Steps[i].Kind = kind
 	own := func(steps []*recipe.Step, at string, role plan.Role, ordinal int) int32 {

@@ -38,7 +38,7 @@ func (c *compiler) retry(i int32) {
 			at = n.ptr + "/onError"
 		}
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at),
-			fmt.Sprintf("a %s step is never retried; only action steps are", st.Kind), "put the retry on the action steps inside it")
+			c.what(i)+" is never retried; only action steps are", "put the retry on the action steps inside it")
 		pol, retries = nil, false
 	}
 	switch {

@@ -69,7 +69,7 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 	}
 	if _, both, ok := strings.Cut(at.want, "|"); ok && len(first) == 1 && strings.Contains(first[0].Msg, ", want ") {
 		first = slices.Clone(first)
-		first[0].Msg += " or " + both
+		first[0].Msg += " or " + strings.ReplaceAll(both, "|", " or ")
 	}
 	c.problems(at, first)
 }

@@ -36,6 +36,7 @@ func testActions() compile.Actions {
 		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},
 		&action.Action{Name: "alone", Version: "1.0.0", Input: anything, Metadata: action.Metadata{Parallelizable: &no}},
 		&action.Action{Name: "needs-text", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}`)},
+		&action.Action{Name: "sleep", Version: "1.0.0", Waits: "duration", Input: json.RawMessage(`{"type":"object","required":["duration"],"properties":{"duration":{"type":"string"}}}`)},
 		&action.Action{Name: "takes-file", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
 	)
 }

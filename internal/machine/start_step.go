@@ -268,14 +268,13 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 			r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
 			return
 		}
-		text, _ := v.(string)
-		until, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
+		until, ok := r.moment(v)
+		if !ok {
 			r.finalFailure(s, i, &Failure{Code: fault.TemplateError, Msg: fmt.Sprintf(
-				"%q gives %s, want a time such as 2026-01-31T09:00:00Z", step.Expr.Src, typeName(v))}, nil)
+				"%q gives %s, want a time such as 2026-01-31T09:00:00Z or a duration such as 90s", step.Expr.Src, typeName(v))}, nil)
 			return
 		}
-		due = max(until.UnixMicro(), r.clock+1)
+		due = max(until, r.clock+1)
 	default:
 		due = max(r.clock+step.DurationMS*1000, r.clock+1)
 	}
@@ -288,6 +287,23 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 			}
 		}
 	}
+}
+
+// maxWaitMS, 278 years, is beyond any ttl; what is longer waits so long, since
+// UTC µs would overflow.
+const maxWaitMS = 1 << 43
+
+// moment reads when a wait ends: a point in time, or a duration from now.
+func (r *Run) moment(v any) (us int64, ok bool) {
+	text, _ := v.(string)
+	if ms, err := plan.ParseDuration(text); err == nil {
+		return r.clock + min(ms, maxWaitMS)*1000, true
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0, false
+	}
+	return at.UnixMicro(), true
 }
 
 func (r *Run) startFail(s *scope, i int32, step *plan.Step, code *stepCode) {

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // Schema is the JSON Schema (2020-12) of the file format, for editors. It is
@@ -77,7 +79,7 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 	case formText:
 		m["type"] = "string"
 	case formDuration:
-		m["type"], m["pattern"] = "string", durationPattern
+		m["type"], m["pattern"] = "string", plan.DurationPattern
 		if s.rule.positive {
 			m["allOf"] = []any{map[string]any{"pattern": "[1-9]"}}
 		}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// waitAction is the declaration of an action that stands for a durable wait
+// (action.Action.Waits); nil for any other. A step that calls it is a wait step of
+// the plan: no worker holds it, and it survives restarts.
+func (c *compiler) waitAction(ref *recipe.Action) *action.Action {
+	if ref == nil || c.opt.Actions == nil {
+		return nil
+	}
+	if a := c.opt.Actions.Find(ref.Name, ref.Version); a != nil && a.Waits != "" {
+		return a
+	}
+	return nil
+}
+
+// sleeps says that a wait step is written as a call of an action.
+func (c *compiler) sleeps(i int32) bool {
+	return c.p.Steps[i].Kind == plan.Wait && c.nodes[i].src.Action != nil
+}
+
+// what names the kind of a step in messages.
+func (c *compiler) what(i int32) string {
+	if c.sleeps(i) {
+		return fmt.Sprintf("a step that waits (the action %q)", c.nodes[i].src.Action.Name)
+	}
+	return "a " + c.p.Steps[i].Kind.String() + " step"
+}
+
+// sleepStep compiles the call of an action that waits. Its inputs are checked
+// like those of any action; only the one that says how long means something when
+// it runs.
+func (c *compiler) sleepStep(i int32) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	c.findAction(i)
+	c.parameters(i)
+	c.checkParameters(i)
+	c.fileInput(i)
+	c.parallelizable(i)
+	st.Params, st.Bindings, st.FileInput, st.Required = nil, nil, "", nil
+	name := n.decl.Waits
+	raw, ok := n.src.Action.Parameters[name]
+	if !ok {
+		return // bound, or reported as missing
+	}
+	at := n.ptr + "/action/parameters/" + jsonx.EscapeToken(name)
+	v, _ := jsonx.Decode(raw, jsonx.Limits{})
+	if templated(v) {
+		return // resolveSleep
+	}
+	written, isText := v.(string)
+	if !isText {
+		if wish(n.decl.props[name]) == "string" {
+			return // its schema has said so
+		}
+		c.fail(fault.RecipeInvalid, "bad-wait", c.value(at), fmt.Sprintf("%q says how long to wait and is no text", name), wantMoment)
+		return
+	}
+	ms, until, ok := c.moment(written, c.value(at))
+	switch {
+	case !ok:
+	case until:
+		st.Expr = &plan.Expr{Src: strconv.Quote(written)}
+	default:
+		st.DurationMS = ms
+	}
+}
+
+const wantMoment = `want a duration such as "90s" or "PT90S", or a time such as "2027-01-31T18:00:00Z"`
+
+// moment reads a duration or a point in time that is written out.
+func (c *compiler) moment(written string, at spot) (ms int64, until, ok bool) {
+	ms, err := recipe.ParseDuration(written)
+	if err != nil {
+		if _, err := time.Parse(time.RFC3339, written); err == nil {
+			return 0, true, true
+		}
+		c.fail(fault.RecipeInvalid, "bad-wait", at, fmt.Sprintf("%q is neither a duration nor a point in time", written), wantMoment)
+		return 0, false, false
+	}
+	switch {
+	case ms == 0:
+		c.fail(fault.RecipeInvalid, "bad-wait", at, "a wait is longer than zero", wantMoment)
+		return 0, false, false
+	case ms > c.p.TTLMS:
+		c.fail(fault.RecipeInvalid, "wait-too-long", at,
+			fmt.Sprintf("the wait of %s is longer than the run may live, %s", text(ms), text(c.p.TTLMS)),
+			"shorten it, or raise the recipe's ttl", c.place(c.value(c.base+"/ttl"), "the ttl"))
+	}
+	return ms, false, true
+}
+
+// resolveSleep compiles how long to wait where only the run knows.
+func (c *compiler) resolveSleep(i int32, here func(ptr, want string) site) {
+	n, st := &c.nodes[i], &c.p.Steps[i]
+	if n.decl == nil {
+		return
+	}
+	name, want := n.decl.Waits, "timestamp|duration|string"
+	if src, bound := n.src.InputBindings[name]; bound {
+		at := here("/inputBindings/"+jsonx.EscapeToken(name), want)
+		if st.Expr = c.cel(at, src); st.Expr == nil {
+			return
+		}
+		if written, ok := c.progs[exprKey{st.Expr.Src, false}].constant.(string); ok {
+			c.moment(written, at.at)
+		}
+		return
+	}
+	v, _ := jsonx.Decode(n.src.Action.Parameters[name], jsonx.Limits{})
+	if written, ok := v.(string); ok && expr.IsTemplate(written) {
+		st.Expr = c.template(here("/action/parameters/"+jsonx.EscapeToken(name), want), written)
+	}
+}
