@@ -287,7 +287,7 @@ func (a *app) actionsCall() *cobra.Command {
 		Example: `roux actions call pdf-to-markdown --file examples/report.pdf
 roux actions call word-count --input text='two words'
 roux actions call file-inspect --file scan.png -o json`,
-		Args: wants(1, 1, "NAME[@VERSION] [--input name=value] [--file PATH]"), ValidArgsFunction: a.completeActions,
+		Args: oneAndFiles(&files, "NAME[@VERSION] [--input name=value] [--file PATH]"), ValidArgsFunction: a.completeActions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			act, err := a.findAction(args[0])
 			if err != nil {

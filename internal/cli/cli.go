@@ -135,9 +135,10 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "roux",
 		Short: "Roux runs recipes: durable workflows over files, models and services.",
-		Example: `roux run examples/document-digest.yaml --file examples/report.pdf
+		Example: `roux demo
+roux init my && cd my && roux run documents.yaml --file 'files/*'
 roux runs get @last
-roux resume`,
+roux help run`,
 		Args:              cobra.ArbitraryArgs,
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -59,7 +59,7 @@ func (a *app) explainCommand() *cobra.Command {
 				}
 				ref, err := machine.ParseRef(p, args[1])
 				if err != nil {
-					return err
+					return fault.Wrap(fault.StepNotFound, err, "%s is no step but a part of one: name a step in it; `%s` lists them", oneLine(args[1]), a.hint("trace", head.Run))
 				}
 				x := &explainer{v: newView(p, head.Run), ref: ref}
 				if err := eachEvent(ctx, j, head.Key, 0, x.event); err != nil {

@@ -30,14 +30,7 @@ func (a *app) runCommand() *cobra.Command {
 roux run examples/photo-pack.yaml --file examples/photo.jpg --save pictures
 roux run recipe.yaml --input language=en --input @more.json
 cat recipe.yaml | roux run - -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 && len(files) > 0 {
-				// The shell has made several words of the pattern.
-				return fault.New(fault.Usage, "--file takes one path, and %s came after it: give --file before each, or put the pattern in quotes: --file 'scans/*.pdf'",
-					oneLine(args[len(args)-1]))
-			}
-			return wants(1, 1, "FILE")(cmd, args)
-		},
+		Args:              oneAndFiles(&files, "FILE"),
 		ValidArgsFunction: completeRecipes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.compileFile(args[0], limit)
@@ -69,6 +62,18 @@ cat recipe.yaml | roux run - -o json`,
 	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
+}
+
+// oneAndFiles wants one argument, beside files that are named by flags. A
+// pattern without quotes has become several words before we see it.
+func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 && len(*files) > 0 {
+			return fault.New(fault.Usage, "--file takes one path, and %s came after it: give --file before each, or put the pattern in quotes: --file 'scans/*.pdf'",
+				oneLine(args[len(args)-1]))
+		}
+		return wants(1, 1, usage)(cmd, args)
+	}
 }
 
 // start runs a compiled recipe. The files are opened before the data
