@@ -28,6 +28,8 @@ const (
 	asASCII   = "ascii"
 )
 
+var pictureForms = []string{asSVG, asMermaid, asDOT, asASCII, asJSON}
+
 // byEnding tells the form of a picture from the name of the file it goes to.
 var byEnding = map[string]string{
 	".svg": asSVG, ".mmd": asMermaid, ".mermaid": asMermaid, ".dot": asDOT, ".gv": asDOT, ".txt": asASCII, ".json": asJSON,
@@ -80,14 +82,15 @@ roux graph @last --at 12 -o mermaid`,
 	flags.BoolVar(&d.bindings, "bindings", false, "draw also who reads the output of whom")
 	flags.IntVar(&d.width, "width", 0, "columns of the text form (default those of the terminal, else 120)")
 	flags.Var((*byteSize)(&d.limit), "max-source", "largest recipe, up to 16MiB")
+	completeFlag(cmd, "output", func() []string { return pictureForms })
+	completeFlag(cmd, "direction", func() []string { return []string{"down", "right"} })
 	return cmd
 }
 
 func (d *drawing) check() error {
-	forms := []string{asSVG, asMermaid, asDOT, asASCII, asJSON}
 	ending := strings.ToLower(filepath.Ext(d.out))
 	switch {
-	case d.form != "" && !slices.Contains(forms, d.form):
+	case d.form != "" && !slices.Contains(pictureForms, d.form):
 		return fault.New(fault.Usage, "-o %s: want svg, mermaid, dot, ascii or json", oneLine(d.form))
 	case d.form == "" && d.out == "":
 		d.form = asASCII

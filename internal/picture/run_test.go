@@ -4,6 +4,7 @@ package picture
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -200,5 +201,39 @@ func TestLineOfAStack(t *testing.T) {
 	one := &State{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}
 	if got := one.line(false); got != "completed · 41 ms · try 2/3 · 30 cr" {
 		t.Errorf("line = %q", got)
+	}
+}
+
+// TestI15_FoldIsBounded: a loop of 300,000 iterations costs a bounded number of
+// entries, and its card still counts them all.
+func TestI15_FoldIsBounded(t *testing.T) {
+	const items = 300_000
+	none := plan.Step{Then: plan.None, Else: plan.None, Body: plan.None, Fallback: plan.None, Compensate: plan.None, Action: plan.None, Slot: plan.None}
+	loop, inner := none, none
+	loop.ID, loop.Kind, loop.Body = "loop", plan.Loop, 1
+	inner.ID, inner.Kind, inner.Graph = "inner", plan.Transform, 1
+	p := &plan.Plan{
+		Graphs: []plan.Graph{{N: 1, Owner: plan.None}, {First: 1, N: 1, Owner: 0, Role: plan.Body, Out: 1}},
+		Steps:  []plan.Step{loop, inner},
+	}
+	f := NewFold(p, false)
+	f.Add(&machine.Event{Kind: machine.EvRunStarted, Step: -1})
+	f.Add(&machine.Event{Kind: machine.EvNodeOpened, N: items})
+	for i := range items {
+		path := machine.Path(fmt.Sprint(i))
+		f.Add(&machine.Event{Kind: machine.EvNodeIteration, N: int64(i)})
+		f.Add(&machine.Event{Kind: machine.EvNodeWaiting, Step: 1, Path: path})
+		f.Add(&machine.Event{Kind: machine.EvNodeCompleted, Step: 1, Path: path})
+	}
+	if len(f.known) > maxKnown+2 {
+		t.Errorf("%d entries, want at most %d", len(f.known), maxKnown)
+	}
+	for _, want := range []struct {
+		step int
+		line string
+	}{{0, "running · ×300000 ✓300000"}, {1, "×300000 ✓300000"}} {
+		if got := f.steps[want.step].line(want.step == 1); got != want.line {
+			t.Errorf("step %d: %q, want %q", want.step, got, want.line)
+		}
 	}
 }
