@@ -102,3 +102,33 @@ func TestTerminal(t *testing.T) {
 		})
 	}
 }
+
+// A terminal gets text and no binary; what is large shows how far it is.
+func TestFilesOnATerminal(t *testing.T) {
+	_, env := dataEnv(t)
+	env = append(env, "TERM=xterm-256color", "CI=", "NO_COLOR=")
+	large := write(t, "large.bin", strings.Repeat("\x00\x01", 10<<20))
+	out, talk := onTerminal(t, env, "files", "put", large)
+	if !regexp.MustCompile(`large\.bin  +[0-9]+ %  [0-9.]+ MB of 21 MB`).MatchString(talk) || !strings.HasSuffix(talk, "\r\x1b[K") {
+		t.Errorf("progress:\n%q", talk)
+	}
+	show := func(hash string) (string, int) {
+		screen, tty := terminal100x30(t)
+		cmd := command(t, env, "files", "get", hash)
+		cmd.Stdout, cmd.Stderr = tty, tty
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = tty.Close()
+		b, _ := io.ReadAll(screen) // ends with an error when the last writer has gone
+		_ = cmd.Wait()
+		return string(b), cmd.ProcessState.ExitCode()
+	}
+	if text, code := show(out[:40]); code != 2 || !strings.Contains(text, "this file is no text: give -O large.bin") || strings.Contains(text, "\x00") {
+		t.Errorf("binary on a terminal: exit %d, %.300q", code, text)
+	}
+	stdout, _, _ := roux(t, env, "files", "put", write(t, "a.txt", "some words\n"), "-o", "name")
+	if text, code := show(strings.TrimSpace(stdout)); code != 0 || !strings.Contains(text, "some words") {
+		t.Errorf("text on a terminal: exit %d, %q", code, text)
+	}
+}

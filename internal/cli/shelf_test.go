@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// hosted is a process that holds a fresh data directory, and the way to it
+// through its socket.
+func hosted(t *testing.T) (*host, *remote) {
+	t.Helper()
+	t.Setenv("ROUX_DATA", filepath.Join(t.TempDir(), "data"))
+	a := &app{
+		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
+		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: catalogue(testActions()),
+	}
+	a.screen = newScreen(a.stderr, true, a.getenv)
+	a.log = newLog(a.screen, false)
+	h, err := a.openHost(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.abandon)
+	r := dial(t.Context(), h.dir)
+	if r == nil {
+		t.Fatal("nobody listens")
+	}
+	return h, r
+}
+
+// What turns out to be damaged while it is streamed ends in the error that says
+// so, also at the other end of the socket.
+func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
+	h, r := hosted(t)
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // 8 MiB: two pieces
+	info, err := r.PutFile(t.Context(), bytes.NewReader(content), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(s shelf, from, n int64) (int, error) {
+		f, err := s.ReadFile(t.Context(), info.Hash, from, n)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		data, err := io.ReadAll(f)
+		return len(data), err
+	}
+	for _, s := range []shelf{h, r} {
+		if n, err := read(s, 0, -1); n != len(content) || err != nil {
+			t.Errorf("%T: %d bytes, %v", s, n, err)
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(h.dir, "files", "acct_*", "*", info.Hash))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	content[5<<20] ^= 1
+	if err := os.WriteFile(found[0], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []shelf{h, r} {
+		if n, err := read(s, 0, -1); !errors.Is(err, fault.FileInvalid) {
+			t.Errorf("%T: a damaged file reads as %d bytes, %v", s, n, err)
+		}
+		if n, err := read(s, 0, 100); n != 100 || err != nil {
+			t.Errorf("%T: a part before the damage reads as %d bytes, %v", s, n, err)
+		}
+		if n, err := read(s, 5<<20-10, 100); !errors.Is(err, fault.FileInvalid) || n != 0 {
+			t.Errorf("%T: a damaged part reads as %d bytes, %v", s, n, err)
+		}
+	}
+	// Nothing is left of a fetch that failed.
+	t.Chdir(t.TempDir())
+	if _, talk, code := inProcess("", "files", "get", info.Hash, "-O", "out"); code != fault.ExitFailed || !strings.Contains(talk, "FILE_INVALID") {
+		t.Errorf("exit %d: %s", code, talk)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) != 0 {
+		t.Errorf("a failed fetch leaves %v, %v", left, err)
+	}
+}
+
+// A stream that breaks off is told from one that has ended.
+func TestStreamThatBreaksOff(t *testing.T) {
+	dir, err := os.MkdirTemp("", "cut")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := false
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if whole {
+			w.Header().Set("Trailer", trailerDone)
+		}
+		_, _ = io.WriteString(w, "half of it")
+		if whole {
+			w.Header().Set(trailerDone, "yes")
+		}
+	})}
+	go func() { _ = server.Serve(ln) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for _, whole = range []bool{false, true} {
+		f, err := dial(t.Context(), dir).ReadFile(t.Context(), "x", 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		_ = f.Close()
+		if string(data) != "half of it" || (err == nil) != whole || !whole && !errors.Is(err, fault.ServerUnreachable) {
+			t.Errorf("whole %v: %q, %v", whole, data, err)
+		}
+	}
+}
+
+// A source that cannot be read is blamed, and not the process at the other end;
+// nothing is kept of it.
+func TestSourceFailsWhileItIsSent(t *testing.T) {
+	h, r := hosted(t)
+	broken := errors.New("the disk under the source is bad")
+	for _, s := range []shelf{h, r} {
+		_, err := s.PutFile(t.Context(), io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(broken)), "a")
+		if !errors.Is(err, broken) {
+			t.Errorf("%T: %v", s, err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(h.dir, "files", "acct_*", "*", "sha256_*")); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+func TestParseRange(t *testing.T) {
+	for _, tt := range []struct {
+		text    string
+		size    int64
+		from, n int64 // -1 = refused
+	}{
+		{"0-1023", 5000, 0, 1024},
+		{"0-0", 1, 0, 1},
+		{"4999-", 5000, 4999, 1},
+		{"10-9999", 5000, 10, 4990},
+		{"-500", 5000, 4500, 500},
+		{"-9999", 5000, 0, 5000},
+		{"-9223372036854775807", 10, 0, 10},
+		{"9223372036854775806-9223372036854775807", 10, -1, -1},
+		{"5000-", 5000, -1, -1},
+		{"0-", 0, -1, -1},
+		{"-", 10, -1, -1},
+		{"", 10, -1, -1},
+		{"5", 10, -1, -1},
+		{"5-4", 10, -1, -1},
+		{"-0", 10, -1, -1},
+		{"--5", 10, -1, -1},
+		{"a-b", 10, -1, -1},
+		{"+1-2", 10, -1, -1},
+		{"1-2-3", 10, -1, -1},
+		{"99999999999999999999-", 10, -1, -1},
+	} {
+		from, n, err := parseRange(tt.text, tt.size)
+		if refused := tt.from < 0; refused != (err != nil) || !refused && (from != tt.from || n != tt.n) {
+			t.Errorf("%q of %d: %d, %d, %v; want %d, %d", tt.text, tt.size, from, n, err, tt.from, tt.n)
+		}
+	}
+}
+
+func TestIsText(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "plain\ntext\twith\r\n\fall": true, "naïve 日本": true, "日本"[:4]: true,
+		"\x00": false, "\x1b[31m": false, "\x89PNG\r\n": false, "\u202eevil": false, "\xff\xfex\x00": false, "a\xe2b": false,
+	} {
+		if got := isText([]byte(text)); got != want {
+			t.Errorf("%q is text: %v", text, got)
+		}
+	}
+}
+
+func TestSizeText(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 999: "999 B", 1000: "1.0 kB", 9_949: "9.9 kB", 9_950: "10 kB", 999_499: "999 kB", 999_500: "1.0 MB",
+		2 << 30: "2.1 GB", 16 << 30: "17 GB", 5_000_000_000_000: "5.0 TB",
+	} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
