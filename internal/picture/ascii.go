@@ -39,6 +39,9 @@ func (p *Picture) head(width int) string {
 	if p.Note != "" {
 		text += ": " + line(p.Note)
 	}
+	if slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Critical }) {
+		text += " with *"
+	}
 	return fitColumns(text, width) + "\n\n"
 }
 

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -249,6 +253,77 @@ func TestNotationsHoldTogether(t *testing.T) {
 		for _, m := range regexp.MustCompile(`l(?:head|tail)=(cluster_g\d+)`).FindAllStringSubmatch(dot, -1) {
 			if !strings.Contains(dot, "subgraph "+m[1]+" {") {
 				t.Errorf("dot: there is no %s", m[1])
+			}
+		}
+	}
+}
+
+var calls = regexp.MustCompile(`action: \{name: ["']?([\w-]+)`)
+
+// TestRecipesOfTheHouse draws every recipe that the tests of the compiler and of
+// the machine compile, in every form: none is refused, every SVG is well-formed,
+// and cards lie apart and in the groups they belong to.
+func TestRecipesOfTheHouse(t *testing.T) {
+	var texts []string
+	for _, pattern := range []string{"../compile/testdata/*.txt", "../machine/testdata/*.txt"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _, _ := strings.Cut(string(data), "\n====")
+			text, _, _ = strings.Cut(text, "\n----")
+			texts = append(texts, text+"\n")
+		}
+	}
+	drawn := 0
+	for _, text := range texts {
+		var decls []*action.Action
+		known := map[string]bool{}
+		for _, m := range calls.FindAllStringSubmatch(text, -1) {
+			if !known[m[1]] {
+				known[m[1]] = true
+				decls = append(decls, &action.Action{Name: m[1], Version: "1.0.0"})
+			}
+		}
+		p, _, _, _ := compile.Source("recipe.yaml", []byte(text), compile.Options{Actions: compile.NewCatalogue(decls...)})
+		if p == nil {
+			continue
+		}
+		drawn++
+		pic := Of(p, "recipe", true)
+		for _, dir := range []layout.Direction{layout.Down, layout.Right} {
+			elements(t, all(t, pic, Options{Direction: dir})[".svg"])
+			v, err := pic.View(Options{Direction: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			apart(t, v, text)
+		}
+	}
+	if drawn < 60 {
+		t.Errorf("%d recipes were drawn, want at least 60", drawn)
+	}
+}
+
+func apart(t *testing.T, v *View, text string) {
+	t.Helper()
+	groups := map[string]layout.Box{"": {W: v.Width, H: v.Height}}
+	for _, g := range v.Groups {
+		groups[g.ID] = g.Box
+	}
+	for i, n := range v.Nodes {
+		g := groups[n.Group]
+		if n.X < g.X || n.Y < g.Y || n.X+n.W > g.X+g.W || n.Y+n.H > g.Y+g.H {
+			t.Errorf("%v lies outside %v of\n%s", n.Box, g, text)
+		}
+		for _, m := range v.Nodes[i+1:] {
+			if n.X < m.X+m.W && m.X < n.X+n.W && n.Y < m.Y+m.H && m.Y < n.Y+n.H {
+				t.Errorf("%v overlaps %v of\n%s", n.Box, m.Box, text)
 			}
 		}
 	}

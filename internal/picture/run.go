@@ -329,7 +329,10 @@ func (f *Fold) Picture(name string, bindings bool) (*Picture, error) {
 		f.edge(&pic.Edges[i], steps, scopes)
 	}
 	if f.times != nil {
-		return pic, f.critical(pic)
+		if err := f.critical(pic); err != nil {
+			return nil, err
+		}
+		pic.Note += ", critical path marked"
 	}
 	return pic, nil
 }
