@@ -23,6 +23,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
@@ -57,6 +58,12 @@ type Engine struct {
 	actions *compile.Catalogue
 	egress  *egress.Client
 }
+
+// Dispatch lets actions that parse files from strangers (PDFs, images, pages) do so
+// in a child process under limits, which is this program started again. Call it
+// first in main; in such a child it does the work and does not return. Without it
+// they are parsed in this process, where a panic is caught and memory is not bounded.
+func Dispatch() { media.Dispatch() }
 
 // Open opens a data directory and goes on with the runs in it.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
