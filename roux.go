@@ -40,6 +40,8 @@ type Options struct {
 	Account string
 	// Concurrency is how many attempts may be under way at once. Default 1024.
 	Concurrency int
+	// Retention is how long runs and files are kept.
+	Retention Retention
 	// Logger receives what goes wrong without an answer to tell it in. Default:
 	// discarded.
 	Logger *slog.Logger
@@ -47,6 +49,15 @@ type Options struct {
 	// Public addresses are reachable without; loopback, private and other
 	// special ranges are not (A17).
 	EgressAllow []netip.Prefix
+}
+
+// Retention is how long an Engine keeps what it holds. Zero fields take the
+// default; less than zero keeps for ever. What is over goes by itself, a little
+// each hour.
+type Retention struct {
+	Runs    time.Duration // after a run has ended. Default 7 days
+	Files   time.Duration // after the last run that names a file has ended. Default 7 days
+	Uploads time.Duration // after the last use of a file that no run names, at least 1 h. Default 24 h
 }
 
 // An Engine runs recipes. It is safe for concurrent use.
@@ -82,7 +93,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, errors.Join(err, e.store.Close())
 	}
 	e.engine, err = engine.Open(ctx, engine.Config{
-		Store: e.store, Actions: e.actions, Blobs: e.files, Concurrency: opt.Concurrency, Logger: opt.Logger,
+		Store: e.store, Actions: e.actions, Blobs: e.files, Retention: engine.Retention(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, e.files.Close(), e.store.Close())

@@ -264,3 +264,35 @@ outputs: {text: doc.text, by: doc.by, words: counted.words, size: doc.text.size}
 		t.Errorf("the file %+v has %d bytes, %v", f.Info(), len(got), err)
 	}
 }
+
+// Files are kept as long as Options say; what a run is given is there while the
+// run is, and what is not there is refused before the run begins (X158).
+func TestX158_RunsNameTheirFiles(t *testing.T) {
+	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: []action.Action{upper}, Retention: roux.Retention{Uploads: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	info, err := e.Put(t.Context(), strings.NewReader("\x89PNG\r\n\x1a\nand nothing"), "a.png", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var facts struct {
+		Problem struct{ Code fault.Code }
+	}
+	if err := json.Unmarshal(info.Extended, &facts); err != nil || facts.Problem.Code != fault.FileInvalid {
+		t.Errorf("a broken image is recorded with %s (%v)", info.Extended, err)
+	}
+	const recipe = "name: r\nsteps:\n  - {id: a, transform: {expression: \"files[0].extended.problem.code\", outputBinding: code}}\noutputs: {code: code}\n"
+	run, err := e.Start(t.Context(), roux.Request{Recipe: []byte(recipe), Files: []action.FileInfo{info}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Wait(t.Context(), run); err != nil || string(res.Outputs) != `{"code":"FILE_INVALID"}` {
+		t.Errorf("the run saw %s, %v (%v)", res.Outputs, res.Err, err)
+	}
+	info.Hash = "sha256_" + strings.Repeat("0", 64)
+	if _, err := e.Start(t.Context(), roux.Request{Recipe: []byte(recipe), Files: []action.FileInfo{info}}); !errors.Is(err, fault.FileNotFound) {
+		t.Errorf("a run on a missing file: %v", err)
+	}
+}
