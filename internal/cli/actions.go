@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/expr"
 )
@@ -121,15 +122,20 @@ func (a *app) findAction(ref string) (*action.Action, error) {
 }
 
 func (a *app) actionsGet() *cobra.Command {
-	return &cobra.Command{
+	var page bool
+	cmd := &cobra.Command{
 		Use:     "get NAME[@VERSION]",
 		Short:   "Describe an action: inputs, output, cost, limits, examples",
-		Example: "roux actions get pdf-to-markdown\nroux actions get file-inspect@1 -o json",
+		Example: "roux actions get pdf-to-markdown\nroux actions get file-inspect@1 -o json\nroux actions get hash --page > hash.md",
 		Args:    wants(1, 1, "NAME[@VERSION]"), ValidArgsFunction: a.completeActions,
 		RunE: func(_ *cobra.Command, args []string) error {
 			act, err := a.findAction(args[0])
 			if err != nil {
 				return err
+			}
+			if page {
+				a.text("%s", builtin.Page(*act, ""))
+				return nil
 			}
 			v := actionView{
 				Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Takes: takesTypes(act),
@@ -140,6 +146,8 @@ func (a *app) actionsGet() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&page, "page", false, "print the page of documentation, in Markdown")
+	return cmd
 }
 
 func (a *app) printAction(v actionView) {

@@ -150,7 +150,7 @@ roux help run`,
 	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json, jsonl, yaml, name or template={{ … }}")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but the result and errors")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what happens inside")
-	flags.Bool("no-color", false, "no colours and no redrawing (also NO_COLOR, TERM=dumb, CI)")
+	flags.Bool("no-color", false, "no colours (also NO_COLOR; TERM=dumb and CI=1 mean no control codes at all)")
 	flags.DurationVar(&a.timeout, "timeout", 0, "wait at most this long, then end with exit code 8 (default: as long as it takes)")
 	a.times = timeRelative
 	flags.Var(choice{&a.times, []string{timeRelative, timeISO}}, "time", "how times are shown: relative or iso")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -93,7 +94,8 @@ func (a *app) completions(root *cobra.Command) {
 	for path, fn := range map[string]cobra.CompletionFunc{
 		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(signalNames),
 		"runs release": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
-		"diff":   a.completeRuns(func(ctx context.Context, j journal, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
+		"diff":      a.completeRuns(func(ctx context.Context, j journal, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
+		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
 	} {
 		cmd, rest, err := root.Find(strings.Fields(path))
@@ -131,6 +133,22 @@ func (a *app) completeRecipeOrRun(cmd *cobra.Command, args []string, begun strin
 		return a.completeRuns(nil)(cmd, args, begun)
 	}
 	return completeRecipes(cmd, args, begun)
+}
+
+// completeFiles offers the files that are kept, by hash, with their names.
+func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list []string, _ cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	_ = a.filing(ctx, false, func(ctx context.Context, s shelf) error {
+		found, err := s.ListFiles(ctx, blob.Query{Limit: offered})
+		for _, e := range found {
+			if hash := e.Info.Hash[:shortHash]; strings.HasPrefix(hash, begun) {
+				list = append(list, hash+"\t"+oneLine(cut(e.Info.Name, 40))+", "+e.Info.MimeType)
+			}
+		}
+		return err
+	})
+	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 // signalNames offers the signals that a run waits for.

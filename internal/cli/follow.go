@@ -84,6 +84,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 			if err := u.run.view.apply(&u.ev); err != nil {
 				u.run.err = err
 			}
+			a.logEvent(u.run, &u.ev)
 			switch {
 			case u.ev.Seq > u.run.skip:
 				show.event(u.run.view, &u.ev)

@@ -3,8 +3,11 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"log/slog"
+
+	"github.com/roux-engine/roux/internal/machine"
 )
 
 // newLog is where -v goes: standard error, one line an entry, with the words
@@ -16,6 +19,21 @@ func newLog(s *screen, verbose bool) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(logWriter{s}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// logEvent says that a run has got an event: where, not what with.
+func (a *app) logEvent(r *followed, ev *machine.Event) {
+	if !a.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	attrs := []any{"run", r.id, "event", ev.Seq, "type", ev.Name()}
+	if ev.Step >= 0 {
+		attrs = append(attrs, "step", machine.StepPath(r.plan, ev.Ref()), "attempt", ev.Attempt)
+	}
+	if ev.Code != "" {
+		attrs = append(attrs, "code", string(ev.Code))
+	}
+	a.log.Debug("event", attrs...)
 }
 
 // logWriter cleans what is logged: errors quote files and services (A31).

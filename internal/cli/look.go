@@ -57,9 +57,6 @@ func inCI(getenv func(string) string) bool {
 	return v == "1" || v == "true"
 }
 
-// plain makes the screen one without control codes.
-func (s *screen) plain() { s.file, s.colour = nil, false }
-
 func newScreen(w io.Writer, noColour bool, getenv func(string) string) *screen {
 	s := &screen{w: w, dark: true}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && getenv("TERM") != "dumb" && !inCI(getenv) {

@@ -48,7 +48,7 @@ var settings = []setting{
 		what: "form of results", want: "table, json, jsonl, yaml, name or template={{ … }}",
 	},
 	{
-		key: "color", env: "ROUX_COLOR", def: "auto", what: "colours and redrawing on a terminal; NO_COLOR, TERM=dumb, CI and --no-color say never",
+		key: "color", env: "ROUX_COLOR", def: "auto", what: "colours on a terminal; NO_COLOR, TERM=dumb, CI=1 and --no-color say never",
 		want: "auto or never", enum: []string{"auto", "never"},
 	},
 	{
@@ -167,7 +167,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		return err
 	}
 	if v := a.lookup(settingOf("color"), cmd)[0]; v.Value == "never" {
-		a.screen.plain()
+		a.screen.colour = false
 	}
 	if v := a.lookup(settingOf("egress.allow"), nil)[0]; v.Origin != "default" {
 		allow, err := egress.ParseAllow(v.Value)

@@ -3,9 +3,12 @@
 package cli
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -74,4 +77,36 @@ func configPage() string {
 		"Also read: `NO_COLOR`, `TERM=dumb` (no colours), `COLORFGBG` (a light background), `CI=1` (no control codes, annotations\n" +
 		"beside diagnostics), `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `HOME` (where the data and configuration of a user are).\n")
 	return b.String()
+}
+
+// TestForeignConfiguration: what another user wrote above us does not say where
+// our runs go; it is named and not read.
+func TestForeignConfiguration(t *testing.T) {
+	if runtime.GOOS == "windows" || os.Geteuid() != 0 {
+		t.Skip("only root can give a file to somebody else")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, projectFile)
+	if err := os.WriteFile(path, []byte("time: iso\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	read := func() (int, string) {
+		var talk bytes.Buffer
+		none := func(string) string { return "" }
+		a := &app{getenv: none, environ: none, stderr: &talk, screen: newScreen(&talk, true, none)}
+		if err := a.readConfigs(); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.configs), talk.String()
+	}
+	if n, talk := read(); n != 1 || talk != "" {
+		t.Errorf("our own: %d files, %q", n, talk)
+	}
+	if err := os.Chown(path, 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	if n, talk := read(); n != 0 || !strings.Contains(talk, "roux.yaml belongs to another user: it is not read") {
+		t.Errorf("another's: %d files, %q", n, talk)
+	}
 }
