@@ -131,7 +131,7 @@ var table = []Info{
 	{ItemLimit, 422, CauseLimit, false, ExitFailed, "", nil, "A loop has more items than its limit.", "Raise `limits.max_loop_items` in the recipe, up to the server's maximum."},
 	{NotAvailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This release does not have that feature yet.", "Use what the message offers instead, or a newer release."},
 	{ActionNotFound, 422, CauseDefinition, false, ExitDefinition, "", nil, "No action of that name and version is registered.", "Check the spelling; the diagnostic lists near matches."},
-	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input does not fit: a run's its recipe's inputSchema, or a step's what its action takes.", "Correct the input the message names; `--input name=value` sets one field of a run's."},
+	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input does not fit: a run's its recipe's inputSchema, or a step's what its action takes.", "Correct the input the message names; `--input name=value` sets a field of a run's input."},
 	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits or lower `maxCredits`."},
 	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account's limit of concurrent runs is reached.", "Wait for a run to end or raise the quota."},
 	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` shows what led to it."},
