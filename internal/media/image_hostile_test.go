@@ -155,8 +155,11 @@ func TestF19_A31_DamagedImages(t *testing.T) {
 	sources["large jpeg"], sources["large png"], sources["large tiff"] = encoded(t, "jpeg", big), encoded(t, "png", big), encoded(t, "tiff", big)
 	names := slices.Sorted(maps.Keys(sources))
 	n := 36
-	if os.Getenv("ROUX_LONG") != "" {
+	switch {
+	case os.Getenv("ROUX_LONG") != "":
 		n = 120
+	case testing.Short():
+		n = 14
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	r := New(Config{})

@@ -21,6 +21,21 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
+// madeHere is made without a child, for tests of many pictures.
+func madeHere(t testing.TB, data []byte, opts ImageOptions) (image.Image, []byte, error) {
+	t.Helper()
+	job, err := New(Config{}).Image(bytes.NewReader(data), int64(len(data)), opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out bytes.Buffer
+	if _, err := makeImage(data, job.job, DefaultMaxMemory, func(p []byte) error { out.Write(p); return nil }); err != nil {
+		return nil, nil, err
+	}
+	m, err := codecs[job.Format].decode(bytes.NewReader(out.Bytes()))
+	return m, out.Bytes(), err
+}
+
 // made carries out work on an image in the child and decodes what comes out.
 func made(t testing.TB, r *Reader, data []byte, opts ImageOptions) (image.Image, []byte, error) {
 	t.Helper()
@@ -196,7 +211,6 @@ func TestX160_Orientations(t *testing.T) {
 	// Which of the stored corners comes to be shown at the top left, and so on
 	// clockwise (EXIF 2.32, table 6).
 	shown := [9][4]int{1: {0, 1, 2, 3}, 2: {1, 0, 3, 2}, 3: {2, 3, 0, 1}, 4: {3, 2, 1, 0}, 5: {0, 3, 2, 1}, 6: {3, 0, 1, 2}, 7: {2, 1, 0, 3}, 8: {1, 2, 3, 0}}
-	r := New(Config{})
 	for _, format := range []string{"jpeg", "png"} {
 		plain := encoded(t, format, corners(40, 20))
 		for o := byte(1); o <= 8; o++ {
@@ -206,7 +220,7 @@ func TestX160_Orientations(t *testing.T) {
 				t.Fatalf("%s %d: %+v, %v", format, o, info, err)
 			}
 			for _, opts := range []ImageOptions{{Format: "png"}, {Format: "jpeg", Width: 20, Height: 20}, {Format: "png", Width: 12, Height: 12, Fit: FitCover}} {
-				m, out, err := made(t, r, data, opts)
+				m, out, err := madeHere(t, data, opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -303,7 +317,6 @@ func TestX160_Fits(t *testing.T) {
 func TestMetadataIsStripped(t *testing.T) {
 	profile := make([]byte, 300)
 	copy(profile, be(uint32(300), "test", uint32(0), "mntrRGB XYZ ", strings.Repeat("\x00", 12), "acsp"))
-	r := New(Config{})
 	for _, from := range []string{"jpeg", "png"} {
 		source := encoded(t, from, corners(30, 20))
 		at, segment := 2, profileSegment(from, corners(1, 1), profile)
@@ -316,7 +329,7 @@ func TestMetadataIsStripped(t *testing.T) {
 			t.Fatalf("%s: the source's profile is %d bytes", from, len(got))
 		}
 		for _, to := range ImageFormatsWritten {
-			_, out, err := made(t, r, source, ImageOptions{Width: 20, Format: to})
+			_, out, err := madeHere(t, source, ImageOptions{Width: 20, Format: to})
 			if err != nil {
 				t.Fatal(err)
 			}
