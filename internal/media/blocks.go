@@ -142,7 +142,7 @@ func endedEarly(p para) bool {
 	text := p.next.plain()
 	word, _, _ := strings.Cut(text, " ")
 	chars := utf8.RuneCountInString(text)
-	if chars == 0 || len(p.next.pieces) > 1 || rightToLeft(text) {
+	if first, _ := utf8.DecodeRuneInString(text); chars == 0 || len(p.next.pieces) > 1 || rightToLeft(text) || unicode.IsLower(first) {
 		return false
 	}
 	width := (p.next.u1 - p.next.u0) * float64(utf8.RuneCountInString(word)+1) / float64(chars)

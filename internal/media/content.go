@@ -494,13 +494,21 @@ type writer struct {
 	buf     []byte
 	u       float64 // where the pen is
 	unit    float64 // length of a unit of text space on the page
-	blank   bool    // a space was shown since the last letter
+	blank   bool    // a space was shown since the last letter,
+	blankAt float64 // and begins here
+	blankIs float64 // its width before it is stretched or taken back
+	loose   float64 // space between the letters of a word
 	visible bool
 }
 
 // string shows a string and returns how far the pen moved, in text space.
 func (w *writer) string(f *face, raw []byte) (moved float64) {
 	s := &w.d.state
+	// Writers that space out the letters of words do so for whole words; others
+	// use the same to put a space between words.
+	if w.loose = 0; len(raw) > maxSpaced {
+		w.loose = max(0, s.char*s.scale*w.unit)
+	}
 	for len(raw) > 0 {
 		g := f.next(raw)
 		raw = raw[max(1, g.bytes):]
@@ -538,7 +546,9 @@ func (w *writer) glyph(g glyph, width float64) {
 		}
 	}
 	if blank {
-		w.blank = w.blank || text != ""
+		if text != "" && !w.blank {
+			w.blank, w.blankAt, w.blankIs = true, w.u, g.width
+		}
 		return
 	}
 	if len(w.buf) > 0 {
@@ -546,16 +556,29 @@ func (w *writer) glyph(g glyph, width float64) {
 		switch {
 		case gap > gapPiece || gap < -1.5:
 			w.flush()
-		case w.blank || gap > gapSpace:
+		case w.spaced() || gap > gapSpace:
 			w.buf = append(w.buf, ' ')
 		}
 	}
 	if len(w.buf) == 0 {
-		w.run.u0, w.run.before = w.u, w.blank
+		w.run.u0, w.run.before = w.u, w.spaced()
 	}
 	w.blank = false
 	w.buf = append(w.buf, text...)
-	w.run.u1 = w.u + max(width, 0)
+	w.run.u1 = w.u + max(width, 0) + w.loose
+}
+
+// minSpace is how wide a space is at least, in units of the font size; some
+// writers take it back by negative spacing, to break words where no space is.
+const minSpace = 0.06
+
+// maxSpaced is how many letters a string has at most whose wide spacing is a gap
+// between words.
+const maxSpaced = 4
+
+// spaced says whether a space was shown that can be seen.
+func (w *writer) spaced() bool {
+	return w.blank && (w.blankIs < 0.01 || (w.u-w.blankAt)/w.run.size > minSpace)
 }
 
 func (w *writer) flush() {
@@ -563,7 +586,7 @@ func (w *writer) flush() {
 		return
 	}
 	r := w.run
-	r.text, r.after = strings.TrimSpace(strings.ToValidUTF8(string(w.buf), "")), w.blank
+	r.text, r.after = strings.TrimSpace(strings.ToValidUTF8(string(w.buf), "")), w.spaced()
 	w.buf = w.buf[:0]
 	if r.text == "" || !w.d.in.onPage(r) {
 		return

@@ -157,7 +157,7 @@ func joinRuns(out []piece, row []run, down []bar) []piece {
 		if p < first || gap > gapPiece || gap > 0 && barBetween(down, out[p].u1, r) {
 			out = append(out, piece{u0: r.u0, u1: r.u1, v: r.v, size: r.size, text: []styled{{r.text, r.look}}})
 		} else {
-			apart := gap > gapSpace || gap < -0.5 || r.before || last.after
+			apart := gap > gapSpace || gap < -0.5 || (r.before || last.after) && math.Abs(gap) > minSpace
 			out[p].add(r, apart)
 		}
 		last = r

@@ -214,7 +214,7 @@ func escapeStart(s string) string {
 	case '#', '>', '+', '-', '=', ':', '|':
 		return `\` + s
 	}
-	if i := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }); i > 0 && i < 10 && (s[i] == '.' || s[i] == ')') {
+	if i := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }); i > 0 && i < 10 && (s[i] == '.' || s[i] == ')') && (i+1 == len(s) || s[i+1] == ' ') {
 		return s[:i] + `\` + s[i:]
 	}
 	return s

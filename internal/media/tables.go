@@ -56,7 +56,7 @@ func tableAt(lines []line) (block, int) {
 		}
 		n--
 	}
-	if full < 2 || len(cols) < 2 || !tabular(lines[:n], cols, full) {
+	if full < 2 || 2*full < n || len(cols) < 2 || !tabular(lines[:n], cols, full) {
 		return block{}, 0
 	}
 	return block{kind: table, rows: cellsOf(lines[:n], cols)}, n

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// barPage is the bar of issue 3 for a page, with the start of the child and all.
+const barPage = 60 * time.Millisecond
+
+// longDocument has n pages of two columns with a heading and a table.
+func longDocument(n int) []byte {
+	var p paper
+	p.centred("F2", 20, 60, 535, 780, "A Heading Across Both Columns")
+	p.column("F1", 10, 60, 740, 230, prose("first", 12))
+	p.column("F1", 10, 305, 740, 230, prose("second", 12))
+	for i := range 8 {
+		y := 250 - 14*float64(i)
+		p.text("F1", 10, 60, y, "Some of it").text("F1", 10, 250, y, "1,846").text("F1", 10, 400, y, "24,118")
+	}
+	p.centred("F1", 9, 60, 535, 40, "7")
+	contents := make([]string, n)
+	for i := range contents {
+		contents[i] = p.String()
+	}
+	return assemblePages(contents...)
+}
+
+// manyPaged are the documents by which time per page is measured.
+func manyPaged(t *testing.T) map[string][]byte {
+	files := map[string][]byte{"500 pages in two columns": longDocument(500)}
+	dir, facts := sharedFacts(t)
+	for name, f := range facts {
+		if f.Pages < 5 {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = data
+	}
+	return files
+}
+
+// X160: a page takes at most 60 ms: the whole work in its child, median of 3.
+func TestX160_TimePerPage(t *testing.T) {
+	r := New(Config{})
+	for name, data := range manyPaged(t) {
+		t.Run(name, func(t *testing.T) {
+			var took []time.Duration
+			pages, words := 0, 0
+			for range 3 {
+				start := time.Now()
+				doc, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+				pages, words = doc.PageCount, 0
+				for _, p := range doc.Pages {
+					words += p.Words
+				}
+			}
+			slices.Sort(took)
+			page := took[1] / time.Duration(pages)
+			t.Logf("%d pages, %d words: %v, %v a page", pages, words, took[1].Round(time.Millisecond), page.Round(10*time.Microsecond))
+			if page > barPage && !raceEnabled {
+				t.Errorf("%v a page, want at most %v", page, barPage)
+			}
+		})
+	}
+}
+
+func BenchmarkLongDocument(b *testing.B) {
+	data := longDocument(500)
+	for b.Loop() {
+		if _, err := readHere(data, request{Op: opText, MaxPages: 500}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
