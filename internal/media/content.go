@@ -551,6 +551,10 @@ func (w *writer) glyph(g glyph, width float64) {
 		}
 		return
 	}
+	if len(w.buf) > 0 && w.overlay(text) {
+		w.run.u1, w.blank = max(w.run.u1, w.u+width), false
+		return
+	}
 	if len(w.buf) > 0 {
 		gap := (w.u - w.run.u1) / w.run.size
 		switch {

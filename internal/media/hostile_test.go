@@ -292,6 +292,8 @@ func TestMarkdown(t *testing.T) {
 		{"spaces by kerning", "BT /F1 11 Tf 50 700 Td [(two) -300 (words) -20 (s)] TJ ET", "two wordss"},
 		{"what looks like Markdown is text", lineAt("F1", 11, 50, 700, "# no *title* <b>"), `\# no \*title\* \<b>`},
 		{"drawn twice to look bold", lineAt("F1", 11, 50, 700, "once") + "BT /F1 11 Tf 50.2 700 Td (once) Tj ET\n", "once"},
+		{"accents drawn over letters", "BT /F1 11 Tf 50 700 Td [(B) -20 (\\250) 360 (unnig fac) 430 (\\270) 100 (ade)] TJ ET", "Bünnig façade"},
+		{"an accent on its own", "BT /F1 11 Tf 50 700 Td (Unnig) Tj ET BT /F1 11 Tf 52.5 702 Td (\\250) Tj ET", "Ünnig"},
 		{"turned by a quarter", "BT /F1 11 Tf 0 1 -1 0 100 50 Tm (upwards) Tj ET BT /F1 11 Tf 0 1 -1 0 114 50 Tm (next) Tj ET", "upwards next"},
 		{"operators ' and \"", "BT /F1 11 Tf 14 TL 50 700 Td (a) Tj (b) ' 1 1 (c) \" T* (d) Tj ET", "a b c d"},
 		{"control characters vanish", lineAt("F1", 11, 50, 700, "a\\033[31mb\\000"), "a[31mb"}, // A22

@@ -143,6 +143,9 @@ func raiseScripts(rows [][]run) {
 // joinRuns adds the runs of one baseline as pieces.
 func joinRuns(out []piece, row []run, down []bar) []piece {
 	slices.SortStableFunc(row, func(a, b run) int { return cmp.Compare(a.u0, b.u0) })
+	if len(row) <= maxRowRuns {
+		row = putAccents(row)
+	}
 	first := len(out)
 	var last run
 	for i, r := range row {
@@ -167,6 +170,9 @@ func joinRuns(out []piece, row []run, down []bar) []piece {
 	}
 	return out
 }
+
+// maxRowRuns bounds the runs of a baseline that are compared with each other.
+const maxRowRuns = 2_000
 
 // maxDown bounds the rules that runs are compared with.
 const maxDown = 500
