@@ -152,8 +152,9 @@ func merge(text []styled, body emphasis) []styled {
 func marked(core string, l emphasis, open, shut bool) string {
 	first, _ := utf8.DecodeRuneInString(core)
 	last, _ := utf8.DecodeLastRuneInString(core)
+	free := (open || wordy(first)) && (shut || wordy(last))
 	switch {
-	case l == 0 || !(open || wordy(first)) || !(shut || wordy(last)) || strings.IndexFunc(core, wordy) < 0:
+	case l == 0 || !free || strings.IndexFunc(core, wordy) < 0:
 		return escape(core)
 	case l&mono != 0:
 		ticks := strings.Repeat("`", longestRun(core, '`')+1)
