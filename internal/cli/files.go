@@ -395,7 +395,7 @@ func (a *app) progress(r io.Reader, name string, size int64) *progressReader {
 func (p *progressReader) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
 	p.done += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's own word
+	if err != nil && err != io.EOF {
 		p.err = err
 	}
 	if now := p.a.now(); p.a.screen.live() && !p.a.quiet && p.done > largeFile && now.Sub(p.drawn) > 100*time.Millisecond {
