@@ -65,9 +65,9 @@ const imageOutput = `{
 // imageLimits are the bounds of both actions.
 func imageLimits() []string {
 	return []string{
-		fmt.Sprintf("Images up to %d megapixels, %d pixels a side and 128 MiB; larger ones are refused by their header, before anything is decoded.", media.MaxPixels/1_000_000, media.MaxSide),
+		fmt.Sprintf("Images up to %d megapixels, 65,535 pixels a side and 128 MiB; larger ones are refused by their header, before anything is decoded.", media.MaxPixels/1_000_000),
 		"Read: JPEG, PNG, GIF (first frame), BMP, TIFF (first page), WebP (no animations). Written: JPEG, PNG, GIF, BMP, TIFF, with 8 bits per channel.",
-		"EXIF orientation is applied. The result carries no metadata (EXIF, GPS, comments) but the colour profile of a JPEG or PNG.",
+		"EXIF orientation is applied. No metadata goes along (EXIF, GPS, comments) but the colour profile, into a JPEG or PNG.",
 		"An image takes at most 30 s of computing and 768 MiB of memory.",
 	}
 }

@@ -110,7 +110,7 @@ type part struct {
 // Image checks what is asked of an image of size bytes against its header and
 // the limits. Nothing is decoded yet; a bomb is refused here.
 //
-// Its faults: FILE_UNSUPPORTED for a format that cannot be read or written,
+// Its faults: FILE_UNSUPPORTED for a format that cannot be read,
 // FILE_TOO_LARGE, FILE_INVALID, and INPUT_INVALID for options that are none.
 func (r *Reader) Image(src io.ReaderAt, size int64, opts ImageOptions) (*ImageJob, error) {
 	info, err := ImageInfo(src, size)
@@ -180,7 +180,7 @@ func errEncoded() error {
 func (o ImageOptions) check() error {
 	switch {
 	case o.Format != "" && !slices.Contains(ImageFormatsWritten, o.Format):
-		return fault.New(fault.FileUnsupported, "format %q cannot be written: want %s", o.Format, strings.Join(ImageFormatsWritten, ", "))
+		return fault.New(fault.InputInvalid, "format %q cannot be written: want %s", o.Format, strings.Join(ImageFormatsWritten, ", "))
 	case o.Width < 0 || o.Width > MaxOutSide || o.Height < 0 || o.Height > MaxOutSide:
 		return fault.New(fault.InputInvalid, "width %d, height %d: want 1 to %d pixels", o.Width, o.Height, MaxOutSide)
 	case o.Quality < 0 || o.Quality > 100:
