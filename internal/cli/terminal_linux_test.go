@@ -81,11 +81,13 @@ func TestTerminal(t *testing.T) {
 		{"--no-color", "X=", []string{"--no-color"}, false, true},
 		{"NO_COLOR", "NO_COLOR=1", nil, false, true},
 		{"TERM=dumb", "TERM=dumb", nil, false, false},
+		{"CI=1", "CI=1", nil, false, false},
+		{"ROUX_COLOR=never", "ROUX_COLOR=never", nil, false, true},
 		{"--quiet", "X=", []string{"--quiet"}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, env := dataEnv(t)
-			env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor", "NO_COLOR=", tt.env)
+			env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor", "NO_COLOR=", "CI=", tt.env)
 			out, talk := onTerminal(t, env, append([]string{"run", recipe}, tt.args...)...)
 			if out != "n: 1\n" {
 				t.Errorf("the result is %q", out)

@@ -24,6 +24,7 @@ func TestFormat(t *testing.T) {
 		{"brackets over lines", "a: {b: 1,\n  c: 2}\n", "a: {b: 1, c: 2}\n"},
 		{"brackets that are too long", "a: {b: [" + strings.Repeat("abcdefghij, ", 12) + "z], c: 1}\n", "a:\n  b:\n    - " + strings.Repeat("abcdefghij\n    - ", 12) + "z\n  c: 1\n"},
 		{"brackets with a comment", "a: {b: 1, # one\n  # two\n  c: [x, y]\n  # end\n  }\nd: 1\n", "a:\n  b: 1 # one\n  # two\n  c: [x, y]\n  # end\nd: 1\n"},
+		{"two comments for one line", "a: {b: 1 # one\n  } # two\n", "a:\n  # two\n  b: 1 # one\n"},
 		{"comments", "# head\n\n# of a\na: 1   # tail\n# of b\nb:\n  - x\n  # end of b\n\n# end\n", "# head\n\n# of a\na: 1 # tail\n# of b\nb:\n  - x\n  # end of b\n\n# end\n"},
 		{"comments of items", "- # on the dash\n  # inside\n  a: 1\n\n# next\n-\n  b: 2\n", "# on the dash\n# inside\n- a: 1\n\n# next\n- b: 2\n"},
 		{"what is no comment", "a: x#y\nb: '# z'\nc: |\n  # text\n  1\nd: \"a\n  # b\"\n", "a: x#y\nb: '# z'\nc: |\n  # text\n  1\nd: 'a # b'\n"},
