@@ -19,6 +19,8 @@ const (
 	maxPages    = 1_000 // pages listed one by one
 	maxProblems = 100
 	maxRanges   = 100
+	// progressSteps is how many reports of progress a document makes at most.
+	progressSteps = 20
 )
 
 // pdfToMarkdown reads the text of a PDF (X160).
@@ -129,10 +131,17 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 			if info.MimeType != typePDF {
 				return action.Result{}, fault.New(fault.FileUnsupported, "file %s is %s: want %s", cmp.Or(info.Name, info.Hash), info.MimeType, typePDF)
 			}
+			told := 0
 			doc, err := reader.Text(ctx, file, media.TextOptions{
 				Plain: in.PreserveFormatting != nil && !*in.PreserveFormatting,
 				Pages: ranges,
 				Progress: func(done, total int) {
+					// Whoever watches wants to see it move, not every page in the journal.
+					now := done * progressSteps / total
+					if now == told {
+						return
+					}
+					told = now
 					report(task).Progress(float64(done)/float64(total), fmt.Sprintf("read %d of %d pages", done, total))
 				},
 			})

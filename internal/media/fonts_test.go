@@ -96,7 +96,7 @@ func TestContentStreams(t *testing.T) {
 	font := "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 	for name, stream := range map[string]string{
 		"LZW":       streamOf("/Filter /LZWDecode /DecodeParms << /EarlyChange 0 >>", packed.Bytes()),
-		"hex":       streamOf("/Filter /ASCIIHexDecode", []byte("4254202F46203131205466203530203730302054642028286861290A546A20455429>")),
+		"hex":       streamOf("/Filter /ASCIIHexDecode", fmt.Appendf(nil, "%x>", text)),
 		"runs":      streamOf("/Filter /RunLengthDecode", append(append([]byte{byte(len(text) - 1)}, text...), 128)),
 		"flate cut": streamOf("/Filter /FlateDecode", zlibBomb(bytes.NewReader(append(text, bytes.Repeat([]byte(" q Q"), 5000)...)))[:60]),
 	} {

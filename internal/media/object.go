@@ -64,7 +64,7 @@ func openPDF(data []byte) (f *file, err error) {
 		return nil, fault.Wrap(fault.FileInvalid, err, "the PDF file is damaged beyond repair")
 	}
 	if ctx.E == nil && encryptedInTrailer(data) {
-		return nil, fault.New(fault.FileEncrypted, "the PDF file is encrypted in a way that cannot be read: remove its protection and try again")
+		return nil, fault.New(fault.FileEncrypted, "the PDF file is protected by a password, or encrypted in a way that cannot be read: remove its protection and try again")
 	}
 	return &file{x: ctx.XRefTable, encrypted: ctx.E != nil, size: len(data)}, nil
 }
