@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package media reads PDF files, images, HTML and Markdown that nobody vouches
-// for.
+// for, makes images anew, and reads the headers of sounds and films.
 //
 // It decides what a file holds (pages, text with its structure, pixels) and
 // which fault stands for each way in which it does not: FILE_INVALID,
 // FILE_ENCRYPTED, FILE_TOO_LARGE. Parsers of such files hang, eat memory and
 // panic, so they work in a child process: this program started again (see
 // [Dispatch]) with a limit on memory and on time without progress. Whatever
-// happens there, the parent survives and says what is wrong with the file.
+// happens there, the parent survives and says what is wrong with the file. Only
+// headers of images, sounds and films are read in the parent, by hand, in a
+// bounded number of small reads (see window).
 //
 // A program that never calls Dispatch, such as one that embeds Roux, parses in
 // its own process: panics and hangs are still contained, memory is not.
