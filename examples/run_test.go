@@ -23,7 +23,7 @@ import (
 	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/examples"
-	"github.com/roux-engine/roux/examples/internal/service"
+	"github.com/roux-engine/roux/examples/service"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/media"
 )

@@ -3,84 +3,124 @@
 package cli
 
 import (
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/examples/service"
 )
 
 var shellBlock = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
 
-// shellLines are the commands that a page shows.
-func shellLines(t *testing.T, page string) (lines []string) {
+// shellBlocks are the commands that a page shows, block by block.
+func shellBlocks(t *testing.T, page string) (blocks []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
-		for line := range strings.Lines(block[1]) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-				lines = append(lines, line)
-			}
-		}
+		blocks = append(blocks, block[1])
 	}
-	return lines
+	if len(blocks) == 0 {
+		t.Fatalf("%s shows no commands", page)
+	}
+	return blocks
 }
 
-// TestReadmeCommands runs every command of README.md, in order, in a copy of
-// what a clone holds, with one data directory. The command that runs all tests
-// is only looked up: this test is part of it.
-func TestReadmeCommands(t *testing.T) {
+// A bench is a directory that looks like a clone to the commands of a page: roux
+// is this program, and what builds or tests everything is only looked up.
+type bench struct {
+	dir string
+	env []string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := shellLines(t, filepath.Join(root, "README.md"))
-	for _, want := range []string{"go run ./cmd/roux run examples/document-digest.yaml --file examples/report.pdf", "./.ci/test"} {
-		if !slices.Contains(lines, want) {
-			t.Errorf("README.md does not show %q", want)
-		}
-	}
-	dir := t.TempDir()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err != nil {
-		t.Skipf("symbolic links: %v", err)
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no sh here, for which the pages are written")
 	}
-	env := append(os.Environ(), "ROUX_DATA="+filepath.Join(dir, "data"))
-	for _, line := range lines {
-		switch line {
-		case "./.ci/test":
-			if info, err := os.Stat(filepath.Join(root, line)); err != nil || info.Mode().Perm()&0o100 == 0 {
-				t.Errorf("%s cannot be run: %v", line, err)
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(filepath.Join(dir, ".ci"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{
+		"roux": exe, "examples": filepath.Join(root, "examples"), ".ci/test": "/bin/true", "bin": dir,
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
+			t.Skipf("symbolic links: %v", err)
+		}
+	}
+	return &bench{dir, append(os.Environ(), "HOME="+dir, "TMPDIR="+t.TempDir(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))}
+}
+
+// run runs one block as a shell would, and stops at the first command that fails.
+func (b *bench) run(t *testing.T, block string) {
+	t.Helper()
+	script := strings.ReplaceAll(block, "go run ./cmd/roux", "./roux")
+	script = strings.ReplaceAll(script, "go build -o roux ./cmd/roux", "true")
+	cmd := exec.Command("sh", "-eu", "-c", script)
+	cmd.Dir, cmd.Env = b.dir, b.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s\n%v\n%s", block, err, out)
+	}
+}
+
+// Every command of README.md and of the first ten minutes works, in order, in
+// what a clone holds. Building and the command that runs all tests are only
+// looked up: this test is part of the one, and the other has made it.
+func TestPagesWork(t *testing.T) {
+	for _, page := range []string{"../../README.md", "../../docs/first-ten-minutes.md"} {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			b := newBench(t)
+			for _, block := range shellBlocks(t, page) {
+				b.run(t, block)
 			}
-			continue
-		case "go build -o roux ./cmd/roux":
-			cmd := exec.Command("go", "build", "-o", os.DevNull, "./cmd/roux")
-			cmd.Dir = root
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", line, err, out)
+		})
+	}
+	readme := strings.Join(shellBlocks(t, "../../README.md"), "")
+	for _, want := range []string{"go run ./cmd/roux run examples/document-digest.yaml --file examples/report.pdf\n", "./.ci/test\n"} {
+		if !strings.Contains(readme, want) {
+			t.Errorf("README.md does not show %q", want)
+		}
+	}
+	if info, err := os.Stat("../../.ci/test"); err != nil || info.Mode().Perm()&0o100 == 0 {
+		t.Errorf(".ci/test cannot be run: %v", err)
+	}
+}
+
+// The commands of the page of examples work, with the service that they speak of.
+func TestExamplesPageWorks(t *testing.T) {
+	s := httptest.NewServer(service.New())
+	t.Cleanup(s.Close) // after the subtests, which run beside each other
+	for _, block := range shellBlocks(t, "../../docs/examples.md") {
+		t.Run(strings.Fields(block)[2], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.env = append(b.env, "ROUX_EGRESS_ALLOW=127.0.0.1/32")
+			block := strings.ReplaceAll(strings.TrimSpace(block), "http://127.0.0.1:8480", s.URL)
+			switch {
+			case strings.Contains(block, "examples/approval"):
+				// Somebody approves as soon as somebody is asked.
+				block += " & for i in $(seq 300); do roux runs signal @last approve --payload '{\"approved\": true}' && break; done; wait $!"
+			case strings.Contains(block, "examples/compensation"):
+				block = "! " + block // it is made to fail
 			}
-			continue
-		}
-		args, ok := strings.CutPrefix(line, "go run ./cmd/roux ")
-		if !ok {
-			args, ok = strings.CutPrefix(line, "./roux ")
-		}
-		if !ok {
-			t.Errorf("README.md shows %q, which this test does not know how to run", line)
-			continue
-		}
-		cmd := &exec.Cmd{Path: exe, Args: append([]string{"roux"}, strings.Fields(args)...), Env: env, Dir: dir}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", line, err, out)
-		}
+			b.run(t, block)
+		})
 	}
 }
 

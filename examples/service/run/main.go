@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/roux-engine/roux/examples/internal/service"
+	"github.com/roux-engine/roux/examples/service"
 )
 
 func main() {
