@@ -156,7 +156,11 @@ func factsText(raw json.RawMessage) string {
 		return ""
 	}
 	var words []string
-	if w, h := fields["width"], fields["height"]; w != nil && h != nil {
+	w, h := fields["width"], fields["height"]
+	if fields["shownWidth"] != nil && fields["shownHeight"] != nil { // as it looks, turned upright
+		w, h = fields["shownWidth"], fields["shownHeight"]
+	}
+	if w != nil && h != nil {
 		words = append(words, fmt.Sprintf("%v × %v", w, h))
 	}
 	if n, ok := fields["pageCount"].(float64); ok {
@@ -165,7 +169,8 @@ func factsText(raw json.RawMessage) string {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch v := fields[name].(type) {
 		case float64:
-			if !slices.Contains([]string{"pageCount", "width", "height"}, name) {
+			usual := name == "orientation" && v == 1
+			if !usual && !slices.Contains([]string{"pageCount", "width", "height", "shownWidth", "shownHeight"}, name) {
 				words = append(words, fmt.Sprintf("%s %v", name, v))
 			}
 		case string:

@@ -200,3 +200,18 @@ func TestSizeText(t *testing.T) {
 		}
 	}
 }
+
+func TestFactsText(t *testing.T) {
+	for raw, want := range map[string]string{
+		``: "", `{}`: "", `[1]`: "",
+		`{"pageCount":1,"encrypted":false,"title":"A\u001b[31m B"}`:                                                 `1 page, title A\x1b[31m B`,
+		`{"width":50,"height":70,"shownWidth":70,"shownHeight":50,"orientation":6,"format":"jpeg","hasAlpha":true}`: "70 × 50, format jpeg, hasAlpha, orientation 6",
+		`{"width":5,"height":7,"orientation":1}`:                                                                    "5 × 7",
+		`{"encrypted":true}`:                                                                                        "encrypted",
+		`{"problem":{"code":"FILE_INVALID","message":"it is\r\nbroken"}}`:                                           "FILE_INVALID: it is broken",
+	} {
+		if got := factsText([]byte(raw)); got != want {
+			t.Errorf("%s is told as %q, want %q", raw, got, want)
+		}
+	}
+}
