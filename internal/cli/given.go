@@ -44,6 +44,12 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 				return list, err
 			}
 			list = append(list, given{path: path, f: f})
+			if size == 0 && path != arg {
+				// One bad file of a folder must not keep the others from work: the
+				// step that reads it fails, and the recipe says what then.
+				a.say("%s is empty (0 bytes); what reads it will fail", oneLine(path))
+				continue
+			}
 			if size == 0 {
 				return list, fault.New(fault.FileInvalid, "%s is empty (0 bytes): there is nothing to work on; `roux files put %s` keeps it all the same, and --file takes its hash",
 					path, shellWord(path))

@@ -79,17 +79,14 @@ func (a *app) inputPaths(args []string) (paths []string, err error) {
 		}
 		n := len(paths)
 		for _, path := range found {
-			switch info, err := os.Stat(path); {
-			case err != nil || !info.Mode().IsRegular():
+			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 				a.say("%s is no file and is left out", oneLine(path))
-			case info.Size() == 0:
-				a.say("%s is empty (0 bytes) and is left out", oneLine(path))
-			default:
-				paths = append(paths, path)
+				continue
 			}
+			paths = append(paths, path)
 		}
 		if len(paths) == n {
-			return nil, fault.New(fault.FileNotFound, "--file %s: no file there has such a name and something in it; looked in %s", arg, lookedIn(arg))
+			return nil, fault.New(fault.FileNotFound, "--file %s: no file there has such a name; looked in %s", arg, lookedIn(arg))
 		}
 	}
 	return paths, nil

@@ -14,7 +14,7 @@ import (
 )
 
 // TestExitCodes: whatever code an error carries, however deep, the command ends
-// with the exit code of the documented table, and says what to do (X124).
+// with the exit code of the documented table, and says what to do (X124, X216).
 func TestExitCodes(t *testing.T) {
 	for _, row := range fault.All() {
 		err := fmt.Errorf("while trying: %w", fault.New(row.Code, "it went wrong\x1b[2J"))
