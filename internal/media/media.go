@@ -61,8 +61,9 @@ type Config struct {
 	Stall time.Duration
 	// ImageStall is the same for all the work on an image. Default 30 s.
 	ImageStall time.Duration
-	// Silence is how long the child may say nothing, by the clock. Default 5 × Stall,
-	// for an image 5 × ImageStall.
+	// Silence is how long the child may say nothing, by the clock: long enough to
+	// get its CPU time on a machine with ten times its work. Default 10 × Stall,
+	// for an image 10 × ImageStall.
 	Silence time.Duration
 	// Processes bounds how many children run at once; others wait. Default: the
 	// number of CPUs.
@@ -237,7 +238,7 @@ func (r *Reader) silence(req request) time.Duration {
 	if r.cfg.Silence > 0 {
 		return r.cfg.Silence
 	}
-	return 5 * max(req.stall(), r.cfg.Stall)
+	return 10 * max(req.stall(), r.cfg.Stall)
 }
 
 func tooLong(limit time.Duration, req request) error {
