@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // blobsOf is a file store in a fresh directory, on the bubble's clock.
@@ -460,5 +462,74 @@ func TestHashesInBytes(t *testing.T) {
 		if n != tt.want {
 			t.Errorf("%q holds %d hashes, want %d", tt.text, n, tt.want)
 		}
+	}
+}
+
+// The same on a disk: what is over is gone for good, what is not stays, and a
+// restart finds neither damage nor leftovers.
+func TestSweepOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	blobs, err := blob.Open(blob.Config{Dir: filepath.Join(dir, "files"), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blobs.Close()
+	onDisk := func() (*sqlite.Store, *Engine) {
+		st, err := sqlite.Open(t.Context(), sqlite.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st, open(t, st, Config{Blobs: blobs, Now: now}, noop())
+	}
+	st, e := onDisk()
+	p := planOf(t, chain(3), noop())
+	var old []string
+	for i := range 5 {
+		run := startWith(t, e, p, nil, upload(t, blobs, fmt.Sprint("old ", i)), upload(t, blobs, "shared"))
+		end(t, e, run)
+		old = append(old, run)
+	}
+	ahead.Add(int64(6 * 24 * time.Hour))
+	young := startWith(t, e, p, nil, upload(t, blobs, "shared"))
+	end(t, e, young)
+	live := startWith(t, e, planOf(t, waits, noop()), nil, upload(t, blobs, "held"))
+	ahead.Add(int64(30 * time.Hour))
+	got, err := e.Sweep(t.Context(), false)
+	if err != nil || got.Runs != 5 || got.Files != 5 {
+		t.Fatalf("the sweep took %+v, %v, want 5 runs and their 5 files", got, err)
+	}
+	for range 2 {
+		if heads, err := st.List(t.Context(), store.Query{Account: acc}); err != nil || len(heads) != 2 {
+			t.Fatalf("%d runs are left, %v, want 2", len(heads), err)
+		}
+		for _, run := range old {
+			_, err := e.Head(t.Context(), acc, run)
+			wantCode(t, err, fault.RunNotFound)
+			wantCode(t, e.Retry(t.Context(), acc, run, "", nil), fault.RunNotFound)
+		}
+		if lines := trace(t, st, p, acc, young); count(lines, "run.completed") != 1 {
+			t.Errorf("the young run's journal: %v", lines)
+		}
+		found, err := blobs.List(t.Context(), acc, blob.Query{})
+		if err != nil || len(found) != 2 {
+			t.Fatalf("%d files are left, %v, want 2", len(found), err)
+		}
+		e.crash()
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		st, e = onDisk()
+	}
+	if err := e.Signal(t.Context(), acc, live, "go", nil); err != nil {
+		t.Fatal(err)
+	}
+	if head := end(t, e, live); head.Status != "completed" {
+		t.Errorf("the run that was under way is %s", head.Status)
+	}
+	e.crash()
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
