@@ -17,20 +17,21 @@ func (a *app) annotate(diags []fault.Diagnostic) {
 		return
 	}
 	for _, d := range diags {
-		msg := d.Msg
-		if d.Hint != "" {
-			msg += "; " + d.Hint
-		}
-		props := []string{}
-		if d.Pos.File != "" {
-			props = append(props, "file="+property(d.Pos.File))
-		}
-		if d.Pos.Line > 0 {
-			props = append(props, fmt.Sprintf("line=%d", d.Pos.Line), fmt.Sprintf("col=%d", max(1, d.Pos.Col)))
-		}
-		props = append(props, "title="+property(string(d.Code)+"/"+d.Rule))
-		a.screen.print(fmt.Sprintf("::%s %s::%s\n", d.Severity, strings.Join(props, ","), message(msg)))
+		a.screen.print(annotation(d))
 	}
+}
+
+// annotation is a diagnostic in one line that GitHub reads.
+func annotation(d fault.Diagnostic) string {
+	var props []string
+	if d.Pos.File != "" {
+		props = append(props, "file="+property(d.Pos.File))
+	}
+	if d.Pos.Line > 0 {
+		props = append(props, fmt.Sprintf("line=%d", d.Pos.Line), fmt.Sprintf("col=%d", max(1, d.Pos.Col)))
+	}
+	props = append(props, "title="+property(string(d.Code)+"/"+d.Rule))
+	return fmt.Sprintf("::%s %s::%s\n", d.Severity, strings.Join(props, ","), message(diagnosticText(d)))
 }
 
 // annotateRun marks a run that failed.

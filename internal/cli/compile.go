@@ -100,15 +100,22 @@ type validated struct {
 }
 
 func (a *app) validateCommand() *cobra.Command {
+	var strict bool
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "validate FILE…",
 		Short: "Check recipes and show every problem with its place",
+		Long: "Check recipes and show every problem with its place. Beside the usual forms -o takes sarif (for code scanning) and github " +
+			"(annotations); CI=1 adds the latter to any form.",
 		Example: `roux validate examples/document-digest.yaml
+roux validate --strict recipes/*.yaml
+roux validate recipe.yaml -o sarif > roux.sarif
 cat recipe.yaml | roux validate -`,
-		Args: wants(1, -1, "FILE…"),
+		Annotations: map[string]string{"forms": asSARIF + " " + asGitHub},
+		Args:        wants(1, -1, "FILE…"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			out := a.stream()
+			var list []validated
 			var worst error
 			for _, path := range args {
 				c, err := a.compileFile(path, limit)
@@ -124,16 +131,34 @@ cat recipe.yaml | roux validate -`,
 				} else {
 					v.Plan, v.Steps = c.plan.Hash().String(), len(c.plan.Steps)
 				}
-				out.add(v)
+				if strict && len(c.diags) > 0 && worst == nil {
+					worst = fault.Invalid(fault.RecipeInvalid, c.diags)
+				}
+				list = append(list, v)
+				if a.output != asSARIF && a.output != asGitHub {
+					out.add(v)
+				}
 				a.printValidated(c, v)
 			}
-			out.end()
+			switch a.output {
+			case asSARIF:
+				_ = writeJSON(a.stdout, sarif(list), true) // a reader that went away has nobody to be told
+			case asGitHub:
+				for _, v := range list {
+					for _, d := range v.Diagnostics {
+						a.text("%s", annotation(d))
+					}
+				}
+			default:
+				out.end()
+			}
 			if worst != nil {
 				return exit(fault.ExitCode(worst))
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "warnings end in exit code 3, too")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }

@@ -152,7 +152,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 			continue
 		}
 		err := s.valid(v.Value)
-		if f := cmd.Flags().Lookup(s.flag); s.flag != "" && f != nil && v.Origin != "flag" && err == nil {
+		global := cmd.Root().PersistentFlags().Lookup(s.flag)
+		// A command that has a flag of its own by that name means something else.
+		if f := cmd.Flags().Lookup(s.flag); s.flag != "" && f != nil && (global == nil || f == global) && v.Origin != "flag" && err == nil {
 			if s.key != "data" { // its origin matters to the hints that repeat it
 				err = f.Value.Set(v.Value)
 			}
@@ -163,7 +165,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		}
 	}
 	a.getenv = a.configured
-	if err := a.checkForm(); err != nil {
+	if err := a.checkForm(strings.Fields(cmd.Annotations["forms"])); err != nil {
 		return err
 	}
 	if v := a.lookup(settingOf("color"), cmd)[0]; v.Value == "never" {

@@ -27,10 +27,11 @@ const (
 	asTemplate = "template="
 )
 
-// checkForm reads what -o asks for.
-func (a *app) checkForm() error {
+// checkForm reads what -o asks for. more are the forms that only this command has.
+func (a *app) checkForm(more []string) error {
 	src, ok := strings.CutPrefix(a.output, asTemplate)
 	switch {
+	case slices.Contains(more, a.output):
 	case ok:
 		t, err := expr.CompileTemplate(src)
 		if err != nil {
@@ -41,9 +42,17 @@ func (a *app) checkForm() error {
 	case !slices.Contains([]string{asTable, asJSON, asLines, asYAML, asName}, a.output):
 		got := a.output
 		a.output = asTable
-		return fault.New(fault.Usage, "-o %s: want table, json, jsonl, yaml, name or template={{ … }}", oneLine(got))
+		return fault.New(fault.Usage, "-o %s: want %stable, json, jsonl, yaml, name or template={{ … }}", oneLine(got), listed(more))
 	}
 	return nil
+}
+
+// listed names the forms that a command has beside the others.
+func listed(more []string) string {
+	if len(more) == 0 {
+		return ""
+	}
+	return strings.Join(more, ", ") + ", "
 }
 
 // forPrograms says that the result goes to standard output as a value, in a
