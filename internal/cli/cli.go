@@ -159,31 +159,7 @@ roux help run`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.Wrap(fault.Usage, err, "%v: `%s --help` lists the flags", err, cmd.CommandPath())
 	})
-	root.AddCommand(
-		a.demoCommand(),
-		a.runCommand(),
-		a.resumeCommand(),
-		a.validateCommand(),
-		a.runsCommand(),
-		a.eventsCommand(),
-		a.filesCommand(),
-		a.logsCommand(),
-		a.traceCommand(),
-		a.explainCommand(),
-		a.replayCommand(),
-		a.diffCommand(),
-		a.graphCommand(),
-		a.estimateCommand(),
-		a.exportCommand(),
-		a.importCommand(),
-		a.actionsCommand(),
-		a.configCommand(),
-		a.doctorCommand(),
-		a.initCommand(),
-		a.schemaCommand(),
-		a.fmtCommand(),
-		a.versionCommand(),
-	)
+	a.addGroups(root)
 	a.completions(root)
 	return root
 }
@@ -194,6 +170,31 @@ func group(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	return unknownCommand(cmd, args[0])
+}
+
+// addGroups adds the commands in the order in which a new user meets them; help
+// shows them so.
+func (a *app) addGroups(root *cobra.Command) {
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"to begin", []*cobra.Command{a.demoCommand(), a.initCommand(), a.runCommand(), a.resumeCommand()}},
+		{"to write recipes", []*cobra.Command{a.validateCommand(), a.estimateCommand(), a.fmtCommand(), a.schemaCommand(), a.actionsCommand()}},
+		{"to look at runs", []*cobra.Command{a.runsCommand(), a.traceCommand(), a.graphCommand(), a.explainCommand(), a.eventsCommand(),
+			a.logsCommand(), a.diffCommand(), a.replayCommand()}},
+		{"to keep and share", []*cobra.Command{a.filesCommand(), a.exportCommand(), a.importCommand()}},
+		{"this machine", []*cobra.Command{a.doctorCommand(), a.configCommand(), a.versionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	last := root.Groups()[len(root.Groups())-1].ID
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
 }
 
 // unknownCommand names what the user may have meant.

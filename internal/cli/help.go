@@ -185,14 +185,7 @@ func (a *app) help(cmd *cobra.Command) {
 	a.section("usage")
 	a.text("  %s\n", usageLine(cmd))
 	if cmd.HasAvailableSubCommands() {
-		a.section("commands")
-		var rows [][]string
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() || c.Name() == "help" {
-				rows = append(rows, []string{"  " + c.Name(), c.Short})
-			}
-		}
-		a.text("%s", table(rows))
+		a.commands(cmd)
 	}
 	a.flagSection("flags", cmd.LocalNonPersistentFlags())
 	if cmd.HasParent() {
@@ -201,6 +194,32 @@ func (a *app) help(cmd *cobra.Command) {
 		a.flagSection("global flags", cmd.PersistentFlags())
 		a.text("\n`roux help COMMAND` says more of a command, `roux help CODE` of an error code.\n")
 	}
+}
+
+// commands lists what is below a command, by groups where it has some, all in
+// one width.
+func (a *app) commands(cmd *cobra.Command) {
+	width := 0
+	for _, c := range cmd.Commands() {
+		width = max(width, len(c.Name()))
+	}
+	list := func(title, group string) {
+		begun := false
+		for _, c := range cmd.Commands() {
+			if c.GroupID != group || !c.IsAvailableCommand() && c.Name() != "help" {
+				continue
+			}
+			if !begun {
+				a.section(title)
+			}
+			begun = true
+			a.text("  %s  %s\n", toWidth(c.Name(), width), c.Short)
+		}
+	}
+	for _, g := range cmd.Groups() {
+		list(g.Title, g.ID)
+	}
+	list("commands", "")
 }
 
 func usageLine(cmd *cobra.Command) string {
