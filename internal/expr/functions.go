@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ var guards = map[string]guarded{
 		case types.Bool:
 			return !v
 		case *types.Err:
-			if _, ok := v.Unwrap().(*reached); ok {
+			if inside := new(reached); errors.As(v, &inside) {
 				return v
 			}
 		}

@@ -33,6 +33,9 @@ func encode(name string, v any, most int) ([]byte, *fault.Error) {
 
 // tooMany says that a text holds more names and values than may be decoded.
 func tooMany(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *jsonx.Error
 	return errors.As(err, &e) && e.Tokens
 }
