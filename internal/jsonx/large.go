@@ -28,15 +28,27 @@ type Large struct {
 // LargeName is the reserved name.
 const LargeName = "$roux"
 
-// largeOpen begins every reference in canonical JSON, and nothing else: "$" sorts
-// before letters, and a quote inside a string is escaped.
+// largeOpen begins every reference in canonical JSON: "$" sorts before letters. It
+// stands nowhere else, since a quote inside a string has a backslash before it.
 var (
 	largeOpen    = []byte(`{"$roux":`)
 	reservedName = []byte(`"$roux":`)
 )
 
 // Reserved says whether canonical JSON uses the reserved name in any object.
-func Reserved(canonical []byte) bool { return bytes.Contains(canonical, reservedName) }
+func Reserved(canonical []byte) bool {
+	for {
+		at := bytes.Index(canonical, reservedName)
+		if at < 0 {
+			return false
+		}
+		// A backslash before it: the end of another name.
+		if at > 0 && (canonical[at-1] == '{' || canonical[at-1] == ',') {
+			return true
+		}
+		canonical = canonical[at+len(reservedName):]
+	}
+}
 
 // Type is "string" or "list".
 func (l Large) Type() string {

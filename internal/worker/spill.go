@@ -246,7 +246,9 @@ func (c *chooser) fill() {
 	heap.Init(c)
 }
 
-// next is the largest text or list whose turn it is; -1 when none is left.
+// next is the largest text or list whose turn it is; -1 when none is left. What is
+// around a span is as large, so it comes before it, and waits or is taken: the sizes
+// in the queue are always those of now.
 func (c *chooser) next() int {
 	for {
 		if len(c.queue) == 0 {
@@ -261,8 +263,6 @@ func (c *chooser) next() int {
 		s := &c.spans[q.span]
 		switch {
 		case s.taken || c.within(q.span) || s.size() < minSpilled:
-		case s.size() != q.size: // something in it was taken since
-			heap.Push(c, queued{s.size(), q.span})
 		case !c.eager && c.waits(s):
 			// Whatever is taken inside puts it back.
 		default:

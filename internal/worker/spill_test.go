@@ -13,7 +13,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -75,6 +77,12 @@ func back(t testing.TB, files action.Files, out []byte) []byte {
 	return whole
 }
 
+// with adds a field to an object.
+func with(obj map[string]any, key string, v any) map[string]any {
+	obj[key] = v
+	return obj
+}
+
 func text(n int) string { return strings.Repeat("t", n) }
 
 func texts(n, each int) []any {
@@ -117,6 +125,8 @@ func TestLargeOutputsGoToFiles(t *testing.T) {
 		{"a list of large objects with nothing large inside", map[string]any{"l": []any{small(1_500), small(1_500)}}, []string{"s.l.json"}},
 		{"long texts in objects in a list", []any{map[string]any{"t": text(2 << 20)}, map[string]any{"t": "x"}}, []string{"s.0.t.txt"}},
 		{"a long text in a list that is long without it", map[string]any{"l": append(texts(3_000, 1_000), text(2<<20))}, []string{"s.l.json"}},
+		{"a list that waited for what is large inside goes before what is smaller", map[string]any{"b": text(100_000), "l": []any{with(small(1_500), "t", text(1_100_000))}}, []string{"s.l.json"}},
+		{"a list whose element stays large without what is large inside", map[string]any{"l": []any{with(small(1_500), "m", []any{text(1_100_000), "x"})}}, []string{"s.l.json"}},
 		{"deep inside", map[string]any{"a": map[string]any{"b": []any{map[string]any{"c/d": text(2 << 20)}}}}, []string{"s.a.b.0.c_d.txt"}},
 		{"escapes", map[string]any{"te\"xt": strings.Repeat("\"\\\n\x01é\U0001F600", 200_000)}, []string{`s.te"xt.txt`}},
 	} {
@@ -425,4 +435,54 @@ func BenchmarkSpill(b *testing.B) {
 			b.Fatal("want two files")
 		}
 	}
+}
+
+// I15: large outputs are checked and stored one after the other, however many
+// attempts return one at once; an attempt that is told to stop leaves the queue.
+func TestI15_LargeOutputsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		p := New(w.config())
+		files := &slowFiles{release: make(chan struct{})}
+		for i := range 3 {
+			tk := task(fmt.Sprint(i), func(context.Context, *action.Task) (action.Result, error) {
+				return action.Result{Output: text(2 << 20)}, nil
+			})
+			tk.Task.Files = files
+			if err := p.Run(tk); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // they come one after the other
+		}
+		if n := files.inside.Load(); n != 1 {
+			t.Errorf("%d outputs are stored at once", n)
+		}
+		if !p.Cancel(ID{Run: "2", Attempt: 1, Gen: 1}) {
+			t.Error("the attempt in the queue is not known")
+		}
+		if r := <-w.done; r.ID.Run != "2" || codeOf(r.Err) != fault.ExecutionCancelled {
+			t.Errorf("the cancelled attempt: %+v", r)
+		}
+		close(files.release)
+		for range 2 {
+			if r := <-w.done; r.Err != nil || !bytes.Contains(r.Output, []byte("$roux")) {
+				t.Errorf("%s: %v", r.ID.Run, r.Err)
+			}
+		}
+		p.Stop(context.Background())
+	})
+}
+
+// slowFiles takes its time, and counts who waits for it.
+type slowFiles struct {
+	action.Files
+	inside  atomic.Int32
+	release chan struct{}
+}
+
+func (s *slowFiles) Put(_ context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
+	s.inside.Add(1)
+	<-s.release
+	n, err := io.Copy(io.Discard, r)
+	return action.FileInfo{Hash: "sha256_" + strings.Repeat("0", 64), Name: name, MimeType: mime, Size: n}, err
 }
