@@ -199,7 +199,12 @@ func TestSweepByHand(t *testing.T) {
 			f := upload(t, blobs, fmt.Sprint("file ", i))
 			hashes = append(hashes, f.Hash)
 			if i < 3 {
-				end(t, e, startWith(t, e, p, nil, f))
+				req := StartRequest{Account: acc, Plan: p, Recipe: "test", Files: []machine.File{f}, IdempotencyKey: fmt.Sprint("key ", i)}
+				started, err := e.Start(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				end(t, e, started.Run)
 			}
 		}
 		slices.Sort(hashes)
@@ -221,7 +226,10 @@ func TestSweepByHand(t *testing.T) {
 				t.Errorf("sweep %d says %+v, want 3 runs and the files %v", i, s, gone)
 			}
 		}
-		if s := got[2]; s.Runs != 0 || s.Files != 0 {
+		if got[0].Keys != 0 || got[1].Keys != 3 {
+			t.Errorf("dry it forgot %d idempotency keys, then %d, want 0 and 3", got[0].Keys, got[1].Keys)
+		}
+		if s := got[2]; s.Runs != 0 || s.Files != 0 || s.Keys != 0 {
 			t.Errorf("a second sweep took %+v", s)
 		}
 		if !has(t, blobs, again) {
@@ -263,6 +271,41 @@ func TestF43_StartRacesSweep(t *testing.T) {
 		}
 		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t, chain(1), noop()), Files: []machine.File{s}})
 		wantCode(t, err, fault.FileNotFound)
+	})
+}
+
+// Each request that can name a file renews it first.
+func TestRequestsTouchTheirFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, blobs := memory.New(memory.Options{}), blobsOf(t)
+		e := open(t, st, Config{Blobs: blobs}, noop())
+		p := planOf(t, waits, noop())
+		run := startWith(t, e, p, nil)
+		ended := startWith(t, e, planOf(t, chain(1), noop()), map[string]any{"n": "x"})
+		end(t, e, ended)
+		for i, request := range []func(f machine.File) error{
+			func(f machine.File) error {
+				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Files: []machine.File{f}})
+				return err
+			},
+			func(f machine.File) error {
+				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: map[string]any{"x": f.Hash}})
+				return err
+			},
+			func(f machine.File) error { return e.Signal(t.Context(), acc, run, "other", []any{f.Hash}) },
+			func(f machine.File) error {
+				return e.Retry(t.Context(), acc, ended, "", map[string]any{"n": f.Hash})
+			},
+		} {
+			f := upload(t, blobs, fmt.Sprint("file ", i))
+			time.Sleep(2 * time.Hour)
+			if err := request(f); err != nil {
+				t.Errorf("request %d: %v", i, err)
+			}
+			if got, err := blobs.Find(t.Context(), acc, f.Hash); err != nil || !got.Stored.Equal(time.Now()) {
+				t.Errorf("request %d: the file was last used at %s, %v, want now", i, got.Stored, err)
+			}
+		}
 	})
 }
 
