@@ -9,6 +9,7 @@ import (
 	"compress/zlib"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/roux-engine/roux/fault"
 )
 
 // The bars of issue 3 for files that are made to harm.
@@ -137,6 +140,9 @@ func bombs() map[string][]byte {
 			flateBomb([]byte("x"), 3)), ""),
 		"slow pages without end": assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
 			"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>", flated("BT /F1 9 Tf "+busy+" ET ", 1000), bombFont}),
+		"slow forms without end": assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
+			"<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /XObject << /X 5 0 R >> >> >>", streamOf("", []byte("/X Do")),
+			streamOf("/Type /XObject /Subtype /Form /Resources << /XObject << /X 5 0 R >> >>", []byte(strings.Repeat("/X Do ", 100)))}),
 		"text on one spot":                     onePage(flated("BT /F1 9 Tf "+strings.Repeat("1 0 0 1 5 5 Tm (abc) Tj ", 1000)+" ET ", 150), "/Font << /F1 5 0 R >>", bombFont),
 		"pieces that are all rows and columns": onePage(streamOf("", []byte(scattered(15_000))), "/Font << /F1 5 0 R >>", bombFont),
 		"rules without end":                    onePage(flated(strings.Repeat("1 1 m 500 1 l S 7 7 80 90 re S ", 1000), 100), ""),
@@ -227,5 +233,29 @@ func TestI15_I16_Bombs(t *testing.T) {
 				t.Errorf("took %d MiB, want at most %d", memory>>20, barMemory>>20)
 			}
 		})
+	}
+}
+
+// I15: what a child may use is bounded for PDF files more tightly than for
+// others, and the bound holds for all of the process.
+func TestI15_MemoryOfAPDF(t *testing.T) {
+	if alone(t) {
+		return
+	}
+	r := New(Config{})
+	r.probe = "memory"
+	var memory int64
+	r.ended = func(s *os.ProcessState) { memory = peakMemory(s) }
+	_, err := r.Info(context.Background(), bytes.NewReader(report(t)))
+	if !errors.Is(err, fault.FileTooLarge) || !strings.Contains(err.Error(), "within 160 MiB of memory") {
+		t.Errorf("error = %v, want FILE_TOO_LARGE within 160 MiB", err)
+	}
+	if memory > barMemory && !raceEnabled {
+		t.Errorf("took %d MiB, want at most %d", memory>>20, barMemory>>20)
+	}
+	t.Logf("%d MiB", memory>>20)
+	// A large file is read whole before it is parsed, so it gets more.
+	if _, err := r.Info(context.Background(), bytes.NewReader(append(bytes.Clone(report(t)), make([]byte, largePDF+10<<20)...))); !errors.Is(err, fault.FileTooLarge) || strings.Contains(err.Error(), "within 160 MiB") {
+		t.Errorf("a file of 34 MiB: %v", err)
 	}
 }

@@ -108,6 +108,16 @@ func TestTables(t *testing.T) {
 		want(t, markdownOf(t, false, p.String()), body, table, body)
 	}
 
+	// Only its rules say that this table has two rows and not four.
+	var tight paper
+	for i, row := range [][]string{{"one", "three"}, {"two", "four"}, {"five", "seven"}, {"six", "eight"}} {
+		tight.text("F1", 10, 103, 700-12*float64(i), row[0]).text("F1", 10, 203, 700-12*float64(i), row[1])
+	}
+	for i := range 3 {
+		tight.line(100, 710-24*float64(i), 300, 710-24*float64(i)).line(100+100*float64(i), 710, 100+100*float64(i), 662)
+	}
+	want(t, markdownOf(t, false, tight.String()), "| one two | three four |\n| --- | --- |\n| five six | seven eight |")
+
 	// Cells of several lines: rules say which lines belong together, without
 	// rules the distance of rows does.
 	for _, ruled := range []bool{true, false} {
