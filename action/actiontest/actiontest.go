@@ -34,7 +34,9 @@ import (
 	"github.com/roux-engine/roux/internal/worker"
 )
 
-// An Output is what a successful attempt gave, as the journal would hold it.
+// An Output is what a successful attempt gave, as the journal would hold it: of one
+// over 1 MiB the largest texts and lists are in files, and {"$roux": "ref", "hash":
+// "sha256_…", …} stands for each; [Files.Read] returns their content.
 type Output struct {
 	JSON json.RawMessage // canonical
 	// Value is JSON decoded: map[string]any, []any, string, int64, float64, bool

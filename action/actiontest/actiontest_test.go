@@ -278,3 +278,21 @@ func TestX96_X115_CallEnds(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// What does not travel inline is in the files of the call, as in a run.
+func TestCallOfALargeOutput(t *testing.T) {
+	text, files := strings.Repeat("text ", 400_000), NewFiles(t)
+	a := greet
+	a.Run = func(context.Context, *action.Task) (action.Result, error) {
+		return action.Result{Output: map[string]any{"text": text}}, nil
+	}
+	out, err := Call(t, a, map[string]any{"name": "Ada"}, WithFiles(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, _ := out.Object()["text"].(map[string]any)
+	hash, _ := ref["hash"].(string)
+	if content, _ := files.Read(hash); ref["$roux"] != "ref" || string(content) != text {
+		t.Errorf("output %s, %d bytes in its file", out.JSON, len(content))
+	}
+}
