@@ -97,20 +97,16 @@ func (a *app) estimateCommand() *cobra.Command {
 // inspectLocal finds what file-inspect would find, without storing the file. A
 // file that cannot be inspected still has a type and a size.
 func inspectLocal(ctx context.Context, path string) (map[string]any, error) {
-	f, err := openFile(path, fault.FileNotFound)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fileError(path, fault.FileNotFound, err)
-	}
-	file := localFile{f, action.FileInfo{Name: filepath.Base(path), Size: info.Size()}}
+	file := localFile{f, action.FileInfo{Name: filepath.Base(path), Size: size}}
 	if file.info.MimeType, err = blob.TypeOf(f, path); err != nil {
 		return nil, fileError(path, fault.FileNotFound, err)
 	}
-	facts := map[string]any{"name": file.info.Name, "mimeType": file.info.MimeType, "sizeBytes": info.Size(), "extended": map[string]any{}}
+	facts := map[string]any{"name": file.info.Name, "mimeType": file.info.MimeType, "sizeBytes": size, "extended": map[string]any{}}
 	extended, err := builtin.Inspect(ctx, media.New(media.Config{}), file)
 	switch {
 	case ctx.Err() != nil:
