@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 	"pgregory.net/rapid"
@@ -180,6 +181,34 @@ func TestFormatKeeps(t *testing.T) {
 			t.Fatalf("%v\n%s\nbecame\n%s", problems, out, again)
 		}
 	})
+}
+
+// TestFormatIsLinear: what is twice as long takes about twice as long, also on one
+// line, in brackets, with a comment for each entry.
+func TestFormatIsLinear(t *testing.T) {
+	for name, text := range map[string]func(n int) string{
+		"one line":       func(n int) string { return "a: [" + strings.Repeat("b, ", n) + "c]\n" },
+		"comments":       func(n int) string { return strings.Repeat("- [a, b] # c\n", n) },
+		"opened":         func(n int) string { return "a: [ # x\n" + strings.Repeat("b, # y\n", n) + "c]\n" },
+		"heads and feet": func(n int) string { return strings.Repeat("# c\n", n) + "a: 1\n" + strings.Repeat("# d\n", n) },
+		"blocks":         func(n int) string { return strings.Repeat("- |\n  x\n", n) },
+	} {
+		fastest := func(n int) time.Duration {
+			src, best := []byte(text(n)), time.Hour
+			for range 3 {
+				begin := time.Now()
+				if _, problems := Format(src, jsonx.Limits{Tokens: 1 << 20}, nil); len(problems) > 0 {
+					t.Fatalf("%s: %v", name, problems)
+				}
+				best = min(best, time.Since(begin))
+			}
+			return best
+		}
+		// Eight times the text in at most 24 times the time: square would be 64.
+		if small, large := fastest(2_000), fastest(16_000); large > 24*small {
+			t.Errorf("%s: %v for 2,000 entries, %v for 16,000", name, small, large)
+		}
+	}
 }
 
 // FuzzFormat: no text ends otherwise than in a form or problems.

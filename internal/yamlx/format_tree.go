@@ -238,10 +238,23 @@ func (d *document) value(n *yaml.Node, flow bool) (text string, lines []string) 
 		return minimal(n.Value), nil
 	case n.Value == "" && flow:
 		return "null", nil
-	case strings.HasPrefix(string(d.line(n.Line)[min(len(d.line(n.Line)), n.Column-1):]), n.Value):
+	case d.asWritten(n):
 		return n.Value, nil
 	}
 	return minimal(n.Value), nil // plain text over several lines
+}
+
+// asWritten says that plain text stands in one line as its value. It looks at
+// no more than the value: a line may be as long as the text.
+func (d *document) asWritten(n *yaml.Node) bool {
+	line, i := d.line(n.Line), n.Column-1
+	for _, r := range n.Value {
+		if i >= len(line) || line[i] != r {
+			return false
+		}
+		i++
+	}
+	return true
 }
 
 // name is a name as written: plain ones stay, others lose quotes they do not need.
