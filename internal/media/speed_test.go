@@ -52,6 +52,9 @@ func manyPaged(t *testing.T) map[string][]byte {
 
 // X160: a page takes at most 60 ms: the whole work in its child, median of 3.
 func TestX160_TimePerPage(t *testing.T) {
+	if raceEnabled {
+		t.Skip("times say nothing under the race detector")
+	}
 	r := New(Config{})
 	for name, data := range manyPaged(t) {
 		t.Run(name, func(t *testing.T) {
