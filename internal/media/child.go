@@ -12,11 +12,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -48,6 +50,9 @@ func Dispatch() {
 }
 
 func serve(text string, stdin io.Reader, stdout io.Writer) int {
+	// Ctrl-C, and a service manager that stops everything at once, mean the
+	// parent; a child that died of it would have called the file damaged.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var req request
 	if err := json.Unmarshal([]byte(text), &req); err != nil {
 		fmt.Fprintln(os.Stderr, "roux media child: the request is no JSON:", err)
@@ -136,6 +141,7 @@ func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear 
 	source := &sourceErr{r: src}
 	cmd.Stdin = source
 	cmd.WaitDelay = time.Second
+	apart(cmd)
 	var stderr tail
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

@@ -5,6 +5,7 @@
 package media
 
 import (
+	"os/exec"
 	"syscall"
 	"time"
 )
@@ -17,3 +18,7 @@ func cpuTime() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// apart keeps the terminal's Ctrl-C from the child: the parent decides when it
+// ends.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

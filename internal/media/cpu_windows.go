@@ -3,6 +3,7 @@
 package media
 
 import (
+	"os/exec"
 	"syscall"
 	"time"
 )
@@ -21,4 +22,10 @@ func cpuTime() time.Duration {
 	// for points in time.
 	ticks := func(t syscall.Filetime) int64 { return int64(t.HighDateTime)<<32 | int64(t.LowDateTime) }
 	return time.Duration(ticks(kernel)+ticks(user)) * 100
+}
+
+// apart keeps the console's Ctrl-C from the child: the parent decides when it
+// ends.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

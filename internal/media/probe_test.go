@@ -10,6 +10,9 @@ import (
 
 // misbehave does in a child what hostile files do to parsers.
 func misbehave(kind string) {
+	if stop := stopProbes[kind]; stop != nil {
+		stop()
+	}
 	switch kind {
 	case "hang":
 		for i := 0; ; i++ {
