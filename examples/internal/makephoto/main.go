@@ -67,7 +67,7 @@ func scene(x, y int) color.RGBA {
 	}
 	r, g, b := mix(fy/horizon, 30, 52, 104, 250, 170, 96)
 	if d := math.Hypot(fx-620, fy-600); d < 260 {
-		glow := math.Pow(1-d/260, 2)
+		glow := (1 - d/260) * (1 - d/260)
 		r, g, b = r+glow*90, g+glow*80, b+glow*40
 		if d < 52 {
 			r, g, b = 255, 236, 190
