@@ -17,7 +17,8 @@ import (
 const localDir = ".roux"
 
 // dataDir decides where runs are kept: the flag, else ROUX_DATA, else ./.roux
-// where it exists, else the user's data directory.
+// where it exists, else the user's data directory. A ./.roux that somebody else
+// may have put there is refused.
 func dataDir(flag string, getenv func(string) string) (string, error) {
 	dir := flag
 	if dir == "" {
@@ -25,6 +26,9 @@ func dataDir(flag string, getenv func(string) string) (string, error) {
 	}
 	if dir == "" {
 		if info, err := os.Stat(localDir); err == nil && info.IsDir() {
+			if err := mayUse(localDir); err != nil {
+				return "", err
+			}
 			dir = localDir
 		}
 	}

@@ -133,11 +133,33 @@ func (d *doctor) data() {
 		d.mended("data", "`chmod go-w "+shellWord(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
 			func() error { return os.Chmod(dir, mode&^0o022) })
 	} else {
-		d.ok("data", "%s", dir)
+		d.ok("data", "%s%s", dir, d.chosen())
 	}
+	d.socket()
 	d.disk()
 	d.leftovers()
 	d.store()
+}
+
+// chosen says why a data directory is the one that counts, where nobody named it.
+func (d *doctor) chosen() string {
+	if d.app.data == "" && d.app.getenv("ROUX_DATA") == "" && filepath.Base(d.dir) == localDir {
+		return " is used because it is here; if it came with somebody's project, so did the runs in it"
+	}
+	return ""
+}
+
+// socket says why the holder of the directory, if there is one, is not asked.
+func (d *doctor) socket() {
+	there := false
+	for _, name := range []string{socketName, pointerName} {
+		_, err := os.Lstat(filepath.Join(d.dir, name))
+		there = there || err == nil
+	}
+	if _, err := socketOf(d.dir); there && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.problem("socket", "end the command that holds the directory, see that only you may write in it (`chmod go-w`), and remove the socket; another directory is named with --data",
+			"the socket of the data directory is not used: %v", err)
+	}
 }
 
 // disk measures the disk under the data directory.

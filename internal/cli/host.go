@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,7 +35,11 @@ func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err 
 	for deadline := a.now().Add(patience); ; {
 		st, err = sqlite.Open(ctx, sqlite.Options{Dir: dir})
 		if !errors.Is(err, fault.StoreLocked) || a.now().After(deadline) {
-			return st, storageError(dir, err)
+			if err != nil {
+				return nil, storageError(dir, notAsked(dir, err))
+			}
+			seclude(dir)
+			return st, nil
 		}
 		if r := dial(ctx, dir); r != nil {
 			return nil, err
@@ -43,6 +48,18 @@ func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err 
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// notAsked adds to an error about a directory that is held why its holder was
+// not asked.
+func notAsked(dir string, err error) error {
+	if !errors.Is(err, fault.StoreLocked) {
+		return err
+	}
+	if _, why := socketOf(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
+		return fault.Wrap(fault.StoreLocked, err, "%s; it was not asked: %v", fault.Message(err), why)
+	}
+	return err
 }
 
 // pause waits, unless the context ends first.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,17 +169,17 @@ func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Conte
 	on("file-rm", func(ctx context.Context, in *ask) (any, error) { return nil, s.RemoveFile(ctx, in.File.Hash) })
 	on("file-gc", func(ctx context.Context, in *ask) (any, error) { return s.SweepFiles(ctx, in.File.Dry) })
 	mux.HandleFunc("POST /file-put", func(w http.ResponseWriter, r *http.Request) {
-		info, err := s.PutFile(r.Context(), r.Body, r.URL.Query().Get("name"))
+		info, err := s.PutFile(r.Context(), &arriving{r.Body, http.NewResponseController(w)}, r.URL.Query().Get("name"))
 		if err != nil {
 			answerError(w, err)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(info) // the other side has gone
+		answer(w, http.StatusOK, info)
 	})
 	mux.HandleFunc("POST /file-get", func(w http.ResponseWriter, r *http.Request) {
-		var in ask
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&in); err != nil {
-			answerError(w, fault.New(fault.Usage, "socket: %v", err))
+		in, err := question(w, r)
+		if err != nil {
+			answerError(w, err)
 			return
 		}
 		f, err := s.ReadFile(r.Context(), in.File.Hash, in.File.From, in.File.N)
@@ -188,7 +189,7 @@ func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Conte
 		}
 		defer func() { _ = f.Close() }()
 		w.Header().Set("Trailer", trailerDone+", "+trailerError)
-		if _, err := io.Copy(w, f); err != nil {
+		if _, err := io.Copy(&leaving{w, http.NewResponseController(w)}, f); err != nil {
 			text, merr := json.Marshal(errorObject{Code: fault.CodeOf(err), Message: fault.Message(err)})
 			if merr != nil {
 				text = nil // the stream then counts as cut off
@@ -200,25 +201,49 @@ func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Conte
 	})
 }
 
-// slow is the client for calls that take as long as a large file does.
-func (r *remote) slow() *http.Client {
-	t, ok := r.client.Transport.(*http.Transport)
-	if !ok {
-		return r.client
+// arriving is the body of an upload: it ends when the caller stands still.
+type arriving struct {
+	r   io.Reader
+	ctl *http.ResponseController
+}
+
+func (a *arriving) Read(p []byte) (int, error) {
+	if err := a.ctl.SetReadDeadline(time.Now().Add(idleTime)); err != nil {
+		return 0, err
 	}
-	t = t.Clone()
-	t.ResponseHeaderTimeout = largeAnswer
-	return &http.Client{Transport: t}
+	n, err := a.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		// The server reads on, to learn that the caller has gone.
+		err = cmp.Or(a.ctl.SetReadDeadline(time.Time{}), err)
+	}
+	return n, err
+}
+
+// leaving is where a download goes: it ends when the caller stands still.
+type leaving struct {
+	w   io.Writer
+	ctl *http.ResponseController
+}
+
+func (l *leaving) Write(p []byte) (int, error) {
+	if err := l.ctl.SetWriteDeadline(time.Now().Add(idleTime)); err != nil {
+		return 0, err
+	}
+	return l.w.Write(p)
 }
 
 // PutFile implements shelf.
 func (r *remote) PutFile(ctx context.Context, body io.Reader, name string) (info action.FileInfo, err error) {
-	src := &source{r: body}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	src := &source{r: body, guard: newGuard(cancel)}
+	defer src.guard.rest()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/file-put?name="+url.QueryEscape(name), io.NopCloser(src))
 	if err != nil {
 		return info, fmt.Errorf("socket: %w", err)
 	}
-	res, err := r.slow().Do(req)
+	res, err := r.patient(largeAnswer).Do(req)
+	src.guard.rest()
 	if src.err != nil {
 		return info, src.err // it is our side that failed
 	}
@@ -226,25 +251,53 @@ func (r *remote) PutFile(ctx context.Context, body io.Reader, name string) (info
 		return info, r.unreachable(err)
 	}
 	defer res.Body.Close()
-	if err := r.refusal(res); err != nil {
-		return info, err
-	}
-	if err := json.NewDecoder(res.Body).Decode(&info); err != nil {
-		return info, r.unreachable(err)
-	}
-	return info, nil
+	src.guard.wait(streamTime)
+	return info, r.result(res, &info)
 }
 
+// streamTime is how long the other end may take for streamStep bytes of a
+// file, not counting how long this end takes. Tests shorten it.
+var streamTime = time.Minute
+
+const streamStep = 64 << 10
+
+// errStill is why a guard ends a request.
+var errStill = errors.New("it stands still")
+
+// A guard ends a request while whose other end nothing happens.
+type guard struct {
+	end   context.CancelCauseFunc
+	timer *time.Timer
+}
+
+func newGuard(end context.CancelCauseFunc) *guard {
+	g := &guard{end, time.AfterFunc(time.Hour, func() { end(errStill) })}
+	g.timer.Stop()
+	return g
+}
+
+// wait begins to wait for the other end, for at most d.
+func (g *guard) wait(d time.Duration) { g.timer.Reset(d) }
+
+// rest ends the waiting.
+func (g *guard) rest() { g.timer.Stop() }
+
 // source remembers why the user's file could not be read: the transport only
-// says that the request broke off.
+// says that the request broke off. From what it has given until more is asked
+// for, the other end is waited for.
 type source struct {
-	r   io.Reader
-	err error
+	r     io.Reader
+	guard *guard
+	err   error
 }
 
 func (s *source) Read(p []byte) (int, error) {
+	s.guard.rest()
 	n, err := s.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case err == nil:
+		s.guard.wait(streamTime)
+	case !errors.Is(err, io.EOF):
 		s.err = err
 	}
 	return n, err
@@ -252,15 +305,21 @@ func (s *source) Read(p []byte) (int, error) {
 
 // ReadFile implements shelf.
 func (r *remote) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
-	res, err := r.post(ctx, r.slow(), "file-get", ask{File: fileAsk{Hash: hash, From: from, N: n}})
+	ctx, cancel := context.WithCancelCause(ctx)
+	res, err := r.post(ctx, r.patient(largeAnswer), "file-get", ask{File: fileAsk{Hash: hash, From: from, N: n}})
 	if err != nil {
+		cancel(nil)
 		return nil, err
 	}
-	if err := r.refusal(res); err != nil {
-		_ = res.Body.Close()
+	s := &streamed{remote: r, res: res, guard: newGuard(cancel), left: streamTime}
+	s.guard.wait(streamTime)
+	err = r.refusal(res)
+	s.guard.rest()
+	if err != nil {
+		_ = s.Close()
 		return nil, err
 	}
-	return &streamed{remote: r, res: res}, nil
+	return s, nil
 }
 
 // streamed is a file that comes through the socket. It ends well only when the
@@ -268,12 +327,25 @@ func (r *remote) ReadFile(ctx context.Context, hash string, from, n int64) (io.R
 type streamed struct {
 	remote *remote
 	res    *http.Response
+	guard  *guard
+	left   time.Duration // for the bytes that are still to come of this step
+	got    int           // of them
 }
 
-func (s *streamed) Close() error { return s.res.Body.Close() }
+func (s *streamed) Close() error {
+	defer s.guard.end(nil)
+	return s.res.Body.Close()
+}
 
 func (s *streamed) Read(p []byte) (int, error) {
+	begin := time.Now()
+	s.guard.wait(s.left)
 	n, err := s.res.Body.Read(p)
+	s.guard.rest()
+	s.left -= time.Since(begin)
+	if s.got += n; s.got >= streamStep {
+		s.left, s.got = streamTime, 0
+	}
 	switch {
 	case err == nil:
 		return n, nil
@@ -282,7 +354,8 @@ func (s *streamed) Read(p []byte) (int, error) {
 	}
 	if text := s.res.Trailer.Get(trailerError); text != "" {
 		var e errorObject
-		if json.Unmarshal([]byte(text), &e) == nil && e.Code != "" {
+		err := json.Unmarshal([]byte(text), &e)
+		if _, known := fault.Lookup(e.Code); err == nil && known {
 			return n, fault.New(e.Code, "%s", e.Message)
 		}
 	}
@@ -299,7 +372,7 @@ func (r *remote) FindFile(ctx context.Context, begin string) (shelved, error) {
 
 // ListFiles implements shelf.
 func (r *remote) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
-	return callWith[[]blob.Entry](ctx, r, r.slow(), "file-list", ask{File: fileAsk{Query: q}})
+	return callWithin[[]blob.Entry](ctx, r, largeAnswer, "file-list", ask{File: fileAsk{Query: q}})
 }
 
 // RemoveFile implements shelf.
@@ -310,7 +383,7 @@ func (r *remote) RemoveFile(ctx context.Context, hash string) error {
 
 // SweepFiles implements shelf.
 func (r *remote) SweepFiles(ctx context.Context, dry bool) (engine.Swept, error) {
-	return callWith[engine.Swept](ctx, r, r.slow(), "file-gc", ask{File: fileAsk{Dry: dry}})
+	return callWithin[engine.Swept](ctx, r, largeAnswer, "file-gc", ask{File: fileAsk{Dry: dry}})
 }
 
 // openRegular opens a file of the user's for reading. A pipe or a device is

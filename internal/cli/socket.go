@@ -3,18 +3,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,18 +35,21 @@ type helm interface {
 }
 
 const (
-	socketName = "socket"
-	// pointerName is a file that names the socket where the directory's own
-	// path is longer than the system lets socket names be.
-	pointerName   = "socket.path"
-	maxSocketPath = 100
-	maxCall       = 16 << 20
+	// maxCall is the largest request, maxCallers how many are served at a time.
+	maxCall    = 16 << 20
+	maxCallers = 64
+	// maxListed is how many files one answer lists; --limit ends there too.
+	maxListed = 10_000
 )
 
-// answerTime is how long the holder of a directory may take to answer. It
-// answers from memory or after one commit: one that takes longer is stopped or
-// hangs, and whoever asks it must not hang too. Tests shorten it.
-var answerTime = 15 * time.Second
+// How long this end waits for the other one. Tests shorten them.
+var (
+	// callTime is how long a request may take to arrive, and an answer to leave.
+	callTime = 15 * time.Second
+	// idleTime is how long a stream of a file's bytes may stand still: what a
+	// user pipes into a command, or reads out of one, has its own pace.
+	idleTime = time.Hour
+)
 
 // ask is the one request of the socket; each operation reads its fields.
 type ask struct {
@@ -80,17 +76,17 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	mux := http.NewServeMux()
 	on := func(op string, fn func(ctx context.Context, in *ask) (any, error)) {
 		mux.HandleFunc("POST /"+op, func(w http.ResponseWriter, r *http.Request) {
-			var in ask
-			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&in); err != nil {
-				answerError(w, fault.New(fault.Usage, "socket: %v", err))
-				return
-			}
-			out, err := fn(r.Context(), &in)
+			in, err := question(w, r)
 			if err != nil {
 				answerError(w, err)
 				return
 			}
-			_ = json.NewEncoder(w).Encode(out) // the other side has gone
+			out, err := fn(r.Context(), in)
+			if err != nil {
+				answerError(w, err)
+				return
+			}
+			answer(w, http.StatusOK, out)
 		})
 	}
 	on("head", func(ctx context.Context, in *ask) (any, error) { return j.Head(ctx, in.Key) })
@@ -113,7 +109,7 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	})
 	on("release", func(ctx context.Context, in *ask) (any, error) { return nil, h.Release(ctx, in.Key.Run) })
 	serveFiles(mux, on, s)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTime, IdleTimeout: 2 * time.Minute}
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(ln) }) // ends with the function below
 	return func() {
@@ -128,168 +124,39 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	}, nil
 }
 
-// listen makes the socket, readable by this user only. A socket that a killed
-// process left behind is replaced: the caller holds the directory's lock.
-func listen(dir string) (net.Listener, func(), error) {
-	path := filepath.Join(dir, socketName)
-	cleanup := func() {}
-	if len(path) > maxSocketPath {
-		short, err := os.MkdirTemp("", "roux-")
-		if err != nil {
-			return nil, nil, storageError(os.TempDir(), err)
-		}
-		path = filepath.Join(short, socketName)
-		pointer := filepath.Join(dir, pointerName)
-		cleanup = func() {
-			_ = os.Remove(pointer)
-			_ = os.RemoveAll(short)
-		}
-		if err := os.WriteFile(pointer, []byte(path), 0o600); err != nil {
-			cleanup()
-			return nil, nil, storageError(dir, err)
-		}
-	} else if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, storageError(dir, err)
+// question reads a request. Whose runs it is about is not the caller's to say,
+// and what it asks for has a bound.
+func question(w http.ResponseWriter, r *http.Request) (*ask, error) {
+	ctl := http.NewResponseController(w)
+	if err := ctl.SetReadDeadline(time.Now().Add(callTime)); err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
 	}
-	ln, err := net.Listen("unix", path)
+	var in ask
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
+	if err == nil {
+		err = json.Unmarshal(text, &in)
+	}
 	if err != nil {
-		cleanup()
-		return nil, nil, storageError(dir, err)
+		return nil, fault.New(fault.Usage, "socket: %v", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		_ = ln.Close()
-		cleanup()
-		return nil, nil, storageError(dir, err)
+	// The server reads on, to learn that the caller has gone.
+	if err := ctl.SetReadDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
 	}
-	return ln, cleanup, nil
+	in.Key.Account, in.Query.Account = account, account
+	in.Max = min(max(in.Max, 1), pageBytes)
+	in.Query.Limit = in.Query.Cap()
+	in.File.Query.Limit = min(max(in.File.Query.Limit, 0), maxListed)
+	return &in, nil
+}
+
+// answer ends a request. That it cannot be written means that the caller has gone.
+func answer(w http.ResponseWriter, status int, v any) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(callTime))
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
 }
 
 func answerError(w http.ResponseWriter, err error) {
-	w.WriteHeader(http.StatusConflict)
-	_ = json.NewEncoder(w).Encode(errorObject{Code: fault.CodeOf(err), Message: fault.Message(err)}) // the other side has gone
-}
-
-// remote is a journal and a helm at the other end of a socket.
-type remote struct {
-	client *http.Client
-	dir    string
-}
-
-// dial reaches the process that holds dir; nil when none listens.
-func dial(ctx context.Context, dir string) *remote {
-	path := filepath.Join(dir, socketName)
-	if p, err := os.ReadFile(filepath.Join(dir, pointerName)); err == nil {
-		path = string(p)
-	}
-	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", path)
-	}
-	probe, err := conn(ctx, "", "")
-	if err != nil {
-		return nil
-	}
-	_ = probe.Close()
-	return &remote{&http.Client{Transport: &http.Transport{
-		DialContext: conn, DisableCompression: true, ResponseHeaderTimeout: answerTime,
-	}}, dir}
-}
-
-func call[T any](ctx context.Context, r *remote, op string, in ask) (out T, err error) {
-	return callWith[T](ctx, r, r.client, op, in)
-}
-
-func callWith[T any](ctx context.Context, r *remote, client *http.Client, op string, in ask) (out T, err error) {
-	res, err := r.post(ctx, client, op, in)
-	if err != nil {
-		return out, err
-	}
-	defer res.Body.Close()
-	if err := r.refusal(res); err != nil {
-		return out, err
-	}
-	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
-		return out, r.unreachable(err)
-	}
-	return out, nil
-}
-
-func (r *remote) post(ctx context.Context, client *http.Client, op string, in ask) (*http.Response, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/"+op, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, r.unreachable(err)
-	}
-	return res, nil
-}
-
-// refusal is the error that an answer carries; nil when it carries a result.
-func (r *remote) refusal(res *http.Response) error {
-	if res.StatusCode == http.StatusOK {
-		return nil
-	}
-	var e errorObject
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxCall)).Decode(&e); err != nil || e.Code == "" {
-		return r.unreachable(fmt.Errorf("it answered %s", res.Status))
-	}
-	return fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
-}
-
-func (r *remote) unreachable(err error) error {
-	holder := "the process that holds it"
-	if pid, _ := os.ReadFile(filepath.Join(r.dir, "lock")); len(bytes.TrimSpace(pid)) > 0 {
-		holder = "process " + string(bytes.TrimSpace(pid))
-	}
-	return fault.Wrap(fault.ServerUnreachable, err, "the data directory %s: %s does not answer: %v", r.dir, holder, err)
-}
-
-func (r *remote) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	return call[store.Head](ctx, r, "head", ask{Key: key})
-}
-
-func (r *remote) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	return call[[]store.Head](ctx, r, "list", ask{Query: q})
-}
-
-func (r *remote) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
-	return call[store.Page](ctx, r, "events", ask{Key: key, After: after, Max: maxBytes})
-}
-
-func (r *remote) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
-	return call[*store.Saved](ctx, r, "load", ask{Key: key})
-}
-
-func (r *remote) Plan(ctx context.Context, hash string) ([]byte, error) {
-	return call[[]byte](ctx, r, "plan", ask{Hash: hash})
-}
-
-func (r *remote) Cancel(ctx context.Context, run, reason string) error {
-	_, err := call[any](ctx, r, "cancel", ask{Key: store.Key{Account: account, Run: run}, Reason: reason})
-	return err
-}
-
-func (r *remote) Retry(ctx context.Context, run, from string, set map[string]any) error {
-	fields, err := json.Marshal(set)
-	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	_, err = call[any](ctx, r, "retry", ask{Key: store.Key{Account: account, Run: run}, From: from, Set: fields})
-	return err
-}
-
-func (r *remote) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
-	_, err := call[any](ctx, r, "signal", ask{Key: store.Key{Account: account, Run: run}, Name: name, Data: data})
-	return err
-}
-
-func (r *remote) Release(ctx context.Context, run string) error {
-	_, err := call[any](ctx, r, "release", ask{Key: store.Key{Account: account, Run: run}})
-	return err
+	answer(w, http.StatusConflict, errorObject{Code: fault.CodeOf(err), Message: fault.Message(err)})
 }

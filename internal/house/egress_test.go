@@ -22,8 +22,7 @@ var waysOut = []string{
 // directory, which is no way out.
 var mayDial = map[string]string{
 	"internal/egress/egress.go": "the guarded dialer itself",
-	"internal/cli/socket.go":    "a unix socket in the data directory",
-	"internal/cli/shelf.go":     "the same socket, for the bytes of files",
+	"internal/cli/remote.go":    "a unix socket in the data directory",
 }
 
 // TestI19_OneWayOut: every connection to the outside is dialled by egress.

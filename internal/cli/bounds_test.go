@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// shortened sets a bound for the time of a test.
+func shortened[T any](t *testing.T, bound *T, to T) {
+	t.Helper()
+	old := *bound
+	*bound = to
+	t.Cleanup(func() { *bound = old })
+}
+
+// speaking is a process of this user that holds a directory and answers as fn does.
+func speaking(t *testing.T, fn http.HandlerFunc) *remote {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: fn}
+	go func() { _ = server.Serve(ln) }()
+	t.Cleanup(func() { _ = server.Close() })
+	r := dial(t.Context(), dir)
+	if r == nil {
+		t.Fatal("nobody listens")
+	}
+	return r
+}
+
+// trickle sends a byte now and then, for ever.
+func trickle(w http.ResponseWriter, r *http.Request) {
+	for {
+		if _, err := io.WriteString(w, " "); err != nil {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// endsWith runs fn, which must not go on for ever.
+func endsWith(t *testing.T, what string, want fault.Code, fn func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- fn() }()
+	select {
+	case err := <-done:
+		if fault.CodeOf(err) != want {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s: it goes on for ever", what)
+	}
+}
+
+// Whoever holds the directory may be broken, or be another program: its answers
+// have an end, in bytes and in time.
+func TestAnswersHaveAnEnd(t *testing.T) {
+	shortened(t, &answerTime, 100*time.Millisecond)
+	shortened(t, &streamTime, 100*time.Millisecond)
+	shortened(t, &maxAnswer, 1<<20)
+	list := func(r *remote) func() error {
+		return func() error { _, err := r.List(t.Context(), store.Query{}); return err }
+	}
+	drain := func(r *remote) func() error {
+		return func() error {
+			f, err := r.ReadFile(t.Context(), "x", 0, -1)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(io.Discard, f)
+			return err
+		}
+	}
+	slow := speaking(t, trickle)
+	endsWith(t, "an answer that trickles", fault.ServerUnreachable, list(slow))
+	endsWith(t, "a file that trickles", fault.ServerUnreachable, drain(slow))
+
+	refusing := speaking(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		trickle(w, r)
+	})
+	endsWith(t, "a refusal that trickles", fault.ServerUnreachable, list(refusing))
+	endsWith(t, "a refusal of a file that trickles", fault.ServerUnreachable, drain(refusing))
+
+	large := speaking(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `[{"Recipe":"`+strings.Repeat("a", 2<<20)+`"}]`)
+	})
+	endsWith(t, "a large answer", fault.ServerUnreachable, list(large))
+	if err := list(large)(); !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a large answer: %v", err)
+	}
+
+	odd := speaking(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"code":"\u001b[31mMADE_UP","message":"x"}`)
+	})
+	endsWith(t, "a code that does not exist", fault.ServerUnreachable, list(odd))
+
+	// An upload that nobody takes.
+	release := make(chan struct{})
+	still := speaking(t, func(http.ResponseWriter, *http.Request) { <-release })
+	t.Cleanup(func() { close(release) })
+	endsWith(t, "an upload that nobody takes", fault.ServerUnreachable, func() error {
+		_, err := still.PutFile(t.Context(), io.LimitReader(zeros{}, 1<<30), "x")
+		return err
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// What the user pipes in or reads out has the user's pace: only the other end
+// is waited for.
+func TestSlowUsersAreWaitedFor(t *testing.T) {
+	_, r := hosted(t)
+	shortened(t, &streamTime, 20*time.Millisecond)
+	slow := func(text string) io.Reader {
+		return &pausing{iotest.OneByteReader(strings.NewReader(text)), 5 * streamTime}
+	}
+	info, err := r.PutFile(t.Context(), slow("abc"), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.ReadFile(t.Context(), info.Hash, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if text, err := io.ReadAll(&pausing{iotest.OneByteReader(f), 5 * streamTime}); err != nil || string(text) != "abc" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// pausing stands for a user who is slow.
+type pausing struct {
+	r io.Reader
+	d time.Duration
+}
+
+func (p *pausing) Read(b []byte) (int, error) {
+	<-time.After(p.d)
+	return p.r.Read(b)
+}
+
+// A caller that does not send what it announced is not waited for, and neither
+// is one that does not take its file.
+func TestCallersHaveAnEnd(t *testing.T) {
+	shortened(t, &callTime, 50*time.Millisecond)
+	shortened(t, &idleTime, 50*time.Millisecond)
+	h, r := hosted(t)
+	path, err := socketOf(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := r.PutFile(t.Context(), io.LimitReader(zeros{}, 32<<20), "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"no head":      "POST /list HTTP/1.1\r\n",
+		"no body":      "POST /list HTTP/1.1\r\nHost: roux\r\nContent-Length: 100\r\n\r\n{",
+		"half a body":  "POST /list HTTP/1.1\r\nHost: roux\r\nContent-Length: 100\r\n\r\n{}",
+		"no file":      "POST /file-put?name=x HTTP/1.1\r\nHost: roux\r\nContent-Length: 100\r\n\r\nabc",
+		"no file body": "POST /file-get HTTP/1.1\r\nHost: roux\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, text)
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if got, err := io.ReadAll(c); err != nil {
+			t.Errorf("%s: it is waited for: %q, %v", name, got, err)
+		}
+		_ = c.Close()
+	}
+	// A file that is asked for and not taken: what comes is cut off.
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body := `{"file":{"hash":"` + info.Hash + `","n":-1}}`
+	_, _ = io.WriteString(c, "POST /file-get HTTP/1.1\r\nHost: roux\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
+	in := bufio.NewReader(c)
+	if _, err := in.Peek(1); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(20 * idleTime)
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if n, err := io.Copy(io.Discard, res.Body); err == nil || n >= 32<<20 {
+		t.Errorf("a caller that stood still got %d bytes, %v", n, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(h.dir, filesDir, "tmp", "*")); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// A slow commit is no slow caller: the time to send a request does not run while
+// it is answered.
+func TestSlowAnswersAreNotCutOff(t *testing.T) {
+	shortened(t, &callTime, 30*time.Millisecond)
+	h, _ := hosted(t)
+	dir := secondDir(t)
+	stop, err := serve(dir, &recording{journal: h, delay: 10 * callTime}, h, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if _, err := dial(t.Context(), dir).List(t.Context(), store.Query{}); err != nil {
+		t.Errorf("List = %v", err)
+	}
+}
+
+func secondDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// recording keeps what a journal is asked, and answers slowly if told to.
+type recording struct {
+	journal
+	delay    time.Duration
+	accounts []string
+	limits   []int
+}
+
+func (r *recording) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	select {
+	case <-time.After(r.delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	r.accounts, r.limits = append(r.accounts, q.Account), append(r.limits, q.Limit)
+	return r.journal.List(ctx, q)
+}
+
+func (r *recording) Events(ctx context.Context, key store.Key, after uint64, most int) (store.Page, error) {
+	r.accounts, r.limits = append(r.accounts, key.Account), append(r.limits, most)
+	return r.journal.Events(ctx, key, after, most)
+}
+
+func (r *recording) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	r.accounts = append(r.accounts, key.Account)
+	return r.journal.Head(ctx, key)
+}
+
+func (r *recording) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
+	r.accounts = append(r.accounts, key.Account)
+	return r.journal.Load(ctx, key)
+}
+
+// listing keeps what a shelf is asked.
+type listing struct {
+	shelf
+	limits []int
+}
+
+func (l *listing) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
+	l.limits = append(l.limits, q.Limit)
+	return l.shelf.ListFiles(ctx, q)
+}
+
+// A caller does not say whose runs it sees, nor how much one answer holds.
+func TestAskedForTooMuch(t *testing.T) {
+	h, _ := hosted(t)
+	dir := secondDir(t)
+	j, s := &recording{journal: h}, &listing{shelf: h}
+	stop, err := serve(dir, j, h, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	r := dial(t.Context(), dir)
+	key := store.Key{Account: "somebody", Run: "run_1"}
+	for _, n := range []int{-1 << 40, -1, 0, 1, 1 << 40} {
+		in := ask{Key: key, Query: store.Query{Account: "somebody", Limit: n}, Max: n, File: fileAsk{Query: blob.Query{Limit: n}}}
+		for _, op := range []string{"head", "list", "events", "load", "file-list"} {
+			_, err := call[any](t.Context(), r, op, in)
+			if err != nil && fault.CodeOf(err) != fault.RunNotFound {
+				t.Errorf("%s: %v", op, err)
+			}
+		}
+	}
+	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != account }) {
+		t.Errorf("asked for the accounts %q", j.accounts)
+	}
+	if want := []int{50, 1, 50, 1, 50, 1, 1, 1, 500, pageBytes}; !slices.Equal(j.limits, want) {
+		t.Errorf("asked for %v, want %v", j.limits, want)
+	}
+	if want := []int{0, 0, 0, 1, maxListed}; !slices.Equal(s.limits, want) {
+		t.Errorf("asked for files %v, want %v", s.limits, want)
+	}
+}
+
+// No more callers are served at a time than there are seats; one that goes
+// makes room for the next.
+func TestSeats(t *testing.T) {
+	in, err := net.Listen("unix", filepath.Join(secondDir(t), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &doorkeeper{Listener: in, seats: make(chan struct{}, 2), closed: make(chan struct{})}
+	var now, most atomic.Int64
+	served, leave := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := d.Accept()
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			all.Go(func() {
+				served <- struct{}{}
+				<-leave
+				now.Add(-1)
+				_ = c.Close()
+				_ = c.Close() // gives its seat back once
+			})
+		}
+	})
+	for range 6 {
+		c, err := net.Dial("unix", in.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for range 2 {
+		<-served
+	}
+	for range 4 {
+		leave <- struct{}{}
+		<-served
+	}
+	if most.Load() != 2 {
+		t.Errorf("%d were served at a time, want 2", most.Load())
+	}
+	if err := d.Close(); err != nil { // while all seats are taken
+		t.Fatal(err)
+	}
+	close(leave)
+	all.Wait()
+}
+
+// What says who holds a directory is read as a number, and no further.
+func TestHolderOf(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]int{
+		"4711\n": 4711, "": 0, "-5": 0, "\x1b[31m": 0, "12 \x1b]0;x\x07": 0, strings.Repeat("1", 1<<20): 0,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := holderOf(dir); got != want {
+			t.Errorf("holderOf(%.20q) = %d, want %d", text, got, want)
+		}
+	}
+}
