@@ -160,6 +160,13 @@ func TestJudge(t *testing.T) {
 	if err := judge(info, os.ModeSocket, os.Geteuid()); err == nil {
 		t.Error("a directory passes for a socket")
 	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(link, os.ModeDir); err == nil || !strings.HasSuffix(err.Error(), "is a symbolic link") {
+		t.Errorf("a link: %v", err)
+	}
 }
 
 // The data directory is closed to others, unless it is no directory of Roux.
