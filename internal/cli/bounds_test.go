@@ -408,3 +408,34 @@ func TestHolderOf(t *testing.T) {
 		}
 	}
 }
+
+// The holder may end between two questions of a command that follows a run: what
+// it would have said is then read from the store.
+func TestHolderEndsWhileItIsFollowed(t *testing.T) {
+	dir := ran(t)
+	h, _ := hostedAt(t, filepath.Join(dir, "data"))
+	h.unhook() // another one listens in its place
+	asked := make(chan struct{}, 1)
+	ln, err := net.Listen("unix", filepath.Join(h.dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) {
+		_ = ln.Close()
+		asked <- struct{}{}
+		panic(http.ErrAbortHandler)
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ln) })
+	serving.Go(func() {
+		<-asked
+		h.unhook = func() {}
+		h.abandon() // only now may the store be read
+	})
+	out, talk, code := inProcess("", "events", "@last", "--follow")
+	if code != 0 || !strings.Contains(out, "run.completed") {
+		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+	_ = server.Close()
+	serving.Wait()
+}

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -106,9 +108,9 @@ func (a *app) export(ctx context.Context, j journal, head store.Head, path strin
 	if _, err := os.Lstat(path); err == nil && !force {
 		return nil, fault.New(fault.Conflict, "%s exists: name another file with --out, or overwrite it with --force", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	f, err := os.CreateTemp(filepath.Dir(path), ".roux-*.tmp")
 	if err != nil {
-		return nil, storageError(filepath.Dir(path), err)
+		return nil, outError(path, err)
 	}
 	defer os.Remove(f.Name())
 	err = writeBundle(ctx, j, head, f, redact)
@@ -117,11 +119,20 @@ func (a *app) export(ctx context.Context, j journal, head store.Head, path strin
 		return nil, storageError(filepath.Dir(path), err)
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return nil, storageError(filepath.Dir(path), err)
+		return nil, outError(path, err)
 	}
 	done := &exported{manifest: newManifest(head, redact), File: path, Bytes: info.Size()}
 	done.Events, err = lastEvent(ctx, j, head.Key)
 	return done, err
+}
+
+// outError says why a file that the user named cannot be there; where the disk
+// is at fault, that.
+func outError(path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return storageError(filepath.Dir(path), err)
+	}
+	return writeError(cut(path, 200), err)
 }
 
 func newManifest(head store.Head, redacted bool) manifest {
@@ -333,6 +344,9 @@ func readBundle(path string) (b *bundle, err error) {
 	if b.Version != bundleVersion {
 		return nil, bad(nil, fmt.Sprintf("it has version %d of the form, this release reads %d", b.Version, bundleVersion))
 	}
+	if !isRunID(b.Run) {
+		return nil, bad(nil, fmt.Sprintf("%q is no name of a run", cut(b.Run, 40)))
+	}
 	if b.planText, err = unpack(z, "plan.json", maxBundlePlan); err != nil {
 		return nil, bad(err, err.Error())
 	}
@@ -343,6 +357,13 @@ func readBundle(path string) (b *bundle, err error) {
 		return nil, bad(err, err.Error())
 	}
 	return b, nil
+}
+
+// isRunID says that a text has the form of the ids that Roux gives. They become
+// names of files and stand on terminals as they are.
+func isRunID(s string) bool {
+	id, ok := strings.CutPrefix(s, "run_")
+	return ok && len(id) == 26 && strings.Trim(id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
 func unpack(z *zip.Reader, name string, most int64) ([]byte, error) {

@@ -42,6 +42,9 @@ func dataDir(flag string, getenv func(string) string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(fault.Usage, err, "data directory %q: %v", dir, err)
 	}
+	if _, err := os.Stat(abs); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENAMETOOLONG) {
+		return "", fault.Wrap(fault.Usage, err, "data directory %s: there can be no directory of this name: %v", cut(abs, 200), errors.Unwrap(err))
+	}
 	return abs, nil
 }
 

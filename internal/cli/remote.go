@@ -99,6 +99,10 @@ func (r *remote) result(res *http.Response, out any) error {
 	if err != nil {
 		return r.unreachable(err)
 	}
+	// A connection whose answer was read to its end serves the next question.
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return r.unreachable(err)
+	}
 	return nil
 }
 

@@ -22,7 +22,13 @@ import (
 // through its socket.
 func hosted(t *testing.T) (*host, *remote) {
 	t.Helper()
-	t.Setenv("ROUX_DATA", filepath.Join(t.TempDir(), "data"))
+	return hostedAt(t, filepath.Join(t.TempDir(), "data"))
+}
+
+// hostedAt is hosted for a directory that may be there already.
+func hostedAt(t *testing.T, dir string) (*host, *remote) {
+	t.Helper()
+	t.Setenv("ROUX_DATA", dir)
 	a := &app{
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
 		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: catalogue(testActions()),

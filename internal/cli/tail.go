@@ -4,8 +4,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -64,6 +66,8 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 		switch {
 		case ctx.Err() != nil && follow:
 			return nil // the user has seen enough
+		case errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
+			continue // it ended while it was asked: the store has what it would have said
 		case err != nil:
 			return err
 		case !follow || t.head.Ended != 0:
@@ -76,4 +80,10 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 			return nil
 		}
 	}
+}
+
+// holderGone says that nobody listens at the data directory any more.
+func (a *app) holderGone(ctx context.Context) bool {
+	dir, err := dataDir(a.data, a.getenv)
+	return err == nil && dial(ctx, dir) == nil
 }

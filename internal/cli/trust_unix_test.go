@@ -119,6 +119,14 @@ func TestA15_SocketsThatAreNotOurs(t *testing.T) {
 		{"a pointer that goes round", true, func(t *testing.T, dir, forged string) {
 			point(t, dir, filepath.Dir(forged)+"/../"+filepath.Base(filepath.Dir(forged))+"/"+socketName)
 		}, false},
+		{"a pointer to a path that no socket has", true, func(t *testing.T, dir, forged string) {
+			long := filepath.Join(filepath.Dir(forged), strings.Repeat("p", maxSocketPath-len(forged)))
+			if err := os.MkdirAll(long, 0o700); err != nil || len(long)+len("/socket") != maxSocketPath+1 {
+				t.Fatal(err, len(long))
+			}
+			answering(t, filepath.Join(long, socketName))
+			point(t, dir, filepath.Join(long, socketName))
+		}, false},
 		{"a pointer without an end", true, func(t *testing.T, dir, forged string) {
 			point(t, dir, forged+strings.Repeat("\x00", 1<<20))
 		}, false},

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+)
+
+// plainRecipe is enough for commands that want one.
+const plainRecipe = "name: plain\nsteps:\n  - {id: a, transform: {expression: '1', outputBinding: one}}\n"
+
+// ran is a yard with a recipe plain.yaml in the working directory and a run of it.
+func ran(t *testing.T) (dir string) {
+	t.Helper()
+	dir, _ = yard(t)
+	if err := os.WriteFile("plain.yaml", []byte(plainRecipe), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, talk, code := inProcess("", "run", "plain.yaml", "-q"); code != 0 {
+		t.Fatal(talk)
+	}
+	return dir
+}
+
+// A15, A31: a name given where a command reads something changes nothing and
+// puts nothing on the terminal that acts there, whatever the message is.
+func TestA15_A31_NamesThatAreRead(t *testing.T) {
+	dir := ran(t)
+	before := fingerprint(t, dir)
+	entries := [][]string{
+		{"NAME"}, {"help", "NAME"}, {"version", "NAME"}, {"--NAME"}, {"version", "--NAME"}, {"version", "-o", "NAME"}, {"version", "-o", "template=NAME"},
+		{"runs", "list", "--time", "NAME"}, {"runs", "NAME"}, {"runs", "list", "--timeout", "NAME"}, {"runs", "list", "--status", "NAME"},
+		{"runs", "list", "--recipe", "NAME"}, {"runs", "list", "--data", "NAME"}, {"runs", "list", "--data", "plain.yaml/NAME"},
+		{"run", "--", "NAME"}, {"run", "plain.yaml", "--input", "NAME"}, {"run", "plain.yaml", "--input", "@NAME"}, {"run", "plain.yaml", "--file", "NAME*"},
+		{"run", "plain.yaml", "--expect", "NAME"}, {"run", "plain.yaml", "--max-source", "NAME"},
+		{"validate", "--", "NAME"}, {"fmt", "--check", "--", "NAME"}, {"fmt", "--", "NAME"}, {"estimate", "--", "NAME"}, {"graph", "--", "NAME"},
+		{"graph", "plain.yaml", "-o", "NAME"}, {"graph", "plain.yaml", "--direction", "NAME"}, {"graph", "plain.yaml", "--out", "NAME.unknown"},
+		{"import", "--", "NAME"}, {"export", "--", "NAME"}, {"trace", "--", "NAME"}, {"logs", "--", "NAME"}, {"logs", "@last", "--step", "NAME"},
+		{"explain", "--", "@last", "NAME"}, {"replay", "--", "NAME"}, {"diff", "--", "@last", "NAME"}, {"runs", "signal", "@last", "--", "NAME"},
+		{"runs", "retry", "@last", "--from", "NAME"}, {"init", "--example", "NAME"}, {"schema", "--", "NAME"}, {"config", "get", "--", "NAME"},
+		{"config", "explain", "--", "NAME"}, {"actions", "get", "--", "NAME"}, {"actions", "call", "--", "NAME"}, {"actions", "call", "hash", "--input", "NAME"},
+		{"actions", "list", "--takes", "NAME"}, {"files", "ls", "--type", "NAME"}, {"files", "ls", "--name", "NAME"}, {"doctor", "--data", "NAME"},
+		{"resume", "--", "NAME"}, {"__complete", "run", "NAME"}, {"__complete", "runs", "get", "NAME"},
+	}
+	for _, entry := range entries {
+		t.Run(strings.Join(entry, " "), func(t *testing.T) {
+			for _, name := range hostileNames {
+				if _, err := os.Stat(name); err == nil {
+					continue // the user may well mean it
+				}
+				args := make([]string, len(entry))
+				for i, arg := range entry {
+					args[i] = strings.ReplaceAll(arg, "NAME", name)
+				}
+				out, talk, code := inProcess("", args...)
+				if code == fault.ExitInternal {
+					t.Errorf("%.60q: exit %d\n%s", args, code, talk)
+				}
+				if entry[0] == "__complete" || strings.HasPrefix(entry[len(entry)-1], "template=") {
+					out = strings.ReplaceAll(out, "\t", " ") // between columns, and what the template itself says
+				}
+				harmless(t, fmt.Sprintf("%.60q", args), out+talk)
+				harmless(t, fmt.Sprintf("%.60q -o json", args), jsonTalk(args))
+			}
+		})
+	}
+	if after := fingerprint(t, dir); after != before {
+		t.Error("a name that was only to be read has changed something")
+	}
+}
+
+// jsonTalk is what a command says beside its JSON. The JSON itself escapes
+// what is below a space; what lies above is data.
+func jsonTalk(args []string) string {
+	if args[0] == "__complete" || len(args) > 1 && args[0] == "version" {
+		return ""
+	}
+	rest := args
+	for i, a := range args {
+		if a == "--" {
+			rest = append(append(append([]string{}, args[:i]...), "-o", "json"), args[i:]...)
+			break
+		}
+	}
+	_, talk, _ := inProcess("", rest...)
+	return talk
+}
+
+// A15, A31: a name given where a command writes makes something of that name in
+// the directory that was meant, or nothing.
+func TestA15_A31_NamesThatAreWritten(t *testing.T) {
+	dir := ran(t)
+	work := filepath.Join(dir, "out") // not part of the fingerprint
+	before := fingerprint(t, dir)
+	recipe := filepath.Join(dir, "in", "plain.yaml")
+	for i, name := range hostileNames {
+		if filepath.IsAbs(name) || strings.Contains(name, "..") || name == "." || strings.HasPrefix(name, "-") {
+			continue // the user may well name another directory; what is written there is wanted
+		}
+		for _, entry := range [][]string{
+			{"graph", recipe, "-o", "svg", "--out", name}, {"graph", recipe, "--out", name + ".svg"}, {"export", "@last", "--out", name}, {"init", name}, {"schema", "--write", name},
+			{"files", "get", "SOME", "-O", name}, {"run", recipe, "--save", name},
+		} {
+			sub := filepath.Join(work, fmt.Sprint(i), entry[0])
+			if err := os.MkdirAll(sub, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(sub)
+			if entry[0] == "files" {
+				out, talk, code := inProcess("kept", "files", "put", "-", "-o", "name")
+				if code != 0 {
+					t.Fatal(talk)
+				}
+				entry[2] = strings.TrimSpace(out)
+			}
+			out, talk, code := inProcess("", entry...)
+			if code == fault.ExitInternal {
+				t.Errorf("%.60q: exit %d\n%s", entry, code, talk)
+			}
+			harmless(t, fmt.Sprintf("%.60q", entry), out+talk)
+		}
+	}
+	if after := fingerprint(t, dir); after != before {
+		t.Error("something was written elsewhere")
+	}
+}
+
+// A15: what lies in the way of a file that is written is never written through.
+// fmt alone follows a link of the user's own: its text stays where it was.
+func TestA15_LinksInTheWay(t *testing.T) {
+	dir := ran(t)
+	out, _, _ := inProcess("content", "files", "put", "-", "-o", "name")
+	hash := strings.TrimSpace(out)
+	saving := filepath.Join(dir, "out", "saving.yaml")
+	err := os.WriteFile(saving, []byte("name: s\nsteps:\n  - {id: c, action: {name: copy-file, parameters: {name: made.txt}}, outputBinding: c}\noutputs: {file: c.file}\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, folder := filepath.Join(dir, "secret"), filepath.Join(dir, "folder")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		links map[string]string // name below the working directory -> where it leads
+		args  []string
+	}{
+		{"graph --out", map[string]string{"p.svg": secret}, []string{"graph", "../in/plain.yaml", "--out", "p.svg"}},
+		{"export --out", map[string]string{"b.zip": secret}, []string{"export", "@last", "--out", "b.zip"}},
+		{"export --out --force", map[string]string{"b.zip": secret}, []string{"export", "@last", "--out", "b.zip", "--force"}},
+		{"init, a file", map[string]string{"p/README.md": secret}, []string{"init", "p"}},
+		{"init, a dangling link", map[string]string{"p/documents.yaml": filepath.Join(folder, "new")}, []string{"init", "p"}},
+		{"init, a directory", map[string]string{"p/files": folder}, []string{"init", "p"}},
+		{"init, the schemas", map[string]string{"p/.vscode": folder}, []string{"init", "p"}},
+		{"init, a schema", map[string]string{"p/.vscode/recipe.schema.json": secret}, []string{"init", "p"}},
+		{"schema --write, a schema", map[string]string{"v/recipe.schema.json": secret}, []string{"schema", "--write", "v"}},
+		{"schema --write, the settings", map[string]string{"v/settings.json": secret}, []string{"schema", "--write", "v"}},
+		{"files get", map[string]string{"f": secret}, []string{"files", "get", hash, "-O", "f", "--force"}},
+		{"run --save", map[string]string{"s/made.txt": secret}, []string{"run", saving, "--file", hash, "--save", "s", "-q"}},
+		{"run --save, a dangling link", map[string]string{"s/made.txt": filepath.Join(folder, "new")}, []string{"run", saving, "--file", hash, "--save", "s", "-q"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			work := filepath.Join(dir, "out", strings.ReplaceAll(tt.name, " ", "_"))
+			for at, to := range tt.links {
+				at = filepath.Join(work, filepath.FromSlash(at))
+				if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(to, at); err != nil {
+					t.Skipf("no symbolic links here: %v", err)
+				}
+			}
+			t.Chdir(work)
+			args := append([]string{}, tt.args...)
+			if args[0] == "graph" {
+				args[1] = filepath.Join(dir, "in", "plain.yaml")
+			}
+			before := fingerprint(t, dir)
+			out, talk, code := inProcess("", args...)
+			if after := fingerprint(t, dir); after != before {
+				t.Errorf("exit %d: it was written through the link\n%s%s", code, out, talk)
+			}
+			if code == fault.ExitInternal {
+				t.Errorf("exit %d: %s", code, talk)
+			}
+		})
+	}
+}
+
+// changedStart is a bundle whose run was started otherwise.
+func changedStart(t *testing.T, m map[string][]byte, change func(st *machine.Start)) {
+	t.Helper()
+	var journal []byte
+	err := machine.EachEvent(m["journal.bin"], func(ev *machine.Event) error {
+		if ev.Kind == machine.EvRunStarted {
+			var st machine.Start
+			if err := json.Unmarshal(ev.Data, &st); err != nil {
+				return err
+			}
+			change(&st)
+			data, err := json.Marshal(st)
+			if err != nil {
+				return err
+			}
+			copied := *ev
+			copied.Data = data
+			ev = &copied
+		}
+		journal = append(journal, machine.AppendFrame(nil, []machine.Event{*ev})...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m["journal.bin"] = journal
+}
+
+// A15, A31: a bundle is a stranger's file. Entries with odd names are not
+// unpacked; a run of another name than Roux gives, which would become the name
+// of a file when it is exported, is refused; its texts do nothing on a terminal.
+func TestA15_A31_BundlesOfStrangers(t *testing.T) {
+	good := parts(t, exportedBundle(t))
+	dir, _ := yard(t)
+	before := fingerprint(t, dir)
+	fresh := func() map[string][]byte {
+		m := map[string][]byte{}
+		for k, v := range good {
+			m[k] = bytes.Clone(v)
+		}
+		return m
+	}
+	var man manifest
+	if err := json.Unmarshal(good["manifest.json"], &man); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range append([]string{"run_", "run_01", man.Run + "X", strings.ToLower(man.Run), "RUN_" + man.Run[4:], "../" + man.Run}, hostileNames...) {
+		if !json.Valid([]byte(id)) && strings.ToValidUTF8(id, "") != id {
+			continue // JSON has no such text
+		}
+		m := fresh()
+		changed := man
+		changed.Run = id
+		text, err := json.Marshal(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m["manifest.json"] = text
+		changedStart(t, m, func(st *machine.Start) { st.Run = id })
+		_, talk, code := inProcess("", "import", pack(t, m))
+		if code != fault.ExitFailed && code != fault.ExitUsage || !strings.Contains(talk, "FILE_INVALID") {
+			t.Errorf("import of the run %.40q: exit %d\n%s", id, code, talk)
+		}
+		harmless(t, fmt.Sprintf("import of the run %.40q", id), talk)
+	}
+	m := fresh()
+	for _, name := range hostileNames {
+		m[name] = []byte("odd")
+	}
+	evil := "\x1b]0;owned\x07\u202eabc\r\nline\u2066"
+	changed := man
+	changed.Recipe, changed.Status = evil, evil
+	text, err := json.Marshal(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m["manifest.json"] = text
+	changedStart(t, m, func(st *machine.Start) {
+		st.Recipe, st.Version, st.Correlation = evil, evil, evil
+		st.Parameters["secret"] = evil
+		st.Labels = map[string]string{evil: evil}
+		st.Files = []machine.File{{Hash: evil, Name: evil, MimeType: evil}}
+	})
+	path := pack(t, m)
+	for i, args := range [][]string{
+		{"import", path}, {"runs", "list"}, {"runs", "get", "@last"}, {"events", "@last"}, {"logs", "@last"}, {"trace", "@last"}, {"explain", "@last"},
+		{"explain", "@last", "talk"}, {"replay", "@last"}, {"diff", "@last", "@last"}, {"graph", "@last"}, {"graph", "@last", "-o", "mermaid"},
+		{"graph", "@last", "-o", "dot"}, {"graph", "@last", "-o", "svg"}, {"estimate", "@last"}, {"doctor"}, {"export", "@last", "--out", filepath.Join(dir, "out", "again.zip")},
+		{"runs", "list", "-o", "name"}, {"runs", "get", "@last", "-o", "yaml"}, {"runs", "retry", "@last"},
+	} {
+		out, talk, code := inProcess("", args...)
+		if i < 4 && code != 0 || code == fault.ExitInternal {
+			t.Errorf("%v: exit %d\n%s", args, code, talk)
+		}
+		harmless(t, strings.Join(args[:1], " ")+fmt.Sprint(args[1:]), out+talk)
+	}
+	if after := fingerprint(t, dir); after != before {
+		t.Error("something outside the data directory has changed")
+	}
+}
