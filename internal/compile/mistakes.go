@@ -20,6 +20,7 @@ func (c *compiler) likelyMistakes() {
 		c.unused(int32(i))
 		c.unreachable(int32(i))
 		c.longTimeout(int32(i))
+		c.wrongFile(int32(i))
 	}
 }
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// fileOf is an expression that is nothing but the file of a binding or a step:
+// page.file, steps.resize.output.file, resize.result.file.
+var fileOf = regexp.MustCompile(`^[A-Za-z_]\w*(\.\w+|\['[\w-]+'\])*\.file$`)
+
+// wrongFile warns where a file goes to an action that does not take its type
+// (X11). Only what both actions declare is compared: the types of the field
+// `file` of the one with those of the input of the other.
+func (c *compiler) wrongFile(i int32) {
+	st, n := &c.p.Steps[i], &c.nodes[i]
+	if st.Kind != plan.Action || n.decl == nil {
+		return
+	}
+	takes := mimeTypes(n.decl.Metadata.InputTypes)
+	for k := range st.Bindings {
+		b := &st.Bindings[k]
+		if !slices.Contains(n.decl.files, b.Name) || len(b.Expr.Vars) != 1 || !fileOf.MatchString(b.Expr.Src) {
+			continue
+		}
+		from := c.producer(&b.Expr.Vars[0])
+		if from == nil || !slices.Contains(expr.FileFields(from.Output), "file") {
+			continue
+		}
+		// JSON describes the value that the file is a part of.
+		gives := slices.DeleteFunc(mimeTypes(from.Metadata.OutputTypes), func(t string) bool { return t == "application/json" })
+		if len(gives) == 0 || len(takes) == 0 || overlap(gives, takes) {
+			continue
+		}
+		c.warn("file-type", c.value(n.ptr+"/inputBindings/"+b.Name),
+			fmt.Sprintf("%s gives %s, and %s takes %s", from.Name, list(gives), n.decl.Name, list(takes)),
+			"put an action between them that converts one into the other")
+	}
+}
+
+// producer is the action whose output a variable shows; nil when that is not one.
+func (c *compiler) producer(v *plan.Var) *action.Action {
+	step := plan.None
+	switch v.Kind {
+	case plan.VarStep:
+		step = v.Index
+	case plan.VarBinding:
+		if steps := c.binders[graphSlot{v.Graph, v.Index}]; len(steps) == 1 && c.p.Steps[steps[0]].Slot == v.Index {
+			step = steps[0]
+		}
+	}
+	if step == plan.None || c.p.Steps[step].Kind != plan.Action || c.nodes[step].decl == nil {
+		return nil
+	}
+	return c.nodes[step].decl.Action
+}
+
+func mimeTypes(defs []action.TypeDefinition) (types []string) {
+	for _, d := range defs {
+		types = append(types, d.MimeTypes...)
+	}
+	return types
+}
+
+// overlap says whether a type that one list admits can be one of the other's.
+func overlap(a, b []string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			p, q, _ := strings.Cut(x, "/")
+			r, s, _ := strings.Cut(y, "/")
+			if (p == r || p == "*" || r == "*") && (q == s || q == "*" || s == "*") {
+				return true
+			}
+		}
+	}
+	return false
+}
