@@ -32,6 +32,9 @@ const filesDir = "files"
 
 // openStore opens the data directory for this process alone.
 func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fault.New(fault.Usage, "%s is not a directory: --data and ROUX_DATA name one", dir)
+	}
 	for deadline := a.now().Add(patience); ; {
 		st, err = sqlite.Open(ctx, sqlite.Options{Dir: dir})
 		if !errors.Is(err, fault.StoreLocked) || a.now().After(deadline) {

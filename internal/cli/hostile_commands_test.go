@@ -296,3 +296,65 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 		t.Error("something outside the data directory has changed")
 	}
 }
+
+// A31: where a project lies, and what its own files say, may be hostile too: the
+// names of directories, settings and recipes do nothing on a terminal.
+func TestA31_HostilePlaces(t *testing.T) {
+	const evil = "\x1b]0;owned\x07\u202egnp\r\x1b[2J"
+	dir, _ := yard(t)
+	place := filepath.Join(dir, "out", "a"+evil+"b")
+	if err := os.MkdirAll(place, 0o700); err != nil {
+		t.Skipf("there can be no such directory here: %v", err)
+	}
+	t.Chdir(place)
+	quoted, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := string(quoted)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("plain.yaml", plainRecipe)
+	write("name.json", `{"name":`+q+`,"description":`+q+`,"steps":[{"id":"a","name":`+q+`,"transform":{"expression":"1"}}]}`)
+	write("text.json", `{"name":"t","outputs":{"o":"v"},"steps":[{"id":"a","transform":{"expression":`+strings.ReplaceAll(q, `\`, `\\`)+`,"outputBinding":"v"}}]}`)
+	write("key.json", `{"name":"k",`+q+`:1,"steps":[{"id":"a",`+q+`:2,"transform":{"expression":"1"}}]}`)
+	write("id.json", `{"name":"i","steps":[{"id":`+q+`,"transform":{"expression":"1"}},{"id":`+q+`,"after":[`+q+`],"transform":{"expression":"1"}}]}`)
+	write("cel.json", `{"name":"c","steps":[{"id":"a","transform":{"expression":`+q+`}},{"id":"b","condition":{"expression":`+q+`,"then":[]}}]}`)
+	write("action.json", `{"name":"a","steps":[{"id":"a","action":{"name":`+q+`,"version":`+q+`}},{"id":"b","action":{"name":"copy-file","parameters":{`+q+`:`+q+`}}}]}`)
+	write("fail.json", `{"name":"f","steps":[{"id":"a","fail":{"code":"STEP_FAILED","message":`+q+`}}]}`)
+	write("raw.yaml", "name: "+evil+"\nsteps: ["+evil+"]\n")
+	write("schema.json", `{"name":"s","inputSchema":{"type":"object","properties":{`+q+`:{"type":"string","description":`+q+`}},"required":[`+q+`]},"steps":[{"id":"a","transform":{"expression":"1"}}]}`)
+	entries := [][]string{
+		{"run", "plain.yaml"}, {"run", "plain.yaml", "-v"}, {"runs", "list"}, {"runs", "get", "@last"}, {"doctor"}, {"config", "list"}, {"config", "explain", "data"},
+		{"config", "get", "data"}, {"init", "."}, {"init"}, {"schema", "--write", ".vscode"}, {"schema", "--write", place}, {"graph", "plain.yaml", "--out", "p.svg"},
+		{"graph", "plain.yaml", "--out", filepath.Join(place, "q.svg")}, {"export", "@last"}, {"export", "@last"}, {"export", "@last", "--out", filepath.Join(place, "b.zip")},
+		{"validate", filepath.Join(place, "plain.yaml")}, {"fmt", filepath.Join(place, "plain.yaml")}, {"run", filepath.Join(place, "missing.yaml")},
+		{"files", "put", filepath.Join(place, "plain.yaml")}, {"files", "put", place}, {"files", "put", filepath.Join(place, "missing")}, {"run", "plain.yaml", "--save", place, "--file", place},
+		{"run", "plain.yaml", "--data", filepath.Join(place, "plain.yaml")}, {"runs", "list", "--data", filepath.Join(place, "none")}, {"import", filepath.Join(place, "plain.yaml")},
+	}
+	for _, recipe := range []string{"name.json", "text.json", "key.json", "id.json", "cel.json", "action.json", "fail.json", "raw.yaml", "schema.json"} {
+		for _, args := range [][]string{
+			{"validate", recipe}, {"run", recipe}, {"run", recipe, "-v"}, {"estimate", recipe}, {"graph", recipe}, {"fmt", "--diff", recipe}, {"fmt", "--check", recipe},
+			{"runs", "get", "@last"}, {"events", "@last"}, {"explain", "@last"}, {"trace", "@last"}, {"logs", "@last"},
+		} {
+			entries = append(entries, args)
+		}
+	}
+	for _, settings := range []string{"", "data: .roux\n", "output: " + q + "\n", q + ": 1\n", "egress: {allow: [" + q + "]}\n", "retain: {runs: " + q + "}\n", evil} {
+		if settings != "" {
+			write(projectFile, settings)
+			entries = [][]string{{"config", "list"}, {"config", "explain", "output"}, {"doctor"}, {"run", "plain.yaml"}, {"version"}}
+		}
+		for _, args := range entries {
+			out, talk, code := inProcess("", args...)
+			if code == fault.ExitInternal {
+				t.Errorf("%.60q with %q: exit %d\n%q", args, settings, code, talk)
+			}
+			harmless(t, fmt.Sprintf("%.80q with %q", args, settings), out+talk)
+		}
+	}
+}

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -211,12 +210,7 @@ func (a *arriving) Read(p []byte) (int, error) {
 	if err := a.ctl.SetReadDeadline(time.Now().Add(idleTime)); err != nil {
 		return 0, err
 	}
-	n, err := a.r.Read(p)
-	if errors.Is(err, io.EOF) {
-		// The server reads on, to learn that the caller has gone.
-		err = cmp.Or(a.ctl.SetReadDeadline(time.Time{}), err)
-	}
-	return n, err
+	return a.r.Read(p)
 }
 
 // leaving is where a download goes: it ends when the caller stands still.

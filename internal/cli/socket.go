@@ -124,7 +124,8 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	}, nil
 }
 
-// question reads a request. Whose runs it is about is not the caller's to say,
+// question reads a request; the server lifts the deadline when all of it has
+// come, and reads on to learn that the caller has gone. Whose runs it is about is not the caller's to say,
 // and what it asks for has a bound.
 func question(w http.ResponseWriter, r *http.Request) (*ask, error) {
 	ctl := http.NewResponseController(w)
@@ -138,10 +139,6 @@ func question(w http.ResponseWriter, r *http.Request) (*ask, error) {
 	}
 	if err != nil {
 		return nil, fault.New(fault.Usage, "socket: %v", err)
-	}
-	// The server reads on, to learn that the caller has gone.
-	if err := ctl.SetReadDeadline(time.Time{}); err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
 	}
 	in.Key.Account, in.Query.Account = account, account
 	in.Max = min(max(in.Max, 1), pageBytes)
