@@ -182,12 +182,12 @@ func (p *pausing) Read(b []byte) (int, error) {
 func TestCallersHaveAnEnd(t *testing.T) {
 	shortened(t, &callTime, 50*time.Millisecond)
 	shortened(t, &idleTime, 50*time.Millisecond)
-	h, r := hosted(t)
+	h, _ := hosted(t)
 	path, err := socketOf(h.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := r.PutFile(t.Context(), io.LimitReader(zeros{}, 32<<20), "large")
+	info, err := h.PutFile(t.Context(), io.LimitReader(zeros{}, 32<<20), "large")
 	if err != nil {
 		t.Fatal(err)
 	}
