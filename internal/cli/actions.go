@@ -151,7 +151,7 @@ func (a *app) actionsGet() *cobra.Command {
 }
 
 func (a *app) printAction(v actionView) {
-	a.text("%s %s\n%s\n\n", v.Name, v.Version, wrap(oneLine(v.Description), 100))
+	a.text("%s %s\n%s\n\n", v.Name, v.Version, fold(oneLine(v.Description), helpColumns, 0))
 	rows := [][]string{{"cost", credits1(v.Cost)}}
 	add := func(name, value string) {
 		if value != "" {

@@ -169,10 +169,13 @@ func exampleLines(cmd *cobra.Command) []string {
 	return lines
 }
 
+// helpColumns is how wide help is, wherever it is read.
+const helpColumns = 80
+
 // help prints the page of a command: what it is, examples, and only then how
 // it is written and what its flags do.
 func (a *app) help(cmd *cobra.Command) {
-	a.text("%s\n", cmd.Short)
+	a.text("%s\n", fold(cmd.Short, helpColumns, 0))
 	if lines := exampleLines(cmd); len(lines) > 0 {
 		a.section("examples")
 		for _, line := range lines {
@@ -180,7 +183,7 @@ func (a *app) help(cmd *cobra.Command) {
 		}
 	}
 	if cmd.Long != "" && cmd.Long != cmd.Short {
-		a.text("\n%s\n", wrap(cmd.Long, 100))
+		a.text("\n%s\n", fold(cmd.Long, helpColumns, 0))
 	}
 	a.section("usage")
 	a.text("  %s\n", usageLine(cmd))
@@ -213,7 +216,7 @@ func (a *app) commands(cmd *cobra.Command) {
 				a.section(title)
 			}
 			begun = true
-			a.text("  %s  %s\n", toWidth(c.Name(), width), c.Short)
+			a.text("%s\n", fold("  "+toWidth(c.Name(), width)+"  "+c.Short, helpColumns, width+4))
 		}
 	}
 	for _, g := range cmd.Groups() {
@@ -253,7 +256,13 @@ func (a *app) flagSection(title string, flags *pflag.FlagSet) {
 	})
 	if len(rows) > 0 {
 		a.section(title)
-		a.text("%s", table(rows))
+		at := 0
+		for _, row := range rows {
+			at = max(at, len(row[0])+2)
+		}
+		for _, row := range rows {
+			a.text("%s\n", fold(toWidth(row[0], at)+row[1], helpColumns, at))
+		}
 	}
 }
 
@@ -266,29 +275,6 @@ func typeName(t string) string {
 		return "N"
 	}
 	return t
-}
-
-// wrap breaks a paragraph into lines of at most n characters.
-func wrap(s string, n int) string {
-	var b strings.Builder
-	for i, para := range strings.Split(s, "\n") {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		width := 0
-		for j, word := range strings.Fields(para) {
-			if j > 0 && width+1+len(word) > n {
-				b.WriteByte('\n')
-				width = 0
-			} else if j > 0 {
-				b.WriteByte(' ')
-				width++
-			}
-			b.WriteString(word)
-			width += len(word)
-		}
-	}
-	return b.String()
 }
 
 // completeHelp offers commands, then codes.

@@ -113,6 +113,10 @@ func (s *screen) glyph(status string) string {
 // print writes text with as many colours as the terminal has. Talk that cannot
 // be written has no reader.
 func (s *screen) print(text string) {
+	if s.file != nil {
+		columns, _ := s.size()
+		text = fold(text, columns, 2)
+	}
 	if s.colour {
 		_, _ = lipgloss.Fprint(s.w, text)
 		return

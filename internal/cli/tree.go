@@ -67,9 +67,21 @@ func (t *tree) lines(v *runView, height int) []string {
 			body = append(body, t.step(v, in, &v.plan.Steps[in.ref.Step], 2))
 		}
 	}
-	body = fit(body, max(height-2, 3))
+	next := t.next(v)
+	body = fit(body, max(height-2-len(next), 3))
 	head := t.screen.paint("running", "▸") + " " + join("  ", oneLine(v.recipe), t.screen.paint("quiet", v.id))
-	return append(append([]string{head}, body...), "  "+t.totals(v))
+	return append(append(append([]string{head}, body...), "  "+t.totals(v)), next...)
+}
+
+// next is what a person has to do for the run to go on. It has a line of its
+// own: behind a step, narrow terminals cut the command off.
+func (t *tree) next(v *runView) []string {
+	for _, s := range v.order {
+		if v.steps[s.path] == s && s.status == "waiting" && s.note != "" {
+			return []string{fmt.Sprintf("  next: roux runs signal %s %s", v.id, oneLine(s.note))}
+		}
+	}
+	return nil
 }
 
 // quietInside says that an inner step of that status needs no line of its own.
@@ -159,7 +171,7 @@ func (t *tree) detail(v *runView, s *stepView) string {
 	case "waiting":
 		what := ""
 		if s.note != "" {
-			what = fmt.Sprintf("for a signal: roux runs signal %s %s", v.id, s.note)
+			what = "for the signal " + oneLine(s.note)
 		}
 		if s.due > 0 {
 			what = join(", ", what, "at most "+left(s.due))

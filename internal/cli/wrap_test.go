@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestFold(t *testing.T) {
+	for _, tt := range []struct{ name, in, want string }{
+		{"short", "as it is", "as it is"},
+		{"long", "one two three four five", "one two three\n  four five"},
+		{"columns stay", "  a   b  three four five", "  a   b  three\n  four five"},
+		{"a command in one piece", "go on with `roux resume run_1` now", "go on with\n  `roux resume run_1`\n  now"},
+		{"source text is left alone", "12 |  action: {name: one, more: two}", "12 |  action: {name: one, more: two}"},
+		{"a word too long", "aaaaaaaaaaaaaaaaaaaaaaaa b", "aaaaaaaaaaaaaaaaaaaaaaaa\n  b"},
+		{"lines by themselves", "one two three four\nfive", "one two three\n  four\nfive"},
+		{"colours take no room", "\x1b[38;5;1mone\x1b[0m two three", "\x1b[38;5;1mone\x1b[0m two three"},
+	} {
+		if got := fold(tt.in, 14, 2); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Help fits a terminal of 80 columns, all but commands, which are to be copied.
+func TestHelpFits(t *testing.T) {
+	pages := 0
+	for _, c := range allCommands((&app{getenv: func(string) string { return "" }}).command()) {
+		var page bytes.Buffer
+		words := append(strings.Fields(c.Command)[1:], "--help")
+		if code := execute(context.Background(), words, nil, &page, io.Discard, nil); code != 0 {
+			t.Fatalf("%s --help exits with %d", c.Command, code)
+		}
+		pages++
+		for line := range strings.Lines(page.String()) {
+			line = strings.TrimRight(line, "\n")
+			if n := utf8.RuneCountInString(line); n > helpColumns && (!strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "  -")) {
+				t.Errorf("%s --help has a line of %d columns:\n%s", c.Command, n, line)
+			}
+		}
+	}
+	if pages < 20 {
+		t.Errorf("only %d pages were looked at", pages)
+	}
+}
