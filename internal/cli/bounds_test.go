@@ -398,7 +398,7 @@ func TestSeats(t *testing.T) {
 func TestHolderOf(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]int{
-		"4711\n": 4711, "": 0, "-5": 0, "\x1b[31m": 0, "12 \x1b]0;x\x07": 0, strings.Repeat("1", 1<<20): 0,
+		"4711\n": 4711, "": 0, "-5": 0, "\x1b[31m": 0, "12 \x1b]0;x\x07": 0, "12" + strings.Repeat(" ", 64) + "what nobody reads": 12, strings.Repeat("1", 1<<20): 0,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
