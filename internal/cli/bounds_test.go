@@ -414,6 +414,9 @@ func TestHolderOf(t *testing.T) {
 func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 	dir := ran(t)
 	h, _ := hostedAt(t, filepath.Join(dir, "data"))
+	if len(filepath.Join(h.dir, socketName)) > maxSocketPath {
+		t.Skip("temporary directories have long names here")
+	}
 	h.unhook() // another one listens in its place
 	asked := make(chan struct{}, 1)
 	ln, err := net.Listen("unix", filepath.Join(h.dir, socketName))

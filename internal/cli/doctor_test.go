@@ -4,7 +4,10 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,6 +27,32 @@ func TestDoctorClock(t *testing.T) {
 		d.machine()
 		if !slices.ContainsFunc(d.list, func(f finding) bool { return f.Check == "clock" && f.Status == tt.want }) {
 			t.Errorf("at %s: %+v", tt.now, d.list)
+		}
+	}
+}
+
+// TestDoctorSaysWhyItIsUsed: nobody named a ./.roux, and it may have come with a
+// project.
+func TestDoctorSaysWhyItIsUsed(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("HOME", dir)
+	if err := os.Mkdir(localDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		env  string
+		args []string
+		want bool
+	}{
+		{"", []string{"doctor"}, true},
+		{"", []string{"doctor", "--data", localDir}, false},
+		{filepath.Join(dir, localDir), []string{"doctor"}, false},
+	} {
+		t.Setenv("ROUX_DATA", tt.env)
+		out, talk, code := inProcess("", tt.args...)
+		if got := strings.Contains(out, "is used because it is here"); got != tt.want || code != 0 {
+			t.Errorf("ROUX_DATA=%q roux %v: exit %d\n%s%s", tt.env, tt.args, code, out, talk)
 		}
 	}
 }

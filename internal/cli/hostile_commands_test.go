@@ -48,6 +48,7 @@ func TestA15_A31_NamesThatAreRead(t *testing.T) {
 		{"explain", "--", "@last", "NAME"}, {"replay", "--", "NAME"}, {"diff", "--", "@last", "NAME"}, {"runs", "signal", "@last", "--", "NAME"},
 		{"runs", "retry", "@last", "--from", "NAME"}, {"init", "--example", "NAME"}, {"schema", "--", "NAME"}, {"config", "get", "--", "NAME"},
 		{"config", "explain", "--", "NAME"}, {"actions", "get", "--", "NAME"}, {"actions", "call", "--", "NAME"}, {"actions", "call", "hash", "--input", "NAME"},
+		{"actions", "call", "hash", "--input", "@NAME"}, {"actions", "call", "hash", "--file", "NAME*"}, {"files", "put", "--", "NAME"},
 		{"actions", "list", "--takes", "NAME"}, {"files", "ls", "--type", "NAME"}, {"files", "ls", "--name", "NAME"}, {"doctor", "--data", "NAME"},
 		{"resume", "--", "NAME"}, {"__complete", "run", "NAME"}, {"__complete", "runs", "get", "NAME"},
 	}
@@ -337,12 +338,10 @@ func TestA31_HostilePlaces(t *testing.T) {
 		{"run", "plain.yaml", "--data", filepath.Join(place, "plain.yaml")}, {"runs", "list", "--data", filepath.Join(place, "none")}, {"import", filepath.Join(place, "plain.yaml")},
 	}
 	for _, recipe := range []string{"name.json", "text.json", "key.json", "id.json", "cel.json", "action.json", "fail.json", "raw.yaml", "schema.json"} {
-		for _, args := range [][]string{
+		entries = append(entries, [][]string{
 			{"validate", recipe}, {"run", recipe}, {"run", recipe, "-v"}, {"estimate", recipe}, {"graph", recipe}, {"fmt", "--diff", recipe}, {"fmt", "--check", recipe},
 			{"runs", "get", "@last"}, {"events", "@last"}, {"explain", "@last"}, {"trace", "@last"}, {"logs", "@last"},
-		} {
-			entries = append(entries, args)
-		}
+		}...)
 	}
 	for _, settings := range []string{"", "data: .roux\n", "output: " + q + "\n", q + ": 1\n", "egress: {allow: [" + q + "]}\n", "retain: {runs: " + q + "}\n", evil} {
 		if settings != "" {
