@@ -61,9 +61,9 @@ func mediaType(t string) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// cleanName keeps the last element of an upload's name, without anything that
+// CleanName keeps the last element of an upload's name, without anything that
 // would act when it is shown or used as a file name later (A15).
-func cleanName(name string) string {
+func CleanName(name string) string {
 	name = strings.ToValidUTF8(name, "")
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]

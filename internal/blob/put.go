@@ -35,7 +35,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	if s.broken.Load() {
 		return none, fault.New(fault.StoreFailed, "the file store takes nothing more: an earlier sync of its disk failed")
 	}
-	name = cleanName(name)
+	name = CleanName(name)
 	temp, f, err := s.createTemp()
 	if err != nil {
 		return none, err

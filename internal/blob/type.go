@@ -9,7 +9,7 @@ import "os"
 func TypeOf(f *os.File, name string) (string, error) {
 	head, err := readHead(f)
 	if err != nil {
-		return "", storageFault(err, "read %s", cleanName(name))
+		return "", storageFault(err, "read %s", CleanName(name))
 	}
-	return detect(head, cleanName(name), ""), nil
+	return detect(head, CleanName(name), ""), nil
 }

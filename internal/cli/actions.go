@@ -115,10 +115,25 @@ func (a *app) findAction(ref string) (*action.Action, error) {
 		return nil, fault.New(fault.ActionNotFound, "there is no version %q of %s; there are: %s", oneLine(cut(version, 40)), name, strings.Join(have, ", "))
 	}
 	msg := fmt.Sprintf("there is no action %q", oneLine(cut(name, 60)))
-	if near := nearest(name, a.actions.Names()); near != "" {
+	near := nearest(name, a.actions.Names())
+	for _, n := range a.actions.Names() {
+		if sameWords(name, n) {
+			near = n
+		}
+	}
+	if near != "" {
 		return nil, fault.New(fault.ActionNotFound, "%s; did you mean %s?", msg, near)
 	}
 	return nil, fault.New(fault.ActionNotFound, "%s: `roux actions list` shows those there are", msg)
+}
+
+// sameWords says that two names differ in the order of their words only:
+// image-convert is convert-image.
+func sameWords(a, b string) bool {
+	x, y := strings.Split(a, "-"), strings.Split(b, "-")
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
 }
 
 func (a *app) actionsGet() *cobra.Command {

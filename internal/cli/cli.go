@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
@@ -157,11 +158,27 @@ roux help run`,
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.help(cmd) })
 	root.SetHelpCommand(a.helpCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
+				return fault.Wrap(fault.Usage, err, "%v: did you mean --%s? `%s --help` lists the flags", err, near, cmd.CommandPath())
+			}
+		}
 		return fault.Wrap(fault.Usage, err, "%v: `%s --help` lists the flags", err, cmd.CommandPath())
 	})
 	a.addGroups(root)
 	a.completions(root)
 	return root
+}
+
+// flagNames are the flags that a command takes.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
 }
 
 // group is a command that only holds others: alone it shows its help.

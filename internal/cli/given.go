@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
 )
 
 // A given is one input file of a run: a file of the user's, open, or the
@@ -100,6 +101,11 @@ func (a *app) keepGiven(ctx context.Context, h *host, list []given) ([]action.Fi
 		}
 		if err != nil {
 			return nil, storageError(h.dir, err)
+		}
+		// The store keeps equal bytes once, under the name they came with first;
+		// in this run each copy has the name it was given under.
+		if name := blob.CleanName(filepath.Base(g.path)); name != "" {
+			infos[i].Name = name
 		}
 	}
 	return infos, nil

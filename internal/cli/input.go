@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,10 @@ func readSource(path string, stdin io.Reader, limit int64) (text []byte, name st
 	text, err = io.ReadAll(io.LimitReader(in, limit+1))
 	if err != nil {
 		return nil, "", fault.Wrap(fault.RecipeNotFound, err, "%s cannot be read: %v", name, err)
+	}
+	if kind := http.DetectContentType(text); !strings.HasPrefix(kind, "text/") && kind != "application/octet-stream" {
+		return nil, "", fault.New(fault.RecipeInvalid,
+			"%s is of the type %s, neither YAML nor JSON: a run is given such a file with `roux run RECIPE --file %s`", name, kind, shellWord(name))
 	}
 	if int64(len(text)) > limit {
 		return nil, "", fault.New(fault.RecipeInvalid,

@@ -59,11 +59,25 @@ func (a *app) report(err error) {
 		}
 	}
 	fmt.Fprintf(&b, "%s %s\n", a.screen.paint("error", "error:"), msg)
-	if info.Remedy != "" && !strings.Contains(msg, strings.TrimSuffix(info.Remedy, ".")) {
+	if info.Remedy != "" && !saysNext(code, msg, info.Remedy) {
 		fmt.Fprintf(&b, "  %s\n", info.Remedy)
 	}
 	fmt.Fprintf(&b, "  %s\n", a.screen.paint("quiet", string(code)+", exit "+fmt.Sprint(fault.ExitCode(err))))
 	a.screen.print(b.String())
+}
+
+// saysNext tells whether a message names the next command already, so that the
+// remedy of its code would only say it again.
+func saysNext(code fault.Code, msg, remedy string) bool {
+	if strings.Contains(msg, strings.TrimSuffix(remedy, ".")) {
+		return true
+	}
+	if code == fault.Usage {
+		return strings.Contains(msg, "`roux ")
+	}
+	_, rest, _ := strings.Cut(remedy, "`")
+	command, _, ok := strings.Cut(rest, "`")
+	return ok && strings.Contains(msg, "`"+command+"`")
 }
 
 // writeJSON writes one JSON value and a line break.

@@ -306,7 +306,10 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 // unknown notes a field that o does not have and returns the one it was
 // probably meant to be.
 func (d *decoder) unknown(c *jsonx.Node, o *object) string {
-	near := nearest(c.Key, o.names())
+	near := elsewhere(c.Key, o.names())
+	if near == "" {
+		near = nearest(c.Key, o.names())
+	}
 	hint := "known fields: " + strings.Join(o.names(), ", ")
 	if near != "" {
 		hint = "did you mean " + strconv.Quote(near) + "?"

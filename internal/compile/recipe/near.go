@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -51,6 +52,25 @@ func distance(a, b []rune) int {
 		before, last, row = last, row, before
 	}
 	return last[len(b)]
+}
+
+// elsewhere returns the candidate that has the sense which other workflow
+// languages give the word, or "".
+func elsewhere(word string, candidates []string) string {
+	for _, field := range synonyms[fold(word)] {
+		if slices.Contains(candidates, field) {
+			return field
+		}
+	}
+	return ""
+}
+
+var synonyms = map[string][]string{
+	"dependencies": {"dependsOn"}, "needs": {"dependsOn"}, "after": {"dependsOn"}, "requires": {"dependsOn"},
+	"input": {"inputSchema", "inputBindings"}, "inputs": {"inputSchema", "inputBindings"}, "with": {"inputBindings"},
+	"params": {"inputSchema", "parameters", "inputBindings"}, "arguments": {"inputSchema", "parameters", "inputBindings"},
+	"if": {"when"}, "retry": {"retryPolicy"}, "retries": {"retryPolicy"}, "uses": {"action"}, "run": {"action"},
+	"foreach": {"loop"}, "each": {"loop"}, "items": {"over"}, "output": {"outputs", "outputBinding"}, "tasks": {"steps"}, "jobs": {"steps"},
 }
 
 func didYouMean(text string, candidates []string) string {
