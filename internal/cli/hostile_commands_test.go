@@ -70,7 +70,9 @@ func TestA15_A31_NamesThatAreRead(t *testing.T) {
 					out = strings.ReplaceAll(out, "\t", " ") // between columns, and what the template itself says
 				}
 				harmless(t, fmt.Sprintf("%.60q", args), out+talk)
-				harmless(t, fmt.Sprintf("%.60q -o json", args), jsonTalk(args))
+				if clean(name) != name {
+					harmless(t, fmt.Sprintf("%.60q -o json", args), jsonTalk(args))
+				}
 			}
 		})
 	}
