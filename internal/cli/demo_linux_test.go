@@ -15,6 +15,9 @@ import (
 // a namespace of its own. It takes a few seconds; what is held to the limit of
 // ten is the time it computes, because other tests run beside it.
 func TestDemoWithoutNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the demo is one process after the other")
+	}
 	unshare, err := exec.LookPath("unshare")
 	if err != nil || exec.Command(unshare, "-n", "true").Run() != nil {
 		t.Skip("no network namespace can be made here: unshare -n is missing or not allowed")

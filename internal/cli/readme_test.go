@@ -83,6 +83,9 @@ func (b *bench) run(t *testing.T, block string) {
 // what a clone holds. Building and the command that runs all tests are only
 // looked up: this test is part of the one, and the other has made it.
 func TestPagesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: it runs every command of the pages, one process after the other")
+	}
 	for _, page := range []string{"../../README.md", "../../docs/first-ten-minutes.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			b := newBench(t)
@@ -104,6 +107,9 @@ func TestPagesWork(t *testing.T) {
 
 // The commands of the page of examples work, with the service that they speak of.
 func TestExamplesPageWorks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: it runs every command of the page, one process after the other")
+	}
 	s := httptest.NewServer(service.New())
 	t.Cleanup(s.Close) // after the subtests, which run beside each other
 	for _, block := range shellBlocks(t, "../../docs/examples.md") {
