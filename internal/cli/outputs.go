@@ -7,9 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -27,8 +31,46 @@ func (a *app) printOutputs(raw json.RawMessage) {
 		fields = inner
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		a.text("%s", fieldText(name, fields[name]))
+		text := fieldText(name, fields[name])
+		if columns, ok := a.stdoutColumns(); ok {
+			text = beginning(text, columns)
+		}
+		a.text("%s", text)
 	}
+}
+
+// mostLines is how much of one output a terminal shows.
+const mostLines = 40
+
+// beginning is the beginning of an output for a terminal of that many columns:
+// a whole document would push away what the run said. Pipes and files get all.
+func beginning(text string, columns int) string {
+	used, at := 0, 0
+	for line := range strings.Lines(text) {
+		used += 1 + max(utf8.RuneCountInString(line)-2, 0)/columns
+		if used > mostLines {
+			if at == 0 {
+				at = len(string([]rune(line)[:columns*(mostLines/2)]))
+			}
+			rest := text[at:]
+			return strings.TrimRight(text[:at], "\n") + "\n… " + count(strings.Count(strings.TrimRight(rest, "\n"), "\n")+1, "more line") +
+				" with " + count(len(strings.Fields(rest)), "word") + ": add `| less`, or `-o json > FILE`, to have them\n"
+		}
+		at += len(line)
+	}
+	return text
+}
+
+// stdoutColumns is the width of the terminal that standard output is, if any.
+func (a *app) stdoutColumns() (int, bool) {
+	f, ok := a.stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0, false
+	}
+	if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+		return columns, true
+	}
+	return 80, true
 }
 
 func fieldText(name string, v any) string {

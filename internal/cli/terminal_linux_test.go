@@ -134,3 +134,24 @@ func TestFilesOnATerminal(t *testing.T) {
 		t.Errorf("text on a terminal: exit %d, %q", code, text)
 	}
 }
+
+// A document among the outputs does not fill a terminal; a pipe gets all of it.
+func TestLongOutputOnATerminal(t *testing.T) {
+	_, env := dataEnv(t)
+	recipe := write(t, "long.yaml", "name: long\nsteps:\n  - {id: a, transform: {expression: '[1,2,3,4,5,6,7,8,9,0].map(x, [1,2,3,4,5,6,7,8,9,0])'}}\noutputs: {rows: steps.a.output}\n")
+	screen, tty := terminal100x30(t)
+	cmd := command(t, append(env, "TERM=xterm-256color", "CI="), "run", "-q", recipe)
+	cmd.Stdout, cmd.Stderr = tty, tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = tty.Close()
+	b, _ := io.ReadAll(screen) // ends with an error when the last writer has gone
+	_ = cmd.Wait()
+	if n := strings.Count(string(b), "\n"); n != mostLines+1 || !strings.Contains(string(b), "… 82 more lines with 82 words: add `| less`") {
+		t.Errorf("%d lines on the terminal:\n%s", n, b)
+	}
+	if piped, _, _ := roux(t, env, "run", "-q", recipe); strings.Count(piped, "\n") != 122 {
+		t.Errorf("%d lines through a pipe", strings.Count(piped, "\n"))
+	}
+}
