@@ -53,6 +53,8 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.InitDefaultCompletionCmd(args...)
+	a.plainBash(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = a.formErr

@@ -125,6 +125,47 @@ func (a *app) completions(root *cobra.Command) {
 	}
 }
 
+// plainBash makes the completions of bash work where the package
+// bash-completion is not installed, as on macOS and in containers: without it
+// each Tab would print that a command is not found.
+func (a *app) plainBash(root *cobra.Command) {
+	cmd, rest, err := root.Find([]string{"completion", "bash"})
+	if err != nil || len(rest) > 0 || cmd.RunE == nil {
+		return
+	}
+	generate := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.text("%s", bashWords)
+		return generate(cmd, args)
+	}
+}
+
+// bashWords does the part of bash-completion that the script calls.
+const bashWords = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
+_get_comp_words_by_ref()
+{
+    cur=${COMP_WORDS[COMP_CWORD]}
+    prev=
+    [ "$COMP_CWORD" -gt 0 ] && prev=${COMP_WORDS[COMP_CWORD-1]}
+    words=("${COMP_WORDS[@]}")
+    cword=$COMP_CWORD
+}
+fi
+if ! declare -F __ltrim_colon_completions >/dev/null 2>&1; then
+__ltrim_colon_completions() { :; }
+fi
+if ! declare -F _filedir >/dev/null 2>&1; then
+_filedir()
+{
+    local IFS=$'\n' kind=-f
+    [ "$1" = -d ] && kind=-d
+    COMPREPLY+=($(compgen $kind -- "$cur"))
+    compopt -o filenames 2>/dev/null
+}
+fi
+
+`
+
 func outputWords() []string { return []string{asTable, asJSON, asLines, asYAML, asName, asTemplate} }
 
 // completeRecipeOrRun offers runs once the word begins like one, files else.
