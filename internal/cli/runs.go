@@ -204,6 +204,16 @@ func stateOf(ctx context.Context, j journal, head store.Head) (*runView, *machin
 	return v, run, nil
 }
 
+// waitText says for what a run waits, and what lets it go on.
+func waitText(v *runView, state string) string {
+	for _, s := range v.order {
+		if v.steps[s.path] == s && s.status == "waiting" && s.note != "" {
+			return fmt.Sprintf("for the signal %s: `roux runs signal %s %s`", oneLine(s.note), v.id, oneLine(s.note))
+		}
+	}
+	return strings.ReplaceAll(state, "_", " ")
+}
+
 func (a *app) printRun(v *runView, f fullView, head store.Head) {
 	rows := [][]string{
 		{"run", f.ID},
@@ -215,7 +225,7 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 		rows = append(rows, []string{"ended", a.exact(head.Ended)})
 	}
 	if f.WaitState != "none" {
-		rows = append(rows, []string{"waits", f.WaitState})
+		rows = append(rows, []string{"waits", waitText(v, f.WaitState)})
 	}
 	if f.Generation > 1 {
 		rows = append(rows, []string{"generation", fmt.Sprint(f.Generation)})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,7 +90,12 @@ func (a *app) signalCommand() *cobra.Command {
 			}
 			return a.steer(cmd.Context(), args[0], steering{
 				done: fmt.Sprintf("has the signal %q", args[1]),
-				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
+				act: func(ctx context.Context, h helm, j journal, head store.Head) error {
+					if head.Ended == 0 {
+						if err := knownSignal(signalNames(ctx, j, head.Run), head.Run, args[1]); err != nil {
+							return err
+						}
+					}
 					return h.Signal(ctx, head.Run, args[1], data)
 				},
 			})
@@ -97,6 +103,20 @@ func (a *app) signalCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&payload, "payload", "", "JSON value that goes with the signal, or @file")
 	return cmd
+}
+
+// knownSignal refuses a name that no step of the recipe waits for: the run would
+// take the signal and go on waiting.
+func knownSignal(names []string, run, name string) error {
+	switch near := nearest(name, names); {
+	case slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return fault.New(fault.Conflict, "no step of run %s waits for a signal", run)
+	case near != "":
+		return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; did you mean `roux runs signal %s %s`?", run, oneLine(cut(name, 60)), run, near)
+	}
+	return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; they wait for: %s", run, oneLine(cut(name, 60)), oneLine(strings.Join(names, ", ")))
 }
 
 func (a *app) releaseCommand() *cobra.Command {
