@@ -293,6 +293,11 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 		}
 		return
 	}
+	if v.passed > 0 {
+		// Skipped is what the recipe asked for, and still what somebody who gave a
+		// folder of files wants to hear of.
+		a.say("skipped after a failure: %s; `%s` says why", count(v.passed, "step"), a.hint("explain", v.id+" "+shellWord(v.firstPassed)))
+	}
 	if several {
 		a.text("%s %s\n", v.id, v.Status)
 	}

@@ -26,7 +26,10 @@ type runView struct {
 
 	recipe   string
 	failures bool
-	gen      int64
+	// passed is how many steps failed and were skipped, as their onError says.
+	passed      int
+	firstPassed string
+	gen         int64
 
 	steps   map[string]*stepView
 	order   []*stepView
@@ -169,6 +172,12 @@ func (v *runView) apply(ev *machine.Event) error {
 		}
 		if ev.Code != "" {
 			s.failed(ev)
+			if v.passed == 0 {
+				v.firstPassed = s.path
+			}
+			if status == "skipped" {
+				v.passed++
+			}
 		}
 		v.settle(s, status, ev)
 		s.note = machine.Reason(ev.Flag).String()
