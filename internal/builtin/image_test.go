@@ -82,6 +82,9 @@ func fileOf(t testing.TB, s *blob.Store, hash any) ([]byte, action.FileInfo) {
 // X158, X160: sizes by name and exact, every fit, formats; the file that comes
 // out is what the output says.
 func TestX158_X160_ResizeImage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	s := store(t)
 	photo := upload(t, s, "Ferry at dusk.JPG", portrait(t)).Hash
 	logo := upload(t, s, "logo.png", half(t)).Hash
@@ -135,6 +138,9 @@ func TestX158_X160_ResizeImage(t *testing.T) {
 
 // X160: the picture is upright, and transparent where it was.
 func TestX160_Pixels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	s := store(t)
 	near := func(c color.Color, want color.NRGBA, off int) bool {
 		n := color.NRGBAModel.Convert(c).(color.NRGBA)

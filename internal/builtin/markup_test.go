@@ -13,6 +13,9 @@ import (
 // The conversions themselves are tested where they are done, in media; here is
 // what an action makes of them.
 func TestMarkup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	s := store(t)
 	page := upload(t, s, "times.html", []byte("\xef\xbb\xbf<h1>Ferry</h1><script>x</script><table><tr><th>a</th></tr><tr><td>1</td></tr></table><a href='/b'>c</a>"))
 	out, err := call(t, s, "html-to-markdown", m{"file": page.Hash, "baseUrl": "https://a.example"})
@@ -43,6 +46,9 @@ func TestMarkup(t *testing.T) {
 // I15, I16: a million nested elements and a megabyte of emphasis end in a fault,
 // and the actions go on.
 func TestI15_I16_Markup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	s := store(t)
 	divs := upload(t, s, "deep.html", []byte(strings.Repeat("<div>", 1_000_000)))
 	slow := upload(t, s, "slow.md", []byte(strings.Repeat("_a*", 1<<20/3)))

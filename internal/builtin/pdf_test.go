@@ -43,6 +43,9 @@ func (p *progressed) Progress(f float64, text string) {
 // X160: a document of 500 pages is read with progress; its text of more than a
 // MiB becomes a reference, or a file where that is asked for.
 func TestX160_FiveHundredPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	s := store(t)
 	info := upload(t, s, "long.pdf", manyPages(500))
 	got, err := call(t, s, "pdf-to-markdown", map[string]any{"file": info.Hash})
@@ -94,6 +97,9 @@ func TestX160_FiveHundredPages(t *testing.T) {
 
 // X160: pages are chosen by number, and what is no choice is said exactly.
 func TestX160_Pages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	s := store(t)
 	file := upload(t, s, "short.pdf", manyPages(12)).Hash
 	for _, tt := range []struct {

@@ -16,6 +16,9 @@ import (
 
 // X159: what file-inspect says of the shared files is what other tools measured.
 func TestX159_SharedFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	dir := os.Getenv("ROUX_SHARED")
 	if dir == "" {
 		dir = filepath.Join("..", "..", "..", "shared") // beside the module

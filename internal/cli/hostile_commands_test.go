@@ -34,6 +34,9 @@ func ran(t *testing.T) (dir string) {
 // A15, A31: a name given where a command reads something changes nothing and
 // puts nothing on the terminal that acts there, whatever the message is.
 func TestA15_A31_NamesThatAreRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: it starts hundreds of processes, one after the other")
+	}
 	dir := ran(t)
 	before := fingerprint(t, dir)
 	entries := [][]string{
@@ -101,6 +104,9 @@ func jsonTalk(args []string) string {
 // A15, A31: a name given where a command writes makes something of that name in
 // the directory that was meant, or nothing.
 func TestA15_A31_NamesThatAreWritten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: it starts hundreds of processes, one after the other")
+	}
 	dir := ran(t)
 	work := filepath.Join(dir, "out") // not part of the fingerprint
 	before := fingerprint(t, dir)

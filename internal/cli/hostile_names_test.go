@@ -118,6 +118,9 @@ func yard(t *testing.T) (dir, data string) {
 // none but a plain one in the named directory on the way out, and nothing on a
 // terminal.
 func TestA15_A31_HostileNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: it starts hundreds of processes, one after the other")
+	}
 	dir, data := yard(t)
 	before := fingerprint(t, dir)
 	type stored struct{ Hash, Name string }

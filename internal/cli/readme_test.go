@@ -121,6 +121,7 @@ func TestExamplesPageWorks(t *testing.T) {
 			switch {
 			case strings.Contains(block, "examples/approval"):
 				// Somebody approves as soon as somebody is asked.
+				block = "trap 'kill $! 2>/dev/null || true' EXIT; " + block
 				block += " & for i in $(seq 300); do roux runs signal @last approve --payload '{\"approved\": true}' && break; done; wait $!"
 			case strings.Contains(block, "examples/compensation"):
 				block = "! " + block // it is made to fail
