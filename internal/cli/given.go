@@ -5,13 +5,16 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // A given is one input file of a run: a file of the user's, open, or the
@@ -41,6 +44,10 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 		}
 		for _, path := range paths {
 			f, size, err := openRegular(path)
+			if path != arg && errors.Is(err, fs.ErrPermission) {
+				a.say("%s may not be read and is left out", oneLine(path))
+				continue
+			}
 			if err != nil {
 				return list, err
 			}
@@ -58,6 +65,26 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 		}
 	}
 	return list, nil
+}
+
+// readsFiles says whether a plan works on the run's files: a step takes the only
+// one, or an expression names them.
+func readsFiles(p *plan.Plan) bool {
+	named := func(vars []plan.Var) bool {
+		return slices.ContainsFunc(vars, func(v plan.Var) bool { return v.Name == "files" || v.Name == "fileHashes" })
+	}
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		if st.FileInput != "" || st.Expr != nil && named(st.Expr.Vars) || named(st.ParamRef) {
+			return true
+		}
+		for k := range st.Bindings {
+			if named(st.Bindings[k].Expr.Vars) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func closeGiven(list []given) {

@@ -67,6 +67,9 @@ func noted(t *testing.T, note string) int {
 // makes one, and back out, and is never held whole: 96 MiB here within 100 MiB
 // of memory, 2 GiB within 150 MiB with ROUX_LONG=1 (F21).
 func TestF21_LargeFileIsStreamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: it measures memory, of which the race detector needs more")
+	}
 	size, limit := int64(96<<20), 100
 	if os.Getenv("ROUX_LONG") != "" {
 		size, limit = 2<<30, 150

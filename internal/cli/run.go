@@ -80,6 +80,9 @@ func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
 // directory is touched, so a misspelt path leaves nothing behind.
 func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string) error {
 	ctx = a.following(ctx)
+	if len(files) == 0 && readsFiles(c.plan) {
+		a.say("this recipe works on files and gets none: --file gives it some")
+	}
 	list, err := a.givenFiles(files)
 	if err != nil {
 		return err

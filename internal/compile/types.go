@@ -5,6 +5,7 @@ package compile
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -49,12 +50,44 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 		}
 	case plan.VarIndex:
 		return c.typed(json.RawMessage(`{"type":"integer"}`))
+	case plan.VarItem:
+		return c.itemType(v.Graph)
 	case plan.VarStep:
 		return c.stepType(v.Index)
 	case plan.VarBinding:
 		return c.bindingType(v.Graph, v.Index)
 	}
 	return typed{}
+}
+
+// itemType is what a loop's items are, where it goes over the files or a list of
+// the input as it is.
+func (c *compiler) itemType(body int32) typed {
+	owner := &c.nodes[c.p.Graphs[body].Owner]
+	if owner.src == nil || owner.src.Loop == nil {
+		return typed{}
+	}
+	name, field, isField := strings.Cut(trimmed(owner.src.Loop.Over), ".")
+	var list struct {
+		Items json.RawMessage `json:"items"`
+	}
+	raw := json.RawMessage(nil)
+	switch {
+	case !isField && name == "files":
+		raw = filesType
+	case isField && (name == "input" || name == "inputs" || name == "parameters"):
+		var schema struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		if json.Unmarshal(c.p.InputSchema, &schema) != nil {
+			return typed{} // reported where schemas are compiled
+		}
+		raw = schema.Properties[field]
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
+		return typed{}
+	}
+	return c.typed(list.Items)
 }
 
 // filesType is what `files` holds. What inspection finds depends on the kind of

@@ -194,6 +194,9 @@ func alone(t *testing.T) bool {
 // I15, I16, F19: a file that is made to harm ends in a typed error, or has its
 // harm bounded away, within 5 s and 256 MiB.
 func TestI15_I16_Bombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	if raceEnabled {
 		t.Skip("time and memory of a child say nothing under the race detector, and take minutes there")
 	}

@@ -187,6 +187,9 @@ func TestI15_Limits(t *testing.T) {
 
 // Page trees that lie: counts from the file are never believed.
 func TestOddPageTrees(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	page := "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 100 100] >>"
 	catalog := "<< /Type /Catalog /Pages 2 0 R >>"
 	for _, tt := range []struct {

@@ -147,6 +147,9 @@ func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 // F19, A31: damaged copies of images end in a picture or in a typed error, and
 // the process lives. 120 of them with ROUX_LONG=1.
 func TestF19_A31_DamagedImages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	sources := smallImages(t)
 	big := corners(300, 200)
 	for i := range big.Pix {

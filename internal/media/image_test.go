@@ -73,6 +73,9 @@ var undecoded = map[string]struct {
 // tools measured them; a thumbnail of each sound one, a typed error for the
 // others.
 func TestX159_X160_SharedImages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	dir, facts := sharedData(t)
 	r := New(Config{})
 	seen := 0

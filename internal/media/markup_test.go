@@ -114,6 +114,9 @@ func hostileMarkdown(n int) map[string]string {
 // I15, I16: a megabyte of what parsers are slow at, or die of, is converted or
 // refused within the time and memory of the child, and the parent lives on.
 func TestI15_I16_HostileMarkup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	defer goleak.VerifyNone(t)
 	// Less than the default, to be done sooner; the worst one meets the default below.
 	r := New(Config{Stall: 400 * time.Millisecond})

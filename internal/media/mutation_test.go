@@ -65,6 +65,9 @@ var mutations = []struct {
 //
 // A fifth of the 120 copies runs always, all of them with ROUX_LONG=1.
 func TestI16_F19_Mutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	if alone(t) {
 		return
 	}

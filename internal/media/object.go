@@ -10,6 +10,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"sync"
 
 	"github.com/pdfcpu/pdfcpu/pkg/api"
 	"github.com/pdfcpu/pdfcpu/pkg/filter"
@@ -39,6 +40,10 @@ type file struct {
 	size      int  // in bytes
 }
 
+// noConfigDir keeps the parser from making a directory of its own in the user's
+// home. It writes a variable that every parse reads, so once for all of them.
+var noConfigDir = sync.OnceFunc(api.DisableConfigDir)
+
 // openPDF reads the objects of a file. The parser mends what it can (missing or
 // wrong tables) and decrypts with the empty password.
 func openPDF(data []byte) (f *file, err error) {
@@ -47,7 +52,7 @@ func openPDF(data []byte) (f *file, err error) {
 			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "the PDF file is damaged beyond repair")
 		}
 	}()
-	api.DisableConfigDir()
+	noConfigDir()
 	conf := model.NewDefaultConfiguration()
 	conf.Cmd = model.OPTIMIZE
 	conf.ValidationMode = model.ValidationRelaxed

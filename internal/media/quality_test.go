@@ -132,6 +132,9 @@ const (
 // X160: of the words that poppler's pdftotext finds in a file, this share is in
 // what a reader of our Markdown sees.
 func TestWordRecall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	tool := pdftotext(t)
 	files := ownPDFs(t)
 	dir, facts := sharedFacts(t)

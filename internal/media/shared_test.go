@@ -69,6 +69,9 @@ func sharedFacts(t *testing.T) (string, map[string]fact) {
 // X159, X160: page counts of every PDF whose outcome is known, and typed errors
 // within 5 s for the others.
 func TestX159_SharedPDFs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	dir, facts := sharedData(t)
 	r := New(Config{})
 	for name, f := range facts {

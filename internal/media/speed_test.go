@@ -52,6 +52,9 @@ func manyPaged(t *testing.T) map[string][]byte {
 
 // X160: a page takes at most 60 ms: the whole work in its child, median of 3.
 func TestX160_TimePerPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not short: the work is done in child processes, one after the other")
+	}
 	if raceEnabled {
 		t.Skip("times say nothing under the race detector")
 	}

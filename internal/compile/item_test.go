@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"strings"
+	"testing"
+)
+
+// What a loop's items are is known where it goes over the files or a list of
+// the input, so a misspelt field of theirs is an error and no surprise at run time.
+func TestLoopItemsAreTyped(t *testing.T) {
+	for _, tt := range []struct{ over, expression, want string }{
+		{"files", "x.mimetype", `x has no mimetype; did you mean "mimeType"?`},
+		{"files", "x.sizeBytes + 1", ""},
+		{"files", "x.extended.whatever", ""},
+		{"files", "x.name + 1", "operator + does not take (string, int)"},
+		{"input.people", "x.nme", `x has no nme; did you mean "name"?`},
+		{"inputs.people", "x.name.size()", ""},
+		{"parameters.people", "x.nme", `x has no nme; did you mean "name"?`},
+		{"input.anything", "x.nme", ""},
+		{"input.numbers", "x.nme", "int has no fields"},
+		{"input.people.filter(p, true)", "x.nme", ""}, // not plain enough to be sure
+		{"input.unknown", "x.nme", "input has no unknown"},
+	} {
+		text := `name: r
+inputSchema:
+  type: object
+  additionalProperties: false
+  properties:
+    people: {type: array, items: {type: object, additionalProperties: false, properties: {name: {type: string}}}}
+    numbers: {type: array, items: {type: integer}}
+    anything: {type: array}
+steps:
+  - id: each
+    loop: {over: "` + tt.over + `", as: x, steps: [{id: one, transform: {expression: "` + tt.expression + `"}}]}
+`
+		_, _, _, diags := Source("r.yaml", []byte(text), Options{})
+		var got []string
+		for _, d := range diags {
+			got = append(got, d.String())
+		}
+		if said := strings.Join(got, "\n"); !strings.Contains(said, tt.want) || tt.want == "" && HasErrors(diags) {
+			t.Errorf("over %s, %s: %q, want %q", tt.over, tt.expression, said, tt.want)
+		}
+	}
+}
