@@ -79,6 +79,26 @@ outputs: {all: all, n: size(all)}
 `,
 		lines: []string{`start`, `finish outer[0].inner[1].x output=2`, `finish outer[0].inner[0].x output=1`, `restart`, `finish outer[1].inner[0].x output=3`, `finish outer[1].inner[1].x output=4`},
 	},
+	// What the hands brought: files with what inspection found, waits whose length
+	// is an expression, references to large values.
+	"hands": {
+		recipe: `
+name: hands
+steps:
+  - {id: nap, action: {name: sleep, parameters: {duration: "{{ input.pause }}"}}}
+  - {id: rest, wait: {until: "input.until"}}
+  - {id: read, action: {name: work, parameters: {pages: "{{ files[0].extended.pageCount }}"}}, outputBinding: doc}
+  - {id: long, when: "doc.text.size > 1000", transform: {expression: "{'t': doc.text, 'n': doc.text.size}"}}
+  - {id: each, loop: {over: doc.list, maxConcurrency: 2, steps: [{id: x, action: {name: work, parameters: {v: "{{ item }}"}}, onError: {strategy: skip}}]}, outputBinding: all}
+outputs: {text: doc.text, n: steps.long.output.n, all: all}
+`,
+		lines: []string{
+			`start input={"pause":"PT30M","until":"2026-01-01T02:00:00Z"} file=ab extended={"pageCount":3}`, `after 30m`, `restart`, `after 2h`,
+			`finish read output={"list":{"$roux":"ref","bytes":2000000,"hash":"sha256_dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd","size":3,"type":"list"},"text":{"$roux":"ref","bytes":3000000,"hash":"sha256_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","size":3000000,"type":"string"}}`, `restart`,
+			`items each from=0 list=[1,{"$roux":"ref","bytes":3000000,"hash":"sha256_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","size":3000000,"type":"string"},3] more=false`, `finish each[0].x output=1`,
+			`fail each[1].x code=FILE_INVALID msg=bad`, `finish each[2].x output={"t":{"$roux":"ref","bytes":3000000,"hash":"sha256_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","size":3000000,"type":"string"}}`,
+		},
+	},
 	"waves": {
 		recipe: `
 name: waves

@@ -221,6 +221,9 @@ func (w *world) line(s string) {
 		}
 		if f := args["file"]; f != "" {
 			in.Start.Files = []File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}
+			if x := args["extended"]; x != "" {
+				in.Start.Files[0].Extended = json.RawMessage(x)
+			}
 		}
 	case "grant":
 		in.Kind, in.Ref = InGranted, w.ref(args[""])
