@@ -103,7 +103,7 @@ func (a *app) printFindings(list []finding) {
 	rows := make([][]string, len(list))
 	problems := 0
 	for i, f := range list {
-		rows[i] = []string{looks[signs[f.Status]].glyph + " " + f.Status, f.Check, oneLine(f.Text)}
+		rows[i] = []string{lookOf(signs[f.Status]).Glyph + " " + f.Status, f.Check, oneLine(f.Text)}
 		if f.Status == isProblem {
 			problems++
 		}

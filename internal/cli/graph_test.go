@@ -5,23 +5,31 @@ package cli
 import (
 	"testing"
 
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/picture"
 )
 
 // A status looks the same in a line of a run and in its picture.
 func TestLooksAgree(t *testing.T) {
-	shared := 0
-	for status, l := range looks {
-		switch status {
-		case "dispatching", "preview", "expired", "quiet", "error", "warning":
-			continue // of runs and of talk: no step has them
+	var all []string
+	for st := machine.Pending; st <= machine.Invalidated; st++ {
+		all = append(all, st.String())
+	}
+	all = append(append(all, "timed_out"), statuses()...)
+	if len(all) < 12+9 {
+		t.Fatalf("%d statuses, want the 12 of steps and the 9 of runs", len(all))
+	}
+	plain := &screen{}
+	for _, status := range all {
+		l := picture.LookOf(status)
+		if l.Glyph == "" || l.Light == "" || l.Dark == "" || l.Light == l.Dark {
+			t.Errorf("%s has no look of its own: %+v", status, l)
 		}
-		shared++
-		if got := picture.LookOf(status); got != (picture.Look{Glyph: l.glyph, Light: l.light, Dark: l.dark}) {
-			t.Errorf("%s looks %v in pictures, %v in lines", status, got, l)
+		if got := plain.glyph(status); got != l.Glyph {
+			t.Errorf("%s looks %q in lines, %q in pictures", status, got, l.Glyph)
 		}
 	}
-	if shared < 12 {
-		t.Errorf("%d statuses compared, want all 12 of steps", shared)
+	if got := plain.glyph("no status"); got != "·" {
+		t.Errorf("what is no status looks %q", got)
 	}
 }

@@ -9,34 +9,23 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"golang.org/x/term"
+
+	"github.com/roux-engine/roux/internal/picture"
 )
 
-// A look is how a status is shown: a glyph, a word and a colour, so that no
-// meaning hangs on colour alone.
-type look struct {
-	glyph       string
-	light, dark string
+// talk are the colours of what is said beside statuses: it has no glyph.
+var talk = map[string]picture.Look{
+	"quiet":   {Light: "#4d5661", Dark: "#a3acb8"},
+	"error":   {Light: "#c4261d", Dark: "#ff7b72"},
+	"warning": {Light: "#9a5b00", Dark: "#f0b13c"},
 }
 
-var looks = map[string]look{
-	"pending":     {"○", "#5b6472", "#9aa4b2"},
-	"queued":      {"◌", "#475a86", "#93a7d6"},
-	"dispatching": {"◌", "#475a86", "#93a7d6"},
-	"running":     {"◐", "#1763c7", "#5ea8ff"},
-	"waiting":     {"⧗", "#7339b8", "#b992f5"},
-	"preview":     {"◑", "#0b7285", "#3fc5d8"},
-	"retrying":    {"↻", "#9a5b00", "#f0b13c"},
-	"completed":   {"✓", "#177a3f", "#45c57a"},
-	"skipped":     {"⤳", "#66707d", "#8b95a3"},
-	"blocked":     {"⊘", "#66707d", "#8b95a3"},
-	"failed":      {"✕", "#c4261d", "#ff7b72"},
-	"timed_out":   {"⏱", "#b3470b", "#ff9a57"},
-	"cancelled":   {"⊖", "#8a3b6b", "#d88bb9"},
-	"expired":     {"⌛", "#77603a", "#c8ad7f"},
-	"invalidated": {"≈", "#77603a", "#c8ad7f"},
-	"quiet":       {"", "#4d5661", "#a3acb8"},
-	"error":       {"", "#c4261d", "#ff7b72"},
-	"warning":     {"", "#9a5b00", "#f0b13c"},
+// lookOf is how a status, or a kind of talk, is shown.
+func lookOf(what string) picture.Look {
+	if l, ok := talk[what]; ok {
+		return l
+	}
+	return picture.LookOf(what)
 }
 
 // A screen is where talk goes: standard error, with or without colour, perhaps
@@ -90,24 +79,23 @@ func (s *screen) paint(status, text string) string {
 	if !s.colour || text == "" {
 		return text
 	}
-	l, ok := looks[status]
-	if !ok {
-		return text
-	}
-	hex := l.light
+	l := lookOf(status)
+	hex := l.Light
 	if s.dark {
-		hex = l.dark
+		hex = l.Dark
+	}
+	if hex == "" {
+		return text
 	}
 	return lipgloss.NewStyle().Foreground(lipgloss.Color(hex)).Render(text)
 }
 
 // glyph is the painted sign of a status.
 func (s *screen) glyph(status string) string {
-	l, ok := looks[status]
-	if !ok || l.glyph == "" {
-		return "·"
+	if g := lookOf(status).Glyph; g != "" {
+		return s.paint(status, g)
 	}
-	return s.paint(status, l.glyph)
+	return "·"
 }
 
 // print writes text with as many colours as the terminal has. Talk that cannot

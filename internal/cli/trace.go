@@ -295,7 +295,7 @@ func (w *traceWriter) walk(s *span, indent, above string, last, flame bool) {
 	if s.Attempts > 1 {
 		name += fmt.Sprintf("  try %d", s.Attempts)
 	}
-	label := indent + branch + looks[s.Status].glyph + " " + name
+	label := indent + branch + lookOf(s.Status).Glyph + " " + name
 	w.spans = append(w.spans, s)
 	if flame {
 		w.rows = append(w.rows, []string{label})

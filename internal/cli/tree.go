@@ -101,7 +101,7 @@ func fit(lines []string, n int) []string {
 	}
 	first, last := -1, -1
 	for i, l := range lines {
-		if !strings.Contains(l, looks["completed"].glyph) && !strings.Contains(l, looks["pending"].glyph) && !strings.Contains(l, looks["skipped"].glyph) {
+		if !strings.Contains(l, lookOf("completed").Glyph) && !strings.Contains(l, lookOf("pending").Glyph) && !strings.Contains(l, lookOf("skipped").Glyph) {
 			if first < 0 {
 				first = i
 			}
