@@ -129,6 +129,7 @@ func (r *replaceRule) apply(ctx context.Context, text string) (string, int, erro
 	if err != nil {
 		return "", 0, err
 	}
+	fixed, uses := find.template(r)
 	if len(text)*work > maxMatchWork {
 		return "", 0, fault.New(fault.ValueTooLarge, "the pattern %.60q is too large for a text of %d bytes: make it simpler, or split the text first", r.Find, len(text))
 	}
@@ -153,15 +154,22 @@ func (r *replaceRule) apply(ctx context.Context, text string) (string, int, erro
 		if !accept {
 			continue
 		}
+		// Known before it is made: one match can be the whole text, and stand in
+		// the replacement thousands of times.
+		size := len(out) + m[0] - from + fixed + len(text) - m[1]
+		for group, times := range uses {
+			size += times * (m[2*group+1] - m[2*group])
+		}
+		if size > maxMade {
+			return "", 0, madeTooLarge("the new text")
+		}
 		out = append(out, text[from:m[0]]...)
 		if r.Regex {
 			out = find.first.ExpandString(out, r.Replace, text, m)
 		} else {
 			out = append(out, r.Replace...)
 		}
-		if n, from = n+1, m[1]; len(out)+len(text)-from > maxMade {
-			return "", 0, madeTooLarge("the new text")
-		}
+		n, from = n+1, m[1]
 	}
 	return string(append(out, text[from:]...)), n, nil
 }
@@ -191,6 +199,24 @@ func (f *finder) from(text string, at int) []int {
 		}
 	}
 	return m
+}
+
+// template is how long a replacement is without its groups, and how often it
+// holds each of them.
+func (f *finder) template(r *replaceRule) (fixed int, uses []int) {
+	if !r.Regex {
+		return len(r.Replace), nil
+	}
+	groups := f.first.NumSubexp() + 1
+	m := make([]int, 2*groups) // of groups that are empty
+	length := func() int { return len(f.first.ExpandString(nil, r.Replace, "x", m)) }
+	fixed, uses = length(), make([]int, groups)
+	for group := range uses {
+		m[2*group+1] = 1
+		uses[group] = length() - fixed
+		m[2*group+1] = 0
+	}
+	return fixed, uses
 }
 
 func (r *replaceRule) literal(text string) (string, int, error) {

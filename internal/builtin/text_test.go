@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -231,6 +233,29 @@ func TestI15_MatchingEnds(t *testing.T) {
 	_, _, err := (&replaceRule{Find: `a`, Regex: true}).apply(ctx, "aaa")
 	if !errors.Is(err, fault.ValueTooLarge) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// What a rule would make is known before it is made: a match can be the whole
+// text and stand in the replacement thousands of times.
+func TestI15_ReplacementsAreMeasuredFirst(t *testing.T) {
+	text := strings.Repeat("ab", 1<<19)
+	for _, rule := range []m{
+		{"find": "(?s).*", "replace": strings.Repeat("$0", 4_000)},
+		{"find": "(a)|(?P<rest>(?s)b.*)", "replace": strings.Repeat("${rest}", 1_000)},
+	} {
+		rule["regex"] = true
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := direct(t, "text-replace", m{"text": text, "rules": []any{rule}})
+		runtime.ReadMemStats(&after)
+		if made := (after.TotalAlloc - before.TotalAlloc) >> 20; !errors.Is(err, fault.OutputTooLarge) || made > 256 {
+			t.Errorf("%.20q: %v, after %d MiB", rule["find"], err, made)
+		}
+	}
+	out, err := direct(t, "text-replace", m{"text": text, "rules": []any{m{"find": "(?s)(?P<one>a)(.*)", "replace": "$$${one}$9" + strings.Repeat("$2", 30), "regex": true}}})
+	if want := 2 + 30*(len(text)-1); err != nil || len(out["text"].(string)) != want {
+		t.Errorf("%d bytes, %v; want %d", len(fmt.Sprint(out["text"])), err, want)
 	}
 }
 
