@@ -27,7 +27,7 @@ import (
 const (
 	MaxBoxes = 20_000
 	MaxEdges = 200_000
-	MaxDepth = 64
+	MaxDepth = 132 // a recipe may nest 64 scopes, of two groups each, and an undoing in the last
 	maxSide  = 1 << 20
 	maxBends = 100_000
 )

@@ -26,6 +26,11 @@ func compiled(t *testing.T, name string) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return compiledText(t, name, text)
+}
+
+func compiledText(t *testing.T, name string, text []byte) *plan.Plan {
+	t.Helper()
 	decls := compile.NewCatalogue(&action.Action{Name: "work", Version: "1.0.0"}, &action.Action{Name: "undo", Version: "1.0.0"})
 	p, _, _, diags := compile.Source(name+".yaml", text, compile.Options{Actions: decls})
 	if p == nil {

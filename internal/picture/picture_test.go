@@ -5,6 +5,7 @@ package picture
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -259,6 +260,27 @@ func TestNotationsHoldTogether(t *testing.T) {
 }
 
 var calls = regexp.MustCompile(`action: \{name: ["']?([\w-]+)`)
+
+// Whatever compile accepts can be drawn: 64 levels, with an undoing in the last.
+func TestDeepestRecipe(t *testing.T) {
+	const deepest = 64
+	indent := "  "
+	var text strings.Builder
+	fmt.Fprintf(&text, "name: deep\nlimits: {max_scope_depth: %d}\nsteps:\n", deepest)
+	for i := range deepest {
+		fmt.Fprintf(&text, "%[1]s- id: c%[2]d\n%[1]s  condition:\n%[1]s    expression: parameters.go\n%[1]s    then:\n", indent, i)
+		indent += "      "
+	}
+	fmt.Fprintf(&text, "%[1]s- id: leaf\n%[1]s  action: {name: work}\n%[1]s  compensate: {action: {name: undo}}\n", indent)
+	p := compiledText(t, "deep", []byte(text.String()))
+	for _, width := range []int{0, 2_000} {
+		for form, out := range all(t, Of(p, "deep", true), Options{Width: width}) {
+			if form != ".txt" && !strings.Contains(out, "leaf") || form == ".txt" && width > 0 && !strings.Contains(out, "leaf") {
+				t.Errorf("%s of width %d lacks the innermost step", form, width)
+			}
+		}
+	}
+}
 
 // TestRecipesOfTheHouse draws every recipe that the tests of the compiler and of
 // the machine compile, in every form: none is refused, every SVG is well-formed,
