@@ -29,8 +29,9 @@ const (
 	pointerName = "socket.path"
 	// nurseryName is a directory that only its owner enters: the socket is made
 	// there and moved once its rights are set. The path is as long as that of
-	// the socket itself.
-	nurseryName   = "bind"
+	// the socket itself, and the name is none that somebody's project has.
+	nurseryName   = ".new"
+	newborn       = "s"
 	maxSocketPath = 100
 )
 
@@ -165,15 +166,20 @@ func writePointer(pointer, path string) error {
 func bind(path, nursery string) (net.Listener, error) {
 	at := path
 	if nursery != "" {
-		// A killed process may have left it behind.
-		if err := os.RemoveAll(nursery); err != nil {
+		at = filepath.Join(nursery, newborn)
+		// A killed process may have left it behind. What else is in there is not
+		// ours to remove: the data directory may be one with other things in it.
+		_ = os.Remove(at)
+		if err := os.Remove(nursery); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		if err := os.Mkdir(nursery, 0o700); err != nil {
 			return nil, err
 		}
-		defer func() { _ = os.RemoveAll(nursery) }()
-		at = filepath.Join(nursery, "s")
+		defer func() {
+			_ = os.Remove(at)
+			_ = os.Remove(nursery)
+		}()
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
 	if err != nil {

@@ -35,6 +35,9 @@ func TestSocketIsBornClosed(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, nurseryName), 0o777); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, nurseryName, newborn), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ln, stop, err := listen(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -206,6 +207,25 @@ func TestDataDirectoryIsSecluded(t *testing.T) {
 				t.Errorf("its mode is %v, %v; want %v", info.Mode().Perm(), err, tt.want)
 			}
 		})
+	}
+}
+
+// A directory of the user's that is called like the one in which sockets are
+// made is not emptied for a socket.
+func TestForeignNurseryIsLeftAlone(t *testing.T) {
+	dir := shortDir(t)
+	precious := filepath.Join(dir, nurseryName, "deep", "thesis.tex")
+	if err := os.MkdirAll(filepath.Dir(precious), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := listen(dir); !errors.Is(err, fault.StoreFailed) || !strings.Contains(err.Error(), nurseryName) {
+		t.Errorf("listen: %v, want an error that names %s", err, nurseryName)
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
+		t.Errorf("the user's file: %q, %v", text, err)
 	}
 }
 
