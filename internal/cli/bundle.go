@@ -100,7 +100,7 @@ func (a *app) exportCommand() *cobra.Command {
 // that name is always whole.
 func (a *app) export(ctx context.Context, j journal, head store.Head, path string, redact, force bool) (*exported, error) {
 	if path == "-" {
-		if f, ok := a.stdout.(*os.File); ok && newScreen(f, true, a.getenv).live() {
+		if _, terminal := a.stdoutColumns(); terminal {
 			return nil, fault.New(fault.Usage, "a bundle is no text for a terminal: name a file with --out, or pipe it on")
 		}
 		return nil, writeBundle(ctx, j, head, a.stdout, redact)

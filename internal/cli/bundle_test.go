@@ -12,9 +12,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -200,15 +203,45 @@ func lookAtAll(t *testing.T, path string) bool {
 	if err != nil {
 		return false
 	}
-	compare(s, s, nil)
+	var out bytes.Buffer
+	none := func(string) string { return "" }
+	a := &app{stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: newScreen(&out, true, none)}
+	a.printCompared(compare(s, &side{plan: b.plan, view: newView(b.plan, b.Run)}, nil), [2]*side{s, s})
 	if _, err := replay(ctx, st, head, 0); err != nil {
 		return false
 	}
-	tr := newTracer(b.plan, b.Run, maxSteps)
-	if err := eachEvent(ctx, st, head.Key, 0, tr.apply); err != nil {
-		return false
+	v, run, err := stateOf(ctx, st, head)
+	if err != nil {
+		t.Fatal(err)
 	}
-	tr.done(0)
+	a.printRun(v, fullView{result: v.result(), WaitState: run.WaitState()}, head)
+	tr, pic, said := newTracer(b.plan, b.Run, maxSteps), picture.NewFold(b.plan, true), saidWriter{app: a, out: a.stream()}
+	err = eachEvent(ctx, st, head.Key, 0, func(ev *machine.Event) error {
+		a.text("%s\n", a.eventLine(b.plan, ev))
+		if line, ok := logOf(b.plan, ev); ok {
+			said.add(line)
+		}
+		pic.Add(ev)
+		return tr.apply(ev)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := tr.done(0)
+	a.printTrace(tr, spans, false)
+	a.printTrace(tr, spans, true)
+	for ref := range tr.spans {
+		x := &explainer{v: newView(b.plan, b.Run), ref: ref}
+		if err := eachEvent(ctx, st, head.Key, 0, x.event); err != nil {
+			t.Fatal(err)
+		}
+		a.printExplanation(x.explain())
+	}
+	if p, err := pic.Picture(head.Recipe, true); err == nil {
+		for _, form := range pictureForms {
+			_, _ = render(p, form, picture.Options{Width: 100}) // a picture that cannot be drawn is an error
+		}
+	}
 	return true
 }
 

@@ -196,12 +196,10 @@ func (a *app) deliver(pic *picture.Picture, d *drawing) error {
 
 // columns is the width of the terminal the picture goes to, else that of a page.
 func (a *app) columns(d *drawing) int {
-	out := newScreen(a.stdout, true, a.getenv)
-	if d.out != "" || !out.live() {
-		return 120
+	if columns, ok := a.stdoutColumns(); ok && d.out == "" {
+		return columns
 	}
-	columns, _ := out.size()
-	return columns
+	return 120
 }
 
 func render(pic *picture.Picture, form string, o picture.Options) (string, error) {

@@ -338,7 +338,10 @@ func (s *span) says() string {
 
 // bars draws the spans on one time scale.
 func (w *traceWriter) bars() {
-	columns, _ := w.app.screen.size()
+	columns, ok := w.app.stdoutColumns()
+	if !ok {
+		columns = 80
+	}
 	names := 0
 	for _, r := range w.rows {
 		names = max(names, len([]rune(r[0])))
@@ -346,7 +349,10 @@ func (w *traceWriter) bars() {
 	names = min(names, columns/2)
 	width := max(columns-names-12, 20)
 	total := max(w.end-w.start, 1)
-	at := func(us int64) int { return min(int((us-w.start)*int64(width)/total), width) }
+	// The times of a journal from elsewhere may fall, or lie far beyond its end.
+	at := func(us int64) int {
+		return int(max(0, min((float64(us)-float64(w.start))/float64(total), 1)) * float64(width))
+	}
 	for i, s := range w.spans {
 		bar := []rune(strings.Repeat(" ", width+1))
 		for _, p := range s.phases {
