@@ -10,11 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -96,8 +93,7 @@ func (a *app) exportCommand() *cobra.Command {
 	return cmd
 }
 
-// export writes the bundle beside its name and renames it, so that a file of
-// that name is always whole.
+// export writes the bundle, to standard output or as a file.
 func (a *app) export(ctx context.Context, j journal, head store.Head, path string, redact, force bool) (*exported, error) {
 	if path == "-" {
 		if _, terminal := a.stdoutColumns(); terminal {
@@ -105,34 +101,29 @@ func (a *app) export(ctx context.Context, j journal, head store.Head, path strin
 		}
 		return nil, writeBundle(ctx, j, head, a.stdout, redact)
 	}
-	if _, err := os.Lstat(path); err == nil && !force {
-		return nil, fault.New(fault.Conflict, "%s exists: name another file with --out, or overwrite it with --force", path)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".roux-*.tmp")
+	root, base, err := openBeside(path)
 	if err != nil {
-		return nil, outError(path, err)
+		return nil, err
 	}
-	defer os.Remove(f.Name())
-	err = writeBundle(ctx, j, head, f, redact)
-	info, statErr := f.Stat()
-	if err = errors.Join(err, statErr, f.Sync(), f.Close()); err != nil {
-		return nil, storageError(filepath.Dir(path), err)
+	defer func() { _ = root.Close() }()
+	d, err := newDraft(root, base, path, 0o600, force)
+	if err != nil {
+		return nil, err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return nil, outError(path, err)
+	defer d.drop()
+	if err := writeBundle(ctx, j, head, d, redact); err != nil {
+		return nil, err
+	}
+	info, err := d.f.Stat()
+	if err != nil {
+		return nil, writeError(path, err)
+	}
+	if err := d.place(); err != nil {
+		return nil, err
 	}
 	done := &exported{manifest: newManifest(head, redact), File: path, Bytes: info.Size()}
 	done.Events, err = lastEvent(ctx, j, head.Key)
 	return done, err
-}
-
-// outError says why a file that the user named cannot be there; where the disk
-// is at fault, that.
-func outError(path string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
-		return storageError(filepath.Dir(path), err)
-	}
-	return writeError(cut(path, 200), err)
 }
 
 func newManifest(head store.Head, redacted bool) manifest {

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
@@ -140,7 +139,7 @@ func isText(b []byte) bool {
 
 // save writes a file whole or not at all. The stored name is used only inside a
 // directory that the user named, and never leads out of it (A15).
-func (a *app) save(src io.Reader, to, name, hash string, force bool) (path string, err error) {
+func (a *app) save(src io.Reader, to, name, hash string, force bool) (string, error) {
 	dir, base := filepath.Split(to)
 	if info, err := os.Stat(to); base == "" || err == nil && info.IsDir() {
 		dir, base = to, safeName(name, hash)
@@ -156,71 +155,16 @@ func (a *app) save(src io.Reader, to, name, hash string, force bool) (path strin
 		return "", fileError(dir, fault.FileNotFound, err)
 	}
 	defer func() { _ = root.Close() }()
-	path = filepath.Join(dir, base)
-	if err := mayReplace(root, base, path, force); err != nil {
-		return "", err
-	}
-	temp := ".roux-" + rand.Text() + ".tmp"
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return "", writeError(path, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = root.Remove(temp)
-		}
-	}()
-	w := &diskWriter{f: f}
-	_, err = io.Copy(w, src)
-	if w.err != nil {
-		err = writeError(path, w.err)
-	}
-	if cerr := errors.Join(f.Sync(), f.Close()); err == nil && cerr != nil {
-		err = writeError(path, cerr)
-	}
+	path := filepath.Join(dir, base)
+	d, err := newDraft(root, base, path, 0o666, force)
 	if err != nil {
 		return "", err
 	}
-	if err = mayReplace(root, base, path, force); err != nil {
-		return "", err // it came meanwhile
+	defer d.drop()
+	if _, err := io.Copy(d, src); err != nil {
+		return "", err
 	}
-	if err = root.Rename(temp, base); err != nil {
-		return "", writeError(path, err)
-	}
-	return path, nil
-}
-
-// mayReplace refuses to write over what is there, and to replace what is no file
-// even when told to.
-func mayReplace(root *os.Root, base, path string, force bool) error {
-	info, err := root.Lstat(base)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return writeError(path, err)
-	case !force:
-		return fault.New(fault.Conflict, "%s is there already: --force replaces it", path)
-	case !info.Mode().IsRegular():
-		return fault.New(fault.Conflict, "%s is no regular file and is not replaced", path)
-	}
-	return nil
-}
-
-// diskWriter tells the disk's errors from those of what is written.
-type diskWriter struct {
-	f   *os.File
-	err error
-}
-
-func (w *diskWriter) Write(p []byte) (int, error) {
-	n, err := w.f.Write(p)
-	w.err = err
-	return n, err
-}
-
-func writeError(path string, err error) error {
-	return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", path, err)
+	return path, d.place()
 }
 
 // devices are names that Windows gives to devices, with any extension.

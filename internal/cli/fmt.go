@@ -4,9 +4,7 @@ package cli
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,17 +162,24 @@ func replaceInPlace(path string, text []byte) error {
 	if err != nil {
 		return fileError(path, fault.RecipeNotFound, err)
 	}
-	root, err := os.OpenRoot(filepath.Dir(real))
-	if err == nil {
-		err = errors.Join(replaceFile(root, filepath.Base(real), text, info.Mode().Perm()), root.Close())
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		return fault.Wrap(fault.Unauthorized, err, "%s cannot be written: you may not write in %s", path, filepath.Dir(real))
-	}
+	root, base, err := openBeside(real)
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", path, err)
+		return err
 	}
-	return nil
+	defer func() { _ = root.Close() }()
+	d, err := newDraft(root, base, real, 0o600, true)
+	if err != nil {
+		return err
+	}
+	defer d.drop()
+	// Whatever the mask takes off new files: this one is not new.
+	if err := d.f.Chmod(info.Mode().Perm()); err != nil {
+		return writeError(real, err)
+	}
+	if _, err := d.Write(text); err != nil {
+		return err
+	}
+	return d.place()
 }
 
 // unified is the difference of two texts line by line, in the form that patch

@@ -183,12 +183,13 @@ func (a *app) deliver(pic *picture.Picture, d *drawing) error {
 		a.text("%s", text)
 		return nil
 	}
-	root, err := os.OpenRoot(filepath.Dir(d.out))
-	if err == nil {
-		err = errors.Join(replaceFile(root, filepath.Base(d.out), []byte(text), 0o644), root.Close())
-	}
+	root, base, err := openBeside(d.out)
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "--out %s cannot be written: %v", oneLine(d.out), err)
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := replaceFile(root, base, d.out, []byte(text)); err != nil {
+		return err
 	}
 	a.say("wrote %s", oneLine(d.out))
 	return nil

@@ -4,8 +4,6 @@ package cli
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,40 +87,10 @@ func (p *placer) offer(name string, text []byte, ours bool) (placed, error) {
 
 // write replaces a file at once: nobody sees half of it.
 func (p *placer) write(name string, text []byte) error {
-	err := func() error {
-		if dir := path.Dir(name); dir != "." {
-			if err := p.root.MkdirAll(dir, 0o755); err != nil {
-				return err
-			}
-		}
-		return replaceFile(p.root, name, text, 0o644)
-	}()
-	if err != nil {
-		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", p.show(name), err)
+	if err := p.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return writeError(p.show(name), err)
 	}
-	return nil
-}
-
-// replaceFile writes a file beside the old one and puts it in its place.
-func replaceFile(root *os.Root, name string, text []byte, mode fs.FileMode) error {
-	var random [6]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return err
-	}
-	temp := fmt.Sprintf("%s.%s.tmp", name, hex.EncodeToString(random[:]))
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return nil
+	return replaceFile(p.root, name, p.show(name), text)
 }
 
 // showPlaced tells what became of each file.
