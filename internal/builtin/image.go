@@ -87,7 +87,7 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 		return action.Result{}, fault.New(fault.FileInvalid, "file %s is empty: want an image", cmp.Or(info.Name, info.Hash))
 	}
 	job, err := reader.Image(file, info.Size, opts)
-	if errors.Is(err, fault.FileUnsupported) && errors.Is(err, media.ErrUnknownImage) {
+	if errors.Is(err, media.ErrUnknownImage) {
 		return action.Result{}, fault.New(fault.FileUnsupported, "file %s is %s: want an image as %s", cmp.Or(info.Name, info.Hash), info.MimeType, strings.Join(media.ImageFormatsRead, ", "))
 	}
 	if err != nil {

@@ -73,7 +73,7 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 		f := asFault(err, req)
 		last = message{Code: f.Code, Msg: f.Msg}
 		if f.Err != nil {
-			last.Log = clip(f.Err.Error(), 2_000)
+			last.Log = clipRunes(f.Err.Error(), 2_000)
 		}
 	}
 	if err := out.Encode(last); err != nil {
@@ -84,8 +84,8 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 
 // watch ends the child when it has grown past its limit, computes without
 // progress, or has lost its parent. On the whole it may compute no longer than
-// sound pages take: a file of many pages that are slow on purpose ends too. The operating system's limits (see confine)
-// are the harder ones where they exist.
+// sound pages take: a file of many pages that are slow on purpose ends too. The
+// operating system's limits (see confine) are the harder ones where they exist.
 func watch(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) {
 	parent := os.Getppid()
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
@@ -261,13 +261,6 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) String() string { return t.buf.String() }
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
-}
 
 // askHere parses in this process, for programs that cannot be their own child.
 // A parser that hangs is left behind: its goroutine ends when it ends.

@@ -93,7 +93,7 @@ func (in *interpreter) page(number int, n node) (s sheet, err error) {
 	s.number, s.media = number, n.media
 	trouble := func(why string) {
 		if s.problem == "" {
-			s.problem = clip(why, 200)
+			s.problem = oneLine(why) // it may quote the file
 			in.problems++
 		}
 	}

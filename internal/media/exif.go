@@ -9,10 +9,7 @@ const (
 	tagWidth        = 256
 	tagHeight       = 257
 	tagBits         = 258
-	tagCompression  = 259
-	tagPhotometric  = 262
 	tagOrientation  = 274
-	tagSamples      = 277
 	tagExtraSamples = 338
 )
 

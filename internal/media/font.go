@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// look is how text is set.
+// emphasis is how text is set.
 type emphasis uint8
 
 const (
@@ -42,10 +42,10 @@ type face struct {
 	// Simple fonts: one byte, one glyph.
 	simple *[256]glyph
 	// Composite fonts: glyphs are worked out when they first appear.
-	glyphs   map[uint32]glyph
-	codes    *cmap // how bytes group into codes; nil = two bytes each
-	unicode  *cmap // what codes mean; nil = unknown
-	utf16    bool  // codes are UTF-16
+	glyphs   map[uint64]glyph // by code and its number of bytes
+	codes    *cmap            // how bytes group into codes; nil = two bytes each
+	unicode  *cmap            // what codes mean; nil = unknown
+	utf16    bool             // codes are UTF-16
 	legacy   encoding.Encoding
 	wide     map[int]float64
 	fallback float64
@@ -187,7 +187,7 @@ func newGlyph(text string, n int) glyph {
 func letters(s string) string {
 	plain := true
 	for _, r := range s {
-		if r >= 0x2000 || r < ' ' || r == 0x7F {
+		if r >= 0x2000 || printable(r) != r {
 			plain = false
 			break
 		}
@@ -334,7 +334,7 @@ func coreWidth(core string, c int, text string) float64 {
 }
 
 func (f *file) composite(fc *face, d, descendant types.Dict) {
-	fc.glyphs = map[uint32]glyph{}
+	fc.glyphs = map[uint64]glyph{}
 	name := f.name(d["Encoding"])
 	fc.vertical = strings.HasSuffix(name, "-V")
 	fc.utf16, fc.legacy = predefined(name)
@@ -388,7 +388,7 @@ func (fc *face) next(raw []byte) glyph {
 	}
 	n = min(n, len(raw))
 	c := codeOf(raw[:n])
-	key := c | uint32(n)<<28
+	key := uint64(n)<<32 | uint64(c)
 	g, ok := fc.glyphs[key]
 	if !ok {
 		g = fc.decode(raw[:n], c)

@@ -41,6 +41,11 @@ func TestFonts(t *testing.T) {
 			[]string{tounicode("4 beginbfchar <0001> <05E9> <0002> <05DC> <0003> <05D5> <0004> <05DD> endbfchar")}, "שלום"},
 		{"Arabic forms are letters", "BT /F 11 Tf 50 700 Td <00020001> Tj ET", cid, []string{tounicode("2 beginbfchar <0001> <FEE3> <0002> <FEEE> endbfchar")}, "مو"},
 		{"a text that stands for glyphs", "BT /F 11 Tf 50 700 Td /Span << /ActualText (office) >> BDC (xyz) Tj EMC ( hours) Tj ET", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>", nil, "office hours"},
+		{"codes of two and four bytes", "BT /F 11 Tf 50 700 Td <0041C130004181300041> Tj ET",
+			"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding 7 0 R /ToUnicode 6 0 R /DescendantFonts [<< /DW 500 >>] >>",
+			[]string{streamOf("", []byte("3 beginbfchar <0041> <0061> <C1300041> <0062> <81300041> <0063> endbfchar")),
+				streamOf("/Type /CMap", []byte("2 begincodespacerange <0000> <00FF> <81300000> <FFFFFFFF> endcodespacerange"))}, "abc"},
+		{"control characters of eight bits", "BT /F 11 Tf 50 700 Td <0001> Tj ET", cid, []string{tounicode("1 beginbfchar <0001> <0061009B00330031006D061C0062> endbfchar")}, "a31mb"}, // A22
 		{"the alphabet of a Type 1 program", "BT /F 11 Tf 50 700 Td (\\001\\002) Tj ET", "<< /Type /Font /Subtype /Type1 /BaseFont /ABCDEF+Own /FirstChar 1 /LastChar 2 /Widths [500 500] /FontDescriptor << /Flags 4 /FontFile 6 0 R >> >>",
 			[]string{streamOf("", []byte("%!PS\n/Encoding 256 array\ndup 1 /Q put\ndup 2 /adieresis put\nreadonly def\ncurrentfile eexec\nxx"))}, "Qä"},
 	} {

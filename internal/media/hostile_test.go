@@ -349,3 +349,19 @@ func BenchmarkText(b *testing.B) {
 		}
 	}
 }
+
+// A file whose encryption cannot be read is no damaged one: its owner can help.
+func TestEncryptedInOtherWays(t *testing.T) {
+	objects := []string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R >>"}
+	o, u := strings.Repeat("6f", 32), strings.Repeat("75", 32)
+	for name, tt := range map[string]struct{ object, trailer string }{
+		"by certificates":       {"<< /Filter /Adobe.PubSec /SubFilter /adbe.pkcs7.s5 /V 4 /R 4 >>", "/Encrypt 4 0 R"},
+		"by a newer cipher":     {"<< /Filter /Standard /V 6 /R 7 /Length 256 /P -4 /O <" + o + "> /U <" + u + "> >>", "/Encrypt 4 0 R"},
+		"in the trailer itself": {"null", "/Encrypt << /Filter /Standard /V 2 /R 3 /Length 128 /P -4 /O <" + o + "> /U <" + u + "> >>"},
+	} {
+		data := bytes.Replace(assemble(append(objects[:3:3], tt.object)), []byte("/Root"), []byte(tt.trailer+" /ID [<01> <01>] /Root"), 1)
+		if doc, err := readHere(data, request{Op: opText, MaxPages: 5}); !errors.Is(err, fault.FileEncrypted) || !strings.Contains(err.Error(), "remove") {
+			t.Errorf("%s: %+v, %v, want FILE_ENCRYPTED with a remedy", name, doc, err)
+		}
+	}
+}

@@ -31,9 +31,9 @@ type Image struct {
 	Damaged bool
 
 	// What decoding costs.
-	progressive bool
-	chroma      int // JPEG: samples of colour for every 4 of brightness, 0 to 8, or 12 for CMYK
-	deep        bool
+	progressive bool // JPEG
+	chroma      int  // JPEG: samples of colour for every 4 of brightness, 0 to 8, or 12 for CMYK
+	deep        bool // 16 bits a channel
 }
 
 // Shown returns the width and height after the orientation has been applied.

@@ -72,7 +72,6 @@ func pngHeader(w *window, info *Image) bool {
 	}
 	info.Width, info.Height = int(width), int(height)
 	info.deep, info.Alpha = head[16] == 16, head[17] == 4 || head[17] == 6
-	info.progressive = head[20] == 1 // interlaced
 	info.Damaged = crc32.ChecksumIEEE(head[4:21]) != big.Uint32(head[21:])
 	for off := int64(33); ; {
 		chunk := w.at(off, 8)

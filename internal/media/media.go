@@ -4,13 +4,16 @@
 // for, makes images anew, and reads the headers of sounds and films.
 //
 // It decides what a file holds (pages, text with its structure, pixels) and
-// which fault stands for each way in which it does not: FILE_INVALID,
-// FILE_ENCRYPTED, FILE_TOO_LARGE. Parsers of such files hang, eat memory and
-// panic, so they work in a child process: this program started again (see
-// [Dispatch]) with a limit on memory and on time without progress. Whatever
-// happens there, the parent survives and says what is wrong with the file. Only
-// headers of images, sounds and films are read in the parent, by hand, in a
-// bounded number of small reads (see window).
+// which fault stands for each way in which it does not: FILE_INVALID for
+// damage, FILE_ENCRYPTED for a PDF file that does not open without a password or
+// is encrypted in a way that is not read, FILE_UNSUPPORTED for an image of
+// another format, FILE_TOO_LARGE for what would pass a limit, STEP_TIMEOUT where
+// the file may be whole and the machine too busy. Parsers of such files hang,
+// eat memory and panic, so they work in a child process: this program started
+// again (see [Dispatch]) with a limit on memory and on time without progress.
+// Whatever happens there, the parent survives and says what is wrong with the
+// file. Only headers of images, sounds and films are read in the parent, by
+// hand, in a bounded number of small reads (see window).
 //
 // A program that never calls Dispatch, such as one that embeds Roux, parses in
 // its own process: panics and hangs are still contained, memory is not.

@@ -62,14 +62,13 @@ func openPDF(data []byte) (f *file, err error) {
 	ctx, err := api.ReadContext(bytes.NewReader(data), conf)
 	switch {
 	case errors.Is(err, pdfcpu.ErrWrongPassword):
-		return nil, encrypted(err)
+		return nil, fault.Wrap(fault.FileEncrypted, err, "the PDF file is protected by a password: remove the password and try again")
+	case errors.Is(err, pdfcpu.ErrUnsupportedEncryptionFeature), err == nil && ctx.E == nil && encryptedInTrailer(data):
+		return nil, fault.Wrap(fault.FileEncrypted, err, "the PDF file is protected by a password, or encrypted in a way that cannot be read: remove its protection and try again")
 	case errors.Is(err, filter.ErrDecodeLimitExceeded):
 		return nil, fault.Wrap(fault.FileTooLarge, err, "a part of the PDF file unpacks to more than %d MiB", maxPageContent>>20)
 	case err != nil:
 		return nil, fault.Wrap(fault.FileInvalid, err, "the PDF file is damaged beyond repair")
-	}
-	if ctx.E == nil && encryptedInTrailer(data) {
-		return nil, fault.New(fault.FileEncrypted, "the PDF file is protected by a password, or encrypted in a way that cannot be read: remove its protection and try again")
 	}
 	return &file{x: ctx.XRefTable, encrypted: ctx.E != nil, size: len(data)}, nil
 }
@@ -85,10 +84,6 @@ func encryptedInTrailer(data []byte) bool {
 	}
 	at := startxref(data)
 	return at >= 0 && encryptKey.Match(data[at:min(len(data), at+size)])
-}
-
-func encrypted(err error) error {
-	return fault.Wrap(fault.FileEncrypted, err, "the PDF file is protected by a password: remove the password and try again")
 }
 
 // get follows references to the object they lead to.

@@ -91,6 +91,11 @@ func (l *lexer) next() (op []byte, ok bool) {
 			l.args[most-1] = o
 		}
 	}
+	closeArray := func() {
+		o := operand{kind: arrayOperand, items: l.items[array:len(l.items):len(l.items)]}
+		array, nested = -1, 0
+		put(o)
+	}
 	for l.i < len(l.b) {
 		c := l.b[l.i]
 		switch {
@@ -129,9 +134,7 @@ func (l *lexer) next() (op []byte, ok bool) {
 			case nested > 0:
 				nested--
 			case array >= 0:
-				o := operand{kind: arrayOperand, items: l.items[array:len(l.items):len(l.items)]}
-				array = -1
-				put(o)
+				closeArray()
 			}
 		case c == '/':
 			put(operand{kind: nameOperand, text: l.name()})
@@ -153,12 +156,8 @@ func (l *lexer) next() (op []byte, ok bool) {
 				continue
 			}
 			// An operator ends whatever was left open before it.
-			if nested > 0 || array >= 0 {
-				if array >= 0 {
-					o := operand{kind: arrayOperand, items: l.items[array:len(l.items):len(l.items)]}
-					array, nested = -1, 0
-					put(o)
-				}
+			if array >= 0 {
+				closeArray()
 			}
 			if string(word) == "ID" {
 				l.skipImage()

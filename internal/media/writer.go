@@ -35,8 +35,7 @@ func (w *writer) string(f *face, raw []byte) (moved float64) {
 		raw = raw[max(1, g.bytes):]
 		step := g.width*s.size + s.char
 		if f.vertical {
-			step = -s.size - s.char
-			step = -step
+			step = s.size + s.char
 		} else {
 			if g.space {
 				step += s.word
