@@ -128,6 +128,7 @@ type compiler struct {
 	progs     map[exprKey]*program     // one per distinct text
 	checks    map[string][]problem     // typed checks by text, wish and types
 	typeIDs   map[string]int           // interned schemas
+	items     map[int32]typed          // of the items of a loop, by its body
 	wrapped   map[*declared]typed
 	slotTypes map[graphSlot]typed
 	input     *typed
@@ -178,6 +179,7 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 		progs:     map[exprKey]*program{},
 		checks:    map[string][]problem{},
 		typeIDs:   map[string]int{},
+		items:     map[int32]typed{},
 		wrapped:   map[*declared]typed{},
 		slotTypes: map[graphSlot]typed{},
 		seen:      map[string]bool{},

@@ -51,7 +51,12 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 	case plan.VarIndex:
 		return c.typed(json.RawMessage(`{"type":"integer"}`))
 	case plan.VarItem:
-		return c.itemType(v.Graph)
+		t, ok := c.items[v.Graph]
+		if !ok {
+			t = c.itemType(v.Graph)
+			c.items[v.Graph] = t
+		}
+		return t
 	case plan.VarStep:
 		return c.stepType(v.Index)
 	case plan.VarBinding:

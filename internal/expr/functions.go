@@ -75,16 +75,11 @@ func priceIn(a []ref.Val) uint64 {
 	if !ok {
 		return 1
 	}
-	needle := parts(a[0], CostLimit+1)
-	all := uint64(size(l)) * needle
-	if needle > 1 {
-		all = min(all, parts(l, CostLimit+1))
-	}
-	return 1 + all
+	return 1 + smaller(a[0], size(l), l)
 }
 
 func runIn(a []ref.Val) ref.Val {
-	if l, ok := a[1].(traits.Lister); ok && (holdsLarge(a[0]) || holdsLarge(l)) {
+	if l, ok := a[1].(traits.Lister); ok {
 		return contains(l, a[0])
 	}
 	c, ok := a[1].(traits.Container)

@@ -129,36 +129,7 @@ func blame(v ref.Val, args []ref.Val) ref.Val {
 	return v
 }
 
-// holdsLarge looks for a large value inside.
-func holdsLarge(v ref.Val) bool {
-	switch x := v.(type) {
-	case large:
-		return true
-	case *nativeList:
-		return holds(x.src)
-	case *orderedMap:
-		if x.src != nil {
-			return holds(x.src)
-		}
-	}
-	switch x := v.(type) {
-	case traits.Mapper:
-		for it := x.Iterator(); it.HasNext() == types.True; {
-			if holdsLarge(x.Get(it.Next())) {
-				return true
-			}
-		}
-	case traits.Lister:
-		for i, n := 0, size(x); i < n; i++ {
-			if holdsLarge(x.Get(types.Int(i))) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// holds is holdsLarge of a JSON value.
+// holds looks for a large value inside a JSON value.
 func holds(v any) bool {
 	switch x := v.(type) {
 	case jsonx.Large:
@@ -177,59 +148,68 @@ func holds(v any) bool {
 
 // equal is types.Equal, also where a text meets a large value: on whichever side
 // and however deep that stands, what cannot be told is an error and never false.
+// Like that it stops at the first difference, which is what its price counts on.
 func equal(a, b ref.Val) ref.Val {
-	if !holdsLarge(a) && !holdsLarge(b) {
-		return types.Equal(a, b)
-	}
 	if l, ok := a.(large); ok {
 		return l.Equal(b)
 	}
 	if l, ok := b.(large); ok {
 		return l.Equal(a)
 	}
-	if x, ok := a.(traits.Mapper); ok {
-		y, ok := b.(traits.Mapper)
-		if !ok || x.Size() != y.Size() {
-			return types.False
+	switch x := a.(type) {
+	case traits.Mapper:
+		if y, ok := b.(traits.Mapper); ok {
+			return equalMaps(x, y)
 		}
-		var parts []func() ref.Val
-		for it := x.Iterator(); it.HasNext() == types.True; {
-			k := it.Next()
-			v, found := y.Find(k)
-			if !found {
-				return types.False
-			}
-			parts = append(parts, func() ref.Val { return equal(x.Get(k), v) })
+		return types.False
+	case traits.Lister:
+		if y, ok := b.(traits.Lister); ok {
+			return equalLists(x, y)
 		}
-		return allEqual(parts)
-	}
-	x, ok := a.(traits.Lister)
-	y, ok2 := b.(traits.Lister)
-	if !ok || !ok2 || x.Size() != y.Size() {
 		return types.False
 	}
-	parts := make([]func() ref.Val, size(x))
-	for i := range parts {
-		parts[i] = func() ref.Val { return equal(x.Get(types.Int(i)), y.Get(types.Int(i))) }
-	}
-	return allEqual(parts)
+	return types.Equal(a, b)
 }
 
-// allEqual is false when any part is, and else an error when any part is one.
-func allEqual(parts []func() ref.Val) ref.Val {
+func equalMaps(x, y traits.Mapper) ref.Val {
+	if x.Size() != y.Size() {
+		return types.False
+	}
 	result := ref.Val(types.True)
-	for _, part := range parts {
-		switch v := part(); {
-		case v == types.False:
-			return v
-		case v != types.True:
-			result = v
+	for it := x.Iterator(); it.HasNext() == types.True; {
+		k := it.Next()
+		v, found := y.Find(k)
+		if !found {
+			return types.False
+		}
+		if result = both(result, equal(x.Get(k), v)); result == types.False {
+			break
 		}
 	}
 	return result
 }
 
-// contains is `needle in list` where one of them holds large values.
+func equalLists(x, y traits.Lister) ref.Val {
+	n := size(x)
+	if n != size(y) {
+		return types.False
+	}
+	result := ref.Val(types.True)
+	for i := 0; i < n && result != types.False; i++ {
+		result = both(result, equal(x.Get(types.Int(i)), y.Get(types.Int(i))))
+	}
+	return result
+}
+
+// both is false when either is, and else an error when either is one.
+func both(a, b ref.Val) ref.Val {
+	if a == types.True || b == types.False {
+		return b
+	}
+	return a
+}
+
+// contains is `needle in list`: an error where an element may be it, and none is.
 func contains(l traits.Lister, needle ref.Val) ref.Val {
 	result := ref.Val(types.False)
 	for i, n := 0, size(l); i < n; i++ {

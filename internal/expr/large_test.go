@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -274,5 +278,51 @@ func TestContractsOfLargeValues(t *testing.T) {
 		if got := s.Validate(v); len(got) != 1 {
 			t.Errorf("%v: %v", v, got)
 		}
+	}
+}
+
+// A watched list says how often somebody looked inside.
+type watched struct {
+	traits.Lister
+	looks *int
+}
+
+func (w watched) Get(i ref.Val) ref.Val {
+	*w.looks++
+	return w.Lister.Get(i)
+}
+
+// A11: comparing costs what its price says: what differs at once, or from a word,
+// is not walked through, however large it is.
+func TestA11_ComparingCostsItsPrice(t *testing.T) {
+	var elems []ref.Val
+	for i := range 50_000 {
+		elems = append(elems, types.Int(i))
+	}
+	looks := 0
+	long := watched{types.NewRefValList(types.DefaultTypeAdapter, elems), &looks}
+	other := types.NewRefValList(types.DefaultTypeAdapter, append([]ref.Val{types.Int(-1)}, elems[1:]...))
+	word := types.String("x")
+	words := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{word})
+	for name, work := range map[string]func(){
+		"list == word":           func() { equal(long, word) },
+		"word == list":           func() { equal(word, long) },
+		"list == another":        func() { equal(long, other) },
+		"list in words":          func() { contains(words, long) },
+		"price of list == word":  func() { comparing(long, word) },
+		"price of word == list":  func() { comparing(word, long) },
+		"price of list in words": func() { priceIn([]ref.Val{long, words}) },
+	} {
+		looks = 0
+		work()
+		if looks > 1_000 {
+			t.Errorf("%s looks at %d elements", name, looks)
+		}
+	}
+	if n := comparing(long, long); n < 50_000 {
+		t.Errorf("comparing two lists of 50,000 is priced %d", n)
+	}
+	if n := priceIn([]ref.Val{word, long}); n < 50_000 {
+		t.Errorf("looking for a word among 50,000 elements is priced %d", n)
 	}
 }

@@ -87,13 +87,19 @@ func writing(v ref.Val) uint64 {
 }
 
 // comparing is the price of comparing two values: the number of parts of the
-// smaller one. It stops counting when the price is beyond any budget.
-func comparing(a, b ref.Val) uint64 {
-	n := parts(a, CostLimit+1)
-	if n <= 4 {
-		return n
+// smaller one.
+func comparing(a, b ref.Val) uint64 { return smaller(a, 1, b) }
+
+// smaller is the number of parts of a, taken so many times, or that of b. Finding
+// it costs what it says: a list compared with a word is not counted whole. It
+// stops counting when the price is beyond any budget.
+func smaller(a ref.Val, times int, b ref.Val) uint64 {
+	for most := 16; ; most *= 16 {
+		n := min(uint64(times)*parts(a, most), parts(b, most))
+		if n < uint64(most) || most > CostLimit {
+			return n
+		}
 	}
-	return min(n, parts(b, CostLimit+1))
 }
 
 // parts counts the values inside v and their text, up to most.
