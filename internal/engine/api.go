@@ -61,7 +61,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	}
 	e.renewing.RLock()
 	defer e.renewing.RUnlock()
-	if err := e.touch(ctx, req.Account, req.Files, req.Parameters); err != nil {
+	if err := e.touch(ctx, req.Account, req.Files, req.Parameters, prog.encoded); err != nil {
 		return Started{}, err
 	}
 	id, seed, err := e.ids.run()

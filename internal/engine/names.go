@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -28,7 +29,6 @@ const (
 // file too long.
 type namer struct {
 	written map[named]struct{}
-	found   []named // of the batch under way, not in written
 }
 
 type named struct {
@@ -38,37 +38,26 @@ type named struct {
 
 // name sets Files of every transition of a batch.
 func (n *namer) name(batch []store.Transition) {
-	n.found = n.found[:0]
 	for i := range batch {
 		t := &batch[i]
 		t.Files = nil
-		eachHash(t.Frames, func(hash []byte) { n.add(t, hash) })
+		find := func(hash []byte) {
+			if _, known := n.written[named{t.Key, string(hash)}]; !known {
+				t.Files = append(t.Files, string(hash))
+			}
+		}
+		eachHash(t.Frames, find)
 		if t.First == 1 {
-			eachHash(t.Plan, func(hash []byte) { n.add(t, hash) })
+			eachHash(t.Plan, find)
 		}
+		slices.Sort(t.Files)
+		t.Files = slices.Compact(t.Files)
 	}
-}
-
-func (n *namer) add(t *store.Transition, hash []byte) {
-	at := named{t.Key, string(hash)}
-	if _, known := n.written[at]; known {
-		return
-	}
-	for _, h := range t.Files {
-		if h == at.hash {
-			return
-		}
-	}
-	t.Files = append(t.Files, at.hash)
-	n.found = append(n.found, at)
 }
 
 // committed remembers what the store has now: a run that names a file in every
 // event writes it once.
 func (n *namer) committed(verdicts []store.Verdict, batch []store.Transition) {
-	if len(n.found) == 0 {
-		return
-	}
 	if len(n.written) > maxNamed || n.written == nil {
 		n.written = map[named]struct{}{}
 	}
@@ -111,7 +100,7 @@ func hexDigits(b []byte) int {
 
 // touch renews the files that a request is about before it is accepted: from
 // here to the commit that names them no sweep takes them away. Input files must
-// be there; hashes among values need not be those of files.
+// be there; hashes among values and in a plan need not be those of files.
 func (e *Engine) touch(ctx context.Context, account string, files []machine.File, values ...any) error {
 	if e.cfg.Blobs == nil {
 		return nil
@@ -138,9 +127,11 @@ func collectHashes(v any, into map[string]struct{}) {
 		return
 	}
 	switch v := v.(type) {
+	case []byte:
+		eachHash(v, func(hash []byte) { into[string(hash)] = struct{}{} })
 	case string:
 		if strings.Contains(v, hashPrefix) {
-			eachHash([]byte(v), func(hash []byte) { into[string(hash)] = struct{}{} })
+			collectHashes([]byte(v), into)
 		}
 	case []any:
 		for _, el := range v {

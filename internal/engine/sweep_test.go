@@ -292,6 +292,11 @@ func TestRequestsTouchTheirFiles(t *testing.T) {
 				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: map[string]any{"x": f.Hash}})
 				return err
 			},
+			func(f machine.File) error { // in the recipe itself
+				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t,
+					"name: p\nsteps:\n  - {id: a, action: {name: noop, parameters: {of: "+f.Hash+"}}}\n", noop())})
+				return err
+			},
 			func(f machine.File) error { return e.Signal(t.Context(), acc, run, "other", []any{f.Hash}) },
 			func(f machine.File) error {
 				return e.Retry(t.Context(), acc, ended, "", map[string]any{"n": f.Hash})
