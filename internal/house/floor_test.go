@@ -28,7 +28,7 @@ var floors = []struct {
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
 	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
-	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/machine", "internal/ledger"}},
+	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/machine", "internal/ledger"}},
 	{"3", []string{
 		"internal/picture",
 		"internal/store", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
@@ -52,7 +52,7 @@ var groups = []string{"internal/compile", "internal/store"}
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
 	"fault", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/machine", "internal/ledger",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/machine", "internal/ledger",
 }
 
 // impureImports may not appear in a pure package; a trailing slash means all below.

@@ -7,183 +7,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/sample"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A recipeGen draws recipes with every kind of step and every policy.
-type recipeGen struct {
-	t    *rapid.T
-	n    int
-	left int // steps still to draw
-	// see are the names that expressions may use here: bindings of steps above,
-	// loop variables, steps beside. Some have no value when it comes to it.
-	see []string
-}
+// rapidDice let rapid decide what a recipe looks like, so that it can shrink it.
+type rapidDice struct{ t *rapid.T }
 
-// value draws an expression over what is in sight.
-func (g *recipeGen) value() string {
-	if len(g.see) == 0 || g.chance(30, "constant") {
-		return g.pick("value", "1 + 1", "'x'", "{'a': [1, 2]}", "1 / input.zero")
-	}
-	v := rapid.SampledFrom(g.see).Draw(g.t, "see")
-	return strings.ReplaceAll(g.pick("shape", "[%]", "{'v': %, 'w': [%]}", "%"), "%", v)
-}
-
-func (g *recipeGen) chance(percent int, label string) bool {
-	return rapid.IntRange(0, 99).Draw(g.t, label) < percent
-}
-
-func (g *recipeGen) pick(label string, of ...string) string {
-	return rapid.SampledFrom(of).Draw(g.t, label)
-}
-
-func (g *recipeGen) recipe() *recipe.Recipe {
-	g.left = rapid.IntRange(1, 14).Draw(g.t, "steps")
-	r := &recipe.Recipe{Name: "drawn", TTL: "10h",
-		Order:             g.pick("order", "sequence", "none"),
-		FailurePolicy:     g.pick("policy", "fail_fast", "fail_fast", "drain"),
-		OnUpstreamFailure: g.pick("upstream", "skip", "fail"),
-		ResultRule:        g.pick("rule", "strict", "leaves"),
-		Scheduling:        g.pick("scheduling", "eager", "eager", "waves"),
-	}
-	r.Steps = g.scope(0)
-	if g.chance(50, "outputs") {
-		r.Outputs = map[string]string{"r": g.value()}
-	}
-	return r
-}
-
-func (g *recipeGen) scope(depth int) []*recipe.Step {
-	var steps []*recipe.Step
-	for n := rapid.IntRange(1, 5).Draw(g.t, "scope"); n > 0 && (g.left > 0 || len(steps) == 0); n-- {
-		g.left--
-		st := g.step(depth)
-		if g.chance(60, "bind") && st.Fail == nil {
-			name := "b" + st.ID[1:]
-			st.OutputBinding = name
-			g.see = append(g.see, name)
-		}
-		if g.chance(20, "seen") {
-			g.see = append(g.see, "steps."+st.ID+".status", "steps."+st.ID+".output")
-		}
-		if len(steps) > 0 && g.chance(50, "depends") {
-			deps := []string{}
-			for _, before := range steps {
-				if g.chance(40, "dep") {
-					deps = append(deps, before.ID)
-				}
-			}
-			st.DependsOn = &deps
-		}
-		steps = append(steps, st)
-	}
-	return steps
-}
-
-func (g *recipeGen) step(depth int) *recipe.Step {
-	g.n++
-	st := &recipe.Step{ID: "s" + strconv.Itoa(g.n)}
-	if g.chance(10, "when") {
-		st.When = g.pick("when", "true", "false", "1 / input.zero == 1")
-	}
-	if g.chance(15, "continue") {
-		st.ContinueOnError = true
-	}
-	st.OnParentFailure = g.pick("parent", "propagate", "propagate", "skip", "substitute_default")
-	if g.chance(10, "total") {
-		st.TotalTimeout = recipe.Duration(g.pick("total", "20s", "30s", "2m"))
-	}
-	switch g.chance(12, "onError") {
-	case true:
-		st.OnError = &recipe.OnError{Strategy: g.pick("onError", "skip", "fallback", "fail")}
-		if st.OnError.Strategy == "fallback" {
-			st.OnError.FallbackStep = g.leaf("f")
-		}
-	}
-	kinds := []string{"action", "action", "action", "transform", "wait", "condition", "parallel", "loop", "fail"}
-	if depth >= 3 || g.left <= 0 {
-		kinds = kinds[:5]
-	}
-	switch g.pick("kind", kinds...) {
-	case "action":
-		g.action(st)
-	case "transform":
-		st.Transform = &recipe.Transform{Expression: g.value()}
-	case "wait":
-		st.Wait = &recipe.Wait{Signal: "go", Timeout: "1m"}
-		if g.chance(50, "wait") {
-			st.Wait = &recipe.Wait{Duration: recipe.Duration(g.pick("wait", "1ms", "5s", "3m"))}
-		}
-	case "condition":
-		st.Condition = &recipe.Condition{Expression: g.pick("cond", "true", "false", "input.zero == 0", "1 / input.zero == 1"), Then: g.inner(depth)}
-		if g.chance(50, "else") {
-			st.Condition.Else = g.inner(depth)
-		}
-	case "parallel":
-		st.Parallel = &recipe.Parallel{WaitFor: g.pick("waitFor", "all", "any", "first_success"),
-			FailureStrategy: g.pick("strategy", "fail_fast", "continue", "ignore")}
-		for n := rapid.IntRange(1, 3).Draw(g.t, "branches"); n > 0; n-- {
-			st.Parallel.Branches = append(st.Parallel.Branches, g.inner(depth))
-		}
-	case "loop":
-		as := "it" + st.ID[1:]
-		st.Loop = &recipe.Loop{Over: g.pick("over", "[]", "[1]", "[1, 2, 3]", "input.list", "input.file", "input.zero", "["+g.value()+"]"), As: as, Index: "ix" + as,
-			MaxConcurrency: int64(rapid.IntRange(1, 3).Draw(g.t, "window")), FailureStrategy: g.pick("strategy", "fail_fast", "continue", "ignore"),
-			Steps: g.inner(depth, as, "ix"+as)}
-	case "fail":
-		st.Fail = &recipe.Fail{Code: "MINE", Message: "on purpose"}
-		st.OnError = nil
-	}
-	return st
-}
-
-// inner draws a scope that sees what is in sight here, and hides its own names.
-func (g *recipeGen) inner(depth int, names ...string) []*recipe.Step {
-	outside := slices.Clone(g.see)
-	g.see = append(g.see, names...)
-	steps := g.scope(depth + 1)
-	g.see = outside
-	return steps
-}
-
-func (g *recipeGen) leaf(prefix string) *recipe.Step {
-	g.n++
-	st := &recipe.Step{ID: prefix + strconv.Itoa(g.n)}
-	g.action(st)
-	return st
-}
-
-func (g *recipeGen) action(st *recipe.Step) {
-	st.Action = &recipe.Action{Name: g.pick("action", "work", "work", "work", "once")}
-	if g.chance(40, "parameters") {
-		st.Action.Parameters = map[string]json.RawMessage{"p": json.RawMessage(strconv.Quote("{{ " + g.value() + " }}"))}
-	}
-	if g.chance(30, "retry") {
-		st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: int64(rapid.IntRange(1, 3).Draw(g.t, "attempts"))}
-	}
-	if g.chance(30, "timeout") {
-		st.Timeout = "30s"
-		if st.TotalTimeout == "20s" {
-			st.TotalTimeout = ""
-		}
-	}
-	if g.chance(20, "compensate") {
-		st.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: "undo"}}
-	}
-}
+func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "dice") }
 
 func drawPlan(t *rapid.T) *plan.Plan {
-	g := &recipeGen{t: t}
-	src, err := json.Marshal(g.recipe())
+	src, err := json.Marshal(sample.Recipe(rapidDice{t}, sample.Shape{
+		Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3, Actions: []string{"work", "work", "work", "once"},
+		Undo: "undo", Sleep: "sleep", Signals: []string{"go"},
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +60,7 @@ func newChaos(t *rapid.T, p *plan.Plan) *chaos {
 	c.led = newLedger(c.run)
 	file := "sha256_" + fmt.Sprintf("%064d", 1)
 	c.feed(&Input{Kind: InStart, Start: &Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p),
-		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file}}})
+		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file, "when": "2026-01-01T00:02:00Z"}}})
 	return c
 }
 

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sample draws recipes: every kind of step and every policy that a
+// recipe may state, nested, named and joined as dice say.
+//
+// It decides only what a recipe looks like. The recipes it draws compile; what
+// becomes of them (much fails on purpose) is what those who draw them want to
+// see. It never compiles or runs one, and has no dice of its own: the same dice
+// give the same recipe, so a seed names it.
+package sample
+
+import (
+	"strconv"
+
+	"github.com/roux-engine/roux/internal/compile/recipe"
+)
+
+// Dice are where a drawing comes from: IntN gives a number of 0 to n-1. A
+// *rand.Rand of math/rand/v2 is one.
+type Dice interface{ IntN(n int) int }
+
+// A Shape bounds what is drawn.
+//
+// The recipes read input.zero (the number 0), input.list (a list), input.file
+// (a file of a list), input.when (a time, RFC 3339) and input.gone (nothing).
+type Shape struct {
+	Steps int // at least 1; scopes may pass it by a few
+	Depth int // of scopes inside each other; 0 = no step owns others
+	Width int // steps of one scope at most; 0 = 5
+	// Actions are the names that action steps call; one may stand there often
+	// to be drawn more often. Undo is what compensations call, Sleep an action
+	// that waits (action.Action.Waits is its input "duration"); "" = none.
+	Actions     []string
+	Undo, Sleep string
+	// Signals are the names that waits wait for; none = no step waits for any.
+	Signals []string
+}
+
+// A drawing is one recipe in the making.
+type drawing struct {
+	dice  Dice
+	shape Shape
+	odds  odds
+	n     int // ids given
+	left  int // steps still to draw
+	// see are the names that expressions may use here: bindings of steps above,
+	// loop variables, steps beside. Some have no value when it comes to it.
+	see []string
+}
+
+// odds are drawn once a recipe, in percent: what is rare in one is common in
+// another, so that features meet that a fixed rate would keep apart.
+type odds struct {
+	broken                                         int // expressions that fail, failing contracts
+	fail                                           int // fail steps
+	bind, seen, depends                            int
+	when, tolerant, handled                        int
+	total, timeout, retry, undo, contracts, params int
+	nest                                           int // steps that own others
+	wait                                           int
+}
+
+// Recipe draws a recipe.
+func Recipe(dice Dice, shape Shape) *recipe.Recipe {
+	if shape.Width == 0 {
+		shape.Width = 5
+	}
+	g := &drawing{dice: dice, shape: shape, left: max(shape.Steps, 1)}
+	g.odds = odds{
+		broken: g.odd(0, 0, 3, 12), fail: g.odd(0, 2, 8),
+		bind: g.odd(20, 60, 90), seen: g.odd(0, 20, 60), depends: g.odd(10, 50, 90),
+		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 12, 40),
+		total: g.odd(0, 10, 25), timeout: g.odd(0, 30, 60), retry: g.odd(0, 30, 80), undo: g.odd(0, 20, 50),
+		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30),
+	}
+	r := &recipe.Recipe{
+		Name:              "drawn",
+		TTL:               recipe.Duration(g.pick("10h", "10h", "10h", "PT1H", "10m")),
+		Order:             g.pick("sequence", "none", "none"),
+		FailurePolicy:     g.pick("fail_fast", "fail_fast", "drain"),
+		OnUpstreamFailure: g.pick("skip", "fail"),
+		ResultRule:        g.pick("strict", "leaves"),
+		Scheduling:        g.pick("eager", "eager", "waves"),
+	}
+	r.Steps = g.scope(0)
+	g.results(r)
+	if g.chance(10) { // tight: some runs pass it inside a loop
+		r.Limits = &recipe.Limits{MaxTotalSteps: int64(3*g.n + g.dice.IntN(20) + 5), MaxLoopItems: 3}
+	}
+	return r
+}
+
+func (g *drawing) chance(percent int) bool { return percent > 0 && g.dice.IntN(100) < percent }
+
+func (g *drawing) pick(of ...string) string { return of[g.dice.IntN(len(of))] }
+
+func (g *drawing) odd(of ...int) int { return of[g.dice.IntN(len(of))] }
+
+// results draws what the run gives back.
+func (g *drawing) results(r *recipe.Recipe) {
+	if !g.chance(50) {
+		return
+	}
+	r.Outputs = map[string]string{"r": g.value()}
+	switch {
+	case g.chance(g.odds.broken):
+		r.OutputSchema = []byte(`{"type":"object","required":["more"],"properties":{"more":{"type":"string"}}}`)
+	case g.chance(g.odds.contracts):
+		r.OutputSchema = []byte(`{"type":"object","required":["r"]}`)
+	}
+}
+
+// scope draws the steps of one scope.
+func (g *drawing) scope(depth int) []*recipe.Step {
+	n := 1 + g.dice.IntN(g.shape.Width)
+	if depth == 0 && g.shape.Width > 20 {
+		n = g.shape.Width // a wide recipe is wide where it begins
+	}
+	var steps []*recipe.Step
+	for ; n > 0 && (g.left > 0 || len(steps) == 0); n-- {
+		st := g.step(depth)
+		if g.chance(g.odds.bind) && st.Fail == nil {
+			st.OutputBinding = "b" + st.ID[1:]
+			g.see = append(g.see, st.OutputBinding)
+		}
+		if g.chance(g.odds.seen) {
+			g.see = append(g.see, "steps."+st.ID+".status", "steps."+st.ID+".output")
+		}
+		if len(steps) > 0 && g.chance(g.odds.depends) {
+			st.DependsOn = g.dependencies(steps)
+		}
+		steps = append(steps, st)
+	}
+	return steps
+}
+
+// dependencies draws which of the steps before a step waits for: few, none, or
+// all of them, the join of a wide scope.
+func (g *drawing) dependencies(before []*recipe.Step) *[]string {
+	deps := []string{}
+	percent := g.odd(0, 10, 40, 100)
+	for _, st := range before[max(0, len(before)-g.odd(6, 6, 250)):] {
+		if g.chance(percent) {
+			deps = append(deps, st.ID)
+		}
+	}
+	return &deps
+}
+
+// inner draws a scope that sees what is in sight here, and hides its own names.
+func (g *drawing) inner(depth int, names ...string) []*recipe.Step {
+	outside := g.see[:len(g.see):len(g.see)]
+	g.see = append(g.see, names...)
+	steps := g.scope(depth + 1)
+	g.see = outside
+	return steps
+}
+
+// id names the next step.
+func (g *drawing) id() string {
+	g.n++
+	g.left--
+	return "s" + strconv.Itoa(g.n)
+}

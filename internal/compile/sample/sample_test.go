@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/compile/sample"
+)
+
+func shape(seed uint64) sample.Shape {
+	s := sample.Shape{Steps: 1 + int(seed%40), Depth: int(seed % 5), Actions: []string{"work", "work", "once"}, Undo: "undo",
+		Sleep: "sleep", Signals: []string{"go", "more"}}
+	switch seed % 50 {
+	case 7:
+		s.Steps, s.Width = 200, 200
+	case 8:
+		s.Steps, s.Depth, s.Width = 60, 24, 2
+	}
+	return s
+}
+
+func actions() *compile.Catalogue {
+	anything := json.RawMessage(`{"type":"object"}`)
+	return compile.NewCatalogue(
+		&action.Action{Name: "work", Version: "1.0.0", Input: anything},
+		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
+		&action.Action{Name: "undo", Version: "1.0.0", Input: anything},
+		&action.Action{Name: "sleep", Version: "1.0.0", Waits: "duration",
+			Input: json.RawMessage(`{"type":"object","required":["duration"],"properties":{"duration":{"type":"string"}}}`)},
+	)
+}
+
+func draw(seed uint64) *recipe.Recipe {
+	return sample.Recipe(rand.New(rand.NewPCG(seed, 1)), shape(seed))
+}
+
+// TestDrawnRecipesCompile: what is drawn compiles, and the same dice draw the same.
+func TestDrawnRecipesCompile(t *testing.T) {
+	n := uint64(1_500)
+	if testing.Short() {
+		n = 300
+	}
+	for seed := range n {
+		src, err := json.Marshal(draw(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := json.Marshal(draw(seed))
+		if err != nil || !bytes.Equal(src, again) {
+			t.Fatalf("seed %d: the same dice draw another recipe", seed)
+		}
+		if p, _, _, diags := compile.Source("recipe.json", src, compile.Options{Actions: actions()}); p == nil {
+			t.Fatalf("seed %d does not compile: %v\n%s", seed, diags, src)
+		}
+	}
+}
+
+// undrawn are the fields of a recipe that no drawing sets, and why.
+var undrawn = map[string]string{
+	"Recipe.ID":               "for people and the registry to come",
+	"Recipe.Version":          "for people and the registry to come",
+	"Recipe.Description":      "for people",
+	"Recipe.Category":         "for people",
+	"Recipe.Status":           "for the registry to come",
+	"Recipe.CreatedAt":        "for people",
+	"Recipe.UpdatedAt":        "for people",
+	"Recipe.CreatedBy":        "for people",
+	"Recipe.Dialect":          "there is one so far",
+	"Recipe.InputSchema":      "checked before a run exists",
+	"Recipe.CreditEstimation": "the ledger is to come",
+	"Recipe.CreditPolicy":     "the ledger is to come",
+	"Limits.MaxScopeDepth":    "checked by compile",
+	"Limits.MemoryLimitMB":    "drawn recipes hold little",
+	"Step.Name":               "for people",
+	"Step.Type":               "follows from the kind's field",
+	"Step.Recipe":             "refused by compile with NOT_AVAILABLE",
+	"Step.Ptr":                "a place in the source",
+	"Action.Version":          "resolved by compile",
+	"Transform.OutputBinding": "Step.OutputBinding says the same",
+}
+
+// words are the values that fields with a closed set of words were drawn with.
+var words = map[string][]string{
+	"Recipe.Order":             {"sequence", "none"},
+	"Recipe.FailurePolicy":     {"fail_fast", "drain"},
+	"Recipe.OnUpstreamFailure": {"skip", "fail"},
+	"Recipe.ResultRule":        {"strict", "leaves"},
+	"Recipe.Scheduling":        {"eager", "waves"},
+	"Step.OnParentFailure":     {"propagate", "skip", "substitute_default"},
+	"OnError.Strategy":         {"fail", "skip", "fallback", "retry"},
+	"Parallel.WaitFor":         {"all", "any", "first_success"},
+	"Parallel.FailureStrategy": {"fail_fast", "continue", "ignore"},
+	"Loop.FailureStrategy":     {"fail_fast", "continue", "ignore"},
+}
+
+// TestEveryFieldIsDrawn: every field of a recipe and every word it may hold is
+// drawn, and waitFor meets failureStrategy in all nine ways.
+func TestEveryFieldIsDrawn(t *testing.T) {
+	all, set := map[string]bool{}, map[string]bool{}
+	fields(reflect.TypeFor[recipe.Recipe](), all)
+	maps.DeleteFunc(all, func(f string, _ bool) bool { return strings.HasPrefix(f, "CreditEstimation.") }) // the ledger is to come
+	for seed := range uint64(500) {
+		visit(reflect.ValueOf(draw(seed)), set)
+	}
+	for _, f := range slices.Sorted(maps.Keys(all)) {
+		reason, excused := undrawn[f]
+		switch {
+		case set[f] && excused:
+			t.Errorf("%s is drawn: it is no exception any more", f)
+		case excused:
+			t.Logf("exception: %s: %s", f, reason)
+		case !set[f]:
+			t.Errorf("%s is never drawn", f)
+		}
+	}
+	for f, want := range words {
+		for _, w := range want {
+			if !set[f+" "+w] {
+				t.Errorf("%s is never %q", f, w)
+			}
+		}
+	}
+	for _, w := range words["Parallel.WaitFor"] {
+		for _, s := range words["Parallel.FailureStrategy"] {
+			if !set[fmt.Sprintf("join %s × %s", w, s)] {
+				t.Errorf("no parallel step waits for %s and has the strategy %s", w, s)
+			}
+		}
+	}
+}
+
+func fields(t reflect.Type, into map[string]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		fields(t.Elem(), into)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if name := t.Name() + "." + f.Name; !into[name] {
+				into[name] = true
+				fields(f.Type, into)
+			}
+		}
+	}
+}
+
+func visit(v reflect.Value, set map[string]bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			visit(v.Elem(), set)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			visit(v.Index(i), set)
+		}
+	case reflect.Struct:
+		if p, ok := v.Interface().(recipe.Parallel); ok {
+			set[fmt.Sprintf("join %s × %s", p.WaitFor, p.FailureStrategy)] = true
+		}
+		for i := range v.NumField() {
+			name := v.Type().Name() + "." + v.Type().Field(i).Name
+			if f := v.Field(i); !f.IsZero() {
+				set[name] = true
+				if f.Kind() == reflect.String {
+					set[name+" "+f.String()] = true
+				}
+				visit(f, set)
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/compile/recipe"
+)
+
+// step draws a step of any kind, with what may be said of all of them.
+func (g *drawing) step(depth int) *recipe.Step {
+	st := &recipe.Step{ID: g.id()}
+	if g.chance(g.odds.when) {
+		st.When = g.truth()
+	}
+	st.ContinueOnError = g.chance(g.odds.tolerant)
+	if g.chance(g.odds.tolerant) {
+		st.OnParentFailure = g.pick("propagate", "skip", "substitute_default")
+	}
+	if g.chance(g.odds.total) {
+		st.TotalTimeout = recipe.Duration(g.pick("31s", "45s", "2m", "PT10M"))
+	}
+	switch {
+	case depth < g.shape.Depth && g.left > 0 && g.chance(g.odds.nest):
+		g.owner(st, depth)
+	case g.chance(g.odds.fail):
+		st.Fail = &recipe.Fail{Code: g.pick("MINE", "", "TOO_SOON"), Message: g.pick("on purpose", "no, {{ input.zero }}")}
+		return st
+	case g.chance(g.odds.wait):
+		g.wait(st)
+	case g.chance(25):
+		st.Transform = &recipe.Transform{Expression: g.value()}
+	default:
+		g.action(st)
+	}
+	if g.chance(g.odds.handled) {
+		g.handle(st, depth)
+	}
+	if g.shape.Undo != "" && g.chance(g.odds.undo) {
+		g.compensate(st)
+	}
+	return st
+}
+
+// owner draws a step that owns others.
+func (g *drawing) owner(st *recipe.Step, depth int) {
+	switch g.dice.IntN(3) {
+	case 0:
+		st.Condition = &recipe.Condition{Expression: g.truth(), Then: g.inner(depth)}
+		if g.chance(50) {
+			st.Condition.Else = g.inner(depth)
+		}
+	case 1:
+		st.Parallel = &recipe.Parallel{
+			WaitFor:         g.pick("all", "any", "first_success"),
+			FailureStrategy: g.pick("fail_fast", "continue", "ignore"),
+		}
+		for n := 1 + g.dice.IntN(g.odd(3, 3, 6)); n > 0; n-- {
+			st.Parallel.Branches = append(st.Parallel.Branches, g.inner(depth))
+		}
+	default:
+		as := "it" + st.ID[1:]
+		st.Loop = &recipe.Loop{
+			As: as, Index: "ix" + as,
+			Over:            g.list(),
+			MaxConcurrency:  int64(1 + g.dice.IntN(4)),
+			FailureStrategy: g.pick("fail_fast", "continue", "ignore"),
+		}
+		st.Loop.Steps = g.inner(depth, as, "ix"+as)
+	}
+}
+
+func (g *drawing) wait(st *recipe.Step) {
+	switch k := g.dice.IntN(5); {
+	case k < 2 && len(g.shape.Signals) > 0:
+		st.Wait = &recipe.Wait{Signal: g.pick(g.shape.Signals...), Timeout: recipe.Duration(g.pick("", "1m", "5m"))}
+	case k == 2:
+		st.Wait = &recipe.Wait{Until: g.pick("input.when", "timestamp(input.when) + duration('30s')", "timestamp('2020-01-01T00:00:00Z')")}
+	case k == 3 && g.shape.Sleep != "":
+		st.Action = &recipe.Action{Name: g.shape.Sleep, Parameters: map[string]json.RawMessage{"duration": text(g.pick("2s", "1m", "{{ '3s' }}"))}}
+	default:
+		st.Wait = &recipe.Wait{Duration: recipe.Duration(g.pick("1ms", "5s", "PT3M"))}
+	}
+}
+
+func (g *drawing) action(st *recipe.Step) {
+	st.Action = &recipe.Action{Name: g.pick(g.shape.Actions...)}
+	if g.chance(g.odds.params) {
+		st.Action.Parameters = map[string]json.RawMessage{"p": text(g.template())}
+	}
+	if g.chance(g.odds.params) {
+		st.InputBindings = map[string]string{"q": g.value()}
+	}
+	if g.chance(g.odds.retry) {
+		st.RetryPolicy = g.retry()
+	}
+	if g.chance(g.odds.timeout) {
+		st.Timeout = recipe.Duration(g.pick("5s", "30s"))
+	}
+	if g.chance(g.odds.contracts) {
+		st.Contracts = &recipe.Contracts{Input: []byte(`{"type":"object"}`), Output: []byte(g.pick(`{"type":"object"}`, `{}`))}
+	}
+}
+
+func (g *drawing) retry() *recipe.RetryPolicy {
+	p := &recipe.RetryPolicy{MaxAttempts: int64(1 + g.dice.IntN(4))}
+	if g.chance(40) {
+		p.InitialDelay, p.MaxDelay = recipe.Duration(g.pick("10ms", "1s", "PT5S")), recipe.Duration(g.pick("", "20s"))
+		p.BackoffMultiplier = float64(g.odd(0, 1, 3))
+	}
+	if g.chance(30) {
+		jitter := float64(g.odd(0, 1, 2)) / 2
+		p.Jitter = &jitter
+	}
+	if g.chance(25) {
+		p.RetryableErrors = []string{g.pick("timeout", "provider", "lost", "SERVICE_UNAVAILABLE", "STEP_TIMEOUT")}
+	}
+	return p
+}
+
+// handle draws what a step does about its failure.
+func (g *drawing) handle(st *recipe.Step, depth int) {
+	called := st.Action != nil && st.Action.Name != g.shape.Sleep // nothing else is ever retried
+	switch k := g.dice.IntN(4); {
+	case k == 0:
+		st.OnError = &recipe.OnError{Strategy: "skip"}
+	case k == 1 && called && st.RetryPolicy == nil:
+		st.OnError = &recipe.OnError{Strategy: "retry", MaxRetries: int64(g.odd(0, 1, 3)), RetryDelay: recipe.Duration(g.pick("", "2s"))}
+	case k == 2:
+		st.OnError = &recipe.OnError{Strategy: "fail"}
+		if called && st.RetryPolicy == nil && g.chance(50) {
+			st.OnError.MaxRetries = 1
+		}
+	default:
+		st.OnError = &recipe.OnError{Strategy: "fallback", FallbackStep: g.fallback(depth)}
+	}
+}
+
+// fallback is mostly an action; it may be anything.
+func (g *drawing) fallback(depth int) *recipe.Step {
+	if depth+1 < g.shape.Depth && g.left > 0 && g.chance(30) {
+		return g.inside(func() *recipe.Step { return g.step(depth + 1) })
+	}
+	st := &recipe.Step{ID: g.id()}
+	g.action(st)
+	return st
+}
+
+// inside draws a step whose names nobody outside sees.
+func (g *drawing) inside(draw func() *recipe.Step) *recipe.Step {
+	outside := g.see[:len(g.see):len(g.see)]
+	defer func() { g.see = outside }()
+	return draw()
+}
+
+func (g *drawing) compensate(st *recipe.Step) {
+	st.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: g.shape.Undo}}
+	if g.chance(40) {
+		st.Compensate.InputBindings = map[string]string{"of": "steps." + st.ID + ".output"}
+	}
+	if g.chance(40) {
+		st.Compensate.RetryPolicy = g.retry()
+	}
+	if g.chance(30) {
+		st.Compensate.Timeout = "20s"
+	}
+}
+
+// failing is an expression that fails when it is evaluated.
+const failing = "1 / input.zero"
+
+// value draws an expression over what is in sight.
+func (g *drawing) value() string {
+	if g.chance(g.odds.broken) {
+		return g.pick(failing, "input.gone", "input.list[9]")
+	}
+	if len(g.see) == 0 || g.chance(30) {
+		return g.pick("1 + 1", "'x'", "{'a': [1, 2]}", "input.list", "input.zero")
+	}
+	v := g.pick(g.see...)
+	return strings.ReplaceAll(g.pick("[%]", "{'v': %, 'w': [%]}", "%", "size([%])", "[%] == [] ? 'none' : 'some'"), "%", v)
+}
+
+// truth draws a condition.
+func (g *drawing) truth() string {
+	if g.chance(g.odds.broken) {
+		return failing + " == 1"
+	}
+	return g.pick("true", "true", "false", "input.zero == 0", "has(input.gone)", "["+g.value()+"] != []")
+}
+
+// list draws what a loop runs over.
+func (g *drawing) list() string {
+	if g.chance(g.odds.broken) {
+		return g.pick("input.zero", "input.list[9]", "input.gone")
+	}
+	return g.pick("[]", "[1]", "[1, 2, 3]", "input.list", "input.file", "["+g.value()+"]", "[1, 2, 3, 4, 5, 6, 7]")
+}
+
+// template draws a text with expressions in it.
+func (g *drawing) template() string {
+	return strings.ReplaceAll(g.pick("{{ § }}", "a {{ § | tojson }} b", "{% for x in [§] %}{{ x | tojson }};{% endfor %}",
+		"{% if input.zero == 0 %}{{ § | tojson }}{% else %}no{% endif %}", "{% set x = § %}{{ [x] | length }}", "{{ input.gone | default('d') }}"),
+		"§", g.value())
+}
+
+// text is a JSON string.
+func text(s string) json.RawMessage {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic("sample: a text is not JSON: " + err.Error()) // no string fails
+	}
+	return raw
+}
