@@ -45,28 +45,38 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	if e.stopping.Load() {
 		return Started{}, errStopping
 	}
+	e.renewing.RLock()
+	defer e.renewing.RUnlock()
+	in, err := e.toStart(ctx, &req)
+	if err != nil {
+		return Started{}, err
+	}
+	out := e.ask(ctx, in)
+	return Started{Run: out.run, Existing: out.existing}, out.err
+}
+
+// toStart checks a request and makes it an input.
+func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error) {
 	if req.Account == "" || req.Plan == nil {
-		return Started{}, fault.New(fault.Usage, "a run needs an account and a plan")
+		return nil, fault.New(fault.Usage, "a run needs an account and a plan")
 	}
 	prog, err := e.core.programs.of(req.Plan)
 	if err != nil {
-		return Started{}, err
+		return nil, err
 	}
 	if err := prog.validate(req.Parameters, req.Files); err != nil {
-		return Started{}, err
+		return nil, err
 	}
 	pins, err := e.pin(req.Plan)
 	if err != nil {
-		return Started{}, err
+		return nil, err
 	}
-	e.renewing.RLock()
-	defer e.renewing.RUnlock()
 	if err := e.touch(ctx, req.Account, req.Files, req.Parameters, prog.encoded); err != nil {
-		return Started{}, err
+		return nil, err
 	}
 	id, seed, err := e.ids.run()
 	if err != nil {
-		return Started{}, err
+		return nil, err
 	}
 	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, begin: &begin{
 		prog: prog, recipe: req.Recipe, version: req.Version,
@@ -77,14 +87,13 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 		Seed: seed, Pins: pins, Labels: req.Labels,
 	}}
 	if req.IdempotencyKey != "" {
-		body, err := bodyHash(&req, prog.hash)
+		body, err := bodyHash(req, prog.hash)
 		if err != nil {
-			return Started{}, err
+			return nil, err
 		}
 		in.begin.idem = &store.Idempotency{Key: req.IdempotencyKey, BodyHash: body, Until: e.now() + keptFor}
 	}
-	out := e.ask(ctx, in)
-	return Started{Run: out.run, Existing: out.existing}, out.err
+	return in, nil
 }
 
 // pin resolves the plan's action references for the life of the run.
@@ -148,10 +157,9 @@ func (e *Engine) ask(ctx context.Context, in *input) answer {
 	}
 }
 
-// tell asks a run something, unless its head already says that it is too late.
-func (e *Engine) tell(ctx context.Context, account, run string, m machine.Input) error {
-	key := store.Key{Account: account, Run: run}
-	return e.ask(ctx, &input{kind: inRun, key: key, m: m}).err
+// toRun is a request to a run.
+func toRun(account, run string, m machine.Input) *input {
+	return &input{kind: inRun, key: store.Key{Account: account, Run: run}, m: m}
 }
 
 // notEnded refuses what makes sense only for a live run, without loading one
@@ -171,27 +179,43 @@ func (e *Engine) notEnded(ctx context.Context, account, run, what string) error 
 // compensations is handed out afterwards (I8); fault.TooLate that its verdict
 // was fixed before.
 func (e *Engine) Cancel(ctx context.Context, account, run, reason string) error {
-	if err := e.notEnded(ctx, account, run, "it cannot be cancelled any more"); err != nil {
+	in, err := e.toCancel(ctx, account, run, reason)
+	if err != nil {
 		return err
 	}
-	return e.tell(ctx, account, run, machine.Input{Kind: machine.InCancel, Text: reason})
+	return e.ask(ctx, in).err
+}
+
+func (e *Engine) toCancel(ctx context.Context, account, run, reason string) (*input, error) {
+	if err := e.notEnded(ctx, account, run, "it cannot be cancelled any more"); err != nil {
+		return nil, err
+	}
+	return toRun(account, run, machine.Input{Kind: machine.InCancel, Text: reason}), nil
 }
 
 // Signal gives a run what a wait step waits for. data is any JSON value.
 func (e *Engine) Signal(ctx context.Context, account, run, name string, data any) error {
-	raw, err := jsonx.Canonical(data)
-	if err != nil {
-		return fault.Wrap(fault.InputInvalid, err, "the signal's data is no JSON value: %v", err)
-	}
-	if err := e.notEnded(ctx, account, run, "it takes no signal"); err != nil {
-		return err
-	}
 	e.renewing.RLock()
 	defer e.renewing.RUnlock()
-	if err := e.touch(ctx, account, nil, data); err != nil {
+	in, err := e.toSignal(ctx, account, run, name, data)
+	if err != nil {
 		return err
 	}
-	return e.tell(ctx, account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw})
+	return e.ask(ctx, in).err
+}
+
+func (e *Engine) toSignal(ctx context.Context, account, run, name string, data any) (*input, error) {
+	raw, err := jsonx.Canonical(data)
+	if err != nil {
+		return nil, fault.Wrap(fault.InputInvalid, err, "the signal's data is no JSON value: %v", err)
+	}
+	if err := e.notEnded(ctx, account, run, "it takes no signal"); err != nil {
+		return nil, err
+	}
+	if err := e.touch(ctx, account, nil, data); err != nil {
+		return nil, err
+	}
+	return toRun(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
 }
 
 // Retry opens a new generation of a run that has ended: what failed runs again,
@@ -200,20 +224,28 @@ func (e *Engine) Retry(ctx context.Context, account, run, from string, edits map
 	if e.stopping.Load() {
 		return errStopping
 	}
+	e.renewing.RLock()
+	defer e.renewing.RUnlock()
+	in, err := e.toRetry(ctx, account, run, from, edits)
+	if err != nil {
+		return err
+	}
+	return e.ask(ctx, in).err
+}
+
+func (e *Engine) toRetry(ctx context.Context, account, run, from string, edits map[string]any) (*input, error) {
 	m := machine.Input{Kind: machine.InRetry, Name: from}
 	if len(edits) > 0 {
 		raw, err := jsonx.Canonical(edits)
 		if err != nil {
-			return fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
+			return nil, fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
 		}
 		m.Kind, m.Data = machine.InEdit, raw
-		e.renewing.RLock()
-		defer e.renewing.RUnlock()
 		if err := e.touch(ctx, account, nil, edits); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return e.tell(ctx, account, run, m)
+	return toRun(account, run, m), nil
 }
 
 // Release takes a run out of quarantine.

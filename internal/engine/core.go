@@ -75,6 +75,8 @@ type core struct {
 	dead    error // no commit will ever succeed again
 	closing bool  // no new grants
 	ignored int64 // reports that came too late to change anything
+
+	watch func(l *live, in *machine.Input, t *machine.Turn) // after every turn; nil outside of simulations
 }
 
 func newCore(ctx context.Context, cfg *Config) *core {
@@ -215,6 +217,9 @@ func (c *core) decide(l *live, in *machine.Input) error {
 	t := &c.turn
 	if err := c.protect(l, func() { l.run.Decide(in, t) }); err != nil {
 		return err
+	}
+	if c.watch != nil {
+		c.watch(l, in, t)
 	}
 	if t.Err != nil {
 		return t.Err

@@ -59,6 +59,31 @@ type commitResult struct {
 // Open returns a running engine that owns the store's runs, with those that were
 // interrupted on their way again.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	e, err := assemble(cfg)
+	if err != nil {
+		return nil, err
+	}
+	e.hub = newHub()
+	e.pool = worker.New(worker.Config{
+		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace,
+	})
+	e.core.ctx = ctx
+	if err := e.core.open(e.now()); err != nil {
+		e.cancel()
+		return nil, err
+	}
+	e.core.ctx = e.ctx
+	e.helpers.Go(e.commitLoop)
+	e.helpers.Go(e.hub.publish)
+	if e.cfg.Blobs != nil {
+		e.helpers.Go(e.sweepLoop)
+	}
+	go e.loop()
+	return e, nil
+}
+
+// assemble makes an engine that does not own its store yet and has no goroutine.
+func assemble(cfg Config) (*Engine, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
@@ -73,23 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.began = cfg.Now()
 	e.wall.Store(e.began.UnixMicro())
 	e.ids = newIDs(cfg.Rand, cfg.Now)
-	e.hub = newHub()
-	e.pool = worker.New(worker.Config{
-		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: cfg.Logger, Grace: cfg.Grace,
-	})
 	e.core = newCore(e.ctx, &e.cfg)
-	e.core.ctx = ctx
-	if err := e.core.open(e.now()); err != nil {
-		e.cancel()
-		return nil, err
-	}
-	e.core.ctx = e.ctx
-	e.helpers.Go(e.commitLoop)
-	e.helpers.Go(e.hub.publish)
-	if cfg.Blobs != nil {
-		e.helpers.Go(e.sweepLoop)
-	}
-	go e.loop()
 	return e, nil
 }
 
@@ -138,11 +147,7 @@ func (e *Engine) loop() {
 	for !e.crashed.Load() {
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.take())
-		if ahead := c.now - e.now(); ahead > 0 {
-			// The wall clock was turned back while the process was down. Time goes
-			// on from the journal's, or every timer would wait for the difference.
-			e.wall.Add(ahead)
-		}
+		e.catchUp()
 		if b := c.seal(); b != nil {
 			if len(b.trans) > 0 {
 				e.commits <- b.trans
@@ -173,6 +178,15 @@ func (e *Engine) loop() {
 		}
 	}
 	e.finish()
+}
+
+// catchUp follows the core where the journal is ahead: the wall clock was turned
+// back while the process was down. Time goes on from the journal's, or every
+// timer would wait for the difference.
+func (e *Engine) catchUp() {
+	if ahead := e.core.now - e.now(); ahead > 0 {
+		e.wall.Add(ahead)
+	}
 }
 
 // letOut carries out what the core released.

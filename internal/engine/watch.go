@@ -72,11 +72,7 @@ func (h *hub) publish() {
 		h.queueMu.Lock()
 		queue, h.queue = h.queue, queue[:0]
 		h.queueMu.Unlock()
-		for _, p := range queue {
-			for s := range h.subs[p.key] {
-				s.push(&p)
-			}
-		}
+		h.deliver(queue)
 		if closed != nil {
 			for _, subs := range h.subs {
 				for s := range subs {
@@ -88,6 +84,15 @@ func (h *hub) publish() {
 		clear(queue)
 		if closed != nil {
 			return
+		}
+	}
+}
+
+// deliver hands news to those who watch. The caller holds mu.
+func (h *hub) deliver(news []published) {
+	for i := range news {
+		for s := range h.subs[news[i].key] {
+			s.push(&news[i])
 		}
 	}
 }
@@ -213,48 +218,17 @@ var errGap = errors.New("frames are missing")
 func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) iter.Seq2[Event, error] {
 	key := store.Key{Account: account, Run: run}
 	return func(yield func(Event, error) bool) {
-		head, err := e.cfg.Store.Head(ctx, key)
+		w, err := e.follow(ctx, key, after, yield)
 		if err != nil {
 			yield(Event{}, err)
 			return
 		}
-		prog, err := e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
-		if err != nil {
-			yield(Event{}, err)
-			return
-		}
-		s := e.hub.join(key)
-		defer e.hub.leave(key, s)
-		w := &watcher{e: e, key: key, plan: prog.machine.Plan(), seen: after, yield: yield}
-		for journal := true; ; {
-			var err error
-			if journal {
-				journal = false
-				// The head first: an end it tells of is in the journal read after
-				// it, also when the cursor lies behind that end.
-				if head, err = e.cfg.Store.Head(ctx, key); err == nil {
-					err = w.journal(ctx)
+		defer w.leave()
+		for !w.ended && !w.stopped {
+			if err := w.turn(ctx, ctx); err != nil {
+				if !w.stopped {
+					yield(Event{}, err)
 				}
-				if err == nil && !w.stopped && !w.ended {
-					w.ended = head.Ended != 0 && w.seen >= w.last
-					if head.Quarantine != "" {
-						err = errQuarantined(run, head.Quarantine)
-					}
-				}
-			} else {
-				journal, err = w.live(ctx, s)
-				if errors.Is(err, errGap) {
-					journal, err = true, nil
-				}
-			}
-			if w.stopped {
-				return
-			}
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
-			if w.ended {
 				return
 			}
 		}
@@ -264,13 +238,60 @@ func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) i
 // watcher follows one run.
 type watcher struct {
 	e       *Engine
+	s       *subscriber
 	key     store.Key
 	plan    *plan.Plan
 	seen    uint64 // last event yielded or skipped
 	last    uint64 // last event the journal had
+	stored  bool   // the journal is to be read next
 	ended   bool   // the event that ended the run was the last one
 	stopped bool   // the reader wants no more
 	yield   func(Event, error) bool
+}
+
+// follow begins to watch a run.
+func (e *Engine) follow(ctx context.Context, key store.Key, after uint64, yield func(Event, error) bool) (*watcher, error) {
+	head, err := e.cfg.Store.Head(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	prog, err := e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	return &watcher{
+		e: e, s: e.hub.join(key), key: key, plan: prog.machine.Plan(), seen: after, stored: true, yield: yield,
+	}, nil
+}
+
+func (w *watcher) leave() { w.e.hub.leave(w.key, w.s) }
+
+// turn yields the next news, from the journal or from the hub. wait bounds how
+// long it waits for some.
+func (w *watcher) turn(ctx, wait context.Context) error {
+	if !w.stored {
+		again, err := w.live(wait)
+		if errors.Is(err, errGap) {
+			again, err = true, nil
+		}
+		w.stored = again
+		return err
+	}
+	w.stored = false
+	// The head first: an end it tells of is in the journal read after it, also
+	// when the cursor lies behind that end.
+	head, err := w.e.cfg.Store.Head(ctx, w.key)
+	if err == nil {
+		err = w.journal(ctx)
+	}
+	if err != nil || w.stopped || w.ended {
+		return err
+	}
+	w.ended = head.Ended != 0 && w.seen >= w.last
+	if head.Quarantine != "" {
+		return errQuarantined(w.key.Run, head.Quarantine)
+	}
+	return nil
 }
 
 func (w *watcher) give(ev *machine.Event) error {
@@ -315,8 +336,8 @@ func (w *watcher) journal(ctx context.Context) error {
 }
 
 // live yields what the hub hands over. again = read the journal first.
-func (w *watcher) live(ctx context.Context, s *subscriber) (again bool, err error) {
-	n, err := s.next(ctx)
+func (w *watcher) live(ctx context.Context) (again bool, err error) {
+	n, err := w.s.next(ctx)
 	if err != nil || n.behind {
 		return n.behind, err
 	}

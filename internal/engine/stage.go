@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A Stage is an engine without goroutines: whoever holds it is the clock, the
+// inbox, the committer and every worker. What it decides is what an Engine
+// decides, by the same code; only who calls it, and when, is the holder's. It is
+// how disasters are rehearsed: one goroutine and one seed give one history.
+//
+//	Handle(now, messages)     what arrived; nothing leaves yet
+//	batch, ok := Seal()       what to commit; ok and empty: nothing to write, but answers wait
+//	Committed(verdicts, err)  what the store said
+//	Effects()                 what to do in the world now
+//	Wakeup()                  when to call Handle again at the latest
+//
+// A holder that forgets a Stage has killed the process.
+type Stage struct {
+	e       *Engine
+	clock   int64 // UTC µs, as told
+	names   namer
+	effects []Effect
+	expired context.Context // is over: who waits with it does not wait
+}
+
+// Plans keeps prepared plans. Stages that share them need not prepare a plan
+// again after a restart.
+type Plans struct{ p *programs }
+
+// NewPlans returns a cache of at most limit plans.
+func NewPlans(limit int) *Plans { return &Plans{newPrograms(limit)} }
+
+// OpenStage opens an engine over cfg.Store at time now (UTC µs), as Open does.
+// cfg.Now is not used. plans may be nil.
+func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage, error) {
+	s := &Stage{clock: now}
+	cfg.Now = func() time.Time { return time.UnixMicro(s.clock) }
+	e, err := assemble(cfg)
+	if err != nil {
+		return nil, err
+	}
+	e.cancel() // nothing runs in the background
+	e.ctx, s.expired = ctx, e.ctx
+	e.hub = newHub()
+	e.core.ctx = ctx
+	if plans != nil {
+		e.core.programs = plans.p
+	}
+	s.e = e
+	if err := e.core.open(e.now()); err != nil {
+		return nil, err
+	}
+	e.catchUp()
+	return s, nil
+}
+
+// OnTurn has fn called after every turn of a run, before anything else follows
+// from it. fn must not keep what it is given.
+func (s *Stage) OnTurn(fn func(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)) {
+	s.e.core.watch = func(l *live, in *machine.Input, t *machine.Turn) { fn(l.key, l.run, in, t) }
+}
+
+// A Message is one thing that arrives: a request, or the report of a worker.
+type Message struct {
+	in   *input
+	asks bool
+}
+
+// An Answer is what a request is told.
+type Answer struct {
+	Run      string
+	Existing bool // the idempotency key had already started this run
+	Err      error
+}
+
+// Key names the run the message is for; of a start, the run it would begin.
+func (m *Message) Key() store.Key { return m.in.key }
+
+// Answer is what the request was told, and whether it was told anything yet.
+func (m *Message) Answer() (Answer, bool) {
+	if !m.asks || m.in.reply != nil {
+		return Answer{}, false
+	}
+	return Answer{m.in.out.run, m.in.out.existing, m.in.out.err}, true
+}
+
+// awaited makes an input one that somebody waits for.
+func awaited(in *input, err error) (*Message, error) {
+	if err != nil {
+		return nil, err
+	}
+	in.reply = make(chan answer, 1)
+	return &Message{in, true}, nil
+}
+
+// Start is Engine.Start as a message. An error refuses it before it arrives.
+func (s *Stage) Start(req *StartRequest) (*Message, error) {
+	if s.e.stopping.Load() {
+		return nil, errStopping
+	}
+	return awaited(s.e.toStart(s.e.ctx, req))
+}
+
+// Cancel is Engine.Cancel as a message.
+func (s *Stage) Cancel(key store.Key, reason string) (*Message, error) {
+	return awaited(s.e.toCancel(s.e.ctx, key.Account, key.Run, reason))
+}
+
+// Signal is Engine.Signal as a message.
+func (s *Stage) Signal(key store.Key, name string, data any) (*Message, error) {
+	return awaited(s.e.toSignal(s.e.ctx, key.Account, key.Run, name, data))
+}
+
+// Retry is Engine.Retry as a message.
+func (s *Stage) Retry(key store.Key, from string, edits map[string]any) (*Message, error) {
+	if s.e.stopping.Load() {
+		return nil, errStopping
+	}
+	return awaited(s.e.toRetry(s.e.ctx, key.Account, key.Run, from, edits))
+}
+
+// Release is Engine.Release as a message.
+func (s *Stage) Release(key store.Key) (*Message, error) {
+	return awaited(&input{kind: inRelease, key: key}, nil)
+}
+
+// Sync is Engine.Sync as a message.
+func (s *Stage) Sync() (*Message, error) { return awaited(&input{kind: inBarrier}, nil) }
+
+// An Effect is something to do in the world, now that its cause is durable.
+type Effect struct {
+	Kind  machine.CommandKind
+	Key   store.Key
+	Ref   machine.Ref
+	Fence machine.Fence
+	Task  *machine.Task // CmdDispatch
+	ask   effect
+}
+
+// Report is what a worker says of the attempt of ef: m.Kind and its content; the
+// rest is filled in. holding says that the action still runs, until Freed.
+func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
+	m.Ref, m.Fence = ef.Ref, ef.Fence
+	return &Message{in: &input{kind: inRun, key: ef.Key, m: m, holding: holding}}
+}
+
+// Freed says that the action of an attempt has returned after all.
+func (s *Stage) Freed(ef *Effect) *Message {
+	return &Message{in: &input{kind: inFreed, key: ef.Key, m: machine.Input{Ref: ef.Ref, Fence: ef.Fence}}}
+}
+
+// CarryOut answers an effect that the engine carries out by itself: items of a
+// loop to read (CmdNeedItems), outputs to collect (CmdCollect).
+func (s *Stage) CarryOut(ef *Effect) *Message {
+	switch ef.Kind {
+	case machine.CmdNeedItems:
+		s.e.readItems(&ef.ask)
+	case machine.CmdCollect:
+		s.e.collect(&ef.ask)
+	}
+	ins := s.e.take()
+	if len(ins) == 0 {
+		return nil
+	}
+	in := ins[0]
+	clear(ins)
+	return &Message{in: in}
+}
+
+// tell moves the clock.
+func (s *Stage) tell(now int64) int64 {
+	s.clock = now
+	return s.e.now()
+}
+
+// Handle takes what arrived. now is UTC µs by a clock that went on evenly since
+// the Stage was opened.
+func (s *Stage) Handle(now int64, messages ...*Message) {
+	at := s.tell(now)
+	ins := make([]*input, len(messages))
+	for i, m := range messages {
+		ins[i] = m.in
+	}
+	s.e.core.closing = s.e.stopping.Load()
+	s.e.core.handle(at, ins)
+	s.e.catchUp()
+}
+
+// Seal returns the batch to commit next; ok says that there is one. It is empty
+// when only answers wait: then Committed(nil, nil) follows at once.
+func (s *Stage) Seal() (batch []store.Transition, ok bool) {
+	b := s.e.core.seal()
+	if b == nil {
+		return nil, false
+	}
+	if len(b.trans) > 0 {
+		s.names.name(b.trans)
+	}
+	return b.trans, true
+}
+
+// Committed takes the store's word on the batch of the last Seal.
+func (s *Stage) Committed(verdicts []store.Verdict, err error) {
+	c := s.e.core
+	if err == nil && len(verdicts) > 0 {
+		s.names.committed(verdicts, c.flying.trans)
+	}
+	c.committed(verdicts, err)
+	for i := range c.effects {
+		ef := &c.effects[i]
+		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, ask: *ef})
+	}
+	clear(c.effects)
+	c.effects = c.effects[:0]
+	s.e.hub.mu.Lock()
+	s.e.hub.deliver(c.frames)
+	s.e.hub.mu.Unlock()
+	clear(c.frames)
+	c.frames = c.frames[:0]
+}
+
+// Effects takes what was let out since the last call.
+func (s *Stage) Effects() []Effect {
+	out := s.effects
+	s.effects = nil
+	return out
+}
+
+// Busy says that Handle has more to do at this moment.
+func (s *Stage) Busy() bool {
+	c := s.e.core
+	return c.flying == nil && (c.busy() || c.stalled == nil && c.dead == nil && c.building.urgent && !c.building.empty())
+}
+
+// Wakeup is when Handle must be called again at the latest, by the caller's
+// clock; 0 = not before something arrives.
+func (s *Stage) Wakeup() int64 {
+	at := s.e.core.wakeup()
+	if at == 0 {
+		return 0
+	}
+	return max(1, at-(s.e.now()-s.clock))
+}
+
+// Now is the engine's time: the caller's clock, or the journal's where it is ahead.
+func (s *Stage) Now() int64 { return s.e.now() }
+
+// Dead is why no commit will ever succeed again; nil while one may.
+func (s *Stage) Dead() error { return s.e.core.dead }
+
+// Stalled is why commits fail for now; nil when they do not.
+func (s *Stage) Stalled() error { return s.e.core.stalled }
+
+// Stop begins an orderly end: no new work is taken and no attempt handed out.
+// Once every attempt has reported or was given up, Stopped says whether all is
+// written.
+func (s *Stage) Stop() { s.e.stopping.Store(true) }
+
+// Stopped folds and parks what is in memory, and says that nothing is left to
+// be written.
+func (s *Stage) Stopped() bool { return s.e.emptied() }
+
+// Sweep is Engine.Sweep at time now.
+func (s *Stage) Sweep(ctx context.Context, now int64) (Swept, error) {
+	s.tell(now)
+	return s.e.Sweep(ctx, false)
+}
+
+// State is Engine.State.
+func (s *Stage) State(ctx context.Context, key store.Key, until uint64) (*machine.Run, error) {
+	return s.e.State(ctx, key.Account, key.Run, until)
+}
+
+// A LiveRun is a run in memory.
+type LiveRun struct {
+	Key   store.Key
+	Run   *machine.Run
+	Ahead bool // it has events that are not durable
+}
+
+// Live calls fn for the runs in memory, the longest untouched first.
+func (s *Stage) Live(fn func(LiveRun)) {
+	c := s.e.core
+	for l := c.recent.front(); l != nil; l = c.recent.after(&l.age) {
+		fn(LiveRun{l.key, l.run, l.dirty || l.flying})
+	}
+}
+
+// Loaded is how many runs are in memory.
+func (s *Stage) Loaded() int { return len(s.e.core.runs) }
+
+// Program is the prepared plan that a stored run executes.
+func (s *Stage) Program(ctx context.Context, hash string) (*machine.Program, error) {
+	p, err := s.e.core.programs.load(ctx, s.e.cfg.Store, hash)
+	if err != nil {
+		return nil, err
+	}
+	return p.machine, nil
+}
+
+// A Reader is Engine.Watch without waiting: a subscriber that reads when it is
+// polled, and not before.
+type Reader struct {
+	s *Stage
+	w *watcher
+}
+
+// Watch begins to read a run's events after number `after`; fn is called with
+// each of them by Poll.
+func (s *Stage) Watch(key store.Key, after uint64, fn func(Event)) (*Reader, error) {
+	w, err := s.e.follow(s.e.ctx, key, after, func(ev Event, _ error) bool { fn(ev); return true })
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{s, w}, nil
+}
+
+// Poll reads what there is, and says whether the event that ended the run was
+// the last of it. After an error or the end the Reader is used up.
+func (r *Reader) Poll() (ended bool, err error) {
+	for !r.w.ended {
+		err := r.w.turn(r.s.e.ctx, r.s.expired)
+		if errors.Is(err, context.Canceled) {
+			return false, nil // nothing new
+		}
+		if err != nil {
+			r.w.leave()
+			return false, err
+		}
+	}
+	r.w.leave()
+	return true, nil
+}
+
+// Close ends the reading.
+func (r *Reader) Close() { r.w.leave() }
+
+// Events is Engine.Events.
+func (s *Stage) Events(ctx context.Context, key store.Key, after uint64) func(func(Event, error) bool) {
+	return s.e.Events(ctx, key.Account, key.Run, after)
+}

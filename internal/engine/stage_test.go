@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// A Stage does what an Engine does, one call at a time: nothing leaves before
+// its commit (I1), the clock is the caller's, and a reader sees each event once
+// (I14).
+func TestStage(t *testing.T) {
+	ctx := context.Background()
+	const t0 = rigEpoch
+	st := memory.New(memory.Options{})
+	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
+	turns := 0
+	s, err := OpenStage(ctx, cfg, NewPlans(10), t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.OnTurn(func(store.Key, *machine.Run, *machine.Input, *machine.Turn) { turns++ })
+	commit := func() {
+		t.Helper()
+		batch, ok := s.Seal()
+		if !ok {
+			t.Fatal("nothing to commit")
+		}
+		if len(batch) > 0 {
+			s.Committed(st.Commit(ctx, batch))
+		} else {
+			s.Committed(nil, nil)
+		}
+	}
+	m, err := s.Start(&StartRequest{Account: "a", Plan: planOf(t, chain(2), noop())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Handle(t0, m)
+	if _, told := m.Answer(); told || len(s.Effects()) != 0 || turns == 0 {
+		t.Fatalf("an answer or an effect came before the commit (%d turns)", turns)
+	}
+	commit()
+	out, told := m.Answer()
+	if !told || out.Err != nil || out.Run != m.Key().Run {
+		t.Fatalf("the start was answered %+v, %v", out, told)
+	}
+	var seen []uint64
+	r, err := s.Watch(m.Key(), 0, func(ev Event) { seen = append(seen, ev.Seq) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := int64(t0)
+	for n := 0; ; n++ {
+		effects := s.Effects()
+		if len(effects) == 0 {
+			break
+		}
+		now += 1_000_000
+		if effects[0].Kind != machine.CmdDispatch || effects[0].Task == nil {
+			t.Fatalf("effect %d is %+v", n, effects[0])
+		}
+		s.Handle(now, s.Report(&effects[0], machine.Input{Kind: machine.InResult, Outcome: machine.Success, Output: []byte("1")}, false))
+		commit()
+		if ended, err := r.Poll(); err != nil || ended != (n == 1) {
+			t.Fatalf("after step %d the reader says ended %v, %v", n, ended, err)
+		}
+	}
+	for i, seq := range seen {
+		if seq != uint64(i+1) {
+			t.Fatalf("the reader saw %v", seen)
+		}
+	}
+	head, err := st.Head(ctx, m.Key())
+	if err != nil || head.Ended != now || uint64(len(seen)) == 0 {
+		t.Fatalf("the run ended at %d, want %d (%v)", head.Ended, now, err)
+	}
+	if s.Busy() || s.Dead() != nil || s.Stalled() != nil || s.Loaded() != 0 {
+		t.Errorf("at rest: busy %v, dead %v, stalled %v, %d runs in memory", s.Busy(), s.Dead(), s.Stalled(), s.Loaded())
+	}
+}
