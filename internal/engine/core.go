@@ -76,7 +76,7 @@ type core struct {
 	closing bool  // no new grants
 	ignored int64 // reports that came too late to change anything
 
-	watch func(l *live, in *machine.Input, t *machine.Turn) // after every turn; nil outside of simulations
+	watch watch // nil outside of simulations
 }
 
 func newCore(ctx context.Context, cfg *Config) *core {
@@ -215,11 +215,14 @@ func (c *core) late(in *input) {
 func (c *core) decide(l *live, in *machine.Input) error {
 	in.At = c.now
 	t := &c.turn
+	if c.watch != nil {
+		c.watch.Before(l.key, l.run, in)
+	}
 	if err := c.protect(l, func() { l.run.Decide(in, t) }); err != nil {
 		return err
 	}
 	if c.watch != nil {
-		c.watch(l, in, t)
+		c.watch.After(l.key, l.run, in, t)
 	}
 	if t.Err != nil {
 		return t.Err

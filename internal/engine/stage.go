@@ -62,11 +62,15 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 	return s, nil
 }
 
-// OnTurn has fn called after every turn of a run, before anything else follows
-// from it. fn must not keep what it is given.
-func (s *Stage) OnTurn(fn func(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)) {
-	s.e.core.watch = func(l *live, in *machine.Input, t *machine.Turn) { fn(l.key, l.run, in, t) }
+// A watch sees every turn of every run in memory, before and after. It must
+// neither change what it is given nor keep it.
+type watch interface {
+	Before(key store.Key, run *machine.Run, in *machine.Input)
+	After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)
 }
+
+// Observe has w called around every turn of a run from now on.
+func (s *Stage) Observe(w watch) { s.e.core.watch = w }
 
 // A Message is one thing that arrives: a request, or the report of a worker.
 type Message struct {

@@ -12,6 +12,11 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
+type turnCount int
+
+func (*turnCount) Before(store.Key, *machine.Run, *machine.Input)                  {}
+func (n *turnCount) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) { *n++ }
+
 // A Stage does what an Engine does, one call at a time: nothing leaves before
 // its commit (I1), the clock is the caller's, and a reader sees each event once
 // (I14).
@@ -20,12 +25,12 @@ func TestStage(t *testing.T) {
 	const t0 = rigEpoch
 	st := memory.New(memory.Options{})
 	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
-	turns := 0
+	var turns turnCount
 	s, err := OpenStage(ctx, cfg, NewPlans(10), t0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.OnTurn(func(store.Key, *machine.Run, *machine.Input, *machine.Turn) { turns++ })
+	s.Observe(&turns)
 	commit := func() {
 		t.Helper()
 		batch, ok := s.Seal()
