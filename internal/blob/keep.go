@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 )
 
 const (
@@ -92,6 +93,9 @@ func (s *Store) Remove(ctx context.Context, account, hash string, notAfter time.
 	// Bytes without a sidecar are a file still; a sidecar without bytes is
 	// nothing that anybody would find again.
 	if err := s.root.Remove(p.sidecar()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, storageFault(err, "remove file %s", hash)
+	}
+	if err := failpoint.Hit(failpoint.BlobRemove); err != nil {
 		return false, storageFault(err, "remove file %s", hash)
 	}
 	if err := s.root.Remove(p.file()); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 )
 
 const (
@@ -52,7 +53,14 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 		_ = f.Close()
 		return none, err
 	}
-	if err := s.synced(f.Sync()); err != nil {
+	err = failpoint.Hit(failpoint.BlobWritten)
+	if err == nil {
+		err = s.synced(f.Sync())
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.BlobSynced)
+	}
+	if err != nil {
 		_ = f.Close()
 		return none, storageFault(err, "write a file of %d bytes", w.size)
 	}
@@ -78,6 +86,9 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 			return none, storageFault(err, "name file %s", hash)
 		}
 		renamed = true
+		if err := failpoint.Hit(failpoint.BlobRenamed); err != nil {
+			return none, storageFault(err, "name file %s", hash)
+		}
 	}
 	if err := s.stamp(p); err != nil {
 		return none, err
@@ -91,10 +102,16 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 			return none, err
 		}
 	}
+	if err := failpoint.Hit(failpoint.BlobFacts); err != nil {
+		return none, storageFault(err, "record the facts of file %s", hash)
+	}
 	// Also when nothing was written now: whoever wrote it may have been killed
 	// before this line.
 	if err := s.syncDir(p.shard); err != nil {
 		return none, err
+	}
+	if err := failpoint.Hit(failpoint.BlobDone); err != nil {
+		return none, storageFault(err, "store file %s", hash)
 	}
 	return action.FileInfo{Hash: hash, Name: rec.Name, MimeType: rec.MimeType, Size: w.size, Extended: rec.Extended}, nil
 }

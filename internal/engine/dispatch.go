@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -116,7 +117,9 @@ func (e *Engine) hand(fl *flight, t *machine.Task, prog *program) {
 			EffectKey: t.EffectKey, Input: input, Files: e.files(key.Account),
 		},
 	}
+	failpoint.Pass(failpoint.HandBefore)
 	err = e.pool.Run(wt)
+	failpoint.Pass(failpoint.HandAfter)
 	switch fault.CodeOf(err) {
 	case "":
 		if e.tasks.find(wt.ID) == nil { // cancelled between add and Run
@@ -148,7 +151,9 @@ func (e *Engine) giveUp(fl *flight, fail *machine.Failure, hash []byte) {
 // result posts what became of an attempt.
 func (e *Engine) result(fl *flight, m machine.Input, holding bool) {
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, machine.FromWorker
+	failpoint.Pass(failpoint.ResultBefore)
 	_ = e.post(&input{kind: inRun, key: fl.id.key, m: m, holding: holding}) // refused only after the end
+	failpoint.Pass(failpoint.ResultAfter)
 }
 
 // taskDone is the pool's report of an attempt's end.

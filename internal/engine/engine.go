@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -192,8 +193,14 @@ func (e *Engine) catchUp() {
 // letOut carries out what the core released.
 func (e *Engine) letOut() {
 	c := e.core
+	if len(c.effects) > 0 {
+		failpoint.Pass(failpoint.EffectsBefore)
+	}
 	for i := range c.effects {
 		e.carryOut(&c.effects[i])
+	}
+	if len(c.effects) > 0 {
+		failpoint.Pass(failpoint.EffectsAfter)
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
@@ -223,6 +230,7 @@ func (e *Engine) gather() {
 func (e *Engine) commitLoop() {
 	var names namer
 	for batch := range e.commits {
+		failpoint.Pass(failpoint.SendBefore)
 		names.name(batch)
 		verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
 		if err == nil {
@@ -276,6 +284,7 @@ func (e *Engine) emptied() bool {
 	if !c.foldAll() || !c.building.empty() {
 		return false
 	}
+	failpoint.Pass(failpoint.StopBefore)
 	c.history.Running, c.history.Alone = false, nil
 	if err := c.saveHistory(); err != nil {
 		c.cfg.Logger.Warn("the clean end could not be noted", "err", err)

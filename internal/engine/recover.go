@@ -4,6 +4,7 @@ package engine
 
 import (
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -24,11 +25,17 @@ func (c *core) open(now int64) error {
 		return err
 	}
 	c.epoch = epoch
+	if err := failpoint.Hit(failpoint.RecoverFirst); err != nil {
+		return err
+	}
 	careful, err := c.lookAtCrashes()
 	if err != nil {
 		return err
 	}
 	err = c.cfg.Store.Recover(c.ctx, func(saved *store.Saved) error {
+		if err := failpoint.Hit(failpoint.RecoverRun); err != nil {
+			return err
+		}
 		if saved.Head.Quarantine != "" || saved.Head.Key == c.poisoned {
 			return nil
 		}
@@ -38,6 +45,9 @@ func (c *core) open(now int64) error {
 		}
 		return c.enterSaved(saved, true)
 	})
+	if err == nil {
+		err = failpoint.Hit(failpoint.RecoverLast)
+	}
 	if err != nil {
 		return err
 	}
@@ -85,6 +95,7 @@ func (c *core) resumeRun(l *live) {
 		if l.gone {
 			return
 		}
+		failpoint.Pass(failpoint.LostRecorded)
 	}
 	l.run.EachRunning(func(ref machine.Ref, _ machine.Fence) {
 		c.arb.holds(l, ref, c.gatesOf(l, ref))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -143,11 +144,17 @@ func (e *Engine) sweepStep(st *sweepState) error {
 func (e *Engine) Sweep(ctx context.Context, dry bool) (Swept, error) {
 	e.sweeping.Lock()
 	defer e.sweeping.Unlock()
+	if err := failpoint.Hit(failpoint.SweepBefore); err != nil {
+		return Swept{}, err
+	}
 	s := sweep{e: e, now: e.now(), dry: dry, would: map[store.Key]int64{}}
 	st := sweepState{Began: s.now}
 	for {
-		if err := s.step(ctx, &st); err != nil || !st.Busy {
+		if err := s.step(ctx, &st); err != nil {
 			return s.swept, err
+		}
+		if !st.Busy {
+			return s.swept, failpoint.Hit(failpoint.SweepAfter)
 		}
 	}
 }
@@ -262,6 +269,9 @@ func (s *sweep) files(ctx context.Context, from string) (next string, err error)
 			}
 			if !gone {
 				return nil
+			}
+			if err := failpoint.Hit(failpoint.SweepFile); err != nil {
+				return err
 			}
 			if err := s.e.cfg.Store.ForgetFile(ctx, f.Account, f.Info.Hash); err != nil {
 				return err

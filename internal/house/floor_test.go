@@ -23,6 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
+	{"failpoints", []string{"internal/failpoint"}},
 	{"0", []string{"action"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -44,7 +45,7 @@ var floors = []struct {
 
 // beside the floors: nothing may import these, nor what lies below them. The
 // package examples itself has a floor: it holds files, and is embedded.
-var beside = []string{"internal/house", "bench", "examples", "docs"}
+var beside = []string{"internal/house", "bench", "sim", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
 var groups = []string{"internal/compile", "internal/store"}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -87,7 +88,13 @@ func (a *attempt) call() Result {
 		return Result{Err: err}
 	}
 	t.Task.Report = a
+	if err := failpoint.Hit(failpoint.ActionBefore); err != nil {
+		return Result{Err: a.failed(err)}
+	}
 	out, err := t.Action.Run(a, &t.Task)
+	if err == nil {
+		err = failpoint.Hit(failpoint.ActionAfter)
+	}
 	if err != nil {
 		return Result{Err: a.failed(err)}
 	}

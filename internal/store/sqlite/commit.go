@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -52,6 +53,9 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		return nil, err
 	}
 	verdicts, err := s.commitLocked(batch, sealed)
+	if err == nil {
+		err = failpoint.Hit(failpoint.CommitAfter)
+	}
 	if err != nil {
 		if s.c.inTx {
 			// A failed COMMIT has usually rolled back by itself.
@@ -63,6 +67,9 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 }
 
 func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]store.Verdict, error) {
+	if err := failpoint.Hit(failpoint.CommitBefore); err != nil {
+		return nil, err
+	}
 	c := &s.c
 	c.mark++
 	c.inTx = false
@@ -88,6 +95,9 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 		return verdicts, nil
 	}
 	rows, trim, err := s.writeRows()
+	if err == nil && c.inTx {
+		err = failpoint.Hit(failpoint.CommitMiddle)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +234,9 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 	if t.PlanHash != "" && t.Plan != nil {
 		if _, known := s.plans[t.PlanHash]; !known {
+			if err := failpoint.Hit(failpoint.PlanWrite); err != nil {
+				return err
+			}
 			if err := s.write(s.st.putPlan, t.PlanHash, t.Plan); err != nil {
 				return err
 			}
@@ -253,10 +266,16 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 		}
 	}
 	if f := t.Fold; f != nil {
+		if err := failpoint.Hit(failpoint.FoldWrite); err != nil {
+			return err
+		}
 		if err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk); err != nil {
 			return err
 		}
 		if fold.state != nil {
+			if err := failpoint.Hit(failpoint.SnapshotWrite); err != nil {
+				return err
+			}
 			if err := s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state); err != nil {
 				return err
 			}
@@ -264,6 +283,9 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 		e.newChunked = f.Last
 	}
 	if p := t.Park; p != nil {
+		if err := failpoint.Hit(failpoint.ParkWrite); err != nil {
+			return err
+		}
 		if err := s.write(s.st.park, t.Account, t.Run, p.WakeAt); err != nil {
 			return err
 		}
@@ -443,7 +465,7 @@ func (s *Store) Own(ctx context.Context) (uint64, error) {
 		return 0, s.fail(err)
 	}
 	s.epoch = uint64(v[0].(int64))
-	return s.epoch, nil
+	return s.epoch, failpoint.Hit(failpoint.StoreOwned)
 }
 
 // SetNote implements store.Store.
@@ -454,6 +476,9 @@ func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
 	s.w.Lock()
 	defer s.w.Unlock()
 	if err := s.writable(); err != nil {
+		return err
+	}
+	if err := failpoint.Hit(failpoint.NoteWrite); err != nil {
 		return err
 	}
 	var err error

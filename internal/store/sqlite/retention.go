@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -78,7 +79,13 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := failpoint.Hit(failpoint.DeleteBefore); err != nil {
+		return nil, err
+	}
 	verdicts, err := s.deleteHeads(epoch, keys)
+	if err == nil {
+		err = failpoint.Hit(failpoint.DeleteMiddle)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -96,7 +97,11 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s := &Store{path: filepath.Join(dir, "roux.db"), lock: lock, plans: map[string]struct{}{}}
 	s.x.init()
 	s.c.fresh = map[store.Key]*entry{}
-	if err := s.open(ctx, opt); err != nil {
+	err = failpoint.Hit(failpoint.StoreOpened)
+	if err == nil {
+		err = s.open(ctx, opt)
+	}
+	if err != nil {
 		_, err = s.explain(err)
 		return nil, errors.Join(err, s.Close())
 	}

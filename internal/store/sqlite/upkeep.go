@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/failpoint"
 )
 
 // The log is copied into the database when it has this many pages more.
@@ -97,6 +98,9 @@ func (s *Store) trim() bool {
 	}
 	spans, ids := s.x.trimmable(4*trimRows, trimBytes)
 	err := func() error {
+		if err := failpoint.Hit(failpoint.TrimBefore); err != nil {
+			return err
+		}
 		if _, err := s.st.begin.exec(); err != nil {
 			return err
 		}
@@ -104,6 +108,9 @@ func (s *Store) trim() bool {
 			if _, err := s.st.deleteRows.exec(sp.from, sp.to); err != nil {
 				return err
 			}
+		}
+		if err := failpoint.Hit(failpoint.TrimMiddle); err != nil {
+			return err
 		}
 		_, err := s.st.commit.exec()
 		return err
@@ -133,7 +140,14 @@ func (s *Store) checkpoint() {
 	if !due {
 		return
 	}
-	if err := runCheckpoint(s.up.passive); err != nil {
+	err := failpoint.Hit(failpoint.CheckpointFirst)
+	if err == nil {
+		err = runCheckpoint(s.up.passive)
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.CheckpointHalf)
+	}
+	if err != nil {
 		s.checkpointFailed(err)
 		return
 	}
@@ -143,7 +157,10 @@ func (s *Store) checkpoint() {
 		return
 	}
 	s.up.pages = 0
-	if err := runCheckpoint(s.st.checkpoint); err != nil {
+	if err = runCheckpoint(s.st.checkpoint); err == nil {
+		err = failpoint.Hit(failpoint.CheckpointLast)
+	}
+	if err != nil {
 		_ = s.fail(err)
 	}
 }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/failpoint"
+)
+
+// TestFailpointsAreNotInTheBinary: what the tag brings in is not in a build
+// without it, not even as text; and it is in one with it, or this test and the
+// whole bench would look at nothing.
+func TestFailpointsAreNotInTheBinary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two binaries")
+	}
+	for name, tags := range map[string]string{"plain": "", "hurt": "failpoints"} {
+		exe, err := build(t.Context(), t.TempDir(), name, tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(exe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{failpoint.Setting, string(failpoint.CommitBefore), "failpoint.hurt"} {
+			if has := bytes.Contains(data, []byte(text)); has != (tags != "") {
+				t.Errorf("the binary built with tags %q holds %q: %t", tags, text, has)
+			}
+		}
+	}
+}
