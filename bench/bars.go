@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A bar is what a figure must reach, and what we aim for.
+type bar struct {
+	shape  string
+	n      int // 0 = any size
+	figure string
+	least  bool // the figure is a lower bound; else an upper one
+	want   float64
+	aim    float64 // 0 = none
+	what   string
+	zero   bool // nothing at all is what is wanted
+}
+
+// bars are those of two cores and a durable disk.
+var bars = []bar{
+	{shape: "chain", figure: "over_store_us", want: 60, what: "p50 of a step over the store's, µs"},
+	{shape: "chain", figure: "store_over_append", want: 1.3, what: "the store's p50 over append and sync"},
+	{shape: "chain", figure: "syncs_per_step", want: 1, what: "syncs a step"},
+	{shape: "transforms", n: 100, figure: "p50_us", want: 1_000, what: "100 transforms in a row, µs"},
+	{shape: "fan", n: 1_000, figure: "p50_us", want: 6_000, aim: 2_000, what: "1,000 wide and their join, µs"},
+	{shape: "fan", n: 10_000, figure: "p50_us", want: 40_000, aim: 10_000, what: "10,000 wide and their join, µs"},
+	{shape: "many", figure: "steps_per_s", least: true, want: 100_000, aim: 300_000, what: "steps/s"},
+	{shape: "many", figure: "cpu_us_per_step", want: 20, aim: 5, what: "processor time a step, µs"},
+	{shape: "slow", figure: "steps_per_s", least: true, want: 50_000, what: "steps/s with a sync of 2 ms more"},
+	{shape: "steady", figure: "steps_per_s", least: true, want: 50_000, aim: 120_000, what: "steps/s for a minute"},
+	{shape: "steady", figure: "trims", least: true, want: 3, what: "times the journal was trimmed"},
+	{shape: "submit", figure: "p50_us", want: 500, what: "until the first step, µs"},
+	{shape: "idle", n: 100_000, figure: "rss_mb", want: 200, what: "100,000 waiting runs, MiB"},
+	{shape: "idle", n: 1_000_000, figure: "rss_mb", want: 1_024, what: "1,000,000 waiting runs, MiB"},
+	{shape: "idle", figure: "syncs_per_s", zero: true, what: "syncs/s while all wait"},
+	{shape: "recover", n: 100_000, figure: "seconds", want: 0.6, what: "from exec to the step after a signal, s"},
+	{shape: "wide", figure: "growth", want: 1.5, what: "cost of a step in a run of 10,000 over one of 10"},
+	{shape: "lanes", n: 100_000, figure: "seconds", want: 2, what: "100,000 steps in 100 lanes, s"},
+	{shape: "fairness", figure: "worst_in_tasks", want: 2, what: "the longest wait, in tasks"},
+}
+
+// A verdict is how a line stands to a bar.
+type verdict struct {
+	bar  bar
+	n    int
+	got  float64
+	met  bool
+	none bool // not measured: the same as missed
+}
+
+func (v verdict) String() string {
+	sign, state := "≤", "met"
+	switch {
+	case v.bar.zero:
+		sign = "="
+	case v.bar.least:
+		sign = "≥"
+	}
+	switch {
+	case v.none:
+		state = "NOT MEASURED"
+	case !v.met:
+		state = "MISSED"
+	}
+	s := fmt.Sprintf("%-12s %-10s %8d  %s: %v, want %s %v", state, v.bar.shape, v.n, v.bar.what, short(v.got), sign, v.bar.want)
+	if v.bar.aim != 0 {
+		s += fmt.Sprintf(" (aim %v)", v.bar.aim)
+	}
+	return s
+}
+
+// judge compares lines with the bars that are about them.
+func judge(lines []Line) (all []verdict) {
+	for _, b := range bars {
+		for i := range lines {
+			l := &lines[i]
+			if l.Shape != b.shape || b.n != 0 && l.N != b.n {
+				continue
+			}
+			v := verdict{bar: b, n: l.N}
+			var ok bool
+			v.got, ok = l.figure(b.figure)
+			// A figure of nothing was not taken on this system.
+			v.none = !ok || v.got == 0 && !b.zero && b.figure != "over_store_us"
+			switch {
+			case v.none:
+			case b.zero:
+				v.met = v.got == 0
+			case b.least:
+				v.met = v.got >= b.want
+			default:
+				v.met = v.got <= b.want
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// check prints how the lines stand to the bars and fails when one is missed.
+func check(lines []Line, w io.Writer) error {
+	var missed []string
+	for _, v := range judge(lines) {
+		fmt.Fprintln(w, v)
+		if !v.met {
+			missed = append(missed, fmt.Sprintf("%s %d: %s", v.bar.shape, v.n, v.bar.what))
+		}
+	}
+	if len(missed) > 0 {
+		return fmt.Errorf("%d bars missed:\n  %s", len(missed), strings.Join(missed, "\n  "))
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// tally counts calls.
+type tally struct{ calls atomic.Int64 }
+
+func (t *tally) run(ctx context.Context, task *action.Task) (action.Result, error) {
+	t.calls.Add(1)
+	return nothing(ctx, task)
+}
+
+// fan is one run of steps at once and their join.
+func fan(ctx context.Context, b *bench) ([]Line, error) {
+	var lines []Line
+	for _, n := range []int{b.few(1_000, 100), b.few(10_000, 300)} {
+		l, err := whole(ctx, b, b.line("fan", n), fanOf(n), b.few(max(40_000/n, 4), 2))
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// whole measures runs of a recipe, one after the other, from the start to the
+// end of each, and the floors of one of them.
+func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) (_ Line, err error) {
+	dir := b.fresh()
+	var t tally
+	w, err := open(ctx, filepath.Join(dir, "data"), t.run, engine.Config{})
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = closing(w.close, err) }()
+	pl, err := planOf(r, w.act)
+	if err != nil {
+		return l, err
+	}
+	params := map[string]any{"n": int64(1)}
+	if err := w.once(ctx, pl, params); err != nil { // warms up
+		return l, err
+	}
+	w.st.record(true)
+	began := time.Now()
+	if err := w.once(ctx, pl, params); err != nil {
+		return l, err
+	}
+	alike := time.Since(began)
+	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = closing(f.close, err) }()
+	if err := f.whole(ctx); err != nil {
+		return l, err
+	}
+	w.st.forget()
+	t.calls.Store(0)
+	disk := written()
+	var times []time.Duration
+	used := cpu()
+	for range rounds {
+		began := time.Now()
+		if err := w.once(ctx, pl, params); err != nil {
+			return l, err
+		}
+		times = append(times, time.Since(began))
+	}
+	used = cpu() - used
+	steps := rounds * len(pl.Steps)
+	calls := 0
+	for i := range pl.Steps {
+		if pl.Steps[i].Kind == plan.Action {
+			calls += rounds
+		}
+	}
+	if got := int(t.calls.Load()); got != calls {
+		return l, errSteps(got, calls)
+	}
+	total := sum(times).Seconds()
+	l.Seconds, l.StepsPerS, l.CPUPerStepUS = total/float64(rounds), float64(steps)/total, us(used)/float64(steps)
+	l.spread(times)
+	c := w.st.count()
+	l.BytesPerStep = float64(c.bytes) / float64(steps)
+	l.RSSMB = rss()
+	f.describe(&l, alike.Seconds())
+	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
+	l.put("written_per_step", float64(written()-disk)/float64(steps))
+	l.Hist = w.st.histogram()
+	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
+	return l, err
+}
+
+// submit is the time from the call of Start until the first step's action runs,
+// while nothing else goes on.
+func submit(ctx context.Context, b *bench) ([]Line, error) {
+	const n = 1
+	l := b.line("submit", n)
+	dir := b.fresh()
+	called := make(chan time.Time, 1)
+	w, err := open(ctx, filepath.Join(dir, "data"), func(context.Context, *action.Task) (action.Result, error) {
+		called <- time.Now()
+		return action.Result{}, nil
+	}, engine.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closing(w.close, err) }()
+	pl, err := planOf(chainOf(n), w.act)
+	if err != nil {
+		return nil, err
+	}
+	one := func() (first, answered, ended time.Duration, err error) {
+		began := time.Now()
+		s, err := w.e.Start(ctx, engine.StartRequest{Account: account, Plan: pl, Recipe: "bench"})
+		answered = time.Since(began)
+		if err == nil {
+			first = (<-called).Sub(began)
+			err = w.end(ctx, s.Run)
+		}
+		return first, answered, time.Since(began), err
+	}
+	w.st.record(true)
+	if _, _, _, err := one(); err != nil {
+		return nil, err
+	}
+	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closing(f.close, err) }()
+	w.st.forget()
+	var firsts, answers, ends []time.Duration
+	var used time.Duration
+	rounds := b.few(1_000, 10)
+	for range rounds {
+		before := cpu()
+		first, answered, ended, err := one()
+		if err != nil {
+			return nil, err
+		}
+		used += cpu() - before
+		firsts, answers, ends = append(firsts, first), append(answers, answered), append(ends, ended)
+		if err := f.whole(ctx); err != nil {
+			return nil, err
+		}
+	}
+	total := sum(ends).Seconds()
+	l.Seconds, l.StepsPerS, l.CPUPerStepUS = total/float64(rounds), float64(rounds)/total, us(used)/float64(rounds)
+	l.spread(firsts)
+	c := w.st.count()
+	l.BytesPerStep = float64(c.bytes) / float64(rounds)
+	l.RSSMB = rss()
+	f.describe(&l, 0)
+	l.Ratio = l.P50US / l.FsyncP50US
+	l.put("answer_p50_us", us(quantile(answers, 0.5)))
+	l.put("end_p50_us", us(quantile(ends, 0.5)))
+	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
+	l.Hist = w.st.histogram()
+	return []Line{l}, err
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// floors repeat the commits of an engine without the engine, in three ways: as
+// bytes appended to a file that grows, as bytes written over a file that is
+// there already, each followed by one fdatasync, and as commits of the store.
+// Each commit is made in all three ways, one after the other, so that what else
+// happens on the machine happens to all of them.
+type floors struct {
+	batches [][]store.Transition
+	next    int
+	round   int
+
+	grow, over *os.File
+	at         int64 // in over
+	st         *sqlite.Store
+	epoch      uint64
+	buf        []byte
+
+	append, overwrite, store []time.Duration
+}
+
+const preallocated = 64 << 20
+
+func newFloors(ctx context.Context, dir string, batches [][]store.Transition) (f *floors, err error) {
+	if len(batches) == 0 {
+		return nil, errors.New("the floor has nothing to repeat")
+	}
+	f = &floors{batches: batches}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.close())
+		}
+	}()
+	if f.grow, err = os.Create(filepath.Join(dir, "append")); err != nil {
+		return nil, err
+	}
+	if f.over, err = os.Create(filepath.Join(dir, "overwrite")); err != nil {
+		return nil, err
+	}
+	zeros := make([]byte, 1<<20)
+	for range preallocated / len(zeros) {
+		if _, err := f.over.Write(zeros); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.over.Sync(); err != nil {
+		return nil, err
+	}
+	if f.st, err = sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(dir, "store")}); err != nil {
+		return nil, err
+	}
+	f.epoch, err = f.st.Own(ctx)
+	return f, err
+}
+
+func (f *floors) close() error {
+	var errs []error
+	if f.grow != nil {
+		errs = append(errs, f.grow.Close())
+	}
+	if f.over != nil {
+		errs = append(errs, f.over.Close())
+	}
+	if f.st != nil {
+		errs = append(errs, f.st.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// repeat makes n commits, going on where the last call ended and around.
+func (f *floors) repeat(ctx context.Context, n int) error {
+	for range n {
+		batch := f.batches[f.next]
+		if f.next++; f.next == len(f.batches) {
+			f.next = 0
+		}
+		f.buf = f.buf[:0]
+		for i := range batch {
+			t := &batch[i]
+			f.buf = append(append(f.buf, t.Frames...), t.Plan...)
+			if t.Fold != nil {
+				f.buf = append(append(f.buf, t.Fold.Chunk...), t.Fold.State...)
+			}
+		}
+		if len(f.buf) == 0 {
+			f.buf = append(f.buf, 0)
+		}
+		if err := f.one(ctx, batch); err != nil {
+			return err
+		}
+		if f.next == 0 {
+			f.round++
+		}
+	}
+	return nil
+}
+
+func (f *floors) one(ctx context.Context, batch []store.Transition) error {
+	began := time.Now()
+	if _, err := f.grow.Write(f.buf); err != nil {
+		return err
+	}
+	if err := datasync(f.grow); err != nil {
+		return err
+	}
+	f.append = append(f.append, time.Since(began))
+
+	if f.at+int64(len(f.buf)) > preallocated {
+		f.at = 0
+	}
+	began = time.Now()
+	if _, err := f.over.WriteAt(f.buf, f.at); err != nil {
+		return err
+	}
+	if err := datasync(f.over); err != nil {
+		return err
+	}
+	f.overwrite = append(f.overwrite, time.Since(began))
+	f.at += int64(len(f.buf))
+
+	// Runs of the same names exist after the first round.
+	for i := range batch {
+		t := &batch[i]
+		t.Epoch = f.epoch
+		t.Run = fmt.Sprintf("%.30s.%d", t.Run, f.round)
+		if t.Head != nil {
+			t.Head.Key = t.Key
+		}
+	}
+	began = time.Now()
+	verdicts, err := f.st.Commit(ctx, batch)
+	if err != nil {
+		return err
+	}
+	f.store = append(f.store, time.Since(began))
+	for _, v := range verdicts {
+		if v.Err != nil {
+			return fmt.Errorf("the store refuses what it took from the engine: %w", v.Err)
+		}
+	}
+	return nil
+}
+
+// whole makes every commit once.
+func (f *floors) whole(ctx context.Context) error { return f.repeat(ctx, len(f.batches)) }
+
+// describe adds the floors to a line. rounds is how often the shape itself did
+// what the floors did; with it ratio compares sums, without it medians.
+func (f *floors) describe(l *Line, engineSeconds float64) {
+	l.put("append_s", sum(f.append).Seconds())
+	l.put("overwrite_s", sum(f.overwrite).Seconds())
+	l.put("store_s", sum(f.store).Seconds())
+	if engineSeconds > 0 {
+		l.Ratio = engineSeconds / sum(f.append).Seconds()
+		l.put("over_store", engineSeconds/sum(f.store).Seconds())
+	}
+	l.FsyncP50US = us(quantile(f.append, 0.5))
+	l.put("overwrite_p50_us", us(quantile(f.overwrite, 0.5)))
+	l.put("store_p50_us", us(quantile(f.store, 0.5)))
+	l.put("store_over_append", us(quantile(f.store, 0.5))/l.FsyncP50US)
+}
+
+func sum(ds []time.Duration) (total time.Duration) {
+	for _, d := range ds {
+		total += d
+	}
+	return total
+}

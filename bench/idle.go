@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/engine"
+)
+
+// stepsDone is how many steps a waiting run has done; its plan has two more.
+const stepsDone = 20
+
+// runsFile holds the ids of the waiting runs, one a line.
+const runsFile = "runs.txt"
+
+// waiting measures both idle and recover, which need the same hundred thousand
+// runs: a child process makes them and says what it costs to have them, is then
+// killed, and another one takes over.
+func waiting(ctx context.Context, b *bench, idle, recovery bool) (lines []Line, err error) {
+	n := b.few(b.waiting, 200)
+	dir := b.fresh()
+	data := filepath.Join(dir, "data")
+	var filled figures
+	fill, err := b.child(ctx, &filled, "fill", "-dir", dir, "-n", fmt.Sprint(n), "-idle", b.rest().String())
+	if err != nil {
+		return nil, err
+	}
+	if err := fill.kill(); err != nil {
+		return nil, err
+	}
+	if idle {
+		l := b.line("idle", n)
+		l.Seconds = filled["seconds"]
+		steps := float64(n * stepsDone)
+		l.StepsPerS, l.CPUPerStepUS = steps/l.Seconds, filled["cpu_us"]/steps
+		l.RSSMB = filled["rss_mb"]
+		for _, k := range []string{"rss_before_mb", "rss_start_mb", "heap_mb", "bytes_per_run", "syncs_per_s", "idle_written", "idle_cpu_ms_per_s"} {
+			l.put(k, filled[k])
+		}
+		used, err := diskUse(data)
+		if err != nil {
+			return nil, err
+		}
+		l.BytesPerStep = float64(used) / steps
+		l.put("disk_mb", float64(used)/(1<<20))
+		lines = append(lines, l)
+	}
+	if !recovery {
+		return lines, nil
+	}
+	l := b.line("recover", n)
+	run, err := anyLine(filepath.Join(dir, runsFile))
+	if err != nil {
+		return lines, err
+	}
+	began := time.Now()
+	var got figures
+	next, err := b.child(ctx, &got, "recover", "-dir", dir, "-signal", run)
+	if err != nil {
+		return lines, err
+	}
+	l.Seconds = time.Since(began).Seconds()
+	l.P50US, l.P99US = l.Seconds*1e6, l.Seconds*1e6
+	for _, k := range []string{"main_ms", "store_ms", "engine_ms", "signal_ms"} {
+		l.put(k, got[k])
+	}
+	l.RSSMB = got["rss_mb"]
+	return append(lines, l), next.kill()
+}
+
+func idle(ctx context.Context, b *bench) ([]Line, error) { return waiting(ctx, b, true, false) }
+
+func recovery(ctx context.Context, b *bench) ([]Line, error) { return waiting(ctx, b, false, true) }
+
+func anyLine(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	ids := strings.Fields(string(text))
+	if len(ids) == 0 {
+		return "", fmt.Errorf("%s is empty", file)
+	}
+	return ids[rand.IntN(len(ids))], nil
+}
+
+// figures are what a child says of itself, by name.
+type figures map[string]float64
+
+// A process is a child that has said its piece and waits to be killed.
+type process struct{ cmd *exec.Cmd }
+
+// child starts this program again in another role and waits for its figures.
+func (b *bench) child(ctx context.Context, into *figures, role string, args ...string) (*process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = b.stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	// It is closed when this process dies, which tells the child to end.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, into)
+	}
+	if err != nil {
+		_ = p.kill()
+		return nil, fmt.Errorf("the process that should %s told nothing: %w", role, err)
+	}
+	return p, nil
+}
+
+// kill ends the child as a crash would.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = p.cmd.Wait() // it says that it was killed
+	return nil
+}
+
+// roleVariable makes this program a child.
+const roleVariable = "ROUX_BENCH_ROLE"
+
+// A part is what a child plays: it returns its figures, and is then killed.
+type part struct {
+	dir    string
+	n      int
+	idle   time.Duration
+	signal string
+	began  time.Time
+}
+
+// play is main of a child.
+func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io.Writer) error {
+	var f figures
+	var err error
+	switch role {
+	case "fill":
+		f, err = p.fill(ctx)
+	case "recover":
+		f, err = p.takeOver(ctx)
+	default:
+		err = fmt.Errorf("no role %q", role)
+	}
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(f)
+	if err == nil {
+		_, err = stdout.Write(append(line, '\n'))
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, stdin)
+	}
+	return err
+}
+
+// fill makes n runs that wait for a signal after stepsDone steps.
+func (p *part) fill(ctx context.Context) (f figures, err error) {
+	var t tally
+	w, err := open(ctx, filepath.Join(p.dir, "data"), t.run, engine.Config{})
+	if err != nil {
+		return nil, err
+	}
+	pl, err := planOf(waitingOf(stepsDone), w.act)
+	if err != nil {
+		return nil, err
+	}
+	f = figures{"rss_start_mb": rss()}
+	list, err := os.Create(filepath.Join(p.dir, runsFile))
+	if err != nil {
+		return nil, err
+	}
+	ids := make(chan string, 256)
+	written1 := make(chan error, 1)
+	go func() {
+		out := bufio.NewWriter(list)
+		for id := range ids {
+			_, _ = out.WriteString(id + "\n") // Flush reports the first error
+		}
+		written1 <- out.Flush()
+	}()
+	began, used := time.Now(), cpu()
+	var next atomic.Int64
+	err = together(256, func(int) error {
+		for next.Add(1) <= int64(p.n) {
+			s, err := w.e.Start(ctx, engine.StartRequest{Account: account, Plan: pl, Recipe: "bench"})
+			if err != nil {
+				return err
+			}
+			ids <- s.Run
+		}
+		return nil
+	})
+	close(ids)
+	if werr := <-written1; err == nil {
+		err = werr
+	}
+	if err == nil {
+		err = list.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	want := int64(p.n * stepsDone)
+	for t.calls.Load() < want {
+		if err := w.e.Err(); err != nil {
+			return nil, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := w.e.Sync(ctx); err != nil {
+		return nil, err
+	}
+	f["seconds"], f["cpu_us"] = time.Since(began).Seconds(), us(cpu()-used)
+	if err := w.calm(ctx); err != nil {
+		return nil, err
+	}
+	f["rss_before_mb"] = rss()
+	debug.FreeOSMemory()
+	f["rss_mb"] = rss()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	f["heap_mb"] = float64(m.HeapAlloc) / (1 << 20)
+	f["bytes_per_run"] = (f["rss_mb"] - f["rss_start_mb"]) * (1 << 20) / float64(p.n)
+	commits, disk, used := w.st.count().commits, written(), cpu()
+	time.Sleep(p.idle)
+	f["syncs_per_s"] = float64(w.st.count().commits-commits) / p.idle.Seconds()
+	f["idle_written"] = float64(written() - disk)
+	f["idle_cpu_ms_per_s"] = us(cpu()-used) / 1000 / p.idle.Seconds()
+	return f, nil
+}
+
+// calm waits until the engine has committed nothing for a second: what folds
+// and parks in the background is done then.
+func (w *world) calm(ctx context.Context) error {
+	for quiet, last := 0, -1; quiet < 10; quiet++ {
+		if n := w.st.count().commits; n != last {
+			quiet, last = 0, n
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// takeOver opens what a killed process left, and signals one run.
+func (p *part) takeOver(ctx context.Context) (figures, error) {
+	f := figures{"main_ms": us(time.Since(p.began)) / 1000}
+	ms := func(name string, since time.Time) { f[name] = us(time.Since(since)) / 1000 }
+	called := make(chan string, 1)
+	began := time.Now()
+	w, err := open(ctx, filepath.Join(p.dir, "data"), func(_ context.Context, t *action.Task) (action.Result, error) {
+		called <- t.Run + " " + t.Step
+		return action.Result{}, nil
+	}, engine.Config{})
+	if err != nil {
+		return nil, err
+	}
+	ms("engine_ms", began)
+	f["store_ms"] = us(w.opened) / 1000
+	began = time.Now()
+	if err := w.e.Signal(ctx, account, p.signal, signalName, nil); err != nil {
+		return nil, err
+	}
+	if got, want := <-called, p.signal+" "+lastStep; got != want {
+		return nil, fmt.Errorf("the step %s was handed out, want %s", got, want)
+	}
+	ms("signal_ms", began)
+	f["rss_mb"] = rss()
+	return f, nil
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the engine beside its physical floor.
+//
+//	go run ./bench -shapes chain,many -runs 3
+//
+// Each shape runs over the real store on a real disk. In the same process, and
+// where it matters at the same moment, the same commits are repeated without
+// the engine: as bytes appended to a file and synced, as bytes written over a
+// preallocated file and synced, and as commits of the store. One JSON line a
+// shape goes to standard output, a table for people to standard error.
+//
+// It decides what a figure means and how it is taken. It never decides how fast
+// is fast enough: that is the table in bars.go, which -check compares with, and
+// it never measures anything but the code that ships.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+func main() {
+	began := time.Now()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, began, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// A shape is something to measure; it prints a line or several.
+type shape struct {
+	name string
+	run  func(context.Context, *bench) ([]Line, error)
+}
+
+var shapes = []shape{
+	{"chain", chain},
+	{"fan", fan},
+	{"many", many},
+	{"slow", slow},
+	{"submit", submit},
+	{"wide", wide},
+	{"fairness", fairness},
+	{"idle", idle},
+	{"recover", recovery},
+	{"disk", disk},
+	{"steady", steady},
+}
+
+// A bench is one call of the command.
+type bench struct {
+	dir     string
+	smoke   bool
+	waiting int
+	steady  time.Duration
+	stderr  io.Writer
+
+	seq      int
+	run      int
+	settings map[string]string
+}
+
+// few is the size of something: as given, or the small one of a smoke test.
+func (b *bench) few(n, small int) int {
+	if b.smoke {
+		return min(n, small)
+	}
+	return n
+}
+
+// rest is how long an idle engine is watched.
+func (b *bench) rest() time.Duration {
+	if b.smoke {
+		return 200 * time.Millisecond
+	}
+	return 5 * time.Second
+}
+
+// fresh names a directory that nothing has used.
+func (b *bench) fresh() string {
+	b.seq++
+	return filepath.Join(b.dir, strconv.Itoa(b.seq))
+}
+
+func (b *bench) line(shape string, n int) Line {
+	return Line{Shape: shape, N: n, Run: strconv.Itoa(b.run), Set: b.settings}
+}
+
+// options are the command line.
+type options struct {
+	shapes       string
+	runs         int
+	smoke, check bool
+	profile, dir string
+	waiting      int
+	steady       time.Duration
+	part         part
+}
+
+func (o *options) parse(args []string, stderr io.Writer) error {
+	var names []string
+	for _, s := range shapes {
+		names = append(names, s.name)
+	}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.shapes, "shapes", strings.Join(names, ","), "what to measure")
+	f.IntVar(&o.runs, "runs", 1, "how often; above 1 a line of medians follows")
+	f.BoolVar(&o.smoke, "smoke", false, "small sizes, a few seconds in all; the figures mean nothing")
+	f.BoolVar(&o.check, "check", false, "compare with the bars and exit 1 when one is missed")
+	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file")
+	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
+	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
+	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
+	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
+	f.DurationVar(&o.part.idle, "idle", 0, "for the processes that this one starts")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("bench takes no arguments, got %q", f.Args())
+	}
+	return nil
+}
+
+func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var o options
+	if err := o.parse(args, stderr); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		fmt.Fprintln(stderr, err)
+		return 2
+	}
+	var err error
+	if role := os.Getenv(roleVariable); role != "" {
+		o.part.dir, o.part.n, o.part.began = o.dir, o.waiting, began
+		err = o.part.play(ctx, role, stdin, stdout)
+	} else {
+		err = o.measure(ctx, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	chosen, err := choose(o.shapes)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(o.dir, "roux-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, steady: o.steady, stderr: stderr}
+	if b.smoke {
+		b.steady = min(b.steady, time.Second)
+	}
+	if b.settings, err = settings(ctx, b); err != nil {
+		return err
+	}
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer func() { pprof.StopCPUProfile(); err = closing(f.Close, err) }()
+	}
+	tableHead(stderr)
+	results := map[string][]Line{} // by shape and size, one a run
+	var order []string
+	for b.run = 1; b.run <= o.runs; b.run++ {
+		for _, s := range chosen {
+			lines, err := s.run(ctx, b)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			for _, l := range lines {
+				key := fmt.Sprint(l.Shape, " ", l.N)
+				if results[key] == nil {
+					order = append(order, key)
+				}
+				results[key] = append(results[key], l)
+				l.table(stderr)
+				if err := l.write(stdout); err != nil {
+					return err
+				}
+			}
+			if err := b.clean(); err != nil {
+				return err
+			}
+		}
+	}
+	var final []Line
+	for _, key := range order {
+		l := medianOf(results[key])
+		if final = append(final, l); o.runs > 1 {
+			l.table(stderr)
+			if err := l.write(stdout); err != nil {
+				return err
+			}
+		}
+	}
+	if o.check {
+		return check(final, stderr)
+	}
+	return nil
+}
+
+// clean removes what the last shape left on the disk.
+func (b *bench) clean() error {
+	old, err := filepath.Glob(filepath.Join(b.dir, "*"))
+	for _, dir := range old {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	runtime.GC()
+	return err
+}
+
+// choose finds shapes by name. idle and recover share their runs when both are
+// asked for.
+func choose(names string) (chosen []shape, err error) {
+	asked := strings.Split(names, ",")
+	both := strings.Contains(","+names+",", ",idle,") && strings.Contains(","+names+",", ",recover,")
+next:
+	for _, name := range asked {
+		for _, s := range shapes {
+			if s.name != name {
+				continue
+			}
+			switch {
+			case both && name == "recover":
+			case both && name == "idle":
+				chosen = append(chosen, shape{"idle and recover", func(ctx context.Context, b *bench) ([]Line, error) {
+					return waiting(ctx, b, true, true)
+				}})
+			default:
+				chosen = append(chosen, s)
+			}
+			continue next
+		}
+		return nil, fmt.Errorf("no shape %q", name)
+	}
+	return chosen, nil
+}
+
+// settings are what a figure is worth nothing without.
+func settings(ctx context.Context, b *bench) (_ map[string]string, err error) {
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: b.fresh()})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closing(st.Close, err) }()
+	s, err := st.Settings()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(s, machine(b.dir))
+	s["go"] = runtime.Version()
+	s["platform"] = runtime.GOOS + "/" + runtime.GOARCH
+	s["gomaxprocs"] = strconv.Itoa(runtime.GOMAXPROCS(0))
+	return s, nil
+}
+
+// closing adds what a clean-up says to an error.
+func closing(clean func() error, err error) error { return errors.Join(err, clean()) }
+
+func errSteps(got, want int) error { return fmt.Errorf("%d steps ran, want %d", got, want) }
+
+// memoryFloor times the walk of a graph in memory.
+func memoryFloor(l *Line, walk func() (int, error)) (steps int, err error) {
+	const least = 5 * time.Millisecond
+	began := time.Now()
+	n := 0
+	for time.Since(began) < least {
+		if steps, err = walk(); err != nil {
+			return 0, err
+		}
+		n += steps
+	}
+	l.put("memory_us_per_step", us(time.Since(began))/float64(n))
+	return steps, nil
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+const chainSteps = 10 // of a run of many
+
+// A crowd is many runs at once, each known by the number in its steps' input,
+// and the times between its steps.
+type crowd struct {
+	last []time.Time
+	gaps [][]time.Duration
+	text []string // outputs; none = a number only
+	seen atomic.Int64
+}
+
+func newCrowd(runs int) *crowd {
+	return &crowd{last: make([]time.Time, runs), gaps: make([][]time.Duration, runs)}
+}
+
+// run is the action. A run has one step at a time, so its entries have one user.
+func (c *crowd) run(_ context.Context, t *action.Task) (action.Result, error) {
+	n, err := number(t.Input)
+	if err != nil {
+		return action.Result{}, err
+	}
+	now := time.Now()
+	if !c.last[n].IsZero() {
+		c.gaps[n] = append(c.gaps[n], now.Sub(c.last[n]))
+	}
+	c.last[n] = now
+	seen := c.seen.Add(1)
+	if len(c.text) > 0 {
+		return action.Result{Output: map[string]any{"n": n, "text": c.text[int(seen)%len(c.text)]}}, nil
+	}
+	return action.Result{Output: map[string]any{"n": n}}, nil
+}
+
+// number reads {"n":17}.
+func number(input json.RawMessage) (int, error) {
+	const before, after = `{"n":`, `}`
+	s := string(input)
+	if len(s) > len(before)+len(after) && s[:len(before)] == before {
+		return strconv.Atoi(s[len(before) : len(s)-len(after)])
+	}
+	return 0, fmt.Errorf("the input is %s", input)
+}
+
+func (c *crowd) forget() {
+	for i := range c.gaps {
+		c.gaps[i], c.last[i] = c.gaps[i][:0], time.Time{}
+	}
+	c.seen.Store(0)
+}
+
+func (c *crowd) all() (gaps []time.Duration) {
+	for _, g := range c.gaps {
+		gaps = append(gaps, g...)
+	}
+	return gaps
+}
+
+// many is 1,000 runs of a chain of ten at once, again and again.
+func many(ctx context.Context, b *bench) ([]Line, error) {
+	l, err := manyRuns(ctx, b, "many", 0)
+	return []Line{l}, err
+}
+
+// slow is many over a disk whose sync takes two milliseconds longer.
+func slow(ctx context.Context, b *bench) ([]Line, error) {
+	l, err := manyRuns(ctx, b, "slow", 2*time.Millisecond)
+	return []Line{l}, err
+}
+
+func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (l Line, err error) {
+	runs := b.few(1_000, 50)
+	l = b.line(name, runs)
+	dir := b.fresh()
+	c := newCrowd(runs)
+	w, err := open(ctx, filepath.Join(dir, "data"), c.run, engine.Config{})
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = closing(w.close, err) }()
+	pl, err := planOf(boundOf(chainSteps), w.act)
+	if err != nil {
+		return l, err
+	}
+	round := func() error {
+		for i := range c.last {
+			c.last[i] = time.Time{}
+		}
+		return together(runs, func(i int) error { return w.once(ctx, pl, map[string]any{"n": int64(i)}) })
+	}
+	if err := round(); err != nil { // warms up
+		return l, err
+	}
+	w.st.delay = delay
+	// One round is repeated by the floors, right after it.
+	w.st.record(true)
+	began := time.Now()
+	if err := round(); err != nil {
+		return l, err
+	}
+	alike := time.Since(began)
+	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = closing(f.close, err) }()
+	if err := f.whole(ctx); err != nil {
+		return l, err
+	}
+
+	c.forget()
+	w.st.forget()
+	disk := written()
+	rounds := b.few(20, 2)
+	began, used := time.Now(), cpu()
+	for range rounds {
+		if err := round(); err != nil {
+			return l, err
+		}
+	}
+	took := time.Since(began)
+	used = cpu() - used
+	steps := float64(rounds * runs * chainSteps)
+	if got := c.seen.Load(); got != int64(steps) {
+		return l, errSteps(int(got), int(steps))
+	}
+	l.Seconds, l.StepsPerS, l.CPUPerStepUS = took.Seconds()/float64(rounds), steps/took.Seconds(), us(used)/steps
+	l.spread(c.all())
+	n := w.st.count()
+	l.BytesPerStep = float64(n.bytes) / steps
+	l.RSSMB = rss()
+	f.describe(&l, alike.Seconds())
+	if delay > 0 {
+		l.put("delay_us", us(delay))
+		l.put("over_store", alike.Seconds()/(sum(f.store)+time.Duration(len(f.store))*delay).Seconds())
+	}
+	l.put("commits_per_round", float64(n.commits)/float64(rounds))
+	l.put("written_per_step", float64(written()-disk)/steps)
+	l.Hist = w.st.histogram()
+	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
+	return l, err
+}
+
+// steady is many for a long time, each run followed at once by the next, with
+// outputs of 1 KB and a subscriber to each tenth run.
+func steady(ctx context.Context, b *bench) (lines []Line, err error) {
+	runs := b.few(1_000, 50)
+	l := b.line("steady", runs)
+	c := newCrowd(runs)
+	c.text = texts()
+	w, err := open(ctx, b.fresh(), c.run, engine.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closing(w.close, err) }()
+	pl, err := planOf(boundOf(chainSteps), w.act)
+	if err != nil {
+		return nil, err
+	}
+	lasting := b.steady
+	trims := &trimming{w: w, stop: make(chan struct{}), done: make(chan struct{})}
+	go trims.watch()
+	disk := written()
+	began, used := time.Now(), cpu()
+	var events, ended atomic.Int64
+	err = together(runs, func(i int) error {
+		for n := i; time.Since(began) < lasting; n++ {
+			c.last[i] = time.Time{}
+			if err := steadyRun(ctx, w, pl, i, n%10 == 0, &events); err != nil {
+				return err
+			}
+			ended.Add(1)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	used = cpu() - used
+	close(trims.stop)
+	<-trims.done
+	if err != nil {
+		return nil, err
+	}
+	steps := float64(c.seen.Load())
+	l.Seconds, l.StepsPerS, l.CPUPerStepUS = took.Seconds(), steps/took.Seconds(), us(used)/steps
+	l.spread(c.all())
+	n := w.st.count()
+	l.BytesPerStep = float64(n.bytes) / steps
+	l.RSSMB = rss()
+	l.put("runs", float64(ended.Load()))
+	l.put("events_watched", float64(events.Load()))
+	l.put("trims", float64(trims.times))
+	l.put("journal_most_mb", float64(trims.most)/(1<<20))
+	l.put("written_per_step", float64(written()-disk)/steps)
+	l.Hist = w.st.histogram()
+	return []Line{l}, nil
+}
+
+func steadyRun(ctx context.Context, w *world, pl *plan.Plan, i int, watched bool, events *atomic.Int64) error {
+	s, err := w.e.Start(ctx, engine.StartRequest{Account: account, Plan: pl, Recipe: "bench", Parameters: map[string]any{"n": int64(i)}})
+	if err != nil || !watched {
+		if err == nil {
+			err = w.end(ctx, s.Run)
+		}
+		return err
+	}
+	var last uint64
+	for ev, err := range w.e.Watch(ctx, account, s.Run, 0) {
+		if err != nil {
+			return err
+		}
+		if ev.Seq != last+1 {
+			return fmt.Errorf("run %s: event %d after event %d", s.Run, ev.Seq, last)
+		}
+		last = ev.Seq
+	}
+	events.Add(int64(last))
+	return w.end(ctx, s.Run)
+}
+
+// texts are outputs of 1 KB that do not compress to nothing.
+func texts() (all []string) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 512 {
+		raw := make([]byte, 750)
+		for i := range raw {
+			raw[i] = byte(r.Uint32())
+		}
+		all = append(all, base64.StdEncoding.EncodeToString(raw))
+	}
+	return all
+}
+
+// trimming watches how the journal grows and shrinks.
+type trimming struct {
+	w          *world
+	stop, done chan struct{}
+	times      int   // it lost a quarter of the bytes that make it fold
+	most       int64 // bytes it had
+	err        error
+}
+
+func (t *trimming) watch() {
+	defer close(t.done)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var top int64
+	for {
+		select {
+		case <-t.stop:
+			return
+		case <-tick.C:
+		}
+		st, err := t.w.sql.Stats(context.Background())
+		if err != nil {
+			return
+		}
+		t.most = max(t.most, st.JournalBytes)
+		top = max(top, st.JournalBytes)
+		if st.JournalBytes < top-8<<20 {
+			t.times++
+			top = st.JournalBytes
+		}
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func datasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
+
+// cpu is the processor time of this process so far. On a shared machine it is
+// the figure to trust.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// rss is the resident memory of this process in MiB.
+func rss() float64 {
+	v, _ := field("/proc/self/status", "VmRSS:")
+	return float64(v) / 1024
+}
+
+// written is how many bytes this process has caused to be sent to the disk.
+func written() int64 {
+	v, _ := field("/proc/self/io", "write_bytes:")
+	return v
+}
+
+// field reads a number out of a file of lines "name: number".
+func field(file, name string) (int64, bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(text) {
+		if rest, ok := strings.CutPrefix(string(line), name); ok {
+			v, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return v, err == nil
+		}
+	}
+	return 0, false
+}
+
+// machine describes where the figures come from.
+func machine(dir string) map[string]string {
+	m := map[string]string{}
+	if v, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m["kernel"] = "Linux " + strings.TrimSpace(string(v))
+	}
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			if name, ok := strings.CutPrefix(s.Text(), "model name"); ok {
+				m["cpu"] = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), ":"))
+				break
+			}
+		}
+	}
+	if kb, ok := field("/proc/meminfo", "MemTotal:"); ok {
+		m["memory"] = fmt.Sprintf("%.1f GiB", float64(kb)/(1<<20))
+	}
+	var fs syscall.Statfs_t
+	if syscall.Statfs(dir, &fs) == nil {
+		m["filesystem"] = fsName(int64(fs.Type))
+	}
+	if v, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m["load"], _, _ = strings.Cut(string(v), " ")
+	}
+	return m
+}
+
+func fsName(magic int64) string {
+	switch magic {
+	case 0xef53:
+		return "ext4"
+	case 0x58465342:
+		return "xfs"
+	case 0x9123683e:
+		return "btrfs"
+	case 0x01021994:
+		return "tmpfs (memory: no figure of a sync means anything)"
+	case 0x794c7630:
+		return "overlayfs"
+	}
+	return fmt.Sprintf("%#x", magic)
+}

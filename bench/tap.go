@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A tap sits between an engine and its store and counts what passes.
+type tap struct {
+	store.Store
+	// delay comes before every commit: a disk whose sync takes so much longer.
+	// The engine cannot tell the two apart, because it waits for Commit.
+	delay time.Duration
+
+	mu          sync.Mutex
+	commits     int
+	transitions int
+	bytes       int64
+	sizes       map[int]int // transitions, rounded up to a power of two -> commits
+	keep        bool        // copy what passes, up to maxKept bytes
+	kept        [][]store.Transition
+}
+
+const maxKept = 256 << 20
+
+// Commit implements store.Store.
+func (t *tap) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	n := 0
+	for i := range batch {
+		n += sizeOf(&batch[i])
+	}
+	t.mu.Lock()
+	t.commits++
+	t.transitions += len(batch)
+	t.bytes += int64(n)
+	if t.sizes == nil {
+		t.sizes = map[int]int{}
+	}
+	size := 1
+	for size < len(batch) {
+		size *= 2
+	}
+	t.sizes[size]++
+	if t.keep && t.bytes <= maxKept {
+		t.kept = append(t.kept, copyOf(batch))
+	}
+	t.mu.Unlock()
+	if t.delay > 0 {
+		time.Sleep(t.delay)
+	}
+	return t.Store.Commit(ctx, batch)
+}
+
+// sizeOf is the number of bytes a transition gives the store to write.
+func sizeOf(t *store.Transition) int {
+	n := len(t.Frames) + len(t.Plan)
+	if t.Fold != nil {
+		n += len(t.Fold.Chunk) + len(t.Fold.State)
+	}
+	return n
+}
+
+func copyOf(batch []store.Transition) []store.Transition {
+	batch = slices.Clone(batch)
+	for i := range batch {
+		t := &batch[i]
+		t.Frames = bytes.Clone(t.Frames)
+		if t.Head != nil {
+			h := *t.Head
+			t.Head = &h
+		}
+		if t.Fold != nil {
+			f := *t.Fold
+			f.Chunk, f.State = bytes.Clone(f.Chunk), bytes.Clone(f.State)
+			t.Fold = &f
+		}
+	}
+	return batch
+}
+
+// A count is what a tap has seen by some moment.
+type count struct {
+	commits, transitions int
+	bytes                int64
+}
+
+func (t *tap) count() count {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return count{t.commits, t.transitions, t.bytes}
+}
+
+// forget starts the counting anew.
+func (t *tap) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.commits, t.transitions, t.bytes, t.sizes = 0, 0, 0, nil
+}
+
+// record keeps copies of what passes until it is called with false, and
+// returns those kept so far.
+func (t *tap) record(on bool) [][]store.Transition {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keep = on
+	kept := t.kept
+	t.kept = nil
+	return kept
+}
+
+func (t *tap) histogram() map[string]float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := map[string]float64{}
+	for size, n := range t.sizes {
+		h[strconv.Itoa(size)] = float64(n)
+	}
+	return h
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"database/sql/driver"
+	"fmt"
+)
+
+// Settings are what the writing connection itself says of how it writes, by the
+// names of SQLite's pragmas, for whoever publishes a measurement.
+func (s *Store) Settings() (map[string]string, error) {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
+	settings := map[string]string{}
+	for name, query := range map[string]string{
+		"sqlite":       `SELECT sqlite_version()`,
+		"synchronous":  `SELECT CASE synchronous WHEN 0 THEN 'OFF' WHEN 1 THEN 'NORMAL' WHEN 2 THEN 'FULL' ELSE 'EXTRA' END FROM pragma_synchronous`,
+		"journal_mode": `SELECT journal_mode FROM pragma_journal_mode`,
+		"page_size":    `SELECT page_size FROM pragma_page_size`,
+	} {
+		value, err := s.ask(query)
+		if err != nil {
+			return nil, fmt.Errorf("read the setting %s: %w", name, err)
+		}
+		settings[name] = value
+	}
+	return settings, nil
+}
+
+// ask answers a query of one value. The caller holds w.
+func (s *Store) ask(query string) (value string, err error) {
+	st, err := s.db.conn.Prepare(query)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if cerr := st.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	rows, err := st.Query(nil) //nolint:staticcheck // the writer is used without database/sql and its contexts
+	if err != nil {
+		return "", err
+	}
+	var v [1]driver.Value
+	if err := rows.Next(v[:]); err != nil {
+		_ = rows.Close()
+		return "", err
+	}
+	if b, ok := v[0].([]byte); ok {
+		v[0] = string(b)
+	}
+	return fmt.Sprint(v[0]), rows.Close()
+}
