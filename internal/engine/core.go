@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -323,6 +324,9 @@ func (c *core) command(l *live, cmd *machine.Command) {
 			c.continues = append(c.continues, l)
 		}
 	default:
+		if sabotage.CommitFirst {
+			c.emit(l, cmd)
+		}
 		c.building.owed = append(c.building.owed, owed{l, *cmd})
 		c.building.urgent = true
 	}

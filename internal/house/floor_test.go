@@ -24,7 +24,7 @@ var floors = []struct {
 }{
 	{"fault", []string{"fault"}},
 	{"failpoints", []string{"internal/failpoint"}},
-	{"0", []string{"action"}},
+	{"0", []string{"action", "internal/sabotage"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
@@ -52,7 +52,7 @@ var groups = []string{"internal/compile", "internal/store"}
 
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
-	"fault", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
+	"fault", "internal/sabotage", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/machine", "internal/ledger",
 }
 

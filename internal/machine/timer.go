@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // A timer is derived from state and never stored: the deadline of an attempt,
@@ -41,6 +42,9 @@ func (r *Run) arm(s *scope, i int32, due int64) {
 
 // live says that the timer still means something.
 func (r *Run) timerLive(t timer) bool {
+	if sabotage.Timer {
+		return true
+	}
 	if t.scope.state == scopeSweep {
 		return false // what is open in it is being cancelled
 	}

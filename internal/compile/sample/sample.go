@@ -70,7 +70,7 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 		broken: g.odd(0, 0, 3, 12), fail: g.odd(0, 2, 8),
 		bind: g.odd(20, 60, 90), seen: g.odd(0, 20, 60), depends: g.odd(10, 50, 90),
 		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 12, 40),
-		total: g.odd(0, 10, 25), timeout: g.odd(0, 30, 60), retry: g.odd(0, 30, 80), undo: g.odd(0, 20, 50),
+		total: g.odd(0, 10, 25), timeout: g.odd(0, 40, 80), retry: g.odd(0, 40, 80, 80), undo: g.odd(0, 20, 50),
 		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30),
 	}
 	r := &recipe.Recipe{

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -82,6 +83,9 @@ func (s *Store) Crash(choice uint64) *Store {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.closed = fault.New(fault.StoreFailed, "the process that had opened this store has died")
+	if sabotage.Fsync {
+		d.synced.rollback() // the last commit was answered and not synced
+	}
 	keep := int(choice % uint64(len(d.written)+1))
 	for _, batch := range d.written[:keep] {
 		for i := range batch {
@@ -154,7 +158,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 	}
 
 	m := d.synced
-	if outcome == SyncFailed {
+	if outcome == SyncFailed || sabotage.Fsync {
 		// What is not synced must stay invisible until a crash decides.
 		m.undo = []func(){}
 	}

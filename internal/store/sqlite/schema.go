@@ -31,7 +31,7 @@ var oldestSQLite = [3]int{3, 51, 3}
 
 // migrate brings the schema up to this release's, on a connection of its own.
 func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
-	db, err := sql.Open("sqlite", s.dsn(opt, "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)"))
+	db, err := sql.Open("sqlite", s.dsn(opt, "journal_mode(WAL)", synchronous(), "busy_timeout(5000)"))
 	if err != nil {
 		return err
 	}

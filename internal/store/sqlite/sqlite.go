@@ -26,6 +26,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -127,7 +128,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 			return err
 		}
 	}
-	if s.db, err = openWriter(s.dsn(opt, writerPragmas)); err != nil {
+	if s.db, err = openWriter(s.dsn(opt, writerPragmas, synchronous())); err != nil {
 		return err
 	}
 	if err := keepWAL(s.db.conn); err != nil {
@@ -147,7 +148,15 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	return s.startUpkeep(opt)
 }
 
-const writerPragmas = "journal_mode(WAL) synchronous(FULL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-16384)"
+const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-16384)"
+
+// synchronous is the pragma by which an answered commit is on the disk.
+func synchronous() string {
+	if sabotage.Fsync {
+		return "synchronous(OFF)"
+	}
+	return "synchronous(FULL)"
+}
 
 // dsn names the file as a URI, because a path may hold any character.
 func (s *Store) dsn(opt Options, pragmas ...string) string {

@@ -29,7 +29,7 @@ type upkeep struct {
 
 func (s *Store) startUpkeep(opt Options) (err error) {
 	u := &s.up
-	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", "synchronous(FULL)", "busy_timeout(0)")); err != nil {
+	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), "busy_timeout(0)")); err != nil {
 		return err
 	}
 	if err := keepWAL(u.db.conn); err != nil {
