@@ -14,7 +14,7 @@ import (
 
 type turnCount int
 
-func (*turnCount) Before(store.Key, *machine.Run, *machine.Input)                  {}
+func (*turnCount) Before(store.Key, *machine.Run, *machine.Input)                 {}
 func (n *turnCount) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) { *n++ }
 
 // A Stage does what an Engine does, one call at a time: nothing leaves before

@@ -16,23 +16,17 @@ import (
 // can show them).
 type ledger struct {
 	run     *Run
+	seen    *Witness
 	frames  []byte
-	count   uint64
-	at      int64           // time of the last event
 	owed    map[string]bool // issued commands
-	settled map[string]int  // terminal results by instance and generation (I3)
-	begun   map[string]int  // attempts by instance (fences never repeat)
-	base    int64           // bytes of the run's input and its edits
 	live    map[Ref]Fence   // the attempt handed out last
 	effects map[Ref]*effect // what is known of the last attempt's effect (I4)
 	keys    map[string]bool // effect keys handed out
-	life    lifecycle
-	ended   map[Path]bool // scopes in which nothing may begin any more (X95)
 }
 
 func newLedger(r *Run) *ledger {
-	return &ledger{run: r, owed: map[string]bool{}, settled: map[string]int{}, begun: map[string]int{}, live: map[Ref]Fence{},
-		effects: map[Ref]*effect{}, keys: map[string]bool{}, ended: map[Path]bool{}}
+	return &ledger{run: r, seen: NewWitness(r.plan), owed: map[string]bool{}, live: map[Ref]Fence{},
+		effects: map[Ref]*effect{}, keys: map[string]bool{}}
 }
 
 func commandKey(c Command) string {
@@ -44,43 +38,13 @@ func commandKey(c Command) string {
 
 // turn takes in what a Decide yielded and checks everything.
 func (l *ledger) turn(t *Turn) error {
-	r := l.run
-	gen := r.gen
+	gen := l.run.gen
 	for i := range t.Events {
 		ev := &t.Events[i]
-		if ev.Seq != l.count+1 {
-			return fmt.Errorf("I14: event %d follows %d", ev.Seq, l.count)
-		}
-		l.count = ev.Seq
-		if ev.At < l.at {
-			return fmt.Errorf("I10: event %d is older than the one before", ev.Seq)
-		}
-		l.at = ev.At
-		key := fmt.Sprintf("%x/%d/%d", ev.Path, ev.Step, gen)
-		switch ev.Kind {
-		case EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
-			if l.settled[key]++; l.settled[key] > 1 && !notTaken(ev) {
-				return fmt.Errorf("I3: %s settled twice in generation %d", StepPath(r.plan, ev.Ref()), gen)
-			}
-		case EvNodeStarted:
+		if ev.Kind == EvNodeStarted {
 			l.live[ev.Ref()] = Fence{Gen: gen, Attempt: ev.Attempt}
-			fence := fmt.Sprintf("%s/%d", key, ev.Attempt)
-			if l.begun[fence]++; l.begun[fence] > 1 {
-				return fmt.Errorf("I3: %s was handed out twice as attempt %d", StepPath(r.plan, ev.Ref()), ev.Attempt)
-			}
-		case EvRunStarted:
-			l.base += int64(len(ev.Data))
-		case EvRunRetried:
-			l.base += int64(len(ev.Data))
-			clear(l.settled)
-			clear(l.ended)
-		case EvRunEnding:
-			l.ended[""] = true
 		}
-		if err := l.begins(ev); err != nil {
-			return err
-		}
-		if err := l.life.event(ev, r); err != nil {
+		if err := l.seen.See(ev); err != nil {
 			return err
 		}
 	}
@@ -94,22 +58,6 @@ func (l *ledger) turn(t *Turn) error {
 		l.owed[commandKey(c)] = true
 	}
 	return l.check()
-}
-
-// begins asserts that after a failure that ends a scope, or a cancel, nothing
-// in it begins (X95, X96, I8). Compensations come after, in scopes of their own.
-func (l *ledger) begins(ev *Event) error {
-	switch ev.Kind {
-	case EvNodeFailed:
-		if ev.Flag&1 == 0 && !l.run.plan.Drain {
-			l.ended[ev.Path] = true
-		}
-	case EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeWaiting, EvNodeReady, EvNodeIteration:
-		if l.ended[ev.Path] {
-			return fmt.Errorf("X95: %s of %s in a scope that has ended", ev.Name(), StepPath(l.run.plan, ev.Ref()))
-		}
-	}
-	return nil
 }
 
 // An effect is what an observer knows of an instance's last attempt.
@@ -160,8 +108,7 @@ func (l *ledger) effect(ev *Event, gen uint32) error {
 
 // check asserts the invariants of the state as it stands.
 func (l *ledger) check() error {
-	r := l.run
-	if r.last == 0 {
+	if l.run.last == 0 {
 		return nil
 	}
 	if err := l.replays(); err != nil {
@@ -170,34 +117,10 @@ func (l *ledger) check() error {
 	if err := l.owes(); err != nil {
 		return err
 	}
-	if want := l.base + recount(r); r.mem != want {
-		return fmt.Errorf("R38: the run counts %d bytes of values and holds %d", r.mem, want)
+	if err := l.run.CheckValues(l.seen.Given()); err != nil {
+		return err
 	}
-	for _, s := range r.sortedScopes() {
-		if err := checkScope(r, s); err != nil {
-			return fmt.Errorf("scope %q: %w", ScopePath(r.plan, s.path), err)
-		}
-	}
-	if r.status.Terminal() {
-		if r.busy != 0 || r.alive != 0 {
-			return fmt.Errorf("R10: the run has ended with %d steps begun and %d scopes open", r.busy, r.alive)
-		}
-		return nil
-	}
-	if r.NextDue() == 0 && len(r.Owed(nil)) == 0 && !r.waitsForSignal() {
-		return fmt.Errorf("I6: the run is %s and waits for nothing", r.status)
-	}
-	return nil
-}
-
-func (r *Run) waitsForSignal() bool {
-	found := false
-	r.eachScope(func(s *scope) {
-		for i := range s.steps {
-			found = found || s.steps[i].status == Waiting && s.step(r.plan, int32(i)).Signal != ""
-		}
-	})
-	return found
+	return l.run.Check()
 }
 
 // replays: folding the journal, and restoring a snapshot, give the same bytes (I2).
@@ -208,7 +131,7 @@ func (l *ledger) replays() error {
 		return fmt.Errorf("I2: replay: %w", err)
 	}
 	if got := again.Snapshot(nil); !bytes.Equal(got, want) {
-		return fmt.Errorf("I2: replay of %d events gives another state: %s", l.count, differ(again, l.run))
+		return fmt.Errorf("I2: replay of %d events gives another state: %s", l.seen.Last(), differ(again, l.run))
 	}
 	back, err := Restore(l.run.prog, want)
 	if err != nil {
@@ -271,64 +194,6 @@ func (l *ledger) owes() error {
 	return nil
 }
 
-func checkScope(r *Run, s *scope) error {
-	live, kids := int32(0), int32(0)
-	for k := range s.steps {
-		i := int32(k)
-		st, step := &s.steps[k], s.step(r.plan, i)
-		if !st.status.Settled() {
-			live++
-		}
-		waiting := int32(0)
-		for _, p := range step.Preds {
-			if !s.steps[p-s.g.First].status.Settled() {
-				waiting++
-			}
-		}
-		if waiting != st.waiting { // I5
-			return fmt.Errorf("I5: %s counts %d open predecessors, there are %d", step.ID, st.waiting, waiting)
-		}
-		if st.status.begun() && waiting > 0 {
-			return fmt.Errorf("I5: %s has begun with %d predecessors open", step.ID, waiting)
-		}
-		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && !s.heldBack()
-		if due && r.plan.Waves && step.Wave > s.wave {
-			due = st.flags&flagReady == 0
-		}
-		if due != (st.pos != 0) {
-			return fmt.Errorf("%s is due %v and on the agenda %v", step.ID, due, st.pos != 0)
-		}
-	}
-	for _, c := range s.comps {
-		open, running := int32(0), int32(0)
-		for _, kid := range c.kids {
-			if kid.live > 0 {
-				open++
-				if !kid.held {
-					running++
-				}
-			}
-		}
-		if c.kind == looping && running > s.step(r.plan, c.step).Concurrency {
-			return fmt.Errorf("X59: loop %s runs %d items at once", s.step(r.plan, c.step).ID, running)
-		}
-		if open != c.open {
-			return fmt.Errorf("composite %s counts %d open scopes, there are %d", s.step(r.plan, c.step).ID, c.open, open)
-		}
-		kids += open
-		if r.compositeDue(c) != (c.pos != 0) {
-			return fmt.Errorf("composite %s is due %v and on the agenda %v", s.step(r.plan, c.step).ID, r.compositeDue(c), c.pos != 0)
-		}
-	}
-	if live != s.live || kids != s.openKids {
-		return fmt.Errorf("counts %d live and %d kids, there are %d and %d", s.live, s.openKids, live, kids)
-	}
-	if due := s.state == scopeSweep && s.live > 0 && s.openKids == 0; due != (s.pos != 0) {
-		return fmt.Errorf("sweep is due %v and on the agenda %v", due, s.pos != 0)
-	}
-	return nil
-}
-
 // differ names the first place where two runs differ, for a failing test.
 func differ(a, b *Run) string {
 	if a.agenda.len() != b.agenda.len() {
@@ -349,47 +214,6 @@ func differ(a, b *Run) string {
 	}
 	return fmt.Sprintf("%d/%d/%d/%v/%d/%d and %d/%d/%d/%v/%d/%d", a.last, a.status, a.mem, a.undo, len(a.signals), a.started,
 		b.last, b.status, b.mem, b.undo, len(b.signals), b.started)
-}
-
-// recount adds up the values that anything in the run refers to, each once.
-func recount(r *Run) int64 {
-	seen := map[*value]bool{}
-	total := int64(0)
-	add := func(v *value) {
-		if v != nil && v.list != nil {
-			v = v.list
-		}
-		if v != nil && !seen[v] {
-			seen[v] = true
-			total += v.n
-		}
-	}
-	for _, sig := range r.signals {
-		add(sig.val)
-	}
-	for _, s := range r.sortedScopes() {
-		for _, v := range s.outs {
-			add(v)
-		}
-		for _, v := range s.slots {
-			add(v)
-		}
-		add(s.out)
-		add(s.item)
-		for _, c := range s.comps {
-			add(c.out)
-			for k := range c.branches {
-				add(c.branches[k].out)
-			}
-			if c.loop != nil {
-				add(c.loop.list)
-				for _, v := range c.loop.outs {
-					add(v)
-				}
-			}
-		}
-	}
-	return total
 }
 
 // stepNamed is the plan's step of an id.

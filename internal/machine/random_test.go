@@ -264,7 +264,7 @@ func (c *chaos) again() {
 }
 
 // TestRandomRuns draws a recipe and disorder, and asserts I1–I9 after every
-// turn, and the statuses of steps and run by lifecycle_test.go. What is recorded
+// turn, and the statuses of steps and run by Witness. What is recorded
 // is recorded once under redelivery, crash and retry (X72). X76, X77, X78, X80,
 // F04, F05, F06, F09, F17, F43.
 func TestRandomRuns(t *testing.T) {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import "fmt"
+
+// Check asserts what must hold of a run between two turns, whatever happened to
+// it: counters equal what they count (I5), the agenda holds what is due and
+// nothing else, and a run that has not ended waits for something (I6). The price
+// grows with the steps in memory; simulations pay it after every turn.
+func (r *Run) Check() error {
+	if r.last == 0 {
+		return nil
+	}
+	var err error
+	r.eachScope(func(s *scope) {
+		if bad := checkScope(r, s); bad != nil && err == nil {
+			err = fmt.Errorf("scope %q: %w", ScopePath(r.plan, s.path), bad)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if r.status.Terminal() {
+		if r.busy != 0 || r.alive != 0 {
+			return fmt.Errorf("R10: the run has ended with %d steps begun and %d scopes open", r.busy, r.alive)
+		}
+		return nil
+	}
+	if r.NextDue() == 0 && r.Quiet() && !r.waitsForSignal() {
+		return fmt.Errorf("I6: the run is %s and waits for nothing", r.status)
+	}
+	return nil
+}
+
+// CheckValues asserts that the bytes the run counts are those it holds (R38).
+// given is what its input and the edits of it take.
+func (r *Run) CheckValues(given int64) error {
+	if want := given + recount(r); r.mem != want {
+		return fmt.Errorf("R38: the run counts %d bytes of values and holds %d", r.mem, want)
+	}
+	return nil
+}
+
+func (r *Run) waitsForSignal() bool {
+	found := false
+	r.eachScope(func(s *scope) {
+		for i := range s.steps {
+			found = found || s.steps[i].status == Waiting && s.step(r.plan, int32(i)).Signal != ""
+		}
+	})
+	return found
+}
+
+func checkScope(r *Run, s *scope) error {
+	live, kids := int32(0), int32(0)
+	for k := range s.steps {
+		i := int32(k)
+		st, step := &s.steps[k], s.step(r.plan, i)
+		if !st.status.Settled() {
+			live++
+		}
+		waiting := int32(0)
+		for _, p := range step.Preds {
+			if !s.steps[p-s.g.First].status.Settled() {
+				waiting++
+			}
+		}
+		if waiting != st.waiting { // I5
+			return fmt.Errorf("I5: %s counts %d open predecessors, there are %d", step.ID, st.waiting, waiting)
+		}
+		if st.status.begun() && waiting > 0 {
+			return fmt.Errorf("I5: %s has begun with %d predecessors open", step.ID, waiting)
+		}
+		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && !s.heldBack()
+		if due && r.plan.Waves && step.Wave > s.wave {
+			due = st.flags&flagReady == 0
+		}
+		if due != (st.pos != 0) {
+			return fmt.Errorf("%s is due %v and on the agenda %v", step.ID, due, st.pos != 0)
+		}
+	}
+	for _, c := range s.comps {
+		open, running := int32(0), int32(0)
+		for _, kid := range c.kids {
+			if kid.live > 0 {
+				open++
+				if !kid.held {
+					running++
+				}
+			}
+		}
+		if c.kind == looping && running > s.step(r.plan, c.step).Concurrency {
+			return fmt.Errorf("X59: loop %s runs %d items at once", s.step(r.plan, c.step).ID, running)
+		}
+		if open != c.open {
+			return fmt.Errorf("composite %s counts %d open scopes, there are %d", s.step(r.plan, c.step).ID, c.open, open)
+		}
+		kids += open
+		if r.compositeDue(c) != (c.pos != 0) {
+			return fmt.Errorf("composite %s is due %v and on the agenda %v", s.step(r.plan, c.step).ID, r.compositeDue(c), c.pos != 0)
+		}
+	}
+	if live != s.live || kids != s.openKids {
+		return fmt.Errorf("counts %d live and %d kids, there are %d and %d", s.live, s.openKids, live, kids)
+	}
+	if due := s.state == scopeSweep && s.live > 0 && s.openKids == 0; due != (s.pos != 0) {
+		return fmt.Errorf("sweep is due %v and on the agenda %v", due, s.pos != 0)
+	}
+	return nil
+}
+
+// recount adds up the values that anything in the run refers to, each once.
+func recount(r *Run) int64 {
+	seen := map[*value]bool{}
+	total := int64(0)
+	add := func(v *value) {
+		if v != nil && v.list != nil {
+			v = v.list
+		}
+		if v != nil && !seen[v] {
+			seen[v] = true
+			total += v.n
+		}
+	}
+	for _, sig := range r.signals {
+		add(sig.val)
+	}
+	for _, s := range r.sortedScopes() {
+		for _, v := range s.outs {
+			add(v)
+		}
+		for _, v := range s.slots {
+			add(v)
+		}
+		add(s.out)
+		add(s.item)
+		for _, c := range s.comps {
+			add(c.out)
+			for k := range c.branches {
+				add(c.branches[k].out)
+			}
+			if c.loop != nil {
+				add(c.loop.list)
+				for _, v := range c.loop.outs {
+					add(v)
+				}
+			}
+		}
+	}
+	return total
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A Witness reads one run's journal in order and asserts what must hold of any
+// journal, whatever made it. It knows the plan and nothing of the run's state,
+// so that fold and witness cannot be wrong in the same way: what a step may
+// become (X76), what a run may become (X77, X78, X80), one end a step and
+// generation (I3), nothing begun before what it depends on (I5), after a failure
+// that ends its scope (X95) or after the verdict (I7, I8), timers that fire once
+// and never early (I9), time that never falls (I10), numbers without gaps (I14).
+type Witness struct {
+	plan  *plan.Plan
+	last  uint64
+	at    int64
+	gen   uint32
+	given int64
+
+	status  RunStatus
+	verdict RunStatus // fixed by EvRunEnding; RunPending = none
+	expires int64
+	signals int64
+
+	steps map[Ref]*seen
+	ended map[Path]bool // scopes in which nothing may begin any more
+}
+
+// seen is what a journal has told of a step instance.
+type seen struct {
+	status  Status
+	settled uint32 // generation of its last end
+	attempt uint32 // the last one that was handed out, in
+	gen     uint32 // … this generation
+	since   int64  // when that was
+	due     int64  // of the timer it waits for
+	deltas  int64
+}
+
+// NewWitness returns a witness of a run of p that has no journal yet.
+func NewWitness(p *plan.Plan) *Witness {
+	return &Witness{plan: p, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}}
+}
+
+// Last is the number of the last event seen.
+func (w *Witness) Last() uint64 { return w.last }
+
+// At is the time of the last event seen.
+func (w *Witness) At() int64 { return w.at }
+
+// Status is what the run has become.
+func (w *Witness) Status() RunStatus { return w.status }
+
+// Verdict is how the run will end or has ended; RunPending = it is open.
+func (w *Witness) Verdict() RunStatus { return w.verdict }
+
+// Generation is the run's generation.
+func (w *Witness) Generation() uint32 { return w.gen }
+
+// Signals is how many signals the run has taken.
+func (w *Witness) Signals() int64 { return w.signals }
+
+// Given is how many bytes the run's input and its edits take.
+func (w *Witness) Given() int64 { return w.given }
+
+// StepStatus is what a step instance has become.
+func (w *Witness) StepStatus(ref Ref) Status {
+	if s := w.steps[ref]; s != nil {
+		return s.status
+	}
+	return Pending
+}
+
+// Live says that fence is the attempt of a step instance that was handed out
+// last, and that it has not ended.
+func (w *Witness) Live(ref Ref, fence Fence) bool {
+	s := w.steps[ref]
+	return s != nil && s.status == Running && s.attempt == fence.Attempt && s.gen == fence.Gen && w.gen == fence.Gen
+}
+
+// Begun says that the attempt of that fence was handed out at some time.
+func (w *Witness) Begun(ref Ref, fence Fence) bool {
+	s := w.steps[ref]
+	return s != nil && (s.gen > fence.Gen || s.gen == fence.Gen && s.attempt >= fence.Attempt)
+}
+
+// See takes the next event.
+func (w *Witness) See(ev *Event) error {
+	if ev.Seq != w.last+1 {
+		return fmt.Errorf("I14: event %d follows event %d", ev.Seq, w.last)
+	}
+	if ev.At < w.at {
+		return fmt.Errorf("I10: event %d is older than the one before", ev.Seq)
+	}
+	w.last, w.at = ev.Seq, ev.At
+	if w.status.Terminal() && ev.Kind != EvRunRetried {
+		return fmt.Errorf("I7: the run is %s, and event %d is %s %s", w.status, ev.Seq, ev.Name(), StepPath(w.plan, ev.Ref()))
+	}
+	if ev.Step < 0 {
+		return w.run(ev)
+	}
+	if err := w.step(ev); err != nil {
+		return fmt.Errorf("event %d, step %s, %s: %w", ev.Seq, StepPath(w.plan, ev.Ref()), ev.Name(), err)
+	}
+	return nil
+}
+
+// nextRun is what a run may become: dispatching → running ⇄ preview → an end.
+var nextRun = [...][]RunStatus{
+	RunPending:     {RunDispatching},
+	RunDispatching: {RunRunning, RunCompleted, RunFailed, RunCancelled, RunExpired},
+	RunRunning:     {RunPreview, RunCompleted, RunFailed, RunCancelled, RunExpired},
+	RunPreview:     {RunRunning, RunCompleted, RunFailed, RunCancelled, RunExpired},
+	RunCompleted:   {RunDispatching}, // by a retry or an edit alone
+	RunFailed:      {RunDispatching},
+	RunCancelled:   {RunDispatching},
+	RunExpired:     {RunDispatching},
+}
+
+// run takes an event of the run itself.
+func (w *Witness) run(ev *Event) error {
+	var next RunStatus
+	switch ev.Kind {
+	case EvRunStarted:
+		w.given += int64(len(ev.Data))
+		w.expires = ev.At + w.plan.TTLMS*1000
+		next = RunDispatching
+	case EvRunRetried:
+		if ev.N != int64(w.gen)+1 {
+			return fmt.Errorf("I7: event %d opens generation %d after %d", ev.Seq, ev.N, w.gen)
+		}
+		w.given += int64(len(ev.Data))
+		w.expires = ev.At + w.plan.TTLMS*1000
+		w.gen, w.verdict = uint32(ev.N), RunPending
+		clear(w.ended)
+		next = RunDispatching
+	case EvRunStatus:
+		next = RunStatus(ev.Flag)
+		if RunStatus(ev.N) != w.status {
+			return fmt.Errorf("X80: event %d says the run was %s, it was %s", ev.Seq, RunStatus(ev.N), w.status)
+		}
+	case EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
+		next = endStatus[ev.Kind]
+		if w.verdict != RunPending && w.verdict != next {
+			return fmt.Errorf("I8: the verdict was %s, and event %d ends the run %s", w.verdict, ev.Seq, next)
+		}
+		w.verdict = next
+	case EvRunEnding: // it runs, towards a verdict that is fixed
+		if w.verdict != RunPending {
+			return fmt.Errorf("I8: event %d fixes the verdict %s, which was %s", ev.Seq, RunStatus(ev.Flag), w.verdict)
+		}
+		if w.verdict = RunStatus(ev.Flag); w.verdict == RunExpired && ev.At < w.expires {
+			return fmt.Errorf("I9: event %d ends the run %d µs before its ttl", ev.Seq, w.expires-ev.At)
+		}
+		w.ended[""] = true
+		if next = RunRunning; w.status == RunRunning {
+			return nil
+		}
+	case EvRunSignalled:
+		w.signals++
+		return nil
+	default:
+		return nil
+	}
+	if !among(nextRun[w.status], next) || w.status.Terminal() != (ev.Kind == EvRunRetried) {
+		return fmt.Errorf("X77: event %d makes a run that was %s %s", ev.Seq, w.status, next)
+	}
+	w.status = next
+	return nil
+}
+
+func among[S comparable](list []S, s S) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// nextStatus is what a step instance may become from each status.
+var nextStatus = [...][]Status{
+	Pending:     {Queued, Running, Waiting, Retrying, Completed, StepFailed, Skipped, Cancelled},
+	Blocked:     {Blocked, Running, StepFailed, Skipped, Cancelled},
+	Queued:      {Blocked, Running, StepFailed, Skipped, Cancelled},
+	Running:     {Running, Retrying, Queued, Completed, StepFailed, Skipped, Cancelled},
+	Waiting:     {Running, Completed, StepFailed, Skipped, Cancelled},
+	Retrying:    {Queued, Running, StepFailed, Skipped, Cancelled},
+	Completed:   {},
+	StepFailed:  {},
+	Skipped:     {},
+	Cancelled:   {},
+	Invalidated: {Queued, Running, Waiting, Completed, StepFailed, Skipped, Cancelled},
+}
+
+// became is the status an event gives its step; Pending = none.
+var became = [...]Status{
+	EvNodeQueued: Queued, EvNodeBlocked: Blocked, EvNodeStarted: Running, EvNodeOpened: Running,
+	EvNodeFallback: Running, EvNodeWaiting: Waiting, EvNodeRetried: Retrying, EvNodeLost: Queued,
+	EvNodeCompleted: Completed, EvNodeFailed: StepFailed, EvNodeSkipped: Skipped, EvNodeCancelled: Cancelled,
+	EvNodeAborting: Pending,
+}
+
+// step takes an event of a step instance.
+func (w *Witness) step(ev *Event) error {
+	s := w.steps[ev.Ref()]
+	if s == nil {
+		s = new(seen)
+		w.steps[ev.Ref()] = s
+	}
+	if ev.Kind == EvNodeInvalidated {
+		return w.reset(s, ev)
+	}
+	if ev.Kind == EvNodeDelta {
+		if s.deltas++; ev.N != s.deltas-1 {
+			return fmt.Errorf("I14: delta %d follows %d others", ev.N, s.deltas-1)
+		}
+	}
+	if int(ev.Kind) >= len(became) || became[ev.Kind] == Pending || notTaken(ev) {
+		return nil
+	}
+	next := became[ev.Kind]
+	if !among(nextStatus[s.status], next) {
+		return fmt.Errorf("X76: it was %s and became %s", s.status, next)
+	}
+	if err := w.begins(s, ev); err != nil {
+		return err
+	}
+	if err := w.timely(s, ev); err != nil {
+		return err
+	}
+	switch ev.Kind {
+	case EvNodeStarted:
+		if s.gen > w.gen || s.gen == w.gen && ev.Attempt <= s.attempt {
+			return fmt.Errorf("I3: attempt %d was handed out after attempt %d", ev.Attempt, s.attempt)
+		}
+		s.attempt, s.gen, s.since = ev.Attempt, w.gen, ev.At
+	case EvNodeOpened:
+		w.forget(ev)
+	case EvNodeRetried, EvNodeWaiting:
+		s.due = ev.N
+	case EvNodeFailed:
+		if ev.Flag&1 == 0 && !w.plan.Drain {
+			w.ended[ev.Path] = true
+		}
+	}
+	if next.Settled() {
+		if s.settled == w.gen {
+			return fmt.Errorf("I3: it settled twice in generation %d", w.gen)
+		}
+		s.settled = w.gen
+	}
+	s.status = next
+	return nil
+}
+
+// begins asserts that a step begins when everything it depends on has settled
+// (I5), not in a scope that has ended (X95, X96), and after the verdict only
+// when it undoes something (I8).
+func (w *Witness) begins(s *seen, ev *Event) error {
+	switch ev.Kind {
+	case EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeWaiting:
+	case EvNodeCompleted:
+		if s.status != Pending && s.status != Invalidated {
+			return nil
+		}
+	default:
+		return nil
+	}
+	for _, p := range w.plan.Steps[ev.Step].Preds {
+		if st := w.StepStatus(Ref{ev.Path, p}); !st.Settled() {
+			return fmt.Errorf("I5: it begins while %s is %s", w.plan.Steps[p].ID, st)
+		}
+	}
+	if ev.Kind == EvNodeCompleted {
+		return nil
+	}
+	if w.ended[ev.Path] {
+		return fmt.Errorf("X95: its scope has ended")
+	}
+	if w.verdict != RunPending && !w.undoes(ev.Path) {
+		return fmt.Errorf("I8: the verdict is %s", w.verdict)
+	}
+	return nil
+}
+
+// undoes says whether a scope is part of a compensation.
+func (w *Witness) undoes(p Path) bool {
+	var buf [16]level
+	levels, _ := p.levels(w.plan, buf[:0])
+	for _, l := range levels {
+		if w.plan.Graphs[l.graph].Role == plan.Compensation {
+			return true
+		}
+	}
+	return false
+}
+
+// timely asserts that what only a timer can do was not done early (I9).
+func (w *Witness) timely(s *seen, ev *Event) error {
+	early := s.due - ev.At
+	step := &w.plan.Steps[ev.Step]
+	switch {
+	case ev.Kind == EvNodeQueued && s.status == Retrying,
+		ev.Kind == EvNodeCompleted && s.status == Waiting && step.Signal == "",
+		ev.Kind == EvNodeFailed && s.status == Waiting && ev.Code == fault.WaitTimeout:
+		if early > 0 {
+			return fmt.Errorf("I9: its timer fired %d µs early", early)
+		}
+	}
+	return nil
+}
+
+// reset: a step that is only reopened runs on; another is as it was at first,
+// with everything it owned.
+func (w *Witness) reset(s *seen, ev *Event) error {
+	if !s.status.Settled() || s.status != Status(ev.Flag) {
+		return fmt.Errorf("X76: it is reset from %s, it was %s", Status(ev.Flag), s.status)
+	}
+	switch {
+	case ev.N == 1:
+		s.status = Running
+	case s.status == Completed:
+		s.status = Invalidated
+		w.forget(ev)
+	default:
+		s.status = Pending
+		w.forget(ev)
+	}
+	return nil
+}
+
+// forget withdraws what is known of scopes that will be opened anew.
+func (w *Witness) forget(ev *Event) {
+	var buf [16]level
+	own, _ := ev.Path.levels(w.plan, buf[:0])
+	depth := len(own)
+	for ref, s := range w.steps {
+		if len(ref.Path) <= len(ev.Path) || ref.Path[:len(ev.Path)] != ev.Path {
+			continue
+		}
+		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step {
+			s.status, s.due, s.deltas = Pending, 0, 0
+		}
+	}
+}
