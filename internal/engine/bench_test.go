@@ -4,8 +4,10 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,10 +67,31 @@ func BenchmarkFan(b *testing.B) {
 }
 
 // BenchmarkMany is 1,000 runs of 10 steps at once.
-func BenchmarkMany(b *testing.B) {
+func BenchmarkMany(b *testing.B) { many(b, chain(10)) }
+
+// BenchmarkManyBound is Many where each step's input is bound to the output of
+// the one before.
+func BenchmarkManyBound(b *testing.B) { many(b, bound(10)) }
+
+// bound is a chain whose steps take what the one before gave.
+func bound(n int) string {
+	var s strings.Builder
+	s.WriteString("name: bound\nsteps:\n")
+	for i := range n {
+		from := "1"
+		if i > 0 {
+			from = fmt.Sprintf("s%d.output.ok", i-1)
+		}
+		fmt.Fprintf(&s, "  - {id: s%d, action: {name: noop}, inputBindings: {x: %q}}\n", i, from)
+	}
+	return s.String()
+}
+
+func many(b *testing.B, src string) {
 	stores(b, func(b *testing.B, st store.Store) {
 		e := open(b, st, Config{}, noop())
-		p := planOf(b, chain(10), noop())
+		p := planOf(b, src, noop())
+		b.ReportAllocs()
 		b.ResetTimer()
 		used := cpu()
 		for b.Loop() {
