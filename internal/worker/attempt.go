@@ -26,10 +26,9 @@ import (
 type attempt struct {
 	pool     *Pool
 	task     Task
-	parent   context.Context // cancelled by cancel; the attempt is its context
-	cancel   context.CancelCauseFunc
 	deadline time.Time
-	timer    atomic.Pointer[time.Timer] // first the deadline, then the grace
+	place    place                      // among the deadlines of the pool
+	grace    atomic.Pointer[time.Timer] // set once the context has ended early
 
 	mu       sync.Mutex
 	settled  bool // a result was reported, or will be by whoever set this
@@ -40,15 +39,12 @@ type attempt struct {
 	// nobody hears of a free slot before the result; freeLater hands it on.
 	announcing, freeLater bool
 
+	ended ending
+
 	saying saying
 }
 
-// attempt is the context of its action. Beside Deadline it is the parent's, and
-// context finds that parent through Value, so children cost no goroutine.
-func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
-func (a *attempt) Done() <-chan struct{}       { return a.parent.Done() }
-func (a *attempt) Err() error                  { return a.parent.Err() }
-func (a *attempt) Value(key any) any           { return a.parent.Value(key) }
+func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
 
 func (a *attempt) run() {
 	var res Result
@@ -171,8 +167,10 @@ func (a *attempt) giveOutput(v any) ([]byte, *fault.Error) {
 // failed names the failure of an action that returned an error. One that only
 // passes on the end of its context failed for the reason the context ended.
 func (a *attempt) failed(err error) *fault.Error {
-	if a.parent.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		err = context.Cause(a.parent)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if cause := a.cause(); cause != nil {
+			err = cause
+		}
 	}
 	return failure(err)
 }
@@ -187,9 +185,9 @@ func (a *attempt) expire() {
 	}
 	a.settled, a.announcing = true, true
 	dropped := a.saying.close()
-	a.timer.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
+	a.grace.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
 	a.mu.Unlock()
-	a.cancel(errTimeout)
+	a.end(errTimeout)
 	a.done(Result{Err: a.timeoutFault(), Dropped: dropped, Holding: true})
 	a.mu.Lock()
 	a.announcing = false
@@ -201,8 +199,7 @@ func (a *attempt) expire() {
 }
 
 func (a *attempt) timeoutFault() *fault.Error {
-	d := time.Duration(a.task.TimeoutMS) * time.Millisecond
-	return fault.New(fault.StepTimeout, "action %s did not return within %s", a.task.Action.Name, d)
+	return fault.New(fault.StepTimeout, "action %s did not return within %s", a.task.Action.Name, a.timeout())
 }
 
 // abort ends the context and starts the grace.
@@ -213,11 +210,10 @@ func (a *attempt) abort() {
 		return
 	}
 	a.aborted = true
-	if t := a.timer.Swap(time.AfterFunc(a.pool.cfg.Grace, a.giveUp)); t != nil {
-		t.Stop()
-	}
+	a.grace.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
 	a.mu.Unlock()
-	a.cancel(errCancelled)
+	a.pool.forgetDeadline(a) // the grace takes its place
+	a.end(errCancelled)
 }
 
 // giveUp frees the slot of an action that did not return within its grace. The
@@ -259,7 +255,7 @@ func (a *attempt) finish(res Result) {
 	res.Dropped = a.saying.close()
 	a.mu.Unlock()
 	a.stopTimer()
-	a.cancel(nil)
+	a.end(context.Canceled)
 	switch {
 	case report:
 		a.doneAndRelease(res)
@@ -276,28 +272,28 @@ func (a *attempt) done(res Result) {
 	if !a.pool.begin() {
 		return
 	}
-	res.ID = a.task.ID
+	res.ID, res.Owner = a.task.ID, a.task.Owner
 	a.pool.cfg.Done(res)
 	a.pool.end()
 }
 
 func (a *attempt) doneAndRelease(res Result) {
 	if !a.pool.begin() {
-		a.pool.release(a.task.ID, 0)
+		a.pool.release(a, 0)
 		return
 	}
-	res.ID = a.task.ID
+	res.ID, res.Owner = a.task.ID, a.task.Owner
 	a.pool.cfg.Done(res)
-	a.pool.release(a.task.ID, 1)
+	a.pool.release(a, 1)
 }
 
 func (a *attempt) free() {
 	calls := 0
 	if a.pool.cfg.Freed != nil && a.pool.begin() {
-		a.pool.cfg.Freed(a.task.ID)
+		a.pool.cfg.Freed(a.task.ID, a.task.Owner)
 		calls = 1
 	}
-	a.pool.release(a.task.ID, calls)
+	a.pool.release(a, calls)
 }
 
 func (a *attempt) isSettled() bool {
@@ -307,12 +303,9 @@ func (a *attempt) isSettled() bool {
 }
 
 func (a *attempt) stopTimer() {
-	if t := a.timer.Load(); t != nil {
+	if t := a.grace.Load(); t != nil {
 		t.Stop()
 	}
 }
 
-var (
-	_ context.Context = (*attempt)(nil)
-	_ action.Reporter = (*attempt)(nil)
-)
+var _ action.Reporter = (*attempt)(nil)

@@ -66,7 +66,7 @@ func (a *attempt) say(r Report) {
 	if r.Kind == Log {
 		s.logs++
 	}
-	r.ID = a.task.ID
+	r.ID, r.Owner = a.task.ID, a.task.Owner
 	sink(r)
 }
 

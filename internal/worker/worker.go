@@ -57,11 +57,21 @@ type Task struct {
 	// *fault.Error they return is the attempt's failure, any other becomes a
 	// contract violation.
 	CheckInput, CheckOutput func(v any) error
+	// Owner, when set, is handed back with everything the attempt reports.
+	Owner Owner
+}
+
+// An Owner is who handed out a task.
+type Owner interface {
+	// Withdrawn says that the task was cancelled, perhaps before the pool knew
+	// it. The pool asks when it knows the attempt, so no cancel falls between.
+	Withdrawn() bool
 }
 
 // A Result is how an attempt ended.
 type Result struct {
 	ID     ID
+	Owner  Owner
 	Output []byte       // canonical JSON, at most MaxOutput; nil when Err is set
 	Cost   int64        // whole credits of a success
 	Err    *fault.Error // nil = success
@@ -86,6 +96,7 @@ const (
 // A Report is what an attempt says while it works.
 type Report struct {
 	ID       ID
+	Owner    Owner
 	Kind     ReportKind
 	Fraction float64 // 0..1
 	Level    string  // debug, info, warn or error
@@ -101,7 +112,7 @@ type Config struct {
 	Done func(Result)
 	// Freed is called for each Result with Holding set, when the goroutine has
 	// returned or the grace has passed. Optional.
-	Freed func(ID)
+	Freed func(ID, Owner)
 	// Report receives what attempts say, in the order they say it. Optional.
 	Report func(Report)
 	// Logger receives panics with their stacks. Default: discarded.
@@ -120,6 +131,7 @@ type Pool struct {
 
 	mu        sync.Mutex
 	attempts  map[ID]*attempt // not settled, or settled and still running
+	due       deadlines
 	abandoned int             // goroutines past their grace
 	calls     int             // callbacks under way
 	stopping  bool            // Run refuses
@@ -157,26 +169,44 @@ var (
 // Run starts an attempt and returns at once. An error means that nothing was
 // started and Done will not be called for it.
 func (p *Pool) Run(t Task) error {
-	if t.Action == nil || t.Action.Run == nil {
-		return fault.New(fault.ActionNotFound, "the task of step %q names no action that can run", t.Task.Step)
-	}
-	a := &attempt{pool: p, task: t}
-	a.parent, a.cancel = context.WithCancelCause(context.Background())
-	if t.TimeoutMS > 0 {
-		timeout := time.Duration(t.TimeoutMS) * time.Millisecond
-		a.deadline = time.Now().Add(timeout)
-		a.timer.Store(time.AfterFunc(timeout, a.expire))
-	}
-	if err := p.admit(a); err != nil {
-		a.stopTimer()
-		a.cancel(errStopping)
+	a, err := p.admit(&t)
+	if err != nil {
 		return err
 	}
 	go a.run()
 	return nil
 }
 
-func (p *Pool) admit(a *attempt) error {
+// Do carries out an attempt on the caller's goroutine and returns when its action
+// has. An error means the same as that of Run. An action may end the goroutine
+// by runtime.Goexit: then Do never returns.
+func (p *Pool) Do(t *Task) error {
+	a, err := p.admit(t)
+	if err != nil {
+		return err
+	}
+	a.run()
+	return nil
+}
+
+func (p *Pool) admit(t *Task) (*attempt, error) {
+	if t.Action == nil || t.Action.Run == nil {
+		return nil, fault.New(fault.ActionNotFound, "the task of step %q names no action that can run", t.Task.Step)
+	}
+	a := &attempt{pool: p, task: *t}
+	if t.TimeoutMS > 0 {
+		a.deadline = time.Now().Add(a.timeout())
+	}
+	if err := p.enter(a); err != nil {
+		return nil, err
+	}
+	if t.Owner != nil && t.Owner.Withdrawn() {
+		a.abort()
+	}
+	return a, nil
+}
+
+func (p *Pool) enter(a *attempt) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -189,6 +219,9 @@ func (p *Pool) admit(a *attempt) error {
 		return fault.New(fault.Conflict, "attempt %d of step %q is already running", a.task.ID.Attempt, a.task.Task.Step)
 	}
 	p.attempts[a.task.ID] = a
+	if !a.deadline.IsZero() {
+		p.due.add(p, a)
+	}
 	return nil
 }
 
@@ -239,7 +272,7 @@ func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	for _, a := range left {
 		a.stopTimer()
 		a.saying.close()
-		a.cancel(errStopping)
+		a.end(errStopping)
 	}
 	if calls > 0 {
 		p.waitForCalls()
@@ -296,9 +329,10 @@ func (p *Pool) end() {
 }
 
 // release forgets an attempt whose slot is free, and ends a callback.
-func (p *Pool) release(id ID, calls int) {
+func (p *Pool) release(a *attempt, calls int) {
 	p.mu.Lock()
-	delete(p.attempts, id)
+	delete(p.attempts, a.task.ID)
+	p.due.remove(a)
 	p.calls -= calls
 	p.signalIdleLocked()
 	p.mu.Unlock()

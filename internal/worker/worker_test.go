@@ -49,7 +49,7 @@ func (w *world) config() Config {
 			w.order = append(w.order, "done "+r.ID.Run)
 			w.done <- r
 		},
-		Freed: func(id ID) {
+		Freed: func(id ID, _ Owner) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.order = append(w.order, "freed "+id.Run)
@@ -282,7 +282,7 @@ func TestFreedComesAfterDone(t *testing.T) {
 			say := func(what string) { mu.Lock(); order = append(order, what); mu.Unlock() }
 			p := New(Config{
 				Done:  func(Result) { time.Sleep(20 * time.Second); say("done") },
-				Freed: func(ID) { say("freed") },
+				Freed: func(ID, Owner) { say("freed") },
 			})
 			tk := task("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 				<-ctx.Done()

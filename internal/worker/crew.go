@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import "sync"
+
+// A Job is something to do that may take any time and may block.
+type Job interface{ Do() }
+
+// A Crew carries out jobs. None waits for another to end, however long it takes,
+// as if each had a goroutine of its own; but jobs that return at once share one,
+// which costs far less. Jobs begin in the order in which they came.
+//
+// The rule: as long as jobs are waiting, one goroutine at least is on its way to
+// the next of them and not inside a job. Whoever takes a job while nobody else is
+// on the way sends another one first. When the job blocks, that one takes over;
+// when the job returns at once, its own goroutine goes on, and the other finds
+// less to do, or nothing.
+type Crew struct {
+	mu    sync.Mutex
+	jobs  []Job
+	head  int // of jobs
+	ready int // goroutines that are not inside a job
+}
+
+// Add gives the crew more to do.
+func (c *Crew) Add(jobs ...Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	c.mu.Lock()
+	if c.head > len(c.jobs)/2 {
+		n := copy(c.jobs, c.jobs[c.head:])
+		clear(c.jobs[n:])
+		c.jobs, c.head = c.jobs[:n], 0
+	}
+	c.jobs = append(c.jobs, jobs...)
+	c.sendLocked()
+	c.mu.Unlock()
+}
+
+// sendLocked keeps the rule.
+func (c *Crew) sendLocked() {
+	if c.ready == 0 && c.head < len(c.jobs) {
+		c.ready++
+		go c.work()
+	}
+}
+
+func (c *Crew) work() {
+	inside := false
+	defer func() {
+		if inside { // the job ended the goroutine by runtime.Goexit
+			c.mu.Lock()
+			c.sendLocked()
+			c.mu.Unlock()
+		}
+	}()
+	c.mu.Lock()
+	for c.head < len(c.jobs) {
+		j := c.jobs[c.head]
+		c.jobs[c.head] = nil
+		c.head++
+		c.ready--
+		c.sendLocked()
+		c.mu.Unlock()
+		inside = true
+		j.Do()
+		inside = false
+		c.mu.Lock()
+		c.ready++
+	}
+	c.ready--
+	c.mu.Unlock()
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+type jobFunc func()
+
+func (f jobFunc) Do() { f() }
+
+// No job waits for another to return: each of these waits for all of them.
+func TestCrewJobsMayBlock(t *testing.T) {
+	var c Crew
+	const n = 500
+	var inside, done sync.WaitGroup
+	inside.Add(n)
+	done.Add(n)
+	jobs := make([]Job, n)
+	for i := range jobs {
+		jobs[i] = jobFunc(func() {
+			inside.Done()
+			inside.Wait()
+			done.Done()
+		})
+	}
+	c.Add(jobs[:n/2]...)
+	c.Add(jobs[n/2:]...)
+	done.Wait()
+}
+
+// Jobs that return at once are done by a few goroutines, in order where one
+// processor does them, and none stays behind.
+func TestCrewSharesGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Crew
+		var order []int
+		var mu sync.Mutex
+		most := 0
+		before := runtime.NumGoroutine()
+		jobs := make([]Job, 10_000)
+		for i := range jobs {
+			jobs[i] = jobFunc(func() {
+				mu.Lock()
+				order = append(order, i)
+				most = max(most, runtime.NumGoroutine()-before)
+				mu.Unlock()
+			})
+		}
+		c.Add(jobs...)
+		synctest.Wait()
+		if len(order) != len(jobs) {
+			t.Errorf("%d of %d jobs were done", len(order), len(jobs))
+		}
+		if most > 100 {
+			t.Errorf("%d goroutines for jobs that return at once", most)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.ready != 0 || c.head != len(c.jobs) {
+			t.Errorf("at rest: %d goroutines on their way, %d jobs waiting", c.ready, len(c.jobs)-c.head)
+		}
+	})
+}
+
+// A job that ends its goroutine takes no other job with it.
+func TestCrewSurvivesGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Crew
+		var done atomic.Int64
+		for i := range 300 {
+			c.Add(jobFunc(func() {
+				done.Add(1)
+				if i%3 == 0 {
+					runtime.Goexit()
+				}
+			}))
+		}
+		synctest.Wait()
+		if done.Load() != 300 {
+			t.Errorf("%d of 300 jobs were done", done.Load())
+		}
+	})
+}
