@@ -5,7 +5,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/roux-engine/roux/internal/machine"
@@ -31,6 +30,8 @@ type arbiter struct {
 type ask struct {
 	l      *live
 	ref    machine.Ref
+	fence  machine.Fence // of its attempt, once it was granted
+	fl     *flight       // its attempt, while that is out
 	gates  []*gate
 	passed int   // gates held: gates[:passed]
 	at     *gate // where it waits; nil = nowhere
@@ -93,30 +94,24 @@ func (a *arbiter) action(name, provider string, slots, per int) []*gate {
 
 // ask brings a wish to its first gate.
 func (a *arbiter) ask(l *live, ref machine.Ref, gates []*gate) {
-	if l.asks == nil {
-		l.asks = map[machine.Ref]*ask{}
-	}
-	if l.asks[ref] != nil {
+	if l.asks.get(ref) != nil {
 		return // asked again by recovery
 	}
 	k := &ask{l: l, ref: ref, gates: gates}
-	l.asks[ref] = k
+	l.asks.add(k)
 	a.advance(k)
 }
 
 // holds counts an attempt that is already handed out, past every limit.
-func (a *arbiter) holds(l *live, ref machine.Ref, gates []*gate) {
-	if l.asks == nil {
-		l.asks = map[machine.Ref]*ask{}
-	}
-	if l.asks[ref] != nil {
+func (a *arbiter) holds(l *live, ref machine.Ref, fence machine.Fence, gates []*gate) {
+	if l.asks.get(ref) != nil {
 		return
 	}
-	k := &ask{l: l, ref: ref, gates: gates, passed: len(gates)}
+	k := &ask{l: l, ref: ref, fence: fence, gates: gates, passed: len(gates)}
 	for _, g := range gates {
 		g.used++
 	}
-	l.asks[ref] = k
+	l.asks.add(k)
 }
 
 // advance takes k through the gates as far as they are open.
@@ -150,11 +145,13 @@ func (a *arbiter) withdraw(k *ask) {
 
 // withdrawAll ends everything a run wishes or holds, in the order of its refs.
 func (a *arbiter) withdrawAll(l *live) {
-	asks := slices.SortedFunc(maps.Values(l.asks), func(x, y *ask) int {
+	all := make([]*ask, 0, l.asks.len())
+	l.asks.all(func(k *ask) { all = append(all, k) })
+	l.asks = asks{}
+	slices.SortFunc(all, func(x, y *ask) int {
 		return cmp.Or(cmp.Compare(x.ref.Path, y.ref.Path), cmp.Compare(x.ref.Step, y.ref.Step))
 	})
-	l.asks = nil
-	for _, k := range asks {
+	for _, k := range all {
 		a.withdraw(k)
 	}
 }

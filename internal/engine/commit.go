@@ -79,19 +79,20 @@ func (c *core) emit(l *live, cmd *machine.Command) {
 	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
 	switch cmd.Kind {
 	case machine.CmdDispatch:
-		if _, ok := c.out[e.id]; ok {
+		if e.fl = c.launch(l, e.id); e.fl == nil {
 			return // recovery asks for what still runs in this process
 		}
-		err := c.protect(l, func() { e.task = l.run.Task(cmd.Ref, cmd.Fence) })
-		if err != nil || e.task == nil {
+		over := true
+		err := c.protect(l, func() { over = !l.run.TaskInto(&e.fl.task, cmd.Ref, cmd.Fence) })
+		if err != nil || over {
+			c.land(l, e.id)
 			return
 		}
-		c.out[e.id] = struct{}{}
+		e.task = &e.fl.task
 	case machine.CmdCancelTask:
-		if _, ok := c.out[e.id]; !ok {
+		if e.fl = c.land(l, e.id); e.fl == nil {
 			return
 		}
-		delete(c.out, e.id)
 	default:
 		e.from, e.n, e.file = cmd.From, cmd.N, cmd.File
 	}
@@ -182,8 +183,12 @@ func (c *core) redo(in *input) {
 // forget empties memory.
 func (c *core) forget() {
 	for l := c.recent.front(); l != nil; l = c.recent.front() {
-		l.asks = nil // the arbiter starts anew
+		l.asks.all(c.stray)
+		l.asks = asks{} // the arbiter starts anew
 		c.drop(l)
+	}
+	for _, k := range c.linger {
+		c.stray(k)
 	}
 	c.arb = newArbiter(c.cfg.Concurrency)
 	c.alarms = alarms{}

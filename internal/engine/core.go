@@ -40,9 +40,9 @@ type core struct {
 	recent   runList // by touch
 	programs *programs
 	arb      *arbiter
-	// out are the attempts handed out in this process whose result has not
-	// arrived: after a reload they are not handed out again.
-	out map[taskID]struct{}
+	// strays are the attempts handed out in this process whose run has left
+	// memory since: after a reload they are not handed out again.
+	strays map[taskID]*flight
 	// linger are the slots of attempts that are over for their run (timed out,
 	// cancelled) while their action has not returned.
 	linger map[taskID]*ask
@@ -86,7 +86,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 		runs:     map[store.Key]*live{},
 		programs: newPrograms(cfg.MaxPlans),
 		arb:      newArbiter(cfg.Concurrency),
-		out:      map[taskID]struct{}{},
+		strays:   map[taskID]*flight{},
 		linger:   map[taskID]*ask{},
 		building: new(batch), spare: new(batch),
 	}
@@ -166,18 +166,20 @@ func (c *core) start(in *input) error {
 
 // deliver gives an input to its run.
 func (c *core) deliver(in *input) error {
+	l := in.live
+	if l == nil || l.gone {
+		l = c.runs[in.key]
+	}
 	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview
 	if report {
 		id := in.task()
-		if _, ok := c.out[id]; !ok && in.m.Source == machine.FromWorker && in.m.Fence != (machine.Fence{}) {
+		if c.land(l, id) == nil && in.m.Source == machine.FromWorker && in.m.Fence != (machine.Fence{}) {
 			c.late(in) // its attempt was cancelled, or a reload has given it up
 		}
-		delete(c.out, id)
 		if !in.holding {
 			c.free(id)
 		}
 	}
-	l := c.runs[in.key]
 	if l == nil && in.m.Kind == machine.InProgress {
 		c.late(in)
 		return nil
@@ -189,8 +191,8 @@ func (c *core) deliver(in *input) error {
 		}
 	}
 	if in.holding {
-		if k := l.asks[in.m.Ref]; k != nil {
-			delete(l.asks, in.m.Ref)
+		if k := l.asks.get(in.m.Ref); k != nil && k.fence == in.m.Fence {
+			l.asks.remove(k)
 			c.linger[in.task()] = k
 		}
 	}
@@ -272,10 +274,9 @@ func (c *core) protect(l *live, fn func()) (err error) {
 // yield ends the holding of an attempt. One that the run has ended by itself (a
 // timeout, a cancel) while its action still runs keeps its slot until that has
 // returned or its grace is over (X115).
-func (c *core) yield(k *ask, id taskID) {
-	_, runs := c.out[id]
-	if _, lingers := c.linger[id]; runs && !lingers {
-		c.linger[id] = k
+func (c *core) yield(k *ask) {
+	if k.fl != nil && c.linger[k.fl.id] == nil {
+		c.linger[k.fl.id] = k
 		return
 	}
 	c.arb.withdraw(k)
@@ -283,6 +284,9 @@ func (c *core) yield(k *ask, id taskID) {
 
 // free gives back the slot of an action that has returned late or was given up.
 func (c *core) free(id taskID) {
+	if len(c.linger) == 0 {
+		return
+	}
 	if k := c.linger[id]; k != nil {
 		delete(c.linger, id)
 		c.arb.withdraw(k)
@@ -294,12 +298,9 @@ func (c *core) observe(l *live, ev *machine.Event) {
 	switch ev.Kind {
 	case machine.EvNodeRetried, machine.EvNodeLost, machine.EvNodeFallback, machine.EvNodeCompleted,
 		machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled, machine.EvNodeInvalidated:
-		if len(l.asks) == 0 {
-			return
-		}
-		if k := l.asks[ev.Ref()]; k != nil {
-			delete(l.asks, k.ref)
-			c.yield(k, taskID{l.key, k.ref, machine.Fence{Gen: l.run.Generation(), Attempt: ev.Attempt}})
+		if k := l.asks.get(ev.Ref()); k != nil {
+			l.asks.remove(k)
+			c.yield(k)
 		}
 	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
 		l.ended = ev.At
@@ -400,10 +401,11 @@ func (c *core) grant(k *ask) {
 	}
 	for i := range c.turn.Events {
 		if e := &c.turn.Events[i]; e.Kind == machine.EvNodeStarted && e.Step == k.ref.Step && e.Path == k.ref.Path {
+			k.fence = machine.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
 			return
 		}
 	}
-	delete(l.asks, k.ref) // it no longer wants one
+	l.asks.remove(k) // it no longer wants one
 	c.arb.withdraw(k)
 }
 

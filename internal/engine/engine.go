@@ -22,8 +22,8 @@ type Engine struct {
 	pool    *worker.Pool
 	hub     *hub
 	ids     *ids
-	tasks   flights
-	checks  checkCache
+	crew    worker.Crew
+	jobs    []worker.Job // what letOut gives the crew
 	cursors cursors
 
 	ctx    context.Context // of everything in the background
@@ -204,6 +204,11 @@ func (e *Engine) letOut() {
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
+	if len(e.jobs) > 0 {
+		e.crew.Add(e.jobs...)
+		clear(e.jobs)
+		e.jobs = e.jobs[:0]
+	}
 	if len(c.frames) > 0 {
 		e.hub.send(c.frames)
 		clear(c.frames)

@@ -22,6 +22,7 @@ const (
 type input struct {
 	kind  inputKind
 	key   store.Key
+	live  *live // of key, when the sender knew it; it may be gone
 	m     machine.Input
 	begin *begin
 	// holding says that the attempt's action still runs although its result is
@@ -69,7 +70,8 @@ type taskID struct {
 type effect struct {
 	kind machine.CommandKind
 	id   taskID
-	task *machine.Task // CmdDispatch
+	fl   *flight       // CmdDispatch, CmdCancelTask
+	task *machine.Task // CmdDispatch: that of fl
 	prog *program
 	from int64 // CmdNeedItems
 	n    int64

@@ -42,7 +42,7 @@ type live struct {
 	forceHead   bool   // seal with a head row
 	gone        bool   // dropped from memory; whoever still points here is late
 
-	asks    map[machine.Ref]*ask
+	asks    asks
 	gates   [][]*gate // by plan action
 	bell    *bell     // nil until it has an alarm
 	alarm   int64     // its valid alarm; 0 = none
@@ -287,6 +287,7 @@ func (c *core) drop(l *live) {
 	if l.bell != nil {
 		l.bell.l = nil
 	}
+	l.asks.all(c.stray)
 	c.arb.withdrawAll(l)
 }
 

@@ -25,6 +25,7 @@ type program struct {
 	hash    string
 	encoded []byte
 	input   atomic.Pointer[inputCheck]
+	calls   []atomic.Pointer[call] // by step
 }
 
 func newProgram(p *plan.Plan) (*program, error) {
@@ -32,7 +33,11 @@ func newProgram(p *plan.Plan) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode plan %s: %w", p.Hash(), err)
 	}
-	return &program{machine: machine.Prepare(p), hash: p.Hash().String(), encoded: data}, nil
+	return prepared(p, p.Hash().String(), data), nil
+}
+
+func prepared(p *plan.Plan, hash string, encoded []byte) *program {
+	return &program{machine: machine.Prepare(p), hash: hash, encoded: encoded, calls: make([]atomic.Pointer[call], len(p.Steps))}
 }
 
 // programs keeps prepared plans. It is bounded; a run in memory holds its
@@ -97,7 +102,7 @@ func (ps *programs) load(ctx context.Context, st store.Store, hash string) (*pro
 	}
 	// The stored hash names the plan whatever a later release makes of its
 	// canonical form; a run executes the plan it started with.
-	return ps.add(&program{machine: machine.Prepare(p), hash: hash, encoded: data}), nil
+	return ps.add(prepared(p, hash, data)), nil
 }
 
 // inputCheck is a plan's inputSchema, ready to use.

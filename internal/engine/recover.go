@@ -97,8 +97,15 @@ func (c *core) resumeRun(l *live) {
 		}
 		failpoint.Pass(failpoint.LostRecorded)
 	}
-	l.run.EachRunning(func(ref machine.Ref, _ machine.Fence) {
-		c.arb.holds(l, ref, c.gatesOf(l, ref))
+	l.run.EachRunning(func(ref machine.Ref, fence machine.Fence) {
+		c.arb.holds(l, ref, fence, c.gatesOf(l, ref))
+		id := taskID{l.key, ref, fence}
+		if fl := c.strays[id]; fl != nil {
+			if k := l.asks.get(ref); k.fence == fence {
+				k.fl = fl
+				delete(c.strays, id)
+			}
+		}
 	})
 	var cmds []machine.Command
 	if err := c.protect(l, func() { cmds = l.run.Owed(nil) }); err != nil {

@@ -38,19 +38,28 @@ type Task struct {
 // Task captures the attempt a CmdDispatch speaks of; nil when its fence is not
 // the live one any more.
 func (r *Run) Task(ref Ref, fence Fence) *Task {
+	t := new(Task)
+	if !r.TaskInto(t, ref, fence) {
+		return nil
+	}
+	return t
+}
+
+// TaskInto is Task with memory of the caller; false is its nil.
+func (r *Run) TaskInto(t *Task, ref Ref, fence Fence) bool {
 	s, i := r.at(ref)
 	if s == nil {
-		return nil
+		return false
 	}
 	st, step := &s.steps[i], s.step(r.plan, i)
 	if st.status != Running || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
-		return nil
+		return false
 	}
-	t := &Task{Ref: ref, Fence: fence, Pin: r.pin(step), StepPath: StepPath(r.plan, ref),
+	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(step), StepPath: StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: step.TimeoutMS, InputC: step.InputC, OutputC: step.OutputC,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
 	t.capture(r.env(s, step, nil))
-	return t
+	return true
 }
 
 // effectKey is derived, never random (I4): the same while the outcome of the
