@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/sample"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// Drawn is a Source of recipes that are drawn: number n is the same recipe in
+// every process, with every kind of step and every policy somewhere among its
+// neighbours (sample.Recipe). Most are small; one in forty is wide, one deep.
+type Drawn struct{}
+
+// streamOfCases keeps the dice that draw a case apart from those of a schedule.
+const streamOfCases = 0x5ca1ab1e
+
+// Case draws recipe n. One that does not compile is a fault of the generator or
+// of the compiler, and an error.
+func (Drawn) Case(n uint64) (*Case, error) {
+	dice := rand.New(rand.NewPCG(n, streamOfCases))
+	src, err := json.Marshal(sample.Recipe(dice, shapeOf(n, dice)))
+	if err != nil {
+		return nil, fmt.Errorf("case %d: %w", n, err)
+	}
+	p, _, _, diags := compile.Source("drawn.json", src, compile.Options{Actions: drawnActions})
+	if p == nil {
+		return nil, fmt.Errorf("case %d: a drawn recipe does not compile: %v\n%s", n, diags, src)
+	}
+	list := drawFile(dice)
+	c := &Case{
+		Name: fmt.Sprintf("drawn %d", n), Recipe: src, Plan: p, Actions: drawnActions,
+		Parameters: map[string]any{
+			"zero": int64(0), "list": []any{int64(1), "two"}, "file": list.Hash,
+			"when": drawnWhen,
+		},
+		Files:   []File{list},
+		Signals: drawnSignals,
+		Edits:   []map[string]any{{"zero": int64(1)}, {"list": []any{}, "gone": "here"}, {"other": true}},
+		From:    stepsOf(p, dice),
+		Answer:  drawAnswer,
+	}
+	switch dice.IntN(40) {
+	case 0:
+		c.Files = nil // the file is not there
+	case 1:
+		c.Answer = drawLarge
+	}
+	return c, nil
+}
+
+// drawnWhen is input.when: a minute and a bit after the clock of a World begins.
+const drawnWhen = "2026-01-01T00:01:15Z"
+
+var drawnSignals = []string{"go", "more"}
+
+func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
+	s := sample.Shape{
+		Steps: 6 + dice.IntN(24), Depth: 1 + dice.IntN(4),
+		Actions: []string{"work", "work", "work", "work", "once", "slotted", "provided", "alone"},
+		Undo:    "undo", Sleep: "sleep", Signals: drawnSignals,
+	}
+	switch n % 40 {
+	case 17:
+		s.Steps, s.Width, s.Depth = 200, 200, 1
+	case 23:
+		s.Steps, s.Width, s.Depth = 50, 2, 24
+	case 29:
+		s.Steps = 1 + dice.IntN(3)
+	}
+	return s
+}
+
+// drawnActions differ in what the engine and the machine treat differently.
+var drawnActions = func() *compile.Catalogue {
+	anything := json.RawMessage(`{"type":"object"}`)
+	return compile.NewCatalogue(
+		&action.Action{Name: "work", Version: "1.0.0", Input: anything, Cost: 2},
+		&action.Action{Name: "once", Version: "1.0.0", Input: anything, Delivery: action.AtMostOnce},
+		&action.Action{Name: "undo", Version: "1.0.0", Input: anything, Cost: 1},
+		&action.Action{Name: "slotted", Version: "1.0.0", Input: anything, Slots: 2},
+		&action.Action{Name: "provided", Version: "1.0.0", Input: anything, Provider: "far"},
+		&action.Action{Name: "alone", Version: "1.0.0", Input: anything, Slots: 1},
+		&action.Action{
+			Name: "sleep", Version: "1.0.0", Waits: "duration",
+			Input: json.RawMessage(`{"type":"object","required":["duration"],"properties":{"duration":{"type":"string"}}}`),
+		},
+	)
+}()
+
+// drawFile draws what input.file holds: a list in one of the three forms, longer
+// now and then than one window of items, and now and then not a list at all.
+func drawFile(dice *rand.Rand) File {
+	n := dice.IntN(8)
+	if dice.IntN(25) == 0 {
+		n = 300
+	}
+	var items []string
+	for i := range n {
+		items = append(items, fmt.Sprintf(`{"n":%d}`, i))
+	}
+	f := File{Name: "list.json", MimeType: "application/json", Data: []byte("[" + strings.Join(items, ",") + "]")}
+	switch dice.IntN(8) {
+	case 0, 1, 2:
+		f = File{Name: "list.jsonl", MimeType: "application/jsonl", Data: []byte(strings.Join(items, "\n") + "\n")}
+	case 3:
+		f = File{Name: "list.csv", MimeType: "text/csv", Data: []byte("n\n" + strings.Repeat("7\n", n))}
+	case 4:
+		f.Data = append(f.Data[:len(f.Data)-1], ", 1"...) // torn
+	}
+	f.Hash = fmt.Sprintf("sha256_%x", sha256.Sum256(f.Data))
+	return f
+}
+
+// stepsOf names a few steps that a user may retry from: of the root, and inside.
+func stepsOf(p *plan.Plan, dice *rand.Rand) []string {
+	root := &p.Graphs[0]
+	var from []string
+	for range 3 {
+		from = append(from, p.Steps[root.First+int32(dice.IntN(int(root.N)))].ID)
+	}
+	return append(from, p.Steps[dice.IntN(len(p.Steps))].ID)
+}
+
+// drawAnswer makes the output of an attempt that succeeds: mostly an object, as
+// contracts want.
+func drawAnswer(dice *rand.Rand, _ *machine.Task, _ []byte) []byte {
+	return []byte([]string{`{"ok":true}`, `{"ok":true}`, `{"n":[1,2,{"x":null}]}`, `{"text":"` + strings.Repeat("long ", 40) + `"}`,
+		`[1,"two"]`, `"text"`, `7`, `null`}[dice.IntN(8)])
+}
+
+// drawLarge makes outputs of which few fit together: loops spill, and ask for
+// their outputs to be collected.
+func drawLarge(dice *rand.Rand, t *machine.Task, input []byte) []byte {
+	if dice.IntN(3) == 0 {
+		return drawAnswer(dice, t, input)
+	}
+	return []byte(`{"large":"` + strings.Repeat("x", 200_000+dice.IntN(400_000)) + `"}`)
+}

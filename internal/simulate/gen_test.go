@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"bytes"
+	"testing"
+)
+
+// TestDrawnCases: every number is a recipe that compiles, and always the same one.
+func TestDrawnCases(t *testing.T) {
+	n := uint64(1_000)
+	if testing.Short() {
+		n = 200
+	}
+	var wide, deep, windows int
+	for i := range n {
+		a, err := Drawn{}.Case(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < 50 {
+			b, err := Drawn{}.Case(i)
+			if err != nil || !bytes.Equal(a.Recipe, b.Recipe) || a.Plan.Hash() != b.Plan.Hash() || a.Parameters["file"] != b.Parameters["file"] {
+				t.Fatalf("case %d is two recipes", i)
+			}
+		}
+		if a.Plan.Graphs[0].N >= 80 {
+			wide++
+		}
+		for g := range a.Plan.Graphs {
+			if a.Plan.Graphs[g].Depth >= 10 {
+				deep++
+				break
+			}
+		}
+		if len(a.Files) > 0 && len(a.Files[0].Data) > 500 {
+			windows++
+		}
+	}
+	if wide == 0 || deep == 0 || windows == 0 {
+		t.Errorf("%d wide and %d deep recipes, %d files of several windows: the property sees too little", wide, deep, windows)
+	}
+}
