@@ -44,7 +44,7 @@ nightly: test race lint cross ## what is too long for each change
 	./.ci/fuzz 5m
 
 rewrite: ## generated pages and golden files; read the diff like code
-	go test ./internal/house ./internal/cli -run "Page|Settings" -rewrite
+	go test ./internal/house ./internal/cli ./bench -run "Page|Settings" -rewrite
 
 clean: ## remove what the targets above leave behind
 	rm -rf bin dist .tools

@@ -31,6 +31,7 @@ type floors struct {
 	buf        []byte
 
 	append, overwrite, store []time.Duration
+	used                     time.Duration // processor time of the store's commits
 }
 
 const preallocated = 64 << 20
@@ -144,12 +145,14 @@ func (f *floors) one(ctx context.Context, batch []store.Transition) error {
 			t.Head.Key = t.Key
 		}
 	}
+	used := cpu()
 	began = time.Now()
 	verdicts, err := f.st.Commit(ctx, batch)
 	if err != nil {
 		return err
 	}
 	f.store = append(f.store, time.Since(began))
+	f.used += cpu() - used
 	for _, v := range verdicts {
 		if v.Err != nil {
 			return fmt.Errorf("the store refuses what it took from the engine: %w", v.Err)
@@ -174,6 +177,7 @@ func (f *floors) describe(l *Line, engineSeconds float64) {
 	l.FsyncP50US = us(quantile(f.append, 0.5))
 	l.put("overwrite_p50_us", us(quantile(f.overwrite, 0.5)))
 	l.put("store_p50_us", us(quantile(f.store, 0.5)))
+	l.put("store_cpu_us", us(f.used)/float64(len(f.store))) // a commit
 	l.put("store_over_append", us(quantile(f.store, 0.5))/l.FsyncP50US)
 }
 

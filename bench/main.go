@@ -106,6 +106,7 @@ type options struct {
 	shapes       string
 	runs         int
 	smoke, check bool
+	report       bool
 	profile, dir string
 	waiting      int
 	steady       time.Duration
@@ -123,6 +124,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.IntVar(&o.runs, "runs", 1, "how often; above 1 a line of medians follows")
 	f.BoolVar(&o.smoke, "smoke", false, "small sizes, a few seconds in all; the figures mean nothing")
 	f.BoolVar(&o.check, "check", false, "compare with the bars and exit 1 when one is missed")
+	f.BoolVar(&o.report, "report", false, "print Markdown tables made of JSON lines on standard input, and measure nothing")
 	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file")
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
 	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
@@ -148,10 +150,13 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 		return 2
 	}
 	var err error
-	if role := os.Getenv(roleVariable); role != "" {
+	switch role := os.Getenv(roleVariable); {
+	case role != "":
 		o.part.dir, o.part.n, o.part.began = o.dir, o.waiting, began
 		err = o.part.play(ctx, role, stdin, stdout)
-	} else {
+	case o.report:
+		err = report(stdin, stdout)
+	default:
 		err = o.measure(ctx, stdout, stderr)
 	}
 	if err != nil {

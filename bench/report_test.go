@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var rewrite = flag.Bool("rewrite", false, "put the figures of testdata/measured.jsonl into docs/performance.md")
+
+const (
+	measured = "testdata/measured.jsonl"
+	pageFile = "../docs/performance.md"
+	begin    = "<!-- made by go run ./bench -report from bench/testdata/measured.jsonl; go test ./bench -run Page -rewrite -->\n"
+	end      = "<!-- end -->\n"
+)
+
+// The figures of docs/performance.md are those of the kept JSON lines.
+func TestPerformancePage(t *testing.T) {
+	lines, err := os.Open(measured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lines.Close()
+	var tables, log bytes.Buffer
+	if code := run(t.Context(), time.Now(), []string{"-report"}, lines, &tables, &log); code != 0 {
+		t.Fatalf("bench -report ends with %d: %s", code, log.String())
+	}
+	raw, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(raw), "\r\n", "\n")
+	before, rest, ok := strings.Cut(text, begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the figures", pageFile)
+	}
+	want := "\n" + tables.String() + "\n"
+	if *rewrite {
+		if err := os.WriteFile(pageFile, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != want {
+		t.Errorf("%s is not current: go test ./bench -run Page -rewrite", pageFile)
+	}
+	for _, s := range shapes {
+		name := "`" + s.name + "`"
+		if !strings.Contains(before, "| "+name+" |") {
+			t.Errorf("%s does not say what %s is", pageFile, name)
+		}
+	}
+}
+
+// Medians take the place of the runs they are made of, wherever they stand.
+func TestReportPrefersMedians(t *testing.T) {
+	var out bytes.Buffer
+	in := `{"shape":"many","n":1000,"steps_per_s":1,"run":"1","settings":{"go":"x"}}
+{"shape":"fan","n":1000,"p50_us":7000,"run":"1","settings":{"go":"x"}}
+{"shape":"many","n":1000,"steps_per_s":123456,"run":"median","settings":{"go":"x"}}
+`
+	if err := report(strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| many: steps/s | 1,000 | 123,500 | ≥ 100,000 | ≥ 300,000 | met |", "| fan: 1,000 wide and their join, µs | 1,000 | 7,000 | ≤ 6,000 | ≤ 2,000 | **missed** |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no row %q in\n%s", want, out.String())
+		}
+	}
+	if err := report(strings.NewReader(""), &out); err == nil {
+		t.Error("a report of nothing was made")
+	}
+}
