@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,4 +139,25 @@ func BenchmarkLife(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2560/1000, "µs/transition")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256/1000, "µs/run")
+}
+
+// BenchmarkHead is what somebody who waits for the end of a run asks.
+func BenchmarkHead(b *testing.B) {
+	s := openWith(b, Options{Dir: b.TempDir()})
+	epoch := own(b, s)
+	var batch []store.Transition
+	for i := range 1000 {
+		batch = append(batch, startOf(epoch, runKey(i), "start"))
+	}
+	mustCommit(b, s, batch...)
+	live, stop := context.WithCancel(ctx)
+	defer stop()
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		if _, err := s.Head(live, keys[n%1000]); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
 }

@@ -24,11 +24,11 @@ func headPlaces(h *store.Head) []any {
 }
 
 // lookup runs a query of one row; false when there is none.
-func (s *Store) lookup(ctx context.Context, dst []any, query string, args ...any) (bool, error) {
+func (s *Store) lookup(ctx context.Context, dst []any, query *sql.Stmt, args ...any) (bool, error) {
 	if err := s.isOpen(ctx); err != nil {
 		return false, err
 	}
-	err := s.read.QueryRowContext(ctx, query, args...).Scan(dst...)
+	err := query.QueryRowContext(brief(ctx), args...).Scan(dst...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -39,7 +39,7 @@ func (s *Store) lookup(ctx context.Context, dst []any, query string, args ...any
 // Head implements store.Store.
 func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	var h store.Head
-	found, err := s.lookup(ctx, headPlaces(&h), `SELECT `+qualifiedHead+` FROM runs r WHERE account = ?1 AND run = ?2`, key.Account, key.Run)
+	found, err := s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run)
 	if err != nil {
 		return store.Head{}, err
 	}
@@ -137,7 +137,7 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) (due []store.Wa
 // Plan implements store.Store.
 func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
 	var data []byte
-	found, err := s.lookup(ctx, []any{&data}, `SELECT data FROM plans WHERE hash = ?1`, hash)
+	found, err := s.lookup(ctx, []any{&data}, s.q.plan, hash)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
 // Note implements store.Store.
 func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
 	var value []byte
-	found, err := s.lookup(ctx, []any{&value}, `SELECT value FROM notes WHERE name = ?1`, name)
+	found, err := s.lookup(ctx, []any{&value}, s.q.note, name)
 	if found && value == nil {
 		value = []byte{} // the driver reads an empty blob as nil, which means absent here
 	}

@@ -53,6 +53,7 @@ type Store struct {
 	lock  *os.File
 	x     sharedIndex
 	read  *sql.DB
+	q     queries
 	plans map[string]struct{} // hashes known to be stored
 
 	w       sync.Mutex // serialises all writes; held before x
@@ -142,6 +143,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	}
 	s.read.SetMaxOpenConns(cmp.Or(opt.Readers, 4))
 	s.read.SetMaxIdleConns(cmp.Or(opt.Readers, 4))
+	if err := s.q.prepare(ctx, s.read); err != nil {
+		return err
+	}
 	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(epoch), 0) FROM owner`).Scan(&s.epoch); err != nil {
 		return err
 	}
@@ -197,7 +201,7 @@ func (s *Store) Close() error {
 	}
 	var errs []error
 	if s.read != nil {
-		errs = append(errs, s.read.Close())
+		errs = append(errs, s.q.close(), s.read.Close())
 	}
 	if s.db != nil { // last, because the last one checkpoints and keeps the log
 		errs = append(errs, s.db.close())

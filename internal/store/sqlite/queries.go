@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// queries are the reads that callers make all the time. To parse one takes
+// several times as long as to run it, so they are prepared once for each
+// connection.
+type queries struct {
+	head, plan, note *sql.Stmt
+
+	prepared []*sql.Stmt
+}
+
+func (q *queries) prepare(ctx context.Context, db *sql.DB) error {
+	for _, p := range []struct {
+		dst   **sql.Stmt
+		query string
+	}{
+		{&q.head, `SELECT ` + qualifiedHead + ` FROM runs r WHERE account = ?1 AND run = ?2`},
+		{&q.plan, `SELECT data FROM plans WHERE hash = ?1`},
+		{&q.note, `SELECT value FROM notes WHERE name = ?1`},
+	} {
+		st, err := db.PrepareContext(ctx, p.query)
+		if err != nil {
+			return err
+		}
+		*p.dst = st
+		q.prepared = append(q.prepared, st)
+	}
+	return nil
+}
+
+func (q *queries) close() error {
+	var errs []error
+	for _, st := range q.prepared {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// brief is the context of a query that is over before a cancellation could be
+// noticed: to watch for one takes two goroutines a query.
+func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
