@@ -93,6 +93,7 @@ var wrappers = map[string][]string{
 	"charm.land/lipgloss/v2":                          {"internal/cli"},
 	"golang.org/x/term":                               {"internal/cli"},
 	"golang.org/x/sys":                                {"internal/store/sqlite"},
+	"github.com/klauspost/compress":                   {"internal/store/sqlite"},
 	"pgregory.net/rapid":                              {"internal/store/storetest"},
 	"github.com/google/go-cmp":                        {"internal/store/storetest"},
 }

@@ -109,7 +109,8 @@ type Transition struct {
 	Plan     []byte
 
 	// Head, when set, replaces the head row: at the start, at the end and when
-	// the status changes. The first transition of a run must have one.
+	// the status changes. The first transition of a run must have one, and fixes
+	// recipe, version, plan and time of creation.
 	Head *Head
 
 	// Idempotency, when set, guards a start: the account's key must be unused.

@@ -139,8 +139,12 @@ func (m *model) apply(t *store.Transition) {
 		m.runs[t.Key] = r
 	}
 	if t.Head != nil {
+		old := r.head
 		r.head = *t.Head
 		r.head.Key = t.Key
+		if r.last != 0 {
+			r.head.Recipe, r.head.Version, r.head.PlanHash, r.head.Created = old.Recipe, old.Version, old.PlanHash, old.Created
+		}
 	}
 	if t.PlanHash != "" && t.Plan != nil && m.plans[t.PlanHash] == nil {
 		m.plans[t.PlanHash] = t.Plan

@@ -11,6 +11,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -20,16 +22,26 @@ import (
 const (
 	sealHead   = 9
 	asIs       = 0
-	deflated   = 1
+	deflated   = 1 // written by releases up to schema 2
+	zstandard  = 2
 	worthwhile = 128 // bytes; shorter ones hardly shrink
 )
 
-var deflaters = sync.Pool{New: func() any {
-	w, _ := flate.NewWriter(nil, flate.BestSpeed) // the level is valid
-	return w
-}}
+// coders are safe for concurrent use and start no goroutine.
+var coders = sync.OnceValue(func() (c struct {
+	*zstd.Encoder
+	*zstd.Decoder
+}) {
+	c.Encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), // the options are valid
+		zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	c.Decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxSealed))
+	return c
+})
 
-// sealedFold is a fold ready to be written. It is made before the store is
+// maxSealed bounds what a blob may say it grows to.
+const maxSealed = 1 << 30
+
+// sealedFold is a fold with rows of its own, ready to be written. It is made before the store is
 // locked: packing takes longer than the commit.
 type sealedFold struct {
 	chunk, state []byte
@@ -38,7 +50,7 @@ type sealedFold struct {
 func sealFolds(batch []store.Transition) []sealedFold {
 	var sealed []sealedFold
 	for i := range batch {
-		if f := batch[i].Fold; f != nil {
+		if f := batch[i].Fold; f != nil && !small(f) {
 			if sealed == nil {
 				sealed = make([]sealedFold, len(batch))
 			}
@@ -54,14 +66,8 @@ func sealFolds(batch []store.Transition) []sealedFold {
 func seal(data []byte, pack bool) []byte {
 	out := make([]byte, sealHead, sealHead+len(data))
 	if pack && len(data) >= worthwhile {
-		b := bytes.NewBuffer(out)
-		w := deflaters.Get().(*flate.Writer)
-		w.Reset(b)
-		_, _ = w.Write(data) // a bytes.Buffer takes everything
-		_ = w.Close()
-		deflaters.Put(w)
-		out = b.Bytes()
-		out[8] = deflated
+		out[8] = zstandard
+		out = coders().EncodeAll(data, out)
 	} else {
 		out = append(out, data...)
 	}
@@ -78,12 +84,25 @@ func unseal(b []byte) ([]byte, error) {
 		return nil, errors.New("the checksum does not fit")
 	}
 	body := b[sealHead:]
-	if b[8] != deflated {
+	n := binary.LittleEndian.Uint32(b[4:])
+	switch b[8] {
+	case asIs:
 		return body, nil
+	case deflated:
+		out := make([]byte, n)
+		if _, err := io.ReadFull(flate.NewReader(bytes.NewReader(body)), out); err != nil {
+			return nil, fmt.Errorf("unpack: %w", err)
+		}
+		return out, nil
+	case zstandard:
+		out, err := coders().DecodeAll(body, make([]byte, 0, min(n, maxSealed)))
+		if err == nil && len(out) != int(n) {
+			err = fmt.Errorf("%d bytes, want %d", len(out), n)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("unpack: %w", err)
+		}
+		return out, nil
 	}
-	out := make([]byte, binary.LittleEndian.Uint32(b[4:]))
-	if _, err := io.ReadFull(flate.NewReader(bytes.NewReader(body)), out); err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	return out, nil
+	return nil, fmt.Errorf("packed in a way (%d) that this release does not know", b[8])
 }

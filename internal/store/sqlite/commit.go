@@ -30,13 +30,16 @@ type commit struct {
 	// accepted are the transitions whose events go to the journal, and where
 	// each entry keeps the ref to fill in.
 	accepted []*store.Transition
-	places   []place
+	places   []placed
 	plans    []string
 	fresh    map[store.Key]*entry // entries that are not in the index yet
+	packing  packing
 	buf      []byte
+	rows     int64 // other than the journal's that were written, about
+	bytes    int64 // in those
 }
 
-type place struct {
+type placed struct {
 	e *entry
 	i int // in e.added
 }
@@ -75,6 +78,8 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	c.inTx = false
 	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
 	clear(c.fresh)
+	c.packing.reset()
+	c.rows, c.bytes = 0, 0
 
 	verdicts := make([]store.Verdict, len(batch))
 	written := int64(0)
@@ -93,6 +98,9 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	}
 	if written == 0 && !c.inTx {
 		return verdicts, nil
+	}
+	if err := s.writePacks(); err != nil {
+		return nil, err
 	}
 	rows, trim, err := s.writeRows()
 	if err == nil && c.inTx {
@@ -152,7 +160,7 @@ func (s *Store) entry(key store.Key) (*entry, error) {
 		e = s.c.fresh[key]
 	}
 	if e == nil {
-		var v [5]driver.Value
+		var v [8]driver.Value // the columns of findRun
 		found, err := s.st.findRun.row(v[:], key.Account, key.Run)
 		if err != nil || !found {
 			return nil, err
@@ -160,7 +168,7 @@ func (s *Store) entry(key store.Key) (*entry, error) {
 		e = &entry{key: key}
 		e.parked = v[0].(int64) != 0
 		e.settled = v[1].(int64) != 0 && v[2].(int64) == 0
-		e.chunked = uint64(v[4].(int64))
+		e.chunked = uint64(max(v[4].(int64), v[6].(int64), v[7].(int64)))
 		e.last = e.chunked
 		if reach := uint64(v[3].(int64)); reach > e.last {
 			e.damage = lostEvents(key, e.last+1, reach)
@@ -207,31 +215,52 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		if err := s.begin(); err != nil {
 			return store.Verdict{}, err
 		}
-		started, err := s.st.startRun.exec(headArgs(t.Key, t.Head, t.Last)...)
+		started, err := s.st.startRun.exec(startArgs(t.Key, t.Head, t.Last)...)
 		if err != nil {
 			return store.Verdict{}, err
 		}
 		if started == 0 {
 			return refuse(fault.Conflict, "run %s has begun already", t.Run), nil
 		}
+		s.c.rows++
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
 		e.newSettled = t.Head.Settled()
-	} else if t.Head != nil {
-		if err := s.begin(); err != nil {
-			return store.Verdict{}, err
-		}
-		if _, err := s.st.putHead.exec(headArgs(t.Key, t.Head, max(e.newLast, t.Last))...); err != nil {
+		return store.Verdict{}, s.rest(t, e, fold, s.pack(t), true)
+	}
+	at := s.pack(t)
+	if t.Head != nil {
+		if err := s.write(s.st.putHead, headArgs(t.Key, t.Head, max(e.newLast, t.Last), at)...); err != nil {
 			return store.Verdict{}, err
 		}
 		e.newSettled = t.Head.Settled()
 	}
-	return store.Verdict{}, s.rest(t, e, fold)
+	return store.Verdict{}, s.rest(t, e, fold, at, t.Head == nil)
 }
 
-// rest writes the records beside a head and notes the events.
-func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
+// A spot is where a transition's fold went: the number of its pack, 0 when it
+// is in none, and what the run's row must say of it: the last event of its
+// first piece. Both are nil where the row stays as it is.
+type spot struct {
+	pack         int64
+	first, reach driver.Value
+}
+
+// pack puts a small fold into the commit's pack.
+func (s *Store) pack(t *store.Transition) (at spot) {
+	if f := t.Fold; f != nil && small(f) {
+		at.pack = s.c.packing.add(t.Key, f)
+		if f.First == 1 {
+			at.first, at.reach = at.pack, int64(f.Last)
+		}
+	}
+	return at
+}
+
+// rest writes the records beside a head and notes the events. place says that
+// the run's row is yet to be told of the fold's spot.
+func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, place bool) error {
 	if t.PlanHash != "" && t.Plan != nil {
 		if _, known := s.plans[t.PlanHash]; !known {
 			if err := failpoint.Hit(failpoint.PlanWrite); err != nil {
@@ -241,6 +270,7 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 				return err
 			}
 			s.c.plans = append(s.c.plans, t.PlanHash)
+			s.c.bytes += int64(len(t.Plan))
 		}
 	}
 	if id := t.Idempotency; id != nil {
@@ -257,7 +287,7 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 		e.newLast = t.Last
 		e.added = append(e.added, ref{first: t.First, last: t.Last})
 		s.c.accepted = append(s.c.accepted, t)
-		s.c.places = append(s.c.places, place{e, len(e.added) - 1})
+		s.c.places = append(s.c.places, placed{e, len(e.added) - 1})
 		if e.newParked && t.Park == nil {
 			if err := s.write(s.st.wake, t.Account, t.Run); err != nil {
 				return err
@@ -269,16 +299,8 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 		if err := failpoint.Hit(failpoint.FoldWrite); err != nil {
 			return err
 		}
-		if err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk); err != nil {
+		if err := s.keepFold(t, fold, at); err != nil {
 			return err
-		}
-		if fold.state != nil {
-			if err := failpoint.Hit(failpoint.SnapshotWrite); err != nil {
-				return err
-			}
-			if err := s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state); err != nil {
-				return err
-			}
 		}
 		e.newChunked = f.Last
 	}
@@ -286,12 +308,38 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold) error {
 		if err := failpoint.Hit(failpoint.ParkWrite); err != nil {
 			return err
 		}
-		if err := s.write(s.st.park, t.Account, t.Run, p.WakeAt); err != nil {
-			return err
-		}
 		e.newParked = true
+		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach)
+	}
+	if place && at.first != nil {
+		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach)
 	}
 	return nil
+}
+
+// keepFold writes the rows of a fold, as far as it needs any of its own.
+func (s *Store) keepFold(t *store.Transition, fold sealedFold, at spot) error {
+	f := t.Fold
+	if f.State != nil && at.pack != 0 {
+		if err := failpoint.Hit(failpoint.SnapshotWrite); err != nil {
+			return err
+		}
+	}
+	switch {
+	case at.first != nil:
+		return nil
+	case at.pack != 0:
+		return s.write(s.st.putPiece, t.Account, t.Run, int64(f.First), int64(f.Last), at.pack)
+	}
+	s.c.bytes += int64(len(fold.chunk) + len(fold.state))
+	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk)
+	if err == nil && fold.state != nil {
+		err = failpoint.Hit(failpoint.SnapshotWrite)
+	}
+	if err != nil || fold.state == nil {
+		return err
+	}
+	return s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state)
 }
 
 // write runs a statement inside the commit's transaction.
@@ -299,6 +347,7 @@ func (s *Store) write(st *stmt, args ...driver.Value) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
+	s.c.rows++
 	_, err := st.exec(args...)
 	return err
 }
@@ -436,10 +485,17 @@ func (s *Store) dropFolded() {
 	c.accepted, c.places = c.accepted[:n], c.places[:n]
 }
 
-func headArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
+func startArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
 	return []driver.Value{
 		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
 		string(h.Code), h.Message, h.Used, flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last),
+	}
+}
+
+func headArgs(key store.Key, h *store.Head, last uint64, at spot) []driver.Value {
+	return []driver.Value{
+		key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
+		flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last), at.first, at.reach,
 	}
 }
 

@@ -87,24 +87,36 @@ func (s *Store) isOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.last,
-	ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0),
+const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.last, ` + foldedColumns + `,
 	ifnull(s.last, 0), ifnull(s.format, 0), s.state
 	FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run`
 
+// folded is where the folds of a run are: the columns of foldedColumns.
+type folded struct {
+	chunks uint64 // the last event in them
+	pack   int64  // 0 = the first fold is in none
+	packed uint64
+	pieces uint64
+}
+
+func (f *folded) last() uint64 { return max(f.chunks, f.packed, f.pieces) }
+
 // A savedRow is a run's head and snapshot.
 type savedRow struct {
-	head           store.Head
-	parked         bool
-	wakeAt         int64
-	reach, chunked uint64
-	stateLast      uint64
-	format         uint32
-	state          []byte
+	head      store.Head
+	parked    bool
+	wakeAt    int64
+	reach     uint64
+	folded    folded
+	stateLast uint64
+	format    uint32
+	state     []byte
 }
 
 func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
-	return row.Scan(append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.reach, &r.chunked, &r.stateLast, &r.format, &r.state)...)
+	f := &r.folded
+	return row.Scan(append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.reach, &f.chunks, &f.pack, &f.packed, &f.pieces,
+		&r.stateLast, &r.format, &r.state)...)
 }
 
 // Load implements store.Store.
@@ -115,7 +127,7 @@ func (s *Store) Load(ctx context.Context, key store.Key) (saved *store.Saved, er
 			return v.damage
 		}
 		var row savedRow
-		err := row.scan(s.read.QueryRowContext(ctx, savedQuery+` WHERE r.account = ?1 AND r.run = ?2`, key.Account, key.Run))
+		err := row.scan(s.q.saved.QueryRowContext(brief(ctx), key.Account, key.Run))
 		if errors.Is(err, sql.ErrNoRows) {
 			return notFound(key)
 		}
@@ -138,7 +150,8 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 	if v.damage != nil {
 		return nil, v.damage
 	}
-	out := &store.Saved{Head: row.head, Chunked: row.chunked, Last: row.chunked}
+	out := &store.Saved{Head: row.head, Chunked: row.folded.last()}
+	out.Last = out.Chunked
 	if v.e != nil {
 		out.Chunked, out.Last = v.chunked, v.last
 	}
@@ -151,8 +164,15 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 			out.State, out.StateLast, out.Format = state, row.stateLast, row.format
 		}
 	}
+	refs, err := s.pieces(ctx, key, &row.folded)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.packedState(ctx, out, refs); err != nil {
+		return nil, err
+	}
 	t := tail{s: s, key: key, at: out.StateLast}
-	if err := t.chunks(ctx, out.Chunked); err != nil {
+	if err := t.folds(ctx, out.Chunked, refs); err != nil {
 		return nil, err
 	}
 	if err := t.journal(ctx, v.refs); err != nil {
@@ -192,35 +212,49 @@ func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 	return true, nil
 }
 
-// chunks adds the chunks after t.at.
-func (t *tail) chunks(ctx context.Context, chunked uint64) error {
-	if t.at >= chunked {
-		return nil
+// folds adds the pieces and chunks after t.at.
+func (t *tail) folds(ctx context.Context, until uint64, refs []pieceRef) error {
+	for t.at < until && !t.full {
+		for len(refs) > 0 && refs[0].last <= t.at {
+			refs = refs[1:]
+		}
+		if len(refs) == 0 || refs[0].first > t.at+1 {
+			if err := t.chunk(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		p, err := t.s.piece(ctx, t.key, refs[0])
+		if err != nil {
+			return err
+		}
+		if _, err := t.add(p.first, p.last, p.frames); err != nil {
+			return err
+		}
 	}
-	rows, err := t.s.read.QueryContext(ctx, `SELECT first, last, data FROM chunks
-		WHERE account = ?1 AND run = ?2 AND last > ?3 ORDER BY last`, t.key.Account, t.key.Run, int64(t.at))
+	return nil
+}
+
+// chunk adds the chunk with the event after t.at.
+func (t *tail) chunk(ctx context.Context) error {
+	var first, last uint64
+	var data []byte
+	err := t.s.q.chunk.QueryRowContext(brief(ctx), t.key.Account, t.key.Run, int64(t.at)).Scan(&first, &last, &data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errMoved
+	}
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var first, last uint64
-		var data []byte
-		if err := rows.Scan(&first, &last, &data); err != nil {
-			return err
-		}
-		if first > t.at+1 {
-			return lostEvents(t.key, t.at+1, first-1)
-		}
-		frames, err := unseal(data)
-		if err != nil {
-			return fault.Wrap(fault.StoreCorrupt, err, "run %s: the chunk of events %d to %d is damaged (offset: event %d): %v", t.key.Run, first, last, first, err)
-		}
-		if more, err := t.add(first, last, frames); !more {
-			return err
-		}
+	if first > t.at+1 {
+		return lostEvents(t.key, t.at+1, first-1)
 	}
-	return rows.Err()
+	frames, err := unseal(data)
+	if err != nil {
+		return fault.Wrap(fault.StoreCorrupt, err, "run %s: the chunk of events %d to %d is damaged (offset: event %d): %v", t.key.Run, first, last, first, err)
+	}
+	_, err = t.add(first, last, frames)
+	return err
 }
 
 // journal adds the records after t.at.
@@ -245,7 +279,7 @@ func (t *tail) journal(ctx context.Context, refs []ref) error {
 func (s *Store) record(ctx context.Context, key store.Key, r ref) (record, error) {
 	data := s.kept(r)
 	if data == nil {
-		err := s.read.QueryRowContext(ctx, `SELECT substr(data, ?2, ?3) FROM journal WHERE id = ?1`, r.row, int64(r.off)+1, int64(r.n)).Scan(&data)
+		err := s.q.record.QueryRowContext(brief(ctx), r.row, int64(r.off)+1, int64(r.n)).Scan(&data)
 		if errors.Is(err, sql.ErrNoRows) {
 			return record{}, errMoved // trimmed: a chunk has it
 		}
@@ -291,10 +325,10 @@ func (s *Store) forget() {
 func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (page store.Page, err error) {
 	err = s.stable(ctx, key, func() error {
 		v := s.view(key)
-		if v.e == nil {
-			err := s.read.QueryRowContext(ctx, `SELECT r.last,
-				ifnull((SELECT max(last) FROM chunks WHERE account = ?1 AND run = ?2), 0)
-				FROM runs r WHERE account = ?1 AND run = ?2`, key.Account, key.Run).Scan(&v.last, &v.chunked)
+		var f folded
+		if v.e == nil || after < v.chunked {
+			var reach uint64
+			err := s.q.reach.QueryRowContext(brief(ctx), key.Account, key.Run).Scan(&reach, &f.chunks, &f.pack, &f.packed, &f.pieces)
 			if errors.Is(err, sql.ErrNoRows) {
 				return notFound(key)
 			}
@@ -304,10 +338,12 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 			if !s.same(key, &v) {
 				return errMoved
 			}
-			if v.last > v.chunked {
-				v.damage = lostEvents(key, v.chunked+1, v.last)
+			if v.e == nil {
+				v.last, v.chunked = f.last(), f.last()
+				if reach > v.last {
+					v.damage = lostEvents(key, v.last+1, reach)
+				}
 			}
-			v.last = v.chunked
 		}
 		if v.flying {
 			return errMoved
@@ -316,8 +352,12 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 		if after >= v.last {
 			return v.damage // a damaged run's pages end here, loudly
 		}
+		refs, err := s.pieces(ctx, key, &f)
+		if err != nil {
+			return err
+		}
 		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1)}
-		if err := t.chunks(ctx, v.chunked); err != nil {
+		if err := t.folds(ctx, v.chunked, refs); err != nil {
 			return err
 		}
 		if err := t.journal(ctx, v.refs); err != nil {

@@ -12,7 +12,10 @@ import (
 // several times as long as to run it, so they are prepared once for each
 // connection.
 type queries struct {
-	head, plan, note *sql.Stmt
+	head, plan, note    *sql.Stmt
+	saved, reach        *sql.Stmt
+	pack, pieces, chunk *sql.Stmt
+	record              *sql.Stmt
 
 	prepared []*sql.Stmt
 }
@@ -25,6 +28,12 @@ func (q *queries) prepare(ctx context.Context, db *sql.DB) error {
 		{&q.head, `SELECT ` + qualifiedHead + ` FROM runs r WHERE account = ?1 AND run = ?2`},
 		{&q.plan, `SELECT data FROM plans WHERE hash = ?1`},
 		{&q.note, `SELECT value FROM notes WHERE name = ?1`},
+		{&q.saved, savedQuery + ` WHERE r.account = ?1 AND r.run = ?2`},
+		{&q.reach, `SELECT r.last, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
+		{&q.pack, `SELECT data FROM packs WHERE id = ?1`},
+		{&q.pieces, `SELECT first, last, pack FROM pieces WHERE account = ?1 AND run = ?2 ORDER BY last`},
+		{&q.chunk, `SELECT first, last, data FROM chunks WHERE account = ?1 AND run = ?2 AND last > ?3 ORDER BY last LIMIT 1`},
+		{&q.record, `SELECT substr(data, ?2, ?3) FROM journal WHERE id = ?1`},
 	} {
 		st, err := db.PrepareContext(ctx, p.query)
 		if err != nil {

@@ -17,6 +17,8 @@ const (
 	// purgeChunks is how many chunks of a deleted run go in one transaction. A
 	// long run has megabytes of them, and commits wait for it.
 	purgeChunks = 16
+	// purgePacks is how many packs are written anew in one transaction.
+	purgePacks = 8
 	// purgeRuns is how many runs that an earlier process left half removed are
 	// finished by one Delete.
 	purgeRuns = 64
@@ -72,7 +74,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 // Delete implements store.Keeper.
 //
 // What makes a run exist (head, snapshot, names of files) goes in one
-// transaction, with a mark; its chunks go after it, a few at a time. The mark
+// transaction, with a mark; its chunks and pieces go after it, a few at a time. The mark
 // stays until they are gone and no journal row can hold events of the run: a
 // restart would take those for events whose head was lost.
 func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
@@ -99,7 +101,11 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 	if err != nil {
 		return verdicts, nil // what is left is removed another time
 	}
-	for _, key := range append(gone, left...) {
+	gone = append(gone, left...)
+	if err := s.removePieces(ctx, gone); err != nil {
+		return verdicts, nil
+	}
+	for _, key := range gone {
 		for more := true; more && ctx.Err() == nil; {
 			if more, err = s.removeChunks(key); err != nil {
 				return verdicts, nil
@@ -147,7 +153,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 		}
 		return refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
 	}
-	var v [5]driver.Value
+	var v [8]driver.Value
 	found, err := s.st.findRun.row(v[:], key.Account, key.Run)
 	if err != nil {
 		return store.Verdict{}, err
@@ -166,6 +172,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 	}{
 		{s.st.releaseFiles, []driver.Value{key.Account, key.Run, ended}},
 		{s.st.dropNames, []driver.Value{key.Account, key.Run}},
+		{s.st.keepPiece, []driver.Value{key.Account, key.Run}},
 		{s.st.dropSnapshot, []driver.Value{key.Account, key.Run}},
 		{s.st.dropRun, []driver.Value{key.Account, key.Run}},
 		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow}},
@@ -180,7 +187,8 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 // halfRemoved lists deleted runs whose chunks a crash left behind.
 func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT account, run FROM deleted d
-		WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.account = d.account AND c.run = d.run) LIMIT ?1`, purgeRuns)
+		WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.account = d.account AND c.run = d.run)
+			OR EXISTS (SELECT 1 FROM pieces p WHERE p.account = d.account AND p.run = d.run) LIMIT ?1`, purgeRuns)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	epoch := own(t, s)
 	old := startOf(epoch, runKey(0), "1")
 	old.Head.Ended = 5
-	old.Fold = &store.Fold{First: 1, Last: 1, Chunk: old.Frames}
+	old.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)} // packs came later
 	mustCommit(t, s, old)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -25,7 +25,8 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	for _, q := range []string{
 		`DROP TABLE file_refs`, `DROP TABLE file_released`, `DROP TABLE deleted`,
 		`DROP INDEX runs_ended`, `DROP INDEX idempotency_until`,
-		`DELETE FROM goose_db_version WHERE version_id = 2`,
+		`DROP TABLE packs`, `DROP TABLE pieces`, `ALTER TABLE runs DROP COLUMN pack`, `ALTER TABLE runs DROP COLUMN packed`,
+		`DELETE FROM goose_db_version WHERE version_id >= 2`,
 	} {
 		if _, err := db.Exec(q); err != nil {
 			t.Fatalf("%s: %v", q, err)
@@ -55,29 +56,35 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	naming(store.Naming{Released: 5})
 }
 
-// A deletion that a crash cut off between head and chunks is finished by the
+// A deletion that a crash cut off between head and folds is finished by the
 // next one, and the mark goes when nothing is left that it speaks of.
 func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	epoch := own(t, s)
-	tr := startOf(epoch, runKey(0), "1")
-	tr.Head.Ended = 5
-	tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: tr.Frames}
-	mustCommit(t, s, tr)
-	if _, err := s.deleteHeads(epoch, []store.Key{runKey(0)}); err != nil { // and the process dies here
+	for i, size := range []int{1, maxPiece + 1} { // one in a pack, one in a chunk
+		tr := startOf(epoch, runKey(i), "1")
+		tr.Head.Ended = 5
+		tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, size)}
+		mustCommit(t, s, tr)
+	}
+	if _, err := s.deleteHeads(epoch, []store.Key{runKey(0), runKey(1)}); err != nil { // and the process dies here
 		t.Fatal(err)
 	}
-	count := func(table string) (n int) {
+	wantRows := func(when string, n int, tables ...string) {
 		t.Helper()
-		if err := s.read.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
-			t.Fatal(err)
+		for _, table := range tables {
+			var got int
+			if err := s.read.QueryRow(`SELECT count(*) FROM ` + table).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if got != n {
+				t.Errorf("%d %s %s, want %d", got, table, when, n)
+			}
 		}
-		return n
 	}
-	if count("chunks") != 1 || count("deleted") != 1 {
-		t.Fatalf("%d chunks and %d marks after the head went, want 1 and 1", count("chunks"), count("deleted"))
-	}
+	wantRows("after the heads went", 1, "chunks", "pieces", "packs")
+	wantRows("after the heads went", 2, "deleted")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +95,5 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if count("chunks") != 0 || count("deleted") != 0 {
-		t.Errorf("%d chunks and %d marks are left", count("chunks"), count("deleted"))
-	}
+	wantRows("are left", 0, "chunks", "pieces", "packs", "deleted")
 }

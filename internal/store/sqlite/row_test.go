@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -255,8 +256,9 @@ func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
 
 func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
 	sp := newSpoiled(t)
+	events := strings.Repeat("12", maxPiece) // too many for a pack
 	fold := func(i int) store.Transition {
-		return store.Transition{Key: runKey(i), Epoch: sp.s.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: []byte("12"), Format: 1, State: []byte("state")}}
+		return store.Transition{Key: runKey(i), Epoch: sp.s.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: []byte(events), Format: 1, State: []byte("state")}}
 	}
 	mustCommit(t, sp.s, fold(0), fold(1))
 	spoil := func(query string) {
@@ -271,7 +273,7 @@ func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
 	// Without its snapshot a run is read from its events.
 	spoil(`UPDATE snapshots SET state = substr(state, 1, length(state) - 1) || x'00' WHERE run = ?1`)
 	saved, err := sp.s.Load(ctx, runKey(0))
-	if err != nil || saved.State != nil || string(saved.Tail) != "12" {
+	if err != nil || saved.State != nil || string(saved.Tail) != events {
 		t.Fatalf("Load = %+v, %v, want all events and no state", saved, err)
 	}
 	spoil(`UPDATE chunks SET data = substr(data, 1, length(data) - 1) || x'00' WHERE run = ?1`)

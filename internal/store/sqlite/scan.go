@@ -164,8 +164,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 			return nil
 		}
 		values := strings.TrimSuffix(strings.Repeat("(?,?),", len(args)/2), ",")
-		rows, err := s.read.QueryContext(ctx, `SELECT r.account, r.run, r.parked, r.ended <> 0 AND r.owes = 0, r.last,
-			ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0)
+		rows, err := s.read.QueryContext(ctx, `SELECT r.account, r.run, r.parked, r.ended <> 0 AND r.owes = 0, r.last, `+foldedColumns+`
 			FROM (VALUES `+values+`) v CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`, args...)
 		if err != nil {
 			return err
@@ -174,9 +173,11 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 		return eachRow(rows, func() error {
 			var key store.Key
 			var found scanned
-			if err := rows.Scan(&key.Account, &key.Run, &found.parked, &found.settled, &found.reach, &found.chunked); err != nil {
+			var f folded
+			if err := rows.Scan(&key.Account, &key.Run, &found.parked, &found.settled, &found.reach, &f.chunks, &f.pack, &f.packed, &f.pieces); err != nil {
 				return err
 			}
+			found.chunked = f.last()
 			found.known, found.refs = true, runs[key].refs
 			*runs[key] = found
 			return nil

@@ -22,7 +22,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the number of the newest file in sql.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // oldestSQLite is the first release without the bug by which two connections,
 // one writing and one checkpointing, reset the write-ahead log under each other.

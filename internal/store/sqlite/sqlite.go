@@ -54,6 +54,7 @@ type Store struct {
 	x     sharedIndex
 	read  *sql.DB
 	q     queries
+	packs packCache
 	plans map[string]struct{} // hashes known to be stored
 
 	w       sync.Mutex // serialises all writes; held before x
@@ -147,6 +148,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 		return err
 	}
 	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(epoch), 0) FROM owner`).Scan(&s.epoch); err != nil {
+		return err
+	}
+	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(id), 0) + 1 FROM packs`).Scan(&s.c.packing.next); err != nil {
 		return err
 	}
 	return s.startUpkeep(opt)

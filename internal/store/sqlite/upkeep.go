@@ -13,7 +13,10 @@ import (
 )
 
 // The log is copied into the database when it has this many pages more.
-const checkpointPages = 1000
+const (
+	checkpointPages = 1000
+	pageSize        = 4096
+)
 
 // upkeep is what goes on beside commits: checkpoints and the rest of trimming.
 type upkeep struct {
@@ -56,11 +59,14 @@ func (s *Store) stopUpkeep() {
 	})
 }
 
-// nudge is called after every commit, with w held.
+// nudge is called after every commit, with w held. How many pages the commit
+// has put into the log is a guess: a journal row fills its own, of the small
+// rows beside it several share one, in the table and in its indices.
 func (s *Store) nudge(rows []newRow) {
 	for _, r := range rows {
-		s.up.pages += r.size/4096 + 2
+		s.up.pages += r.size/pageSize + 2
 	}
+	s.up.pages += s.c.bytes/pageSize + s.c.rows/2
 	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows {
 		select {
 		case s.up.wake <- struct{}{}:

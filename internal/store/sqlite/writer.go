@@ -109,6 +109,7 @@ type statements struct {
 	begin, commit, rollback        *stmt
 	insertRow, deleteRows          *stmt
 	startRun, putHead, park, wake  *stmt
+	place, putPack, putPiece       *stmt
 	findRun                        *stmt
 	putPlan, findKey, putKey       *stmt
 	putChunk, putSnapshot          *stmt
@@ -119,14 +120,19 @@ type statements struct {
 	releaseFiles, dropNames, dropSnapshot *stmt
 	dropRun, markDeleted, dropChunks      *stmt
 	forgetDeleted, forgetKeys, forgetFile *stmt
+	keepPiece, dropPiece                  *stmt
+	replacePack, dropPack                 *stmt
 }
+
+// foldedColumns are how far the chunks of a run (r) reach, its pack and the
+// last event of its piece there, and how far its other pieces reach.
+const foldedColumns = `ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0), r.pack, r.packed,
+	ifnull((SELECT max(p.last) FROM pieces p WHERE p.account = r.account AND p.run = r.run), 0)`
 
 const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
 	code, message, used, failures, quarantine, owes`
 
 func (s *statements) prepare(w *writer) error {
-	const insertHead = `INSERT INTO runs (` + headColumns + `, last)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`
 	for _, q := range []struct {
 		dst   **stmt
 		query string
@@ -136,15 +142,19 @@ func (s *statements) prepare(w *writer) error {
 		{&s.rollback, `ROLLBACK`},
 		{&s.insertRow, `INSERT INTO journal (id, data) VALUES (?1, ?2)`},
 		{&s.deleteRows, `DELETE FROM journal WHERE id BETWEEN ?1 AND ?2`},
-		{&s.startRun, insertHead + ` ON CONFLICT DO NOTHING`},
-		{&s.putHead, insertHead + ` ON CONFLICT DO UPDATE SET recipe = ?3, version = ?4, plan_hash = ?5,
-			status = ?6, created = ?7, updated = ?8, ended = ?9, code = ?10, message = ?11, used = ?12,
-			failures = ?13, quarantine = ?14, owes = ?15, last = max(last, ?16)`},
-		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3 WHERE account = ?1 AND run = ?2`},
+		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) ON CONFLICT DO NOTHING`},
+		// What a start fixes for good is not written again: its index would be, too.
+		{&s.putHead, `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
+			failures = ?9, quarantine = ?10, owes = ?11, last = max(last, ?12),
+			pack = ifnull(?13, pack), packed = ifnull(?14, packed) WHERE account = ?1 AND run = ?2`},
+		{&s.place, `UPDATE runs SET pack = ?3, packed = ?4 WHERE account = ?1 AND run = ?2`},
+		{&s.putPack, `INSERT INTO packs (id, data) VALUES (?1, ?2)`},
+		{&s.putPiece, `INSERT INTO pieces (account, run, first, last, pack) VALUES (?1, ?2, ?3, ?4, ?5)`},
+		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed)
+			WHERE account = ?1 AND run = ?2`},
 		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0 WHERE account = ?1 AND run = ?2`},
-		{&s.findRun, `SELECT parked, ended, owes, last,
-			ifnull((SELECT max(last) FROM chunks WHERE account = ?1 AND run = ?2), 0)
-			FROM runs WHERE account = ?1 AND run = ?2`},
+		{&s.findRun, `SELECT parked, ended, owes, last, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
 		{&s.putPlan, `INSERT INTO plans (hash, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING`},
 		{&s.findKey, `SELECT run, body_hash FROM idempotency WHERE account = ?1 AND key = ?2`},
 		{&s.putKey, `INSERT INTO idempotency (account, key, body_hash, run, until) VALUES (?1, ?2, ?3, ?4, ?5)`},
@@ -166,7 +176,14 @@ func (s *statements) prepare(w *writer) error {
 		{&s.dropChunks, `DELETE FROM chunks WHERE account = ?1 AND run = ?2 AND last IN
 			(SELECT last FROM chunks WHERE account = ?1 AND run = ?2 ORDER BY last DESC LIMIT ?3)`},
 		{&s.forgetDeleted, `DELETE FROM deleted WHERE before <= ifnull((SELECT min(id) FROM journal), before)
-			AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.account = deleted.account AND c.run = deleted.run)`},
+			AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.account = deleted.account AND c.run = deleted.run)
+			AND NOT EXISTS (SELECT 1 FROM pieces p WHERE p.account = deleted.account AND p.run = deleted.run)`},
+		// The head is about to go; where its first piece is must not.
+		{&s.keepPiece, `INSERT INTO pieces (account, run, first, last, pack)
+			SELECT account, run, 1, packed, pack FROM runs WHERE account = ?1 AND run = ?2 AND pack > 0`},
+		{&s.dropPiece, `DELETE FROM pieces WHERE account = ?1 AND run = ?2 AND pack = ?3`},
+		{&s.replacePack, `UPDATE packs SET data = ?2 WHERE id = ?1`},
+		{&s.dropPack, `DELETE FROM packs WHERE id = ?1`},
 		{&s.forgetKeys, `DELETE FROM idempotency WHERE (account, key) IN (SELECT i.account, i.key FROM idempotency i
 			WHERE i.until < ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.account = i.account AND r.run = i.run AND r.ended = 0)
 			ORDER BY i.until, i.account, i.key LIMIT ?2)`},

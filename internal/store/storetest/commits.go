@@ -137,7 +137,7 @@ func heads(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 2))
 	want := store.Head{
-		Key: k, Recipe: "r", Version: "2.0", PlanHash: "h", Status: "failed", Created: 5, Updated: 6, Ended: 7,
+		Key: k, Recipe: "digest", Version: "1.0.0", PlanHash: "h1", Status: "failed", Created: 1000, Updated: 6, Ended: 7,
 		Code: fault.StepTimeout, Message: "späte Antwort", Used: 12, Failures: true, Quarantine: "poison", Owes: true,
 	}
 	tr := h.next(k, 3, 3)
@@ -147,6 +147,13 @@ func heads(h *harness) {
 	h.must(err)
 	h.equal("head", got, want)
 	h.equal("loaded head", h.load(k).Head, want)
+	// What the start says of recipe, plan and creation stays.
+	other := want
+	other.Recipe, other.Version, other.PlanHash, other.Created = "r", "2.0", "h", 5
+	h.commit(store.Transition{Key: k, Epoch: h.epoch, Head: &other})
+	got, err = h.s.Head(ctx, k)
+	h.must(err)
+	h.equal("head", got, want)
 	// A head without events: the flag beside the status.
 	want.Quarantine = ""
 	h.commit(store.Transition{Key: k, Epoch: h.epoch, Head: &want})

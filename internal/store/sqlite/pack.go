@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A pack is a sealed blob with the folds of many runs:
+//
+//	version u8
+//	pieces   length of what follows (varint),
+//	         account, run (length and bytes each), first, last-first, format,
+//	         length of the state + 1 or 0 for none (varints), state, frames
+//
+// Small folds share packs because a row each, compressed for itself, costs ten
+// times as much to write and three times the space. The price is that damage to
+// a pack hurts all its runs, so a pack is small.
+const (
+	packVersion = 1
+	maxPiece    = 16 << 10 // a larger fold has rows of its own
+	packSize    = 32 << 10 // a pack that has reached it takes no more pieces
+	cachedPacks = 16       // of which a reader has just had a run
+)
+
+// A piece is the fold of one run in a pack.
+type piece struct {
+	key         store.Key
+	first, last uint64
+	format      uint32
+	state       []byte // nil = none
+	frames      []byte
+}
+
+// A pieceRef says which events a piece has and where it is.
+type pieceRef struct {
+	first, last uint64
+	pack        int64
+}
+
+// small says that a fold goes into a pack.
+func small(f *store.Fold) bool { return len(f.Chunk)+len(f.State) <= maxPiece }
+
+func appendPiece(buf []byte, key store.Key, f *store.Fold) []byte {
+	var head [4 * binary.MaxVarintLen64]byte
+	h := binary.AppendUvarint(head[:0], f.First)
+	h = binary.AppendUvarint(h, f.Last-f.First)
+	h = binary.AppendUvarint(h, uint64(f.Format))
+	state := uint64(0)
+	if f.State != nil {
+		state = uint64(len(f.State)) + 1
+	}
+	h = binary.AppendUvarint(h, state)
+	n := uvarintLen(len(key.Account)) + len(key.Account) + uvarintLen(len(key.Run)) + len(key.Run)
+	buf = binary.AppendUvarint(buf, uint64(n+len(h)+len(f.State)+len(f.Chunk)))
+	buf = appendKey(buf, key)
+	buf = append(buf, h...)
+	buf = append(buf, f.State...)
+	return append(buf, f.Chunk...)
+}
+
+func uvarintLen(n int) int {
+	k := 1
+	for ; n >= 0x80; n >>= 7 {
+		k++
+	}
+	return k
+}
+
+// eachPiece calls fn for every piece and the bytes it takes, until it says no.
+// What a piece holds points into data.
+func eachPiece(data []byte, fn func(p *piece, raw []byte) bool) error {
+	if len(data) == 0 || data[0] != packVersion {
+		return errors.New("it is no pack of this release")
+	}
+	for data = data[1:]; len(data) > 0; {
+		n, k := binary.Uvarint(data)
+		if k <= 0 || n > uint64(len(data)-k) {
+			return fmt.Errorf("a piece of %d bytes is cut to %d", n, len(data))
+		}
+		raw := data[:k+int(n)]
+		data = data[len(raw):]
+		body, ok := raw[k:], true
+		number := func() uint64 {
+			v, k := binary.Uvarint(body)
+			if ok = ok && k > 0; ok {
+				body = body[k:]
+			}
+			return v
+		}
+		take := func(n uint64) []byte {
+			if ok = ok && n <= uint64(len(body)); !ok {
+				return nil
+			}
+			b := body[:n:n]
+			body = body[n:]
+			return b
+		}
+		p := piece{key: store.Key{Account: string(take(number())), Run: string(take(number()))}}
+		p.first = number()
+		p.last = p.first + number()
+		p.format = uint32(number())
+		if n := number(); n > 0 {
+			p.state = take(n - 1)
+		}
+		p.frames = body
+		if !ok {
+			return errors.New("a piece has a malformed head")
+		}
+		if !fn(&p, raw) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// packing is the pack that the commit under way fills, and those it has filled.
+type packing struct {
+	next int64 // number of the pack that is open, or will be
+	open []byte
+	full []newPack
+}
+
+type newPack struct {
+	id   int64
+	data []byte
+}
+
+// reset forgets what a commit has packed. Numbers are not given twice.
+func (p *packing) reset() {
+	if len(p.open) > 0 {
+		p.next++
+	}
+	p.open, p.full = p.open[:0], p.full[:0]
+}
+
+// add puts a fold into a pack and returns the pack's number.
+func (p *packing) add(key store.Key, f *store.Fold) int64 {
+	if len(p.open) == 0 {
+		p.open = append(p.open, packVersion)
+	}
+	p.open = appendPiece(p.open, key, f)
+	id := p.next
+	if len(p.open) >= packSize {
+		p.close()
+	}
+	return id
+}
+
+func (p *packing) close() {
+	if len(p.open) > 0 {
+		p.full = append(p.full, newPack{p.next, seal(p.open, true)})
+		p.next++
+		p.open = p.open[:0]
+	}
+}
+
+// writePacks writes what the commit has packed.
+func (s *Store) writePacks() error {
+	s.c.packing.close()
+	for _, p := range s.c.packing.full {
+		if err := s.write(s.st.putPack, p.id, p.data); err != nil {
+			return err
+		}
+		s.c.bytes += int64(len(p.data))
+	}
+	return nil
+}
+
+// packCache holds a few packs as they were before compression: whoever reads
+// many runs in a row finds neighbours in one pack.
+type packCache struct {
+	mu    sync.Mutex
+	packs map[int64][]byte
+	ring  [cachedPacks]int64
+	at    int
+}
+
+func (c *packCache) get(id int64) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.packs[id]
+}
+
+func (c *packCache) put(id int64, data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.packs == nil {
+		c.packs = map[int64][]byte{}
+	}
+	delete(c.packs, c.ring[c.at])
+	c.packs[id], c.ring[c.at] = data, id
+	c.at = (c.at + 1) % cachedPacks
+}
+
+func (c *packCache) forget(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.packs, id)
+}
+
+// packAt returns the pieces of a pack, or errMoved when it is not there: then its
+// runs were deleted.
+func (s *Store) packAt(ctx context.Context, id int64) ([]byte, error) {
+	if data := s.packs.get(id); data != nil {
+		return data, nil
+	}
+	data, err := s.readPack(ctx, id)
+	if err == nil {
+		s.packs.put(id, data)
+	}
+	return data, err
+}
+
+func (s *Store) readPack(ctx context.Context, id int64) ([]byte, error) {
+	var sealed []byte
+	err := s.q.pack.QueryRowContext(brief(ctx), id).Scan(&sealed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, errMoved
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := unseal(sealed)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "pack %d is damaged: %v", id, err)
+	}
+	return data, nil
+}
+
+// piece reads the piece of a run.
+func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (piece, error) {
+	data, err := s.packAt(ctx, r.pack)
+	if errors.Is(err, fault.StoreCorrupt) {
+		return piece{}, fault.Wrap(fault.StoreCorrupt, err, "run %s: events %d to %d (offset: event %d): %v", key.Run, r.first, r.last, r.first, err)
+	}
+	if err != nil {
+		return piece{}, err
+	}
+	var found piece
+	err = eachPiece(data, func(p *piece, _ []byte) bool {
+		if p.key == key && p.last == r.last {
+			found = *p
+		}
+		return found.last == 0
+	})
+	if err != nil {
+		return piece{}, fault.Wrap(fault.StoreCorrupt, err, "run %s: pack %d: %v (offset: event %d)", key.Run, r.pack, err, r.first)
+	}
+	if found.last == 0 || found.first != r.first {
+		return piece{}, errMoved
+	}
+	return found, nil
+}
+
+// pieces lists where the folds of a run are that are in packs, in order.
+func (s *Store) pieces(ctx context.Context, key store.Key, f *folded) (refs []pieceRef, err error) {
+	if f.pack != 0 {
+		refs = append(refs, pieceRef{1, f.packed, f.pack})
+	}
+	if f.pieces == 0 {
+		return refs, nil
+	}
+	rows, err := s.q.pieces.QueryContext(brief(ctx), key.Account, key.Run)
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func() error {
+		var r pieceRef
+		err := rows.Scan(&r.first, &r.last, &r.pack)
+		refs = append(refs, r)
+		return err
+	})
+	return refs, err
+}
+
+// packedState gives out the newest state in a piece, when that is newer than
+// what out has.
+func (s *Store) packedState(ctx context.Context, out *store.Saved, refs []pieceRef) error {
+	for _, r := range slices.Backward(refs) {
+		if r.last <= out.StateLast {
+			return nil
+		}
+		p, err := s.piece(ctx, out.Head.Key, r)
+		if err != nil {
+			return err
+		}
+		if p.state != nil {
+			out.State, out.StateLast, out.Format = slices.Clone(p.state), p.last, p.format
+			return nil
+		}
+	}
+	return nil
+}
+
+// without returns a pack without some runs; nil when none is left.
+func without(data []byte, gone map[store.Key]struct{}) ([]byte, error) {
+	left := []byte{packVersion}
+	err := eachPiece(data, func(p *piece, raw []byte) bool {
+		if _, ok := gone[p.key]; !ok {
+			left = append(left, raw...)
+		}
+		return true
+	})
+	if err != nil || len(left) == 1 {
+		return nil, err
+	}
+	return left, nil
+}
+
+// removePieces takes deleted runs out of their packs, some packs in one
+// transaction: commits wait for it.
+func (s *Store) removePieces(ctx context.Context, keys []store.Key) error {
+	packs := map[int64]map[store.Key]struct{}{}
+	var order []int64
+	for _, key := range keys {
+		refs, err := s.pieces(ctx, key, &folded{pieces: 1})
+		if err != nil {
+			return err
+		}
+		for _, r := range refs {
+			if packs[r.pack] == nil {
+				packs[r.pack] = map[store.Key]struct{}{}
+				order = append(order, r.pack)
+			}
+			packs[r.pack][key] = struct{}{}
+		}
+	}
+	for some := range slices.Chunk(order, purgePacks) {
+		if err := s.rewritePacks(ctx, some, packs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) rewritePacks(ctx context.Context, ids []int64, gone map[int64]map[store.Key]struct{}) error {
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	err := s.inTx(func() error {
+		for _, id := range ids {
+			if err := s.rewritePack(ctx, id, gone[id]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, id := range ids {
+		s.packs.forget(id)
+	}
+	if err != nil {
+		return s.fail(err)
+	}
+	s.up.pages += int64(len(ids)) * (packSize/pageSize + 2)
+	return nil
+}
+
+// rewritePack takes runs out of a pack. A damaged one stays as it is, as
+// evidence for the runs that are still there.
+func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]struct{}) error {
+	data, err := s.readPack(ctx, id) // not from the cache: it may be older
+	if err == nil {
+		var left []byte
+		switch left, err = without(data, gone); {
+		case err != nil:
+			err = fault.Wrap(fault.StoreCorrupt, err, "pack %d: %v", id, err)
+		case left == nil:
+			_, err = s.st.dropPack.exec(id)
+		default:
+			_, err = s.st.replacePack.exec(id, seal(left, true))
+		}
+	}
+	if err != nil && !errors.Is(err, errMoved) && !errors.Is(err, fault.StoreCorrupt) {
+		return err
+	}
+	for key := range gone {
+		if _, err := s.st.dropPiece.exec(key.Account, key.Run, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
