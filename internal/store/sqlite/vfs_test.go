@@ -5,6 +5,7 @@
 package sqlite
 
 import (
+	"os"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -18,11 +19,20 @@ import (
 const diskVFS = "roux-test-disk"
 
 // A disk decides what happens to writes and syncs. Its methods are called in the
-// goroutine that uses the connection, and may use another one. They return a result code of SQLite; anything
-// but SQLITE_OK keeps the call from reaching the file.
+// goroutine that uses the connection, and may use another one. They return a
+// result code of SQLite; anything but SQLITE_OK keeps the call from reaching the
+// file. The tape, when there is one, notes what did reach it.
 type disk struct {
 	write func(wal bool, data []byte, off int64) int32
 	sync  func(wal bool) int32
+	tape  *tape
+}
+
+// An openFile is what a disk knows of a file that SQLite has open.
+type openFile struct {
+	name string
+	wal  bool
+	id   int // on the tape
 }
 
 var vfs struct {
@@ -30,10 +40,13 @@ var vfs struct {
 	disk atomic.Pointer[disk]
 
 	mu      sync.Mutex
-	kinds   map[uintptr]bool    // open file -> is the write-ahead log
+	files   map[uintptr]openFile
 	tables  map[uintptr]uintptr // methods of the default file system -> ours
 	methods map[uintptr]uintptr // and back
 	open    uintptr
+	remove  uintptr
+	openDir uintptr
+	synced  map[*libc.TLS]bool // a directory is being synced in this thread
 }
 
 // useDisk puts d under all stores opened with the returned vfs.
@@ -56,71 +69,147 @@ func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 func call[F any](pointer uintptr) F { return *(*F)(unsafe.Pointer(&pointer)) }
 
 func registerVFS() {
-	vfs.kinds, vfs.tables, vfs.methods = map[uintptr]bool{}, map[uintptr]uintptr{}, map[uintptr]uintptr{}
+	vfs.files, vfs.tables, vfs.methods = map[uintptr]openFile{}, map[uintptr]uintptr{}, map[uintptr]uintptr{}
+	vfs.synced = map[*libc.TLS]bool{}
 	tls := libc.NewTLS() // lives as long as the file system does
 	base := lib.Xsqlite3_vfs_find(tls, 0)
 	size := unsafe.Sizeof(lib.Tsqlite3_vfs{})
 	ours := libc.Xmalloc(tls, libc.Tsize_t(size))
 	v := at[lib.Tsqlite3_vfs](ours)
 	*v = *at[lib.Tsqlite3_vfs](base)
-	vfs.open = v.FxOpen
-	name, err := libc.CString(diskVFS)
-	if err != nil {
-		panic(err)
+	vfs.open, vfs.remove = v.FxOpen, v.FxDelete
+	v.FzName = cString(diskVFS)
+	v.FxOpen, v.FxDelete = funcPointer(vfsOpen), funcPointer(vfsDelete)
+	// Where the default file system syncs a directory it does so by itself; that
+	// it opens one first can be seen.
+	openDir := cString("openDirectory")
+	vfs.openDir = call[func(*libc.TLS, uintptr, uintptr) uintptr](v.FxGetSystemCall)(tls, base, openDir)
+	if rc := call[func(*libc.TLS, uintptr, uintptr, uintptr) int32](v.FxSetSystemCall)(tls, base, openDir, funcPointer(vfsOpenDirectory)); rc != lib.SQLITE_OK || vfs.openDir == 0 {
+		panic(rc)
 	}
-	v.FzName = name
-	v.FxOpen = funcPointer(vfsOpen)
 	if rc := lib.Xsqlite3_vfs_register(tls, ours, 0); rc != lib.SQLITE_OK {
 		panic(rc)
 	}
 }
 
+func cString(s string) uintptr {
+	p, err := libc.CString(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+const watchedFiles = lib.SQLITE_OPEN_MAIN_DB | lib.SQLITE_OPEN_WAL | lib.SQLITE_OPEN_MAIN_JOURNAL
+
 func vfsOpen(tls *libc.TLS, v, name, file uintptr, flags int32, out uintptr) int32 {
+	f := openFile{wal: flags&lib.SQLITE_OPEN_WAL != 0}
+	existed := true
+	if name != 0 {
+		f.name = libc.GoString(name)
+		_, err := os.Lstat(f.name)
+		existed = err == nil
+	}
 	open := call[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32](vfs.open)
 	rc := open(tls, v, name, file, flags, out)
-	f := at[lib.Tsqlite3_file](file)
-	if rc != lib.SQLITE_OK || f.FpMethods == 0 || flags&(lib.SQLITE_OPEN_MAIN_DB|lib.SQLITE_OPEN_WAL) == 0 {
+	opened := at[lib.Tsqlite3_file](file)
+	if rc != lib.SQLITE_OK || opened.FpMethods == 0 || flags&watchedFiles == 0 {
 		return rc
 	}
 	vfs.mu.Lock()
 	defer vfs.mu.Unlock()
-	ours, ok := vfs.tables[f.FpMethods]
+	ours, ok := vfs.tables[opened.FpMethods]
 	if !ok {
 		ours = libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
 		m := at[lib.Tsqlite3_io_methods](ours)
-		*m = *at[lib.Tsqlite3_io_methods](f.FpMethods)
-		m.FxWrite, m.FxSync = funcPointer(vfsWrite), funcPointer(vfsSync)
-		vfs.tables[f.FpMethods], vfs.methods[ours] = ours, f.FpMethods
+		*m = *at[lib.Tsqlite3_io_methods](opened.FpMethods)
+		m.FxWrite, m.FxSync, m.FxTruncate = funcPointer(vfsWrite), funcPointer(vfsSync), funcPointer(vfsTruncate)
+		vfs.tables[opened.FpMethods], vfs.methods[ours] = ours, opened.FpMethods
 	}
-	f.FpMethods = ours
-	vfs.kinds[file] = flags&lib.SQLITE_OPEN_WAL != 0
+	opened.FpMethods = ours
+	if d := vfs.disk.Load(); d != nil && d.tape != nil {
+		f.id = d.tape.opened(f.name, existed)
+	}
+	vfs.files[file] = f
 	return rc
 }
 
-// original returns the default methods of a file and whether it is the log.
-func original(file uintptr) (*lib.Tsqlite3_io_methods, bool) {
+func vfsDelete(tls *libc.TLS, v, name uintptr, syncDir int32) int32 {
+	rc := call[func(*libc.TLS, uintptr, uintptr, int32) int32](vfs.remove)(tls, v, name, syncDir)
+	if d := vfs.disk.Load(); d != nil && d.tape != nil && rc == lib.SQLITE_OK {
+		d.tape.removed(libc.GoString(name))
+		if dirSynced(tls) {
+			d.tape.directory(libc.GoString(name), d.tape.now())
+		}
+	}
+	return rc
+}
+
+func vfsOpenDirectory(tls *libc.TLS, name, fd uintptr) int32 {
+	vfs.mu.Lock()
+	vfs.synced[tls] = true
+	vfs.mu.Unlock()
+	return call[func(*libc.TLS, uintptr, uintptr) int32](vfs.openDir)(tls, name, fd)
+}
+
+// dirSynced says whether this thread has synced a directory since it was asked.
+func dirSynced(tls *libc.TLS) bool {
+	vfs.mu.Lock()
+	defer vfs.mu.Unlock()
+	is := vfs.synced[tls]
+	delete(vfs.synced, tls)
+	return is
+}
+
+// original returns the default methods of a file and what the file is.
+func original(file uintptr) (*lib.Tsqlite3_io_methods, openFile) {
 	vfs.mu.Lock()
 	defer vfs.mu.Unlock()
 	m := vfs.methods[at[lib.Tsqlite3_file](file).FpMethods]
-	return at[lib.Tsqlite3_io_methods](m), vfs.kinds[file]
+	return at[lib.Tsqlite3_io_methods](m), vfs.files[file]
 }
 
 func vfsWrite(tls *libc.TLS, file, buf uintptr, n int32, off lib.Tsqlite3_int64) int32 {
-	m, wal := original(file)
-	if d := vfs.disk.Load(); d != nil && d.write != nil {
-		if rc := d.write(wal, unsafe.Slice(at[byte](buf), n), off); rc != lib.SQLITE_OK {
+	m, f := original(file)
+	d := vfs.disk.Load()
+	data := unsafe.Slice(at[byte](buf), n)
+	if d != nil && d.write != nil {
+		if rc := d.write(f.wal, data, off); rc != lib.SQLITE_OK {
 			return rc
 		}
+	}
+	if d != nil && d.tape != nil {
+		d.tape.wrote(f.id, data, off)
 	}
 	return call[func(*libc.TLS, uintptr, uintptr, int32, lib.Tsqlite3_int64) int32](m.FxWrite)(tls, file, buf, n, off)
 }
 
+func vfsTruncate(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32 {
+	m, f := original(file)
+	if d := vfs.disk.Load(); d != nil && d.tape != nil {
+		d.tape.truncated(f.id, size)
+	}
+	return call[func(*libc.TLS, uintptr, lib.Tsqlite3_int64) int32](m.FxTruncate)(tls, file, size)
+}
+
 func vfsSync(tls *libc.TLS, file uintptr, flags int32) int32 {
-	m, wal := original(file)
-	if d := vfs.disk.Load(); d != nil && d.sync != nil {
-		if rc := d.sync(wal); rc != lib.SQLITE_OK {
+	m, f := original(file)
+	d := vfs.disk.Load()
+	if d != nil && d.sync != nil {
+		if rc := d.sync(f.wal); rc != lib.SQLITE_OK {
 			return rc
 		}
 	}
-	return call[func(*libc.TLS, uintptr, int32) int32](m.FxSync)(tls, file, flags)
+	if d == nil || d.tape == nil {
+		return call[func(*libc.TLS, uintptr, int32) int32](m.FxSync)(tls, file, flags)
+	}
+	begun := d.tape.now()
+	rc := call[func(*libc.TLS, uintptr, int32) int32](m.FxSync)(tls, file, flags)
+	if rc == lib.SQLITE_OK {
+		d.tape.synced(f.id, begun)
+		if dirSynced(tls) {
+			d.tape.directory(f.name, begun)
+		}
+	}
+	return rc
 }

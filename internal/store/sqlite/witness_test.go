@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A witness is the store as an engine sees it. It notes what was handed to it and
+// what it answered, and slips in what it must refuse.
+type witness struct {
+	*Store
+	tape  *tape
+	mu    sync.Mutex
+	facts []*fact
+	odd   int // number of refused transitions so far
+	keys  map[string]string
+}
+
+// A fact is one thing that a store was asked to make durable.
+type fact struct {
+	epoch uint64 // Own
+	note  string
+	value []byte
+	moves []move // Commit: what was not refused
+}
+
+// A move is what one transition did to its run.
+type move struct {
+	key    store.Key
+	events []uint64 // checksums of the events, in order
+	head   *store.Head
+	park   *store.Park
+	files  []string
+	plan   string
+	idem   *store.Idempotency
+	fold   bool
+}
+
+var crcTable = crc64.MakeTable(crc64.ECMA)
+
+// sums are the checksums of the events in frames, which must follow `after`.
+func sums(frames []byte, after uint64) (out []uint64, err error) {
+	err = machine.EachEvent(frames, func(ev *machine.Event) error {
+		if ev.Seq <= after {
+			return nil
+		}
+		if ev.Seq != after+uint64(len(out))+1 {
+			return fmt.Errorf("event %d follows event %d", ev.Seq, after+uint64(len(out)))
+		}
+		out = append(out, crc64.Checksum(machine.AppendFrame(nil, []machine.Event{*ev}), crcTable))
+		return nil
+	})
+	return out, err
+}
+
+func (w *witness) submit(f *fact) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.facts = append(w.facts, f)
+	w.tape.add(op{kind: opSubmit, file: len(w.facts) - 1})
+	return len(w.facts) - 1
+}
+
+func (w *witness) acknowledge(n int) { w.tape.add(op{kind: opAck, file: n}) }
+
+// Own implements store.Store.
+func (w *witness) Own(ctx context.Context) (uint64, error) {
+	f := &fact{}
+	n := w.submit(f)
+	epoch, err := w.Store.Own(ctx)
+	f.epoch = epoch
+	if err == nil {
+		w.acknowledge(n)
+	}
+	return epoch, err
+}
+
+// SetNote implements store.Store.
+func (w *witness) SetNote(ctx context.Context, name string, value []byte) error {
+	n := w.submit(&fact{note: name, value: bytes.Clone(value)})
+	err := w.Store.SetNote(ctx, name, value)
+	if err == nil {
+		w.acknowledge(n)
+	}
+	return err
+}
+
+// Commit implements store.Store.
+func (w *witness) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	f := &fact{}
+	for i := range batch {
+		m, err := moveOf(&batch[i])
+		if err != nil {
+			return nil, err
+		}
+		f.moves = append(f.moves, m)
+	}
+	n := w.submit(f)
+	wrong := w.refused(&batch[0])
+	verdicts, err := w.Store.Commit(ctx, append(slices.Clip(batch), wrong...))
+	if err != nil {
+		return nil, err
+	}
+	for i := range wrong {
+		if verdicts[len(batch)+i].Err == nil {
+			return nil, fmt.Errorf("the store took %+v", wrong[i])
+		}
+	}
+	for i := len(batch) - 1; i >= 0; i-- {
+		if verdicts[i].Err != nil {
+			f.moves = slices.Delete(f.moves, i, i+1)
+		} else if id := batch[i].Idempotency; id != nil {
+			w.keys[id.Key] = batch[i].Run
+		}
+	}
+	w.acknowledge(n)
+	return verdicts[:len(batch)], nil
+}
+
+// refused are transitions like t that its store must refuse, each in its way.
+func (w *witness) refused(t *store.Transition) []store.Transition {
+	w.odd++
+	stranger := store.Key{Account: t.Account, Run: fmt.Sprintf("refused_%d", w.odd)}
+	start := startOf(t.Epoch, stranger, "refused")
+	switch w.odd % 4 {
+	case 0: // of an engine that owns the runs no more
+		start.Epoch--
+		return []store.Transition{start}
+	case 1: // events that leave a gap
+		gap := *t
+		gap.Head, gap.Fold, gap.Park, gap.Idempotency = nil, nil, nil, nil
+		gap.First, gap.Last, gap.Frames = t.Last+1_000, t.Last+1_000, []byte("refused")
+		return []store.Transition{gap}
+	case 2: // a run without a head
+		start.Head = nil
+		return []store.Transition{start}
+	}
+	for key := range w.keys { // a key that another request has
+		start.Idempotency = &store.Idempotency{Key: key, BodyHash: "another"}
+		return []store.Transition{start}
+	}
+	return nil
+}
+
+func moveOf(t *store.Transition) (move, error) {
+	m := move{key: t.Key, plan: t.PlanHash, files: slices.Clone(t.Files), fold: t.Fold != nil}
+	if t.Head != nil {
+		h := *t.Head
+		m.head = &h
+	}
+	if t.Park != nil {
+		p := *t.Park
+		m.park = &p
+	}
+	if t.Idempotency != nil {
+		id := *t.Idempotency
+		m.idem = &id
+	}
+	if t.First == 0 {
+		return m, nil
+	}
+	var err error
+	m.events, err = sums(t.Frames, t.First-1)
+	if err == nil && uint64(len(m.events)) != t.Last-t.First+1 {
+		err = fmt.Errorf("%d events where the transition says %d to %d", len(m.events), t.First, t.Last)
+	}
+	return m, err
+}
+
+// A truth is what a store must hold.
+type truth struct {
+	epoch uint64
+	notes map[string][]byte
+	runs  map[store.Key]known
+	idem  map[string]store.Idempotency // by account and key
+	of    map[string]string            // the run of that
+}
+
+type known struct {
+	head   store.Head
+	events []uint64
+	park   *store.Park
+	plan   string
+	files  []string
+}
+
+func newTruth() *truth {
+	return &truth{notes: map[string][]byte{}, runs: map[store.Key]known{}, idem: map[string]store.Idempotency{}, of: map[string]string{}}
+}
+
+func (t *truth) clone() *truth {
+	return &truth{t.epoch, maps.Clone(t.notes), maps.Clone(t.runs), maps.Clone(t.idem), maps.Clone(t.of)}
+}
+
+// holds makes a fact true.
+func (t *truth) holds(f *fact) {
+	if f.note != "" {
+		if t.notes[f.note] = f.value; f.value == nil {
+			delete(t.notes, f.note)
+		}
+	}
+	t.epoch = max(t.epoch, f.epoch)
+	for i := range f.moves {
+		m := &f.moves[i]
+		k := t.runs[m.key]
+		k.events = append(slices.Clip(k.events), m.events...)
+		if m.head != nil {
+			k.head = *m.head
+		}
+		switch {
+		case m.park != nil:
+			k.park = m.park
+		case len(m.events) > 0:
+			k.park = nil
+		}
+		if m.plan != "" {
+			k.plan = m.plan
+		}
+		k.files = append(slices.Clip(k.files), m.files...)
+		t.runs[m.key] = k
+		if m.idem != nil {
+			at := m.key.Account + " " + m.idem.Key
+			t.idem[at], t.of[at] = *m.idem, m.key.Run
+		}
+	}
+}
+
+// landed says whether a store holds a fact that it had not acknowledged: wholly or
+// not at all, or it is an error.
+func (f *fact) landed(ctx context.Context, s *Store, before *truth) (bool, error) {
+	switch {
+	case f.note != "":
+		v, err := s.Note(ctx, f.note)
+		return bytes.Equal(v, f.value), err
+	case len(f.moves) == 0:
+		return s.epoch >= f.epoch, nil // Own
+	}
+	var yes, no []string
+	for i := range f.moves {
+		m := &f.moves[i]
+		if len(m.events) == 0 {
+			continue
+		}
+		want := uint64(len(before.runs[m.key].events)) // before the first move of the run
+		page, err := s.Events(ctx, m.key, want, 1)
+		switch {
+		case errors.Is(err, fault.RunNotFound) && want == 0:
+			no = append(no, m.key.Run)
+		case err != nil:
+			return false, err
+		case page.Last > want:
+			yes = append(yes, m.key.Run)
+		default:
+			no = append(no, m.key.Run)
+		}
+	}
+	if len(yes) > 0 && len(no) > 0 {
+		return false, fmt.Errorf("half of a commit is there: of %v, not of %v", yes, no)
+	}
+	if len(yes) > 0 {
+		return true, nil
+	}
+	if len(no) > 0 {
+		return false, nil
+	}
+	// No events: folds, heads and parks. The heads and parks tell.
+	for i := range f.moves {
+		m := &f.moves[i]
+		saved, err := s.Load(ctx, m.key)
+		if err != nil {
+			return false, err
+		}
+		if m.park != nil && (saved.Park == nil || *saved.Park != *m.park) || m.head != nil && saved.Head != *m.head {
+			return false, nil
+		}
+	}
+	return true, nil
+}
