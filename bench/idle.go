@@ -25,6 +25,9 @@ import (
 // stepsDone is how many steps a waiting run has done; its plan has two more.
 const stepsDone = 20
 
+// recoverLimit is when recovery is given up.
+const recoverLimit = 2 * time.Minute
+
 // runsFile holds the ids of the waiting runs, one a line.
 const runsFile = "runs.txt"
 
@@ -70,9 +73,11 @@ func waiting(ctx context.Context, b *bench, idle, recovery bool) (lines []Line, 
 	}
 	began := time.Now()
 	var got figures
-	next, err := b.child(ctx, &got, "recover", "-dir", dir, "-signal", run)
+	limited, cancel := context.WithTimeout(ctx, recoverLimit)
+	defer cancel()
+	next, err := b.child(limited, &got, "recover", "-dir", dir, "-signal", run)
 	if err != nil {
-		return lines, err
+		return lines, fmt.Errorf("after %v (it is killed after %v): %w", time.Since(began), recoverLimit, err)
 	}
 	l.Seconds = time.Since(began).Seconds()
 	l.P50US, l.P99US = l.Seconds*1e6, l.Seconds*1e6

@@ -198,10 +198,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 	var order []string
 	for b.run = 1; b.run <= o.runs; b.run++ {
 		for _, s := range chosen {
-			lines, err := s.run(ctx, b)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
+			lines, failed := s.run(ctx, b)
 			for _, l := range lines {
 				key := fmt.Sprint(l.Shape, " ", l.N)
 				if results[key] == nil {
@@ -215,6 +212,9 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 			}
 			if err := b.clean(); err != nil {
 				return err
+			}
+			if failed != nil {
+				return fmt.Errorf("%s: %w", s.name, failed)
 			}
 		}
 	}
