@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,7 +41,11 @@ func waiting(ctx context.Context, b *bench, idle, recovery bool) (lines []Line, 
 	dir := b.fresh()
 	data := filepath.Join(dir, "data")
 	var filled figures
-	fill, err := b.child(ctx, &filled, "fill", "-dir", dir, "-n", fmt.Sprint(n), "-idle", b.rest().String())
+	args := []string{"-dir", dir, "-n", fmt.Sprint(n), "-idle", b.rest().String()}
+	if b.profile != "" {
+		args = append(args, "-profile", b.profile+".heap")
+	}
+	fill, err := b.child(ctx, &filled, "fill", args...)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +164,7 @@ const roleVariable = "ROUX_BENCH_ROLE"
 type part struct {
 	dir    string
 	n      int
+	heap   string // where its memory profile goes; "" = nowhere
 	idle   time.Duration
 	signal string
 	began  time.Time
@@ -256,12 +263,25 @@ func (p *part) fill(ctx context.Context) (f figures, err error) {
 	runtime.ReadMemStats(&m)
 	f["heap_mb"] = float64(m.HeapAlloc) / (1 << 20)
 	f["bytes_per_run"] = (f["rss_mb"] - f["rss_start_mb"]) * (1 << 20) / float64(p.n)
+	if p.heap != "" {
+		if err := writeHeap(p.heap); err != nil {
+			return nil, err
+		}
+	}
 	commits, disk, used := w.st.count().commits, written(), cpu()
 	time.Sleep(p.idle)
 	f["syncs_per_s"] = float64(w.st.count().commits-commits) / p.idle.Seconds()
 	f["idle_written"] = float64(written() - disk)
 	f["idle_cpu_ms_per_s"] = us(cpu()-used) / 1000 / p.idle.Seconds()
 	return f, nil
+}
+
+func writeHeap(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 // calm waits until the engine has committed nothing for a second: what folds

@@ -68,6 +68,7 @@ type bench struct {
 	smoke   bool
 	waiting int
 	steady  time.Duration
+	profile string
 	stderr  io.Writer
 
 	seq      int
@@ -125,7 +126,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.BoolVar(&o.smoke, "smoke", false, "small sizes, a few seconds in all; the figures mean nothing")
 	f.BoolVar(&o.check, "check", false, "compare with the bars and exit 1 when one is missed")
 	f.BoolVar(&o.report, "report", false, "print Markdown tables made of JSON lines on standard input, and measure nothing")
-	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file")
+	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file, and one of the memory of idle to this name with .heap")
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
 	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
@@ -152,7 +153,7 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 	var err error
 	switch role := os.Getenv(roleVariable); {
 	case role != "":
-		o.part.dir, o.part.n, o.part.began = o.dir, o.waiting, began
+		o.part.dir, o.part.n, o.part.heap, o.part.began = o.dir, o.waiting, o.profile, began
 		err = o.part.play(ctx, role, stdin, stdout)
 	case o.report:
 		err = report(stdin, stdout)
@@ -176,7 +177,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
-	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, steady: o.steady, stderr: stderr}
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, steady: o.steady, profile: o.profile, stderr: stderr}
 	if b.smoke {
 		b.steady = min(b.steady, time.Second)
 	}
