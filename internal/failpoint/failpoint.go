@@ -55,7 +55,7 @@ const (
 	EffectsBefore   Point = "engine.effects.before" // durable; nothing was let out
 	EffectsAfter    Point = "engine.effects.after"
 	HandBefore      Point = "engine.hand.before" // an attempt's input is rendered
-	HandAfter       Point = "engine.hand.after"  // the action may be at work
+	HandAfter       Point = "engine.hand.after"  // the action has returned
 	ResultBefore    Point = "engine.result.before"
 	ResultAfter     Point = "engine.result.after"
 	SweepBefore     Point = "engine.sweep.before"

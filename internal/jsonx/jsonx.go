@@ -98,6 +98,17 @@ func (e *Error) Error() string {
 
 // Decode returns the one value that data holds. Its errors are *[Error].
 func Decode(data []byte, lim Limits) (any, error) {
+	if full := lim.orDefault(); len(data) <= full.Bytes && full.Depth > maxPlainDepth {
+		left := full.Tokens
+		if v, end, ok := decodePlain(data, 0, 0, &left); ok && end == len(data) {
+			return v, nil
+		}
+	}
+	return decode(data, lim)
+}
+
+// decode is Decode of any text, by the token.
+func decode(data []byte, lim Limits) (any, error) {
 	r, err := newReader(data, lim, false)
 	if err != nil {
 		return nil, err
