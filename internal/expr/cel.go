@@ -25,6 +25,9 @@ type celExpr struct {
 	// selects: the result is an existing value, picked and not computed, so
 	// the limit of inputs applies to it and not the limit of results.
 	selects bool
+	// path, when set, is all that the expression does: it picks what stands
+	// there, beginning with the name of a variable.
+	path []string
 }
 
 // compileCEL compiles src, which begins at rune offset of the text that
@@ -58,7 +61,7 @@ func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, proble
 			return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 		}
 	}
-	selects := selection(parsed.NativeRep().Expr())
+	selects, path := selection(parsed.NativeRep().Expr()), plainPath(parsed.NativeRep().Expr())
 	selectSizes(parsed.NativeRep().Expr())
 	checked, iss := checker.Check(parsed)
 	if iss.Err() != nil {
@@ -72,7 +75,7 @@ func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, proble
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 	}
-	return &celExpr{prog: prog, refs: w.refs, selects: selects}, nil
+	return &celExpr{prog: prog, refs: w.refs, selects: selects, path: path}, nil
 }
 
 // eval evaluates the expression and gives a JSON value within the limits.

@@ -93,6 +93,21 @@ func (p *Program) Source() string { return p.src }
 // modify them.
 func (p *Program) Refs() []Ref { return p.refs }
 
+// Selection is the variable and the path of members that the program picks, when
+// it does nothing else: steps.a.output.n is steps and [a output n]. Who holds
+// the variable as text may pick by himself what is there; what is not there is
+// for Eval to explain. The caller must not modify path.
+func (p *Program) Selection() (name string, path []string, ok bool) {
+	e := p.expr
+	if p.lone != nil && len(p.lone.filters) == 0 {
+		e = p.lone.base
+	}
+	if e == nil || e.path == nil {
+		return "", nil, false
+	}
+	return e.path[0], e.path[1:], true
+}
+
 // Eval evaluates the program. The result is a JSON value; it may share memory
 // with the variables. Errors are of type *fault.Error with the code
 // TEMPLATE_ERROR or VALUE_TOO_LARGE.

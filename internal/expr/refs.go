@@ -228,6 +228,30 @@ func selection(e ast.Expr) bool {
 	return false
 }
 
+// plainPath is the name and the members of an expression that only selects
+// members by constant names, such as steps['a'].output.n; nil for any other.
+func plainPath(e ast.Expr) []string {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return []string{strings.TrimPrefix(e.AsIdent(), ".")}
+	case ast.SelectKind:
+		s := e.AsSelect()
+		if in := plainPath(s.Operand()); in != nil && !s.IsTestOnly() {
+			return append(in, s.FieldName())
+		}
+	case ast.CallKind:
+		c := e.AsCall()
+		if c.FunctionName() != operators.Index || c.Args()[1].Kind() != ast.LiteralKind {
+			return nil
+		}
+		name, ok := c.Args()[1].AsLiteral().(types.String)
+		if in := plainPath(c.Args()[0]); in != nil && ok {
+			return append(in, string(name))
+		}
+	}
+	return nil
+}
+
 // chosen allows a literal as one side of a conditional that selects.
 func chosen(e ast.Expr) bool { return e.Kind() == ast.LiteralKind || selection(e) }
 

@@ -60,18 +60,18 @@ func plain(b []byte, i, depth int) (end int, ok bool) {
 	if i >= len(b) || depth > maxPlainDepth {
 		return 0, false
 	}
-	switch c := b[i]; {
-	case c == '"':
+	switch b[i] {
+	case '"':
 		return plainString(b, i)
-	case c == '{':
+	case '{':
 		return plainObject(b, i, depth)
-	case c == '[':
+	case '[':
 		return plainList(b, i, depth)
-	case c == 't':
+	case 't':
 		return literal(b, i, "true")
-	case c == 'f':
+	case 'f':
 		return literal(b, i, "false")
-	case c == 'n':
+	case 'n':
 		return literal(b, i, "null")
 	}
 	return plainInt(b, i)

@@ -3,9 +3,11 @@
 package machine
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -25,6 +27,7 @@ type stepCode struct {
 	when, expr *expr.Program
 	params     *expr.Tree
 	bindings   []*expr.Program
+	order      []int // bindings by name, as in canonical JSON
 	err        error
 }
 
@@ -94,7 +97,9 @@ func compileStep(st *plan.Step) *stepCode {
 			return c
 		}
 		c.bindings = append(c.bindings, p)
+		c.order = append(c.order, i)
 	}
+	slices.SortFunc(c.order, func(a, b int) int { return jsonx.CompareNames(st.Bindings[a].Name, st.Bindings[b].Name) })
 	return c
 }
 

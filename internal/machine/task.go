@@ -8,9 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -27,12 +27,10 @@ type Task struct {
 	InputC    json.RawMessage // the step's contracts, beside the action's schemas
 	OutputC   json.RawMessage
 
-	step *plan.Step
-	code *stepCode
-	// vars are the step's variables, resolved; absent ones are not there.
-	vars  expr.MapVars
+	step  *plan.Step
+	code  *stepCode
+	vars  vars
 	files []File
-	err   error
 }
 
 // Task captures the attempt a CmdDispatch speaks of; nil when its fence is not
@@ -58,7 +56,9 @@ func (r *Run) TaskInto(t *Task, ref Ref, fence Fence) bool {
 	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(step), StepPath: StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: step.TimeoutMS, InputC: step.InputC, OutputC: step.OutputC,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
-	t.capture(r.env(s, step, nil))
+	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {
+		t.capture(r.env(s, step, nil))
+	}
 	return true
 }
 
@@ -67,112 +67,164 @@ func (r *Run) TaskInto(t *Task, ref Ref, fence Fence) bool {
 // generation. Fields are length-prefixed so that no two lists read alike.
 func (r *Run) effectKey(s *scope, i int32) string {
 	st := &s.steps[i]
-	h := sha256.New()
-	var b [binary.MaxVarintLen64]byte
-	put := func(f string) {
-		h.Write(b[:binary.PutUvarint(b[:], uint64(len(f)))])
-		h.Write([]byte(f))
+	var buf [256]byte
+	b := buf[:0]
+	for _, f := range [...]string{r.start.Account, r.start.Run, string(s.path), s.step(r.plan, i).ID} {
+		b = appendString(b, f)
 	}
-	put(r.start.Account)
-	put(r.start.Run)
-	put(string(s.path))
-	put(s.step(r.plan, i).ID)
-	h.Write(b[:binary.PutUvarint(b[:], uint64(st.keyGen))])
-	h.Write(b[:binary.PutUvarint(b[:], uint64(st.keyTry))])
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	b = binary.AppendUvarint(b, uint64(st.keyGen))
+	b = binary.AppendUvarint(b, uint64(st.keyTry))
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
-// capture resolves what the step's bindings and parameters name. It decodes what
-// no expression has asked for yet, once a value; from then on values are shared
-// and nobody changes them. Evaluating is left to Render.
+// capture resolves what the step's bindings and parameters name. Values are
+// shared, and nobody changes them; decoding and evaluating is left to Render.
 func (t *Task) capture(e *env) {
 	step := t.step
-	if len(step.ParamRef) == 0 && len(step.Bindings) == 0 {
-		return
-	}
-	t.vars = make(expr.MapVars, 4)
-	add := func(vars []plan.Var) {
-		e.vars = vars
-		for k := range vars {
-			name := vars[k].Name
-			if _, ok := t.vars[name]; ok && vars[k].Member == "" {
-				continue
-			}
-			v, ok := e.Lookup(name)
-			if !ok {
-				continue
-			}
-			if have, isMap := t.vars[name].(map[string]any); isMap && vars[k].Member != "" {
-				for m, obj := range v.(map[string]any) {
-					have[m] = obj
-				}
-				continue
-			}
-			t.vars[name] = v
-		}
-	}
-	add(step.ParamRef)
+	t.vars.add(e, step.ParamRef)
 	for k := range step.Bindings {
-		add(step.Bindings[k].Expr.Vars)
+		t.vars.add(e, step.Bindings[k].Expr.Vars)
 	}
-	t.err = e.err
 }
+
+// noInput is the input of a step that has neither parameters nor bindings.
+var (
+	noInput     = []byte("{}")
+	noInputHash = sha256.Sum256(noInput)
+)
 
 // Render makes the action's input: parameters and bindings in one object (a
 // clash was refused at compile), the run's only file where a file input has no
 // binding. It is pure and may run on any goroutine. hash is SHA-256 of input.
+// Nobody may change either.
 func (t *Task) Render() (input, hash []byte, fail *Failure) {
-	if t.err == nil && t.code.err != nil {
-		t.err = t.code.err
+	if t.code.err != nil {
+		return nil, nil, failureOf(t.code.err, fault.TemplateError)
 	}
-	if t.err != nil {
-		return nil, nil, failureOf(t.err, fault.TemplateError)
+	raw, fail := t.render()
+	if fail == nil && t.vars.err != nil {
+		fail = failureOf(t.vars.err, fault.TemplateError)
 	}
-	var vars expr.Vars = t.vars
-	obj := make(map[string]any, 4)
-	if t.code.params != nil {
-		v, err := t.code.params.Eval(vars)
-		if err != nil {
-			return nil, nil, failureOf(err, fault.TemplateError)
-		}
-		for k, p := range v.(map[string]any) {
-			obj[k] = p
-		}
-	}
-	for k := range t.step.Bindings {
-		b := &t.step.Bindings[k]
-		v, err := t.code.bindings[k].Eval(vars)
-		if err != nil {
-			if t.absent(b) {
-				return nil, nil, &Failure{Code: fault.InputMissing, Msg: fmt.Sprintf(
-					"input %q is bound to %q, which has no value: its step did not run", b.Name, b.Expr.Src)}
-			}
-			f := failureOf(err, fault.TemplateError)
-			f.Msg = fmt.Sprintf("input %q: %s", b.Name, f.Msg)
-			return nil, nil, f
-		}
-		obj[b.Name] = v
-	}
-	if t.step.FileInput != "" && len(t.files) == 1 {
-		if _, given := obj[t.step.FileInput]; !given {
-			obj[t.step.FileInput] = t.files[0].Hash
-		}
-	}
-	for _, name := range t.step.Required {
-		if _, ok := obj[name]; !ok {
-			return nil, nil, t.missing(name)
-		}
-	}
-	raw, err := jsonx.Canonical(obj)
-	if err != nil {
-		return nil, nil, failureOf(err, fault.TemplateError)
+	if fail != nil {
+		return nil, nil, fail
 	}
 	if len(raw) > maxInline {
 		return nil, nil, &Failure{Code: fault.ValueTooLarge, Msg: "the input has " + sizeText(int64(len(raw))) +
 			", the limit is " + sizeText(maxInline) + "; pass a file"}
 	}
+	if len(raw) == len(noInput) {
+		return noInput, noInputHash[:], nil
+	}
 	sum := sha256.Sum256(raw)
-	return raw, sum[:], nil
+	n := len(raw)
+	raw = append(raw, sum[:]...)
+	return raw[:n:n], raw[n:], nil
+}
+
+func (t *Task) render() ([]byte, *Failure) {
+	step := t.step
+	if t.code.params == nil && (step.FileInput == "" || len(t.files) != 1) {
+		if raw, fail, ok := t.renderBindings(); ok {
+			return raw, fail
+		}
+	}
+	obj := make(map[string]any, 4)
+	if t.code.params != nil {
+		v, err := t.code.params.Eval(&t.vars)
+		if err != nil {
+			return nil, failureOf(err, fault.TemplateError)
+		}
+		for k, p := range v.(map[string]any) {
+			obj[k] = p
+		}
+	}
+	for k := range step.Bindings {
+		v, fail := t.bound(k)
+		if fail != nil {
+			return nil, fail
+		}
+		obj[step.Bindings[k].Name] = v
+	}
+	if step.FileInput != "" && len(t.files) == 1 {
+		if _, given := obj[step.FileInput]; !given {
+			obj[step.FileInput] = t.files[0].Hash
+		}
+	}
+	for _, name := range step.Required {
+		if _, ok := obj[name]; !ok {
+			return nil, t.missing(name)
+		}
+	}
+	raw, err := jsonx.Canonical(obj)
+	if err != nil {
+		return nil, failureOf(err, fault.TemplateError)
+	}
+	return raw, nil
+}
+
+// renderBindings makes the input where that is bindings alone, and there are
+// few. What a binding only picks from a recorded value goes in as it stands
+// there, without being decoded. ok is false when that is not the case.
+func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
+	step, order := t.step, t.code.order
+	var parts [8]struct {
+		raw []byte
+		v   any
+	}
+	if len(order) != len(step.Bindings) || len(order) > len(parts) {
+		return nil, nil, false
+	}
+	for _, name := range step.Required {
+		if !slices.ContainsFunc(step.Bindings, func(b plan.Binding) bool { return b.Name == name }) {
+			return nil, nil, false
+		}
+	}
+	size := len(noInput) + sha256.Size
+	for k := range step.Bindings {
+		p := &parts[k]
+		if p.raw, ok = t.vars.pick(t.code.bindings[k]); !ok {
+			if p.v, fail = t.bound(k); fail != nil {
+				return nil, fail, true
+			}
+		}
+		size += len(step.Bindings[k].Name) + len(p.raw) + 16
+	}
+	raw = append(make([]byte, 0, size), '{')
+	for n, k := range order {
+		if n > 0 {
+			raw = append(raw, ',')
+		}
+		var err error
+		if raw, err = jsonx.AppendCanonical(raw, step.Bindings[k].Name); err == nil {
+			raw = append(raw, ':')
+			if p := &parts[k]; p.raw != nil {
+				raw = append(raw, p.raw...)
+			} else {
+				raw, err = jsonx.AppendCanonical(raw, p.v)
+			}
+		}
+		if err != nil {
+			return nil, failureOf(err, fault.TemplateError), true
+		}
+	}
+	return append(raw, '}'), nil, true
+}
+
+// bound evaluates a binding.
+func (t *Task) bound(k int) (any, *Failure) {
+	b := &t.step.Bindings[k]
+	v, err := t.code.bindings[k].Eval(&t.vars)
+	if err == nil {
+		return v, nil
+	}
+	if t.absent(b) {
+		return nil, &Failure{Code: fault.InputMissing, Msg: fmt.Sprintf(
+			"input %q is bound to %q, which has no value: its step did not run", b.Name, b.Expr.Src)}
+	}
+	f := failureOf(err, fault.TemplateError)
+	f.Msg = fmt.Sprintf("input %q: %s", b.Name, f.Msg)
+	return nil, f
 }
 
 // absent: a root name of the binding has no value at all, as when its branch
@@ -181,7 +233,7 @@ func (t *Task) absent(b *plan.Binding) bool {
 	for k := range b.Expr.Vars {
 		v := &b.Expr.Vars[k]
 		if v.Kind == plan.VarBinding {
-			if _, ok := t.vars[v.Name]; !ok {
+			if _, ok := t.vars.Lookup(v.Name); !ok {
 				return true
 			}
 		}

@@ -154,7 +154,7 @@ func (f *File) extended() map[string]any {
 }
 
 // env is what the expressions of one step instance see. It resolves names when
-// asked, in the loop; capture makes a copy for other goroutines.
+// asked, in the loop; capture notes what a name means for other goroutines.
 type env struct {
 	run   *Run
 	scope *scope
@@ -166,28 +166,29 @@ type env struct {
 
 // Lookup implements expr.Vars.
 func (e *env) Lookup(name string) (any, bool) {
-	var steps map[string]any
+	var now vars
 	for i := range e.vars {
-		v := &e.vars[i]
-		if v.Name != name {
-			continue
+		if v := &e.vars[i]; v.Name == name {
+			now.add(e, e.vars[i:i+1])
 		}
-		if v.Member != "" {
-			if steps == nil {
-				steps = make(map[string]any, 2)
-			}
-			steps[v.Member] = e.stepObject(v)
-			continue
-		}
-		return e.value(v)
 	}
-	if steps != nil {
-		return steps, true
+	if now.list == nil {
+		return e.run.input.get(name)
 	}
-	return e.run.input.get(name)
+	v, ok := now.Lookup(name)
+	if now.err != nil {
+		e.err = now.err
+	}
+	return v, ok
 }
 
-func (e *env) value(v *plan.Var) (any, bool) {
+// capture says what a name means now.
+func (e *env) capture(v *plan.Var) captured {
+	c := captured{name: v.Name, member: v.Member, substitute: e.substitute}
+	if v.Kind == plan.VarStep || v.Member != "" {
+		e.captureStep(v, &c)
+		return c
+	}
 	switch v.Kind {
 	case plan.VarBinding:
 		for f := e.scope.frame; f != nil; f = outerFrame(f) {
@@ -195,29 +196,33 @@ func (e *env) value(v *plan.Var) (any, bool) {
 				continue
 			}
 			if int(v.Index) < len(f.slots) && f.slots[v.Index] != nil {
-				return e.decode(f.slots[v.Index])
+				c.kind, c.val = recordedVar, f.slots[v.Index]
+				return c
 			}
 			break
 		}
-	case plan.VarStep:
-		return e.stepObject(v), true
 	case plan.VarItem, plan.VarIndex:
 		for s := e.scope; s != nil; s = s.parent {
 			if s.graph != v.Graph {
 				continue
 			}
 			if v.Kind == plan.VarIndex {
-				return s.ordinal, true
+				c.kind, c.any = plainVar, s.ordinal
+			} else {
+				c.kind, c.val = recordedVar, s.item
 			}
-			return e.decode(s.item)
+			return c
 		}
 	case plan.VarInput:
-		return e.run.input.get(v.Name)
+		if val, ok := e.run.input.get(v.Name); ok {
+			c.kind, c.any = plainVar, val
+		}
+		return c
 	}
 	if e.substitute {
-		return "", true
+		c.kind, c.any = plainVar, ""
 	}
-	return nil, false
+	return c
 }
 
 func outerFrame(f *scope) *scope {
@@ -227,39 +232,22 @@ func outerFrame(f *scope) *scope {
 	return f.parent.frame
 }
 
-func (e *env) decode(v *value) (any, bool) {
-	d, err := v.decoded()
-	if err != nil {
-		e.err = err
-		return nil, false
-	}
-	return d, true
-}
-
-// stepObject is what `steps.<id>` shows: output and result only when there is
+// captureStep is what `steps.<id>` shows: output and result only when there is
 // one, status, and error (null when it did not fail, X43).
-func (e *env) stepObject(v *plan.Var) map[string]any {
-	obj := map[string]any{"status": Pending.String(), "error": nil}
+func (e *env) captureStep(v *plan.Var, c *captured) {
+	c.kind, c.status = stepVar, Pending
 	for s := e.scope; s != nil; s = s.parent {
 		if s.graph != v.Graph {
 			continue
 		}
 		i := v.Index - s.g.First
-		st := &s.steps[i]
-		obj["status"] = st.status.String()
+		c.status, c.val = s.steps[i].status, s.outs[i]
 		if se, ok := s.errs[i]; ok {
-			obj["error"] = map[string]any{"code": string(se.code), "message": se.msg}
+			c.failed = &se
 		}
-		if out := s.outs[i]; out != nil {
-			if d, ok := e.decode(out); ok {
-				obj["output"], obj["result"] = d, d
-			}
-			return obj
+		if c.val != nil {
+			c.substitute = false
 		}
 		break
 	}
-	if e.substitute {
-		obj["output"], obj["result"] = "", ""
-	}
-	return obj
 }

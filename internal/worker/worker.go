@@ -132,10 +132,10 @@ type Pool struct {
 	mu        sync.Mutex
 	attempts  map[ID]*attempt // not settled, or settled and still running
 	due       deadlines
-	abandoned int             // goroutines past their grace
-	calls     int             // callbacks under way
-	stopping  bool            // Run refuses
-	stopped   bool            // callbacks are over
+	abandoned int  // goroutines past their grace
+	calls     int  // callbacks under way
+	stopping  bool // Run refuses
+	stopped   bool // callbacks are over
 	// large is held while a large output is checked and put into files.
 	large chan struct{}
 	// idle, when set, is closed once no attempt runs and no callback is under way.

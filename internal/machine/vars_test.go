@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// What a binding picks without evaluating is what evaluating it gives, byte for
+// byte; and what it does not pick is left to the evaluation.
+func TestPickIsEval(t *testing.T) {
+	outputs := []string{
+		`{"a":1,"b":{"c":["x",null,-7],"d":"line\n"},"e":1.5,"size":3}`, `{"a":{"a":{"a":true}}}`, `[1,2]`, `"text"`, `null`, `7`, `{}`,
+		`{"$roux":"ref","bytes":9,"hash":"sha256_` + strings.Repeat("0", 64) + `","size":4,"type":"string"}`,
+		`{"b":{"$roux":"ref","bytes":9,"hash":"sha256_` + strings.Repeat("0", 64) + `","size":4,"type":"string"}}`,
+		`{"a":"` + strings.Repeat("x", expr.MaxInput) + `"}`,
+	}
+	sources := []string{
+		"steps.one.output", "steps.one.output.a", "steps['one'].result.b.c", "one.output.a.a", "one.output.size", "one.output.b.size",
+		"one.status", "one.error", "one.output.b.c[2]", "has(one.output.a)", "one.output.a + 1", "bound", "bound.a", "bound.b.d",
+		"item.a", "index", "steps.one", "steps.two.output", "absent.a", "p.n", "p.s", "p.list", "p.none", "p.f", "p.gone", "nothing",
+	}
+	picked := 0
+	for _, out := range outputs {
+		val := newValue(1, []byte(out))
+		vs := vars{list: []captured{
+			{name: "steps", member: "one", kind: stepVar, status: Completed, val: val},
+			{name: "steps", member: "two", kind: stepVar, status: StepFailed, failed: &stepError{fault.StepFailed, "no"}},
+			{name: "one", kind: stepVar, status: Completed, val: val},
+			{name: "bound", kind: recordedVar, val: val},
+			{name: "item", kind: recordedVar},
+			{name: "index", kind: plainVar, any: int64(3)},
+			{name: "nothing", kind: plainVar},
+			{name: "p", kind: plainVar, any: map[string]any{"n": int64(1), "s": "ä\n", "list": []any{int64(1)}, "none": nil, "f": 2.5}},
+			{name: "absent"},
+		}}
+		for _, src := range sources {
+			for _, compile := range []func(string) (*expr.Program, error){
+				expr.Compile, func(s string) (*expr.Program, error) { return expr.CompileTemplate("{{ " + s + " }}") },
+			} {
+				p, err := compile(src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				raw, ok := vs.pick(p)
+				if !ok {
+					continue
+				}
+				picked++
+				v, err := p.Eval(&vs)
+				if err != nil {
+					t.Errorf("%s of %.40s: picked %.40s, evaluating it fails: %v", src, out, raw, err)
+					continue
+				}
+				if want, err := jsonx.Canonical(v); err != nil || string(want) != string(raw) {
+					t.Errorf("%s of %.40s: picked %.40s, want %.40s (%v)", src, out, raw, want, err)
+				}
+			}
+		}
+	}
+	if picked < 100 {
+		t.Errorf("only %d picks: the test tests little", picked)
+	}
+}
