@@ -26,7 +26,7 @@ type Dice interface{ IntN(n int) int }
 type Shape struct {
 	Steps int // at least 1; scopes may pass it by a few
 	Depth int // of scopes inside each other; 0 = no step owns others
-	Width int // steps of one scope at most; 0 = 5
+	Width int // steps of one scope at most; 0 = 5; more widens the root alone
 	// Actions are the names that action steps call; one may stand there often
 	// to be drawn more often. Undo is what compensations call, Sleep an action
 	// that waits (action.Action.Waits is its input "duration"); "" = none.
@@ -112,8 +112,8 @@ func (g *drawing) results(r *recipe.Recipe) {
 
 // scope draws the steps of one scope.
 func (g *drawing) scope(depth int) []*recipe.Step {
-	n := 1 + g.dice.IntN(g.shape.Width)
-	if depth == 0 && g.shape.Width > 20 {
+	n := 1 + g.dice.IntN(min(g.shape.Width, 5))
+	if depth == 0 && g.shape.Width > 5 {
 		n = g.shape.Width // a wide recipe is wide where it begins
 	}
 	var steps []*recipe.Step
