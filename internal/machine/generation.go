@@ -174,7 +174,7 @@ func (c *composite) resumable(status Status) bool {
 // from resets a step and its cone.
 func (g *generation) from(ref Ref) error {
 	s, i := g.run.at(ref)
-	if s == nil {
+	if s == nil || !s.stands() {
 		return fault.New(fault.StepNotFound, "step %q is not in memory any more: what surrounds it has completed; name the step that owns it",
 			StepPath(g.run.plan, ref))
 	}
@@ -184,6 +184,17 @@ func (g *generation) from(ref Ref) error {
 	g.add(s, i, false)
 	g.downstream(s, i)
 	return nil
+}
+
+// stands says that the scope and all around it have their owner. What is kept
+// only to be undone cannot go on: what would take its end is gone.
+func (s *scope) stands() bool {
+	for ; s.parent != nil; s = s.parent {
+		if !s.owned() {
+			return false
+		}
+	}
+	return true
 }
 
 // edited resets every root step that reads one of the changed fields, itself or

@@ -184,12 +184,20 @@ func (c *chaos) disorder() {
 func (c *chaos) retry() {
 	c.tries--
 	in := &Input{Kind: InRetry}
-	switch rapid.IntRange(0, 2).Draw(c.t, "retry") {
+	switch rapid.IntRange(0, 3).Draw(c.t, "retry") {
 	case 1:
 		root := c.run.plan.Graphs[0]
 		in.Name = c.run.plan.Steps[root.First+rapid.Int32Range(0, root.N-1).Draw(c.t, "from")].ID
 	case 2:
 		in.Kind, in.Data = InEdit, []byte(`{"zero":1}`)
+	case 3: // from inside, wherever an attempt was handed out
+		var begun []string
+		for ref := range c.led.live {
+			begun = append(begun, StepPath(c.run.plan, ref))
+		}
+		if slices.Sort(begun); len(begun) > 0 {
+			in.Name = rapid.SampledFrom(begun).Draw(c.t, "from")
+		}
 	}
 	c.feed(in)
 }
