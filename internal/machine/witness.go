@@ -28,6 +28,7 @@ type Witness struct {
 	expires int64
 	signals int64
 
+	hits  *Hits // nil = nobody counts
 	steps map[Ref]*seen
 	ended map[Path]bool // scopes in which nothing may begin any more
 }
@@ -41,6 +42,7 @@ type seen struct {
 	since   int64  // when that was
 	due     int64  // of the timer it waits for
 	deltas  int64
+	done    bool // it was completed in a scope that is to be opened anew
 }
 
 // NewWitness returns a witness of a run of p that has no journal yet.
@@ -184,28 +186,15 @@ func among[S comparable](list []S, s S) bool {
 	return false
 }
 
-// nextStatus is what a step instance may become from each status.
-var nextStatus = [...][]Status{
-	Pending:     {Queued, Running, Waiting, Retrying, Completed, StepFailed, Skipped, Cancelled},
-	Blocked:     {Blocked, Running, StepFailed, Skipped, Cancelled},
-	Queued:      {Blocked, Running, StepFailed, Skipped, Cancelled},
-	Running:     {Running, Retrying, Queued, Completed, StepFailed, Skipped, Cancelled},
-	Waiting:     {Running, Completed, StepFailed, Skipped, Cancelled},
-	Retrying:    {Queued, Running, StepFailed, Skipped, Cancelled},
-	Completed:   {},
-	StepFailed:  {},
-	Skipped:     {},
-	Cancelled:   {},
-	Invalidated: {Queued, Running, Waiting, Completed, StepFailed, Skipped, Cancelled},
-}
-
-// became is the status an event gives its step; Pending = none.
-var became = [...]Status{
-	EvNodeQueued: Queued, EvNodeBlocked: Blocked, EvNodeStarted: Running, EvNodeOpened: Running,
-	EvNodeFallback: Running, EvNodeWaiting: Waiting, EvNodeRetried: Retrying, EvNodeLost: Queued,
-	EvNodeCompleted: Completed, EvNodeFailed: StepFailed, EvNodeSkipped: Skipped, EvNodeCancelled: Cancelled,
-	EvNodeAborting: Pending,
-}
+// became is the status an event gives its step; Pending = none of its own.
+var became = func() (to [eventKinds]Status) {
+	for _, row := range changes {
+		if row.to != same && row.event != EvNodeInvalidated {
+			to[row.event] = row.to
+		}
+	}
+	return to
+}()
 
 // step takes an event of a step instance.
 func (w *Witness) step(ev *Event) error {
@@ -222,12 +211,19 @@ func (w *Witness) step(ev *Event) error {
 			return fmt.Errorf("I14: delta %d follows %d others", ev.N, s.deltas-1)
 		}
 	}
-	if int(ev.Kind) >= len(became) || became[ev.Kind] == Pending || notTaken(ev) {
+	if int(ev.Kind) >= eventKinds || notTaken(ev) {
 		return nil
 	}
 	next := became[ev.Kind]
-	if !among(nextStatus[s.status], next) {
-		return fmt.Errorf("X76: it was %s and became %s", s.status, next)
+	if next == Pending {
+		from := s.status
+		if (ev.Kind == EvNodeCompensating || ev.Kind == EvNodeCompensated) && from == Pending && s.done {
+			from = Completed // its scope was not opened anew: what it did is still to be undone
+		}
+		return w.change(ev, from, from)
+	}
+	if err := w.change(ev, s.status, next); err != nil {
+		return err
 	}
 	if err := w.begins(s, ev); err != nil {
 		return err
@@ -256,7 +252,7 @@ func (w *Witness) step(ev *Event) error {
 		}
 		s.settled = w.gen
 	}
-	s.status = next
+	s.status, s.done = next, false
 	return nil
 }
 
@@ -323,6 +319,7 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 	if !s.status.Settled() || s.status != Status(ev.Flag) {
 		return fmt.Errorf("X76: it is reset from %s, it was %s", Status(ev.Flag), s.status)
 	}
+	was := s.status
 	switch {
 	case ev.N == 1:
 		s.status = Running
@@ -333,8 +330,22 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 		s.status = Pending
 		w.forget(ev)
 	}
+	return w.change(ev, was, s.status)
+}
+
+// change asserts that the table of changes has such a cell, and counts it (X76).
+func (w *Witness) change(ev *Event, from, to Status) error {
+	if !allowed[ev.Kind][from][to] {
+		return fmt.Errorf("X76: it was %s and became %s", from, to)
+	}
+	if w.hits != nil {
+		w.hits[ev.Kind][from][to]++
+	}
 	return nil
 }
+
+// Count has the changes that the witness sees counted in hits.
+func (w *Witness) Count(hits *Hits) { w.hits = hits }
 
 // forget withdraws what is known of scopes that will be opened anew.
 func (w *Witness) forget(ev *Event) {
@@ -346,6 +357,7 @@ func (w *Witness) forget(ev *Event) {
 			continue
 		}
 		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step {
+			s.done = s.done && s.status == Pending || s.status == Completed
 			s.status, s.due, s.deltas = Pending, 0, 0
 		}
 	}

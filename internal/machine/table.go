@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import "fmt"
+
+// A Change is a cell of the table of what an event makes of a step instance.
+type Change struct {
+	Event    EventKind
+	From, To Status
+}
+
+func (c Change) String() string {
+	ev := Event{Kind: c.Event}
+	return fmt.Sprintf("%s (%d): %s → %s", ev.Name(), c.Event, c.From, c.To)
+}
+
+// changes is that table, by event: from which statuses it may come, and what
+// the step is then. What stands here changes the state of a run; an event from
+// any other status is a fault (X76). The witness of every test and simulation
+// holds journals to it, and the simulator must meet every cell (Hits), so the
+// table says neither too little nor too much.
+var changes = [...]struct {
+	event EventKind
+	to    Status // same = the status stays
+	from  []Status
+}{
+	{EvNodeReady, same, []Status{Pending, Invalidated}},
+	{EvNodeQueued, Queued, []Status{Pending, Invalidated, Retrying}},
+	{EvNodeBlocked, Blocked, []Status{Queued, Blocked}},
+	{EvNodeStarted, Running, []Status{Queued, Blocked}},
+	{EvNodeOpened, Running, []Status{Pending, Invalidated}},
+	{EvNodeItems, same, []Status{Running}},
+	{EvNodeIteration, same, []Status{Running}},
+	{EvNodeProgress, same, []Status{Running}},
+	{EvNodeLog, same, []Status{Running}},
+	{EvNodeDelta, same, []Status{Running}},
+	{EvNodePreview, same, []Status{Running}},
+	{EvNodeWaiting, Waiting, []Status{Pending, Invalidated}},
+	{EvNodeRetried, Retrying, []Status{Running}},
+	{EvNodeLost, Queued, []Status{Running}},
+	{EvNodeFallback, Running, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
+	{EvNodeAborting, same, []Status{Running}},
+	{EvNodeCompleted, Completed, []Status{Pending, Invalidated, Running, Waiting}},
+	{EvNodeFailed, StepFailed, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
+	{EvNodeSkipped, Skipped, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
+	{EvNodeCancelled, Cancelled, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
+	{EvNodeInvalidated, Invalidated, []Status{Completed}},
+	{EvNodeInvalidated, Pending, []Status{StepFailed, Skipped, Cancelled}},
+	{EvNodeInvalidated, Running, []Status{StepFailed, Cancelled}}, // reopened with what it holds
+	{EvNodeIgnored, same, []Status{Pending, Invalidated, Blocked, Queued, Running, Retrying, Completed, StepFailed, Skipped, Cancelled}},
+	{EvContract, same, []Status{Running}},
+	{EvNodeCompensating, same, []Status{Completed}},
+	{EvNodeCompensated, same, []Status{Completed}},
+}
+
+// same stands in changes where an event leaves the status as it is.
+const same = Invalidated + 1
+
+// Changes lists the cells of the table.
+func Changes() (all []Change) {
+	for _, row := range changes {
+		for _, from := range row.from {
+			to := row.to
+			if to == same {
+				to = from
+			}
+			all = append(all, Change{row.event, from, to})
+		}
+	}
+	return all
+}
+
+// eventKinds is how many numbers of event kinds there are.
+const eventKinds = int(EvNodeAborting) + 1
+
+// allowed is the table by index.
+var allowed = func() (t [eventKinds][same][same]bool) {
+	for _, c := range Changes() {
+		t[c.Event][c.From][c.To] = true
+	}
+	return t
+}()
+
+// Hits counts how often a cell was met.
+type Hits [eventKinds][same][same]uint64
+
+// Of is how often a cell was met.
+func (h *Hits) Of(c Change) uint64 { return h[c.Event][c.From][c.To] }
+
+// Add takes in the counts of another.
+func (h *Hits) Add(other *Hits) {
+	for k := range other {
+		for from := range other[k] {
+			for to, n := range other[k][from] {
+				h[k][from][to] += n
+			}
+		}
+	}
+}
+
+// Missing lists the cells that were never met.
+func (h *Hits) Missing() (missing []Change) {
+	for _, c := range Changes() {
+		if h.Of(c) == 0 {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
