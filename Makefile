@@ -4,7 +4,7 @@ TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 FUZZTIME         ?= 5s
 
-.PHONY: help build test race lint cross bench fuzz-short nightly rewrite clean
+.PHONY: help build test race lint cross bench peers peers-builds fuzz-short nightly rewrite clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,12 @@ cross-%:
 bench: ## every benchmark, once
 	go test -run '^$$' -bench . -benchtime 1s ./...
 
+peers: ## other engines beside Roux on the same shapes: half an hour, wants a quiet machine
+	cd bench/peers && go run . -runs 3 -check
+
+peers-builds: ## that the module which measures other engines builds; minutes, the first time
+	cd bench/peers && go mod tidy -diff && go vet ./... && go test ./...
+
 fuzz-short: ## every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)
 
@@ -42,6 +48,7 @@ nightly: test race lint cross ## what is too long for each change
 	ROUX_LONG=1 go test -v -run 'TestF19|TestI15_LargestImages' ./internal/media
 	go test -timeout 30m -run TestRandomRuns ./internal/machine -rapid.checks=100000
 	./.ci/fuzz 5m
+	$(MAKE) peers-builds
 
 rewrite: ## generated pages and golden files; read the diff like code
 	go test ./internal/house ./internal/cli ./bench -run "Page|Settings" -rewrite

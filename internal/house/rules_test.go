@@ -79,3 +79,36 @@ func TestRulesCatch(t *testing.T) {
 		t.Errorf("a file without its SPDX line: got %q", got)
 	}
 }
+
+// TestForeignModule: what a module of its own imports is not ours, and what it
+// looks like is.
+func TestForeignModule(t *testing.T) {
+	var foreign []*source
+	for _, f := range load(t) {
+		if f.foreign {
+			foreign = append(foreign, f)
+		}
+		for _, imp := range f.imports {
+			if !f.foreign && strings.HasPrefix(imp, module+"/bench/peers") {
+				t.Errorf("%s imports the module that measures other engines", f.path)
+			}
+		}
+	}
+	if len(foreign) == 0 || foreign[0].pkg != "bench/peers" {
+		t.Fatalf("bench/peers is not seen as a module of its own: %d files", len(foreign))
+	}
+	f, err := parse("bench/peers/x.go", []byte("package main\n\nimport _ \"example.com/lib\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := wrapperProblems([]*source{f}); len(got) != 1 {
+		t.Errorf("a library in our module: got %q", got)
+	}
+	f.foreign = true
+	if got := append(wrapperProblems([]*source{f}), floorProblems([]*source{f})...); len(got) != 0 {
+		t.Errorf("a library of another module: got %q", got)
+	}
+	if got := sourceProblems([]*source{f}); len(got) == 0 {
+		t.Error("a file of another module without SPDX line and comment passes")
+	}
+}

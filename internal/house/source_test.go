@@ -34,6 +34,7 @@ type source struct {
 	path    string // slash-separated, from the module root
 	pkg     string // directory; "." for the root
 	test    bool
+	foreign bool // of a module of its own, whose imports are not ours: bench/peers
 	text    []byte
 	imports []string
 	fset    *token.FileSet
@@ -67,6 +68,8 @@ var loadOnce = sync.OnceValues(func() ([]*source, error) {
 		if err != nil {
 			return err
 		}
+		_, err = os.Stat(filepath.Join(root, f.pkg, "go.mod"))
+		f.foreign = err == nil && f.pkg != "."
 		files = append(files, f)
 		return nil
 	})

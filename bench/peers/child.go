@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+)
+
+// childCommand is the first argument of a process that meets one shape.
+const childCommand = "child"
+
+// settle is how long idle executions are left alone before they are weighed:
+// longer than the time-outs after which engines put waiting executions away
+// (go-workflows' executor cache 10 s, Restate's inactivity 5 s here).
+const settle = 14 * time.Second
+
+// A report is what the child tells its parent: that the shape begins or ended,
+// upon which it waits until the parent has measured.
+type report struct {
+	Phase   string   `json:"phase"` // "begin", "end" or "error"
+	Figures *figures `json:"figures,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// child opens one peer, meets one shape and reports on descriptor 3.
+func child(args []string) error {
+	flags := flag.NewFlagSet(childCommand, flag.ContinueOnError)
+	name := flags.String("peer", "", "the peer")
+	shape := flags.String("shape", "", "the shape")
+	size := flags.Int("n", 0, "its size")
+	timeout := flags.Duration("timeout", time.Minute, "how long it may take")
+	var e env
+	flags.StringVar(&e.Dir, "dir", "", "an empty directory")
+	flags.StringVar(&e.Postgres, "postgres", "", "URL of an empty database")
+	flags.StringVar(&e.Restate, "restate", "", "path of restate-server")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	out := os.NewFile(3, "reports")
+	if out == nil {
+		return errors.New("descriptor 3 is not open: this command is started by its parent only")
+	}
+	c := &courier{out: json.NewEncoder(out), in: bufio.NewReader(os.Stdin)}
+	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
+	defer cancel()
+	e.Log = os.Stderr
+	p := specOf(*name).open()
+	if err := meet(ctx, c, p, e, *shape, *size); err != nil {
+		return errors.Join(err, c.send(report{Phase: "error", Error: err.Error()}))
+	}
+	return nil
+}
+
+// closeSoon closes a peer. That is no part of the measurement, and engines with
+// thousands of waiting executions take long over it: the parent ends them.
+func closeSoon(p peer) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		if err := p.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "close:", err)
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(3 * time.Second):
+	}
+}
+
+// meet opens the peer, warms it up, and runs the shape between two reports.
+func meet(ctx context.Context, c *courier, p peer, e env, shape string, size int) error {
+	e.Marks = newMarks(max(size*stepsOfMany, 64))
+	if err := p.Open(ctx, e); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer closeSoon(p)
+	if err := p.Chain(ctx, 5); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	debug.FreeOSMemory()
+	if err := c.handshake(report{Phase: "begin"}); err != nil {
+		return err
+	}
+	e.Marks.reset()
+	var err error
+	switch shape {
+	case "chain":
+		err = p.Chain(ctx, size)
+	case "fan":
+		err = p.Fan(ctx, size)
+	case "many":
+		err = p.Many(ctx, size, stepsOfMany)
+	case "submit":
+		err = p.Submit(ctx, size)
+	case "idle":
+		err = p.Idle(ctx, size)
+	default:
+		err = fmt.Errorf("no shape %q", shape)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := e.Marks.figures(shape, size)
+	if err != nil {
+		return err
+	}
+	if shape == "idle" {
+		time.Sleep(settle)
+		debug.FreeOSMemory()
+	}
+	return c.handshake(report{Phase: "end", Figures: &f})
+}
+
+// A courier carries reports to the parent.
+type courier struct {
+	out *json.Encoder
+	in  *bufio.Reader
+}
+
+func (c *courier) send(r report) error { return c.out.Encode(r) }
+
+// handshake reports and waits for the parent's word to go on.
+func (c *courier) handshake(r report) error {
+	if err := c.send(r); err != nil {
+		return fmt.Errorf("report %s: %w", r.Phase, err)
+	}
+	if _, err := c.in.ReadString('\n'); err != nil {
+		return fmt.Errorf("the parent did not answer %s: %w", r.Phase, err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
+	_ "github.com/dbos-inc/dbos-transact-golang/dbos/driver/sqlite" // documented way to its SQLite
+)
+
+// dbosPeer is DBOS Transact. Its workflows run where they are submitted, which
+// is the fastest of its ways; queues are for spreading work over processes.
+type dbosPeer struct {
+	shapes
+	postgres bool
+	ctx      dbos.Context
+}
+
+// dbosInput is what a workflow is told.
+type dbosInput struct {
+	ID string
+	N  int
+}
+
+func (p *dbosPeer) Open(ctx context.Context, e env) error {
+	url := "sqlite:" + filepath.Join(e.Dir, "dbos.db")
+	if p.postgres {
+		url = e.Postgres + "&pool_max_conns=40"
+	}
+	c, err := dbos.NewContext(context.Background(), dbos.Config{
+		AppName: "peers", DatabaseURL: url, ApplicationVersion: "1", Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	p.ctx, p.marks, p.starters = c, e.Marks, 64
+	dbos.RegisterWorkflow(c, p.chainOf, dbos.WithWorkflowName("chain"))
+	dbos.RegisterWorkflow(c, p.fanOf, dbos.WithWorkflowName("fan"))
+	dbos.RegisterWorkflow(c, p.waitFor, dbos.WithWorkflowName("wait"))
+	workflows := map[kind]dbos.Workflow[dbosInput, int]{kindChain: p.chainOf, kindFan: p.fanOf, kindWait: p.waitFor}
+	p.start = func(_ context.Context, k kind, id string, n int) error {
+		_, err := dbos.RunWorkflow(c, workflows[k], dbosInput{id, n}, dbos.WithWorkflowID(id))
+		return err
+	}
+	return dbos.Launch(c)
+}
+
+func (p *dbosPeer) step(context.Context) (int, error) {
+	p.marks.step()
+	return 0, nil
+}
+
+func (p *dbosPeer) chainOf(ctx dbos.Context, in dbosInput) (int, error) {
+	for range in.N {
+		if _, err := dbos.RunAsStep(ctx, p.step); err != nil {
+			p.marks.failed(err)
+			return 0, err
+		}
+	}
+	p.marks.reached(in.ID)
+	return in.N, nil
+}
+
+func (p *dbosPeer) fanOf(ctx dbos.Context, in dbosInput) (int, error) {
+	outcomes := make([]<-chan dbos.StepOutcome[int], in.N)
+	for i := range outcomes {
+		var err error
+		if outcomes[i], err = dbos.Go(ctx, p.step); err != nil {
+			p.marks.failed(err)
+			return 0, err
+		}
+	}
+	for _, o := range outcomes {
+		if outcome := <-o; outcome.Err != nil {
+			p.marks.failed(outcome.Err)
+			return 0, outcome.Err
+		}
+	}
+	p.marks.reached(in.ID)
+	return in.N, nil
+}
+
+func (p *dbosPeer) waitFor(ctx dbos.Context, in dbosInput) (int, error) {
+	p.marks.reached(in.ID)
+	_, err := dbos.Recv[string](ctx, "go", 24*time.Hour)
+	return 0, err
+}
+
+func (p *dbosPeer) Close() error {
+	return dbos.Shutdown(p.ctx, time.Second)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/cschleiden/go-workflows/backend"
+	"github.com/cschleiden/go-workflows/backend/monoprocess"
+	"github.com/cschleiden/go-workflows/backend/postgres"
+	"github.com/cschleiden/go-workflows/backend/sqlite"
+	"github.com/cschleiden/go-workflows/client"
+	"github.com/cschleiden/go-workflows/worker"
+	"github.com/cschleiden/go-workflows/workflow"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver the PostgreSQL backend is documented with
+)
+
+// goWorkflowsPeer is go-workflows as its own bench program sets it up: the
+// monoprocess wrapper wakes the worker, so that nothing waits for a poll.
+type goWorkflowsPeer struct {
+	shapes
+	postgres bool
+	backend  backend.Backend
+	db       *sql.DB
+	cancel   context.CancelFunc
+	worker   *worker.Worker
+}
+
+func (p *goWorkflowsPeer) Open(ctx context.Context, e env) error {
+	options := worker.DefaultOptions
+	options.SingleWorkerMode = true
+	options.WorkflowExecutorCacheSize = 20_000
+	quietly := backend.WithLogger(slog.New(slog.DiscardHandler))
+	var store backend.Backend
+	if p.postgres {
+		db, err := sql.Open("pgx", e.Postgres)
+		if err != nil {
+			return err
+		}
+		db.SetMaxOpenConns(16)
+		db.SetMaxIdleConns(16)
+		p.db = db
+		options.WorkflowPollers, options.ActivityPollers = 4, 4
+		store = postgres.NewPostgresBackendWithDB(db, postgres.WithApplyMigrations(true), postgres.WithBackendOptions(quietly))
+	} else {
+		store = sqlite.NewSqliteBackend(filepath.Join(e.Dir, "goworkflows.db"), sqlite.WithBackendOptions(quietly))
+	}
+	p.backend = monoprocess.NewMonoprocessBackend(store)
+	p.marks = e.Marks
+	p.worker = worker.New(p.backend, &options)
+	workflows := map[kind]workflow.Workflow{kindChain: p.ChainOf, kindFan: p.FanOf, kindWait: p.WaitFor}
+	for _, w := range workflows {
+		if err := p.worker.RegisterWorkflow(w); err != nil {
+			return err
+		}
+	}
+	if err := p.worker.RegisterActivity(p.Step); err != nil {
+		return err
+	}
+	background, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	if err := p.worker.Start(background); err != nil {
+		return err
+	}
+	c := client.New(p.backend)
+	p.starters = 16
+	p.start = func(ctx context.Context, k kind, id string, n int) error {
+		_, err := c.CreateWorkflowInstance(ctx, client.WorkflowInstanceOptions{InstanceID: id}, workflows[k], id, n)
+		return err
+	}
+	return nil
+}
+
+// Step is the activity that does nothing.
+func (p *goWorkflowsPeer) Step(context.Context) (int, error) {
+	p.marks.step()
+	return 0, nil
+}
+
+// once is an activity without retries: nothing here fails.
+var once = workflow.ActivityOptions{RetryOptions: workflow.RetryOptions{MaxAttempts: 1}}
+
+// ChainOf is the workflow of n steps in a row.
+func (p *goWorkflowsPeer) ChainOf(ctx workflow.Context, id string, n int) error {
+	for range n {
+		if _, err := workflow.ExecuteActivity[int](ctx, once, p.Step).Get(ctx); err != nil {
+			p.marks.failed(err)
+			return err
+		}
+	}
+	p.marks.reached(id)
+	return nil
+}
+
+// FanOf is the workflow of n steps at once.
+func (p *goWorkflowsPeer) FanOf(ctx workflow.Context, id string, n int) error {
+	futures := make([]workflow.Future[int], n)
+	for i := range futures {
+		futures[i] = workflow.ExecuteActivity[int](ctx, once, p.Step)
+	}
+	for _, f := range futures {
+		if _, err := f.Get(ctx); err != nil {
+			p.marks.failed(err)
+			return err
+		}
+	}
+	p.marks.reached(id)
+	return nil
+}
+
+// WaitFor is the workflow that waits for a signal.
+func (p *goWorkflowsPeer) WaitFor(ctx workflow.Context, id string, _ int) error {
+	signals := workflow.NewSignalChannel[int](ctx, "go")
+	p.marks.reached(id)
+	signals.Receive(ctx)
+	return nil
+}
+
+func (p *goWorkflowsPeer) Close() error {
+	p.cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.worker.WaitForCompletion() }()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Second):
+		return fmt.Errorf("the worker did not stop")
+	}
+	if p.db != nil {
+		return p.db.Close()
+	}
+	return p.backend.Close()
+}

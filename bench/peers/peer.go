@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+)
+
+// A peer is one engine on one store with one way of running steps.
+//
+// Steps do nothing and run in the process that opened the peer; each calls
+// marks.step when it starts. Every method returns when the work it names is
+// done as seen by the worker, so no client's polling is charged to an engine.
+type peer interface {
+	// Open starts the engine, with its server and its worker if it has them.
+	Open(ctx context.Context, e env) error
+	// Chain runs one execution of n steps in a row.
+	Chain(ctx context.Context, n int) error
+	// Fan runs one execution that starts n steps at once and joins them.
+	Fan(ctx context.Context, n int) error
+	// Many starts runs executions at once, each a chain.
+	Many(ctx context.Context, runs, steps int) error
+	// Submit starts n executions of one step, each when nothing else is going on.
+	Submit(ctx context.Context, n int) error
+	// Idle starts n executions that wait for an event from outside, and returns when all wait.
+	Idle(ctx context.Context, n int) error
+	Close() error
+}
+
+// An env is what a peer may use while it is open.
+type env struct {
+	Dir      string    // an empty directory on a disk
+	Postgres string    // URL of an empty database, for peers that want one
+	Restate  string    // path of restate-server, for the peer that wants it
+	Log      io.Writer // where the peer's server may write
+	Marks    *marks
+}
+
+// shapeNames are in the order of the table.
+var shapeNames = []string{"chain", "fan", "many", "submit", "idle"}
+
+// stepsOfMany is the length of each execution of the shape many.
+const stepsOfMany = 10
+
+// defaultSizes are those of Roux's bars; a peer too slow for one has its own,
+// and its line says so.
+var defaultSizes = map[string]int{"chain": 100, "fan": 1000, "many": 1000, "submit": 100, "idle": 10_000}
+
+// A spec says how a peer is made and what a reader must know of it.
+type spec struct {
+	name     string
+	engine   string
+	modules  []string // whose versions are printed
+	store    string
+	needs    string // "postgres", "npm" or nothing
+	syncs    bool   // every step is on the disk before the next one starts
+	why      string // how that is known, beside the count
+	settings string
+	sizes    map[string]int
+	open     func() peer
+}
+
+// size is how large a shape is for this peer.
+func (s *spec) size(shape string, asked map[string]int) int {
+	if n, ok := asked[shape]; ok {
+		return n
+	}
+	if n, ok := s.sizes[shape]; ok {
+		return n
+	}
+	return defaultSizes[shape]
+}
+
+const (
+	rouxName      = "roux"
+	goWorkflows   = "github.com/cschleiden/go-workflows"
+	dbosModule    = "github.com/dbos-inc/dbos-transact-golang"
+	durabletask   = "github.com/microsoft/durabletask-go"
+	temporalMod   = "go.temporal.io/server"
+	temporalSDK   = "go.temporal.io/sdk"
+	restateModule = "github.com/restatedev/sdk-go"
+)
+
+// specs are all that can be measured. Roux is the first; it has no open, for it
+// is measured through its own program.
+var specs = []spec{
+	{
+		name: rouxName, engine: "Roux", store: "SQLite", syncs: true,
+		why:      "WAL, synchronous=FULL",
+		settings: "its defaults",
+	},
+	{
+		name: "goworkflows-sqlite", engine: "go-workflows", modules: []string{goWorkflows}, store: "SQLite", syncs: true,
+		why:      "WAL; sets no level, SQLite's default is FULL",
+		settings: "monoprocess backend (signals instead of polling), single-worker mode, executor cache 20,000, 2+2 pollers",
+		sizes:    map[string]int{"many": 300, "idle": 5000},
+		open:     func() peer { return &goWorkflowsPeer{} },
+	},
+	{
+		name: "goworkflows-postgres", engine: "go-workflows", modules: []string{goWorkflows}, store: "PostgreSQL", needs: "postgres", syncs: true,
+		why:      "fsync=on, synchronous_commit=on",
+		settings: "monoprocess backend, single-worker mode, executor cache 20,000, 4+4 pollers, 16 connections",
+		sizes:    map[string]int{"many": 300, "idle": 5000},
+		open:     func() peer { return &goWorkflowsPeer{postgres: true} },
+	},
+	{
+		name: "dbos-sqlite", engine: "DBOS", modules: []string{dbosModule}, store: "SQLite",
+		why:      "sets synchronous=NORMAL, which does not sync on commit",
+		settings: "runs in the submitting process, dbos.Go for the fan",
+		open:     func() peer { return &dbosPeer{} },
+	},
+	{
+		name: "dbos-postgres", engine: "DBOS", modules: []string{dbosModule}, store: "PostgreSQL", needs: "postgres", syncs: true,
+		why:      "fsync=on, synchronous_commit=on",
+		settings: "runs in the submitting process, dbos.Go for the fan, 40 connections",
+		open:     func() peer { return &dbosPeer{postgres: true} },
+	},
+	{
+		name: "durabletask-sqlite", engine: "durabletask-go", modules: []string{durabletask}, store: "SQLite", syncs: true,
+		why:      "WAL, synchronous=FULL, asked for in the address (its own default is a rollback journal)",
+		settings: "parallelism 16+16",
+		sizes:    map[string]int{"many": 200, "submit": 50, "idle": 2000},
+		open:     func() peer { return &durabletaskPeer{} },
+	},
+	{
+		name: "temporal-sqlite", engine: "Temporal", modules: []string{temporalMod, temporalSDK}, store: "SQLite", syncs: true,
+		why:      "WAL, synchronous=2 (FULL)",
+		settings: "all services in the process, 1 history shard, 1 task-queue partition, rate limits lifted, 4+4 pollers, workflow cache 20,000",
+		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000},
+		open:     func() peer { return &temporalPeer{} },
+	},
+	{
+		name: "temporal-postgres", engine: "Temporal", modules: []string{temporalMod, temporalSDK}, store: "PostgreSQL", needs: "postgres", syncs: true,
+		why:      "fsync=on, synchronous_commit=on",
+		settings: "all services in the process, 4 history shards, 40 connections, 1 task-queue partition, rate limits lifted, 8+8 pollers, workflow cache 20,000",
+		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000},
+		open:     func() peer { return &temporalPeer{postgres: true} },
+	},
+	{
+		name: "temporal-local-sqlite", engine: "Temporal, local activities", modules: []string{temporalMod, temporalSDK}, store: "SQLite",
+		why:      "results reach the server only with the workflow task",
+		settings: "as temporal-sqlite, steps are local activities",
+		sizes:    map[string]int{"many": 300, "submit": 50, "idle": 1000},
+		open:     func() peer { return &temporalPeer{local: true} },
+	},
+	{
+		name: "restate", engine: "Restate", modules: []string{restateModule}, store: "its own (log and RocksDB)", needs: "npm", syncs: true,
+		why:      "its log is flushed before a step is acknowledged",
+		settings: "server " + restateVersion + ", single node, 4 partitions, replication 1, telemetry off, service over HTTP/2 on loopback, inactivity timeout 5 s for the waiting runs (default 60 s)",
+		open:     func() peer { return &restatePeer{} },
+	},
+}
+
+func peerNames() (names []string) {
+	for _, s := range specs {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func specOf(name string) *spec {
+	return &specs[slices.IndexFunc(specs, func(s spec) bool { return s.name == name })]
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	restate "github.com/restatedev/sdk-go"
+	"github.com/restatedev/sdk-go/ingress"
+	"github.com/restatedev/sdk-go/server"
+)
+
+// restateVersion is the server's; the SDK's is in go.mod.
+const restateVersion = "1.7.12"
+
+// restateServer finds the server binary in the user's cache, or has npm put it
+// there. Scripts of packages are not run.
+func restateServer(ctx context.Context) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "roux-peers", "restate-"+restateVersion)
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	path := filepath.Join(dir, "node_modules", "@restatedev", "restate-server-"+runtime.GOOS+"-"+arch, "bin", "restate-server")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return "", errors.New("no npm on this machine to fetch @restatedev/restate-server with")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	install := exec.CommandContext(ctx, npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts", "--no-audit", "--no-fund",
+		"@restatedev/restate-server@"+restateVersion)
+	install.Env = append(os.Environ(), "SCARF_ANALYTICS=false", "DO_NOT_TRACK=1")
+	if text, err := install.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm install of @restatedev/restate-server: %w: %s", err, lastLines(text, 3))
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the npm package brought no server for this machine: %w", err)
+	}
+	return path, nil
+}
+
+// restatePeer is a restate-server process and a service in this one.
+type restatePeer struct {
+	shapes
+	server *exec.Cmd
+	stop   context.CancelFunc
+}
+
+// restateInput is what a handler is told.
+type restateInput struct {
+	ID string
+	N  int
+}
+
+func (p *restatePeer) Open(ctx context.Context, e env) error {
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	admin, entry := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	service := fmt.Sprintf("127.0.0.1:%d", ports[3])
+	p.server = exec.Command(e.Restate, "--no-logo", "--base-dir", filepath.Join(e.Dir, "restate"), "--node-name", "peers")
+	p.server.Env = append(os.Environ(), "DO_NOT_TRACK=1", "RESTATE_DISABLE_TELEMETRY=true", "RESTATE_LISTEN_MODE=tcp", "RESTATE_LOG_FILTER=warn",
+		"RESTATE_BIND_IP=127.0.0.1", "RESTATE_DEFAULT_NUM_PARTITIONS=4", "RESTATE_DEFAULT_REPLICATION=1",
+		fmt.Sprintf("RESTATE_BIND_PORT=%d", ports[2]),
+		fmt.Sprintf("RESTATE_ADMIN__BIND_PORT=%d", ports[0]), fmt.Sprintf("RESTATE_INGRESS__BIND_PORT=%d", ports[1]))
+	p.server.Stdout, p.server.Stderr = e.Log, e.Log
+	if err := p.server.Start(); err != nil {
+		return err
+	}
+	p.marks, p.starters = e.Marks, 64
+	background, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	served := make(chan error, 1)
+	go func() {
+		served <- server.NewRestate().WithLogger(slog.DiscardHandler, true).Bind(p.service()).Start(background, service)
+	}()
+	if err := register(ctx, admin, entry, "http://"+service); err != nil {
+		select {
+		case failed := <-served:
+			err = errors.Join(err, failed)
+		default:
+		}
+		return err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	client := ingress.NewClient(entry, ingress.WithHttpClient(&http.Client{Transport: transport}))
+	p.start = func(ctx context.Context, k kind, id string, n int) error {
+		_, err := ingress.ServiceSend[restateInput](client, "peers", string(k)).Send(ctx, restateInput{id, n})
+		return err
+	}
+	return nil
+}
+
+// service is what this process offers to the server.
+func (p *restatePeer) service() restate.ServiceDefinition {
+	return restate.NewService("peers").
+		Handler(string(kindChain), restate.NewServiceHandler(p.chainOf)).
+		Handler(string(kindFan), restate.NewServiceHandler(p.fanOf)).
+		Handler(string(kindWait), restate.NewServiceHandler(p.waitFor, restate.WithInactivityTimeout(5*time.Second)))
+}
+
+// register tells the server where the service is, as soon as it listens, and
+// returns when it takes invocations.
+func register(ctx context.Context, admin, entry, service string) error {
+	body, err := json.Marshal(map[string]any{"uri": service, "force": true})
+	if err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return ask(ctx, http.MethodPost, admin+"/deployments", body) }); err != nil {
+		return fmt.Errorf("register the service with restate-server: %w", err)
+	}
+	if err := eventually(ctx, func() error { return ask(ctx, http.MethodGet, entry+"/restate/health", nil) }); err != nil {
+		return fmt.Errorf("restate-server takes no invocations: %w", err)
+	}
+	return nil
+}
+
+// eventually repeats what a starting server refuses.
+func eventually(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func ask(ctx context.Context, method, url string, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 500))
+		return fmt.Errorf("%s %s: %s: %s", method, url, answer.Status, text)
+	}
+	return nil
+}
+
+func (p *restatePeer) step(restate.RunContext) (int, error) {
+	p.marks.step()
+	return 0, nil
+}
+
+func (p *restatePeer) chainOf(ctx restate.Context, in restateInput) (int, error) {
+	for range in.N {
+		if _, err := restate.Run(ctx, p.step); err != nil {
+			return 0, err
+		}
+	}
+	p.marks.reached(in.ID)
+	return in.N, nil
+}
+
+func (p *restatePeer) fanOf(ctx restate.Context, in restateInput) (int, error) {
+	steps := make([]restate.RunAsyncFuture[int], in.N)
+	for i := range steps {
+		steps[i] = restate.RunAsync(ctx, p.step)
+	}
+	for _, s := range steps {
+		if _, err := s.Result(); err != nil {
+			return 0, err
+		}
+	}
+	p.marks.reached(in.ID)
+	return in.N, nil
+}
+
+func (p *restatePeer) waitFor(ctx restate.Context, in restateInput) (int, error) {
+	event := restate.Awakeable[int](ctx)
+	p.marks.reached(in.ID)
+	return event.Result()
+}
+
+func (p *restatePeer) Close() error {
+	p.stop()
+	if err := p.server.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return p.server.Wait()
+}

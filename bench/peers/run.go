@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A line is what one peer did in one run of one shape; the raw results are
+// these, one JSON object a line.
+type line struct {
+	Peer    string `json:"peer"`
+	Version string `json:"version"`
+	Shape   string `json:"shape"`
+	Run     int    `json:"run"`
+	figures
+	StepsPerS   float64 `json:"steps_per_s,omitempty"`
+	CPUPerStep  float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle: an execution
+	RSSMB       float64 `json:"rss_mb"`                  // most that was seen; idle: when all wait
+	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what a waiting execution added
+	SyncsPer    float64 `json:"syncs_per_step,omitempty"`
+	Load        float64 `json:"load"` // of the machine, one minute
+	At          string  `json:"at"`
+	Error       string  `json:"error,omitempty"`
+}
+
+// syncShape is a chain whose syncs are counted; nothing else of it is used.
+const syncShape = "syncs"
+
+// A session is one call of the command.
+type session struct {
+	options
+	work    string
+	cluster *pgCluster
+	restate string
+	bench   string // Roux's bench program
+	missing map[string]string
+	raw     io.Writer
+	lines   []line
+}
+
+// measure prepares what the peers need, runs everything and prints the table.
+func measure(ctx context.Context, o options) (err error) {
+	s := &session{options: o, missing: map[string]string{}, raw: io.Discard}
+	if s.work, err = os.MkdirTemp(o.dir, "roux-peers-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(s.work)
+	// The database runs as somebody else and must be able to come through.
+	if err := os.Chmod(s.work, 0o711); err != nil {
+		return err
+	}
+	began := time.Now()
+	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return err
+		}
+		f, err := os.Create(filepath.Join(o.out, began.UTC().Format("2006-01-02T150405Z")+".jsonl"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		s.raw = f
+	}
+	s.prepare(ctx)
+	defer func() { err = errors.Join(err, s.cluster.halt()) }()
+	if err := s.rounds(ctx); err != nil {
+		return err
+	}
+	t := s.table()
+	fmt.Printf("Measured %s, %d runs, medians, interleaved; %.0f s in all.\n\n", began.UTC().Format("2006-01-02 15:04 UTC"), o.runs, time.Since(began).Seconds())
+	fmt.Print(t.markdown())
+	if o.check {
+		return t.check()
+	}
+	return nil
+}
+
+// rounds meets every shape with every peer, runs times, peer beside peer: what
+// the machine does besides hits them all.
+func (s *session) rounds(ctx context.Context) error {
+	if s.syncs {
+		for _, name := range s.peers {
+			if name != rouxName { // its own program counts
+				s.meet(ctx, specOf(name), syncShape, 0)
+			}
+		}
+	}
+	for run := 1; run <= s.runs; run++ {
+		for _, shape := range s.shapes {
+			for _, name := range s.peers {
+				s.meet(ctx, specOf(name), shape, run)
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// prepare finds out which peers cannot run here, and why.
+func (s *session) prepare(ctx context.Context) {
+	need := func(what string) bool {
+		return slices.ContainsFunc(s.peers, func(name string) bool { return specOf(name).needs == what })
+	}
+	var errs = map[string]error{}
+	if need("postgres") {
+		s.cluster, errs["postgres"] = newCluster(ctx, s.work)
+	}
+	if need("npm") {
+		s.restate, errs["npm"] = restateServer(ctx)
+	}
+	for _, name := range s.peers {
+		if err := errs[specOf(name).needs]; err != nil {
+			s.missing[name] = err.Error()
+		}
+	}
+	if slices.Contains(s.peers, rouxName) {
+		var err error
+		if s.bench, err = rouxBench(ctx, s.root, s.work); err != nil {
+			s.missing[rouxName] = err.Error()
+		}
+	}
+	for name, why := range s.missing {
+		fmt.Fprintf(os.Stderr, "%s: not run: %s\n", name, why)
+	}
+}
+
+// meet measures one peer on one shape and keeps the line, also of a failure.
+func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
+	if s.missing[p.name] != "" || ctx.Err() != nil {
+		return
+	}
+	began := time.Now()
+	l := line{Peer: p.name, Version: p.version(), Shape: shape, Run: run, Load: load(), At: began.UTC().Format(time.RFC3339)}
+	var err error
+	if p.open == nil {
+		err = s.meetRoux(ctx, p, &l)
+	} else {
+		err = s.meetPeer(ctx, p, &l)
+	}
+	if err != nil {
+		l.Error = err.Error()
+		fmt.Fprintf(os.Stderr, "%-22s %-6s FAILED after %.1f s: %v\n", p.name, shape, time.Since(began).Seconds(), err)
+	} else {
+		fmt.Fprintf(os.Stderr, "%-22s %-6s %s (%.1f s in all, load %.1f)\n", p.name, shape, l.summary(), time.Since(began).Seconds(), l.Load)
+	}
+	s.lines = append(s.lines, l)
+	text, err := json.Marshal(l)
+	if err == nil {
+		_, err = s.raw.Write(append(text, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers: raw results:", err)
+	}
+}
+
+func (l *line) summary() string {
+	switch l.Shape {
+	case "chain":
+		return fmt.Sprintf("n=%d p50 %.0f us, p99 %.0f us, CPU %.0f us a step", l.N, l.P50, l.P99, l.CPUPerStep)
+	case "submit":
+		return fmt.Sprintf("n=%d p50 %.0f us, p99 %.0f us", l.N, l.P50, l.P99)
+	case "idle":
+		return fmt.Sprintf("n=%d %.0f B a waiting run, %.0f MB", l.N, l.BytesPerRun, l.RSSMB)
+	case syncShape:
+		return fmt.Sprintf("%.2f syncs a step of a chain of %d", l.SyncsPer, l.N)
+	default:
+		return fmt.Sprintf("n=%d %.3f s, %.0f steps/s, CPU %.0f us a step, %.0f MB", l.N, l.Seconds, l.StepsPerS, l.CPUPerStep, l.RSSMB)
+	}
+}
+
+// meetPeer starts the child, and the database for it, and measures between its
+// two reports.
+func (s *session) meetPeer(ctx context.Context, p *spec, l *line) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout+30*time.Second)
+	defer cancel()
+	dir, err := os.MkdirTemp(s.work, "peer-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	shape, size := l.Shape, p.size(l.Shape, s.sizes)
+	var counted *counter
+	var tracer, databaseTracer []string
+	if shape == syncShape {
+		shape, size = "chain", p.size("chain", s.sizes)
+		if counted, err = newCounter(s.work); err != nil {
+			return err
+		}
+		tracer, databaseTracer = counted.tracer("child"), counted.tracer("database")
+	}
+	args := append(slices.Clone(tracer), self(), childCommand, "-peer", p.name, "-shape", shape, "-n", strconv.Itoa(size),
+		"-timeout", s.timeout.String(), "-dir", dir, "-restate", s.restate)
+	var roots []int
+	if p.needs == "postgres" {
+		if err := s.cluster.start(ctx, databaseTracer); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.cluster.halt()) }()
+		url, err := s.cluster.database(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.cluster.drop(context.WithoutCancel(ctx))) }()
+		args = append(args, "-postgres", url)
+		roots = append(roots, s.cluster.cmd.Process.Pid)
+	}
+	c, err := startChild(ctx, dir, args)
+	if err != nil {
+		return err
+	}
+	defer c.end()
+	return c.measure(l, append(roots, c.cmd.Process.Pid), counted)
+}
+
+// A childProcess is a peer at work in a process of its own.
+type childProcess struct {
+	cmd     *exec.Cmd
+	log     string
+	reports *json.Decoder
+	pipe    *os.File
+	answer  io.WriteCloser
+}
+
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
+
+func startChild(ctx context.Context, dir string, args []string) (*childProcess, error) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	c := &childProcess{log: log.Name(), pipe: in, reports: json.NewDecoder(bufio.NewReader(in))}
+	c.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = log, log, []*os.File{out}
+	// A group of its own, so that the servers which the peer started end with it.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Cancel = func() error { return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
+	if c.answer, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return c, c.cmd.Start()
+}
+
+// next waits for a phase of the child.
+func (c *childProcess) next(phase string) (report, error) {
+	var r report
+	err := c.reports.Decode(&r)
+	switch {
+	case err != nil:
+		text, _ := os.ReadFile(c.log)
+		return r, fmt.Errorf("the peer's process ended before %q: %s", phase, lastLines(text, 6))
+	case r.Phase == "error":
+		return r, errors.New(r.Error)
+	case r.Phase != phase:
+		return r, fmt.Errorf("the peer's process reports %q, want %q", r.Phase, phase)
+	}
+	return r, nil
+}
+
+func (c *childProcess) goOn() error {
+	_, err := io.WriteString(c.answer, "\n")
+	return err
+}
+
+// measure takes the figures between the child's two reports.
+func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
+	if _, err := c.next("begin"); err != nil {
+		return err
+	}
+	cpuBefore, heldBefore, err := usage(roots...)
+	if err != nil {
+		return err
+	}
+	syncsBefore := counted.count()
+	p := watch(roots...)
+	if err := c.goOn(); err != nil {
+		return err
+	}
+	r, err := c.next("end")
+	most := p.end()
+	if err != nil {
+		return err
+	}
+	cpu, held, err := usage(roots...)
+	if err != nil {
+		return err
+	}
+	l.figures = *r.Figures
+	l.CPUPerStep = float64((cpu - cpuBefore).Microseconds()) / float64(l.N)
+	l.RSSMB = megabytes(max(most, held))
+	switch l.Shape {
+	case "idle":
+		l.RSSMB, l.BytesPerRun = megabytes(held), float64(held-heldBefore)/float64(l.N)
+	case syncShape:
+		l.SyncsPer = float64(counted.count()-syncsBefore) / float64(l.N)
+	default:
+		l.StepsPerS = float64(l.N) / l.Seconds
+	}
+	return c.goOn()
+}
+
+// end gives the child a moment to close its engine, then ends it and all it started.
+func (c *childProcess) end() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.cmd.Wait() // how it ended is of no interest after its last report
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+	}
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // fails when all have ended, as they should
+	<-done
+	_ = c.pipe.Close()
+}
+
+func megabytes(b int64) float64 { return float64(b) / (1 << 20) }
+
+// load is the machine's load average over a minute; 0 where there is none.
+func load() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	f, _ := strconv.ParseFloat(first, 64)
+	return f
+}
+
+// A counter counts the syncs of traced processes.
+type counter struct {
+	strace string
+	dir    string
+}
+
+// newCounter needs strace, and a place where the database's user may write.
+func newCounter(work string) (*counter, error) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		return nil, errors.New("syncs are not counted: no strace on this machine")
+	}
+	dir, err := os.MkdirTemp(work, "syncs-")
+	if err != nil {
+		return nil, err
+	}
+	return &counter{strace, dir}, os.Chmod(dir, 0o777)
+}
+
+func (c *counter) tracer(name string) []string {
+	return []string{c.strace, "-f", "-qq", "-e", "trace=fsync,fdatasync,sync_file_range,msync", "-o", filepath.Join(c.dir, name)}
+}
+
+// count is how many syncs there were so far. A call that another thread's call
+// interrupts in the log is on two lines and counts once.
+func (c *counter) count() (n int) {
+	if c == nil {
+		return 0
+	}
+	logs, _ := filepath.Glob(filepath.Join(c.dir, "*"))
+	for _, name := range logs {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		for l := range bytes.Lines(text) {
+			if bytes.Contains(l, []byte("sync")) && !bytes.Contains(l, []byte("resumed>")) {
+				n++
+			}
+		}
+	}
+	return n
+}

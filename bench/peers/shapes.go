@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// marks are the moments that steps and executions report from inside the
+// worker. Engines that replay run the same code again, so an execution is
+// counted by its id and only once; steps are never replayed.
+type marks struct {
+	steps []atomic.Int64 // nanoseconds since zero, in the order in which the steps started
+	n     atomic.Int64
+	zero  time.Time
+
+	mu      sync.Mutex
+	seen    map[string]bool
+	last    time.Duration // when the last execution was seen
+	failure error
+	changed chan struct{}
+	lags    []time.Duration // submit: from the call to the first step
+}
+
+// newMarks has room for the steps that are going to run, so that no step waits
+// for memory.
+func newMarks(steps int) *marks {
+	return &marks{steps: make([]atomic.Int64, steps), zero: time.Now(), seen: map[string]bool{}, changed: make(chan struct{}, 1)}
+}
+
+// reset forgets the warm-up.
+func (m *marks) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.n.Store(0)
+	m.zero = time.Now()
+	m.seen = map[string]bool{}
+	m.last, m.failure, m.lags = 0, nil, nil
+}
+
+// step says that a step starts now.
+func (m *marks) step() {
+	if i := m.n.Add(1) - 1; i < int64(len(m.steps)) {
+		m.steps[i].Store(int64(time.Since(m.zero)))
+	}
+}
+
+// reached says that an execution is at its end, or at the place where it waits.
+func (m *marks) reached(id string) {
+	m.mu.Lock()
+	if !m.seen[id] {
+		m.seen[id] = true
+		m.last = time.Since(m.zero)
+	}
+	m.mu.Unlock()
+	m.wake()
+}
+
+// failed ends the measurement: an execution did what it should not.
+func (m *marks) failed(err error) {
+	m.mu.Lock()
+	if m.failure == nil {
+		m.failure = err
+	}
+	m.mu.Unlock()
+	m.wake()
+}
+
+func (m *marks) wake() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when n executions were seen.
+func (m *marks) wait(ctx context.Context, n int) error {
+	for {
+		m.mu.Lock()
+		seen, err := len(m.seen), m.failure
+		m.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if seen >= n {
+			return nil
+		}
+		select {
+		case <-m.changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d executions and %d steps were done: %w", seen, n, m.n.Load(), ctx.Err())
+		}
+	}
+}
+
+// A kind is a form of execution that every peer has under this name.
+type kind string
+
+const (
+	kindChain kind = "chain" // n steps in a row
+	kindFan   kind = "fan"   // n steps at once, then the join
+	kindWait  kind = "wait"  // waits for an event that does not come
+)
+
+// shapes carries out the shapes for a peer that can start an execution; peers
+// embed it and set its fields when they are open.
+type shapes struct {
+	marks    *marks
+	start    func(ctx context.Context, k kind, id string, n int) error
+	starters int // how many calls of start may be under way at once
+	serial   int
+}
+
+func (s *shapes) id(k kind) string {
+	s.serial++
+	return fmt.Sprintf("%s-%d", k, s.serial)
+}
+
+// Chain runs one execution of n steps in a row.
+func (s *shapes) Chain(ctx context.Context, n int) error {
+	return s.crowd(ctx, kindChain, 1, n)
+}
+
+// Fan runs one execution of n steps at once and their join.
+func (s *shapes) Fan(ctx context.Context, n int) error {
+	return s.crowd(ctx, kindFan, 1, n)
+}
+
+// Many starts runs executions of steps steps.
+func (s *shapes) Many(ctx context.Context, runs, steps int) error {
+	return s.crowd(ctx, kindChain, runs, steps)
+}
+
+// Idle starts n executions that wait.
+func (s *shapes) Idle(ctx context.Context, n int) error {
+	return s.crowd(ctx, kindWait, n, 0)
+}
+
+// crowd starts executions as fast as the peer takes them and waits for all.
+func (s *shapes) crowd(ctx context.Context, k kind, count, steps int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ids := make(chan string, count)
+	for range count {
+		ids <- s.id(k)
+	}
+	close(ids)
+	var starters sync.WaitGroup
+	for range min(max(s.starters, 1), count) {
+		starters.Go(func() {
+			for id := range ids {
+				if err := s.start(ctx, k, id, steps); err != nil {
+					s.marks.failed(fmt.Errorf("start %s: %w", id, err))
+					return
+				}
+			}
+		})
+	}
+	err := s.marks.wait(ctx, count)
+	if err != nil {
+		cancel()
+	}
+	starters.Wait()
+	return err
+}
+
+// quiet is how long a peer is left alone before the next submission, so that
+// what the one before left over is not in its way.
+const quiet = 20 * time.Millisecond
+
+// Submit measures from the call that submits to the start of the first step.
+func (s *shapes) Submit(ctx context.Context, n int) error {
+	for i := range n {
+		time.Sleep(quiet)
+		before := s.marks.n.Load()
+		called := time.Since(s.marks.zero)
+		if err := s.start(ctx, kindChain, s.id(kindChain), 1); err != nil {
+			return err
+		}
+		if err := s.marks.wait(ctx, i+1); err != nil {
+			return err
+		}
+		if s.marks.n.Load() <= before {
+			return fmt.Errorf("execution %d ended without its step", i)
+		}
+		s.marks.lags = append(s.marks.lags, time.Duration(s.marks.steps[before].Load())-called)
+	}
+	return nil
+}
+
+// figures are what the marks say of a shape; the parent adds what it measured.
+type figures struct {
+	N       int     `json:"n"`    // steps; idle: executions
+	Runs    int     `json:"runs"` // executions
+	Seconds float64 `json:"seconds"`
+	P50     float64 `json:"p50_us"`
+	P99     float64 `json:"p99_us"`
+}
+
+// figures of a shape that took its course. The steps that ran are compared
+// with those that were asked for: an engine that skipped some measured nothing.
+func (m *marks) figures(shape string, size int) (figures, error) {
+	f := figures{N: size, Runs: 1, Seconds: m.last.Seconds()}
+	switch shape {
+	case "many":
+		f.N, f.Runs = size*stepsOfMany, size
+	case "submit", "idle":
+		f.Runs = size
+	}
+	ran := int(m.n.Load())
+	if want := f.N; shape != "idle" && ran < want {
+		return f, fmt.Errorf("%d steps ran, %d were asked for", ran, want)
+	}
+	switch shape {
+	case "chain":
+		gaps := make([]time.Duration, 0, size)
+		for i := 1; i < size; i++ {
+			gaps = append(gaps, time.Duration(m.steps[i].Load()-m.steps[i-1].Load()))
+		}
+		f.P50, f.P99 = percentiles(gaps)
+	case "submit":
+		f.P50, f.P99 = percentiles(m.lags)
+	}
+	return f, nil
+}
+
+// percentiles in microseconds: the middle one, and the one that 1 % exceed.
+func percentiles(d []time.Duration) (p50, p99 float64) {
+	if len(d) == 0 {
+		return 0, 0
+	}
+	slices.Sort(d)
+	at := func(p float64) float64 {
+		return float64(d[min(len(d)-1, int(p*float64(len(d))))].Nanoseconds()) / 1000
+	}
+	return at(0.50), at(0.99)
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A row is one peer with the medians of its runs.
+type row struct {
+	*spec
+	version string
+	missing string
+	median  map[string]line   // by shape
+	failed  map[string]string // shapes without a figure, and why
+	syncsOf float64
+}
+
+// A table is what the run amounts to.
+type table struct {
+	shapes []string
+	rows   []row
+	runs   int
+}
+
+// table takes the medians, figure by figure.
+func (s *session) table() *table {
+	t := &table{shapes: s.shapes, runs: s.runs}
+	for _, name := range s.peers {
+		r := row{spec: specOf(name), version: specOf(name).version(), missing: s.missing[name], median: map[string]line{}, failed: map[string]string{}}
+		for _, shape := range append([]string{syncShape}, s.shapes...) {
+			var got []line
+			for _, l := range s.lines {
+				switch {
+				case l.Peer != name || l.Shape != shape:
+				case l.Error != "":
+					r.failed[shape] = l.Error
+				default:
+					got = append(got, l)
+				}
+			}
+			if len(got) > 0 {
+				delete(r.failed, shape)
+				r.median[shape] = medianOf(got)
+			}
+		}
+		r.syncsOf = r.median[syncShape].SyncsPer
+		if name == rouxName {
+			r.syncsOf = r.median["chain"].SyncsPer
+		}
+		t.rows = append(t.rows, r)
+	}
+	return t
+}
+
+func medianOf(lines []line) line {
+	m := lines[0]
+	for _, f := range []func(*line) *float64{
+		func(l *line) *float64 { return &l.Seconds },
+		func(l *line) *float64 { return &l.P50 },
+		func(l *line) *float64 { return &l.P99 },
+		func(l *line) *float64 { return &l.StepsPerS },
+		func(l *line) *float64 { return &l.CPUPerStep },
+		func(l *line) *float64 { return &l.RSSMB },
+		func(l *line) *float64 { return &l.BytesPerRun },
+		func(l *line) *float64 { return &l.SyncsPer },
+	} {
+		var values []float64
+		for i := range lines {
+			values = append(values, *f(&lines[i]))
+		}
+		slices.Sort(values)
+		*f(&m) = values[len(values)/2]
+	}
+	return m
+}
+
+// A judge is what a shape is judged by.
+type judge struct {
+	shape, head string
+	of          func(line) float64
+	more        bool // more is better
+	text        func(line) string
+}
+
+var judged = []judge{
+	{"chain", "chain, a step p50 / p99 µs", func(l line) float64 { return l.P50 }, false,
+		func(l line) string { return fmt.Sprintf("%s / %s", digits(l.P50), digits(l.P99)) }},
+	{"fan", "fan, ms", func(l line) float64 { return l.Seconds }, false,
+		func(l line) string { return digits(l.Seconds * 1000) }},
+	{"many", "many, steps/s", func(l line) float64 { return l.StepsPerS }, true,
+		func(l line) string { return digits(l.StepsPerS) }},
+	{"submit", "submit p50 / p99 ms", func(l line) float64 { return l.P50 }, false,
+		func(l line) string { return fmt.Sprintf("%s / %s", digits(l.P50/1000), digits(l.P99/1000)) }},
+	{"idle", "idle, bytes a waiting run (MB in all)", func(l line) float64 { return l.BytesPerRun }, false,
+		func(l line) string { return fmt.Sprintf("%s (%s)", digits(l.BytesPerRun), digits(l.RSSMB)) }},
+}
+
+// digits is a number with as many of them as it deserves.
+func digits(f float64) string {
+	switch a := max(f, -f); {
+	case a >= 1000:
+		text := fmt.Sprintf("%.0f", f)
+		for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+			text = text[:at] + "," + text[at:]
+		}
+		return text
+	case a >= 100:
+		return fmt.Sprintf("%.0f", f)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.2f", f)
+}
+
+// markdown prints a row a peer. Ratios are Roux's advantage: how many times
+// slower, or larger, the peer is.
+func (t *table) markdown() string {
+	var b strings.Builder
+	heads := []string{"engine, version", "store", "syncs every step (how known)"}
+	for _, m := range t.judged() {
+		heads = append(heads, m.head)
+	}
+	heads = append(heads, "CPU µs a step: chain, fan, many", "peak MB (many)", "settings")
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(heads, " | "), strings.Repeat(" --- |", len(heads)))
+	roux := t.roux()
+	for _, r := range t.rows {
+		cells := []string{r.engine + " " + r.version, r.store, r.synced()}
+		if r.missing != "" {
+			fmt.Fprintf(&b, "| %s | not run: %s |\n", strings.Join(cells, " | "), inline(r.missing))
+			continue
+		}
+		for _, m := range t.judged() {
+			cells = append(cells, r.cell(m, roux))
+		}
+		cpu := []string{}
+		for _, shape := range []string{"chain", "fan", "many"} {
+			if l, ok := r.median[shape]; ok {
+				cpu = append(cpu, digits(l.CPUPerStep))
+			} else {
+				cpu = append(cpu, "-")
+			}
+		}
+		peak := "-"
+		if l, ok := r.median["many"]; ok {
+			peak = digits(l.RSSMB)
+		}
+		cells = append(cells, strings.Join(cpu, ", "), peak, r.settings)
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	for _, r := range t.rows {
+		for shape, why := range r.failed {
+			fmt.Fprintf(&b, "\n%s, %s: %s\n", r.name, shape, inline(why))
+		}
+	}
+	return b.String()
+}
+
+func inline(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func (t *table) judged() (of []judge) {
+	for _, m := range judged {
+		if slices.Contains(t.shapes, m.shape) {
+			of = append(of, m)
+		}
+	}
+	return of
+}
+
+func (t *table) roux() *row {
+	for i := range t.rows {
+		if t.rows[i].name == rouxName && t.rows[i].missing == "" {
+			return &t.rows[i]
+		}
+	}
+	return nil
+}
+
+// synced says whether each step is on the disk, and how that is known.
+func (r *row) synced() string {
+	text := "**no**: " + r.why
+	if r.syncs {
+		text = "yes: " + r.why
+	}
+	if r.syncsOf > 0 || r.median[syncShape].Peer != "" {
+		text += fmt.Sprintf("; %.2f syncs a step counted", r.syncsOf)
+	}
+	return text
+}
+
+// cell is a figure, the size if it is not that of the bars, and the ratio.
+func (r *row) cell(m judge, roux *row) string {
+	l, ok := r.median[m.shape]
+	if !ok {
+		if r.failed[m.shape] != "" {
+			return "failed, see below"
+		}
+		return "-"
+	}
+	text := m.text(l)
+	if l.Runs > 1 && l.Runs != defaultSizes[m.shape] {
+		text += fmt.Sprintf(" [%d runs]", l.Runs)
+	}
+	if roux != nil && r.name != rouxName {
+		if base, ok := roux.median[m.shape]; ok {
+			text += fmt.Sprintf(" · %s×", digits(ratio(m, l, base)))
+		}
+	}
+	return text
+}
+
+// ratio is by how much Roux is ahead.
+func ratio(m judge, peer, roux line) float64 {
+	if m.more {
+		return m.of(roux) / m.of(peer)
+	}
+	return m.of(peer) / m.of(roux)
+}
+
+// bars are what Roux owes beside its peers: so many times the best of those
+// that sync every step; on idle, the best of all.
+var bars = []struct {
+	shape string
+	least float64
+}{{"many", 15}, {"fan", 30}, {"chain", 3}, {"idle", 1}}
+
+// check compares with the bars.
+func (t *table) check() error {
+	roux := t.roux()
+	if roux == nil {
+		return errors.New("-check: Roux itself was not measured")
+	}
+	var missed []error
+	for _, bar := range bars {
+		if !slices.Contains(t.shapes, bar.shape) {
+			continue
+		}
+		m := judged[slices.IndexFunc(judged, func(m judge) bool { return m.shape == bar.shape })]
+		base, ok := roux.median[bar.shape]
+		if !ok {
+			missed = append(missed, fmt.Errorf("%s: Roux has no figure", bar.shape))
+			continue
+		}
+		var rivals []row
+		for _, r := range t.rows {
+			if _, ok := r.median[bar.shape]; ok && r.name != rouxName && (r.syncs || bar.shape == "idle") {
+				rivals = append(rivals, r)
+			}
+		}
+		if len(rivals) == 0 {
+			missed = append(missed, fmt.Errorf("%s: no peer has a figure", bar.shape))
+			continue
+		}
+		best := slices.MinFunc(rivals, func(a, b row) int {
+			return cmp.Compare(ratio(m, a.median[bar.shape], base), ratio(m, b.median[bar.shape], base))
+		})
+		got := ratio(m, best.median[bar.shape], base)
+		verdict := "ok"
+		if got < bar.least {
+			verdict = "MISSED"
+			missed = append(missed, fmt.Errorf("%s: %.2f × the best peer (%s), the bar is %.0f ×", bar.shape, got, best.name, bar.least))
+		}
+		fmt.Printf("\n%s: %.1f × %s, the best peer; bar %.0f ×: %s", bar.shape, got, best.name, bar.least, verdict)
+	}
+	fmt.Println()
+	return errors.Join(missed...)
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	sdk "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+// temporalPeer is a Temporal server in this process with one worker beside it.
+type temporalPeer struct {
+	shapes
+	postgres bool
+	local    bool // steps are local activities: no record of each in the server
+	server   io.Closer
+	client   client.Client
+	worker   worker.Worker
+}
+
+const temporalQueue = "peers"
+
+func (p *temporalPeer) Open(ctx context.Context, e env) error {
+	server, err := startTemporal(e, p.postgres)
+	if err != nil {
+		return err
+	}
+	p.server, p.marks, p.starters = server, e.Marks, 32
+	logger := sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(e.Log, &slog.HandlerOptions{Level: slog.LevelError})))
+	if p.client, err = dialTemporal(ctx, server.address, logger); err != nil {
+		return err
+	}
+	worker.SetStickyWorkflowCacheSize(20_000)
+	pollers := 4
+	if p.postgres {
+		pollers = 8
+	}
+	p.worker = worker.New(p.client, temporalQueue, worker.Options{
+		MaxConcurrentWorkflowTaskPollers: pollers, MaxConcurrentActivityTaskPollers: pollers,
+		MaxConcurrentWorkflowTaskExecutionSize: 1000, MaxConcurrentActivityExecutionSize: 1000, MaxConcurrentLocalActivityExecutionSize: 1000,
+		// The comparison is about recorded steps: an eager activity skips the
+		// queue and helps little here (performance.md of the project).
+		DisableEagerActivities: true,
+	})
+	workflows := map[kind]any{kindChain: p.chainOf, kindFan: p.fanOf, kindWait: p.waitFor}
+	for k, w := range workflows {
+		p.worker.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: string(k)})
+	}
+	p.worker.RegisterActivity(p.Step)
+	if err := p.worker.Start(); err != nil {
+		return err
+	}
+	p.start = func(ctx context.Context, k kind, id string, n int) error {
+		_, err := p.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: temporalQueue}, string(k), id, n)
+		return err
+	}
+	return nil
+}
+
+// dialTemporal waits until the server answers.
+func dialTemporal(ctx context.Context, address string, logger sdklog.Logger) (client.Client, error) {
+	for {
+		c, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: temporalNamespace, Logger: logger})
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the Temporal server does not answer: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Step is the activity that does nothing.
+func (p *temporalPeer) Step(context.Context) (int, error) {
+	p.marks.step()
+	return 0, nil
+}
+
+// begin starts one step as the peer's form has it.
+func (p *temporalPeer) begin(ctx workflow.Context) workflow.Future {
+	retries := &sdk.RetryPolicy{MaximumAttempts: 1}
+	if p.local {
+		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+			StartToCloseTimeout: time.Minute, RetryPolicy: retries,
+		}), p.Step)
+	}
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Minute, RetryPolicy: retries,
+	}), p.Step)
+}
+
+func (p *temporalPeer) chainOf(ctx workflow.Context, id string, n int) error {
+	for range n {
+		if err := p.begin(ctx).Get(ctx, nil); err != nil {
+			p.marks.failed(err)
+			return err
+		}
+	}
+	p.marks.reached(id)
+	return nil
+}
+
+func (p *temporalPeer) fanOf(ctx workflow.Context, id string, n int) error {
+	futures := make([]workflow.Future, n)
+	for i := range futures {
+		futures[i] = p.begin(ctx)
+	}
+	for _, f := range futures {
+		if err := f.Get(ctx, nil); err != nil {
+			p.marks.failed(err)
+			return err
+		}
+	}
+	p.marks.reached(id)
+	return nil
+}
+
+func (p *temporalPeer) waitFor(ctx workflow.Context, id string, _ int) error {
+	p.marks.reached(id)
+	workflow.GetSignalChannel(ctx, "go").Receive(ctx, nil)
+	return nil
+}
+
+func (p *temporalPeer) Close() error {
+	p.worker.Stop()
+	p.client.Close()
+	return p.server.Close()
+}
