@@ -1,6 +1,241 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kill kills the real binary.
+// Command kill kills the real binary, again and again, and compares what
+// everybody says afterwards.
+//
+//	go run ./sim/kill -kills 2000 [-seed 1] [-failpoints] [-faults]
+//
+// Three records are kept by three processes: the journal (Roux's own), the
+// effects (a recorder that syncs each before it answers), and what a client was
+// told. A round is a fresh data directory in which recipes are run by the
+// command line, killed at random moments and resumed until all have ended. Then
+// everything that was shown must be in the journal, every effect must belong to
+// an attempt that the journal had begun, an effect may come again only with the
+// same key and where its attempt's outcome was unknown, what completed had its
+// effect, nothing settled twice, every file holds what its name says, and the
+// replay and the doctor must find nothing.
+//
+// It decides what is a violation, and never mends one: it exits 1 and keeps the
+// directory. It knows Roux from the outside only, but for retention, which it
+// gives runs of two days ago by the engine's own clock.
 package main
 
-func main() {}
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/internal/failpoint"
+)
+
+func main() {
+	if file := os.Getenv(recorderEnv); file != "" {
+		if err := record(file); err != nil {
+			fmt.Fprintln(os.Stderr, "recorder:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var o options
+	flag.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
+	flag.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
+	flag.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
+	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
+	flag.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
+	flag.DurationVar(&o.serving, "serving", bar, "how soon a restarted process must serve")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := work(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "kill:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	kills, parallel int
+	seed            uint64
+	points, faults  bool
+	dir             string
+	serving         time.Duration
+}
+
+// A summary is the last line of the bench.
+type summary struct {
+	Seed       uint64   `json:"seed"`
+	Kills      int64    `json:"kills"`
+	Hits       int64    `json:"failpoint_hits"`
+	Never      []string `json:"failpoints_never_passed,omitempty"`
+	Faults     int      `json:"faults"`
+	Skipped    []string `json:"faults_skipped,omitempty"`
+	Runs       int64    `json:"runs"`
+	Effects    int64    `json:"effects"`
+	Repeats    int64    `json:"effects_repeated_with_their_key"`
+	Lost       int64    `json:"attempts_lost"`
+	Released   int64    `json:"runs_released"`
+	Restarts   int64    `json:"restarts"`
+	ServingAvg float64  `json:"serving_avg_ms"`
+	ServingMax float64  `json:"serving_max_ms"`
+	Seconds    float64  `json:"seconds"`
+	PerKill    float64  `json:"seconds_per_kill"`
+	Violations int      `json:"violations"`
+}
+
+var errViolated = errors.New("there are violations; the directories named above are kept")
+
+// work does all that was asked for.
+func work(ctx context.Context, o *options) (err error) {
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "roux-kill-"); err != nil {
+			return err
+		}
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
+	began := time.Now()
+	b, err := newBench(ctx, o.dir, o.points)
+	if err != nil {
+		return err
+	}
+	b.serving = o.serving
+	fmt.Printf("seed %d, %d kills, %d rounds at a time, in %s (built in %.1fs)\n", o.seed, o.kills, o.parallel, o.dir, time.Since(began).Seconds())
+	began = time.Now()
+	problems, err := b.randomKills(ctx, o)
+	spent := time.Since(began)
+	kills := b.kills.Load()
+	if err == nil && o.points {
+		var more []string
+		more, err = b.everyPoint(ctx, o)
+		problems = append(problems, more...)
+	}
+	s := b.summary(o, spent, kills)
+	if err == nil && o.faults {
+		var more []string
+		more, s.Faults, s.Skipped, err = b.everyFault(ctx)
+		problems = append(problems, more...)
+	}
+	err = errors.Join(err, b.rec.stop())
+	for _, p := range problems {
+		fmt.Println("VIOLATION", p)
+	}
+	s.Violations, s.Seconds = len(problems), time.Since(began).Seconds()
+	line, jerr := json.Marshal(s)
+	fmt.Println(string(line))
+	switch {
+	case err != nil || jerr != nil:
+		return errors.Join(err, jerr)
+	case len(problems) > 0:
+		return errViolated
+	}
+	return os.RemoveAll(o.dir)
+}
+
+func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
+	s := &summary{
+		Seed: o.seed, Kills: b.kills.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
+		Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(),
+		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
+		PerKill: spent.Seconds() / float64(max(kills, 1)),
+	}
+	if o.points {
+		s.Never = b.points.never()
+	}
+	return s
+}
+
+// each runs work on so many goroutines and collects what it finds.
+func each(ctx context.Context, parallel int, next func() (work func() ([]string, error), more bool)) (problems []string, err error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range parallel {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				work, more := next()
+				more = more && err == nil && ctx.Err() == nil
+				mu.Unlock()
+				if !more {
+					return
+				}
+				found, werr := work()
+				mu.Lock()
+				problems, err = append(problems, found...), errors.Join(err, werr)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return problems, errors.Join(err, ctx.Err())
+}
+
+// killsARound is how many processes work on one directory before it is looked at.
+const killsARound = 10
+
+func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
+	began := time.Now()
+	n := 0
+	var said atomic.Int64
+	return each(ctx, o.parallel, func() (func() ([]string, error), bool) {
+		left := o.kills - int(b.kills.Load())
+		n++
+		name, seed := fmt.Sprintf("r%d", n), o.seed+uint64(n)
+		return func() ([]string, error) {
+			r, err := b.newRound(name, seed, b.plain)
+			if err != nil {
+				return nil, err
+			}
+			problems, err := r.random(min(left, killsARound))
+			err = r.finish(problems, err)
+			if now := int64(time.Since(began).Seconds()) / 10; said.Swap(now) != now {
+				fmt.Printf("%6.0fs %d kills, %d runs, %d effects, %d attempts lost\n",
+					time.Since(began).Seconds(), b.kills.Load(), b.runs.Load(), b.effects.Load(), b.lost.Load())
+			}
+			return problems, err
+		}, left > 0
+	})
+}
+
+// everyPoint hurts a process at each failpoint in each way, and reports the
+// points that nobody came by: what is never reached proves nothing.
+func (b *bench) everyPoint(ctx context.Context, o *options) ([]string, error) {
+	type one struct {
+		point  failpoint.Point
+		action string
+	}
+	var all []one
+	for _, p := range failpoint.Points {
+		for _, a := range actions(p.Fails) {
+			all = append(all, one{p.Point, a})
+		}
+	}
+	n := 0
+	problems, err := each(ctx, o.parallel, func() (func() ([]string, error), bool) {
+		if n == len(all) {
+			return nil, false
+		}
+		w := all[n]
+		n++
+		name, seed := fmt.Sprintf("p%d", n), o.seed+uint64(n)
+		if n%20 == 0 {
+			fmt.Printf("%d of %d failpoints and actions\n", n, len(all))
+		}
+		return func() ([]string, error) { return b.hit(name, seed, w.point, w.action) }, true
+	})
+	if never := b.points.never(); err == nil && len(never) > 0 {
+		slices.Sort(never)
+		problems = append(problems, fmt.Sprintf("nobody came by the failpoints %v", never))
+	}
+	return problems, err
+}

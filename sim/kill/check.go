@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A history is what the journal says of one run at the end of a round.
+type history struct {
+	id, tag, recipe string
+	events          []line
+	text            []string // the events as they were printed
+	status          string
+	code            string // of its error
+	outputs         json.RawMessage
+}
+
+// compare lays the three records beside each other: the journal as `roux
+// events` prints it, the recorder's effects, and what the client was told. It
+// returns what does not agree.
+func (r *round) compare() (problems []string, err error) {
+	bad := func(format string, args ...any) {
+		problems = append(problems, r.name+": "+fmt.Sprintf(format, args...))
+	}
+	runs, err := r.list()
+	if err != nil {
+		return nil, err
+	}
+	byID, byTag := map[string]*history{}, map[string]*history{}
+	for _, run := range runs {
+		h, err := r.read(run.ID, bad)
+		if err != nil {
+			return nil, err
+		}
+		byID[h.id] = h
+		if byTag[h.tag] != nil {
+			bad("the runs %s and %s were both begun by one command", h.id, byTag[h.tag].id)
+		}
+		byTag[h.tag] = h
+		r.runs.Add(1)
+	}
+	r.told(byID, bad)
+	effects, err := r.rec.since(r.offset, r.name+".")
+	if err != nil {
+		return nil, err
+	}
+	r.effects.Add(int64(len(effects)))
+	steps := map[string]map[string][]effect{}
+	for _, e := range effects {
+		if byTag[e.Tag] == nil {
+			bad("step %s of %s had an effect, and no journal knows the run", e.At, e.Tag)
+			continue
+		}
+		if steps[e.Tag] == nil {
+			steps[e.Tag] = map[string][]effect{}
+		}
+		steps[e.Tag][e.At] = append(steps[e.Tag][e.At], e)
+	}
+	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
+		r.settled(byTag[tag], bad)
+		r.happened(byTag[tag], steps[tag], bad)
+	}
+	if err := r.blobs(byID, bad); err != nil {
+		return nil, err
+	}
+	return problems, r.sound(bad)
+}
+
+// read asks for a run's journal, and has it folded again.
+func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
+	out, talk, code, err := r.c.ask("events", id, "-o", "jsonl")
+	if err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, fmt.Errorf("%s: events %s: exit code %d\n%s", r.name, id, code, talk)
+	}
+	h := &history{id: id}
+	for text := range strings.Lines(out) {
+		text = strings.TrimSuffix(text, "\n")
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			return nil, fmt.Errorf("%s: events %s: %q: %w", r.name, id, text, err)
+		}
+		if l.EventID != uint64(len(h.events)+1) {
+			bad("run %s: event %d follows event %d (I14)", id, l.EventID, len(h.events))
+		}
+		h.events, h.text = append(h.events, l), append(h.text, text)
+		switch l.Type {
+		case "run.started":
+			var p struct {
+				Tag string `json:"tag"`
+			}
+			if json.Unmarshal(l.Payload.Parameters, &p) == nil {
+				h.tag, h.recipe = p.Tag, l.Payload.Recipe
+			}
+		case "run.completed", "run.failed", "run.cancelled", "run.expired":
+			h.status, h.outputs = l.Payload.Status, l.Payload.Outputs
+			if l.Payload.Error != nil {
+				h.code = l.Payload.Error.Code
+			}
+		}
+	}
+	out, talk, code, err = r.c.ask("replay", id, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var folded struct {
+		Same   bool   `json:"same"`
+		Status string `json:"status"`
+	}
+	if json.Unmarshal([]byte(out), &folded) != nil || !folded.Same || folded.Status != h.status {
+		bad("run %s is %q and its replay says %.400s %s (exit code %d, I2)", id, h.status, out, talk, code)
+	}
+	return h, nil
+}
+
+// told checks that everything the client was told is true for ever (I1).
+func (r *round) told(byID map[string]*history, bad func(string, ...any)) {
+	for run, events := range r.c.said {
+		h := byID[run]
+		if h == nil {
+			bad("run %s was shown and is gone (I1)", run)
+			continue
+		}
+		for n, text := range events {
+			if n > uint64(len(h.text)) {
+				bad("event %d of run %s was shown and is gone (I1): %s", n, run, text)
+			} else if !sameJSON(text, h.text[n-1]) {
+				bad("event %d of run %s was shown as\n  %s\nand is now\n  %s (I1)", n, run, text, h.text[n-1])
+			}
+		}
+	}
+	for run, res := range r.c.results {
+		if h := byID[run]; h == nil || h.status != res.Status || !sameJSON(string(orNull(h.outputs)), string(orNull(res.Outputs))) {
+			bad("run %s was said to have ended %s with %s, and the journal says otherwise (I1)", run, res.Status, res.Outputs)
+		}
+	}
+	for run := range r.c.signalled {
+		if h := byID[run]; h == nil || !slices.ContainsFunc(h.events, func(l line) bool { return l.Type == "run.signalled" }) {
+			bad("run %s was said to have its signal, and the journal knows of none (I1)", run)
+		}
+	}
+}
+
+// settled checks how a run ended, and that each of its steps did so once.
+func (r *round) settled(h *history, bad func(string, ...any)) {
+	want := "completed"
+	if h.recipe == "undo" {
+		want = "failed"
+	}
+	lost := map[string]int{}
+	settled := map[string]string{}
+	ends := 0
+	for _, l := range h.events {
+		step := l.Payload.Step
+		switch l.Type {
+		case "node.retried":
+			if l.Payload.Cause == causeLost {
+				lost[step]++
+				r.lost.Add(1)
+			}
+		case "node.completed", "node.failed", "node.skipped", "node.cancelled":
+			if before := settled[step]; before != "" {
+				bad("step %s of run %s settled twice: %s, then %s (I3)", step, h.id, before, l.Type)
+			}
+			settled[step] = l.Type
+		case "run.completed", "run.failed", "run.cancelled", "run.expired":
+			ends++
+		}
+	}
+	if ends != 1 {
+		bad("run %s has ended %d times, want once (I7, I6)", h.id, ends)
+	}
+	if h.status == want && (want != "failed" || h.code == "STEP_FAILED") {
+		if want == "completed" && !sameJSON(string(h.outputs), expected[h.recipe]) {
+			bad("run %s of %s gave %s, want %s", h.id, h.recipe, h.outputs, expected[h.recipe])
+		}
+		return
+	}
+	// A step may be lost three times; the fourth is its failure.
+	if h.code == "INTERRUPTED" && slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 {
+		return
+	}
+	if slices.Contains(r.tolerate, h.code) {
+		return
+	}
+	bad("run %s of %s ended %s %s, want %s", h.id, h.recipe, h.status, h.code, want)
+}
+
+// expected are the outputs of each recipe.
+var expected = map[string]string{
+	"mixed": `{"doubled":[2,4,6,8,10],"last":"last"}`,
+	"chain": `{"count":16}`,
+	"wide":  `{"count":24,"last":"join"}`,
+	"gate":  `{"said":"yes","last":"after"}`,
+	"bulky": `{"count":8,"last":"last"}`,
+}
+
+// causeLost is why an attempt is tried again whose outcome nobody knows.
+const causeLost = "lost"
+
+// A try is the attempts of a step that share an effect key: the outcome of all
+// but the last of them is unknown.
+type try struct {
+	attempts int
+	done     bool // the step completed with it
+}
+
+// happened compares a run's effects with its attempts. Each effect belongs to an
+// attempt that the journal had begun; equal keys belong to attempts of which the
+// outcome was unknown; what completed had its effect.
+func (r *round) happened(h *history, effects map[string][]effect, bad func(string, ...any)) {
+	tries := map[string][]try{}
+	open := map[string]bool{} // the next attempt has the key of the last one
+	for _, l := range h.events {
+		step, p := l.Payload.Step, &l.Payload
+		if p.Kind != "action" {
+			continue
+		}
+		switch {
+		case l.Type == "node.started":
+			if n := len(tries[step]); n > 0 && open[step] {
+				tries[step][n-1].attempts++
+			} else {
+				tries[step] = append(tries[step], try{attempts: 1})
+			}
+			open[step] = true
+		case l.Type == "node.retried" && p.Cause != causeLost || l.Type == "node.failed":
+			open[step] = false
+		case l.Type == "node.completed":
+			if n := len(tries[step]); n > 0 {
+				tries[step][n-1].done = true
+			}
+		}
+	}
+	for step, seen := range effects {
+		if why := match(tries[step], seen); why != "" {
+			bad("step %s of run %s: %s\n  effects %v\n  tries %v", step, h.id, why, seen, tries[step])
+		}
+		keys := map[string]bool{}
+		for _, e := range seen {
+			if keys[e.Key] {
+				r.repeats.Add(1)
+			}
+			keys[e.Key] = true
+		}
+	}
+	for step, list := range tries {
+		if n := len(list); list[n-1].done && recorded(h.recipe, step) && len(effects[step]) == 0 {
+			bad("step %s of run %s is completed and had no effect", step, h.id)
+		}
+	}
+}
+
+// recorded says whether a step of a recipe is one that has an effect.
+func recorded(recipe, step string) bool {
+	switch recipe {
+	case "mixed":
+		return !strings.HasSuffix(step, ".fetch") && !strings.HasSuffix(step, ".page")
+	case "bulky":
+		return !strings.HasSuffix(step, ".text")
+	}
+	return true
+}
+
+// match lays the effects of a step, in the order in which they happened, beside
+// its tries.
+func match(tries []try, effects []effect) string {
+	type group struct {
+		key string
+		n   int
+	}
+	var groups []group
+	for _, e := range effects {
+		if e.Key == "" {
+			return "an effect without a key"
+		}
+		if n := len(groups); n > 0 && groups[n-1].key == e.Key {
+			groups[n-1].n++
+			continue
+		}
+		if slices.ContainsFunc(groups, func(g group) bool { return g.key == e.Key }) {
+			return "an older key came again after a new one (I4)"
+		}
+		groups = append(groups, group{e.Key, 1})
+	}
+	if n := len(tries); n > 0 && tries[n-1].done {
+		// What completed is the last try, and the last effect is its.
+		if len(groups) == 0 || groups[len(groups)-1].n > tries[n-1].attempts {
+			return "the step completed, and its last effects are not those of its last attempts (I3, I4)"
+		}
+		groups, tries = groups[:len(groups)-1], tries[:n-1]
+	}
+	i := 0
+	for _, g := range groups {
+		for i < len(tries) && tries[i].attempts < g.n {
+			i++
+		}
+		if i == len(tries) {
+			return "more effects than attempts that the journal had begun (I1), or a key that was not kept (I4)"
+		}
+		i++
+	}
+	return ""
+}
+
+var hashes = regexp.MustCompile(`sha256_[0-9a-f]{64}`)
+
+// blobs checks that every file has the content that its name says, and that
+// every file that an output names is there.
+func (r *round) blobs(byID map[string]*history, bad func(string, ...any)) error {
+	have := map[string]bool{}
+	root := filepath.Join(r.c.dir, "files")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !hashes.MatchString(d.Name()) || len(d.Name()) != len("sha256_")+64 {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		sum := sha256.New()
+		if _, err := io.Copy(sum, f); err != nil {
+			return err
+		}
+		if got := "sha256_" + hex.EncodeToString(sum.Sum(nil)); got != d.Name() {
+			bad("file %s holds %s", path, got)
+		}
+		have[d.Name()] = true
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, h := range byID {
+		for i, l := range h.events {
+			if l.Type != "node.completed" {
+				continue
+			}
+			for _, m := range fileField.FindAllStringSubmatch(h.text[i], -1) {
+				if !have[m[1]] {
+					bad("step %s of run %s gave file %s, which is not there", l.Payload.Step, h.id, m[1])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fileField is a file that an action's output names, told apart from the hash of
+// an input.
+var fileField = regexp.MustCompile(`"file":"(sha256_[0-9a-f]{64})"`)
+
+// sound asks the doctor.
+func (r *round) sound(bad func(string, ...any)) error {
+	out, talk, code, err := r.c.ask("doctor", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var checks []struct{ Check, Status, Text string }
+	if err := json.Unmarshal([]byte(out), &checks); err != nil {
+		return fmt.Errorf("%s: doctor: exit code %d: %w\n%s%s", r.name, code, err, out, talk)
+	}
+	for _, c := range checks {
+		// A kill leaves temporary files; the next start of the file store takes them.
+		if c.Status != "ok" && c.Check != "egress" && c.Check != "disk" {
+			bad("doctor: %s %s: %s", c.Check, c.Status, c.Text)
+		}
+	}
+	if code != 0 {
+		bad("doctor: exit code %d\n%s", code, talk)
+	}
+	return nil
+}
+
+func sameJSON(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// agedRecipe has a long history of its own: chunks to remove.
+const agedRecipe = `name: aged
+steps:
+  - id: all
+    loop:
+      over: "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+      as: n
+      steps: [{id: one, transform: {expression: n}}]
+outputs: {all: steps.all.output}
+`
+
+// age fills a data directory with runs and files of two days ago, so that there
+// is something for retention to take. The clock of the machine cannot be turned
+// for one process, the engine's can.
+func age(ctx context.Context, dir string, runs int) (err error) {
+	past := func() time.Time { return time.Now().Add(-48 * time.Hour) }
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	files, err := blob.Open(blob.Config{Dir: filepath.Join(dir, "files"), Now: past})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	e, err := engine.Open(ctx, engine.Config{Store: st, Blobs: files, Now: past})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_, serr := e.Stop(ctx)
+		err = errors.Join(err, serr)
+	}()
+	r, sources, _ := recipe.Parse("aged.yaml", []byte(agedRecipe), recipe.Options{})
+	p, diags := compile.Compile(r, sources, compile.Options{Actions: compile.NewCatalogue()})
+	if p == nil {
+		return fmt.Errorf("aged.yaml: %v", diags)
+	}
+	for i := range runs {
+		info, err := files.Put(ctx, account, strings.NewReader(fmt.Sprintf("a file of run %d\n", i)), "old.txt", "")
+		if err != nil {
+			return err
+		}
+		if _, err := files.Put(ctx, account, strings.NewReader(fmt.Sprintf("nobody's file %d\n", i)), "loose.txt", ""); err != nil {
+			return err
+		}
+		started, err := e.Start(ctx, engine.StartRequest{
+			Account: account, Plan: p, Recipe: "aged",
+			Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := e.Wait(ctx, account, started.Run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// account is whose runs a command line has.
+const account = "local"

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A line is one event as a command with -o jsonl prints it.
+type line struct {
+	EventID uint64 `json:"eventId"`
+	Type    string `json:"type"`
+	RunID   string `json:"runId"`
+	Payload struct {
+		Step       string          `json:"step"`
+		Kind       string          `json:"kind"`
+		Attempt    int             `json:"attempt"`
+		Status     string          `json:"status"`
+		Cause      string          `json:"cause"`
+		Recipe     string          `json:"recipe"`
+		Parameters json.RawMessage `json:"parameters"`
+		Outputs    json.RawMessage `json:"outputs"`
+		Error      *struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	} `json:"payload"`
+}
+
+// A client is whoever runs commands on one data directory, and writes down what
+// it was told.
+type client struct {
+	exe string
+	dir string   // the data directory
+	env []string // beside the common one
+
+	mu  sync.Mutex
+	log *os.File // client.jsonl: what was said, by the line; synced where it is an acknowledgement
+	// said are the events that were shown, by run and number.
+	said map[string]map[uint64]string
+	// began are the runs whose first event was shown; signalled those that a
+	// command said it had given their signal; results what `run` and `resume`
+	// said at their end.
+	began     map[string]bool
+	signalled map[string]bool
+	results   map[string]result
+}
+
+// A result is what a command says of a run that has ended.
+type result struct {
+	ID      string          `json:"id"`
+	Status  string          `json:"status"`
+	Outputs json.RawMessage `json:"outputs"`
+}
+
+func newClient(exe, dir, logFile string, env ...string) (*client, error) {
+	f, err := os.OpenFile(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		exe: exe, dir: dir, env: env, log: f,
+		said: map[string]map[uint64]string{}, began: map[string]bool{}, signalled: map[string]bool{}, results: map[string]result{},
+	}, nil
+}
+
+func (c *client) close() error { return c.log.Close() }
+
+// note writes a line of the client's log.
+func (c *client) note(text string, sync bool) error {
+	_, err := c.log.WriteString(text + "\n")
+	if sync && err == nil {
+		err = c.log.Sync()
+	}
+	return err
+}
+
+// hear takes a line that a command printed. A line is an acknowledgement: what
+// it says must be true for ever.
+func (c *client) hear(text string) (*line, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var l line
+	if err := json.Unmarshal([]byte(text), &l); err != nil || l.EventID == 0 {
+		var r result
+		if json.Unmarshal([]byte(text), &r) == nil && r.ID != "" {
+			c.results[r.ID] = r
+		}
+		return nil, c.note(text, true)
+	}
+	if c.said[l.RunID] == nil {
+		c.said[l.RunID] = map[uint64]string{}
+	}
+	c.said[l.RunID][l.EventID] = text
+	if l.EventID == 1 {
+		c.began[l.RunID] = true
+	}
+	return &l, c.note(text, l.EventID == 1)
+}
+
+// command is a command on the data directory. It sees nothing of the
+// environment of whoever runs the bench but what a process needs.
+func (c *client) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(c.exe, args...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "TMPDIR=" + os.TempDir(),
+		"ROUX_DATA=" + c.dir, "ROUX_EGRESS_ALLOW=127.0.0.1/32", "ROUX_RETAIN_RUNS=1h", "ROUX_RETAIN_FILES=1h", "ROUX_RETAIN_UPLOADS=1h",
+	}, c.env...)
+	cmd.Dir = os.TempDir()
+	return cmd
+}
+
+// ask runs a command to its end.
+func (c *client) ask(args ...string) (out, talk string, code int, err error) {
+	cmd := c.command(args...)
+	var o, t bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &t
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	return o.String(), t.String(), cmd.ProcessState.ExitCode(), err
+}
+
+// A process is a command under way whose lines are heard.
+type process struct {
+	c     *client
+	cmd   *exec.Cmd
+	began time.Time
+	talk  bytes.Buffer
+	lines chan *line // closed when it has ended
+	code  int        // -1 = a signal ended it; valid once lines is closed
+	err   error      // of the bench
+	mu    sync.Mutex
+	first time.Duration // from start to the first line; 0 = none yet
+}
+
+// start begins a command; every line it prints is heard, whoever reads lines.
+func (c *client) start(env []string, args ...string) (*process, error) {
+	cmd := c.command(append(args, "-o", "jsonl")...)
+	cmd.Env = append(cmd.Env, env...)
+	return c.startCommand(cmd)
+}
+
+func (c *client) startCommand(cmd *exec.Cmd) (*process, error) {
+	p := &process{c: c, cmd: cmd, lines: make(chan *line, 1<<14)}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = &p.talk
+	p.began = time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.read(out)
+	return p, nil
+}
+
+func (p *process) read(out io.Reader) {
+	defer close(p.lines)
+	for r := bufio.NewReaderSize(out, 1<<16); ; {
+		text, err := r.ReadString('\n')
+		if err != nil {
+			break // half a line was never said
+		}
+		p.mu.Lock()
+		if p.first == 0 {
+			p.first = time.Since(p.began)
+		}
+		p.mu.Unlock()
+		l, err := p.c.hear(strings.TrimSuffix(text, "\n"))
+		p.err = errors.Join(p.err, err)
+		if l != nil {
+			p.lines <- l
+		}
+	}
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		p.err = errors.Join(p.err, err)
+	}
+	p.code = p.cmd.ProcessState.ExitCode()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.err = errors.Join(p.err, p.c.note(fmt.Sprintf(`{"exit":%d}`, p.code), true))
+}
+
+// serving is how long it took until the first line; 0 = there was none.
+func (p *process) serving() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first
+}
+
+// signal tells the process; that it has ended meanwhile is no error.
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// wait hears the rest and returns the exit code.
+func (p *process) wait() int {
+	for range p.lines {
+	}
+	return p.code
+}
+
+// within waits as wait does, but not longer than d: then the process is killed,
+// and that is an error.
+func (p *process) within(d time.Duration) (int, error) {
+	t := time.AfterFunc(d, func() { p.signal(syscall.SIGKILL) })
+	code := p.wait()
+	if !t.Stop() {
+		return code, fmt.Errorf("%s had not ended after %s\n%s", strings.Join(p.cmd.Args[1:], " "), d, p.said())
+	}
+	return code, p.err
+}
+
+// said is what the process told people; only after its end.
+func (p *process) said() string { return p.talk.String() }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// recorderEnv makes this program the recorder: it names the file of effects.
+const recorderEnv = "ROUX_BENCH_RECORDER"
+
+// An effect is what the outside world has seen: a request that was on stable
+// storage before it was answered.
+type effect struct {
+	N      int    `json:"n"`
+	Key    string `json:"key"` // Idempotency-Key
+	Tag    string `json:"tag"` // the run, as its starter called it
+	At     string `json:"at"`  // the step, as the journal calls it
+	Status int    `json:"status"`
+}
+
+// A recorder is the outside world: a process of its own, which nobody kills.
+type recorder struct {
+	cmd  *exec.Cmd
+	in   io.Closer // its standard input: it ends when that does
+	url  string
+	file string
+}
+
+func startRecorder(file string) (*recorder, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r := &recorder{cmd: exec.Command(self), file: file}
+	r.cmd.Env = append(os.Environ(), recorderEnv+"="+file)
+	r.cmd.Stderr = os.Stderr
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the recorder did not say where it listens: %w", err), r.stop())
+	}
+	r.url = strings.TrimSpace(line)
+	return r, nil
+}
+
+func (r *recorder) stop() error { return errors.Join(r.in.Close(), r.cmd.Wait()) }
+
+// since reads the effects of runs whose tag begins with prefix, from a place in
+// the file on.
+func (r *recorder) since(offset int64, prefix string) (effects []effect, err error) {
+	f, err := os.Open(r.file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return nil, err
+	}
+	for scan := bufio.NewScanner(f); scan.Scan(); {
+		var e effect
+		if err := json.Unmarshal(scan.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", r.file, scan.Text(), err)
+		}
+		if strings.HasPrefix(e.Tag, prefix) {
+			effects = append(effects, e)
+		}
+	}
+	return effects, nil
+}
+
+// size is how long the file is now.
+func (r *recorder) size() (int64, error) {
+	info, err := os.Stat(r.file)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// record is the recorder's own process: it ends when its standard input does.
+func record(file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	w := &world{f: f, failed: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /effect", w.effect)
+	mux.HandleFunc("GET /file", w.bytes)
+	mux.HandleFunc("GET /text", w.text)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	fmt.Println("http://" + ln.Addr().String())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = server.Close()
+	}()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return f.Close()
+}
+
+type world struct {
+	mu     sync.Mutex
+	f      *os.File
+	n      int
+	failed map[string]int // refusals given to a step
+}
+
+// effect records, syncs, and only then answers. A step that asks for it is
+// refused so many times, which is a failure that it knows of; and it may be kept
+// waiting after its effect has happened.
+func (w *world) effect(rw http.ResponseWriter, r *http.Request) {
+	var e effect
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	e.Key, e.Status = r.Header.Get("Idempotency-Key"), http.StatusOK
+	fail, _ := strconv.Atoi(r.URL.Query().Get("fail"))
+	ms, _ := strconv.Atoi(r.URL.Query().Get("ms"))
+	if err := w.write(&e, fail); err != nil {
+		fmt.Fprintln(os.Stderr, "recorder:", err)
+		os.Exit(1) // what it answers now would be a lie
+	}
+	time.Sleep(time.Duration(ms) * time.Millisecond)
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(e.Status)
+	_ = json.NewEncoder(rw).Encode(map[string]any{"at": e.At})
+}
+
+func (w *world) write(e *effect, fail int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if step := e.Tag + " " + e.At; w.failed[step] < fail {
+		w.failed[step]++
+		e.Status = http.StatusServiceUnavailable
+	}
+	w.n++
+	e.N = w.n
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if _, err := w.f.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return w.f.Sync()
+}
+
+func (w *world) bytes(rw http.ResponseWriter, r *http.Request) {
+	rw.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = rw.Write(content(r))
+}
+
+func (w *world) text(rw http.ResponseWriter, r *http.Request) {
+	rw.Header().Set("Content-Type", "text/plain")
+	_, _ = rw.Write(content(r))
+}
+
+// content is what a seed says, so many bytes of it.
+func content(r *http.Request) []byte {
+	n, _ := strconv.Atoi(r.URL.Query().Get("bytes"))
+	line := []byte(r.URL.Query().Get("seed") + "\n")
+	return bytes.Repeat(line, n/len(line)+1)[:min(n, 4<<20)]
+}

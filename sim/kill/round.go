@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+//go:embed recipes
+var recipes embed.FS
+
+const (
+	// longest is how long a command that nobody kills may take: none of the
+	// recipes has work for more than a few seconds.
+	longest = 90 * time.Second
+	// bar is how soon after its start a process serves again (F01).
+	bar = 2 * time.Second
+	// exitFailed is what a command says of runs that ended failed.
+	exitFailed = 1
+)
+
+// A bench is what rounds share.
+type bench struct {
+	plain, hurt string // the binaries, without and with failpoints
+	dir         string // of the whole bench
+	files       string // where the recipes lie
+	rec         *recorder
+	serving     time.Duration // the bar
+
+	kills, hits, runs, effects, repeats, lost, released atomic.Int64
+	slowest                                             atomic.Int64 // ns to the first line after a kill
+	restarts                                            atomic.Int64
+	restarting                                          atomic.Int64 // ns, sum
+	points                                              passed
+}
+
+// newBench builds the binaries and starts the recorder.
+func newBench(ctx context.Context, dir string, withPoints bool) (b *bench, err error) {
+	b = &bench{dir: dir, files: filepath.Join(dir, "recipes"), serving: bar}
+	if b.plain, err = build(ctx, dir, "roux", ""); err != nil {
+		return nil, err
+	}
+	if withPoints {
+		if b.hurt, err = build(ctx, dir, "roux-failpoints", "failpoints"); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.CopyFS(dir, recipes); err != nil {
+		return nil, err
+	}
+	b.rec, err = startRecorder(filepath.Join(dir, "effects.jsonl"))
+	return b, err
+}
+
+// A round is one data directory, from the first run in it to the last look.
+type round struct {
+	*bench
+	name   string
+	dir    string
+	rng    *rand.Rand
+	c      *client
+	offset int64             // in the recorder's file
+	tags   map[string]string // of a run's tag: the recipe
+	slow   []string          // what was served too late
+
+	tolerate []string // codes of failures that were made on purpose
+	aged     bool     // retention has something to take
+}
+
+func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
+	r := &round{bench: b, name: name, dir: filepath.Join(b.dir, name), rng: rand.New(rand.NewPCG(seed, 0)), tags: map[string]string{}}
+	data := filepath.Join(r.dir, "data")
+	err := os.MkdirAll(data, 0o700)
+	if err == nil {
+		r.c, err = newClient(exe, data, filepath.Join(r.dir, "client.jsonl"))
+	}
+	if err == nil {
+		r.offset, err = b.rec.size()
+	}
+	return r, err
+}
+
+// run starts a run of a recipe.
+func (r *round) run(recipe string, env ...string) (*process, error) {
+	tag := fmt.Sprintf("%s.%d.", r.name, len(r.tags))
+	r.tags[tag] = recipe
+	return r.c.start(env, "run", filepath.Join(r.files, recipe+".yaml"), "--input", "base="+r.rec.url, "--input", "tag="+tag)
+}
+
+// kill ends a process at a moment that nobody chose: after so many lines and a
+// little more, or after some time. It says false when the process was faster.
+func (r *round) kill(p *process) bool {
+	var after time.Duration
+	if r.rng.IntN(2) == 0 {
+		for n := r.rng.IntN(40); n > 0; n-- {
+			if l, ok := <-p.lines; !ok {
+				return false
+			} else if l.Type == "node.waiting" && r.rng.IntN(2) == 0 {
+				break
+			}
+		}
+		after = time.Duration(r.rng.IntN(4000)) * time.Microsecond
+	} else {
+		after = time.Duration(r.rng.IntN(450_000)) * time.Microsecond
+	}
+	end := time.NewTimer(after)
+	defer end.Stop()
+	for {
+		select {
+		case _, ok := <-p.lines:
+			if !ok {
+				return false
+			}
+			continue
+		case <-end.C:
+		}
+		break
+	}
+	p.signal(syscall.SIGKILL)
+	if p.wait() != -1 {
+		return false
+	}
+	r.kills.Add(1)
+	return true
+}
+
+// random starts a few runs, kills whatever works on them, and looks on until
+// all have ended. It returns what is wrong.
+func (r *round) random(kills int) (problems []string, err error) {
+	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky"}
+	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	done := 0
+	for _, name := range names[:2+r.rng.IntN(2)] {
+		p, err := r.run(name)
+		if err != nil {
+			return nil, err
+		}
+		stop := r.steer()
+		if r.rng.IntN(8) > 0 && done < kills {
+			if r.kill(p) {
+				done++
+			}
+		} else if name == "gate" {
+			err = r.untilWaiting(p)
+		}
+		code, werr := p.within(longest)
+		if err = errors.Join(err, werr, stop()); err != nil {
+			return nil, err
+		}
+		if bad := r.exit(p, code); bad != "" {
+			problems = append(problems, bad)
+		}
+	}
+	for {
+		p, err := r.c.start(nil, "resume")
+		if err != nil {
+			return nil, err
+		}
+		stop := r.steer()
+		killed := done < kills && r.kill(p)
+		code, err := p.within(longest)
+		if err = errors.Join(err, stop()); err != nil {
+			return nil, err
+		}
+		r.restarted(p)
+		if killed {
+			done++
+			continue
+		}
+		if bad := r.exit(p, code); bad != "" {
+			problems = append(problems, bad)
+		}
+		again, err := r.release()
+		if err != nil {
+			return nil, err
+		}
+		if done >= kills || !again && code != -1 {
+			if again {
+				continue
+			}
+			break
+		}
+	}
+	more, err := r.compare()
+	return append(append(problems, r.slow...), more...), err
+}
+
+// untilWaiting lets a run go on until it waits, and leaves it there.
+func (r *round) untilWaiting(p *process) error {
+	for l := range p.lines {
+		if l.Type == "node.waiting" {
+			p.signal(syscall.SIGTERM)
+		}
+	}
+	return nil
+}
+
+// exit judges how a command that was not killed ended.
+func (r *round) exit(p *process, code int) string {
+	switch code {
+	case -1, 0, exitFailed, 130:
+		return ""
+	}
+	return fmt.Sprintf("%s: `%s` ended with exit code %d:\n%s", r.name, strings.Join(p.cmd.Args[1:], " "), code, p.said())
+}
+
+// restarted notes how soon a restarted process served.
+func (r *round) restarted(p *process) {
+	took := p.serving()
+	if took == 0 {
+		return
+	}
+	r.restarts.Add(1)
+	r.restarting.Add(int64(took))
+	for old := r.slowest.Load(); int64(took) > old && !r.slowest.CompareAndSwap(old, int64(took)); old = r.slowest.Load() {
+	}
+	if took > r.serving {
+		r.slow = append(r.slow, fmt.Sprintf("%s: a restarted process showed its first event after %s (F01 wants %s)", r.name, took, r.serving))
+	}
+}
+
+// steer gives runs that wait for it their signal, from a process of its own,
+// while another holds the directory. What was acknowledged is noted.
+func (r *round) steer() (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	delay := time.Duration(r.rng.IntN(200)) * time.Millisecond
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				done <- nil
+				return
+			case <-time.After(delay):
+			}
+			for _, run := range r.waiting() {
+				_, _, code, err := r.c.ask("runs", "signal", run, "go", "--payload", `{"said":"yes"}`)
+				if err != nil {
+					done <- err
+					return
+				}
+				if code == 0 {
+					r.c.mu.Lock()
+					r.c.signalled[run] = true
+					err := r.c.note(fmt.Sprintf(`{"signalled":%q}`, run), true)
+					r.c.mu.Unlock()
+					if err != nil {
+						done <- err
+						return
+					}
+				}
+			}
+			delay = 100 * time.Millisecond
+		}
+	}()
+	return func() error { cancel(); return <-done }
+}
+
+// waiting are the runs that were seen to wait and have no signal yet.
+func (r *round) waiting() (runs []string) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for run, events := range r.c.said {
+		if r.c.signalled[run] || r.c.results[run].ID != "" {
+			continue
+		}
+		for _, text := range events {
+			if strings.Contains(text, `"signal":"go"`) {
+				runs = append(runs, run)
+				break
+			}
+		}
+	}
+	slices.Sort(runs)
+	return runs
+}
+
+// listed is a run as `roux runs list` shows it.
+type listed struct {
+	ID         string `json:"id"`
+	Recipe     string `json:"recipe"`
+	Status     string `json:"status"`
+	EndedAt    string `json:"endedAt"`
+	Quarantine string `json:"quarantine"`
+}
+
+func (r *round) list() (runs []listed, err error) {
+	out, talk, code, err := r.c.ask("runs", "list", "--limit", "500", "-o", "json")
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s: runs list: exit code %d\n%s", r.name, code, talk)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &runs)
+	}
+	return runs, err
+}
+
+// release lets runs go on that were set apart because the process died three
+// times while one of them was being loaded alone. It says whether there is
+// anything to resume.
+func (r *round) release() (again bool, err error) {
+	runs, err := r.list()
+	if err != nil {
+		return false, err
+	}
+	for _, run := range runs {
+		if run.EndedAt == "" {
+			again = true
+		}
+		if run.Quarantine == "" && run.Status != "quarantined" {
+			continue
+		}
+		_, talk, code, err := r.c.ask("runs", "release", run.ID)
+		if err != nil {
+			return false, err
+		}
+		if code != 0 {
+			return false, fmt.Errorf("%s: release %s: exit code %d\n%s", r.name, run.ID, code, talk)
+		}
+		r.released.Add(1)
+		again = true
+	}
+	return again, nil
+}
