@@ -208,7 +208,7 @@ var expected = map[string]string{
 	"chain": `{"count":16}`,
 	"wide":  `{"count":24,"last":"join"}`,
 	"gate":  `{"said":"yes","last":"after"}`,
-	"bulky": `{"count":8,"last":"last"}`,
+	"bulky": `{"count":12,"last":"last"}`,
 }
 
 // causeLost is why an attempt is tried again whose outcome nobody knows.

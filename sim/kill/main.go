@@ -31,6 +31,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
 	flag.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
+	flag.StringVar(&o.only, "only", "", "of the failpoints those whose name begins so")
 	flag.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
 	flag.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
@@ -67,7 +69,7 @@ type options struct {
 	kills, parallel int
 	seed            uint64
 	points, faults  bool
-	dir             string
+	dir, only       string
 	serving         time.Duration
 }
 
@@ -128,7 +130,7 @@ func work(ctx context.Context, o *options) (err error) {
 	}
 	err = errors.Join(err, b.rec.stop())
 	for _, p := range problems {
-		fmt.Println("VIOLATION", p)
+		fmt.Printf("VIOLATION %s (below %s)\n", p, o.dir)
 	}
 	s.Violations, s.Seconds = len(problems), time.Since(began).Seconds()
 	line, jerr := json.Marshal(s)
@@ -149,7 +151,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}
-	if o.points {
+	if o.points && o.only == "" {
 		s.Never = b.points.never()
 	}
 	return s
@@ -217,6 +219,9 @@ func (b *bench) everyPoint(ctx context.Context, o *options) ([]string, error) {
 	var all []one
 	for _, p := range failpoint.Points {
 		for _, a := range actions(p.Fails) {
+			if !strings.HasPrefix(string(p.Point), o.only) {
+				continue
+			}
 			all = append(all, one{p.Point, a})
 		}
 	}
@@ -233,7 +238,7 @@ func (b *bench) everyPoint(ctx context.Context, o *options) ([]string, error) {
 		}
 		return func() ([]string, error) { return b.hit(name, seed, w.point, w.action) }, true
 	})
-	if never := b.points.never(); err == nil && len(never) > 0 {
+	if never := b.points.never(); err == nil && len(never) > 0 && o.only == "" {
 		slices.Sort(never)
 		problems = append(problems, fmt.Sprintf("nobody came by the failpoints %v", never))
 	}

@@ -4,7 +4,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -185,9 +186,14 @@ func (w *world) text(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(content(r))
 }
 
-// content is what a seed says, so many bytes of it.
+// content is what a seed says, so many bytes of it; it does not pack well.
 func content(r *http.Request) []byte {
 	n, _ := strconv.Atoi(r.URL.Query().Get("bytes"))
-	line := []byte(r.URL.Query().Get("seed") + "\n")
-	return bytes.Repeat(line, n/len(line)+1)[:min(n, 4<<20)]
+	n = min(max(n, 0), 4<<20)
+	text := make([]byte, 0, n+2*sha256.Size)
+	for i := 0; len(text) < n; i++ {
+		sum := sha256.Sum256(fmt.Append(nil, r.URL.Query().Get("seed"), i))
+		text = hex.AppendEncode(text, sum[:])
+	}
+	return text[:n]
 }

@@ -29,6 +29,9 @@ const (
 	bar = 2 * time.Second
 	// exitFailed is what a command says of runs that ended failed.
 	exitFailed = 1
+	// exitLocked is what it says when another process holds the directory: the
+	// command that gave a signal while nobody did may be at it still.
+	exitLocked = 7
 )
 
 // A bench is what rounds share.
@@ -210,7 +213,7 @@ func (r *round) untilWaiting(p *process) error {
 // exit judges how a command that was not killed ended.
 func (r *round) exit(p *process, code int) string {
 	switch code {
-	case -1, 0, exitFailed, 130:
+	case -1, 0, exitFailed, exitLocked, 130:
 		return ""
 	}
 	return fmt.Sprintf("%s: `%s` ended with exit code %d:\n%s", r.name, strings.Join(p.cmd.Args[1:], " "), code, p.said())
