@@ -38,6 +38,9 @@ const releaseYear = 2026
 func (d *doctor) machine() {
 	b := thisBuild()
 	d.ok("version", "%s", join(" ", "roux", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())))
+	if len(b.Sabotage) > 0 {
+		d.problem("guards", "build without tags of the name sabotage_…", "%s", b.broken())
+	}
 	if now := d.app.now(); now.Year() < releaseYear {
 		d.problem("clock", "set the clock of this machine: times of runs, waits and retries come from it", "it says %s", now.UTC().Format(time.RFC3339))
 	} else {

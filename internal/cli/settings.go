@@ -140,6 +140,9 @@ func (s *setting) valid(text string) error {
 // were not given. It runs before every command.
 func (a *app) prepare(cmd *cobra.Command) error {
 	a.environ = a.getenv
+	if b := thisBuild(); len(b.Sabotage) > 0 {
+		a.screen.print("warning: " + b.broken() + "\n") // also with --quiet
+	}
 	configErr := a.readConfigs()
 	if configErr != nil && !lenient(cmd) {
 		return configErr

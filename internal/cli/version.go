@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // A build says which Roux this is.
@@ -21,10 +23,12 @@ type build struct {
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
+	// Sabotage are the guards that this build is without. A build for use has all.
+	Sabotage []string `json:"sabotage,omitempty"`
 }
 
 func thisBuild() build {
-	b := build{Version: "unreleased", Plan: plan.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	b := build{Version: "unreleased", Plan: plan.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Sabotage: sabotage.Removed()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -43,6 +47,11 @@ func thisBuild() build {
 	return b
 }
 
+// broken is what must be said of a build without a guard.
+func (b build) broken() string {
+	return "this build is broken on purpose, for tests alone: " + strings.Join(b.Sabotage, ", ")
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
@@ -53,6 +62,9 @@ func (a *app) versionCommand() *cobra.Command {
 			b := thisBuild()
 			a.show(b, func() {
 				a.text("roux %s\n", join(" ", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch)))
+				if len(b.Sabotage) > 0 {
+					a.text("%s\n", b.broken())
+				}
 			})
 			return nil
 		},

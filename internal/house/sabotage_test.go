@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house_test
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSabotage: a guard that can be removed stands in code that ships, else its
+// tag would remove nothing; and nothing that builds what ships names a tag.
+func TestSabotage(t *testing.T) {
+	files := load(t)
+	constants := sabotageConstants(files)
+	if len(constants) < 11 {
+		t.Fatalf("%d guards found: %v", len(constants), constants)
+	}
+	for name, uses := range constants {
+		if uses == 0 {
+			t.Errorf("no code asks sabotage.%s: its tag removes nothing", name)
+		}
+	}
+	for _, pattern := range []string{".ci/*", "Makefile"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, paths, err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "sabotage_") {
+				t.Errorf("%s names a sabotage tag: only sim/sabotage builds with them", path)
+			}
+		}
+	}
+}
+
+// TestSabotageRuleCatches: a constant that nothing uses is seen.
+func TestSabotageRuleCatches(t *testing.T) {
+	var files []*source
+	for path, body := range map[string]string{
+		"internal/sabotage/x_off.go": "package sabotage\n\nconst Used = false\n",
+		"internal/sabotage/y_off.go": "package sabotage\n\nconst Unused = false\n",
+		"internal/machine/x.go":      "package machine\n\nvar x = sabotage.Used\n",
+		"internal/machine/x_test.go": "package machine\n\nvar y = sabotage.Unused\n",
+	} {
+		f, err := parse(path, []byte(spdx+"\n"+body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	if got := sabotageConstants(files); !maps.Equal(got, map[string]int{"Used": 1, "Unused": 0}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// sabotageConstants counts, for every constant of the package, the places in
+// code outside of tests that ask for it.
+func sabotageConstants(files []*source) map[string]int {
+	uses := map[string]int{}
+	for _, f := range files {
+		if f.pkg != "internal/sabotage" || f.test {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
+				for _, spec := range d.Specs {
+					uses[spec.(*ast.ValueSpec).Names[0].Name] += 0
+				}
+			}
+			return true
+		})
+	}
+	names := slices.Collect(maps.Keys(uses))
+	for _, f := range files {
+		if f.pkg == "internal/sabotage" || f.test {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "sabotage" && slices.Contains(names, sel.Sel.Name) {
+					uses[sel.Sel.Name]++
+				}
+			}
+			return true
+		})
+	}
+	return uses
+}
