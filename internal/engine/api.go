@@ -338,9 +338,15 @@ func (e *Engine) Events(ctx context.Context, account, run string, after uint64) 
 // Wait returns the head of the run once it has ended.
 func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, error) {
 	key := store.Key{Account: account, Run: run}
-	s := e.hub.join(key)
+	s := e.hub.join(key, true)
 	defer e.hub.leave(key, s)
-	head, err := e.cfg.Store.Head(ctx, key)
+	// A run in memory that had not ended when it was joined will say when it
+	// does: there is nothing to read. That is known without the loop.
+	var head store.Head
+	var err error
+	if !e.core.unended(key) {
+		head, err = e.cfg.Store.Head(ctx, key)
+	}
 	for err == nil && head.Ended == 0 {
 		if head.Quarantine != "" {
 			return head, errQuarantined(run, head.Quarantine)

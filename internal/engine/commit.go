@@ -38,6 +38,9 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			continue
 		}
 		l.flying, l.begin = false, nil
+		if t.Head != nil {
+			l.unended.Store(t.Head.Ended == 0)
+		}
 		if len(t.Frames) > 0 || t.Head != nil {
 			c.unfolded += len(t.Frames)
 			c.frames = append(c.frames, published{t.Key, t.First, t.Last, t.Frames, t.Head})

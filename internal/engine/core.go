@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
@@ -36,7 +37,8 @@ type core struct {
 	epoch uint64
 	now   int64 // UTC µs, never falls
 
-	runs     map[store.Key]*live
+	runs     map[store.Key]*live // the loop writes it under runsMu, others read it so
+	runsMu   sync.RWMutex
 	recent   runList // by touch
 	programs *programs
 	arb      *arbiter

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/roux-engine/roux/fault"
@@ -22,7 +23,9 @@ type live struct {
 	run   *machine.Run
 	head  store.Head // as of the last sealed batch
 	begin *begin     // until the run's first transition is durable
-	ended int64      // when the run reached its last terminal event; 0 = it is live
+	// unended is true while the head that is stored says so; others read it.
+	unended atomic.Bool
+	ended   int64 // when the run reached its last terminal event; 0 = it is live
 
 	tail    []byte // frames after chunked, durable or not
 	chunked uint64 // last event kept in a chunk
@@ -49,6 +52,15 @@ type live struct {
 	wake    int64     // WakeAt of its park entry
 	touched int64
 	age     link // in core.recent
+}
+
+// unended says that a run is in memory, stored, and has not ended as of its last
+// commit. Any goroutine may ask.
+func (c *core) unended(key store.Key) bool {
+	c.runsMu.RLock()
+	l := c.runs[key]
+	c.runsMu.RUnlock()
+	return l != nil && l.unended.Load()
 }
 
 // settled says that nothing will ever happen to the run by itself.
@@ -114,7 +126,9 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 
 // enter makes a run part of memory.
 func (c *core) enter(l *live) {
+	c.runsMu.Lock()
 	c.runs[l.key] = l
+	c.runsMu.Unlock()
 	l.age.l = l
 	l.touched = c.now
 	c.recent.toBack(&l.age)
@@ -143,6 +157,7 @@ func (c *core) rebuild(saved *store.Saved) (l *live, err error) {
 		key: saved.Head.Key, prog: prog, run: run, head: saved.Head,
 		chunked: saved.Chunked, snap: len(saved.State), ended: saved.Head.Ended,
 	}
+	l.unended.Store(saved.Head.Ended == 0)
 	if saved.Park != nil {
 		l.parked, l.wake = true, saved.Park.WakeAt
 	}
@@ -282,7 +297,9 @@ func (c *core) drop(l *live) {
 		return
 	}
 	l.gone = true
+	c.runsMu.Lock()
 	delete(c.runs, l.key)
+	c.runsMu.Unlock()
 	c.recent.remove(&l.age)
 	if l.bell != nil {
 		l.bell.l = nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,19 +23,21 @@ const maxBehind = 1 << 20
 // hub hands what has become durable to whoever watches. The loop only appends
 // to a queue; one goroutine does the rest.
 type hub struct {
-	subscribers atomic.Int64
-	signal      chan struct{} // 1 slot
+	watching atomic.Int64  // subscribers to frames
+	waiting  atomic.Int64  // subscribers to heads alone
+	signal   chan struct{} // 1 slot
 
 	queueMu sync.Mutex // all the loop ever takes
 	queue   []published
 
 	mu     sync.Mutex
-	subs   map[store.Key]map[*subscriber]struct{}
+	subs   map[store.Key][]*subscriber
 	closed error
 }
 
 // A subscriber is one reader of one run.
 type subscriber struct {
+	heads  bool // it wants to hear of head rows alone
 	mu     sync.Mutex
 	frames [][]byte
 	bytes  int
@@ -45,18 +48,33 @@ type subscriber struct {
 }
 
 func newHub() *hub {
-	return &hub{signal: make(chan struct{}, 1), subs: map[store.Key]map[*subscriber]struct{}{}}
+	return &hub{signal: make(chan struct{}, 1), subs: map[store.Key][]*subscriber{}}
 }
 
 // send is called by the loop after a commit. Nobody subscribing later can miss
 // what it leaves out: such a reader begins with the journal.
 func (h *hub) send(frames []published) {
-	if h.subscribers.Load() == 0 {
+	all := h.watching.Load() > 0
+	if !all && h.waiting.Load() == 0 {
 		return
 	}
+	before := 0
 	h.queueMu.Lock()
-	h.queue = append(h.queue, frames...)
+	if all {
+		h.queue = append(h.queue, frames...)
+	} else {
+		before = len(h.queue)
+		for i := range frames {
+			if frames[i].head != nil {
+				h.queue = append(h.queue, frames[i])
+			}
+		}
+	}
+	some := len(h.queue) > before
 	h.queueMu.Unlock()
+	if !some {
+		return
+	}
 	select {
 	case h.signal <- struct{}{}:
 	default:
@@ -75,7 +93,7 @@ func (h *hub) publish() {
 		h.deliver(queue)
 		if closed != nil {
 			for _, subs := range h.subs {
-				for s := range subs {
+				for _, s := range subs {
 					s.end(closed)
 				}
 			}
@@ -91,7 +109,7 @@ func (h *hub) publish() {
 // deliver hands news to those who watch. The caller holds mu.
 func (h *hub) deliver(news []published) {
 	for i := range news {
-		for s := range h.subs[news[i].key] {
+		for _, s := range h.subs[news[i].key] {
 			s.push(&news[i])
 		}
 	}
@@ -107,39 +125,53 @@ func (h *hub) close(err error) {
 	}
 }
 
-func (h *hub) join(key store.Key) *subscriber {
-	s := &subscriber{signal: make(chan struct{}, 1)}
+// join subscribes to a run: to its frames and heads, or to heads alone.
+func (h *hub) join(key store.Key, heads bool) *subscriber {
+	s := &subscriber{heads: heads, signal: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed != nil {
 		s.closed = h.closed
 		return s
 	}
-	if h.subs[key] == nil {
-		h.subs[key] = map[*subscriber]struct{}{}
-	}
-	h.subs[key][s] = struct{}{}
-	h.subscribers.Add(1)
+	h.subs[key] = append(h.subs[key], s)
+	h.count(s).Add(1)
 	return s
+}
+
+func (h *hub) count(s *subscriber) *atomic.Int64 {
+	if s.heads {
+		return &h.waiting
+	}
+	return &h.watching
 }
 
 func (h *hub) leave(key store.Key, s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	subs := h.subs[key]
-	if _, ok := subs[s]; !ok {
+	i := slices.Index(subs, s)
+	if i < 0 {
 		return
 	}
-	delete(subs, s)
-	if len(subs) == 0 {
+	if subs = slices.Delete(subs, i, i+1); len(subs) > 0 {
+		h.subs[key] = subs
+	} else {
 		delete(h.subs, key)
 	}
-	h.subscribers.Add(-1)
+	h.count(s).Add(-1)
 }
 
 func (s *subscriber) push(p *published) {
+	if s.heads && p.head == nil {
+		return
+	}
 	s.mu.Lock()
-	switch s.bytes += len(p.frames); {
+	if !s.heads {
+		s.bytes += len(p.frames)
+	}
+	switch {
+	case s.heads:
 	case s.bytes > maxBehind:
 		s.frames, s.behind = nil, true
 	case len(p.frames) > 0:
@@ -260,7 +292,7 @@ func (e *Engine) follow(ctx context.Context, key store.Key, after uint64, yield 
 		return nil, err
 	}
 	return &watcher{
-		e: e, s: e.hub.join(key), key: key, plan: prog.machine.Plan(), seen: after, stored: true, yield: yield,
+		e: e, s: e.hub.join(key, false), key: key, plan: prog.machine.Plan(), seen: after, stored: true, yield: yield,
 	}, nil
 }
 
