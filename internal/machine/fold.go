@@ -4,11 +4,9 @@ package machine
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 )
@@ -210,47 +208,6 @@ func (r *Run) foldEnd(ev *Event) {
 
 var endStatus = map[EventKind]RunStatus{EvRunCompleted: RunCompleted, EvRunFailed: RunFailed,
 	EvRunCancelled: RunCancelled, EvRunExpired: RunExpired}
-
-// startRecord keeps parameters exact: encoding/json would make doubles of them.
-type startRecord struct {
-	Start
-	Parameters json.RawMessage `json:"parameters,omitempty"`
-}
-
-func encodeStart(st *Start) ([]byte, error) {
-	rec := startRecord{Start: *st}
-	if len(st.Parameters) > 0 {
-		raw, err := jsonx.Canonical(st.Parameters)
-		if err != nil {
-			return nil, fault.Wrap(fault.InputInvalid, err, "the input is not JSON: %v", err)
-		}
-		if jsonx.Reserved(raw) {
-			return nil, errReserved("the input")
-		}
-		rec.Parameters = raw
-	}
-	return json.Marshal(&rec)
-}
-
-func decodeStart(data []byte) (*Start, error) {
-	var rec startRecord
-	if err := json.Unmarshal(data, &rec); err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started cannot be read: %v", err)
-	}
-	st := rec.Start
-	if len(rec.Parameters) > 0 {
-		v, err := jsonx.Decode(rec.Parameters, inlineLimits)
-		if err != nil {
-			return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started: parameters: %v", err)
-		}
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil, fault.New(fault.StoreCorrupt, "run.started: parameters are %T, want an object", v)
-		}
-		st.Parameters = m
-	}
-	return &st, nil
-}
 
 // begin marks a step instance as begun: it left pending.
 func (r *Run) begin(s *scope, i int32, status Status) {

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// startRecord keeps parameters exact: encoding/json would make doubles of them.
+type startRecord struct {
+	Start
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+}
+
+func encodeStart(st *Start) ([]byte, error) {
+	rec := startRecord{Start: *st}
+	if len(st.Parameters) > 0 {
+		raw, err := jsonx.Canonical(st.Parameters)
+		if err != nil {
+			return nil, fault.Wrap(fault.InputInvalid, err, "the input is not JSON: %v", err)
+		}
+		if jsonx.Reserved(raw) {
+			return nil, errReserved("the input")
+		}
+		rec.Parameters = raw
+	}
+	if data, ok := appendStart(nil, &rec); ok {
+		return data, nil
+	}
+	return json.Marshal(&rec)
+}
+
+func decodeStart(data []byte) (*Start, error) {
+	rec, ok := quickStart(data)
+	if !ok {
+		rec = new(startRecord)
+		if err := json.Unmarshal(data, rec); err != nil {
+			return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started cannot be read: %v", err)
+		}
+	}
+	st := &rec.Start
+	if len(rec.Parameters) > 0 {
+		v, err := jsonx.Decode(rec.Parameters, inlineLimits)
+		if err != nil {
+			return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started: parameters: %v", err)
+		}
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, fault.New(fault.StoreCorrupt, "run.started: parameters are %T, want an object", v)
+		}
+		st.Parameters = m
+	}
+	return st, nil
+}
+
+// Most starts are of one shape: no files, no labels, and texts without escapes.
+// They are written and read below without encoding/json, which takes as long as
+// three steps of the run; byte for byte as encoding/json writes them. What has
+// another shape is left to it.
+
+// appendStart writes a start; ok is false when it has another shape.
+func appendStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
+	st := &rec.Start
+	if len(st.Files) > 0 || len(st.Labels) > 0 {
+		return nil, false
+	}
+	w := startWriter{b: b, ok: plainBytes(rec.Parameters)}
+	w.text(`{"run":`, st.Run)
+	w.text(`,"account":`, st.Account)
+	w.text(`,"recipe":`, st.Recipe)
+	w.some(`,"version":`, st.Version)
+	w.text(`,"plan":`, st.PlanHash)
+	w.some(`,"correlationId":`, st.Correlation)
+	w.b = append(w.b, `,"seed":`...)
+	w.b = strconv.AppendUint(w.b, st.Seed, 10)
+	for i := range st.Pins {
+		open := `,{"name":`
+		if i == 0 {
+			open = `,"pins":[{"name":`
+		}
+		pin := &st.Pins[i]
+		w.text(open, pin.Name)
+		w.text(`,"version":`, pin.Version)
+		if pin.Cost != 0 {
+			w.b = append(w.b, `,"cost":`...)
+			w.b = strconv.AppendInt(w.b, pin.Cost, 10)
+		}
+		w.some(`,"provider":`, pin.Provider)
+		if pin.Once {
+			w.b = append(w.b, `,"atMostOnce":true`...)
+		}
+		w.b = append(w.b, '}')
+	}
+	if len(st.Pins) > 0 {
+		w.b = append(w.b, ']')
+	}
+	if len(rec.Parameters) > 0 {
+		w.b = append(w.b, `,"parameters":`...)
+		w.b = append(w.b, rec.Parameters...)
+	}
+	return append(w.b, '}'), w.ok
+}
+
+type startWriter struct {
+	b  []byte
+	ok bool
+}
+
+func (w *startWriter) text(name, value string) {
+	w.ok = w.ok && plainText(value)
+	w.b = append(w.b, name...)
+	w.b = append(w.b, '"')
+	w.b = append(w.b, value...)
+	w.b = append(w.b, '"')
+}
+
+func (w *startWriter) some(name, value string) {
+	if value != "" {
+		w.text(name, value)
+	}
+}
+
+// plainText: encoding/json writes it as it is, between quotes.
+func plainText(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
+}
+
+// plainBytes: encoding/json writes this JSON as it is.
+func plainBytes(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case c < ' ' || c > '~', c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
+}
+
+// quickStart reads what appendStart wrote; ok is false for anything else.
+func quickStart(data []byte) (_ *startRecord, ok bool) {
+	r := startReader{rest: string(data), ok: true}
+	rec := new(startRecord)
+	st := &rec.Start
+	st.Run = r.text(`{"run":"`)
+	st.Account = r.text(`,"account":"`)
+	st.Recipe = r.text(`,"recipe":"`)
+	st.Version = r.some(`,"version":"`)
+	st.PlanHash = r.text(`,"plan":"`)
+	st.Correlation = r.some(`,"correlationId":"`)
+	if !r.take(`,"seed":`) {
+		return nil, false
+	}
+	st.Seed = r.number()
+	if r.take(`,"pins":[{"name":"`) {
+		st.Pins = make([]Pin, 0, 1+strings.Count(r.rest, `,{"name":"`))
+		for more := true; more; more = r.take(`,{"name":"`) {
+			pin := Pin{Name: r.text(""), Version: r.text(`,"version":"`)}
+			if r.take(`,"cost":`) {
+				minus := r.take("-")
+				if pin.Cost = int64(r.number()); pin.Cost < 0 {
+					return nil, false
+				}
+				if minus {
+					pin.Cost = -pin.Cost
+				}
+			}
+			pin.Provider = r.some(`,"provider":"`)
+			pin.Once = r.take(`,"atMostOnce":true`)
+			r.ok = r.take("}") && r.ok
+			st.Pins = append(st.Pins, pin)
+		}
+		r.ok = r.take("]") && r.ok
+	}
+	if r.take(`,"parameters":`) {
+		if len(r.rest) < len(`{}}`) {
+			return nil, false
+		}
+		n := len(data) - len(r.rest)
+		rec.Parameters = data[n : len(data)-1]
+		r.ok = r.ok && plainBytes(rec.Parameters) && rec.Parameters[0] == '{'
+		r.rest = r.rest[len(r.rest)-1:]
+	}
+	return rec, r.ok && r.rest == "}"
+}
+
+// startReader cuts texts out of one string.
+type startReader struct {
+	rest string
+	ok   bool
+}
+
+func (r *startReader) take(prefix string) bool {
+	rest, ok := strings.CutPrefix(r.rest, prefix)
+	r.rest = rest
+	return ok
+}
+
+// text reads what follows prefix up to the closing quote.
+func (r *startReader) text(prefix string) string {
+	ok := r.take(prefix)
+	n := strings.IndexByte(r.rest, '"')
+	if !ok || n < 0 || !plainText(r.rest[:n]) {
+		r.ok = false
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n+1:]
+	return s
+}
+
+func (r *startReader) some(prefix string) string {
+	if !strings.HasPrefix(r.rest, prefix) {
+		return ""
+	}
+	return r.text(prefix)
+}
+
+func (r *startReader) number() uint64 {
+	n := 0
+	for n < len(r.rest) && '0' <= r.rest[n] && r.rest[n] <= '9' {
+		n++
+	}
+	v, err := strconv.ParseUint(r.rest[:n], 10, 64)
+	r.ok = r.ok && err == nil && (n == 1 || r.rest[0] != '0')
+	r.rest = r.rest[n:]
+	return v
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// Starts are journal format (F46): the quick way writes the bytes that
+// encoding/json writes, and reads them as encoding/json does.
+func TestStartIsJSON(t *testing.T) {
+	base := func(change func(*Start)) *Start {
+		st := &Start{Run: "run_1", Account: "acme", Recipe: "r", PlanHash: "abc", Seed: 1<<64 - 1}
+		change(st)
+		return st
+	}
+	quick := 0
+	for name, st := range map[string]*Start{
+		"least": base(func(*Start) {}),
+		"all": base(func(s *Start) {
+			s.Version, s.Correlation, s.Pins = "1.0", "c", []Pin{{"a", "1.0.0", 5, "p", true}, {Name: "b"}}
+		}),
+		"parameters": base(func(s *Start) { s.Parameters = map[string]any{"n": int64(1), "a": []any{"x", nil, 1.5, true}} }),
+		"escapes":    base(func(s *Start) { s.Parameters = map[string]any{"a": "line\n\"quoted\""} }),
+		"html":       base(func(s *Start) { s.Parameters = map[string]any{"a": "<b>&amp;"} }),
+		"unicode":    base(func(s *Start) { s.Recipe, s.Parameters = "Müller\u2028", map[string]any{"ä": "\u2028"} }),
+		"controls":   base(func(s *Start) { s.Correlation = "a\nb\x7f" }),
+		"bad text":   base(func(s *Start) { s.Account = "\xff" }),
+		"files":      base(func(s *Start) { s.Files = []File{{Hash: "sha256_a", Size: 1}} }),
+		"labels":     base(func(s *Start) { s.Labels = map[string]string{"b": "1", "a": "2"} }),
+		"empty":      base(func(s *Start) { s.Parameters, s.Pins, s.Files = map[string]any{}, []Pin{}, []File{} }),
+		"negative":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -7}} }),
+		"smallest":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -1 << 63}} }),
+	} {
+		data, err := encodeStart(st)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		rec := startRecord{Start: *st}
+		if len(st.Parameters) > 0 {
+			if rec.Parameters, err = jsonx.Canonical(st.Parameters); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := json.Marshal(&rec)
+		if err != nil || string(data) != string(want) {
+			t.Errorf("%s is written\n%s, want\n%s (%v)", name, data, want, err)
+		}
+		var plain startRecord
+		if err := json.Unmarshal(want, &plain); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := quickStart(data)
+		if !ok {
+			continue
+		}
+		quick++
+		if !reflect.DeepEqual(*got, plain) {
+			t.Errorf("%s is read\n%+v, want\n%+v", name, *got, plain)
+		}
+	}
+	if quick < 5 {
+		t.Errorf("only %d starts go the quick way", quick)
+	}
+}
+
+// Whatever quickStart takes is what encoding/json makes of it.
+func FuzzStart(f *testing.F) {
+	for _, s := range []string{
+		`{"run":"r","account":"a","recipe":"x","version":"1","plan":"p","correlationId":"c","seed":1,"pins":[{"name":"n","version":"1","cost":5,"provider":"p","atMostOnce":true},{"name":"m","version":""}],"parameters":{"a":1}}`,
+		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":0}`, `{"run":"r","account":"a","recipe":"x","plan":"p","seed":01}`,
+		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters":{}} }`, `{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters":1},"seed":2}`,
+		`{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters":null}`, `{"run":"r","account":"a","recipe":"x","plan":"p","seed":1,"parameters": {} }`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rec, ok := quickStart(data)
+		if !ok {
+			return
+		}
+		if _, err := decodeStart(data); err != nil {
+			return // parameters are looked into after it
+		}
+		var plain startRecord
+		if err := json.Unmarshal(data, &plain); err != nil {
+			t.Fatalf("%s was read: %v", data, err)
+		}
+		rec.Parameters = bytes.TrimSpace(rec.Parameters)
+		if !reflect.DeepEqual(*rec, plain) {
+			t.Fatalf("%s is read\n%+v, want\n%+v", data, *rec, plain)
+		}
+	})
+}
