@@ -278,6 +278,11 @@ func (h *host) stop(wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	_, err := h.engine.Stop(ctx)
+	if errors.Is(err, engine.ErrHangs) {
+		// The store is inside a write that may never return, and closing it would
+		// wait for that. The process ends, which is what the store is made for.
+		return err
+	}
 	if err = errors.Join(err, h.files.Close(), h.store.Close()); err != nil {
 		return storageError(h.dir, err)
 	}

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Engine struct {
 	pool    *worker.Pool
 	hub     *hub
 	ids     *ids
+	dog     watchdog // the loop's
 	crew    worker.Crew
 	jobs    []worker.Job // what letOut gives the crew
 	cursors cursors
@@ -151,12 +153,16 @@ func (e *Engine) loop() {
 		e.catchUp()
 		if b := c.seal(); b != nil {
 			if len(b.trans) > 0 {
+				e.dog.sent++
 				e.commits <- b.trans
 			} else {
 				c.committed(nil, nil)
 			}
 		}
 		e.letOut()
+		if e.dog.hangs(c.flying != nil, c.now) {
+			c.hang()
+		}
 		if c.dead != nil || e.drained.Load() && (c.stalled != nil || e.emptied()) {
 			break
 		}
@@ -164,7 +170,11 @@ func (e *Engine) loop() {
 			continue
 		}
 		var alarm <-chan time.Time
-		if at := c.wakeup(); at != 0 {
+		at := c.wakeup()
+		if look := e.dog.next; look != 0 && (at == 0 || look < at) {
+			at = look
+		}
+		if at != 0 {
 			// Below a millisecond a timer costs more than it saves.
 			timer.Reset(max(time.Duration(at-e.now())*time.Microsecond, time.Millisecond))
 			alarm = timer.C
@@ -274,7 +284,9 @@ func (e *Engine) finish() {
 		e.pool.Stop(e.ctx) // their results would have nowhere to go
 	}
 	e.hub.close(err)
-	e.helpers.Wait()
+	if !errors.Is(err, ErrHangs) { // else the committer may never come back
+		e.helpers.Wait()
+	}
 	e.cursors.close()
 	close(e.done)
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// ErrHangs is why an engine ends whose disk has not finished a commit for
+// hangsAfter: it neither fails nor answers, and whoever waits is told that
+// rather than nothing. The store may be inside a call that never returns, so
+// nothing of it may be waited for: the process has to end (F32).
+var ErrHangs = fault.New(fault.StoreFailed,
+	"the disk has not finished a write for %s, so nothing more is acknowledged: check the disk, then start again", hangsAfter)
+
+const (
+	hangsAfter = 10 * time.Second
+	hangLooks  = 10
+	// hangLook is how far apart the looks are, in µs. They are counted because
+	// time is not enough: a process that was stopped for an hour in the middle of
+	// a commit finds the hour gone and its disk well.
+	hangLook = int64(hangsAfter/time.Microsecond) / hangLooks
+)
+
+// A watchdog watches over the commit in flight. It costs a comparison for each
+// pass of the loop, and no timer of its own.
+type watchdog struct {
+	sent  uint64 // commits given to the committer
+	seen  uint64 // the one that is watched
+	looks int
+	next  int64 // UTC µs of the next look; 0 = nothing to watch
+}
+
+// hangs looks, if it is time to, and says whether the disk has hung too long.
+func (w *watchdog) hangs(flying bool, now int64) bool {
+	switch {
+	case !flying:
+		w.next = 0
+	case w.next == 0 || w.seen != w.sent:
+		w.seen, w.looks, w.next = w.sent, 0, now+hangLook
+	case now >= w.next:
+		w.looks++
+		w.next = now + hangLook
+	}
+	return w.next != 0 && w.looks >= hangLooks
+}
+
+// hang ends a core whose commit does not come back. The batch is not touched:
+// the store is still reading it.
+func (c *core) hang() {
+	b := c.flying
+	c.flying = nil
+	for _, in := range b.ins {
+		in.out = answer{run: in.key.Run, err: ErrHangs}
+		in.send()
+	}
+	c.die(ErrHangs, new(batch))
+}
