@@ -156,7 +156,10 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	return s.startUpkeep(opt)
 }
 
-const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-16384)"
+// The size limit is longWAL: what a reader of another process made of the log is
+// given back when the log starts again. Close lifts it, because closing with any
+// limit leaves no log at all.
+const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-16384) journal_size_limit(67108864)"
 
 // synchronous is the pragma by which an answered commit is on the disk.
 func synchronous() string {
@@ -208,6 +211,8 @@ func (s *Store) Close() error {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}
 	if s.db != nil { // last, because the last one checkpoints and keeps the log
+		_, err := s.db.prepare(`PRAGMA journal_size_limit = -1`) // which is enough to set it
+		errs = append(errs, err)
 		errs = append(errs, s.db.close())
 	}
 	errs = append(errs, unlockDir(s.lock))

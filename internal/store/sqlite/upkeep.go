@@ -18,6 +18,16 @@ const (
 	pageSize        = 4096
 )
 
+// Readers that overlap without a pause keep the log from starting again although
+// every page of it is copied. Past longWAL commits and new readers give way: the
+// log starts again when the reads under way are over, which takes a moment. If a
+// reader stays longer than patience, which only another process does, commits go
+// on, and the log has grown by half as much before the next try.
+const (
+	longWAL  = 64 << 20
+	patience = "busy_timeout(100)"
+)
+
 // upkeep is what goes on beside commits: checkpoints and the rest of trimming.
 type upkeep struct {
 	stop    sync.Once
@@ -26,13 +36,16 @@ type upkeep struct {
 	done    chan struct{}
 	db      *writer
 	passive *stmt
+	restart *stmt
 	one     sync.Mutex // one checkpoint at a time; held before Store.w
 	pages   int64      // written since the last checkpoint, about; guarded by Store.w
+	limit   int64      // longWAL in pages; tests lower it
+	long    int64      // pages in the log at which it is to start again; guarded by one
 }
 
 func (s *Store) startUpkeep(opt Options) (err error) {
 	u := &s.up
-	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), "busy_timeout(0)")); err != nil {
+	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience)); err != nil {
 		return err
 	}
 	if err := keepWAL(u.db.conn); err != nil {
@@ -41,6 +54,11 @@ func (s *Store) startUpkeep(opt Options) (err error) {
 	if u.passive, err = u.db.prepare(`PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
 		return err
 	}
+	if u.restart, err = u.db.prepare(`PRAGMA wal_checkpoint(RESTART)`); err != nil {
+		return err
+	}
+	u.limit = longWAL / pageSize
+	u.long = u.limit
 	u.wake, u.quit, u.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go s.upkeep()
 	return nil
@@ -148,7 +166,7 @@ func (s *Store) checkpoint() {
 	}
 	err := failpoint.Hit(failpoint.CheckpointFirst)
 	if err == nil {
-		err = runCheckpoint(s.up.passive)
+		_, _, err = runCheckpoint(s.up.passive)
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.CheckpointHalf)
@@ -163,7 +181,16 @@ func (s *Store) checkpoint() {
 		return
 	}
 	s.up.pages = 0
-	if err = runCheckpoint(s.st.checkpoint); err == nil {
+	_, log, err := runCheckpoint(s.st.checkpoint)
+	if err == nil && log > s.up.long {
+		var busy bool
+		if busy, log, err = runCheckpoint(s.up.restart); busy {
+			s.up.long = log + s.up.limit/2
+		} else {
+			s.up.long = s.up.limit
+		}
+	}
+	if err == nil {
 		err = failpoint.Hit(failpoint.CheckpointLast)
 	}
 	if err != nil {
@@ -179,11 +206,14 @@ func (s *Store) checkpointFailed(err error) {
 	_ = s.fail(err)
 }
 
-// runCheckpoint reports a busy log as success: the next one copies more.
-func runCheckpoint(st *stmt) error {
+// runCheckpoint also returns whether somebody was in its way, and the pages in
+// the log. What was not copied now the next one copies.
+func runCheckpoint(st *stmt) (busy bool, log int64, err error) {
 	var v [3]driver.Value // busy, pages in the log, pages copied
-	_, err := st.row(v[:])
-	return err
+	_, err = st.row(v[:])
+	is, _ := v[0].(int64)
+	log, _ = v[1].(int64)
+	return is != 0, log, err
 }
 
 // warm makes the log at least warmWAL long. SQLite ignores what follows the

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// grow commits n times 256 KiB, checkpoints as upkeep does, and returns the
+// largest size of the log.
+func grow(t *testing.T, s *Store, from uint64, n int) (most int64) {
+	t.Helper()
+	for i := range uint64(n) {
+		mustCommit(t, s, store.Transition{Key: runKey(0), Epoch: s.epoch, First: from + i, Last: from + i, Frames: make([]byte, 256<<10)})
+		s.checkpoint() // when one is due
+		most = max(most, logSize(t, s))
+	}
+	return most
+}
+
+func logSize(t *testing.T, s *Store) int64 {
+	t.Helper()
+	info, err := os.Stat(s.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// F48: there is always a reader under way, each of them for many commits. The log
+// starts again all the same.
+func TestF48_ReadersWithoutAPause(t *testing.T) {
+	s := open(t, t.TempDir())
+	own(t, s)
+	mustCommit(t, s, startOf(s.epoch, runKey(0), "1"))
+	s.up.one.Lock()
+	s.up.limit, s.up.long = 8<<20/pageSize, 8<<20/pageSize
+	s.up.one.Unlock()
+	quit, cancel := context.WithCancel(ctx)
+	var reads atomic.Int64
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for quit.Err() == nil {
+				var rows int // slow by computing, after it has seen the journal
+				err := s.read.QueryRowContext(ctx, `WITH RECURSIVE n(i) AS (SELECT max(id) * 0 FROM journal UNION ALL SELECT i + 1 FROM n WHERE i < 30000)
+					SELECT count(*) FROM n`).Scan(&rows)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				reads.Add(1)
+			}
+		})
+	}
+	most := grow(t, s, 2, 240) // 60 MiB
+	cancel()
+	wg.Wait()
+	if most > 32<<20 {
+		t.Errorf("the log grew to %d MiB of 60 that were written", most>>20)
+	}
+	t.Logf("the log had at most %d MiB of 60 that were written beside %d reads", most>>20, reads.Load())
+}
+
+// Another process that reads in one long transaction makes the log grow: nobody
+// can help that. Commits go on, and when it leaves the log is short again.
+func TestF48_AForeignTransactionIsSurvived(t *testing.T) {
+	s := open(t, t.TempDir())
+	own(t, s)
+	mustCommit(t, s, startOf(s.epoch, runKey(0), "1"))
+	db := rawDB(t, filepath.Dir(s.path))
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := tx.QueryRow(`SELECT count(*) FROM journal`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	if most := grow(t, s, 2, 320); most < 80<<20 {
+		t.Fatalf("the log has %d MiB of 80: no transaction is in its way, and this test sees nothing", most>>20)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	grow(t, s, 322, 20)
+	if size := logSize(t, s); size > longWAL {
+		t.Errorf("the log still has %d MiB", size>>20)
+	}
+}
