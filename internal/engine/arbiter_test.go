@@ -161,3 +161,36 @@ func TestAlarmsComeInOrder(t *testing.T) {
 		t.Errorf("alarms rang in the order %s, want %s", got, want)
 	}
 }
+
+// I15: the alarms of runs that have ended do not pile up until a ttl of days is
+// over, and the others still come in order.
+func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
+	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+	waits := r.run(acc, planOf(t, waitRecipe, noop()), nil)
+	p := planOf(t, chain(1), noop())
+	for range 60 {
+		var ins []*input
+		for range 100 {
+			ins = append(ins, r.start(acc, p, nil))
+		}
+		r.settle(ins...)
+		r.work()
+	}
+	if n := len(r.c.alarms.heap); n > 2*minDead+1 {
+		t.Errorf("%d alarms for one run in memory", n)
+	}
+	last := int64(0)
+	for found := false; len(r.c.alarms.heap) > 0; {
+		a := r.c.alarms.pop()
+		if a.at < last {
+			t.Fatalf("an alarm at %d comes after one at %d", a.at, last)
+		}
+		last = a.at
+		if a.bell != nil && a.bell.l != nil && a.bell.l.key == waits {
+			found = true
+		}
+		if len(r.c.alarms.heap) == 0 && !found {
+			t.Error("the alarm of the run that waits is gone")
+		}
+	}
+}

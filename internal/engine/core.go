@@ -57,6 +57,7 @@ type core struct {
 	entering  []*live  // loaded by recovery, their commands not yet carried out
 	muted     bool     // commands of this turn come from Owed
 	turn      machine.Turn
+	inner     machine.Input // what the core itself tells a run, used again
 
 	handedBack bool        // the last engine stopped in order
 	history    history     // of this engine's crashes
@@ -153,7 +154,7 @@ func (c *core) start(in *input) error {
 	if c.closing {
 		return errStopping
 	}
-	l := &live{key: in.key, prog: in.begin.prog, run: machine.NewRun(in.begin.prog.machine), begin: in.begin}
+	l := &live{tail: make([]byte, 0, 512), key: in.key, prog: in.begin.prog, run: machine.NewRun(in.begin.prog.machine), begin: in.begin}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
 		PlanHash: in.begin.prog.hash, Created: c.now,
@@ -246,6 +247,12 @@ func (c *core) decide(l *live, in *machine.Input) error {
 	}
 	c.arm(l)
 	return nil
+}
+
+// tell is decide for what the core itself has to say.
+func (c *core) tell(l *live, in machine.Input) error {
+	c.inner = in
+	return c.decide(l, &c.inner)
 }
 
 // protect runs code of one run. A panic in it ends that run's part in memory
@@ -380,7 +387,7 @@ func (c *core) settle() {
 			c.continues = c.continues[1:]
 			l.again = false
 			if !l.gone {
-				_ = c.decide(l, &machine.Input{Kind: machine.InContinue})
+				_ = c.tell(l, machine.Input{Kind: machine.InContinue})
 				c.building.urgent = true
 			}
 		default:
@@ -396,7 +403,7 @@ func (c *core) grant(k *ask) {
 		return
 	}
 	l := k.l
-	err := c.decide(l, &machine.Input{Kind: machine.InGranted, Ref: k.ref})
+	err := c.tell(l, machine.Input{Kind: machine.InGranted, Ref: k.ref})
 	c.building.urgent = true
 	if err != nil || k.dead {
 		return
@@ -419,7 +426,7 @@ func (c *core) hold() {
 			continue
 		}
 		k.told = k.at
-		_ = c.decide(k.l, &machine.Input{Kind: machine.InHeld, Ref: k.ref, Text: k.at.reason})
+		_ = c.tell(k.l, machine.Input{Kind: machine.InHeld, Ref: k.ref, Text: k.at.reason})
 		c.building.urgent = true
 	}
 	clear(blocked)
@@ -439,6 +446,9 @@ func (c *core) arm(l *live) {
 func (c *core) ringAt(l *live, at int64) {
 	if l.bell == nil {
 		l.bell = &bell{l}
+	}
+	if l.alarm != 0 {
+		c.alarms.dead++
 	}
 	l.alarm = at
 	c.alarms.push(alarm{at: at, bell: l.bell})

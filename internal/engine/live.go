@@ -303,6 +303,10 @@ func (c *core) drop(l *live) {
 	c.recent.remove(&l.age)
 	if l.bell != nil {
 		l.bell.l = nil
+		if l.alarm != 0 {
+			c.alarms.dead++
+			c.alarms.compact()
+		}
 	}
 	l.asks.all(c.stray)
 	c.arb.withdrawAll(l)

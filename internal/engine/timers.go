@@ -22,6 +22,30 @@ type bell struct{ l *live }
 type alarms struct {
 	heap []seqAlarm
 	seq  uint64
+	// dead is how many alarms mean nothing any more, at most: those of runs that
+	// have ended lie in wait for a ttl of days.
+	dead int
+}
+
+// minDead is how many dead alarms are not worth looking for.
+const minDead = 1_024
+
+// compact drops the dead alarms once they are more than the living.
+func (h *alarms) compact() {
+	if h.dead < minDead || h.dead < len(h.heap)/2 {
+		return
+	}
+	kept := h.heap[:0]
+	for _, a := range h.heap {
+		if a.bell == nil || a.bell.l != nil && a.bell.l.alarm == a.at {
+			kept = append(kept, a)
+		}
+	}
+	clear(h.heap[len(kept):])
+	h.heap, h.dead = kept, 0
+	for i := len(kept)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
 }
 
 type seqAlarm struct {
@@ -61,7 +85,12 @@ func (h *alarms) pop() alarm {
 	h.heap[0] = h.heap[n]
 	h.heap[n] = seqAlarm{}
 	h.heap = h.heap[:n]
-	for i := 0; ; {
+	h.sink(0)
+	return top
+}
+
+func (h *alarms) sink(i int) {
+	for n := len(h.heap); ; {
 		c := 2*i + 1
 		if c >= n {
 			break
@@ -75,5 +104,4 @@ func (h *alarms) pop() alarm {
 		h.heap[i], h.heap[c] = h.heap[c], h.heap[i]
 		i = c
 	}
-	return top
 }

@@ -25,7 +25,7 @@ const maxNesting = 1000
 //
 // Beside the value types it takes int, [Large] and json.RawMessage. NaN, infinities,
 // invalid UTF-8 and other types are errors.
-func Canonical(v any) ([]byte, error) { return AppendCanonical(nil, v) }
+func Canonical(v any) ([]byte, error) { return AppendCanonical(make([]byte, 0, 64), v) }
 
 // CanonicalRaw re-writes JSON text in canonical form. The caller has bounded
 // its length; depth is bounded as in [Decode].

@@ -27,7 +27,8 @@ type stepCode struct {
 	when, expr *expr.Program
 	params     *expr.Tree
 	bindings   []*expr.Program
-	order      []int // bindings by name, as in canonical JSON
+	order      []int    // bindings by name, as in canonical JSON
+	names      [][]byte // of bindings, as in canonical JSON, with the colon
 	err        error
 }
 
@@ -98,6 +99,12 @@ func compileStep(st *plan.Step) *stepCode {
 		}
 		c.bindings = append(c.bindings, p)
 		c.order = append(c.order, i)
+		name, err := jsonx.Canonical(st.Bindings[i].Name)
+		if err != nil {
+			c.err = err
+			return c
+		}
+		c.names = append(c.names, append(name, ':'))
 	}
 	slices.SortFunc(c.order, func(a, b int) int { return jsonx.CompareNames(st.Bindings[a].Name, st.Bindings[b].Name) })
 	return c

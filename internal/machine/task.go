@@ -75,7 +75,9 @@ func (r *Run) effectKey(s *scope, i int32) string {
 	b = binary.AppendUvarint(b, uint64(st.keyGen))
 	b = binary.AppendUvarint(b, uint64(st.keyTry))
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+	var text [32]byte
+	hex.Encode(text[:], sum[:16])
+	return string(text[:])
 }
 
 // capture resolves what the step's bindings and parameters name. Values are
@@ -188,23 +190,20 @@ func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
 				return nil, fail, true
 			}
 		}
-		size += len(step.Bindings[k].Name) + len(p.raw) + 16
+		size += len(t.code.names[k]) + len(p.raw) + 16
 	}
 	raw = append(make([]byte, 0, size), '{')
 	for n, k := range order {
 		if n > 0 {
 			raw = append(raw, ',')
 		}
-		var err error
-		if raw, err = jsonx.AppendCanonical(raw, step.Bindings[k].Name); err == nil {
-			raw = append(raw, ':')
-			if p := &parts[k]; p.raw != nil {
-				raw = append(raw, p.raw...)
-			} else {
-				raw, err = jsonx.AppendCanonical(raw, p.v)
-			}
+		raw = append(raw, t.code.names[k]...)
+		if p := &parts[k]; p.raw != nil {
+			raw = append(raw, p.raw...)
+			continue
 		}
-		if err != nil {
+		var err error
+		if raw, err = jsonx.AppendCanonical(raw, parts[k].v); err != nil {
 			return nil, failureOf(err, fault.TemplateError), true
 		}
 	}

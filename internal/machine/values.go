@@ -243,7 +243,8 @@ func (e *env) captureStep(v *plan.Var, c *captured) {
 		i := v.Index - s.g.First
 		c.status, c.val = s.steps[i].status, s.outs[i]
 		if se, ok := s.errs[i]; ok {
-			c.failed = &se
+			kept := se
+			c.failed = &kept
 		}
 		if c.val != nil {
 			c.substitute = false

@@ -13,7 +13,7 @@ import (
 // evaluates it; the zero vars has none.
 type vars struct {
 	list []captured
-	buf  [2]captured // most tasks have no more
+	buf  [1]captured // most tasks have no more
 	err  error       // a recorded value that cannot be read
 }
 
