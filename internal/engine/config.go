@@ -39,7 +39,9 @@ type Config struct {
 	// MaxLoaded is how many runs stay in memory; quiet ones beyond it are
 	// parked. Default 100,000.
 	MaxLoaded int
-	// ParkAfter is how long a quiet run stays in memory untouched. Default 10 min.
+	// ParkAfter is how long a quiet run stays in memory untouched. Parking it
+	// costs 20 µs and waking it some 200, while in memory it takes 5 KB and makes
+	// the next start after a crash slower. Default 1 s.
 	ParkAfter time.Duration
 	// MaxPending is how many requests may wait for the disk; more are refused
 	// before they are accepted. Default 10,000.
@@ -99,7 +101,7 @@ func (cfg *Config) defaults() error {
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
 	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
-	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, 10*time.Minute)
+	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)
 	cfg.FoldBytes = cmp.Or(cfg.FoldBytes, 32<<20)

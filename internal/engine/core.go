@@ -68,6 +68,7 @@ type core struct {
 
 	building, flying, spare *batch
 	unfolded                int // bytes committed since the last look at laggards
+	folding                 bool
 
 	effects []effect
 	frames  []published

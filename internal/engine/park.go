@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	maxPark    = 1_000  // runs that leave memory with one batch
-	maxRing    = 1_000  // timers that fire in one pass (F11)
-	maxAhead   = 10_000 // parked runs whose wake-ups are kept in memory
+	maxPark    = 256       // idle runs that leave memory with one batch
+	nap        = 5_000_000 // µs: a run whose timer is due by then is not worth parking
+	maxRing    = 1_000     // timers that fire in one pass (F11)
+	maxAhead   = 10_000    // parked runs whose wake-ups are kept in memory
 	hour       = 3_600_000_000
 	stuckTimer = 1_000_000 // µs until a timer that changed nothing is looked at again
 )
@@ -117,7 +118,7 @@ func (c *core) expect(key store.Key, wake int64) {
 // journal rows alive.
 func (c *core) tidy() {
 	c.parkIdle()
-	if c.unfolded >= c.cfg.FoldCheck {
+	if c.folding || c.unfolded >= c.cfg.FoldCheck {
 		c.unfolded = 0
 		c.foldLaggards()
 	}
@@ -132,7 +133,7 @@ func (c *core) parkIdle() {
 	}
 	idle := c.now - c.cfg.ParkAfter.Microseconds()
 	// Runs that cannot leave are passed over, but not all of them every time.
-	for n := min(2*max(excess, 0)+64, 2*maxPark); n > 0; n-- {
+	for n := min(2*max(excess, 0)+maxPark, 8*maxPark); n > 0; n-- {
 		l := c.recent.front()
 		if l == nil || excess <= 0 && l.touched > idle {
 			return
@@ -141,10 +142,8 @@ func (c *core) parkIdle() {
 			return
 		}
 		c.recent.toBack(&l.age)
-		if l.flying || l.leaving || l.again || l.interrupted || l.begin != nil && !l.dirty || !l.run.Quiet() {
-			if excess <= 0 {
-				l.touched = c.now
-			}
+		if !c.mayLeave(l) || excess <= 0 && c.wakesSoon(l) {
+			l.touched = c.now // to be looked at again after a while
 			continue
 		}
 		excess--
@@ -159,32 +158,45 @@ func (c *core) parkIdle() {
 	}
 }
 
-// uncovered is what a store tells of events that no chunk covers yet.
-type uncovered interface {
-	Uncovered() (size, events int64, oldest []store.Key)
+// mayLeave says that the run owes nothing but waits, and nobody here holds it.
+func (c *core) mayLeave(l *live) bool {
+	return !l.flying && !l.leaving && !l.again && !l.interrupted && (l.begin == nil || l.dirty) && l.run.Quiet()
+}
+
+func (c *core) wakesSoon(l *live) bool {
+	due := l.run.NextDue()
+	return due != 0 && due <= c.now+nap
 }
 
 // foldLaggards folds the runs that keep the oldest journal rows alive, once
-// those are too many: the geometric rule alone never folds a small run.
+// those are too many: the geometric rule alone never folds a small run. It goes
+// on, batch by batch, until half of what started it is left: thousands of runs
+// that advance side by side bring new events as fast as one batch folds old ones.
+// What only waits is parked while we are at it, and costs the next start nothing.
 func (c *core) foldLaggards() {
-	u, ok := c.cfg.Store.(uncovered)
-	if !ok {
+	size, events, oldest := c.cfg.Store.Uncovered()
+	if c.folding {
+		size, events = 2*size, 2*events
+	}
+	c.folding = size >= c.cfg.FoldBytes || events >= c.cfg.FoldEvents
+	if !c.folding {
 		return
 	}
-	size, events, oldest := u.Uncovered()
-	if size < c.cfg.FoldBytes && events < c.cfg.FoldEvents {
-		return
-	}
+	some := false
 	for _, key := range oldest {
 		l := c.runs[key]
 		if l == nil || l.flying || len(l.tail) == 0 || c.building.bytes > 4*c.cfg.MaxBatchBytes {
 			continue
 		}
 		c.touch(l, l.run.Last()+1)
-		l.fold = true
+		if c.mayLeave(l) {
+			l.leaving = true
+		}
+		l.fold, some = true, true
 		c.building.urgent = true
 		c.building.bytes += len(l.tail)
 	}
+	c.folding = some // else wait for more events: these are held by a commit or another
 }
 
 // foldAll covers what is left in memory at a clean end, so that the next start

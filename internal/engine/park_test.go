@@ -47,6 +47,7 @@ func rendered(t testing.TB, st store.Store, p *plan.Plan, key store.Key) string 
 		delete(env.Payload, "duration")
 		delete(env.Payload, "dueAt")
 		delete(env.Payload, "due")
+		delete(env.Payload, "until")
 		line, err := json.Marshal(env)
 		fmt.Fprintf(&b, "%s\n", line)
 		return err
