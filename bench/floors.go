@@ -17,8 +17,6 @@ import (
 // floors repeat the commits of an engine without the engine, in three ways: as
 // bytes appended to a file that grows, as bytes written over a file that is
 // there already, each followed by one fdatasync, and as commits of the store.
-// Each commit is made in all three ways, one after the other, so that what else
-// happens on the machine happens to all of them.
 type floors struct {
 	batches [][]store.Transition
 	next    int
@@ -85,35 +83,65 @@ func (f *floors) close() error {
 	return errors.Join(errs...)
 }
 
-// repeat makes n commits, going on where the last call ended and around.
+// repeat makes n commits, going on where the last call ended and around: all of
+// them in one way, then in the next, because an engine does not write to other
+// files between two commits either.
 func (f *floors) repeat(ctx context.Context, n int) error {
-	for range n {
-		batch := f.batches[f.next]
-		if f.next++; f.next == len(f.batches) {
-			f.next = 0
-		}
-		f.buf = f.buf[:0]
-		for i := range batch {
-			t := &batch[i]
-			f.buf = append(append(f.buf, t.Frames...), t.Plan...)
-			if t.Fold != nil {
-				f.buf = append(append(f.buf, t.Fold.Chunk...), t.Fold.State...)
-			}
-		}
-		if len(f.buf) == 0 {
-			f.buf = append(f.buf, 0)
-		}
-		if err := f.one(ctx, batch); err != nil {
+	if err := f.each(n, f.written, f.appendOne); err != nil {
+		return err
+	}
+	if err := f.each(n, f.written, f.overwriteOne); err != nil {
+		return err
+	}
+	if err := f.each(n, f.renamed, func(batch []store.Transition) error { return f.commitOne(ctx, batch) }); err != nil {
+		return err
+	}
+	f.round += (f.next + n) / len(f.batches)
+	f.next = (f.next + n) % len(f.batches)
+	return nil
+}
+
+// each makes the next n commits in one way, after preparing each.
+func (f *floors) each(n int, prepare func(round int, batch []store.Transition), do func([]store.Transition) error) error {
+	for i := range n {
+		at := f.next + i
+		batch := f.batches[at%len(f.batches)]
+		prepare(f.round+at/len(f.batches), batch)
+		if err := do(batch); err != nil {
 			return err
-		}
-		if f.next == 0 {
-			f.round++
 		}
 	}
 	return nil
 }
 
-func (f *floors) one(ctx context.Context, batch []store.Transition) error {
+// written puts the bytes of a commit into buf.
+func (f *floors) written(_ int, batch []store.Transition) {
+	f.buf = f.buf[:0]
+	for i := range batch {
+		t := &batch[i]
+		f.buf = append(append(f.buf, t.Frames...), t.Plan...)
+		if t.Fold != nil {
+			f.buf = append(append(f.buf, t.Fold.Chunk...), t.Fold.State...)
+		}
+	}
+	if len(f.buf) == 0 {
+		f.buf = append(f.buf, 0)
+	}
+}
+
+// renamed gives the runs of a commit names of their own in each round.
+func (f *floors) renamed(round int, batch []store.Transition) {
+	for i := range batch {
+		t := &batch[i]
+		t.Epoch = f.epoch
+		t.Run = fmt.Sprintf("%.30s.%d", t.Run, round)
+		if t.Head != nil {
+			t.Head.Key = t.Key
+		}
+	}
+}
+
+func (f *floors) appendOne([]store.Transition) error {
 	began := time.Now()
 	if _, err := f.grow.Write(f.buf); err != nil {
 		return err
@@ -122,11 +150,14 @@ func (f *floors) one(ctx context.Context, batch []store.Transition) error {
 		return err
 	}
 	f.append = append(f.append, time.Since(began))
+	return nil
+}
 
+func (f *floors) overwriteOne([]store.Transition) error {
 	if f.at+int64(len(f.buf)) > preallocated {
 		f.at = 0
 	}
-	began = time.Now()
+	began := time.Now()
 	if _, err := f.over.WriteAt(f.buf, f.at); err != nil {
 		return err
 	}
@@ -135,18 +166,12 @@ func (f *floors) one(ctx context.Context, batch []store.Transition) error {
 	}
 	f.overwrite = append(f.overwrite, time.Since(began))
 	f.at += int64(len(f.buf))
+	return nil
+}
 
-	// Runs of the same names exist after the first round.
-	for i := range batch {
-		t := &batch[i]
-		t.Epoch = f.epoch
-		t.Run = fmt.Sprintf("%.30s.%d", t.Run, f.round)
-		if t.Head != nil {
-			t.Head.Key = t.Key
-		}
-	}
+func (f *floors) commitOne(ctx context.Context, batch []store.Transition) error {
 	used := cpu()
-	began = time.Now()
+	began := time.Now()
 	verdicts, err := f.st.Commit(ctx, batch)
 	if err != nil {
 		return err

@@ -42,6 +42,8 @@ type Engine struct {
 	signal  chan struct{} // 1 slot: the inbox or a flag changed
 	commits chan []store.Transition
 	results chan commitResult
+	names   namer // of whoever commits
+	here    here
 	pending atomic.Int64 // requests waiting for an answer
 
 	stopping atomic.Bool
@@ -81,6 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.cfg.Blobs != nil {
 		e.helpers.Go(e.sweepLoop)
 	}
+	e.here.init(e)
 	go e.loop()
 	return e, nil
 }
@@ -152,11 +155,16 @@ func (e *Engine) loop() {
 		c.handle(e.now(), e.take())
 		e.catchUp()
 		if b := c.seal(); b != nil {
-			if len(b.trans) > 0 {
+			switch {
+			case len(b.trans) == 0:
+				c.committed(nil, nil)
+			case e.alone(b):
+				if !e.commitHere(b) {
+					return // somebody else has ended the engine
+				}
+			default:
 				e.dog.sent++
 				e.commits <- b.trans
-			} else {
-				c.committed(nil, nil)
 			}
 		}
 		e.letOut()
@@ -243,16 +251,21 @@ func (e *Engine) gather() {
 }
 
 func (e *Engine) commitLoop() {
-	var names namer
 	for batch := range e.commits {
-		failpoint.Pass(failpoint.SendBefore)
-		names.name(batch)
-		verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
-		if err == nil {
-			names.committed(verdicts, batch)
-		}
-		e.results <- commitResult{verdicts, err}
+		e.results <- e.commit(batch)
 	}
+}
+
+// commit makes a batch durable. There is one at a time, by the committer or by
+// the loop.
+func (e *Engine) commit(batch []store.Transition) commitResult {
+	failpoint.Pass(failpoint.SendBefore)
+	e.names.name(batch)
+	verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
+	if err == nil {
+		e.names.committed(verdicts, batch)
+	}
+	return commitResult{verdicts, err}
 }
 
 // finish ends the loop's helpers and answers whoever still waits.
