@@ -72,17 +72,19 @@ func (n *namer) committed(verdicts []store.Verdict, batch []store.Transition) {
 
 // eachHash calls fn for everything in data that looks like the hash of a file.
 func eachHash(data []byte, fn func(hash []byte)) {
-	for {
-		i := bytes.Index(data, []byte(hashPrefix))
+	const mark = len(hashPrefix) - 1 // its underscore, which is rare: that is looked for
+	for at := mark; ; {
+		i := -1
+		if at < len(data) {
+			i = bytes.IndexByte(data[at:], hashPrefix[mark])
+		}
 		if i < 0 {
 			return
 		}
-		data = data[i:]
-		if n := hexDigits(data[len(hashPrefix):]); n < 64 {
-			data = data[len(hashPrefix):]
-		} else {
-			fn(data[:hashLen])
-			data = data[hashLen:]
+		at += i + 1
+		if string(data[at-len(hashPrefix):at]) == hashPrefix && hexDigits(data[at:]) == 64 {
+			fn(data[at-len(hashPrefix) : at+64])
+			at += 64 + mark
 		}
 	}
 }

@@ -46,11 +46,12 @@ type programs struct {
 	limit int
 	mu    sync.RWMutex
 	byKey map[string]*program
-	order []string // oldest first
+	given map[plan.Hash]*program // those of callers' plans, which byKey has too
+	order []*program             // oldest first
 }
 
 func newPrograms(limit int) *programs {
-	return &programs{limit: limit, byKey: map[string]*program{}}
+	return &programs{limit: limit, byKey: map[string]*program{}, given: map[plan.Hash]*program{}}
 }
 
 func (ps *programs) find(hash string) *program {
@@ -67,24 +68,40 @@ func (ps *programs) add(p *program) *program {
 		return old
 	}
 	if len(ps.order) >= ps.limit {
-		delete(ps.byKey, ps.order[0])
+		old := ps.order[0]
+		delete(ps.byKey, old.hash)
+		delete(ps.given, old.machine.Plan().Hash())
 		ps.order = append(ps.order[:0], ps.order[1:]...)
 	}
 	ps.byKey[p.hash] = p
-	ps.order = append(ps.order, p.hash)
+	ps.order = append(ps.order, p)
 	return p
 }
 
 // of prepares a plan given by a caller.
 func (ps *programs) of(p *plan.Plan) (*program, error) {
-	if prog := ps.find(p.Hash().String()); prog != nil {
+	hash := p.Hash()
+	ps.mu.RLock()
+	prog := ps.given[hash]
+	ps.mu.RUnlock()
+	if prog != nil {
 		return prog, nil
 	}
-	prog, err := newProgram(p)
-	if err != nil {
-		return nil, err
+	if prog = ps.find(hash.String()); prog == nil {
+		var err error
+		if prog, err = newProgram(p); err != nil {
+			return nil, err
+		}
+		prog = ps.add(prog)
 	}
-	return ps.add(prog), nil
+	if prog.machine.Plan().Hash() == hash { // so it is forgotten with the other
+		ps.mu.Lock()
+		if ps.byKey[prog.hash] == prog {
+			ps.given[hash] = prog
+		}
+		ps.mu.Unlock()
+	}
+	return prog, nil
 }
 
 // load prepares a stored plan.

@@ -38,6 +38,8 @@ type Schema struct {
 	// A validation counts its steps in the compiled schema, so each one has a
 	// compiled schema for itself.
 	pool sync.Pool
+	// quick says yes to most values that fit; nil = it does not know the schema.
+	quick *quickSchema
 }
 
 // A Violation is one way in which a value does not fit a contract.
@@ -55,6 +57,9 @@ func CompileSchema(raw []byte) (*Schema, error) {
 		return nil, err
 	}
 	s := &Schema{}
+	if doc, err := decodeJSON(raw); err == nil {
+		s.quick = quickOf(doc)
+	}
 	s.pool.New = func() any {
 		// It compiled before, so it compiles again.
 		c, _ := compileSchema(raw)
@@ -148,6 +153,9 @@ func (s stepCounter) Validate(*jsonschema.ValidatorContext, any) {
 // Validate checks a JSON value; of a jsonx.Large in it only the type. It returns all violations, ordered by pointer;
 // nil means that the value fits.
 func (s *Schema) Validate(v any) []Violation {
+	if s.quick != nil && s.quick.fits(v) {
+		return nil
+	}
 	c := s.pool.Get().(*compiledSchema)
 	defer s.pool.Put(c)
 	return c.check(v)
