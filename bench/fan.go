@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,7 @@ func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) 
 	l.BytesPerStep = float64(c.bytes) / float64(steps)
 	l.RSSMB = rss()
 	f.describe(&l, alike.Seconds())
+	l.put("best_us", us(slices.Min(times)))
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
 	l.put("written_per_step", float64(written()-disk)/float64(steps))
 	l.Hist = w.st.histogram()

@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -241,7 +242,7 @@ func (b *bench) clean() error {
 	for _, dir := range old {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	runtime.GC()
+	debug.FreeOSMemory() // one shape's garbage is not the next one's memory
 	return err
 }
 
