@@ -65,7 +65,7 @@ var drawnSignals = []string{"go", "more"}
 
 func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 	s := sample.Shape{
-		Steps: 6 + dice.IntN(24), Depth: 1 + dice.IntN(4),
+		Steps: 20 + dice.IntN(60), Width: 10 + dice.IntN(24), Depth: 1 + dice.IntN(4),
 		Actions: []string{"work", "work", "work", "work", "once", "slotted", "provided", "alone"},
 		Undo:    "undo", Sleep: "sleep", Signals: drawnSignals,
 	}
@@ -75,7 +75,7 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 	case 23:
 		s.Steps, s.Width, s.Depth = 50, 2, 24
 	case 29:
-		s.Steps = 1 + dice.IntN(3)
+		s.Steps, s.Width = 1+dice.IntN(3), 0
 	}
 	return s
 }

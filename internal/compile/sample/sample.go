@@ -67,9 +67,9 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 	}
 	g := &drawing{dice: dice, shape: shape, left: max(shape.Steps, 1)}
 	g.odds = odds{
-		broken: g.odd(0, 0, 3, 12), fail: g.odd(0, 2, 8),
+		broken: g.odd(0, 0, 0, 2, 10), fail: g.odd(0, 0, 1, 6),
 		bind: g.odd(20, 60, 90), seen: g.odd(0, 20, 60), depends: g.odd(10, 50, 90),
-		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 12, 40),
+		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 15, 50),
 		total: g.odd(0, 10, 25), timeout: g.odd(0, 40, 80), retry: g.odd(0, 40, 80, 80), undo: g.odd(0, 20, 50),
 		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30),
 	}
@@ -77,7 +77,7 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 		Name:              "drawn",
 		TTL:               recipe.Duration(g.pick("10h", "10h", "10h", "PT1H", "10m")),
 		Order:             g.pick("sequence", "none", "none"),
-		FailurePolicy:     g.pick("fail_fast", "fail_fast", "drain"),
+		FailurePolicy:     g.pick("fail_fast", "drain"),
 		OnUpstreamFailure: g.pick("skip", "fail"),
 		ResultRule:        g.pick("strict", "leaves"),
 		Scheduling:        g.pick("eager", "eager", "waves"),
@@ -114,7 +114,7 @@ func (g *drawing) results(r *recipe.Recipe) {
 func (g *drawing) scope(depth int) []*recipe.Step {
 	n := 1 + g.dice.IntN(min(g.shape.Width, 5))
 	if depth == 0 && g.shape.Width > 5 {
-		n = g.shape.Width // a wide recipe is wide where it begins
+		n = g.shape.Width // the root alone, so that wide means wide
 	}
 	var steps []*recipe.Step
 	for ; n > 0 && (g.left > 0 || len(steps) == 0); n-- {
