@@ -221,8 +221,9 @@ func (g *gate) dequeue() *ask {
 		if ln.head == len(ln.queue) {
 			g.leave(ln)
 		} else if ln.head > 64 && ln.head*2 > len(ln.queue) {
-			ln.queue = append(ln.queue[:0], ln.queue[ln.head:]...)
-			ln.head = 0
+			n := copy(ln.queue, ln.queue[ln.head:])
+			clear(ln.queue[n:]) // they would hold their runs in memory
+			ln.queue, ln.head = ln.queue[:n], 0
 		}
 		if k != nil {
 			return k

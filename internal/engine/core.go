@@ -39,6 +39,7 @@ type core struct {
 
 	runs     map[store.Key]*live // the loop writes it under runsMu, others read it so
 	runsMu   sync.RWMutex
+	most     int     // runs it has held at once
 	recent   runList // by touch
 	programs *programs
 	arb      *arbiter

@@ -140,6 +140,7 @@ func (e *Engine) take() []*input {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ins := e.inbox
+	clear(e.spare) // handled long since; they would hold their runs in memory
 	e.inbox, e.spare = e.spare[:0], ins
 	e.length.Store(0)
 	return ins

@@ -299,6 +299,7 @@ func (c *core) drop(l *live) {
 	l.gone = true
 	c.runsMu.Lock()
 	delete(c.runs, l.key)
+	c.runs, c.most = store.Slim(c.runs, c.most)
 	c.runsMu.Unlock()
 	c.recent.remove(&l.age)
 	if l.bell != nil {

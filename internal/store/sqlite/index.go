@@ -15,6 +15,7 @@ import (
 // first use after opening.
 type index struct {
 	runs map[store.Key]*entry
+	most int // runs it has held at once
 	rows map[int64]*rowInfo
 	// dead are rows without uncovered events, to be deleted.
 	dead []int64
@@ -166,6 +167,7 @@ func (x *index) settle(e *entry) {
 	x.cover(e, e.chunked)
 	if (e.parked || e.settled) && len(e.refs) == 0 && e.damage == nil {
 		delete(x.runs, e.key)
+		x.runs, x.most = store.Slim(x.runs, x.most)
 		x.dropped++
 		return
 	}
