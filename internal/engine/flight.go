@@ -24,20 +24,30 @@ type flight struct {
 }
 
 // asks are those of one run: what its steps wish and hold. Most runs have a few;
-// for those of wide plans there is an index.
+// those of wide plans are found by their step, or by an index in inner scopes.
 type asks struct {
-	few  []*ask
-	many map[machine.Ref]*ask // instead of few, past fewAsks
+	few []*ask
+	// Instead of few, past fewAsks and until none is left:
+	wide  bool
+	n     int
+	root  []*ask // of the run's own scope, by step
+	inner map[machine.Ref]*ask
 }
 
 const fewAsks = 8
 
-func (a *asks) len() int { return len(a.few) + len(a.many) }
+func (a *asks) len() int { return len(a.few) + a.n }
 
 // get returns the ask of a step instance, nil when there is none.
 func (a *asks) get(ref machine.Ref) *ask {
-	if a.many != nil {
-		return a.many[ref]
+	if a.wide {
+		if ref.Path != "" {
+			return a.inner[ref]
+		}
+		if int(ref.Step) < len(a.root) {
+			return a.root[ref.Step]
+		}
+		return nil
 	}
 	for _, k := range a.few {
 		if k.ref == ref {
@@ -47,25 +57,43 @@ func (a *asks) get(ref machine.Ref) *ask {
 	return nil
 }
 
+// add takes up the ask of a step instance that has none.
 func (a *asks) add(k *ask) {
-	if a.many == nil && len(a.few) < fewAsks {
+	if !a.wide && len(a.few) < fewAsks {
 		a.few = append(a.few, k)
 		return
 	}
-	if a.many == nil {
-		a.many = make(map[machine.Ref]*ask, 2*fewAsks)
-		for _, k := range a.few {
-			a.many[k.ref] = k
-		}
-		a.few = nil
+	few := a.few
+	a.wide, a.few = true, nil
+	for _, k := range few {
+		a.add(k)
 	}
-	a.many[k.ref] = k
+	a.n++
+	if k.ref.Path != "" {
+		if a.inner == nil {
+			a.inner = make(map[machine.Ref]*ask, 2*fewAsks)
+		}
+		a.inner[k.ref] = k
+		return
+	}
+	if short := int(k.ref.Step) + 1 - len(a.root); short > 0 {
+		a.root = append(a.root, make([]*ask, short)...)
+	}
+	a.root[k.ref.Step] = k
 }
 
 func (a *asks) remove(k *ask) {
-	if a.many != nil {
-		if a.many[k.ref] == k {
-			delete(a.many, k.ref)
+	if a.wide {
+		if a.get(k.ref) != k {
+			return
+		}
+		if k.ref.Path != "" {
+			delete(a.inner, k.ref)
+		} else {
+			a.root[k.ref.Step] = nil
+		}
+		if a.n--; a.n == 0 {
+			*a = asks{} // wide runs that wait hold nothing
 		}
 		return
 	}
@@ -84,7 +112,12 @@ func (a *asks) all(fn func(*ask)) {
 	for _, k := range a.few {
 		fn(k)
 	}
-	for _, k := range a.many {
+	for _, k := range a.root {
+		if k != nil {
+			fn(k)
+		}
+	}
+	for _, k := range a.inner {
 		fn(k)
 	}
 }

@@ -54,14 +54,15 @@ func (e *Engine) commitHere(b *batch) bool {
 }
 
 // lookHere is the timer's: it ends the engine when the loop's commit does not
-// come back (F32). Looks are counted, as the watchdog counts them.
+// come back (F32). Looks are counted, as the watchdog counts them. One may be of
+// the commit before: it came too late to be stopped.
 func (e *Engine) lookHere() {
 	h := &e.here
 	turn := h.turn.Load()
 	if turn%2 == 0 {
 		return
 	}
-	if h.looks.Add(1) < hangLooks {
+	if h.looks.Add(1) <= hangLooks {
 		h.guard.Reset(hangsAfter / hangLooks)
 		return
 	}
