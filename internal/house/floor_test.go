@@ -45,7 +45,7 @@ var floors = []struct {
 
 // beside the floors: nothing may import these, nor what lies below them. The
 // package examples itself has a floor: it holds files, and is embedded.
-var beside = []string{"internal/house", "bench", "sim", "examples", "docs"}
+var beside = []string{"internal/house", "bench", "sim", "supply", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
 var groups = []string{"internal/compile", "internal/store"}
