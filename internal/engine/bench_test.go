@@ -219,3 +219,24 @@ func BenchmarkLength(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTransforms is a run of 100 steps that only compute.
+func BenchmarkTransforms(b *testing.B) {
+	var src strings.Builder
+	src.WriteString("name: transforms\nsteps:\n  - {id: s0, transform: {expression: \"1\"}}\n")
+	for i := 1; i < 100; i++ {
+		fmt.Fprintf(&src, "  - {id: s%d, transform: {expression: steps.s%d.output + 1}}\n", i, i-1)
+	}
+	stores(b, func(b *testing.B, st store.Store) {
+		e := open(b, st, Config{}, noop())
+		p := planOf(b, src.String(), noop())
+		b.ReportAllocs()
+		b.ResetTimer()
+		used := cpu()
+		for b.Loop() {
+			end(b, e, start(b, e, p, nil))
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "µs/run")
+		b.ReportMetric(perStep(b, used, 1), "cpu-µs/run")
+	})
+}

@@ -161,25 +161,21 @@ type env struct {
 	vars  []plan.Var
 	// substitute gives '' for values that are absent (X120, X42).
 	substitute bool
-	err        error
+	now        vars // of the name looked up last
 }
 
 // Lookup implements expr.Vars.
 func (e *env) Lookup(name string) (any, bool) {
-	var now vars
+	e.now.list = e.now.buf[:0]
 	for i := range e.vars {
 		if v := &e.vars[i]; v.Name == name {
-			now.add(e, e.vars[i:i+1])
+			e.now.add(e, e.vars[i:i+1])
 		}
 	}
-	if now.list == nil {
+	if len(e.now.list) == 0 {
 		return e.run.input.get(name)
 	}
-	v, ok := now.Lookup(name)
-	if now.err != nil {
-		e.err = now.err
-	}
-	return v, ok
+	return e.now.Lookup(name)
 }
 
 // capture says what a name means now.
