@@ -17,15 +17,14 @@ import (
 // childCommand is the first argument of a process that meets one shape.
 const childCommand = "child"
 
-// settle is how long idle executions are left alone before they are weighed:
-// longer than the time-outs after which engines put waiting executions away
-// (go-workflows' executor cache 10 s, Restate's inactivity 5 s here).
-const settle = 14 * time.Second
+// calm is how long idle executions are left alone before they are weighed;
+// peers that put them away after a time-out have longer.
+const calm = 3 * time.Second
 
-// A report is what the child tells its parent: that the shape begins or ended,
-// upon which it waits until the parent has measured.
+// A report is what the child tells its parent: that nothing is open yet, that
+// the shape begins, that it ended; upon each it waits until the parent has measured.
 type report struct {
-	Phase   string   `json:"phase"` // "begin", "end" or "error"
+	Phase   string   `json:"phase"` // "empty", "begin", "end" or "error"
 	Figures *figures `json:"figures,omitempty"`
 	Error   string   `json:"error,omitempty"`
 }
@@ -52,8 +51,7 @@ func child(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
 	e.Log = os.Stderr
-	p := specOf(*name).open()
-	if err := meet(ctx, c, p, e, *shape, *size); err != nil {
+	if err := meet(ctx, c, specOf(*name), e, *shape, *size); err != nil {
 		return errors.Join(err, c.send(report{Phase: "error", Error: err.Error()}))
 	}
 	return nil
@@ -76,8 +74,13 @@ func closeSoon(p peer) {
 }
 
 // meet opens the peer, warms it up, and runs the shape between two reports.
-func meet(ctx context.Context, c *courier, p peer, e env, shape string, size int) error {
+func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size int) error {
 	e.Marks = newMarks(max(size*stepsOfMany, 64))
+	p := s.open()
+	debug.FreeOSMemory()
+	if err := c.handshake(report{Phase: "empty"}); err != nil {
+		return err
+	}
 	if err := p.Open(ctx, e); err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -114,7 +117,7 @@ func meet(ctx context.Context, c *courier, p peer, e env, shape string, size int
 		return err
 	}
 	if shape == "idle" {
-		time.Sleep(settle)
+		time.Sleep(max(s.settle, calm))
 		debug.FreeOSMemory()
 	}
 	return c.handshake(report{Phase: "end", Figures: &f})

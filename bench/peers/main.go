@@ -5,7 +5,7 @@
 //
 //	go run . -runs 3
 //	go run . -runs 1 -peers roux,dbos-postgres -shapes chain,many
-//	go run . -check
+//	go run . -check -report results/FILE.jsonl
 //
 // Each engine meets each shape in a process of its own, with the settings that
 // its own documentation recommends; the parent process measures CPU and memory
@@ -37,8 +37,10 @@ type options struct {
 	dir     string
 	out     string
 	timeout time.Duration
+	within  time.Duration
 	check   bool
 	syncs   bool
+	report  string
 	root    string
 }
 
@@ -71,8 +73,10 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.dir, "dir", "", "where the databases are put while they are measured; a disk, not memory (default: the system's temporary directory)")
 	flags.StringVar(&o.out, "out", "results", "directory of the raw JSON lines; empty keeps none")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long one peer may take for one shape")
+	flags.DurationVar(&o.within, "within", 28*time.Minute, "begin no further run that would end later than this")
 	flags.BoolVar(&o.check, "check", false, "fail when Roux misses a bar against the peers of this run")
 	flags.BoolVar(&o.syncs, "syncs", true, "count the syncs of a chain once a peer, with strace and the database's own counter")
+	flags.StringVar(&o.report, "report", "", "measure nothing: print the table of this file of raw JSON lines")
 	flags.StringVar(&o.root, "root", "../..", "the checkout of Roux whose bench program is measured")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -95,6 +99,9 @@ func command(ctx context.Context, args []string) error {
 	}
 	if o.runs < 1 {
 		return fmt.Errorf("-runs %d: want 1 or more", o.runs)
+	}
+	if o.report != "" {
+		return reportOf(o)
 	}
 	return measure(ctx, o)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 )
 
 // A peer is one engine on one store with one way of running steps.
@@ -59,6 +60,7 @@ type spec struct {
 	why      string // how that is known, beside the count
 	settings string
 	sizes    map[string]int
+	settle   time.Duration // after which it has put waiting executions away
 	open     func() peer
 }
 
@@ -95,14 +97,16 @@ var specs = []spec{
 		name: "goworkflows-sqlite", engine: "go-workflows", modules: []string{goWorkflows}, store: "SQLite", syncs: true,
 		why:      "WAL; sets no level, SQLite's default is FULL",
 		settings: "monoprocess backend (signals instead of polling), single-worker mode, executor cache 20,000, 2+2 pollers",
-		sizes:    map[string]int{"many": 300, "idle": 5000},
+		sizes:    map[string]int{"many": 300},
+		settle:   13 * time.Second, // its executor cache keeps what is idle for 10 s
 		open:     func() peer { return &goWorkflowsPeer{} },
 	},
 	{
 		name: "goworkflows-postgres", engine: "go-workflows", modules: []string{goWorkflows}, store: "PostgreSQL", needs: "postgres", syncs: true,
 		why:      "fsync=on, synchronous_commit=on",
 		settings: "monoprocess backend, single-worker mode, executor cache 20,000, 4+4 pollers, 16 connections",
-		sizes:    map[string]int{"many": 300, "idle": 5000},
+		sizes:    map[string]int{"many": 300, "idle": 4000},
+		settle:   13 * time.Second, // its executor cache keeps what is idle for 10 s
 		open:     func() peer { return &goWorkflowsPeer{postgres: true} },
 	},
 	{
@@ -121,7 +125,7 @@ var specs = []spec{
 		name: "durabletask-sqlite", engine: "durabletask-go", modules: []string{durabletask}, store: "SQLite", syncs: true,
 		why:      "WAL, synchronous=FULL, asked for in the address (its own default is a rollback journal)",
 		settings: "parallelism 16+16",
-		sizes:    map[string]int{"many": 200, "submit": 50, "idle": 2000},
+		sizes:    map[string]int{"many": 200, "submit": 50, "idle": 5000},
 		open:     func() peer { return &durabletaskPeer{} },
 	},
 	{
@@ -149,6 +153,7 @@ var specs = []spec{
 		name: "restate", engine: "Restate", modules: []string{restateModule}, store: "its own (log and RocksDB)", needs: "npm", syncs: true,
 		why:      "its log is flushed before a step is acknowledged",
 		settings: "server " + restateVersion + ", single node, 4 partitions, replication 1, telemetry off, service over HTTP/2 on loopback, inactivity timeout 5 s for the waiting runs (default 60 s)",
+		settle:   10 * time.Second,
 		open:     func() peer { return &restatePeer{} },
 	},
 }

@@ -108,6 +108,10 @@ func TestTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	liar := row{spec: specOf("restate"), median: map[string]line{syncShape: {Peer: "restate"}}, syncsOf: 0.1}
+	if liar.strict() || !strings.Contains(liar.synced(), "**no**") {
+		t.Errorf("a peer with a tenth of a sync a step: %s", liar.synced())
+	}
 	err := tab.check()
 	if err == nil || !strings.Contains(err.Error(), "many: 10.00 × the best peer (dbos-postgres), the bar is 15 ×") || strings.Contains(err.Error(), "chain") {
 		t.Errorf("check: %v", err)
@@ -128,5 +132,22 @@ func TestFlags(t *testing.T) {
 	}
 	if got := digits(1234567.8); got != "1,234,568" {
 		t.Errorf("digits: %s", got)
+	}
+}
+
+// TestReport: the table can be made again from the raw lines, with the peers
+// that were not run and without those that were not asked for.
+func TestReport(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "raw.jsonl")
+	raw := `{"peer":"restate","shape":"","error":"no npm here","at":"2026-01-02T03:04:05Z"}
+{"peer":"roux","version":"this checkout","shape":"chain","run":1,"n":100,"runs":1,"p50_us":200,"load":1,"at":"2026-01-02T03:04:05Z"}
+{"peer":"dbos-postgres","version":"v1.2.0","shape":"chain","run":1,"n":100,"runs":1,"p50_us":500,"load":2,"at":"2026-01-02T03:04:05Z"}
+`
+	if err := os.WriteFile(name, []byte(raw), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := command(t.Context(), []string{"-report", name, "-check", "-shapes", "chain"})
+	if err == nil || !strings.Contains(err.Error(), "chain: 2.50 × the best peer (dbos-postgres), the bar is 3 ×") {
+		t.Errorf("%v", err)
 	}
 }

@@ -30,8 +30,9 @@ type line struct {
 	figures
 	StepsPerS   float64 `json:"steps_per_s,omitempty"`
 	CPUPerStep  float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle: an execution
-	RSSMB       float64 `json:"rss_mb"`                  // most that was seen; idle: when all wait
-	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what a waiting execution added
+	RSSMB       float64 `json:"rss_mb"`                  // most that was seen, without this program; idle: when all wait
+	EmptyMB     float64 `json:"empty_mb,omitempty"`      // this program with nothing open, which is not in rss_mb
+	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what the waiting executions added, divided among them
 	SyncsPer    float64 `json:"syncs_per_step,omitempty"`
 	Load        float64 `json:"load"` // of the machine, one minute
 	At          string  `json:"at"`
@@ -50,12 +51,14 @@ type session struct {
 	bench   string // Roux's bench program
 	missing map[string]string
 	raw     io.Writer
+	began   time.Time
+	done    int // whole rounds
 	lines   []line
 }
 
 // measure prepares what the peers need, runs everything and prints the table.
 func measure(ctx context.Context, o options) (err error) {
-	s := &session{options: o, missing: map[string]string{}, raw: io.Discard}
+	s := &session{options: o, missing: map[string]string{}, raw: io.Discard, began: time.Now()}
 	if s.work, err = os.MkdirTemp(o.dir, "roux-peers-"); err != nil {
 		return err
 	}
@@ -64,12 +67,11 @@ func measure(ctx context.Context, o options) (err error) {
 	if err := os.Chmod(s.work, 0o711); err != nil {
 		return err
 	}
-	began := time.Now()
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
 		}
-		f, err := os.Create(filepath.Join(o.out, began.UTC().Format("2006-01-02T150405Z")+".jsonl"))
+		f, err := os.Create(filepath.Join(o.out, s.began.UTC().Format("2006-01-02T150405Z")+".jsonl"))
 		if err != nil {
 			return err
 		}
@@ -81,10 +83,56 @@ func measure(ctx context.Context, o options) (err error) {
 	if err := s.rounds(ctx); err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "peers: %.0f s in all\n", time.Since(s.began).Seconds())
+	return s.print()
+}
+
+// reportOf prints what an earlier call measured. Peers of which the file says
+// nothing are left out.
+func reportOf(o options) error {
+	text, err := os.ReadFile(o.report)
+	if err != nil {
+		return err
+	}
+	s := &session{options: o, missing: map[string]string{}}
+	s.peers = nil
+	for row := range bytes.Lines(text) {
+		var l line
+		if err := json.Unmarshal(row, &l); err != nil {
+			return fmt.Errorf("%s: %w", o.report, err)
+		}
+		if !slices.Contains(s.peers, l.Peer) {
+			s.peers = append(s.peers, l.Peer)
+		}
+		if l.Shape == "" {
+			s.missing[l.Peer] = l.Error
+			continue
+		}
+		s.lines, s.done = append(s.lines, l), max(s.done, l.Run)
+	}
+	if len(s.peers) == 0 {
+		return fmt.Errorf("%s has no lines", o.report)
+	}
+	if s.began, err = time.Parse(time.RFC3339, s.lines[0].At); err != nil {
+		return err
+	}
+	return s.print()
+}
+
+// print writes the table to standard output.
+func (s *session) print() error {
 	t := s.table()
-	fmt.Printf("Measured %s, %d runs, medians, interleaved; %.0f s in all.\n\n", began.UTC().Format("2006-01-02 15:04 UTC"), o.runs, time.Since(began).Seconds())
+	var loads []float64
+	for _, l := range s.lines {
+		loads = append(loads, l.Load)
+	}
+	if len(loads) == 0 {
+		return errors.New("nothing was measured")
+	}
+	fmt.Printf("Measured %s, medians of %d runs, interleaved. Load of the machine meanwhile: %.1f to %.1f.\n\n",
+		s.began.UTC().Format("2006-01-02 15:04 UTC"), s.done, slices.Min(loads), slices.Max(loads))
 	fmt.Print(t.markdown())
-	if o.check {
+	if s.check {
 		return t.check()
 	}
 	return nil
@@ -93,14 +141,14 @@ func measure(ctx context.Context, o options) (err error) {
 // rounds meets every shape with every peer, runs times, peer beside peer: what
 // the machine does besides hits them all.
 func (s *session) rounds(ctx context.Context) error {
-	if s.syncs {
-		for _, name := range s.peers {
-			if name != rouxName { // its own program counts
-				s.meet(ctx, specOf(name), syncShape, 0)
-			}
-		}
-	}
+	s.countSyncs(ctx)
+	var longest time.Duration
 	for run := 1; run <= s.runs; run++ {
+		round := time.Now()
+		if time.Since(s.began)+longest > s.within {
+			fmt.Fprintf(os.Stderr, "peers: %d of %d runs fit into -within %s\n", run-1, s.runs, s.within)
+			return nil
+		}
 		for _, shape := range s.shapes {
 			for _, name := range s.peers {
 				s.meet(ctx, specOf(name), shape, run)
@@ -109,8 +157,25 @@ func (s *session) rounds(ctx context.Context) error {
 				}
 			}
 		}
+		longest, s.done = max(longest, time.Since(round)), run
 	}
 	return nil
+}
+
+// countSyncs runs a chain of each peer under strace. Roux's own program counts.
+func (s *session) countSyncs(ctx context.Context) {
+	if !s.syncs {
+		return
+	}
+	if _, err := exec.LookPath("strace"); err != nil {
+		fmt.Fprintln(os.Stderr, "peers: syncs are not counted: no strace on this machine")
+		return
+	}
+	for _, name := range s.peers {
+		if name != rouxName {
+			s.meet(ctx, specOf(name), syncShape, 0)
+		}
+	}
 }
 
 // prepare finds out which peers cannot run here, and why.
@@ -138,12 +203,17 @@ func (s *session) prepare(ctx context.Context) {
 	}
 	for name, why := range s.missing {
 		fmt.Fprintf(os.Stderr, "%s: not run: %s\n", name, why)
+		s.keep(line{Peer: name, Error: why, At: s.began.UTC().Format(time.RFC3339)})
 	}
 }
 
 // meet measures one peer on one shape and keeps the line, also of a failure.
 func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 	if s.missing[p.name] != "" || ctx.Err() != nil {
+		return
+	}
+	// What failed once, mostly by its time-out, would take as long again.
+	if slices.ContainsFunc(s.lines, func(l line) bool { return l.Peer == p.name && l.Shape == shape && l.Error != "" }) {
 		return
 	}
 	began := time.Now()
@@ -161,6 +231,11 @@ func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 		fmt.Fprintf(os.Stderr, "%-22s %-6s %s (%.1f s in all, load %.1f)\n", p.name, shape, l.summary(), time.Since(began).Seconds(), l.Load)
 	}
 	s.lines = append(s.lines, l)
+	s.keep(l)
+}
+
+// keep writes a line to the raw results.
+func (s *session) keep(l line) {
 	text, err := json.Marshal(l)
 	if err == nil {
 		_, err = s.raw.Write(append(text, '\n'))
@@ -177,7 +252,7 @@ func (l *line) summary() string {
 	case "submit":
 		return fmt.Sprintf("n=%d p50 %.0f us, p99 %.0f us", l.N, l.P50, l.P99)
 	case "idle":
-		return fmt.Sprintf("n=%d %.0f B a waiting run, %.0f MB", l.N, l.BytesPerRun, l.RSSMB)
+		return fmt.Sprintf("n=%d %.0f MB, %.0f B a waiting run", l.N, l.RSSMB, l.BytesPerRun)
 	case syncShape:
 		return fmt.Sprintf("%.2f syncs a step of a chain of %d", l.SyncsPer, l.N)
 	default:
@@ -292,6 +367,17 @@ func (c *childProcess) goOn() error {
 
 // measure takes the figures between the child's two reports.
 func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
+	// This program has every engine linked into it; what that weighs is taken off.
+	if _, err := c.next("empty"); err != nil {
+		return err
+	}
+	_, empty, err := usage(c.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	if err := c.goOn(); err != nil {
+		return err
+	}
 	if _, err := c.next("begin"); err != nil {
 		return err
 	}
@@ -315,10 +401,10 @@ func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
 	}
 	l.figures = *r.Figures
 	l.CPUPerStep = float64((cpu - cpuBefore).Microseconds()) / float64(l.N)
-	l.RSSMB = megabytes(max(most, held))
+	l.RSSMB, l.EmptyMB = megabytes(max(most, held)-empty), megabytes(empty)
 	switch l.Shape {
 	case "idle":
-		l.RSSMB, l.BytesPerRun = megabytes(held), float64(held-heldBefore)/float64(l.N)
+		l.RSSMB, l.BytesPerRun = megabytes(held-empty), float64(held-heldBefore)/float64(l.N)
 	case syncShape:
 		l.SyncsPer = float64(counted.count()-syncsBefore) / float64(l.N)
 	default:
@@ -366,7 +452,7 @@ type counter struct {
 func newCounter(work string) (*counter, error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		return nil, errors.New("syncs are not counted: no strace on this machine")
+		return nil, err
 	}
 	dir, err := os.MkdirTemp(work, "syncs-")
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *session) table() *table {
 				case l.Error != "":
 					r.failed[shape] = l.Error
 				default:
-					got = append(got, l)
+					got, r.version = append(got, l), l.Version
 				}
 			}
 			if len(got) > 0 {
@@ -96,8 +96,8 @@ var judged = []judge{
 		func(l line) string { return digits(l.StepsPerS) }},
 	{"submit", "submit p50 / p99 ms", func(l line) float64 { return l.P50 }, false,
 		func(l line) string { return fmt.Sprintf("%s / %s", digits(l.P50/1000), digits(l.P99/1000)) }},
-	{"idle", "idle, bytes a waiting run (MB in all)", func(l line) float64 { return l.BytesPerRun }, false,
-		func(l line) string { return fmt.Sprintf("%s (%s)", digits(l.BytesPerRun), digits(l.RSSMB)) }},
+	{"idle", "idle, MB with 10,000 waiting (bytes each added)", func(l line) float64 { return l.RSSMB }, false,
+		func(l line) string { return fmt.Sprintf("%s (%s)", digits(l.RSSMB), digits(l.BytesPerRun)) }},
 }
 
 // digits is a number with as many of them as it deserves.
@@ -125,7 +125,7 @@ func (t *table) markdown() string {
 	for _, m := range t.judged() {
 		heads = append(heads, m.head)
 	}
-	heads = append(heads, "CPU µs a step: chain, fan, many", "peak MB (many)", "settings")
+	heads = append(heads, "CPU µs a step: chain, fan, many (× Roux)", "peak MB (many)", "settings")
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(heads, " | "), strings.Repeat(" --- |", len(heads)))
 	roux := t.roux()
 	for _, r := range t.rows {
@@ -144,6 +144,9 @@ func (t *table) markdown() string {
 			} else {
 				cpu = append(cpu, "-")
 			}
+		}
+		if of, ok := r.median["many"]; ok && roux != nil && r.name != rouxName && roux.median["many"].CPUPerStep > 0 {
+			cpu[2] += fmt.Sprintf(" (%s×)", digits(of.CPUPerStep/roux.median["many"].CPUPerStep))
 		}
 		peak := "-"
 		if l, ok := r.median["many"]; ok {
@@ -183,13 +186,22 @@ func (t *table) roux() *row {
 // synced says whether each step is on the disk, and how that is known.
 func (r *row) synced() string {
 	text := "**no**: " + r.why
-	if r.syncs {
+	if r.strict() {
 		text = "yes: " + r.why
 	}
-	if r.syncsOf > 0 || r.median[syncShape].Peer != "" {
+	if r.counted() {
 		text += fmt.Sprintf("; %.2f syncs a step counted", r.syncsOf)
 	}
 	return text
+}
+
+func (r *row) counted() bool { return r.syncsOf > 0 || r.median[syncShape].Peer != "" }
+
+// strict says that every step is synced: what the engine says of itself, unless
+// the count says otherwise. (The step that ends a chain may share its sync with
+// what follows it, outside of the count.)
+func (r *row) strict() bool {
+	return r.syncs && (!r.counted() || r.syncsOf > 0.95)
 }
 
 // cell is a figure, the size if it is not that of the bars, and the ratio.
@@ -247,7 +259,7 @@ func (t *table) check() error {
 		}
 		var rivals []row
 		for _, r := range t.rows {
-			if _, ok := r.median[bar.shape]; ok && r.name != rouxName && (r.syncs || bar.shape == "idle") {
+			if _, ok := r.median[bar.shape]; ok && r.name != rouxName && (r.strict() || bar.shape == "idle") {
 				rivals = append(rivals, r)
 			}
 		}

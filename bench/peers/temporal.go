@@ -11,7 +11,6 @@ import (
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
-	sdk "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
@@ -86,16 +85,19 @@ func (p *temporalPeer) Step(context.Context) (int, error) {
 	return 0, nil
 }
 
+// stepTimeout ends an attempt whose task was lost between server and worker,
+// which happens on an overloaded machine; Temporal then tries it again.
+const stepTimeout = 10 * time.Second
+
 // begin starts one step as the peer's form has it.
 func (p *temporalPeer) begin(ctx workflow.Context) workflow.Future {
-	retries := &sdk.RetryPolicy{MaximumAttempts: 1}
 	if p.local {
 		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-			StartToCloseTimeout: time.Minute, RetryPolicy: retries,
+			StartToCloseTimeout: stepTimeout,
 		}), p.Step)
 	}
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Minute, RetryPolicy: retries,
+		StartToCloseTimeout: stepTimeout,
 	}), p.Step)
 }
 
