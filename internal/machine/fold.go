@@ -185,7 +185,9 @@ func (r *Run) foldRun(ev *Event) error {
 	case EvRunSignalled:
 		r.signals = append(r.signals, signal{ev.Text, r.hold(newValue(ev.Seq, ev.Data))})
 	case EvRunRetried:
-		return r.foldRetried(ev)
+		if err := r.foldRetried(ev); err != nil {
+			return err
+		}
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about the run", ev.Seq, ev.Kind)
 	}
