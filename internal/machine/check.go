@@ -150,3 +150,30 @@ func recount(r *Run) int64 {
 	}
 	return total
 }
+
+// Admits says whether a report of a worker may change more than a count of late
+// ones: its fence is that of a live attempt, or what was decided before goes on
+// with it (I3).
+func (r *Run) Admits(in *Input) bool {
+	if in.Kind != InResult && in.Kind != InProgress && in.Kind != InWorkerLost || in.All || r.agenda.len() > 0 {
+		return true
+	}
+	s, i := r.at(in.Ref)
+	if s == nil || s.steps[i].status != Running {
+		return false
+	}
+	if c := s.comps[i]; c != nil {
+		return c.owes() && in.Fence.Gen == r.gen
+	}
+	return in.Fence == (Fence{Gen: r.gen, Attempt: s.steps[i].attempt})
+}
+
+// EffectKey is the effect key of the attempt that a step instance was handed out
+// last as; "" when it is not in memory.
+func (r *Run) EffectKey(ref Ref) string {
+	s, i := r.at(ref)
+	if s == nil {
+		return ""
+	}
+	return r.effectKey(s, i)
+}

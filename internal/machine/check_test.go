@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -15,18 +14,15 @@ import (
 // turn asserts what must always hold (reliability.md, I1–I9 as far as one run
 // can show them).
 type ledger struct {
-	run     *Run
-	seen    *Witness
-	frames  []byte
-	owed    map[string]bool // issued commands
-	live    map[Ref]Fence   // the attempt handed out last
-	effects map[Ref]*effect // what is known of the last attempt's effect (I4)
-	keys    map[string]bool // effect keys handed out
+	run    *Run
+	seen   *Witness
+	frames []byte
+	owed   map[string]bool // issued commands
+	live   map[Ref]Fence   // the attempt handed out last
 }
 
 func newLedger(r *Run) *ledger {
-	return &ledger{run: r, seen: NewWitness(r.plan), owed: map[string]bool{}, live: map[Ref]Fence{},
-		effects: map[Ref]*effect{}, keys: map[string]bool{}}
+	return &ledger{run: r, seen: NewWitness(r.plan), owed: map[string]bool{}, live: map[Ref]Fence{}}
 }
 
 func commandKey(c Command) string {
@@ -49,7 +45,11 @@ func (l *ledger) turn(t *Turn) error {
 		}
 	}
 	for i := range t.Events {
-		if err := l.effect(&t.Events[i], gen); err != nil {
+		ev, key := &t.Events[i], ""
+		if st, k := l.run.at(ev.Ref()); ev.Kind == EvNodeStarted && st != nil && st.steps[k].attempt == ev.Attempt {
+			key = l.run.effectKey(st, k) // else it was swept in the same turn
+		}
+		if err := l.seen.Effect(ev, gen, key); err != nil {
 			return err
 		}
 	}
@@ -58,52 +58,6 @@ func (l *ledger) turn(t *Turn) error {
 		l.owed[commandKey(c)] = true
 	}
 	return l.check()
-}
-
-// An effect is what an observer knows of an instance's last attempt.
-type effect struct {
-	key     string
-	gen     uint32
-	open    bool // it has not ended
-	unknown bool // it ended, and its effect may have happened or not
-}
-
-// effect asserts I4: a new attempt carries the key of the one before it while
-// that one's outcome is unknown, else a key that nobody had before. Inside
-// scopes a retry may begin anew, with new keys.
-func (l *ledger) effect(ev *Event, gen uint32) error {
-	e := l.effects[ev.Ref()]
-	switch ev.Kind {
-	case EvNodeStarted:
-		s, i := l.run.at(ev.Ref())
-		if s == nil || s.steps[i].attempt != ev.Attempt {
-			return nil // it was swept in the same turn
-		}
-		key := l.run.effectKey(s, i)
-		anew := e == nil || e.gen != gen && ev.Path != ""
-		switch {
-		case e != nil && e.unknown && key != e.key && !anew:
-			return fmt.Errorf("I4: %s: the outcome of the last attempt is unknown and its key has changed", StepPath(l.run.plan, ev.Ref()))
-		case (e == nil || !e.unknown) && l.keys[key]:
-			return fmt.Errorf("I4: %s: a new effect has the key of an old one", StepPath(l.run.plan, ev.Ref()))
-		}
-		l.keys[key] = true
-		l.effects[ev.Ref()] = &effect{key: key, gen: gen, open: true}
-	case EvNodeLost, EvNodeCancelled:
-		if e != nil && e.open {
-			e.open, e.unknown = false, true
-		}
-	case EvNodeCompensated:
-		if e != nil {
-			e.unknown = false // whatever it was, it was undone
-		}
-	case EvNodeRetried, EvNodeFailed, EvNodeFallback, EvNodeSkipped, EvNodeCompleted:
-		if e != nil && e.open {
-			cause := fault.CauseOf(ev.Code)
-			e.open, e.unknown = false, ev.Code != "" && (cause == fault.CauseTimeout || cause == fault.CauseLost)
-		}
-	}
-	return nil
 }
 
 // check asserts the invariants of the state as it stands.

@@ -31,6 +31,9 @@ type Witness struct {
 	hits  *Hits // nil = nobody counts
 	steps map[Ref]*seen
 	ended map[Path]bool // scopes in which nothing may begin any more
+
+	effects map[Ref]*effect
+	keys    map[string]bool // effect keys handed out
 }
 
 // seen is what a journal has told of a step instance.
@@ -47,7 +50,7 @@ type seen struct {
 
 // NewWitness returns a witness of a run of p that has no journal yet.
 func NewWitness(p *plan.Plan) *Witness {
-	return &Witness{plan: p, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}}
+	return &Witness{plan: p, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
 }
 
 // Last is the number of the last event seen.
@@ -361,4 +364,60 @@ func (w *Witness) forget(ev *Event) {
 			s.status, s.due, s.deltas = Pending, 0, 0
 		}
 	}
+}
+
+// An effect is what an observer knows of an instance's last attempt.
+type effect struct {
+	key     string
+	gen     uint32
+	attempt uint32
+	open    bool // it has not ended
+	unknown bool // it ended, and its effect may have happened or not
+}
+
+// Effect asserts I4: a new attempt carries the key of the one before it while
+// that one's outcome is unknown, else a key that nobody had before. Inside
+// scopes a retry may begin anew, with new keys. ev is an event of generation
+// gen; key is the effect key of the attempt that an EvNodeStarted hands out, ""
+// when it is not known any more.
+func (w *Witness) Effect(ev *Event, gen uint32, key string) error {
+	e := w.effects[ev.Ref()]
+	switch ev.Kind {
+	case EvNodeStarted:
+		if key == "" {
+			return nil
+		}
+		anew := e == nil || e.gen != gen && ev.Path != ""
+		switch {
+		case e != nil && e.unknown && key != e.key && !anew:
+			return fmt.Errorf("I4: %s: the outcome of the last attempt is unknown and its key has changed", StepPath(w.plan, ev.Ref()))
+		case (e == nil || !e.unknown) && w.keys[key]:
+			return fmt.Errorf("I4: %s: a new effect has the key of an old one", StepPath(w.plan, ev.Ref()))
+		}
+		w.keys[key] = true
+		w.effects[ev.Ref()] = &effect{key: key, gen: gen, attempt: ev.Attempt, open: true}
+	case EvNodeLost, EvNodeCancelled:
+		if e != nil && e.open {
+			e.open, e.unknown = false, true
+		}
+	case EvNodeCompensated:
+		if e != nil {
+			e.unknown = false // whatever it was, it was undone
+		}
+	case EvNodeRetried, EvNodeFailed, EvNodeFallback, EvNodeSkipped, EvNodeCompleted:
+		if e != nil && e.open {
+			cause := fault.CauseOf(ev.Code)
+			e.open, e.unknown = false, ev.Code != "" && (cause == fault.CauseTimeout || cause == fault.CauseLost)
+		}
+	}
+	return nil
+}
+
+// Key is the effect key of an attempt, when it is the last that was handed out.
+func (w *Witness) Key(ref Ref, fence Fence) (key string, ok bool) {
+	e := w.effects[ref]
+	if e == nil || e.gen != fence.Gen || e.attempt != fence.Attempt {
+		return "", false
+	}
+	return e.key, true
 }
