@@ -157,11 +157,41 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		return nil, fault.New(fault.StoreFull, "the disk is full: nothing of this commit was written")
 	}
 
-	m := d.synced
-	if outcome == SyncFailed || sabotage.Fsync {
-		// What is not synced must stay invisible until a crash decides.
-		m.undo = []func(){}
+	if outcome == SyncFailed {
+		d.write(batch)
+		s.failed = fault.New(fault.StoreFailed, "an earlier sync failed, so nothing more is acknowledged: start again")
+		return nil, fault.New(fault.StoreFailed, "the disk refused to sync")
 	}
+	verdicts, accepted := d.synced.take(batch)
+	s.stats.Commits++
+	s.stats.Syncs++
+	s.stats.Transitions += int64(len(accepted))
+	if outcome == ReplyLost {
+		return nil, fault.New(fault.ServiceUnavailable, "the commit's reply was lost: load its runs again")
+	}
+	return verdicts, nil
+}
+
+// Tear writes a batch as a process does that dies before the sync: nobody is
+// answered, and only Crash says what survived.
+func (s *Store) Tear(batch []store.Transition) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.closed == nil && s.failed == nil {
+		s.d.write(batch)
+	}
+}
+
+// write writes without syncing: it stays invisible until a crash decides.
+func (d *disk) write(batch []store.Transition) {
+	d.synced.undo = []func(){}
+	_, accepted := d.synced.take(batch)
+	d.synced.rollback()
+	d.written = append(d.written, accepted)
+}
+
+// take applies what its guards let pass.
+func (m *model) take(batch []store.Transition) ([]store.Verdict, []store.Transition) {
 	verdicts := make([]store.Verdict, len(batch))
 	var accepted []store.Transition
 	for i := range batch {
@@ -172,19 +202,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		m.apply(&t)
 		accepted = append(accepted, t)
 	}
-	if outcome == SyncFailed {
-		m.rollback()
-		d.written = append(d.written, accepted)
-		s.failed = fault.New(fault.StoreFailed, "an earlier sync failed, so nothing more is acknowledged: start again")
-		return nil, fault.New(fault.StoreFailed, "the disk refused to sync")
-	}
-	s.stats.Commits++
-	s.stats.Syncs++
-	s.stats.Transitions += int64(len(accepted))
-	if outcome == ReplyLost {
-		return nil, fault.New(fault.ServiceUnavailable, "the commit's reply was lost: load its runs again")
-	}
-	return verdicts, nil
+	return verdicts, accepted
 }
 
 // clone copies what the caller may write over after Commit.
