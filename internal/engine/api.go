@@ -352,8 +352,11 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 			return head, errQuarantined(run, head.Quarantine)
 		}
 		var n news
-		if n, err = s.next(ctx); n.head != nil {
+		switch n, err = s.next(ctx); {
+		case n.head != nil:
 			head = *n.head
+		case n.behind && err == nil:
+			head, err = e.cfg.Store.Head(ctx, key)
 		}
 	}
 	return head, err

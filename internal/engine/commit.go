@@ -34,12 +34,16 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			continue
 		}
 		if l == nil {
+			delete(c.apart, t.Key)
 			c.frames = append(c.frames, published{key: t.Key, head: t.Head})
 			continue
 		}
 		l.flying, l.begin = false, nil
 		if t.Head != nil {
 			l.unended.Store(t.Head.Ended == 0)
+		}
+		if len(c.inherited) > 0 && t.Last != 0 {
+			delete(c.inherited, t.Key)
 		}
 		if len(t.Frames) > 0 || t.Head != nil {
 			c.unfolded += len(t.Frames)
@@ -141,12 +145,11 @@ func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) 
 	if began {
 		return
 	}
-	saved, err := c.cfg.Store.Load(c.ctx, t.Key)
-	if err == nil {
-		err = c.recall(saved)
-	}
-	if err != nil {
+	if _, err := c.get(t.Key); err != nil {
 		c.cfg.Logger.Error("the run could not be loaded again", "run", t.Run, "err", err)
+		if !hopeless(err) {
+			c.alarms.push(alarm{at: c.now + maxBackoff, key: t.Key})
+		}
 	}
 }
 

@@ -65,7 +65,11 @@ type core struct {
 	suspects   []store.Key // to be loaded one at a time
 	suspectAt  int64       // not before
 	alone      bool        // the last one marked is not cleared yet
-	poisoned   store.Key   // set apart at this start
+	// apart are the runs that were set apart, and why, until their mark is durable.
+	apart map[store.Key]string
+	// inherited are the runs that had attempts out when this engine began and were
+	// not written to since.
+	inherited map[store.Key]inherited
 
 	building, flying, spare *batch
 	unfolded                int // bytes committed since the last look at laggards
@@ -88,12 +92,14 @@ type core struct {
 func newCore(ctx context.Context, cfg *Config) *core {
 	c := &core{
 		cfg: cfg, ctx: ctx,
-		runs:     map[store.Key]*live{},
-		programs: newPrograms(cfg.MaxPlans),
-		arb:      newArbiter(cfg.Concurrency),
-		strays:   map[taskID]*flight{},
-		linger:   map[taskID]*ask{},
-		building: new(batch), spare: new(batch),
+		runs:      map[store.Key]*live{},
+		programs:  newPrograms(cfg.MaxPlans),
+		arb:       newArbiter(cfg.Concurrency),
+		strays:    map[taskID]*flight{},
+		inherited: map[store.Key]inherited{},
+		apart:     map[store.Key]string{},
+		linger:    map[taskID]*ask{},
+		building:  new(batch), spare: new(batch),
 	}
 	c.recent.init()
 	return c
@@ -175,7 +181,8 @@ func (c *core) deliver(in *input) error {
 	if l == nil || l.gone {
 		l = c.runs[in.key]
 	}
-	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview
+	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview ||
+		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
 		id := in.task()
 		if c.land(l, id) == nil && in.m.Source == machine.FromWorker && in.m.Fence != (machine.Fence{}) {
@@ -205,9 +212,11 @@ func (c *core) deliver(in *input) error {
 	err := c.decide(l, &in.m)
 	if in.m.Kind != machine.InProgress && l.run.Last() != before {
 		c.building.urgent = true
-		if report && in.reply == nil {
-			c.building.ins = append(c.building.ins, in) // to be handled again if the batch is lost
-		}
+	}
+	// It is handled again if what it met is lost: also a report that came to
+	// nothing because of a cancel that is not durable yet.
+	if report && in.reply == nil && (l.dirty || l.flying) {
+		c.building.ins = append(c.building.ins, in)
 	}
 	return err
 }
@@ -223,10 +232,12 @@ func (c *core) late(in *input) {
 func (c *core) decide(l *live, in *machine.Input) error {
 	in.At = c.now
 	t := &c.turn
-	if c.watch != nil {
-		c.watch.Before(l.key, l.run, in)
-	}
-	if err := c.protect(l, func() { l.run.Decide(in, t) }); err != nil {
+	if err := c.protect(l, func() {
+		if c.watch != nil {
+			c.watch.Before(l.key, l.run, in)
+		}
+		l.run.Decide(in, t)
+	}); err != nil {
 		return err
 	}
 	if c.watch != nil {

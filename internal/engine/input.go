@@ -78,7 +78,8 @@ type effect struct {
 	file string
 }
 
-// published is a stretch of a run's journal that has become durable.
+// published is a stretch of a run's journal that has become durable. Without a
+// run it says that any run may have such stretches that nobody was told of.
 type published struct {
 	key         store.Key
 	first, last uint64

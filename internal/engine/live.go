@@ -92,6 +92,13 @@ func (c *core) get(key store.Key) (*live, error) {
 	if l := c.runs[key]; l != nil {
 		return l, nil
 	}
+	if reason := c.apart[key]; reason != "" {
+		return nil, errQuarantined(key.Run, reason)
+	}
+	if c.inherited[key].suspect {
+		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+			Msg: "run " + key.Run + " is being recovered with care after crashes; try again in a moment"}
+	}
 	saved, err := c.cfg.Store.Load(c.ctx, key)
 	if fault.CodeOf(err) == fault.StoreCorrupt {
 		c.setApartStored(key, err.Error())
@@ -99,7 +106,20 @@ func (c *core) get(key store.Key) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.admit(saved)
+	astray := saved.Park == nil && !saved.Head.Settled() // it ought to have been in memory
+	if astray {
+		if err := c.owns(); err != nil {
+			return nil, err
+		}
+	}
+	l, err := c.admit(saved)
+	if err == nil && astray {
+		c.resumeRun(l)
+	}
+	if err == nil && l.gone {
+		return nil, errQuarantined(key.Run, "it cannot go on")
+	}
+	return l, err
 }
 
 // admit takes a stored run into memory. A run that cannot be read is set apart
@@ -109,6 +129,9 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 		return nil, errQuarantined(saved.Head.Run, reason)
 	}
 	l, err := c.rebuild(saved)
+	if passing(err) {
+		return nil, err
+	}
 	if err != nil {
 		c.setApart(saved.Head, err.Error())
 		return nil, errQuarantined(saved.Head.Run, err.Error())
@@ -120,6 +143,7 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 			"run", saved.Head.Run, "behind", time.Duration(t-c.now)*time.Microsecond)
 		c.now = t
 	}
+	l.interrupted = len(c.inherited) > 0 && c.bereaved(l)
 	c.enter(l)
 	return l, nil
 }
@@ -316,6 +340,7 @@ func (c *core) drop(l *live) {
 // setApart quarantines a run that is not, or no longer, in memory (I16).
 func (c *core) setApart(head store.Head, reason string) {
 	c.cfg.Logger.Error("run set apart", "run", head.Run, "reason", reason)
+	c.apart[head.Key] = reason
 	head.Quarantine, head.Updated = reason, c.now
 	c.building.extra = append(c.building.extra, store.Transition{Key: head.Key, Epoch: c.epoch, Head: &head})
 	c.building.urgent = true

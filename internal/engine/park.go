@@ -147,6 +147,10 @@ func (c *core) parkIdle() {
 			continue
 		}
 		excess--
+		if !l.dirty && l.settled() && len(l.tail) == 0 {
+			c.drop(l) // a late request had brought it in
+			continue
+		}
 		if !l.dirty && l.parked && l.wake == l.run.NextDue() {
 			c.drop(l)
 			c.expect(l.key, l.wake)

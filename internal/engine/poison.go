@@ -138,7 +138,6 @@ func (c *core) blame(d lone) {
 		return
 	}
 	if saved.Head.Quarantine == "" {
-		c.poisoned = key
 		c.setApart(saved.Head, fmt.Sprintf(quarantineMsg, d.N))
 	}
 }
@@ -164,16 +163,32 @@ func (c *core) nextSuspect() {
 		c.cfg.Logger.Warn("a suspect cannot be marked; loading it later", "run", key.Run, "err", err)
 		return
 	}
-	c.suspects, c.alone = c.suspects[1:], true
+	c.alone = true
 	c.suspectAt = c.now
 	if c.runs[key] == nil {
 		saved, err := c.cfg.Store.Load(c.ctx, key)
+		if err == nil {
+			err = c.owns()
+		}
 		switch {
+		case fault.CodeOf(err) == fault.StaleEpoch:
+			c.die(err, c.building)
+			return
 		case err == nil && saved.Head.Quarantine == "":
-			_ = c.enterSaved(saved, true)
+			err = c.enterSaved(saved)
 		case fault.CodeOf(err) == fault.StoreCorrupt:
 			c.setApartStored(key, err.Error())
 		}
+		if passing(err) {
+			c.suspectAt = c.now + maxBackoff
+			c.cfg.Logger.Warn("a suspect cannot be read; loading it later", "run", key.Run, "err", err)
+			return
+		}
+	}
+	c.suspects = c.suspects[1:]
+	if h, ok := c.inherited[key]; ok {
+		h.suspect = false
+		c.inherited[key] = h
 	}
 	if l := c.runs[key]; l != nil && running(l) > 0 {
 		c.suspectAt = c.now + suspectPause

@@ -3,6 +3,12 @@
 package engine
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/machine"
@@ -36,17 +42,22 @@ func (c *core) open(now int64) error {
 		if err := failpoint.Hit(failpoint.RecoverRun); err != nil {
 			return err
 		}
-		if saved.Head.Quarantine != "" || saved.Head.Key == c.poisoned {
+		if saved.Head.Quarantine != "" || c.apart[saved.Head.Key] != "" {
 			return nil
 		}
-		if careful && c.suspect(saved) {
+		suspect := careful && c.suspect(saved)
+		c.inherited[saved.Head.Key] = inherited{saved.Last, suspect}
+		if suspect {
 			c.suspects = append(c.suspects, saved.Head.Key)
 			return nil
 		}
-		return c.enterSaved(saved, true)
+		return c.enterSaved(saved)
 	})
 	if err == nil {
 		err = failpoint.Hit(failpoint.RecoverLast)
+	}
+	if err == nil {
+		err = c.owns()
 	}
 	if err != nil {
 		return err
@@ -55,15 +66,45 @@ func (c *core) open(now int64) error {
 }
 
 // enterSaved loads one run of recovery. A damaged one is set apart and does not
-// stop the others.
-func (c *core) enterSaved(saved *store.Saved, lost bool) error {
+// stop the others; an error is the store's.
+func (c *core) enterSaved(saved *store.Saved) error {
 	l, err := c.admit(saved)
-	if err != nil {
-		return nil
+	if err == nil {
+		c.entering = append(c.entering, l)
 	}
-	l.interrupted = lost && running(l) > 0
-	c.entering = append(c.entering, l)
+	if passing(err) {
+		return err
+	}
 	return nil
+}
+
+// passing says that an error tells of the store as it is now and not of a run:
+// trying again may help.
+func passing(err error) bool {
+	switch fault.CodeOf(err) {
+	case fault.ServiceUnavailable, fault.StoreFailed, fault.StoreFull:
+		return true
+	}
+	return errors.Is(err, context.Canceled)
+}
+
+// An inherited run is as the process before left it, up to event last: whatever
+// it had handed out is lost. That stays true until this engine has written to it,
+// however often it is loaded until then.
+type inherited struct {
+	last    uint64
+	suspect bool // it is not to be loaded yet
+}
+
+// bereaved says whether the attempts of a run that is being loaded were lost with
+// an earlier process, and forgets runs of which that will never be so.
+func (c *core) bereaved(l *live) bool {
+	h, ok := c.inherited[l.key]
+	if ok && (h.last != l.run.Last() || running(l) == 0) {
+		delete(c.inherited, l.key)
+		ok = false
+	}
+	return ok
 }
 
 // enterNext carries out what loaded runs owe, a bounded number in one pass.
@@ -130,16 +171,6 @@ func (c *core) decideQuietly(l *live, in *machine.Input) error {
 	return err
 }
 
-// recall loads one run again after its transition was refused.
-func (c *core) recall(saved *store.Saved) error {
-	l, err := c.admit(saved)
-	if err != nil {
-		return err
-	}
-	c.resumeRun(l)
-	return nil
-}
-
 // resume loads every run again after a failed commit, and says whether it could.
 // What the lost batch held is looked up run by run: our epoch guards the
 // journals, so an event number that is there was written by that batch (F16).
@@ -148,10 +179,15 @@ func (c *core) resume() bool {
 		return false
 	}
 	err := c.cfg.Store.Recover(c.ctx, func(saved *store.Saved) error {
-		if saved.Head.Quarantine != "" {
-			return nil
+		key := saved.Head.Key
+		switch {
+		case saved.Head.Quarantine != "" || c.apart[key] != "":
+		case c.inherited[key].suspect:
+			c.suspects = append(c.suspects, key)
+		default:
+			return c.enterSaved(saved)
 		}
-		return c.enterSaved(saved, false)
+		return nil
 	})
 	written := map[store.Key]bool{}
 	for _, b := range c.lost {
@@ -162,7 +198,13 @@ func (c *core) resume() bool {
 		}
 	}
 	if err == nil {
+		err = c.markAgain()
+	}
+	if err == nil {
 		err = c.lookAhead()
+	}
+	if err == nil {
+		err = c.owns()
 	}
 	if err != nil {
 		c.forget()
@@ -186,8 +228,38 @@ func (c *core) resume() bool {
 	}
 	c.lost = nil
 	c.stalled = nil
+	// What a lost batch wrote all the same was published to nobody, and may be the
+	// last thing that its runs ever do.
+	c.frames = append(c.frames, published{})
 	c.cfg.Logger.Info("the store answers again", "runs", len(c.runs))
 	return true
+}
+
+// markAgain marks the runs whose marks were in a lost batch and were not written.
+func (c *core) markAgain() error {
+	keys := slices.SortedFunc(maps.Keys(c.apart), func(a, b store.Key) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
+	})
+	for _, key := range keys {
+		head, err := c.cfg.Store.Head(c.ctx, key)
+		switch {
+		case passing(err):
+			return err
+		case err != nil || head.Quarantine != "":
+			delete(c.apart, key)
+		default:
+			c.setApart(head, c.apart[key])
+		}
+	}
+	return nil
+}
+
+// owns asks whether this engine still owns the runs it has just read: they may be
+// the work of one that has taken over meanwhile, and nothing of theirs may then be
+// carried out here. The answer is that of a call which forgets nothing.
+func (c *core) owns() error {
+	_, err := c.cfg.Store.ForgetKeys(c.ctx, c.epoch, 0, 0)
+	return err
 }
 
 // wrote says whether the store holds a transition of a lost batch.
@@ -227,6 +299,7 @@ func (c *core) release(key store.Key) error {
 	if err != nil {
 		return errQuarantined(key.Run, err.Error())
 	}
+	delete(c.apart, key)
 	c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
 	c.enter(l)
 	l.forceHead = true

@@ -147,13 +147,18 @@ type Effect struct {
 	Fence machine.Fence
 	Task  *machine.Task // CmdDispatch
 	ask   effect
+	stage *Stage
 }
 
 // Report is what a worker says of the attempt of ef: m.Kind and its content; the
 // rest is filled in. holding says that the action still runs, until Freed.
 func (s *Stage) Report(ef *Effect, m machine.Input, holding bool) *Message {
 	m.Ref, m.Fence = ef.Ref, ef.Fence
-	return &Message{in: &input{kind: inRun, key: ef.Key, m: m, holding: holding}}
+	in := &input{kind: inRun, key: ef.Key, m: m, holding: holding}
+	if ef.stage == s && ef.ask.fl != nil {
+		in.live = ef.ask.fl.live // another process would not know it
+	}
+	return &Message{in: in}
 }
 
 // Freed says that the action of an attempt has returned after all.
@@ -196,6 +201,7 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	s.e.core.closing = s.e.stopping.Load()
 	s.e.core.handle(at, ins)
 	s.e.catchUp()
+	s.publish()
 }
 
 // Seal returns the batch to commit next; ok says that there is one. It is empty
@@ -220,10 +226,16 @@ func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c.committed(verdicts, err)
 	for i := range c.effects {
 		ef := &c.effects[i]
-		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, ask: *ef})
+		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, ask: *ef, stage: s})
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
+	s.publish()
+}
+
+// publish hands readers what has become durable.
+func (s *Stage) publish() {
+	c := s.e.core
 	s.e.hub.mu.Lock()
 	s.e.hub.deliver(c.frames)
 	s.e.hub.mu.Unlock()
@@ -296,6 +308,35 @@ func (s *Stage) Live(fn func(LiveRun)) {
 	for l := c.recent.front(); l != nil; l = c.recent.after(&l.age) {
 		fn(LiveRun{l.key, l.run, l.dirty || l.flying})
 	}
+}
+
+// Find returns a run in memory.
+func (s *Stage) Find(key store.Key) (LiveRun, bool) {
+	l := s.e.core.runs[key]
+	if l == nil {
+		return LiveRun{}, false
+	}
+	return LiveRun{l.key, l.run, l.dirty || l.flying}, true
+}
+
+// Held is how many attempts are handed out, and how many slots are taken by
+// those that are and by those that were given up but have not returned (I22).
+func (s *Stage) Held() (attempts, slots int) {
+	c := s.e.core
+	attempts = len(c.strays)
+	for _, k := range c.linger {
+		if k.fl != nil {
+			attempts++
+		}
+	}
+	for _, l := range c.runs {
+		l.asks.all(func(k *ask) {
+			if k.fl != nil {
+				attempts++
+			}
+		})
+	}
+	return attempts, c.arb.whole.used
 }
 
 // Loaded is how many runs are in memory.

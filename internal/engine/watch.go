@@ -65,7 +65,7 @@ func (h *hub) send(frames []published) {
 	} else {
 		before = len(h.queue)
 		for i := range frames {
-			if frames[i].head != nil {
+			if frames[i].head != nil || frames[i].key.Run == "" {
 				h.queue = append(h.queue, frames[i])
 			}
 		}
@@ -109,6 +109,14 @@ func (h *hub) publish() {
 // deliver hands news to those who watch. The caller holds mu.
 func (h *hub) deliver(news []published) {
 	for i := range news {
+		if news[i].key.Run == "" {
+			for _, subs := range h.subs {
+				for _, s := range subs {
+					s.lag()
+				}
+			}
+			continue
+		}
 		for _, s := range h.subs[news[i].key] {
 			s.push(&news[i])
 		}
@@ -180,6 +188,14 @@ func (s *subscriber) push(p *published) {
 	if p.head != nil {
 		s.head = p.head
 	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+// lag tells a subscriber that it may have missed something.
+func (s *subscriber) lag() {
+	s.mu.Lock()
+	s.frames, s.behind = nil, true
 	s.mu.Unlock()
 	s.wake()
 }
