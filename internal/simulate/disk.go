@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// A disk is the store as one process sees it: calls fail, and some of them are
+// the last thing that the process does.
+type disk struct {
+	*memory.Store
+	p    *process
+	open int // calls under way (F48: readers that pause hold none)
+}
+
+// gone is what a call panics with when the process dies in it.
+type gone struct{ p *process }
+
+var errRead = fault.New(fault.ServiceUnavailable, "the store does not answer")
+
+// enter begins a call.
+func (d *disk) enter() (leave func()) {
+	w := d.p.w
+	if d.p.doomed || w.happens(KilledInCall) {
+		panic(gone{d.p})
+	}
+	d.open++
+	return d.leave
+}
+
+func (d *disk) leave() { d.open-- }
+
+// fails says whether a read fails.
+func (d *disk) fails() bool { return d.p.w.happens(ReadFailed) }
+
+// Own implements store.Store.
+func (d *disk) Own(ctx context.Context) (uint64, error) {
+	defer d.enter()()
+	if d.fails() {
+		return 0, errRead
+	}
+	d.p.w.owner = d.p
+	return d.Store.Own(ctx)
+}
+
+// Commit implements store.Store. The judge hears of everything that was synced.
+func (d *disk) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	defer d.enter()()
+	verdicts, err := d.Store.Commit(ctx, batch)
+	d.p.w.judge.committed(batch, verdicts, err)
+	return verdicts, err
+}
+
+// Load implements store.Store.
+func (d *disk) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
+	defer d.enter()()
+	if d.fails() {
+		return nil, errRead
+	}
+	return d.Store.Load(ctx, key)
+}
+
+// Recover implements store.Store.
+func (d *disk) Recover(ctx context.Context, fn func(*store.Saved) error) error {
+	defer d.enter()()
+	if d.fails() {
+		return errRead
+	}
+	return d.Store.Recover(ctx, fn)
+}
+
+// Due implements store.Store.
+func (d *disk) Due(ctx context.Context, until int64, limit int) ([]store.Wake, error) {
+	defer d.enter()()
+	if d.fails() {
+		return nil, errRead
+	}
+	return d.Store.Due(ctx, until, limit)
+}
+
+// Events implements store.Store. No process dies in it: it is called where a
+// panic of the fold is caught.
+func (d *disk) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	d.open++
+	defer d.leave()
+	return d.Store.Events(ctx, key, after, maxBytes)
+}
+
+// Head implements store.Store.
+func (d *disk) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	d.open++
+	defer d.leave()
+	if d.fails() {
+		return store.Head{}, errRead
+	}
+	return d.Store.Head(ctx, key)
+}
+
+// Note implements store.Store.
+func (d *disk) Note(ctx context.Context, name string) ([]byte, error) {
+	defer d.enter()()
+	if d.fails() {
+		return nil, errRead
+	}
+	return d.Store.Note(ctx, name)
+}
+
+// SetNote implements store.Store.
+func (d *disk) SetNote(ctx context.Context, name string, value []byte) error {
+	defer d.enter()()
+	if d.fails() {
+		return errRead
+	}
+	return d.Store.SetNote(ctx, name, value)
+}
+
+// Delete implements store.Store.
+func (d *disk) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+	defer d.enter()()
+	verdicts, err := d.Store.Delete(ctx, epoch, keys)
+	for i, v := range verdicts {
+		if err == nil && v.Err == nil {
+			d.p.w.judge.deleted(keys[i], d.p)
+		}
+	}
+	return verdicts, err
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A judge holds a world to the invariants. What it knows it has from the bytes
+// that were synced and from what left the engine; of the engine's memory it only
+// asks whether it is what those bytes fold to.
+type judge struct {
+	w    *World
+	prog *machine.Program
+	runs map[store.Key]*trial
+	all  []*trial // in the order of their starts
+	// unheard are runs of batches that may be on the disk without having been synced.
+	unheard []store.Key
+}
+
+// A trial is what is known of one run.
+type trial struct {
+	key    store.Key
+	seen   *machine.Witness
+	shadow *machine.Run // the fold of all that was synced
+	hashes []uint64     // of the events
+	sum    uint64       // of all of them
+	judged uint64       // the stored form was compared at this event
+
+	said    map[report]uint64   // hashes of successful outputs that workers reported
+	handed  map[report]struct{} // attempts that were let out
+	cancels int64               // durable, and
+	asked   acks                // what users were promised
+	deleted bool
+}
+
+// acks counts what users were told had happened.
+type acks struct {
+	cancels, retries, signals int64
+}
+
+// A report names an attempt.
+type report struct {
+	ref   machine.Ref
+	fence machine.Fence
+}
+
+// violation is what a broken invariant panics with.
+type violation struct{ err error }
+
+// broken ends the schedule.
+func (w *World) broken(format string, args ...any) {
+	panic(violation{fmt.Errorf(format, args...)})
+}
+
+// trial returns what is known of a run.
+func (j *judge) trial(key store.Key) *trial {
+	t := j.runs[key]
+	if t == nil {
+		t = &trial{
+			key: key, seen: machine.NewWitness(j.prog.Plan()), shadow: machine.NewRun(j.prog),
+			said: map[report]uint64{}, handed: map[report]struct{}{},
+		}
+		j.runs[key] = t
+		j.all = append(j.all, t)
+	}
+	return t
+}
+
+// last is the run's last synced event.
+func (j *judge) last(key store.Key) uint64 {
+	if t := j.runs[key]; t != nil {
+		return t.seen.Last()
+	}
+	return 0
+}
+
+// committed hears of a batch that was given to the store.
+func (j *judge) committed(batch []store.Transition, verdicts []store.Verdict, err error) {
+	for i := range batch {
+		t := &batch[i]
+		switch {
+		case err != nil:
+			j.catchUp(t.Key)
+			j.unheard = append(j.unheard, t.Key) // a crash may bring it to light
+			continue
+		case verdicts[i].Err != nil:
+			continue
+		}
+		if t.Last != 0 {
+			j.sync(t.Key, bytes.Clone(t.Frames))
+		}
+		if t.Head != nil {
+			j.head(t)
+		}
+		if t.Fold != nil || t.Park != nil {
+			j.kept(t.Key)
+		}
+	}
+}
+
+// sync takes events that have become durable.
+func (j *judge) sync(key store.Key, frames []byte) {
+	t := j.trial(key)
+	if t.deleted {
+		j.w.broken("F43: run %s was removed and has new events", key.Run)
+	}
+	err := machine.EachEvent(frames, func(ev *machine.Event) error {
+		if ev.Seq <= t.seen.Last() {
+			return nil
+		}
+		return j.event(t, ev)
+	})
+	if err != nil {
+		j.w.broken("run %s: %v", key.Run, err)
+	}
+}
+
+// event takes one of them.
+func (j *judge) event(t *trial, ev *machine.Event) error {
+	w := j.w
+	w.stats.Events++
+	w.stats.Kinds[ev.Kind]++
+	if w.trace != nil {
+		w.say("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), machine.StepPath(j.prog.Plan(), ev.Ref()), ev.Code)
+	}
+	gen := t.seen.Generation()
+	if err := t.seen.See(ev); err != nil {
+		return err
+	}
+	if ev.Kind == machine.EvRunEnding && machine.RunStatus(ev.Flag) == machine.RunCancelled {
+		t.cancels++
+	}
+	if ev.Kind == machine.EvNodeCompleted && ev.Attempt > 0 {
+		want, ok := t.said[report{ev.Ref(), machine.Fence{Gen: gen, Attempt: ev.Attempt}}]
+		if !ok || want != hashBytes(1, ev.Data) {
+			return fmt.Errorf("I3: event %d: step %s completed by attempt %d with what no worker reported of it",
+				ev.Seq, machine.StepPath(j.prog.Plan(), ev.Ref()), ev.Attempt)
+		}
+	}
+	if err := t.shadow.Apply(ev); err != nil {
+		return fmt.Errorf("I2: event %d cannot be folded: %w", ev.Seq, err)
+	}
+	key := ""
+	if ev.Kind == machine.EvNodeStarted {
+		key = t.shadow.EffectKey(ev.Ref())
+	}
+	if err := t.seen.Effect(ev, t.seen.Generation(), key); err != nil {
+		return fmt.Errorf("event %d: %w", ev.Seq, err)
+	}
+	h := hashEvent(ev)
+	t.hashes = append(t.hashes, h)
+	t.sum = mix(t.sum, h)
+	return nil
+}
+
+// head compares a head row with what the events say.
+func (j *judge) head(tr *store.Transition) {
+	t, h := j.trial(tr.Key), tr.Head
+	if h.Quarantine != "" {
+		return
+	}
+	if status := t.seen.Status(); h.Status != status.String() || (h.Ended != 0) != status.Terminal() {
+		j.w.broken("run %s is %s and its row says %s, ended %d", tr.Run, status, h.Status, h.Ended)
+	}
+	if h.Ended != 0 && h.Ended != t.seen.At() && h.Ended > t.seen.At() {
+		j.w.broken("run %s ended at %d and its row says %d", tr.Run, t.seen.At(), h.Ended)
+	}
+}
+
+// catchUp reads what became durable without a word.
+func (j *judge) catchUp(key store.Key) {
+	for {
+		last := j.last(key)
+		page, err := j.w.mem.Events(context.Background(), key, last, 1<<20)
+		if err != nil || page.Next <= last {
+			return
+		}
+		j.sync(key, page.Frames)
+	}
+}
+
+// kept compares the stored form of a run, snapshot and tail, with the fold of
+// its whole journal, and memory with both (I2).
+func (j *judge) kept(key store.Key) {
+	t := j.trial(key)
+	if t.deleted || t.judged == t.seen.Last() && !j.w.calm {
+		return
+	}
+	t.judged = t.seen.Last()
+	want := t.shadow.Snapshot(nil)
+	// Only the owner's memory counts: one that has been replaced may dream on.
+	for _, p := range j.w.procs {
+		if p != j.w.owner {
+			continue
+		}
+		l, ok := p.stage.Find(key)
+		if !ok || l.Run.Last() != t.seen.Last() {
+			continue
+		}
+		if got := l.Run.Snapshot(nil); !bytes.Equal(got, want) {
+			j.w.broken("I2: run %s in memory is not what its %d events fold to", key.Run, t.seen.Last())
+		}
+		if err := l.Run.CheckValues(t.seen.Given()); err != nil {
+			j.w.broken("run %s: %v", key.Run, err)
+		}
+	}
+	saved, err := j.w.mem.Load(context.Background(), key)
+	if err != nil {
+		j.w.broken("I1: run %s was synced, and the store says: %v", key.Run, err)
+	}
+	if saved.Last < t.seen.Last() {
+		j.w.broken("I1: run %s was synced to event %d, and the store has %d", key.Run, t.seen.Last(), saved.Last)
+	}
+	back, err := j.restore(saved)
+	if err != nil {
+		j.w.broken("I2: run %s: %v", key.Run, err)
+	}
+	if got := back.Snapshot(nil); !bytes.Equal(got, want) {
+		j.w.broken("I2: run %s as stored is not what its %d events fold to", key.Run, t.seen.Last())
+	}
+}
+
+// restore makes the run that its stored form describes.
+func (j *judge) restore(saved *store.Saved) (*machine.Run, error) {
+	run := machine.NewRun(j.prog)
+	if saved.State != nil {
+		var err error
+		if run, err = machine.Restore(j.prog, saved.State); err != nil {
+			return nil, err
+		}
+	}
+	if err := machine.EachEvent(saved.Tail, func(ev *machine.Event) error {
+		if ev.Seq <= run.Last() {
+			return nil
+		}
+		return run.Apply(ev)
+	}); err != nil {
+		return nil, err
+	}
+	need := run.Missing()
+	if len(need) == 0 {
+		return run, nil
+	}
+	page, err := j.w.mem.Events(context.Background(), saved.Head.Key, 0, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	return run, machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		for _, n := range need {
+			if n == ev.Seq {
+				return run.Supply(ev)
+			}
+		}
+		return nil
+	})
+}
+
+// survived asserts after a crash that nothing synced is gone, and that what is
+// there folds to what it was (I1, I2).
+func (j *judge) survived() {
+	for _, key := range j.unheard {
+		j.catchUp(key)
+	}
+	j.unheard = j.unheard[:0]
+	for _, t := range j.all {
+		if t.deleted {
+			continue
+		}
+		j.catchUp(t.key)
+		if t.seen.Last() > 0 {
+			j.kept(t.key)
+		}
+	}
+}
+
+// deleted hears that a run was removed.
+func (j *judge) deleted(key store.Key, p *process) {
+	t := j.trial(key)
+	t.deleted = true
+	if !t.seen.Status().Terminal() {
+		j.w.broken("run %s was removed while it was %s", key.Run, t.seen.Status())
+	}
+	if keep := p.w.weather.config.Retention.Runs.Microseconds(); t.seen.At()+keep > p.stage.Now() {
+		j.w.broken("run %s was removed %d µs too early", key.Run, t.seen.At()+keep-p.stage.Now())
+	}
+}
+
+// Before implements engine's watch: every turn of every run in memory.
+func (w *World) Before(key store.Key, run *machine.Run, in *machine.Input) {
+	w.mayPanic(key, in)
+	w.turn = turnBefore{terminal: run.Status().Terminal(), admits: run.Admits(in), last: run.Last()}
+	if w.opt.Observe != nil {
+		w.opt.Observe.Before(key, run, in)
+	}
+}
+
+// turnBefore is what must be known of a run before a turn.
+type turnBefore struct {
+	terminal, admits bool
+	last             uint64
+}
+
+// After implements engine's watch. It asserts what must hold after every
+// transition.
+func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn) {
+	if w.opt.Observe != nil {
+		w.opt.Observe.After(key, run, in, t)
+	}
+	if w.trace != nil {
+		w.say("  %s: input %d %s gives %d events %v", key.Run, in.Kind, machine.StepPath(run.Plan(), in.Ref), len(t.Events), t.Err)
+	}
+	if len(t.Events) == 0 {
+		if run.Last() != w.turn.last {
+			w.broken("run %s: an input without events moved it from event %d to %d", key.Run, w.turn.last, run.Last())
+		}
+		return
+	}
+	w.stats.Transitions++
+	if w.turn.terminal && in.Kind != machine.InRetry && in.Kind != machine.InEdit {
+		w.broken("I7: run %s had ended, and input %d gave %s", key.Run, in.Kind, t.Events[0].Name())
+	}
+	if !w.turn.admits {
+		for i := range t.Events {
+			if t.Events[i].Kind != machine.EvNodeIgnored {
+				w.broken("I3: run %s: a report of an attempt that is over gave %s", key.Run, t.Events[i].Name())
+			}
+		}
+	}
+	for i := range t.Events {
+		if ev := &t.Events[i]; ev.At < in.At {
+			w.broken("I10: run %s: event %d is older than what caused it", key.Run, ev.Seq)
+		}
+	}
+	if err := run.Check(); err != nil {
+		w.broken("run %s after event %d: %v", key.Run, run.Last(), err)
+	}
+}
+
+// mix and the hashes below are not for adversaries: they tell histories apart.
+func mix(h, v uint64) uint64 {
+	h = (h ^ v) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
+func hashBytes(h uint64, b []byte) uint64 {
+	h = mix(h, uint64(len(b)))
+	for len(b) >= 8 {
+		h = mix(h, uint64(b[0])|uint64(b[1])<<8|uint64(b[2])<<16|uint64(b[3])<<24|uint64(b[4])<<32|uint64(b[5])<<40|uint64(b[6])<<48|uint64(b[7])<<56)
+		b = b[8:]
+	}
+	for _, c := range b {
+		h = mix(h, uint64(c))
+	}
+	return h
+}
+
+func hashEvent(ev *machine.Event) uint64 {
+	h := mix(ev.Seq, uint64(ev.At))
+	h = mix(h, uint64(ev.Kind)|uint64(ev.Flag)<<8|uint64(uint32(ev.Step))<<16)
+	h = mix(h, uint64(ev.Attempt))
+	h = mix(mix(h, uint64(ev.N)), uint64(ev.M))
+	h = hashBytes(h, []byte(ev.Path))
+	h = hashBytes(h, []byte(ev.Code))
+	h = hashBytes(h, []byte(ev.Text))
+	h = hashBytes(h, ev.Data)
+	return hashBytes(h, ev.Hash)
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import "github.com/roux-engine/roux/internal/machine"
+
+// numKinds is more than the number of any kind of event.
+const numKinds = 64
+
+// Stats count what schedules did.
+type Stats struct {
+	// Transitions are turns of runs that emitted events: one Decide that changed
+	// a state, whatever became of it. An input that changes nothing is none, and
+	// a turn of a thousand events is one.
+	Transitions int64
+	Events      int64 // that became durable
+	Commits     int64
+	Runs        int64 // that became durable
+	Ended       int64
+	Requests    int64 // of users
+	Effects     int64 // let out
+	Crashes     int64 // of any kind
+	Parked      int64 // runs that left memory
+	Quarantined int64
+	Reads       int64 // events that readers saw
+	Swept       int64 // runs removed
+	Faults      [numFaults]int64
+	Kinds       [numKinds]int64 // events by machine.EventKind
+	Inputs      [16]int64       // turns by machine.InputKind
+}
+
+// Add adds the counts of o.
+func (s *Stats) Add(o *Stats) {
+	for _, f := range []struct {
+		to   *int64
+		from int64
+	}{
+		{&s.Transitions, o.Transitions}, {&s.Events, o.Events}, {&s.Commits, o.Commits}, {&s.Runs, o.Runs}, {&s.Ended, o.Ended},
+		{&s.Requests, o.Requests}, {&s.Effects, o.Effects}, {&s.Crashes, o.Crashes}, {&s.Parked, o.Parked},
+		{&s.Quarantined, o.Quarantined}, {&s.Reads, o.Reads}, {&s.Swept, o.Swept},
+	} {
+		*f.to += f.from
+	}
+	for i := range s.Faults {
+		s.Faults[i] += o.Faults[i]
+	}
+	for i := range s.Kinds {
+		s.Kinds[i] += o.Kinds[i]
+	}
+	for i := range s.Inputs {
+		s.Inputs[i] += o.Inputs[i]
+	}
+}
+
+// FaultCount is how many faults of all kinds struck.
+func (s *Stats) FaultCount() (n int64) {
+	for _, f := range s.Faults {
+		n += f
+	}
+	return n
+}
+
+// EachFault calls fn for every kind of fault with its count.
+func (s *Stats) EachFault(fn func(name string, n int64)) {
+	for f, n := range s.Faults {
+		fn(Fault(f).String(), n)
+	}
+}
+
+// EachKind calls fn for every kind of event that was seen.
+func (s *Stats) EachKind(fn func(kind machine.EventKind, n int64)) {
+	for k, n := range s.Kinds {
+		if n > 0 {
+			fn(machine.EventKind(k), n)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/machine"
+)
+
+// A task is an attempt in the hands of a simulated worker.
+type task struct {
+	ef        engine.Effect
+	trial     *trial
+	input     []byte
+	hash      []byte
+	fail      *machine.Failure // of rendering its input
+	cancelled bool
+	over      *engine.Message // its report; its action goes on
+}
+
+// dispatch gives an attempt to a worker.
+func (p *process) dispatch(t *trial, ef *engine.Effect) {
+	w := p.w
+	if !t.seen.Begun(ef.Ref, ef.Fence) {
+		w.broken("I1: run %s: step %s was handed out as attempt %d.%d, which is not durable",
+			ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
+	}
+	if key, known := t.seen.Key(ef.Ref, ef.Fence); known && key != ef.Task.EffectKey {
+		w.broken("I4: run %s: step %s was handed out with another effect key than its journal gives", ef.Key.Run, ef.Task.StepPath)
+	}
+	at := report{ef.Ref, ef.Fence}
+	if _, twice := t.handed[at]; twice {
+		w.broken("I3: run %s: step %s was handed out twice as attempt %d.%d", ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
+	}
+	t.handed[at] = struct{}{}
+	k := &task{ef: *ef, trial: t}
+	k.input, k.hash, k.fail = ef.Task.Render()
+	p.tasks = append(p.tasks, k)
+}
+
+// cancelled tells a worker to stop. Some have finished by then, some go on.
+func (p *process) cancelled(ef *engine.Effect) {
+	for _, k := range p.tasks {
+		if k.ef.Key == ef.Key && k.ef.Ref == ef.Ref && k.ef.Fence == ef.Fence {
+			k.cancelled = true
+		}
+	}
+}
+
+// work lets one worker do something.
+func (p *process) work() {
+	w := p.w
+	if len(p.tasks) == 0 {
+		return
+	}
+	i := w.dice.IntN(len(p.tasks))
+	k := p.tasks[i]
+	done := func() { p.tasks = slices.Delete(p.tasks, i, i+1) }
+	switch {
+	case k.over != nil:
+		if slices.Contains(p.inbox, k.over) {
+			return // one process, one order: it says that it is free after it has reported
+		}
+		done()
+		p.report(p.stage.Freed(&k.ef))
+	case k.cancelled && !w.happens(ReportLate):
+		done()
+		p.report(p.stage.Freed(&k.ef))
+	case w.poison == killsWorker && k.ef.Key == w.poisoned && !w.calm:
+		w.hit(ProcessPoisoned)
+		p.die()
+	case !k.cancelled && w.happens(AttemptLost):
+		done()
+		p.report(p.stage.Report(&k.ef, machine.Input{Kind: machine.InWorkerLost}, false))
+		if w.happens(ReportLate) {
+			w.zombies = append(w.zombies, k) // it was only thought dead (F07)
+		}
+	case !w.calm && w.dice.IntN(8) == 0:
+		p.report(p.stage.Report(&k.ef, w.progress(), false))
+	default:
+		done()
+		p.finish(k)
+	}
+}
+
+// progress is what a worker says on its way.
+func (w *World) progress() machine.Input {
+	in := machine.Input{Kind: machine.InProgress}
+	switch w.dice.IntN(4) {
+	case 0:
+		in.Progress = machine.Progress{Kind: machine.ProgressFraction, Fraction: w.dice.Float64()}
+	case 1:
+		in.Progress = machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "working"}
+	case 2:
+		in.Progress = machine.Progress{Kind: machine.ProgressDelta, Text: "a word"}
+	default:
+		in = machine.Input{Kind: machine.InResult, Outcome: machine.Preview, Output: []byte(`{"half":true}`)}
+	}
+	return in
+}
+
+// finish reports the end of an attempt.
+func (p *process) finish(k *task) {
+	w := p.w
+	in := w.outcome(k)
+	if w.happens(ActionHolds) {
+		k.over = p.stage.Report(&k.ef, in, true)
+		p.inbox = append(p.inbox, k.over)
+		p.tasks = append(p.tasks, k)
+	} else {
+		p.report(p.stage.Report(&k.ef, in, false))
+	}
+	for n := 0; n < 2 && w.happens(ReportDoubled); n++ {
+		in.Source = machine.Source(w.dice.IntN(3))
+		p.report(p.stage.Report(&k.ef, in, false))
+	}
+}
+
+var outputs = [...]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`, `{"n":3,"list":[1,2,3]}`, `true`, `{"deep":{"er":{"a":"b"}}}`}
+
+// outcome is what becomes of an attempt.
+func (w *World) outcome(k *task) machine.Input {
+	in := machine.Input{Kind: machine.InResult, Outcome: machine.Success, InputHash: k.hash, Cost: int64(w.dice.IntN(3))}
+	switch {
+	case k.fail != nil:
+		in.Outcome, in.Err, in.Cost = machine.Failed, k.fail, 0
+	case w.happens(AttemptFailed):
+		in.Outcome, in.Err, in.Cost = machine.Failed, w.failure(), 0
+	case w.c.Answer != nil:
+		in.Output = w.c.Answer(w.dice, k.ef.Task, k.input)
+	default:
+		in.Output = []byte(outputs[w.dice.IntN(len(outputs))])
+	}
+	if in.Outcome == machine.Success {
+		k.trial.said[report{k.ef.Ref, k.ef.Fence}] = hashBytes(1, in.Output)
+	}
+	return in
+}
+
+// failure is how an attempt fails.
+func (w *World) failure() *machine.Failure {
+	switch w.dice.IntN(8) {
+	case 0:
+		return &machine.Failure{Code: fault.FileInvalid, Msg: "not what it should be"}
+	case 1:
+		return &machine.Failure{Code: fault.StepTimeout, Msg: "it took too long"}
+	case 2:
+		return &machine.Failure{Code: fault.RateLimited, Msg: "slower, please", RetryAfterMS: int64(w.dice.IntN(120_000))}
+	case 3:
+		return &machine.Failure{Code: fault.OutputContractViolation, Msg: "not as promised", Phase: "output", Violations: []string{"output: no"}}
+	case 4:
+		return &machine.Failure{Code: fault.StepFailed, Msg: "no"}
+	default:
+		return &machine.Failure{Code: fault.ServiceUnavailable, Msg: "down"}
+	}
+}
+
+// haunt lets a worker that nobody waits for any more report to a process.
+func (p *process) haunt() {
+	w := p.w
+	if len(w.zombies) == 0 {
+		return
+	}
+	i := w.dice.IntN(len(w.zombies))
+	k := w.zombies[i]
+	w.zombies = slices.Delete(w.zombies, i, i+1)
+	p.report(p.stage.Report(&k.ef, w.outcome(k), false))
+}
+
+// release lets reports that were held back arrive.
+func (p *process) release(all bool) {
+	for len(p.later) > 0 {
+		i := p.w.dice.IntN(len(p.later))
+		p.inbox = append(p.inbox, p.later[i])
+		p.later = slices.Delete(p.later, i, i+1)
+		if !all {
+			return
+		}
+	}
+}

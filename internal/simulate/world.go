@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// epoch is when every world begins, UTC µs: 2026-01-01T00:00:00Z.
+const epoch = 1_767_225_600_000_000
+
+// An Observer sees every turn of every run, before and after. It must neither
+// change what it is given nor keep it.
+type Observer interface {
+	Before(key store.Key, run *machine.Run, in *machine.Input)
+	After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)
+}
+
+// Options are what a Player plays with.
+type Options struct {
+	Source  Source   // required
+	Observe Observer // may be nil
+	// Trace gets what happens, line by line; nil = nobody reads it.
+	Trace func(line string)
+
+	spoil func(*World) // tests: break something on purpose before phase 2
+	tame  bool         // tests: no faults but those that hit is called for
+}
+
+// A World is one schedule under way.
+type World struct {
+	opt     *Options
+	seed    uint64
+	dice    *rand.Rand
+	c       *Case
+	weather weather
+	plans   *engine.Plans
+	mem     *memory.Store
+	cabinet cabinet
+	files   []machine.File
+	judge   judge
+	stats   Stats
+	turn    turnBefore
+
+	mono   int64 // µs, goes on evenly
+	skew   int64 // of the wall clock
+	frozen int64 // what the wall clock shows for ever; 0 = it goes
+
+	procs   []*process
+	owner   *process // of the store: the last one that asked to be
+	inside  *process   // the one whose code runs
+	readers []*reader  // cut off
+	zombies []*task    // whose processes are gone
+	repeats []*engine.StartRequest
+	keyed   map[store.Key]*engine.StartRequest
+	started int
+	swept   bool
+	calm    bool // phase 2: nothing goes wrong any more
+
+	poison   poison
+	poisoned store.Key
+	deaths   int // by poison
+
+	trace  func(string)
+	logger *slog.Logger
+}
+
+// A poison is what is wrong with a run.
+type poison uint8
+
+const (
+	wholesome   poison = iota
+	killsLoader        // whatever decides for it dies
+	killsWorker        // whatever carries out its steps dies
+)
+
+// newWorld makes the world of a seed.
+func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, opt *Options) *World {
+	w := &World{
+		opt: opt, seed: seed, c: c, plans: plans, trace: opt.Trace,
+		dice:  rand.New(rand.NewPCG(seed, 0x726f7578)),
+		keyed: map[store.Key]*engine.StartRequest{},
+	}
+	w.weather = draw(w.dice)
+	if w.dice.IntN(12) == 0 {
+		w.poison = pick(w.dice, killsLoader, killsWorker)
+	}
+	if opt.tame {
+		w.weather.rate, w.poison = [numFaults]int{}, wholesome
+	}
+	w.judge = judge{w: w, prog: prog, runs: map[store.Key]*trial{}}
+	w.cabinet = cabinet{w: w, files: map[string]*File{}}
+	for i := range c.Files {
+		f := &c.Files[i]
+		w.cabinet.files[f.Hash] = f
+		w.files = append(w.files, machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: int64(len(f.Data))})
+	}
+	w.mem = memory.New(memory.Options{OnCommit: w.onCommit})
+	if w.trace != nil {
+		w.logger = slog.New(slog.NewTextHandler(traceWriter{w}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
+	}
+	return w
+}
+
+// noTime drops the real time from log lines: two traces of a seed are equal.
+func noTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == "stack" {
+		return slog.Attr{}
+	}
+	return a
+}
+
+type traceWriter struct{ w *World }
+
+func (t traceWriter) Write(b []byte) (int, error) {
+	t.w.say("  log %s", b[:max(len(b)-1, 0)])
+	return len(b), nil
+}
+
+// say tells whoever reads the trace.
+func (w *World) say(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(fmt.Sprintf(format, args...))
+	}
+}
+
+// happens says whether a fault strikes now.
+func (w *World) happens(f Fault) bool {
+	r := w.weather.rate[f]
+	if r == 0 || w.calm || w.dice.IntN(10_000) >= r {
+		return false
+	}
+	w.hit(f)
+	return true
+}
+
+// hit counts a fault.
+func (w *World) hit(f Fault) {
+	w.stats.Faults[f]++
+	if w.trace != nil {
+		w.say("fault: %s", f)
+	}
+}
+
+// onCommit decides what befalls a commit.
+func (w *World) onCommit(int, []store.Transition) memory.Outcome {
+	switch {
+	case w.calm:
+	case w.happens(CommitRefused):
+		return memory.Refused
+	case w.happens(ReplyLost):
+		return memory.ReplyLost
+	case w.happens(SyncFailed):
+		return memory.SyncFailed
+	}
+	return memory.OK
+}
+
+// wall is what the wall clock shows.
+func (w *World) wall() int64 {
+	if w.frozen != 0 {
+		return w.frozen
+	}
+	return epoch + w.mono + w.skew
+}
+
+// mayPanic lets the code of a run panic, or its process die of it.
+func (w *World) mayPanic(key store.Key, in *machine.Input) {
+	w.stats.Inputs[in.Kind]++
+	if w.calm || w.inside == nil {
+		return
+	}
+	if w.poison == killsLoader && key == w.poisoned || w.happens(ProcessPoisoned) {
+		if w.poison == killsLoader && key == w.poisoned {
+			w.hit(ProcessPoisoned)
+			w.deaths++
+		}
+		w.inside.doomed = true
+		return
+	}
+	if w.happens(Panicked) {
+		panic("a run that panics on purpose")
+	}
+}
+
+// step is one step of phase 1.
+func (w *World) step() {
+	w.mono += w.dice.Int64N(2_000)
+	w.disturb()
+	if len(w.procs) == 0 && w.boot() == nil {
+		w.mono += w.dice.Int64N(1_000_000)
+		return
+	}
+	p := w.procs[w.dice.IntN(len(w.procs))]
+	wt := &w.weather
+	switch n := w.dice.IntN(wt.work + wt.start + wt.user + wt.pass + wt.read + wt.sweep); {
+	case n < wt.work:
+		for range 1 + w.dice.IntN(wt.batch) {
+			p.work()
+			if p.dead {
+				return
+			}
+		}
+	case n < wt.work+wt.start:
+		if w.started < wt.runs {
+			p.start(w.newStart())
+		}
+	case n < wt.work+wt.start+wt.user:
+		p.bother()
+	case n < wt.work+wt.start+wt.user+wt.pass:
+		w.pass(p)
+	case n < wt.work+wt.start+wt.user+wt.pass+wt.read:
+		if w.dice.IntN(3) == 0 {
+			p.subscribe()
+		}
+		if !p.dead {
+			p.read()
+		}
+	default:
+		p.sweep()
+	}
+	if p.dead {
+		return
+	}
+	if w.dice.IntN(4) == 0 {
+		p.release(false)
+	}
+	if w.dice.IntN(8) == 0 {
+		p.haunt()
+	}
+	if !p.deliver(wt.batch) {
+		p.handle()
+	}
+	p.pump()
+	w.atRest()
+}
+
+// pass lets time go by: to the next moment something is due, or any other.
+func (w *World) pass(p *process) {
+	if at := p.stage.Wakeup(); at != 0 && w.dice.IntN(2) == 0 {
+		if d := at - p.now(); d > 0 && d <= w.weather.longest {
+			w.mono += d
+			return
+		}
+	}
+	w.mono += w.dice.Int64N(w.weather.longest)
+}
+
+// sweep removes runs whose time is over.
+func (p *process) sweep() {
+	p.guard(func() {
+		swept, err := p.stage.Sweep(p.w.ctx(), p.now())
+		p.w.swept = true
+		p.w.stats.Swept += int64(swept.Runs)
+		if err != nil {
+			p.w.say("sweep: %v", err)
+		}
+	})
+}
+
+// atRest asserts what holds between two steps.
+func (w *World) atRest() {
+	for _, p := range w.procs {
+		if p.disk.open != 0 {
+			w.broken("F48: %d calls to the store are open while nobody reads", p.disk.open)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sim rehearses disasters: it plays schedules of internal/simulate, each
+// decided by a seed, and exits 1 when an invariant was broken. It decides which
+// seeds are played and how they are reported; what happens in them is the
+// simulator's.
+//
+//	go run ./sim -schedules 100000 -seed 1
+//	go run ./sim -duration 5m -workers 2
+//	go run ./sim -seed 4711 -schedules 1 -v    what happened, line by line
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/simulate"
+)
+
+// lastEvents is how much of a schedule's end is shown with a broken invariant.
+const lastEvents = 50
+
+type options struct {
+	schedules uint64
+	seed      uint64
+	duration  time.Duration
+	workers   int
+	verbose   bool
+	profile   string
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.schedules, "schedules", 0, "how many schedules to play; 0 = until -duration is over")
+	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; schedule i has seed+i")
+	flag.DurationVar(&o.duration, "duration", 0, "stop after this time; 0 = when all schedules were played")
+	flag.IntVar(&o.workers, "workers", 1, "schedules played at the same time")
+	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
+	flag.Parse()
+	if flag.NArg() > 0 || o.workers < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if o.schedules == 0 && o.duration == 0 {
+		o.schedules = 10_000
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Stdout, o))
+}
+
+// run plays and reports. It returns the exit code.
+func run(ctx context.Context, out io.Writer, o options) int {
+	if o.profile != "" {
+		stop, err := startProfile(o.profile)
+		if err != nil {
+			fmt.Fprintln(out, err)
+			return 2
+		}
+		defer stop()
+	}
+	if o.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.duration)
+		defer cancel()
+	}
+	s := &session{o: o, out: out, began: time.Now()}
+	if o.verbose {
+		return s.replay()
+	}
+	var workers sync.WaitGroup
+	for range o.workers {
+		workers.Go(func() { s.work(ctx) })
+	}
+	done := make(chan struct{})
+	go func() { workers.Wait(); close(done) }()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.progress()
+			continue
+		case <-done:
+		}
+		break
+	}
+	s.summary()
+	if s.bad != nil {
+		s.violation(s.bad)
+		return 1
+	}
+	if s.err != nil {
+		fmt.Fprintln(out, "sim:", s.err)
+		return 2
+	}
+	return 0
+}
+
+// A session is what the workers share.
+type session struct {
+	o     options
+	out   io.Writer
+	began time.Time
+	next  atomic.Uint64 // the next block of seeds
+
+	mu          sync.Mutex
+	played      uint64
+	cases       map[*simulate.Case]struct{}
+	all         simulate.Stats
+	transitions histogram // of schedules
+	faults      histogram
+	hash        uint64
+	bad         *simulate.Result
+	err         error
+}
+
+// A histogram counts schedules by a small number.
+type histogram struct {
+	counts [4096]uint64
+	n      uint64
+}
+
+func (h *histogram) add(v int64) {
+	h.counts[min(v, int64(len(h.counts)-1))]++
+	h.n++
+}
+
+func (h *histogram) median() int {
+	seen := uint64(0)
+	for v, c := range h.counts {
+		if seen += c; 2*seen >= h.n && h.n > 0 {
+			return v
+		}
+	}
+	return 0
+}
+
+// work plays blocks of seeds that share a recipe until there are none left.
+func (s *session) work(ctx context.Context) {
+	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}})
+	limit := uint64(math.MaxUint64)
+	if s.o.schedules > 0 {
+		limit = s.o.seed + s.o.schedules
+	}
+	first := s.o.seed / simulate.SeedsPerCase
+	for {
+		block := first + s.next.Add(1) - 1
+		from := max(block*simulate.SeedsPerCase, s.o.seed)
+		to := min((block+1)*simulate.SeedsPerCase, limit)
+		if from >= to {
+			return
+		}
+		for seed := from; seed < to; seed++ {
+			if ctx.Err() != nil {
+				return
+			}
+			res, err := pl.Play(seed)
+			if !s.took(&res, err) {
+				return
+			}
+		}
+	}
+}
+
+// took adds a result, and says whether to go on.
+func (s *session) took(res *simulate.Result, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.err = err
+	} else {
+		s.played++
+		if s.cases == nil {
+			s.cases = map[*simulate.Case]struct{}{}
+		}
+		s.cases[res.Case] = struct{}{}
+		s.all.Add(&res.Stats)
+		s.transitions.add(res.Stats.Transitions)
+		s.faults.add(res.Stats.FaultCount())
+		s.hash += res.Hash // whatever the order the workers came in
+		if res.Err != nil && (s.bad == nil || res.Seed < s.bad.Seed) {
+			s.bad = res
+		}
+	}
+	if s.bad != nil || s.err != nil {
+		s.next.Store(math.MaxUint64 / 2 / simulate.SeedsPerCase) // no further blocks
+		return false
+	}
+	return true
+}
+
+func (s *session) rate() (seconds, perSecond float64) {
+	seconds = time.Since(s.began).Seconds()
+	return seconds, float64(s.all.Transitions) / seconds
+}
+
+func (s *session) progress() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seconds, perSecond := s.rate()
+	fmt.Fprintf(s.out, "%6.0f s  %d schedules  %d transitions  %.0f transitions/s\n", seconds, s.played, s.all.Transitions, perSecond)
+}
+
+func (s *session) summary() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seconds, perSecond := s.rate()
+	a := &s.all
+	fmt.Fprintf(s.out, "schedules %d (%d recipes), transitions %d, events %d, commits %d, runs %d\n",
+		s.played, len(s.cases), a.Transitions, a.Events, a.Commits, a.Runs)
+	fmt.Fprintf(s.out, "a schedule: median %d transitions, median %d faults\n", s.transitions.median(), s.faults.median())
+	fmt.Fprintf(s.out, "crashes %d, parked %d, set apart %d, removed %d, effects %d, requests %d, events read %d\n",
+		a.Crashes, a.Parked, a.Quarantined, a.Swept, a.Effects, a.Requests, a.Reads)
+	var faults []string
+	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })
+	fmt.Fprintf(s.out, "faults %d: %s\n", a.FaultCount(), strings.Join(faults, ", "))
+	var kinds []string
+	a.EachKind(func(k machine.EventKind, n int64) { kinds = append(kinds, fmt.Sprintf("%d:%d", k, n)) })
+	fmt.Fprintf(s.out, "events by kind: %s\n", strings.Join(kinds, " "))
+	fmt.Fprintf(s.out, "final hash %016x, %.1f s, %.0f transitions/s\n", s.hash, seconds, perSecond)
+}
+
+// replay plays one schedule and shows all of it.
+func (s *session) replay() int {
+	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Trace: func(line string) { fmt.Fprintln(s.out, line) }})
+	res, err := pl.Play(s.o.seed)
+	if err != nil {
+		fmt.Fprintln(s.out, "sim:", err)
+		return 2
+	}
+	fmt.Fprintf(s.out, "recipe %s\n", res.Case.Name)
+	if len(res.Case.Recipe) < 4000 {
+		fmt.Fprintf(s.out, "%s\n", res.Case.Recipe)
+	}
+	fmt.Fprintf(s.out, "%d transitions, %d faults, hash %016x\n", res.Stats.Transitions, res.Stats.FaultCount(), res.Hash)
+	if res.Err != nil {
+		fmt.Fprintf(s.out, "VIOLATION: %v\n", res.Err)
+		return 1
+	}
+	return 0
+}
+
+// violation shows the end of a schedule that broke an invariant, and how to see
+// the rest: the schedule is played again, which gives the same one.
+func (s *session) violation(res *simulate.Result) {
+	fmt.Fprintf(s.out, "\nVIOLATION in seed %d: %v\n", res.Seed, res.Err)
+	var lines []string
+	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Trace: func(line string) {
+		lines = append(lines, line)
+		if len(lines) > 4*lastEvents {
+			lines = slices.Delete(lines, 0, 3*lastEvents)
+		}
+	}})
+	if again, err := pl.Play(res.Seed); err != nil || again.Hash != res.Hash {
+		fmt.Fprintf(s.out, "played again it has hash %016x, not %016x (%v): something else than the seed decides\n", again.Hash, res.Hash, err)
+	}
+	fmt.Fprintf(s.out, "the last %d things that happened:\n", lastEvents)
+	for _, line := range lines[max(0, len(lines)-lastEvents):] {
+		fmt.Fprintln(s.out, line)
+	}
+	fmt.Fprintf(s.out, "commit %s\nreplay: go run ./sim -seed %d -schedules 1 -v\n", commit(), res.Seed)
+}
+
+// commit is what was built.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		rev, dirty := "", ""
+		for _, set := range info.Settings {
+			switch {
+			case set.Key == "vcs.revision":
+				rev = set.Value
+			case set.Key == "vcs.modified" && set.Value == "true":
+				dirty = " and changes"
+			}
+		}
+		if rev != "" {
+			return rev + dirty
+		}
+	}
+	if rev, err := exec.Command("git", "rev-parse", "HEAD").Output(); err == nil {
+		return strings.TrimSpace(string(rev))
+	}
+	return "unknown"
+}
