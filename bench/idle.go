@@ -33,70 +33,88 @@ const recoverLimit = 2 * time.Minute
 // runsFile holds the ids of the waiting runs, one a line.
 const runsFile = "runs.txt"
 
-// waiting measures both idle and recover, which need the same hundred thousand
-// runs: a child process makes them and says what it costs to have them, is then
-// killed, and another one takes over.
-func waiting(ctx context.Context, b *bench, idle, recovery bool) (lines []Line, err error) {
+// idle is what it costs to have many runs that wait: a child process makes them
+// and says so once it has come to rest. It is then killed, and recover_s is how
+// long another one takes.
+func idle(ctx context.Context, b *bench) ([]Line, error) {
 	n := b.few(b.waiting, 200)
+	l := b.line("idle", n)
 	dir := b.fresh()
-	data := filepath.Join(dir, "data")
-	var filled figures
-	args := []string{"-dir", dir, "-n", fmt.Sprint(n), "-idle", b.rest().String()}
+	args := []string{"-idle", b.rest().String()}
 	if b.profile != "" {
 		args = append(args, "-profile", b.profile+".heap")
 	}
-	fill, err := b.child(ctx, &filled, "fill", args...)
+	filled, err := b.fill(ctx, dir, n, args...)
 	if err != nil {
 		return nil, err
 	}
-	if err := fill.kill(); err != nil {
+	l.Seconds = filled["seconds"]
+	steps := float64(n * stepsDone)
+	l.StepsPerS, l.CPUPerStepUS = steps/l.Seconds, filled["cpu_us"]/steps
+	l.RSSMB = filled["rss_mb"]
+	for _, k := range []string{"rss_before_mb", "rss_start_mb", "heap_mb", "bytes_per_run", "syncs_per_s", "idle_written", "idle_cpu_ms_per_s"} {
+		l.put(k, filled[k])
+	}
+	used, err := diskUse(filepath.Join(dir, "data"))
+	if err != nil {
 		return nil, err
 	}
-	if idle {
-		l := b.line("idle", n)
-		l.Seconds = filled["seconds"]
-		steps := float64(n * stepsDone)
-		l.StepsPerS, l.CPUPerStepUS = steps/l.Seconds, filled["cpu_us"]/steps
-		l.RSSMB = filled["rss_mb"]
-		for _, k := range []string{"rss_before_mb", "rss_start_mb", "heap_mb", "bytes_per_run", "syncs_per_s", "idle_written", "idle_cpu_ms_per_s"} {
-			l.put(k, filled[k])
-		}
-		used, err := diskUse(data)
-		if err != nil {
-			return nil, err
-		}
-		l.BytesPerStep = float64(used) / steps
-		l.put("disk_mb", float64(used)/(1<<20))
-		lines = append(lines, l)
-	}
-	if !recovery {
-		return lines, nil
-	}
+	l.BytesPerStep = float64(used) / steps
+	l.put("disk_mb", float64(used)/(1<<20))
+	took, _, err := b.takeOver(ctx, dir)
+	l.put("recover_s", took.Seconds())
+	return []Line{l}, err
+}
+
+// recovery is how long a new process takes that follows one killed at the moment
+// when the last of many runs had begun to wait, before anything could be tidied.
+func recovery(ctx context.Context, b *bench) ([]Line, error) {
+	n := b.few(b.waiting, 200)
 	l := b.line("recover", n)
-	run, err := anyLine(filepath.Join(dir, runsFile))
-	if err != nil {
-		return lines, err
+	dir := b.fresh()
+	if _, err := b.fill(ctx, dir, n); err != nil {
+		return nil, err
 	}
-	began := time.Now()
-	var got figures
-	limited, cancel := context.WithTimeout(ctx, recoverLimit)
-	defer cancel()
-	next, err := b.child(limited, &got, "recover", "-dir", dir, "-signal", run)
-	if err != nil {
-		return lines, fmt.Errorf("after %v (it is killed after %v): %w", time.Since(began), recoverLimit, err)
-	}
-	l.Seconds = time.Since(began).Seconds()
-	l.P50US, l.P99US = l.Seconds*1e6, l.Seconds*1e6
+	took, got, err := b.takeOver(ctx, dir)
+	l.Seconds = took.Seconds()
+	l.P50US, l.P99US = us(took), us(took)
 	for _, k := range []string{"main_ms", "store_ms", "engine_ms", "signal_ms"} {
 		l.put(k, got[k])
 	}
 	l.RSSMB = got["rss_mb"]
-	return append(lines, l), next.kill()
+	return []Line{l}, err
 }
 
-func idle(ctx context.Context, b *bench) ([]Line, error) { return waiting(ctx, b, true, false) }
+// fill has a child make n waiting runs, and kills it.
+func (b *bench) fill(ctx context.Context, dir string, n int, args ...string) (filled figures, err error) {
+	p, err := b.child(ctx, &filled, "fill", append([]string{"-dir", dir, "-n", fmt.Sprint(n)}, args...)...)
+	if err == nil {
+		err = p.kill()
+	}
+	return filled, err
+}
 
-func recovery(ctx context.Context, b *bench) ([]Line, error) { return waiting(ctx, b, false, true) }
+// takeOver starts a child over what a killed one left, and times it from the
+// call that starts it until the step after a signal to one of its runs is called.
+func (b *bench) takeOver(ctx context.Context, dir string) (took time.Duration, got figures, err error) {
+	run, err := anyLine(filepath.Join(dir, runsFile))
+	if err != nil {
+		return 0, nil, err
+	}
+	args := []string{"-dir", dir, "-signal", run}
+	if b.profile != "" {
+		args = append(args, "-profile", b.profile+".recover")
+	}
+	limited, cancel := context.WithTimeout(ctx, recoverLimit)
+	defer cancel()
+	began := time.Now()
+	p, err := b.child(limited, &got, "recover", args...)
+	took = time.Since(began)
+	if err != nil {
+		return took, nil, fmt.Errorf("after %v (it is killed after %v): %w", took, recoverLimit, err)
+	}
+	return took, got, p.kill()
+}
 
 func anyLine(file string) (string, error) {
 	text, err := os.ReadFile(file)
@@ -162,12 +180,12 @@ const roleVariable = "ROUX_BENCH_ROLE"
 
 // A part is what a child plays: it returns its figures, and is then killed.
 type part struct {
-	dir    string
-	n      int
-	heap   string // where its memory profile goes; "" = nowhere
-	idle   time.Duration
-	signal string
-	began  time.Time
+	dir     string
+	n       int
+	profile string // of its memory or its processor time; "" = none
+	idle    time.Duration
+	signal  string
+	began   time.Time
 }
 
 // play is main of a child.
@@ -178,7 +196,11 @@ func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io
 	case "fill":
 		f, err = p.fill(ctx)
 	case "recover":
-		f, err = p.takeOver(ctx)
+		var stop func() error
+		if stop, err = profiled(p.profile); err == nil {
+			f, err = p.takeOver(ctx)
+			err = closing(stop, err)
+		}
 	default:
 		err = fmt.Errorf("no role %q", role)
 	}
@@ -253,6 +275,9 @@ func (p *part) fill(ctx context.Context) (f figures, err error) {
 		return nil, err
 	}
 	f["seconds"], f["cpu_us"] = time.Since(began).Seconds(), us(cpu()-used)
+	if p.idle == 0 {
+		return f, nil
+	}
 	if err := w.calm(ctx); err != nil {
 		return nil, err
 	}
@@ -263,8 +288,8 @@ func (p *part) fill(ctx context.Context) (f figures, err error) {
 	runtime.ReadMemStats(&m)
 	f["heap_mb"] = float64(m.HeapAlloc) / (1 << 20)
 	f["bytes_per_run"] = (f["rss_mb"] - f["rss_start_mb"]) * (1 << 20) / float64(p.n)
-	if p.heap != "" {
-		if err := writeHeap(p.heap); err != nil {
+	if p.profile != "" {
+		if err := writeHeap(p.profile); err != nil {
 			return nil, err
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +128,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.BoolVar(&o.smoke, "smoke", false, "small sizes, a few seconds in all; the figures mean nothing")
 	f.BoolVar(&o.check, "check", false, "compare with the bars and exit 1 when one is missed")
 	f.BoolVar(&o.report, "report", false, "print Markdown tables made of JSON lines on standard input, and measure nothing")
-	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file, and one of the memory of idle to this name with .heap")
+	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file, one of recovery to this name with .recover, and one of the memory of idle with .heap")
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
 	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
@@ -154,7 +155,7 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 	var err error
 	switch role := os.Getenv(roleVariable); {
 	case role != "":
-		o.part.dir, o.part.n, o.part.heap, o.part.began = o.dir, o.waiting, o.profile, began
+		o.part.dir, o.part.n, o.part.profile, o.part.began = o.dir, o.waiting, o.profile, began
 		err = o.part.play(ctx, role, stdin, stdout)
 	case o.report:
 		err = report(stdin, stdout)
@@ -185,16 +186,11 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 	if b.settings, err = settings(ctx, b); err != nil {
 		return err
 	}
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer func() { pprof.StopCPUProfile(); err = closing(f.Close, err) }()
+	stop, err := profiled(o.profile)
+	if err != nil {
+		return err
 	}
+	defer func() { err = closing(stop, err) }()
 	tableHead(stderr)
 	results := map[string][]Line{} // by shape and size, one a run
 	var order []string
@@ -236,6 +232,21 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 	return nil
 }
 
+// profiled writes a processor profile until stop is called.
+func profiled(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
+}
+
 // clean removes what the last shape left on the disk.
 func (b *bench) clean() error {
 	old, err := filepath.Glob(filepath.Join(b.dir, "*"))
@@ -246,29 +257,14 @@ func (b *bench) clean() error {
 	return err
 }
 
-// choose finds shapes by name. idle and recover share their runs when both are
-// asked for.
+// choose finds shapes by name.
 func choose(names string) (chosen []shape, err error) {
-	asked := strings.Split(names, ",")
-	both := strings.Contains(","+names+",", ",idle,") && strings.Contains(","+names+",", ",recover,")
-next:
-	for _, name := range asked {
-		for _, s := range shapes {
-			if s.name != name {
-				continue
-			}
-			switch {
-			case both && name == "recover":
-			case both && name == "idle":
-				chosen = append(chosen, shape{"idle and recover", func(ctx context.Context, b *bench) ([]Line, error) {
-					return waiting(ctx, b, true, true)
-				}})
-			default:
-				chosen = append(chosen, s)
-			}
-			continue next
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(shapes, func(s shape) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no shape %q", name)
 		}
-		return nil, fmt.Errorf("no shape %q", name)
+		chosen = append(chosen, shapes[i])
 	}
 	return chosen, nil
 }
