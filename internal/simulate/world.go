@@ -54,10 +54,10 @@ type World struct {
 	frozen int64 // what the wall clock shows for ever; 0 = it goes
 
 	procs   []*process
-	owner   *process // of the store: the last one that asked to be
-	inside  *process   // the one whose code runs
-	readers []*reader  // cut off
-	zombies []*task    // whose processes are gone
+	owner   *process  // of the store: the last one that asked to be
+	inside  *process  // the one whose code runs
+	readers []*reader // cut off
+	zombies []*task   // whose processes are gone
 	repeats []*engine.StartRequest
 	keyed   map[store.Key]*engine.StartRequest
 	started int
