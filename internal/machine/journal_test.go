@@ -120,8 +120,8 @@ steps:
 
 // A frozen story: its plan, its journal, the state the journal folds to, and
 // the public form of its events. Written once, by -rewrite when absent, and
-// never again: what this release wrote, every later one must read (I23).
-func TestGoldenJournals(t *testing.T) {
+// never again: what this release wrote, every later one must read (F46, I23).
+func TestF46_GoldenJournals(t *testing.T) {
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
 			base := filepath.Join("testdata", "journals", name)
@@ -154,9 +154,9 @@ func TestGoldenJournals(t *testing.T) {
 	}
 }
 
-// TestGoldenJournalsHoldEveryKind: a kind of event that no frozen journal holds
+// TestF46_GoldenJournalsHoldEveryKind: a kind of event that no frozen journal holds
 // could lose its meaning unseen.
-func TestGoldenJournalsHoldEveryKind(t *testing.T) {
+func TestF46_GoldenJournalsHoldEveryKind(t *testing.T) {
 	held := map[EventKind]bool{}
 	for name := range stories {
 		events, err := decodeAll(mustRead(t, filepath.Join("testdata", "journals", name+".bin")))
