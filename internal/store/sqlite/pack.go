@@ -158,7 +158,7 @@ func (p *packing) add(key store.Key, f *store.Fold) int64 {
 
 func (p *packing) close() {
 	if len(p.open) > 0 {
-		p.full = append(p.full, newPack{p.next, seal(p.open, true)})
+		p.full = append(p.full, newPack{p.next, seal(p.open, quick)})
 		p.next++
 		p.open = p.open[:0]
 	}
@@ -379,7 +379,7 @@ func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]st
 		case left == nil:
 			_, err = s.st.dropPack.exec(id)
 		default:
-			_, err = s.st.replacePack.exec(id, seal(left, true))
+			_, err = s.st.replacePack.exec(id, seal(left, quick))
 		}
 	}
 	if err != nil && !errors.Is(err, errMoved) && !errors.Is(err, fault.StoreCorrupt) {
