@@ -14,7 +14,7 @@ import (
 
 // The log is copied into the database when it has this many pages more.
 const (
-	checkpointPages = 1000
+	checkpointPages = 2000
 	pageSize        = 4096
 )
 
