@@ -42,13 +42,8 @@ peers-builds: ## that the module which measures other engines builds; minutes, t
 fuzz-short: ## every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)
 
-nightly: test race lint cross ## what is too long for each change
-	ROUX_LONG=1 go test -v -run TestJournalStaysBounded ./internal/engine
-	ROUX_LONG=1 go test -v -timeout 30m -run TestF21_LargeFileIsStreamed ./internal/cli
-	ROUX_LONG=1 go test -v -run 'TestF19|TestI15_LargestImages' ./internal/media
-	go test -timeout 30m -run TestRandomRuns ./internal/machine -rapid.checks=100000
-	./.ci/fuzz 5m
-	$(MAKE) peers-builds
+nightly: ## what is too long for each change: hours
+	./.ci/nightly
 
 rewrite: ## generated pages and golden files; read the diff like code
 	go test ./internal/house ./internal/cli ./bench -run "Page|Settings" -rewrite

@@ -38,6 +38,7 @@ type options struct {
 	seed      uint64
 	duration  time.Duration
 	workers   int
+	atLeast   int64
 	verbose   bool
 	profile   string
 }
@@ -48,6 +49,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; schedule i has seed+i")
 	flag.DurationVar(&o.duration, "duration", 0, "stop after this time; 0 = when all schedules were played")
 	flag.IntVar(&o.workers, "workers", 1, "schedules played at the same time")
+	flag.Int64Var(&o.atLeast, "at-least", 0, "fail when fewer transitions were made")
 	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
@@ -107,6 +109,10 @@ func run(ctx context.Context, out io.Writer, o options) int {
 	if s.err != nil {
 		fmt.Fprintln(out, "sim:", s.err)
 		return 2
+	}
+	if s.all.Transitions < o.atLeast {
+		fmt.Fprintf(out, "sim: %d transitions were made, want at least %d\n", s.all.Transitions, o.atLeast)
+		return 1
 	}
 	return 0
 }
