@@ -66,23 +66,30 @@ func idle(ctx context.Context, b *bench) ([]Line, error) {
 	return []Line{l}, err
 }
 
-// recovery is how long a new process takes that follows one killed at the moment
-// when the last of many runs had begun to wait, before anything could be tidied.
-func recovery(ctx context.Context, b *bench) ([]Line, error) {
-	n := b.few(b.waiting, 200)
-	l := b.line("recover", n)
-	dir := b.fresh()
-	if _, err := b.fill(ctx, dir, n); err != nil {
-		return nil, err
+// recovery is how long a new process takes that follows one killed five seconds
+// after the last of many runs had begun to wait; and one killed at that very
+// moment, before anything could be tidied.
+func recovery(ctx context.Context, b *bench) (lines []Line, err error) {
+	for _, kind := range []struct{ name, rest string }{{"recover", "5s"}, {"recover-hot", "0"}} {
+		n := b.few(b.waiting, 200)
+		l := b.line(kind.name, n)
+		dir := b.fresh()
+		if _, err := b.fill(ctx, dir, n, "-rest", kind.rest); err != nil {
+			return lines, err
+		}
+		took, got, err := b.takeOver(ctx, dir)
+		if err != nil {
+			return lines, err
+		}
+		l.Seconds = took.Seconds()
+		l.P50US, l.P99US = us(took), us(took)
+		for _, k := range []string{"main_ms", "store_ms", "engine_ms", "signal_ms"} {
+			l.put(k, got[k])
+		}
+		l.RSSMB = got["rss_mb"]
+		lines = append(lines, l)
 	}
-	took, got, err := b.takeOver(ctx, dir)
-	l.Seconds = took.Seconds()
-	l.P50US, l.P99US = us(took), us(took)
-	for _, k := range []string{"main_ms", "store_ms", "engine_ms", "signal_ms"} {
-		l.put(k, got[k])
-	}
-	l.RSSMB = got["rss_mb"]
-	return []Line{l}, err
+	return lines, nil
 }
 
 // fill has a child make n waiting runs, and kills it.
@@ -182,8 +189,9 @@ const roleVariable = "ROUX_BENCH_ROLE"
 type part struct {
 	dir     string
 	n       int
-	profile string // of its memory or its processor time; "" = none
-	idle    time.Duration
+	profile string        // of its memory or its processor time; "" = none
+	idle    time.Duration // how long to watch the runs wait; 0 = do not
+	rest    time.Duration // how long to let them wait instead
 	signal  string
 	began   time.Time
 }
@@ -276,6 +284,7 @@ func (p *part) fill(ctx context.Context) (f figures, err error) {
 	}
 	f["seconds"], f["cpu_us"] = time.Since(began).Seconds(), us(cpu()-used)
 	if p.idle == 0 {
+		time.Sleep(p.rest)
 		return f, nil
 	}
 	if err := w.calm(ctx); err != nil {

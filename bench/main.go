@@ -133,6 +133,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
+	f.DurationVar(&o.part.rest, "rest", 0, "for the processes that this one starts")
 	f.DurationVar(&o.part.idle, "idle", 0, "for the processes that this one starts")
 	if err := f.Parse(args); err != nil {
 		return err
