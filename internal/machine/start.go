@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -54,6 +55,7 @@ func decodeStart(data []byte) (*Start, error) {
 			return nil, fault.New(fault.StoreCorrupt, "run.started: parameters are %T, want an object", v)
 		}
 		st.Parameters = m
+		rec.Parameters = nil // it shares the journal's memory
 	}
 	return st, nil
 }
@@ -149,7 +151,9 @@ func plainBytes(b []byte) bool {
 
 // quickStart reads what appendStart wrote; ok is false for anything else.
 func quickStart(data []byte) (_ *startRecord, ok bool) {
-	r := startReader{rest: string(data), ok: true}
+	// Texts are cut out of one string, which parameters may not make large.
+	head, params, given := bytes.Cut(data, []byte(`,"parameters":`))
+	r := startReader{rest: string(head), ok: true}
 	rec := new(startRecord)
 	st := &rec.Start
 	st.Run = r.text(`{"run":"`)
@@ -182,16 +186,15 @@ func quickStart(data []byte) (_ *startRecord, ok bool) {
 		}
 		r.ok = r.take("]") && r.ok
 	}
-	if r.take(`,"parameters":`) {
-		if len(r.rest) < len(`{}}`) {
-			return nil, false
-		}
-		n := len(data) - len(r.rest)
-		rec.Parameters = data[n : len(data)-1]
-		r.ok = r.ok && plainBytes(rec.Parameters) && rec.Parameters[0] == '{'
-		r.rest = r.rest[len(r.rest)-1:]
+	if !given {
+		return rec, r.ok && r.rest == "}"
 	}
-	return rec, r.ok && r.rest == "}"
+	n := len(params) - 1
+	if n < len(`{}`) || params[0] != '{' || params[n] != '}' || !plainBytes(params) {
+		return nil, false
+	}
+	rec.Parameters = params[:n]
+	return rec, r.ok && r.rest == ""
 }
 
 // startReader cuts texts out of one string.
