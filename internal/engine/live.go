@@ -113,8 +113,12 @@ func (c *core) get(key store.Key) (*live, error) {
 		}
 	}
 	l, err := c.admit(saved)
-	if err == nil && astray {
+	switch {
+	case err != nil:
+	case astray:
 		c.resumeRun(l)
+	default:
+		c.arm(l) // looking ahead passes over runs in memory
 	}
 	if err == nil && l.gone {
 		return nil, errQuarantined(key.Run, "it cannot go on")

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// These are the smallest stories of what the simulator found.
+
+// failing is a store whose next commits have the given outcomes.
+func failing() (*memory.Store, *[]memory.Outcome) {
+	next := new([]memory.Outcome)
+	return memory.New(memory.Options{OnCommit: func(int, []store.Transition) memory.Outcome {
+		if len(*next) == 0 {
+			return memory.OK
+		}
+		out := (*next)[0]
+		*next = (*next)[1:]
+		return out
+	}}), next
+}
+
+// After a restart whose first commit fails, the attempts of the dead process are
+// lost all the same: none is handed out again under its number (I3), and what may
+// be attempted once is not attempted twice.
+func TestLostAttemptsStayLost(t *testing.T) {
+	for _, outcome := range []memory.Outcome{memory.Refused, memory.ReplyLost} {
+		st, next := failing()
+		once := noop()
+		once.Delivery = action.AtMostOnce
+		p := planOf(t, chain(1), once)
+		r := newRig(t, st, Config{}, once)
+		run := r.run(acc, p, nil)
+		r.pull()
+		r.now += 120_000_000
+		n := r.reopen(st.Crash(0))
+		*next = []memory.Outcome{outcome}
+		n.settle()
+		n.pass(5_000_000)
+		if len(n.tasks) > 0 {
+			t.Errorf("outcome %d: an attempt that may be made once was handed out again: %+v", outcome, n.tasks[0].id)
+		}
+		n.wantStatus(run, "failed")
+		if code := n.head(run).Code; code != fault.Interrupted {
+			t.Errorf("outcome %d: the run failed with %s", outcome, code)
+		}
+	}
+}
+
+// A report that came to nothing because of a cancel is taken after all when the
+// batch that held the cancel is lost: its attempt is not made again.
+func TestReportOutlivesALostCancel(t *testing.T) {
+	st, next := failing()
+	r := newRig(t, st, Config{}, noop())
+	run := r.run(acc, planOf(t, chain(1), noop()), nil)
+	task := r.pull()
+	cancel := request(run, machine.Input{Kind: machine.InCancel})
+	r.handle(cancel)
+	r.handle(done(task, `{"ok":true}`))
+	*next = []memory.Outcome{memory.Refused}
+	r.settle()
+	r.pass(5_000_000)
+	if r.answer(cancel).err == nil {
+		t.Error("a cancel that was lost is acknowledged")
+	}
+	if len(r.tasks) > 0 {
+		t.Errorf("the attempt is made again: %+v", r.tasks[0].id)
+	}
+	r.wantStatus(run, "completed")
+}
+
+// A parked run that a refused request brings into memory wakes when it is due.
+func TestRefusedRequestKeepsTheTimer(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{ParkAfter: time.Minute}, noop())
+	run := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: w, wait: {duration: 20h}}\n"), nil)
+	r.pass(2 * hour)
+	if len(r.c.runs) != 0 {
+		t.Fatal("the run was not parked")
+	}
+	retry := request(run, machine.Input{Kind: machine.InRetry})
+	r.settle(retry)
+	if r.answer(retry).err == nil || len(r.c.runs) != 1 {
+		t.Fatalf("the retry gives %v, and %d runs are in memory", r.answer(retry).err, len(r.c.runs))
+	}
+	r.pass(19 * hour)
+	r.wantStatus(run, "completed")
+}
+
+// panicker breaks the machine of one run, once.
+type panicker struct{ left int }
+
+func (p *panicker) Before(store.Key, *machine.Run, *machine.Input) {
+	if p.left--; p.left == 0 {
+		panic("on purpose")
+	}
+}
+func (*panicker) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
+
+// A run that was set apart stays apart: before its mark is durable, and when the
+// mark's batch is lost or its answer (I16).
+func TestI16_ApartBeforeTheMark(t *testing.T) {
+	for _, outcome := range []memory.Outcome{memory.OK, memory.Refused, memory.ReplyLost} {
+		st, next := failing()
+		r := newRig(t, st, Config{}, noop())
+		run, other := r.run(acc, planOf(t, chain(2), noop()), nil), r.run(acc, planOf(t, chain(1), noop()), nil)
+		task, well := r.pull(), r.pull()
+		r.c.watch = &panicker{left: 1}
+		r.handle(done(task, `1`))
+		signal := request(run, machine.Input{Kind: machine.InSignal, Name: "go"})
+		r.handle(signal)
+		if code := fault.CodeOf(r.answer(signal).err); code != fault.Quarantined {
+			t.Errorf("outcome %d: before its mark is durable the run takes a signal: %q", outcome, code)
+		}
+		*next = []memory.Outcome{outcome}
+		r.settle()
+		r.pass(5_000_000)
+		if r.head(run).Quarantine == "" {
+			t.Errorf("outcome %d: the run is not set apart", outcome)
+		}
+		r.settle(done(well, `1`))
+		r.wantStatus(other, "completed")
+		release := &input{kind: inRelease, key: run, reply: make(chan answer, 1)}
+		r.settle(release)
+		if err := r.answer(release).err; err != nil {
+			t.Errorf("outcome %d: release: %v", outcome, err)
+		}
+		r.work()
+		r.wantStatus(run, "completed")
+	}
+}
+
+// Who watches a run, or waits for its end, hears of a commit that was written
+// and not answered, though the run does nothing more (I14, F16).
+func TestF16_WatchersHearOfLostReplies(t *testing.T) {
+	ctx := context.Background()
+	st, next := failing()
+	cfg := Config{Store: st, Actions: compile.NewCatalogue(noop()), Logger: testLog(t)}
+	s, err := OpenStage(ctx, cfg, nil, rigEpoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := int64(rigEpoch)
+	pump := func() {
+		for {
+			batch, ok := s.Seal()
+			if !ok {
+				return
+			}
+			if len(batch) > 0 {
+				s.Committed(st.Commit(ctx, batch))
+			} else {
+				s.Committed(nil, nil)
+			}
+		}
+	}
+	m, err := s.Start(&StartRequest{Account: acc, Plan: planOf(t, chain(1), noop())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Handle(now, m)
+	pump()
+	events := 0
+	r, err := s.Watch(m.Key(), 0, func(Event) { events++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := r.Poll(); ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	seen := events
+	*next = []memory.Outcome{memory.ReplyLost}
+	effects := s.Effects()
+	s.Handle(now, s.Report(&effects[0], machine.Input{Kind: machine.InResult, Outcome: machine.Success, Output: []byte("1")}, false))
+	pump()
+	if s.Stalled() == nil {
+		t.Fatal("the lost reply was not noticed")
+	}
+	now += 2_000_000
+	s.Handle(now)
+	pump()
+	if ended, err := r.Poll(); !ended || err != nil || events == seen {
+		t.Errorf("after the lost reply the reader says ended %v, %v, and saw %d events, before %d", ended, err, events, seen)
+	}
+}
+
+// An engine that was replaced while its commits failed finds out before it does
+// anything of what it reads: those attempts are the new owner's (F35).
+func TestF35_ReplacedWhileStalled(t *testing.T) {
+	st, next := failing()
+	old := newRig(t, st, Config{}, noop())
+	run := old.run(acc, planOf(t, chain(3), noop()), nil)
+	old.settle(done(old.pull(), `1`))
+	old.handle(done(old.pull(), `1`))
+	*next = []memory.Outcome{memory.Refused}
+	old.commit()
+	heir := old.reopen(st)
+	heir.settle()
+	if len(heir.tasks) != 1 {
+		t.Fatalf("the new owner has %d attempts out", len(heir.tasks))
+	}
+	old.now += 5_000_000
+	old.settle()
+	if fault.CodeOf(old.c.dead) != fault.StaleEpoch || len(old.tasks) > 0 {
+		t.Errorf("the old owner goes on: %v, %d attempts handed out", old.c.dead, len(old.tasks))
+	}
+	heir.work()
+	heir.wantStatus(run, "completed")
+}
+
+// A run that recovery loads with care is not loaded by a request before its
+// turn, and goes on when that has come (I6, I16).
+func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	run := r.run(acc, planOf(t, chain(1), noop()), nil)
+	for range 2 {
+		r.now += 1_000_000
+		r = r.reopen(r.st.(*memory.Store).Crash(0))
+	}
+	if len(r.c.suspects) != 1 {
+		t.Fatalf("%d suspects after two deaths", len(r.c.suspects))
+	}
+	cancel := request(run, machine.Input{Kind: machine.InCancel})
+	r.handle(cancel)
+	if code := fault.CodeOf(r.answer(cancel).err); code != fault.ServiceUnavailable {
+		t.Errorf("the cancel is answered %q", code)
+	}
+	r.settle()
+	r.pass(5_000_000)
+	r.work()
+	r.wantStatus(run, "completed")
+}
+
+// The slot of an attempt whose worker is gone is free again (I22).
+func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{Concurrency: 1}, noop())
+	run := r.run(acc, planOf(t, fan(3), noop()), nil)
+	lost := r.pull()
+	r.settle(&input{kind: inRun, key: run, m: machine.Input{Kind: machine.InWorkerLost, Ref: lost.id.ref, Fence: lost.id.fence}})
+	r.work()
+	r.wantStatus(run, "completed")
+	if r.c.arb.whole.used != 0 || len(r.c.strays)+len(r.c.linger) != 0 {
+		t.Errorf("at the end %d slots are taken, %d strays, %d linger", r.c.arb.whole.used, len(r.c.strays), len(r.c.linger))
+	}
+}
