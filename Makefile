@@ -4,7 +4,7 @@ TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 FUZZTIME         ?= 5s
 
-.PHONY: help build test race lint cross bench peers peers-builds fuzz-short nightly rewrite clean
+.PHONY: help build test race lint cross bench measure peers peers-builds fuzz-short nightly rewrite clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,11 @@ peers: ## other engines beside Roux on the same shapes: half an hour, wants a qu
 
 peers-builds: ## that the module which measures other engines builds; minutes, the first time
 	cd bench/peers && go mod tidy -diff && go vet ./... && go test ./...
+
+measure: ## every shape beside its floors, three times (20 min on a quiet machine), into docs/performance.md
+	go run ./bench -runs 3 > measured.jsonl
+	mv measured.jsonl bench/testdata/measured.jsonl
+	go test ./bench -run Page -rewrite
 
 fuzz-short: ## every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)

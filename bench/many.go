@@ -258,7 +258,7 @@ func texts() (all []string) {
 type trimming struct {
 	w          *world
 	stop, done chan struct{}
-	times      int   // it lost a quarter of the bytes that make it fold
+	times      int   // it lost a MiB or more
 	most       int64 // bytes it had
 	err        error
 }
@@ -280,7 +280,7 @@ func (t *trimming) watch() {
 		}
 		t.most = max(t.most, st.JournalBytes)
 		top = max(top, st.JournalBytes)
-		if st.JournalBytes < top-8<<20 {
+		if st.JournalBytes < top-1<<20 {
 			t.times++
 			top = st.JournalBytes
 		}

@@ -3,20 +3,19 @@
 package engine
 
 import (
-	"context"
 	"fmt"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
+
+// Go benchmarks of the shapes that are quick, for comparing two builds; what they
+// do not have (floors, idle, recover, latencies) is in bench, the command.
 
 // stores are what the benchmarks run over.
 func stores(b *testing.B, fn func(b *testing.B, st store.Store)) {
@@ -112,112 +111,6 @@ func many(b *testing.B, src string) {
 		b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "steps/s")
 		b.ReportMetric(perStep(b, used, 10_000), "cpu-µs/step")
 	})
-}
-
-// BenchmarkSubmit is the time from a start to the first step's call.
-func BenchmarkSubmit(b *testing.B) {
-	stores(b, func(b *testing.B, st store.Store) {
-		called := make(chan time.Time, 1)
-		first := act("first", func(context.Context, *action.Task) (action.Result, error) {
-			called <- time.Now()
-			return action.Result{}, nil
-		})
-		e := open(b, st, Config{}, first)
-		p := planOf(b, "name: x\nsteps:\n  - {id: a, action: {name: first}}\n", first)
-		b.ResetTimer()
-		var total time.Duration
-		for b.Loop() {
-			began := time.Now()
-			run := start(b, e, p, nil)
-			total += (<-called).Sub(began)
-			end(b, e, run)
-		}
-		b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/first-step")
-	})
-}
-
-// BenchmarkWaiting is the memory of a run that waits, in memory and parked.
-func BenchmarkWaiting(b *testing.B) {
-	const runs = 50_000
-	for name, loaded := range map[string]int{"loaded": runs + 1, "parked": 100} {
-		b.Run(name, func(b *testing.B) {
-			st, err := sqlite.Open(b.Context(), sqlite.Options{Dir: b.TempDir()})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer st.Close()
-			p := planOf(b, waitRecipe, noop())
-			for b.Loop() {
-				r := newRig(b, st, Config{MaxLoaded: loaded}, noop())
-				before := heap()
-				var ins []*input
-				for range runs {
-					ins = append(ins, r.start(acc, p, nil))
-				}
-				r.settle(ins...)
-				ins, r.frames = nil, nil
-				b.ReportMetric(float64(heap()-before)/runs, "B/run")
-				runtime.KeepAlive(r)
-			}
-		})
-	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// BenchmarkRestart is the time until an engine over 20,000 waiting runs takes
-// inputs, and until all of them are on their way again: in memory at the crash,
-// and parked.
-func BenchmarkRestart(b *testing.B) {
-	const runs = 20_000
-	for name, loaded := range map[string]int{"loaded": runs + 1, "parked": 100} {
-		b.Run(name, func(b *testing.B) {
-			dir := b.TempDir()
-			st := disk(b, dir)
-			p := planOf(b, waiter, noop())
-			r := newRig(b, st, Config{MaxLoaded: loaded}, noop())
-			var ins []*input
-			for range runs {
-				ins = append(ins, r.start(acc, p, map[string]any{"n": int64(1)}))
-			}
-			r.settle(ins...)
-			_ = st.Close()
-			var opened time.Duration
-			for b.Loop() {
-				began := time.Now()
-				st := disk(b, dir)
-				r = r.reopen(st)
-				opened += time.Since(began)
-				r.settle()
-				b.StopTimer()
-				_ = st.Close()
-				b.StartTimer()
-			}
-			b.ReportMetric(float64(opened.Milliseconds())/float64(b.N), "ms/open")
-		})
-	}
-}
-
-// BenchmarkLength shows that a step costs the same in a short recipe and in a
-// long one.
-func BenchmarkLength(b *testing.B) {
-	for _, n := range []int{100, 1_000, 10_000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			e := open(b, memory.New(memory.Options{}), Config{}, noop())
-			p := planOf(b, chain(n), noop())
-			b.ResetTimer()
-			for b.Loop() {
-				end(b, e, start(b, e, p, nil))
-			}
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(n), "µs/step")
-		})
-	}
 }
 
 // BenchmarkTransforms is a run of 100 steps that only compute.
