@@ -35,6 +35,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"F20_DamageCostsOneRun", damaged},
 		{"DeletedRunsStayDeleted", staysDeleted},
 		{"NamesOfFilesSurvive", namesSurvive},
+		{"ManyRunsFoldedTogetherSurvive", packsSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)

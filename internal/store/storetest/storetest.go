@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"UncoveredCounts", uncovered},
 		{"JournalIsTrimmed", trimmed},
 		{"Parking", parking},
+		{"ManyRunsFoldedTogether", packs},
 		{"DueIsOrdered", due},
 		{"Recover", recovery},
 		{"I13_IdempotencyKeys", idempotency},
