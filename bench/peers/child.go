@@ -69,7 +69,7 @@ func closeSoon(p peer) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(3 * time.Second):
+	case <-time.After(time.Second):
 	}
 }
 

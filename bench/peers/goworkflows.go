@@ -5,10 +5,9 @@ package main
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"errors"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/cschleiden/go-workflows/backend"
 	"github.com/cschleiden/go-workflows/backend/monoprocess"
@@ -123,15 +122,9 @@ func (p *goWorkflowsPeer) WaitFor(ctx workflow.Context, id string, _ int) error 
 
 func (p *goWorkflowsPeer) Close() error {
 	p.cancel()
-	done := make(chan error, 1)
-	go func() { done <- p.worker.WaitForCompletion() }()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Second):
-		return fmt.Errorf("the worker did not stop")
-	}
+	err := p.worker.WaitForCompletion()
 	if p.db != nil {
-		return p.db.Close()
+		return errors.Join(err, p.db.Close())
 	}
-	return p.backend.Close()
+	return errors.Join(err, p.backend.Close())
 }

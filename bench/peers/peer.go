@@ -64,7 +64,7 @@ type spec struct {
 	open     func() peer
 }
 
-// size is how large a shape is for this peer.
+// size is how large a shape is for this peer; 0 is not at all.
 func (s *spec) size(shape string, asked map[string]int) int {
 	if n, ok := asked[shape]; ok {
 		return n
@@ -125,7 +125,7 @@ var specs = []spec{
 		name: "durabletask-sqlite", engine: "durabletask-go", modules: []string{durabletask}, store: "SQLite", syncs: true,
 		why:      "WAL, synchronous=FULL, asked for in the address (its own default is a rollback journal)",
 		settings: "parallelism 16+16",
-		sizes:    map[string]int{"many": 200, "submit": 50, "idle": 5000},
+		sizes:    map[string]int{"many": 200, "submit": 50, "idle": 3000},
 		open:     func() peer { return &durabletaskPeer{} },
 	},
 	{
@@ -146,7 +146,7 @@ var specs = []spec{
 		name: "temporal-local-sqlite", engine: "Temporal, local activities", modules: []string{temporalMod, temporalSDK}, store: "SQLite",
 		why:      "results reach the server only with the workflow task",
 		settings: "as temporal-sqlite, steps are local activities",
-		sizes:    map[string]int{"many": 300, "submit": 50, "idle": 1000},
+		sizes:    map[string]int{"many": 300, "submit": 50, "idle": 0}, // it waits as temporal-sqlite does
 		open:     func() peer { return &temporalPeer{local: true} },
 	},
 	{

@@ -26,7 +26,7 @@ type pgCluster struct {
 	port     int
 	as       *syscall.Credential
 	cmd      *exec.Cmd
-	ended    chan error
+	ended    chan struct{}
 	serial   int
 }
 
@@ -129,8 +129,11 @@ func (c *pgCluster) start(ctx context.Context, tracer []string) error {
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}
-	c.ended = make(chan error, 1)
-	go func(cmd *exec.Cmd, ended chan error) { ended <- cmd.Wait() }(c.cmd, c.ended)
+	c.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		defer close(ended)
+		_ = cmd.Wait() // its log says more than its status
+	}(c.cmd, c.ended)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -28,8 +29,11 @@ type process struct {
 // processes reads all of them; one that ends meanwhile is left out.
 func processes() (map[int]process, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || len(stats) == 0 {
-		return nil, fmt.Errorf("/proc lists no processes (%v): CPU and memory are measured on Linux only", err)
+	if err == nil && len(stats) == 0 {
+		err = errors.New("/proc lists no processes: CPU and memory are measured on Linux only")
+	}
+	if err != nil {
+		return nil, err
 	}
 	all := map[int]process{}
 	for _, name := range stats {

@@ -209,7 +209,7 @@ func (s *session) prepare(ctx context.Context) {
 
 // meet measures one peer on one shape and keeps the line, also of a failure.
 func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
-	if s.missing[p.name] != "" || ctx.Err() != nil {
+	if s.missing[p.name] != "" || ctx.Err() != nil || shape != syncShape && p.size(shape, s.sizes) == 0 {
 		return
 	}
 	// What failed once, mostly by its time-out, would take as long again.
@@ -422,7 +422,7 @@ func (c *childProcess) end() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(2 * time.Second):
 	}
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // fails when all have ended, as they should
 	<-done
