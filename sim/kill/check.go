@@ -172,6 +172,7 @@ func (r *round) settled(h *history, bad func(string, ...any)) {
 		case "node.retried":
 			if l.Payload.Cause == causeLost {
 				lost[step]++
+				r.lostHere++
 				r.lost.Add(1)
 			}
 		case "node.completed", "node.failed", "node.skipped", "node.cancelled":
@@ -208,11 +209,16 @@ var expected = map[string]string{
 	"chain": `{"count":16}`,
 	"wide":  `{"count":24,"last":"join"}`,
 	"gate":  `{"said":"yes","last":"after"}`,
+	"crowd": `{"count":100}`,
+	"late":  `{"last":"slow"}`,
 	"bulky": `{"count":12,"last":"last"}`,
 }
 
-// causeLost is why an attempt is tried again whose outcome nobody knows.
-const causeLost = "lost"
+// The causes for which an attempt is tried again whose outcome nobody knows.
+const (
+	causeLost    = "lost"
+	causeTimeout = "timeout"
+)
 
 // A try is the attempts of a step that share an effect key: the outcome of all
 // but the last of them is unknown.
@@ -240,7 +246,7 @@ func (r *round) happened(h *history, effects map[string][]effect, bad func(strin
 				tries[step] = append(tries[step], try{attempts: 1})
 			}
 			open[step] = true
-		case l.Type == "node.retried" && p.Cause != causeLost || l.Type == "node.failed":
+		case l.Type == "node.retried" && p.Cause != causeLost && p.Cause != causeTimeout || l.Type == "node.failed":
 			open[step] = false
 		case l.Type == "node.completed":
 			if n := len(tries[step]); n > 0 {

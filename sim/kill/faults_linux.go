@@ -2,8 +2,200 @@
 
 package main
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
 
-func (b *bench) everyFault(context.Context) (problems []string, done int, skipped []string, err error) {
-	return nil, 0, nil, nil
+// A scene makes something of the real system fail under the real binary.
+type scene struct {
+	name string // of its test, with the row of the fault
+	play func(s *stage)
+}
+
+// A reporter is a test, or the bench.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// A stage is where a scene is played: a round, and whom to tell.
+type stage struct {
+	reporter
+	*round
+	trace string // what strace said
+}
+
+func (b *bench) newStage(t reporter, name string) *stage {
+	t.Helper()
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	r, err := b.newRound(name, h.Sum64(), b.plain)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return &stage{reporter: t, round: r, trace: filepath.Join(r.dir, "strace")}
+}
+
+// begin starts a run of a recipe whose start is acknowledged already: a process
+// was killed at it. What fails from here on fails in the middle.
+func (s *stage) begin(recipe string) {
+	s.Helper()
+	p, err := s.run(recipe)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	for l := range p.lines {
+		if l.Type == "node.completed" || l.Type == "node.waiting" {
+			p.signal(syscall.SIGKILL)
+		}
+	}
+	if p.wait() != -1 {
+		s.Fatalf("%s ended before it was killed: exit code %d\n%s", recipe, p.code, p.said())
+	}
+}
+
+// under starts a command with system calls that fail as inject says, such as
+// "fsync:error=EIO:when=3"; path, when it is given, is what they are about.
+func (s *stage) under(inject, path string, args ...string) *process {
+	s.Helper()
+	tool, err := exec.LookPath("strace")
+	if err != nil {
+		s.Skipf("no strace on this machine, which makes system calls fail: %v", err)
+	}
+	if out, err := exec.Command(tool, "-f", "-e", "trace=none", "true").CombinedOutput(); err != nil {
+		s.Skipf("this process may trace no other: %v: %s", err, out)
+	}
+	calls, _, _ := strings.Cut(inject, ":")
+	words := []string{"-f", "-qq", "-o", s.trace, "--seccomp-bpf", "-e", "trace=" + calls, "-e", "inject=" + inject}
+	if path != "" {
+		words = append(words, "-P", path)
+	}
+	cmd := s.c.command(append(args, "-o", "jsonl")...)
+	cmd.Path, cmd.Args = tool, append(append([]string{tool}, words...), cmd.Args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what is traced outlives strace
+	p, err := s.c.startCommand(cmd)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return p
+}
+
+// toGroup sends signals to a process and those it started.
+func toGroup(pid int) func(syscall.Signal) {
+	return func(s syscall.Signal) { _ = syscall.Kill(-pid, s) }
+}
+
+// injected is how many calls were made to fail or to wait.
+func (s *stage) injected(mark string) int {
+	s.Helper()
+	data, err := os.ReadFile(s.trace)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return strings.Count(string(data), mark)
+}
+
+func (s *stage) within(p *process, d time.Duration) int {
+	s.Helper()
+	code, err := p.within(d)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return code
+}
+
+// want is how a command must end, and what it must say.
+func (s *stage) want(p *process, code int, words ...string) {
+	s.Helper()
+	if got := s.within(p, longest); got != code {
+		s.Fatalf("exit code %d, want %d\n%s", got, code, p.said())
+	}
+	said := p.said()
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			s.Errorf("it does not say %q:\n%s", w, said)
+		}
+	}
+}
+
+// whole ends a scene: what is left is resumed, and the records are compared.
+func (s *stage) whole() {
+	s.Helper()
+	problems, err := s.toTheEnd()
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	for _, p := range problems {
+		s.Errorf("%s", p)
+	}
+	if len(s.c.began) == 0 {
+		s.Errorf("no run was acknowledged: there was nothing to lose")
+	}
+}
+
+func (s *stage) wal() string { return filepath.Join(s.c.dir, "roux.db-wal") }
+
+// everyFault plays every scene and reports as the bench does.
+func (b *bench) everyFault(ctx context.Context, only string) (problems []string, done int, skipped []string, err error) {
+	for _, sc := range scenes {
+		if ctx.Err() != nil {
+			return problems, done, skipped, ctx.Err()
+		}
+		if !strings.HasPrefix(sc.name, only) {
+			continue
+		}
+		began := time.Now()
+		v := &verdict{}
+		over := make(chan struct{})
+		go func() { // a scene leaves by Goexit, as a test does
+			defer close(over)
+			s := b.newStage(v, sc.name)
+			sc.play(s)
+		}()
+		<-over
+		switch {
+		case v.skipped != "":
+			skipped = append(skipped, sc.name+": "+v.skipped)
+			fmt.Printf("skipped %s: %s\n", sc.name, v.skipped)
+		default:
+			done++
+			fmt.Printf("%6.1fs %s\n", time.Since(began).Seconds(), sc.name)
+		}
+		for _, p := range v.problems {
+			problems = append(problems, sc.name+": "+p)
+		}
+	}
+	return problems, done, skipped, nil
+}
+
+// A verdict is the reporter of the bench.
+type verdict struct {
+	problems []string
+	skipped  string
+}
+
+func (v *verdict) Helper()             {}
+func (v *verdict) Logf(string, ...any) {}
+func (v *verdict) Errorf(format string, args ...any) {
+	v.problems = append(v.problems, fmt.Sprintf(format, args...))
+}
+func (v *verdict) Fatalf(format string, args ...any) {
+	v.Errorf(format, args...)
+	runtime.Goexit()
+}
+func (v *verdict) Skipf(format string, args ...any) {
+	v.skipped = fmt.Sprintf(format, args...)
+	runtime.Goexit()
 }

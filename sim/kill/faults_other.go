@@ -4,9 +4,15 @@
 
 package main
 
-import "context"
+import (
+	"context"
+	"syscall"
+)
 
 // everyFault needs strace and mounts, which only Linux has.
-func (b *bench) everyFault(context.Context) (problems []string, done int, skipped []string, err error) {
+func (b *bench) everyFault(context.Context, string) (problems []string, done int, skipped []string, err error) {
 	return nil, 0, []string{"faults of system calls: only on Linux"}, nil
 }
+
+// toGroup is for processes that were started in a group of their own: none here.
+func toGroup(int) func(syscall.Signal) { return nil }

@@ -51,7 +51,7 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
 	flag.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
-	flag.StringVar(&o.only, "only", "", "of the failpoints those whose name begins so")
+	flag.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
 	flag.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
 	flag.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
@@ -125,7 +125,7 @@ func work(ctx context.Context, o *options) (err error) {
 	s := b.summary(o, spent, kills)
 	if err == nil && o.faults {
 		var more []string
-		more, s.Faults, s.Skipped, err = b.everyFault(ctx)
+		more, s.Faults, s.Skipped, err = b.everyFault(ctx, o.only)
 		problems = append(problems, more...)
 	}
 	err = errors.Join(err, b.rec.stop())

@@ -140,9 +140,10 @@ type process struct {
 	cmd   *exec.Cmd
 	began time.Time
 	talk  bytes.Buffer
-	lines chan *line // closed when it has ended
-	code  int        // -1 = a signal ended it; valid once lines is closed
-	err   error      // of the bench
+	lines chan *line           // closed when it has ended
+	code  int                  // -1 = a signal ended it; valid once lines is closed
+	err   error                // of the bench
+	to    func(syscall.Signal) // how signals get there, where not directly
 	mu    sync.Mutex
 	first time.Duration // from start to the first line; 0 = none yet
 }
@@ -164,6 +165,9 @@ func (c *client) startCommand(cmd *exec.Cmd) (*process, error) {
 	p.began = time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
+	}
+	if cmd.SysProcAttr != nil {
+		p.to = toGroup(cmd.Process.Pid)
 	}
 	go p.read(out)
 	return p, nil
@@ -206,7 +210,13 @@ func (p *process) serving() time.Duration {
 }
 
 // signal tells the process; that it has ended meanwhile is no error.
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+func (p *process) signal(s syscall.Signal) {
+	if p.to != nil {
+		p.to(s)
+		return
+	}
+	_ = p.cmd.Process.Signal(s)
+}
 
 // wait hears the rest and returns the exit code.
 func (p *process) wait() int {

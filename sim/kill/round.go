@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -80,6 +81,7 @@ type round struct {
 
 	tolerate []string // codes of failures that were made on purpose
 	aged     bool     // retention has something to take
+	lostHere int      // attempts that the journals call lost
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -248,7 +250,12 @@ func (r *round) steer() (stop func() error) {
 				return
 			case <-time.After(delay):
 			}
-			for _, run := range r.waiting() {
+			runs, err := r.waiting()
+			if err != nil {
+				done <- err
+				return
+			}
+			for _, run := range runs {
 				_, _, code, err := r.c.ask("runs", "signal", run, "go", "--payload", `{"said":"yes"}`)
 				if err != nil {
 					done <- err
@@ -271,23 +278,27 @@ func (r *round) steer() (stop func() error) {
 	return func() error { cancel(); return <-done }
 }
 
-// waiting are the runs that were seen to wait and have no signal yet.
-func (r *round) waiting() (runs []string) {
+// waiting are the runs that may wait for a signal and have not got one.
+func (r *round) waiting() (ids []string, err error) {
+	if !slices.Contains(slices.Collect(maps.Values(r.tags)), "gate") {
+		return nil, nil
+	}
+	out, _, code, err := r.c.ask("runs", "list", "--recipe", "gate", "--limit", "500", "-o", "json")
+	if err != nil || code != 0 {
+		return nil, err // whoever holds the directory is being killed
+	}
+	var runs []listed
+	if err := json.Unmarshal([]byte(out), &runs); err != nil {
+		return nil, err
+	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	for run, events := range r.c.said {
-		if r.c.signalled[run] || r.c.results[run].ID != "" {
-			continue
-		}
-		for _, text := range events {
-			if strings.Contains(text, `"signal":"go"`) {
-				runs = append(runs, run)
-				break
-			}
+	for _, run := range runs {
+		if run.EndedAt == "" && !r.c.signalled[run.ID] {
+			ids = append(ids, run.ID)
 		}
 	}
-	slices.Sort(runs)
-	return runs
+	return ids, nil
 }
 
 // listed is a run as `roux runs list` shows it.

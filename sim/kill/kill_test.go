@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/failpoint"
+)
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(recorderEnv); file != "" {
+		if err := record(file); err != nil {
+			fmt.Fprintln(os.Stderr, "recorder:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if b, err := shared(); started && err == nil {
+		_ = b.rec.stop()
+		_ = os.RemoveAll(b.dir)
+	}
+	os.Exit(code)
+}
+
+var started bool
+
+// shared is one bench for all tests of this process: what it costs is building
+// the binaries.
+var shared = sync.OnceValues(func() (*bench, error) {
+	if !started {
+		return nil, nil // asked by TestMain, and nobody wanted one
+	}
+	dir, err := os.MkdirTemp("", "roux-kill-test-")
+	if err != nil {
+		return nil, err
+	}
+	return newBench(context.Background(), dir, true)
+})
+
+func benchOf(t *testing.T) *bench {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds two binaries and kills processes for a minute")
+	}
+	started = true
+	b, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestF01_Kill9 kills the real binary fifty times at random moments (F01, F02,
+// F03, F16). How soon a killed process serves again is the bench's to judge: a
+// test has no clock.
+func TestF01_Kill9(t *testing.T) {
+	b := *benchOf(t)
+	b.serving = longest
+	o := &options{kills: 50, parallel: 2, seed: 1}
+	problems, err := b.randomKills(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s (seed %d)", p, o.seed)
+	}
+	if n := b.kills.Load(); n < 50 || b.effects.Load() == 0 || b.runs.Load() == 0 {
+		t.Errorf("%d kills, %d effects, %d runs: too little to say anything", n, b.effects.Load(), b.runs.Load())
+	}
+}
+
+// TestF02_CrashBetweenResultAndSuccessors dies at the lines between the commit
+// of a result and the step that follows from it: the journal is what remembers.
+func TestF02_CrashBetweenResultAndSuccessors(t *testing.T) {
+	hurt(t, failpoint.CommitBefore, failpoint.CommitAfter, failpoint.EffectsBefore, failpoint.EffectsAfter)
+}
+
+// TestF03_CrashBetweenStartAndWork dies at the lines between the commit of an
+// attempt's start and its work, and between the work and its record: it is done
+// again with its key.
+func TestF03_CrashBetweenStartAndWork(t *testing.T) {
+	hurt(t, failpoint.HandBefore, failpoint.ActionBefore, failpoint.ActionAfter, failpoint.ResultBefore)
+}
+
+func hurt(t *testing.T, points ...failpoint.Point) {
+	t.Helper()
+	b := benchOf(t)
+	for i, point := range points {
+		problems, err := b.hit(fmt.Sprintf("%s-%d", t.Name(), i), uint64(i), point, "die")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Error(p)
+		}
+	}
+}

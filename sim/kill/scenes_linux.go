@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// What commands end with here.
+const (
+	exitInternal    = 70
+	exitInterrupted = 130
+)
+
+var scenes = []scene{
+	{"F32_SyncFailsOnce", func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4") }},
+	{"F32_SyncFailsForEver", func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4+") }},
+	{"F32_SlowDisk", slowDisk},
+	{"F32_DiskHangs", diskHangs},
+	{"F31_NoSpaceForTheLog", noSpace},
+	{"F31_SmallFileSystem", smallDisk},
+	{"F34_FewDescriptors", fewDescriptors},
+	{"F34_NoDescriptorAtAll", noDescriptor},
+	{"F34_AcceptFails", acceptFails},
+	{"F35_StoppedOwner", stoppedOwner},
+	{"F07_StoppedBeyondItsTimeout", stoppedAttempt},
+	{"F45_Drain", drain},
+}
+
+// syncFails: after a sync of the log that failed nothing more is acknowledged:
+// the process says so and ends, and the next one finds everything whole (I21).
+func syncFails(s *stage, inject string) {
+	s.begin("mixed")
+	p := s.under(inject, s.wal(), "resume")
+	s.want(p, exitInternal, "STORE_FAILED")
+	if s.injected("INJECTED") == 0 {
+		s.Fatalf("no sync was made to fail")
+	}
+	s.whole()
+}
+
+// slowDisk: each sync takes a tenth of a second. Everything gets done, and many
+// steps share a commit.
+func slowDisk(s *stage) {
+	s.begin("wide")
+	p := s.under("fsync,fdatasync:delay_enter=100000", s.wal(), "resume")
+	events := 0
+	for range p.lines {
+		events++
+	}
+	s.want(p, 0)
+	syncs := s.injected("DELAYED")
+	s.Logf("%d events in %d syncs of 100 ms", events, syncs)
+	if syncs == 0 || events < 2*syncs {
+		s.Errorf("%d events took %d syncs: commits are not shared on a slow disk", events, syncs)
+	}
+	s.whole()
+}
+
+// diskHangs: one sync takes a minute. After ten seconds the process says that
+// its disk hangs, and ends without waiting for it.
+func diskHangs(s *stage) {
+	s.begin("mixed")
+	began := time.Now()
+	p := s.under("fsync,fdatasync:delay_enter=60000000:when=4", s.wal(), "resume")
+	s.want(p, exitInternal, "STORE_FAILED", "has not finished a write for 10s")
+	if took := time.Since(began); took < 10*time.Second || took > 40*time.Second {
+		s.Errorf("it ended after %s, want a little more than 10 s", took)
+	}
+	s.whole()
+}
+
+// noSpace: the disk is full when the log is written.
+func noSpace(s *stage) {
+	s.begin("mixed")
+	p := s.under("pwrite64:error=ENOSPC:when=6+", s.wal(), "resume")
+	s.want(p, exitInternal, "STORE_FULL")
+	if s.injected("INJECTED") == 0 {
+		s.Fatalf("no write was made to fail")
+	}
+	s.whole()
+}
+
+// smallDisk fills a real file system in the middle of a run, looks at what can
+// still be read, frees some, and goes on.
+func smallDisk(s *stage) {
+	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=20m"); err != nil {
+		s.Skipf("mounting a small file system needs root: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(s.c.dir, syscall.MNT_DETACH); err != nil {
+			s.Errorf("unmount: %v", err)
+		}
+	}()
+	ballast := filepath.Join(s.c.dir, "ballast")
+	fill := func() {
+		f, err := os.Create(ballast)
+		if err != nil {
+			s.Fatalf("%v", err)
+		}
+		defer func() { _ = f.Close() }()
+		for piece := make([]byte, 64<<10); len(piece) > 0; {
+			if _, err = f.Write(piece); err != nil {
+				piece = piece[:len(piece)/2]
+			}
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			s.Fatalf("filling the disk: %v", err)
+		}
+	}
+	fill() // before the first start
+	p, err := s.run("mixed")
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	s.want(p, exitInternal, "STORE_FULL")
+	free := func() {
+		if err := os.Remove(ballast); err != nil {
+			s.Fatalf("%v", err)
+		}
+	}
+	free()
+	s.begin("chain")
+	s.tolerate = []string{"STORE_FULL"} // a step whose file found no room has failed, as its policy says
+	for range 2 {                       // full in the middle, and full again
+		fill()
+		// The log has room of its own; it is used up first.
+		code := 0
+		for n := 0; code != exitInternal; n++ {
+			if n == 12 {
+				s.Fatalf("a full disk was never met")
+			}
+			if p, err = s.run("bulky"); err != nil {
+				s.Fatalf("%v", err)
+			}
+			if code = s.within(p, longest); code > exitFailed && code != exitInternal || code < 0 {
+				s.Fatalf("exit code %d\n%s", code, p.said())
+			}
+		}
+		if !strings.Contains(p.said(), "STORE_FULL") {
+			s.Errorf("it does not say STORE_FULL:\n%s", p.said())
+		}
+		if _, err := s.list(); err != nil {
+			s.Errorf("what is there cannot be read while the disk is full: %v", err)
+		}
+		free()
+	}
+	s.whole()
+}
+
+// few starts a command that may have so many files open.
+func (s *stage) few(files int, args ...string) *process {
+	s.Helper()
+	cmd := s.c.command(append(args, "-o", "jsonl")...)
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, files), "sh"}, cmd.Args...)
+	p, err := s.c.startCommand(cmd)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return p
+}
+
+// fewDescriptors: a hundred connections are wanted where 64 files may be open.
+// Those that got none are tried again; everything gets done, and nobody spins.
+func fewDescriptors(s *stage) {
+	s.begin("crowd")
+	began := time.Now()
+	p := s.few(64, "resume")
+	s.want(p, 0)
+	used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+	if took := time.Since(began); used > took/2+500*time.Millisecond {
+		s.Errorf("%s of CPU in %s: something spins", used, took)
+	}
+	s.whole()
+}
+
+// noDescriptor: not even the store can be opened, or not all of it. The command
+// says what it could not open and ends; the next one finds everything whole.
+func noDescriptor(s *stage) {
+	s.begin("mixed")
+	s.tolerate = []string{"SERVICE_UNAVAILABLE", "STORE_FAILED"} // a step that found no descriptor has failed, as its policy says
+	for files := 9; files < 20; files += 2 {                     // with fewer Go's own runtime does not start
+		p := s.few(files, "resume")
+		code := s.within(p, longest)
+		if code == 0 {
+			break // enough
+		}
+		if code == -1 || code == 2 || strings.Contains(p.said(), "panic:") || strings.Contains(p.said(), "goroutine ") {
+			s.Errorf("with %d descriptors it ended with exit code %d:\n%s", files, code, p.said())
+		}
+	}
+	s.whole()
+}
+
+// acceptFails: the socket that answers other commands can accept nobody for a
+// while. The run goes on, nobody spins, and then others are answered again.
+func acceptFails(s *stage) {
+	s.begin("gate")
+	began := time.Now()
+	p := s.under("accept4:error=EMFILE:when=1..6", "", "resume")
+	stop := s.steer()
+	code := s.within(p, longest)
+	if err := stop(); err != nil {
+		s.Fatalf("%v", err)
+	}
+	if code != 0 {
+		s.Errorf("exit code %d\n%s", code, p.said())
+	}
+	used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+	if took := time.Since(began); used > took/2+500*time.Millisecond {
+		s.Errorf("%s of CPU in %s: something spins", used, took)
+	}
+	if s.injected("INJECTED") == 0 {
+		s.Errorf("no accept was made to fail")
+	}
+	s.whole()
+}
+
+// stoppedOwner: the process that has the directory is stopped. A second one is
+// refused, however long; when the first goes on, nothing was taken from it.
+func stoppedOwner(s *stage) {
+	p, err := s.run("gate")
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	for l := range p.lines {
+		if l.Type == "node.waiting" {
+			break
+		}
+	}
+	p.signal(syscall.SIGSTOP)
+	second, err := s.c.start(nil, "resume")
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	s.want(second, exitLocked, "STORE_LOCKED", fmt.Sprint(p.cmd.Process.Pid))
+	p.signal(syscall.SIGCONT)
+	stop := s.steer()
+	s.want(p, 0)
+	if err := stop(); err != nil {
+		s.Fatalf("%v", err)
+	}
+	s.whole()
+}
+
+// stoppedAttempt: the process sleeps through the timeout of its attempt, whose
+// answer waits for it at the same moment. One of the two counts.
+func stoppedAttempt(s *stage) {
+	p, err := s.run("late")
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	for l := range p.lines {
+		if l.Type == "node.started" {
+			break
+		}
+	}
+	p.signal(syscall.SIGSTOP)
+	time.Sleep(1500 * time.Millisecond) // beyond the step's timeout
+	p.signal(syscall.SIGCONT)
+	s.want(p, 0)
+	s.whole()
+}
+
+// drain: asked to stop in the middle of many steps, the process lets what is
+// under way end, and counts nothing as lost.
+func drain(s *stage) {
+	p, err := s.run("wide")
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	n := 0
+	for l := range p.lines {
+		if l.Type == "node.completed" {
+			if n++; n == 5 {
+				p.signal(syscall.SIGTERM)
+			}
+		}
+	}
+	s.want(p, exitInterrupted, "has not ended")
+	s.whole()
+	if n := s.lostHere; n != 0 {
+		s.Errorf("%d attempts were lost to an orderly stop", n)
+	}
+}
