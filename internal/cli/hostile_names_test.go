@@ -68,7 +68,7 @@ func fingerprint(t *testing.T, dir string) string {
 }
 
 // places is the form of every path in a data directory.
-var places = regexp.MustCompile(`^(roux\.db(-wal|-shm)?|lock|socket|socket\.path|files|files/tmp|files/acct_[0-9a-f]{32}(/account|/[0-9a-f]{2}(/sha256_[0-9a-f]{64}(\.json)?)?)?)$`)
+var places = regexp.MustCompile(`^(roux\.db(-wal|-shm)?|lock|reserve|socket|socket\.path|files|files/tmp|files/acct_[0-9a-f]{32}(/account|/[0-9a-f]{2}(/sha256_[0-9a-f]{64}(\.json)?)?)?)$`)
 
 func wellFormed(t *testing.T, data string) {
 	t.Helper()

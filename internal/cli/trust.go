@@ -247,7 +247,7 @@ func (s *seated) Close() error {
 }
 
 // ours are the names that Roux gives to what it keeps in a data directory.
-var ours = []string{"roux.db", "roux.db-wal", "roux.db-shm", "roux.db-journal", "lock", socketName, pointerName, nurseryName, filesDir}
+var ours = []string{"roux.db", "roux.db-wal", "roux.db-shm", "roux.db-journal", "lock", "reserve", socketName, pointerName, nurseryName, filesDir}
 
 // seclude closes a data directory to other users, when it is this user's and
 // holds only what Roux keeps there. What also holds something else was not made

@@ -383,13 +383,19 @@ func (r *round) sound(bad func(string, ...any)) error {
 	if err := json.Unmarshal([]byte(out), &checks); err != nil {
 		return fmt.Errorf("%s: doctor: exit code %d: %w\n%s%s", r.name, code, err, out, talk)
 	}
+	// What the machine is like is not ours to judge: an open range of addresses,
+	// a slow disk, a full one.
+	machine := false
 	for _, c := range checks {
-		// A kill leaves temporary files; the next start of the file store takes them.
-		if c.Status != "ok" && c.Check != "egress" && c.Check != "disk" {
+		switch {
+		case c.Status == "ok":
+		case c.Check == "egress" || c.Check == "disk" || c.Check == "space":
+			machine = true
+		default:
 			bad("doctor: %s %s: %s", c.Check, c.Status, c.Text)
 		}
 	}
-	if code != 0 {
+	if code != 0 && !machine {
 		bad("doctor: exit code %d\n%s", code, talk)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 // A scene makes something of the real system fail under the real binary.
 type scene struct {
 	name string // of its test, with the row of the fault
+	long bool   // too long for every change
 	play func(s *stage)
 }
 

@@ -146,6 +146,7 @@ type process struct {
 	to    func(syscall.Signal) // how signals get there, where not directly
 	mu    sync.Mutex
 	first time.Duration // from start to the first line; 0 = none yet
+	last  time.Duration // and to the last one
 }
 
 // start begins a command; every line it prints is heard, whoever reads lines.
@@ -181,8 +182,8 @@ func (p *process) read(out io.Reader) {
 			break // half a line was never said
 		}
 		p.mu.Lock()
-		if p.first == 0 {
-			p.first = time.Since(p.began)
+		if p.last = time.Since(p.began); p.first == 0 {
+			p.first = p.last
 		}
 		p.mu.Unlock()
 		l, err := p.c.hear(strings.TrimSuffix(text, "\n"))

@@ -19,18 +19,18 @@ const (
 )
 
 var scenes = []scene{
-	{"F32_SyncFailsOnce", func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4") }},
-	{"F32_SyncFailsForEver", func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4+") }},
-	{"F32_SlowDisk", slowDisk},
-	{"F32_DiskHangs", diskHangs},
-	{"F31_NoSpaceForTheLog", noSpace},
-	{"F31_SmallFileSystem", smallDisk},
-	{"F34_FewDescriptors", fewDescriptors},
-	{"F34_NoDescriptorAtAll", noDescriptor},
-	{"F34_AcceptFails", acceptFails},
-	{"F35_StoppedOwner", stoppedOwner},
-	{"F07_StoppedBeyondItsTimeout", stoppedAttempt},
-	{"F45_Drain", drain},
+	{"F32_SyncFailsOnce", false, func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4") }},
+	{"F32_SyncFailsForEver", false, func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4+") }},
+	{"F32_SlowDisk", false, slowDisk},
+	{"F32_DiskHangs", true, diskHangs},
+	{"F31_NoSpaceForTheLog", false, noSpace},
+	{"F31_SmallFileSystem", false, smallDisk},
+	{"F34_FewDescriptors", false, fewDescriptors},
+	{"F34_NoDescriptorAtAll", false, noDescriptor},
+	{"F34_AcceptFails", false, acceptFails},
+	{"F35_StoppedOwner", false, stoppedOwner},
+	{"F07_StoppedBeyondItsTimeout", false, stoppedAttempt},
+	{"F45_Drain", false, drain},
 }
 
 // syncFails: after a sync of the log that failed nothing more is acknowledged:
@@ -63,15 +63,16 @@ func slowDisk(s *stage) {
 	s.whole()
 }
 
-// diskHangs: one sync takes a minute. After ten seconds the process says that
-// its disk hangs, and ends without waiting for it.
+// diskHangs: one sync takes long. After ten seconds the process says that its
+// disk hangs, before the disk is back. (That it has gone is seen only then: the
+// kernel, like strace, does not let go of a thread that is inside the call.)
 func diskHangs(s *stage) {
+	const hangs = 25 * time.Second
 	s.begin("mixed")
-	began := time.Now()
-	p := s.under("fsync,fdatasync:delay_enter=60000000:when=4", s.wal(), "resume")
+	p := s.under(fmt.Sprintf("fsync,fdatasync:delay_enter=%d:when=4", hangs.Microseconds()), s.wal(), "resume")
 	s.want(p, exitInternal, "STORE_FAILED", "has not finished a write for 10s")
-	if took := time.Since(began); took < 10*time.Second || took > 40*time.Second {
-		s.Errorf("it ended after %s, want a little more than 10 s", took)
+	if p.last < 10*time.Second || p.last > hangs {
+		s.Errorf("its last word came after %s, want one between 10 s and %s", p.last, hangs)
 	}
 	s.whole()
 }
@@ -90,7 +91,7 @@ func noSpace(s *stage) {
 // smallDisk fills a real file system in the middle of a run, looks at what can
 // still be read, frees some, and goes on.
 func smallDisk(s *stage) {
-	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=20m"); err != nil {
+	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=72m"); err != nil {
 		s.Skipf("mounting a small file system needs root: %v", err)
 	}
 	defer func() {

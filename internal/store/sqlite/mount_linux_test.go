@@ -123,3 +123,63 @@ func TestReadOnlyFilesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// F31: a disk that is full to the last byte keeps nobody from reading what a
+// killed process left, although the index of its log has to grow for that.
+func TestF31_FullDiskIsReadAfterACrash(t *testing.T) {
+	dir := mounted(t, "60m")
+	data := filepath.Join(dir, "data")
+	s, err := Open(ctx, Options{Dir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	epoch := own(t, s)
+	s.w.Lock()
+	s.up.pages = -1 << 40 // no checkpoint: the log grows beyond what its index holds
+	s.w.Unlock()
+	mustCommit(t, s, startOf(epoch, runKey(0), "1"))
+	last := uint64(1)
+	for range 90 { // of 200 KiB: 18 MB
+		mustCommit(t, s, store.Transition{Key: runKey(0), Epoch: epoch, First: last + 1, Last: last + 1, Frames: make([]byte, 200<<10)})
+		last++
+	}
+	// What a killed process leaves is a copy of its files.
+	left := filepath.Join(dir, "left")
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"roux.db", "roux.db-wal", reserveName} {
+		content, err := os.ReadFile(filepath.Join(data, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(left, name), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(t, filepath.Join(dir, "ballast"))
+	after, err := Open(ctx, Options{Dir: left})
+	if err != nil {
+		t.Fatalf("Open on a full disk = %v", err)
+	}
+	defer func() { _ = after.Close() }()
+	if saved, err := after.Load(ctx, runKey(0)); err != nil || saved.Last != last {
+		t.Errorf("Load = %v, want %d events", err, last)
+	}
+}
+
+// fill leaves no byte on a file system.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for piece := make([]byte, 64<<10); len(piece) > 0; {
+		if _, err := f.Write(piece); err != nil {
+			piece = piece[:len(piece)/2]
+		}
+	}
+}

@@ -93,6 +93,18 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 			return nil, dirFault(err, dir)
 		}
 	}
+	s, err := openDir(ctx, dir, opt)
+	if errors.Is(err, fault.StoreFull) && spendReserve(dir) {
+		s, err = openDir(ctx, dir, opt)
+	}
+	if err == nil && !opt.cold && opt.vfs == "" {
+		keepReserve(dir)
+	}
+	return s, err
+}
+
+// openDir opens the store of a directory that is there.
+func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// A full disk must not keep anybody from reading. But whoever opens a store
+// whose last owner did not close it builds the index of the log anew, in a file
+// that may have to grow, and SQLite gives up where it cannot. So a little space
+// is held for that moment (F31).
+const (
+	reserveName  = "reserve"
+	reserveBytes = 256 << 10 // the index of a log of 128 MiB
+)
+
+// spendReserve gives the space back to the disk and says whether there was any.
+func spendReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveName)) == nil }
+
+// keepReserve holds the space again, or as much of it as there is. Whatever goes
+// wrong here is no reason not to open the store.
+func keepReserve(dir string) {
+	path := filepath.Join(dir, reserveName)
+	info, err := os.Lstat(path)
+	if err == nil && (info.Size() >= reserveBytes || !info.Mode().IsRegular()) {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }()
+	held := int64(0)
+	if info != nil {
+		held = info.Size()
+	}
+	for piece := make([]byte, 4096); held < reserveBytes; held += int64(len(piece)) {
+		if _, err := f.Write(piece); err != nil {
+			return
+		}
+	}
+}
