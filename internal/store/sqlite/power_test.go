@@ -22,6 +22,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/engine"
@@ -162,9 +163,17 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	if c.begin != nil {
 		c.begin(s)
 	}
+	files, err := blob.Open(blob.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
 	w := &witness{Store: s, tape: l.tape, keys: map[string]string{}}
 	now := newHands(clock)
-	e, err := engine.Open(ctx, engine.Config{Store: w, Actions: shapes().actions, MaxLoaded: 6, FoldBytes: 12 << 10, FoldCheck: 2 << 10, Now: now.time})
+	e, err := engine.Open(ctx, engine.Config{
+		Store: w, Actions: shapes().actions, MaxLoaded: 6, FoldBytes: 12 << 10, FoldCheck: 2 << 10, Now: now.time,
+		Blobs: files, Retention: engine.Retention{Runs: 30 * time.Minute},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +184,11 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	cancel()
 	_, _ = e.Stop(gone) // what it does now nobody sees
 	useDisk(nil)
+	var packs int
+	if err := s.read.QueryRow(`SELECT count(*) FROM packs`).Scan(&packs); err != nil {
+		t.Fatal(err)
+	}
+	c.seen["packs"] += packs
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +221,7 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 			return runs[dice.IntN(len(runs))]
 		}()
 		var err error
-		switch k := dice.IntN(12); {
+		switch k := dice.IntN(13); {
 		case k < 3 || some == "":
 			for range 1 + dice.IntN(4) {
 				p := shapes().plans[dice.IntN(len(shapes().plans))]
@@ -226,6 +240,8 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 		case k < 11:
 			now.pass(time.Duration(dice.IntN(20)) * time.Minute)
 			err = e.Sync(ctx)
+		case k < 12:
+			_, err = e.Sweep(ctx, false)
 		default:
 			s.w.Lock()
 			s.up.pages = checkpointPages
@@ -385,6 +401,9 @@ func (c *cutter) count(l *load) {
 		}
 	}
 	for _, f := range l.facts {
+		if len(f.gone) > 0 {
+			c.seen["deletions"]++
+		}
 		if len(f.moves) > 1 {
 			c.seen["commits of several runs"]++
 		}
@@ -476,7 +495,7 @@ func TestF33_PowerCuts(t *testing.T) {
 	}
 	for _, what := range []string{
 		"syncs of the directory", "pages checkpointed", "restarts of the log", "commits of several runs",
-		"folds", "parks", "names of files", "keys", "ends",
+		"folds", "packs", "parks", "names of files", "keys", "ends", "deletions",
 	} {
 		if c.seen[what] == 0 {
 			t.Errorf("the loads had no %s", what)

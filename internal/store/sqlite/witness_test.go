@@ -35,7 +35,8 @@ type fact struct {
 	epoch uint64 // Own
 	note  string
 	value []byte
-	moves []move // Commit: what was not refused
+	moves []move      // Commit: what was not refused
+	gone  []store.Key // Delete: what was not refused
 }
 
 // A move is what one transition did to its run.
@@ -131,6 +132,26 @@ func (w *witness) Commit(ctx context.Context, batch []store.Transition) ([]store
 	return verdicts[:len(batch)], nil
 }
 
+// Delete implements store.Store. Which of the runs it refused is known only
+// afterwards, so one is given at a time.
+func (w *witness) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
+	var all []store.Verdict
+	for _, key := range keys {
+		f := &fact{}
+		n := w.submit(f)
+		verdicts, err := w.Store.Delete(ctx, epoch, []store.Key{key})
+		if err != nil {
+			return nil, err
+		}
+		if verdicts[0].Err == nil {
+			f.gone = []store.Key{key}
+		}
+		w.acknowledge(n)
+		all = append(all, verdicts...)
+	}
+	return all, nil
+}
+
 // refused are transitions like t that its store must refuse, each in its way.
 func (w *witness) refused(t *store.Transition) []store.Transition {
 	w.odd++
@@ -214,6 +235,9 @@ func (t *truth) holds(f *fact) {
 		}
 	}
 	t.epoch = max(t.epoch, f.epoch)
+	for _, key := range f.gone {
+		delete(t.runs, key)
+	}
 	for i := range f.moves {
 		m := &f.moves[i]
 		k := t.runs[m.key]
@@ -246,6 +270,12 @@ func (f *fact) landed(ctx context.Context, s *Store, before *truth) (bool, error
 	case f.note != "":
 		v, err := s.Note(ctx, f.note)
 		return bytes.Equal(v, f.value), err
+	case len(f.gone) > 0:
+		_, err := s.Head(ctx, f.gone[0])
+		if errors.Is(err, fault.RunNotFound) {
+			return true, nil
+		}
+		return false, err
 	case len(f.moves) == 0:
 		return s.epoch >= f.epoch, nil // Own
 	}
