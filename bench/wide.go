@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/roux-engine/roux/action"
@@ -95,13 +96,20 @@ func fairness(ctx context.Context, b *bench) (_ []Line, err error) {
 	flood := b.few(10_000, 3_000)
 	l := b.line("fairness", flood)
 	called := make(chan time.Time, 1)
+	// A busy machine makes a task of 100 ms longer: what counts is how long it was.
+	var mu sync.Mutex
+	var tasks []time.Duration
 	w, err := open(ctx, filepath.Join(b.fresh(), "data"), func(ctx context.Context, t *action.Task) (action.Result, error) {
+		began := time.Now()
 		if t.Account != account {
-			called <- time.Now()
+			called <- began
 			return action.Result{}, nil
 		}
 		select {
 		case <-time.After(task):
+			mu.Lock()
+			tasks = append(tasks, time.Since(began))
+			mu.Unlock()
 		case <-ctx.Done():
 		}
 		return action.Result{}, ctx.Err()
@@ -144,9 +152,12 @@ func fairness(ctx context.Context, b *bench) (_ []Line, err error) {
 	l.Seconds = time.Since(began).Seconds()
 	l.spread(waits)
 	l.put("waits", float64(len(waits)))
-	l.put("task_us", us(task))
-	l.put("worst_in_tasks", float64(quantile(waits, 1))/float64(task))
-	l.put("p50_in_tasks", float64(quantile(waits, 0.5))/float64(task))
+	mu.Lock()
+	defer mu.Unlock()
+	took := quantile(tasks, 0.5)
+	l.put("task_us", us(took))
+	l.put("worst_in_tasks", float64(quantile(waits, 1))/float64(took))
+	l.put("p50_in_tasks", float64(quantile(waits, 0.5))/float64(took))
 	l.RSSMB = rss()
 	return []Line{l}, nil
 }
