@@ -64,6 +64,13 @@ func TestSmoke(t *testing.T) {
 		if l.Set["sqlite"] == "" || l.Set["synchronous"] != "FULL" || l.Set["gomaxprocs"] == "" {
 			t.Errorf("%s does not say with which settings: %v", l.Shape, l.Set)
 		}
+		// A chain has one sync a step and one for its start, whatever its length.
+		if got := l.More["syncs_per_step"]; l.Shape == "chain" && got != 1 {
+			t.Errorf("a chain of %d has %v syncs a step", l.N, got)
+		}
+		if got := l.More["syncs_per_run"]; l.Shape == "transforms" && got != 1 {
+			t.Errorf("transforms in a row have %v syncs a run, want 1", got)
+		}
 		switch l.Shape {
 		case "chain", "fan", "many", "slow", "submit", "transforms", "lanes":
 			for _, name := range []string{"p50_us", "p99_us", "fsync_p50_us", "overwrite_p50_us", "store_p50_us", "ratio", "bytes_per_step"} {
@@ -89,18 +96,6 @@ func TestSmoke(t *testing.T) {
 	for _, v := range judge(lines) {
 		if v.none && v.bar.shape != "steady" && cpu() > 0 { // nothing is trimmed in a second
 			t.Errorf("a bar has nothing to be compared with: %v", v)
-		}
-	}
-}
-
-// A chain has one sync a step and one for its start, whatever its length.
-func TestChainSyncsOnceAStep(t *testing.T) {
-	for _, l := range smoke(t, "-shapes", "chain") {
-		if got := l.More["syncs_per_step"]; l.Shape == "chain" && got != 1 {
-			t.Errorf("a chain of %d has %v syncs a step", l.N, got)
-		}
-		if got := l.More["syncs_per_run"]; l.Shape == "transforms" && got != 1 {
-			t.Errorf("transforms in a row have %v syncs a run, want 1", got)
 		}
 	}
 }

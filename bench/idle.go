@@ -70,11 +70,14 @@ func idle(ctx context.Context, b *bench) ([]Line, error) {
 // after the last of many runs had begun to wait; and one killed at that very
 // moment, before anything could be tidied.
 func recovery(ctx context.Context, b *bench) (lines []Line, err error) {
-	for _, kind := range []struct{ name, rest string }{{"recover", "5s"}, {"recover-hot", "0"}} {
+	for _, kind := range []struct {
+		name string
+		rest time.Duration
+	}{{"recover", b.rest()}, {"recover-hot", 0}} {
 		n := b.few(b.waiting, 200)
 		l := b.line(kind.name, n)
 		dir := b.fresh()
-		if _, err := b.fill(ctx, dir, n, "-rest", kind.rest); err != nil {
+		if _, err := b.fill(ctx, dir, n, "-rest", kind.rest.String()); err != nil {
 			return lines, err
 		}
 		took, got, err := b.takeOver(ctx, dir)
