@@ -2,7 +2,10 @@
 
 package worker
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+)
 
 // A Job is something to do that may take any time and may block.
 type Job interface{ Do() }
@@ -22,6 +25,11 @@ type Crew struct {
 	head  int // of jobs
 	ready int // goroutines that are not inside a job
 }
+
+// stint is after how many jobs that return at once a goroutine lets others go
+// first: whoever takes the results should not have to wait for the last of a
+// thousand jobs, or the processors take turns where they could work side by side.
+const stint = 32
 
 // Add gives the crew more to do.
 func (c *Crew) Add(jobs ...Job) {
@@ -57,7 +65,7 @@ func (c *Crew) work() {
 		}
 	}()
 	c.mu.Lock()
-	for c.head < len(c.jobs) {
+	for n := 1; c.head < len(c.jobs); n++ {
 		j := c.jobs[c.head]
 		c.jobs[c.head] = nil
 		c.head++
@@ -67,6 +75,9 @@ func (c *Crew) work() {
 		inside = true
 		j.Do()
 		inside = false
+		if n%stint == 0 {
+			runtime.Gosched()
+		}
 		c.mu.Lock()
 		c.ready++
 	}
