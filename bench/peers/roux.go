@@ -30,6 +30,26 @@ func rouxBench(ctx context.Context, root, work string) (string, error) {
 	return path, nil
 }
 
+// emptyRoux is what the bench program weighs with nothing open: it is taken off
+// Roux's memory as the harness is taken off that of the peers.
+func emptyRoux(ctx context.Context, path string) (float64, error) {
+	cmd := exec.CommandContext(ctx, path, "-report") // reads lines until its input ends
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	defer func() {
+		_ = in.Close()
+		_ = cmd.Wait() // it complains that no line came
+	}()
+	time.Sleep(500 * time.Millisecond)
+	_, held, err := usage(cmd.Process.Pid)
+	return megabytes(held), err
+}
+
 // A benchLine is what Roux's bench says of one shape.
 type benchLine struct {
 	Shape        string             `json:"shape"`
@@ -48,6 +68,10 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+30*time.Second)
 	defer cancel()
 	size := p.size(l.Shape, s.sizes)
+	empty, err := emptyRoux(ctx, s.bench)
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, s.bench, "-shapes", l.Shape, "-runs", "1", "-dir", s.work, "-n", strconv.Itoa(size))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -55,7 +79,7 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 		return err
 	}
 	seen := watch(cmd.Process.Pid)
-	err := cmd.Wait()
+	err = cmd.Wait()
 	most := seen.end()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, lastLines(errs.Bytes(), 3))
@@ -85,6 +109,7 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 			l.BytesPerRun = best.RSSMB * (1 << 20) / float64(best.N)
 		}
 	}
+	l.RSSMB, l.EmptyMB = l.RSSMB-empty, empty
 	l.SyncsPer = best.More["syncs_per_step"]
 	return nil
 }
