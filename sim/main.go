@@ -236,8 +236,11 @@ func (s *session) summary() {
 	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })
 	fmt.Fprintf(s.out, "faults %d: %s\n", a.FaultCount(), strings.Join(faults, ", "))
 	var kinds []string
-	a.EachKind(func(k machine.EventKind, n int64) { kinds = append(kinds, fmt.Sprintf("%d:%d", k, n)) })
-	fmt.Fprintf(s.out, "events by kind: %s\n", strings.Join(kinds, " "))
+	a.EachKind(func(k machine.EventKind, n int64) {
+		ev := machine.Event{Kind: k}
+		kinds = append(kinds, fmt.Sprintf("%s (%d) %d", ev.Name(), k, n))
+	})
+	fmt.Fprintf(s.out, "events of %d kinds: %s\n", len(kinds), strings.Join(kinds, ", "))
 	fmt.Fprintf(s.out, "final hash %016x, %.1f s, %.0f transitions/s\n", s.hash, seconds, perSecond)
 }
 

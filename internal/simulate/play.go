@@ -180,7 +180,7 @@ func (w *World) finish() {
 		if !stalled && w.released(p) {
 			continue
 		}
-		if w.unfinished() == "" && len(p.asks) == 0 {
+		if w.unfinished() == "" && len(p.asks) == 0 && !stalled {
 			return
 		}
 		if signals > 0 && !stalled {

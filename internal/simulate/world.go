@@ -31,7 +31,8 @@ type Options struct {
 	Trace func(line string)
 
 	spoil func(*World) // tests: break something on purpose before phase 2
-	tame  bool         // tests: no faults but those that hit is called for
+	tame  bool         // tests: nothing goes wrong
+	tune  func(*World) // tests: but this
 }
 
 // A World is one schedule under way.
@@ -94,6 +95,9 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	}
 	if opt.tame {
 		w.weather.rate, w.poison = [numFaults]int{}, wholesome
+	}
+	if opt.tune != nil {
+		opt.tune(w)
 	}
 	w.judge = judge{w: w, prog: prog, runs: map[store.Key]*trial{}}
 	w.cabinet = cabinet{w: w, files: map[string]*File{}}
@@ -174,14 +178,16 @@ func (w *World) wall() int64 {
 // mayPanic lets the code of a run panic, or its process die of it.
 func (w *World) mayPanic(key store.Key, in *machine.Input) {
 	w.stats.Inputs[in.Kind]++
-	if w.calm || w.inside == nil {
+	if w.calm || w.inside == nil || w.inside.doomed {
 		return
 	}
-	if w.poison == killsLoader && key == w.poisoned || w.happens(ProcessPoisoned) {
-		if w.poison == killsLoader && key == w.poisoned {
-			w.hit(ProcessPoisoned)
-			w.deaths++
-		}
+	if w.poison == killsLoader && key == w.poisoned && w.judge.last(key) > 0 {
+		w.hit(ProcessPoisoned)
+		w.deaths++
+		w.inside.doomed = true
+		return
+	}
+	if w.happens(ProcessPoisoned) {
 		w.inside.doomed = true
 		return
 	}

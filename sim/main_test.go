@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/simulate"
+)
+
+// final is the part of a summary that must be the same each time.
+func final(t *testing.T, o options) (hash, counts string) {
+	t.Helper()
+	var out bytes.Buffer
+	if code := run(context.Background(), &out, o); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, out.String())
+	}
+	m := regexp.MustCompile(`final hash ([0-9a-f]{16})`).FindStringSubmatch(out.String())
+	if m == nil {
+		t.Fatalf("no final hash in:\n%s", out.String())
+	}
+	first, _, _ := strings.Cut(out.String(), "\n")
+	return m[1], first
+}
+
+// TestSameSeedsSameHash: the summary is the seeds', whoever plays them.
+func TestSameSeedsSameHash(t *testing.T) {
+	hash, counts := final(t, options{schedules: 100, seed: 30, workers: 1})
+	again, countsAgain := final(t, options{schedules: 100, seed: 30, workers: 3})
+	if hash != again || counts != countsAgain {
+		t.Errorf("one worker: %s, %s; three: %s, %s", hash, counts, again, countsAgain)
+	}
+	if other, _ := final(t, options{schedules: 100, seed: 31, workers: 1}); other == hash {
+		t.Error("other seeds have the same hash")
+	}
+	if !strings.HasPrefix(counts, "schedules 100 ") {
+		t.Errorf("the summary begins with %q", counts)
+	}
+}
+
+// TestReplay: one seed, line by line.
+func TestReplay(t *testing.T) {
+	var out bytes.Buffer
+	if code := run(context.Background(), &out, options{schedules: 1, seed: 40, workers: 1, verbose: true}); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, out.String())
+	}
+	for _, want := range []string{"seed 40, recipe drawn 1", "boot at ", "phase 2", "synced run_"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the replay does not show %q", want)
+		}
+	}
+}
+
+// TestViolationIsReported: the seed, the commit, what happened last and the
+// command that shows the rest.
+func TestViolationIsReported(t *testing.T) {
+	res, err := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}}).Play(40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Err = errors.New("I0: made up")
+	var out bytes.Buffer
+	s := &session{out: &out}
+	if s.took(&res, nil) || s.bad == nil {
+		t.Fatal("a broken invariant does not stop the session")
+	}
+	s.violation(s.bad)
+	for _, want := range []string{
+		"VIOLATION in seed 40: I0: made up", "replay: go run ./sim -seed 40 -schedules 1 -v", "commit ", "run.",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report does not say %q:\n%s", want, out.String())
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n < lastEvents || n > lastEvents+10 {
+		t.Errorf("the report has %d lines, want the last %d and a few", n, lastEvents)
+	}
+	if strings.Contains(out.String(), "something else than the seed decides") {
+		t.Error("played again the seed gave another history")
+	}
+}
+
+// TestInterrupted: a session that is told to stop sums up what it has played.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out bytes.Buffer
+	if code := run(ctx, &out, options{schedules: 1_000_000_000, seed: 1, workers: 2}); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	if !strings.Contains(out.String(), "schedules 0 ") {
+		t.Errorf("the summary is %q", out.String())
+	}
+}
