@@ -3,7 +3,9 @@
 package main
 
 import (
+	"flag"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -46,3 +48,31 @@ func TestF07_StoppedProcess(t *testing.T) { play(t, "F07") }
 
 // F45: a stop that was asked for.
 func TestF45_Drain(t *testing.T) { play(t, "F45") }
+
+// TestPageNamesEveryScene: what docs/disasters.md says is played is played, and
+// the flags of its commands are those of the program.
+func TestPageNamesEveryScene(t *testing.T) {
+	text, err := os.ReadFile("../../docs/disasters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, sc := range scenes {
+		known[sc.name] = true
+		if !strings.Contains(string(text), "`"+sc.name+"`") {
+			t.Errorf("docs/disasters.md does not name %s", sc.name)
+		}
+	}
+	for _, name := range regexp.MustCompile("`(F[0-9]{2}_[A-Za-z]+)`").FindAllStringSubmatch(string(text), -1) {
+		if !known[name[1]] {
+			t.Errorf("docs/disasters.md names %s, which nothing plays", name[1])
+		}
+	}
+	set := flag.NewFlagSet("kill", flag.ContinueOnError)
+	new(options).declare(set)
+	for _, name := range regexp.MustCompile("(?:\\s|`)-([a-z]+)").FindAllStringSubmatch(string(text), -1) {
+		if name[1] != "tags" && set.Lookup(name[1]) == nil {
+			t.Errorf("docs/disasters.md names the flag -%s, which there is not", name[1])
+		}
+	}
+}

@@ -48,14 +48,7 @@ func main() {
 		return
 	}
 	var o options
-	flag.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
-	flag.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
-	flag.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
-	flag.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
-	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
-	flag.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
-	flag.DurationVar(&o.serving, "serving", bar, "how soon a restarted process must serve")
+	o.declare(flag.CommandLine)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -71,6 +64,18 @@ type options struct {
 	points, faults  bool
 	dir, only       string
 	serving         time.Duration
+}
+
+// declare names the flags.
+func (o *options) declare(set *flag.FlagSet) {
+	set.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
+	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
+	set.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
+	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
+	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
+	set.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
+	set.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
+	set.DurationVar(&o.serving, "serving", bar, "how soon a restarted process must serve")
 }
 
 // A summary is the last line of the bench.
