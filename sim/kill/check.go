@@ -170,7 +170,8 @@ func (r *round) settled(h *history, bad func(string, ...any)) {
 		step := l.Payload.Step
 		switch l.Type {
 		case "node.retried":
-			if l.Payload.Cause == causeLost {
+			// What an orderly stop hands back is not counted as lost (F45).
+			if l.Payload.Cause == causeLost && !l.Payload.HandedBack {
 				lost[step]++
 				r.lostHere++
 				r.lost.Add(1)

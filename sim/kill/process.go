@@ -28,6 +28,7 @@ type line struct {
 		Attempt    int             `json:"attempt"`
 		Status     string          `json:"status"`
 		Cause      string          `json:"cause"`
+		HandedBack bool            `json:"handedBack"`
 		Recipe     string          `json:"recipe"`
 		Parameters json.RawMessage `json:"parameters"`
 		Outputs    json.RawMessage `json:"outputs"`
