@@ -31,6 +31,10 @@ type Crew struct {
 // thousand jobs, or the processors take turns where they could work side by side.
 const stint = 32
 
+// enough goroutines on their way need no other: jobs that blocked leave one
+// behind each, which goes when it comes back.
+const enough = 4
+
 // Add gives the crew more to do.
 func (c *Crew) Add(jobs ...Job) {
 	if len(jobs) == 0 {
@@ -75,11 +79,16 @@ func (c *Crew) work() {
 		inside = true
 		j.Do()
 		inside = false
-		if n%stint == 0 {
-			runtime.Gosched()
-		}
 		c.mu.Lock()
 		c.ready++
+		if c.ready > enough {
+			break
+		}
+		if n%stint == 0 {
+			c.mu.Unlock()
+			runtime.Gosched()
+			c.mu.Lock()
+		}
 	}
 	c.ready--
 	c.mu.Unlock()
