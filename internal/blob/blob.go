@@ -74,6 +74,10 @@ type Store struct {
 	// has open is refused on Windows, so the second Put must see the first.
 	stripes [64]sync.Mutex
 	broken  atomic.Bool // a sync failed: nothing more is acknowledged
+	// durable are directories whose names this process has synced; remembered
+	// counts them, those forgotten included.
+	durable    sync.Map
+	remembered atomic.Int64
 }
 
 // Open opens the store and removes what an interrupted Put left behind.
@@ -85,6 +89,9 @@ func Open(cfg Config) (*Store, error) {
 		cfg.MaxBytes = DefaultMaxBytes
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, storageFault(err, "create the file store %s", cfg.Dir)
+	}
+	if err := syncName(cfg.Dir); err != nil {
 		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}
 	root, err := os.OpenRoot(cfg.Dir)

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -25,6 +26,8 @@ import (
 const (
 	tmpDir    = "tmp"
 	tmpPrefix = "put-"
+	// maxDurable bounds what is remembered of directories.
+	maxDurable = 100_000
 )
 
 // Put stores what r yields. When it returns, the bytes and their facts survive
@@ -207,24 +210,47 @@ func (s *Store) writeSmall(at string, data []byte, why string) error {
 }
 
 // mkdirs makes the directories of a place durable before anything lies in them.
+// One that is there may have been made a moment ago, by another call or by a
+// process that was killed before its sync: each process syncs each name once.
 func (s *Store) mkdirs(p place) error {
 	for _, step := range [][2]string{{".", p.account}, {p.account, p.shard}} {
 		parent, dir := step[0], step[1]
-		err := s.root.Mkdir(dir, 0o700)
-		switch {
-		case err == nil:
-			if err := s.syncDir(parent); err != nil {
-				return err
-			}
-		case !errors.Is(err, fs.ErrExist):
-			return storageFault(err, "create a directory of the file store")
-		default:
+		if err := s.root.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
 			if err := s.wantDir(dir); err != nil {
 				return err
 			}
+		} else if err != nil {
+			return storageFault(err, "create a directory of the file store")
+		} else {
+			s.durable.Delete(dir)
+		}
+		if _, is := s.durable.Load(dir); !is {
+			if err := s.syncDir(parent); err != nil {
+				return err
+			}
+			if s.remembered.Add(1)%maxDurable == 0 {
+				s.durable.Clear() // at worst they are synced again
+			}
+			s.durable.Store(dir, nil)
 		}
 	}
 	return nil
+}
+
+// syncName makes the name of the store's own directory durable, where the one
+// that it lies in may be read.
+func syncName(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(filepath.Dir(filepath.Clean(dir)))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // syncDir makes renames in a directory durable. Windows has no such call: its
