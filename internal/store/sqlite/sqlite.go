@@ -84,14 +84,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err != nil || opt.Dir == "" {
 		return nil, fault.New(fault.Usage, "data directory %q: want a path", opt.Dir)
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, dirFault(err, dir)
-		}
-		// SQLite syncs names in the directory; the directory's own name is ours.
-		if err := syncDir(filepath.Dir(dir)); err != nil {
-			return nil, dirFault(err, dir)
-		}
+	if err := makeDir(dir); err != nil {
+		return nil, dirFault(err, dir)
 	}
 	s, err := openDir(ctx, dir, opt)
 	if errors.Is(err, fault.StoreFull) && spendReserve(dir) {
@@ -121,6 +115,30 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// makeDir makes a directory and those above it, and their names durable. Names
+// in the directory are synced by SQLite.
+func makeDir(dir string) error {
+	var made []string
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
+			break
+		}
+		made = append(made, d)
+	}
+	if len(made) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range made {
+		if err := syncDir(filepath.Dir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) open(ctx context.Context, opt Options) error {
