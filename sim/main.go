@@ -39,6 +39,7 @@ type options struct {
 	duration  time.Duration
 	workers   int
 	atLeast   int64
+	cells     bool
 	verbose   bool
 	profile   string
 }
@@ -50,6 +51,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 0, "stop after this time; 0 = when all schedules were played")
 	flag.IntVar(&o.workers, "workers", 1, "schedules played at the same time")
 	flag.Int64Var(&o.atLeast, "at-least", 0, "fail when fewer transitions were made")
+	flag.BoolVar(&o.cells, "cells", false, "fail when a change of the machine's table of changes (event × status) was never met")
 	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
@@ -114,6 +116,10 @@ func run(ctx context.Context, out io.Writer, o options) int {
 		fmt.Fprintf(out, "sim: %d transitions were made, want at least %d\n", s.all.Transitions, o.atLeast)
 		return 1
 	}
+	if missing := s.cells.Missing(); o.cells && len(missing) > 0 {
+		fmt.Fprintf(out, "sim: %d changes of the table were never met: %v\n", len(missing), missing)
+		return 1
+	}
 	return 0
 }
 
@@ -128,6 +134,7 @@ type session struct {
 	played      uint64
 	cases       map[*simulate.Case]struct{}
 	all         simulate.Stats
+	cells       machine.Hits
 	transitions histogram // of schedules
 	faults      histogram
 	hash        uint64
@@ -158,7 +165,9 @@ func (h *histogram) median() int {
 
 // work plays blocks of seeds that share a recipe until there are none left.
 func (s *session) work(ctx context.Context) {
-	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}})
+	cells := new(machine.Hits)
+	defer s.met(cells)
+	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Cells: cells})
 	limit := uint64(math.MaxUint64)
 	if s.o.schedules > 0 {
 		limit = s.o.seed + s.o.schedules
@@ -181,6 +190,13 @@ func (s *session) work(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// met adds the changes that a worker saw (event × status).
+func (s *session) met(cells *machine.Hits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cells.Add(cells)
 }
 
 // took adds a result, and says whether to go on.
@@ -241,6 +257,8 @@ func (s *session) summary() {
 		kinds = append(kinds, fmt.Sprintf("%s (%d) %d", ev.Name(), k, n))
 	})
 	fmt.Fprintf(s.out, "events of %d kinds: %s\n", len(kinds), strings.Join(kinds, ", "))
+	met, all := s.cells.Met()
+	fmt.Fprintf(s.out, "changes of the table (event × status): %d of %d met, the rarest %s\n", met, all, s.cells.Rarest())
 	fmt.Fprintf(s.out, "final hash %016x, %.1f s, %.0f transitions/s\n", s.hash, seconds, perSecond)
 }
 

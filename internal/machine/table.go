@@ -39,11 +39,13 @@ var changes = [...]struct {
 	{EvNodeWaiting, Waiting, []Status{Pending, Invalidated}},
 	{EvNodeRetried, Retrying, []Status{Running}},
 	{EvNodeLost, Queued, []Status{Running}},
-	{EvNodeFallback, Running, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
+	// A step that waits for its next try does not fail by a timeout: that try comes
+	// before total_timeout, or there is none.
+	{EvNodeFallback, Running, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeAborting, same, []Status{Running}},
 	{EvNodeCompleted, Completed, []Status{Pending, Invalidated, Running, Waiting}},
-	{EvNodeFailed, StepFailed, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
-	{EvNodeSkipped, Skipped, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
+	{EvNodeFailed, StepFailed, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
+	{EvNodeSkipped, Skipped, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeCancelled, Cancelled, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
 	{EvNodeInvalidated, Invalidated, []Status{Completed}},
 	{EvNodeInvalidated, Pending, []Status{StepFailed, Skipped, Cancelled}},
@@ -107,4 +109,22 @@ func (h *Hits) Missing() (missing []Change) {
 		}
 	}
 	return missing
+}
+
+// Met is how many cells were met, of how many.
+func (h *Hits) Met() (met, all int) {
+	all = len(Changes())
+	return all - len(h.Missing()), all
+}
+
+// Rarest says which cell was met least, and how often.
+func (h *Hits) Rarest() string {
+	cells := Changes()
+	least := cells[0]
+	for _, c := range cells {
+		if h.Of(c) < h.Of(least) {
+			least = c
+		}
+	}
+	return fmt.Sprintf("%s, %d times", least, h.Of(least))
 }

@@ -35,7 +35,9 @@ type Case struct {
 	// that they replace, From the steps that they retry from. Any may be empty.
 	Signals []string
 	Edits   []map[string]any
-	From    []string
+	// Payloads are what signals carry, by name; others carry a small object.
+	Payloads map[string]any
+	From     []string
 
 	// Answer makes the output of an attempt that succeeds: canonical JSON. nil
 	// stands for small values of every JSON type.

@@ -45,7 +45,7 @@ func (Drawn) Case(n uint64) (*Case, error) {
 		},
 		Files:   []File{list},
 		Signals: drawnSignals,
-		Edits:   []map[string]any{{"zero": int64(1)}, {"list": []any{}, "gone": "here"}, {"other": true}},
+		Edits:   []map[string]any{{"zero": int64(1)}, {"list": []any{}, "gone": "here"}, {"list": []any{}}, {"other": true}},
 		From:    stepsOf(p, dice),
 		Answer:  drawAnswer,
 	}
@@ -65,7 +65,7 @@ var drawnSignals = []string{"go", "more"}
 
 func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 	s := sample.Shape{
-		Steps: 20 + dice.IntN(60), Width: 10 + dice.IntN(24), Depth: 1 + dice.IntN(4),
+		Steps: 14 + dice.IntN(44), Width: 7 + dice.IntN(16), Depth: 1 + dice.IntN(4),
 		Actions: []string{"work", "work", "work", "work", "once", "slotted", "provided", "alone"},
 		Undo:    "undo", Sleep: "sleep", Signals: drawnSignals,
 	}
@@ -121,11 +121,20 @@ func drawFile(dice *rand.Rand) File {
 	return f
 }
 
-// stepsOf names a few steps that a user may retry from: of the root, and inside.
+// stepsOf names a few steps that a user may retry from: those that own others,
+// which then begin anew with all they own, others of the root, and one inside.
 func stepsOf(p *plan.Plan, dice *rand.Rand) []string {
 	root := &p.Graphs[0]
-	var from []string
-	for range 3 {
+	var owners, from []string
+	for i := range root.N {
+		if st := &p.Steps[root.First+i]; len(st.Graphs()) > 0 && st.Kind != plan.Action {
+			owners = append(owners, st.ID)
+		}
+	}
+	for range min(3, len(owners)) {
+		from = append(from, owners[dice.IntN(len(owners))])
+	}
+	for range 2 {
 		from = append(from, p.Steps[root.First+int32(dice.IntN(int(root.N)))].ID)
 	}
 	return append(from, p.Steps[dice.IntN(len(p.Steps))].ID)

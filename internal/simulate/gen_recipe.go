@@ -10,12 +10,15 @@ import (
 )
 
 // One is a Source of one recipe: every schedule plays it.
-type One struct{ c Case }
+type One struct {
+	c     Case
+	fixed map[int32][]byte
+}
 
 // NewOne returns a source of the plan of a user's recipe. The actions are those
 // it was compiled with; none is executed, their outputs are made by [Answers].
 func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, input map[string]any, files []File) *One {
-	c := Case{Name: name, Recipe: text, Plan: p, Actions: actions, Parameters: input, Files: files}
+	c := Case{Name: name, Recipe: text, Plan: p, Actions: actions, Parameters: input, Files: files, Payloads: map[string]any{}}
 	for i := range p.Steps {
 		if s := p.Steps[i].Signal; s != "" && !slices.Contains(c.Signals, s) {
 			c.Signals = append(c.Signals, s)
@@ -25,8 +28,26 @@ func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, inpu
 	for i := range root.N {
 		c.From = append(c.From, p.Steps[root.First+i].ID)
 	}
-	c.Answer = NewAnswers(actions, files).Answer
-	return &One{c}
+	return &One{c: c, fixed: map[int32][]byte{}}
+}
+
+// Answer has a step give that output, canonical JSON, whenever it succeeds; false
+// = the recipe has no action step of that id.
+func (o *One) Answer(step string, output []byte) bool {
+	found := false
+	for i := range o.c.Plan.Steps {
+		if s := &o.c.Plan.Steps[i]; s.ID == step && s.Kind == plan.Action {
+			o.fixed[int32(i)], found = output, true
+		}
+	}
+	return found
+}
+
+// Signal has a signal carry that payload; false = the recipe waits for none of
+// that name.
+func (o *One) Signal(name string, payload any) bool {
+	o.c.Payloads[name] = payload
+	return slices.Contains(o.c.Signals, name)
 }
 
 // Case returns the recipe.
@@ -34,6 +55,8 @@ func (o *One) Case(uint64) (*Case, error) {
 	c := o.c
 	// Each has its own: answers keep what they have read of schemas, and several
 	// goroutines may play.
-	c.Answer = NewAnswers(c.Actions, c.Files).Answer
+	a := NewAnswers(c.Actions, c.Files)
+	a.fixed = o.fixed
+	c.Answer = a.Answer
 	return &c, nil
 }

@@ -9,9 +9,9 @@ import (
 
 // TestDrawnCases: every number is a recipe that compiles, and always the same one.
 func TestDrawnCases(t *testing.T) {
-	n := uint64(1_000)
+	n := uint64(400)
 	if testing.Short() {
-		n = 200
+		n = 100
 	}
 	var wide, deep, windows int
 	for i := range n {

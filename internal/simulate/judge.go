@@ -68,6 +68,7 @@ func (j *judge) trial(key store.Key) *trial {
 			key: key, seen: machine.NewWitness(j.prog.Plan()), shadow: machine.NewRun(j.prog),
 			said: map[report]uint64{}, handed: map[report]struct{}{},
 		}
+		t.seen.Count(j.w.opt.Cells)
 		j.runs[key] = t
 		j.all = append(j.all, t)
 	}
@@ -154,6 +155,9 @@ func (j *judge) event(t *trial, ev *machine.Event) error {
 	}
 	if err := t.seen.Effect(ev, t.seen.Generation(), key); err != nil {
 		return fmt.Errorf("event %d: %w", ev.Seq, err)
+	}
+	if w.opt.Durable != nil {
+		w.opt.Durable(t.key, t.shadow, ev)
 	}
 	h := hashEvent(ev)
 	t.events = append(t.events, *ev)

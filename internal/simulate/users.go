@@ -89,7 +89,11 @@ func (p *process) signal(key store.Key) {
 	}
 	var m *engine.Message
 	var err error
-	p.guard(func() { m, err = p.stage.Signal(key, name, map[string]any{"yes": int64(w.dice.IntN(3))}) })
+	payload := any(map[string]any{"yes": int64(w.dice.IntN(3))})
+	if given, ok := w.c.Payloads[name]; ok {
+		payload = given
+	}
+	p.guard(func() { m, err = p.stage.Signal(key, name, payload) })
 	p.ask(&ask{m: m, kind: askSignal, key: key}, err)
 }
 

@@ -19,6 +19,7 @@ type task struct {
 	fail      *machine.Failure // of rendering its input
 	cancelled bool
 	over      *engine.Message // its report; its action goes on
+	said      *machine.Input  // what it reported; nil = nothing yet
 }
 
 // dispatch gives an attempt to a worker.
@@ -69,6 +70,10 @@ func (p *process) work() {
 	case k.cancelled && !w.happens(ReportLate):
 		done()
 		p.report(p.stage.Freed(&k.ef))
+	case k.cancelled && len(w.zombies) < 20 && w.dice.IntN(2) == 0:
+		done()
+		p.report(p.stage.Freed(&k.ef))   // it was given up,
+		w.zombies = append(w.zombies, k) // and answers when nobody remembers (F07, F43)
 	case w.poison == killsWorker && k.ef.Key == w.poisoned && !w.calm:
 		w.hit(ProcessPoisoned)
 		p.die()
@@ -117,6 +122,10 @@ func (p *process) finish(k *task) {
 		in.Source = machine.Source(w.dice.IntN(3))
 		p.report(p.stage.Report(&k.ef, in, false))
 	}
+	if len(w.zombies) < 20 && w.happens(ReportLate) {
+		k.said = &in // it will say so again, when it is long forgotten
+		w.zombies = append(w.zombies, k)
+	}
 }
 
 var outputs = [...]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`, `{"n":3,"list":[1,2,3]}`, `true`, `{"deep":{"er":{"a":"b"}}}`}
@@ -164,10 +173,32 @@ func (p *process) haunt() {
 	if len(w.zombies) == 0 {
 		return
 	}
-	i := w.dice.IntN(len(w.zombies))
+	i := w.mistakable()
+	if i < 0 && w.dice.IntN(2) == 0 {
+		i = slices.IndexFunc(w.zombies, func(k *task) bool { // of a step that was reset and has not begun again
+			st := k.trial.seen.StepStatus(k.ef.Ref)
+			return k.ef.Fence.Gen < k.trial.seen.Generation() && (st == machine.Pending || st == machine.Invalidated)
+		})
+	}
+	if i < 0 {
+		i = w.dice.IntN(len(w.zombies))
+	}
 	k := w.zombies[i]
 	w.zombies = slices.Delete(w.zombies, i, i+1)
+	if k.said != nil {
+		p.report(p.stage.Report(&k.ef, *k.said, false))
+		return
+	}
 	p.report(p.stage.Report(&k.ef, w.outcome(k), false))
+}
+
+// mistakable finds a worker whose attempt has the number of one that runs now, in
+// another generation: only that tells them apart. -1 = there is none.
+func (w *World) mistakable() int {
+	return slices.IndexFunc(w.zombies, func(k *task) bool {
+		now := machine.Fence{Gen: k.trial.seen.Generation(), Attempt: k.ef.Fence.Attempt}
+		return now != k.ef.Fence && k.trial.seen.Live(k.ef.Ref, now)
+	})
 }
 
 // release lets reports that were held back arrive.

@@ -27,6 +27,12 @@ type Observer interface {
 type Options struct {
 	Source  Source   // required
 	Observe Observer // may be nil
+	// Durable sees every event when it has become durable, and the run that it
+	// was folded into; may be nil.
+	Durable func(key store.Key, run *machine.Run, ev *machine.Event)
+	// Cells counts the cells of the machine's table of changes; may be nil. It
+	// belongs to one Player.
+	Cells *machine.Hits
 	// Trace gets what happens, line by line; nil = nobody reads it.
 	Trace func(line string)
 
@@ -238,7 +244,7 @@ func (w *World) step() {
 	if w.dice.IntN(4) == 0 {
 		p.release(false)
 	}
-	if w.dice.IntN(8) == 0 {
+	if w.dice.IntN(8) == 0 || w.mistakable() >= 0 {
 		p.haunt()
 	}
 	if !p.deliver(wt.batch) {

@@ -57,7 +57,7 @@ type odds struct {
 	when, tolerant, handled                        int
 	total, timeout, retry, undo, contracts, params int
 	nest                                           int // steps that own others
-	wait                                           int
+	wait, hurried                                  int
 }
 
 // Recipe draws a recipe.
@@ -71,7 +71,7 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 		bind: g.odd(20, 60, 90), seen: g.odd(0, 20, 60), depends: g.odd(10, 50, 90),
 		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 15, 50),
 		total: g.odd(0, 10, 25), timeout: g.odd(0, 40, 80), retry: g.odd(0, 40, 80, 80), undo: g.odd(0, 20, 50),
-		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30),
+		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30), hurried: g.odd(0, 0, 8),
 	}
 	r := &recipe.Recipe{
 		Name:              "drawn",

@@ -30,12 +30,15 @@ func (g *drawing) step(depth int) *recipe.Step {
 		return st
 	case g.chance(g.odds.wait):
 		g.wait(st)
+	case g.chance(g.odds.hurried):
+		g.hurried(st, depth)
+		return st
 	case g.chance(25):
 		st.Transform = &recipe.Transform{Expression: g.value()}
 	default:
 		g.action(st)
 	}
-	if g.chance(g.odds.handled) {
+	if st.OnError == nil && g.chance(g.odds.handled) {
 		g.handle(st, depth)
 	}
 	if g.shape.Undo != "" && g.chance(g.odds.undo) {
@@ -75,7 +78,10 @@ func (g *drawing) owner(st *recipe.Step, depth int) {
 func (g *drawing) wait(st *recipe.Step) {
 	switch k := g.dice.IntN(5); {
 	case k < 2 && len(g.shape.Signals) > 0:
-		st.Wait = &recipe.Wait{Signal: g.pick(g.shape.Signals...), Timeout: recipe.Duration(g.pick("", "1m", "5m"))}
+		st.Wait = &recipe.Wait{Signal: g.pick(g.shape.Signals...), Timeout: recipe.Duration(g.pick("", "5s", "1m"))}
+		if st.Wait.Timeout == "5s" && g.chance(50) {
+			st.OnError = &recipe.OnError{Strategy: "skip"}
+		}
 	case k == 2:
 		st.Wait = &recipe.Wait{Until: g.pick("input.when", "timestamp(input.when) + duration('30s')", "timestamp('2020-01-01T00:00:00Z')")}
 	case k == 3 && g.shape.Sleep != "":
@@ -104,10 +110,27 @@ func (g *drawing) action(st *recipe.Step) {
 	}
 }
 
+// hurried draws an action whose time may be up before its tries are.
+func (g *drawing) hurried(st *recipe.Step, depth int) {
+	st.Action = &recipe.Action{Name: g.pick(g.shape.Actions...)}
+	st.TotalTimeout = "31s"
+	st.Timeout = recipe.Duration(g.pick("5s", "30s"))
+	st.RetryPolicy = &recipe.RetryPolicy{MaxAttempts: 3, InitialDelay: "20s", MaxDelay: "1m"}
+	switch g.dice.IntN(3) {
+	case 0:
+		st.OnError = &recipe.OnError{Strategy: "skip"}
+	case 1:
+		st.OnError = &recipe.OnError{Strategy: "fallback", FallbackStep: g.fallback(depth)}
+	}
+}
+
 func (g *drawing) retry() *recipe.RetryPolicy {
 	p := &recipe.RetryPolicy{MaxAttempts: int64(1 + g.dice.IntN(4))}
 	if g.chance(40) {
-		p.InitialDelay, p.MaxDelay = recipe.Duration(g.pick("10ms", "1s", "PT5S")), recipe.Duration(g.pick("", "20s"))
+		p.InitialDelay, p.MaxDelay = recipe.Duration(g.pick("10ms", "1s", "PT5S", "40s")), ""
+		if p.InitialDelay != "40s" {
+			p.MaxDelay = recipe.Duration(g.pick("", "20s"))
+		}
 		p.BackoffMultiplier = float64(g.odd(0, 1, 3))
 	}
 	if g.chance(30) {
@@ -177,7 +200,7 @@ func (g *drawing) value() string {
 		return g.pick(failing, "input.gone", "input.list[9]")
 	}
 	if len(g.see) == 0 || g.chance(30) {
-		return g.pick("1 + 1", "'x'", "{'a': [1, 2]}", "input.list", "input.zero")
+		return g.pick("1 + 1", "'x'", "{'a': [1, 2]}", "input.list", "input.zero", "input.list[0]")
 	}
 	v := g.pick(g.see...)
 	return strings.ReplaceAll(g.pick("[%]", "{'v': %, 'w': [%]}", "%", "size([%])", "[%] == [] ? 'none' : 'some'"), "%", v)
@@ -188,7 +211,7 @@ func (g *drawing) truth() string {
 	if g.chance(g.odds.broken) {
 		return failing + " == 1"
 	}
-	return g.pick("true", "true", "false", "input.zero == 0", "has(input.gone)", "["+g.value()+"] != []")
+	return g.pick("true", "true", "false", "input.zero == 0", "has(input.gone)", "input.list[0] == 1", "["+g.value()+"] != []")
 }
 
 // list draws what a loop runs over.

@@ -162,6 +162,9 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		s.failed = fault.New(fault.StoreFailed, "an earlier sync failed, so nothing more is acknowledged: start again")
 		return nil, fault.New(fault.StoreFailed, "the disk refused to sync")
 	}
+	if sabotage.Fsync {
+		d.synced.undo = []func(){} // the next crash takes this commit back
+	}
 	verdicts, accepted := d.synced.take(batch)
 	s.stats.Commits++
 	s.stats.Syncs++

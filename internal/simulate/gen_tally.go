@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A Tally is what schedules of one recipe showed of it, from durable events
+// alone. It says nothing of how often something happens outside of simulations.
+type Tally struct {
+	plan  *plan.Plan
+	steps []StepTally
+	ends  map[End]int64
+	runs  map[store.Key]*runTally // of the schedule under way
+}
+
+// A StepTally is what became of one step of a recipe, over all runs, iterations
+// and generations.
+type StepTally struct {
+	Step   string `json:"step"`
+	Kind   string `json:"kind"`
+	Action string `json:"action,omitempty"`
+	// Attempts is how often one and the same effect was attempted at most: with
+	// the same effect key, because the outcome of the attempt before was unknown.
+	Attempts  int   `json:"attemptsOfOneEffect,omitempty"`
+	Tries     int   `json:"attemptsAtMost,omitempty"` // of one step instance, in all
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+	Skipped   int64 `json:"skipped"`
+	Cancelled int64 `json:"cancelled"`
+}
+
+// An End is how runs ended.
+type End struct {
+	Status string `json:"status"`
+	Code   string `json:"code,omitempty"`
+}
+
+type runTally struct {
+	end     End
+	effects map[string]int // attempts by effect key
+	tries   map[machine.Ref]int
+}
+
+// NewTally returns a tally of runs of p.
+func NewTally(p *plan.Plan) *Tally {
+	t := &Tally{plan: p, steps: make([]StepTally, len(p.Steps)), ends: map[End]int64{}, runs: map[store.Key]*runTally{}}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		t.steps[i] = StepTally{Step: stepName(p, int32(i)), Kind: s.Kind.String()}
+		if s.Kind == plan.Action && s.Action >= 0 {
+			t.steps[i].Action = p.Actions[s.Action].Name
+		}
+	}
+	return t
+}
+
+// stepName is a step's id, behind those of the steps that own it.
+func stepName(p *plan.Plan, i int32) string {
+	name := p.Steps[i].ID
+	for g := p.Steps[i].Graph; p.Graphs[g].Owner >= 0; g = p.Steps[p.Graphs[g].Owner].Graph {
+		name = p.Steps[p.Graphs[g].Owner].ID + "." + name
+	}
+	return name
+}
+
+// See takes an event that has become durable, and the run that it was folded into.
+func (t *Tally) See(key store.Key, run *machine.Run, ev *machine.Event) {
+	r := t.runs[key]
+	if r == nil {
+		r = &runTally{effects: map[string]int{}, tries: map[machine.Ref]int{}}
+		t.runs[key] = r
+	}
+	switch ev.Kind {
+	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+		code, _ := run.Failure()
+		r.end = End{run.Status().String(), string(code)}
+		return
+	case machine.EvRunRetried:
+		r.end = End{}
+		return
+	}
+	if ev.Step < 0 {
+		return
+	}
+	s := &t.steps[ev.Step]
+	switch ev.Kind {
+	case machine.EvNodeStarted:
+		effect := run.EffectKey(ev.Ref())
+		r.effects[effect]++
+		r.tries[ev.Ref()]++
+		s.Attempts, s.Tries = max(s.Attempts, r.effects[effect]), max(s.Tries, r.tries[ev.Ref()])
+	case machine.EvNodeCompleted:
+		s.Completed++
+	case machine.EvNodeFailed:
+		s.Failed++
+	case machine.EvNodeSkipped:
+		s.Skipped++
+	case machine.EvNodeCancelled:
+		s.Cancelled++
+	}
+}
+
+// Close counts the ends of the schedule that is over.
+func (t *Tally) Close() {
+	for _, r := range t.runs {
+		if r.end.Status != "" {
+			t.ends[r.end]++
+		}
+	}
+	clear(t.runs)
+}
+
+// Add takes in what another tally of the same recipe saw.
+func (t *Tally) Add(o *Tally) {
+	for i := range o.steps {
+		s, from := &t.steps[i], &o.steps[i]
+		s.Attempts, s.Tries = max(s.Attempts, from.Attempts), max(s.Tries, from.Tries)
+		s.Completed += from.Completed
+		s.Failed += from.Failed
+		s.Skipped += from.Skipped
+		s.Cancelled += from.Cancelled
+	}
+	for end, n := range o.ends {
+		t.ends[end] += n
+	}
+}
+
+// Steps lists the steps in the order of the plan.
+func (t *Tally) Steps() []StepTally { return slices.Clone(t.steps) }
+
+// Ends says how runs ended, and how often.
+func (t *Tally) Ends() map[End]int64 { return maps.Clone(t.ends) }
