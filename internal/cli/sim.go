@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/simulate"
+)
+
+// simFile bounds an input file of a simulation: all of them are in memory.
+const simFile = 64 << 20
+
+// A simulated is what simulations showed of a recipe.
+type simulated struct {
+	Recipe      string               `json:"recipe"`
+	Seed        uint64               `json:"seed"`
+	Schedules   uint64               `json:"schedules"`
+	Runs        int64                `json:"runs"`
+	Transitions int64                `json:"transitions"`
+	Faults      int64                `json:"faults"`
+	Crashes     int64                `json:"crashes"`
+	ByFault     map[string]int64     `json:"faultsByKind"`
+	Hash        string               `json:"hash"`
+	Ends        []simEnd             `json:"ends"`
+	Steps       []simulate.StepTally `json:"steps"`
+	Violation   *simViolation        `json:"violation,omitempty"`
+}
+
+type simEnd struct {
+	simulate.End
+	Runs int64 `json:"runs"`
+}
+
+type simViolation struct {
+	Seed   uint64 `json:"seed"`
+	Broken string `json:"broken"`
+	Replay string `json:"replay"`
+}
+
+func (a *app) simCommand() *cobra.Command {
+	var in, files, answers, signals []string
+	limit := int64(defaultSource)
+	schedules, seed := uint64(1_000), uint64(1)
+	trace := false
+	cmd := &cobra.Command{
+		Use:   "sim FILE",
+		Short: "Play a recipe through simulated disasters: crashes, full disks, lost messages",
+		Long: "Play a recipe through simulated disasters: crashes, power cuts, full disks, lost, late and doubled messages, clocks that jump. " +
+			"The engine is the real one; its actions are not carried out: what they give is made up from their output schemas, and some fail. " +
+			"It says how runs ended, and which steps may be attempted more than once. A seed decides everything that happens.",
+		Example: "roux sim examples/race.yaml\nroux sim recipe.yaml --schedules 10000 --seed 7 --input pages=12\nroux sim recipe.yaml --answer 'fetch={\"status\": 200}' --signal 'approved={\"by\": \"ann\"}'\nroux sim recipe.yaml --schedules 1 --seed 4711 --trace",
+		Args:    wants(1, 1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if schedules < 1 {
+				return fault.New(fault.Usage, "--schedules 0: want at least 1")
+			}
+			c, err := a.compileFile(args[0], limit)
+			if err != nil {
+				if c != nil {
+					a.printDiagnostics(a.stderr, c)
+					a.shown = true
+				}
+				return err
+			}
+			input, err := inputs(in, c.plan.InputSchema, a.stdin)
+			if err != nil {
+				return err
+			}
+			given, err := a.simFiles(files)
+			if err != nil {
+				return err
+			}
+			if len(given) == 0 && readsFiles(c.plan) {
+				given = []simulate.File{madeUpFile()}
+				a.say("the recipe works on files and was given none: its runs get a small made-up one; --file names others")
+			}
+			if err := a.simInput(c.plan, input, given); err != nil {
+				return err
+			}
+			one := simulate.NewOne(c.recipe.Name, c.text, c.plan, a.actions, input, given)
+			if err := fixed(one, answers, signals); err != nil {
+				return err
+			}
+			s := &simulation{app: a, c: c, seed: seed, schedules: schedules, tally: simulate.NewTally(c.plan)}
+			s.again = replayCommand(args[0], map[string][]string{"--input": in, "--file": files, "--answer": answers, "--signal": signals})
+			opt := simulate.Options{Source: one, Durable: s.tally.See}
+			if trace {
+				opt.Trace = func(line string) { a.text("%s\n", oneLine(line)) }
+			}
+			if err := s.play(cmd.Context(), simulate.NewPlayer(opt)); err != nil {
+				return err
+			}
+			out := s.result()
+			a.show(out, func() { a.printSimulated(out) })
+			if v := out.Violation; v != nil {
+				return fault.New(fault.InternalError, "seed %d: %s; this is a mistake in Roux, not in the recipe: please report it with the recipe and `%s`", v.Seed, v.Broken, v.Replay)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().Uint64Var(&schedules, "schedules", schedules, "how many schedules to play; each starts a few runs")
+	cmd.Flags().Uint64Var(&seed, "seed", seed, "the first seed; the next schedule has the next one")
+	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
+	cmd.Flags().StringArrayVar(&answers, "answer", nil, "what a step gives, step=JSON, in place of something made up (repeatable)")
+	cmd.Flags().StringArrayVar(&signals, "signal", nil, "what a signal carries, name=JSON (repeatable)")
+	cmd.Flags().BoolVar(&trace, "trace", false, "show everything that happens, line by line")
+	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	return cmd
+}
+
+// fixed takes what the user says steps give and signals carry.
+func fixed(one *simulate.One, answers, signals []string) error {
+	for _, arg := range answers {
+		name, raw, err := nameAndJSON("--answer", arg)
+		if err != nil {
+			return err
+		}
+		if !one.Answer(name, raw) {
+			return fault.New(fault.StepNotFound, "--answer %s: no step of that id calls an action", oneLine(name))
+		}
+	}
+	for _, arg := range signals {
+		name, raw, err := nameAndJSON("--signal", arg)
+		if err != nil {
+			return err
+		}
+		payload, err := jsonx.Decode(raw, jsonx.Limits{})
+		if err != nil {
+			return err
+		}
+		if !one.Signal(name, payload) {
+			return fault.New(fault.Usage, "--signal %s: no step waits for it", oneLine(name))
+		}
+	}
+	return nil
+}
+
+// nameAndJSON splits name=JSON.
+func nameAndJSON(flag, arg string) (name string, raw []byte, err error) {
+	name, text, ok := strings.Cut(arg, "=")
+	if !ok || name == "" {
+		return "", nil, fault.New(fault.Usage, "%s %s: want name=JSON, such as %s fetch='{\"status\": 200}'", flag, oneLine(cut(arg, 60)), flag)
+	}
+	if raw, err = jsonx.CanonicalRaw([]byte(text)); err != nil {
+		return "", nil, fault.Wrap(fault.Usage, err, "%s %s: what follows = is not JSON: %v", flag, oneLine(name), err)
+	}
+	return name, raw, nil
+}
+
+// simInput makes up what the recipe requires and nobody gave.
+func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File) error {
+	if len(p.InputSchema) == 0 {
+		return nil
+	}
+	made := simulate.NewAnswers(a.actions, files).Complete(rand.New(rand.NewPCG(1, 1)), p.InputSchema, input)
+	var shown []string
+	for _, name := range made {
+		value, err := jsonx.Canonical(input[name])
+		if err != nil {
+			return err
+		}
+		shown = append(shown, oneLine(name+"="+cut(string(value), 40)))
+	}
+	if len(shown) > 0 {
+		a.say("made up: %s; --input gives other values", strings.Join(shown, ", "))
+	}
+	schema, err := expr.CompileSchema(p.InputSchema)
+	if err != nil {
+		return err
+	}
+	if bad := schema.Validate(input); len(bad) > 0 {
+		return fault.New(fault.InputInvalid, "input%s: %s", bad[0].Pointer, bad[0].Msg)
+	}
+	return nil
+}
+
+// madeUpFile stands for the file of a user who names none.
+func madeUpFile() simulate.File {
+	data := []byte("[1, 2, 3]\n")
+	return simulate.File{Hash: fmt.Sprintf("sha256_%x", sha256.Sum256(data)), Name: "made-up.json", MimeType: "application/json", Data: data}
+}
+
+// simFiles reads what the simulated runs are given.
+func (a *app) simFiles(args []string) (list []simulate.File, err error) {
+	paths, err := a.inputPaths(args)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		f, size, err := openRegular(path)
+		if err != nil {
+			return nil, err
+		}
+		file, err := simFileOf(f, path, size)
+		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, file)
+	}
+	return list, nil
+}
+
+func simFileOf(f *os.File, path string, size int64) (simulate.File, error) {
+	if size > simFile {
+		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", oneLine(path), byteSize(simFile).text())
+	}
+	data := make([]byte, size)
+	n, err := f.ReadAt(data, 0)
+	if int64(n) < size {
+		return simulate.File{}, fileError(path, fault.FileNotFound, err)
+	}
+	mime, err := blob.TypeOf(f, path)
+	if err != nil {
+		return simulate.File{}, fileError(path, fault.FileNotFound, err)
+	}
+	return simulate.File{Hash: fmt.Sprintf("sha256_%x", sha256.Sum256(data)), Name: filepath.Base(path), MimeType: mime, Data: data}, nil
+}
+
+// A simulation plays schedules of one recipe and gathers what they show.
+type simulation struct {
+	app             *app
+	c               *compiled
+	seed, schedules uint64
+	again           string // how to play one seed of it
+	tally           *simulate.Tally
+	stats           simulate.Stats
+	played          uint64
+	hash            uint64
+	broken          *simViolation
+}
+
+// replayCommand is how to see one seed, with %d for it.
+func replayCommand(path string, flags map[string][]string) string {
+	words := []string{"roux", "sim", strings.ReplaceAll(shellWord(path), "%", "%%"), "--schedules", "1", "--seed", "%d", "--trace"}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		for _, v := range flags[name] {
+			words = append(words, name, strings.ReplaceAll(shellWord(v), "%", "%%"))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (s *simulation) play(ctx context.Context, player *simulate.Player) error {
+	said := s.app.now()
+	for n := uint64(0); n < s.schedules && s.broken == nil; n++ {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		res, err := player.Play(s.seed + n)
+		if err != nil {
+			return err
+		}
+		s.tally.Close()
+		s.stats.Add(&res.Stats)
+		s.played++
+		s.hash += res.Hash
+		if res.Err != nil {
+			s.broken = &simViolation{res.Seed, res.Err.Error(), fmt.Sprintf(s.again, res.Seed)}
+		}
+		if now := s.app.now(); now.Sub(said) > 5*time.Second {
+			said = now
+			s.app.say("%d of %d schedules, %d transitions, nothing broken", s.played, s.schedules, s.stats.Transitions)
+		}
+	}
+	return nil
+}
+
+// runs counts those that came to an end; that is all of them.
+func (s *simulation) runs() (n int64) {
+	for _, of := range s.tally.Ends() {
+		n += of
+	}
+	return n
+}
+
+func (s *simulation) result() *simulated {
+	out := &simulated{
+		Recipe: s.c.recipe.Name, Seed: s.seed, Schedules: s.played, Runs: s.runs(), Transitions: s.stats.Transitions,
+		Faults: s.stats.FaultCount(), Crashes: s.stats.Crashes, ByFault: map[string]int64{}, Hash: fmt.Sprintf("%016x", s.hash),
+		Steps: s.tally.Steps(), Violation: s.broken, Ends: []simEnd{},
+	}
+	s.stats.EachFault(func(name string, n int64) { out.ByFault[name] = n })
+	for end, n := range s.tally.Ends() {
+		out.Ends = append(out.Ends, simEnd{end, n})
+	}
+	slices.SortFunc(out.Ends, func(x, y simEnd) int {
+		return cmp.Or(cmp.Compare(y.Runs, x.Runs), cmp.Compare(x.Status, y.Status), cmp.Compare(x.Code, y.Code))
+	})
+	return out
+}
+
+func (a *app) printSimulated(s *simulated) {
+	a.text("%s: %s with %d faults and %d crashes, %s, %d transitions\n\n", oneLine(s.Recipe),
+		count(int(s.Schedules), "schedule"), s.Faults, s.Crashes, count(int(s.Runs), "run"), s.Transitions)
+	rows := [][]string{{"ended", "runs", "because of"}}
+	for _, e := range s.Ends {
+		rows = append(rows, []string{e.Status, fmt.Sprint(e.Runs), e.Code})
+	}
+	a.text("%s\n", table(rows))
+	rows = [][]string{{"step", "attempts of one effect", "completed", "failed", "skipped", "cancelled"}}
+	var never []string
+	for _, st := range s.Steps {
+		tries := ""
+		if st.Tries > 0 {
+			tries = fmt.Sprintf("up to %d", st.Attempts)
+		}
+		rows = append(rows, []string{oneLine(st.Step), tries, fmt.Sprint(st.Completed), fmt.Sprint(st.Failed), fmt.Sprint(st.Skipped), fmt.Sprint(st.Cancelled)})
+		if st.Completed+st.Failed+st.Cancelled == 0 && st.Tries == 0 {
+			never = append(never, oneLine(st.Step))
+		}
+	}
+	a.text("%s\n", table(rows))
+	if len(never) > 0 {
+		a.text("never begun: %s\n", strings.Join(never, ", "))
+	}
+	a.text("An effect that is attempted more than once keeps its effect key; a service that honours it does the work once.\n")
+	a.text("Actions were not carried out: their outputs were made up from their schemas. final hash %s\n", s.Hash)
+	if s.Violation == nil {
+		a.text("nothing was lost, doubled or stranded\n")
+	}
+}
