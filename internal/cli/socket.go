@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"sync"
 	"time"
@@ -109,7 +110,9 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	})
 	on("release", func(ctx context.Context, in *ask) (any, error) { return nil, h.Release(ctx, in.Key.Run) })
 	serveFiles(mux, on, s)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTime, IdleTimeout: 2 * time.Minute}
+	// What its connections suffer is not the user's to read: it would stand among
+	// the lines of the run.
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTime, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(ln) }) // ends with the function below
 	return func() {

@@ -40,7 +40,7 @@ var shared = sync.OnceValues(func() (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newBench(context.Background(), dir, true)
+	return newBench(context.Background(), dir, "", true)
 })
 
 func benchOf(t *testing.T) *bench {

@@ -62,7 +62,7 @@ type options struct {
 	kills, parallel int
 	seed            uint64
 	points, faults  bool
-	dir, only       string
+	dir, only, tags string
 	serving         time.Duration
 }
 
@@ -72,6 +72,7 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
 	set.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
 	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
+	set.StringVar(&o.tags, "tags", "", "build tags of the binary that is killed, such as one that leaves out a guard: then there must be violations")
 	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
 	set.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
 	set.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
@@ -94,6 +95,7 @@ type summary struct {
 	Restarts   int64    `json:"restarts"`
 	ServingAvg float64  `json:"serving_avg_ms"`
 	ServingMax float64  `json:"serving_max_ms"`
+	Late       int64    `json:"serving_late_on_a_busy_machine"`
 	Seconds    float64  `json:"seconds"`
 	PerKill    float64  `json:"seconds_per_kill"`
 	Violations int      `json:"violations"`
@@ -112,7 +114,7 @@ func work(ctx context.Context, o *options) (err error) {
 		return err
 	}
 	began := time.Now()
-	b, err := newBench(ctx, o.dir, o.points)
+	b, err := newBench(ctx, o.dir, o.tags, o.points)
 	if err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func work(ctx context.Context, o *options) (err error) {
 func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
-		Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(),
+		Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}

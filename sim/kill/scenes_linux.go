@@ -217,6 +217,9 @@ func acceptFails(s *stage) {
 	if took := time.Since(began); used > took/2+500*time.Millisecond {
 		s.Errorf("%s of CPU in %s: something spins", used, took)
 	}
+	if strings.Contains(p.said(), "accept4") {
+		s.Errorf("the user reads of it among the lines of the run:\n%s", p.said())
+	}
 	if s.injected("INJECTED") == 0 {
 		s.Errorf("no accept was made to fail")
 	}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestMatchCatches gives the comparison of effects and attempts each lie that it
+// is there for, and the truths that look like one.
+func TestMatchCatches(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		keys string // of the effects, in order
+		try  []try
+		want string // "" = nothing is wrong
+	}{
+		{"nothing happened yet", "", []try{{1, false}}, ""},
+		{"done once", "a", []try{{1, true}}, ""},
+		{"lost after its effect, and done again", "a a", []try{{2, true}}, ""},
+		{"lost before its effect", "a", []try{{2, true}}, ""},
+		{"refused, then done", "a b", []try{{1, false}, {1, true}}, ""},
+		{"failed before its effect, then done", "b", []try{{1, false}, {1, true}}, ""},
+		{"an effect that no attempt began", "a", nil, "more effects than attempts"},
+		{"an effect too many", "a a", []try{{1, true}}, "not those of its last attempts"},
+		{"the key was kept after a failure", "a a", []try{{1, false}, {1, true}}, "not those of its last attempts"},
+		{"the key changed although the outcome was unknown", "a b", []try{{2, false}}, "a key that was not kept"},
+		{"an old key came back", "a b a", []try{{1, false}, {1, false}, {1, true}}, "older key"},
+		{"completed, and never seen", "", []try{{1, true}}, "not those of its last attempts"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var effects []effect
+			for _, key := range strings.Fields(tt.keys) {
+				effects = append(effects, effect{Key: key})
+			}
+			if got := match(tt.try, effects); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+				t.Errorf("match = %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := match([]try{{1, false}}, []effect{{}}); got == "" {
+		t.Error("an effect without a key passed")
+	}
+}
