@@ -79,6 +79,26 @@ func TestReportOutlivesALostCancel(t *testing.T) {
 	r.wantStatus(run, "completed")
 }
 
+// A worker is told to stop also when the commit of the cancel was written and
+// not answered (F16).
+func TestF16_LostReplyOfACancel(t *testing.T) {
+	st, next := failing()
+	r := newRig(t, st, Config{}, noop())
+	run := r.run(acc, planOf(t, chain(1), noop()), nil)
+	*next = []memory.Outcome{memory.ReplyLost}
+	cancel := request(run, machine.Input{Kind: machine.InCancel})
+	r.settle(cancel)
+	r.pass(5_000_000)
+	r.take()
+	if err := r.answer(cancel).err; err != nil {
+		t.Errorf("the cancel is durable and is answered %v", err)
+	}
+	if len(r.tasks) > 0 {
+		t.Error("the worker was not told to stop")
+	}
+	r.wantStatus(run, "cancelled")
+}
+
 // A parked run that a refused request brings into memory wakes when it is due.
 func TestRefusedRequestKeepsTheTimer(t *testing.T) {
 	st := memory.New(memory.Options{})

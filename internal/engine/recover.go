@@ -223,6 +223,13 @@ func (c *core) resume() bool {
 			}
 			in.send()
 		}
+		for i := range b.owed {
+			// What a run still wants it asks for again; of what it gave up nobody
+			// else would tell the worker.
+			if o := &b.owed[i]; o.cmd.Kind == machine.CmdCancelTask && written[o.l.key] {
+				c.emit(o.l, &o.cmd)
+			}
+		}
 		b.reset()
 		c.spare = b
 	}

@@ -201,7 +201,7 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	s.e.core.closing = s.e.stopping.Load()
 	s.e.core.handle(at, ins)
 	s.e.catchUp()
-	s.publish()
+	s.letOut()
 }
 
 // Seal returns the batch to commit next; ok says that there is one. It is empty
@@ -224,18 +224,18 @@ func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 		s.names.committed(verdicts, c.flying.trans)
 	}
 	c.committed(verdicts, err)
+	s.letOut()
+}
+
+// letOut takes what the core released.
+func (s *Stage) letOut() {
+	c := s.e.core
 	for i := range c.effects {
 		ef := &c.effects[i]
 		s.effects = append(s.effects, Effect{Kind: ef.kind, Key: ef.id.key, Ref: ef.id.ref, Fence: ef.id.fence, Task: ef.task, ask: *ef, stage: s})
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
-	s.publish()
-}
-
-// publish hands readers what has become durable.
-func (s *Stage) publish() {
-	c := s.e.core
 	s.e.hub.mu.Lock()
 	s.e.hub.deliver(c.frames)
 	s.e.hub.mu.Unlock()

@@ -138,6 +138,9 @@ func (p *process) handle(ms ...*engine.Message) {
 		return
 	}
 	p.guard(func() { p.stage.Handle(p.now(), ms...) })
+	if !p.dead {
+		p.act()
+	}
 	p.listen()
 }
 
