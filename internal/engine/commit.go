@@ -64,6 +64,8 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			c.expect(t.Key, t.Park.WakeAt)
 		case t.Fold != nil && l.settled():
 			c.drop(l)
+		case l.asks.len() == 0 && l.run.Quiet():
+			c.resting = append(c.resting, rested{l, l.version})
 		}
 	}
 	for _, in := range b.ins {
@@ -198,6 +200,7 @@ func (c *core) forget() {
 	}
 	c.arb = newArbiter(c.cfg.Concurrency)
 	c.alarms = alarms{}
+	c.resting = nil
 	c.horizon = 0
 	clear(c.linger)
 	c.continues, c.entering, c.suspects = nil, nil, nil

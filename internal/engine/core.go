@@ -74,6 +74,7 @@ type core struct {
 	building, flying, spare *batch
 	unfolded                int // bytes committed since the last look at laggards
 	folding                 bool
+	resting                 []rested // quiet since their last commit, the first ones first, and stale entries
 
 	effects []effect
 	frames  []published

@@ -117,6 +117,7 @@ func (c *core) expect(key store.Key, wake int64) {
 // tidy lets idle runs leave memory, and folds runs whose events keep old
 // journal rows alive.
 func (c *core) tidy() {
+	c.parkResting()
 	c.parkIdle()
 	if c.folding || c.unfolded >= c.cfg.FoldCheck {
 		c.unfolded = 0
@@ -147,18 +148,47 @@ func (c *core) parkIdle() {
 			continue
 		}
 		excess--
-		if !l.dirty && l.settled() && len(l.tail) == 0 {
-			c.drop(l) // a late request had brought it in
-			continue
-		}
-		if !l.dirty && l.parked && l.wake == l.run.NextDue() {
-			c.drop(l)
-			c.expect(l.key, l.wake)
-			continue
-		}
+		c.leave(l)
+	}
+}
+
+// leave lets a run out of memory, with the next batch when that has to say so.
+func (c *core) leave(l *live) {
+	switch {
+	case !l.dirty && l.settled() && len(l.tail) == 0:
+		c.drop(l) // a late request had brought it in
+	case !l.dirty && l.parked && l.wake == l.run.NextDue():
+		c.drop(l)
+		c.expect(l.key, l.wake)
+	default:
 		c.touch(l, l.run.Last()+1)
 		l.leaving = true
 		c.building.urgent = true
+	}
+}
+
+// rested is a run that was quiet when it was committed; it is so as long as it
+// has that version.
+type rested struct {
+	l       *live
+	version uint32
+}
+
+func (r rested) still() bool { return !r.l.gone && r.l.version == r.version }
+
+// parkResting parks what has been quiet for longest when more than MaxResting
+// runs are, also before their time: after a crash each of them has to be read
+// before anything can go on.
+func (c *core) parkResting() {
+	for len(c.resting) > 0 && !c.resting[0].still() {
+		c.resting[0], c.resting = rested{}, c.resting[1:]
+	}
+	for n := min(len(c.resting)-c.cfg.MaxResting, 4*maxPark); n > 0; n-- {
+		r := c.resting[0]
+		c.resting[0], c.resting = rested{}, c.resting[1:]
+		if r.still() && c.mayLeave(r.l) && !c.wakesSoon(r.l) {
+			c.leave(r.l)
+		}
 	}
 }
 

@@ -154,6 +154,49 @@ func TestIdleRunsArePark(t *testing.T) {
 	}
 }
 
+// Of many runs that begin to wait at once only the last ones stay in memory, so
+// that a crash at that moment leaves the next start little to read. One that
+// goes on soon is not worth parking.
+func TestRestingRunsAreFew(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{MaxResting: 10}, noop())
+	p := planOf(t, waiter, noop())
+	nap := planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 2s}}\n", noop())
+	var keys []store.Key
+	for range 100 {
+		r.run(acc, nap, nil)
+		keys = append(keys, r.run(acc, p, map[string]any{"n": int64(1)}))
+	}
+	if n := len(r.c.runs); n < 100 || n > 112 {
+		t.Fatalf("%d runs are in memory, want 100 that nap and about 10", n)
+	}
+	if r.c.runs[keys[99]] == nil || r.c.runs[keys[0]] != nil {
+		t.Error("not those are parked that have been quiet for longest")
+	}
+	n := 0
+	r = r.reopen(st.Crash(0))
+	if err := r.st.Recover(context.Background(), func(*store.Saved) error { n++; return nil }); err != nil || n > 112 {
+		t.Errorf("%d runs are to be recovered (%v)", n, err)
+	}
+	for _, key := range keys {
+		sig := request(key, machine.Input{Kind: machine.InSignal, Name: "go", Data: []byte(`1`)})
+		reply := r.asked(sig)
+		r.settle(sig)
+		if err := reply().err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.tasks) != 100 {
+		t.Errorf("%d of 100 runs went on", len(r.tasks))
+	}
+	r.pass(3 * r.cfg.ParkAfter.Microseconds())
+	for _, e := range r.c.resting {
+		if !e.still() {
+			t.Fatal("a run that has left is still listed as resting, and held in memory")
+		}
+	}
+}
+
 // The journal stays bounded: small runs are folded in packs.
 func TestLaggardsAreFolded(t *testing.T) {
 	st := memory.New(memory.Options{})

@@ -287,7 +287,7 @@ func (s *Store) record(ctx context.Context, key store.Key, r ref) (record, error
 			return record{}, err
 		}
 	}
-	rec, err := parseRecord(data)
+	rec, err := parseRecord(data, nil)
 	if err == nil && (rec.key != key || rec.first != r.first || rec.last != r.last) {
 		err = fmt.Errorf("it holds events %d to %d of run %s", rec.first, rec.last, rec.key.Run)
 	}

@@ -94,8 +94,23 @@ type record struct {
 	damaged     string // why; "" = it is whole
 }
 
+// texts holds each account and run once, however many records name it.
+type texts map[string]string
+
+func (m texts) of(b []byte) string {
+	if m == nil {
+		return string(b)
+	}
+	s, ok := m[string(b)]
+	if !ok {
+		s = string(b)
+		m[s] = s
+	}
+	return s
+}
+
 // parseRecord reads the record at the start of b, which may be longer.
-func parseRecord(b []byte) (record, error) {
+func parseRecord(b []byte, known texts) (record, error) {
 	if len(b) < recordHead {
 		return record{}, fmt.Errorf("%d bytes are too few for a record", len(b))
 	}
@@ -121,7 +136,7 @@ func parseRecord(b []byte) (record, error) {
 		if ok = ok && k <= uint64(len(body)); !ok {
 			return ""
 		}
-		s := string(body[:k])
+		s := known.of(body[:k])
 		body = body[k:]
 		return s
 	}
@@ -138,7 +153,7 @@ func parseRecord(b []byte) (record, error) {
 // parseRow calls fn for every record of a row, whole or damaged. It returns the
 // offset from which nothing can be said, not even whose records were there, or
 // -1 when every record is accounted for.
-func parseRow(data []byte, fn func(record)) (lostFrom int) {
+func parseRow(data []byte, known texts, fn func(record)) (lostFrom int) {
 	count, dir := rowDirectory(data)
 	if count < 0 {
 		return 0
@@ -146,7 +161,7 @@ func parseRow(data []byte, fn func(record)) (lostFrom int) {
 	off := headLen + count*dirEntry + 4
 	if dir == nil { // the records speak for themselves
 		for range count {
-			r, err := parseRecord(data[min(off, len(data)):])
+			r, err := parseRecord(data[min(off, len(data)):], known)
 			if err != nil {
 				return off
 			}
@@ -159,7 +174,7 @@ func parseRow(data []byte, fn func(record)) (lostFrom int) {
 	le := binary.LittleEndian
 	for ; len(dir) > 0; dir = dir[dirEntry:] {
 		n := int(le.Uint32(dir))
-		r, err := parseRecord(data[min(off, len(data)):min(off+n, len(data))])
+		r, err := parseRecord(data[min(off, len(data)):min(off+n, len(data))], known)
 		if err != nil {
 			first := le.Uint64(dir[8:])
 			r = record{

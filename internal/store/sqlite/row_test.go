@@ -31,7 +31,7 @@ func TestRowRoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 50} {
 		data, want := sampleRow(n)
 		i := 0
-		lost := parseRow(data, func(r record) {
+		lost := parseRow(data, nil, func(r record) {
 			w := want[i]
 			if r.damaged != "" || r.key != w.key || r.first != w.first || r.last != w.last ||
 				r.off != w.off || r.n != w.n || !bytes.Equal(r.frames, w.frames) {
@@ -54,7 +54,7 @@ func TestF20_EveryBitOfARow(t *testing.T) {
 			data := bytes.Clone(row)
 			data[at] ^= 1 << bit
 			i, damaged := 0, 0
-			lost := parseRow(data, func(r record) {
+			lost := parseRow(data, nil, func(r record) {
 				w := want[i]
 				i++
 				if r.damaged != "" {
@@ -88,7 +88,7 @@ func FuzzParseRow(f *testing.F) {
 	f.Add(row[:40])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lost := parseRow(data, func(r record) {
+		lost := parseRow(data, nil, func(r record) {
 			if r.damaged == "" && (int(r.off)+int(r.n) > len(data) || r.last < r.first && r.last != r.first-1) {
 				t.Fatalf("record %+v of %d bytes", r, len(data))
 			}
@@ -130,7 +130,7 @@ func newSpoiled(t *testing.T) *spoiled {
 	if err := s.read.QueryRow(`SELECT data FROM journal WHERE id = 2`).Scan(&sp.row); err != nil {
 		t.Fatal(err)
 	}
-	parseRow(sp.row, func(r record) { sp.rec = append(sp.rec, r) })
+	parseRow(sp.row, nil, func(r record) { sp.rec = append(sp.rec, r) })
 	return sp
 }
 

@@ -3,9 +3,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,6 +61,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	s.x.index = index{}
 	s.x.init()
 	runs := map[store.Key]*scanned{}
+	known := texts{}
 	orphans := map[uint32][]foundRef{} // damaged records, by the hash of their run
 	var lost []lostRow
 
@@ -74,7 +77,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 			return err
 		}
 		info := s.x.addRow(id, int64(len(data)))
-		off := parseRow(data, func(r record) {
+		off := parseRow(data, known, func(r record) {
 			f := foundRef{ref{id, r.off, r.n, r.first, r.last}, r.damaged}
 			if r.damaged != "" {
 				orphans[r.hash] = append(orphans[r.hash], f)
@@ -155,22 +158,36 @@ func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orpha
 	return rows.Err()
 }
 
-// lookUp fetches what the tables say of the runs, in bulk.
+// lookUp fetches what the tables say of the runs, in bulk and in the order of
+// the tables.
 func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
+	keys := slices.SortedFunc(maps.Keys(runs), func(a, b store.Key) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
+	})
 	const bulk = 250
-	args := make([]any, 0, 2*bulk)
-	flush := func() error {
-		if len(args) == 0 {
-			return nil
+	ask, err := s.read.PrepareContext(ctx, lookUpQuery(bulk))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ask.Close() }()
+	for some := range slices.Chunk(keys, bulk) {
+		if len(some) < bulk {
+			last, err := s.read.PrepareContext(ctx, lookUpQuery(len(some)))
+			if err != nil {
+				return err
+			}
+			_ = ask.Close()
+			ask = last
 		}
-		values := strings.TrimSuffix(strings.Repeat("(?,?),", len(args)/2), ",")
-		rows, err := s.read.QueryContext(ctx, `SELECT r.account, r.run, r.parked, r.ended <> 0 AND r.owes = 0, r.last, `+foldedColumns+`
-			FROM (VALUES `+values+`) v CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`, args...)
+		args := make([]any, 0, 2*bulk)
+		for _, key := range some {
+			args = append(args, key.Account, key.Run)
+		}
+		rows, err := ask.QueryContext(ctx, args...)
 		if err != nil {
 			return err
 		}
-		args = args[:0]
-		return eachRow(rows, func() error {
+		err = eachRow(rows, func() error {
 			var key store.Key
 			var found scanned
 			var f folded
@@ -182,15 +199,17 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 			*runs[key] = found
 			return nil
 		})
-	}
-	for key := range runs {
-		if args = append(args, key.Account, key.Run); len(args) == 2*bulk {
-			if err := flush(); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
-	return flush()
+	return nil
+}
+
+func lookUpQuery(n int) string {
+	return `SELECT r.account, r.run, r.parked, r.ended <> 0 AND r.owes = 0, r.last, ` + foldedColumns + `
+		FROM (VALUES ` + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + `) v
+		CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`
 }
 
 // eachRow calls fn for each row and closes rows.

@@ -114,7 +114,7 @@ func damage(t testing.TB, dir string, key store.Key) {
 	db := rawDB(t, dir)
 	defer db.Close()
 	rewriteRow(t, db, func(data []byte) []byte {
-		parseRow(data, func(r record) {
+		parseRow(data, nil, func(r record) {
 			if r.key == key {
 				data[r.off+r.n-1] ^= 1
 			}
