@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 const chainSteps = 10 // of a run of many
@@ -201,7 +203,7 @@ func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 	used = cpu() - used
 	close(trims.stop)
 	<-trims.done
-	if err != nil {
+	if err = errors.Join(err, trims.err); err != nil {
 		return nil, err
 	}
 	steps := float64(c.seen.Load())
@@ -274,8 +276,8 @@ func (t *trimming) watch() {
 			return
 		case <-tick.C:
 		}
-		st, err := t.w.sql.Stats(context.Background())
-		if err != nil {
+		var st store.Stats
+		if st, t.err = t.w.sql.Stats(context.Background()); t.err != nil {
 			return
 		}
 		t.most = max(t.most, st.JournalBytes)

@@ -72,7 +72,7 @@ func machine(dir string) map[string]string {
 	}
 	var fs syscall.Statfs_t
 	if syscall.Statfs(dir, &fs) == nil {
-		m["filesystem"] = fsName(int64(fs.Type))
+		m["filesystem"] = fsName(fs.Type)
 	}
 	if v, err := os.ReadFile("/proc/loadavg"); err == nil {
 		m["load"], _, _ = strings.Cut(string(v), " ")

@@ -93,7 +93,7 @@ func (w *world) end(ctx context.Context, run string) error {
 
 func completed(head store.Head) error {
 	if head.Status != "completed" {
-		return fmt.Errorf("run %s is %s (%s %s), want completed", head.Run, head.Status, head.Code, head.Message)
+		return fmt.Errorf("run %s is %s (%s %s), want completed", head.Run, head.Status, string(head.Code), head.Message)
 	}
 	return nil
 }
