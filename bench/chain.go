@@ -119,7 +119,6 @@ func chainOfLength(ctx context.Context, b *bench, n int) (l Line, err error) {
 	l.BytesPerStep = float64(c.bytes) / steps
 	l.RSSMB = rss()
 	f.describe(&l, 0)
-	l.Ratio = l.P50US / l.FsyncP50US
 	l.put("over_store_us", l.P50US-l.More["store_p50_us"])
 	// A run has one commit more than steps: the one that starts it.
 	l.put("syncs_per_step", float64(c.commits-rounds)/steps)

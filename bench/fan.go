@@ -55,32 +55,32 @@ func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) 
 		return l, err
 	}
 	w.st.record(true)
-	began := time.Now()
 	if err := w.once(ctx, pl, params); err != nil {
 		return l, err
 	}
-	alike := time.Since(began)
 	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
 	if err != nil {
 		return l, err
 	}
 	defer func() { err = closing(f.close, err) }()
-	if err := f.whole(ctx); err != nil {
-		return l, err
-	}
 	w.st.forget()
 	t.calls.Store(0)
-	disk := written()
 	var times []time.Duration
-	used := cpu()
-	for range rounds {
-		began := time.Now()
+	var used time.Duration
+	var wrote int64
+	for i := range rounds {
+		began, before, disk := time.Now(), cpu(), written()
 		if err := w.once(ctx, pl, params); err != nil {
 			return l, err
 		}
 		times = append(times, time.Since(began))
+		used, wrote = used+cpu()-before, wrote+written()-disk
+		if i < floorRounds {
+			if err := f.whole(ctx); err != nil {
+				return l, err
+			}
+		}
 	}
-	used = cpu() - used
 	steps := rounds * len(pl.Steps)
 	calls := 0
 	for i := range pl.Steps {
@@ -97,10 +97,10 @@ func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) 
 	c := w.st.count()
 	l.BytesPerStep = float64(c.bytes) / float64(steps)
 	l.RSSMB = rss()
-	f.describe(&l, alike.Seconds())
+	f.describe(&l, quantile(times, 0.5))
 	l.put("best_us", us(slices.Min(times)))
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
-	l.put("written_per_step", float64(written()-disk)/float64(steps))
+	l.put("written_per_step", float64(wrote)/float64(steps))
 	l.Hist = w.st.histogram()
 	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
 	return l, err
@@ -167,7 +167,6 @@ func submit(ctx context.Context, b *bench) ([]Line, error) {
 	l.BytesPerStep = float64(c.bytes) / float64(rounds)
 	l.RSSMB = rss()
 	f.describe(&l, 0)
-	l.Ratio = l.P50US / l.FsyncP50US
 	l.put("answer_p50_us", us(quantile(answers, 0.5)))
 	l.put("end_p50_us", us(quantile(ends, 0.5)))
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))

@@ -30,6 +30,7 @@ type floors struct {
 
 	append, overwrite, store []time.Duration
 	used                     time.Duration // processor time of the store's commits
+	delay                    time.Duration // that each sync is said to take longer
 }
 
 const preallocated = 64 << 20
@@ -189,21 +190,35 @@ func (f *floors) commitOne(ctx context.Context, batch []store.Transition) error 
 // whole makes every commit once.
 func (f *floors) whole(ctx context.Context) error { return f.repeat(ctx, len(f.batches)) }
 
-// describe adds the floors to a line. rounds is how often the shape itself did
-// what the floors did; with it ratio compares sums, without it medians.
-func (f *floors) describe(l *Line, engineSeconds float64) {
-	l.put("append_s", sum(f.append).Seconds())
-	l.put("overwrite_s", sum(f.overwrite).Seconds())
-	l.put("store_s", sum(f.store).Seconds())
-	if engineSeconds > 0 {
-		l.Ratio = engineSeconds / sum(f.append).Seconds()
-		l.put("over_store", engineSeconds/sum(f.store).Seconds())
-	}
+// floorRounds is how often the floors of a whole run, or of a round of runs, are
+// taken, each time after such a round.
+const floorRounds = 5
+
+// describe adds the floors to a line. shape is how long the shape itself took for
+// what the floors repeat as a whole; with it ratio compares those times, without
+// it the line's p50 with that of a commit.
+func (f *floors) describe(l *Line, shape time.Duration) {
 	l.FsyncP50US = us(quantile(f.append, 0.5))
 	l.put("overwrite_p50_us", us(quantile(f.overwrite, 0.5)))
 	l.put("store_p50_us", us(quantile(f.store, 0.5)))
 	l.put("store_cpu_us", us(f.used)/float64(len(f.store))) // a commit
-	l.put("store_over_append", us(quantile(f.store, 0.5))/l.FsyncP50US)
+	l.put("store_over_append", l.More["store_p50_us"]/l.FsyncP50US)
+	if shape == 0 {
+		l.Ratio = l.P50US / l.FsyncP50US
+		return
+	}
+	rounds := float64(len(f.store)) / float64(len(f.batches))
+	each := func(ds []time.Duration) float64 {
+		return (sum(ds) + time.Duration(len(ds))*f.delay).Seconds() / rounds
+	}
+	l.put("append_s", each(f.append))
+	l.put("overwrite_s", each(f.overwrite))
+	l.put("store_s", each(f.store))
+	l.Ratio = shape.Seconds() / each(f.append)
+	l.put("over_store", shape.Seconds()/each(f.store))
+	if f.delay > 0 {
+		l.put("delay_us", us(f.delay))
+	}
 }
 
 func sum(ds []time.Duration) (total time.Duration) {

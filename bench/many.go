@@ -114,37 +114,35 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 		return l, err
 	}
 	w.st.delay = delay
-	// One round is repeated by the floors, right after it.
 	w.st.record(true)
-	began := time.Now()
 	if err := round(); err != nil {
 		return l, err
 	}
-	alike := time.Since(began)
 	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
 	if err != nil {
 		return l, err
 	}
 	defer func() { err = closing(f.close, err) }()
-	if err := f.whole(ctx); err != nil {
-		return l, err
-	}
-
 	c.forget()
 	w.st.forget()
-	disk := written()
 	rounds := b.few(20, 2)
 	var times []time.Duration
-	used := cpu()
-	for range rounds {
-		began := time.Now()
+	var used time.Duration
+	var wrote int64
+	for i := range rounds {
+		began, before, disk := time.Now(), cpu(), written()
 		if err := round(); err != nil {
 			return l, err
 		}
 		times = append(times, time.Since(began))
+		used, wrote = used+cpu()-before, wrote+written()-disk
+		if i < floorRounds {
+			if err := f.whole(ctx); err != nil {
+				return l, err
+			}
+		}
 	}
 	took := sum(times)
-	used = cpu() - used
 	steps := float64(rounds * runs * chainSteps)
 	if got := c.seen.Load(); got != int64(steps) {
 		return l, errSteps(int(got), int(steps))
@@ -154,14 +152,11 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 	n := w.st.count()
 	l.BytesPerStep = float64(n.bytes) / steps
 	l.RSSMB = rss()
-	f.describe(&l, alike.Seconds())
-	if delay > 0 {
-		l.put("delay_us", us(delay))
-		l.put("over_store", alike.Seconds()/(sum(f.store)+time.Duration(len(f.store))*delay).Seconds())
-	}
+	f.delay = delay
+	f.describe(&l, quantile(times, 0.5))
 	l.put("best_steps_per_s", float64(runs*chainSteps)/slices.Min(times).Seconds())
 	l.put("commits_per_round", float64(n.commits)/float64(rounds))
-	l.put("written_per_step", float64(written()-disk)/steps)
+	l.put("written_per_step", float64(wrote)/steps)
 	l.Hist = w.st.histogram()
 	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
 	return l, err
