@@ -130,11 +130,12 @@ func packsSurvive(h *harness, d Disk) {
 		h.commit(store.Transition{Key: packKey(i), Epoch: h.epoch, Fold: fold(packKey(i), 5, 5), Park: &store.Park{}})
 	}
 	for i := range packRuns {
-		if i%4 == 1 {
+		switch i % 4 {
+		case 0:
+			h.holds(packKey(i), 4)
+		case 1:
 			h.holds(packKey(i), 5)
 			h.equal("state's last", h.load(packKey(i)).StateLast, uint64(5))
-		} else if i%4 == 0 {
-			h.holds(packKey(i), 4)
 		}
 	}
 }
