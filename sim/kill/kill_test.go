@@ -56,13 +56,13 @@ func benchOf(t *testing.T) *bench {
 	return b
 }
 
-// TestF01_Kill9 kills the real binary fifty times at random moments (F01, F02,
-// F03, F16). How soon a killed process serves again is the bench's to judge: a
+// TestF01_Kill9 kills the real binary at random moments (F01, F02, F03, F16);
+// `go run ./sim/kill` does it more often. How soon a killed process serves again is the bench's to judge: a
 // test has no clock.
 func TestF01_Kill9(t *testing.T) {
 	b := *benchOf(t)
 	b.serving = longest
-	o := &options{kills: 50, parallel: 2, seed: 1}
+	o := &options{kills: 20, parallel: 2, seed: 1}
 	problems, err := b.randomKills(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestF01_Kill9(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s (seed %d)", p, o.seed)
 	}
-	if n := b.kills.Load(); n < 50 || b.effects.Load() == 0 || b.runs.Load() == 0 {
+	if n := b.kills.Load(); n < 20 || b.effects.Load() == 0 || b.runs.Load() == 0 {
 		t.Errorf("%d kills, %d effects, %d runs: too little to say anything", n, b.effects.Load(), b.runs.Load())
 	}
 }
