@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/sabotage"
+)
+
+// TestEveryGuardIsMissed builds the simulator without each guard in turn: an
+// invariant is broken each time, within a minute.
+func TestEveryGuardIsMissed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the simulator once a guard: -short leaves that out")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("the guards are the same everywhere; Linux, where system calls can be counted, is enough")
+	}
+	var out bytes.Buffer
+	missed, err := run(t.Context(), &out, options{seconds: 60, seed: 1})
+	t.Logf("\n%s", out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missed > 0 {
+		t.Errorf("%d guards were missed by nobody", missed)
+	}
+	if got, want := strings.Count(out.String(), " caught "), len(sabotage.Guards())+1; got != want {
+		t.Errorf("%d guards were caught, want %d", got, want)
+	}
+}
+
+// TestChosen: names with and without the tag's beginning; a wrong one is told.
+func TestChosen(t *testing.T) {
+	some, err := chosen("fence,sabotage_fsync")
+	if err != nil || len(some) != 2 || some[0].Tag != "sabotage_fence" || some[1].Tag != fsyncTag {
+		t.Errorf("got %v, %v", some, err)
+	}
+	if _, err := chosen("fences"); err == nil || !strings.Contains(err.Error(), "there are fence, duplicate") {
+		t.Errorf("got %v", err)
+	}
+	if all, err := chosen(""); err != nil || len(all) != len(sabotage.Guards()) {
+		t.Errorf("got %d of %d guards, %v", len(all), len(sabotage.Guards()), err)
+	}
+}
