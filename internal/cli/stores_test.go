@@ -128,14 +128,14 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer files.Close()
+			heads, err := st.List(t.Context(), store.Query{Account: account}) // as they were left
+			if err != nil {
+				t.Fatal(err)
+			}
 			now := last.Time.Add(30 * time.Minute)
 			e, err := engine.Open(t.Context(), engine.Config{
 				Store: st, Actions: catalogue(builtin.Actions(builtin.Config{})), Blobs: files, Now: func() time.Time { return now },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			heads, err := e.List(t.Context(), store.Query{Account: account})
 			if err != nil {
 				t.Fatal(err)
 			}
