@@ -128,6 +128,9 @@ func TestExportRedacts(t *testing.T) {
 // F20, A31: whatever a bundle holds, importing it is an error or gives a run
 // that every command can look at. Nothing panics, nothing hangs.
 func TestF20_HostileBundles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one process after the other: the race detector has nothing to see here")
+	}
 	good := parts(t, exportedBundle(t))
 	for name, change := range map[string]func(m map[string][]byte){
 		"no manifest":      func(m map[string][]byte) { delete(m, "manifest.json") },

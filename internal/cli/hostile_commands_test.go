@@ -309,6 +309,9 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 // A31: where a project lies, and what its own files say, may be hostile too: the
 // names of directories, settings and recipes do nothing on a terminal.
 func TestA31_HostilePlaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one process after the other: the race detector has nothing to see here")
+	}
 	const evil = "\x1b]0;owned\x07\u202egnp\r\x1b[2J"
 	dir, _ := yard(t)
 	place := filepath.Join(dir, "out", "a"+evil+"b")
