@@ -74,11 +74,7 @@ func chainOfLength(ctx context.Context, b *bench, n int) (l Line, err error) {
 	if err != nil {
 		return l, err
 	}
-	w.st.record(true)
-	if err := w.once(ctx, short, nil); err != nil { // also warms up
-		return l, err
-	}
-	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	f, err := w.floors(ctx, dir, func() error { return w.once(ctx, short, nil) }) // also warms up
 	if err != nil {
 		return l, err
 	}

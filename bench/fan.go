@@ -50,36 +50,20 @@ func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) 
 	if err != nil {
 		return l, err
 	}
-	params := map[string]any{"n": int64(1)}
-	if err := w.once(ctx, pl, params); err != nil { // warms up
+	round := func() error { return w.once(ctx, pl, map[string]any{"n": int64(1)}) }
+	if err := round(); err != nil { // warms up
 		return l, err
 	}
-	w.st.record(true)
-	if err := w.once(ctx, pl, params); err != nil {
-		return l, err
-	}
-	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	f, err := w.floors(ctx, dir, round)
 	if err != nil {
 		return l, err
 	}
 	defer func() { err = closing(f.close, err) }()
 	w.st.forget()
 	t.calls.Store(0)
-	var times []time.Duration
-	var used time.Duration
-	var wrote int64
-	for i := range rounds {
-		began, before, disk := time.Now(), cpu(), written()
-		if err := w.once(ctx, pl, params); err != nil {
-			return l, err
-		}
-		times = append(times, time.Since(began))
-		used, wrote = used+cpu()-before, wrote+written()-disk
-		if i < floorRounds {
-			if err := f.whole(ctx); err != nil {
-				return l, err
-			}
-		}
+	took, err := f.rounds(ctx, rounds, round)
+	if err != nil {
+		return l, err
 	}
 	steps := rounds * len(pl.Steps)
 	calls := 0
@@ -91,16 +75,16 @@ func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) 
 	if got := int(t.calls.Load()); got != calls {
 		return l, errSteps(got, calls)
 	}
-	total := sum(times).Seconds()
-	l.Seconds, l.StepsPerS, l.CPUPerStepUS = total/float64(rounds), float64(steps)/total, us(used)/float64(steps)
-	l.spread(times)
+	total := sum(took.times).Seconds()
+	l.Seconds, l.StepsPerS, l.CPUPerStepUS = total/float64(rounds), float64(steps)/total, us(took.cpu)/float64(steps)
+	l.spread(took.times)
 	c := w.st.count()
 	l.BytesPerStep = float64(c.bytes) / float64(steps)
 	l.RSSMB = rss()
-	f.describe(&l, quantile(times, 0.5))
-	l.put("best_us", us(slices.Min(times)))
+	f.describe(&l, quantile(took.times, 0.5))
+	l.put("best_us", us(slices.Min(took.times)))
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
-	l.put("written_per_step", float64(wrote)/float64(steps))
+	l.put("written_per_step", float64(took.wrote)/float64(steps))
 	l.Hist = w.st.histogram()
 	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
 	return l, err
@@ -135,11 +119,10 @@ func submit(ctx context.Context, b *bench) ([]Line, error) {
 		}
 		return first, answered, time.Since(began), err
 	}
-	w.st.record(true)
-	if _, _, _, err := one(); err != nil {
-		return nil, err
-	}
-	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	f, err := w.floors(ctx, dir, func() error {
+		_, _, _, err := one()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

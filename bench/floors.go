@@ -190,6 +190,43 @@ func (f *floors) commitOne(ctx context.Context, batch []store.Transition) error 
 // whole makes every commit once.
 func (f *floors) whole(ctx context.Context) error { return f.repeat(ctx, len(f.batches)) }
 
+// floors repeats what the engine commits in one round, in dir.
+func (w *world) floors(ctx context.Context, dir string, round func() error) (*floors, error) {
+	w.st.record(true)
+	err := round()
+	batches := w.st.record(false)
+	if err != nil {
+		return nil, err
+	}
+	return newFloors(ctx, filepath.Join(dir, "floors"), batches)
+}
+
+// laps are what rounds took: each by the clock, all in processor time and in
+// bytes written.
+type laps struct {
+	times []time.Duration
+	cpu   time.Duration
+	wrote int64
+}
+
+// rounds measures a round n times, and takes the floors after each of the first.
+func (f *floors) rounds(ctx context.Context, n int, round func() error) (l laps, err error) {
+	for i := range n {
+		began, used, disk := time.Now(), cpu(), written()
+		if err := round(); err != nil {
+			return l, err
+		}
+		l.times = append(l.times, time.Since(began))
+		l.cpu, l.wrote = l.cpu+cpu()-used, l.wrote+written()-disk
+		if i < floorRounds {
+			if err := f.whole(ctx); err != nil {
+				return l, err
+			}
+		}
+	}
+	return l, nil
+}
+
 // floorRounds is how often the floors of a whole run, or of a round of runs, are
 // taken, each time after such a round.
 const floorRounds = 5

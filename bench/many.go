@@ -114,11 +114,7 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 		return l, err
 	}
 	w.st.delay = delay
-	w.st.record(true)
-	if err := round(); err != nil {
-		return l, err
-	}
-	f, err := newFloors(ctx, filepath.Join(dir, "floors"), w.st.record(false))
+	f, err := w.floors(ctx, dir, round)
 	if err != nil {
 		return l, err
 	}
@@ -126,37 +122,25 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 	c.forget()
 	w.st.forget()
 	rounds := b.few(20, 2)
-	var times []time.Duration
-	var used time.Duration
-	var wrote int64
-	for i := range rounds {
-		began, before, disk := time.Now(), cpu(), written()
-		if err := round(); err != nil {
-			return l, err
-		}
-		times = append(times, time.Since(began))
-		used, wrote = used+cpu()-before, wrote+written()-disk
-		if i < floorRounds {
-			if err := f.whole(ctx); err != nil {
-				return l, err
-			}
-		}
+	took, err := f.rounds(ctx, rounds, round)
+	if err != nil {
+		return l, err
 	}
-	took := sum(times)
+	seconds := sum(took.times).Seconds()
 	steps := float64(rounds * runs * chainSteps)
 	if got := c.seen.Load(); got != int64(steps) {
 		return l, errSteps(int(got), int(steps))
 	}
-	l.Seconds, l.StepsPerS, l.CPUPerStepUS = took.Seconds()/float64(rounds), steps/took.Seconds(), us(used)/steps
+	l.Seconds, l.StepsPerS, l.CPUPerStepUS = seconds/float64(rounds), steps/seconds, us(took.cpu)/steps
 	l.spread(c.all())
 	n := w.st.count()
 	l.BytesPerStep = float64(n.bytes) / steps
 	l.RSSMB = rss()
 	f.delay = delay
-	f.describe(&l, quantile(times, 0.5))
-	l.put("best_steps_per_s", float64(runs*chainSteps)/slices.Min(times).Seconds())
+	f.describe(&l, quantile(took.times, 0.5))
+	l.put("best_steps_per_s", float64(runs*chainSteps)/slices.Min(took.times).Seconds())
 	l.put("commits_per_round", float64(n.commits)/float64(rounds))
-	l.put("written_per_step", float64(wrote)/steps)
+	l.put("written_per_step", float64(took.wrote)/steps)
 	l.Hist = w.st.histogram()
 	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
 	return l, err
