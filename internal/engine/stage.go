@@ -272,7 +272,7 @@ func (s *Stage) Now() int64 { return s.e.now() }
 // Dead is why no commit will ever succeed again; nil while one may.
 func (s *Stage) Dead() error { return s.e.core.dead }
 
-// Stalled is why commits fail for now; nil when they do not.
+// Stalled is why commits fail until the store answers again; nil when they do not.
 func (s *Stage) Stalled() error { return s.e.core.stalled }
 
 // Stop begins an orderly end: no new work is taken and no attempt handed out.
