@@ -22,6 +22,12 @@ func TestLoopItemsAreTyped(t *testing.T) {
 		{"input.numbers", "x.nme", "int has no fields"},
 		{"input.people.filter(p, true)", "x.nme", ""}, // not plain enough to be sure
 		{"input.unknown", "x.nme", "input has no unknown"},
+		// What more than items speaks of is not known here.
+		{"input.pair", "x.size()", ""},
+		{"input.either", "x.size()", ""},
+		{"input.more", "x.age", ""},
+		{"input.linked", "x.first.size()", ""},
+		{"input.people.old", "x.nme", ""},
 	} {
 		text := `name: r
 inputSchema:
@@ -31,6 +37,15 @@ inputSchema:
     people: {type: array, items: {type: object, additionalProperties: false, properties: {name: {type: string}}}}
     numbers: {type: array, items: {type: integer}}
     anything: {type: array}
+    pair: {type: array, prefixItems: [{type: string}], items: {type: integer}}
+    either: {type: [array, string], items: {type: integer}}
+    more:
+      type: array
+      items: {type: object, properties: {name: {type: string}}}
+      allOf: [{items: {type: object, properties: {age: {type: integer}}}}]
+    name: {type: string}
+    linked: {type: array, items: {type: object, properties: {first: {$ref: "#/properties/name"}, name: {type: integer}}}}
+    people.old: {type: array, items: {type: integer}}
 steps:
   - id: each
     loop: {over: "` + tt.over + `", as: x, steps: [{id: one, transform: {expression: "` + tt.expression + `"}}]}

@@ -3,9 +3,11 @@
 package compile
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -66,21 +68,18 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 }
 
 // itemType is what a loop's items are, where it goes over the files or a list of
-// the input as it is.
+// the input as it is, and nothing but `items` says what the list holds.
 func (c *compiler) itemType(body int32) typed {
 	owner := &c.nodes[c.p.Graphs[body].Owner]
 	if owner.src == nil || owner.src.Loop == nil {
 		return typed{}
 	}
 	name, field, isField := strings.Cut(trimmed(owner.src.Loop.Over), ".")
-	var list struct {
-		Items json.RawMessage `json:"items"`
-	}
 	raw := json.RawMessage(nil)
 	switch {
 	case !isField && name == "files":
 		raw = filesType
-	case isField && (name == "input" || name == "inputs" || name == "parameters"):
+	case isField && !strings.ContainsFunc(field, notWord) && (name == "input" || name == "inputs" || name == "parameters"):
 		var schema struct {
 			Properties map[string]json.RawMessage `json:"properties"`
 		}
@@ -89,11 +88,25 @@ func (c *compiler) itemType(body int32) typed {
 		}
 		raw = schema.Properties[field]
 	}
-	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
-		return typed{}
+	var list map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil || string(list["type"]) != `"array"` {
+		return typed{} // a text may name a file, whose items are anything
 	}
-	return c.typed(list.Items)
+	for key := range list {
+		if !slices.Contains(listWords, key) {
+			return typed{}
+		}
+	}
+	if bytes.Contains(list["items"], []byte(`"$ref"`)) {
+		return typed{} // a reference is to a place in the whole schema
+	}
+	return c.typed(list["items"])
 }
+
+// listWords are the keywords of a list beside which `items` speaks of all it holds.
+var listWords = []string{"type", "items", "minItems", "maxItems", "uniqueItems", "title", "description", "default", "examples", "$comment"}
+
+func notWord(r rune) bool { return r > unicode.MaxASCII || !wordByte(byte(r)) }
 
 // filesType is what `files` holds. What inspection finds depends on the kind of
 // file and grows with releases, so extended is any object.
