@@ -105,7 +105,7 @@ func (t *Task) Render() (input, hash []byte, fail *Failure) {
 		return nil, nil, failureOf(t.code.err, fault.TemplateError)
 	}
 	raw, fail := t.render()
-	if fail == nil && t.vars.err != nil {
+	if t.vars.err != nil { // what it made of the expressions is not their fault
 		fail = failureOf(t.vars.err, fault.TemplateError)
 	}
 	if fail != nil {
@@ -174,7 +174,7 @@ func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
 		raw []byte
 		v   any
 	}
-	if len(order) != len(step.Bindings) || len(order) > len(parts) {
+	if len(order) > len(parts) {
 		return nil, nil, false
 	}
 	for _, name := range step.Required {

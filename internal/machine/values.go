@@ -242,9 +242,6 @@ func (e *env) captureStep(v *plan.Var, c *captured) {
 			kept := se
 			c.failed = &kept
 		}
-		if c.val != nil {
-			c.substitute = false
-		}
 		break
 	}
 }

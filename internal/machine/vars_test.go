@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // What a binding picks without evaluating is what evaluating it gives, byte for
@@ -65,5 +66,15 @@ func TestPickIsEval(t *testing.T) {
 	}
 	if picked < 100 {
 		t.Errorf("only %d picks: the test tests little", picked)
+	}
+}
+
+// A recorded value that cannot be read is what the failure tells of, and not
+// that its step did not run.
+func TestRenderUnreadableValue(t *testing.T) {
+	step := &plan.Step{Bindings: []plan.Binding{{Name: "in", Expr: plan.Expr{Src: "bound.a", Vars: []plan.Var{{Name: "bound", Kind: plan.VarBinding}}}}}}
+	task := &Task{step: step, code: compileStep(step), vars: vars{list: []captured{{name: "bound", kind: recordedVar, val: newValue(7, []byte(`{"a"`))}}}}
+	if _, _, fail := task.Render(); fail == nil || fail.Code != fault.InternalError {
+		t.Errorf("rendering what cannot be read: %+v, want %s", fail, fault.InternalError)
 	}
 }

@@ -62,9 +62,6 @@ func (w *Witness) At() int64 { return w.at }
 // Status is what the run has become.
 func (w *Witness) Status() RunStatus { return w.status }
 
-// Verdict is how the run will end or has ended; RunPending = it is open.
-func (w *Witness) Verdict() RunStatus { return w.verdict }
-
 // Generation is the run's generation.
 func (w *Witness) Generation() uint32 { return w.gen }
 
