@@ -4,6 +4,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
@@ -42,7 +43,6 @@ type seen struct {
 	settled uint32 // generation of its last end
 	attempt uint32 // the last one that was handed out, in
 	gen     uint32 // … this generation
-	since   int64  // when that was
 	due     int64  // of the timer it waits for
 	deltas  int64
 	done    bool // it was completed in a scope that is to be opened anew
@@ -170,20 +170,11 @@ func (w *Witness) run(ev *Event) error {
 	default:
 		return nil
 	}
-	if !among(nextRun[w.status], next) || w.status.Terminal() != (ev.Kind == EvRunRetried) {
+	if !slices.Contains(nextRun[w.status], next) || w.status.Terminal() != (ev.Kind == EvRunRetried) {
 		return fmt.Errorf("X77: event %d makes a run that was %s %s", ev.Seq, w.status, next)
 	}
 	w.status = next
 	return nil
-}
-
-func among[S comparable](list []S, s S) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // became is the status an event gives its step; Pending = none of its own.
@@ -214,6 +205,9 @@ func (w *Witness) step(ev *Event) error {
 	if int(ev.Kind) >= eventKinds || notTaken(ev) {
 		return nil
 	}
+	if err := w.begins(s, ev); err != nil {
+		return err
+	}
 	next := became[ev.Kind]
 	if next == Pending {
 		from := s.status
@@ -225,9 +219,6 @@ func (w *Witness) step(ev *Event) error {
 	if err := w.change(ev, s.status, next); err != nil {
 		return err
 	}
-	if err := w.begins(s, ev); err != nil {
-		return err
-	}
 	if err := w.timely(s, ev); err != nil {
 		return err
 	}
@@ -236,7 +227,7 @@ func (w *Witness) step(ev *Event) error {
 		if s.gen > w.gen || s.gen == w.gen && ev.Attempt <= s.attempt {
 			return fmt.Errorf("I3: attempt %d was handed out after attempt %d", ev.Attempt, s.attempt)
 		}
-		s.attempt, s.gen, s.since = ev.Attempt, w.gen, ev.At
+		s.attempt, s.gen = ev.Attempt, w.gen
 	case EvNodeOpened:
 		w.forget(ev)
 	case EvNodeRetried, EvNodeWaiting:
@@ -261,7 +252,7 @@ func (w *Witness) step(ev *Event) error {
 // when it undoes something (I8).
 func (w *Witness) begins(s *seen, ev *Event) error {
 	switch ev.Kind {
-	case EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeWaiting:
+	case EvNodeReady, EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeIteration, EvNodeWaiting:
 	case EvNodeCompleted:
 		if s.status != Pending && s.status != Invalidated {
 			return nil
