@@ -546,5 +546,6 @@ func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
 	if err != nil {
 		return s.fail(err)
 	}
+	s.wrote(int64(len(value)/pageSize) + 1)
 	return nil
 }

@@ -61,7 +61,7 @@ func (s *Store) stable(ctx context.Context, key store.Key, read func() error) er
 		err = read()
 		s.w.Unlock()
 		if errors.Is(err, errMoved) { // nothing moves now
-			err = fault.New(fault.StoreCorrupt, "run %s: a journal row that holds its events is missing", key.Run)
+			err = fault.New(fault.StoreCorrupt, "run %s: a row that holds its events is missing", key.Run)
 		}
 	}
 	_, err = s.explain(err)
@@ -99,7 +99,10 @@ type folded struct {
 	pieces uint64
 }
 
-func (f *folded) last() uint64 { return max(f.chunks, f.packed, f.pieces) }
+func (f *folded) last() uint64 { return max(f.chunks, f.packs()) }
+
+// packs is the last event in a pack.
+func (f *folded) packs() uint64 { return max(f.packed, f.pieces) }
 
 // A savedRow is a run's head and snapshot.
 type savedRow struct {
@@ -164,15 +167,11 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 			out.State, out.StateLast, out.Format = state, row.stateLast, row.format
 		}
 	}
-	refs, err := s.pieces(ctx, key, &row.folded)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.packedState(ctx, out, refs); err != nil {
+	if err := s.packedState(ctx, out, &row.folded); err != nil {
 		return nil, err
 	}
 	t := tail{s: s, key: key, at: out.StateLast}
-	if err := t.folds(ctx, out.Chunked, refs); err != nil {
+	if err := t.folds(ctx, out.Chunked, &row.folded); err != nil {
 		return nil, err
 	}
 	if err := t.journal(ctx, v.refs); err != nil {
@@ -213,10 +212,16 @@ func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 }
 
 // folds adds the pieces and chunks after t.at.
-func (t *tail) folds(ctx context.Context, until uint64, refs []pieceRef) error {
+func (t *tail) folds(ctx context.Context, until uint64, f *folded) (err error) {
+	var refs []pieceRef
 	for t.at < until && !t.full {
 		for len(refs) > 0 && refs[0].last <= t.at {
 			refs = refs[1:]
+		}
+		if len(refs) == 0 && f.packs() > t.at {
+			if refs, err = t.s.pieces(ctx, t.key, f, t.at, somePieces); err != nil {
+				return err
+			}
 		}
 		if len(refs) == 0 || refs[0].first > t.at+1 {
 			if err := t.chunk(ctx); err != nil {
@@ -352,12 +357,8 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 		if after >= v.last {
 			return v.damage // a damaged run's pages end here, loudly
 		}
-		refs, err := s.pieces(ctx, key, &f)
-		if err != nil {
-			return err
-		}
 		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1)}
-		if err := t.folds(ctx, v.chunked, refs); err != nil {
+		if err := t.folds(ctx, v.chunked, &f); err != nil {
 			return err
 		}
 		if err := t.journal(ctx, v.refs); err != nil {

@@ -30,15 +30,21 @@ const (
 	maxPiece    = 16 << 10 // a larger fold has rows of its own
 	packSize    = 32 << 10 // a pack that has reached it takes no more pieces
 	cachedPacks = 16       // of which a reader has just had a run
+	somePieces  = 64       // that a reader of events looks up at once
 )
 
-// A piece is the fold of one run in a pack.
+// A piece is the fold of one run in a pack, into which it points: whoever looks
+// for one passes hundreds of others.
 type piece struct {
-	key         store.Key
-	first, last uint64
-	format      uint32
-	state       []byte // nil = none
-	frames      []byte
+	account, run []byte
+	first, last  uint64
+	format       uint32
+	state        []byte // nil = none
+	frames       []byte
+}
+
+func (p *piece) of(key store.Key) bool {
+	return string(p.run) == key.Run && string(p.account) == key.Account
 }
 
 // A pieceRef says which events a piece has and where it is.
@@ -77,11 +83,12 @@ func uvarintLen(n int) int {
 }
 
 // eachPiece calls fn for every piece and the bytes it takes, until it says no.
-// What a piece holds points into data.
+// The piece is fn's until it returns.
 func eachPiece(data []byte, fn func(p *piece, raw []byte) bool) error {
 	if len(data) == 0 || data[0] != packVersion {
 		return errors.New("it is no pack of this release")
 	}
+	var p piece
 	for data = data[1:]; len(data) > 0; {
 		n, k := binary.Uvarint(data)
 		if k <= 0 || n > uint64(len(data)-k) {
@@ -105,7 +112,7 @@ func eachPiece(data []byte, fn func(p *piece, raw []byte) bool) error {
 			body = body[n:]
 			return b
 		}
-		p := piece{key: store.Key{Account: string(take(number())), Run: string(take(number()))}}
+		p = piece{account: take(number()), run: take(number())}
 		p.first = number()
 		p.last = p.first + number()
 		p.format = uint32(number())
@@ -248,7 +255,7 @@ func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (piece, er
 	}
 	var found piece
 	err = eachPiece(data, func(p *piece, _ []byte) bool {
-		if p.key == key && p.last == r.last {
+		if p.last == r.last && p.of(key) {
 			found = *p
 		}
 		return found.last == 0
@@ -262,15 +269,16 @@ func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (piece, er
 	return found, nil
 }
 
-// pieces lists where the folds of a run are that are in packs, in order.
-func (s *Store) pieces(ctx context.Context, key store.Key, f *folded) (refs []pieceRef, err error) {
-	if f.pack != 0 {
+// pieces lists where the folds of a run are that are in packs and end after an
+// event, in order: the first of them, or all with a negative limit.
+func (s *Store) pieces(ctx context.Context, key store.Key, f *folded, after uint64, limit int) (refs []pieceRef, err error) {
+	if f.packed > after {
 		refs = append(refs, pieceRef{1, f.packed, f.pack})
 	}
-	if f.pieces == 0 {
+	if f.pieces <= after {
 		return refs, nil
 	}
-	rows, err := s.q.pieces.QueryContext(brief(ctx), key.Account, key.Run)
+	rows, err := s.q.pieces.QueryContext(brief(ctx), key.Account, key.Run, int64(after), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -284,19 +292,27 @@ func (s *Store) pieces(ctx context.Context, key store.Key, f *folded) (refs []pi
 }
 
 // packedState gives out the newest state in a piece, when that is newer than
-// what out has.
-func (s *Store) packedState(ctx context.Context, out *store.Saved, refs []pieceRef) error {
-	for _, r := range slices.Backward(refs) {
-		if r.last <= out.StateLast {
-			return nil
-		}
-		p, err := s.piece(ctx, out.Head.Key, r)
+// what out has. It is in the last piece of a run that goes on: a run that rests
+// often has many, and looks at no other.
+func (s *Store) packedState(ctx context.Context, out *store.Saved, f *folded) error {
+	newest := f.packs()
+	if newest <= out.StateLast {
+		return nil
+	}
+	for _, after := range []uint64{newest - 1, out.StateLast} {
+		refs, err := s.pieces(ctx, out.Head.Key, f, after, -1)
 		if err != nil {
 			return err
 		}
-		if p.state != nil {
-			out.State, out.StateLast, out.Format = slices.Clone(p.state), p.last, p.format
-			return nil
+		for _, r := range slices.Backward(refs) {
+			p, err := s.piece(ctx, out.Head.Key, r)
+			if err != nil {
+				return err
+			}
+			if p.state != nil {
+				out.State, out.StateLast, out.Format = slices.Clone(p.state), p.last, p.format
+				return nil
+			}
 		}
 	}
 	return nil
@@ -306,7 +322,7 @@ func (s *Store) packedState(ctx context.Context, out *store.Saved, refs []pieceR
 func without(data []byte, gone map[store.Key]struct{}) ([]byte, error) {
 	left := []byte{packVersion}
 	err := eachPiece(data, func(p *piece, raw []byte) bool {
-		if _, ok := gone[p.key]; !ok {
+		if _, ok := gone[store.Key{Account: string(p.account), Run: string(p.run)}]; !ok {
 			left = append(left, raw...)
 		}
 		return true
@@ -323,7 +339,7 @@ func (s *Store) removePieces(ctx context.Context, keys []store.Key) error {
 	packs := map[int64]map[store.Key]struct{}{}
 	var order []int64
 	for _, key := range keys {
-		refs, err := s.pieces(ctx, key, &folded{pieces: 1})
+		refs, err := s.pieces(ctx, key, &folded{pieces: 1}, 0, -1)
 		if err != nil {
 			return err
 		}
@@ -336,6 +352,9 @@ func (s *Store) removePieces(ctx context.Context, keys []store.Key) error {
 		}
 	}
 	for some := range slices.Chunk(order, purgePacks) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := s.rewritePacks(ctx, some, packs); err != nil {
 			return err
 		}
@@ -349,11 +368,14 @@ func (s *Store) rewritePacks(ctx context.Context, ids []int64, gone map[int64]ma
 	if err := s.writable(); err != nil {
 		return err
 	}
+	pages := int64(0)
 	err := s.inTx(func() error {
 		for _, id := range ids {
-			if err := s.rewritePack(ctx, id, gone[id]); err != nil {
+			size, err := s.rewritePack(ctx, id, gone[id])
+			if err != nil {
 				return err
 			}
+			pages += int64(size/pageSize) + 2
 		}
 		return nil
 	})
@@ -363,13 +385,13 @@ func (s *Store) rewritePacks(ctx context.Context, ids []int64, gone map[int64]ma
 	if err != nil {
 		return s.fail(err)
 	}
-	s.up.pages += int64(len(ids)) * (packSize/pageSize + 2)
+	s.wrote(pages)
 	return nil
 }
 
-// rewritePack takes runs out of a pack. A damaged one stays as it is, as
-// evidence for the runs that are still there.
-func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]struct{}) error {
+// rewritePack takes runs out of a pack and returns its new size. A damaged one
+// stays as it is, as evidence for the runs that are still there.
+func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]struct{}) (size int, err error) {
 	data, err := s.readPack(ctx, id) // not from the cache: it may be older
 	if err == nil {
 		var left []byte
@@ -379,16 +401,18 @@ func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]st
 		case left == nil:
 			_, err = s.st.dropPack.exec(id)
 		default:
-			_, err = s.st.replacePack.exec(id, seal(left, quick))
+			sealed := seal(left, quick)
+			size = len(sealed)
+			_, err = s.st.replacePack.exec(id, sealed)
 		}
 	}
 	if err != nil && !errors.Is(err, errMoved) && !errors.Is(err, fault.StoreCorrupt) {
-		return err
+		return 0, err
 	}
 	for key := range gone {
 		if _, err := s.st.dropPiece.exec(key.Account, key.Run, id); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return size, nil
 }

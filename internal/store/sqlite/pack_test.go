@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -145,6 +146,55 @@ func TestPiecesAndChunksOfOneRun(t *testing.T) {
 		if err != nil || !bytes.Equal(page.Frames, bytes.Join(want[after:], nil)) {
 			t.Fatalf("after %d: %d bytes up to event %d, %v", after, len(page.Frames), page.Next, err)
 		}
+	}
+}
+
+// A run that rested many times is read from every cursor. To load it takes no
+// more than to load one that rested twice.
+func TestManyPiecesOfOneRun(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	const last = 2*somePieces + 3
+	rest := func(run int, times uint64) {
+		t.Helper()
+		var batch []store.Transition
+		for n := uint64(1); n <= times; n++ {
+			tr := store.Transition{Key: runKey(run), Epoch: epoch, First: n, Last: n, Frames: eventOf(run, n), Park: &store.Park{}}
+			if n == 1 {
+				tr.Head = startOf(epoch, runKey(run), "").Head
+			}
+			tr.Fold = &store.Fold{First: n, Last: n, Chunk: tr.Frames, Format: 1, State: fmt.Append(nil, "state ", n)}
+			batch = append(batch, tr)
+		}
+		mustCommit(t, s, batch...)
+	}
+	rest(0, last)
+	rest(1, 2)
+	var want []byte
+	for n := uint64(last); n > 0; n-- {
+		want = append(eventOf(0, n), want...)
+		page, err := s.Events(ctx, runKey(0), n-1, 1<<20)
+		if err != nil || !bytes.Equal(page.Frames, want) || page.Next != last {
+			t.Fatalf("Events after %d = %q up to event %d, %v", n-1, page.Frames, page.Next, err)
+		}
+	}
+	load := func(run int, last uint64) float64 {
+		return testing.AllocsPerRun(10, func() {
+			saved, err := s.Load(ctx, runKey(run))
+			if err != nil || saved.StateLast != last || string(saved.State) != fmt.Sprint("state ", last) {
+				t.Fatalf("Load of run %d = %+v, %v", run, saved, err)
+			}
+		})
+	}
+	if many, two := load(0, last), load(1, 2); many > two+somePieces {
+		t.Errorf("Load allocates %.0f times after %d rests, %.0f times after two", many, last, two)
+	}
+	// Without some of its pieces it is refused.
+	if _, err := rawDB(t, filepath.Dir(s.path)).Exec(`DELETE FROM pieces WHERE run = ? AND last < ?`, runKey(0).Run, last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Events(ctx, runKey(0), 0, 1<<20); !errors.Is(err, fault.StoreCorrupt) {
+		t.Fatalf("Events of missing pieces = %v", err)
 	}
 }
 

@@ -142,7 +142,7 @@ func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, er
 	s.x.Lock()
 	s.x.dropped++ // a reader that found the head must look again
 	s.x.Unlock()
-	s.up.pages += int64(4 * len(keys))
+	s.wrote(int64(4 * len(keys)))
 	return verdicts, nil
 }
 
@@ -215,7 +215,7 @@ func (s *Store) removeChunks(key store.Key) (more bool, err error) {
 	if err != nil {
 		return false, s.fail(err)
 	}
-	s.up.pages += 2 * n
+	s.wrote(2 * n)
 	return n == purgeChunks, nil
 }
 
@@ -236,6 +236,7 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 	if err != nil {
 		return 0, s.fail(err)
 	}
+	s.wrote(2 * n)
 	return int(n), nil
 }
 
@@ -249,9 +250,11 @@ func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
-	if _, err := s.st.forgetFile.exec(account, hash); err != nil {
+	n, err := s.st.forgetFile.exec(account, hash)
+	if err != nil {
 		return s.fail(err)
 	}
+	s.wrote(2 * n)
 	return nil
 }
 

@@ -98,3 +98,43 @@ func TestF48_AForeignTransactionIsSurvived(t *testing.T) {
 		t.Errorf("the log still has %d MiB", size>>20)
 	}
 }
+
+// F48: a sweep of many runs and files is no commit, and its log is copied all the
+// same; so is that of notes.
+func TestF48_EveryWriteIsCheckpointed(t *testing.T) {
+	s := open(t, t.TempDir())
+	s.stopUpkeep() // it would be faster than this test
+	epoch := own(t, s)
+	over := startOf(epoch, runKey(0), "1")
+	over.Head.Ended = 5
+	over.Idempotency = &store.Idempotency{Key: "key"}
+	over.Files = []string{"file"}
+	over.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)}
+	small := startOf(epoch, runKey(1), "1")
+	small.Head.Ended = 5
+	small.Fold = &store.Fold{First: 1, Last: 1, Chunk: small.Frames}
+	mustCommit(t, s, over, small)
+	for _, write := range []struct {
+		what string
+		do   func() error
+	}{
+		{"the heads of runs", func() error { _, err := s.deleteHeads(epoch, []store.Key{runKey(0), runKey(1)}); return err }},
+		{"their chunks", func() error { _, err := s.removeChunks(runKey(0)); return err }},
+		{"their pieces", func() error { return s.removePieces(ctx, []store.Key{runKey(1)}) }},
+		{"keys", func() error { _, err := s.ForgetKeys(ctx, epoch, 1, 1); return err }},
+		{"a file", func() error { return s.ForgetFile(ctx, runKey(0).Account, "file") }},
+		{"a note", func() error { return s.SetNote(ctx, "n", []byte("1")) }},
+	} {
+		s.w.Lock()
+		s.up.pages = checkpointPages - 1
+		s.w.Unlock()
+		if err := write.do(); err != nil {
+			t.Fatal(write.what, err)
+		}
+		select {
+		case <-s.up.wake:
+		default:
+			t.Errorf("%s: no checkpoint is due", write.what)
+		}
+	}
+}

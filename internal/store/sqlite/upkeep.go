@@ -81,10 +81,17 @@ func (s *Store) stopUpkeep() {
 // has put into the log is a guess: a journal row fills its own, of the small
 // rows beside it several share one, in the table and in its indices.
 func (s *Store) nudge(rows []newRow) {
+	pages := s.c.bytes/pageSize + s.c.rows/2
 	for _, r := range rows {
-		s.up.pages += r.size/pageSize + 2
+		pages += r.size/pageSize + 2
 	}
-	s.up.pages += s.c.bytes/pageSize + s.c.rows/2
+	s.wrote(pages)
+}
+
+// wrote counts pages that have come into the log, with w held. A removal of many
+// runs may be all that happens, so every write counts.
+func (s *Store) wrote(pages int64) {
+	s.up.pages += pages
 	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows {
 		select {
 		case s.up.wake <- struct{}{}:
