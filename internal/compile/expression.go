@@ -251,11 +251,7 @@ func (c *compiler) problems(at site, ps []problem) {
 	for _, p := range ps {
 		where := at.at
 		where.ptr += p.Pointer
-		msg := p.Msg
-		if p.Rule == expr.RuleUndefinedName {
-			continue // reported by vars, which knows what the names here are
-		}
-		c.fail(fault.RecipeInvalid, p.Rule, where.in(p.Offset+at.lead, p.Len), msg, p.Hint)
+		c.fail(fault.RecipeInvalid, p.Rule, where.in(p.Offset+at.lead, p.Len), p.Msg, p.Hint)
 	}
 }
 
