@@ -43,6 +43,21 @@ func TestSameSeedsSameHash(t *testing.T) {
 	}
 }
 
+// TestPlayedAgain: what a seed gives once and not twice is a violation.
+func TestPlayedAgain(t *testing.T) {
+	res, err := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}}).Play(40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again(&res); err != nil {
+		t.Errorf("the same seed: %v", err)
+	}
+	res.Hash++
+	if err := again(&res); err == nil || !strings.Contains(err.Error(), "I2: ") {
+		t.Errorf("another history is told as %v", err)
+	}
+}
+
 // TestReplay: one seed, line by line.
 func TestReplay(t *testing.T) {
 	var out bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -102,6 +103,7 @@ func (j *judge) committed(batch []store.Transition, verdicts []store.Verdict, er
 			j.head(t)
 		}
 		if t.Fold != nil || t.Park != nil {
+			j.trial(t.Key).judged = 0 // another stored form, perhaps of the same events
 			j.kept(t.Key)
 		}
 	}
@@ -170,12 +172,15 @@ func (j *judge) event(t *trial, ev *machine.Event) error {
 func (j *judge) head(tr *store.Transition) {
 	t, h := j.trial(tr.Key), tr.Head
 	if h.Quarantine != "" {
+		if !j.w.harmed(h.Quarantine) {
+			j.w.broken("I16: run %s is set apart, and nothing had harmed it: %s", tr.Run, h.Quarantine)
+		}
 		return
 	}
 	if status := t.seen.Status(); h.Status != status.String() || (h.Ended != 0) != status.Terminal() {
 		j.w.broken("run %s is %s and its row says %s, ended %d", tr.Run, status, h.Status, h.Ended)
 	}
-	if h.Ended != 0 && h.Ended != t.seen.At() && h.Ended > t.seen.At() {
+	if h.Ended > t.seen.At() {
 		j.w.broken("run %s ended at %d and its row says %d", tr.Run, t.seen.At(), h.Ended)
 	}
 }
@@ -215,12 +220,7 @@ func (j *judge) kept(key store.Key) {
 		if !ok || l.Run.Last() != t.seen.Last() {
 			continue
 		}
-		if got := l.Run.Snapshot(nil); !bytes.Equal(got, want) {
-			j.w.broken("I2: run %s in memory is not what its %d events fold to", key.Run, t.seen.Last())
-		}
-		if err := l.Run.CheckValues(t.seen.Given()); err != nil {
-			j.w.broken("run %s: %v", key.Run, err)
-		}
+		j.same(t, l.Run, want)
 	}
 	saved, err := j.w.mem.Load(context.Background(), key)
 	if err != nil {
@@ -236,6 +236,28 @@ func (j *judge) kept(key store.Key) {
 	if got := back.Snapshot(nil); !bytes.Equal(got, want) {
 		j.w.broken("I2: run %s as stored is not what its %d events fold to", key.Run, t.seen.Last())
 	}
+}
+
+// same compares what is in memory with what the events fold to.
+func (j *judge) same(t *trial, run *machine.Run, want []byte) {
+	if got := run.Snapshot(nil); !bytes.Equal(got, want) {
+		j.w.broken("I2: run %s in memory is not what its %d events fold to", t.key.Run, t.seen.Last())
+	}
+	if err := run.CheckValues(t.seen.Given()); err != nil {
+		j.w.broken("run %s: %v", t.key.Run, err)
+	}
+}
+
+// died compares the memory of a process that is gone with what was synced (I2).
+func (j *judge) died(p *process) {
+	if p != j.w.owner || p.stage == nil {
+		return
+	}
+	p.stage.Live(func(l engine.LiveRun) {
+		if t := j.runs[l.Key]; t != nil && l.Run.Last() == t.seen.Last() && t.seen.Last() > 0 && t.shadow.Memory() <= 64<<10 {
+			j.same(t, l.Run, t.shadow.Snapshot(nil))
+		}
+	})
 }
 
 // restore makes the run that its stored form describes.
@@ -271,6 +293,9 @@ func (j *judge) restore(t *trial, saved *store.Saved) (*machine.Run, error) {
 func (j *judge) survived() {
 	for _, key := range j.unheard {
 		j.catchUp(key)
+		if t := j.runs[key]; t != nil {
+			t.judged = 0
+		}
 	}
 	j.unheard = j.unheard[:0]
 	for _, t := range j.all {

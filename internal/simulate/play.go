@@ -24,7 +24,8 @@ type Player struct {
 type Result struct {
 	Seed uint64
 	Case *Case
-	// Hash is of everything that became durable: one seed, one hash.
+	// Hash is of everything that became durable and of every throw of the dice: one
+	// seed, one hash.
 	Hash  uint64
 	Stats Stats
 	// Err is the invariant that was broken; nil = all held.
@@ -197,12 +198,31 @@ func (w *World) finish() {
 			w.broken("I6: the engine waits for nothing, and %s", w.unfinished())
 		}
 		if !stalled {
-			at = max(at, w.firstDue()) // it looks ahead every hour; some runs wait for years
+			at = w.punctual(p, at)
 		}
 		w.say("wait %d µs, %d runs in memory", at-p.now(), p.stage.Loaded())
 		w.mono += max(1, at-p.now())
 		p.handle()
 	}
+}
+
+// carefully is how long, in µs, a timer may be late of a run that is loaded with care,
+// or again after a read that failed.
+const carefully = 6_000_000
+
+// punctual asserts that an engine which sleeps until `at` sleeps through no timer
+// (I9), and says until when the world may: an engine looks ahead every hour, and
+// some runs wait for years.
+func (w *World) punctual(p *process, at int64) int64 {
+	due := w.firstDue()
+	if due == 0 {
+		return at
+	}
+	due = max(p.now(), due-(p.stage.Now()-p.now())) // by the process's clock
+	if at > due+carefully {
+		w.broken("I9: a timer is due in %d µs, and the engine sleeps for %d µs: %s", due-p.now(), at-p.now(), w.unfinished())
+	}
+	return max(at, due)
 }
 
 // firstDue is when the first timer of any run is due; 0 = there is none.
@@ -368,9 +388,10 @@ func (w *World) onceAKey() {
 	}
 }
 
-// hash is of everything that became durable.
+// hash is of everything that became durable, and of where the dice stand: they
+// are thrown at every turn of the history.
 func (w *World) hash() uint64 {
-	h := mix(w.seed, uint64(w.stats.Transitions))
+	h := mix(mix(w.seed, uint64(w.stats.Transitions)), w.dice.Uint64())
 	for _, t := range w.judge.all {
 		h = mix(hashBytes(h, []byte(t.key.Run)), t.sum)
 		if t.deleted {

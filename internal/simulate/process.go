@@ -34,6 +34,7 @@ type process struct {
 	verdicts []store.Verdict
 	err      error
 
+	forgot bool // runs that had attempts under way: a batch of theirs was lost, or they panicked
 	doomed bool // it dies in its next call
 	dead   bool
 }
@@ -117,6 +118,7 @@ func (p *process) die() {
 	p.dead = true
 	w.stats.Crashes++
 	w.say("a process is gone")
+	w.judge.died(p)
 	w.procs = slices.DeleteFunc(w.procs, func(q *process) bool { return q == p })
 	for _, a := range p.asks {
 		w.unheard(a)
@@ -192,6 +194,7 @@ func (p *process) commit() bool {
 		return false
 	}
 	p.flight = landed
+	p.forgot = p.forgot || p.err != nil
 	p.guard(func() { p.stage.Committed(p.verdicts, p.err) })
 	p.batch = nil
 	if !p.dead {

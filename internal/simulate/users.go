@@ -42,7 +42,11 @@ func (p *process) bother() {
 	}
 	key := t.key
 	if w.dice.IntN(30) == 0 {
-		key.Account = "stranger"
+		key.Account = stranger
+		p.pry(key)
+	}
+	if p.dead {
+		return
 	}
 	switch w.dice.IntN(12) {
 	case 0, 1:
@@ -71,6 +75,28 @@ func (p *process) bother() {
 		if n := len(w.repeats); n > 0 {
 			p.start(w.repeats[w.dice.IntN(n)])
 		}
+	}
+}
+
+// A stranger is an account that has no runs: every id is one that it does not know.
+const stranger = "stranger"
+
+// pry asserts that a stranger sees nothing of a run (I17).
+func (p *process) pry(key store.Key) {
+	var err error
+	p.guard(func() { _, err = p.stage.Watch(key, 0, func(engine.Event) {}) })
+	if !p.dead {
+		p.w.foreign("watch", key, err)
+	}
+}
+
+// foreign asserts that a stranger is told what it would be told of a run that does
+// not exist.
+func (w *World) foreign(what string, key store.Key, err error) {
+	switch code := fault.CodeOf(err); code {
+	case fault.RunNotFound, fault.Stopping, fault.StoreFull, fault.StoreFailed, fault.StaleEpoch, fault.ServiceUnavailable:
+	default:
+		w.broken("I17: a stranger's %s of run %s is answered %s %v", what, key.Run, code, err)
 	}
 }
 
@@ -169,6 +195,9 @@ func (w *World) answered(a *ask, out engine.Answer) {
 		return
 	}
 	key := a.key
+	if key.Account == stranger {
+		w.foreign(askNames[a.kind], key, nil)
+	}
 	if a.kind == askStart {
 		key.Run = out.Run
 		if a.req.IdempotencyKey != "" && w.happens(AnswerLost) {
@@ -195,17 +224,18 @@ func (w *World) answered(a *ask, out engine.Answer) {
 			w.broken("I1: %d signals to run %s were acknowledged, its journal has %d", n.signals, key.Run, t.seen.Signals())
 		}
 	}
-	if key.Account == "stranger" {
-		w.broken("I17: a stranger's %s of run %s was taken", askNames[a.kind], key.Run)
-	}
 }
 
 // refused asserts that a refusal is one that users understand.
 func (w *World) refused(a *ask, err error) {
+	if a.key.Account == stranger {
+		w.foreign(askNames[a.kind], a.key, err)
+		return
+	}
 	switch code := fault.CodeOf(err); code {
 	case fault.TooLate, fault.Conflict, fault.RunNotFound, fault.Quarantined, fault.StepNotFound, fault.Stopping, fault.StoreFull,
 		fault.StoreFailed, fault.StaleEpoch, fault.ServiceUnavailable, fault.QuotaExceeded:
-		if a.key.Account != "stranger" && code == fault.RunNotFound && a.kind != askStart {
+		if code == fault.RunNotFound && a.kind != askStart {
 			if t := w.judge.runs[a.key]; t != nil && t.seen.Last() > 0 && !t.deleted {
 				w.broken("I1: run %s is durable, and its %s is answered %v", a.key.Run, askNames[a.kind], err)
 			}

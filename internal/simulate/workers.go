@@ -40,6 +40,31 @@ func (p *process) dispatch(t *trial, ef *engine.Effect) {
 	k := &task{ef: *ef, trial: t}
 	k.input, k.hash, k.fail = ef.Task.Render()
 	p.tasks = append(p.tasks, k)
+	p.bounded(k)
+}
+
+// bounded asserts that no more attempts are under way than the configuration lets
+// in, and no more of an action than it has slots (I15, I22). A process that had to
+// forget runs counts their attempts no more, though they go on.
+func (p *process) bounded(k *task) {
+	w, all, same := p.w, 0, 0
+	if p.forgot {
+		return
+	}
+	for _, t := range p.tasks {
+		if t.cancelled || t.over != nil {
+			continue // its slot may have been given up for lost
+		}
+		if all++; t.ef.Task.Pin.Name == k.ef.Task.Pin.Name {
+			same++
+		}
+	}
+	if most := w.weather.config.Concurrency; all > most {
+		w.broken("I15: %d attempts are under way, %d may be", all, most)
+	}
+	if act := w.c.Actions.Find(k.ef.Task.Pin.Name, k.ef.Task.Pin.Version); act != nil && act.Slots > 0 && same > act.Slots {
+		w.broken("I22: %d attempts of action %s are under way, which has %d slots", same, act.Name, act.Slots)
+	}
 }
 
 // cancelled tells a worker to stop. Some have finished by then, some go on.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/machine"
@@ -198,8 +199,19 @@ func (w *World) mayPanic(key store.Key, in *machine.Input) {
 		return
 	}
 	if w.happens(Panicked) {
-		panic("a run that panics on purpose")
+		w.inside.forgot = true
+		panic(onPurpose)
 	}
+}
+
+// onPurpose is what a run panics with that is made to.
+const onPurpose = "a run that panics on purpose"
+
+// harmed says whether a run may be set apart for this reason: it was made to
+// panic, or processes died of it. Any other would be a mistake of the machine or of
+// the engine, and phase 2 would hide it: it lets such runs go on.
+func (w *World) harmed(reason string) bool {
+	return strings.HasSuffix(reason, onPurpose) || w.stats.Crashes >= 3 && strings.HasPrefix(reason, "the process died ")
 }
 
 // step is one step of phase 1.
