@@ -100,6 +100,18 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// Runs may wait that have done nothing before, and what they weigh is told in the
+// way in which bench/peers weighs other engines.
+func TestIdleOfNothingDone(t *testing.T) {
+	lines := smoke(t, "-shapes", "idle", "-done", "0")
+	if len(lines) != 1 || lines[0].StepsPerS != 0 || lines[0].More["recover_s"] <= 0 {
+		t.Fatalf("got %+v", lines)
+	}
+	if empty, held := lines[0].More["pss_empty_mb"], lines[0].More["pss_mb"]; cpu() > 0 && (empty <= 0 || held <= empty) {
+		t.Errorf("%v MB with the runs, %v MB without", held, empty)
+	}
+}
+
 // Several runs end with their medians.
 func TestMedians(t *testing.T) {
 	lines := smoke(t, "-shapes", "fan,submit", "-runs", "3")

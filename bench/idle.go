@@ -24,9 +24,6 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 )
 
-// stepsDone is how many steps a waiting run has done; its plan has two more.
-const stepsDone = 20
-
 // recoverLimit is when recovery is given up.
 const recoverLimit = 2 * time.Minute
 
@@ -49,10 +46,10 @@ func idle(ctx context.Context, b *bench) ([]Line, error) {
 		return nil, err
 	}
 	l.Seconds = filled["seconds"]
-	steps := float64(n * stepsDone)
+	steps := float64(n * b.done)
 	l.StepsPerS, l.CPUPerStepUS = steps/l.Seconds, filled["cpu_us"]/steps
 	l.RSSMB = filled["rss_mb"]
-	for _, k := range []string{"rss_before_mb", "rss_start_mb", "heap_mb", "bytes_per_run", "syncs_per_s", "idle_written", "idle_cpu_ms_per_s"} {
+	for _, k := range []string{"rss_before_mb", "rss_start_mb", "pss_empty_mb", "pss_mb", "heap_mb", "bytes_per_run", "syncs_per_s", "idle_written", "idle_cpu_ms_per_s"} {
 		l.put(k, filled[k])
 	}
 	used, err := diskUse(filepath.Join(dir, "data"))
@@ -97,7 +94,7 @@ func recovery(ctx context.Context, b *bench) (lines []Line, err error) {
 
 // fill has a child make n waiting runs, and kills it.
 func (b *bench) fill(ctx context.Context, dir string, n int, args ...string) (filled figures, err error) {
-	p, err := b.child(ctx, &filled, "fill", append([]string{"-dir", dir, "-n", fmt.Sprint(n)}, args...)...)
+	p, err := b.child(ctx, &filled, "fill", append([]string{"-dir", dir, "-n", fmt.Sprint(n), "-done", fmt.Sprint(b.done)}, args...)...)
 	if err == nil {
 		err = p.kill()
 	}
@@ -192,6 +189,7 @@ const roleVariable = "ROUX_BENCH_ROLE"
 type part struct {
 	dir     string
 	n       int
+	done    int           // steps before the wait; the plan has two more
 	profile string        // of its memory or its processor time; "" = none
 	idle    time.Duration // how long to watch the runs wait; 0 = do not
 	rest    time.Duration // how long to let them wait instead
@@ -228,18 +226,20 @@ func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io
 	return err
 }
 
-// fill makes n runs that wait for a signal after stepsDone steps.
+// fill makes n runs that wait for a signal after the steps that they do first.
 func (p *part) fill(ctx context.Context) (f figures, err error) {
+	debug.FreeOSMemory()
+	f = figures{"pss_empty_mb": pss()}
 	var t tally
 	w, err := open(ctx, filepath.Join(p.dir, "data"), t.run, engine.Config{})
 	if err != nil {
 		return nil, err
 	}
-	pl, err := planOf(waitingOf(stepsDone), w.act)
+	pl, err := planOf(waitingOf(p.done), w.act)
 	if err != nil {
 		return nil, err
 	}
-	f = figures{"rss_start_mb": rss()}
+	f["rss_start_mb"] = rss()
 	list, err := os.Create(filepath.Join(p.dir, runsFile))
 	if err != nil {
 		return nil, err
@@ -275,7 +275,7 @@ func (p *part) fill(ctx context.Context) (f figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	want := int64(p.n * stepsDone)
+	want := int64(p.n * p.done)
 	for t.calls.Load() < want {
 		if err := w.e.Err(); err != nil {
 			return nil, err
@@ -295,7 +295,7 @@ func (p *part) fill(ctx context.Context) (f figures, err error) {
 	}
 	f["rss_before_mb"] = rss()
 	debug.FreeOSMemory()
-	f["rss_mb"] = rss()
+	f["rss_mb"], f["pss_mb"] = rss(), pss()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	f["heap_mb"] = float64(m.HeapAlloc) / (1 << 20)

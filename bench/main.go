@@ -69,6 +69,7 @@ type bench struct {
 	dir     string
 	smoke   bool
 	waiting int
+	done    int
 	steady  time.Duration
 	profile string
 	stderr  io.Writer
@@ -131,6 +132,7 @@ func (o *options) parse(args []string, stderr io.Writer) error {
 	f.StringVar(&o.profile, "profile", "", "write a processor profile to this file, one of recovery to this name with .recover, and one of the memory of idle with .heap")
 	f.StringVar(&o.dir, "dir", "", "where data directories are made; their disk is what is measured (default: the system's temporary directory)")
 	f.IntVar(&o.waiting, "n", 100_000, "how many runs wait in idle and recover")
+	f.IntVar(&o.part.done, "done", 20, "how many steps each of them has done before")
 	f.DurationVar(&o.steady, "steady", time.Minute, "how long steady lasts")
 	f.StringVar(&o.part.signal, "signal", "", "for the processes that this one starts")
 	f.DurationVar(&o.part.rest, "rest", 0, "for the processes that this one starts")
@@ -180,7 +182,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = closing(func() error { return os.RemoveAll(dir) }, err) }()
-	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, steady: o.steady, profile: o.profile, stderr: stderr}
+	b := &bench{dir: dir, smoke: o.smoke, waiting: o.waiting, done: o.part.done, steady: o.steady, profile: o.profile, stderr: stderr}
 	if b.smoke {
 		b.steady = min(b.steady, time.Second)
 	}

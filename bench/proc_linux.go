@@ -31,6 +31,13 @@ func rss() float64 {
 	return float64(v) / 1024
 }
 
+// pss is the same with what it shares with other processes, such as the program's
+// own text, divided among them.
+func pss() float64 {
+	v, _ := field("/proc/self/smaps_rollup", "Pss:")
+	return float64(v) / 1024
+}
+
 // written is how many bytes this process has caused to be sent to the disk.
 func written() int64 {
 	v, _ := field("/proc/self/io", "write_bytes:")

@@ -15,6 +15,7 @@ func datasync(f *os.File) error { return f.Sync() }
 // missed rather than met.
 func cpu() time.Duration { return 0 }
 func rss() float64       { return 0 }
+func pss() float64       { return 0 }
 func written() int64     { return 0 }
 
 func machine(string) map[string]string { return map[string]string{} }

@@ -85,7 +85,7 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 		return fmt.Errorf("open: %w", err)
 	}
 	defer closeSoon(p)
-	if err := p.Chain(ctx, 5); err != nil {
+	if err := warmUp(ctx, p, e.Marks, shape); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
 	time.Sleep(300 * time.Millisecond)
@@ -94,22 +94,7 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 		return err
 	}
 	e.Marks.reset()
-	var err error
-	switch shape {
-	case "chain":
-		err = p.Chain(ctx, size)
-	case "fan":
-		err = p.Fan(ctx, size)
-	case "many":
-		err = p.Many(ctx, size, stepsOfMany)
-	case "submit":
-		err = p.Submit(ctx, size)
-	case "idle":
-		err = p.Idle(ctx, size)
-	default:
-		err = fmt.Errorf("no shape %q", shape)
-	}
-	if err != nil {
+	if err := carryOut(ctx, p, shape, size); err != nil {
 		return err
 	}
 	f, err := e.Marks.figures(shape, size)
@@ -117,10 +102,37 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 		return err
 	}
 	if shape == "idle" {
+		e.Marks.reset() // the names of all executions are not the engine's
 		time.Sleep(max(s.settle, calm))
 		debug.FreeOSMemory()
 	}
 	return c.handshake(report{Phase: "end", Figures: &f})
+}
+
+// warmUp has connections opened and statements prepared, also those that only
+// many steps at once need.
+func warmUp(ctx context.Context, p peer, m *marks, shape string) error {
+	if err := p.Chain(ctx, 5); err != nil || shape != "fan" && shape != "many" {
+		return err
+	}
+	m.reset()
+	return carryOut(ctx, p, shape, 20)
+}
+
+func carryOut(ctx context.Context, p peer, shape string, size int) error {
+	switch shape {
+	case "chain":
+		return p.Chain(ctx, size)
+	case "fan":
+		return p.Fan(ctx, size)
+	case "many":
+		return p.Many(ctx, size, stepsOfMany)
+	case "submit":
+		return p.Submit(ctx, size)
+	case "idle":
+		return p.Idle(ctx, size)
+	}
+	return fmt.Errorf("no shape %q", shape)
 }
 
 // A courier carries reports to the parent.

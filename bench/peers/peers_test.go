@@ -135,6 +135,14 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// TestWithin: nothing is begun after the time that was given.
+func TestWithin(t *testing.T) {
+	err := command(t.Context(), strings.Fields("-peers dbos-sqlite -shapes chain -syncs=false -out= -within 1ns -dir "+t.TempDir()))
+	if err == nil || !strings.Contains(err.Error(), "nothing was measured") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestReport: the table can be made again from the raw lines, with the peers
 // that were not run and without those that were not asked for.
 func TestReport(t *testing.T) {

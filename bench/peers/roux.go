@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,23 +32,18 @@ func rouxBench(ctx context.Context, root, work string) (string, error) {
 }
 
 // emptyRoux is what the bench program weighs with nothing open: it is taken off
-// Roux's memory as the harness is taken off that of the peers.
-func emptyRoux(ctx context.Context, path string) (float64, error) {
-	cmd := exec.CommandContext(ctx, path, "-report") // reads lines until its input ends
-	in, err := cmd.StdinPipe()
+// Roux's memory as the harness is taken off that of the peers, and is taken as
+// there, after free memory was given back.
+func emptyRoux(ctx context.Context, path, dir string) (float64, error) {
+	out, err := exec.CommandContext(ctx, path, "-smoke", "-shapes", "idle", "-dir", dir).Output()
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("weigh Roux's bench: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
+	b := benchLineOf(out, "idle", 1)
+	if b == nil || b.More["pss_empty_mb"] == 0 {
+		return 0, errors.New("Roux's bench does not say what it weighs")
 	}
-	defer func() {
-		_ = in.Close()
-		_ = cmd.Wait() // it complains that no line came
-	}()
-	time.Sleep(500 * time.Millisecond)
-	_, held, err := usage(cmd.Process.Pid)
-	return megabytes(held), err
+	return b.More["pss_empty_mb"], nil
 }
 
 // A benchLine is what Roux's bench says of one shape.
@@ -68,33 +64,20 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+30*time.Second)
 	defer cancel()
 	size := p.size(l.Shape, s.sizes)
-	empty, err := emptyRoux(ctx, s.bench)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, s.bench, "-shapes", l.Shape, "-runs", "1", "-dir", s.work, "-n", strconv.Itoa(size))
+	// Waiting runs have done nothing before, as those of the peers.
+	cmd := exec.CommandContext(ctx, s.bench, "-shapes", l.Shape, "-runs", "1", "-dir", s.work, "-n", strconv.Itoa(size), "-done", "0")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	seen := watch(cmd.Process.Pid)
-	err = cmd.Wait()
+	err := cmd.Wait()
 	most := seen.end()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, lastLines(errs.Bytes(), 3))
 	}
-	var best *benchLine
-	for text := range strings.SplitSeq(out.String(), "\n") {
-		var b benchLine
-		if json.Unmarshal([]byte(text), &b) != nil || b.Shape != l.Shape {
-			continue
-		}
-		// The program measures some shapes at several sizes.
-		if best == nil || distance(b.N, size) < distance(best.N, size) {
-			best = &b
-		}
-	}
+	best := benchLineOf(out.Bytes(), l.Shape, size)
 	if best == nil {
 		return fmt.Errorf("the bench program printed no line for %s", l.Shape)
 	}
@@ -102,23 +85,36 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	if l.Shape == "fan" { // its seconds are the mean of many fans, its p50 is the middle one
 		l.Seconds = best.P50US / 1e6
 	}
-	l.StepsPerS, l.CPUPerStep, l.RSSMB = best.StepsPerS, best.CPUPerStepUS, max(best.RSSMB, megabytes(most))
+	l.StepsPerS, l.CPUPerStep, l.EmptyMB = best.StepsPerS, best.CPUPerStepUS, s.empty
+	held := max(best.RSSMB, megabytes(most))
 	if l.Shape == "idle" {
-		l.RSSMB, l.BytesPerRun = best.RSSMB, best.More["bytes_per_run"]
-		if l.BytesPerRun == 0 {
-			l.BytesPerRun = best.RSSMB * (1 << 20) / float64(best.N)
-		}
+		held, l.BytesPerRun = best.More["pss_mb"], best.More["bytes_per_run"]
 	}
-	l.RSSMB, l.EmptyMB = l.RSSMB-empty, empty
+	l.RSSMB = held - s.empty
 	l.SyncsPer = best.More["syncs_per_step"]
 	return nil
+}
+
+// benchLineOf finds the line of a shape; the program measures some at several
+// sizes, of which the one nearest to size is meant.
+func benchLineOf(out []byte, shape string, size int) (best *benchLine) {
+	for text := range bytes.Lines(out) {
+		var b benchLine
+		if json.Unmarshal(text, &b) != nil || b.Shape != shape {
+			continue
+		}
+		if best == nil || distance(b.N, size) < distance(best.N, size) {
+			best = &b
+		}
+	}
+	return best
 }
 
 func distance(a, b int) int { return max(a-b, b-a) }
 
 // version of what a peer runs, as this program was built with it.
-func (p *spec) version() string {
-	if p.name == rouxName {
+func (s *spec) version() string {
+	if s.name == rouxName {
 		return "this checkout"
 	}
 	info, ok := debug.ReadBuildInfo()
@@ -126,7 +122,7 @@ func (p *spec) version() string {
 		return "unknown"
 	}
 	var found []string
-	for _, module := range p.modules {
+	for _, module := range s.modules {
 		for _, d := range info.Deps {
 			if d.Path == module {
 				name := ""
@@ -137,7 +133,7 @@ func (p *spec) version() string {
 			}
 		}
 	}
-	if p.name == "restate" {
+	if s.name == "restate" {
 		found = append([]string{"server v" + restateVersion}, found...)
 	}
 	return strings.Join(found, ", ")

@@ -48,7 +48,8 @@ type session struct {
 	work    string
 	cluster *pgCluster
 	restate string
-	bench   string // Roux's bench program
+	bench   string  // Roux's bench program
+	empty   float64 // and what it weighs in MB with nothing open
 	missing map[string]string
 	raw     io.Writer
 	began   time.Time
@@ -113,6 +114,8 @@ func reportOf(o options) error {
 	if len(s.peers) == 0 {
 		return fmt.Errorf("%s has no lines", o.report)
 	}
+	all := peerNames()
+	slices.SortFunc(s.peers, func(a, b string) int { return slices.Index(all, a) - slices.Index(all, b) })
 	if s.began, err = time.Parse(time.RFC3339, s.lines[0].At); err != nil {
 		return err
 	}
@@ -143,14 +146,23 @@ func (s *session) print() error {
 func (s *session) rounds(ctx context.Context) error {
 	s.countSyncs(ctx)
 	var longest time.Duration
+	late := func(more time.Duration) bool {
+		if time.Since(s.began)+more <= s.within {
+			return false
+		}
+		fmt.Fprintf(os.Stderr, "peers: %d of %d runs fit into -within %s\n", s.done, s.runs, s.within)
+		return true
+	}
 	for run := 1; run <= s.runs; run++ {
 		round := time.Now()
-		if time.Since(s.began)+longest > s.within {
-			fmt.Fprintf(os.Stderr, "peers: %d of %d runs fit into -within %s\n", run-1, s.runs, s.within)
+		if run > 1 && late(longest) {
 			return nil
 		}
 		for _, shape := range s.shapes {
 			for _, name := range s.peers {
+				if late(0) {
+					return nil
+				}
 				s.meet(ctx, specOf(name), shape, run)
 				if err := ctx.Err(); err != nil {
 					return err
@@ -197,7 +209,10 @@ func (s *session) prepare(ctx context.Context) {
 	}
 	if slices.Contains(s.peers, rouxName) {
 		var err error
-		if s.bench, err = rouxBench(ctx, s.root, s.work); err != nil {
+		if s.bench, err = rouxBench(ctx, s.root, s.work); err == nil {
+			s.empty, err = emptyRoux(ctx, s.bench, s.work)
+		}
+		if err != nil {
 			s.missing[rouxName] = err.Error()
 		}
 	}

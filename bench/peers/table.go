@@ -152,7 +152,11 @@ func (t *table) markdown() string {
 		if l, ok := r.median["many"]; ok {
 			peak = digits(l.RSSMB)
 		}
-		cells = append(cells, strings.Join(cpu, ", "), peak, r.settings)
+		settings := r.settings
+		if r.needs == "postgres" {
+			settings += "; PostgreSQL with " + strings.Join(postgresSettings[:4], ", ")
+		}
+		cells = append(cells, strings.Join(cpu, ", "), peak, settings)
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	for _, r := range t.rows {

@@ -45,9 +45,6 @@ func (p *temporalPeer) Open(ctx context.Context, e env) error {
 	p.worker = worker.New(p.client, temporalQueue, worker.Options{
 		MaxConcurrentWorkflowTaskPollers: pollers, MaxConcurrentActivityTaskPollers: pollers,
 		MaxConcurrentWorkflowTaskExecutionSize: 1000, MaxConcurrentActivityExecutionSize: 1000, MaxConcurrentLocalActivityExecutionSize: 1000,
-		// The comparison is about recorded steps: an eager activity skips the
-		// queue and helps little here (performance.md of the project).
-		DisableEagerActivities: true,
 	})
 	workflows := map[kind]any{kindChain: p.chainOf, kindFan: p.fanOf, kindWait: p.waitFor}
 	for k, w := range workflows {
