@@ -33,7 +33,8 @@ func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// syncDir makes the names in a directory durable, where it may be read.
+// syncDir makes the names in a directory durable, where it may be read and its
+// file system can sync directories.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
@@ -42,5 +43,9 @@ func syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = d.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }

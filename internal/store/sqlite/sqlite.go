@@ -117,28 +117,23 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// makeDir makes a directory and those above it, and their names durable. Names
-// in the directory are synced by SQLite.
+// makeDir makes a directory and those above it, and their names durable. One that
+// is there may have been made by a process that was killed before it could sync
+// the name. Names in the directory are synced by SQLite.
 func makeDir(dir string) error {
-	var made []string
-	for d := dir; ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
-			break
-		}
-		made = append(made, d)
-	}
-	if len(made) == 0 {
+	parent := filepath.Dir(dir)
+	if parent == dir {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, d := range made {
-		if err := syncDir(filepath.Dir(d)); err != nil {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	return nil
+	return syncDir(parent)
 }
 
 func (s *Store) open(ctx context.Context, opt Options) error {
