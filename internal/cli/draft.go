@@ -50,7 +50,8 @@ func (d *draft) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// place makes the draft durable and puts it where it belongs.
+// place makes the draft durable and puts it where it belongs, name and all: who
+// exports a run may delete it then.
 func (d *draft) place() error {
 	err := errors.Join(d.f.Sync(), d.f.Close())
 	if err == nil {
@@ -63,7 +64,15 @@ func (d *draft) place() error {
 		return writeError(d.shown, err)
 	}
 	d.temp = ""
-	return nil
+	dir, err := d.root.Open(path.Dir(d.name))
+	if err != nil {
+		return nil // one may write in it and not read it
+	}
+	err = errors.Join(dir.Sync(), dir.Close())
+	if !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
+		return nil // not every system can sync a directory
+	}
+	return writeError(d.shown, err)
 }
 
 // drop removes a draft that was not placed.
