@@ -193,21 +193,27 @@ func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list 
 }
 
 // signalNames offers the signals that a run waits for.
-func signalNames(ctx context.Context, j journal, run string) (list []string) {
+func signalNames(ctx context.Context, j journal, run string) []string {
 	head, err := findRun(ctx, j, run)
 	if err != nil {
 		return nil
 	}
+	names, _ := signalsOf(ctx, j, head) // who completes a word is told nothing
+	return names
+}
+
+// signalsOf are the signals that steps of a run's recipe wait for.
+func signalsOf(ctx context.Context, j journal, head store.Head) (list []string, err error) {
 	p, err := planOf(ctx, j, head)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for i := range p.Steps {
 		if s := p.Steps[i].Signal; s != "" && !slices.Contains(list, s) {
 			list = append(list, s)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // completeRecipes offers files that can be recipes.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
+	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // A setting is one row of the table from which help, docs/config.md, the names
@@ -140,8 +141,8 @@ func (s *setting) valid(text string) error {
 // were not given. It runs before every command.
 func (a *app) prepare(cmd *cobra.Command) error {
 	a.environ = a.getenv
-	if b := thisBuild(); len(b.Sabotage) > 0 {
-		a.screen.print("warning: " + b.broken() + "\n") // also with --quiet
+	if len(sabotage.Removed()) > 0 {
+		a.screen.print("warning: " + thisBuild().broken() + "\n") // also with --quiet
 	}
 	configErr := a.readConfigs()
 	if configErr != nil && !lenient(cmd) {

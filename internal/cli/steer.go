@@ -92,7 +92,11 @@ func (a *app) signalCommand() *cobra.Command {
 				done: fmt.Sprintf("has the signal %q", args[1]),
 				act: func(ctx context.Context, h helm, j journal, head store.Head) error {
 					if head.Ended == 0 {
-						if err := knownSignal(signalNames(ctx, j, head.Run), head.Run, args[1]); err != nil {
+						names, err := signalsOf(ctx, j, head)
+						if err == nil {
+							err = knownSignal(names, head.Run, args[1])
+						}
+						if err != nil {
 							return err
 						}
 					}
