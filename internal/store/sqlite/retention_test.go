@@ -8,19 +8,10 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// I23: a store of the first schema is taken over with its runs. Which files
-// those name is not known, so each keeps all files of its account.
-func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	epoch := own(t, s)
-	old := startOf(epoch, runKey(0), "1")
-	old.Head.Ended = 5
-	old.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)} // packs came later
-	mustCommit(t, s, old)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+// toFirstSchema makes of a store what the first release would have left, as long as
+// it holds no packs.
+func toFirstSchema(t *testing.T, dir string) {
+	t.Helper()
 	db := rawDB(t, dir)
 	for _, q := range []string{
 		`DROP TABLE file_refs`, `DROP TABLE file_released`, `DROP TABLE deleted`,
@@ -35,6 +26,22 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// I23: a store of the first schema is taken over with its runs. Which files
+// those name is not known, so each keeps all files of its account.
+func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch := own(t, s)
+	old := startOf(epoch, runKey(0), "1")
+	old.Head.Ended = 5
+	old.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)} // packs came later
+	mustCommit(t, s, old)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	toFirstSchema(t, dir)
 	s = open(t, dir)
 	epoch = own(t, s)
 	naming := func(want store.Naming) {
