@@ -101,11 +101,17 @@ func toGroup(pid int) func(syscall.Signal) {
 // injected is how many calls were made to fail or to wait.
 func (s *stage) injected(mark string) int {
 	s.Helper()
+	return strings.Count(s.traced(), mark)
+}
+
+// traced is what strace said.
+func (s *stage) traced() string {
+	s.Helper()
 	data, err := os.ReadFile(s.trace)
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
-	return strings.Count(string(data), mark)
+	return string(data)
 }
 
 func (s *stage) within(p *process, d time.Duration) int {

@@ -129,12 +129,15 @@ func work(ctx context.Context, o *options) (err error) {
 		more, err = b.everyPoint(ctx, o)
 		problems = append(problems, more...)
 	}
-	s := b.summary(o, spent, kills)
+	var faults int
+	var skipped []string
 	if err == nil && o.faults {
 		var more []string
-		more, s.Faults, s.Skipped, err = b.everyFault(ctx, o.only)
+		more, faults, skipped, err = b.everyFault(ctx, o.only)
 		problems = append(problems, more...)
 	}
+	s := b.summary(o, spent, kills)
+	s.Faults, s.Skipped = faults, skipped
 	err = errors.Join(err, b.rec.stop())
 	for _, p := range problems {
 		fmt.Printf("VIOLATION %s (below %s)\n", p, o.dir)

@@ -170,13 +170,13 @@ func (r *round) random(kills int) (problems []string, err error) {
 			problems = append(problems, bad)
 		}
 	}
-	for {
+	for quiet := 0; done < kills && quiet < 3; {
 		p, err := r.c.start(nil, "resume")
 		if err != nil {
 			return nil, err
 		}
 		stop := r.steer()
-		killed := done < kills && r.kill(p)
+		killed := r.kill(p)
 		code, err := p.within(longest)
 		if err = errors.Join(err, stop()); err != nil {
 			return nil, err
@@ -193,15 +193,12 @@ func (r *round) random(kills int) (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if done >= kills || !again && code != -1 {
-			if again {
-				continue
-			}
+		if quiet++; !again {
 			break
 		}
 	}
-	more, err := r.compare()
-	return append(append(problems, r.slow...), more...), err
+	more, err := r.toTheEnd()
+	return append(problems, more...), err
 }
 
 // untilWaiting lets a run go on until it waits, and leaves it there.
