@@ -165,19 +165,22 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
 	})
 	const bulk = 250
-	ask, err := s.read.PrepareContext(ctx, lookUpQuery(bulk))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = ask.Close() }()
+	var ask *sql.Stmt
+	defer func() {
+		if ask != nil {
+			_ = ask.Close()
+		}
+	}()
 	for some := range slices.Chunk(keys, bulk) {
-		if len(some) < bulk {
-			last, err := s.read.PrepareContext(ctx, lookUpQuery(len(some)))
+		if ask == nil || len(some) < bulk { // the first ones and the last
+			next, err := s.read.PrepareContext(ctx, lookUpQuery(len(some)))
 			if err != nil {
 				return err
 			}
-			_ = ask.Close()
-			ask = last
+			if ask != nil {
+				_ = ask.Close()
+			}
+			ask = next
 		}
 		args := make([]any, 0, 2*bulk)
 		for _, key := range some {
