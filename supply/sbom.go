@@ -64,50 +64,44 @@ func (b *bill) sbom() ([]byte, error) {
 		return nil, fmt.Errorf("checksum %q: want SHA-256", b.sum)
 	}
 	raw[6], raw[8] = raw[6]&0x0f|0x80, raw[8]&0x3f|0x80 // a UUID of our own making (version 8)
-	self := component{
-		Type: "application", Ref: purl(b.main, b.version), Name: b.main, Version: b.version, Purl: purl(b.main, b.version),
-		Hashes:     []hash{{"SHA-256", b.sum}},
-		Properties: []property{{"go:version", b.compiler}},
-	}
-	self.Licenses = licences([]string{"Apache-2.0"})
+	self := part("application", b.main, b.version, "Apache-2.0")
+	self.Hashes = []hash{{"SHA-256", b.sum}}
+	self.Properties = []property{{"go:version", b.compiler}}
 	for _, key := range []string{"GOOS", "GOARCH", "CGO_ENABLED", "-trimpath", "vcs.revision", "vcs.time"} {
 		if v := b.settings[key]; v != "" {
 			self.Properties = append(self.Properties, property{"go:build:" + strings.TrimPrefix(key, "-"), v})
 		}
 	}
-	runtime := component{Type: "library", Ref: purl("stdlib", b.compiler), Name: "stdlib", Version: b.compiler, Purl: purl("stdlib", b.compiler)}
-	runtime.Licenses = licences([]string{"BSD-3-Clause"})
+	parts := []component{part("library", "stdlib", b.compiler, "BSD-3-Clause")}
+	for i := range b.modules {
+		m := &b.modules[i]
+		c := part("library", m.path, m.version, m.licences...)
+		c.Properties = []property{{"go:sum", m.sum}}
+		parts = append(parts, c)
+	}
+	needs := dependency{Ref: self.Ref}
+	for i := range parts {
+		needs.DependsOn = append(needs.DependsOn, parts[i].Ref)
+	}
 	out := cycloneDX{
 		Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", BOMFormat: "CycloneDX", SpecVersion: "1.6", Version: 1,
 		SerialNumber: fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", raw[0:4], raw[4:6], raw[6:8], raw[8:10], raw[10:16]),
-		Metadata:     metadata{self}, Components: []component{runtime},
+		Metadata:     metadata{self}, Components: parts, Dependencies: []dependency{needs},
 	}
-	needs := dependency{Ref: self.Ref, DependsOn: []string{runtime.Ref}}
-	for i := range b.modules {
-		m := &b.modules[i]
-		c := component{
-			Type: "library", Ref: purl(m.path, m.version), Name: m.path, Version: m.version, Purl: purl(m.path, m.version),
-			Licenses: licences(m.licences), Properties: []property{{"go:sum", m.sum}},
-		}
-		out.Components = append(out.Components, c)
-		needs.DependsOn = append(needs.DependsOn, c.Ref)
-	}
-	out.Dependencies = []dependency{needs}
 	text, err := json.MarshalIndent(out, "", "  ")
 	return append(text, '\n'), err
 }
 
-func purl(path, version string) string {
-	return "pkg:golang/" + strings.ToLower(path) + "@" + version
-}
-
-func licences(ids []string) (out []licence) {
-	for _, id := range ids {
+// part is one of what the bill lists, known by its package URL.
+func part(kind, path, version string, licences ...string) component {
+	ref := "pkg:golang/" + strings.ToLower(path) + "@" + version
+	c := component{Type: kind, Ref: ref, Name: path, Version: version, Purl: ref}
+	for _, id := range licences {
 		var l licence
 		l.License.ID = id
-		out = append(out, l)
+		c.Licenses = append(c.Licenses, l)
 	}
-	return out
+	return c
 }
 
 func fileSum(path string) (string, error) {
