@@ -32,6 +32,7 @@ var bars = []bar{
 	{shape: "many", figure: "cpu_us_per_step", want: 20, aim: 5, what: "processor time a step, µs"},
 	{shape: "slow", figure: "steps_per_s", least: true, want: 50_000, what: "steps/s with a sync of 2 ms more"},
 	{shape: "steady", figure: "steps_per_s", least: true, want: 50_000, aim: 120_000, what: "steps/s for a minute"},
+	{shape: "steady", figure: "seconds", least: true, want: 60, what: "how long, s"},
 	{shape: "steady", figure: "trims", least: true, want: 3, what: "times the journal was trimmed"},
 	{shape: "submit", figure: "p50_us", want: 500, what: "until the first step, µs"},
 	{shape: "idle", n: 100_000, figure: "rss_mb", want: 200, what: "100,000 waiting runs, MiB"},
