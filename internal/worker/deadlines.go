@@ -87,12 +87,23 @@ func (d *deadlines) set(p *Pool, at time.Time) {
 	d.timer.Reset(time.Until(at))
 }
 
+// stop ends the timer. expireDue may be on its way, and finds the pool stopped.
+func (d *deadlines) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
 // expireDue ends the attempts whose time is over, and sets the timer for the
 // next. The timer may come too early, for an attempt that has returned since.
 func (p *Pool) expireDue() {
 	now := time.Now()
 	var over []*attempt
 	p.mu.Lock()
+	if p.stopped {
+		p.mu.Unlock()
+		return
+	}
 	d := &p.due
 	next := time.Time{}
 	for _, ln := range d.lanes {

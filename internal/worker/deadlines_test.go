@@ -65,3 +65,33 @@ func TestX115_ManyDeadlines(t *testing.T) {
 		p.Stop(context.Background())
 	})
 }
+
+// A pool that has stopped watches over no deadline: what it gave up is the next
+// process's, and nobody is told of it here.
+func TestStoppedPoolHasNoDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		p := New(w.config())
+		release := make(chan struct{})
+		tk := task("stubborn", func(context.Context, *action.Task) (action.Result, error) {
+			<-release
+			return action.Result{}, nil
+		})
+		tk.TimeoutMS = 10_000
+		if err := p.Run(tk); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if n := p.Stop(ctx); n != 1 {
+			t.Errorf("%d attempts were given up, want 1", n)
+		}
+		time.Sleep(time.Hour)
+		p.mu.Lock()
+		if p.abandoned != 0 || len(p.attempts) != 1 {
+			t.Errorf("an hour later %d attempts count as abandoned, and %d as running", p.abandoned, len(p.attempts))
+		}
+		p.mu.Unlock()
+		close(release)
+	})
+}

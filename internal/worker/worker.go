@@ -261,6 +261,7 @@ func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	}
 	p.mu.Lock()
 	p.stopped = true
+	p.due.stop()
 	var left []*attempt
 	for _, a := range p.attempts {
 		if !a.isSettled() {
