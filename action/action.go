@@ -77,7 +77,9 @@ type Example struct {
 
 // A Func does the work of one attempt. It returns the output, or an error: a
 // *fault.Error keeps its code, any other becomes STEP_FAILED. It must return
-// soon after ctx ends; what it returns then is ignored.
+// soon after ctx ends; what it returns then is ignored. Its goroutine is not its
+// own: it must leave it as it was found, so what it locks by
+// [runtime.LockOSThread] it unlocks.
 type Func func(ctx context.Context, task *Task) (Result, error)
 
 // A Result is the outcome of a successful attempt.
