@@ -155,7 +155,8 @@ func TestAlarmsComeInOrder(t *testing.T) {
 	}
 	got := ""
 	for h.next() != 0 {
-		got += h.pop().key.Run
+		a, _ := h.pop()
+		got += a.key.Run
 	}
 	if want := "4136052"; got != want {
 		t.Errorf("alarms rang in the order %s, want %s", got, want)
@@ -181,7 +182,7 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 	}
 	last := int64(0)
 	for found := false; len(r.c.alarms.heap) > 0; {
-		a := r.c.alarms.pop()
+		a, _ := r.c.alarms.pop()
 		if a.at < last {
 			t.Fatalf("an alarm at %d comes after one at %d", a.at, last)
 		}
@@ -192,5 +193,38 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 		if len(r.c.alarms.heap) == 0 && !found {
 			t.Error("the alarm of the run that waits is gone")
 		}
+	}
+}
+
+// I15: neither do those of a run that lives on: while it waits for something
+// soon, its alarm for the end of its ttl means nothing, time after time.
+func TestAlarmsOfTheLivingDoNotPileUp(t *testing.T) {
+	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+	const laps = 2 * minDead
+	loops := r.run(acc, planOf(t, `
+name: loops
+limits: {max_total_steps: 20000}
+steps:
+  - id: each
+    loop: {over: input.items, maxConcurrency: 1, steps: [{id: w, wait: {duration: 1s}}, {id: a, action: {name: noop}}]}
+`, noop()), map[string]any{"items": make([]any, laps)})
+	most := 0
+	for range laps {
+		r.pass(1_000_000)
+		r.work()
+		most = max(most, len(r.c.alarms.heap))
+		dead := 0
+		for i := range r.c.alarms.heap {
+			if !r.c.alarms.heap[i].living() {
+				dead++
+			}
+		}
+		if dead != r.c.alarms.dead {
+			t.Fatalf("%d alarms are dead, %d were counted", dead, r.c.alarms.dead)
+		}
+	}
+	r.wantStatus(loops, "completed")
+	if most > minDead+2 || most < minDead/2 {
+		t.Errorf("%d alarms for one run", most)
 	}
 }

@@ -459,13 +459,14 @@ func (c *core) arm(l *live) {
 // ringAt makes `at` the run's valid alarm.
 func (c *core) ringAt(l *live, at int64) {
 	if l.bell == nil {
-		l.bell = &bell{l}
+		l.bell = &bell{l: l}
 	}
-	if l.alarm != 0 {
-		c.alarms.dead++
-	}
+	before := l.alarm
 	l.alarm = at
-	c.alarms.push(alarm{at: at, bell: l.bell})
+	l.bell.valid = c.alarms.push(alarm{at: at, bell: l.bell})
+	if before != 0 {
+		c.alarms.died()
+	}
 }
 
 var errStopping = fault.New(fault.Stopping, "the engine is stopping and takes no new work; try again after it has started")

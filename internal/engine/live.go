@@ -333,8 +333,7 @@ func (c *core) drop(l *live) {
 	if l.bell != nil {
 		l.bell.l = nil
 		if l.alarm != 0 {
-			c.alarms.dead++
-			c.alarms.compact()
+			c.alarms.died()
 		}
 	}
 	l.asks.all(c.stray)

@@ -25,29 +25,25 @@ func (c *core) ring() {
 		if at == 0 || at > c.now {
 			break
 		}
-		a := c.alarms.pop()
-		var l *live
-		if a.bell != nil {
-			if l = a.bell.l; l == nil || l.alarm != a.at {
+		a, ok := c.alarms.pop()
+		switch {
+		case !ok:
+		case a.bell != nil:
+			a.bell.l.alarm = 0
+			c.fire(a.bell.l)
+		case c.runs[a.key] != nil: // it has come in since, with an alarm of its own
+		default:
+			room--
+			l, err := c.get(a.key)
+			if err == nil {
+				c.fire(l)
 				continue
 			}
-		} else {
-			if l = c.runs[a.key]; l == nil {
-				room--
-				loaded, err := c.get(a.key)
-				if err != nil {
-					c.cfg.Logger.Warn("a parked run could not be woken", "run", a.key.Run, "err", err)
-					if !hopeless(err) {
-						c.alarms.push(alarm{at: c.now + maxBackoff, key: a.key})
-					}
-					continue
-				}
-				c.fire(loaded)
-				continue
+			c.cfg.Logger.Warn("a parked run could not be woken", "run", a.key.Run, "err", err)
+			if !hopeless(err) {
+				c.alarms.push(alarm{at: c.now + maxBackoff, key: a.key})
 			}
 		}
-		l.alarm = 0
-		c.fire(l)
 	}
 	if c.now >= c.horizon && c.stalled == nil {
 		if err := c.lookAhead(); err != nil {

@@ -15,29 +15,34 @@ type alarm struct {
 
 // A bell is how an alarm finds its run. It is cut off when the run leaves
 // memory: an alarm may outlive it by days and must not hold it.
-type bell struct{ l *live }
+type bell struct {
+	l     *live
+	valid uint64 // seq of the run's one valid alarm
+}
 
 // alarms is a binary heap by time. Equal times keep no order of their own; seq
 // makes it the order of arming, so that one seed gives one journal.
 type alarms struct {
 	heap []seqAlarm
 	seq  uint64
-	// dead is how many alarms mean nothing any more, at most: those of runs that
-	// have ended lie in wait for a ttl of days.
+	// dead is how many alarms mean nothing any more: those of runs that have ended,
+	// or wait for something earlier, would lie in wait for a ttl of days.
 	dead int
 }
 
 // minDead is how many dead alarms are not worth looking for.
 const minDead = 1_024
 
-// compact drops the dead alarms once they are more than the living.
-func (h *alarms) compact() {
+// died counts one more dead alarm, and drops all of them once they are more than
+// the living.
+func (h *alarms) died() {
+	h.dead++
 	if h.dead < minDead || h.dead < len(h.heap)/2 {
 		return
 	}
 	kept := h.heap[:0]
 	for _, a := range h.heap {
-		if a.bell == nil || a.bell.l != nil && a.bell.l.alarm == a.at {
+		if a.living() {
 			kept = append(kept, a)
 		}
 	}
@@ -53,12 +58,17 @@ type seqAlarm struct {
 	seq uint64
 }
 
+func (a *seqAlarm) living() bool {
+	return a.bell == nil || a.bell.l != nil && a.bell.valid == a.seq
+}
+
 func (h *alarms) less(i, j int) bool {
 	a, b := &h.heap[i], &h.heap[j]
 	return a.at < b.at || a.at == b.at && a.seq < b.seq
 }
 
-func (h *alarms) push(a alarm) {
+// push returns the number by which the alarm can be made a bell's valid one.
+func (h *alarms) push(a alarm) uint64 {
 	h.seq++
 	h.heap = append(h.heap, seqAlarm{a, h.seq})
 	for i := len(h.heap) - 1; i > 0; {
@@ -69,6 +79,7 @@ func (h *alarms) push(a alarm) {
 		h.heap[i], h.heap[p] = h.heap[p], h.heap[i]
 		i = p
 	}
+	return h.seq
 }
 
 // next is the earliest alarm's time; 0 = none.
@@ -79,14 +90,18 @@ func (h *alarms) next() int64 {
 	return h.heap[0].at
 }
 
-func (h *alarms) pop() alarm {
-	top := h.heap[0].alarm
+// pop takes the earliest alarm; ok says that it still means something.
+func (h *alarms) pop() (a alarm, ok bool) {
+	top := h.heap[0]
 	n := len(h.heap) - 1
 	h.heap[0] = h.heap[n]
 	h.heap[n] = seqAlarm{}
 	h.heap = h.heap[:n]
 	h.sink(0)
-	return top
+	if ok = top.living(); !ok {
+		h.dead--
+	}
+	return top.alarm, ok
 }
 
 func (h *alarms) sink(i int) {
