@@ -269,7 +269,9 @@ func (c *core) wakeup() int64 {
 		sooner(c.suspectAt)
 	}
 	if l := c.recent.front(); l != nil {
-		sooner(l.touched + c.cfg.ParkAfter.Microseconds())
+		// A little later, so that runs are looked at many at a time: each that is
+		// at work would wake the loop once every ParkAfter.
+		sooner(l.touched + c.cfg.ParkAfter.Microseconds() + lazyTick)
 	}
 	return at
 }

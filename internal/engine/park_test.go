@@ -197,6 +197,29 @@ func TestRestingRunsAreFew(t *testing.T) {
 	}
 }
 
+// A thousand runs whose attempts take long, begun one after the other, do not wake
+// the loop a thousand times a second to see whether they may be parked.
+func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
+	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+	p := planOf(t, chain(1), noop())
+	for range 1000 {
+		r.run(acc, p, nil)
+		r.pass(1_000)
+	}
+	wakes := 0
+	for until := r.now + 10_000_000; ; wakes++ {
+		at := r.c.wakeup()
+		if at == 0 || at > until {
+			break
+		}
+		r.now = max(at, r.now+1)
+		r.settle()
+	}
+	if wakes < 10 || wakes > 150 {
+		t.Errorf("the loop was woken %d times in 10 s, want some 10 times a second", wakes)
+	}
+}
+
 // The journal stays bounded: small runs are folded in packs.
 func TestLaggardsAreFolded(t *testing.T) {
 	st := memory.New(memory.Options{})
