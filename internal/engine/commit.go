@@ -47,7 +47,7 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 		}
 		if len(t.Frames) > 0 || t.Head != nil {
 			c.unfolded += len(t.Frames)
-			c.frames = append(c.frames, published{t.Key, t.First, t.Last, t.Frames, t.Head})
+			c.frames = append(c.frames, published{t.Key, t.Frames, t.Head})
 		}
 		if n := b.folds[i]; n >= 0 {
 			l.tail = slices.Clone(l.tail[n:])

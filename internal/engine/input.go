@@ -81,8 +81,7 @@ type effect struct {
 // published is a stretch of a run's journal that has become durable. Without a
 // run it says that any run may have such stretches that nobody was told of.
 type published struct {
-	key         store.Key
-	first, last uint64
-	frames      []byte
-	head        *store.Head // when the batch wrote one
+	key    store.Key
+	frames []byte
+	head   *store.Head // when the batch wrote one
 }

@@ -16,7 +16,6 @@ import (
 
 const (
 	hashPrefix = "sha256_"
-	hashLen    = len(hashPrefix) + 64
 	// maxNamed bounds what the committer remembers of names it has written.
 	maxNamed = 100_000
 	// maxTouched bounds the files in the values of one request.

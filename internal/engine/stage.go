@@ -290,11 +290,6 @@ func (s *Stage) Sweep(ctx context.Context, now int64) (Swept, error) {
 	return s.e.Sweep(ctx, false)
 }
 
-// State is Engine.State.
-func (s *Stage) State(ctx context.Context, key store.Key, until uint64) (*machine.Run, error) {
-	return s.e.State(ctx, key.Account, key.Run, until)
-}
-
 // A LiveRun is a run in memory.
 type LiveRun struct {
 	Key   store.Key
@@ -341,15 +336,6 @@ func (s *Stage) Held() (attempts, slots int) {
 
 // Loaded is how many runs are in memory.
 func (s *Stage) Loaded() int { return len(s.e.core.runs) }
-
-// Program is the prepared plan that a stored run executes.
-func (s *Stage) Program(ctx context.Context, hash string) (*machine.Program, error) {
-	p, err := s.e.core.programs.load(ctx, s.e.cfg.Store, hash)
-	if err != nil {
-		return nil, err
-	}
-	return p.machine, nil
-}
 
 // A Reader is Engine.Watch without waiting: a subscriber that reads when it is
 // polled, and not before.
