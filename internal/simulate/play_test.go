@@ -206,6 +206,18 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 				}
 			}
 		},
+		"which had ended before": func(w *World) {
+			for _, tr := range w.judge.all {
+				for i := range tr.events {
+					if ev := &tr.events[i]; ev.Kind == machine.EvNodeCompleted && ev.Attempt > 0 && !tr.deleted {
+						w.procs[0].dispatch(tr, &engine.Effect{
+							Key: tr.key, Ref: ev.Ref(), Task: new(machine.Task),
+							Fence: machine.Fence{Gen: 1, Attempt: ev.Attempt},
+						})
+					}
+				}
+			}
+		},
 		"what no worker reported": func(w *World) { // a result from nowhere
 			for _, p := range w.procs {
 				for _, k := range p.tasks {

@@ -29,6 +29,10 @@ func (p *process) dispatch(t *trial, ef *engine.Effect) {
 		w.broken("I1: run %s: step %s was handed out as attempt %d.%d, which is not durable",
 			ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
 	}
+	if p == w.owner && !t.seen.Live(ef.Ref, ef.Fence) { // by a cancel, for instance; who was replaced cannot know
+		w.broken("I8: run %s: step %s was handed out as attempt %d.%d, which had ended before",
+			ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
+	}
 	if key, known := t.seen.Key(ef.Ref, ef.Fence); known && key != ef.Task.EffectKey {
 		w.broken("I4: run %s: step %s was handed out with another effect key than its journal gives", ef.Key.Run, ef.Task.StepPath)
 	}
