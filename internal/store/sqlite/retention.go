@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
@@ -19,8 +20,7 @@ const (
 	purgeChunks = 16
 	// purgePacks is how many packs are written anew in one transaction.
 	purgePacks = 8
-	// purgeRuns is how many runs that an earlier process left half removed are
-	// finished by one Delete.
+	// purgeRuns is how many runs that are half removed are finished by one Delete.
 	purgeRuns = 64
 )
 
@@ -84,6 +84,18 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 	if err := failpoint.Hit(failpoint.DeleteBefore); err != nil {
 		return nil, err
 	}
+	s.removing.Lock()
+	defer s.removing.Unlock()
+	whole := s.whole
+	s.whole = false
+	var left []store.Key
+	if !whole {
+		var err error
+		if left, err = s.halfRemoved(ctx); err != nil {
+			_, err = s.explain(err)
+			return nil, err
+		}
+	}
 	verdicts, err := s.deleteHeads(epoch, keys)
 	if err == nil {
 		err = failpoint.Hit(failpoint.DeleteMiddle)
@@ -91,28 +103,34 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 	if err != nil {
 		return nil, err
 	}
-	var gone []store.Key
+	gone := slices.Clone(left)
 	for i, v := range verdicts {
 		if v.Err == nil {
 			gone = append(gone, keys[i])
 		}
 	}
-	left, err := s.halfRemoved(ctx)
-	if err != nil {
-		return verdicts, nil // what is left is removed another time
-	}
-	gone = append(gone, left...)
+	// What is left is removed another time.
+	s.whole = s.removeFolds(ctx, gone) == nil && len(left) < purgeRuns
+	return verdicts, nil
+}
+
+// removeFolds removes the chunks and pieces of deleted runs.
+func (s *Store) removeFolds(ctx context.Context, gone []store.Key) error {
 	if err := s.removePieces(ctx, gone); err != nil {
-		return verdicts, nil
+		return err
 	}
 	for _, key := range gone {
-		for more := true; more && ctx.Err() == nil; {
-			if more, err = s.removeChunks(key); err != nil {
-				return verdicts, nil
+		for more := true; more; {
+			err := ctx.Err()
+			if err == nil {
+				more, err = s.removeChunks(key)
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}
-	return verdicts, nil
+	return nil
 }
 
 func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, error) {
@@ -128,22 +146,37 @@ func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, er
 		}
 		return verdicts, nil
 	}
+	var first int64
 	if err := s.inTx(func() (err error) {
 		for i, key := range keys {
 			if verdicts[i], err = s.deleteHead(key); err != nil {
 				return err
 			}
 		}
-		_, err = s.st.forgetDeleted.exec()
+		first, err = s.forgetMarks()
 		return err
 	}); err != nil {
 		return nil, s.fail(err)
 	}
+	s.forgot = first
 	s.x.Lock()
 	s.x.dropped++ // a reader that found the head must look again
 	s.x.Unlock()
 	s.wrote(int64(4 * len(keys)))
 	return verdicts, nil
+}
+
+// forgetMarks removes the marks that nothing is left of, and returns the first row
+// of the journal, 0 when there is none: as long as that stays, no later mark can go.
+func (s *Store) forgetMarks() (first int64, err error) {
+	var v [1]driver.Value
+	if _, err := s.st.firstRow.row(v[:]); err != nil {
+		return 0, err
+	}
+	if first, _ = v[0].(int64); first == 0 || first != s.forgot {
+		_, err = s.st.forgetDeleted.exec()
+	}
+	return first, err
 }
 
 func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
@@ -184,7 +217,8 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 	return store.Verdict{}, nil
 }
 
-// halfRemoved lists deleted runs whose chunks a crash left behind.
+// halfRemoved lists deleted runs of which a crash, or a failed removal, left folds
+// behind.
 func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT account, run FROM deleted d
 		WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.account = d.account AND c.run = d.run)

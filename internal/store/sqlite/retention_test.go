@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"context"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
@@ -103,4 +104,58 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 		}
 	}
 	wantRows("are left", 0, "chunks", "pieces", "packs", "deleted")
+}
+
+// soonOver is a context that has ended when it is asked again.
+type soonOver struct {
+	context.Context
+	asked bool
+}
+
+func (c *soonOver) Err() error {
+	if c.asked {
+		return context.Canceled
+	}
+	c.asked = true
+	return nil
+}
+
+// The mark of a deleted run stays as long as the journal has a row from its time,
+// and no longer; a removal that was cut short is finished by the next one.
+func TestMarksOfDeletedRunsGo(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	marks := func(when string, want int) {
+		t.Helper()
+		if _, err := s.Delete(ctx, epoch, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got int
+		if err := s.read.QueryRow(`SELECT count(*) FROM deleted`).Scan(&got); err != nil || got != want {
+			t.Errorf("%d marks %s, %v, want %d", got, when, err, want)
+		}
+	}
+	over := func(i int) store.Transition {
+		tr := startOf(epoch, runKey(i), "1")
+		tr.Head.Ended = 5
+		tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: tr.Frames}
+		return tr
+	}
+	mustCommit(t, s, startOf(epoch, runKey(9), "1")) // it is in the journal
+	mustCommit(t, s, over(0), over(1))
+	marks("before any run was deleted", 0)
+	if _, err := s.Delete(ctx, epoch, []store.Key{runKey(0)}); err != nil {
+		t.Fatal(err)
+	}
+	marks("while the journal has a row from before", 1)
+	if _, err := s.Delete(&soonOver{Context: ctx}, epoch, []store.Key{runKey(1)}); err != nil {
+		t.Fatal(err)
+	}
+	wantPacks(t, s, 1) // it was told to stop before it removed the folds
+	mustCommit(t, s, store.Transition{Key: runKey(9), Epoch: epoch, Fold: &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}})
+	for s.trim() {
+	}
+	marks("when its folds are yet to go", 1)
+	marks("when nothing is left", 0)
+	wantPacks(t, s, 1)
 }

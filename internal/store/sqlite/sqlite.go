@@ -63,8 +63,12 @@ type Store struct {
 	c       commit
 	epoch   uint64
 	failed  error // set for ever by a failed write or sync
+	forgot  int64 // the first row of the journal when marks of deleted runs last went
 	closed  atomic.Bool
 	scanned atomic.Bool // the index is there
+
+	removing sync.Mutex // one Delete at a time; held before w
+	whole    bool       // no deleted run is half removed; guarded by removing
 
 	up upkeep
 }

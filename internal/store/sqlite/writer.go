@@ -120,6 +120,7 @@ type statements struct {
 	releaseFiles, dropNames, dropSnapshot *stmt
 	dropRun, markDeleted, dropChunks      *stmt
 	forgetDeleted, forgetKeys, forgetFile *stmt
+	firstRow                              *stmt
 	keepPiece, dropPiece                  *stmt
 	replacePack, dropPack                 *stmt
 }
@@ -175,6 +176,7 @@ func (s *statements) prepare(w *writer) error {
 		{&s.markDeleted, `INSERT INTO deleted (account, run, before) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET before = ?3`},
 		{&s.dropChunks, `DELETE FROM chunks WHERE account = ?1 AND run = ?2 AND last IN
 			(SELECT last FROM chunks WHERE account = ?1 AND run = ?2 ORDER BY last DESC LIMIT ?3)`},
+		{&s.firstRow, `SELECT min(id) FROM journal`},
 		{&s.forgetDeleted, `DELETE FROM deleted WHERE before <= ifnull((SELECT min(id) FROM journal), before)
 			AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.account = deleted.account AND c.run = deleted.run)
 			AND NOT EXISTS (SELECT 1 FROM pieces p WHERE p.account = deleted.account AND p.run = deleted.run)`},
