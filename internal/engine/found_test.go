@@ -275,3 +275,21 @@ func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 		t.Errorf("at the end %d slots are taken, %d strays, %d linger", r.c.arb.whole.used, len(r.c.strays), len(r.c.linger))
 	}
 }
+
+// Sync does not say that all is durable when the batch that it waited for was
+// lost with what had arrived before.
+func TestSyncOfALostBatch(t *testing.T) {
+	for outcome, durable := range map[memory.Outcome]bool{memory.Refused: false, memory.ReplyLost: true} {
+		st, next := failing()
+		r := newRig(t, st, Config{}, noop())
+		r.run(acc, planOf(t, chain(1), noop()), nil)
+		barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
+		*next = []memory.Outcome{outcome}
+		r.settle(done(r.pull(), `1`), barrier)
+		reply := r.asked(barrier)
+		r.pass(5_000_000)
+		if err := reply().err; (err == nil) != durable {
+			t.Errorf("outcome %d: Sync gives %v", outcome, err)
+		}
+	}
+}

@@ -215,9 +215,10 @@ func (c *core) resume() bool {
 		}
 		return false
 	}
+	whole := !slices.Contains(slices.Collect(maps.Values(written)), false)
 	for _, b := range c.lost {
 		for _, in := range b.ins {
-			if is, ok := written[in.key]; ok && !is {
+			if is, ok := written[in.key]; ok && !is || in.kind == inBarrier && !whole {
 				c.redo(in)
 				continue
 			}
