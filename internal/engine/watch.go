@@ -31,6 +31,7 @@ type hub struct {
 	queue   []published
 
 	mu     sync.Mutex
+	spare  []published // the other queue
 	subs   map[store.Key][]*subscriber
 	closed error
 }
@@ -83,14 +84,10 @@ func (h *hub) send(frames []published) {
 
 // publish is the hub's goroutine.
 func (h *hub) publish() {
-	var queue []published
 	for range h.signal {
 		h.mu.Lock()
 		closed := h.closed
-		h.queueMu.Lock()
-		queue, h.queue = h.queue, queue[:0]
-		h.queueMu.Unlock()
-		h.deliver(queue)
+		h.drain()
 		if closed != nil {
 			for _, subs := range h.subs {
 				for _, s := range subs {
@@ -99,11 +96,21 @@ func (h *hub) publish() {
 			}
 		}
 		h.mu.Unlock()
-		clear(queue)
 		if closed != nil {
 			return
 		}
 	}
+}
+
+// drain hands on what waits in the queue. The caller holds mu.
+func (h *hub) drain() {
+	h.queueMu.Lock()
+	queue := h.queue
+	h.queue = h.spare[:0]
+	h.queueMu.Unlock()
+	h.deliver(queue)
+	clear(queue)
+	h.spare = queue
 }
 
 // deliver hands news to those who watch. The caller holds mu.
@@ -142,6 +149,7 @@ func (h *hub) join(key store.Key, heads bool) *subscriber {
 		s.closed = h.closed
 		return s
 	}
+	h.drain() // what was sent before is not for it: the end before a retry, say
 	h.subs[key] = append(h.subs[key], s)
 	h.count(s).Add(1)
 	return s
@@ -335,11 +343,17 @@ func (w *watcher) turn(ctx, wait context.Context) error {
 	if err != nil || w.stopped || w.ended {
 		return err
 	}
-	w.ended = head.Ended != 0 && w.seen >= w.last
 	if head.Quarantine != "" {
 		return errQuarantined(w.key.Run, head.Quarantine)
 	}
-	return nil
+	if head.Ended != 0 && w.seen >= w.last {
+		// Unless a retry came between the two: what was read is then the
+		// beginning of another generation.
+		var again store.Head
+		again, err = w.e.cfg.Store.Head(ctx, w.key)
+		w.ended = again.Ended == head.Ended
+	}
+	return err
 }
 
 func (w *watcher) give(ev *machine.Event) error {

@@ -4,9 +4,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/store"
@@ -55,4 +57,70 @@ func TestI14_EndBetweenPageAndHead(t *testing.T) {
 			t.Errorf("the reader ended at event %d, %s", last, name)
 		}
 	})
+}
+
+// retried has a run retried between the head that a reader sees and its journal.
+type retried struct {
+	store.Store
+	once  sync.Once
+	retry func()
+}
+
+func (s *retried) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	if s.retry != nil {
+		s.once.Do(s.retry)
+	}
+	return s.Store.Events(ctx, key, after, maxBytes)
+}
+
+// I14: a reader that came while a run was retried is not told that it has ended.
+func TestI14_RetryBetweenHeadAndPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		held := act("held", func(_ context.Context, task *action.Task) (action.Result, error) {
+			if task.Attempt == 1 {
+				return action.Result{}, errors.New("not yet")
+			}
+			<-release
+			return action.Result{}, nil
+		})
+		st := &retried{Store: memory.New(memory.Options{})}
+		e := open(t, st, Config{}, held)
+		run := start(t, e, planOf(t, "name: one\nsteps: [{id: a, action: {name: held}}]\n", held), nil)
+		if head := end(t, e, run); head.Status != "failed" {
+			t.Fatalf("the run is %s", head.Status)
+		}
+		st.retry = func() {
+			if err := e.Retry(t.Context(), acc, run, "", nil); err != nil {
+				t.Error(err)
+			}
+			time.AfterFunc(time.Second, func() { close(release) })
+		}
+		name := ""
+		for ev, err := range e.Watch(t.Context(), acc, run, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			name = ev.Name()
+		}
+		if name != "run.completed" {
+			t.Errorf("the reader ended with %s", name)
+		}
+	})
+}
+
+// A subscriber hears of nothing that was sent before it came: that a run had
+// ended is no news when it was retried since.
+func TestSubscribersHearOfNothingOlder(t *testing.T) {
+	h := newHub()
+	key := store.Key{Account: acc, Run: "run"}
+	early := h.join(key, true)
+	h.send([]published{{key: key, head: &store.Head{Key: key, Ended: 1}}})
+	late := h.join(key, true)
+	h.mu.Lock()
+	h.drain() // what publish does when it comes to it
+	h.mu.Unlock()
+	if early.head == nil || late.head != nil {
+		t.Errorf("who was there hears of %v, who came later of %v", early.head, late.head)
+	}
 }
