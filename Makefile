@@ -4,7 +4,7 @@ TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 FUZZTIME         ?= 5s
 
-.PHONY: help build test race lint cross bench measure peers peers-builds fuzz-short nightly rewrite clean
+.PHONY: help build test race lint cross bench measure peers peers-page peers-builds fuzz-short nightly rewrite clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ bench: ## every benchmark, once
 
 peers: ## other engines beside Roux on the same shapes: half an hour, wants a quiet machine
 	cd bench/peers && go run . -runs 3 -check
+
+peers-page: ## the newest results of peers into docs/performance.md
+	cd bench/peers && go test -run Page -rewrite .
 
 peers-builds: ## that the module which measures other engines builds; minutes, the first time
 	cd bench/peers && go mod tidy -diff && go vet ./... && go test ./...

@@ -101,7 +101,7 @@ func command(ctx context.Context, args []string) error {
 		return fmt.Errorf("-runs %d: want 1 or more", o.runs)
 	}
 	if o.report != "" {
-		return reportOf(o)
+		return reportOf(o, os.Stdout)
 	}
 	return measure(ctx, o)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -73,6 +74,14 @@ func (s *spec) size(shape string, asked map[string]int) int {
 		return n
 	}
 	return defaultSizes[shape]
+}
+
+// with is its settings and those of its database.
+func (s *spec) with() string {
+	if s.needs != "postgres" {
+		return s.settings
+	}
+	return s.settings + "; PostgreSQL with " + strings.Join(postgresSettings[:4], ", ")
 }
 
 const (

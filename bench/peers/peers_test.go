@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,7 +123,7 @@ func TestTable(t *testing.T) {
 	if liar.strict() || !strings.Contains(liar.synced(), "**no**") {
 		t.Errorf("a peer with a tenth of a sync a step: %s", liar.synced())
 	}
-	err := tab.check()
+	err := tab.check(io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "many: 10.00 × the best peer (dbos-postgres), the bar is 15 ×") || strings.Contains(err.Error(), "chain") {
 		t.Errorf("check: %v", err)
 	}
@@ -159,10 +160,17 @@ func TestReport(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "raw.jsonl")
 	raw := `{"peer":"restate","shape":"","error":"no npm here","at":"2026-01-02T03:04:05Z"}
 {"peer":"roux","version":"this checkout","shape":"chain","run":1,"n":100,"runs":1,"p50_us":200,"load":1,"at":"2026-01-02T03:04:05Z"}
-{"peer":"dbos-postgres","version":"v1.2.0","shape":"chain","run":1,"n":100,"runs":1,"p50_us":500,"load":2,"at":"2026-01-02T03:04:05Z"}
+{"peer":"dbos-postgres","version":"v1.2.0","settings":"as it was then","shape":"chain","run":1,"n":100,"runs":1,"p50_us":500,"load":2,"at":"2026-01-02T03:04:05Z"}
 `
 	if err := os.WriteFile(name, []byte(raw), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	var table strings.Builder
+	if err := reportOf(options{report: name, shapes: []string{"chain"}}, &table); err != nil || !strings.Contains(table.String(), "| as it was then |") {
+		t.Errorf("%v, or other settings than those of the run:\n%s", err, table.String())
+	}
+	if first, second := strings.Index(table.String(), "| Roux"), strings.Index(table.String(), "| DBOS"); first < 0 || second < first {
+		t.Errorf("Roux is not the first:\n%s", table.String())
 	}
 	err := command(t.Context(), []string{"-report", name, "-check", "-shapes", "chain"})
 	if err == nil || !strings.Contains(err.Error(), "chain: 2.50 × the best peer (dbos-postgres), the bar is 3 ×") {

@@ -34,6 +34,7 @@ type line struct {
 	EmptyMB     float64 `json:"empty_mb,omitempty"`      // this program with nothing open, which is not in rss_mb
 	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what the waiting executions added, divided among them
 	SyncsPer    float64 `json:"syncs_per_step,omitempty"`
+	Settings    string  `json:"settings,omitempty"`
 	Load        float64 `json:"load"` // of the machine, one minute
 	At          string  `json:"at"`
 	Error       string  `json:"error,omitempty"`
@@ -85,12 +86,12 @@ func measure(ctx context.Context, o options) (err error) {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "peers: %.0f s in all\n", time.Since(s.began).Seconds())
-	return s.print()
+	return s.print(os.Stdout)
 }
 
 // reportOf prints what an earlier call measured. Peers of which the file says
 // nothing are left out.
-func reportOf(o options) error {
+func reportOf(o options, w io.Writer) error {
 	text, err := os.ReadFile(o.report)
 	if err != nil {
 		return err
@@ -119,11 +120,11 @@ func reportOf(o options) error {
 	if s.began, err = time.Parse(time.RFC3339, s.lines[0].At); err != nil {
 		return err
 	}
-	return s.print()
+	return s.print(w)
 }
 
-// print writes the table to standard output.
-func (s *session) print() error {
+// print writes the table.
+func (s *session) print(w io.Writer) error {
 	t := s.table()
 	var loads []float64
 	for _, l := range s.lines {
@@ -132,11 +133,11 @@ func (s *session) print() error {
 	if len(loads) == 0 {
 		return errors.New("nothing was measured")
 	}
-	fmt.Printf("Measured %s, medians of %d runs, interleaved. Load of the machine meanwhile: %.1f to %.1f.\n\n",
+	fmt.Fprintf(w, "Measured %s, medians of %d runs, interleaved. Load of the machine meanwhile: %.1f to %.1f.\n\n",
 		s.began.UTC().Format("2006-01-02 15:04 UTC"), s.done, slices.Min(loads), slices.Max(loads))
-	fmt.Print(t.markdown())
+	fmt.Fprint(w, t.markdown())
 	if s.check {
-		return t.check()
+		return t.check(w)
 	}
 	return nil
 }
@@ -232,7 +233,7 @@ func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 		return
 	}
 	began := time.Now()
-	l := line{Peer: p.name, Version: p.version(), Shape: shape, Run: run, Load: load(), At: began.UTC().Format(time.RFC3339)}
+	l := line{Peer: p.name, Version: p.version(), Settings: p.with(), Shape: shape, Run: run, Load: load(), At: began.UTC().Format(time.RFC3339)}
 	var err error
 	if p.open == nil {
 		err = s.meetRoux(ctx, p, &l)

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -14,6 +16,7 @@ import (
 type row struct {
 	*spec
 	version string
+	with    string // its settings in that run
 	missing string
 	median  map[string]line   // by shape
 	failed  map[string]string // shapes without a figure, and why
@@ -31,7 +34,7 @@ type table struct {
 func (s *session) table() *table {
 	t := &table{shapes: s.shapes, runs: s.runs}
 	for _, name := range s.peers {
-		r := row{spec: specOf(name), version: specOf(name).version(), missing: s.missing[name], median: map[string]line{}, failed: map[string]string{}}
+		r := row{spec: specOf(name), version: specOf(name).version(), with: specOf(name).with(), missing: s.missing[name], median: map[string]line{}, failed: map[string]string{}}
 		for _, shape := range append([]string{syncShape}, s.shapes...) {
 			var got []line
 			for _, l := range s.lines {
@@ -40,7 +43,7 @@ func (s *session) table() *table {
 				case l.Error != "":
 					r.failed[shape] = l.Error
 				default:
-					got, r.version = append(got, l), l.Version
+					got, r.version, r.with = append(got, l), l.Version, cmp.Or(l.Settings, r.with)
 				}
 			}
 			if len(got) > 0 {
@@ -152,16 +155,12 @@ func (t *table) markdown() string {
 		if l, ok := r.median["many"]; ok {
 			peak = digits(l.RSSMB)
 		}
-		settings := r.settings
-		if r.needs == "postgres" {
-			settings += "; PostgreSQL with " + strings.Join(postgresSettings[:4], ", ")
-		}
-		cells = append(cells, strings.Join(cpu, ", "), peak, settings)
+		cells = append(cells, strings.Join(cpu, ", "), peak, r.with)
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	for _, r := range t.rows {
-		for shape, why := range r.failed {
-			fmt.Fprintf(&b, "\n%s, %s: %s\n", r.name, shape, inline(why))
+		for _, shape := range slices.Sorted(maps.Keys(r.failed)) {
+			fmt.Fprintf(&b, "\n%s, %s: %s\n", r.name, shape, inline(r.failed[shape]))
 		}
 	}
 	return b.String()
@@ -245,7 +244,7 @@ var bars = []struct {
 }{{"many", 15}, {"fan", 30}, {"chain", 3}, {"idle", 1}}
 
 // check compares with the bars.
-func (t *table) check() error {
+func (t *table) check(w io.Writer) error {
 	roux := t.roux()
 	if roux == nil {
 		return errors.New("-check: Roux itself was not measured")
@@ -280,8 +279,8 @@ func (t *table) check() error {
 			verdict = "MISSED"
 			missed = append(missed, fmt.Errorf("%s: %.2f × the best peer (%s), the bar is %.0f ×", bar.shape, got, best.name, bar.least))
 		}
-		fmt.Printf("\n%s: %.1f × %s, the best peer; bar %.0f ×: %s", bar.shape, got, best.name, bar.least, verdict)
+		fmt.Fprintf(w, "\n%s: %.1f × %s, the best peer; bar %.0f ×: %s", bar.shape, got, best.name, bar.least, verdict)
 	}
-	fmt.Println()
+	fmt.Fprintln(w)
 	return errors.Join(missed...)
 }
