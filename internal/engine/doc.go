@@ -17,6 +17,7 @@
 // a test can drive two whole engines over one memory store from one seed.
 //
 // State runs ahead of the disk: while one batch is being committed the next is
-// built. Every answer, frame, task and read waits for the batch that holds what
+// built, unless nothing could be built meanwhile: then the loop commits by itself.
+// Every answer, frame, task and read waits for the batch that holds what
 // it saw (I1). A failed commit drops every run in memory and loads again.
 package engine
