@@ -321,10 +321,10 @@ func writeHeap(path string) error {
 	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
-// calm waits until the engine has committed nothing for a second: what folds
-// and parks in the background is done then.
+// calm waits until the engine has committed nothing for three seconds: what folds
+// and parks in the background is done then, which begins after a second.
 func (w *world) calm(ctx context.Context) error {
-	for quiet, last := 0, -1; quiet < 10; quiet++ {
+	for quiet, last := 0, -1; quiet < 30; quiet++ {
 		if n := w.st.count().commits; n != last {
 			quiet, last = 0, n
 		}
