@@ -26,6 +26,10 @@ func TestNamedFaults(t *testing.T) {
 		{name: "F05 F07 late, doubled and reordered reports", rates: map[Fault]int{
 			ReportDelayed: 5000, ReportDoubled: 5000, ReportLate: 5000, Reordered: 5000, AttemptLost: 1500, ActionHolds: 1500},
 			struck: []Fault{ReportDelayed, ReportDoubled, ReportLate, Reordered, AttemptLost, ActionHolds}},
+		// Who hears of no end tells the action to end, also when its run was set apart or
+		// its batch was lost: else an attempt is left in the end (I22).
+		{name: "F07 actions that hang", rates: map[Fault]int{ActionHangs: 2000, Panicked: 60, ReplyLost: 500, CommitRefused: 500, SlowSync: 2000},
+			tune: func(w *World) { w.weather.user = 20 }, struck: []Fault{ActionHangs, Panicked, ReplyLost, CommitRefused}},
 		// Timers fire once and never early (I9), and time never falls (I10), whatever
 		// the wall clock does while processes come and go.
 		{name: "F12 wall clocks that jump, leap and stand still", rates: map[Fault]int{

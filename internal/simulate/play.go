@@ -264,8 +264,7 @@ func (w *World) heir() *process {
 func (p *process) round() (moved bool) {
 	p.release(true)
 	for range len(p.tasks) {
-		p.work()
-		moved = true
+		moved = p.work() || moved
 	}
 	moved = p.deliver(1_000) || moved
 	moved = p.pump() || moved

@@ -41,6 +41,7 @@ const (
 	AnswerLost                   // a user does not hear the answer and asks again
 	Panicked                     // a run's own code panics in the engine
 	ProcessPoisoned              // a run kills whatever loads it
+	ActionHangs                  // an action ends when it is told to, and not before
 	numFaults
 )
 
@@ -48,7 +49,7 @@ var faultNames = [numFaults]string{
 	"killed", "power-cut", "killed-in-call", "commit-refused", "reply-lost", "sync-failed", "slow-sync", "read-failed",
 	"taken-over", "handed-back", "clock-forward", "clock-back", "clock-frozen", "clock-leap", "attempt-failed",
 	"attempt-lost", "report-delayed", "report-doubled", "report-late", "reordered", "action-holds", "file-failed",
-	"reader-cut", "reader-stalled", "answer-lost", "panicked", "process-poisoned",
+	"reader-cut", "reader-stalled", "answer-lost", "panicked", "process-poisoned", "action-hangs",
 }
 
 func (f Fault) String() string { return faultNames[f] }
@@ -60,6 +61,7 @@ var most = [numFaults]int{
 	TakenOver: 150, HandedBack: 200, ClockForward: 300, ClockBack: 300, ClockFrozen: 300, ClockLeap: 300,
 	AttemptFailed: 4000, AttemptLost: 1500, ReportDelayed: 4000, ReportDoubled: 5000, ReportLate: 5000, Reordered: 5000,
 	ActionHolds: 1000, FileFailed: 2000, ReaderCut: 1500, ReaderStalled: 500, AnswerLost: 3000, Panicked: 100, ProcessPoisoned: 40,
+	ActionHangs: 500,
 }
 
 // A weather is how a schedule's world behaves: each seed draws its own, so that
@@ -89,8 +91,8 @@ func draw(dice *rand.Rand) weather {
 		batch: 1 + dice.IntN(4), hasty: dice.IntN(6000),
 		longest: pick(dice, int64(50_000), 2_000_000, 60_000_000, 3_600_000_000),
 	}
-	wild := 1 + dice.IntN(3) // in 4: how much of all that can go wrong does
-	for f := range numFaults {
+	wild := 1 + dice.IntN(3)     // in 4: how much of all that can go wrong does
+	for f := range ActionHangs { // which came later: see hangs
 		if dice.IntN(4) < wild {
 			wt.rate[f] = 1 + dice.IntN(most[f])
 		}
@@ -105,4 +107,14 @@ func draw(dice *rand.Rand) weather {
 		Retention:     engine.Retention{Runs: pick(dice, time.Second, time.Hour, 7*24*time.Hour)},
 	}
 	return wt
+}
+
+// hangs draws how often actions hang, from the seed alone: the worlds in which none
+// does are those that the seeds had before there was this fault.
+func hangs(seed uint64) int {
+	dice := rand.New(rand.NewPCG(seed, 0x68616e67))
+	if dice.IntN(4) > 0 {
+		return 0
+	}
+	return 1 + dice.IntN(most[ActionHangs])
 }

@@ -17,6 +17,7 @@ type task struct {
 	input     []byte
 	hash      []byte
 	fail      *machine.Failure // of rendering its input
+	hangs     bool             // it ends when it is told to
 	cancelled bool
 	over      *engine.Message // its report; its action goes on
 	said      *machine.Input  // what it reported; nil = nothing yet
@@ -41,7 +42,7 @@ func (p *process) dispatch(t *trial, ef *engine.Effect) {
 		w.broken("I3: run %s: step %s was handed out twice as attempt %d.%d", ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
 	}
 	t.handed[at] = struct{}{}
-	k := &task{ef: *ef, trial: t}
+	k := &task{ef: *ef, trial: t, hangs: w.happens(ActionHangs)}
 	k.input, k.hash, k.fail = ef.Task.Render()
 	p.tasks = append(p.tasks, k)
 	p.bounded(k)
@@ -80,19 +81,25 @@ func (p *process) cancelled(ef *engine.Effect) {
 	}
 }
 
-// work lets one worker do something.
-func (p *process) work() {
+// work lets one worker do something, and says whether there was one that does.
+func (p *process) work() bool {
 	w := p.w
 	if len(p.tasks) == 0 {
-		return
+		return false
 	}
 	i := w.dice.IntN(len(p.tasks))
+	for n := 0; p.tasks[i].hangs && !p.tasks[i].cancelled; n++ {
+		if n == len(p.tasks) {
+			return false
+		}
+		i = (i + 1) % len(p.tasks)
+	}
 	k := p.tasks[i]
 	done := func() { p.tasks = slices.Delete(p.tasks, i, i+1) }
 	switch {
 	case k.over != nil:
 		if slices.Contains(p.inbox, k.over) {
-			return // one process, one order: it says that it is free after it has reported
+			return true // one process, one order: it says that it is free after it has reported
 		}
 		done()
 		p.report(p.stage.Freed(&k.ef))
@@ -118,6 +125,7 @@ func (p *process) work() {
 		done()
 		p.finish(k)
 	}
+	return true
 }
 
 // progress is what a worker says on its way.

@@ -97,6 +97,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 		keyed: map[store.Key]*engine.StartRequest{},
 	}
 	w.weather = draw(w.dice)
+	w.weather.rate[ActionHangs] = hangs(seed)
 	if w.dice.IntN(12) == 0 {
 		w.poison = pick(w.dice, killsLoader, killsWorker)
 	}
@@ -227,8 +228,7 @@ func (w *World) step() {
 	switch n := w.dice.IntN(wt.work + wt.start + wt.user + wt.pass + wt.read + wt.sweep); {
 	case n < wt.work:
 		for range 1 + w.dice.IntN(wt.batch) {
-			p.work()
-			if p.dead {
+			if p.work(); p.dead {
 				return
 			}
 		}
