@@ -231,6 +231,13 @@ func (c *core) late(in *input) {
 
 // decide runs one turn of the machine and takes up what follows from it.
 func (c *core) decide(l *live, in *machine.Input) error {
+	if l.interrupted {
+		// It learns first that its attempts are lost: once it has moved on nothing
+		// else tells them from those of this process, should it be loaded again.
+		if c.resumeRun(l); l.gone {
+			return errQuarantined(l.key.Run, c.apart[l.key])
+		}
+	}
 	in.At = c.now
 	t := &c.turn
 	if err := c.protect(l, func() {
