@@ -177,8 +177,8 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 		r.settle(ins...)
 		r.work()
 	}
-	if n := len(r.c.alarms.heap); n > 2*minDead+1 {
-		t.Errorf("%d alarms for one run in memory", n)
+	if n := cap(r.c.alarms.heap); n > 4*minDead {
+		t.Errorf("room for %d alarms, for one run in memory", n)
 	}
 	last := int64(0)
 	for found := false; len(r.c.alarms.heap) > 0; {
@@ -192,6 +192,28 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 		}
 		if len(r.c.alarms.heap) == 0 && !found {
 			t.Error("the alarm of the run that waits is gone")
+		}
+	}
+}
+
+// I15: neither does the room that batches of many runs took.
+func TestBatchesOfManyRunsLeaveNoRoom(t *testing.T) {
+	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+	p := planOf(t, chain(1), noop())
+	var ins []*input
+	for range 10 * keptRuns {
+		ins = append(ins, r.start(acc, p, nil))
+	}
+	r.handle(ins...)
+	if n := cap(r.c.building.dirty); n < 10*keptRuns {
+		t.Fatalf("the batch had %d runs", n)
+	}
+	r.settle()
+	r.work()
+	r.pass(1_000_000)
+	for _, b := range []*batch{r.c.building, r.c.spare} {
+		if n := max(cap(b.dirty), cap(b.ins), cap(b.owed), cap(b.trans), cap(b.runs)); n > 2*keptRuns {
+			t.Errorf("room for %d runs is kept while there is none", n)
 		}
 	}
 }

@@ -50,6 +50,16 @@ func (b *batch) reset() {
 	}
 }
 
+// keptRuns is for how many runs a batch keeps room while nothing is to be done.
+const keptRuns = 128
+
+// slim gives room back that a large batch has taken.
+func (b *batch) slim() {
+	if max(cap(b.dirty), cap(b.ins), cap(b.owed), cap(b.trans)) > keptRuns {
+		*b = batch{}
+	}
+}
+
 // touch enters a run in the batch under construction. first is its next event.
 func (c *core) touch(l *live, first uint64) {
 	if !l.dirty {
@@ -77,6 +87,8 @@ func (c *core) seal() *batch {
 	b := c.building
 	if b.empty() {
 		b.urgent, b.since = false, 0
+		b.slim()
+		c.spare.slim()
 		return nil
 	}
 	if !b.urgent && !c.full() && c.now < b.since+lazyTick {

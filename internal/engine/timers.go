@@ -40,13 +40,13 @@ func (h *alarms) died() {
 	if h.dead < minDead || h.dead < len(h.heap)/2 {
 		return
 	}
-	kept := h.heap[:0]
+	// Not in place: a burst of runs would leave its room behind.
+	kept := make([]seqAlarm, 0, len(h.heap)-h.dead+minDead)
 	for _, a := range h.heap {
 		if a.living() {
 			kept = append(kept, a)
 		}
 	}
-	clear(h.heap[len(kept):])
 	h.heap, h.dead = kept, 0
 	for i := len(kept)/2 - 1; i >= 0; i-- {
 		h.sink(i)

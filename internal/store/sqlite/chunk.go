@@ -36,20 +36,22 @@ const (
 	tight
 )
 
-// coders are safe for concurrent use and start no goroutine.
-var coders = sync.OnceValue(func() (c struct {
-	quick, tight *zstd.Encoder
-	*zstd.Decoder
-}) {
-	encoder := func(fast bool) *zstd.Encoder {
-		e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithNoEntropyCompression(fast), // the options are valid
-			zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-		return e
-	}
-	c.quick, c.tight = encoder(true), encoder(false)
-	c.Decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxSealed))
-	return c
-})
+// The coders are safe for concurrent use and start no goroutine. Each keeps half a
+// megabyte: an encoder that nobody has used since the last collection goes.
+var (
+	quickEncoders = sync.Pool{New: func() any { return newEncoder(true) }}
+	tightEncoders = sync.Pool{New: func() any { return newEncoder(false) }}
+	decoder       = sync.OnceValue(func() *zstd.Decoder {
+		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxSealed)) // the options are valid
+		return d
+	})
+)
+
+func newEncoder(fast bool) *zstd.Encoder {
+	e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithNoEntropyCompression(fast), // the options are valid
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	return e
+}
 
 // maxSealed bounds what a blob may say it grows to.
 const maxSealed = 1 << 30
@@ -80,11 +82,13 @@ func seal(data []byte, how squeeze) []byte {
 	out := make([]byte, sealHead, sealHead+len(data))
 	if how != loose && len(data) >= worthwhile {
 		out[8] = zstandard
-		encoder := coders().quick
+		encoders := &quickEncoders
 		if how == tight {
-			encoder = coders().tight
+			encoders = &tightEncoders
 		}
+		encoder := encoders.Get().(*zstd.Encoder)
 		out = encoder.EncodeAll(data, out)
+		encoders.Put(encoder)
 	} else {
 		out = append(out, data...)
 	}
@@ -112,7 +116,7 @@ func unseal(b []byte) ([]byte, error) {
 		}
 		return out, nil
 	case zstandard:
-		out, err := coders().DecodeAll(body, make([]byte, 0, min(n, maxSealed)))
+		out, err := decoder().DecodeAll(body, make([]byte, 0, min(n, maxSealed)))
 		if err == nil && len(out) != int(n) {
 			err = fmt.Errorf("%d bytes, want %d", len(out), n)
 		}

@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
@@ -19,6 +20,13 @@ const maxRow = 4 << 20
 const (
 	trimRows  = 256
 	trimBytes = 1 << 20
+)
+
+// Room for so many runs, and so many bytes of a journal row, is kept for the next
+// commit.
+const (
+	keptRuns  = 1024
+	keptBytes = 256 << 10
 )
 
 // A commit is the work of one call of Commit. It lives in the Store so that its
@@ -77,9 +85,9 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	c.mark++
 	c.inTx = false
 	c.touched, c.accepted, c.places, c.plans = c.touched[:0], c.accepted[:0], c.places[:0], c.plans[:0]
-	clear(c.fresh)
 	c.packing.reset()
 	c.rows, c.bytes = 0, 0
+	defer c.forget()
 
 	verdicts := make([]store.Verdict, len(batch))
 	written := int64(0)
@@ -135,8 +143,26 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 		s.plans[hash] = struct{}{}
 	}
 	s.nudge(rows)
-	clear(c.accepted) // the batch is the caller's again
 	return verdicts, nil
+}
+
+// forget lets go of what the commit pointed to, and of the room that a large one
+// took: the batch is the caller's again, and the next commit may be hours away.
+func (c *commit) forget() {
+	if max(len(c.touched), len(c.accepted)) > keptRuns {
+		c.touched, c.accepted, c.places = nil, nil, nil
+	}
+	clear(c.touched)
+	clear(c.accepted)
+	clear(c.places)
+	if len(c.fresh) > keptRuns { // clearing a map takes as long as it was large once
+		c.fresh = map[store.Key]*entry{}
+	}
+	clear(c.fresh)
+	if cap(c.buf) > keptBytes {
+		c.buf = nil
+	}
+	c.packing.forget()
 }
 
 // begin opens the transaction when the first statement other than the one
@@ -453,7 +479,7 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 		}
 		id := s.x.nextRow + int64(len(rows))
 		places := c.places[from:to]
-		c.buf = appendRow(c.buf[:0], c.accepted[from:to], func(i int, off, n uint32) {
+		c.buf = appendRow(slices.Grow(c.buf[:0], size), c.accepted[from:to], func(i int, off, n uint32) {
 			r := &places[i].e.added[places[i].i]
 			r.row, r.off, r.n = id, off, n
 		})

@@ -15,15 +15,17 @@ import (
 // first use after opening.
 type index struct {
 	runs map[store.Key]*entry
-	most int // runs it has held at once
 	rows map[int64]*rowInfo
+	// How much each has held at once.
+	mostRuns, mostRows int
 	// dead are rows without uncovered events, to be deleted.
 	dead []int64
 
 	uncoveredBytes, uncoveredEvents int64
-	// queue holds the runs with uncovered events, oldest first, and stale
-	// entries beside them.
+	// queue holds the runs with uncovered events, oldest first, and beside them
+	// places that no longer hold, so many that are stale.
 	queue []queued
+	stale int
 	// flying are the runs without an entry in a commit under way; see entry.flying.
 	flying map[store.Key]struct{}
 	// dropped counts the entries that left, so that a reader who found none can
@@ -118,6 +120,8 @@ func (x *index) cover(e *entry, last uint64) {
 	if n == 0 {
 		return
 	}
+	x.stale++ // the place of the run
+	defer x.weed()
 	// Readers may hold the old slice: cut its front, never write into it.
 	e.refs = e.refs[n:]
 	if len(e.refs) == 0 {
@@ -167,7 +171,7 @@ func (x *index) settle(e *entry) {
 	x.cover(e, e.chunked)
 	if (e.parked || e.settled) && len(e.refs) == 0 && e.damage == nil {
 		delete(x.runs, e.key)
-		x.runs, x.most = store.Slim(x.runs, x.most)
+		x.runs, x.mostRuns = store.Slim(x.runs, x.mostRuns)
 		x.dropped++
 		return
 	}
@@ -176,22 +180,31 @@ func (x *index) settle(e *entry) {
 
 func (q queued) holds() bool { return len(q.e.refs) > 0 && q.e.refs[0].row == q.row }
 
+// weed drops the stale places of the queue once they are most of it: they hold
+// the entries of runs that have left.
+func (x *index) weed() {
+	if x.stale < keptRuns || x.stale < len(x.queue)/2 {
+		return
+	}
+	left := make([]queued, 0, len(x.queue)-x.stale)
+	for _, q := range x.queue {
+		if q.holds() {
+			left = append(left, q)
+		}
+	}
+	x.queue, x.stale = left, 0
+}
+
 // oldest returns the runs with uncovered events, at most limit.
 func (x *index) oldest(limit int) []store.Key {
 	var keys []store.Key
-	stale := 0
 	for _, q := range x.queue {
 		if len(keys) == limit {
 			break
 		}
 		if q.holds() {
 			keys = append(keys, q.e.key)
-		} else {
-			stale++
 		}
-	}
-	if stale > len(keys) {
-		x.queue = slices.DeleteFunc(x.queue, func(q queued) bool { return !q.holds() })
 	}
 	return keys
 }
@@ -225,6 +238,9 @@ func (x *index) trimmed(ids []int64) {
 		x.rowCount--
 		x.rowBytes -= x.rows[id].size
 		delete(x.rows, id)
+	}
+	if len(ids) > 0 {
+		x.rows, x.mostRows = store.Slim(x.rows, x.mostRows)
 	}
 	x.dead = x.dead[len(ids):]
 	if len(x.dead) == 0 {

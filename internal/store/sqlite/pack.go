@@ -150,6 +150,9 @@ func (p *packing) reset() {
 	p.open, p.full = p.open[:0], p.full[:0]
 }
 
+// forget lets go of the packs that are written, and of their list: it may be long.
+func (p *packing) forget() { p.full = nil }
+
 // add puts a fold into a pack and returns the pack's number.
 func (p *packing) add(key store.Key, f *store.Fold) int64 {
 	if len(p.open) == 0 {
