@@ -155,6 +155,9 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
+	if o.profile == "" {
+		runtime.MemProfileRate = 0 // a profile that nobody reads is not to be weighed
+	}
 	var err error
 	switch role := os.Getenv(roleVariable); {
 	case role != "":

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -73,11 +74,18 @@ func closeSoon(p peer) {
 	}
 }
 
+// freeMemory gives back what is free. What pools keep outlives one collection;
+// a process at rest has one every two minutes.
+func freeMemory() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}
+
 // meet opens the peer, warms it up, and runs the shape between two reports.
 func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size int) error {
 	e.Marks = newMarks(max(size*stepsOfMany, 64))
 	p := s.open()
-	debug.FreeOSMemory()
+	freeMemory()
 	if err := c.handshake(report{Phase: "empty"}); err != nil {
 		return err
 	}
@@ -89,7 +97,7 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 		return fmt.Errorf("warm up: %w", err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	debug.FreeOSMemory()
+	freeMemory()
 	if err := c.handshake(report{Phase: "begin"}); err != nil {
 		return err
 	}
@@ -104,7 +112,7 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 	if shape == "idle" {
 		e.Marks.reset() // the names of all executions are not the engine's
 		time.Sleep(max(s.settle, calm))
-		debug.FreeOSMemory()
+		freeMemory()
 	}
 	return c.handshake(report{Phase: "end", Figures: &f})
 }

@@ -134,7 +134,7 @@ var specs = []spec{
 		name: "durabletask-sqlite", engine: "durabletask-go", modules: []string{durabletask}, store: "SQLite", syncs: true,
 		why:      "WAL, synchronous=FULL, asked for in the address (its own default is a rollback journal)",
 		settings: "parallelism 16+16",
-		sizes:    map[string]int{"many": 200, "submit": 50, "idle": 3000},
+		sizes:    map[string]int{"many": 200, "submit": 50},
 		open:     func() peer { return &durabletaskPeer{} },
 	},
 	{
