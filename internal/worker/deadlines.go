@@ -2,7 +2,10 @@
 
 package worker
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // deadlines are those of the attempts of a pool, with one timer for all of them:
 // nearly every attempt returns long before, and a timer of its own would cost
@@ -15,6 +18,9 @@ type deadlines struct {
 	lanes map[int64]*lane // by TimeoutMS
 	timer *time.Timer
 	at    time.Time // when the timer fires; zero = it is not set
+	// owner is how the timer finds its pool, and is cut off when that stops: the
+	// runtime may keep a stopped timer until it would have fired, which is hours.
+	owner *atomic.Pointer[Pool]
 }
 
 type lane struct{ first, last *attempt }
@@ -81,7 +87,14 @@ func (d *deadlines) remove(a *attempt) {
 func (d *deadlines) set(p *Pool, at time.Time) {
 	d.at = at
 	if d.timer == nil {
-		d.timer = time.AfterFunc(time.Until(at), p.expireDue)
+		owner := new(atomic.Pointer[Pool])
+		owner.Store(p)
+		d.owner = owner
+		d.timer = time.AfterFunc(time.Until(at), func() {
+			if p := owner.Load(); p != nil {
+				p.expireDue()
+			}
+		})
 		return
 	}
 	d.timer.Reset(time.Until(at))
@@ -91,6 +104,7 @@ func (d *deadlines) set(p *Pool, at time.Time) {
 func (d *deadlines) stop() {
 	if d.timer != nil {
 		d.timer.Stop()
+		d.owner.Store(nil)
 	}
 }
 

@@ -5,6 +5,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +95,32 @@ func TestStoppedPoolHasNoDeadlines(t *testing.T) {
 		p.mu.Unlock()
 		close(release)
 	})
+}
+
+// A pool that has stopped is no longer held, although the deadlines of what it
+// did are hours away: a program may open and close many engines.
+func TestStoppedPoolIsNotHeld(t *testing.T) {
+	gone := make(chan struct{})
+	func() {
+		w := &world{}
+		p := New(w.config())
+		tk := task("quick", func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil })
+		tk.TimeoutMS = 10 * time.Hour.Milliseconds()
+		if err := p.Run(tk); err != nil {
+			t.Fatal(err)
+		}
+		runtime.AddCleanup(p, func(int) { close(gone) }, 0)
+		if n := p.Stop(t.Context()); n != 0 {
+			t.Errorf("%d attempts were given up", n)
+		}
+	}()
+	for range 10_000 {
+		runtime.GC()
+		select {
+		case <-gone:
+			return
+		default:
+		}
+	}
+	t.Fatal("the pool is still held")
 }

@@ -256,6 +256,9 @@ func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	p.mu.Unlock()
 	select {
 	case <-idle:
+		p.mu.Lock()
+		p.due.stop()
+		p.mu.Unlock()
 		return 0
 	case <-ctx.Done():
 	}
