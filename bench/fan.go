@@ -27,7 +27,7 @@ func (t *tally) run(ctx context.Context, task *action.Task) (action.Result, erro
 func fan(ctx context.Context, b *bench) ([]Line, error) {
 	var lines []Line
 	for _, n := range []int{b.few(1_000, 100), b.few(10_000, 300)} {
-		l, err := whole(ctx, b, b.line("fan", n), fanOf(n), b.few(max(40_000/n, 4), 2))
+		l, err := whole(ctx, b, b.line("fan", n), fanOf(n), b.few(200_000/n, 2))
 		if err != nil {
 			return lines, err
 		}

@@ -100,7 +100,7 @@ func (l *ledger) replays() error {
 	if a, b := back.NextDue(), l.run.NextDue(); a != b {
 		return fmt.Errorf("I9: restored timers say %d, live ones %d", a, b)
 	}
-	if a, b := timers(back), timers(l.run); !slices.Equal(a, b) {
+	if a, b := willFire(back), willFire(l.run); !slices.Equal(a, b) {
 		return fmt.Errorf("I9: restored timers fire as %v, live ones as %v", a, b)
 	}
 	if a, b := fmt.Sprint(back.Owed(nil)), fmt.Sprint(l.run.Owed(nil)); a != b {
@@ -109,12 +109,13 @@ func (l *ledger) replays() error {
 	return nil
 }
 
-// timers lists what will fire, in order.
-func timers(r *Run) (order []string) {
-	heap := Run{due: slices.Clone(r.due)}
-	for len(heap.due) > 0 {
-		t := heap.due[0]
-		heap.popTimer()
+// willFire lists the timers that mean something, in order.
+func willFire(r *Run) (order []string) {
+	due := r.due
+	due.row, due.heap = slices.Clone(due.row), slices.Clone(due.heap)
+	for first := due.first(); first != nil; first = due.first() {
+		t := *first
+		due.pop()
 		if what := fmt.Sprintf("%d %x %d %v", t.due, t.scope.path, t.step, t.total); r.timerLive(t) && !slices.Contains(order, what) {
 			order = append(order, what)
 		}

@@ -46,7 +46,7 @@ type Run struct {
 
 	agenda agenda
 	runPos uint64 // of the run's own entry in the agenda; 0 = none
-	due    []timer
+	due    timers
 
 	mem     int64               // bytes of values held
 	missing map[uint64][]*value // restored references not yet supplied

@@ -61,68 +61,22 @@ func (r *Run) timerLive(t timer) bool {
 }
 
 func (r *Run) pushTimer(t timer) {
-	if len(r.due) > 64 && len(r.due) > 4*r.busy {
-		r.compactTimers()
+	if n := r.due.len(); n > 64 && n > 4*r.busy {
+		r.due.keep(r.timerLive)
 	}
-	r.due = append(r.due, t)
-	for k := len(r.due) - 1; k > 0; {
-		parent := (k - 1) / 2
-		if r.due[parent].compare(r.due[k]) <= 0 {
-			break
-		}
-		r.due[parent], r.due[k] = r.due[k], r.due[parent]
-		k = parent
-	}
-}
-
-func (r *Run) popTimer() {
-	n := len(r.due) - 1
-	r.due[0] = r.due[n]
-	r.due[n] = timer{}
-	r.due = r.due[:n]
-	r.sinkTimer(0)
-}
-
-func (r *Run) sinkTimer(k int) {
-	for n := len(r.due); ; {
-		least := k
-		for _, kid := range [...]int{2*k + 1, 2*k + 2} {
-			if kid < n && r.due[kid].compare(r.due[least]) < 0 {
-				least = kid
-			}
-		}
-		if least == k {
-			return
-		}
-		r.due[k], r.due[least] = r.due[least], r.due[k]
-		k = least
-	}
-}
-
-// compactTimers drops entries that mean nothing any more, so that a long chain
-// of steps with timeouts keeps a heap of the size of what is open.
-func (r *Run) compactTimers() {
-	kept := r.due[:0]
-	for _, t := range r.due {
-		if r.timerLive(t) {
-			kept = append(kept, t)
-		}
-	}
-	clear(r.due[len(kept):])
-	r.due = kept
-	for k := len(r.due)/2 - 1; k >= 0; k-- {
-		r.sinkTimer(k)
-	}
+	r.due.push(t)
 }
 
 // NextDue is when the run wants InTimer next, UTC µs; 0 = never.
 func (r *Run) NextDue() int64 {
-	for len(r.due) > 0 && !r.timerLive(r.due[0]) {
-		r.popTimer()
+	first := r.due.first()
+	for first != nil && !r.timerLive(*first) {
+		r.due.pop()
+		first = r.due.first()
 	}
 	next := r.ttlDue
-	if len(r.due) > 0 && (next == 0 || r.due[0].due < next) {
-		next = r.due[0].due
+	if first != nil && (next == 0 || first.due < next) {
+		next = first.due
 	}
 	return next
 }
@@ -134,10 +88,14 @@ func (r *Run) fireTimers() {
 			Text: "the run did not end within its ttl"})
 		return
 	}
-	for !r.full() && len(r.due) > 0 && r.due[0].due <= r.clock {
-		t := r.due[0]
+	for !r.full() {
+		first := r.due.first()
+		if first == nil || first.due > r.clock {
+			return
+		}
+		t := *first
 		live := r.timerLive(t)
-		r.popTimer()
+		r.due.pop()
 		if live {
 			r.fire(t)
 		}

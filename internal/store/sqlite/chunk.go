@@ -27,31 +27,22 @@ const (
 	worthwhile = 128 // bytes; shorter ones hardly shrink
 )
 
-// A squeeze says how hard bytes are squeezed.
-type squeeze int
-
-const (
-	loose squeeze = iota // as they are
-	quick                // repetitions only: a third of the time, and 5 % more of events
-	tight
-)
-
-// The coders are safe for concurrent use and start no goroutine. Each keeps half a
-// megabyte: an encoder that nobody has used since the last collection goes.
+// The coders are safe for concurrent use and start no goroutine. An encoder keeps a
+// quarter of a megabyte: one that nobody has used since the last collection goes.
+// It looks for repetitions only, which takes a third of the time that entropy
+// coding takes beside it, and 5 % more space for events: the end of a large run
+// waits for it.
 var (
-	quickEncoders = sync.Pool{New: func() any { return newEncoder(true) }}
-	tightEncoders = sync.Pool{New: func() any { return newEncoder(false) }}
-	decoder       = sync.OnceValue(func() *zstd.Decoder {
+	encoders = sync.Pool{New: func() any {
+		e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithNoEntropyCompression(true), // the options are valid
+			zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+		return e
+	}}
+	decoder = sync.OnceValue(func() *zstd.Decoder {
 		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxSealed)) // the options are valid
 		return d
 	})
 )
-
-func newEncoder(fast bool) *zstd.Encoder {
-	e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithNoEntropyCompression(fast), // the options are valid
-		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-	return e
-}
 
 // maxSealed bounds what a blob may say it grows to.
 const maxSealed = 1 << 30
@@ -69,23 +60,19 @@ func sealFolds(batch []store.Transition) []sealedFold {
 			if sealed == nil {
 				sealed = make([]sealedFold, len(batch))
 			}
-			sealed[i].chunk = seal(f.Chunk, tight)
+			sealed[i].chunk = seal(f.Chunk, true)
 			if f.State != nil {
-				sealed[i].state = seal(f.State, loose)
+				sealed[i].state = seal(f.State, false)
 			}
 		}
 	}
 	return sealed
 }
 
-func seal(data []byte, how squeeze) []byte {
+func seal(data []byte, pack bool) []byte {
 	out := make([]byte, sealHead, sealHead+len(data))
-	if how != loose && len(data) >= worthwhile {
+	if pack && len(data) >= worthwhile {
 		out[8] = zstandard
-		encoders := &quickEncoders
-		if how == tight {
-			encoders = &tightEncoders
-		}
 		encoder := encoders.Get().(*zstd.Encoder)
 		out = encoder.EncodeAll(data, out)
 		encoders.Put(encoder)

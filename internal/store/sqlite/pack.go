@@ -168,7 +168,7 @@ func (p *packing) add(key store.Key, f *store.Fold) int64 {
 
 func (p *packing) close() {
 	if len(p.open) > 0 {
-		p.full = append(p.full, newPack{p.next, seal(p.open, quick)})
+		p.full = append(p.full, newPack{p.next, seal(p.open, true)})
 		p.next++
 		p.open = p.open[:0]
 	}
@@ -404,7 +404,7 @@ func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]st
 		case left == nil:
 			_, err = s.st.dropPack.exec(id)
 		default:
-			sealed := seal(left, quick)
+			sealed := seal(left, true)
 			size = len(sealed)
 			_, err = s.st.replacePack.exec(id, sealed)
 		}
