@@ -125,7 +125,7 @@ func appendString(dst []byte, s string) ([]byte, error) {
 		}
 	}
 	if plain {
-		dst = append(dst, '"')
+		dst = append(slices.Grow(dst, len(s)+2), '"')
 		dst = append(dst, s...)
 		return append(dst, '"'), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -29,10 +30,21 @@ const (
 	hasHash
 )
 
+// eventRoom is more than most events take beside their texts.
+const eventRoom = 24
+
 // AppendFrame appends consecutive events of one Decide as one frame.
 func AppendFrame(buf []byte, events []Event) []byte {
 	if len(events) == 0 {
 		return buf
+	}
+	need := 0
+	for i := range events {
+		e := &events[i]
+		need += eventRoom + len(e.Path) + len(e.Code) + len(e.Text) + len(e.Data) + len(e.Hash)
+	}
+	if need > cap(buf)-len(buf) {
+		buf = slices.Grow(buf, max(need, len(buf))) // twice as much: append would copy it five times on its way
 	}
 	buf = binary.AppendUvarint(buf, events[0].Seq)
 	buf = binary.AppendUvarint(buf, uint64(events[0].At))

@@ -212,7 +212,7 @@ var expected = map[string]string{
 	"gate":  `{"said":"yes","last":"after"}`,
 	"crowd": `{"count":100}`,
 	"late":  `{"last":"slow"}`,
-	"bulky": `{"count":12,"last":"last"}`,
+	"bulky": `{"count":30,"last":"last"}`,
 }
 
 // The causes for which an attempt is tried again whose outcome nobody knows.

@@ -71,17 +71,32 @@ func sealFolds(batch []store.Transition) []sealedFold {
 
 func seal(data []byte, pack bool) []byte {
 	out := make([]byte, sealHead, sealHead+len(data))
-	if pack && len(data) >= worthwhile {
-		out[8] = zstandard
+	if pack = pack && len(data) >= worthwhile; pack {
 		encoder := encoders.Get().(*zstd.Encoder)
-		out = encoder.EncodeAll(data, out)
-		encoders.Put(encoder)
-	} else {
+		defer encoders.Put(encoder)
+		pack = shrinks(encoder, data)
+		if pack {
+			out[8] = zstandard
+			out = encoder.EncodeAll(data, out)
+		}
+	}
+	if !pack {
 		out = append(out, data...)
 	}
 	binary.LittleEndian.PutUint32(out[4:], uint32(len(data)))
 	binary.LittleEndian.PutUint32(out, sum(out[4:]))
 	return out
+}
+
+// shrinks tries a part from the middle of much data: outputs are often compressed
+// already, or as good as random.
+func shrinks(encoder *zstd.Encoder, data []byte) bool {
+	const sample = 4 << 10
+	if len(data) < 4*sample {
+		return true
+	}
+	part := data[len(data)/2-sample/2:][:sample]
+	return len(encoder.EncodeAll(part, make([]byte, 0, sample+64))) < sample*9/10
 }
 
 func unseal(b []byte) ([]byte, error) {

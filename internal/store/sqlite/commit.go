@@ -159,7 +159,7 @@ func (c *commit) forget() {
 		c.fresh = map[store.Key]*entry{}
 	}
 	clear(c.fresh)
-	if cap(c.buf) > keptBytes {
+	if cap(c.buf) > max(keptBytes, 8*len(c.buf)) {
 		c.buf = nil
 	}
 	c.packing.forget()
@@ -468,6 +468,7 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 			return nil, nil, err
 		}
 	}
+	c.buf = c.buf[:0]
 	for from := 0; from < len(c.accepted); {
 		to := from
 		for size = headLen; to < len(c.accepted); to++ {

@@ -187,11 +187,13 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 
 // A cache of 64 pages is as fast as one of 4,000: what it misses the system has in
 // memory. Every page costs twice its size, by the way SQLite's memory is dealt out.
+// A commit with more pages keeps them until it ends: to write them early into the
+// log, and then to read them again, cost 8 % of a steady load.
 //
 // The size limit is longWAL: what a reader of another process made of the log is
 // given back when the log starts again. Close lifts it, because closing with any
 // limit leaves no log at all.
-const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-256) journal_size_limit(67108864)"
+const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-256) cache_spill(0) journal_size_limit(67108864)"
 
 // synchronous is the pragma by which an answered commit is on the disk.
 func synchronous() string {

@@ -93,7 +93,7 @@ func TestF48_AForeignTransactionIsSurvived(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	grow(t, s, 322, 40) // enough for a checkpoint
+	grow(t, s, 322, 80) // enough for a checkpoint
 	if size := logSize(t, s); size > longWAL {
 		t.Errorf("the log still has %d MiB", size>>20)
 	}

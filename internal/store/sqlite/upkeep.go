@@ -12,9 +12,13 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
-// The log is copied into the database when it has this many pages more.
+// The log is copied into the database when it has checkpointPages more, which is as
+// long as warm makes it: a page that changes often is copied once for all its
+// changes. Commits wait while the last fewPages are copied.
 const (
-	checkpointPages = 2000
+	checkpointPages = warmWAL / pageSize
+	fewPages        = 400
+	maxPasses       = 4
 	pageSize        = 4096
 )
 
@@ -158,28 +162,40 @@ func (s *Store) trim() bool {
 	return len(s.x.dead) > 0
 }
 
-// checkpoint copies the log into the database in the background, then lets the
-// writer's connection copy what came meanwhile. Without the second step the log
-// never starts again from its beginning under continuous writes: it grows, and
-// a growing log doubles the time of every commit.
+// checkpoint copies the log into the database in the background, again while much
+// has come meanwhile, then lets the writer's connection copy the rest. Without the
+// last step the log never starts again from its beginning under continuous
+// writes: it grows, and a growing log doubles the time of every commit.
 func (s *Store) checkpoint() {
 	s.up.one.Lock()
 	defer s.up.one.Unlock()
-	s.w.Lock()
-	due := s.up.pages >= checkpointPages && s.failed == nil && !s.closed.Load()
-	s.w.Unlock()
-	if !due {
-		return
+	taken, few := int64(0), int64(checkpointPages-1)
+	for range maxPasses {
+		s.w.Lock()
+		pages := s.up.pages
+		due := pages > few && s.failed == nil && !s.closed.Load()
+		if due {
+			s.up.pages = 0
+		}
+		s.w.Unlock()
+		if !due {
+			break
+		}
+		err := failpoint.Hit(failpoint.CheckpointFirst)
+		if err == nil {
+			_, _, err = runCheckpoint(s.up.passive)
+		}
+		if err == nil {
+			err = failpoint.Hit(failpoint.CheckpointHalf)
+		}
+		taken += pages
+		if err != nil {
+			s.checkpointFailed(err, taken)
+			return
+		}
+		few = fewPages
 	}
-	err := failpoint.Hit(failpoint.CheckpointFirst)
-	if err == nil {
-		_, _, err = runCheckpoint(s.up.passive)
-	}
-	if err == nil {
-		err = failpoint.Hit(failpoint.CheckpointHalf)
-	}
-	if err != nil {
-		s.checkpointFailed(err)
+	if taken == 0 {
 		return
 	}
 	s.w.Lock()
@@ -206,10 +222,12 @@ func (s *Store) checkpoint() {
 }
 
 // checkpointFailed stops the store when a sync failed: what a commit wrote may
-// be gone from the page cache without having reached the disk.
-func (s *Store) checkpointFailed(err error) {
+// be gone from the page cache without having reached the disk. After a full disk
+// the pages are to be copied still.
+func (s *Store) checkpointFailed(err error, pages int64) {
 	s.w.Lock()
 	defer s.w.Unlock()
+	s.up.pages += pages
 	_ = s.fail(err)
 }
 
