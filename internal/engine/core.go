@@ -286,13 +286,6 @@ func (c *core) protect(l *live, fn func()) (err error) {
 		}
 		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", v, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %v", l.run.Last(), v)
-		// Whoever releases it finds these attempts lost; until then nobody else
-		// would tell their actions to stop.
-		l.asks.all(func(k *ask) {
-			if k.fl != nil {
-				c.emit(l, &machine.Command{Kind: machine.CmdCancelTask, Ref: k.ref, Fence: k.fence})
-			}
-		})
 		c.drop(l)
 		err = errQuarantined(l.key.Run, reason)
 		for _, in := range c.building.ins {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -347,6 +348,27 @@ func (c *core) setApart(head store.Head, reason string) {
 	head.Quarantine, head.Updated = reason, c.now
 	c.building.extra = append(c.building.extra, store.Transition{Key: head.Key, Epoch: c.epoch, Head: &head})
 	c.building.urgent = true
+	c.recall(head.Key)
+}
+
+// recall tells the attempts of a run that has been set apart to stop, also those
+// that it lost sight of in a reload. Whoever releases the run finds them lost;
+// until then nobody else would tell their actions.
+func (c *core) recall(key store.Key) {
+	var ids []taskID
+	for id := range c.strays {
+		if id.key == key {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b taskID) int { // one seed gives one order
+		return cmp.Or(cmp.Compare(a.ref.Path, b.ref.Path), cmp.Compare(a.ref.Step, b.ref.Step),
+			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
+	})
+	for _, id := range ids {
+		c.effects = append(c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: c.strays[id].prog, fl: c.strays[id]})
+		delete(c.strays, id)
+	}
 }
 
 // setApartStored is setApart for a run of which only the head can be read.

@@ -132,8 +132,22 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 }
 
 // admit lets the next iteration go on that a retry reopened and the window had
-// no room for.
+// no room for. That one settled makes no room when it was itself held back: a loop
+// in it had asked for items, and there were none.
 func (r *Run) admit(c *composite) {
+	room, held := c.scope.step(r.plan, c.step).Concurrency, false
+	for _, kid := range c.kids {
+		switch {
+		case kid.live == 0:
+		case kid.held:
+			held = true
+		default:
+			room--
+		}
+	}
+	if !held || room <= 0 {
+		return
+	}
 	for _, kid := range c.sortedKids() {
 		if kid.held && kid.live > 0 && kid.state == scopeOpen {
 			kid.held = false

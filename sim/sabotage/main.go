@@ -62,6 +62,7 @@ func main() {
 type caught struct {
 	Guard   string  `json:"guard"`
 	Caught  bool    `json:"caught"`
+	Skipped bool    `json:"skipped,omitempty"` // By says why
 	Seconds float64 `json:"seconds"`
 	By      string  `json:"by,omitempty"` // the invariant, and what was said of it
 	Keeps   string  `json:"keeps"`
@@ -92,7 +93,7 @@ func run(ctx context.Context, out io.Writer, o options) (missed int, err error) 
 			if err != nil {
 				return missed, err
 			}
-			if !c.Caught {
+			if !c.Caught && !c.Skipped {
 				missed++
 			}
 			show(out, o, c)
@@ -135,9 +136,12 @@ func show(out io.Writer, o options, c caught) {
 		fmt.Fprintf(out, "%s\n", line)
 		return
 	}
-	word := "caught"
-	if !c.Caught {
-		word = "MISSED"
+	word := "MISSED"
+	switch {
+	case c.Skipped:
+		word = "skipped"
+	case c.Caught:
+		word = "caught"
 	}
 	fmt.Fprintf(out, "%-12s %s %6.1f s  %s\n", c.Guard, word, c.Seconds, c.By)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -29,7 +30,12 @@ func TestEveryGuardIsMissed(t *testing.T) {
 	if missed > 0 {
 		t.Errorf("%d guards were missed by nobody", missed)
 	}
-	if got, want := strings.Count(out.String(), " caught "), len(sabotage.Guards())+1; got != want {
+	want := len(sabotage.Guards()) + 1
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Log("without strace the real binary's syncs are not counted")
+		want--
+	}
+	if got := strings.Count(out.String(), " caught "); got != want {
 		t.Errorf("%d guards were caught, want %d", got, want)
 	}
 }

@@ -26,7 +26,7 @@ const chainSteps = 20
 func syncs(ctx context.Context, dir string, g sabotage.Guard) (caught, error) {
 	c := caught{Guard: "fsync, real", Keeps: g.Keeps}
 	if _, err := exec.LookPath("strace"); err != nil {
-		c.Caught, c.By = true, "SKIPPED: there is no strace on this machine to count system calls with"
+		c.Skipped, c.By = true, "there is no strace on this machine to count system calls with"
 		return c, nil
 	}
 	began := time.Now()
