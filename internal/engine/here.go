@@ -10,9 +10,10 @@ import (
 
 // alone says that while this batch is being committed nothing can happen but new
 // requests: it is one run's, no attempt but the one it lets out holds a slot,
-// nobody has called, and the core has come to rest. Then the loop commits by itself. To hand the batch to the
-// committer and to wait for its word wakes two threads for nothing, which is much
-// of what a step of a lone chain costs beside its sync.
+// nobody has called, and the core has come to rest. Then the loop commits by
+// itself. To hand the batch to the committer and to wait for its word wakes two
+// threads for nothing, which is much of what a step of a lone chain costs beside
+// its sync.
 func (e *Engine) alone(b *batch) bool {
 	return len(b.trans) == 1 && e.core.arb.whole.used <= 1 && e.length.Load() == 0 && !e.core.busy()
 }

@@ -210,8 +210,8 @@ const onPurpose = "a run that panics on purpose"
 
 // harmed says whether a run may be set apart for this reason: it was made to
 // panic, or processes died of it, as far as their successors can tell: who takes
-// over from one that goes on thinks it dead. Any other would be a mistake of the machine or of
-// the engine, and phase 2 would hide it: it lets such runs go on.
+// over from one that goes on thinks it dead. Any other would be a mistake of the
+// machine or of the engine, and phase 2 would hide it: it lets such runs go on.
 func (w *World) harmed(reason string) bool {
 	return strings.HasSuffix(reason, onPurpose) || w.stats.Crashes+w.stats.Faults[TakenOver] >= 3 && strings.HasPrefix(reason, "the process died ")
 }
