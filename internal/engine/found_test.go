@@ -293,3 +293,26 @@ func TestSyncOfALostBatch(t *testing.T) {
 		}
 	}
 }
+
+// An attempt that its run lost sight of in a reload is told to stop when the run is
+// set apart before it has found it again: nobody else would tell it (I22).
+func TestI22_ApartAfterAReload(t *testing.T) {
+	st, next := failing()
+	r := newRig(t, st, Config{}, noop())
+	run := r.run(acc, planOf(t, fan(2), noop()), nil)
+	first := r.pull()
+	if len(r.tasks) != 1 {
+		t.Fatalf("%d attempts are out, want 2", len(r.tasks)+1)
+	}
+	*next = []memory.Outcome{memory.Refused}
+	r.handle(done(first, `1`))
+	r.c.watch = &panicker{left: 1}
+	r.settle()
+	r.pass(5_000_000)
+	if r.head(run).Quarantine == "" {
+		t.Fatal("the run is not set apart")
+	}
+	if attempts, slots := (&Stage{e: &Engine{core: r.c}}).Held(); len(r.tasks) != 0 || attempts != 0 || slots != 0 {
+		t.Errorf("%d attempts go on, %d are known, and %d slots are taken", len(r.tasks), attempts, slots)
+	}
+}

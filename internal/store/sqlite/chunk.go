@@ -88,15 +88,18 @@ func seal(data []byte, pack bool) []byte {
 	return out
 }
 
-// shrinks tries a part from the middle of much data: outputs are often compressed
-// already, or as good as random.
+// shrinks tries a few parts of much data: outputs are often compressed already, or
+// as good as random.
 func shrinks(encoder *zstd.Encoder, data []byte) bool {
-	const sample = 4 << 10
-	if len(data) < 4*sample {
+	const parts, size = 4, 1 << 10
+	if len(data) < 4*parts*size {
 		return true
 	}
-	part := data[len(data)/2-sample/2:][:sample]
-	return len(encoder.EncodeAll(part, make([]byte, 0, sample+64))) < sample*9/10
+	sample := make([]byte, 0, parts*size)
+	for k := range parts {
+		sample = append(sample, data[len(data)/parts*k:][:size]...)
+	}
+	return len(encoder.EncodeAll(sample, make([]byte, 0, len(sample)+64))) < len(sample)*9/10
 }
 
 func unseal(b []byte) ([]byte, error) {

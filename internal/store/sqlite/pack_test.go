@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -292,4 +293,32 @@ func FuzzEachPiece(f *testing.F) {
 			t.Fatalf("%d bytes of pieces in %d", len(back), len(data))
 		}
 	})
+}
+
+// What does not shrink is stored as it is, and comes back as it was; so does what does.
+func TestSealTriesASample(t *testing.T) {
+	random := make([]byte, 32<<10)
+	dice := rand.NewChaCha8([32]byte{1})
+	_, _ = dice.Read(random) // it never fails
+	for _, c := range []struct {
+		what string
+		data []byte
+		how  byte
+	}{
+		{"random", random, asIs},
+		{"text", bytes.Repeat([]byte("all the same "), 4000), zstandard},
+		{"text around what is random", slices.Concat(bytes.Repeat([]byte{'a'}, 20<<10), random[:4<<10], bytes.Repeat([]byte{'a'}, 20<<10)), zstandard},
+		{"little", bytes.Repeat([]byte{'a'}, worthwhile), zstandard},
+		{"less", bytes.Repeat([]byte{'a'}, worthwhile-1), asIs},
+		{"nothing", nil, asIs},
+	} {
+		sealed := seal(c.data, true)
+		back, err := unseal(sealed)
+		if err != nil || !bytes.Equal(back, c.data) {
+			t.Errorf("%s: it came back as %d bytes of %d, %v", c.what, len(back), len(c.data), err)
+		}
+		if sealed[8] != c.how {
+			t.Errorf("%s: packed as %d, want %d", c.what, sealed[8], c.how)
+		}
+	}
 }
