@@ -40,7 +40,8 @@ func (e *Engine) carryOut(ef *effect) {
 }
 
 // Do renders an attempt's input and has the pool call its action. It runs beside
-// the loop: rendering evaluates templates.
+// the loop, since rendering evaluates templates, or on the loop's own goroutine
+// when that has left its seat.
 func (fl *flight) Do() {
 	e, t := fl.e, &fl.task
 	if fl.Withdrawn() {
@@ -101,7 +102,11 @@ func (e *Engine) result(fl *flight, in *input) {
 	m := &in.m
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, machine.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
-	_ = e.post(in) // refused only after the end
+	post := e.post
+	if fl.own && in == &fl.report && !in.holding {
+		post = e.put // the action has returned to lend
+	}
+	_ = post(in) // refused only after the end
 	failpoint.Pass(failpoint.ResultAfter)
 }
 

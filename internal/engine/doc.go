@@ -17,7 +17,8 @@
 // a test can drive two whole engines over one memory store from one seed.
 //
 // State runs ahead of the disk: while one batch is being committed the next is
-// built, unless nothing could be built meanwhile: then the loop commits by itself.
+// built, unless nothing could be built meanwhile: then the loop commits by itself,
+// and carries out the one attempt that follows while another goroutine stands by.
 // Every answer, frame, task and read waits for the batch that holds what
 // it saw (I1). A failed commit drops every run in memory and loads again.
 package engine

@@ -16,7 +16,7 @@ import (
 )
 
 // Engine is the driver: it owns the clock, the inbox, the committer and the
-// workers, and calls the core from one goroutine.
+// workers, and calls the core from one goroutine at a time.
 type Engine struct {
 	cfg     Config
 	core    *core // only the loop touches it, after Open
@@ -25,7 +25,7 @@ type Engine struct {
 	ids     *ids
 	dog     watchdog // the loop's
 	crew    worker.Crew
-	jobs    []worker.Job // what letOut gives the crew
+	jobs    []worker.Job // let out and not handed out yet
 	cursors cursors
 
 	ctx    context.Context // of everything in the background
@@ -40,10 +40,12 @@ type Engine struct {
 	closed error        // set once the inbox takes nothing more
 
 	signal  chan struct{} // 1 slot: the inbox or a flag changed
+	alarm   *time.Timer   // of the loop; it wakes as an input does
 	commits chan []store.Transition
 	results chan commitResult
 	names   namer // of whoever commits
 	here    here
+	seat    seat
 	pending atomic.Int64 // requests waiting for an answer
 
 	stopping atomic.Bool
@@ -84,6 +86,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		e.helpers.Go(e.sweepLoop)
 	}
 	e.here.init(e)
+	e.seat.init()
+	e.alarm = time.AfterFunc(time.Hour, e.wake)
 	go e.loop()
 	return e, nil
 }
@@ -115,6 +119,15 @@ func (e *Engine) now() int64 { return e.wall.Load() + e.cfg.Now().Sub(e.began).M
 // post puts an input into the inbox. Only requests can be refused here; reports
 // of workers always get in, their number is bounded by the tasks handed out.
 func (e *Engine) post(in *input) error {
+	err := e.put(in)
+	if err == nil {
+		e.wake()
+	}
+	return err
+}
+
+// put is post by somebody who sees to it that the loop looks.
+func (e *Engine) put(in *input) error {
 	e.mu.Lock()
 	err := e.closed
 	if err == nil {
@@ -122,9 +135,6 @@ func (e *Engine) post(in *input) error {
 		e.length.Store(int64(len(e.inbox)))
 	}
 	e.mu.Unlock()
-	if err == nil {
-		e.wake()
-	}
 	return err
 }
 
@@ -133,6 +143,7 @@ func (e *Engine) wake() {
 	case e.signal <- struct{}{}:
 	default:
 	}
+	e.seat.wake()
 }
 
 // take swaps the inbox for an empty one.
@@ -149,12 +160,12 @@ func (e *Engine) take() []*input {
 // loop feeds the core until it is stopped or can acknowledge nothing any more.
 func (e *Engine) loop() {
 	c := e.core
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for !e.crashed.Load() {
+		e.seat.woken.Store(false)
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.take())
 		e.catchUp()
+		lone := false
 		if b := c.seal(); b != nil {
 			switch {
 			case len(b.trans) == 0:
@@ -163,6 +174,7 @@ func (e *Engine) loop() {
 				if !e.commitHere(b) {
 					return // somebody else has ended the engine
 				}
+				lone = true
 			default:
 				e.dog.sent++
 				e.commits <- b.trans
@@ -176,28 +188,41 @@ func (e *Engine) loop() {
 			break
 		}
 		if c.flying == nil && (c.busy() || c.stalled == nil && c.building.urgent && !c.building.empty()) {
+			e.handOut()
 			continue
 		}
-		var alarm <-chan time.Time
-		at := c.wakeup()
-		if look := e.dog.next; look != 0 && (at == 0 || look < at) {
-			at = look
+		e.setAlarm()
+		if lone && len(e.jobs) == 1 {
+			if e.lend() {
+				continue
+			}
+			return // somebody else drives now
 		}
-		if at != 0 {
-			// Below a millisecond a timer costs more than it saves.
-			timer.Reset(max(time.Duration(at-e.now())*time.Microsecond, time.Millisecond))
-			alarm = timer.C
-		}
+		e.handOut()
 		select {
 		case <-e.signal:
-		case <-alarm:
 		case r := <-e.results:
 			c.committed(r.verdicts, r.err)
 			e.letOut()
+			e.handOut()
 			e.gather()
 		}
 	}
+	e.handOut()
+	e.alarm.Stop()
 	e.finish()
+}
+
+// setAlarm has the loop woken when the core has something to do by itself.
+func (e *Engine) setAlarm() {
+	at := e.core.wakeup()
+	if look := e.dog.next; look != 0 && (at == 0 || look < at) {
+		at = look
+	}
+	if at != 0 {
+		// Below a millisecond a timer costs more than it saves.
+		e.alarm.Reset(max(time.Duration(at-e.now())*time.Microsecond, time.Millisecond))
+	}
 }
 
 // catchUp follows the core where the journal is ahead: the wall clock was turned
@@ -209,7 +234,7 @@ func (e *Engine) catchUp() {
 	}
 }
 
-// letOut carries out what the core released.
+// letOut carries out what the core released. Attempts wait for handOut, or lend.
 func (e *Engine) letOut() {
 	c := e.core
 	if len(c.effects) > 0 {
@@ -223,15 +248,19 @@ func (e *Engine) letOut() {
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
-	if len(e.jobs) > 0 {
-		e.crew.Add(e.jobs...)
-		clear(e.jobs)
-		e.jobs = e.jobs[:0]
-	}
 	if len(c.frames) > 0 {
 		e.hub.send(c.frames)
 		clear(c.frames)
 		c.frames = c.frames[:0]
+	}
+}
+
+// handOut gives the crew the attempts that were let out.
+func (e *Engine) handOut() {
+	if len(e.jobs) > 0 {
+		e.crew.Add(e.jobs...)
+		clear(e.jobs)
+		e.jobs = e.jobs[:0]
 	}
 }
 

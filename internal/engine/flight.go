@@ -19,6 +19,7 @@ type flight struct {
 	// For whoever carries it out.
 	e         *Engine
 	hash      []byte      // of the rendered input
+	own       bool        // by the loop's own goroutine, which looks for the report
 	cancelled atomic.Bool // it was told to stop, and nobody waits for its result
 	report    input       // its result
 }

@@ -2,8 +2,8 @@
 
 // Package worker carries out attempts inside this process.
 //
-// A [Pool] takes a task, calls the action's function on a goroutine of its own,
-// and reports one [Result]. It decides when an attempt has run out of time, what
+// A [Pool] takes a task, calls the action's function, on a goroutine of its own or
+// on its caller's, and reports one [Result]. It decides when an attempt has run out of time, what
 // a panic means, whether an output is well formed, what of a large one goes to
 // files, and how much an action may say while it works (I15, I16).
 //
