@@ -25,6 +25,9 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 		return
 	}
 	r.take(in)
+	if turn.Err != nil {
+		return // what is left of an earlier turn comes with its own InContinue
+	}
 	r.advance()
 	if r.agenda.len() > 0 {
 		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: Ref{Step: -1}})

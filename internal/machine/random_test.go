@@ -75,6 +75,9 @@ func (c *chaos) feed(in *Input) *Turn {
 	c.inputs = append(c.inputs, &once)
 	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.agenda.len() == 0
 	c.run.Decide(in, &turn)
+	if turn.Err != nil && len(turn.Events)+len(turn.Commands) > 0 {
+		c.fail("I1: an input that was refused gave events, and whoever is refused writes nothing")
+	}
 	for i := range turn.Events {
 		if stale && turn.Events[i].Kind != EvNodeIgnored {
 			c.fail("I3: an input of an attempt that is over changed something")

@@ -32,9 +32,17 @@ type Witness struct {
 	hits  *Hits // nil = nobody counts
 	steps map[Ref]*seen
 	ended map[Path]bool // scopes in which nothing may begin any more
+	begun map[item]uint32
 
 	effects map[Ref]*effect
 	keys    map[string]bool // effect keys handed out
+}
+
+// item is one of a loop; begun has the generation that began it last, after the
+// first one, in which each begins once.
+type item struct {
+	loop    Ref
+	ordinal int64
 }
 
 // seen is what a journal has told of a step instance.
@@ -50,7 +58,7 @@ type seen struct {
 
 // NewWitness returns a witness of a run of p that has no journal yet.
 func NewWitness(p *plan.Plan) *Witness {
-	return &Witness{plan: p, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
+	return &Witness{plan: p, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, begun: map[item]uint32{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
 }
 
 // Last is the number of the last event seen.
@@ -214,6 +222,11 @@ func (w *Witness) step(ev *Event) error {
 		if (ev.Kind == EvNodeCompensating || ev.Kind == EvNodeCompensated) && from == Pending && s.done {
 			from = Completed // its scope was not opened anew: what it did is still to be undone
 		}
+		if it := (item{ev.Ref(), ev.N}); ev.Kind == EvNodeIteration && w.gen > 1 && w.begun[it] != w.gen {
+			// A loop that was reopened comes to items that an earlier generation had.
+			w.begun[it] = w.gen
+			w.forget(ev, ev.N)
+		}
 		return w.change(ev, from, from)
 	}
 	if err := w.change(ev, s.status, next); err != nil {
@@ -229,7 +242,7 @@ func (w *Witness) step(ev *Event) error {
 		}
 		s.attempt, s.gen = ev.Attempt, w.gen
 	case EvNodeOpened:
-		w.forget(ev)
+		w.forget(ev, all)
 	case EvNodeRetried, EvNodeWaiting:
 		s.due = ev.N
 	case EvNodeFailed:
@@ -316,10 +329,10 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 		s.status = Running
 	case s.status == Completed:
 		s.status = Invalidated
-		w.forget(ev)
+		w.forget(ev, all)
 	default:
 		s.status = Pending
-		w.forget(ev)
+		w.forget(ev, all)
 	}
 	return w.change(ev, was, s.status)
 }
@@ -338,8 +351,11 @@ func (w *Witness) change(ev *Event, from, to Status) error {
 // Count has the changes that the witness sees counted in hits.
 func (w *Witness) Count(hits *Hits) { w.hits = hits }
 
-// forget withdraws what is known of scopes that will be opened anew.
-func (w *Witness) forget(ev *Event) {
+const all = -1 // scopes of a step
+
+// forget withdraws what is known of scopes that are opened anew, or will be: those
+// of one item, or all that the step owns.
+func (w *Witness) forget(ev *Event, ordinal int64) {
 	var buf [16]level
 	own, _ := ev.Path.levels(w.plan, buf[:0])
 	depth := len(own)
@@ -347,7 +363,8 @@ func (w *Witness) forget(ev *Event) {
 		if len(ref.Path) <= len(ev.Path) || ref.Path[:len(ev.Path)] != ev.Path {
 			continue
 		}
-		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step {
+		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step &&
+			(ordinal == all || levels[depth].ordinal == ordinal) {
 			s.done = s.done && s.status == Pending || s.status == Completed
 			s.status, s.due, s.deltas = Pending, 0, 0
 		}

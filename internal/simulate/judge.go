@@ -352,6 +352,9 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 		return
 	}
 	w.stats.Transitions++
+	if t.Err != nil {
+		w.broken("I1: run %s: input %d was refused and gave %s", key.Run, in.Kind, t.Events[0].Name())
+	}
 	if w.turn.terminal && in.Kind != machine.InRetry && in.Kind != machine.InEdit {
 		w.broken("I7: run %s had ended, and input %d gave %s", key.Run, in.Kind, t.Events[0].Name())
 	}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestWitnessItems: after a retry a loop may come to an item again whose steps an
+// earlier generation had queued, but only once.
+func TestWitnessItems(t *testing.T) {
+	p := compilePlan(t, `
+name: r
+steps:
+  - id: each
+    loop: {over: '[1]', steps: [{id: s, action: {name: work}}]}
+`)
+	d := &driven{t: t, run: NewRun(Prepare(p))}
+	w := NewWitness(p)
+	see := func(ev Event) error {
+		ev.Seq = w.Last() + 1
+		return w.See(&ev)
+	}
+	var again []Event // the item and its step
+	for _, ev := range d.do(&Input{Kind: InStart, Start: &Start{Run: "run_1", Account: "acct", Seed: 1, Pins: pinsOf(p)}}) {
+		if ev.Kind == EvNodeIteration || ev.Kind == EvNodeQueued {
+			again = append(again, ev)
+		}
+		if err := see(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(again) != 2 {
+		t.Fatalf("%d events of the item", len(again))
+	}
+	w.gen = 2
+	for n := range 2 {
+		var err error
+		for _, ev := range again {
+			if e := see(ev); e != nil {
+				err = e
+			}
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "X76"); refused != (n > 0) {
+			t.Errorf("time %d in generation 2: %v", n+1, err)
+		}
+	}
+}
