@@ -103,6 +103,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 		building:  new(batch), spare: new(batch),
 	}
 	c.recent.init()
+	c.turn.Limit = cfg.MaxTurn
 	return c
 }
 

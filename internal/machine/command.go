@@ -10,8 +10,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// commandsOf appends the commands that one event causes. Owed gives the same
-// ones from state alone; a property test holds the two together.
+// commandsOf appends the commands that one event causes. Owed gives them from
+// state alone, but for those of what is about to be cancelled; a property test
+// holds that it gives no others.
 func (r *Run) commandsOf(ev *Event) {
 	switch ev.Kind {
 	case EvNodeQueued, EvNodeLost:
@@ -67,10 +68,13 @@ func (c *composite) question(gen uint32) Command {
 
 func (r *Run) command(c Command) { r.turn.Commands = append(r.turn.Commands, c) }
 
-// Owed appends the commands whose closing event is absent, in the order of
-// scopes and steps. Recovery is carrying them out.
+// Owed appends the commands whose closing event is absent and still wanted, in
+// the order of scopes and steps. Recovery is carrying them out.
 func (r *Run) Owed(buf []Command) []Command {
 	for _, s := range r.sortedScopes() {
+		if s.state == scopeSweep {
+			continue // what is open in it is about to be cancelled
+		}
 		for k := range s.steps {
 			st, i := &s.steps[k], int32(k)
 			fence := Fence{Gen: r.gen, Attempt: st.attempt}

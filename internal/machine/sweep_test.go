@@ -53,6 +53,9 @@ func TestCancelWhileFailing(t *testing.T) {
 	if fault.CodeOf(d.turn.Err) != fault.TooLate {
 		t.Errorf("cancel: %v, want TOO_LATE", d.turn.Err)
 	}
+	if n := len(d.turn.Events) + len(d.turn.Commands); n > 0 {
+		t.Errorf("an input that was refused gave %d events and commands, which nobody takes up", n)
+	}
 	d.do(&Input{Kind: InContinue})
 	if d.run.status != RunFailed || d.run.code != fault.FileInvalid {
 		t.Errorf("the run is %s with %s", d.run.status, d.run.code)
@@ -73,6 +76,11 @@ func TestNothingBeginsInASweep(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			d := swept(t, func(d *driven) { d.decide(&Input{Kind: InCancel}) })
 			d.decide(in)
+			for _, cmd := range d.run.Owed(nil) {
+				if cmd.Kind != CmdContinue {
+					t.Errorf("after a restart command %d is carried out for step %d, which is about to be cancelled", cmd.Kind, cmd.Ref.Step)
+				}
+			}
 			for n := 0; !d.run.status.Terminal() && n < 20; n++ {
 				for i := range d.turn.Events {
 					switch ev := &d.turn.Events[i]; ev.Kind {
