@@ -49,7 +49,7 @@ type upkeep struct {
 
 func (s *Store) startUpkeep(opt Options) (err error) {
 	u := &s.up
-	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience)); err != nil {
+	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience, "cache_size(-16)")); err != nil {
 		return err
 	}
 	if err := keepWAL(u.db.conn); err != nil {
