@@ -12,7 +12,6 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -54,7 +53,7 @@ type Config struct {
 	// save syncs when outputs are large and lengthen the slowest. Default 2 MiB.
 	MaxBatchBytes int
 	// MaxTurn is after how many events what one input causes goes on in another
-	// turn, which other inputs may come before. Default 1,000.
+	// turn, which other inputs may come before. 0 = machine.MaxEvents.
 	MaxTurn int
 	// FoldBytes and FoldEvents are how much of the journal may be uncovered by
 	// chunks before the runs that hold it are folded. Default 32 MiB, 500,000.
@@ -112,7 +111,6 @@ func (cfg *Config) defaults() error {
 	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)
-	cfg.MaxTurn = cmp.Or(cfg.MaxTurn, machine.MaxEvents)
 	cfg.FoldBytes = cmp.Or(cfg.FoldBytes, 32<<20)
 	cfg.FoldEvents = cmp.Or(cfg.FoldEvents, 500_000)
 	cfg.FoldCheck = cmp.Or(cfg.FoldCheck, 1<<20)

@@ -102,11 +102,10 @@ func (e *Engine) result(fl *flight, in *input) {
 	m := &in.m
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, machine.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
-	post := e.post
-	if fl.own && in == &fl.report && !in.holding {
-		post = e.put // the action has returned to lend
+	_ = e.put(in) // refused only after the end, and open in the journal then
+	if !fl.own || in != &fl.report || in.holding {
+		e.wake() // but lend's own attempt, which has returned: lend looks
 	}
-	_ = post(in) // refused only after the end
 	failpoint.Pass(failpoint.ResultAfter)
 }
 

@@ -187,18 +187,20 @@ func (e *Engine) loop() {
 		if c.dead != nil || e.drained.Load() && (c.stalled != nil || e.emptied()) {
 			break
 		}
-		if c.flying == nil && (c.busy() || c.stalled == nil && c.building.urgent && !c.building.empty()) {
-			e.handOut()
-			continue
+		more := c.flying == nil && (c.busy() || c.stalled == nil && c.building.urgent && !c.building.empty())
+		if !more {
+			e.setAlarm()
 		}
-		e.setAlarm()
-		if lone && len(e.jobs) == 1 {
+		if lone && !more && len(e.jobs) == 1 {
 			if e.lend() {
 				continue
 			}
 			return // somebody else drives now
 		}
 		e.handOut()
+		if more {
+			continue
+		}
 		select {
 		case <-e.signal:
 		case r := <-e.results:
@@ -208,7 +210,6 @@ func (e *Engine) loop() {
 			e.gather()
 		}
 	}
-	e.handOut()
 	e.alarm.Stop()
 	e.finish()
 }

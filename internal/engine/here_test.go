@@ -5,16 +5,11 @@ package engine
 import (
 	"context"
 	"errors"
-	"runtime"
-	"runtime/debug"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -33,135 +28,6 @@ func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
 	if e.dog.sent != 0 {
 		t.Errorf("%d batches of a lone run went to the committer", e.dog.sent)
 	}
-}
-
-// An attempt that is alone is carried out by the loop.
-func TestALoneAttemptIsCarriedOutByTheLoop(t *testing.T) {
-	lent := 0
-	a := act("noop", func(context.Context, *action.Task) (action.Result, error) {
-		if strings.Contains(string(debug.Stack()), "engine.(*Engine).lend(") {
-			lent++
-		}
-		return action.Result{}, nil
-	})
-	e := open(t, memory.New(memory.Options{}), Config{}, a)
-	if head := end(t, e, start(t, e, planOf(t, chain(50), a), nil)); head.Status != "completed" {
-		t.Errorf("run is %s (%s)", head.Status, head.Message)
-	}
-	// The start, and whoever asks for the end, may be noticed first.
-	if lent < 40 {
-		t.Errorf("the loop carried out %d of 50 attempts", lent)
-	}
-}
-
-// An action that keeps the loop's goroutine keeps nothing else: other runs begin
-// and end, timers ring, its own timeout is heard, and its result counts in the
-// end, whoever drives by then. It may even ask the engine itself and wait.
-func TestAnActionNeverHoldsUpTheEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		var e *Engine
-		quick := noop()
-		other := planOf(t, chain(3), quick)
-		slow := act("slow", func(ctx context.Context, task *action.Task) (action.Result, error) {
-			head := end(t, e, start(t, e, other, nil))
-			<-release
-			return action.Result{Output: map[string]any{"other": head.Status}}, nil
-		})
-		stuck := act("stuck", func(ctx context.Context, _ *action.Task) (action.Result, error) {
-			<-ctx.Done()
-			return action.Result{}, ctx.Err()
-		})
-		e = open(t, memory.New(memory.Options{}), Config{}, quick, slow, stuck)
-
-		nap := start(t, e, planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n"), nil)
-		synctest.Wait()
-		lone := start(t, e, planOf(t, "name: s\nsteps:\n  - {id: s, action: {name: slow}, timeout: 2h}\n", slow), nil)
-		if head := end(t, e, start(t, e, other, nil)); head.Status != "completed" {
-			t.Errorf("a run beside it is %s", head.Status)
-		}
-		began := time.Now()
-		if head := end(t, e, nap); head.Status != "completed" || time.Since(began) > time.Hour {
-			t.Errorf("the timer's run is %s after %s", head.Status, time.Since(began))
-		}
-		began = time.Now()
-		head := endAfter(t, e, lone, release)
-		if head.Status != "completed" || time.Since(began) != 0 {
-			t.Errorf("the run that kept the loop is %s after %s (%s)", head.Status, time.Since(began), head.Message)
-		}
-
-		began = time.Now()
-		late := start(t, e, planOf(t, "name: l\nsteps:\n  - {id: s, action: {name: stuck}, timeout: 5s, retryPolicy: {maxAttempts: 1}}\n", stuck), nil)
-		if head := end(t, e, late); head.Code != fault.StepTimeout || time.Since(began) != 5*time.Second {
-			t.Errorf("the run that hung is %s %s after %s", head.Status, head.Code, time.Since(began))
-		}
-	})
-}
-
-// So it is with what arrives while the loop commits.
-func TestAnActionHoldsUpNothingThatCameBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		slow := act("slow", func(context.Context, *action.Task) (action.Result, error) {
-			<-release
-			return action.Result{}, nil
-		})
-		quick := noop()
-		disk := &groupDisk{Store: memory.New(memory.Options{})}
-		e, err := Open(t.Context(), Config{Store: disk, Actions: compile.NewCatalogue(quick, slow), Logger: testLog(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wg sync.WaitGroup
-		began := time.Now()
-		wg.Go(func() { start(t, e, planOf(t, "name: s\nsteps:\n  - {id: s, action: {name: slow}}\n", slow), nil) })
-		synctest.Wait() // the disk takes a second for the start
-		start(t, e, planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n"), nil)
-		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("the second start was answered after %s, want two commits of a second", took)
-		}
-		close(release)
-		wg.Wait()
-		if _, err := e.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// endAfter waits for the end of a run whose action waits for release. Whoever asks
-// for the end has asked before: nothing else wakes the engine then.
-func endAfter(t *testing.T, e *Engine, run string, release chan struct{}) (head store.Head) {
-	var wg sync.WaitGroup
-	wg.Go(func() { head = end(t, e, run) })
-	synctest.Wait()
-	close(release)
-	wg.Wait()
-	return head
-}
-
-// An action that ends its goroutine takes the loop's away; another goes on.
-func TestTheLoopSurvivesGoexit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var release chan struct{}
-		a := noop()
-		bad := act("bad", func(context.Context, *action.Task) (action.Result, error) {
-			<-release
-			runtime.Goexit()
-			return action.Result{}, nil
-		})
-		e := open(t, memory.New(memory.Options{}), Config{}, a, bad)
-		p := planOf(t, "name: b\nsteps:\n  - {id: b, action: {name: bad}, retryPolicy: {maxAttempts: 1}}\n", bad)
-		for range 5 {
-			release = make(chan struct{})
-			began := time.Now()
-			if head := endAfter(t, e, start(t, e, p, nil), release); head.Code != fault.StepFailed || time.Since(began) != 0 {
-				t.Errorf("run is %s %s after %s", head.Status, head.Code, time.Since(began))
-			}
-		}
-		if head := end(t, e, start(t, e, planOf(t, chain(5), a), nil)); head.Status != "completed" {
-			t.Errorf("run is %s (%s)", head.Status, head.Message)
-		}
-	})
 }
 
 // groupDisk takes a second for one run's commit, and never comes back from one

@@ -51,6 +51,14 @@ func noop() *action.Action {
 	})
 }
 
+// held is "slow", which returns when release is closed.
+func held(release <-chan struct{}) *action.Action {
+	return act("slow", func(context.Context, *action.Task) (action.Result, error) {
+		<-release
+		return action.Result{}, nil
+	})
+}
+
 // chain is a recipe of n noop steps in a row.
 func chain(n int) string {
 	var b strings.Builder

@@ -33,13 +33,10 @@ func (s *latePages) Events(ctx context.Context, key store.Key, after uint64, max
 func TestI14_EndBetweenPageAndHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		held := act("held", func(context.Context, *action.Task) (action.Result, error) {
-			<-release
-			return action.Result{}, nil
-		})
+		slow := held(release)
 		st := &latePages{Store: memory.New(memory.Options{})}
-		e := open(t, st, Config{}, held)
-		run := start(t, e, planOf(t, "name: one\nsteps: [{id: a, action: {name: held}}]\n", held), nil)
+		e := open(t, st, Config{}, slow)
+		run := start(t, e, planOf(t, "name: one\nsteps: [{id: a, action: {name: slow}}]\n", slow), nil)
 		synctest.Wait()
 		st.ended = func() {
 			close(release)

@@ -235,7 +235,7 @@ func (r *Run) scopeSettled(s *scope) {
 	status := s.outcome()
 	r.kidSettled(c, s, status)
 	if c.kind == looping {
-		r.admit(c)
+		r.admit(c, s)
 	}
 	if status == kidOK && !s.g.Compensates {
 		r.dropScope(s)

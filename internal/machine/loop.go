@@ -132,20 +132,11 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 }
 
 // admit lets the next iteration go on that a retry reopened and the window had
-// no room for. That one settled makes no room when it was itself held back: a loop
-// in it had asked for items, and there were none.
-func (r *Run) admit(c *composite) {
-	room, held := c.scope.step(r.plan, c.step).Concurrency, false
-	for _, kid := range c.kids {
-		switch {
-		case kid.live == 0:
-		case kid.held:
-			held = true
-		default:
-			room--
-		}
-	}
-	if !held || room <= 0 {
+// no room for: as many are held back as are open beyond it. One that settled makes
+// no room when it was itself held back: a loop in it had asked for items, and there
+// were none.
+func (r *Run) admit(c *composite, settled *scope) {
+	if c.ended || settled.held || c.open < c.scope.step(r.plan, c.step).Concurrency {
 		return
 	}
 	for _, kid := range c.sortedKids() {

@@ -242,7 +242,7 @@ func (w *Witness) step(ev *Event) error {
 		}
 		s.attempt, s.gen = ev.Attempt, w.gen
 	case EvNodeOpened:
-		w.forget(ev, all)
+		w.forget(ev, everyItem)
 	case EvNodeRetried, EvNodeWaiting:
 		s.due = ev.N
 	case EvNodeFailed:
@@ -329,10 +329,10 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 		s.status = Running
 	case s.status == Completed:
 		s.status = Invalidated
-		w.forget(ev, all)
+		w.forget(ev, everyItem)
 	default:
 		s.status = Pending
-		w.forget(ev, all)
+		w.forget(ev, everyItem)
 	}
 	return w.change(ev, was, s.status)
 }
@@ -351,7 +351,7 @@ func (w *Witness) change(ev *Event, from, to Status) error {
 // Count has the changes that the witness sees counted in hits.
 func (w *Witness) Count(hits *Hits) { w.hits = hits }
 
-const all = -1 // scopes of a step
+const everyItem = -1
 
 // forget withdraws what is known of scopes that are opened anew, or will be: those
 // of one item, or all that the step owns.
@@ -364,7 +364,7 @@ func (w *Witness) forget(ev *Event, ordinal int64) {
 			continue
 		}
 		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step &&
-			(ordinal == all || levels[depth].ordinal == ordinal) {
+			(ordinal == everyItem || levels[depth].ordinal == ordinal) {
 			s.done = s.done && s.status == Pending || s.status == Completed
 			s.status, s.due, s.deltas = Pending, 0, 0
 		}

@@ -3,9 +3,9 @@
 // Package worker carries out attempts inside this process.
 //
 // A [Pool] takes a task, calls the action's function, on a goroutine of its own or
-// on its caller's, and reports one [Result]. It decides when an attempt has run out of time, what
-// a panic means, whether an output is well formed, what of a large one goes to
-// files, and how much an action may say while it works (I15, I16).
+// on its caller's, and reports one [Result]. It decides when an attempt has run out
+// of time, what a panic means, whether an output is well formed, what of a large one
+// goes to files, and how much an action may say while it works (I15, I16).
 //
 // It never decides whether to try again, never orders or queues work, and knows
 // nothing of runs: the task is its whole world. A panic in a goroutine that the

@@ -179,10 +179,10 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	}
 	drive(t, e, s, now, dice, 30+dice.IntN(40))
 	l.tape.stop()
-	l.facts, l.clock = w.facts, now.time().Add(time.Minute)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	_, _ = e.Stop(gone) // what it does now nobody sees
+	_, _ = e.Stop(gone)                                     // what it does now nobody sees
+	l.facts, l.clock = w.facts, now.time().Add(time.Minute) // and nobody commits any more
 	useDisk(nil)
 	var packs int
 	if err := s.read.QueryRow(`SELECT count(*) FROM packs`).Scan(&packs); err != nil {

@@ -196,8 +196,9 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-256) cache_spill(0) journal_size_limit(67108864)"
 
 // SQLite is built so that all connections share one bound, the sum of theirs, and
-// the writer uses up what the others leave, also after a scan. It took hours to fill 512 KiB of each
-// reader and 2 MiB of the connection that makes checkpoints, which needs no cache.
+// the writer uses up what the others leave, also after a scan. It took hours to fill
+// 512 KiB of each reader and 2 MiB of the connection that makes checkpoints, which
+// needs no cache.
 const readerCache = "cache_size(-128)"
 
 // synchronous is the pragma by which an answered commit is on the disk.
