@@ -117,18 +117,19 @@ func appendObject(dst []byte, m map[string]any, depth int) ([]byte, error) {
 }
 
 func appendString(dst []byte, s string) ([]byte, error) {
-	plain := true
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			plain = false
-			break
+	start := len(dst)
+	dst = append(slices.Grow(dst, len(s)+2), '"')
+	dst = append(dst, s...)
+	i := start + 1
+	for i += asItIs(dst[i:]); i < len(dst); i++ {
+		if c := dst[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return quote(dst[:start], s)
 		}
 	}
-	if plain {
-		dst = append(slices.Grow(dst, len(s)+2), '"')
-		dst = append(dst, s...)
-		return append(dst, '"'), nil
-	}
+	return append(dst, '"'), nil
+}
+
+func quote(dst []byte, s string) ([]byte, error) {
 	dst, err := jsontext.AppendQuote(dst, s)
 	if err != nil {
 		return nil, fmt.Errorf("canonical JSON: the string %q is not valid UTF-8", shorten(s))

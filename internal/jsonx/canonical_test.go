@@ -67,6 +67,26 @@ func TestCanonical(t *testing.T) {
 }
 
 // TestCanonicalRefuses: what has no canonical form is an error, never a guess.
+// Strings are looked at eight bytes at a time; what has to be escaped may stand
+// anywhere in them.
+func TestCanonicalStringsAnywhere(t *testing.T) {
+	for c := range rune(0x100) {
+		for at := range 20 {
+			text := strings.Repeat("a", at) + string(c) + strings.Repeat("b", 20-at)
+			want, err := jsontext.AppendQuote(nil, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Canonical(text); string(got) != string(want) || err != nil {
+				t.Fatalf("Canonical(%q) = %s, %v, want %s", text, got, err, want)
+			}
+			if v, err := Decode(want, Limits{}); v != text || err != nil {
+				t.Fatalf("Decode(%s) = %q, %v", want, v, err)
+			}
+		}
+	}
+}
+
 func TestCanonicalRefuses(t *testing.T) {
 	loop := []any{nil}
 	loop[0] = loop

@@ -4,6 +4,7 @@ package jsonx
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -102,9 +103,26 @@ func plainInt(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
+// asItIs says how many bytes at the start of b are ASCII that a JSON string holds
+// unescaped, as far as it can tell by looking at eight together.
+func asItIs(b []byte) (n int) {
+	const each = 0x0101010101010101
+	for ; len(b)-n >= 8; n += 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		quotes, slashes := x^'"'*each, x^'\\'*each
+		// A byte that is less than what is taken from it, or not ASCII, shows in a high
+		// bit. Its neighbour may show then too, which does not matter.
+		if ((x-' '*each)|(quotes-each)|(slashes-each))&(0x80*each) != 0 {
+			break
+		}
+	}
+	return n
+}
+
 func plainString(b []byte, i int) (end int, ok bool) {
 	start, ascii := i, true
-	for i++; i < len(b); i++ {
+	i++
+	for i += asItIs(b[i:]); i < len(b); i++ {
 		switch c := b[i]; {
 		case c == '"':
 			return i + 1, ascii || utf8.Valid(b[start:i])

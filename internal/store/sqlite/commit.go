@@ -135,6 +135,9 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	for _, e := range c.touched {
 		s.x.settle(e)
 	}
+	if n := len(rows); n > 0 {
+		c.buf = s.x.remember(rows[n-1].id, c.buf)
+	}
 	s.x.trimmed(trim)
 	s.x.commits++
 	s.x.transitions += written
@@ -159,11 +162,14 @@ func (c *commit) forget() {
 		c.fresh = map[store.Key]*entry{}
 	}
 	clear(c.fresh)
-	if cap(c.buf) > max(keptBytes, 8*len(c.buf)) {
+	if roomy(c.buf) {
 		c.buf = nil
 	}
 	c.packing.forget()
 }
+
+// roomy says that a buffer is much larger than what it was last used for.
+func roomy(b []byte) bool { return cap(b) > max(keptBytes, 8*len(b)) }
 
 // begin opens the transaction when the first statement other than the one
 // insert of a common batch needs it.

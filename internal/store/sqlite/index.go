@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -34,6 +35,10 @@ type index struct {
 
 	// kept are rows as the scan read them, until Recover ends.
 	kept map[int64][]byte
+	// recent are the rows written last, while they have uncovered records: whoever
+	// watches a run from its start reads what has just been written, and a row is
+	// long, so SQLite would fetch all of it for a few bytes.
+	recent [2]recentRow
 
 	nextRow              int64
 	rowCount, rowBytes   int64 // of the table, dead rows included
@@ -73,6 +78,13 @@ type ref struct {
 type rowInfo struct {
 	size int64
 	live int // uncovered records, and damaged ones for ever
+}
+
+const longestRecent = 1 << 20
+
+type recentRow struct {
+	id   int64 // 0 = none
+	data []byte
 }
 
 // A queued run's place holds as long as its oldest uncovered record is in row.
@@ -136,7 +148,41 @@ func (x *index) release(row int64) {
 	info.live--
 	if info.live == 0 {
 		x.dead = append(x.dead, row)
+		x.lapse(row)
 	}
+}
+
+// remember keeps the newest row, unless it is very long, and returns room for
+// another.
+func (x *index) remember(id int64, data []byte) (room []byte) {
+	if x.rows[id].live == 0 || len(data) > longestRecent {
+		return data
+	}
+	if roomy(data) {
+		data = bytes.Clone(data)
+	}
+	room = x.recent[1].data
+	x.recent[1], x.recent[0] = x.recent[0], recentRow{id, data}
+	return room
+}
+
+// lapse lets go of a row that was remembered.
+func (x *index) lapse(id int64) {
+	for i := range x.recent {
+		if x.recent[i].id == id {
+			x.recent[i] = recentRow{}
+		}
+	}
+}
+
+// recall returns a copy of a record that was written lately, or nil.
+func (x *index) recall(r ref) []byte {
+	for i := range x.recent {
+		if x.recent[i].id == r.row {
+			return bytes.Clone(x.recent[i].data[r.off : r.off+r.n])
+		}
+	}
+	return nil
 }
 
 // takeOff and land enclose the moment at which a commit becomes visible.

@@ -303,7 +303,8 @@ func (s *Store) record(ctx context.Context, key store.Key, r ref) (record, error
 }
 
 // keep and kept serve records from the rows that the scan has just read, so
-// that Recover reads the journal once; forget ends that.
+// that Recover reads the journal once; forget ends that. kept also serves them
+// from the rows that were written last.
 func (s *Store) keep(id int64, data []byte) {
 	if s.x.kept == nil {
 		s.x.kept = map[int64][]byte{}
@@ -317,7 +318,7 @@ func (s *Store) kept(r ref) []byte {
 	if data := s.x.kept[r.row]; int(r.off)+int(r.n) <= len(data) {
 		return data[r.off : r.off+r.n]
 	}
-	return nil
+	return s.x.recall(r)
 }
 
 func (s *Store) forget() {

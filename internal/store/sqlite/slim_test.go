@@ -3,6 +3,9 @@
 package sqlite
 
 import (
+	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
@@ -44,7 +47,49 @@ func burst(t *testing.T, runs int) {
 			t.Fatalf("the commit holds run %s", e.key.Run)
 		}
 	}
+	if s.x.recent[0].data != nil || s.x.recent[1].data != nil {
+		t.Errorf("rows that nobody needs any more are remembered")
+	}
 	if len(s.x.runs) != 0 || len(s.x.queue) > keptRuns {
 		t.Errorf("the index keeps %d runs and %d places", len(s.x.runs), len(s.x.queue))
+	}
+}
+
+// What has just been written is read from memory, as it is in its row; large rows
+// leave no room behind once small ones follow, nor do rows that a chunk covers.
+func TestNewestRowsAreRemembered(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	mustCommit(t, s, startOf(epoch, runKey(0), strings.Repeat("x", longestRecent)))
+	mustCommit(t, s, startOf(epoch, runKey(1), strings.Repeat("y", longestRecent/2)))
+	refs := func(n int) ref { return s.view(runKey(n)).refs[0] }
+	if s.x.recall(refs(0)) != nil || s.x.recall(refs(1)) == nil {
+		t.Error("a very long row is remembered, or a long one is not")
+	}
+	for n := 2; n < 10; n++ {
+		mustCommit(t, s, startOf(epoch, runKey(n), fmt.Sprint("frames of ", n)))
+		for i := n - 1; i <= n; i++ {
+			r := refs(i)
+			var stored []byte
+			if err := s.q.record.QueryRow(r.row, int64(r.off)+1, int64(r.n)).Scan(&stored); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.x.recall(r); !bytes.Equal(got, stored) || len(got) == 0 {
+				t.Fatalf("run %d: %q is remembered, %q is stored", i, got, stored)
+			}
+		}
+		if s.x.recall(refs(n-2)) != nil {
+			t.Errorf("the row before the last two is remembered")
+		}
+	}
+	if got := cap(s.x.recent[0].data) + cap(s.x.recent[1].data) + cap(s.c.buf); got > keptBytes {
+		t.Errorf("%d bytes of large rows are held", got)
+	}
+	kept := s.x.recent[0].id
+	fold := store.Transition{Key: runKey(9), Epoch: epoch, Park: &store.Park{},
+		Fold: &store.Fold{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)}}
+	mustCommit(t, s, fold)
+	if s.x.recent[0].id == kept || s.x.recent[1].id == kept {
+		t.Error("a row without events that are needed is remembered")
 	}
 }
