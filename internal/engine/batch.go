@@ -84,6 +84,9 @@ func (c *core) seal() *batch {
 		return nil
 	}
 	c.tidy()
+	if c.spare == nil {
+		c.spare = new(batch) // the others are being filled and carried out
+	}
 	b := c.building
 	if b.empty() {
 		b.urgent, b.since = false, 0

@@ -11,13 +11,14 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// committed takes the store's word on the batch in flight, then lets out what
-// waited for it.
+// committed takes the store's word on the batch in flight. What waited for it
+// goes out with carryOn.
 //
 // The order is the whole point. A command carried out before its commit could
 // outlive a crash that forgets why it was sent; one carried out after it is at
 // worst sent again by recovery, and receivers know it by run, step and attempt.
 func (c *core) committed(verdicts []store.Verdict, err error) {
+	c.carryOn()
 	b := c.flying
 	c.flying = nil
 	if err != nil {
@@ -63,11 +64,31 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			c.drop(l)
 			c.expect(t.Key, t.Park.WakeAt)
 		case t.Fold != nil && l.settled():
+			if t.Fold.First == 1 {
+				l.prog.room = b.folds[i] + b.folds[i]/16
+			}
 			c.drop(l)
 		case l.asks.len() == 0 && l.run.Quiet():
 			c.resting = append(c.resting, rested{l, l.version})
 		}
 	}
+	c.landed = b
+	c.backoff = 0
+}
+
+// large says that the batch under construction is to be committed before what
+// waited for the last one goes out: the store writes the one while what follows
+// from the other is done. A small one waits for that: its sync is most of what it
+// costs, and serves all who come along.
+func (c *core) large() bool { return len(c.building.dirty) >= c.cfg.MinAhead }
+
+// carryOn lets out what waited for the batch that was committed last.
+func (c *core) carryOn() {
+	b := c.landed
+	if b == nil {
+		return // it was lost
+	}
+	c.landed = nil
 	for _, in := range b.ins {
 		in.send()
 	}
@@ -76,7 +97,6 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 	}
 	b.reset()
 	c.spare = b
-	c.backoff = 0
 }
 
 // emit turns a durable command into an effect. The run may have moved on since,

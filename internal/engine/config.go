@@ -52,6 +52,9 @@ type Config struct {
 	// MaxBatchBytes is how many bytes of events share one commit. Larger ones
 	// save syncs when outputs are large and lengthen the slowest. Default 2 MiB.
 	MaxBatchBytes int
+	// MinAhead is how many runs a batch that was built during a commit has to have
+	// to be committed before what waited for that commit goes out. Default 64.
+	MinAhead int
 	// MaxTurn is after how many events what one input causes goes on in another
 	// turn, which other inputs may come before. 0 = machine.MaxEvents.
 	MaxTurn int
@@ -111,6 +114,7 @@ func (cfg *Config) defaults() error {
 	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)
+	cfg.MinAhead = cmp.Or(cfg.MinAhead, 64)
 	cfg.FoldBytes = cmp.Or(cfg.FoldBytes, 32<<20)
 	cfg.FoldEvents = cmp.Or(cfg.FoldEvents, 500_000)
 	cfg.FoldCheck = cmp.Or(cfg.FoldCheck, 1<<20)

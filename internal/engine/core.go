@@ -20,6 +20,8 @@ const (
 	// maxRuns bounds a batch where events are small: a run that starts or ends
 	// costs a row beside the journal's one.
 	maxRuns = 2_000
+	// minRoom and maxRoom bound how many bytes for frames a run begins with.
+	minRoom, maxRoom = 512, 16 << 10
 	// lazyTick is how long progress may wait for a commit to ride on, in µs.
 	lazyTick = 100_000
 )
@@ -29,7 +31,8 @@ const (
 //
 //	handle(now, inputs)  what arrived; nothing leaves yet
 //	seal()               the batch to commit, nil when there is none
-//	committed(verdicts)  what the store said; fills effects and frames
+//	committed(verdicts)  what the store said; the next batch may be sealed
+//	carryOn()            fills effects and frames with what waited for that
 //	wakeup()             when to call handle again at the latest
 type core struct {
 	cfg   *Config
@@ -72,7 +75,8 @@ type core struct {
 	inherited map[store.Key]inherited
 
 	building, flying, spare *batch
-	unfolded                int // bytes committed since the last look at laggards
+	landed                  *batch // committed; what waited for it has not gone out
+	unfolded                int    // bytes committed since the last look at laggards
 	folding                 bool
 	resting                 []rested // quiet since their last commit, the first ones first, and stale entries
 
@@ -164,7 +168,7 @@ func (c *core) start(in *input) error {
 	if c.closing {
 		return errStopping
 	}
-	l := &live{tail: make([]byte, 0, 512), key: in.key, prog: in.begin.prog, run: machine.NewRun(in.begin.prog.machine), begin: in.begin}
+	l := &live{tail: make([]byte, 0, min(max(in.begin.prog.room, minRoom), maxRoom)), key: in.key, prog: in.begin.prog, run: machine.NewRun(in.begin.prog.machine), begin: in.begin}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
 		PlanHash: in.begin.prog.hash, Created: c.now,

@@ -19,6 +19,8 @@
 // State runs ahead of the disk: while one batch is being committed the next is
 // built, unless nothing could be built meanwhile: then the loop commits by itself,
 // and carries out the one attempt that follows while another goroutine stands by.
+// What was built may be committed before what the last commit lets out is carried
+// out, if it is large: the disk has work then while that is done.
 // Every answer, frame, task and read waits for the batch that holds what
 // it saw (I1). A failed commit drops every run in memory and loads again.
 package engine

@@ -170,14 +170,14 @@ func (e *Engine) loop() {
 			switch {
 			case len(b.trans) == 0:
 				c.committed(nil, nil)
+				c.carryOn()
 			case e.alone(b):
 				if !e.commitHere(b) {
 					return // somebody else has ended the engine
 				}
 				lone = true
 			default:
-				e.dog.sent++
-				e.commits <- b.trans
+				e.send(b)
 			}
 		}
 		e.letOut()
@@ -205,13 +205,41 @@ func (e *Engine) loop() {
 		case <-e.signal:
 		case r := <-e.results:
 			c.committed(r.verdicts, r.err)
+			ahead := e.goAhead()
+			c.carryOn()
 			e.letOut()
 			e.handOut()
-			e.gather()
+			if !ahead {
+				e.gather()
+			}
 		}
 	}
 	e.alarm.Stop()
 	e.finish()
+}
+
+// send gives a batch to the committer.
+func (e *Engine) send(b *batch) {
+	e.dog.sent++
+	e.commits <- b.trans
+}
+
+// goAhead sends a large batch that was built during the last commit at once.
+func (e *Engine) goAhead() bool {
+	c := e.core
+	if !c.large() {
+		return false
+	}
+	b := c.seal()
+	if b == nil {
+		return false
+	}
+	if len(b.trans) == 0 {
+		c.committed(nil, nil)
+		return false
+	}
+	e.send(b)
+	return true
 }
 
 // setAlarm has the loop woken when the core has something to do by itself.

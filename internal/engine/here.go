@@ -51,6 +51,7 @@ func (e *Engine) commitHere(b *batch) bool {
 		return false
 	}
 	e.core.committed(r.verdicts, r.err)
+	e.core.carryOn()
 	return true
 }
 

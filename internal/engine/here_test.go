@@ -30,6 +30,55 @@ func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
 	}
 }
 
+// A large batch that was built during a commit goes to the disk before what waited
+// for that commit goes out: nothing that follows from it is in the batch.
+func TestALargeBatchGoesAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &countedDisk{Store: memory.New(memory.Options{})}
+		a := noop()
+		e := open(t, disk, Config{MinAhead: 2}, a)
+		p := planOf(t, chain(1), a)
+		var wg sync.WaitGroup
+		some := func(n int, then time.Duration) {
+			for range n {
+				wg.Go(func() { start(t, e, p, nil) })
+			}
+			time.Sleep(then)
+		}
+		some(1, time.Second)   // its commit, of two seconds, is the loop's own
+		some(2, 2*time.Second) // they wait for it, then are committed
+		some(3, 0)             // during that
+		wg.Wait()
+		synctest.Wait()
+		disk.mu.Lock()
+		defer disk.mu.Unlock()
+		if len(disk.starts) < 3 || disk.starts[2] != 3 || disk.sizes[2] != 3 {
+			t.Errorf("the commits had %d transitions, of them %d starts: the third is to have three starts alone", disk.sizes, disk.starts)
+		}
+	})
+}
+
+// countedDisk takes two seconds for a commit, and counts what is in each.
+type countedDisk struct {
+	store.Store
+	mu            sync.Mutex
+	sizes, starts []int
+}
+
+func (s *countedDisk) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	starts := 0
+	for i := range batch {
+		if batch[i].First == 1 {
+			starts++
+		}
+	}
+	s.mu.Lock()
+	s.sizes, s.starts = append(s.sizes, len(batch)), append(s.starts, starts)
+	s.mu.Unlock()
+	time.Sleep(2 * time.Second)
+	return s.Store.Commit(ctx, batch)
+}
+
 // groupDisk takes a second for one run's commit, and never comes back from one
 // that several share.
 type groupDisk struct {

@@ -26,6 +26,9 @@ type program struct {
 	encoded []byte
 	input   atomic.Pointer[inputCheck]
 	calls   []atomic.Pointer[call] // by step
+	// room is how many bytes of frames the last run had that ended without having
+	// been folded before: the next one is given as many at once. The loop's.
+	room int
 }
 
 func newProgram(p *plan.Plan) (*program, error) {

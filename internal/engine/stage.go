@@ -28,6 +28,7 @@ type Stage struct {
 	clock   int64 // UTC µs, as told
 	names   namer
 	effects []Effect
+	ahead   *batch          // sealed, and not asked for yet
 	expired context.Context // is over: who waits with it does not wait
 }
 
@@ -207,7 +208,11 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 // Seal returns the batch to commit next; ok says that there is one. It is empty
 // when only answers wait: then Committed(nil, nil) follows at once.
 func (s *Stage) Seal() (batch []store.Transition, ok bool) {
-	b := s.e.core.seal()
+	b := s.ahead
+	s.ahead = nil
+	if b == nil {
+		b = s.e.core.seal()
+	}
 	if b == nil {
 		return nil, false
 	}
@@ -217,13 +222,18 @@ func (s *Stage) Seal() (batch []store.Transition, ok bool) {
 	return b.trans, true
 }
 
-// Committed takes the store's word on the batch of the last Seal.
+// Committed takes the store's word on the batch of the last Seal. Before what
+// waited for it goes out the next one may be sealed, for Seal to return.
 func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c := s.e.core
 	if err == nil && len(verdicts) > 0 {
 		s.names.committed(verdicts, c.flying.trans)
 	}
 	c.committed(verdicts, err)
+	if c.large() {
+		s.ahead = c.seal()
+	}
+	c.carryOn()
 	s.letOut()
 }
 

@@ -130,3 +130,17 @@ func turns(seed uint64) int {
 	}
 	return 0
 }
+
+// ahead is how many runs a batch has to have to be committed before what waited for
+// the last one goes out, 0 = more than there are, from the seed alone like turns.
+func ahead(seed uint64) int {
+	switch seed % 13 {
+	case 3:
+		return 1
+	case 9:
+		return 2
+	case 11:
+		return 3
+	}
+	return 0
+}

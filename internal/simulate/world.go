@@ -99,6 +99,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	w.weather = draw(w.dice)
 	w.weather.rate[ActionHangs] = hangs(seed)
 	w.weather.config.MaxTurn = turns(seed)
+	w.weather.config.MinAhead = ahead(seed)
 	if w.dice.IntN(12) == 0 {
 		w.poison = pick(w.dice, killsLoader, killsWorker)
 	}

@@ -36,7 +36,7 @@ var (
 	encoders = sync.Pool{New: func() any {
 		e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithNoEntropyCompression(true), // the options are valid
 			zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-		return e
+		return &encoder{Encoder: e}
 	}}
 	decoder = sync.OnceValue(func() *zstd.Decoder {
 		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxSealed)) // the options are valid
@@ -69,37 +69,60 @@ func sealFolds(batch []store.Transition) []sealedFold {
 	return sealed
 }
 
+// seal returns data sealed, in memory of its own.
 func seal(data []byte, pack bool) []byte {
-	out := make([]byte, sealHead, sealHead+len(data))
-	if pack = pack && len(data) >= worthwhile; pack {
-		encoder := encoders.Get().(*zstd.Encoder)
-		defer encoders.Put(encoder)
-		pack = shrinks(encoder, data)
-		if pack {
-			out[8] = zstandard
-			out = encoder.EncodeAll(data, out)
+	if pack {
+		if out, ok := squeeze(nil, data); ok {
+			return out
 		}
 	}
-	if !pack {
-		out = append(out, data...)
-	}
-	binary.LittleEndian.PutUint32(out[4:], uint32(len(data)))
-	binary.LittleEndian.PutUint32(out, sum(out[4:]))
+	out := append(make([]byte, sealHead, sealHead+len(data)), data...)
+	putHead(out, asIs, len(data))
 	return out
+}
+
+// squeeze seals data packed, in room or where there is more of it; false when
+// that is hardly worthwhile. It returns the room for the next time.
+func squeeze(room, data []byte) (out []byte, ok bool) {
+	if len(data) < worthwhile {
+		return room, false
+	}
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	if !e.shrinks(data) {
+		return room, false
+	}
+	out = e.EncodeAll(data, append(room[:0], make([]byte, sealHead)...))
+	putHead(out, zstandard, len(data))
+	return out, true
+}
+
+// putHead completes a sealed blob whose data were n bytes.
+func putHead(b []byte, how byte, n int) {
+	b[8] = how
+	binary.LittleEndian.PutUint32(b[4:], uint32(n))
+	binary.LittleEndian.PutUint32(b, sum(b[4:]))
+}
+
+// An encoder has room for trying.
+type encoder struct {
+	*zstd.Encoder
+	sample, tried []byte
 }
 
 // shrinks tries a few parts of much data: outputs are often compressed already, or
 // as good as random.
-func shrinks(encoder *zstd.Encoder, data []byte) bool {
+func (e *encoder) shrinks(data []byte) bool {
 	const parts, size = 4, 1 << 10
 	if len(data) < 4*parts*size {
 		return true
 	}
-	sample := make([]byte, 0, parts*size)
+	e.sample = e.sample[:0]
 	for k := range parts {
-		sample = append(sample, data[len(data)/parts*k:][:size]...)
+		e.sample = append(e.sample, data[len(data)/parts*k:][:size]...)
 	}
-	return len(encoder.EncodeAll(sample, make([]byte, 0, len(sample)+64))) < len(sample)*9/10
+	e.tried = e.EncodeAll(e.sample, e.tried[:0])
+	return len(e.tried) < len(e.sample)*9/10
 }
 
 func unseal(b []byte) ([]byte, error) {

@@ -107,7 +107,7 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	if written == 0 && !c.inTx {
 		return verdicts, nil
 	}
-	if err := s.writePacks(); err != nil {
+	if err := s.writePack(); err != nil {
 		return nil, err
 	}
 	rows, trim, err := s.writeRows()
@@ -165,7 +165,6 @@ func (c *commit) forget() {
 	if roomy(c.buf) {
 		c.buf = nil
 	}
-	c.packing.forget()
 }
 
 // roomy says that a buffer is much larger than what it was last used for.
@@ -259,9 +258,16 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		s.c.fresh[t.Key] = e
 		s.touch(e)
 		e.newSettled = t.Head.Settled()
-		return store.Verdict{}, s.rest(t, e, fold, s.pack(t), true)
+		at, err := s.pack(t)
+		if err != nil {
+			return store.Verdict{}, err
+		}
+		return store.Verdict{}, s.rest(t, e, fold, at, true)
 	}
-	at := s.pack(t)
+	at, err := s.pack(t)
+	if err != nil {
+		return store.Verdict{}, err
+	}
 	if t.Head != nil {
 		if err := s.write(s.st.putHead, headArgs(t.Key, t.Head, max(e.newLast, t.Last), at)...); err != nil {
 			return store.Verdict{}, err
@@ -280,14 +286,20 @@ type spot struct {
 }
 
 // pack puts a small fold into the commit's pack.
-func (s *Store) pack(t *store.Transition) (at spot) {
-	if f := t.Fold; f != nil && small(f) {
-		at.pack = s.c.packing.add(t.Key, f)
-		if f.First == 1 {
-			at.first, at.reach = at.pack, int64(f.Last)
-		}
+func (s *Store) pack(t *store.Transition) (at spot, err error) {
+	f := t.Fold
+	if f == nil || !small(f) {
+		return at, nil
 	}
-	return at
+	var full bool
+	at.pack, full = s.c.packing.add(t.Key, f)
+	if f.First == 1 {
+		at.first, at.reach = at.pack, int64(f.Last)
+	}
+	if full {
+		err = s.writePack()
+	}
+	return at, err
 }
 
 // rest writes the records beside a head and notes the events. place says that

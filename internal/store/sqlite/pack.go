@@ -130,16 +130,11 @@ func eachPiece(data []byte, fn func(p *piece, raw []byte) bool) error {
 	return nil
 }
 
-// packing is the pack that the commit under way fills, and those it has filled.
+// packing is the pack that the commit under way fills.
 type packing struct {
-	next int64 // number of the pack that is open, or will be
-	open []byte
-	full []newPack
-}
-
-type newPack struct {
-	id   int64
-	data []byte
+	next int64  // number of the pack that is open, or will be
+	open []byte // it, after room for the head of a sealed blob
+	room []byte // for it in fewer bytes
 }
 
 // reset forgets what a commit has packed. Numbers are not given twice.
@@ -147,42 +142,44 @@ func (p *packing) reset() {
 	if len(p.open) > 0 {
 		p.next++
 	}
-	p.open, p.full = p.open[:0], p.full[:0]
+	p.open = p.open[:0]
 }
 
-// forget lets go of the packs that are written, and of their list: it may be long.
-func (p *packing) forget() { p.full = nil }
-
-// add puts a fold into a pack and returns the pack's number.
-func (p *packing) add(key store.Key, f *store.Fold) int64 {
+// add puts a fold into the pack and returns its number. full says that it takes no
+// more and is to be written.
+func (p *packing) add(key store.Key, f *store.Fold) (id int64, full bool) {
 	if len(p.open) == 0 {
+		p.open = append(p.open, make([]byte, sealHead)...)
 		p.open = append(p.open, packVersion)
 	}
 	p.open = appendPiece(p.open, key, f)
-	id := p.next
-	if len(p.open) >= packSize {
-		p.close()
-	}
-	return id
+	return p.next, len(p.open) >= sealHead+packSize
 }
 
-func (p *packing) close() {
-	if len(p.open) > 0 {
-		p.full = append(p.full, newPack{p.next, seal(p.open, true)})
-		p.next++
-		p.open = p.open[:0]
+// sealed is the open pack as it is stored, until the next one is.
+func (p *packing) sealed() []byte {
+	data := p.open[sealHead:]
+	var ok bool
+	if p.room, ok = squeeze(p.room, data); ok {
+		return p.room
 	}
+	putHead(p.open, asIs, len(data))
+	return p.open
 }
 
-// writePacks writes what the commit has packed.
-func (s *Store) writePacks() error {
-	s.c.packing.close()
-	for _, p := range s.c.packing.full {
-		if err := s.write(s.st.putPack, p.id, p.data); err != nil {
-			return err
-		}
-		s.c.bytes += int64(len(p.data))
+// writePack writes what the commit has packed since the last time.
+func (s *Store) writePack() error {
+	p := &s.c.packing
+	if len(p.open) == 0 {
+		return nil
 	}
+	data := p.sealed()
+	if err := s.write(s.st.putPack, p.next, data); err != nil {
+		return err
+	}
+	s.c.bytes += int64(len(data))
+	p.next++
+	p.open = p.open[:0]
 	return nil
 }
 
