@@ -209,6 +209,7 @@ func steadyRun(ctx context.Context, w *world, pl *plan.Plan, i int, watched bool
 		return err
 	}
 	var last uint64
+	var name string
 	for ev, err := range w.e.Watch(ctx, account, s.Run, 0) {
 		if err != nil {
 			return err
@@ -216,10 +217,13 @@ func steadyRun(ctx context.Context, w *world, pl *plan.Plan, i int, watched bool
 		if ev.Seq != last+1 {
 			return fmt.Errorf("run %s: event %d after event %d", s.Run, ev.Seq, last)
 		}
-		last = ev.Seq
+		last, name = ev.Seq, ev.Name()
 	}
 	events.Add(int64(last))
-	return w.end(ctx, s.Run)
+	if name != "run.completed" {
+		return fmt.Errorf("run %s: the last event is %s", s.Run, name)
+	}
+	return nil
 }
 
 // texts are outputs of 1 KB that do not compress to nothing.

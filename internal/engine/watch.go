@@ -297,27 +297,28 @@ type watcher struct {
 	s       *subscriber
 	key     store.Key
 	plan    *plan.Plan
-	seen    uint64 // last event yielded or skipped
-	last    uint64 // last event the journal had
-	stored  bool   // the journal is to be read next
-	ended   bool   // the event that ended the run was the last one
-	stopped bool   // the reader wants no more
+	seen    uint64      // last event yielded or skipped
+	last    uint64      // last event the journal had
+	head    *store.Head // read, and not looked at yet
+	stored  bool        // the journal is to be read next
+	ended   bool        // the event that ended the run was the last one
+	stopped bool        // the reader wants no more
 	yield   func(Event, error) bool
 }
 
 // follow begins to watch a run.
 func (e *Engine) follow(ctx context.Context, key store.Key, after uint64, yield func(Event, error) bool) (*watcher, error) {
+	s := e.hub.join(key, false) // first: what comes after the head was read is heard of
 	head, err := e.cfg.Store.Head(ctx, key)
+	var prog *program
+	if err == nil {
+		prog, err = e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
+	}
 	if err != nil {
+		e.hub.leave(key, s)
 		return nil, err
 	}
-	prog, err := e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
-	if err != nil {
-		return nil, err
-	}
-	return &watcher{
-		e: e, s: e.hub.join(key, false), key: key, plan: prog.machine.Plan(), seen: after, stored: true, yield: yield,
-	}, nil
+	return &watcher{e: e, s: s, key: key, plan: prog.machine.Plan(), seen: after, head: &head, stored: true, yield: yield}, nil
 }
 
 func (w *watcher) leave() { w.e.hub.leave(w.key, w.s) }
@@ -336,7 +337,13 @@ func (w *watcher) turn(ctx, wait context.Context) error {
 	w.stored = false
 	// The head first: an end it tells of is in the journal read after it, also
 	// when the cursor lies behind that end.
-	head, err := w.e.cfg.Store.Head(ctx, w.key)
+	var head store.Head
+	var err error
+	if w.head != nil {
+		head, w.head = *w.head, nil
+	} else {
+		head, err = w.e.cfg.Store.Head(ctx, w.key)
+	}
 	if err == nil {
 		err = w.journal(ctx)
 	}
