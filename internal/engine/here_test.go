@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -36,18 +37,18 @@ func TestALargeBatchGoesAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &countedDisk{Store: memory.New(memory.Options{})}
 		a := noop()
-		e := open(t, disk, Config{MinAhead: 2}, a)
-		p := planOf(t, chain(1), a)
+		e := open(t, disk, Config{MinAhead: 2, ParkAfter: time.Hour}, a)
+		work, nap := planOf(t, chain(1), a), planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n")
 		var wg sync.WaitGroup
-		some := func(n int, then time.Duration) {
+		some := func(n int, p *plan.Plan, then time.Duration) {
 			for range n {
 				wg.Go(func() { start(t, e, p, nil) })
 			}
 			time.Sleep(then)
 		}
-		some(1, time.Second)   // its commit, of two seconds, is the loop's own
-		some(2, 2*time.Second) // they wait for it, then are committed
-		some(3, 0)             // during that
+		some(1, nap, time.Second)    // its commit, of two seconds, is the loop's own
+		some(2, work, 2*time.Second) // they wait for it, then are committed
+		some(3, work, 0)             // during that
 		wg.Wait()
 		synctest.Wait()
 		disk.mu.Lock()
