@@ -18,7 +18,7 @@ import (
 // outlive a crash that forgets why it was sent; one carried out after it is at
 // worst sent again by recovery, and receivers know it by run, step and attempt.
 func (c *core) committed(verdicts []store.Verdict, err error) {
-	c.carryOn()
+	c.carryOn() // of the batch before, when this one is empty and came ahead
 	b := c.flying
 	c.flying = nil
 	if err != nil {
@@ -76,11 +76,16 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 	c.backoff = 0
 }
 
-// large says that the batch under construction is to be committed before what
-// waited for the last one goes out: the store writes the one while what follows
-// from the other is done. A small one waits for that: its sync is most of what it
-// costs, and serves all who come along.
-func (c *core) large() bool { return len(c.building.dirty) >= c.cfg.MinAhead }
+// ahead seals the batch under construction when it is large enough to be committed
+// before what waited for the last one goes out: the store writes the one while what
+// follows from the other is done. A small one waits for that: its sync is most of
+// what it costs, and serves all who come along.
+func (c *core) ahead() *batch {
+	if len(c.building.dirty) < c.cfg.MinAhead {
+		return nil
+	}
+	return c.seal()
+}
 
 // carryOn lets out what waited for the batch that was committed last.
 func (c *core) carryOn() {

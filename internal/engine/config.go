@@ -52,8 +52,8 @@ type Config struct {
 	// MaxBatchBytes is how many bytes of events share one commit. Larger ones
 	// save syncs when outputs are large and lengthen the slowest. Default 2 MiB.
 	MaxBatchBytes int
-	// MinAhead is how many runs a batch that was built during a commit has to have
-	// to be committed before what waited for that commit goes out. Default 64.
+	// MinAhead is from how many runs on a batch that was built during a commit is
+	// itself committed before what waited for that commit goes out. Default 64.
 	MinAhead int
 	// MaxTurn is after how many events what one input causes goes on in another
 	// turn, which other inputs may come before. 0 = machine.MaxEvents.

@@ -168,10 +168,12 @@ func (c *core) start(in *input) error {
 	if c.closing {
 		return errStopping
 	}
-	l := &live{tail: make([]byte, 0, min(max(in.begin.prog.room, minRoom), maxRoom)), key: in.key, prog: in.begin.prog, run: machine.NewRun(in.begin.prog.machine), begin: in.begin}
+	prog := in.begin.prog
+	room := min(max(prog.room, minRoom), maxRoom)
+	l := &live{tail: make([]byte, 0, room), key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
-		PlanHash: in.begin.prog.hash, Created: c.now,
+		PlanHash: prog.hash, Created: c.now,
 	}
 	c.enter(l)
 	err := c.decide(l, &in.m)

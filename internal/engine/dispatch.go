@@ -102,7 +102,9 @@ func (e *Engine) result(fl *flight, in *input) {
 	m := &in.m
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, machine.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
-	_ = e.put(in) // refused only after the end, and open in the journal then
+	if e.put(in) != nil {
+		return // the engine has ended: its attempt is open in the journal
+	}
 	if !fl.own || in != &fl.report || in.holding {
 		e.wake() // but lend's own attempt, which has returned: lend looks
 	}

@@ -226,16 +226,12 @@ func (e *Engine) send(b *batch) {
 
 // goAhead sends a large batch that was built during the last commit at once.
 func (e *Engine) goAhead() bool {
-	c := e.core
-	if !c.large() {
+	b := e.core.ahead()
+	switch {
+	case b == nil:
 		return false
-	}
-	b := c.seal()
-	if b == nil {
-		return false
-	}
-	if len(b.trans) == 0 {
-		c.committed(nil, nil)
+	case len(b.trans) == 0:
+		e.core.committed(nil, nil)
 		return false
 	}
 	e.send(b)

@@ -35,7 +35,7 @@ func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
 // for that commit goes out: nothing that follows from it is in the batch.
 func TestALargeBatchGoesAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := &countedDisk{Store: memory.New(memory.Options{})}
+		disk := &countedDisk{slowDisk: slowDisk{Store: memory.New(memory.Options{}), takes: 2 * time.Second}}
 		a := noop()
 		e := open(t, disk, Config{MinAhead: 2, ParkAfter: time.Hour}, a)
 		work, nap := planOf(t, chain(1), a), planOf(t, "name: n\nsteps:\n  - {id: n, wait: {duration: 1h}}\n")
@@ -59,9 +59,9 @@ func TestALargeBatchGoesAhead(t *testing.T) {
 	})
 }
 
-// countedDisk takes two seconds for a commit, and counts what is in each.
+// countedDisk counts what is in each commit.
 type countedDisk struct {
-	store.Store
+	slowDisk
 	mu            sync.Mutex
 	sizes, starts []int
 }
@@ -76,8 +76,7 @@ func (s *countedDisk) Commit(ctx context.Context, batch []store.Transition) ([]s
 	s.mu.Lock()
 	s.sizes, s.starts = append(s.sizes, len(batch)), append(s.starts, starts)
 	s.mu.Unlock()
-	time.Sleep(2 * time.Second)
-	return s.Store.Commit(ctx, batch)
+	return s.slowDisk.Commit(ctx, batch)
 }
 
 // groupDisk takes a second for one run's commit, and never comes back from one

@@ -230,9 +230,7 @@ func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 		s.names.committed(verdicts, c.flying.trans)
 	}
 	c.committed(verdicts, err)
-	if c.large() {
-		s.ahead = c.seal()
-	}
+	s.ahead = c.ahead()
 	c.carryOn()
 	s.letOut()
 }

@@ -71,18 +71,19 @@ func sealFolds(batch []store.Transition) []sealedFold {
 
 // seal returns data sealed, in memory of its own.
 func seal(data []byte, pack bool) []byte {
+	room := make([]byte, 0, sealHead+len(data))
 	if pack {
-		if out, ok := squeeze(nil, data); ok {
+		if out, ok := squeeze(room, data); ok {
 			return out
 		}
 	}
-	out := append(make([]byte, sealHead, sealHead+len(data)), data...)
+	out := append(room[:sealHead], data...)
 	putHead(out, asIs, len(data))
 	return out
 }
 
-// squeeze seals data packed, in room or where there is more of it; false when
-// that is hardly worthwhile. It returns the room for the next time.
+// squeeze seals data packed, in room if there is enough of it. false says that this
+// is not worthwhile, and gives room back.
 func squeeze(room, data []byte) (out []byte, ok bool) {
 	if len(data) < worthwhile {
 		return room, false

@@ -14,7 +14,9 @@ import (
 
 // The log is copied into the database when it has checkpointPages more, which is as
 // long as warm makes it: a page that changes often is copied once for all its
-// changes. Commits wait while the last fewPages are copied.
+// changes, and one that was trimmed meanwhile not for what it held: to copy four
+// times as often costs a steady load 14 %, half as often saves nothing. Commits wait
+// while the last fewPages are copied.
 const (
 	checkpointPages = warmWAL / pageSize
 	fewPages        = 400
