@@ -217,7 +217,7 @@ func TestALargeBatchIsWholeOrAbsent(t *testing.T) {
 	for i := range 3 {
 		batch = append(batch, store.Transition{Key: runKey(i), Epoch: epoch, First: 2, Last: 2, Frames: make([]byte, 3<<20)})
 	}
-	for _, left = range []int{100, 1000, 2000, 4000} { // a row takes about 1,550 writes
+	for _, left = range []int{100, 500, 1000, 2000} { // a row takes about 770 writes
 		if _, err := s.Commit(ctx, batch); !errors.Is(err, fault.StoreFull) {
 			t.Fatalf("Commit = %v, want STORE_FULL", err)
 		}

@@ -31,7 +31,7 @@ var oldestSQLite = [3]int{3, 51, 3}
 
 // migrate brings the schema up to this release's, on a connection of its own.
 func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
-	db, err := sql.Open("sqlite", s.dsn(opt, "journal_mode(WAL)", synchronous(), "busy_timeout(5000)"))
+	db, err := sql.Open("sqlite", s.dsn(opt, synchronous(), "busy_timeout(5000)"))
 	if err != nil {
 		return err
 	}
@@ -39,6 +39,9 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 	db.SetMaxOpenConns(1)
 	conn, err := db.Conn(ctx)
 	if err != nil {
+		return err
+	}
+	if err := setFormat(ctx, conn); err != nil {
 		return err
 	}
 	if err := conn.Raw(func(c any) error { return keepWAL(c) }); err != nil {
@@ -75,6 +78,18 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema of %s to version %d: %w", s.path, schemaVersion, err)
+	}
+	return nil
+}
+
+// setFormat gives a new file its page size, which it keeps for ever, and then the
+// write-ahead log: in this order, or the first has no effect. The driver sorts the
+// pragmas of an address, so they are statements.
+func setFormat(ctx context.Context, conn *sql.Conn) error {
+	for _, pragma := range []string{fmt.Sprintf(`PRAGMA page_size = %d`, pageSize), `PRAGMA journal_mode = WAL`} {
+		if _, err := conn.ExecContext(ctx, pragma); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func TestSettingsOfTheWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"synchronous": "FULL", "journal_mode": "wal", "page_size": "4096"} {
+	for name, want := range map[string]string{"synchronous": "FULL", "journal_mode": "wal", "page_size": "8192"} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
@@ -27,5 +27,28 @@ func TestSettingsOfTheWriter(t *testing.T) {
 	}
 	if _, err := s.st.rollback.exec(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A file that an older release made has pages of 4 KiB, for ever.
+func TestAnOlderFileKeepsItsPages(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := rawDB(t, dir).Exec(`PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; CREATE TABLE t (v); DROP TABLE t`); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		s := openWith(t, Options{Dir: dir})
+		got, err := s.Settings()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got["page_size"] != "4096" || got["journal_mode"] != "wal" {
+			t.Errorf("pages of %s bytes, a log of the mode %s", got["page_size"], got["journal_mode"])
+		}
+		mustCommit(t, s, startOf(own(t, s), runKey(n), "1"))
+		wantRuns(t, s, n+1)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
