@@ -27,12 +27,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
@@ -155,6 +157,7 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
+	engine.SetGC(os.Getenv("GOGC")) // as the roux binary does
 	if o.profile == "" {
 		runtime.MemProfileRate = 0 // a profile that nobody reads is not to be weighed
 	}
@@ -289,8 +292,16 @@ func settings(ctx context.Context, b *bench) (_ map[string]string, err error) {
 	maps.Copy(s, machine(b.dir))
 	s["go"] = runtime.Version()
 	s["platform"] = runtime.GOOS + "/" + runtime.GOARCH
+	s["gogc"] = gogc()
 	s["gomaxprocs"] = strconv.Itoa(runtime.GOMAXPROCS(0))
 	return s, nil
+}
+
+// gogc is how far the heap may grow between collections, in percent.
+func gogc() string {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return strconv.FormatUint(sample[0].Value.Uint64(), 10)
 }
 
 // closing adds what a clean-up says to an error.

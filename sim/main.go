@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/simulate"
 )
@@ -59,6 +60,7 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
+	engine.SetGC(os.Getenv("GOGC"))
 	if flag.NArg() > 0 || o.workers < 1 {
 		flag.Usage()
 		os.Exit(2)

@@ -126,6 +126,7 @@ var errAtOnce = errors.New("stopped at once")
 // openHost opens the data directory with an engine. choose names the runs that
 // the engine may take up; it is asked before the engine begins.
 func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *chosen) error) (*host, error) {
+	engine.SetGC(a.getenv("GOGC"))
 	dir, err := dataDir(a.data, a.getenv)
 	if err != nil {
 		return nil, err
