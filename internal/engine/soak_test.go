@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -235,6 +236,7 @@ func TestF50_Soak(t *testing.T) {
 		Retention: Retention{Runs: min(20*time.Second, length/5)},
 	}, actions...)
 	var warm series
+	parts := map[string]*series{} // of the memory, for whoever looks for growth
 	var resident []int64
 	runs, began := 0, time.Now()
 	var plateau map[string]int
@@ -264,6 +266,12 @@ func TestF50_Soak(t *testing.T) {
 		at := time.Since(began)
 		own, all := memoryUse(t)
 		warm.add(at, own)
+		for part, bytes := range memoryParts(own) {
+			if parts[part] == nil {
+				parts[part] = &series{}
+			}
+			parts[part].add(at, bytes)
+		}
 		resident = append(resident, all)
 		held := holdings(t, dir)
 		if plateau == nil {
@@ -304,6 +312,10 @@ func TestF50_Soak(t *testing.T) {
 			100*s, all>>10, len(warm.bytes), kib(lows))
 		if s > 0.01 {
 			t.Error("memory grows after warm-up")
+		}
+		for part, in := range parts {
+			_, lows := in.lows()
+			t.Logf("of it %s: %d", part, kib(lows))
 		}
 	}
 	t.Logf("%s, %d runs: %s", time.Since(began).Truncate(time.Second), runs, said)
@@ -436,4 +448,23 @@ func memoryUse(t *testing.T) (own, resident int64) {
 		t.Fatal(err)
 	}
 	return own, resident
+}
+
+// memoryParts says what the process's own memory is made of. The rest is SQLite's
+// and what of the runtime's is no longer used and was not taken away.
+func memoryParts(own int64) map[string]int64 {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/metadata/mspan/inuse:bytes"},
+		{Name: "/memory/classes/metadata/other:bytes"}, {Name: "/memory/classes/other:bytes"},
+	}
+	metrics.Read(samples)
+	parts := map[string]int64{}
+	for _, s := range samples {
+		n := int64(s.Value.Uint64())
+		parts[strings.TrimSuffix(strings.TrimPrefix(s.Name, "/memory/classes/"), ":bytes")] = n
+		own -= n
+	}
+	parts["rest"] = own
+	return parts
 }
