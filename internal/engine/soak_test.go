@@ -237,7 +237,7 @@ func TestF50_Soak(t *testing.T) {
 	}, actions...)
 	var warm series
 	parts := map[string]*series{} // of the memory, for whoever looks for growth
-	var resident []int64
+	resident := make([]int64, 0, 1<<14)
 	runs, began := 0, time.Now()
 	var plateau map[string]int
 	for round := 0; time.Since(began) < length; round++ {
@@ -309,7 +309,7 @@ func TestF50_Soak(t *testing.T) {
 		all := resident[len(resident)/2]
 		s := slope(hours, lows) * middle(lows) / float64(all)
 		said = fmt.Sprintf("memory grows by %.2f %% of %d KiB an hour over %d samples, the least of each minute in KiB: %d",
-			100*s, all>>10, len(warm.bytes), kib(lows))
+			100*s, all>>10, warm.samples, kib(lows))
 		if s > 0.01 {
 			t.Error("memory grows after warm-up")
 		}
@@ -359,31 +359,33 @@ func wantNoRows(t *testing.T, dir string) {
 	}
 }
 
-// A series is what a process held at times.
+// A series is what a process held at times: the least of each minute. What is
+// leaked is in each sample, and garbage that happened to be there in only some.
+// To keep all samples would be growth.
 type series struct {
-	at    []time.Duration
-	bytes []float64
+	samples int
+	minutes []time.Duration
+	least   []float64
 }
 
 func (s *series) add(at time.Duration, bytes int64) {
-	s.at, s.bytes = append(s.at, at), append(s.bytes, float64(bytes))
+	if s.minutes == nil {
+		s.minutes, s.least = make([]time.Duration, 0, 128), make([]float64, 0, 128)
+	}
+	s.samples++
+	if m := at.Truncate(time.Minute); len(s.minutes) == 0 || m != s.minutes[len(s.minutes)-1] {
+		s.minutes, s.least = append(s.minutes, m), append(s.least, float64(bytes))
+	}
+	last := len(s.least) - 1
+	s.least[last] = min(s.least[last], float64(bytes))
 }
 
-// lows are the least of each full minute, and when the minute began. What is
-// leaked is in each sample, and garbage that happened to be there in only some.
+// lows are the least of each full minute, and when the minute began.
 func (s *series) lows() (hours, lows []float64) {
-	minute := time.Duration(-1)
-	for i, at := range s.at {
-		if m := at.Truncate(time.Minute); m != minute {
-			minute = m
-			hours, lows = append(hours, m.Hours()), append(lows, s.bytes[i])
-		}
-		lows[len(lows)-1] = min(lows[len(lows)-1], s.bytes[i])
+	for i := range len(s.minutes) - 1 { // the last is not full
+		hours, lows = append(hours, s.minutes[i].Hours()), append(lows, s.least[i])
 	}
-	if len(lows) == 0 {
-		return nil, nil
-	}
-	return hours[:len(hours)-1], lows[:len(lows)-1] // the last minute is not full
+	return hours, lows
 }
 
 // kib is bytes as people read them.
