@@ -77,7 +77,7 @@ type Engine struct {
 func Dispatch() { media.Dispatch() }
 
 // Open opens a data directory and goes on with the runs in it. A program that does
-// little else may set its garbage collector to 200, as the roux binary does.
+// little else may call debug.SetGCPercent(200), as the roux binary does.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
 	out := egress.New(egress.Config{Allow: opt.EgressAllow})
 	actions := append(builtin.Actions(builtin.Config{Egress: out}), opt.Actions...)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -61,7 +62,7 @@ func TestSmoke(t *testing.T) {
 		if l.Run != "1" || l.N < 1 || l.Seconds <= 0 || l.RSSMB <= 0 && cpu() > 0 {
 			t.Errorf("%s is not whole: %+v", l.Shape, l)
 		}
-		if l.Set["sqlite"] == "" || l.Set["synchronous"] != "FULL" || l.Set["gomaxprocs"] == "" {
+		if l.Set["sqlite"] == "" || l.Set["synchronous"] != "FULL" || l.Set["gomaxprocs"] == "" || l.Set["gogc"] != cmp.Or(os.Getenv("GOGC"), "200") {
 			t.Errorf("%s does not say with which settings: %v", l.Shape, l.Set)
 		}
 		// A chain has one sync a step and one for its start, whatever its length.

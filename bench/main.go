@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -297,11 +298,15 @@ func settings(ctx context.Context, b *bench) (_ map[string]string, err error) {
 	return s, nil
 }
 
-// gogc is how far the heap may grow between collections, in percent.
+// gogc is how far the heap may grow between collections, in percent, or "off".
 func gogc() string {
 	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	metrics.Read(sample)
-	return strconv.FormatUint(sample[0].Value.Uint64(), 10)
+	percent := sample[0].Value.Uint64()
+	if percent == math.MaxUint64 {
+		return "off"
+	}
+	return strconv.FormatUint(percent, 10)
 }
 
 // closing adds what a clean-up says to an error.

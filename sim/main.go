@@ -60,11 +60,11 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
-	engine.SetGC(os.Getenv("GOGC"))
 	if flag.NArg() > 0 || o.workers < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
+	engine.SetGC(os.Getenv("GOGC"))
 	if o.schedules == 0 && o.duration == 0 {
 		o.schedules = 10_000
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -45,6 +46,23 @@ func hostedAt(t *testing.T, dir string) (*host, *remote) {
 		t.Fatal("nobody listens")
 	}
 	return h, r
+}
+
+// A process that hosts an engine collects its garbage as the user says, else as
+// seldom as suits an engine.
+func TestAHostSetsTheCollector(t *testing.T) {
+	before := debug.SetGCPercent(70)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	for _, c := range []struct {
+		gogc string
+		want int
+	}{{"70", 70}, {"", 200}} {
+		t.Setenv("GOGC", c.gogc)
+		hosted(t)
+		if got := debug.SetGCPercent(70); got != c.want {
+			t.Errorf("with GOGC=%q the collector is set to %d, want %d", c.gogc, got, c.want)
+		}
+	}
 }
 
 // What turns out to be damaged while it is streamed ends in the error that says

@@ -4,9 +4,9 @@ package engine
 
 import "runtime/debug"
 
-// gcPercent is what SetGC gives: a heap may grow to three times what is in use.
+// gcPercent lets the heap grow to three times what is in use before it is collected.
 // A busy engine makes little that lasts and much that does not: runs that begin
-// and end cost a quarter less than with Go's 100, for half as much memory again.
+// and end cost a quarter less than with Go's 100, for a third more resident memory.
 const gcPercent = 200
 
 // SetGC sets the garbage collector of a process that is an engine and little

@@ -13,7 +13,7 @@ import (
 // is held for that moment (F31).
 const (
 	reserveName  = "reserve"
-	reserveBytes = 256 << 10 // the index of a log of 128 MiB
+	reserveBytes = 256 << 10 // the index of a log of 128 MiB in pages of 4 KiB
 )
 
 // spendReserve gives the space back to the disk and says whether there was any.
