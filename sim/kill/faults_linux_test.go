@@ -39,8 +39,8 @@ func TestF31_DiskFull(t *testing.T) { play(t, "F31") }
 // F32: syncs that fail, are slow, or never end.
 func TestF32_DiskFails(t *testing.T) { play(t, "F32") }
 
-// F34: too few descriptors for the work, for the store, and for the socket.
-func TestF34_Descriptors(t *testing.T) { play(t, "F34") }
+// F34: too few descriptors for the work, for the store and for the socket, and too few threads.
+func TestF34_TooFew(t *testing.T) { play(t, "F34") }
 
 // F35, F07: processes that are stopped and go on.
 func TestF35_StoppedProcess(t *testing.T) { play(t, "F35") }

@@ -28,6 +28,8 @@ var scenes = []scene{
 	{"F34_FewDescriptors", false, fewDescriptors},
 	{"F34_NoDescriptorAtAll", false, noDescriptor},
 	{"F34_AcceptFails", false, acceptFails},
+	{"F34_ThreadsComeLate", false, threadsLate},
+	{"F34_NoThread", false, noThread},
 	{"F35_StoppedOwner", false, stoppedOwner},
 	{"F07_StoppedBeyondItsTimeout", false, stoppedAttempt},
 	{"F45_Drain", false, drain},
@@ -232,6 +234,42 @@ func acceptFails(s *stage) {
 	}
 	if s.injected("INJECTED") == 0 {
 		s.Errorf("no accept was made to fail")
+	}
+	s.whole()
+}
+
+// threadsLate: for a while the kernel gives no thread. Go's runtime asks again,
+// with pauses, and everything gets done.
+func threadsLate(s *stage) {
+	s.begin("crowd")
+	began := time.Now()
+	p := s.under("clone,clone3:error=EAGAIN:when=2..5", "", "resume")
+	s.want(p, 0)
+	s.rested(p, began)
+	if s.injected("INJECTED") == 0 {
+		s.Errorf("no thread was refused")
+	}
+	s.whole()
+}
+
+// noThread: the kernel gives no thread beyond so many. Go's runtime says so and
+// ends the process, which nobody can prevent: a crash like any other.
+func noThread(s *stage) {
+	s.begin("crowd")
+	ended := 0
+	for from := 2; from < 12; from += 3 { // strace counts the calls of each thread
+		p := s.under(fmt.Sprintf("clone,clone3:error=EAGAIN:when=%d+", from), "", "resume")
+		code := s.within(p, longest)
+		if code == 0 {
+			break // enough
+		}
+		ended++
+		if !strings.Contains(p.said(), "failed to create new OS thread") {
+			s.Errorf("no thread from the call %d on, and it ended with exit code %d:\n%s", from, code, p.said())
+		}
+	}
+	if ended == 0 {
+		s.Errorf("no process wanted more threads than it got")
 	}
 	s.whole()
 }
