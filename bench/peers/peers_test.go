@@ -41,8 +41,14 @@ func TestMarks(t *testing.T) {
 	if len(m.seen) != 2 || m.n.Load() != 6 {
 		t.Errorf("%d executions and %d steps, want 2 and 6", len(m.seen), m.n.Load())
 	}
-	if _, err := m.figures("chain", 7); err == nil || !strings.Contains(err.Error(), "6 steps ran, 7 were asked for") {
-		t.Errorf("six steps of seven: %v", err)
+	if _, err := m.figures("chain", 7); err == nil || !strings.Contains(err.Error(), "6 steps ran, 14 were asked for") {
+		t.Errorf("six steps of twice seven: %v", err)
+	}
+	for i, at := range []time.Duration{0, 1, 2, 100, 101, 102} {
+		m.steps[i].Store(int64(at * time.Microsecond))
+	}
+	if f, err := m.figures("chain", 3); err != nil || f.Runs != 2 || f.P50 != 1 || f.P99 != 1 {
+		t.Errorf("two chains of steps at a distance of 1 µs: %+v, %v", f, err)
 	}
 	m.reset()
 	if err := s.Submit(t.Context(), 3); err != nil || len(m.lags) != 3 {

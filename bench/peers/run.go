@@ -416,15 +416,20 @@ func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
 		return err
 	}
 	l.figures = *r.Figures
-	l.CPUPerStep = float64((cpu - cpuBefore).Microseconds()) / float64(l.N)
+	shape := l.Shape
+	if shape == syncShape {
+		shape = "chain"
+	}
+	steps := float64(l.steps(shape))
+	l.CPUPerStep = float64((cpu - cpuBefore).Microseconds()) / steps
 	l.RSSMB, l.EmptyMB = megabytes(max(most, held)-empty), megabytes(empty)
 	switch l.Shape {
 	case "idle":
 		l.RSSMB, l.BytesPerRun = megabytes(held-empty), float64(held-heldBefore)/float64(l.N)
 	case syncShape:
-		l.SyncsPer = float64(counted.count()-syncsBefore) / float64(l.N)
+		l.SyncsPer = float64(counted.count()-syncsBefore) / steps
 	default:
-		l.StepsPerS = float64(l.N) / l.Seconds
+		l.StepsPerS = float64(l.N) / l.Seconds // of chain both are of one execution
 	}
 	return c.goOn()
 }

@@ -78,6 +78,13 @@ func (m *marks) wake() {
 	}
 }
 
+// executions is how many were seen.
+func (m *marks) executions() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.seen)
+}
+
 // wait returns when n executions were seen.
 func (m *marks) wait(ctx context.Context, n int) error {
 	for {
@@ -143,6 +150,7 @@ func (s *shapes) Idle(ctx context.Context, n int) error {
 
 // crowd starts executions as fast as the peer takes them and waits for all.
 func (s *shapes) crowd(ctx context.Context, k kind, count, steps int) error {
+	before := s.marks.executions()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ids := make(chan string, count)
@@ -161,7 +169,7 @@ func (s *shapes) crowd(ctx context.Context, k kind, count, steps int) error {
 			}
 		})
 	}
-	err := s.marks.wait(ctx, count)
+	err := s.marks.wait(ctx, before+count)
 	if err != nil {
 		cancel()
 	}
@@ -195,7 +203,7 @@ func (s *shapes) Submit(ctx context.Context, n int) error {
 
 // figures are what the marks say of a shape; the parent adds what it measured.
 type figures struct {
-	N       int     `json:"n"`    // steps; idle: executions
+	N       int     `json:"n"`    // steps, of chain in each execution; idle: executions
 	Runs    int     `json:"runs"` // executions
 	Seconds float64 `json:"seconds"`
 	P50     float64 `json:"p50_us"`
@@ -207,26 +215,39 @@ type figures struct {
 func (m *marks) figures(shape string, size int) (figures, error) {
 	f := figures{N: size, Runs: 1, Seconds: m.last.Seconds()}
 	switch shape {
+	case "chain":
+		f.Runs = max(m.executions(), 1)
+		f.Seconds /= float64(f.Runs)
 	case "many":
 		f.N, f.Runs = size*stepsOfMany, size
 	case "submit", "idle":
 		f.Runs = size
 	}
 	ran := int(m.n.Load())
-	if want := f.N; shape != "idle" && ran < want {
+	if want := f.steps(shape); shape != "idle" && ran < want {
 		return f, fmt.Errorf("%d steps ran, %d were asked for", ran, want)
 	}
 	switch shape {
 	case "chain":
-		gaps := make([]time.Duration, 0, size)
-		for i := 1; i < size; i++ {
-			gaps = append(gaps, time.Duration(m.steps[i].Load()-m.steps[i-1].Load()))
+		gaps := make([]time.Duration, 0, size*f.Runs)
+		for i := 1; i < size*f.Runs; i++ {
+			if i%size != 0 { // from one execution to the next is no step
+				gaps = append(gaps, time.Duration(m.steps[i].Load()-m.steps[i-1].Load()))
+			}
 		}
 		f.P50, f.P99 = percentiles(gaps)
 	case "submit":
 		f.P50, f.P99 = percentiles(m.lags)
 	}
 	return f, nil
+}
+
+// steps is how many of them the figures are about.
+func (f *figures) steps(shape string) int {
+	if shape == "chain" {
+		return f.N * f.Runs
+	}
+	return f.N
 }
 
 // percentiles in microseconds: the middle one, and the one that 1 % exceed.

@@ -217,7 +217,7 @@ func (r *row) cell(m judge, roux *row) string {
 		return "-"
 	}
 	text := m.text(l)
-	if l.Runs > 1 && l.Runs != defaultSizes[m.shape] {
+	if l.Runs > 1 && m.shape != "chain" && l.Runs != defaultSizes[m.shape] {
 		text += fmt.Sprintf(" [%d runs]", l.Runs)
 	}
 	if roux != nil && r.name != rouxName {
