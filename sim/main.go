@@ -20,7 +20,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
 )
 
@@ -35,8 +35,14 @@ import (
 // same history.
 const twice = 1_000
 
-// lastEvents is how much of a schedule's end is shown with a broken invariant.
-const lastEvents = 50
+// What a long session must have been made of to say anything (-at-least): the
+// median schedule has so many transitions and faults, a recipe is played by so
+// many seeds, and steps of every kind have settled.
+const (
+	wantTransitions = 40
+	wantFaults      = 3
+	wantSeeds       = 20
+)
 
 type options struct {
 	schedules uint64
@@ -55,7 +61,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; schedule i has seed+i")
 	flag.DurationVar(&o.duration, "duration", 0, "stop after this time; 0 = when all schedules were played")
 	flag.IntVar(&o.workers, "workers", 1, "schedules played at the same time")
-	flag.Int64Var(&o.atLeast, "at-least", 0, "fail when fewer transitions were made")
+	flag.Int64Var(&o.atLeast, "at-least", 0, "fail when fewer transitions were made, or schedules were too short or too calm, recipes played by too few seeds, or a kind of step never met")
 	flag.BoolVar(&o.cells, "cells", false, "fail when a change of the machine's table of changes (event × status) was never met")
 	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
@@ -118,8 +124,8 @@ func run(ctx context.Context, out io.Writer, o options) int {
 		fmt.Fprintln(out, "sim:", s.err)
 		return 2
 	}
-	if s.all.Transitions < o.atLeast {
-		fmt.Fprintf(out, "sim: %d transitions were made, want at least %d\n", s.all.Transitions, o.atLeast)
+	if lacking := s.lacking(); o.atLeast > 0 && lacking != "" {
+		fmt.Fprintln(out, "sim:", lacking)
 		return 1
 	}
 	if missing := s.cells.Missing(); o.cells && len(missing) > 0 {
@@ -244,6 +250,30 @@ func (s *session) took(res *simulate.Result, err error) bool {
 	return true
 }
 
+// lacking is why the session says too little; "" = it does not.
+func (s *session) lacking() string {
+	var kinds []string
+	s.all.EachStep(func(k plan.Kind, n int64) {
+		if n == 0 {
+			kinds = append(kinds, k.String())
+		}
+	})
+	seeds := float64(s.played) / float64(max(len(s.cases), 1))
+	switch {
+	case s.all.Transitions < s.o.atLeast:
+		return fmt.Sprintf("%d transitions were made, want at least %d", s.all.Transitions, s.o.atLeast)
+	case s.transitions.median() < wantTransitions:
+		return fmt.Sprintf("the median schedule had %d transitions, want %d", s.transitions.median(), wantTransitions)
+	case s.faults.median() < wantFaults:
+		return fmt.Sprintf("the median schedule had %d faults, want %d", s.faults.median(), wantFaults)
+	case seeds < wantSeeds:
+		return fmt.Sprintf("a recipe was played by %.1f seeds, want %d", seeds, wantSeeds)
+	case len(kinds) > 0:
+		return "steps that never settled: " + strings.Join(kinds, ", ")
+	}
+	return ""
+}
+
 func (s *session) rate() (seconds, perSecond float64) {
 	seconds = time.Since(s.began).Seconds()
 	return seconds, float64(s.all.Transitions) / seconds
@@ -275,6 +305,9 @@ func (s *session) summary() {
 		kinds = append(kinds, fmt.Sprintf("%s (%d) %d", ev.Name(), k, n))
 	})
 	fmt.Fprintf(s.out, "events of %d kinds: %s\n", len(kinds), strings.Join(kinds, ", "))
+	var steps []string
+	a.EachStep(func(k plan.Kind, n int64) { steps = append(steps, fmt.Sprintf("%s %d", k, n)) })
+	fmt.Fprintf(s.out, "steps that settled: %s\n", strings.Join(steps, ", "))
 	met, all := s.cells.Met()
 	fmt.Fprintf(s.out, "changes of the table (event × status): %d of %d met, the rarest %s\n", met, all, s.cells.Rarest())
 	fmt.Fprintf(s.out, "final hash %016x, %.1f s, %.0f transitions/s\n", s.hash, seconds, perSecond)
@@ -304,18 +337,12 @@ func (s *session) replay() int {
 // the rest: the schedule is played again, which gives the same one.
 func (s *session) violation(res *simulate.Result) {
 	fmt.Fprintf(s.out, "\nVIOLATION in seed %d: %v\n", res.Seed, res.Err)
-	var lines []string
-	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Trace: func(line string) {
-		lines = append(lines, line)
-		if len(lines) > 4*lastEvents {
-			lines = slices.Delete(lines, 0, 3*lastEvents)
-		}
-	}})
-	if again, err := pl.Play(res.Seed); err != nil || again.Hash != res.Hash {
+	lines, again, err := simulate.Last(simulate.Options{Source: simulate.Drawn{}}, res.Seed)
+	if err != nil || again.Hash != res.Hash {
 		fmt.Fprintf(s.out, "played again it has hash %016x, not %016x (%v): something else than the seed decides\n", again.Hash, res.Hash, err)
 	}
-	fmt.Fprintf(s.out, "the last %d things that happened:\n", lastEvents)
-	for _, line := range lines[max(0, len(lines)-lastEvents):] {
+	fmt.Fprintf(s.out, "the last %d things that happened:\n", len(lines))
+	for _, line := range lines {
 		fmt.Fprintln(s.out, line)
 	}
 	fmt.Fprintf(s.out, "commit %s\nreplay: go run ./sim -seed %d -schedules 1 -v\n", commit(), res.Seed)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
 )
 
@@ -92,11 +93,40 @@ func TestViolationIsReported(t *testing.T) {
 			t.Errorf("the report does not say %q:\n%s", want, out.String())
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n < lastEvents || n > lastEvents+10 {
-		t.Errorf("the report has %d lines, want the last %d and a few", n, lastEvents)
+	if n := strings.Count(out.String(), "\n"); n < simulate.LastLines || n > simulate.LastLines+10 {
+		t.Errorf("the report has %d lines, want the last %d and a few", n, simulate.LastLines)
 	}
 	if strings.Contains(out.String(), "something else than the seed decides") {
 		t.Error("played again the seed gave another history")
+	}
+}
+
+// TestTooLittle: a session that cannot say anything does not pass -at-least.
+func TestTooLittle(t *testing.T) {
+	long := func() *session {
+		s := &session{played: 40, cases: map[uint64]struct{}{1: {}, 2: {}}}
+		s.all.Transitions = 100
+		for i := range s.all.Steps {
+			s.all.Steps[i] = 1
+		}
+		s.transitions.add(wantTransitions)
+		s.faults.add(wantFaults)
+		return s
+	}
+	for want, spoil := range map[string]func(s *session){
+		"":                               func(*session) {},
+		"100 transitions were made":      func(s *session) { s.o.atLeast = 101 },
+		"had 39 transitions":             func(s *session) { s.transitions = histogram{}; s.transitions.add(wantTransitions - 1) },
+		"had 2 faults":                   func(s *session) { s.faults = histogram{}; s.faults.add(wantFaults - 1) },
+		"by 13.3 seeds":                  func(s *session) { s.cases[3] = struct{}{} },
+		"never settled: condition, wait": func(s *session) { s.all.Steps[plan.Condition], s.all.Steps[plan.Wait] = 0, 0 },
+	} {
+		s := long()
+		s.o.atLeast = 100
+		spoil(s)
+		if got := s.lacking(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("lacking = %q, want %q", got, want)
+		}
 	}
 }
 

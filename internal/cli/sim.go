@@ -50,9 +50,11 @@ type simEnd struct {
 }
 
 type simViolation struct {
-	Seed   uint64 `json:"seed"`
-	Broken string `json:"broken"`
-	Replay string `json:"replay"`
+	Seed    uint64   `json:"seed"`
+	Broken  string   `json:"broken"`
+	Version string   `json:"version"`
+	Replay  string   `json:"replay"`
+	Last    []string `json:"last"` // things that happened, a line each
 }
 
 func (a *app) simCommand() *cobra.Command {
@@ -105,7 +107,7 @@ func (a *app) simCommand() *cobra.Command {
 			if trace {
 				opt.Trace = func(line string) { a.text("%s\n", oneLine(line)) }
 			}
-			if err := s.play(cmd.Context(), simulate.NewPlayer(opt)); err != nil {
+			if err := s.play(cmd.Context(), opt); err != nil {
 				return err
 			}
 			out := s.result()
@@ -260,7 +262,8 @@ func replayCommand(path string, flags map[string][]string) string {
 	return strings.Join(words, " ")
 }
 
-func (s *simulation) play(ctx context.Context, player *simulate.Player) error {
+func (s *simulation) play(ctx context.Context, opt simulate.Options) error {
+	player := simulate.NewPlayer(opt)
 	said := s.app.now()
 	for n := uint64(0); n < s.schedules && s.broken == nil; n++ {
 		if err := ctx.Err(); err != nil {
@@ -275,7 +278,9 @@ func (s *simulation) play(ctx context.Context, player *simulate.Player) error {
 		s.played++
 		s.hash += res.Hash
 		if res.Err != nil {
-			s.broken = &simViolation{res.Seed, res.Err.Error(), fmt.Sprintf(s.again, res.Seed)}
+			if s.broken, err = violationOf(&res, opt, fmt.Sprintf(s.again, res.Seed)); err != nil {
+				return err
+			}
 		}
 		if now := s.app.now(); now.Sub(said) > 5*time.Second {
 			said = now
@@ -283,6 +288,11 @@ func (s *simulation) play(ctx context.Context, player *simulate.Player) error {
 		}
 	}
 	return nil
+}
+
+func violationOf(res *simulate.Result, opt simulate.Options, replay string) (*simViolation, error) {
+	last, _, err := simulate.Last(opt, res.Seed)
+	return &simViolation{Seed: res.Seed, Broken: res.Err.Error(), Version: thisBuild().short(), Replay: replay, Last: last}, err
 }
 
 // runs counts those that came to an end; that is all of them.
@@ -337,5 +347,10 @@ func (a *app) printSimulated(s *simulated) {
 	a.text("Actions were not carried out: their outputs were made up from their schemas. final hash %s\n", s.Hash)
 	if s.Violation == nil {
 		a.text("nothing was lost, doubled or stranded\n")
+		return
+	}
+	a.text("\nseed %d broke an invariant of Roux %s; the last %d things that happened:\n", s.Violation.Seed, s.Violation.Version, len(s.Violation.Last))
+	for _, line := range s.Violation.Last {
+		a.text("%s\n", oneLine(line))
 	}
 }

@@ -47,6 +47,10 @@ func thisBuild() build {
 	return b
 }
 
+func (b build) short() string {
+	return join(" ", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch))
+}
+
 // broken is what must be said of a build without a guard.
 func (b build) broken() string {
 	return "this build is broken on purpose, for tests alone: " + strings.Join(b.Sabotage, ", ")
@@ -61,7 +65,7 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			a.show(b, func() {
-				a.text("roux %s\n", join(" ", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch)))
+				a.text("roux %s\n", b.short())
 				if len(b.Sabotage) > 0 {
 					a.text("%s\n", b.broken())
 				}

@@ -4,7 +4,8 @@ package machine
 
 import "fmt"
 
-// A Change is a cell of the table of what an event makes of a step instance.
+// A Change is a cell of the table of what an event makes of a step instance, or
+// of the run: then From and To are numbers of a RunStatus.
 type Change struct {
 	Event    EventKind
 	From, To Status
@@ -12,6 +13,9 @@ type Change struct {
 
 func (c Change) String() string {
 	ev := Event{Kind: c.Event}
+	if c.Event < EvNodeReady {
+		return fmt.Sprintf("%s (%d): %s → %s", ev.Name(), c.Event, RunStatus(c.From), RunStatus(c.To))
+	}
 	return fmt.Sprintf("%s (%d): %s → %s", ev.Name(), c.Event, c.From, c.To)
 }
 
@@ -56,6 +60,25 @@ var changes = [...]struct {
 	{EvNodeCompensated, same, []Status{Completed}},
 }
 
+// runChanges is the table of the run's own events (X77, X78).
+var runChanges = [...]struct {
+	event EventKind
+	to    RunStatus
+	from  []RunStatus
+}{
+	{EvRunStarted, RunDispatching, []RunStatus{RunPending}},
+	{EvRunRetried, RunDispatching, []RunStatus{RunCompleted, RunFailed, RunCancelled, RunExpired}},
+	{EvRunStatus, RunRunning, []RunStatus{RunDispatching, RunPreview}},
+	{EvRunStatus, RunPreview, []RunStatus{RunRunning}},
+	{EvRunEnding, RunRunning, []RunStatus{RunDispatching, RunRunning, RunPreview}},
+	{EvRunCompleted, RunCompleted, []RunStatus{RunDispatching, RunRunning, RunPreview}},
+	{EvRunFailed, RunFailed, []RunStatus{RunDispatching, RunRunning, RunPreview}},
+	// A run that is cancelled or expires runs from then on; what undoes its steps
+	// may give a preview.
+	{EvRunCancelled, RunCancelled, []RunStatus{RunRunning, RunPreview}},
+	{EvRunExpired, RunExpired, []RunStatus{RunRunning, RunPreview}},
+}
+
 // same stands in changes where an event leaves the status as it is.
 const same = Invalidated + 1
 
@@ -68,6 +91,11 @@ func Changes() (all []Change) {
 				to = from
 			}
 			all = append(all, Change{row.event, from, to})
+		}
+	}
+	for _, row := range runChanges {
+		for _, from := range row.from {
+			all = append(all, Change{row.event, Status(from), Status(row.to)})
 		}
 	}
 	return all

@@ -4,7 +4,6 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
@@ -121,18 +120,6 @@ func (w *Witness) See(ev *Event) error {
 	return nil
 }
 
-// nextRun is what a run may become: dispatching → running ⇄ preview → an end.
-var nextRun = [...][]RunStatus{
-	RunPending:     {RunDispatching},
-	RunDispatching: {RunRunning, RunCompleted, RunFailed, RunCancelled, RunExpired},
-	RunRunning:     {RunPreview, RunCompleted, RunFailed, RunCancelled, RunExpired},
-	RunPreview:     {RunRunning, RunCompleted, RunFailed, RunCancelled, RunExpired},
-	RunCompleted:   {RunDispatching}, // by a retry or an edit alone
-	RunFailed:      {RunDispatching},
-	RunCancelled:   {RunDispatching},
-	RunExpired:     {RunDispatching},
-}
-
 // run takes an event of the run itself.
 func (w *Witness) run(ev *Event) error {
 	var next RunStatus
@@ -169,17 +156,18 @@ func (w *Witness) run(ev *Event) error {
 			return fmt.Errorf("I9: event %d ends the run %d µs before its ttl", ev.Seq, w.expires-ev.At)
 		}
 		w.ended[""] = true
-		if next = RunRunning; w.status == RunRunning {
-			return nil
-		}
+		next = RunRunning
 	case EvRunSignalled:
 		w.signals++
 		return nil
 	default:
 		return nil
 	}
-	if !slices.Contains(nextRun[w.status], next) || w.status.Terminal() != (ev.Kind == EvRunRetried) {
+	if !allowed[ev.Kind][w.status][next] {
 		return fmt.Errorf("X77: event %d makes a run that was %s %s", ev.Seq, w.status, next)
+	}
+	if w.hits != nil {
+		w.hits[ev.Kind][w.status][next]++
 	}
 	w.status = next
 	return nil

@@ -39,6 +39,9 @@ var kindNames = [...]string{"action", "condition", "parallel", "loop", "transfor
 
 func (k Kind) String() string { return kindNames[k] }
 
+// Kinds is how many there are.
+const Kinds = len(kindNames)
+
 // A Role is why a graph exists.
 type Role uint8
 

@@ -3,7 +3,7 @@
 // Package sabotage removes guards, one a build tag, so that the tests that
 // should notice can be seen to notice.
 //
-//	go run -tags sabotage_fence ./sim -seconds 60
+//	go run -tags sabotage_fence ./sim -duration 60s
 //
 // Each constant is false in every build that does not ask for its tag by name;
 // the compiler then drops the code behind it, so a guard costs what it cost

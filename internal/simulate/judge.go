@@ -33,7 +33,6 @@ type trial struct {
 	hashes []uint64 // of the events
 	sum    uint64   // of all of them
 	judged uint64   // the stored form was compared at this event
-	passed int      // comparisons that were passed over, of a large run
 
 	said    map[report]uint64   // hashes of successful outputs that workers reported
 	handed  map[report]struct{} // attempts that were let out
@@ -131,6 +130,9 @@ func (j *judge) event(t *trial, ev *machine.Event) error {
 	w := j.w
 	w.stats.Events++
 	w.stats.Kinds[ev.Kind]++
+	if ev.Kind == machine.EvNodeCompleted || ev.Kind == machine.EvNodeFailed {
+		w.stats.Steps[j.prog.Plan().Steps[ev.Step].Kind]++
+	}
 	if w.trace != nil {
 		w.say("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), machine.StepPath(j.prog.Plan(), ev.Ref()), ev.Code)
 	}
@@ -204,11 +206,6 @@ func (j *judge) kept(key store.Key) {
 	if t.deleted || t.judged == t.seen.Last() && !j.w.calm {
 		return
 	}
-	if t.shadow.Memory() > 64<<10 && !j.w.calm {
-		if t.passed++; t.passed%8 != 0 {
-			return // its values are copied several times here
-		}
-	}
 	t.judged = t.seen.Last()
 	want := t.shadow.Snapshot(nil)
 	// Only the owner's memory counts: one that has been replaced may dream on.
@@ -254,7 +251,7 @@ func (j *judge) died(p *process) {
 		return
 	}
 	p.stage.Live(func(l engine.LiveRun) {
-		if t := j.runs[l.Key]; t != nil && l.Run.Last() == t.seen.Last() && t.seen.Last() > 0 && t.shadow.Memory() <= 64<<10 {
+		if t := j.runs[l.Key]; t != nil && l.Run.Last() == t.seen.Last() && t.seen.Last() > 0 {
 			j.same(t, l.Run, t.shadow.Snapshot(nil))
 		}
 	})

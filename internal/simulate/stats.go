@@ -2,7 +2,10 @@
 
 package simulate
 
-import "github.com/roux-engine/roux/internal/machine"
+import (
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
 
 // numKinds is more than the number of any kind of event.
 const numKinds = 64
@@ -25,8 +28,9 @@ type Stats struct {
 	Reads       int64 // events that readers saw
 	Swept       int64 // runs removed
 	Faults      [numFaults]int64
-	Kinds       [numKinds]int64 // events by machine.EventKind
-	Inputs      [16]int64       // turns by machine.InputKind
+	Kinds       [numKinds]int64   // events by machine.EventKind
+	Inputs      [16]int64         // turns by machine.InputKind
+	Steps       [plan.Kinds]int64 // that completed or failed, by kind
 }
 
 // Add adds the counts of o.
@@ -50,6 +54,9 @@ func (s *Stats) Add(o *Stats) {
 	for i := range s.Inputs {
 		s.Inputs[i] += o.Inputs[i]
 	}
+	for i := range s.Steps {
+		s.Steps[i] += o.Steps[i]
+	}
 }
 
 // FaultCount is how many faults of all kinds struck.
@@ -64,6 +71,13 @@ func (s *Stats) FaultCount() (n int64) {
 func (s *Stats) EachFault(fn func(name string, n int64)) {
 	for f, n := range s.Faults {
 		fn(Fault(f).String(), n)
+	}
+}
+
+// EachStep calls fn for every kind of step with how many of them settled.
+func (s *Stats) EachStep(fn func(kind plan.Kind, n int64)) {
+	for k, n := range s.Steps {
+		fn(plan.Kind(k), n)
 	}
 }
 

@@ -18,6 +18,7 @@ type task struct {
 	hash      []byte
 	fail      *machine.Failure // of rendering its input
 	hangs     bool             // it ends when it is told to
+	half      bool             // it hangs, and may have given a preview
 	cancelled bool
 	over      *engine.Message // its report; its action goes on
 	said      *machine.Input  // what it reported; nil = nothing yet
@@ -92,6 +93,12 @@ func (p *process) work() bool {
 		if n == len(p.tasks) {
 			return false
 		}
+		if k := p.tasks[i]; !k.half && !w.calm {
+			if k.half = true; w.dice.IntN(4) > 0 {
+				p.report(p.stage.Report(&k.ef, preview(), false)) // and then it hangs
+				return true
+			}
+		}
 		i = (i + 1) % len(p.tasks)
 	}
 	k := p.tasks[i]
@@ -139,9 +146,13 @@ func (w *World) progress() machine.Input {
 	case 2:
 		in.Progress = machine.Progress{Kind: machine.ProgressDelta, Text: "a word"}
 	default:
-		in = machine.Input{Kind: machine.InResult, Outcome: machine.Preview, Output: []byte(`{"half":true}`)}
+		in = preview()
 	}
 	return in
+}
+
+func preview() machine.Input {
+	return machine.Input{Kind: machine.InResult, Outcome: machine.Preview, Output: []byte(`{"half":true}`)}
 }
 
 // finish reports the end of an attempt.

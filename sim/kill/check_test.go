@@ -43,3 +43,19 @@ func TestMatchCatches(t *testing.T) {
 		t.Error("an effect without a key passed")
 	}
 }
+
+// TestFilesOf: files are told apart from the hashes of inputs.
+func TestFilesOf(t *testing.T) {
+	a, b := "sha256_"+strings.Repeat("a", 64), "sha256_"+strings.Repeat("b", 64)
+	for _, tt := range []struct{ kind, text, want string }{
+		{"run.started", `{"files":[{"hash":"` + a + `","name":"x"}]}`, a},
+		{"node.completed", `{"inputHash":"` + a + `","output":{"file":"` + b + `","hash":"` + a + `"}}`, b},
+		{"node.completed", `{"output":{"body":{"$roux":"ref","bytes":9,"hash":"` + a + `","size":7},"hash":"` + b + `"}}`, a},
+		{"run.completed", `{"outputs":{"body":{"$roux":"ref","bytes":9,"hash":"` + a + `"},"saved":{"file":"` + b + `"}}}`, b + " " + a},
+		{"node.started", `{"inputHash":"` + a + `"}`, ""},
+	} {
+		if got := strings.Join(filesOf(tt.kind, tt.text), " "); got != tt.want {
+			t.Errorf("%s %s names %q, want %q", tt.kind, tt.text, got, tt.want)
+		}
+	}
+}

@@ -90,6 +90,7 @@ type summary struct {
 	Runs       int64    `json:"runs"`
 	Effects    int64    `json:"effects"`
 	Repeats    int64    `json:"effects_repeated_with_their_key"`
+	Files      int64    `json:"files_named_by_events"`
 	Lost       int64    `json:"attempts_lost"`
 	Released   int64    `json:"runs_released"`
 	Restarts   int64    `json:"restarts"`
@@ -157,7 +158,7 @@ func work(ctx context.Context, o *options) (err error) {
 func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
 		Seed: o.seed, Kills: b.kills.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
-		Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
+		Files: b.named.Load(), Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
@@ -45,6 +46,7 @@ type bench struct {
 	serving     time.Duration // the bar
 
 	kills, hits, runs, effects, repeats, lost, released atomic.Int64
+	named                                               atomic.Int64 // how often an event named a file
 	slowest                                             atomic.Int64 // ns to the first line after a kill
 	restarts                                            atomic.Int64
 	restarting                                          atomic.Int64 // ns, sum
@@ -64,6 +66,9 @@ func newBench(ctx context.Context, dir, tags string, withPoints bool) (b *bench,
 		}
 	}
 	if err := os.CopyFS(dir, recipes); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "given.txt"), bytes.Repeat([]byte("given\n----"), 100), 0o600); err != nil {
 		return nil, err
 	}
 	b.rec, err = startRecorder(filepath.Join(dir, "effects.jsonl"))
@@ -103,7 +108,11 @@ func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
 func (r *round) run(recipe string, env ...string) (*process, error) {
 	tag := fmt.Sprintf("%s.%d.", r.name, len(r.tags))
 	r.tags[tag] = recipe
-	return r.c.start(env, "run", filepath.Join(r.files, recipe+".yaml"), "--input", "base="+r.rec.url, "--input", "tag="+tag)
+	args := []string{"run", filepath.Join(r.files, recipe+".yaml"), "--input", "base=" + r.rec.url, "--input", "tag=" + tag}
+	if recipe == "spill" {
+		args = append(args, "--file", filepath.Join(r.bench.dir, "given.txt"))
+	}
+	return r.c.start(env, args...)
 }
 
 // kill ends a process at a moment that nobody chose: after so many lines and a
@@ -146,7 +155,7 @@ func (r *round) kill(p *process) bool {
 // random starts a few runs, kills whatever works on them, and looks on until
 // all have ended. It returns what is wrong.
 func (r *round) random(kills int) (problems []string, err error) {
-	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky"}
+	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky", "spill"}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	done := 0
 	for _, name := range names[:2+r.rng.IntN(2)] {

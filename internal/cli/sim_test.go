@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/simulate"
+)
+
+// TestSimViolation: what `roux sim` says of a broken invariant: the seed, which
+// Roux this is, what happened last, and the command that shows the rest.
+func TestSimViolation(t *testing.T) {
+	opt := simulate.Options{Source: simulate.Drawn{}}
+	res, err := simulate.NewPlayer(opt).Play(40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Err = errors.New("I0: made up")
+	v, err := violationOf(&res, opt, "roux sim x.yaml --seed 40 --trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Seed != 40 || v.Broken != "I0: made up" || v.Version != thisBuild().short() || !strings.HasSuffix(v.Replay, "--trace") || len(v.Last) != simulate.LastLines {
+		t.Errorf("violation %+v has %d lines", v, len(v.Last))
+	}
+	var out bytes.Buffer
+	none := func(string) string { return "" }
+	a := &app{stdout: &out, stderr: &out, getenv: none, screen: newScreen(&out, true, none)}
+	a.printSimulated(&simulated{Recipe: "x", Seed: 40, Violation: v})
+	for _, want := range []string{"seed 40 broke an invariant of Roux " + v.Version, "the last 50 things", oneLine(v.Last[len(v.Last)-1])} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "nothing was lost") {
+		t.Error("it says that nothing was lost")
+	}
+}
