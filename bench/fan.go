@@ -154,5 +154,6 @@ func submit(ctx context.Context, b *bench) ([]Line, error) {
 	l.put("end_p50_us", us(quantile(ends, 0.5)))
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
 	l.Hist = w.st.histogram()
+	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
 	return []Line{l}, err
 }

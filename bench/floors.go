@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -199,6 +202,35 @@ func (w *world) floors(ctx context.Context, dir string, round func() error) (*fl
 		return nil, err
 	}
 	return newFloors(ctx, filepath.Join(dir, "floors"), batches)
+}
+
+// denominators are the floors of a shape whose own commits are not repeated:
+// those of one run of r in this process, whose actions do what act does. shape is
+// as in describe.
+func (b *bench) denominators(ctx context.Context, l *Line, r *recipe.Recipe, act action.Func, shape time.Duration) (err error) {
+	dir := b.fresh()
+	w, err := open(ctx, filepath.Join(dir, "data"), act, engine.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = closing(w.close, err) }()
+	pl, err := planOf(r, w.act)
+	if err != nil {
+		return err
+	}
+	f, err := w.floors(ctx, dir, func() error { return w.once(ctx, pl, map[string]any{"n": int64(1)}) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = closing(f.close, err) }()
+	for range floorRounds {
+		if err := f.whole(ctx); err != nil {
+			return err
+		}
+	}
+	f.describe(l, shape)
+	_, err = memoryFloor(l, func() (int, error) { return walk(pl, func() {}) })
+	return err
 }
 
 // laps are what rounds took: each by the clock, all in processor time and in

@@ -59,8 +59,11 @@ func idle(ctx context.Context, b *bench) ([]Line, error) {
 	l.BytesPerStep = float64(used) / steps
 	l.put("disk_mb", float64(used)/(1<<20))
 	took, _, err := b.takeOver(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
 	l.put("recover_s", took.Seconds())
-	return []Line{l}, err
+	return []Line{l}, b.denominators(ctx, &l, chainOf(max(b.done, 1)), nothing, 0)
 }
 
 // recovery is how long a new process takes that follows one killed five seconds
@@ -83,10 +86,13 @@ func recovery(ctx context.Context, b *bench) (lines []Line, err error) {
 		}
 		l.Seconds = took.Seconds()
 		l.P50US, l.P99US = us(took), us(took)
-		for _, k := range []string{"main_ms", "store_ms", "engine_ms", "signal_ms"} {
+		for _, k := range []string{"main_ms", "store_ms", "engine_ms", "signal_ms", "runs_read"} {
 			l.put(k, got[k])
 		}
 		l.RSSMB = got["rss_mb"]
+		if err := b.denominators(ctx, &l, chainOf(max(b.done, 1)), nothing, 0); err != nil {
+			return lines, err
+		}
 		lines = append(lines, l)
 	}
 	return lines, nil
@@ -367,6 +373,6 @@ func (p *part) takeOver(ctx context.Context) (figures, error) {
 		return nil, fmt.Errorf("the step %s was handed out, want %s", got, want)
 	}
 	ms("signal_ms", began)
-	f["rss_mb"] = rss()
+	f["rss_mb"], f["runs_read"] = rss(), float64(w.st.recovered)
 	return f, nil
 }

@@ -197,7 +197,9 @@ func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 	l.put("journal_most_mb", float64(trims.most)/(1<<20))
 	l.put("written_per_step", float64(written()-disk)/steps)
 	l.Hist = w.st.histogram()
-	return []Line{l}, nil
+	one := newCrowd(2)
+	one.text = c.text
+	return []Line{l}, b.denominators(ctx, &l, boundOf(chainSteps), one.run, 0)
 }
 
 func steadyRun(ctx context.Context, w *world, pl *plan.Plan, i int, watched bool, events *atomic.Int64) error {

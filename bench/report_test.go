@@ -5,7 +5,9 @@ package main
 import (
 	"bytes"
 	"flag"
+	"io"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +78,29 @@ func TestReportPrefersMedians(t *testing.T) {
 	}
 	if err := report(strings.NewReader(""), &out); err == nil {
 		t.Error("a report of nothing was made")
+	}
+}
+
+// TestPageNamesFlags: the commands of the page are such that this program takes.
+func TestPageNamesFlags(t *testing.T) {
+	text, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile("(?s)<!--.*?-->").ReplaceAll(text, nil)
+	known := map[string]bool{}
+	for _, s := range shapes {
+		known[s.name] = true
+	}
+	for _, m := range regexp.MustCompile("go run \\./bench( -[^\n`<>#]*)").FindAllStringSubmatch(string(text), -1) {
+		var o options
+		if err := o.parse(strings.Fields(m[1]), io.Discard); err != nil {
+			t.Errorf("%s says `go run ./bench%s`: %v", pageFile, m[1], err)
+		}
+		for name := range strings.SplitSeq(o.shapes, ",") {
+			if !known[name] {
+				t.Errorf("%s says `go run ./bench%s`: there is no shape %s", pageFile, m[1], name)
+			}
+		}
 	}
 }

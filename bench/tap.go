@@ -25,6 +25,7 @@ type tap struct {
 	transitions int
 	bytes       int64
 	sizes       map[int]int // transitions, rounded up to a power of two -> commits
+	recovered   int         // runs that were read when the store was opened
 	keep        bool        // copy what passes, up to maxKept bytes
 	kept        [][]store.Transition
 }
@@ -57,6 +58,14 @@ func (t *tap) Commit(ctx context.Context, batch []store.Transition) ([]store.Ver
 		time.Sleep(t.delay)
 	}
 	return t.Store.Commit(ctx, batch)
+}
+
+// Recover implements store.Store.
+func (t *tap) Recover(ctx context.Context, fn func(*store.Saved) error) error {
+	return t.Store.Recover(ctx, func(s *store.Saved) error {
+		t.recovered++
+		return fn(s)
+	})
 }
 
 // sizeOf is the number of bytes a transition gives the store to write.

@@ -45,6 +45,9 @@ func wide(ctx context.Context, b *bench) ([]Line, error) {
 		}
 	}
 	l.put("growth", max(l.More["fan_growth"], l.More["chain_growth"]))
+	if err := b.denominators(ctx, &l, fanOf(total-1), nothing, time.Duration(l.Seconds*float64(time.Second))); err != nil {
+		return nil, err
+	}
 	lanes, err := whole(ctx, b, b.line("lanes", b.few(100_000, 1_000)), lanesOf(100, b.few(1_000, 10)), b.few(2, 1))
 	return []Line{l, lanes}, err
 }

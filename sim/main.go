@@ -55,16 +55,20 @@ type options struct {
 	profile   string
 }
 
+func (o *options) declare(set *flag.FlagSet) {
+	set.Uint64Var(&o.schedules, "schedules", 0, "how many schedules to play; 0 = until -duration is over")
+	set.Uint64Var(&o.seed, "seed", 1, "the first seed; schedule i has seed+i")
+	set.DurationVar(&o.duration, "duration", 0, "stop after this time; 0 = when all schedules were played")
+	set.IntVar(&o.workers, "workers", 1, "schedules played at the same time")
+	set.Int64Var(&o.atLeast, "at-least", 0, "fail when fewer transitions were made, or schedules were too short or too calm, recipes played by too few seeds, or a kind of step never met")
+	set.BoolVar(&o.cells, "cells", false, "fail when a change of the machine's table of changes (event × status) was never met")
+	set.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
+	set.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
+}
+
 func main() {
 	var o options
-	flag.Uint64Var(&o.schedules, "schedules", 0, "how many schedules to play; 0 = until -duration is over")
-	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; schedule i has seed+i")
-	flag.DurationVar(&o.duration, "duration", 0, "stop after this time; 0 = when all schedules were played")
-	flag.IntVar(&o.workers, "workers", 1, "schedules played at the same time")
-	flag.Int64Var(&o.atLeast, "at-least", 0, "fail when fewer transitions were made, or schedules were too short or too calm, recipes played by too few seeds, or a kind of step never met")
-	flag.BoolVar(&o.cells, "cells", false, "fail when a change of the machine's table of changes (event × status) was never met")
-	flag.BoolVar(&o.verbose, "v", false, "show what happens, line by line (one schedule)")
-	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this file")
+	o.declare(flag.CommandLine)
 	flag.Parse()
 	if flag.NArg() > 0 || o.workers < 1 {
 		flag.Usage()

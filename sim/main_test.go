@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
+	"io"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -126,6 +129,25 @@ func TestTooLittle(t *testing.T) {
 		spoil(s)
 		if got := s.lacking(); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("lacking = %q, want %q", got, want)
+		}
+	}
+}
+
+// TestPagesNameFlags: the commands of the pages and comments that speak of this
+// program are such that it takes.
+func TestPagesNameFlags(t *testing.T) {
+	for _, page := range []string{"../docs/simulator.md", "../docs/disasters.md", "../internal/sabotage/sabotage.go", "../.ci/run", "../.ci/nightly"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("go run (?:-tags \\S+ )?\\./sim( [^\n`#]*)").FindAllStringSubmatch(string(text), -1) {
+			set := flag.NewFlagSet("sim", flag.ContinueOnError)
+			set.SetOutput(io.Discard)
+			new(options).declare(set)
+			if err := set.Parse(strings.Fields(strings.NewReplacer(`"$(date -u +%s)"`, "1", `"$seed"`, "1").Replace(m[1]))); err != nil || set.NArg() > 0 {
+				t.Errorf("%s says `go run ./sim%s`: %v %v", page, m[1], err, set.Args())
+			}
 		}
 	}
 }
