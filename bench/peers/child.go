@@ -19,14 +19,22 @@ import (
 const childCommand = "child"
 
 // calm is how long idle executions are left alone before they are weighed;
-// peers that put them away after a time-out have longer.
-const calm = 3 * time.Second
+// peers that put them away after a time-out have longer. aged is how long the
+// executions of recover have waited when they are killed; rest is enough for an
+// engine to write down what it has just done.
+const (
+	calm = 3 * time.Second
+	aged = time.Second
+	rest = 300 * time.Millisecond
+)
 
 // A report is what the child tells its parent: that nothing is open yet, that
-// the shape begins, that it ended; upon each it waits until the parent has measured.
+// the shape begins, that wide is half done, that it ended; upon each it waits
+// until the parent has measured.
 type report struct {
-	Phase   string   `json:"phase"` // "empty", "begin", "end" or "error"
+	Phase   string   `json:"phase"` // "empty", "begin", "half", "end" or "error"
 	Figures *figures `json:"figures,omitempty"`
+	Address string   `json:"address,omitempty"` // recover: where one of the executions waits
 	Error   string   `json:"error,omitempty"`
 }
 
@@ -38,8 +46,9 @@ func child(args []string) error {
 	size := flags.Int("n", 0, "its size")
 	timeout := flags.Duration("timeout", time.Minute, "how long it may take")
 	var e env
-	flags.StringVar(&e.Dir, "dir", "", "an empty directory")
-	flags.StringVar(&e.Postgres, "postgres", "", "URL of an empty database")
+	signal := flags.String("signal", "", "take over from a process that was killed, and send an event to this address")
+	flags.StringVar(&e.Dir, "dir", "", "a directory, empty but for what that process left")
+	flags.StringVar(&e.Postgres, "postgres", "", "URL of a database, empty in the same way")
 	flags.StringVar(&e.Restate, "restate", "", "path of restate-server")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -52,7 +61,11 @@ func child(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
 	e.Log = os.Stderr
-	if err := meet(ctx, c, specOf(*name), e, *shape, *size); err != nil {
+	do := func() error { return meet(ctx, c, specOf(*name), e, *shape, *size) }
+	if *signal != "" {
+		do = func() error { return takeOver(ctx, c, specOf(*name), e, *signal) }
+	}
+	if err := do(); err != nil {
 		return errors.Join(err, c.send(report{Phase: "error", Error: err.Error()}))
 	}
 	return nil
@@ -96,49 +109,103 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 	if err := warmUp(ctx, p, e.Marks, shape); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(rest)
 	freeMemory()
 	if err := c.handshake(report{Phase: "begin"}); err != nil {
 		return err
 	}
 	e.Marks.reset()
-	if err := carryOut(ctx, p, shape, size); err != nil {
+	half := func() error {
+		time.Sleep(rest)
+		return c.handshake(report{Phase: "half"})
+	}
+	if err := carryOut(ctx, p, shape, size, half); err != nil {
 		return err
 	}
 	f, err := e.Marks.figures(shape, size)
 	if err != nil {
 		return err
 	}
-	if shape == "idle" {
+	end := report{Phase: "end", Figures: &f}
+	switch shape {
+	case "idle":
 		e.Marks.reset() // the names of all executions are not the engine's
 		time.Sleep(max(s.settle, calm))
 		freeMemory()
+	case "recover":
+		end.Address = e.Marks.anyAddress()
+		time.Sleep(aged)
+	case "wide":
+		time.Sleep(rest)
 	}
-	return c.handshake(report{Phase: "end", Figures: &f})
+	return c.handshake(end)
+}
+
+// takeOver opens the peer over what a killed process left, sends an event to one
+// of the executions that waited, and reports when the step after it was called.
+func takeOver(ctx context.Context, c *courier, s *spec, e env, address string) error {
+	e.Again, e.Marks = true, newMarks(1)
+	p := s.open()
+	if err := p.Open(ctx, e); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer closeSoon(p)
+	if err := eventually(ctx, func() error { return p.Signal(ctx, address) }); err != nil {
+		return fmt.Errorf("signal %s: %w", address, err)
+	}
+	if err := e.Marks.stepped(ctx); err != nil {
+		return fmt.Errorf("no step followed the event: %w", err)
+	}
+	return c.handshake(report{Phase: "end"})
+}
+
+// eventually repeats what a starting server refuses.
+func eventually(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // warmUp has connections opened and statements prepared, also those that only
 // many steps at once need.
 func warmUp(ctx context.Context, p peer, m *marks, shape string) error {
-	if err := p.Chain(ctx, 5); err != nil || shape != "fan" && shape != "many" {
+	size, more := map[string]int{"fan": 20, "many": 20, "wide": 200}[shape]
+	if err := p.Chain(ctx, 5); err != nil || !more {
 		return err
 	}
 	m.reset()
-	return carryOut(ctx, p, shape, 20)
+	return carryOut(ctx, p, shape, size, func() error { return nil })
 }
 
-func carryOut(ctx context.Context, p peer, shape string, size int) error {
+// carryOut runs a shape; half is called when wide is half done.
+func carryOut(ctx context.Context, p peer, shape string, size int, half func() error) error {
 	switch shape {
 	case "chain":
 		return chains(ctx, p, size)
 	case "fan":
-		return p.Fan(ctx, size)
+		return p.Fan(ctx, 1, size)
 	case "many":
 		return p.Many(ctx, size, stepsOfMany)
 	case "submit":
 		return p.Submit(ctx, size)
-	case "idle":
+	case "idle", "recover":
 		return p.Idle(ctx, size)
+	case "wide":
+		if err := p.Fan(ctx, size/narrow, narrow); err != nil {
+			return err
+		}
+		if err := half(); err != nil {
+			return err
+		}
+		return p.Fan(ctx, 1, size)
 	}
 	return fmt.Errorf("no shape %q", shape)
 }

@@ -46,7 +46,8 @@ func (p *dbosPeer) Open(ctx context.Context, e env) error {
 		_, err := dbos.RunWorkflow(c, workflows[k], dbosInput{id, n}, dbos.WithWorkflowID(id))
 		return err
 	}
-	return dbos.Launch(c)
+	p.signal = func(_ context.Context, address string) error { return dbos.Send(c, address, "", "go") }
+	return dbos.Launch(c) // it takes up what an earlier process of the same version left
 }
 
 func (p *dbosPeer) step(context.Context) (int, error) {
@@ -85,9 +86,11 @@ func (p *dbosPeer) fanOf(ctx dbos.Context, in dbosInput) (int, error) {
 }
 
 func (p *dbosPeer) waitFor(ctx dbos.Context, in dbosInput) (int, error) {
-	p.marks.reached(in.ID)
-	_, err := dbos.Recv[string](ctx, "go", 24*time.Hour)
-	return 0, err
+	p.marks.waits(in.ID, in.ID)
+	if _, err := dbos.Recv[string](ctx, "go", 24*time.Hour); err != nil {
+		return 0, err
+	}
+	return dbos.RunAsStep(ctx, p.step)
 }
 
 func (p *dbosPeer) Close() error {

@@ -52,6 +52,9 @@ func (p *durabletaskPeer) Open(ctx context.Context, e env) error {
 		_, err := client.ScheduleNewOrchestration(ctx, string(k), api.WithInstanceID(api.InstanceID(id)), api.WithInput(durabletaskInput{id, n}))
 		return err
 	}
+	p.signal = func(ctx context.Context, address string) error {
+		return client.RaiseEvent(ctx, api.InstanceID(address), "go")
+	}
 	return nil
 }
 
@@ -97,8 +100,11 @@ func (p *durabletaskPeer) waitFor(ctx *task.OrchestrationContext) (any, error) {
 	if err := ctx.GetInput(&in); err != nil {
 		return nil, p.fail(err)
 	}
-	p.marks.reached(in.ID)
-	return nil, ctx.WaitForSingleEvent("go", -1).Await(nil)
+	p.marks.waits(in.ID, in.ID)
+	if err := ctx.WaitForSingleEvent("go", -1).Await(nil); err != nil {
+		return nil, err
+	}
+	return nil, ctx.CallActivity("step").Await(nil)
 }
 
 // fail reports what went wrong. (Waiting for a step leaves the orchestrator's

@@ -34,7 +34,12 @@ func (p *goWorkflowsPeer) Open(ctx context.Context, e env) error {
 	options := worker.DefaultOptions
 	options.SingleWorkerMode = true
 	options.WorkflowExecutorCacheSize = 20_000
-	quietly := backend.WithLogger(slog.New(slog.DiscardHandler))
+	backendOptions := []backend.BackendOption{
+		backend.WithLogger(slog.New(slog.DiscardHandler)),
+		// An execution waits for the worker that had it last until the sticky
+		// time-out of 30 s is over; with this name a new process is that worker.
+		backend.WithWorkerName("peers"),
+	}
 	var store backend.Backend
 	if p.postgres {
 		db, err := sql.Open("pgx", e.Postgres)
@@ -45,9 +50,9 @@ func (p *goWorkflowsPeer) Open(ctx context.Context, e env) error {
 		db.SetMaxIdleConns(16)
 		p.db = db
 		options.WorkflowPollers, options.ActivityPollers = 4, 4
-		store = postgres.NewPostgresBackendWithDB(db, postgres.WithApplyMigrations(true), postgres.WithBackendOptions(quietly))
+		store = postgres.NewPostgresBackendWithDB(db, postgres.WithApplyMigrations(true), postgres.WithBackendOptions(backendOptions...))
 	} else {
-		store = sqlite.NewSqliteBackend(filepath.Join(e.Dir, "goworkflows.db"), sqlite.WithBackendOptions(quietly))
+		store = sqlite.NewSqliteBackend(filepath.Join(e.Dir, "goworkflows.db"), sqlite.WithBackendOptions(backendOptions...))
 	}
 	p.backend = monoprocess.NewMonoprocessBackend(store)
 	p.marks = e.Marks
@@ -72,6 +77,7 @@ func (p *goWorkflowsPeer) Open(ctx context.Context, e env) error {
 		_, err := c.CreateWorkflowInstance(ctx, client.WorkflowInstanceOptions{InstanceID: id}, workflows[k], id, n)
 		return err
 	}
+	p.signal = func(ctx context.Context, address string) error { return c.SignalWorkflow(ctx, address, "go", 0) }
 	return nil
 }
 
@@ -112,12 +118,13 @@ func (p *goWorkflowsPeer) FanOf(ctx workflow.Context, id string, n int) error {
 	return nil
 }
 
-// WaitFor is the workflow that waits for a signal.
+// WaitFor is the workflow that waits for a signal and then takes a step.
 func (p *goWorkflowsPeer) WaitFor(ctx workflow.Context, id string, _ int) error {
 	signals := workflow.NewSignalChannel[int](ctx, "go")
-	p.marks.reached(id)
+	p.marks.waits(id, id)
 	signals.Receive(ctx)
-	return nil
+	_, err := workflow.ExecuteActivity[int](ctx, once, p.Step).Get(ctx)
+	return err
 }
 
 func (p *goWorkflowsPeer) Close() error {

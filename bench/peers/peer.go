@@ -20,14 +20,17 @@ type peer interface {
 	Open(ctx context.Context, e env) error
 	// Chain runs one execution of n steps in a row.
 	Chain(ctx context.Context, n int) error
-	// Fan runs one execution that starts n steps at once and joins them.
-	Fan(ctx context.Context, n int) error
+	// Fan starts runs executions at once, each of which starts steps steps at once and joins them.
+	Fan(ctx context.Context, runs, steps int) error
 	// Many starts runs executions at once, each a chain.
 	Many(ctx context.Context, runs, steps int) error
 	// Submit starts n executions of one step, each when nothing else is going on.
 	Submit(ctx context.Context, n int) error
 	// Idle starts n executions that wait for an event from outside, and returns when all wait.
 	Idle(ctx context.Context, n int) error
+	// Signal sends the event that an execution waits for, which then takes one
+	// step. It may fail while the engine is not ready yet.
+	Signal(ctx context.Context, address string) error
 	Close() error
 }
 
@@ -35,20 +38,28 @@ type peer interface {
 type env struct {
 	Dir      string    // an empty directory on a disk
 	Postgres string    // URL of an empty database, for peers that want one
+	Again    bool      // not empty: both hold what a process left that was killed
 	Restate  string    // path of restate-server, for the peer that wants it
 	Log      io.Writer // where the peer's server may write
 	Marks    *marks
 }
 
 // shapeNames are in the order of the table.
-var shapeNames = []string{"chain", "fan", "many", "submit", "idle"}
+var shapeNames = []string{"chain", "fan", "many", "submit", "idle", "recover", "wide"}
 
 // stepsOfMany is the length of each execution of the shape many.
 const stepsOfMany = 10
 
+// narrow is how many steps the executions have that wide compares with one of all steps.
+const narrow = 10
+
 // defaultSizes are those of Roux's bars; a peer too slow for one has its own,
 // and its line says so.
-var defaultSizes = map[string]int{"chain": 100, "fan": 1000, "many": 1000, "submit": 100, "idle": 10_000}
+var defaultSizes = map[string]int{"chain": 100, "fan": 1000, "many": 1000, "submit": 100, "idle": 10_000, "recover": 1000, "wide": 1000}
+
+// firstOnly are the shapes of which one run is enough: processor time varies less
+// than the time on the clock, and this takes two minutes.
+var firstOnly = []string{"wide"}
 
 // A spec says how a peer is made and what a reader must know of it.
 type spec struct {
@@ -105,7 +116,7 @@ var specs = []spec{
 	{
 		name: "goworkflows-sqlite", engine: "go-workflows", modules: []string{goWorkflows}, store: "SQLite", syncs: true,
 		why:      "WAL; sets no level, SQLite's default is FULL",
-		settings: "monoprocess backend (signals instead of polling), single-worker mode, executor cache 20,000, 2+2 pollers",
+		settings: "monoprocess backend (signals instead of polling), single-worker mode, executor cache 20,000, 2+2 pollers, a worker name that outlives the process",
 		sizes:    map[string]int{"many": 300},
 		settle:   13 * time.Second, // its executor cache keeps what is idle for 10 s
 		open:     func() peer { return &goWorkflowsPeer{} },
@@ -113,7 +124,7 @@ var specs = []spec{
 	{
 		name: "goworkflows-postgres", engine: "go-workflows", modules: []string{goWorkflows}, store: "PostgreSQL", needs: "postgres", syncs: true,
 		why:      "fsync=on, synchronous_commit=on",
-		settings: "monoprocess backend, single-worker mode, executor cache 20,000, 4+4 pollers, 16 connections",
+		settings: "monoprocess backend, single-worker mode, executor cache 20,000, 4+4 pollers, 16 connections, a worker name that outlives the process",
 		sizes:    map[string]int{"many": 300, "idle": 4000},
 		settle:   13 * time.Second, // its executor cache keeps what is idle for 10 s
 		open:     func() peer { return &goWorkflowsPeer{postgres: true} },
@@ -141,21 +152,21 @@ var specs = []spec{
 		name: "temporal-sqlite", engine: "Temporal", modules: []string{temporalMod, temporalSDK}, store: "SQLite", syncs: true,
 		why:      "WAL, synchronous=2 (FULL)",
 		settings: "all services in the process, 1 history shard, 1 task-queue partition, rate limits lifted, 4+4 pollers, workflow cache 20,000",
-		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000},
+		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000, "recover": 200},
 		open:     func() peer { return &temporalPeer{} },
 	},
 	{
 		name: "temporal-postgres", engine: "Temporal", modules: []string{temporalMod, temporalSDK}, store: "PostgreSQL", needs: "postgres", syncs: true,
 		why:      "fsync=on, synchronous_commit=on",
 		settings: "all services in the process, 4 history shards, 40 connections, 1 task-queue partition, rate limits lifted, 8+8 pollers, workflow cache 20,000",
-		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000},
+		sizes:    map[string]int{"many": 100, "submit": 50, "idle": 1000, "recover": 200},
 		open:     func() peer { return &temporalPeer{postgres: true} },
 	},
 	{
 		name: "temporal-local-sqlite", engine: "Temporal, local activities", modules: []string{temporalMod, temporalSDK}, store: "SQLite",
 		why:      "results reach the server only with the workflow task",
 		settings: "as temporal-sqlite, steps are local activities",
-		sizes:    map[string]int{"many": 300, "submit": 50, "idle": 0}, // it waits as temporal-sqlite does
+		sizes:    map[string]int{"many": 300, "submit": 50, "idle": 0, "recover": 0}, // it waits as temporal-sqlite does
 		open:     func() peer { return &temporalPeer{local: true} },
 	},
 	{

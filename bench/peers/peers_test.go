@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +66,119 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// pretended is a peer of which only the shapes are there.
+type pretended struct{ shapes }
+
+func (*pretended) Open(context.Context, env) error { return nil }
+func (*pretended) Close() error                    { return nil }
+
+// TestWide: as many steps in narrow executions as in one, with half between.
+func TestWide(t *testing.T) {
+	m := newMarks(100)
+	p := &pretended{shapes{marks: m}}
+	var sizes []int
+	p.start = func(_ context.Context, _ kind, id string, n int) error {
+		sizes = append(sizes, n)
+		for range n {
+			m.step()
+		}
+		m.reached(id)
+		return nil
+	}
+	half := func() error { sizes = append(sizes, 0); return nil }
+	if err := carryOut(t.Context(), p, "wide", 30, half); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{10, 10, 10, 0, 30}; !slices.Equal(sizes, want) {
+		t.Errorf("executions of %v steps, want %v", sizes, want)
+	}
+	if f, err := m.figures("wide", 30); err != nil || f.N != 30 || f.Runs != 4 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := m.figures("wide", 40); err == nil {
+		t.Error("60 steps are enough for twice 40")
+	}
+	l := line{figures: figures{N: 1000}}
+	if l.grown(2*time.Second, 3*time.Second); l.CPUNarrow != 2000 || l.CPUPerStep != 3000 || l.Growth != 1.5 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestWaiting: an execution is found at the address it gave, and the first step
+// after the event is seen.
+func TestWaiting(t *testing.T) {
+	m := newMarks(1)
+	p := &pretended{shapes{marks: m}}
+	p.start = func(_ context.Context, _ kind, id string, _ int) error {
+		m.waits(id, "where "+id+" waits")
+		m.waits(id, "elsewhere")
+		return nil
+	}
+	p.signal = func(_ context.Context, address string) error {
+		if address != "where wait-1 waits" {
+			return errors.New(address)
+		}
+		m.step()
+		return nil
+	}
+	if err := carryOut(t.Context(), p, "recover", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(t.Context(), m.anyAddress()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.stepped(t.Context()); err != nil {
+		t.Error(err)
+	}
+	m.reset()
+	m.failed(errors.New("it broke"))
+	if err := m.stepped(t.Context()); err == nil || err.Error() != "it broke" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSlay: a process is dead with those it has started, although it has been
+// asked by nobody how it ended.
+func TestSlay(t *testing.T) {
+	if _, err := processes(); err != nil {
+		t.Skipf("no /proc here: %v", err)
+	}
+	shell := exec.Command("sh", "-c", "sleep 1000 & echo $!; wait")
+	out, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	if err := slay(t.Context(), shell.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	all, err := processes()
+	if p, ok := all[child]; err != nil || ok && !p.ended {
+		t.Errorf("the shell's child lives on, %v", err)
+	}
+	if err := shell.Wait(); err == nil {
+		t.Error("the shell ended by itself")
+	}
+}
+
+// TestKeptPorts: a server that comes back is where it was.
+func TestKeptPorts(t *testing.T) {
+	dir := t.TempDir()
+	first, err := keptPorts(dir, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := keptPorts(dir, 3); err != nil || len(first) != 3 || !slices.Equal(first, again) {
+		t.Errorf("%v, then %v, %v", first, again, err)
+	}
+}
+
 func TestPercentiles(t *testing.T) {
 	var d []time.Duration
 	for i := range 100 {
@@ -103,7 +219,7 @@ func TestSyncsAreCountedOnce(t *testing.T) {
 // TestTable: medians are taken figure by figure, ratios say by how much Roux is
 // ahead, a peer that does not sync is no rival, and a missed bar is an error.
 func TestTable(t *testing.T) {
-	s := &session{options: options{runs: 3, peers: []string{rouxName, "dbos-sqlite", "dbos-postgres", "restate"}, shapes: []string{"chain", "many"}},
+	s := &session{options: options{runs: 3, peers: []string{rouxName, "dbos-sqlite", "dbos-postgres", "restate"}, shapes: []string{"chain", "many", "wide", "recover"}},
 		missing: map[string]string{"restate": "no npm"}}
 	add := func(peer, shape string, p50, rate float64) {
 		s.lines = append(s.lines, line{Peer: peer, Shape: shape, figures: figures{P50: p50, Runs: 1}, StepsPerS: rate})
@@ -115,15 +231,22 @@ func TestTable(t *testing.T) {
 	add("dbos-postgres", "chain", 700, 0)
 	add(rouxName, "many", 0, 100_000)
 	add("dbos-postgres", "many", 0, 10_000)
+	add("dbos-postgres", "wide", 0, 0)
+	wide := &s.lines[len(s.lines)-1]
+	wide.N, wide.Growth = 500, 1.25
+	add(rouxName, "wide", 0, 0)
 	tab := s.table()
 	if got := tab.rows[0].median["chain"].P50; got != 200 {
 		t.Errorf("median %v, want 200", got)
 	}
 	text := tab.markdown()
-	for _, want := range []string{"· 3.50×", "· 0.75×", "not run: no npm", "**no**", "100,000"} {
+	for _, want := range []string{"· 3.50×", "· 0.75×", "not run: no npm", "**no**", "100,000", "| 1.25 [500 steps] |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if strings.Contains(text, "recover") {
+		t.Errorf("a column of what was not measured:\n%s", text)
 	}
 	liar := row{spec: specOf("restate"), median: map[string]line{syncShape: {Peer: "restate"}}, syncsOf: 0.1}
 	if liar.strict() || !strings.Contains(liar.synced(), "**no**") {

@@ -56,7 +56,7 @@ func newCluster(ctx context.Context, dir string) (*pgCluster, error) {
 		}
 	}
 	initdb := c.command(exec.CommandContext(ctx, filepath.Join(bin, "initdb"),
-		"-D", c.dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
+		"-D", c.dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"))
 	if text, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, lastLines(text, 3))
 	}
@@ -107,14 +107,19 @@ func (c *pgCluster) command(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// start runs the server, under the given tracer if there is one, and waits
-// until it takes connections.
+// start runs the server on a port that is free, under the given tracer if there
+// is one, and waits until it takes connections.
 func (c *pgCluster) start(ctx context.Context, tracer []string) error {
 	ports, err := freePorts(1)
 	if err != nil {
 		return err
 	}
 	c.port = ports[0]
+	return c.run(ctx, tracer)
+}
+
+// run is start on the port of the last time.
+func (c *pgCluster) run(ctx context.Context, tracer []string) error {
 	args := append(slices.Clone(tracer), filepath.Join(c.bin, "postgres"), "-D", c.dir, "-p", strconv.Itoa(c.port))
 	for _, s := range postgresSettings {
 		args = append(args, "-c", s)
@@ -148,7 +153,7 @@ func (c *pgCluster) start(ctx context.Context, tracer []string) error {
 			return fmt.Errorf("PostgreSQL ended: %s", lastLines(text, 3))
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("PostgreSQL takes no connections: %w", err), c.halt())
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -192,6 +197,16 @@ func (c *pgCluster) drop(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// crash kills the server with all of its processes.
+func (c *pgCluster) crash(ctx context.Context) error {
+	if err := slay(ctx, c.cmd.Process.Pid); err != nil {
+		return err
+	}
+	<-c.ended
+	c.cmd = nil
 	return nil
 }
 

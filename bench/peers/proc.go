@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -23,6 +25,7 @@ const clockTick = 10 * time.Millisecond
 // A process is what /proc says of one.
 type process struct {
 	parent int
+	ended  bool          // with all of its threads; its parent has not asked how
 	cpu    time.Duration // its own and that of its children that ended
 }
 
@@ -44,10 +47,11 @@ func processes() (map[int]process, error) {
 		}
 		// The command's name is in parentheses and may hold anything.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) < 15 {
+		if len(fields) < 18 {
 			continue
 		}
 		var p process
+		p.ended = fields[0] == "Z" && fields[17] == "1"
 		p.parent, _ = strconv.Atoi(fields[1])
 		for _, f := range fields[11:15] {
 			ticks, _ := strconv.ParseInt(f, 10, 64)
@@ -74,6 +78,30 @@ func tree(all map[int]process, roots []int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// slay kills the processes below and with the root at once, as a crash would,
+// and returns when they have ended.
+func slay(ctx context.Context, root int) error {
+	all, err := processes()
+	if err != nil {
+		return err
+	}
+	doomed := tree(all, []int{root})
+	for _, pid := range doomed {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return eventually(ctx, func() error {
+		all, err := processes()
+		for _, pid := range doomed {
+			if p, ok := all[pid]; ok && !p.ended {
+				return fmt.Errorf("process %d has not ended", pid)
+			}
+		}
+		return err
+	})
 }
 
 // usage is the CPU time that the trees of the roots took so far, and the memory
@@ -173,4 +201,21 @@ func freePorts(n int) ([]int, error) {
 		ports = append(ports, port)
 	}
 	return ports, nil
+}
+
+// keptPorts are free ones the first time and the same ever after in this
+// directory: a server that comes back is looked for where it was.
+func keptPorts(dir string, n int) (ports []int, err error) {
+	name := filepath.Join(dir, "ports.json")
+	if text, err := os.ReadFile(name); err == nil {
+		return ports, json.Unmarshal(text, &ports)
+	}
+	if ports, err = freePorts(n); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(ports)
+	if err != nil {
+		return nil, err
+	}
+	return ports, os.WriteFile(name, text, 0o600)
 }

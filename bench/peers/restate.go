@@ -71,7 +71,7 @@ type restateInput struct {
 }
 
 func (p *restatePeer) Open(ctx context.Context, e env) error {
-	ports, err := freePorts(4)
+	ports, err := keptPorts(e.Dir, 4)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,13 @@ func (p *restatePeer) Open(ctx context.Context, e env) error {
 	p.stop = cancel
 	served := make(chan error, 1)
 	go func() {
-		served <- server.NewRestate().WithLogger(slog.DiscardHandler, true).Bind(p.service()).Start(background, service)
+		err := server.NewRestate().WithLogger(slog.DiscardHandler, true).Bind(p.service()).Start(background, service)
+		if err != nil {
+			p.marks.failed(fmt.Errorf("serve: %w", err))
+		}
+		served <- err
 	}()
-	if err := register(ctx, admin, entry, "http://"+service); err != nil {
+	if err := introduce(ctx, e, admin, entry, "http://"+service); err != nil {
 		select {
 		case failed := <-served:
 			err = errors.Join(err, failed)
@@ -108,6 +112,9 @@ func (p *restatePeer) Open(ctx context.Context, e env) error {
 		_, err := ingress.ServiceSend[restateInput](client, "peers", string(k)).Send(ctx, restateInput{id, n})
 		return err
 	}
+	p.signal = func(ctx context.Context, address string) error {
+		return ask(ctx, http.MethodPost, entry+"/restate/awakeables/"+address+"/resolve", []byte("0"))
+	}
 	return nil
 }
 
@@ -119,35 +126,22 @@ func (p *restatePeer) service() restate.ServiceDefinition {
 		Handler(string(kindWait), restate.NewServiceHandler(p.waitFor, restate.WithInactivityTimeout(5*time.Second)))
 }
 
-// register tells the server where the service is, as soon as it listens, and
-// returns when it takes invocations.
-func register(ctx context.Context, admin, entry, service string) error {
-	body, err := json.Marshal(map[string]any{"uri": service, "force": true})
-	if err != nil {
-		return err
-	}
-	if err := eventually(ctx, func() error { return ask(ctx, http.MethodPost, admin+"/deployments", body) }); err != nil {
-		return fmt.Errorf("register the service with restate-server: %w", err)
+// introduce tells the server where the service is, as soon as it listens, unless
+// it knows, and returns when it takes invocations.
+func introduce(ctx context.Context, e env, admin, entry, service string) error {
+	if !e.Again {
+		body, err := json.Marshal(map[string]any{"uri": service, "force": true})
+		if err != nil {
+			return err
+		}
+		if err := eventually(ctx, func() error { return ask(ctx, http.MethodPost, admin+"/deployments", body) }); err != nil {
+			return fmt.Errorf("register the service with restate-server: %w", err)
+		}
 	}
 	if err := eventually(ctx, func() error { return ask(ctx, http.MethodGet, entry+"/restate/health", nil) }); err != nil {
 		return fmt.Errorf("restate-server takes no invocations: %w", err)
 	}
 	return nil
-}
-
-// eventually repeats what a starting server refuses.
-func eventually(ctx context.Context, try func() error) error {
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 func ask(ctx context.Context, method, url string, body []byte) error {
@@ -199,8 +193,11 @@ func (p *restatePeer) fanOf(ctx restate.Context, in restateInput) (int, error) {
 
 func (p *restatePeer) waitFor(ctx restate.Context, in restateInput) (int, error) {
 	event := restate.Awakeable[int](ctx)
-	p.marks.reached(in.ID)
-	return event.Result()
+	p.marks.waits(in.ID, event.Id())
+	if _, err := event.Result(); err != nil {
+		return 0, err
+	}
+	return restate.Run(ctx, p.step)
 }
 
 func (p *restatePeer) Close() error {

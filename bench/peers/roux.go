@@ -86,6 +86,13 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 		l.Seconds = best.P50US / 1e6
 	}
 	l.StepsPerS, l.CPUPerStep, l.EmptyMB = best.StepsPerS, best.CPUPerStepUS, s.empty
+	switch l.Shape {
+	case "recover":
+		l.Runs = best.N
+	case "wide": // its steps are more, and it has executions of other sizes besides
+		l.N, l.CPUNarrow, l.CPUPerStep = defaultSizes["wide"], best.More["fan_10_us"], best.More["fan_1000_us"]
+		l.Growth = l.CPUPerStep / l.CPUNarrow
+	}
 	held := max(best.RSSMB, megabytes(most))
 	if l.Shape == "idle" {
 		held, l.BytesPerRun = best.More["pss_mb"], best.More["bytes_per_run"]

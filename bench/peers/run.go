@@ -29,7 +29,9 @@ type line struct {
 	Run     int    `json:"run"`
 	figures
 	StepsPerS   float64 `json:"steps_per_s,omitempty"`
-	CPUPerStep  float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle: an execution
+	CPUPerStep  float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle: an execution; wide: of the one execution
+	CPUNarrow   float64 `json:"cpu_us_narrow,omitempty"` // wide: a step of the executions of ten
+	Growth      float64 `json:"growth,omitempty"`        // wide: the one over the other
 	RSSMB       float64 `json:"rss_mb"`                  // most that was seen, without this program; idle: when all wait
 	EmptyMB     float64 `json:"empty_mb,omitempty"`      // this program with nothing open, which is not in rss_mb
 	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what the waiting executions added, divided among them
@@ -146,7 +148,7 @@ func (s *session) print(w io.Writer) error {
 // the machine does besides hits them all.
 func (s *session) rounds(ctx context.Context) error {
 	s.countSyncs(ctx)
-	var longest time.Duration
+	var last time.Duration // of a round; the first is the longest
 	late := func(more time.Duration) bool {
 		if time.Since(s.began)+more <= s.within {
 			return false
@@ -156,7 +158,7 @@ func (s *session) rounds(ctx context.Context) error {
 	}
 	for run := 1; run <= s.runs; run++ {
 		round := time.Now()
-		if run > 1 && late(longest) {
+		if run > 1 && late(last) {
 			return nil
 		}
 		for _, shape := range s.shapes {
@@ -170,7 +172,7 @@ func (s *session) rounds(ctx context.Context) error {
 				}
 			}
 		}
-		longest, s.done = max(longest, time.Since(round)), run
+		last, s.done = time.Since(round), run
 	}
 	return nil
 }
@@ -228,6 +230,9 @@ func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 	if s.missing[p.name] != "" || ctx.Err() != nil || shape != syncShape && p.size(shape, s.sizes) == 0 {
 		return
 	}
+	if run > 1 && slices.Contains(firstOnly, shape) {
+		return
+	}
 	// What failed once, mostly by its time-out, would take as long again.
 	if slices.ContainsFunc(s.lines, func(l line) bool { return l.Peer == p.name && l.Shape == shape && l.Error != "" }) {
 		return
@@ -269,6 +274,10 @@ func (l *line) summary() string {
 		return fmt.Sprintf("n=%d p50 %.0f us, p99 %.0f us", l.N, l.P50, l.P99)
 	case "idle":
 		return fmt.Sprintf("n=%d %.0f MB, %.0f B a waiting run", l.N, l.RSSMB, l.BytesPerRun)
+	case "recover":
+		return fmt.Sprintf("n=%d %.3f s", l.N, l.Seconds)
+	case "wide":
+		return fmt.Sprintf("n=%d CPU %.0f us a step of %d, %.0f us of one: %.2f", l.N, l.CPUNarrow, narrow, l.CPUPerStep, l.Growth)
 	case syncShape:
 		return fmt.Sprintf("%.2f syncs a step of a chain of %d", l.SyncsPer, l.N)
 	default:
@@ -317,12 +326,16 @@ func (s *session) meetPeer(ctx context.Context, p *spec, l *line) (err error) {
 		return err
 	}
 	defer c.end()
+	if shape == "recover" {
+		return s.recovery(ctx, p, l, c, args)
+	}
 	return c.measure(l, append(roots, c.cmd.Process.Pid), counted)
 }
 
 // A childProcess is a peer at work in a process of its own.
 type childProcess struct {
 	cmd     *exec.Cmd
+	dir     string
 	log     string
 	reports *json.Decoder
 	pipe    *os.File
@@ -348,7 +361,7 @@ func startChild(ctx context.Context, dir string, args []string) (*childProcess, 
 		return nil, err
 	}
 	defer log.Close()
-	c := &childProcess{log: log.Name(), pipe: in, reports: json.NewDecoder(bufio.NewReader(in))}
+	c := &childProcess{dir: dir, log: log.Name(), pipe: in, reports: json.NewDecoder(bufio.NewReader(in))}
 	c.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = log, log, []*os.File{out}
 	// A group of its own, so that the servers which the peer started end with it.
@@ -381,23 +394,32 @@ func (c *childProcess) goOn() error {
 	return err
 }
 
-// measure takes the figures between the child's two reports.
+// A moment is a report of the child, and what its processes had used by then.
+type moment struct {
+	report
+	cpu  time.Duration
+	held int64
+}
+
+// at waits for a phase and measures there.
+func (c *childProcess) at(phase string, roots ...int) (m moment, err error) {
+	if m.report, err = c.next(phase); err == nil {
+		m.cpu, m.held, err = usage(roots...)
+	}
+	return m, err
+}
+
+// measure takes the figures between the child's reports.
 func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
 	// This program has every engine linked into it; what that weighs is taken off.
-	if _, err := c.next("empty"); err != nil {
-		return err
-	}
-	_, empty, err := usage(c.cmd.Process.Pid)
+	empty, err := c.at("empty", c.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	if err := c.goOn(); err != nil {
 		return err
 	}
-	if _, err := c.next("begin"); err != nil {
-		return err
-	}
-	cpuBefore, heldBefore, err := usage(roots...)
+	begin, err := c.at("begin", roots...)
 	if err != nil {
 		return err
 	}
@@ -406,32 +428,51 @@ func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
 	if err := c.goOn(); err != nil {
 		return err
 	}
-	r, err := c.next("end")
+	half, end, err := c.halves(l.Shape, roots)
 	most := p.end()
 	if err != nil {
 		return err
 	}
-	cpu, held, err := usage(roots...)
-	if err != nil {
-		return err
-	}
-	l.figures = *r.Figures
+	l.figures = *end.Figures
 	shape := l.Shape
 	if shape == syncShape {
 		shape = "chain"
 	}
 	steps := float64(l.steps(shape))
-	l.CPUPerStep = float64((cpu - cpuBefore).Microseconds()) / steps
-	l.RSSMB, l.EmptyMB = megabytes(max(most, held)-empty), megabytes(empty)
+	l.CPUPerStep = float64((end.cpu - begin.cpu).Microseconds()) / steps
+	l.RSSMB, l.EmptyMB = megabytes(max(most, end.held)-empty.held), megabytes(empty.held)
 	switch l.Shape {
 	case "idle":
-		l.RSSMB, l.BytesPerRun = megabytes(held-empty), float64(held-heldBefore)/float64(l.N)
+		l.RSSMB, l.BytesPerRun = megabytes(end.held-empty.held), float64(end.held-begin.held)/float64(l.N)
+	case "wide":
+		l.grown(half.cpu-begin.cpu, end.cpu-half.cpu)
 	case syncShape:
 		l.SyncsPer = float64(counted.count()-syncsBefore) / steps
 	default:
 		l.StepsPerS = float64(l.N) / l.Seconds // of chain both are of one execution
 	}
 	return c.goOn()
+}
+
+// halves waits for the end of a shape; of wide it measures also when half is done.
+func (c *childProcess) halves(shape string, roots []int) (half, end moment, err error) {
+	if shape == "wide" {
+		if half, err = c.at("half", roots...); err == nil {
+			err = c.goOn()
+		}
+		if err != nil {
+			return half, end, err
+		}
+	}
+	end, err = c.at("end", roots...)
+	return half, end, err
+}
+
+// grown compares the processor time of wide's two halves.
+func (l *line) grown(narrow, wide time.Duration) {
+	l.CPUNarrow = float64(narrow.Microseconds()) / float64(l.N)
+	l.CPUPerStep = float64(wide.Microseconds()) / float64(l.N)
+	l.Growth = l.CPUPerStep / max(l.CPUNarrow, 1) // of a few steps the clock may say nothing
 }
 
 // end gives the child a moment to close its engine, then ends it and all it started.

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,8 +22,8 @@ type marks struct {
 	zero  time.Time
 
 	mu      sync.Mutex
-	seen    map[string]bool
-	last    time.Duration // when the last execution was seen
+	seen    map[string]string // executions by id: where an event for one that waits is sent
+	last    time.Duration     // when the last execution was seen
 	failure error
 	changed chan struct{}
 	lags    []time.Duration // submit: from the call to the first step
@@ -30,7 +32,7 @@ type marks struct {
 // newMarks has room for the steps that are going to run, so that no step waits
 // for memory.
 func newMarks(steps int) *marks {
-	return &marks{steps: make([]atomic.Int64, steps), zero: time.Now(), seen: map[string]bool{}, changed: make(chan struct{}, 1)}
+	return &marks{steps: make([]atomic.Int64, steps), zero: time.Now(), seen: map[string]string{}, changed: make(chan struct{}, 1)}
 }
 
 // reset forgets the warm-up.
@@ -39,22 +41,30 @@ func (m *marks) reset() {
 	defer m.mu.Unlock()
 	m.n.Store(0)
 	m.zero = time.Now()
-	m.seen = map[string]bool{}
+	m.seen = map[string]string{}
 	m.last, m.failure, m.lags = 0, nil, nil
 }
 
 // step says that a step starts now.
 func (m *marks) step() {
-	if i := m.n.Add(1) - 1; i < int64(len(m.steps)) {
+	i := m.n.Add(1) - 1
+	if i < int64(len(m.steps)) {
 		m.steps[i].Store(int64(time.Since(m.zero)))
+	}
+	if i == 0 {
+		m.wake()
 	}
 }
 
-// reached says that an execution is at its end, or at the place where it waits.
-func (m *marks) reached(id string) {
+// reached says that an execution is at its end.
+func (m *marks) reached(id string) { m.waits(id, "") }
+
+// waits says that an execution is at the place where it waits for an event that
+// is sent to this address.
+func (m *marks) waits(id, address string) {
 	m.mu.Lock()
-	if !m.seen[id] {
-		m.seen[id] = true
+	if _, ok := m.seen[id]; !ok {
+		m.seen[id] = address
 		m.last = time.Since(m.zero)
 	}
 	m.mu.Unlock()
@@ -85,22 +95,41 @@ func (m *marks) executions() int {
 	return len(m.seen)
 }
 
+// anyAddress is where one of the executions waits, chosen at random.
+func (m *marks) anyAddress() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := slices.Collect(maps.Values(m.seen))
+	return all[rand.IntN(len(all))]
+}
+
 // wait returns when n executions were seen.
 func (m *marks) wait(ctx context.Context, n int) error {
+	err := m.until(ctx, func() bool { return m.executions() >= n })
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%d of %d executions and %d steps were done: %w", m.executions(), n, m.n.Load(), err)
+	}
+	return err
+}
+
+// stepped returns when a step was called.
+func (m *marks) stepped(ctx context.Context) error {
+	return m.until(ctx, func() bool { return m.n.Load() > 0 })
+}
+
+// until returns when that is so, or when an execution has failed.
+func (m *marks) until(ctx context.Context, so func() bool) error {
 	for {
 		m.mu.Lock()
-		seen, err := len(m.seen), m.failure
+		err := m.failure
 		m.mu.Unlock()
-		if err != nil {
+		if err != nil || so() {
 			return err
-		}
-		if seen >= n {
-			return nil
 		}
 		select {
 		case <-m.changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d executions and %d steps were done: %w", seen, n, m.n.Load(), ctx.Err())
+			return ctx.Err()
 		}
 	}
 }
@@ -111,7 +140,7 @@ type kind string
 const (
 	kindChain kind = "chain" // n steps in a row
 	kindFan   kind = "fan"   // n steps at once, then the join
-	kindWait  kind = "wait"  // waits for an event that does not come
+	kindWait  kind = "wait"  // waits for an event, then takes one step
 )
 
 // shapes carries out the shapes for a peer that can start an execution; peers
@@ -119,6 +148,7 @@ const (
 type shapes struct {
 	marks    *marks
 	start    func(ctx context.Context, k kind, id string, n int) error
+	signal   func(ctx context.Context, address string) error
 	starters int // how many calls of start may be under way at once
 	serial   int
 }
@@ -133,9 +163,9 @@ func (s *shapes) Chain(ctx context.Context, n int) error {
 	return s.crowd(ctx, kindChain, 1, n)
 }
 
-// Fan runs one execution of n steps at once and their join.
-func (s *shapes) Fan(ctx context.Context, n int) error {
-	return s.crowd(ctx, kindFan, 1, n)
+// Fan starts runs executions, each of steps steps at once and their join.
+func (s *shapes) Fan(ctx context.Context, runs, steps int) error {
+	return s.crowd(ctx, kindFan, runs, steps)
 }
 
 // Many starts runs executions of steps steps.
@@ -146,6 +176,11 @@ func (s *shapes) Many(ctx context.Context, runs, steps int) error {
 // Idle starts n executions that wait.
 func (s *shapes) Idle(ctx context.Context, n int) error {
 	return s.crowd(ctx, kindWait, n, 0)
+}
+
+// Signal sends the event that the execution at this address waits for.
+func (s *shapes) Signal(ctx context.Context, address string) error {
+	return s.signal(ctx, address)
 }
 
 // crowd starts executions as fast as the peer takes them and waits for all.
@@ -203,7 +238,7 @@ func (s *shapes) Submit(ctx context.Context, n int) error {
 
 // figures are what the marks say of a shape; the parent adds what it measured.
 type figures struct {
-	N       int     `json:"n"`    // steps, of chain in each execution; idle: executions
+	N       int     `json:"n"`    // steps, of chain in each execution, of wide in each half; idle, recover: executions
 	Runs    int     `json:"runs"` // executions
 	Seconds float64 `json:"seconds"`
 	P50     float64 `json:"p50_us"`
@@ -220,11 +255,13 @@ func (m *marks) figures(shape string, size int) (figures, error) {
 		f.Seconds /= float64(f.Runs)
 	case "many":
 		f.N, f.Runs = size*stepsOfMany, size
-	case "submit", "idle":
+	case "submit", "idle", "recover":
 		f.Runs = size
+	case "wide":
+		f.Runs = size/narrow + 1
 	}
 	ran := int(m.n.Load())
-	if want := f.steps(shape); shape != "idle" && ran < want {
+	if want := f.steps(shape); shape != "idle" && shape != "recover" && ran < want {
 		return f, fmt.Errorf("%d steps ran, %d were asked for", ran, want)
 	}
 	switch shape {
@@ -244,8 +281,11 @@ func (m *marks) figures(shape string, size int) (figures, error) {
 
 // steps is how many of them the figures are about.
 func (f *figures) steps(shape string) int {
-	if shape == "chain" {
+	switch shape {
+	case "chain":
 		return f.N * f.Runs
+	case "wide":
+		return 2 * f.N
 	}
 	return f.N
 }

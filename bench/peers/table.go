@@ -69,6 +69,8 @@ func medianOf(lines []line) line {
 		func(l *line) *float64 { return &l.StepsPerS },
 		func(l *line) *float64 { return &l.CPUPerStep },
 		func(l *line) *float64 { return &l.RSSMB },
+		func(l *line) *float64 { return &l.CPUNarrow },
+		func(l *line) *float64 { return &l.Growth },
 		func(l *line) *float64 { return &l.BytesPerRun },
 		func(l *line) *float64 { return &l.SyncsPer },
 	} {
@@ -87,20 +89,25 @@ type judge struct {
 	shape, head string
 	of          func(line) float64
 	more        bool // more is better
+	plain       bool // a ratio already, which is not compared with Roux's
 	text        func(line) string
 }
 
 var judged = []judge{
-	{"chain", "chain, a step p50 / p99 µs", func(l line) float64 { return l.P50 }, false,
+	{"chain", "chain, a step p50 / p99 µs", func(l line) float64 { return l.P50 }, false, false,
 		func(l line) string { return fmt.Sprintf("%s / %s", digits(l.P50), digits(l.P99)) }},
-	{"fan", "fan, ms", func(l line) float64 { return l.Seconds }, false,
+	{"fan", "fan, ms", func(l line) float64 { return l.Seconds }, false, false,
 		func(l line) string { return digits(l.Seconds * 1000) }},
-	{"many", "many, steps/s", func(l line) float64 { return l.StepsPerS }, true,
+	{"many", "many, steps/s", func(l line) float64 { return l.StepsPerS }, true, false,
 		func(l line) string { return digits(l.StepsPerS) }},
-	{"submit", "submit p50 / p99 ms", func(l line) float64 { return l.P50 }, false,
+	{"submit", "submit p50 / p99 ms", func(l line) float64 { return l.P50 }, false, false,
 		func(l line) string { return fmt.Sprintf("%s / %s", digits(l.P50/1000), digits(l.P99/1000)) }},
-	{"idle", "idle, MB with 10,000 waiting (bytes each added)", func(l line) float64 { return l.RSSMB }, false,
+	{"idle", "idle, MB with 10,000 waiting (bytes each added)", func(l line) float64 { return l.RSSMB }, false, false,
 		func(l line) string { return fmt.Sprintf("%s (%s)", digits(l.RSSMB), digits(l.BytesPerRun)) }},
+	{"recover", "recover, ms with 1,000 waiting", func(l line) float64 { return l.Seconds }, false, false,
+		func(l line) string { return digits(l.Seconds * 1000) }},
+	{"wide", "wide, cost of a step at 1,000 over 10", func(l line) float64 { return l.Growth }, false, true,
+		func(l line) string { return digits(l.Growth) }},
 }
 
 // digits is a number with as many of them as it deserves.
@@ -168,13 +175,19 @@ func (t *table) markdown() string {
 
 func inline(text string) string { return strings.Join(strings.Fields(text), " ") }
 
+// judged are the shapes that were measured; results of former days lack some.
 func (t *table) judged() (of []judge) {
 	for _, m := range judged {
-		if slices.Contains(t.shapes, m.shape) {
+		if slices.Contains(t.shapes, m.shape) && slices.ContainsFunc(t.rows, func(r row) bool { return r.met(m.shape) }) {
 			of = append(of, m)
 		}
 	}
 	return of
+}
+
+func (r *row) met(shape string) bool {
+	_, ok := r.median[shape]
+	return ok || r.failed[shape] != ""
 }
 
 func (t *table) roux() *row {
@@ -217,10 +230,15 @@ func (r *row) cell(m judge, roux *row) string {
 		return "-"
 	}
 	text := m.text(l)
-	if l.Runs > 1 && m.shape != "chain" && l.Runs != defaultSizes[m.shape] {
+	switch {
+	case m.shape == "wide":
+		if l.N != defaultSizes["wide"] {
+			text += fmt.Sprintf(" [%d steps]", l.N)
+		}
+	case l.Runs > 1 && m.shape != "chain" && l.Runs != defaultSizes[m.shape]:
 		text += fmt.Sprintf(" [%d runs]", l.Runs)
 	}
-	if roux != nil && r.name != rouxName {
+	if roux != nil && r.name != rouxName && !m.plain {
 		if base, ok := roux.median[m.shape]; ok {
 			text += fmt.Sprintf(" · %s×", digits(ratio(m, l, base)))
 		}

@@ -58,22 +58,22 @@ func (p *temporalPeer) Open(ctx context.Context, e env) error {
 		_, err := p.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: temporalQueue}, string(k), id, n)
 		return err
 	}
+	p.signal = func(ctx context.Context, address string) error {
+		return p.client.SignalWorkflow(ctx, address, "", "go", nil)
+	}
 	return nil
 }
 
 // dialTemporal waits until the server answers.
-func dialTemporal(ctx context.Context, address string, logger sdklog.Logger) (client.Client, error) {
-	for {
-		c, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: temporalNamespace, Logger: logger})
-		if err == nil {
-			return c, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the Temporal server does not answer: %w", err)
-		case <-time.After(100 * time.Millisecond):
-		}
+func dialTemporal(ctx context.Context, address string, logger sdklog.Logger) (c client.Client, err error) {
+	err = eventually(ctx, func() error {
+		c, err = client.DialContext(ctx, client.Options{HostPort: address, Namespace: temporalNamespace, Logger: logger})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the Temporal server does not answer: %w", err)
 	}
+	return c, nil
 }
 
 // Step is the activity that does nothing.
@@ -125,9 +125,9 @@ func (p *temporalPeer) fanOf(ctx workflow.Context, id string, n int) error {
 }
 
 func (p *temporalPeer) waitFor(ctx workflow.Context, id string, _ int) error {
-	p.marks.reached(id)
+	p.marks.waits(id, id)
 	workflow.GetSignalChannel(ctx, "go").Receive(ctx, nil)
-	return nil
+	return p.begin(ctx).Get(ctx, nil)
 }
 
 func (p *temporalPeer) Close() error {

@@ -73,15 +73,17 @@ func startTemporal(e env, onPostgres bool) (*temporalServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := sqliteschema.NewNamespaceConfig(temporalCluster, temporalNamespace, false, nil)
-	if err != nil {
-		return nil, err
+	if !e.Again {
+		namespace, err := sqliteschema.NewNamespaceConfig(temporalCluster, temporalNamespace, false, nil)
+		if err != nil {
+			return nil, err
+		}
+		// This writes through the configured store, whichever it is.
+		if err := sqliteschema.CreateNamespaces(store, namespace); err != nil {
+			return nil, err
+		}
 	}
-	// This writes through the configured store, whichever it is.
-	if err := sqliteschema.CreateNamespaces(store, namespace); err != nil {
-		return nil, err
-	}
-	ports, err := freePorts(8)
+	ports, err := keptPorts(e.Dir, 8)
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +131,14 @@ func temporalConfig(store, visibility *config.SQL, shards int32, ports []int) *c
 	return cfg
 }
 
-// temporalSQLite is a new database file, synced on every commit.
+// temporalSQLite is a database file, synced on every commit.
 func temporalSQLite(e env, _ log.Logger) (store, visibility *config.SQL, err error) {
 	store = &config.SQL{
 		PluginName: sqlite.PluginName, DatabaseName: filepath.Join(e.Dir, "temporal.db"), MaxConns: 1, MaxIdleConns: 1,
 		ConnectAttributes: map[string]string{"mode": "rwc", "journal_mode": "wal", "synchronous": "2"},
+	}
+	if e.Again {
+		return store, store, nil
 	}
 	return store, store, sqliteschema.SetupSchema(store)
 }
@@ -152,6 +157,9 @@ func temporalPostgres(e env, logger log.Logger) (store, visibility *config.SQL, 
 	second := *store
 	second.DatabaseName += "_visibility"
 	second.MaxConns, second.MaxIdleConns = 10, 10
+	if e.Again {
+		return store, &second, nil
+	}
 	db, err := sqltool.NewConnection(store, logger)
 	if err != nil {
 		return nil, nil, err
