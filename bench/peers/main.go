@@ -75,7 +75,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.dir, "dir", "", "where the databases are put while they are measured; a disk, not memory (default: the system's temporary directory)")
 	flags.StringVar(&o.out, "out", "results", "directory of the raw JSON lines; empty keeps none")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long one peer may take for one shape")
-	flags.DurationVar(&o.within, "within", 26*time.Minute, "begin no further run that would end later than this, and nothing at all after it")
+	flags.DurationVar(&o.within, "within", 29*time.Minute, "begin no further run that would end later than this, and nothing at all after it")
 	flags.BoolVar(&o.check, "check", false, "fail when Roux misses a bar against the peers of this run")
 	flags.BoolVar(&o.syncs, "syncs", true, "count the syncs of a chain once a peer, with strace and the database's own counter")
 	flags.StringVar(&o.report, "report", "", "measure nothing: print the table of this file of raw JSON lines")
