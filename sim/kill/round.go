@@ -47,6 +47,7 @@ type bench struct {
 
 	kills, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                               atomic.Int64 // how often an event named a file
+	stages                                              atomic.Int64 // scenes that were set
 	slowest                                             atomic.Int64 // ns to the first line after a kill
 	restarts                                            atomic.Int64
 	restarting                                          atomic.Int64 // ns, sum
