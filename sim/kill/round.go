@@ -334,7 +334,7 @@ type listed struct {
 	Recipe     string `json:"recipe"`
 	Status     string `json:"status"`
 	EndedAt    string `json:"endedAt"`
-	Quarantine string `json:"quarantine"`
+	Quarantine string `json:"quarantined"`
 }
 
 func (r *round) list() (runs []listed, err error) {
@@ -360,7 +360,7 @@ func (r *round) release() (again bool, err error) {
 		if run.EndedAt == "" {
 			again = true
 		}
-		if run.Quarantine == "" && run.Status != "quarantined" {
+		if run.Quarantine == "" {
 			continue
 		}
 		_, talk, code, err := r.c.ask("runs", "release", run.ID)
