@@ -44,7 +44,7 @@ type Config struct {
 	// the next start after a crash slower. Default 1 s.
 	ParkAfter time.Duration
 	// MaxResting is how many quiet runs stay in memory for that long; those quiet
-	// for longest are parked before their time. Default 4,000.
+	// for longest are parked before their time. Default 1,000.
 	MaxResting int
 	// MaxPending is how many requests may wait for the disk; more are refused
 	// before they are accepted. Default 10,000.
@@ -110,7 +110,7 @@ func (cfg *Config) defaults() error {
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
 	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
-	cfg.MaxResting = cmp.Or(cfg.MaxResting, 4_000)
+	cfg.MaxResting = cmp.Or(cfg.MaxResting, 1_000)
 	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)

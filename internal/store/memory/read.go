@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,27 +68,36 @@ func (s *Store) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 // that a simulation takes the same course every time.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	err := s.enter(ctx)
-	var found []*store.Saved
-	for key, r := range s.d.synced.runs {
-		switch {
-		case r.park != nil || r.head.Settled():
-		case r.damaged:
-			found = append(found, &store.Saved{Head: r.head, Err: corrupt(key.Run)})
-		default:
-			found = append(found, r.saved())
-		}
-	}
+	keys := slices.SortedFunc(maps.Keys(s.d.synced.runs), compareKeys)
 	s.d.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(found, func(a, b *store.Saved) int { return compareKeys(a.Head.Key, b.Head.Key) })
-	for _, saved := range found {
-		if err := fn(saved); err != nil {
+	for _, key := range keys {
+		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if saved := s.live(key); saved != nil {
+			if err := fn(saved); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// live is a run as it is now; nil when it is parked, settled or gone.
+func (s *Store) live(key store.Key) *store.Saved {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	r := s.d.synced.runs[key]
+	switch {
+	case r == nil || r.park != nil || r.head.Settled():
+		return nil
+	case r.damaged:
+		return &store.Saved{Head: r.head, Err: corrupt(key.Run)}
+	}
+	return r.saved()
 }
 
 func compareKeys(a, b store.Key) int {

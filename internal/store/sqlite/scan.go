@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
@@ -272,34 +273,74 @@ func lostEvents(key store.Key, first, last uint64) error {
 	return fault.New(fault.StoreCorrupt, "run %s: events %d to %d are missing from the journal (offset: event %d)", key.Run, first, last, first)
 }
 
-// Recover implements store.Store.
+// recoverAhead is how many runs are read while fn is at work on one.
+const recoverAhead = 16
+
+// A readRun is a live run as it was read when there had been start commits.
+type readRun struct {
+	head  store.Head
+	saved *store.Saved
+	err   error
+	start int64
+	end   error // why nothing more follows
+}
+
+// Recover implements store.Store. While fn works on a run the next ones are read.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	defer s.forget()
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	ahead := make(chan readRun, recoverAhead)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(ahead)
+		if err := s.readLive(ctx, ahead); err != nil {
+			select {
+			case ahead <- readRun{end: err}:
+			case <-ctx.Done():
+			}
+		}
+	})
+	defer reader.Wait()
+	defer stop()
+	for run := range ahead {
+		if run.end != nil {
+			_, err := s.explain(run.end)
+			return err
+		}
+		saved, err := s.recovered(ctx, &run)
+		if err != nil {
+			return err
+		}
+		if saved == nil {
+			continue // it ended meanwhile
+		}
+		if err := fn(saved); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// readLive reads the live runs, page after page.
+func (s *Store) readLive(ctx context.Context, ahead chan<- readRun) error {
 	var after store.Key
 	for {
 		start := s.commits()
 		page, err := s.livePage(ctx, after)
-		if err != nil {
-			_, err = s.explain(err)
+		if err != nil || len(page) == 0 {
 			return err
 		}
-		for _, row := range page {
-			saved, err := s.recovered(ctx, row, start)
-			if err != nil {
-				return err
+		for i := range page {
+			run := readRun{head: page[i].head, start: start}
+			run.saved, run.err = s.complete(ctx, &page[i], s.view(run.head.Key))
+			select {
+			case ahead <- run:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-			if saved == nil {
-				continue // it ended meanwhile
-			}
-			if err := fn(saved); err != nil {
-				return err
-			}
-		}
-		if len(page) == 0 {
-			return nil
 		}
 		after = page[len(page)-1].head.Key
 	}
@@ -330,20 +371,19 @@ func (s *Store) commits() int64 {
 	return s.x.commits
 }
 
-// recovered completes a row of a page that was read when there had been start
-// commits; a run that was damaged becomes Saved.Err.
-func (s *Store) recovered(ctx context.Context, row savedRow, start int64) (*store.Saved, error) {
-	key := row.head.Key
-	saved, err := s.complete(ctx, &row, s.view(key))
-	if errors.Is(err, errMoved) || s.commits() != start {
-		saved, err = s.Load(ctx, key)
+// recovered reads a run again when there were commits since; one that was damaged
+// becomes Saved.Err.
+func (s *Store) recovered(ctx context.Context, run *readRun) (*store.Saved, error) {
+	saved, err := run.saved, run.err
+	if errors.Is(err, errMoved) || s.commits() != run.start {
+		saved, err = s.Load(ctx, run.head.Key)
 		if err == nil && (saved.Park != nil || saved.Head.Settled()) {
 			return nil, nil
 		}
 	}
 	switch {
 	case errors.Is(err, fault.StoreCorrupt):
-		return &store.Saved{Head: row.head, Err: err}, nil
+		return &store.Saved{Head: run.head, Err: err}, nil
 	case errors.Is(err, fault.RunNotFound):
 		return nil, nil
 	}

@@ -3,6 +3,8 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -195,5 +197,28 @@ func recovery(h *harness) {
 	stop := fault.New(fault.Stopping, "enough")
 	if err := h.s.Recover(ctx, func(*store.Saved) error { return stop }); err != stop { //nolint:errorlint // the very error
 		h.Fatalf("Recover = %v, want the error of fn", err)
+	}
+	// What is committed meanwhile is in what comes later, or has left it.
+	moved := false
+	h.must(h.s.Recover(ctx, func(s *store.Saved) error {
+		if !moved {
+			moved = true
+			for _, n := range []uint64{6, 7} {
+				if s.Head.Key != live {
+					h.commit(h.next(live, n, n))
+				}
+				if s.Head.Key != folded {
+					h.commit(h.next(folded, n+1, n+1))
+				}
+			}
+		}
+		h.equal("recovered "+s.Head.Run, s, h.load(s.Head.Key))
+		return nil
+	}))
+	stopped, cancel := context.WithCancel(ctx)
+	seen := 0
+	err := h.s.Recover(stopped, func(*store.Saved) error { seen++; cancel(); return nil })
+	if seen < 4 && !errors.Is(err, context.Canceled) {
+		h.Fatalf("Recover = %v after %d runs of four, want that it was cancelled", err, seen)
 	}
 }
