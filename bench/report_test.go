@@ -92,7 +92,11 @@ func TestPageNamesFlags(t *testing.T) {
 	for _, s := range shapes {
 		known[s.name] = true
 	}
-	for _, m := range regexp.MustCompile("go run \\./bench( -[^\n`<>#]*)").FindAllStringSubmatch(string(text), -1) {
+	commands := regexp.MustCompile("go run \\./bench( -[^\n`<>#]*)").FindAllStringSubmatch(string(text), -1)
+	if len(commands) < 5 {
+		t.Errorf("%s names %d commands", pageFile, len(commands))
+	}
+	for _, m := range commands {
 		var o options
 		if err := o.parse(strings.Fields(m[1]), io.Discard); err != nil {
 			t.Errorf("%s says `go run ./bench%s`: %v", pageFile, m[1], err)

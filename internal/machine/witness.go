@@ -163,11 +163,8 @@ func (w *Witness) run(ev *Event) error {
 	default:
 		return nil
 	}
-	if !allowed[ev.Kind][w.status][next] {
+	if !w.met(Change{ev.Kind, Status(w.status), Status(next)}) {
 		return fmt.Errorf("X77: event %d makes a run that was %s %s", ev.Seq, w.status, next)
-	}
-	if w.hits != nil {
-		w.hits[ev.Kind][w.status][next]++
 	}
 	w.status = next
 	return nil
@@ -327,13 +324,21 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 
 // change asserts that the table of changes has such a cell, and counts it (X76).
 func (w *Witness) change(ev *Event, from, to Status) error {
-	if !allowed[ev.Kind][from][to] {
+	if !w.met(Change{ev.Kind, from, to}) {
 		return fmt.Errorf("X76: it was %s and became %s", from, to)
 	}
-	if w.hits != nil {
-		w.hits[ev.Kind][from][to]++
-	}
 	return nil
+}
+
+// met counts a change and says whether the table has it.
+func (w *Witness) met(c Change) bool {
+	if !allowed[c.Event][c.From][c.To] {
+		return false
+	}
+	if w.hits != nil {
+		w.hits[c.Event][c.From][c.To]++
+	}
+	return true
 }
 
 // Count has the changes that the witness sees counted in hits.

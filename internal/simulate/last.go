@@ -4,7 +4,7 @@ package simulate
 
 import "slices"
 
-// LastLines is how many of them a report of a violation shows.
+// LastLines is how many lines the report of a violation shows.
 const LastLines = 50
 
 // Last plays a seed again, which gives the same schedule, and returns the last

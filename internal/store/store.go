@@ -44,7 +44,8 @@ type Store interface {
 
 	// Recover calls fn for every run that is neither parked nor settled (it
 	// ended and owes nothing), in no particular order. A run whose bytes are
-	// damaged is passed with Saved.Err set and must not stop the others.
+	// damaged is passed with Saved.Err set and must not stop the others. What
+	// is committed meanwhile is in the runs that come later.
 	Recover(ctx context.Context, fn func(*Saved) error) error
 
 	// Due returns parked runs whose wake-up time is at most until (UTC µs),

@@ -101,3 +101,34 @@ func hurt(t *testing.T, points ...failpoint.Point) {
 		}
 	}
 }
+
+// TestASetApartRunIsReleased: a run with which the process dies again and again,
+// before it could record anything, is set apart (I16), and the bench lets it go on.
+func TestASetApartRunIsReleased(t *testing.T) {
+	b := benchOf(t)
+	r, err := b.newRound(fmt.Sprintf("apart-%d", b.stages.Add(1)), 1, b.hurt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	die := []string{fmt.Sprintf("%s=%s=die@1", failpoint.Setting, failpoint.LostRecorded)}
+	p, err := resumed(r, die)
+	for tries := 0; ; tries++ {
+		if err != nil || tries == 8 {
+			t.Fatalf("died %d times and was not set apart, %v", tries, err)
+		}
+		if code, err := p.within(longest); err != nil {
+			t.Fatal(err)
+		} else if code != -1 {
+			break
+		}
+		p, err = r.c.start(die, "resume")
+	}
+	runs, err := r.list()
+	if err != nil || len(runs) != 1 || runs[0].Quarantine == "" {
+		t.Fatalf("runs %+v, %v; want one that is set apart", runs, err)
+	}
+	before := r.released.Load()
+	if problems, err := r.toTheEnd(); err != nil || len(problems) > 0 || r.released.Load() != before+1 {
+		t.Errorf("%d released, %v, %v", r.released.Load()-before, problems, err)
+	}
+}

@@ -273,8 +273,9 @@ func lostEvents(key store.Key, first, last uint64) error {
 	return fault.New(fault.StoreCorrupt, "run %s: events %d to %d are missing from the journal (offset: event %d)", key.Run, first, last, first)
 }
 
-// recoverAhead is how many runs are read while fn is at work on one.
-const recoverAhead = 16
+// recoverAhead is how many runs are read while fn is at work on one. Each may have
+// megabytes.
+const recoverAhead = 4
 
 // A readRun is a live run as it was read when there had been start commits.
 type readRun struct {
