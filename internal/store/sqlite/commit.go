@@ -22,6 +22,10 @@ const (
 	trimBytes = 1 << 20
 )
 
+// maxDead is how many bytes that nobody needs a journal may have before upkeep
+// deletes them: while nothing is committed they stay, and the next start reads them.
+const maxDead = 4 << 20
+
 // Room for so many runs, and so many bytes of a journal row, is kept for the next
 // commit.
 const (

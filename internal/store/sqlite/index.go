@@ -20,7 +20,8 @@ type index struct {
 	// How much each has held at once.
 	mostRuns, mostRows int
 	// dead are rows without uncovered events, to be deleted.
-	dead []int64
+	dead      []int64
+	deadBytes int64
 
 	uncoveredBytes, uncoveredEvents int64
 	// queue holds the runs with uncovered events, oldest first, and beside them
@@ -147,9 +148,15 @@ func (x *index) release(row int64) {
 	info := x.rows[row]
 	info.live--
 	if info.live == 0 {
-		x.dead = append(x.dead, row)
+		x.bury(row, info)
 		x.lapse(row)
 	}
+}
+
+// bury notes a row that nobody needs any more.
+func (x *index) bury(row int64, info *rowInfo) {
+	x.dead = append(x.dead, row)
+	x.deadBytes += info.size
 }
 
 // remember keeps the newest row, unless it is very long, and returns room for
@@ -283,6 +290,7 @@ func (x *index) trimmed(ids []int64) {
 	for _, id := range ids {
 		x.rowCount--
 		x.rowBytes -= x.rows[id].size
+		x.deadBytes -= x.rows[id].size
 		delete(x.rows, id)
 	}
 	if len(ids) > 0 {

@@ -123,7 +123,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	}
 	for id, info := range s.x.rows {
 		if info.live == 0 {
-			s.x.dead = append(s.x.dead, id)
+			s.x.bury(id, info)
 		}
 	}
 	sortQueue(s.x.queue)

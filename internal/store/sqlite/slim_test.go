@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -52,6 +53,33 @@ func burst(t *testing.T, runs int) {
 	}
 	if len(s.x.runs) != 0 || len(s.x.queue) > keptRuns {
 		t.Errorf("the index keeps %d runs and %d places", len(s.x.runs), len(s.x.queue))
+	}
+}
+
+// A journal of few, large rows is trimmed too when nothing follows: the next start
+// would read them.
+func TestARestingJournalIsShort(t *testing.T) {
+	s := open(t, t.TempDir())
+	epoch := own(t, s)
+	var parks []store.Transition
+	for n := range 12 {
+		mustCommit(t, s, startOf(epoch, runKey(n), strings.Repeat("x", 1<<20)))
+		parks = append(parks, store.Transition{Key: runKey(n), Epoch: epoch, Park: &store.Park{},
+			Fold: &store.Fold{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)}})
+	}
+	mustCommit(t, s, parks...)
+	limit := time.Now().Add(10 * time.Second)
+	for {
+		st, err := s.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.JournalBytes <= maxDead {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("%d rows with %d bytes stay", st.JournalRows, st.JournalBytes)
+		}
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *Store) nudge(rows []newRow) {
 // runs may be all that happens, so every write counts.
 func (s *Store) wrote(pages int64) {
 	s.up.pages += pages
-	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows {
+	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows || s.x.deadBytes > maxDead {
 		select {
 		case s.up.wake <- struct{}{}:
 		default:
