@@ -262,6 +262,38 @@ func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 	r.wantStatus(run, "completed")
 }
 
+// unsaved is a store whose disk refuses to sync a note, after so many that it did.
+type unsaved struct {
+	*memory.Store
+	good int
+}
+
+func (u *unsaved) SetNote(ctx context.Context, name string, value []byte) error {
+	if u.good == 0 {
+		return fault.New(fault.StoreFailed, "the disk refused to sync")
+	}
+	u.good--
+	return u.Store.SetNote(ctx, name, value)
+}
+
+// An engine that cannot mark a suspect because the disk has failed ends, even when
+// nothing is there that it could commit: else the suspects would wait for ever (I6).
+func TestI6_SuspectsOfAFailedDisk(t *testing.T) {
+	for name, good := range map[string]int{"marked": 1, "unmarked": 2} {
+		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+		r.run(acc, planOf(t, chain(1), noop()), nil)
+		r.now += 1_000_000
+		r = r.reopen(r.st.(*memory.Store).Crash(0))
+		r.now += 1_000_000
+		r = r.reopen(&unsaved{r.st.(*memory.Store).Crash(0), good}) // one note is that it runs
+		r.settle()
+		r.pass(5_000_000)
+		if fault.CodeOf(r.c.dead) != fault.StoreFailed {
+			t.Errorf("the last suspect is not %s, and the engine goes on: %v", name, r.c.dead)
+		}
+	}
+}
+
 // The slot of an attempt whose worker is gone is free again (I22).
 func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 	st := memory.New(memory.Options{})

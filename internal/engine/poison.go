@@ -151,14 +151,19 @@ func (c *core) nextSuspect() {
 	h := &c.history
 	if len(c.suspects) == 0 {
 		h.Alone, c.alone = nil, false
-		if err := c.saveHistory(); err != nil {
+		if err := c.saveHistory(); fatal(err) {
+			c.die(err, c.building)
+		} else if err != nil {
 			c.cfg.Logger.Warn("the engine's history could not be saved", "err", err)
 		}
 		return
 	}
 	key := c.suspects[0]
 	h.Alone = &lone{Account: key.Account, Run: key.Run}
-	if err := c.saveHistory(); err != nil {
+	if err := c.saveHistory(); fatal(err) {
+		c.die(err, c.building) // while all that there is waits for its turn, no commit would find out
+		return
+	} else if err != nil {
 		c.suspectAt = c.now + maxBackoff
 		c.cfg.Logger.Warn("a suspect cannot be marked; loading it later", "run", key.Run, "err", err)
 		return
