@@ -16,15 +16,11 @@ import (
 // A single transition is never split.
 const maxRow = 4 << 20
 
-// trimBatch bounds the deletions that ride in one commit.
+// They bound the deletions that ride in one commit.
 const (
 	trimRows  = 256
 	trimBytes = 1 << 20
 )
-
-// maxDead is how many bytes that nobody needs a journal may have before upkeep
-// deletes them: while nothing is committed they stay, and the next start reads them.
-const maxDead = 4 << 20
 
 // Room for so many runs, and so many bytes of a journal row, is kept for the next
 // commit.

@@ -283,7 +283,6 @@ type readRun struct {
 	saved *store.Saved
 	err   error
 	start int64
-	end   error // why nothing more follows
 }
 
 // Recover implements store.Store. While fn works on a run the next ones are read.
@@ -295,20 +294,15 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 	ctx, stop := context.WithCancel(ctx)
 	ahead := make(chan readRun, recoverAhead)
 	var reader sync.WaitGroup
+	var ended error // of the reader, once ahead is closed
 	reader.Go(func() {
 		defer close(ahead)
-		if err := s.readLive(ctx, ahead); err != nil {
-			select {
-			case ahead <- readRun{end: err}:
-			case <-ctx.Done():
-			}
-		}
+		ended = s.readLive(ctx, ahead)
 	})
 	defer reader.Wait()
 	defer stop()
 	for run := range ahead {
-		if run.end != nil {
-			_, err := s.explain(run.end)
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		saved, err := s.recovered(ctx, &run)
@@ -322,7 +316,11 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 			return err
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, err := s.explain(ended)
+	return err
 }
 
 // readLive reads the live runs, page after page.

@@ -23,6 +23,10 @@ const (
 	maxPasses       = 4
 )
 
+// maxDead is how many bytes that nobody needs a journal may have before upkeep
+// deletes them: while nothing is committed they stay, and the next start reads them.
+const maxDead = 4 << 20
+
 // pageSize is that of a new file. The rows that a commit adds lie beside each other:
 // in fewer, larger pages they are a twentieth to a tenth cheaper under a steady load
 // than in pages of 4 KiB; 16 KiB gave no more. An older file keeps its pages of 4 KiB.
