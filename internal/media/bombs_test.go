@@ -254,7 +254,7 @@ func TestI15_MemoryOfAPDF(t *testing.T) {
 	r.ended = func(s *os.ProcessState) { memory = peakMemory(s) }
 	_, err := r.Info(context.Background(), bytes.NewReader(report(t)))
 	if !errors.Is(err, fault.FileTooLarge) || !strings.Contains(err.Error(), "within 160 MiB of memory") {
-		t.Errorf("error = %v, want FILE_TOO_LARGE within 160 MiB", err)
+		t.Errorf("error = %v, want FILE_TOO_LARGE within 160 MiB: %v", err, errors.Unwrap(err))
 	}
 	if memory > barMemory && !raceEnabled {
 		t.Errorf("took %d MiB, want at most %d", memory>>20, barMemory>>20)
@@ -262,6 +262,6 @@ func TestI15_MemoryOfAPDF(t *testing.T) {
 	t.Logf("%d MiB", memory>>20)
 	// A large file is read whole before it is parsed, so it gets more.
 	if _, err := r.Info(context.Background(), bytes.NewReader(append(bytes.Clone(report(t)), make([]byte, largePDF+10<<20)...))); !errors.Is(err, fault.FileTooLarge) || strings.Contains(err.Error(), "within 160 MiB") {
-		t.Errorf("a file of 34 MiB: %v", err)
+		t.Errorf("a file of 34 MiB: %v: %v", err, errors.Unwrap(err))
 	}
 }

@@ -214,8 +214,14 @@ func died(err error, stderr string, req request) error {
 }
 
 // noMemory is what the runtime, and that of the race detector, says when the
-// operating system's limit stops it.
-var noMemory = []string{"out of memory", "cannot allocate memory", "failed to allocate", "-byte limit"}
+// operating system's limit stops it: by name, by a thread whose stack it did
+// not get, or by a fault of its own, since its collector does not look at every
+// piece that it asks for. Our code cannot end so; what it does wrong is a panic.
+var noMemory = []string{
+	"out of memory", "cannot allocate memory", "failed to allocate", "-byte limit",
+	"pthread_create failed", "failed to create new OS thread",
+	"SIGSEGV: segmentation violation\nPC=", "unexpected signal during runtime execution",
+}
 
 // listen reads messages until the last one; nil = the child ended without one,
 // or hear did not want to go on.

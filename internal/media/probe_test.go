@@ -23,6 +23,9 @@ func misbehave(kind string) {
 	case "goroutine panic":
 		go panic("probe in a goroutine that nobody guards")
 		select {}
+	case "goroutine nil":
+		go func() { sink = *nilPointer }()
+		select {}
 	case "memory":
 		var kept [][]byte
 		for {
@@ -69,3 +72,6 @@ func deeper(n int) int { return deeper(n+1) + 1 } //nolint:staticcheck // SA5007
 var released chan struct{}
 
 var sink int
+
+// nilPointer is no constant, so that the compiler does not see through it.
+var nilPointer *int

@@ -7,11 +7,14 @@ package media
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/roux-engine/roux/fault"
 )
 
 // stopProbes are the misbehaviours that only this system knows.
@@ -30,17 +33,60 @@ var stopProbes = map[string]func(){
 			panic(fmt.Sprintf("the child is in the group %d of its parent", group))
 		}
 	},
+	// A signal from outside is, to the runtime, as one in its own code.
+	"fault of the runtime": func() {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGSEGV); err != nil {
+			panic(err)
+		}
+		select {}
+	},
 }
 
 // F45: Ctrl-C ends the parent's work in the parent's way. A child that died of
 // it would have recorded a sound file as damaged.
 func TestF45_SignalsToAllDoNotEndTheChild(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for kind := range stopProbes {
+	for _, kind := range []string{"stopped", "group"} {
 		r := New(Config{})
 		r.probe = kind
 		if doc, err := r.Info(context.Background(), bytes.NewReader(report(t))); err != nil || doc.PageCount != 4 {
 			t.Errorf("%s: %+v, %v", kind, doc, err)
+		}
+	}
+}
+
+// I15, I16: the collector writes through what it was not given near the limit of
+// memory, and dies of that. A nil pointer of ours is a panic, and the file's fault.
+func TestI15_I16_FaultOfTheRuntime(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for kind, want := range map[string]fault.Code{"fault of the runtime": fault.FileTooLarge, "goroutine nil": fault.FileInvalid} {
+		r := New(Config{})
+		r.probe = kind
+		if _, err := r.Info(context.Background(), bytes.NewReader(report(t))); !errors.Is(err, want) {
+			t.Errorf("%s: error = %v, want %s: %v", kind, err, want, errors.Unwrap(err))
+		}
+	}
+}
+
+// I15: every word by which a child that got no memory was seen to end, and what
+// it never says of that.
+func TestI15_WordsOfAChildWithoutMemory(t *testing.T) {
+	for said, want := range map[string]fault.Code{
+		"fatal error: runtime: cannot allocate memory":                                  fault.FileTooLarge,
+		"fatal error: runtime: out of memory":                                           fault.FileTooLarge,
+		"==9==ERROR: ThreadSanitizer failed to allocate 0x2000000 (33554432) bytes":     fault.FileTooLarge,
+		"runtime: goroutine stack exceeds 67108864-byte limit":                          fault.FileTooLarge,
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable\nSIGABRT": fault.FileTooLarge,
+		"runtime: failed to create new OS thread (have 5 already; errno=11)":            fault.FileTooLarge,
+		"SIGSEGV: segmentation violation\nPC=0x46e69d m=3 sigcode=1 addr=0x0":           fault.FileTooLarge,
+		"fatal error: unexpected signal during runtime execution\n[signal SIGSEGV":      fault.FileTooLarge,
+		"panic: runtime error: invalid memory address or nil pointer dereference\n" +
+			"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x46e69d]": fault.FileInvalid,
+		"fatal error: concurrent map writes": fault.FileInvalid,
+		"":                                   fault.FileInvalid,
+	} {
+		if err := died(errors.New("exit status 2"), said, request{Op: opInfo}); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %s", said, err, want)
 		}
 	}
 }
