@@ -4,7 +4,7 @@ TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 FUZZTIME         ?= 5s
 
-.PHONY: help build test race lint cross bench measure peers peers-page peers-builds fuzz-short nightly rewrite clean
+.PHONY: help build test race lint cross bench measure mutate peers peers-page peers-builds fuzz-short nightly rewrite clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ measure: ## every shape beside its floors, three times (20 min on a quiet machin
 	go run ./bench -runs 3 > measured.jsonl
 	mv measured.jsonl bench/testdata/measured.jsonl
 	go test ./bench -run Page -rewrite
+
+mutate: ## random changes of the code that the tests must notice; PACKAGES=, BUDGET=, SEED=
+	go run ./sim/mutate -packages $(or $(PACKAGES),machine,engine,store/sqlite,worker,blob) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
 
 fuzz-short: ## every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)
