@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/cputime"
 )
 
 // childEnv selects the hidden entry and carries the request.
@@ -64,7 +65,7 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 	out := json.NewEncoder(stdout)
 	last, err := answer(req, stdin, func(m message) error {
 		if req.Op != opImage {
-			progress.Store(int64(cpuTime()))
+			progress.Store(int64(cputime.Used()))
 			steps.Add(1)
 		}
 		return out.Encode(m)
@@ -95,7 +96,7 @@ func watch(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) 
 		if int64(sample[0].Value.Uint64()-sample[1].Value.Uint64()) > maxMemory {
 			os.Exit(exitMemory)
 		}
-		cpu := cpuTime()
+		cpu := cputime.Used()
 		if stall > 0 && (cpu-time.Duration(progress.Load()) > stall || cpu > stall+time.Duration(steps.Load())*stall/20) {
 			os.Exit(exitStall)
 		}

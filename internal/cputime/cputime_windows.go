@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package media
+package cputime
 
 import (
-	"os/exec"
 	"syscall"
 	"time"
 )
 
-// cpuTime is how much CPU time this process has used.
-func cpuTime() time.Duration {
+func used() time.Duration {
 	self, err := syscall.GetCurrentProcess()
 	if err != nil {
 		return 0
@@ -22,10 +20,4 @@ func cpuTime() time.Duration {
 	// for points in time.
 	ticks := func(t syscall.Filetime) int64 { return int64(t.HighDateTime)<<32 | int64(t.LowDateTime) }
 	return time.Duration(ticks(kernel)+ticks(user)) * 100
-}
-
-// apart keeps the console's Ctrl-C from the child: the parent decides when it
-// ends.
-func apart(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// apart keeps the console's Ctrl-C from the child: the parent decides when it
+// ends.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
