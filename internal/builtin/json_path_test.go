@@ -80,7 +80,7 @@ func TestEveryPlaceIsFound(t *testing.T) {
 		v := value.Draw(t, "value")
 		raw, err := jsonx.Canonical(v)
 		if err != nil {
-			t.Skip()
+			t.Skip("no JSON")
 		}
 		at, pointer, path := v, "", "$"
 		for moved := true; moved; {

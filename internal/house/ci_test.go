@@ -3,11 +3,13 @@
 package house_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -77,12 +79,6 @@ func TestFuzzScript(t *testing.T) {
 // It returns what was printed, and the targets that were run.
 func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, err error) {
 	t.Helper()
-	for _, tool := range []string{"sh", "awk", "mktemp"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("there is no %s here, with which the script is run", tool)
-		}
-	}
-	dir := t.TempDir()
 	files := map[string]string{
 		".ci/fuzz":      string(script),
 		"sub/x_test.go": "package x\n\nfunc FuzzOne(f *testing.F) {}\n\nfunc FuzzTwo(f *testing.F) {}\n",
@@ -93,6 +89,25 @@ func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, e
 	for i, text := range said {
 		files[fmt.Sprintf("said%d", i+1)] = text
 	}
+	dir, cmd := scriptIn(t, files, ".ci/fuzz", "2s")
+	all, err := cmd.CombinedOutput()
+	ran, readErr := os.ReadFile(filepath.Join(dir, "runs"))
+	if readErr != nil {
+		t.Fatalf("go was not run: %v\n%s", readErr, all)
+	}
+	return string(all), strings.Join(strings.Fields(string(ran)), " "), err
+}
+
+// scriptIn writes files into a directory and makes ready a script among them,
+// with the programs of its bin before those of the system.
+func scriptIn(t *testing.T, files map[string]string, script string, args ...string) (dir string, cmd *exec.Cmd) {
+	t.Helper()
+	for _, tool := range []string{"sh", "awk", "mktemp"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("there is no %s here, with which the script is run", tool)
+		}
+	}
+	dir = t.TempDir()
 	for name, text := range files {
 		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -102,14 +117,100 @@ func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, e
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("sh", filepath.Join(dir, ".ci/fuzz"), "2s")
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "TMPDIR="+dir)
-	var both bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &both, &both
-	err = cmd.Run()
-	ran, readErr := os.ReadFile(filepath.Join(dir, "runs"))
-	if readErr != nil {
-		t.Fatalf("go was not run: %v\n%s", readErr, both.String())
+	cmd = exec.Command("sh", append([]string{filepath.Join(dir, script)}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "TMPDIR="+dir, "CI=")
+	return dir, cmd
+}
+
+// TestTestScript: .ci/test is red for a failure, and for a skip whose reason is
+// not listed for where it runs; it counts all three.
+func TestTestScript(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, ".ci/test"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return both.String(), strings.Join(strings.Fields(string(ran)), " "), err
+	const skips = "# a comment\n\nalways it is long: \nmachine no strace\nshort not short: \nmachine there is no %s here\n"
+	skip := func(reason string) string {
+		return "=== RUN   TestA\n=== RUN   TestB\n=== PAUSE TestB\n=== NAME  TestA\n    a_test.go:7: " + reason +
+			"\n--- SKIP: TestA (0.00s)\n=== CONT  TestB\n    b_test.go:9: it is long: not the reason of A\n--- PASS: TestB (0.00s)\nok  \tm\t0.1s\n"
+	}
+	for _, tt := range []struct {
+		name, said, argument, ci string
+		status                   string // of go
+		red                      string // what must be printed; "" = green
+	}{
+		{name: "listed", said: skip("it is long: a minute")},
+		{name: "not listed", said: skip("too hard"), red: "TestA: too hard"},
+		{name: "in the middle", said: skip("but it is long: a minute"), red: "TestA: but it is"},
+		{name: "without a reason", said: "=== RUN   TestA\n--- SKIP: TestA (0.00s)\n", red: "TestA: no reason"},
+		{name: "a subtest", said: "=== RUN   TestA\n=== RUN   TestA/x\n    a_test.go:7: too hard\n    --- SKIP: TestA/x (0.00s)\n--- PASS: TestA (0.00s)\n", red: "TestA/x: too hard"},
+		{name: "of the machine", said: skip("no strace here")},
+		{name: "of the machine, a name in it", said: skip("there is no awk here")},
+		{name: "of the machine in CI", said: skip("no strace here"), ci: "true", red: "TestA: no strace here"},
+		{name: "short", said: skip("not short: children"), argument: "-short"},
+		{name: "not short", said: skip("not short: children"), red: "TestA: not short"},
+		{name: "a failure", said: "=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\n", status: "exit 1", red: "1 failed, 0 skipped"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, cmd := scriptIn(t, map[string]string{
+				".ci/test": string(script), ".ci/skips": skips, "said": tt.said,
+				"bin/go": "#!/bin/sh\n[ \"$1\" = vet ] && exit 0\ncat said\n" + tt.status + "\n",
+			}, ".ci/test", strings.Fields(tt.argument)...)
+			cmd.Env = append(cmd.Env, "CI="+tt.ci)
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != (tt.red == "") || !strings.Contains(string(out), tt.red) {
+				t.Errorf("%v\n%s\nwant %q", err, out, tt.red)
+			}
+		})
+	}
+}
+
+// skip finds the calls that skip a test, with the text of their reason.
+var skip = regexp.MustCompile(`\bt\.Skip(f?)\(("(?:[^"\\]|\\.)*"|` + "`[^`]*`" + `)?`)
+
+// TestSkipsAreListed: every reason for which a test skips begins like a line of
+// .ci/skips, and every line is the reason of a test.
+func TestSkipsAreListed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, ".ci/skips"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{} // whether a test has the reason
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		class, begin, _ := strings.Cut(line, " ")
+		if !slices.Contains([]string{"always", "machine", "short"}, class) || begin == "" {
+			t.Errorf(".ci/skips: %q: want a class and the first words of a reason", line)
+		}
+		listed[begin] = false
+	}
+	for _, f := range load(t) {
+		if !f.test || f.foreign || f.path == "internal/house/ci_test.go" {
+			continue
+		}
+		for _, m := range skip.FindAllSubmatch(f.text, -1) {
+			reason, err := strconv.Unquote(string(m[2]))
+			if err != nil {
+				t.Errorf("%s: %s: a skip begins with its reason as text", f.path, m[0])
+				continue
+			}
+			found := false
+			for begin := range listed {
+				if strings.HasPrefix(reason, begin) {
+					listed[begin], found = true, true
+				}
+			}
+			if !found {
+				t.Errorf("%s: the reason %q is not in .ci/skips", f.path, reason)
+			}
+		}
+	}
+	for begin, used := range listed {
+		if !used && !strings.HasPrefix(begin, "there is no %s here") {
+			t.Errorf(".ci/skips: no test skips for the reason %q", begin)
+		}
+	}
 }
