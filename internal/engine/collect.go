@@ -28,18 +28,18 @@ func (e *Engine) collectFile(ctx context.Context, ask *effect) (action.FileInfo,
 		return action.FileInfo{}, err
 	}
 	r, w := io.Pipe()
+	defer r.Close() // ends the writer when Put stopped early
 	go func() {
-		buf := bufio.NewWriterSize(w, 64<<10)
-		err := g.write(ctx, e.cfg.Store, ask.id.key, buf)
-		if err == nil {
-			err = buf.Flush()
-		}
-		w.CloseWithError(err)
+		w.CloseWithError(e.contain(ask.id.key.Run, "reading the outputs of a loop", func() error {
+			buf := bufio.NewWriterSize(w, 64<<10)
+			if err := g.write(ctx, e.cfg.Store, ask.id.key, buf); err != nil {
+				return err
+			}
+			return buf.Flush()
+		}))
 	}()
 	name := g.plan.Steps[ask.id.ref.Step].ID + ".jsonl"
-	info, err := e.files(ask.id.key.Account).Put(ctx, r, name, "application/jsonl")
-	r.CloseWithError(err) // ends the writer when Put stopped early
-	return info, err
+	return e.files(ask.id.key.Account).Put(ctx, r, name, "application/jsonl")
 }
 
 // gather follows one loop through a journal.

@@ -252,6 +252,12 @@ func (c *core) decide(l *live, in *machine.Input) error {
 			c.watch.Before(l.key, l.run, in)
 		}
 		l.run.Decide(in, t)
+		if t.Err == nil && len(t.Events) > 0 {
+			c.touch(l, t.Events[0].Seq)
+			before := len(l.tail)
+			l.tail = machine.AppendFrame(l.tail, t.Events)
+			c.building.bytes += len(l.tail) - before
+		}
 	}); err != nil {
 		return err
 	}
@@ -261,14 +267,8 @@ func (c *core) decide(l *live, in *machine.Input) error {
 	if t.Err != nil {
 		return t.Err
 	}
-	if len(t.Events) > 0 {
-		c.touch(l, t.Events[0].Seq)
-		before := len(l.tail)
-		l.tail = machine.AppendFrame(l.tail, t.Events)
-		c.building.bytes += len(l.tail) - before
-		for i := range t.Events {
-			c.observe(l, &t.Events[i])
-		}
+	for i := range t.Events {
+		c.observe(l, &t.Events[i])
 	}
 	for i := range t.Commands {
 		c.command(l, &t.Commands[i])

@@ -3,7 +3,8 @@
 package engine
 
 import (
-	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/roux-engine/roux/action"
@@ -43,40 +44,75 @@ func (e *Engine) carryOut(ef *effect) {
 // the loop, since rendering evaluates templates, or on the loop's own goroutine
 // when that has left its seat.
 func (fl *flight) Do() {
-	e, t := fl.e, &fl.task
+	e := fl.e
 	if fl.Withdrawn() {
 		e.freed(fl)
 		return
 	}
-	input, hash, fail := t.Render()
-	if fail != nil {
-		e.giveUp(fl, fail, hash)
+	var task worker.Task
+	if fail := fl.prepare(&task); fail != nil {
+		e.giveUp(fl, fail)
 		return
 	}
-	call, fail := fl.prog.call(e, t)
-	if fail != nil {
-		e.giveUp(fl, fail, hash)
-		return
-	}
-	fl.hash = hash
-	key := fl.id.key
 	failpoint.Pass(failpoint.HandBefore)
-	err := e.pool.Do(&worker.Task{
-		ID: poolID(fl.id), Owner: fl, Action: call.act, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
-		CheckInput: call.in, CheckOutput: call.out,
-		Task: action.Task{
-			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: e.files(key.Account),
-		},
-	})
+	err := e.pool.Do(&task)
 	failpoint.Pass(failpoint.HandAfter)
 	switch fault.CodeOf(err) {
 	case "":
 	case fault.Stopping, fault.Conflict:
 		// Not started here: it stays open in the journal, or runs already.
 	default:
-		e.giveUp(fl, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}, hash)
+		e.giveUp(fl, &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)})
 	}
+}
+
+// prepare renders the attempt's input and finds what it calls. Both work on what
+// a recipe says, so a panic in them is a failure of this attempt (I16).
+func (fl *flight) prepare(task *worker.Task) (fail *machine.Failure) {
+	e, t, key := fl.e, &fl.task, fl.id.key
+	defer func() {
+		if v := recover(); v != nil {
+			err := e.panicked(key.Run, "preparing step "+t.StepPath, v)
+			fail = &machine.Failure{Code: err.Code, Msg: err.Msg}
+		}
+	}()
+	input, hash, fail := t.Render()
+	fl.hash = hash
+	if fail != nil {
+		return fail
+	}
+	call, fail := fl.prog.call(e, t)
+	if fail != nil {
+		return fail
+	}
+	*task = worker.Task{
+		ID: poolID(fl.id), Owner: fl, Action: call.act, TimeoutMS: t.TimeoutMS, NoFiles: e.cfg.Files == nil,
+		CheckInput: call.in, CheckOutput: call.out,
+		Task: action.Task{
+			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
+			EffectKey: t.EffectKey, Input: input, Files: e.files(key.Account),
+		},
+	}
+	return nil
+}
+
+// panicked turns a panic in what is done for a run beside the loop into an error
+// of that run. The value and the stack go to the log alone: they may hold what is
+// secret (I18).
+func (e *Engine) panicked(run, doing string, v any) *fault.Error {
+	e.cfg.Logger.Error("a panic was contained", "run", run, "doing", doing, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	return fault.New(fault.InternalError, "%s panicked; the log has the details", doing)
+}
+
+// contain calls what is done for a run beside the loop; a panic in it is its
+// error (I16).
+func (e *Engine) contain(run, doing string, fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = e.panicked(run, doing, v)
+		}
+	}()
+	return fn()
 }
 
 func (e *Engine) files(account string) action.Files {
@@ -87,12 +123,12 @@ func (e *Engine) files(account string) action.Files {
 }
 
 // giveUp reports an attempt that failed before an action was called.
-func (e *Engine) giveUp(fl *flight, fail *machine.Failure, hash []byte) {
+func (e *Engine) giveUp(fl *flight, fail *machine.Failure) {
 	if fl.Withdrawn() {
 		e.freed(fl)
 		return
 	}
-	fl.report.m = machine.Input{Outcome: machine.Failed, Err: fail, InputHash: hash}
+	fl.report.m = machine.Input{Outcome: machine.Failed, Err: fail, InputHash: fl.hash}
 	e.result(fl, &fl.report)
 }
 
@@ -160,8 +196,7 @@ func (e *Engine) taskReport(r worker.Report) {
 
 func failureOf(err *fault.Error) *machine.Failure {
 	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS}
-	var v *violationError
-	if errors.As(err, &v) {
+	if v, ok := err.Err.(*violationError); ok { // not errors.As: that would call methods of an action's error
 		f.Phase, f.Violations = v.phase, v.list
 	}
 	return f

@@ -25,10 +25,14 @@ const maxItem = 1 << 20
 
 // readItems answers CmdNeedItems: the next items of the file a loop runs over.
 func (e *Engine) readItems(ask *effect) {
-	items, more, err := e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask)
-	if err == nil {
-		err = e.genuine(e.ctx, ask.id.key, ask, items)
-	}
+	var items [][]byte
+	var more bool
+	err := e.contain(ask.id.key.Run, "reading the items of a loop", func() (err error) {
+		if items, more, err = e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask); err != nil {
+			return err
+		}
+		return e.genuine(e.ctx, ask.id.key, ask, items)
+	})
 	in := &input{kind: inRun, key: ask.id.key}
 	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items, More: more}
 	if err != nil {
@@ -106,18 +110,22 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect) (i
 			return nil, false, err
 		}
 	}
+	kept := false
+	defer func() {
+		if !kept {
+			c.file.Close()
+		}
+	}()
 	size := 0
 	for ; c.next < ask.from+ask.n && size < maxItem; c.next++ {
 		item, err := c.read()
 		if errors.Is(err, io.EOF) {
-			c.file.Close()
 			return items, false, nil
 		}
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			c.file.Close()
 			return nil, false, fault.Wrap(fault.CodeOf(itemFault(err)), err, "item %d of file %s: %s", c.next, ask.file, fault.Message(err))
 		}
 		if c.next >= ask.from {
@@ -125,6 +133,7 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect) (i
 			size += len(item)
 		}
 	}
+	kept = true
 	cs.put(c)
 	return items, true, nil
 }
@@ -289,7 +298,11 @@ func errItemTooLarge() error {
 // one JSON value a line in a file. They are read back from the journal, where
 // they already are; nothing else holds them all.
 func (e *Engine) collect(ask *effect) {
-	info, err := e.collectFile(e.ctx, ask)
+	var info action.FileInfo
+	err := e.contain(ask.id.key.Run, "collecting the outputs of a loop", func() (err error) {
+		info, err = e.collectFile(e.ctx, ask)
+		return err
+	})
 	if e.ctx.Err() != nil {
 		return
 	}

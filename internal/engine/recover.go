@@ -138,24 +138,30 @@ func (c *core) resumeRun(l *live) {
 		}
 		failpoint.Pass(failpoint.LostRecorded)
 	}
-	l.run.EachRunning(func(ref machine.Ref, fence machine.Fence) {
-		c.arb.holds(l, ref, fence, c.gatesOf(l, ref))
-		id := taskID{l.key, ref, fence}
-		if fl := c.strays[id]; fl != nil {
-			if k := l.asks.get(ref); k.fence == fence {
-				k.fl = fl
-				delete(c.strays, id)
-			}
-		}
-	})
 	var cmds []machine.Command
-	if err := c.protect(l, func() { cmds = l.run.Owed(nil) }); err != nil {
+	if err := c.protect(l, func() {
+		l.run.EachRunning(func(ref machine.Ref, fence machine.Fence) { c.takeUp(l, ref, fence) })
+		cmds = l.run.Owed(nil)
+	}); err != nil {
 		return
 	}
 	for i := range cmds {
 		c.command(l, &cmds[i])
 	}
 	c.arm(l)
+}
+
+// takeUp takes up an attempt that is open in a loaded run, and finds it again
+// where this process still carries it out.
+func (c *core) takeUp(l *live, ref machine.Ref, fence machine.Fence) {
+	c.arb.holds(l, ref, fence, c.gatesOf(l, ref))
+	id := taskID{l.key, ref, fence}
+	if fl := c.strays[id]; fl != nil {
+		if k := l.asks.get(ref); k.fence == fence {
+			k.fl = fl
+			delete(c.strays, id)
+		}
+	}
 }
 
 // handedBack says that attempts were given up by an orderly stop: nothing went

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// A wallClock is time.Now of a machine whose wall clock is set while the process
+// runs: the wall reading jumps, the monotonic one goes on.
+type wallClock struct{ jump atomic.Int64 } // seconds
+
+func (c *wallClock) Now() time.Time {
+	t := time.Now()
+	// The first word of a Time that has a monotonic reading holds the seconds of
+	// the wall above 30 bits of nanoseconds.
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(c.jump.Load()) << 30
+	return t
+}
+
+// A jump of the wall clock while the process runs, forward or back, fires no
+// timer and stretches none, and the times of a journal go on evenly (I10).
+func TestI10_WallClockJumps(t *testing.T) {
+	const hours = 48 * 3600
+	for name, jump := range map[string]int64{"forward": hours, "back": -hours} {
+		t.Run(name, func(t *testing.T) {
+			clock := new(wallClock)
+			before := clock.Now()
+			clock.jump.Store(jump)
+			if after := clock.Now(); after.Sub(before) > time.Minute || after.Sub(before) < 0 ||
+				after.Unix()-before.Unix() < jump-60 || after.Unix()-before.Unix() > jump+60 {
+				t.Fatal("this release of Go lays out a Time in another way: mend wallClock")
+			}
+			clock.jump.Store(0)
+			st := memory.New(memory.Options{})
+			e := open(t, st, Config{Now: clock.Now}, noop())
+			long := start(t, e, planOf(t, "name: long\nsteps:\n  - {id: w, wait: {duration: 24h}}\n"), nil)
+			short := start(t, e, planOf(t, "name: short\nsteps:\n  - {id: w, wait: {duration: 100ms}}\n"), nil)
+			began := e.now()
+			clock.jump.Store(jump)
+			if d := time.Duration(e.now()-began) * time.Microsecond; d < 0 || d > time.Hour {
+				t.Fatalf("the engine's time jumps by %s with the wall clock", d)
+			}
+
+			// The short wait ends when it is due by the monotonic clock; with the wall's
+			// word it would last for two days, or the long one would end with it.
+			head := end(t, e, short)
+			if took := time.Duration(head.Ended-head.Created) * time.Microsecond; head.Status != "completed" || took < 100*time.Millisecond || took > time.Hour {
+				t.Errorf("the short run is %s after %s by its journal", head.Status, took)
+			}
+			after := end(t, e, start(t, e, planOf(t, chain(2), noop()), nil))
+			if took := time.Duration(after.Ended-began) * time.Microsecond; took < 0 || took > time.Hour {
+				t.Errorf("a run after the jump ends %s after it", took)
+			}
+			if err := e.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if head, err := st.Head(t.Context(), store.Key{Account: acc, Run: long}); err != nil || head.Ended != 0 {
+				t.Errorf("the run that waits for a day is %s (%v)", head.Status, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// choosy is a store that refuses the transitions it is told to, as one does whose
+// journal another has written to.
+type choosy struct {
+	store.Store
+	refuse func(*store.Transition) bool // nil = none
+}
+
+func (s *choosy) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
+	verdicts := make([]store.Verdict, len(batch))
+	var rest []store.Transition
+	var at []int
+	for i := range batch {
+		if s.refuse != nil && s.refuse(&batch[i]) {
+			verdicts[i].Err = fault.New(fault.Conflict, "refused by the test")
+			continue
+		}
+		rest, at = append(rest, batch[i]), append(at, i)
+	}
+	got, err := s.Store.Commit(ctx, rest)
+	for i := range got {
+		verdicts[at[i]] = got[i]
+	}
+	return verdicts, err
+}
+
+// published is how many news of a run went out to those who watch.
+func (r *rig) published(key store.Key) (n int) {
+	for i := range r.frames {
+		if r.frames[i].key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// A transition that the store refuses leaves nothing: its events reach nobody who
+// watches, its commands are not carried out, and its run goes on from what is
+// stored (I1).
+func TestI1_RefusedTransitionIsNotPublished(t *testing.T) {
+	st := &choosy{Store: memory.New(memory.Options{})}
+	r := newRig(t, st, Config{}, noop())
+	p := planOf(t, chain(2), noop())
+	key, other := r.run(acc, p, nil), r.run(acc, p, nil)
+	task, well := r.pull(), r.pull()
+	r.frames = nil
+	refused := 0
+	st.refuse = func(tr *store.Transition) bool {
+		if tr.Key != key || refused > 0 || !bytes.Contains(tr.Frames, []byte("mark")) {
+			return false
+		}
+		refused++
+		return true
+	}
+	r.handle(done(task, `{"ok":"mark"}`), done(well, `{"ok":"mark"}`))
+	r.commit()
+	if refused != 1 {
+		t.Fatalf("%d transitions were refused, want 1", refused)
+	}
+	if n := r.published(key); n != 0 {
+		t.Errorf("a refused transition was published %d times", n)
+	}
+	if n := r.published(other); n != 1 {
+		t.Errorf("the transition beside it was published %d times", n)
+	}
+	for _, ef := range r.tasks {
+		if ef.id.key == key {
+			t.Error("an attempt of a refused transition was handed out")
+		}
+	}
+	// The report is handled again by the run as it is stored.
+	r.settle()
+	r.work()
+	r.wantStatus(key, "completed")
+	r.wantStatus(other, "completed")
+	if n := count(r.trace(key, p), "node.completed s0"); n != 1 {
+		t.Errorf("s0 completed %d times", n)
+	}
+}
+
+// A start that the store refuses leaves no run: not in memory, where it would take
+// inputs and hold slots, not for those who watch, and not in the store.
+func TestRefusedStartLeavesNothing(t *testing.T) {
+	st := &choosy{Store: memory.New(memory.Options{})}
+	r := newRig(t, st, Config{}, noop())
+	in := r.start(acc, planOf(t, chain(2), noop()), nil)
+	st.refuse = func(tr *store.Transition) bool { return tr.Key == in.key }
+	r.settle(in)
+	wantCode(t, r.answer(in).err, fault.Conflict)
+	if len(r.c.runs) != 0 {
+		t.Errorf("%d runs are in memory", len(r.c.runs))
+	}
+	if used := r.c.arb.whole.used; used != 0 {
+		t.Errorf("%d slots are held", used)
+	}
+	if n := r.published(in.key); n != 0 || len(r.tasks) != 0 {
+		t.Errorf("the start was published %d times and handed out %d attempts", n, len(r.tasks))
+	}
+	st.refuse = nil
+	cancel := request(in.key, machine.Input{Kind: machine.InCancel})
+	r.settle(cancel)
+	wantCode(t, r.answer(cancel).err, fault.RunNotFound)
+	if _, err := st.Head(t.Context(), in.key); fault.CodeOf(err) != fault.RunNotFound {
+		t.Errorf("the refused start left a run in the store: %v", err)
+	}
+}
+
+// A command to hand out an attempt that is over when it becomes durable does not
+// stand in the way of the attempt that the step has by then.
+func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
+	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+	in := r.start(acc, planOf(t, chain(1), noop()), nil)
+	r.handle(in)
+	b := r.c.seal()
+	if b == nil {
+		t.Fatal("the start needs no commit")
+	}
+	// While the start is being written the run is cancelled and tried again: its
+	// step has another attempt, of another generation.
+	cancel := request(in.key, machine.Input{Kind: machine.InCancel})
+	retry := request(in.key, machine.Input{Kind: machine.InRetry})
+	r.handle(cancel, retry)
+	if err := r.answer(retry).err; err != nil {
+		t.Fatal(err)
+	}
+	verdicts, err := r.st.Commit(t.Context(), b.trans)
+	r.c.committed(verdicts, err)
+	r.c.carryOn()
+	r.take()
+	if len(r.tasks) != 0 {
+		t.Fatalf("an attempt that is over was handed out: %+v", r.tasks[0].id)
+	}
+	r.settle()
+	if len(r.tasks) != 1 || r.tasks[0].id.fence.Gen != 2 {
+		t.Fatalf("%d attempts are handed out, want the one of generation 2", len(r.tasks))
+	}
+	r.work()
+	r.wantStatus(in.key, "completed")
+}
