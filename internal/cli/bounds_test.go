@@ -413,36 +413,70 @@ func TestHolderOf(t *testing.T) {
 	}
 }
 
-// The holder may end between two questions of a command that follows a run: what
-// it would have said is then read from the store.
+// The holder may end between two questions of a command that follows a run, or
+// during any of them: what it would have said is then read from the store.
 func TestHolderEndsWhileItIsFollowed(t *testing.T) {
-	dir := ran(t)
-	h, _ := hostedAt(t, filepath.Join(dir, "data"))
-	if len(filepath.Join(h.dir, socketName)) > maxSocketPath {
-		t.Skip("temporary directories have long names here")
+	for answered, question := range []string{"list", "plan", "head", "events"} {
+		t.Run(question, func(t *testing.T) {
+			dir := ran(t)
+			h, _ := hostedAt(t, filepath.Join(dir, "data"))
+			if len(filepath.Join(h.dir, socketName)) > maxSocketPath {
+				t.Skip("temporary directories have long names here")
+			}
+			h.unhook() // another one listens in its place
+			left := &endingHolder{journal: h.journal, answers: answered, leave: make(chan struct{})}
+			unhook, err := serve(h.dir, left, h, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ending sync.WaitGroup
+			ending.Go(func() {
+				<-left.leave
+				unhook()
+				h.unhook = func() {}
+				h.abandon() // only now may the store be read
+			})
+			out, talk, code := inProcess("", "events", "@last", "--follow")
+			if code != 0 || strings.Count(out, "run.completed") != 1 {
+				t.Errorf("exit %d: %s%s", code, out, talk)
+			}
+			ending.Wait()
+		})
 	}
-	h.unhook() // another one listens in its place
-	asked := make(chan struct{}, 1)
-	ln, err := net.Listen("unix", filepath.Join(h.dir, socketName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) {
-		_ = ln.Close()
-		asked <- struct{}{}
+}
+
+// An endingHolder answers so many questions and cuts off the next, when its process goes.
+type endingHolder struct {
+	journal
+	answers int
+	leave   chan struct{}
+}
+
+func (l *endingHolder) asked() {
+	if l.answers--; l.answers < 0 {
+		if l.answers == -1 {
+			close(l.leave)
+		}
 		panic(http.ErrAbortHandler)
-	})}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(ln) })
-	serving.Go(func() {
-		<-asked
-		h.unhook = func() {}
-		h.abandon() // only now may the store be read
-	})
-	out, talk, code := inProcess("", "events", "@last", "--follow")
-	if code != 0 || !strings.Contains(out, "run.completed") {
-		t.Errorf("exit %d: %s%s", code, out, talk)
 	}
-	_ = server.Close()
-	serving.Wait()
+}
+
+func (l *endingHolder) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	l.asked()
+	return l.journal.List(ctx, q)
+}
+
+func (l *endingHolder) Plan(ctx context.Context, hash string) ([]byte, error) {
+	l.asked()
+	return l.journal.Plan(ctx, hash)
+}
+
+func (l *endingHolder) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	l.asked()
+	return l.journal.Head(ctx, key)
+}
+
+func (l *endingHolder) Events(ctx context.Context, key store.Key, after uint64, most int) (store.Page, error) {
+	l.asked()
+	return l.journal.Events(ctx, key, after, most)
 }

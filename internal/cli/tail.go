@@ -54,10 +54,13 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 					return err
 				}
 			}
-			// The head is read first: what it calls the end is then in the events.
-			if t.head, err = j.Head(ctx, t.head.Key); err != nil {
+			// The head is read first: what it calls the end is then in the events. One
+			// that could not be read leaves the last in place, which names the run.
+			head, err := j.Head(ctx, t.head.Key)
+			if err != nil {
 				return err
 			}
+			t.head = head
 			return eachEvent(ctx, j, t.head.Key, last, func(ev *machine.Event) error {
 				last = ev.Seq
 				return fn(&t, ev)
