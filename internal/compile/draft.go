@@ -14,15 +14,23 @@ import (
 )
 
 // secondLook finds what else is wrong with a text that already has problems of
-// form, so that a person mends all of it in one go. Steps with a problem take
-// part as stand-ins: their names are known, what they do is not looked at.
+// form, so that a person mends all of it in one go. What only tunes a step is left
+// out where it is wrong. A step with another problem takes part as a stand-in: its
+// name is known, what it does is not looked at.
 func secondLook(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fault.Diagnostic {
 	draft := src.Draft()
 	if draft == nil || len(draft.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
 		return diags
 	}
-	broken := make(map[string]bool, len(diags))
+	broken, unknown := make(map[string]bool, len(diags)), ""
 	for _, d := range diags {
+		if d.Rule == "unknown-field" {
+			unknown = d.Pointer
+		}
+		within := unknown != "" && (d.Pointer == unknown || strings.HasPrefix(d.Pointer, unknown+"/"))
+		if within || forgetSetting(reflect.ValueOf(draft).Elem(), d.Pointer) {
+			continue // the draft is without it, and means the rest
+		}
 		broken[d.Pointer+"/"] = true // the value itself, not only something in it
 		for at := d.Pointer; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 			broken[at] = true
@@ -32,12 +40,61 @@ func secondLook(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fau
 	draft.Steps = standIns(draft.Steps, broken)
 	_, more := Compile(draft, src, opt)
 	for _, d := range more {
-		if d.Severity == fault.SeverityError {
+		if d.Severity == fault.SeverityError && !(src.Partial() && slices.Contains(needTheRest, d.Rule)) {
 			diags = append(diags, d)
 		}
 	}
 	sortDiagnostics(diags)
 	return diags[:min(len(diags), recipe.MaxDiagnostics)]
+}
+
+// needTheRest are the rules that a step or field breaks only if what it refers to
+// is nowhere in the text.
+var needTheRest = []string{
+	"unknown-step", "undefined-name", "invisible-step", "other-scope", "missing-input", "missing-field", "stray-fallback",
+	"no-steps", "not-parallelizable",
+}
+
+// settings are the fields that only tune what a step does, or when: without one,
+// all that is said of the others holds.
+var settings = []string{
+	"when", "timeout", "total_timeout", "continue_on_error", "on_parent_failure", "waitFor", "failureStrategy", "maxConcurrency",
+	"maxRetries", "retryDelay", "maxAttempts", "initialDelay", "maxDelay", "backoffMultiplier", "jitter", "retryableErrors",
+}
+
+// forgetSetting empties the setting of a step that the pointer names; false = it
+// names something else.
+func forgetSetting(v reflect.Value, pointer string) bool {
+	tokens := strings.Split(strings.TrimPrefix(strings.TrimPrefix(pointer, "/plan_definition"), "/"), "/")
+	if !slices.Contains(settings, tokens[len(tokens)-1]) {
+		return false
+	}
+	for _, token := range tokens {
+		for v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		switch v.Kind() {
+		case reflect.Struct:
+			i := slices.IndexFunc(reflect.VisibleFields(v.Type()), func(f reflect.StructField) bool {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				return name == token
+			})
+			if i < 0 {
+				return false
+			}
+			v = v.Field(i)
+		case reflect.Slice:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= v.Len() {
+				return false
+			}
+			v = v.Index(i)
+		default:
+			return false
+		}
+	}
+	v.SetZero()
+	return true
 }
 
 // forgetFields empties the fields of the recipe itself that have a problem.

@@ -277,6 +277,9 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 	}
 	seen := map[string]*jsonx.Node{}
 	meant := map[string]bool{} // fields that a misspelt one stands for
+	has := func(name string) bool {
+		return slices.ContainsFunc(n.Children, func(c *jsonx.Node) bool { return c.Key == name })
+	}
 	for _, c := range n.Children {
 		if seen[c.Key] != nil {
 			continue // a duplicate: reported where the text was read
@@ -286,10 +289,20 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		if f, ok := o.byName[c.Key]; ok {
 			d.decode(c, f.shape, v.Field(f.index))
 		} else if near := d.unknown(c, o); near != "" {
-			meant[near] = true
-			// What is wrong inside it is wrong by its right name, too.
+			// What is wrong inside it is wrong by its right name, too, and the draft
+			// takes it by that name, so that what needs it is not wrong as well.
 			f := o.byName[near]
-			d.decode(c, f.shape, reflect.New(v.Field(f.index).Type()).Elem())
+			into, rename := reflect.New(v.Field(f.index).Type()).Elem(), !has(near) && !meant[near]
+			if rename {
+				into = v.Field(f.index)
+				d.path.Pop()
+				d.path.Push(near)
+			}
+			meant[near] = true
+			d.decode(c, f.shape, into)
+			if rename {
+				c.Key = near // where the pointers of the draft look for it
+			}
 		}
 		d.path.Pop()
 	}

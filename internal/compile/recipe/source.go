@@ -19,13 +19,18 @@ type Source struct {
 	text *yamlx.Text
 	json []string // the lines of a JSON text, which YAML's rule would split elsewhere
 
-	draft *Recipe // what could be read of a text with problems
+	draft   *Recipe // what could be read of a text with problems
+	partial bool    // what stands below a problem could not be read
 }
 
 // Draft is what could be read of a text for which Parse returned no recipe, so
 // that more of its problems can be found: fields with problems may be zero or
 // hold what is not allowed there. nil when nothing could be read.
 func (s *Source) Draft() *Recipe { return s.draft }
+
+// Partial says that a part of the text could not be read at all: what the draft
+// lacks may stand there.
+func (s *Source) Partial() bool { return s.partial }
 
 func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
 	s := &Source{file: file, tree: tree}
