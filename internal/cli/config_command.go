@@ -22,6 +22,8 @@ type settingView struct {
 	Default string `json:"default"`
 	What    string `json:"what"`
 	Want    string `json:"want"`
+	// Files are those that may set it.
+	Files []string `json:"files"`
 	// Overridden are the values that something before them replaces.
 	Overridden []found `json:"overridden,omitempty"`
 }
@@ -31,6 +33,10 @@ func (a *app) viewSetting(s *setting, cmd *cobra.Command) settingView {
 	v := settingView{
 		Key: s.key, Value: values[0].Value, Origin: values[0].Origin, Where: values[0].Where,
 		Env: s.env, Default: s.def, What: s.what, Want: s.want, Overridden: values[1:],
+		Files: []string{"roux.yaml", "the user's config.yaml"},
+	}
+	if s.personal {
+		v.Files = v.Files[1:]
 	}
 	if s.flag != "" {
 		v.Flag = "--" + s.flag
@@ -66,7 +72,7 @@ func (a *app) configCommand() *cobra.Command {
 					views[i] = a.viewSetting(&settings[i], cmd)
 					rows = append(rows, []string{views[i].Key, oneLine(cut(views[i].Value, 60)), join(" ", views[i].Origin, views[i].Where)})
 				}
-				a.show(views, func() { a.text("%s", table(rows)) })
+				a.show(views, func() { a.table(rows, 1, 2) })
 				return a.configErr
 			},
 		},
@@ -110,7 +116,7 @@ func (a *app) printSetting(v settingView) {
 		{"from", join(" ", v.Origin, v.Where)},
 		{"takes", v.Want},
 		{"default", v.Default},
-		{"change it", join(", ", v.Flag, v.Env, v.Key+" in roux.yaml or the user's config.yaml")},
+		{"change it", join(", ", v.Flag, v.Env, v.Key+" in "+strings.Join(v.Files, " or "))},
 	}
 	for _, o := range v.Overridden {
 		if o.Origin != "default" {

@@ -397,9 +397,9 @@ func (a *app) printCompared(c *compared, sides [2]*side) {
 		a.text("%s\n", g)
 		rows := make([][]string, len(list))
 		for i, d := range list {
-			rows[i] = []string{"  " + oneLine(d.Where), shortValue(d.A), "→ " + shortValue(d.B)}
+			rows[i] = []string{"  " + oneLine(d.Where), shortValue(g, d.A), "→ " + shortValue(g, d.B)}
 		}
-		a.text("%s", table(rows))
+		a.table(rows, 2, 1, 0)
 	}
 	switch {
 	case c.Same:
@@ -412,10 +412,21 @@ func (a *app) printCompared(c *compared, sides [2]*side) {
 	}
 }
 
-// shortValue is a value in a table cell.
-func shortValue(raw json.RawMessage) string {
+// shortValue is a value in a table cell, with the unit of its group.
+func shortValue(group string, raw json.RawMessage) string {
 	if string(raw) == "null" {
 		return "–"
 	}
+	var n float64
+	if unit := units[group]; unit != nil && json.Unmarshal(raw, &n) == nil {
+		return unit(n)
+	}
 	return cut(oneLine(string(raw)), 48)
+}
+
+// units write the numbers of a group for people.
+var units = map[string]func(n float64) string{
+	"attempts": func(n float64) string { return count(int(n), "attempt") },
+	"credits":  func(n float64) string { return count(int(n), "credit") },
+	"time":     func(n float64) string { return took(micros(n)) },
 }

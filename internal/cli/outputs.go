@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -63,10 +64,10 @@ func beginning(text string, columns int) string {
 
 // stdoutColumns is the width of the terminal that standard output is, if any.
 func (a *app) stdoutColumns() (int, bool) {
-	f, ok := a.stdout.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(a.stdout) {
 		return 0, false
 	}
+	f, _ := a.stdout.(*os.File)
 	if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 		return columns, true
 	}
@@ -130,4 +131,10 @@ func indent(raw []byte) string {
 		return string(raw)
 	}
 	return b.String()
+}
+
+// isTerminal says that what is written to w is shown by a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

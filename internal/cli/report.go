@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -91,8 +92,30 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(buf.Bytes())
+	text := buf.Bytes()
+	if isTerminal(w) {
+		text = escapeForTerminal(text)
+	}
+	_, err := w.Write(text)
 	return err
+}
+
+// escapeForTerminal writes the characters of JSON text that could steer a terminal
+// or turn the direction of reading as escapes (A31). They stand in strings only, so
+// the value stays the same.
+func escapeForTerminal(text []byte) []byte {
+	if !bytes.ContainsFunc(text, dangerous) {
+		return text
+	}
+	out := make([]byte, 0, len(text)+16)
+	for _, r := range string(text) {
+		if dangerous(r) {
+			out = fmt.Appendf(out, "\\u%04x", r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // text writes to standard output.

@@ -117,7 +117,7 @@ func (a *app) printHeads(heads []store.Head) {
 				took(time.Duration(end-h.Created) * time.Microsecond), fmt.Sprint(h.Used), note,
 			})
 		}
-		a.text("%s", table(rows))
+		a.table(rows, 6, 1)
 	})
 }
 
@@ -237,10 +237,11 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 	if f.Error != nil {
 		rows = append(rows, []string{"error", oneLine(string(f.Error.Code) + ": " + f.Error.Message)})
 	}
-	a.text("%s\n", table(rows))
+	a.text("%s\n", a.folded(table(rows), len("quarantined")+columnGap))
 	steps := [][]string{{"STEP", "STATUS", "TRIES", "TOOK", "USED", ""}}
-	for _, s := range v.order {
-		if v.steps[s.path] != s || !s.keep {
+	for _, s := range v.listed() {
+		if s.folded != "" {
+			steps = append(steps, []string{s.path, "", "", "", "", s.folded})
 			continue
 		}
 		note := join(", ", s.undone, s.opened, s.note)
@@ -254,7 +255,7 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 			s.path, s.status, fmt.Sprint(s.attempts), left0(s.micros), fmt.Sprint(s.cost), oneLine(cut(note, 72)),
 		})
 	}
-	a.text("%s", table(steps))
+	a.table(steps, 5, 0)
 	if f.Truncated {
 		a.text("… only the first %d steps are listed\n", maxSteps)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"charm.land/lipgloss/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -153,5 +154,58 @@ func TestLongOutputOnATerminal(t *testing.T) {
 	}
 	if piped, _, _ := roux(t, env, "run", "-q", recipe); strings.Count(piped, "\n") != 122 {
 		t.Errorf("%d lines through a pipe", strings.Count(piped, "\n"))
+	}
+}
+
+// TestResultsFitTheTerminal: on a terminal tables are as wide as it is and ids stay
+// whole, and JSON holds no character that could steer it or turn the direction of
+// reading; through a pipe both are what they were.
+func TestResultsFitTheTerminal(t *testing.T) {
+	dir := t.TempDir()
+	env := []string{"ROUX_DATA=" + dir, "TERM=xterm", "CI=", "NO_COLOR="}
+	odd := "\u202eabc\u009b\u061c"
+	recipe := write(t, "wide.yaml", "name: "+strings.Repeat("long", 12)+"\nsteps:\n  - id: "+strings.Repeat("step", 12)+
+		"\n    transform: {expression: \"'"+strings.Repeat("word ", 12)+"'\"}\n  - {id: odd, transform: {expression: input.odd}}\n  - {id: stop, fail: {message: "+strings.Repeat("because ", 12)+"}}\n")
+	if _, talk, code := roux(t, env, "run", recipe, "-q", "--input", "odd="+odd); code != 1 {
+		t.Fatalf("exit %d: %s", code, talk)
+	}
+	shown := func(args ...string) string {
+		t.Helper()
+		screen, tty := terminal100x30(t)
+		cmd := command(t, env, args...)
+		cmd.Stdout = tty
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = tty.Close()
+		text, _ := io.ReadAll(screen) // which ends with an error when the writer has gone
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, text)
+		}
+		return string(text)
+	}
+	for _, args := range [][]string{{"runs", "list"}, {"runs", "get", "@last"}, {"trace", "@last"}, {"trace", "@last", "--flame"}} {
+		text := shown(args...)
+		for line := range strings.Lines(text) {
+			if line = strings.TrimRight(line, "\r\n"); lipgloss.Width(line) > 100 {
+				t.Errorf("%v: a line of %d columns: %s", args, lipgloss.Width(line), line)
+			}
+		}
+		if !regexp.MustCompile(`run_[0-9A-Z]{26}`).MatchString(text) || !strings.Contains(text, "…") && args[0] != "trace" {
+			t.Errorf("%v:\n%s", args, text)
+		}
+		if piped, _, _ := roux(t, env, args...); args[0] == "runs" && args[1] == "list" && !strings.Contains(piped, strings.Repeat("long", 8)[:31]) {
+			t.Errorf("%v through a pipe is cut:\n%s", args, piped)
+		}
+	}
+	for _, args := range [][]string{{"runs", "get", "@last", "-o", "json"}, {"events", "@last", "-o", "jsonl"}} {
+		text := shown(args...)
+		if strings.ContainsFunc(text, func(r rune) bool { return dangerous(r) && r != '\r' }) {
+			t.Errorf("%v: %q", args, text)
+		}
+		piped, _, _ := roux(t, env, args...)
+		if args[0] == "events" && (!strings.Contains(piped, odd) || !strings.Contains(text, `\u202eabc\u009b\u061c`)) {
+			t.Errorf("%v: %q through a pipe, %q on a terminal", args, piped, text)
+		}
 	}
 }

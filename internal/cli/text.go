@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -43,7 +45,7 @@ func clean(s string) string {
 
 func dangerous(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' ||
-		r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F
+		r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
 }
 
 // oneLine is clean for a place that has one line.
@@ -164,25 +166,85 @@ func briefFields(fields map[string]any) string {
 
 // table prints rows in columns, the first row in capitals by convention.
 func table(rows [][]string) string {
-	var width []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
+	width := widths(rows)
 	var b strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			line.WriteString(cell)
 			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2))
+				line.WriteString(strings.Repeat(" ", width[i]-lipgloss.Width(cell)+columnGap))
 			}
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return b.String()
+}
+
+// columnGap is the space between two columns of a table.
+const columnGap = 2
+
+func widths(rows [][]string) (width []int) {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], lipgloss.Width(cell))
+		}
+	}
+	return width
+}
+
+// narrowest is how far a column of a table is cut, unless it is narrower itself.
+const narrowest = 12
+
+// fitTable is a table that fits into so many columns, as far as that can be had by
+// cutting the columns that flex lists, the first of them first. A cell that is
+// cut ends in an ellipsis.
+func fitTable(rows [][]string, columns int, flex ...int) string {
+	width := widths(rows)
+	over := -columns - columnGap
+	for _, w := range width {
+		over += w + columnGap
+	}
+	for _, i := range flex {
+		if over <= 0 || i >= len(width) || width[i] <= narrowest {
+			continue
+		}
+		to := max(narrowest, width[i]-over)
+		over -= width[i] - to
+		for _, row := range rows {
+			if i < len(row) {
+				row[i] = cutColumns(row[i], to)
+			}
+		}
+	}
+	return table(rows)
+}
+
+// cutColumns shortens s to n columns of a terminal.
+func cutColumns(s string, n int) string {
+	if lipgloss.Width(s) <= n {
+		return s
+	}
+	return lipgloss.NewStyle().MaxWidth(n-1).Render(s) + "…"
+}
+
+// table writes a table to standard output. On a terminal it fits into its columns
+// by cutting those that flex lists, the first of them first; a pipe gets all.
+func (a *app) table(rows [][]string, flex ...int) {
+	if columns, ok := a.stdoutColumns(); ok {
+		a.text("%s", fitTable(rows, columns, flex...))
+		return
+	}
+	a.text("%s", table(rows))
+}
+
+// folded breaks text for standard output between words where that is a terminal.
+func (a *app) folded(text string, indent int) string {
+	if columns, ok := a.stdoutColumns(); ok {
+		return fold(text, columns, indent)
+	}
+	return text
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +36,10 @@ type span struct {
 	Error     *resultError `json:"error,omitempty"`
 	Children  []*span      `json:"children,omitempty"`
 
+	ref        machine.Ref
 	begin, end int64 // UTC µs
 	opened     string
+	items      int64 // of a loop, where they are known
 	phases     []phase
 }
 
@@ -59,6 +62,7 @@ const (
 type traced struct {
 	ID        string  `json:"id"`
 	Recipe    string  `json:"recipe"`
+	Depth     int     `json:"depth"` // of the run: 0, the runs that it contains below it
 	Status    string  `json:"status"`
 	StartedAt string  `json:"startedAt,omitempty"`
 	TookMs    float64 `json:"durationMs"`
@@ -73,7 +77,7 @@ func (a *app) traceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace RUN",
 		Short: "Show a run as a nested tree with times and credits",
-		Long: "Show a run as a nested tree: every step instance under the one that owns it, with its depth, how long it queued, worked, " +
+		Long: "Show a run as a nested tree: every step instance under the one that owns it, how long it queued, worked, " +
 			"waited and stood back before a retry, its credits and its outcome. With --flame the same as bars on one time scale: " +
 			"░ in the queue, █ at work, ┄ waiting for something outside, ▒ standing back before a retry.",
 		Example: "roux trace @last\nroux trace @last --flame\nroux trace @last -o json",
@@ -142,7 +146,7 @@ func (t *tracer) apply(ev *machine.Event) error {
 		s.enter(atWork, ev.At)
 		s.Attempts = max(s.Attempts, ev.Attempt)
 		if ev.Kind == machine.EvNodeOpened {
-			s.opened = openedText(t.plan, ev)
+			s.opened, s.items = openedText(t.plan, ev), max(ev.N, 0)
 		}
 	case machine.EvNodeWaiting:
 		s.enter(inWait, ev.At)
@@ -191,6 +195,7 @@ func (t *tracer) span(ev *machine.Event) *span {
 	}
 	step := &t.plan.Steps[ref.Step]
 	s := &span{
+		ref:  machine.Ref{Path: machine.Path(strings.Clone(string(ref.Path))), Step: ref.Step},
 		Step: machine.StepPath(t.plan, ref), Name: t.plan.Label(ref.Step), Kind: step.Kind.String(),
 		Status: "pending", Depth: int(t.plan.Graphs[step.Graph].Depth), begin: ev.At,
 	}
@@ -204,7 +209,7 @@ func (t *tracer) span(ev *machine.Event) *span {
 	default:
 		t.roots = append(t.roots, s)
 	}
-	t.spans[machine.Ref{Path: machine.Path(strings.Clone(string(ref.Path))), Step: ref.Step}] = s
+	t.spans[s.ref] = s
 	return s
 }
 
@@ -260,15 +265,19 @@ func (s *span) sum(start, end int64) {
 func millis(us int64) float64 { return math.Round(float64(us)) / 1000 }
 
 func (a *app) printTrace(t *tracer, out *traced, flame bool) {
-	a.text("%s  %s  %s\n", oneLine(out.Recipe), out.ID, join(" · ", out.Status, took(micros(out.TookMs)), credits(out.Credits)))
-	w := &traceWriter{app: a, start: t.start, end: t.start + int64(out.TookMs*1000)}
-	for i, s := range out.Steps {
-		w.walk(s, "", "", i == len(out.Steps)-1, flame)
+	// The form of the sources (X212): depth counts runs inside runs.
+	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", oneLine(out.Recipe), out.Depth, out.ID,
+		join(" · ", out.Status, took(micros(out.TookMs)), credits(out.Credits)))
+	a.text("Execution Tree:\n%s", a.folded(head, 3))
+	w := &traceWriter{app: a, plan: t.plan, start: t.start, end: t.start + int64(out.TookMs*1000)}
+	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *span) int { return machine.Compare(t.plan, a.ref, b.ref) })
+	for i, s := range roots {
+		w.walk(s, "│  ", "", i == len(roots)-1, flame)
 	}
 	if flame {
 		w.bars()
 	} else {
-		a.text("%s", table(w.rows))
+		a.table(w.rows, 4, 2, 0)
 	}
 	if out.Truncated {
 		a.say("only the first %d step instances are shown: --steps shows more", t.most)
@@ -280,12 +289,13 @@ func micros(ms float64) time.Duration { return time.Duration(ms * float64(time.M
 // A traceWriter lays spans out as lines.
 type traceWriter struct {
 	app        *app
+	plan       *plan.Plan
 	start, end int64
 	rows       [][]string
 	spans      []*span
 }
 
-// walk prints a span and what is under it (X212: `├─ name (depth: n)`).
+// walk lays out a span and what is under it.
 func (w *traceWriter) walk(s *span, indent, above string, last, flame bool) {
 	branch, below := "├─ ", "│  "
 	if last {
@@ -296,15 +306,23 @@ func (w *traceWriter) walk(s *span, indent, above string, last, flame bool) {
 		name += fmt.Sprintf("  try %d", s.Attempts)
 	}
 	label := indent + branch + lookOf(s.Status).Glyph + " " + name
-	w.spans = append(w.spans, s)
 	if flame {
-		w.rows = append(w.rows, []string{label})
+		w.add(s, label)
 	} else {
-		w.rows = append(w.rows, []string{fmt.Sprintf("%s (depth: %d)", label, s.Depth), s.Status, s.times(), credits(s.Credits), s.says()})
+		w.add(s, label, s.Status, s.times(), credits(s.Credits), s.says())
 	}
-	for i, c := range s.Children {
-		w.walk(c, indent+below, s.Step, i == len(s.Children)-1, flame)
+	children, rest := s.ordered(w.plan)
+	for i, c := range children {
+		w.walk(c, indent+below, s.Step, i == len(children)-1 && rest == "", flame)
 	}
+	if rest != "" {
+		w.add(nil, indent+below+"└─ … "+rest)
+	}
+}
+
+// add takes a line; span is nil for one that stands for several.
+func (w *traceWriter) add(s *span, cells ...string) {
+	w.spans, w.rows = append(w.spans, s), append(w.rows, cells)
 }
 
 // times is how long it took, and of that what was not work.
@@ -343,8 +361,10 @@ func (w *traceWriter) bars() {
 		columns = 80
 	}
 	names := 0
-	for _, r := range w.rows {
-		names = max(names, len([]rune(r[0])))
+	for i, r := range w.rows {
+		if w.spans[i] != nil {
+			names = max(names, len([]rune(r[0])))
+		}
 	}
 	names = min(names, columns/2)
 	width := max(columns-names-12, 20)
@@ -354,6 +374,10 @@ func (w *traceWriter) bars() {
 		return int(max(0, min((float64(us)-float64(w.start))/float64(total), 1)) * float64(width))
 	}
 	for i, s := range w.spans {
+		if s == nil {
+			w.app.text("%s\n", cut(w.rows[i][0], columns))
+			continue
+		}
 		bar := []rune(strings.Repeat(" ", width+1))
 		for _, p := range s.phases {
 			from, to := at(p.begin), at(p.end)

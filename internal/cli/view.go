@@ -56,8 +56,9 @@ type stepView struct {
 	fraction float64
 	undone   string // "compensated" or why that failed
 	keep     bool
-	items    int64 // of a loop; -1 = not known
-	begun    int64 // iterations begun
+	items    int64  // of a loop; -1 = not known
+	begun    int64  // iterations begun
+	folded   string // it stands for items that are not listed: what they are
 }
 
 func newView(p *plan.Plan, id string) *runView {

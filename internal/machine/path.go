@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strconv"
 	"strings"
@@ -175,4 +176,60 @@ func findStep(p *plan.Plan, graph int32, id string) int32 {
 		}
 	}
 	return -1
+}
+
+// Compare orders step instances as the definition does: what a step owns follows
+// it, the iterations of a loop by their index, branches by their number.
+func Compare(p *plan.Plan, a, b Ref) int {
+	var x, y [8]level
+	one, _ := a.Path.levels(p, x[:0])
+	two, _ := b.Path.levels(p, y[:0])
+	for i := range max(len(one), len(two)) {
+		s, t := ownerAt(p, a, one, i), ownerAt(p, b, two, i)
+		switch {
+		case s != t:
+			return cmp.Compare(s, t)
+		case i >= len(one) || i >= len(two): // one of them owns the other
+			return cmp.Compare(len(one), len(two))
+		case one[i] != two[i]:
+			return cmp.Or(cmp.Compare(one[i].graph, two[i].graph), cmp.Compare(one[i].ordinal, two[i].ordinal))
+		}
+	}
+	return cmp.Compare(a.Step, b.Step)
+}
+
+// ownerAt is the step that stands for ref in the scope of level i.
+func ownerAt(p *plan.Plan, ref Ref, levels []level, i int) int32 {
+	if i < len(levels) {
+		return p.Graphs[levels[i].graph].Owner
+	}
+	return ref.Step
+}
+
+// An Iteration is one item of a loop.
+type Iteration struct {
+	Loop Ref
+	N    int64 // from 0
+}
+
+// Iterations are those that path leads through, the outermost first.
+func Iterations(p *plan.Plan, path Path) (list []Iteration) {
+	var buf [8]level
+	levels, ok := path.levels(p, buf[:0])
+	if !ok {
+		return nil
+	}
+	above := Path("")
+	for _, l := range levels {
+		if g := &p.Graphs[l.graph]; g.Role == plan.Body {
+			list = append(list, Iteration{Ref{Path: above, Step: g.Owner}, l.ordinal})
+		}
+		above = above.child(l.graph, l.ordinal)
+	}
+	return list
+}
+
+// Scope is the scope in which the iteration's steps run.
+func (i Iteration) Scope(p *plan.Plan) Path {
+	return i.Loop.Path.child(p.Steps[i.Loop.Step].Body, i.N)
 }

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// What people are shown of a loop of many items: the first of them, and so many of
+// those that did not complete. Programs get all.
+const (
+	firstItems = 20
+	otherItems = 20
+)
+
+// ranks order statuses by how much an item of that status wants to be seen.
+var ranks = []string{"failed", "timed_out", "waiting", "blocked", "retrying", "running", "queued", "pending", "cancelled", "completed"}
+
+func rank(status string) int {
+	if i := slices.Index(ranks, status); i >= 0 {
+		return i
+	}
+	return len(ranks) // skipped, invalidated: says nothing about the item
+}
+
+// An itemCount is a loop as lists of its steps show it: what is known of its items,
+// by the status of the step that tells most.
+type itemCount struct {
+	statuses map[int64]string
+	total    int64 // items of the loop; 0 = not known
+}
+
+func (c *itemCount) add(n int64, status string) {
+	if c.statuses == nil {
+		c.statuses = map[int64]string{}
+	}
+	if old, known := c.statuses[n]; !known || rank(status) < rank(old) {
+		c.statuses[n] = status
+	}
+}
+
+// shown are the items that are listed; nil = all. rest says what the others are.
+func (c *itemCount) shown() (items map[int64]bool, rest string) {
+	if len(c.statuses) <= firstItems {
+		return nil, ""
+	}
+	all := make([]int64, 0, len(c.statuses))
+	for n := range c.statuses {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	items = map[int64]bool{}
+	counts := map[string]int64{}
+	others := 0
+	for i, n := range all {
+		status := c.statuses[n]
+		usual := status == "completed" || rank(status) == len(ranks)
+		switch {
+		case i < firstItems:
+			items[n] = true
+		case !usual && others < otherItems:
+			items[n] = true
+			others++
+		default:
+			counts[status]++
+		}
+	}
+	var parts []string
+	for _, status := range append(slices.Clone(ranks), "skipped", "invalidated") {
+		if counts[status] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", grouped(counts[status]), status))
+		}
+	}
+	more := max(c.total, int64(len(all))) - int64(len(items))
+	if unknown := more - int64(len(all)-len(items)); unknown > 0 {
+		parts = append(parts, grouped(unknown)+" not read")
+	}
+	if more == 0 {
+		return nil, ""
+	}
+	what := "items"
+	if more == 1 {
+		what = "item"
+	}
+	return items, fmt.Sprintf("%s more %s: %s", grouped(more), what, strings.Join(parts, ", "))
+}
+
+// grouped writes a number with commas: 12,345.
+func grouped(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// listed are the steps that a list for people shows, in the order of the definition
+// and of the items. Of a loop of many items some are left out; a step view with
+// nothing but folded then stands for them.
+func (v *runView) listed() []*stepView {
+	loops := map[machine.Ref]*itemCount{}
+	var list []*stepView
+	for _, s := range v.order {
+		if v.steps[s.path] != s || !s.keep {
+			continue
+		}
+		list = append(list, s)
+		for _, it := range machine.Iterations(v.plan, s.ref.Path) {
+			c := loops[it.Loop]
+			if c == nil {
+				c = &itemCount{}
+				if l := v.steps[machine.StepPath(v.plan, it.Loop)]; l != nil {
+					c.total = l.items
+				}
+				loops[it.Loop] = c
+			}
+			c.add(it.N, s.status)
+		}
+	}
+	shown := map[machine.Ref]map[int64]bool{}
+	for loop, c := range loops {
+		items, rest := c.shown()
+		if items == nil {
+			continue
+		}
+		shown[loop] = items
+		last := machine.Iteration{Loop: loop, N: 1 << 40} // after every item
+		list = append(list, &stepView{
+			path:   machine.StepPath(v.plan, loop) + "[…]",
+			ref:    machine.Ref{Path: last.Scope(v.plan), Step: v.plan.Graphs[v.plan.Steps[loop.Step].Body].First},
+			folded: rest,
+		})
+	}
+	list = slices.DeleteFunc(list, func(s *stepView) bool {
+		return slices.ContainsFunc(machine.Iterations(v.plan, s.ref.Path), func(it machine.Iteration) bool {
+			items := shown[it.Loop]
+			return items != nil && !items[it.N] && it.N < 1<<40
+		})
+	})
+	slices.SortStableFunc(list, func(a, b *stepView) int { return machine.Compare(v.plan, a.ref, b.ref) })
+	return list
+}
+
+// ordered are the spans that a span owns, as people are shown them: in the order of
+// the definition and of the items, and of many items some. rest says what the
+// others are.
+func (s *span) ordered(p *plan.Plan) (list []*span, rest string) {
+	list = slices.Clone(s.Children)
+	slices.SortStableFunc(list, func(a, b *span) int { return machine.Compare(p, a.ref, b.ref) })
+	if p.Steps[s.ref.Step].Kind != plan.Loop {
+		return list, ""
+	}
+	c := itemCount{total: s.items}
+	item := func(in *span) (int64, bool) {
+		all := machine.Iterations(p, in.ref.Path)
+		if len(all) == 0 || all[len(all)-1].Loop != s.ref {
+			return 0, false // of its fallback or compensation
+		}
+		return all[len(all)-1].N, true
+	}
+	for _, in := range list {
+		if n, ok := item(in); ok {
+			c.add(n, in.Status)
+		}
+	}
+	items, rest := c.shown()
+	if items == nil {
+		return list, ""
+	}
+	return slices.DeleteFunc(list, func(in *span) bool {
+		n, ok := item(in)
+		return ok && !items[n]
+	}), rest
+}
