@@ -60,14 +60,6 @@ func (c *Crew) sendLocked() {
 }
 
 func (c *Crew) work() {
-	inside := false
-	defer func() {
-		if inside { // the job ended the goroutine by runtime.Goexit
-			c.mu.Lock()
-			c.sendLocked()
-			c.mu.Unlock()
-		}
-	}()
 	c.mu.Lock()
 	for n := 1; c.head < len(c.jobs); n++ {
 		j := c.jobs[c.head]
@@ -76,9 +68,7 @@ func (c *Crew) work() {
 		c.ready--
 		c.sendLocked()
 		c.mu.Unlock()
-		inside = true
-		j.Do()
-		inside = false
+		j.Do() // which may end this goroutine: another one is on its way where jobs wait
 		c.mu.Lock()
 		c.ready++
 		if c.ready > enough {

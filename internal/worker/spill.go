@@ -149,7 +149,7 @@ func (c *chooser) scan() {
 		key   [2]int
 	}
 	var stack []open
-	all := make([]span, 0, 64) // open ones and those that are large
+	var all []span // open ones and those that are large, by where they begin
 	begin := func(at int, kind byte) {
 		s := span{start: at, kind: kind, parent: -1}
 		if n := len(stack); n > 0 {
@@ -232,7 +232,6 @@ func (c *chooser) choose() []int {
 			chosen = append(chosen, i)
 		}
 	}
-	slices.SortFunc(chosen, func(a, b int) int { return c.spans[a].start - c.spans[b].start })
 	return chosen
 }
 
