@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -33,6 +34,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // DefaultMaxBytes bounds a single file where [Config] does not. Files are
@@ -88,15 +90,13 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = DefaultMaxBytes
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, storageFault(err, "create the file store %s", cfg.Dir)
-	}
-	if err := syncName(cfg.Dir); err != nil {
-		return nil, storageFault(err, "create the file store %s", cfg.Dir)
-	}
-	root, err := os.OpenRoot(cfg.Dir)
+	root, err := datadir.OpenRoot(cfg.Dir)
 	if err != nil {
 		return nil, storageFault(err, "open the file store %s", cfg.Dir)
+	}
+	if err := syncName(cfg.Dir); err != nil {
+		_ = root.Close()
+		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}
 	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: cfg.Now}
 	if s.now == nil {
@@ -247,6 +247,9 @@ func (s *Store) openRegular(p place) (*os.File, int64, error) {
 	if !before.Mode().IsRegular() {
 		return nil, 0, fault.New(fault.FileInvalid, "file %s is damaged in the store: it is no regular file", p.name)
 	}
+	if err := s.private(p.file(), before); err != nil {
+		return nil, 0, err
+	}
 	f, err := s.root.Open(p.file())
 	if err != nil {
 		return nil, 0, storageFault(err, "open file %s", p.name)
@@ -267,6 +270,18 @@ func (s *Store) wantDir(dir string) error {
 	if !info.IsDir() {
 		return fault.New(fault.FileInvalid, "the file store is damaged: %s is no directory", dir)
 	}
+	return s.private(dir, info)
+}
+
+// private refuses what another user put into the store, and takes the rights of
+// others away from what is there.
+func (s *Store) private(name string, info fs.FileInfo) error {
+	if err := datadir.Foreign(info); err != nil {
+		return fault.New(fault.FileInvalid, "the file store is damaged: %s %v", name, err)
+	}
+	if err := datadir.Tighten(s.root, name, info); err != nil {
+		return storageFault(err, "take the rights of others away from %s", name)
+	}
 	return nil
 }
 
@@ -278,6 +293,9 @@ func (s *Store) readSidecar(p place) (sidecar, error) {
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSidecar {
 		return rec, fmt.Errorf("sidecar of %s is no small regular file", p.name)
+	}
+	if err := s.private(p.sidecar(), info); err != nil {
+		return rec, err
 	}
 	data, err := s.root.ReadFile(p.sidecar())
 	if err != nil {

@@ -140,7 +140,7 @@ func notFound(hash string) error {
 func (s *Store) nameAccount(p place, account string) error {
 	at := path.Join(p.account, accountFile)
 	if info, err := s.root.Lstat(at); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(account)) {
-		return nil
+		return s.private(at, info)
 	}
 	return s.writeSmall(at, []byte(account), "record the account of a directory")
 }
@@ -149,7 +149,7 @@ func (s *Store) nameAccount(p place, account string) error {
 func (s *Store) accountOf(dir string) (string, bool) {
 	at := path.Join(dir, accountFile)
 	info, err := s.root.Lstat(at)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSidecar {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSidecar || s.private(at, info) != nil {
 		return "", false
 	}
 	name, err := s.root.ReadFile(at)

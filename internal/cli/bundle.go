@@ -274,7 +274,7 @@ func (a *app) importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := dataDir(a.data, a.getenv)
+			dir, err := a.dataDir()
 			if err != nil {
 				return err
 			}

@@ -30,6 +30,7 @@ const (
 // A configFile is a file of configuration that was read.
 type configFile struct {
 	kind   string // project or user
+	dir    string // in which the file lies
 	path   string
 	values map[string]configValue
 }
@@ -121,7 +122,7 @@ func (a *app) readConfig(kind, path string) error {
 	case len(text) > maxConfig:
 		return fault.New(fault.ConfigInvalid, "%s is larger than 64KiB: this is no file of configuration", showPath(path))
 	}
-	c := configFile{kind: kind, path: showPath(path), values: map[string]configValue{}}
+	c := configFile{kind: kind, dir: filepath.Dir(path), path: showPath(path), values: map[string]configValue{}}
 	if diags := c.parse(text, filepath.Dir(path)); len(diags) > 0 {
 		return fault.Invalid(fault.ConfigInvalid, diags)
 	}

@@ -42,7 +42,7 @@ func (a *app) viewSetting(s *setting, cmd *cobra.Command) settingView {
 		v.Flag = "--" + s.flag
 	}
 	if s.key == "data" {
-		if dir, err := dataDir(a.data, a.getenv); err == nil {
+		if dir, err := a.dataDir(); err == nil {
 			v.Value = dir
 		}
 	}

@@ -16,6 +16,24 @@ import (
 // localDir is the data directory of a project: used where it exists.
 const localDir = ".roux"
 
+// dataDir is where runs are kept. A directory that a project's file names is
+// judged as one that came with the project.
+func (a *app) dataDir() (string, error) {
+	dir, err := dataDir(a.data, a.getenv)
+	if err != nil || a.data != "" || a.environ("ROUX_DATA") != "" {
+		return dir, err
+	}
+	for _, file := range a.configs {
+		if _, ok := file.values["data"]; ok {
+			if file.kind == "project" {
+				err = mayUseIn(file.dir, dir)
+			}
+			break // the first one counts
+		}
+	}
+	return dir, err
+}
+
 // dataDir decides where runs are kept: the flag, else ROUX_DATA, else ./.roux
 // where it exists, else the user's data directory. A ./.roux that somebody else
 // may have put there is refused.
@@ -25,7 +43,7 @@ func dataDir(flag string, getenv func(string) string) (string, error) {
 		dir = getenv("ROUX_DATA")
 	}
 	if dir == "" {
-		if info, err := os.Stat(localDir); err == nil && info.IsDir() {
+		if info, err := os.Lstat(localDir); err == nil && (info.IsDir() || info.Mode()&fs.ModeSymlink != 0) {
 			if err := mayUse(localDir); err != nil {
 				return "", err
 			}

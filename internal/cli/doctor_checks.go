@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -114,7 +116,7 @@ var otherVariables = []string{"ROUX_MEDIA_CHILD", "ROUX_SHARED", "ROUX_LONG"}
 
 // data looks at the data directory and at what is in it.
 func (d *doctor) data() {
-	dir, err := dataDir(d.app.data, d.app.getenv)
+	dir, err := d.app.dataDir()
 	if err != nil {
 		d.fail("data", err)
 		return
@@ -130,6 +132,10 @@ func (d *doctor) data() {
 		return
 	case !info.IsDir():
 		d.problem("data", "name a directory with --data or ROUX_DATA", "%s is not a directory", dir)
+		return
+	}
+	if err := datadir.Check(dir); err != nil {
+		d.fail("data", err)
 		return
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o022 != 0 {
@@ -239,11 +245,25 @@ func (d *doctor) leftovers() {
 	if r := dial(d.ctx, d.dir); r != nil {
 		return // they may be somebody's who is at work
 	}
+	root, err := os.OpenRoot(d.dir)
+	if err != nil {
+		d.fail("leftovers", storageError(d.dir, err))
+		return
+	}
+	defer func() { _ = root.Close() }()
 	var found []string
-	for _, pattern := range []string{"*.tmp", filesDir + "/tmp/*"} {
-		names, err := filepath.Glob(filepath.Join(globEscape(d.dir), filepath.FromSlash(pattern)))
-		if err == nil {
-			found = append(found, names...)
+	for _, in := range []string{".", filesDir + "/tmp"} {
+		if info, err := root.Lstat(in); err != nil || !info.IsDir() { // a link leads to other files
+			continue
+		}
+		entries, err := fs.ReadDir(root.FS(), in)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if in != "." || strings.HasSuffix(e.Name(), ".tmp") {
+				found = append(found, path.Join(in, e.Name()))
+			}
 		}
 	}
 	if len(found) == 0 {
@@ -257,18 +277,10 @@ func (d *doctor) leftovers() {
 			return err
 		}
 		for _, name := range found {
-			err = errors.Join(err, os.Remove(name))
+			err = errors.Join(err, root.Remove(name))
 		}
 		return errors.Join(err, st.Close())
 	})
-}
-
-// globEscape makes a path one that stands for itself in a pattern.
-func globEscape(path string) string {
-	if runtime.GOOS == "windows" {
-		return path // has no escapes; such names are not found then
-	}
-	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`).Replace(path)
 }
 
 // store looks at the runs, through whoever holds the directory, or by itself.

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -28,7 +29,7 @@ import (
 const patience = 2 * time.Second
 
 // filesDir is where a data directory keeps its files.
-const filesDir = "files"
+const filesDir = datadir.Files
 
 // openStore opens the data directory for this process alone.
 func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err error) {
@@ -41,7 +42,6 @@ func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err 
 			if err != nil {
 				return nil, storageError(dir, notAsked(dir, err))
 			}
-			seclude(dir)
 			return st, nil
 		}
 		if r := dial(ctx, dir); r != nil {
@@ -80,7 +80,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // reading opens the data directory for a command that only looks: through the
 // process that holds it, or else directly. It advances nothing.
 func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j journal) error) error {
-	dir, err := dataDir(a.data, a.getenv)
+	dir, err := a.dataDir()
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ var errAtOnce = errors.New("stopped at once")
 // the engine may take up; it is asked before the engine begins.
 func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *chosen) error) (*host, error) {
 	engine.SetGC(a.getenv("GOGC"))
-	dir, err := dataDir(a.data, a.getenv)
+	dir, err := a.dataDir()
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -158,7 +159,7 @@ func (r *remote) unreachable(err error) error {
 
 // holderOf is the process that says it holds a directory; 0 when none does.
 func holderOf(dir string) int {
-	f, err := os.Open(filepath.Join(dir, "lock"))
+	f, err := datadir.Open(filepath.Join(dir, datadir.Lock), os.O_RDONLY)
 	if err != nil {
 		return 0
 	}

@@ -89,7 +89,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	defer closeGiven(list)
 	if slices.ContainsFunc(list, func(g given) bool { return g.f == nil }) {
-		dir, err := dataDir(a.data, a.getenv)
+		dir, err := a.dataDir()
 		if err == nil {
 			err = mustHold(dir)
 		}
@@ -136,7 +136,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Example: "roux resume\nroux resume run_01K3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := a.following(cmd.Context())
-			dir, err := dataDir(a.data, a.getenv)
+			dir, err := a.dataDir()
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ type setting struct {
 var settings = []setting{
 	{
 		key: "data", env: "ROUX_DATA", flag: "data", def: "(./.roux where it exists, else the user's data directory)",
-		what: "data directory: where runs and files are kept", want: "a directory", path: true,
+		what: "data directory: where runs and files are kept; a project's `roux.yaml` may name one below its own directory only", want: "a directory", path: true,
 	},
 	{
 		key: "output", env: "ROUX_OUTPUT", flag: "output", def: asTable,

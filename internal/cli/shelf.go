@@ -60,7 +60,7 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 			err = exit(fault.ExitInterrupted)
 		}
 	}()
-	dir, err := dataDir(a.data, a.getenv)
+	dir, err := a.dataDir()
 	if err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ type steering struct {
 // then goes on with it; else this command does, as resume would.
 func (a *app) steer(ctx context.Context, name string, s steering) error {
 	ctx = a.following(ctx)
-	dir, err := dataDir(a.data, a.getenv)
+	dir, err := a.dataDir()
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,6 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 
 // holderGone says that nobody listens at the data directory any more.
 func (a *app) holderGone(ctx context.Context) bool {
-	dir, err := dataDir(a.data, a.getenv)
+	dir, err := a.dataDir()
 	return err == nil && dial(ctx, dir) == nil
 }

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // Whoever answers at the socket of a data directory is told everything and
@@ -23,14 +23,14 @@ import (
 // it (decision 0023).
 
 const (
-	socketName = "socket"
+	socketName = datadir.Socket
 	// pointerName is a file that names the socket where the directory's own
 	// path is longer than the system lets socket names be.
-	pointerName = "socket.path"
+	pointerName = datadir.Pointer
 	// nurseryName is a directory that only its owner enters: the socket is made
 	// there and moved once its rights are set. The path is as long as that of
 	// the socket itself, and the name is none that somebody's project has.
-	nurseryName   = ".new"
+	nurseryName   = datadir.Nursery
 	newborn       = "s"
 	maxSocketPath = 100
 )
@@ -93,7 +93,7 @@ func readPointer(name string) (string, error) {
 	if err := trusted(name, 0); err != nil {
 		return "", err
 	}
-	f, err := os.Open(name)
+	f, err := datadir.Open(name, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -246,57 +246,45 @@ func (s *seated) Close() error {
 	return s.Conn.Close()
 }
 
-// ours are the names that Roux gives to what it keeps in a data directory.
-var ours = []string{"roux.db", "roux.db-wal", "roux.db-shm", "roux.db-journal", "lock", "reserve", socketName, pointerName, nurseryName, filesDir}
-
-// seclude closes a data directory to other users, when it is this user's and
-// holds only what Roux keeps there. What also holds something else was not made
-// for Roux, and its rights are its owner's affair.
-func seclude(dir string) {
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode().Perm()&0o077 == 0 {
-		return
+// mayUse refuses a data directory that its user cannot have made: it may have
+// come with somebody's project. A link in it would have a lock or a store written
+// through it, to any file of this user.
+func mayUse(dir string) error {
+	if err := realDir(dir); err != nil {
+		return err
 	}
-	if uid, ok := ownerOf(info); !ok || uid != os.Geteuid() {
-		return
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer func() { _ = f.Close() }()
-	entries, err := f.Readdirnames(100)
-	if err != nil || slices.ContainsFunc(entries, func(name string) bool { return !slices.Contains(ours, name) && !strings.HasSuffix(name, ".tmp") }) {
-		return
-	}
-	// Some file systems have no rights: nothing is lost that was there before.
-	_ = f.Chmod(0o700)
+	return datadir.Check(dir)
 }
 
-// mayUse refuses a ./.roux that its user cannot have made: it may have come with
-// somebody's project. A link in it would have a lock or a store written through
-// it, to any file of this user.
-func mayUse(dir string) error {
-	err := func() error {
-		info, err := os.Lstat(dir)
-		if err != nil {
-			return err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return errors.New("is a symbolic link")
-		}
-		if uid, ok := ownerOf(info); ok && uid != os.Geteuid() {
-			return errors.New("belongs to another user")
-		}
-		for _, name := range ours {
-			if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-				return fmt.Errorf("holds %s, which is a symbolic link", name)
-			}
-		}
+// realDir refuses what is no directory of this user; there may be nothing.
+func realDir(dir string) error {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}()
+	}
+	if err == nil {
+		err = datadir.Refuse(info, fs.ModeDir)
+	}
 	if err != nil {
 		return fault.New(fault.Usage, "%s %v and is not used: it may have come with this project; name a data directory with --data DIR or ROUX_DATA", dir, err)
 	}
 	return nil
+}
+
+// mayUseIn is mayUse for a directory that the project in home names: it lies in
+// the project, and no link is on the way to it.
+func mayUseIn(home, dir string) error {
+	rel, err := filepath.Rel(home, dir)
+	if err != nil || !filepath.IsLocal(rel) {
+		return fault.New(fault.Usage, "%s is outside the project whose %s names it, and is not used: a project keeps its data below its own directory; "+
+			"to use this one, say so yourself with --data DIR, ROUX_DATA or your config.yaml", dir, projectFile)
+	}
+	at := home
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		at = filepath.Join(at, part)
+		if err := realDir(at); err != nil {
+			return err
+		}
+	}
+	return datadir.Check(dir)
 }

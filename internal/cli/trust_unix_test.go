@@ -255,7 +255,7 @@ func TestA15_LocalDirectoryThatCameAlong(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"a link for the lock", "holds lock, which is a symbolic link", func(t *testing.T) {
+		{"a link for the lock", "lock is a symbolic link", func(t *testing.T) {
 			if err := os.Mkdir(localDir, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestA15_LocalDirectoryThatCameAlong(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"a link for the files", "holds files, which is a symbolic link", func(t *testing.T) {
+		{"a link for the files", "files is a symbolic link", func(t *testing.T) {
 			if err := os.Mkdir(localDir, 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir"}},
 	{"0", []string{"action", "internal/sabotage"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},

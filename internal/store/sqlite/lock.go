@@ -4,12 +4,14 @@ package sqlite
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // errHeld is what tryLock returns when another process holds the lock.
@@ -18,8 +20,8 @@ var errHeld = errors.New("the lock is held")
 // lockDir takes the directory for this process. The file stays when the lock
 // goes: removing it would let two processes lock two files of one name.
 func lockDir(dir string) (*os.File, error) {
-	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(dir, datadir.Lock)
+	f, err := datadir.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, dirFault(err, path)
 	}
@@ -29,7 +31,7 @@ func lockDir(dir string) (*os.File, error) {
 			return nil, fault.Wrap(fault.StoreFailed, err, "cannot lock %s: %v", path, err)
 		}
 		holder := "another process"
-		if b, err := os.ReadFile(path); err == nil {
+		if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
 			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
 				holder = "process " + strconv.Itoa(pid)
 			}
@@ -51,7 +53,10 @@ func unlockDir(f *os.File) error {
 
 // dirFault says why a path in the data directory cannot be used.
 func dirFault(err error, path string) error {
+	var known *fault.Error
 	switch {
+	case errors.As(err, &known):
+		return err
 	case isReadOnly(err):
 		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: mend its permissions, or use another directory", path)
 	case isFull(err):

@@ -18,7 +18,7 @@ import (
 func mounted(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := unix.Mount("roux-test", dir, "tmpfs", 0, "size="+size); err != nil {
+	if err := unix.Mount("roux-test", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
 		t.Skipf("mounting a small file system needs root: %v", err)
 	}
 	t.Cleanup(func() {

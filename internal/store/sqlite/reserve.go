@@ -5,6 +5,8 @@ package sqlite
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // A full disk must not keep anybody from reading. But whoever opens a store
@@ -12,7 +14,7 @@ import (
 // that may have to grow, and SQLite gives up where it cannot. So a little space
 // is held for that moment (F31).
 const (
-	reserveName  = "reserve"
+	reserveName  = datadir.Reserve
 	reserveBytes = 256 << 10 // the index of a log of 128 MiB in pages of 4 KiB
 )
 
@@ -27,7 +29,7 @@ func keepReserve(dir string) {
 	if err == nil && (info.Size() >= reserveBytes || !info.Mode().IsRegular()) {
 		return
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := datadir.Open(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return
 	}

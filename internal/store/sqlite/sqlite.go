@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
@@ -88,6 +89,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err != nil || opt.Dir == "" {
 		return nil, fault.New(fault.Usage, "data directory %q: want a path", opt.Dir)
 	}
+	if err := datadir.Check(dir); err != nil { // before anything is made in it
+		return nil, dirFault(err, dir)
+	}
 	if err := makeDir(dir); err != nil {
 		return nil, dirFault(err, dir)
 	}
@@ -107,10 +111,13 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: filepath.Join(dir, "roux.db"), lock: lock, plans: map[string]struct{}{}}
+	s := &Store{path: filepath.Join(dir, datadir.Database), lock: lock, plans: map[string]struct{}{}}
 	s.x.init()
 	s.c.fresh = map[store.Key]*entry{}
-	err = failpoint.Hit(failpoint.StoreOpened)
+	err = datadir.Secure(dir)
+	if err == nil {
+		err = failpoint.Hit(failpoint.StoreOpened)
+	}
 	if err == nil {
 		err = s.open(ctx, opt)
 	}
@@ -141,10 +148,15 @@ func makeDir(dir string) error {
 }
 
 func (s *Store) open(ctx context.Context, opt Options) error {
-	// SQLite would open what it may only read, and fail at the first commit.
-	// This must come before it opens the file: closing any descriptor of a file
-	// gives up all locks the process has on it.
-	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	// SQLite would open what it may only read, and fail at the first commit; and
+	// it gives its other files the mode of this one, which must be 0600 under
+	// every umask, so the file is made here. This must come before SQLite opens
+	// it: closing any descriptor of a file gives up all locks the process has on it.
+	flag := os.O_RDWR
+	if opt.vfs == "" {
+		flag |= os.O_CREATE
+	}
+	f, err := datadir.Open(s.path, flag)
 	switch {
 	case err == nil:
 		_ = f.Close()

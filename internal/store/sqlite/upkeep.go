@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
@@ -256,7 +257,7 @@ func runCheckpoint(st *stmt) (busy bool, log int64, err error) {
 // last valid frame, so zeros do no harm, and overwriting blocks that exist is
 // what makes later syncs cheap. A full disk is left to the first commit.
 func warm(path string) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := datadir.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return dirFault(err, path)
 	}

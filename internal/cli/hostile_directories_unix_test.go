@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
+)
+
+// outside is everything below a directory that no command may touch, with its
+// bytes, modes, owners and times.
+func outside(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(p)
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		fmt.Fprintf(&b, "%s %v %d %d %v", p, info.Mode(), st.Uid, st.Size, info.ModTime().UnixNano())
+		if info.Mode().IsRegular() {
+			text, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, " %q", text)
+		}
+		b.WriteString("\n")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A trap is a way to put something in the place of a file of Roux.
+type trap struct {
+	name string
+	root bool // only root can lay it
+	lay  func(at, away string) error
+	want string // of the refusal; "" = the data directory is used, and closed to others
+}
+
+// hostile lists what is laid at which names: more than forty directories.
+func hostile() (all []struct {
+	at string
+	trap
+}) {
+	link := trap{"link", false, func(at, away string) error { return os.Symlink(filepath.Join(away, "victim"), at) }, "is a symbolic link"}
+	nothing := trap{"link to nothing", false, func(at, away string) error { return os.Symlink(filepath.Join(away, "new"), at) }, "is a symbolic link"}
+	dirLink := trap{"link to a directory", false, func(at, away string) error { return os.Symlink(away, at) }, "is a symbolic link"}
+	hard := trap{"hard link", false, func(at, away string) error { return os.Link(filepath.Join(away, "victim"), at) }, "is a hard link"}
+	fifo := trap{"FIFO", false, func(at, _ string) error { return syscall.Mkfifo(at, 0o600) }, "is a FIFO"}
+	socket := trap{"socket", false, func(at, _ string) error {
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = syscall.Close(fd) }()
+		return syscall.Bind(fd, &syscall.SockaddrUnix{Name: at})
+	}, "is a socket"}
+	device := trap{"device", true, func(at, _ string) error { return syscall.Mknod(at, syscall.S_IFCHR|0o600, 1<<8|3) }, "is a device"}
+	dir := trap{"directory", false, func(at, _ string) error { return os.Mkdir(at, 0o700) }, "is a directory"}
+	owner := trap{"of another user", true, func(at, _ string) error {
+		if err := os.WriteFile(at, nil, 0o666); err != nil {
+			return err
+		}
+		return os.Chown(at, 4711, 4711)
+	}, "belongs to another user"}
+	mode := trap{"mode", false, func(at, _ string) error {
+		if err := os.WriteFile(at, nil, 0o600); err != nil {
+			return err
+		}
+		return os.Chmod(at, 0o666)
+	}, ""}
+	add := func(at string, traps ...trap) {
+		for _, tr := range traps {
+			all = append(all, struct {
+				at string
+				trap
+			}{at, tr})
+		}
+	}
+	for _, name := range []string{datadir.Lock, datadir.Database, datadir.Database + "-wal", datadir.Database + "-shm", datadir.Database + "-journal", datadir.Reserve} {
+		add(name, link, nothing, hard, fifo, socket, device, dir, owner, mode)
+	}
+	for _, name := range []string{datadir.Socket, datadir.Pointer, datadir.Nursery} {
+		add(name, link, nothing, dirLink, owner, hard)
+	}
+	looseDir := trap{"loose directory", false, func(at, _ string) error {
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return err
+		}
+		return os.Chmod(at, 0o777)
+	}, ""}
+	add(datadir.Files, dirLink, nothing, fifo, owner, looseDir)
+	inside := func(name string, what trap) trap {
+		return trap{what.name, what.root, func(at, away string) error {
+			if err := os.Mkdir(at, 0o700); err != nil {
+				return err
+			}
+			return what.lay(filepath.Join(at, name), away)
+		}, ""}
+	}
+	tmp := inside("tmp", dirLink)
+	tmp.want = "tmp is no directory"
+	add(datadir.Files, tmp)
+	return all
+}
+
+// A data directory that came from somewhere is refused with what is wrong in it,
+// or used and closed to others, whoever names it: nothing outside is touched, no
+// command waits, and none is silent.
+func TestHostileDataDirectories(t *testing.T) {
+	cases := hostile()
+	if len(cases) < 40 {
+		t.Fatalf("%d hostile directories, want 40", len(cases))
+	}
+	for i, tt := range cases {
+		how := []string{"data in roux.yaml", "./.roux", "--data"}[i%3]
+		t.Run(strings.ReplaceAll(fmt.Sprint(tt.at, " ", tt.name, " ", how), "/", ""), func(t *testing.T) {
+			if tt.root && os.Geteuid() != 0 {
+				t.Skip("only root can lay this")
+			}
+			hostileDirectory(t, tt.at, tt.trap, how)
+		})
+	}
+}
+
+func hostileDirectory(t *testing.T, at string, tr trap, how string) {
+	base := shortDir(t)
+	away, project := filepath.Join(base, "away"), filepath.Join(base, "project")
+	for _, dir := range []string{away, project} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"victim", "doctor-1.tmp", "put-1"} {
+		if err := os.WriteFile(filepath.Join(away, name), []byte("precious"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("ROUX_DATA", "")
+	t.Setenv("HOME", filepath.Join(base, "home"))
+	t.Chdir(project)
+	dir, args := filepath.Join(project, "state"), []string(nil)
+	switch how {
+	case "./.roux":
+		dir = filepath.Join(project, localDir)
+	case "--data":
+		args = []string{"--data", dir}
+	default:
+		if err := os.WriteFile(projectFile, []byte("data: state\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.lay(filepath.Join(dir, at), away); err != nil {
+		t.Fatal(err)
+	}
+	before := outside(t, away)
+	for _, cmd := range [][]string{{"files", "put", "-"}, {"files", "ls"}, {"runs", "list"}, {"resume"}, {"doctor"}, {"doctor", "--fix"}} {
+		var out, talk string
+		var code int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			out, talk, code = inProcess("x", append(cmd, args...)...)
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("%v waits", cmd)
+		}
+		if tr.want == "" {
+			if code != fault.ExitOK && cmd[0] != "doctor" {
+				t.Errorf("%v: exit %d: %s", cmd, code, talk)
+			}
+			continue
+		}
+		opensFiles := at != datadir.Files || tr.want == "is a symbolic link" || cmd[0] == "files"
+		if (code == fault.ExitOK || !strings.Contains(out+talk, tr.want)) && opensFiles && !(strings.HasPrefix(tr.want, "tmp") && cmd[0] == "doctor") {
+			t.Errorf("%v: exit %d, want a refusal that says %q: %s%s", cmd, code, tr.want, out, talk)
+		}
+	}
+	if got := outside(t, away); got != before {
+		t.Errorf("outside was touched:\n%swas\n%s", got, before)
+	}
+	if tr.want == "" {
+		closedToOthers(t, dir)
+	}
+}
+
+// closedToOthers checks the mode of everything in a data directory.
+func closedToOthers(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if d.IsDir() {
+			want = 0o700
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has the mode %04o, want %04o", p, info.Mode().Perm(), want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Files are 0600 and directories 0700 under every umask, and after somebody made
+// all of them open.
+func TestModesOfTheDataDirectory(t *testing.T) {
+	for _, mask := range []int{0o000, 0o022, 0o077} {
+		t.Run(fmt.Sprintf("umask %04o", mask), func(t *testing.T) {
+			old := syscall.Umask(mask)
+			defer syscall.Umask(old)
+			dir := filepath.Join(shortDir(t), "data")
+			for range 2 {
+				for _, cmd := range [][]string{{"files", "put", "-"}, {"files", "ls"}} {
+					if _, talk, code := inProcess("x", append(cmd, "--data", dir)...); code != 0 {
+						t.Fatal(talk)
+					}
+				}
+				closedToOthers(t, dir)
+				err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+					if err != nil {
+						return err
+					}
+					return os.Chmod(p, map[bool]fs.FileMode{true: 0o775, false: 0o666}[d.IsDir()])
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, talk, code := inProcess("x", "files", "put", "-", "--data", dir); code != 0 {
+				t.Fatal(talk)
+			}
+			closedToOthers(t, dir)
+		})
+	}
+}
+
+// What a project's file names lies in the project, and no link is on the way.
+func TestProjectNamesItsOwnDirectory(t *testing.T) {
+	for _, tt := range []struct{ name, data, want string }{
+		{"above", "../away/data", "outside the project"},
+		{"absolute", "BASE/away/data", "outside the project"},
+		{"through a link", "way/data", "is a symbolic link"},
+		{"a link", "way", "is a symbolic link"},
+		{"below", "a/b/data", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base := shortDir(t)
+			for _, sub := range []string{"project", "away"} {
+				if err := os.Mkdir(filepath.Join(base, sub), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("ROUX_DATA", "")
+			t.Setenv("HOME", filepath.Join(base, "home"))
+			t.Chdir(filepath.Join(base, "project"))
+			if err := os.Symlink("../away", "way"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(projectFile, []byte("data: "+strings.Replace(tt.data, "BASE", base, 1)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := outside(t, filepath.Join(base, "away"))
+			_, talk, code := inProcess("x", "files", "put", "-")
+			if (code == 0) != (tt.want == "") || !strings.Contains(talk, tt.want) {
+				t.Errorf("exit %d, want %q: %s", code, tt.want, talk)
+			}
+			if outside(t, filepath.Join(base, "away")) != before {
+				t.Error("outside was touched")
+			}
+		})
+	}
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package datadir guards the files of a data directory.
+//
+// It decides which files Roux opens there: regular files that have one name,
+// belong to the user of this process (or to root), and are reached without a
+// symbolic link. It makes their mode 0600, and that of directories 0700,
+// whatever the umask is and whatever modes they had (decision 0033).
+//
+// It never creates a name that is not listed here, and never changes the mode
+// of what belongs to somebody else.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// The names that Roux gives to what it keeps in a data directory.
+const (
+	Database = "roux.db"
+	Lock     = "lock"
+	Reserve  = "reserve"
+	Socket   = "socket"
+	Pointer  = "socket.path" // a file that says where the socket is
+	Nursery  = ".new"        // a directory in which the socket is made
+	Files    = "files"
+)
+
+// anyKind is the kind of a name that is replaced whatever is there.
+const anyKind = fs.ModeIrregular
+
+// names lists everything in a data directory, with its kind.
+var names = []struct {
+	name string
+	kind fs.FileMode
+}{
+	{Lock, 0},
+	{Database, 0}, {Database + "-wal", 0}, {Database + "-shm", 0}, {Database + "-journal", 0},
+	{Reserve, 0},
+	{Socket, anyKind}, {Pointer, anyKind}, {Nursery, anyKind},
+	{Files, fs.ModeDir},
+}
+
+// Refuse says why a file or a directory of that kind is not this user's alone.
+// It does not look at the mode, which the caller can change. A regular file has
+// one name: what is written to it would also be written to the others.
+func Refuse(info fs.FileInfo, kind fs.FileMode) error {
+	mode := info.Mode()
+	if mode&fs.ModeSymlink != 0 {
+		return errors.New("is a symbolic link")
+	}
+	if err := Foreign(info); err != nil {
+		return err
+	}
+	if kind != anyKind && mode.Type() != kind {
+		return fmt.Errorf("is %s, not %s", kindName(mode.Type()), kindName(kind))
+	}
+	if _, links, ok := ownerOf(info); ok && mode.IsRegular() && links > 1 {
+		return errors.New("is a hard link: the same file has another name")
+	}
+	return nil
+}
+
+// Foreign says that a file belongs to a user who is neither this process's nor
+// root.
+func Foreign(info fs.FileInfo) error {
+	if uid, _, ok := ownerOf(info); ok && uid != 0 && uid != os.Geteuid() {
+		return errors.New("belongs to another user")
+	}
+	return nil
+}
+
+// OpenRoot opens a directory of the data directory, which is no link and belongs
+// to this user, and closes it to others. It is made when absent.
+func OpenRoot(dir string) (*os.Root, error) {
+	before, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			before, err = os.Lstat(dir)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if why := Refuse(before, fs.ModeDir); why != nil {
+		return nil, refused(dir, why)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	d, err := root.Open(".")
+	if err == nil {
+		info, statErr := d.Stat()
+		switch {
+		case statErr != nil:
+			err = statErr
+		case !os.SameFile(before, info):
+			err = refused(dir, errors.New("was replaced while it was opened"))
+		default:
+			err = tighten(d, info, 0o700)
+		}
+		err = errors.Join(err, d.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// Tighten takes the rights of others away from a file or directory below root.
+func Tighten(root *os.Root, name string, info fs.FileInfo) error {
+	if info.Mode().Perm()&0o077 == 0 || runtime.GOOS == "windows" {
+		return nil
+	}
+	if uid, _, ok := ownerOf(info); !ok || uid != os.Geteuid() {
+		return nil // the owner's affair
+	}
+	err := root.Chmod(name, info.Mode().Perm()&^0o077)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+func kindName(kind fs.FileMode) string {
+	switch {
+	case kind == 0:
+		return "a regular file"
+	case kind&fs.ModeDir != 0:
+		return "a directory"
+	case kind&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case kind&fs.ModeSocket != 0:
+		return "a socket"
+	case kind&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// refused is the error for a path that is not used.
+func refused(path string, why error) error {
+	return fault.Wrap(fault.Usage, why, "%s %v and is not used: remove it after a look at where it came from, or name another data directory with --data DIR or ROUX_DATA", path, why)
+}
+
+// Check refuses a data directory in which a name of Roux is not what Roux makes
+// there. It changes nothing, and accepts a directory that does not exist.
+func Check(dir string) error {
+	info, err := os.Stat(dir) // the user may have named a link
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if why := Refuse(info, fs.ModeDir); why != nil {
+		return refused(dir, why)
+	}
+	for _, n := range names {
+		path := filepath.Join(dir, n.name)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if why := Refuse(info, n.kind); why != nil {
+			return refused(path, why)
+		}
+	}
+	return nil
+}
+
+// Open opens a regular file of the data directory. It refuses links and files of
+// other users, never waits for the other end of a FIFO, and takes the rights of
+// others away. A file that flag creates has the mode 0600 under every umask.
+func Open(path string, flag int) (*os.File, error) {
+	// Opening a device can have an effect of its own, so the kind comes first.
+	before, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		if why := Refuse(before, 0); why != nil {
+			return nil, refused(path, why)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	f, err := os.OpenFile(path, flag|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		if why := Refuse(info, 0); why != nil {
+			err = refused(path, why)
+		} else if before != nil && !os.SameFile(before, info) {
+			err = refused(path, errors.New("was replaced while it was opened"))
+		} else {
+			err = tighten(f, info, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// tighten gives an open file or directory the mode, where it has another. Some
+// file systems have no modes: nothing is lost there that was there before.
+func tighten(f *os.File, info fs.FileInfo, mode fs.FileMode) error {
+	if runtime.GOOS == "windows" || info.Mode().Perm() == mode {
+		return nil
+	}
+	if uid, _, ok := ownerOf(info); !ok || uid != os.Geteuid() {
+		return nil // the owner's affair
+	}
+	if err := f.Chmod(mode); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
+// Secure checks a data directory and takes the rights of other users away, from
+// the directory and from the files that SQLite will open by their names. The
+// caller holds the directory's lock. After it nobody else can put a link in the
+// place of a file: SQLite opens by path, and closes the gap between this check
+// and its opening only where others cannot write.
+func Secure(dir string) error {
+	if err := Check(dir); err != nil {
+		return err
+	}
+	if err := seclude(dir); err != nil {
+		return err
+	}
+	for _, n := range names {
+		if n.kind != 0 || n.name == Lock { // whoever holds the lock has opened it
+			continue
+		}
+		path := filepath.Join(dir, n.name)
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Perm() == 0o600 || runtime.GOOS == "windows" {
+			continue
+		}
+		f, err := Open(path, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seclude closes a data directory to other users. One that also holds something
+// else was not made for Roux and keeps its mode; it is refused when everybody
+// may write there.
+func seclude(dir string) error {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // one may use it and not read it
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	entries, err := f.Readdirnames(100)
+	if err == nil && !slices.ContainsFunc(entries, foreign) {
+		if err := tighten(f, info, 0o700); err != nil {
+			return err
+		}
+		if info, err = f.Stat(); err != nil {
+			return err
+		}
+	}
+	if _, _, ok := ownerOf(info); ok && info.Mode().Perm()&0o002 != 0 {
+		return refused(dir, fmt.Errorf("may be written by everybody (mode %04o)", info.Mode().Perm()))
+	}
+	return nil
+}
+
+// foreign says that an entry is none of Roux's.
+func foreign(name string) bool {
+	for _, n := range names {
+		if n.name == name {
+			return false
+		}
+	}
+	return !strings.HasSuffix(name, ".tmp")
+}
