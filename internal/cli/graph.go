@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,6 +29,9 @@ const (
 	asASCII   = "ascii"
 )
 
+// mostDrawn is how many steps a picture shows one by one unless it is asked to.
+const mostDrawn = 200
+
 var pictureForms = []string{asSVG, asMermaid, asDOT, asASCII, asJSON}
 
 // byEnding tells the form of a picture from the name of the file it goes to.
@@ -40,6 +44,7 @@ type drawing struct {
 	form, out, direction string
 	at                   uint64
 	critical, bindings   bool
+	full                 bool
 	width                int
 	limit                int64
 }
@@ -70,6 +75,11 @@ roux graph @last --at 12 -o mermaid`,
 			if err != nil {
 				return err
 			}
+			if len(pic.Nodes) > mostDrawn && !d.full && d.form != asJSON {
+				steps := len(pic.Nodes)
+				pic = pic.Overview()
+				a.say("%d steps are drawn on %d cards; --full draws each of them", steps, len(pic.Nodes))
+			}
 			return a.deliver(pic, d)
 		},
 	}
@@ -80,6 +90,7 @@ roux graph @last --at 12 -o mermaid`,
 	flags.Uint64Var(&d.at, "at", 0, "draw the run as it was after this event (default the last)")
 	flags.BoolVar(&d.critical, "critical", false, "mark the critical path of a finished run")
 	flags.BoolVar(&d.bindings, "bindings", false, "draw also who reads the output of whom")
+	flags.BoolVar(&d.full, "full", false, fmt.Sprintf("draw every step; else more than %d become an overview", mostDrawn))
 	flags.IntVar(&d.width, "width", 0, "columns of the text form (default those of the terminal, else 120)")
 	flags.Var((*byteSize)(&d.limit), "max-source", "largest recipe, up to 16MiB")
 	completeFlag(cmd, "output", func() []string { return pictureForms })

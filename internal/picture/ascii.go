@@ -220,6 +220,11 @@ func (p *Picture) paint(d *drawn, o Options, length int) string {
 			c.set(end.X, end.Y-1, '▼')
 		}
 	}
+	for i := range p.Edges {
+		if word, points := p.Edges[i].word(), d.routes[p.Edges[i].ID]; word != "" {
+			c.word(points, o.Direction, word)
+		}
+	}
 	for i := range p.Nodes {
 		n, box := &p.Nodes[i], d.boxes[p.Nodes[i].ID]
 		c.box(box, "┌┐└┘", '─', '│')
@@ -231,6 +236,49 @@ func (p *Picture) paint(d *drawn, o Options, length int) string {
 		}
 	}
 	return c.String()
+}
+
+// word writes why an edge is taken beside its line, where there is room: behind its
+// first turn, where other edges that leave the same box have parted from it.
+func (c *canvas) word(points []layout.Point, dir layout.Direction, word string) {
+	first := 1
+	for i := 2; i < len(points); i++ {
+		if points[i].X != points[0].X && points[i].Y != points[0].Y {
+			first = i
+			break
+		}
+	}
+	for i := first; i < len(points); i++ {
+		a, b := points[i-1], points[i]
+		if dir == layout.Right {
+			for x := min(a.X, b.X) + 1; a.Y == b.Y && x < max(a.X, b.X); x++ {
+				if c.free(x, a.Y-1, columns(word)) {
+					c.text(x, a.Y-1, word)
+					return
+				}
+			}
+			continue
+		}
+		for y := min(a.Y, b.Y) + 1; a.X == b.X && y < max(a.Y, b.Y); y++ {
+			if c.free(a.X+2, y, columns(word)) {
+				c.text(a.X+2, y, word)
+				return
+			}
+		}
+	}
+}
+
+// free says that nothing is drawn in n cells of a row, nor right beside them.
+func (c *canvas) free(x, y, n int) bool {
+	if y < 0 || y >= len(c.cells) || x < 1 || x+n >= len(c.cells[y]) {
+		return false
+	}
+	for i := x - 1; i <= x+n; i++ {
+		if r := c.cells[y][i]; r != 0 && r != ' ' || c.joins[y][i] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // route joins the cells that a route passes; the last point lies in the box it

@@ -81,6 +81,9 @@ func (p *Picture) dotEdge(b *strings.Builder, e *Edge, names, anchor map[string]
 	if e.Kind == Reads {
 		attrs = append(attrs, "constraint=false, label="+dotText([]string{e.Label}, ""))
 	}
+	if word := e.word(); word != "" {
+		attrs = append(attrs, "label="+dotText([]string{word}, ""))
+	}
 	fmt.Fprintf(b, "  %s -> %s", from, to)
 	if len(attrs) > 0 {
 		fmt.Fprintf(b, " [%s]", strings.Join(attrs, ", "))

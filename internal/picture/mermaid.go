@@ -3,6 +3,7 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -49,8 +50,8 @@ func (p *Picture) Mermaid(o Options) string {
 		case e.Taken:
 			arrow = "==>"
 		}
-		if e.Label != "" && e.Kind == Reads {
-			arrow += "|\"" + mermaidText([]string{e.Label}) + "\"|"
+		if label := cmp.Or(e.word(), e.reads()); label != "" {
+			arrow += "|\"" + mermaidText([]string{label}) + "\"|"
 		}
 		fmt.Fprintf(&b, "  %s %s %s\n", names[e.From], arrow, names[e.To])
 	}

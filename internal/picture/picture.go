@@ -65,9 +65,29 @@ type Edge struct {
 	Critical     bool
 }
 
-// Aside says that the edge is off the usual way: it opens a fallback or compensation.
+// Aside says that the edge is off the usual way: it opens a fallback or a
+// compensation, or leads back from a fallback.
 func (e *Edge) Aside() bool {
-	return e.Kind == Opens && (e.Label == "fallback" || e.Label == "compensation")
+	return e.Kind == Opens && (e.Label == "fallback" || e.Label == "compensation") || e.Kind == Rejoins
+}
+
+// word is what stands beside the beginning of the edge: why it is taken.
+func (e *Edge) word() string {
+	switch {
+	case e.Kind == Passes:
+		return e.Label
+	case e.Kind == Opens && e.Label == "fallback":
+		return "on failure"
+	}
+	return ""
+}
+
+// reads is what an edge of data carries.
+func (e *Edge) reads() string {
+	if e.Kind == Reads {
+		return e.Label
+	}
+	return ""
 }
 
 // EdgeKind is why an edge is there.
@@ -78,6 +98,8 @@ const (
 	Follows EdgeKind = "follows" // the second waits for the first
 	Opens   EdgeKind = "opens"   // the step starts the group
 	Reads   EdgeKind = "reads"   // the second reads what the first made
+	Passes  EdgeKind = "passes"  // the condition was false and has no else: the second follows at once
+	Rejoins EdgeKind = "rejoins" // the second follows when the fallback has taken the place of its step
 )
 
 // Options say how a picture is drawn.

@@ -152,12 +152,12 @@ func TestDataEdges(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"fetch/ > size":                    "follows pages",
-		"fetch/ > size.then.too-many":      "reads pages",
-		"fetch/ > size.else.count":         "reads pages",
+		"fetch > size":                     "follows pages",
+		"fetch > size.then.too-many":       "reads pages",
+		"fetch > size.else.count":          "reads pages",
 		"size.else.count > size.else.note": "follows count",
-		"fetch/ > each":                    "reads pages",
-		"fetch/ > publish":                 "reads pages",
+		"fetch > each":                     "reads pages",
+		"fetch > publish":                  "reads pages",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
@@ -348,5 +348,87 @@ func apart(t *testing.T, v *View, text string) {
 				t.Errorf("%v overlaps %v of\n%s", n.Box, m.Box, text)
 			}
 		}
+	}
+}
+
+// lanes is a recipe of n lanes of five steps between a beginning and an end, of which
+// the lanes in other call another action; a loop stands before the end.
+func lanes(n int, other map[int]bool) string {
+	var b strings.Builder
+	b.WriteString("name: lanes\norder: none\nsteps:\n  - {id: begin, transform: {expression: '1'}}\n")
+	var ends []string
+	for l := range n {
+		last, action := "begin", "work"
+		if other[l] {
+			action = "undo"
+		}
+		for k := range 5 {
+			id := fmt.Sprintf("lane%d-%d", l, k)
+			fmt.Fprintf(&b, "  - {id: %s, dependsOn: [%s], action: {name: %s}}\n", id, last, action)
+			last = id
+		}
+		ends = append(ends, last)
+	}
+	fmt.Fprintf(&b, "  - {id: each, dependsOn: [%s], loop: {over: '[1]', steps: [{id: in, transform: {expression: '1'}}]}}\n", strings.Join(ends, ", "))
+	b.WriteString("  - {id: end, dependsOn: [each], transform: {expression: '2'}}\n")
+	return b.String()
+}
+
+// TestOverview: of a large plan lanes that do the same are one card, chains are one
+// card, and what a step owns is left to its card; nothing is lost.
+func TestOverview(t *testing.T) {
+	p := compiledText(t, "lanes", []byte(lanes(60, map[int]bool{7: true, 9: true})))
+	pic := Of(p, "lanes", false).Overview()
+	var got []string
+	for _, n := range pic.Nodes {
+		got = append(got, n.Label+"|"+n.Lines[0])
+	}
+	want := []string{"begin|1", "lane0-0 … lane0-4 ×58|290, in 58 lanes", "lane7-0 … lane7-4 ×2|10, in 2 lanes", "each … end|3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if len(pic.Edges) != 4 || pic.Note != "overview: 304 steps on 4 cards" {
+		t.Errorf("%d edges, %q", len(pic.Edges), pic.Note)
+	}
+	for ending, text := range all(t, pic, Options{}) {
+		golden(t, "overview"+ending, text)
+	}
+	// Whatever the plan, each step is on one card, and no edge leads to nothing.
+	for _, name := range []string{"kinds", "hostile"} {
+		full := Of(compiled(t, name), name, true)
+		small := full.Overview()
+		cards := map[string]bool{}
+		for _, n := range small.Nodes {
+			cards[n.ID] = true
+		}
+		for _, e := range small.Edges {
+			if !cards[e.From] || !cards[e.To] || e.From == e.To {
+				t.Errorf("%s: an edge from %s to %s", name, e.From, e.To)
+			}
+		}
+		if len(small.Nodes) == 0 || len(small.Nodes) > len(full.Nodes) {
+			t.Errorf("%s: %d cards for %d steps", name, len(small.Nodes), len(full.Nodes))
+		}
+	}
+}
+
+// TestOtherWays: a condition without else leads on when it is false, and a fallback
+// leads back to what follows its step, which itself leads on past it.
+func TestOtherWays(t *testing.T) {
+	p := compiledText(t, "ways", []byte(`name: ways
+steps:
+  - {id: check, condition: {expression: "true", then: [{id: big, transform: {expression: "1"}}]}}
+  - {id: fetch, action: {name: work}, onError: {strategy: fallback, fallbackStep: {id: copy, action: {name: work}}}}
+  - {id: last, transform: {expression: "1"}}
+`))
+	var got []string
+	for _, e := range Of(p, "ways", false).Edges {
+		if e.Kind != Opens {
+			got = append(got, fmt.Sprintf("%s %s %s", e.From, e.Kind, e.To))
+		}
+	}
+	want := []string{"check/ follows fetch", "check passes fetch", "fetch follows last", "fetch.fallback rejoins last"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -90,10 +90,12 @@ func scopeTitle(p *plan.Plan, s *plan.Step, g int32) string {
 	}
 }
 
-// from is where edges of a step leave: the frame of one that owns graphs, since
-// what comes after it waits for all of them.
+// from is where edges of a step leave: the frame of one that has sides, branches or
+// a body, since what comes after it waits for all of them. A fallback or compensation
+// is no part of the usual way.
 func (b *builder) from(step int32) string {
-	if len(b.p.Steps[step].Graphs()) > 0 {
+	switch b.p.Steps[step].Kind {
+	case plan.Condition, plan.Parallel, plan.Loop:
 		return frameOf(b.path[step])
 	}
 	return b.path[step]
@@ -132,7 +134,24 @@ func (b *builder) follows() {
 			b.pic.Edges = append(b.pic.Edges, Edge{
 				ID: b.path[pred] + " > " + b.path[i], From: b.from(pred), To: b.path[i], Kind: Follows,
 			})
+			b.others(pred, int32(i))
 		}
+	}
+}
+
+// others adds the ways on which a step follows another one that did not do what it
+// usually does: a condition that was false and has no else, a step in whose place a
+// fallback ran.
+func (b *builder) others(pred, step int32) {
+	s := &b.p.Steps[pred]
+	if s.Kind == plan.Condition && s.Else == plan.None {
+		b.pic.Edges = append(b.pic.Edges, Edge{
+			ID: b.path[pred] + " else > " + b.path[step], From: b.path[pred], To: b.path[step], Kind: Passes, Label: "else",
+		})
+	}
+	if s.Fallback != plan.None && b.from(pred) == b.path[pred] {
+		from := scopeOf(b.p, b.path[pred], s.Fallback)
+		b.pic.Edges = append(b.pic.Edges, Edge{ID: from + " > " + b.path[step], From: from, To: b.path[step], Kind: Rejoins})
 	}
 }
 

@@ -389,6 +389,19 @@ func (f *Fold) edge(e *Edge, steps, scopes map[string]int32) {
 		return
 	}
 	to := steps[e.To]
+	switch e.Kind {
+	case Passes:
+		owner := steps[e.From]
+		then := f.p.Steps[owner].Then
+		e.Taken = f.opened[then] == 0 && f.steps[owner].Status() == "completed" && f.steps[to].began
+		e.Untaken = !e.Taken && (f.status.Terminal() || f.settled(owner))
+		return
+	case Rejoins:
+		g := scopes[e.From]
+		e.Taken = f.opened[g] > 0 && f.steps[to].began
+		e.Untaken = !e.Taken && (f.status.Terminal() || f.passed(g))
+		return
+	}
 	e.Taken = f.steps[to].began
 	e.Untaken = !e.Taken && (f.status.Terminal() || f.passed(f.p.Steps[to].Graph) || f.steps[to].Status() == "skipped")
 }

@@ -43,7 +43,7 @@ var themes = [2]theme{
 
 const shapes = `text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-variant-numeric:tabular-nums}
 .head{font-size:16px;font-weight:600}.head .second{font-size:12px;font-weight:400}
-.name{font-size:13px;font-weight:600}.kind,.group text{font-size:11px}.state{font-weight:500}.sign{fill:none;stroke-width:1.75}
+.name{font-size:13px;font-weight:600}.kind,.word,.group text{font-size:11px}.state{font-weight:500}.sign{fill:none;stroke-width:1.75}
 .card{stroke-width:1}.bar{fill:none;stroke-width:3}.group rect,.frame rect{stroke-width:1}
 .frame rect{fill:none;stroke-dasharray:1 3}.group.dashed rect{stroke-dasharray:6 4}
 .edge path{fill:none;stroke-width:1.25}.edge.reads path{stroke-width:1;stroke-dasharray:4 3}.edge.taken path{stroke-width:2.25}.edge.critical path{stroke-width:3.5}
@@ -65,7 +65,7 @@ func sheet() string {
 }
 
 func (t *theme) write(b *strings.Builder) {
-	fmt.Fprintf(b, ".canvas{fill:%s}.card{fill:%s;stroke:%s}text{fill:%s}.line,.kind,.group text,.second{fill:%s}\n", t.canvas, t.surface, t.border, t.text, t.second)
+	fmt.Fprintf(b, ".canvas{fill:%s}.card{fill:%s;stroke:%s}text{fill:%s}.line,.kind,.word,.group text,.second{fill:%s}\n", t.canvas, t.surface, t.border, t.text, t.second)
 	fmt.Fprintf(b, ".bar,.sign{stroke:%s}.chip{fill:%s}.group rect{fill:%s;fill-opacity:.04;stroke:%s}.frame rect{stroke:%s}\n", t.border, t.chip, t.text, t.border, t.border)
 	fmt.Fprintf(b, ".edge path{stroke:%s}.edge .tip{fill:%s}.edge.taken path{stroke:%s}.edge.taken .tip{fill:%s}\n", t.border, t.border, t.text, t.text)
 	fmt.Fprintf(b, ".edge.critical path,.critical .card{stroke:%s}.edge.critical .tip{fill:%s}\n", t.critical, t.critical)

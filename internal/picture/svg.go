@@ -142,7 +142,16 @@ func (p *Picture) svgEdges(b *strings.Builder, d *drawn, o Options) {
 			}
 		}
 		path, arrow := curve(points, o.Direction)
-		fmt.Fprintf(b, `<g class="%s"><title>%s</title><path d="%s"/><path class="tip" d="%s"/></g>`+"\n", class, escape(p.says(e)), path, arrow)
+		fmt.Fprintf(b, `<g class="%s"><title>%s</title><path d="%s"/><path class="tip" d="%s"/>`, class, escape(p.says(e)), path, arrow)
+		if word := e.word(); word != "" && len(points) > 1 {
+			at, anchor := points[1], "start" // where edges that leave one box have parted
+			x := at.X + 5
+			if len(points) == 2 {
+				x, anchor = at.X-6, "end"
+			}
+			fmt.Fprintf(b, `<text class="word" text-anchor="%s" x="%d" y="%d">%s</text>`, anchor, x, at.Y-6, escape(word))
+		}
+		b.WriteString("</g>\n")
 	}
 }
 
@@ -154,6 +163,10 @@ func (p *Picture) says(e *Edge) string {
 		return line(from) + " opens " + line(to)
 	case Reads:
 		return line(to) + " reads " + line(e.Label) + " of " + line(from)
+	case Passes:
+		return line(from) + ", and when it is false then " + line(to)
+	case Rejoins:
+		return line(from) + " in its place, then " + line(to)
 	}
 	if e.Label != "" {
 		return line(from) + ", then " + line(to) + ", which reads " + line(e.Label)
