@@ -32,6 +32,11 @@ type resultStep struct {
 	Output     json.RawMessage `json:"output"`
 	Attempts   int             `json:"attempts"`
 	DurationMs float64         `json:"durationMs"`
+	// Error is why the step failed, also where its onError or a policy went on.
+	Error  *machine.StepError `json:"error,omitempty"`
+	Reason string             `json:"reason,omitempty"` // why it was skipped or cancelled
+	// FailedAttempts are those that did not complete the step.
+	FailedAttempts []machine.FailedAttempt `json:"failedAttempts,omitempty"`
 }
 
 type resultCredits struct {
@@ -52,7 +57,7 @@ func (v *runView) result() result {
 		r.Error = &resultError{fault.Code(v.Error.Code), v.Error.Message}
 	}
 	for path, s := range steps {
-		r.Steps[path] = resultStep{s.Status, orNull(s.Output), s.Attempts, s.DurationMS}
+		r.Steps[path] = resultStep{s.Status, orNull(s.Output), s.Attempts, s.DurationMS, s.Error, s.Reason, s.FailedAttempts}
 	}
 	return r
 }

@@ -148,23 +148,17 @@ func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) 
 	began := l.begin != nil
 	l.flying = false
 	c.drop(l)
-	out := answer{run: t.Run, err: v.Err}
-	if began && fault.CodeOf(v.Err) == fault.Conflict && v.Run != "" {
-		out = answer{run: v.Run, existing: true}
-	}
-	for _, in := range b.ins {
-		if in.key != t.Key {
-			continue
-		}
-		in.out = out
-		if !began && in.reply == nil {
-			c.backlog = append(c.backlog, in)
-		}
-	}
-	for _, in := range c.building.ins {
-		if in.key == t.Key {
-			in.out = out
-			if !began && in.reply == nil {
+	for _, ins := range [...][]*input{b.ins, c.building.ins} {
+		for _, in := range ins {
+			if in.key != t.Key {
+				continue
+			}
+			switch in.out = (answer{run: t.Run, err: v.Err}); {
+			case began && in.kind != inStart:
+				in.out.err = fault.New(fault.RunNotFound, "there is no run %s: its start was refused", t.Run)
+			case began && fault.CodeOf(v.Err) == fault.Conflict && v.Run != "":
+				in.out = answer{run: v.Run, existing: true}
+			case !began && in.reply == nil:
 				c.backlog = append(c.backlog, in)
 			}
 		}

@@ -119,6 +119,42 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 	}
 }
 
+// Of two starts with one idempotency key the second is told of the first's run. What
+// was asked of the run that it would have been is not done, and not said to be.
+func TestI1_RequestsOfARefusedTwin(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+		p := planOf(t, chain(1), noop())
+		twin := func() *input {
+			in := r.start(acc, p, nil)
+			in.begin.idem = &store.Idempotency{Key: "k", BodyHash: "a", Until: r.now + hour}
+			return in
+		}
+		first, second := twin(), twin()
+		r.settle(first)
+		r.handle(second)
+		cancel := request(second.key, machine.Input{Kind: machine.InCancel})
+		if !sealed { // it shares the batch of the start
+			r.handle(cancel)
+		}
+		b := r.c.seal()
+		if sealed { // it comes while that is being written
+			r.handle(cancel)
+		}
+		verdicts, err := r.st.Commit(t.Context(), b.trans)
+		r.c.committed(verdicts, err)
+		r.c.carryOn()
+		r.take()
+		r.settle()
+		if out := r.answer(second); out.err != nil || !out.existing || out.run != first.key.Run {
+			t.Errorf("sealed %v: the second start is answered %+v", sealed, out)
+		}
+		wantCode(t, r.answer(cancel).err, fault.RunNotFound)
+		r.work()
+		r.wantStatus(first.key, "completed")
+	}
+}
+
 // A command to hand out an attempt that is over when it becomes durable does not
 // stand in the way of the attempt that the step has by then.
 func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {

@@ -63,11 +63,11 @@ type core struct {
 	turn      machine.Turn
 	inner     machine.Input // what the core itself tells a run, used again
 
-	handedBack bool        // the last engine stopped in order
-	history    history     // of this engine's crashes
-	suspects   []store.Key // to be loaded one at a time
-	suspectAt  int64       // not before
-	alone      bool        // the last one marked is not cleared yet
+	since     int64       // no process has died since then; 0 = since this one began
+	history   history     // of this engine's crashes
+	suspects  []store.Key // to be loaded one at a time
+	suspectAt int64       // not before
+	alone     bool        // the last one marked is not cleared yet
 	// apart are the runs that were set apart, and why, until their mark is durable.
 	apart map[store.Key]string
 	// inherited are the runs that had attempts out when this engine began and were

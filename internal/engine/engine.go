@@ -371,6 +371,10 @@ func (e *Engine) emptied() bool {
 	}
 	failpoint.Pass(failpoint.StopBefore)
 	c.history.Running, c.history.Alone = false, nil
+	c.history.Began, c.history.Stopped = c.since, c.now
+	if len(c.suspects) > 0 { // a crash may have taken attempts of theirs
+		c.history.Began, c.history.Stopped = 0, -1
+	}
 	if err := c.saveHistory(); err != nil {
 		c.cfg.Logger.Warn("the clean end could not be noted", "err", err)
 	}

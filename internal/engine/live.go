@@ -44,6 +44,7 @@ type live struct {
 	again       bool   // InContinue is due
 	interrupted bool   // loaded with attempts whose worker is gone
 	forceHead   bool   // seal with a head row
+	released    bool   // it was set apart, and its attempts told to stop, until just now
 	gone        bool   // dropped from memory; whoever still points here is late
 
 	asks    asks

@@ -28,6 +28,8 @@ const (
 type history struct {
 	Running bool    `json:"running"`           // false after a clean stop
 	Clock   int64   `json:"clock,omitempty"`   // UTC µs when this was written
+	Began   int64   `json:"began,omitempty"`   // UTC µs: no process died from then
+	Stopped int64   `json:"stopped,omitempty"` // … to the last clean stop; -1 = nobody can tell
 	Crashes []int64 `json:"crashes,omitempty"` // found at start, UTC µs
 	Alone   *lone   `json:"alone,omitempty"`   // the run being loaded alone
 	Deaths  []lone  `json:"deaths,omitempty"`
@@ -69,7 +71,13 @@ func (c *core) lookAtCrashes() (careful bool, err error) {
 		c.cfg.Logger.Warn("the clock was turned back; going on from the time of the last engine")
 		c.now = h.Clock
 	}
-	c.handedBack = data != nil && !h.Running
+	if data != nil && !h.Running && h.Stopped == 0 {
+		h.Stopped = h.Clock // an earlier release, which did not say it
+	}
+	c.now = max(c.now, h.Stopped+1) // what happens from now on is younger
+	if !h.Running {
+		c.since = h.Began
+	}
 	if h.Running {
 		h.Crashes = append(h.Crashes, c.now)
 		if h.Alone != nil {

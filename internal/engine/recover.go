@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -53,6 +54,14 @@ func (c *core) open(now int64) error {
 		}
 		return c.enterSaved(saved)
 	})
+	if c.since == 0 {
+		for _, l := range c.entering {
+			if l.interrupted { // what was found is older
+				c.now = max(c.now, l.run.Now()+1)
+			}
+		}
+		c.since = c.now
+	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.RecoverLast)
 	}
@@ -127,7 +136,7 @@ func (c *core) resumeRun(l *live) {
 		l.interrupted = false
 		// The commands of this turn are among those owed below.
 		in := &machine.Input{Kind: machine.InWorkerLost, All: true}
-		if c.handedBack {
+		if c.handedBack(l) && !sabotage.HandBack {
 			in.Text = handedBack
 		}
 		if err := c.decideQuietly(l, in); err != nil && !l.gone {
@@ -167,6 +176,14 @@ func (c *core) takeUp(l *live, ref machine.Ref, fence machine.Fence) {
 // handedBack says that attempts were given up by an orderly stop: nothing went
 // wrong with them (F45).
 const handedBack = "handed back"
+
+// handedBack says whether the attempts of a loaded run were given up by an orderly
+// stop: the process that wrote its last event was stopped in order. What became of
+// later ones is not asked: one that died before it wrote to the run has not lost
+// attempts of it, and one that was stopped before has not given them up.
+func (c *core) handedBack(l *live) bool {
+	return c.history.Began <= l.run.Now() && l.run.Now() <= c.history.Stopped && !l.released
+}
 
 // decideQuietly is decide for a turn whose commands are taken from Owed.
 func (c *core) decideQuietly(l *live, in *machine.Input) error {
@@ -316,7 +333,7 @@ func (c *core) release(key store.Key) error {
 	delete(c.apart, key)
 	c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
 	c.enter(l)
-	l.forceHead = true
+	l.forceHead, l.released = true, true
 	c.touch(l, l.run.Last()+1)
 	c.building.urgent = true
 	l.interrupted = running(l) > 0

@@ -396,6 +396,8 @@ func (r *Run) takeWorkerLost(in *Input) {
 // lostLimit is how many lost attempts a step instance survives.
 const lostLimit = 3
 
+const lostTooOften = "the attempt was lost to a crash for the fourth time"
+
 func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	st := &s.steps[i]
 	if s.state == scopeSweep {
@@ -406,7 +408,7 @@ func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 		return
 	}
 	if handedBack == "" && int(st.lost) >= lostLimit {
-		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost to a crash for the fourth time"}, nil)
+		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: lostTooOften}, nil)
 		return
 	}
 	flag := uint8(0)
@@ -431,7 +433,11 @@ func (r *Run) takeCancel(in *Input) {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
 		return
 	}
-	r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(RunCancelled), Code: fault.ExecutionCancelled, Text: in.Text, N: -1})
+	reason := in.Text
+	if reason == "" {
+		reason = "the run was cancelled; no reason was given"
+	}
+	r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(RunCancelled), Code: fault.ExecutionCancelled, Text: reason, N: -1})
 }
 
 func (r *Run) statusText() string {

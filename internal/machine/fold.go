@@ -106,7 +106,7 @@ func (r *Run) fold(ev *Event) error {
 		st.status = Retrying
 		r.arm(s, i, ev.N)
 	case EvNodeLost:
-		if ev.Flag&1 == 0 {
+		if ev.Flag&1 == 0 || sabotage.Losses {
 			st.lost++
 		}
 		st.flags |= flagUnknown
@@ -300,7 +300,9 @@ func (r *Run) keep(s *scope, i int32, step *plan.Step, val *value) {
 			if f.slots == nil {
 				f.slots = make([]*value, r.plan.Graphs[f.graph].Slots)
 			}
-			r.replace(&f.slots[step.Slot], val)
+			if !sabotage.Rebind || f.slots[step.Slot] == nil {
+				r.replace(&f.slots[step.Slot], val)
+			}
 		}
 	}
 	if s.g.Out == s.g.First+i && s.g.Role != plan.Root {

@@ -47,6 +47,7 @@ func (r *Run) takeRetry(in *Input) {
 		return
 	}
 	g.failed(r.root)
+	g.rebound()
 	if len(g.resets) == 0 && r.status == RunCompleted && in.Kind == InRetry {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has completed; name the step to run again from", r.start.Run)
 		return
@@ -113,7 +114,9 @@ func (g *generation) add(s *scope, i int32, reopen bool) {
 	if s.parent != nil {
 		own := s.owner - s.parent.g.First
 		g.add(s.parent, own, true)
-		g.downstream(s.parent, own)
+		if !sabotage.Dependents {
+			g.downstream(s.parent, own)
+		}
 	}
 }
 
@@ -209,6 +212,63 @@ func (g *generation) edited(fields map[string]any) {
 	}
 }
 
+// rebound resets what had bound a name before a step that is reset, where that was
+// done in a scope which has been left since: its value is not held any more, and
+// the step that is reset, and those after it, may read it (R41).
+func (g *generation) rebound() {
+	p := g.run.plan
+	type name struct{ graph, slot int32 }
+	var inner map[name][]int32 // steps that bind a name of a frame around them
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		if frame := p.Graphs[st.Graph].Frame; st.Slot >= 0 && frame != st.Graph {
+			if inner == nil {
+				inner = map[name][]int32{}
+			}
+			inner[name{frame, st.Slot}] = append(inner[name{frame, st.Slot}], int32(i))
+		}
+	}
+	for k := 0; k < len(g.resets) && inner != nil; k++ { // it grows on the way
+		x := g.resets[k]
+		step := x.scope.step(p, x.step)
+		if step.Slot < 0 || x.scope.outs[x.step] == nil {
+			continue
+		}
+		f := x.scope.frame
+		for _, i := range inner[name{f.graph, step.Slot}] {
+			if s, own := g.left(f, p.Steps[i].Graph); s != nil && own >= 0 && g.find(s, own) < 0 {
+				g.add(s, own, false)
+				g.downstream(s, own)
+			}
+		}
+	}
+}
+
+// left finds the step, in a frame or a scope inside, that owned a scope of a graph
+// and left it; nil when that scope is in memory or was never opened.
+func (g *generation) left(f *scope, graph int32) (s *scope, own int32) {
+	p := g.run.plan
+	if graph == f.graph {
+		return f, -1
+	}
+	owner := p.Graphs[graph].Owner
+	if s, own = g.left(f, p.Steps[owner].Graph); s == nil || own >= 0 {
+		return s, own
+	}
+	own = owner - s.g.First
+	if c := s.comps[own]; c != nil {
+		for _, kid := range c.kids {
+			if kid.graph == graph {
+				return kid, -1
+			}
+		}
+	}
+	if st := &s.steps[own]; st.at == 0 || st.status != Completed && st.status != Skipped {
+		return nil, 0
+	}
+	return s, own
+}
+
 // ordered puts the resets so that outer scopes come before inner ones and a
 // step before its successors: counters then never fall below zero.
 func (g *generation) ordered() []reset {
@@ -231,7 +291,7 @@ func (g *generation) ordered() []reset {
 	for k := range g.resets {
 		x := &g.resets[k]
 		for _, p := range x.scope.step(g.run.plan, x.step).Preds {
-			x.reopen = x.reopen && g.find(x.scope, p-x.scope.g.First) < 0
+			x.reopen = x.reopen && (g.find(x.scope, p-x.scope.g.First) < 0 || sabotage.Reopen)
 		}
 	}
 	// What a plainly reset step owned is forgotten with it.

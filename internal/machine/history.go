@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -43,6 +44,34 @@ type StepResult struct {
 	Reason     string          `json:"reason,omitempty"`
 	Attempts   int             `json:"attempts"`
 	DurationMS float64         `json:"durationMs"`
+	// FailedAttempts are those that failed or were lost, at most the first 20 of a
+	// generation.
+	FailedAttempts []FailedAttempt `json:"failedAttempts,omitempty"`
+}
+
+// A FailedAttempt is a try of a step that was not the one which completed it.
+type FailedAttempt struct {
+	Attempt int    `json:"attempt"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+const maxFailedAttempts = 20
+
+// attempt notes how an attempt ended that did not complete its step.
+func (res *StepResult) attempt(ev *Event) {
+	f := FailedAttempt{int(ev.Attempt), string(ev.Code), ev.Text}
+	switch {
+	case ev.Attempt == 0 || len(res.FailedAttempts) >= maxFailedAttempts:
+		return
+	case ev.Kind == EvNodeLost && ev.Flag&1 != 0:
+		f.Code, f.Message = string(fault.Interrupted), "an orderly stop handed it back"
+	case ev.Kind == EvNodeLost:
+		f.Code, f.Message = string(fault.Interrupted), "it was lost"
+	case ev.Code == "":
+		return
+	}
+	res.FailedAttempts = append(res.FailedAttempts, f)
 }
 
 // NewHistory keeps at most maxSteps step instances; 0 = no bound.
@@ -67,6 +96,10 @@ func (h *History) Add(ev *Event) {
 		return
 	}
 	switch ev.Kind {
+	case EvNodeRetried, EvNodeLost, EvNodeFallback, EvNodeFailed, EvNodeSkipped:
+		res.attempt(ev)
+	}
+	switch ev.Kind {
 	case EvNodeReady:
 	case EvNodeQueued, EvNodeLost:
 		res.Status = Queued.String()
@@ -74,14 +107,17 @@ func (h *History) Add(ev *Event) {
 		res.Status = Blocked.String()
 	case EvNodeStarted:
 		res.Status, res.Attempts = Running.String(), int(ev.Attempt)
-	case EvNodeOpened, EvNodeFallback:
+	case EvNodeOpened:
 		res.Status = Running.String()
+	case EvNodeFallback:
+		res.Status, res.Error = Running.String(), &StepError{string(ev.Code), ev.Text}
 	case EvNodeWaiting:
 		res.Status = Waiting.String()
 	case EvNodeRetried:
 		res.Status, res.Error = Retrying.String(), &StepError{string(ev.Code), ev.Text}
 	case EvNodeCompleted:
-		*res = StepResult{Status: Completed.String(), Output: bytes.Clone(ev.Data), Attempts: res.Attempts, DurationMS: ms(ev.M)}
+		*res = StepResult{Status: Completed.String(), Output: bytes.Clone(ev.Data), Attempts: res.Attempts, DurationMS: ms(ev.M),
+			FailedAttempts: res.FailedAttempts}
 		if ev.Flag&1 != 0 {
 			res.Output = h.innerOutput(ev.Ref())
 		}

@@ -25,7 +25,7 @@ func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "di
 func drawPlan(t *rapid.T) *plan.Plan {
 	src, err := json.Marshal(sample.Recipe(rapidDice{t}, sample.Shape{
 		Steps: rapid.IntRange(1, 14).Draw(t, "steps"), Depth: 3, Actions: []string{"work", "work", "work", "once"},
-		Undo: "undo", Sleep: "sleep", Signals: []string{"go"},
+		Undo: "undo", Sleep: "sleep", Signals: []string{"go"}, Rebind: 40,
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -50,12 +50,14 @@ type chaos struct {
 	done   []*Input  // results delivered, to be delivered again
 	tries  int       // user retries left
 	limit  int       // of events a turn, so that inputs come between its parts
+	lossy  bool      // most attempts are lost, or handed back
 	trace  []string
 	inputs []*Input // all of them, in order; nil is a crash
 }
 
 func newChaos(t *rapid.T, p *plan.Plan) *chaos {
-	c := &chaos{t: t, prog: Prepare(p), now: t0, tries: 2, limit: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")}
+	c := &chaos{t: t, prog: Prepare(p), now: t0, tries: 2, limit: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit"),
+		lossy: rapid.IntRange(0, 3).Draw(t, "lossy") == 0}
 	c.run = NewRun(c.prog)
 	c.led = newLedger(c.run)
 	file := "sha256_" + fmt.Sprintf("%064d", 1)
@@ -127,13 +129,17 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 			}
 		}
 		if !well {
-			switch rapid.IntRange(0, 6).Draw(c.t, "outcome") {
+			most := 6
+			if c.lossy {
+				most = 2 // nothing but failures and losses
+			}
+			switch rapid.IntRange(0, most).Draw(c.t, "outcome") {
 			case 0:
 				in.Outcome, in.Err = Failed, &Failure{Code: fault.ServiceUnavailable, Msg: "down"}
 			case 1:
 				in.Outcome, in.Err = Failed, &Failure{Code: fault.FileInvalid, Msg: "bad file"}
 			case 2:
-				c.feed(&Input{Kind: InWorkerLost, Ref: cmd.Ref, Fence: cmd.Fence})
+				c.feed(&Input{Kind: InWorkerLost, Ref: cmd.Ref, Fence: cmd.Fence, Text: c.handedBack()})
 				return
 			case 3:
 				c.feed(&Input{Kind: InResult, Ref: cmd.Ref, Fence: cmd.Fence, Outcome: Preview, Output: []byte(`1`)})
@@ -152,6 +158,11 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 	case CmdContinue:
 		c.feed(&Input{Kind: InContinue})
 	}
+}
+
+// handedBack draws whether attempts were lost to a crash, or to an orderly stop.
+func (c *chaos) handedBack() string {
+	return rapid.SampledFrom([]string{"", "stopping"}).Draw(c.t, "handed back")
 }
 
 func (c *chaos) disorder() {
@@ -218,7 +229,7 @@ func (c *chaos) crash() {
 	c.inputs = append(c.inputs, nil)
 	c.todo = nil
 	if rapid.Bool().Draw(c.t, "lost") {
-		c.feed(&Input{Kind: InWorkerLost, All: true, Text: rapid.SampledFrom([]string{"", "stopping"}).Draw(c.t, "handed back")})
+		c.feed(&Input{Kind: InWorkerLost, All: true, Text: c.handedBack()})
 	}
 	c.todo = c.run.Owed(nil)
 }

@@ -275,6 +275,9 @@ func (w *world) line(s string) {
 		in.Kind = InContinue
 	case "cancel":
 		in.Kind, in.Text = InCancel, "asked to"
+		if args["why"] == "none" {
+			in.Text = ""
+		}
 	case "retry":
 		in.Kind, in.Name = InRetry, args["from"]
 	case "edit":

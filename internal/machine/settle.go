@@ -39,7 +39,11 @@ func (r *Run) joinInner(s *scope, i int32, c *composite) {
 	since := r.clock - s.steps[i].at
 	switch {
 	case c.inner == kidFailed || c.inner == kidLost:
-		r.finalFailure(s, i, &Failure{Code: c.cause.code, Msg: c.cause.msg}, nil)
+		msg := c.cause.msg
+		if first, ok := s.errs[i]; ok && c.kind == falling { // what the fallback was for
+			msg = fmt.Sprintf("the step failed: %s: %s; its fallback failed: %s", first.code, cutText(first.msg), cutText(msg))
+		}
+		r.finalFailure(s, i, &Failure{Code: c.cause.code, Msg: msg}, nil)
 	case c.out == nil:
 		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: []byte("null"), M: since})
 	default:
@@ -63,13 +67,7 @@ var kidNames = [...]string{"running", "completed", "failed", "cancelled"}
 // joinParallel ends a parallel step: {branches: [{status, output, error}], winner}.
 func (r *Run) joinParallel(s *scope, i int32, step *plan.Step, c *composite) {
 	if !c.succeeded(step) {
-		for k := range c.branches {
-			if b := &c.branches[k]; b.status == kidFailed {
-				r.finalFailure(s, i, &Failure{Code: b.err.code, Msg: fmt.Sprintf("branch %d: %s", k, b.err.msg)}, nil)
-				return
-			}
-		}
-		r.finalFailure(s, i, &Failure{Code: fault.StepFailed, Msg: "no branch succeeded"}, nil)
+		r.finalFailure(s, i, c.lostBranches(), nil)
 		return
 	}
 	raw := c.parallelOutput(step, true)
@@ -83,6 +81,41 @@ func (r *Run) joinParallel(s *scope, i int32, step *plan.Step, c *composite) {
 		return
 	}
 	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: raw, M: r.clock - s.steps[i].at})
+}
+
+// lostBranches is the failure of a join, which names each branch that failed. The
+// code is that of the first.
+func (c *composite) lostBranches() *Failure {
+	f := &Failure{Code: fault.StepFailed, Msg: "no branch succeeded"}
+	var each []string
+	for k := range c.branches {
+		b := &c.branches[k]
+		if b.status != kidFailed {
+			continue
+		}
+		if len(each) == 0 {
+			f.Code, f.Msg = b.err.code, fmt.Sprintf("branch %d: %s", k, b.err.msg)
+		}
+		if len(each) < maxNamed {
+			each = append(each, fmt.Sprintf("branch %d: %s: %s", k, b.err.code, cutText(b.err.msg)))
+		}
+	}
+	if c.bad > 1 {
+		f.Msg = fmt.Sprintf("%d branches failed: %s", c.bad, strings.Join(each, "; "))
+	}
+	if more := int(c.bad) - len(each); more > 0 {
+		f.Msg += fmt.Sprintf("; and %d more", more)
+	}
+	return f
+}
+
+// cutText shortens a message that becomes part of another: they may nest.
+func cutText(msg string) string {
+	const most = 500
+	if len(msg) <= most {
+		return msg
+	}
+	return strings.ToValidUTF8(msg[:most], "") + " …"
 }
 
 func (c *composite) parallelOutput(step *plan.Step, full bool) []byte {
@@ -236,6 +269,9 @@ func (r *Run) decideVerdict() {
 		return
 	}
 	code, msg := fault.StepFailed, "a step failed"
+	if verdict == RunCancelled {
+		code, msg = fault.ExecutionCancelled, "a step was cancelled"
+	}
 	if culprit >= 0 {
 		se := r.root.errs[culprit-r.root.g.First]
 		code, msg = se.code, se.msg
@@ -378,10 +414,10 @@ func (r *Run) resultValue(code *outputCode) (map[string]any, *Failure) {
 	}
 	for k := range r.plan.Steps {
 		step := &r.plan.Steps[k]
-		if step.Slot < 0 || r.plan.Graphs[step.Graph].Frame != 0 || int(step.Slot) >= len(r.root.slots) {
+		if step.Slot < 0 || r.plan.Graphs[step.Graph].Frame != 0 {
 			continue
 		}
-		if v := r.root.slots[step.Slot]; v != nil {
+		if v := r.bound(r.root, step.Slot); v != nil {
 			d, err := v.decoded()
 			if err != nil {
 				return nil, failureOf(err, fault.InternalError)

@@ -191,8 +191,8 @@ func (e *env) capture(v *plan.Var) captured {
 			if f.graph != v.Graph {
 				continue
 			}
-			if int(v.Index) < len(f.slots) && f.slots[v.Index] != nil {
-				c.kind, c.val = recordedVar, f.slots[v.Index]
+			if val := e.run.bound(f, v.Index); val != nil {
+				c.kind, c.val = recordedVar, val
 				return c
 			}
 			break
@@ -219,6 +219,36 @@ func (e *env) capture(v *plan.Var) captured {
 		c.kind, c.any = plainVar, ""
 	}
 	return c
+}
+
+// bound is the value of a binding: that of the step which bound it last, nil when
+// none has. A retry empties the slot with the step that filled it; what another
+// step had bound before holds again then, as if the later one had never run.
+func (r *Run) bound(f *scope, slot int32) (val *value) {
+	if int(slot) < len(f.slots) {
+		val = f.slots[slot]
+	}
+	if val == nil && r.gen > 1 && len(f.slots) > 0 {
+		f.boundIn(f, r.plan, slot, &val)
+	}
+	return val
+}
+
+// boundIn looks for the newest output that was bound to a slot of frame f, in s
+// and in the scopes that share the frame.
+func (s *scope) boundIn(f *scope, p *plan.Plan, slot int32, newest **value) {
+	for i, v := range s.outs {
+		if v != nil && s.step(p, i).Slot == slot && (*newest == nil || v.seq > (*newest).seq) {
+			*newest = v
+		}
+	}
+	for _, c := range s.comps {
+		for _, kid := range c.kids {
+			if kid.frame == f {
+				kid.boundIn(f, p, slot, newest)
+			}
+		}
+	}
 }
 
 func outerFrame(f *scope) *scope {

@@ -33,6 +33,9 @@ type Witness struct {
 	ended map[Path]bool // scopes in which nothing may begin any more
 	begun map[item]uint32
 
+	resets []resetSeen // of the retry whose resets are being read
+	bound  bindings
+
 	effects map[Ref]*effect
 	keys    map[string]bool // effect keys handed out
 }
@@ -52,6 +55,7 @@ type seen struct {
 	gen     uint32 // … this generation
 	due     int64  // of the timer it waits for
 	deltas  int64
+	lost    int  // attempts lost to crashes since it was reset
 	done    bool // it was completed in a scope that is to be opened anew
 }
 
@@ -107,6 +111,11 @@ func (w *Witness) See(ev *Event) error {
 	if ev.At < w.at {
 		return fmt.Errorf("I10: event %d is older than the one before", ev.Seq)
 	}
+	if len(w.resets) > 0 && ev.Kind != EvNodeInvalidated {
+		if err := w.wholly(); err != nil {
+			return fmt.Errorf("event %d opened generation %d: %w", w.last, w.gen, err)
+		}
+	}
 	w.last, w.at = ev.Seq, ev.At
 	if w.status.Terminal() && ev.Kind != EvRunRetried {
 		return fmt.Errorf("I7: the run is %s, and event %d is %s %s", w.status, ev.Seq, ev.Name(), StepPath(w.plan, ev.Ref()))
@@ -148,6 +157,9 @@ func (w *Witness) run(ev *Event) error {
 			return fmt.Errorf("I8: the verdict was %s, and event %d ends the run %s", w.verdict, ev.Seq, next)
 		}
 		w.verdict = next
+		if err := w.results(ev); err != nil {
+			return err
+		}
 	case EvRunEnding: // it runs, towards a verdict that is fixed
 		if w.verdict != RunPending {
 			return fmt.Errorf("I8: event %d fixes the verdict %s, which was %s", ev.Seq, RunStatus(ev.Flag), w.verdict)
@@ -190,6 +202,10 @@ func (w *Witness) step(ev *Event) error {
 	if ev.Kind == EvNodeInvalidated {
 		return w.reset(s, ev)
 	}
+	if err := w.loses(s, ev); err != nil {
+		return err
+	}
+	w.binds(ev)
 	if ev.Kind == EvNodeDelta {
 		if s.deltas++; ev.N != s.deltas-1 {
 			return fmt.Errorf("I14: delta %d follows %d others", ev.N, s.deltas-1)
@@ -309,6 +325,9 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 		return fmt.Errorf("X76: it is reset from %s, it was %s", Status(ev.Flag), s.status)
 	}
 	was := s.status
+	s.lost = 0
+	w.resets = append(w.resets, resetSeen{ev.Ref(), ev.N == 1})
+	w.unbinds(ev)
 	switch {
 	case ev.N == 1:
 		s.status = Running
@@ -359,7 +378,7 @@ func (w *Witness) forget(ev *Event, ordinal int64) {
 		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step &&
 			(ordinal == everyItem || levels[depth].ordinal == ordinal) {
 			s.done = s.done && s.status == Pending || s.status == Completed
-			s.status, s.due, s.deltas = Pending, 0, 0
+			s.status, s.due, s.deltas, s.lost = Pending, 0, 0, 0
 		}
 	}
 }

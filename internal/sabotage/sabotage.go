@@ -33,8 +33,13 @@ func Guards() []Guard {
 		{"sabotage_cancel", Cancel, "machine: a cancel that comes too late is refused (I8)"},
 		{"sabotage_timer", Timer, "machine: a timer whose cause has gone does not fire (I9)"},
 		{"sabotage_window", Window, "machine: a loop works on at most maxConcurrency items at once (X59)"},
+		{"sabotage_dependents", Dependents, "machine: a step that waits for what a retry resets is reset with it (X119)"},
+		{"sabotage_reopen", Reopen, "machine: a step does not go on in the middle when one that it waits for runs again (I5)"},
+		{"sabotage_rebind", Rebind, "machine: a name that is bound again has the later value (R41)"},
+		{"sabotage_losses", Losses, "machine: an attempt that was handed back counts as no loss (F45)"},
 		{"sabotage_commitfirst", CommitFirst, "engine: what a transition asks for leaves after its commit (I1)"},
 		{"sabotage_reload", Reload, "engine: a run that has changed since its batch was sealed stays in memory (I2)"},
+		{"sabotage_handback", HandBack, "engine: attempts that an orderly stop gave up are handed back, not lost (F45)"},
 		{"sabotage_fsync", Fsync, "store: an answered commit is synced, in memory and in SQLite (I1, I21)"},
 	}
 }

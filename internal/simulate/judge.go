@@ -5,6 +5,7 @@ package simulate
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/roux-engine/roux/internal/engine"
@@ -22,6 +23,7 @@ type judge struct {
 	all  []*trial // in the order of their starts
 	// unheard are runs of batches that may be on the disk without having been synced.
 	unheard []store.Key
+	orderly bool // the last process was stopped in order
 }
 
 // A trial is what is known of one run.
@@ -38,6 +40,10 @@ type trial struct {
 	handed  map[report]struct{} // attempts that were let out
 	cancels int64               // durable, and
 	asked   acks                // what users were promised
+	inborn  uint64              // the last event when the newest process began
+	givenUp uint64              // the last event when the process that wrote it stopped in order
+	apart   bool                // it is set apart, by its row
+	unclear bool                // … and another one died, and then one stopped, that did not know the run
 	deleted bool
 }
 
@@ -173,6 +179,7 @@ func (j *judge) event(t *trial, ev *machine.Event) error {
 // head compares a head row with what the events say.
 func (j *judge) head(tr *store.Transition) {
 	t, h := j.trial(tr.Key), tr.Head
+	t.apart = h.Quarantine != ""
 	if h.Quarantine != "" {
 		if !j.w.harmed(h.Quarantine) {
 			j.w.broken("I16: run %s is set apart, and nothing had harmed it: %s", tr.Run, h.Quarantine)
@@ -349,6 +356,7 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 		return
 	}
 	w.stats.Transitions++
+	w.handedBack(key, in)
 	if t.Err != nil {
 		w.broken("I1: run %s: input %d was refused and gave %s", key.Run, in.Kind, t.Events[0].Name())
 	}
@@ -369,6 +377,49 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 	}
 	if err := run.Check(); err != nil {
 		w.broken("run %s after event %d: %v", key.Run, run.Last(), err)
+	}
+}
+
+// began hears that a process begins.
+func (j *judge) began(p *process) {
+	p.orderly, j.orderly = j.orderly, false
+	for _, t := range j.all {
+		t.inborn = t.seen.Last()
+	}
+}
+
+// stopped hears that a process has stopped in order. If it could note that, its
+// attempts are handed back; those that it found and never told of are not its own.
+func (j *judge) stopped(p *process) {
+	raw, err := j.w.mem.Note(context.Background(), "engine.history")
+	var note struct {
+		Running bool  `json:"running"`
+		Stopped int64 `json:"stopped"`
+	}
+	if err != nil || json.Unmarshal(raw, &note) != nil || note.Running {
+		return
+	}
+	j.orderly = note.Stopped > 0 // else it left runs unread that a crash had hit, and counts all as lost
+	for _, t := range j.all {
+		switch last := t.seen.Last(); {
+		case last != t.inborn:
+			t.givenUp, t.unclear = last, !j.orderly
+		case t.givenUp == last && !(p.orderly && j.orderly):
+			t.unclear = true
+		}
+	}
+}
+
+// handedBack asserts that a run is told the truth of how its attempts were lost:
+// handed back if the process that wrote its last event was stopped in order, else
+// lost to a crash (F45). Who was replaced by another process may not know it.
+func (w *World) handedBack(key store.Key, in *machine.Input) {
+	t := w.judge.trial(key)
+	if in.Kind != machine.InWorkerLost || !in.All || t.unclear || w.stats.Faults[TakenOver] > 0 {
+		return
+	}
+	if back := w.turn.last == t.givenUp && !t.apart; back != (in.Text != "") {
+		w.broken("F45: run %s: its attempts after event %d are handed back: %v, and the run is told %q", key.Run, w.turn.last, back, in.Text)
 	}
 }
 

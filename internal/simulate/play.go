@@ -150,6 +150,9 @@ func (p *process) stop() {
 		}
 		var over bool
 		p.guard(func() { over = p.flight == landed && p.stage.Stopped() })
+		if over && !p.dead && p == w.owner {
+			w.judge.stopped(p)
+		}
 		if over || p.dead {
 			break
 		}

@@ -34,9 +34,10 @@ type process struct {
 	verdicts []store.Verdict
 	err      error
 
-	forgot bool // runs that had attempts under way: a batch of theirs was lost, or they panicked
-	doomed bool // it dies in its next call
-	dead   bool
+	orderly bool // the process before it was stopped in order
+	forgot  bool // runs that had attempts under way: a batch of theirs was lost, or they panicked
+	doomed  bool // it dies in its next call
+	dead    bool
 }
 
 // flight says where the batch under way is.
@@ -51,6 +52,7 @@ const (
 // boot begins a process. nil when it did not come up.
 func (w *World) boot() *process {
 	p := &process{w: w, base: w.wall(), born: w.mono}
+	w.judge.began(p)
 	p.disk = &disk{Store: w.mem, p: p}
 	cfg := w.weather.config
 	cfg.Store, cfg.Actions = p.disk, w.c.Actions

@@ -4,6 +4,7 @@ package simulate
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -61,6 +62,9 @@ func (p *process) bother() {
 		if n := len(w.c.From); n > 0 && w.dice.IntN(2) == 0 {
 			from = w.c.From[w.dice.IntN(n)]
 		}
+		if delving(w.seed) {
+			from = t.inside(w.dice)
+		}
 		m, err := p.stage.Retry(key, from, edits)
 		p.ask(&ask{m: m, kind: askRetry, key: key}, err)
 	case 5, 6, 7, 8:
@@ -76,6 +80,19 @@ func (p *process) bother() {
 			p.start(w.repeats[w.dice.IntN(n)])
 		}
 	}
+}
+
+// inside names a step instance to retry from, anywhere in a run: most are in scopes.
+func (t *trial) inside(dice *rand.Rand) string {
+	if len(t.events) == 0 {
+		return ""
+	}
+	for range 8 {
+		if ev := &t.events[dice.IntN(len(t.events))]; ev.Step >= 0 && (ev.Path != "" || dice.IntN(4) == 0) {
+			return machine.StepPath(t.shadow.Plan(), ev.Ref())
+		}
+	}
+	return ""
 }
 
 // A stranger is an account that has no runs: every id is one that it does not know.

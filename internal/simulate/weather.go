@@ -119,6 +119,15 @@ func hangs(seed uint64) int {
 	return 1 + dice.IntN(most[ActionHangs])
 }
 
+// restless says, from the seed alone like turns, that processes are stopped in order
+// and killed by turns, again and again, while attempts take long: each attempt is
+// handed back or lost many times.
+func restless(seed uint64) bool { return seed%17 == 9 || seed%17 == 14 }
+
+// delving says, from the seed alone like turns, that users retry runs from steps
+// inside of others, and that they do so often.
+func delving(seed uint64) bool { return seed%17 == 10 }
+
 // turns is how many events a turn has at most, 0 = as many as elsewhere, from the
 // seed alone: none of the seeds that were kept before there was this is among them.
 func turns(seed uint64) int {

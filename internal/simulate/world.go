@@ -98,6 +98,13 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	}
 	w.weather = draw(w.dice)
 	w.weather.rate[ActionHangs] = hangs(seed)
+	if restless(seed) {
+		w.weather.rate[HandedBack], w.weather.rate[Killed], w.weather.rate[TakenOver] = 900, 600, 0
+		w.weather.rate[ActionHangs] = 7_000
+	}
+	if delving(seed) {
+		w.weather.user, w.weather.rate[TakenOver] = 12, 0
+	}
 	w.weather.config.MaxTurn = turns(seed)
 	w.weather.config.MinAhead = ahead(seed)
 	if w.dice.IntN(12) == 0 {

@@ -10,6 +10,7 @@
 package sample
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
@@ -34,6 +35,9 @@ type Shape struct {
 	Undo, Sleep string
 	// Signals are the names that waits wait for; none = no step waits for any.
 	Signals []string
+	// Rebind is how often, in percent, a step binds the name that the step before
+	// it bound. With 0 the dice are not asked.
+	Rebind int
 }
 
 // A drawing is one recipe in the making.
@@ -41,8 +45,9 @@ type drawing struct {
 	dice  Dice
 	shape Shape
 	odds  odds
-	n     int // ids given
-	left  int // steps still to draw
+	order string // of the recipe
+	n     int    // ids given
+	left  int    // steps still to draw
 	// see are the names that expressions may use here: bindings of steps above,
 	// loop variables, steps beside. Some have no value when it comes to it.
 	see []string
@@ -82,6 +87,7 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 		ResultRule:        g.pick("strict", "leaves"),
 		Scheduling:        g.pick("eager", "eager", "waves"),
 	}
+	g.order = r.Order
 	r.Steps = g.scope(0)
 	g.results(r)
 	if g.chance(10) { // tight: some runs pass it inside a loop
@@ -129,9 +135,23 @@ func (g *drawing) scope(depth int) []*recipe.Step {
 		if len(steps) > 0 && g.chance(g.odds.depends) {
 			st.DependsOn = g.dependencies(steps)
 		}
+		if len(steps) > 0 {
+			g.rebind(st, steps[len(steps)-1])
+		}
 		steps = append(steps, st)
 	}
 	return steps
+}
+
+// rebind draws whether a step binds the name that the one before it did. Two steps
+// may share a name when one surely runs after the other.
+func (g *drawing) rebind(st, before *recipe.Step) {
+	after := st.DependsOn == nil && g.order == "sequence" || st.DependsOn != nil && slices.Contains(*st.DependsOn, before.ID)
+	if st.OutputBinding == "" || before.OutputBinding == "" || !after || !g.chance(g.shape.Rebind) {
+		return
+	}
+	st.OutputBinding = before.OutputBinding
+	g.see = slices.DeleteFunc(slices.Clone(g.see), func(name string) bool { return name == "b"+st.ID[1:] })
 }
 
 // dependencies draws which of the steps before a step waits for: few, none, or

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// A lineage is one store and the processes that own it, one after the other.
+type lineage struct {
+	t   *testing.T
+	st  *memory.Store
+	now int64
+	s   *Stage
+}
+
+// begin begins the next process; the one before is gone, however it ended.
+func (l *lineage) begin() {
+	l.t.Helper()
+	if l.s != nil {
+		l.st = l.st.Crash(0)
+	}
+	l.now += 1_000_000
+	cfg := Config{Store: l.st, Actions: compile.NewCatalogue(noop()), Logger: testLog(l.t)}
+	var err error
+	if l.s, err = OpenStage(l.t.Context(), cfg, nil, l.now); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// work lets everything follow that follows within a second.
+func (l *lineage) work(ms ...*Message) {
+	l.t.Helper()
+	for end := l.now + 1_000_000; l.now < end; l.now += 10_000 {
+		l.s.Handle(l.now, ms...)
+		ms = nil
+		for batch, ok := l.s.Seal(); ok; batch, ok = l.s.Seal() {
+			if len(batch) == 0 {
+				l.s.Committed(nil, nil)
+				continue
+			}
+			l.s.Committed(l.st.Commit(l.t.Context(), batch))
+		}
+	}
+}
+
+// stop ends the process in order; its attempts are given up.
+func (l *lineage) stop() {
+	l.t.Helper()
+	l.s.Stop()
+	for n := 0; !l.s.Stopped(); n++ {
+		if n > 10 {
+			l.t.Fatal("the engine does not stop")
+		}
+		for batch, ok := l.s.Seal(); ok; batch, ok = l.s.Seal() {
+			l.s.Committed(l.st.Commit(l.t.Context(), batch))
+		}
+	}
+}
+
+// losses are the attempts of a run that were lost, in order: true = handed back.
+func (l *lineage) losses(key store.Key) (back []bool) {
+	l.t.Helper()
+	err := eachStored(l.t.Context(), l.st, key, 0, func(ev *machine.Event) error {
+		if ev.Kind == machine.EvNodeLost {
+			back = append(back, ev.Flag&1 != 0)
+		}
+		return nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return back
+}
+
+// What an orderly stop gave up is handed back, also when the next process died
+// before it could tell the run; what a crash took is lost, also when a process that
+// had not come to the run was stopped in order since (F45, X90).
+func TestF45_HandedBackOrLost(t *testing.T) {
+	l := &lineage{t: t, st: memory.New(memory.Options{}), now: rigEpoch}
+	l.begin()
+	m, err := l.s.Start(&StartRequest{Account: acc, Plan: planOf(t, chain(1), noop())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.work(m)
+	l.stop()
+	l.begin() // and dies
+	l.begin()
+	l.work()
+	if got := l.losses(m.Key()); len(got) != 1 || !got[0] {
+		t.Fatalf("after a stop in order and a crash the losses are %v, want one that was handed back", got)
+	}
+
+	l.begin() // the one before died with the attempt
+	l.work()
+	if got := l.losses(m.Key()); len(got) != 2 || got[1] {
+		t.Fatalf("after a crash the losses are %v, want another one, not handed back", got)
+	}
+
+	l.begin() // the one before died; this is the third crash: runs are loaded with care
+	l.stop()  // before it came to this one
+	if got := l.losses(m.Key()); len(got) != 2 {
+		t.Fatalf("the run was told of %d losses already; the test tests nothing", len(got))
+	}
+	l.begin()
+	l.work()
+	if got := l.losses(m.Key()); len(got) != 3 || got[2] {
+		t.Errorf("after a crash and a stop in order the losses are %v, want another one, not handed back", got)
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// resetSeen is a step instance that a retry reset.
+type resetSeen struct {
+	ref    Ref
+	reopen bool
+}
+
+// wholly asserts, once all resets of a retry were read, that they are whole: what
+// waits for a step that was reset was reset with it, and so was what owns it
+// (X119); and nothing goes on in the middle that waits for what will run again (I5).
+func (w *Witness) wholly() error {
+	resets := w.resets
+	w.resets = w.resets[:0]
+	for _, x := range resets {
+		step := &w.plan.Steps[x.ref.Step]
+		name := StepPath(w.plan, x.ref)
+		for _, next := range step.Succs {
+			if st := w.StepStatus(Ref{x.ref.Path, next}); st.Settled() {
+				return fmt.Errorf("X119: %s is reset, and %s, which waits for it, stays %s", name, w.plan.Steps[next].ID, st)
+			}
+		}
+		if owner, ok := Owner(w.plan, x.ref.Path); ok && w.StepStatus(owner).Settled() {
+			return fmt.Errorf("X119: %s is reset, and %s, which owns it, stays %s", name, StepPath(w.plan, owner), w.StepStatus(owner))
+		}
+		for _, p := range step.Preds {
+			if st := w.StepStatus(Ref{x.ref.Path, p}); x.reopen && !st.Settled() {
+				return fmt.Errorf("I5: %s goes on in the middle while %s, which it waits for, is %s", name, w.plan.Steps[p].ID, st)
+			}
+		}
+	}
+	return nil
+}
+
+// loses asserts that crashes count against lost_limit, and that attempts which an
+// orderly stop handed back do not (X90, F45).
+func (w *Witness) loses(s *seen, ev *Event) error {
+	switch {
+	case ev.Kind == EvNodeLost && ev.Flag&1 == 0:
+		if s.lost++; s.lost > lostLimit {
+			return fmt.Errorf("X90: attempt %d is lost after %d others, and it goes on", ev.Attempt, lostLimit)
+		}
+	case ev.Attempt > 0 && ev.Text == lostTooOften && s.lost != lostLimit:
+		return fmt.Errorf("X90: it is given up after %d attempts that were lost to crashes", s.lost)
+	}
+	return nil
+}
+
+// bindings are what the steps of a run's outermost frame have bound: for each name
+// the steps that bind it and were not reset since, the last one last.
+type bindings map[string][]bound
+
+type bound struct {
+	ref  Ref
+	data []byte // nil = the output of an inner scope, which is not followed
+}
+
+// outermost is the name that a step binds in the outermost frame, "" when none.
+func (w *Witness) outermost(step int32) string {
+	st := &w.plan.Steps[step]
+	if !st.Keep || st.Slot < 0 || w.plan.Graphs[st.Graph].Frame != 0 {
+		return ""
+	}
+	return st.Bind
+}
+
+func (w *Witness) binds(ev *Event) {
+	if ev.Kind != EvNodeCompleted || w.outermost(ev.Step) == "" {
+		return
+	}
+	b := bound{ref: ev.Ref()}
+	if ev.Flag&1 == 0 {
+		b.data = bytes.Clone(ev.Data)
+	}
+	if w.bound == nil {
+		w.bound = bindings{}
+	}
+	name := w.outermost(ev.Step)
+	w.bound[name] = append(w.bound[name], b)
+}
+
+// unbinds forgets what a step has bound that is reset. What inner scopes of it
+// have bound is not followed any more.
+func (w *Witness) unbinds(ev *Event) {
+	for name, list := range w.bound {
+		var kept []bound
+		for _, b := range list {
+			switch {
+			case b.ref == ev.Ref():
+			case ev.N == 0 && w.inside(b.ref, ev.Ref()):
+				kept = append(kept, bound{ref: b.ref})
+			default:
+				kept = append(kept, b)
+			}
+		}
+		w.bound[name] = kept
+	}
+}
+
+// inside says whether a step instance lies in a scope that another one owns.
+func (w *Witness) inside(ref, owner Ref) bool {
+	for {
+		above, ok := Owner(w.plan, ref.Path)
+		if !ok || above == owner {
+			return ok
+		}
+		ref = above
+	}
+}
+
+// results asserts that a run which completes gives for each name what was bound to
+// it last, where its outputs are all its bindings (R41).
+func (w *Witness) results(ev *Event) error {
+	if ev.Kind != EvRunCompleted || len(w.plan.Outputs) > 0 || len(w.plan.OutputSchema) > 0 {
+		return nil
+	}
+	v, err := jsonx.Decode(ev.Data, valueLimits)
+	outputs, ok := v.(map[string]any)
+	if err != nil || !ok {
+		return fmt.Errorf("R41: event %d gives outputs that are no object: %v", ev.Seq, err)
+	}
+	for name, list := range w.bound {
+		if len(list) == 0 || list[len(list)-1].data == nil {
+			continue
+		}
+		b := list[len(list)-1]
+		got, err := jsonx.Canonical(outputs[name])
+		if err != nil || !bytes.Equal(got, b.data) {
+			return fmt.Errorf("R41: event %d gives %q as %.60s; %s bound it last, to %.60s", ev.Seq, name, got, StepPath(w.plan, b.ref), b.data)
+		}
+	}
+	return nil
+}
