@@ -85,8 +85,17 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 	}
 }
 
-// holderGone says that nobody listens at the data directory any more.
+// holderGone says that nobody listens at the data directory any more. One that
+// breaks off an answer may be about to end, so it is given a moment.
 func (a *app) holderGone(ctx context.Context) bool {
-	dir, err := a.dataDir()
-	return err == nil && dial(ctx, dir) == nil
+	dir, err := dataDir(a.data, a.getenv)
+	if err != nil {
+		return false
+	}
+	for deadline := a.now().Add(patience); dial(ctx, dir) != nil; {
+		if a.now().After(deadline) || !pause(ctx, 20*time.Millisecond) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
 }
