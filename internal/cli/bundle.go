@@ -5,10 +5,14 @@ package cli
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
 	"strings"
@@ -18,7 +22,6 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
-	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -27,12 +30,25 @@ import (
 // public events (events.jsonl), which import does not read.
 const (
 	bundleFormat  = "roux-run"
-	bundleVersion = 1
-	bundleExt     = ".roux.zip"
+	bundleVersion = 2
+	// unhashedVersion is that of earlier releases, without checksums.
+	unhashedVersion = 1
+	bundleExt       = ".roux.zip"
 
 	// What a bundle may hold, unpacked.
-	maxBundlePlan    = 64 << 20
-	maxBundleJournal = 256 << 20
+	maxBundlePlan     = 64 << 20
+	maxBundleJournal  = 256 << 20
+	maxBundleEvents   = 1 << 30
+	maxBundleManifest = 64 << 10
+
+	// A member that unpacks to more than bombBytes and bombRatio times its size
+	// is stored as it is by export, and refused by import.
+	bombBytes = 8 << 20
+	bombRatio = 200
+
+	// sealBytes is the length of the comment that ends a bundle: the SHA-256 of
+	// all bytes before it, in hexadecimal.
+	sealBytes = 2 * sha256.Size
 )
 
 // A manifest says what a bundle holds.
@@ -45,6 +61,27 @@ type manifest struct {
 	Plan     string `json:"plan"` // hash
 	Events   uint64 `json:"events"`
 	Redacted bool   `json:"redacted"`
+	// Members are the other members, and Sum the SHA-256 of this manifest without
+	// it: with the comment of the file they tell what was changed, not who did it.
+	Members map[string]member `json:"members,omitempty"`
+	Sum     string            `json:"sum,omitempty"`
+}
+
+// A member is what the manifest says of one.
+type member struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// sum is the checksum of the manifest itself.
+func (m manifest) sum() (string, error) { //nolint:gocritic // a copy is what is changed
+	m.Sum = ""
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.Sum256(text)
+	return hex.EncodeToString(h[:]), nil
 }
 
 // An exported is what export says it did.
@@ -140,22 +177,30 @@ func writeBundle(ctx context.Context, j journal, head store.Head, w io.Writer, r
 	if err != nil {
 		return err
 	}
-	z := zip.NewWriter(w)
-	entry := func(name string) (io.Writer, error) {
-		return z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
-	}
-	into, err := entry("plan.json")
-	if err == nil {
-		_, err = into.Write(text)
-	}
-	if err != nil {
-		return err
-	}
 	m := newManifest(head, redact)
-	var lines bytes.Buffer
-	if into, err = entry("journal.bin"); err != nil {
+	m.Members = map[string]member{}
+	// What is written last stands last: the comment is the checksum of the rest.
+	end := &sealer{w: w, hash: sha256.New()}
+	z := zip.NewWriter(end)
+	put := func(name string, data []byte) error {
+		method := zip.Deflate
+		if len(data) > bombBytes && shrinks(data) > bombRatio/2 {
+			method = zip.Store // import would take it for a bomb
+		}
+		h := sha256.Sum256(data)
+		if name != "manifest.json" {
+			m.Members[name] = member{int64(len(data)), hex.EncodeToString(h[:])}
+		}
+		into, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+		if err == nil {
+			_, err = into.Write(data)
+		}
 		return err
 	}
+	if err := put("plan.json", text); err != nil {
+		return err
+	}
+	var frames, lines bytes.Buffer
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
 		if redact {
 			if ev, err = redacted(ev); err != nil {
@@ -166,27 +211,77 @@ func writeBundle(ctx context.Context, j journal, head store.Head, w io.Writer, r
 		if err := writeJSON(&lines, machine.Render(p, head.Run, ev), false); err != nil {
 			return err
 		}
-		_, err := into.Write(machine.AppendFrame(nil, []machine.Event{*ev}))
+		if frames.Len() > maxBundleJournal || lines.Len() > maxBundleEvents {
+			return fault.New(fault.ValueTooLarge, "the journal of run %s is too large for a bundle, which takes %s", head.Run, byteSize(maxBundleJournal).text())
+		}
+		_, err := frames.Write(machine.AppendFrame(nil, []machine.Event{*ev}))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		name string
-		fill func(io.Writer) error
-	}{
-		{"events.jsonl", func(w io.Writer) error { _, err := w.Write(lines.Bytes()); return err }},
-		{"manifest.json", func(w io.Writer) error { return writeJSON(w, m, true) }},
-	} {
-		if into, err = entry(part.name); err != nil {
-			return err
-		}
-		if err := part.fill(into); err != nil {
-			return err
-		}
+	if err := errors.Join(put("journal.bin", frames.Bytes()), put("events.jsonl", lines.Bytes())); err != nil {
+		return err
 	}
-	return z.Close()
+	if m.Sum, err = m.sum(); err != nil {
+		return err
+	}
+	var about bytes.Buffer
+	if err := writeJSON(&about, m, true); err != nil {
+		return err
+	}
+	if err := errors.Join(put("manifest.json", about.Bytes()), z.SetComment(strings.Repeat("0", sealBytes)), z.Close()); err != nil {
+		return err
+	}
+	return end.seal()
+}
+
+// shrinks says how many times smaller data is when it is packed.
+func shrinks(data []byte) int64 {
+	var packed countingWriter
+	w, err := flate.NewWriter(&packed, flate.DefaultCompression)
+	if err == nil {
+		_, err = w.Write(data)
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		return 0
+	}
+	return int64(len(data)) / max(packed.n, 1)
+}
+
+type countingWriter struct{ n int64 }
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.n += int64(len(p))
+	return len(p), nil
+}
+
+// A sealer passes on all but the last bytes, in whose place seal puts the
+// checksum of what it has passed on.
+type sealer struct {
+	w    io.Writer
+	hash hash.Hash
+	held []byte
+}
+
+func (s *sealer) Write(p []byte) (int, error) {
+	s.held = append(s.held, p...)
+	n := len(s.held) - sealBytes
+	if n <= 0 {
+		return len(p), nil
+	}
+	_, _ = s.hash.Write(s.held[:n])
+	if _, err := s.w.Write(s.held[:n]); err != nil {
+		return 0, err
+	}
+	s.held = append(s.held[:0], s.held[n:]...)
+	return len(p), nil
+}
+
+func (s *sealer) seal() error {
+	_, err := io.WriteString(s.w, hex.EncodeToString(s.hash.Sum(nil)))
+	return err
 }
 
 // hidden stands in place of a text that --redact takes out.
@@ -262,15 +357,18 @@ func hide(v any) any {
 }
 
 func (a *app) importCommand() *cobra.Command {
-	return &cobra.Command{
+	var unverified bool
+	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Read a run that export wrote, to look at it here",
 		Long: "Read a run that export wrote, to look at it here: runs get, events, trace, explain, diff and replay work on it. Nothing of it " +
-			"is carried out. A run that had not ended is set apart. Importing the same run again changes nothing.",
+			"is carried out, and the run is marked as imported wherever it is shown: it cannot be retried or resumed unless `roux runs adopt` " +
+			"makes it one of this data directory. A bundle that was changed is refused; who wrote it is not checked. Importing the same run " +
+			"again changes nothing.",
 		Example: "roux import bug.roux.zip\nroux trace @last",
 		Args:    wants(1, 1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBundle(args[0])
+			b, err := readBundle(args[0], unverified)
 			if err != nil {
 				return err
 			}
@@ -286,140 +384,18 @@ func (a *app) importCommand() *cobra.Command {
 			if err = errors.Join(err, storageError(dir, st.Close())); err != nil {
 				return err
 			}
-			a.show(map[string]any{"id": b.Run, "recipe": b.Recipe, "status": b.run.Status().String(), "events": b.run.Last(), "state": state}, func() {
+			a.show(map[string]any{"id": b.Run, "recipe": b.Recipe, "status": b.run.Status().String(), "events": b.run.Last(), "state": state, "verified": !b.unverified}, func() {
 				a.text("%s %s: %s, %s, %d events\n", b.Run, state, oneLine(b.Recipe), b.run.Status(), b.run.Last())
 			})
 			return nil
 		},
 	}
-}
-
-// A bundle is one that has been read and holds together.
-type bundle struct {
-	manifest
-	plan     *plan.Plan
-	planText []byte
-	journal  []byte
-	run      *machine.Run // the fold of the journal
-	piece    int          // bytes of the journal that one commit takes
-	created  int64
-	ended    int64
-}
-
-// readBundle reads a bundle and folds it, trusting nothing in it.
-func readBundle(path string) (b *bundle, err error) {
-	bad := func(err error, what string) error {
-		return fault.Wrap(fault.FileInvalid, err, "%s is no bundle that roux export wrote: %s", path, what)
-	}
-	f, err := openFile(path, fault.FileNotFound)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fileError(path, fault.FileNotFound, err)
-	}
-	z, err := zip.NewReader(f, info.Size())
-	if err != nil {
-		return nil, bad(err, err.Error())
-	}
-	b = &bundle{piece: 1 << 20}
-	text, err := unpack(z, "manifest.json", 64<<10)
-	if err == nil {
-		err = json.Unmarshal(text, &b.manifest)
-	}
-	if err != nil || b.Format != bundleFormat {
-		return nil, bad(err, "its manifest.json is missing or not ours")
-	}
-	if b.Version != bundleVersion {
-		return nil, bad(nil, fmt.Sprintf("it has version %d of the form, this release reads %d", b.Version, bundleVersion))
-	}
-	if !isRunID(b.Run) {
-		return nil, bad(nil, fmt.Sprintf("%q is no name of a run", cut(b.Run, 40)))
-	}
-	if b.planText, err = unpack(z, "plan.json", maxBundlePlan); err != nil {
-		return nil, bad(err, err.Error())
-	}
-	if b.journal, err = unpack(z, "journal.bin", maxBundleJournal); err != nil {
-		return nil, bad(err, err.Error())
-	}
-	if err := b.fold(); err != nil {
-		return nil, bad(err, err.Error())
-	}
-	return b, nil
-}
-
-// isRunID says that a text has the form of the ids that Roux gives. They become
-// names of files and stand on terminals as they are.
-func isRunID(s string) bool {
-	id, ok := strings.CutPrefix(s, "run_")
-	return ok && len(id) == 26 && strings.Trim(id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
-}
-
-func unpack(z *zip.Reader, name string, most int64) ([]byte, error) {
-	f, err := z.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("%s has more than %s", name, byteSize(most).text())
-	}
-	return data, nil
-}
-
-// fold checks plan and journal by doing with them what every command will.
-func (b *bundle) fold() (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("its journal does not fit its plan: %v", v)
-		}
-	}()
-	if b.plan, err = plan.Decode(b.planText); err != nil {
-		return err
-	}
-	if err := b.plan.Check(); err != nil {
-		return err
-	}
-	if b.plan.Hash().String() != b.Plan {
-		return errors.New("its plan is not the one the manifest names")
-	}
-	b.run = machine.NewRun(machine.Prepare(b.plan))
-	view := newView(b.plan, b.Run)
-	next := uint64(1)
-	err = machine.EachEvent(b.journal, func(ev *machine.Event) error {
-		if ev.Seq != next {
-			return fmt.Errorf("event %d follows event %d", ev.Seq, next-1)
-		}
-		if next++; b.created == 0 {
-			b.created = ev.At
-		}
-		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || machine.StepPath(b.plan, ev.Ref()) == "") {
-			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
-		}
-		if err := b.run.Apply(ev); err != nil {
-			return err
-		}
-		_ = machine.Render(b.plan, b.Run, ev)
-		return view.apply(ev)
-	})
-	if err != nil {
-		return err
-	}
-	if start := b.run.Start(); start == nil || start.Run != b.Run {
-		return errors.New("its journal is not that of the run the manifest names")
-	}
-	b.ended = view.Ended
-	return nil
+	cmd.Flags().BoolVar(&unverified, "unverified", false, "also read a bundle of an earlier release, which has no checksums")
+	return cmd
 }
 
 // importing is why a run is set apart until all of it is stored.
-const importing = "its import was interrupted: import it again"
+const importing = store.ImportedReason + " in part, because the import was interrupted: import it again"
 
 // commit stores the run, in several transitions when it is long: until the last
 // one it is set apart, so that nothing ever carries on half of it.
@@ -442,8 +418,12 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 	if b.ended != 0 {
 		head.Code, head.Message = b.run.Failure()
 	}
+	head.Quarantine = store.ImportedReason
+	if b.unverified {
+		head.Quarantine += ", not verified"
+	}
 	if b.ended == 0 {
-		head.Quarantine = "imported to be looked at; it had not ended where it ran"
+		head.Quarantine += "; it had not ended where it ran"
 	}
 	unfinished := head
 	unfinished.Quarantine = importing

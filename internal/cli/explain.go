@@ -20,6 +20,7 @@ type explanation struct {
 	Run       string    `json:"run"`
 	Step      string    `json:"step"`
 	Status    string    `json:"status"`
+	Imported  bool      `json:"imported,omitempty"` // the run was
 	Why       []string  `json:"why"`
 	DependsOn []parent  `json:"dependsOn,omitempty"`
 	Facts     []factRow `json:"facts"`
@@ -66,6 +67,7 @@ func (a *app) explainCommand() *cobra.Command {
 					return err
 				}
 				e := x.explain()
+				e.Imported = head.Imported()
 				a.show(e, func() { a.printExplanation(e) })
 				return nil
 			})
@@ -271,6 +273,9 @@ func (x *explainer) cost(e *explanation) {
 
 func (a *app) printExplanation(e *explanation) {
 	a.text("%s is %s\n", e.Step, e.Status)
+	if e.Imported {
+		a.text("  in a run that was imported: what it says happened elsewhere, if at all\n")
+	}
 	for _, w := range e.Why {
 		a.text("  because %s\n", oneLine(w))
 	}

@@ -270,10 +270,16 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 		}
 		harmless(t, fmt.Sprintf("import of the run %.40q", id), talk)
 	}
-	m := fresh()
 	for _, name := range hostileNames {
+		m := fresh()
 		m[name] = []byte("odd")
+		_, talk, code := inProcess("", "import", packAsIs(t, m))
+		if code != fault.ExitFailed || !strings.Contains(talk, "FILE_INVALID") {
+			t.Errorf("import with a member %.40q: exit %d\n%s", name, code, talk)
+		}
+		harmless(t, fmt.Sprintf("import with a member %.40q", name), talk)
 	}
+	m := fresh()
 	evil := "\x1b]0;owned\x07\u202eabc\r\nline\u2066"
 	changed := man
 	changed.Recipe, changed.Status = evil, evil

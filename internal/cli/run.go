@@ -191,6 +191,8 @@ func (a *app) resumable(ctx context.Context, j journal, args []string) ([]store.
 			return nil, err
 		}
 		switch {
+		case head.Imported():
+			return nil, fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `%s` makes it a run of this data directory", head.Run, a.hint("runs adopt", head.Run))
 		case head.Quarantine != "":
 			return nil, fault.New(fault.Quarantined, "run %s is set apart: %s; `%s` lets it go on", head.Run, head.Quarantine, a.hint("runs release", head.Run))
 		case head.Ended != 0 && !head.Owes:

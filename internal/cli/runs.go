@@ -25,7 +25,7 @@ roux runs cancel run_01K3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.releaseCommand())
+	cmd.AddCommand(a.listCommand(), a.getCommand(), a.cancelCommand(), a.retryCommand(), a.signalCommand(), a.releaseCommand(), a.adoptCommand())
 	return cmd
 }
 
@@ -40,6 +40,7 @@ type headView struct {
 	Used       int64      `json:"used"`
 	Failures   bool       `json:"has_failures,omitempty"`
 	Quarantine string     `json:"quarantined,omitempty"`
+	Imported   bool       `json:"imported,omitempty"`
 	Code       fault.Code `json:"code,omitempty"`
 	Message    string     `json:"message,omitempty"`
 }
@@ -47,12 +48,20 @@ type headView struct {
 func viewOfHead(h store.Head) headView {
 	v := headView{
 		ID: h.Run, Recipe: h.Recipe, Version: h.Version, Status: h.Status, CreatedAt: stamp(h.Created),
-		Used: h.Used, Failures: h.Failures, Quarantine: h.Quarantine, Code: h.Code, Message: h.Message,
+		Used: h.Used, Failures: h.Failures, Quarantine: quarantineOf(h), Imported: h.Imported(), Code: h.Code, Message: h.Message,
 	}
 	if h.Ended != 0 {
 		v.EndedAt = stamp(h.Ended)
 	}
 	return v
+}
+
+// quarantineOf is why a run stands still. An imported one that has ended does not.
+func quarantineOf(h store.Head) string {
+	if h.Imported() && h.Ended != 0 {
+		return ""
+	}
+	return h.Quarantine
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -109,8 +118,11 @@ func (a *app) printHeads(heads []store.Head) {
 			}
 			note := oneLine(cut(h.Message, 60))
 			status := h.Status
-			if h.Quarantine != "" {
-				status, note = "quarantined", oneLine(cut(h.Quarantine, 60))
+			switch why := quarantineOf(h); {
+			case why != "":
+				status, note = "quarantined", oneLine(cut(why, 60))
+			case h.Imported():
+				note = join(": ", store.ImportedReason, note)
 			}
 			rows = append(rows, []string{
 				h.Run, oneLine(cut(h.Recipe, 32)), status, a.when(h.Created),
@@ -149,6 +161,7 @@ type fullView struct {
 	ResumeToken string `json:"resume_token"`
 	Failures    bool   `json:"has_failures"`
 	Quarantine  string `json:"quarantined,omitempty"`
+	Imported    bool   `json:"imported,omitempty"`
 	Plan        string `json:"plan"`
 	Events      uint64 `json:"events"`
 }
@@ -172,7 +185,7 @@ func (a *app) getCommand() *cobra.Command {
 				full := fullView{
 					result: v.result(), Recipe: head.Recipe, Version: head.Version, CreatedAt: stamp(head.Created),
 					Generation: run.Generation(), WaitState: run.WaitState(), ResumeToken: run.ResumeToken(),
-					Failures: head.Failures, Quarantine: head.Quarantine, Plan: head.PlanHash, Events: v.Events,
+					Failures: head.Failures, Quarantine: quarantineOf(head), Imported: head.Imported(), Plan: head.PlanHash, Events: v.Events,
 				}
 				if head.Ended != 0 {
 					full.EndedAt = stamp(head.Ended)
@@ -214,6 +227,20 @@ func waitText(v *runView, state string) string {
 	return strings.ReplaceAll(state, "_", " ")
 }
 
+// importedWord marks an imported run in a line about it.
+func importedWord(is bool) string {
+	if is {
+		return store.ImportedReason
+	}
+	return ""
+}
+
+// importedText says what it means that a run was imported.
+func importedText(h store.Head) string {
+	return "what it says happened elsewhere, if at all" + strings.TrimPrefix(h.Quarantine, store.ImportedReason) +
+		"; `roux runs adopt " + h.Run + "` makes it a run of this data directory"
+}
+
 func (a *app) printRun(v *runView, f fullView, head store.Head) {
 	rows := [][]string{
 		{"run", f.ID},
@@ -231,7 +258,9 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 		rows = append(rows, []string{"generation", fmt.Sprint(f.Generation)})
 	}
 	rows = append(rows, []string{"used", fmt.Sprint(f.Credits.Used)})
-	if f.Quarantine != "" {
+	if f.Imported {
+		rows = append(rows, []string{store.ImportedReason, importedText(head)})
+	} else if f.Quarantine != "" {
 		rows = append(rows, []string{"quarantined", oneLine(f.Quarantine) + "; `roux runs release " + f.ID + "` lets it go on"})
 	}
 	if f.Error != nil {

@@ -115,7 +115,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 	for line, p := range pipes {
 		if strings.HasPrefix(line, "export") {
 			path := write(t, "got.roux.zip", p.String())
-			if b, err := readBundle(path); err != nil || b.Run != ended || b.Status != "completed" {
+			if b, err := readBundle(path, false); err != nil || b.Run != ended || b.Status != "completed" {
 				t.Errorf("the bundle cannot be read: %v", err)
 			}
 			continue

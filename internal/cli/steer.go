@@ -133,8 +133,37 @@ func (a *app) releaseCommand() *cobra.Command {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "is released and goes on",
 				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
-					if head.Quarantine == "" {
+					switch {
+					case head.Quarantine == "":
 						return fault.New(fault.Conflict, "run %s is not set apart: it is %s", head.Run, head.Status)
+					case head.Imported():
+						return fault.New(fault.Conflict, "run %s was imported: `%s` makes it a run of this data directory", head.Run, a.hint("runs adopt", head.Run))
+					}
+					return h.Release(ctx, head.Run)
+				},
+			})
+		},
+	}
+}
+
+func (a *app) adoptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "adopt RUN",
+		Short: "Make an imported run one of this data directory",
+		Long: "Make an imported run one of this data directory. Until then it can be looked at, and neither retried nor resumed. One that has " +
+			"ended can then be retried; one that has not goes on from where it was: its steps run here, with what the bundle says they were given. " +
+			"Adopt only what you would run yourself.",
+		Example: "roux runs adopt run_01K3",
+		Args:    wants(1, 1, "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd.Context(), args[0], steering{
+				done: "is adopted",
+				act: func(ctx context.Context, h helm, _ journal, head store.Head) error {
+					switch {
+					case head.Quarantine == importing:
+						return fault.New(fault.Conflict, "run %s: %s", head.Run, importing)
+					case !head.Imported():
+						return fault.New(fault.Conflict, "run %s was not imported: there is nothing to adopt", head.Run)
 					}
 					return h.Release(ctx, head.Run)
 				},

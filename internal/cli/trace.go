@@ -64,6 +64,7 @@ type traced struct {
 	Recipe    string  `json:"recipe"`
 	Depth     int     `json:"depth"` // of the run: 0, the runs that it contains below it
 	Status    string  `json:"status"`
+	Imported  bool    `json:"imported,omitempty"`
 	StartedAt string  `json:"startedAt,omitempty"`
 	TookMs    float64 `json:"durationMs"`
 	Credits   int64   `json:"credits"`
@@ -100,6 +101,7 @@ func (a *app) traceCommand() *cobra.Command {
 					return err
 				}
 				out := t.done(a.now().UnixMicro())
+				out.Imported = head.Imported()
 				a.show(out, func() { a.printTrace(t, out, flame) })
 				return nil
 			})
@@ -267,7 +269,7 @@ func millis(us int64) float64 { return math.Round(float64(us)) / 1000 }
 func (a *app) printTrace(t *tracer, out *traced, flame bool) {
 	// The form of the sources (X212): depth counts runs inside runs.
 	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", oneLine(out.Recipe), out.Depth, out.ID,
-		join(" · ", out.Status, took(micros(out.TookMs)), credits(out.Credits)))
+		join(" · ", importedWord(out.Imported), out.Status, took(micros(out.TookMs)), credits(out.Credits)))
 	a.text("Execution Tree:\n%s", a.folded(head, 3))
 	w := &traceWriter{app: a, plan: t.plan, start: t.start, end: t.start + int64(out.TookMs*1000)}
 	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *span) int { return machine.Compare(t.plan, a.ref, b.ref) })

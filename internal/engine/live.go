@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -382,5 +383,8 @@ func (c *core) setApartStored(key store.Key, reason string) {
 }
 
 func errQuarantined(run, reason string) error {
+	if strings.HasPrefix(reason, store.ImportedReason) {
+		return fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `roux runs adopt %s` makes it a run of this data directory", run, run)
+	}
 	return fault.New(fault.Quarantined, "run %s is set apart: %s; `roux runs release %s` lets it go on", run, reason, run)
 }

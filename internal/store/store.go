@@ -10,6 +10,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -203,6 +204,14 @@ type Head struct {
 	// Owes says that an ended run still has commands to carry out.
 	Owes bool
 }
+
+// ImportedReason begins the reason of a run that came in a bundle. It is set
+// apart, also when it has ended, until its user adopts it.
+const ImportedReason = "imported"
+
+// Imported says that the run came in a bundle and was not adopted: what its
+// journal says happened elsewhere, or never.
+func (h *Head) Imported() bool { return strings.HasPrefix(h.Quarantine, ImportedReason) }
 
 // Settled says that nothing will ever happen to the run by itself.
 func (h *Head) Settled() bool { return h.Ended != 0 && !h.Owes }

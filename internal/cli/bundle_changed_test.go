@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// writeTemp writes a file of the test's own.
+func writeTemp(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "b.zip")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Whatever is changed in a bundle is refused: a byte of the file, or a member,
+// which is named.
+func TestChangedBundlesAreRefused(t *testing.T) {
+	whole := exportedBundle(t)
+	if _, err := readBundle(writeTemp(t, whole), false); err != nil {
+		t.Fatal(err)
+	}
+	good := parts(t, whole)
+	r := rand.New(rand.NewPCG(3, 4))
+	refused := func(what, name string, path string) {
+		t.Helper()
+		_, err := readBundle(path, false)
+		if fault.CodeOf(err) != fault.FileInvalid || !strings.Contains(fault.Message(err), name) {
+			t.Errorf("%s: %v, want FILE_INVALID that names %q", what, err, name)
+		}
+	}
+	for i := range 150 {
+		data := bytes.Clone(whole)
+		at := r.IntN(len(data))
+		data[at] ^= 1 << r.IntN(8)
+		refused(fmt.Sprintf("bit flip %d at byte %d", i, at), "", writeTemp(t, data))
+	}
+	names := []string{"plan.json", "journal.bin", "events.jsonl", "manifest.json"}
+	for i := range 140 {
+		name := names[i%len(names)]
+		data := bytes.Clone(good[name])
+		at := r.IntN(len(data))
+		what := fmt.Sprintf("change %d of %s", i, name)
+		switch i / len(names) % 4 {
+		case 0:
+			data[at] ^= 1 << r.IntN(8)
+		case 1:
+			data = append(data[:at], data[at+1:]...)
+		case 2:
+			data = append(data, ' ')
+		case 3:
+			data = data[:at]
+		}
+		m := maps.Clone(good)
+		m[name] = data
+		refused(what, name, packAsIs(t, m))
+	}
+	for i := range 5 {
+		m := maps.Clone(good)
+		m[fmt.Sprintf("more-%d.txt", i)] = []byte("more")
+		refused("another member", "more-", packAsIs(t, m))
+		if i < len(names) {
+			m = maps.Clone(good)
+			delete(m, names[i])
+			refused("a member less", names[i], packAsIs(t, m))
+		}
+	}
+	// The members are as they were, the archive is not.
+	var again bytes.Buffer
+	z := zip.NewWriter(&again)
+	for _, name := range names {
+		w, err := z.Create(name)
+		if err == nil {
+			_, err = w.Write(good[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused("packed anew", "packed anew", writeTemp(t, again.Bytes()))
+}
+
+// A bomb is refused by what it declares: nothing of it is unpacked.
+func TestBundleBombs(t *testing.T) {
+	good := parts(t, exportedBundle(t))
+	for name, size := range map[string]int{"plan.json": 60 << 20, "journal.bin": 200 << 20, "manifest.json": 1 << 20} {
+		m := maps.Clone(good)
+		m[name] = bytes.Repeat([]byte(" "), size)
+		path := packAsIs(t, m)
+		m = nil
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readBundle(path, false)
+		runtime.ReadMemStats(&after)
+		if fault.CodeOf(err) != fault.FileInvalid || !strings.Contains(fault.Message(err), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+			t.Errorf("%s: %d bytes were allocated before it was refused", name, got)
+		}
+	}
+}
+
+// Text in a bundle is UTF-8, also where all checksums hold.
+func TestBundleTextIsUTF8(t *testing.T) {
+	good := parts(t, exportedBundle(t))
+	for name, old := range map[string]string{"plan.json": "no more of", "journal.bin": "once upon"} {
+		m := maps.Clone(good)
+		changed := bytes.Replace(m[name], []byte(old), append([]byte{0xff}, old[1:]...), 1)
+		if bytes.Equal(changed, m[name]) {
+			t.Fatalf("%s does not hold %q", name, old)
+		}
+		m[name] = changed
+		if _, err := readBundle(pack(t, m), false); fault.CodeOf(err) != fault.FileInvalid || name == "plan.json" && !strings.Contains(fault.Message(err), "UTF-8") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A bundle of an earlier release has no checksums: it is read when the user says
+// so, and marked.
+func TestBundleOfAnEarlierRelease(t *testing.T) {
+	m := parts(t, exportedBundle(t))
+	var about map[string]any
+	if err := json.Unmarshal(m["manifest.json"], &about); err != nil {
+		t.Fatal(err)
+	}
+	delete(about, "members")
+	delete(about, "sum")
+	about["version"] = 1
+	text, err := json.Marshal(about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m["manifest.json"] = text
+	path := packAsIs(t, m)
+	t.Setenv("ROUX_DATA", filepath.Join(t.TempDir(), "data"))
+	if _, talk, code := inProcess("", "import", path); code == 0 || !strings.Contains(talk, "--unverified") {
+		t.Errorf("exit %d: %s", code, talk)
+	}
+	if _, talk, code := inProcess("", "import", "--unverified", path); code != 0 {
+		t.Fatal(talk)
+	}
+	if out, _, _ := inProcess("", "runs", "get", "@last"); !strings.Contains(out, "not verified") {
+		t.Errorf("runs get does not say that it is not verified: %s", out)
+	}
+}
+
+// An imported run says so wherever it is shown, and is not carried on here until
+// its user adopts it.
+func TestImportedRunsAreMarked(t *testing.T) {
+	t.Setenv("ROUX_DATA", filepath.Join(t.TempDir(), "data"))
+	path := writeTemp(t, exportedBundle(t))
+	if _, talk, code := inProcess("", "import", path); code != 0 {
+		t.Fatal(talk)
+	}
+	shown := [][]string{
+		{"runs", "list"}, {"runs", "list", "-o", "json"}, {"runs", "get", "@last"}, {"runs", "get", "@last", "-o", "json"},
+		{"explain", "@last", "talk"}, {"explain", "@last", "talk", "-o", "json"}, {"trace", "@last"}, {"trace", "@last", "-o", "json"},
+	}
+	for _, args := range shown {
+		if out, talk, code := inProcess("", args...); code != 0 || !strings.Contains(out, "imported") {
+			t.Errorf("%v: exit %d, does not say imported: %s%s", args, code, out, talk)
+		}
+	}
+	for _, args := range [][]string{{"runs", "retry", "@last"}, {"runs", "release", "@last"}, {"resume", "@last"}} {
+		if _, talk, code := inProcess("", args...); code == 0 || !strings.Contains(talk, "roux runs adopt") {
+			t.Errorf("%v: exit %d: %s", args, code, talk)
+		}
+	}
+	if out, talk, code := inProcess("", "doctor"); strings.Contains(out, "set apart") {
+		t.Errorf("doctor: exit %d: %s%s", code, out, talk)
+	}
+	if _, talk, code := inProcess("", "runs", "adopt", "@last"); code != fault.ExitFailed && code != fault.ExitOK {
+		t.Fatalf("adopt: exit %d: %s", code, talk)
+	}
+	for _, args := range shown {
+		if out, _, code := inProcess("", args...); code != 0 || strings.Contains(out, "imported") {
+			t.Errorf("%v: exit %d, still says imported: %s", args, code, out)
+		}
+	}
+	if _, talk, code := inProcess("", "runs", "adopt", "@last"); code != fault.ExitConflict {
+		t.Errorf("adopted twice: exit %d: %s", code, talk)
+	}
+	if _, talk, _ := inProcess("", "runs", "retry", "@last"); strings.Contains(talk, "adopt") {
+		t.Errorf("retry after adopt: %s", talk)
+	}
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A bundle is one that has been read and holds together.
+type bundle struct {
+	manifest
+	plan     *plan.Plan
+	planText []byte
+	journal  []byte
+	run      *machine.Run // the fold of the journal
+	// unverified: it has no checksums.
+	unverified bool
+	piece      int // bytes of the journal that one commit takes
+	created    int64
+	ended      int64
+}
+
+// readBundle reads a bundle and folds it, trusting nothing in it. A bundle of an
+// earlier release has no checksums, and is read only when unverified says so.
+func readBundle(path string, unverified bool) (b *bundle, err error) {
+	bad := func(err error, what string) error {
+		return fault.Wrap(fault.FileInvalid, err, "%s is no bundle that roux export wrote: %s", path, what)
+	}
+	f, err := openFile(path, fault.FileNotFound)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fileError(path, fault.FileNotFound, err)
+	}
+	z, err := zip.NewReader(f, info.Size())
+	if err != nil {
+		return nil, bad(err, err.Error())
+	}
+	b = &bundle{piece: 1 << 20}
+	members, err := membersOf(z)
+	if err != nil {
+		return nil, bad(err, err.Error())
+	}
+	if err := b.readManifest(members); err != nil {
+		return nil, bad(err, err.Error())
+	}
+	switch b.Version {
+	case bundleVersion:
+		err = b.verify(members, f, info.Size())
+	case unhashedVersion:
+		if b.unverified = true; !unverified {
+			return nil, fault.New(fault.FileInvalid, "%s was written by an earlier release and has no checksums: nobody can say whether it was changed; --unverified reads it all the same", path)
+		}
+	default:
+		err = fmt.Errorf("it has version %d of the form, this release reads %d", b.Version, bundleVersion)
+	}
+	if err == nil && !isRunID(b.Run) {
+		err = fmt.Errorf("%q is no name of a run", cut(b.Run, 40))
+	}
+	if err == nil {
+		b.planText, err = unpack(members, "plan.json", maxBundlePlan)
+	}
+	if err == nil {
+		b.journal, err = unpack(members, "journal.bin", maxBundleJournal)
+	}
+	if err == nil {
+		err = b.fold()
+	}
+	if err != nil {
+		return nil, bad(err, err.Error())
+	}
+	return b, nil
+}
+
+// membersOf lists what a bundle says it holds. One that would be too large is
+// refused by what it declares, before any of it is unpacked.
+func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
+	limits := map[string]uint64{"manifest.json": maxBundleManifest, "plan.json": maxBundlePlan, "journal.bin": maxBundleJournal, "events.jsonl": maxBundleEvents}
+	members := map[string]*zip.File{}
+	for _, f := range z.File {
+		most, known := limits[f.Name]
+		switch size := f.UncompressedSize64; {
+		case !known:
+			return nil, fmt.Errorf("it holds %q, which no bundle does", cut(f.Name, 60))
+		case members[f.Name] != nil:
+			return nil, fmt.Errorf("it holds %s twice", f.Name)
+		case size > most:
+			return nil, fmt.Errorf("%s has %s, more than %s", f.Name, byteSize(int64(min(size, 1<<62))).text(), byteSize(int64(most)).text())
+		case size > bombBytes && size/bombRatio > f.CompressedSize64:
+			return nil, fmt.Errorf("%s unpacks to more than %d times its size, which nothing that export writes does", f.Name, bombRatio)
+		}
+		members[f.Name] = f
+	}
+	return members, nil
+}
+
+// readManifest reads and checks the manifest.
+func (b *bundle) readManifest(members map[string]*zip.File) error {
+	text, err := unpack(members, "manifest.json", maxBundleManifest)
+	switch {
+	case err != nil:
+		return err
+	case !utf8.Valid(text):
+		return errors.New("manifest.json is not valid UTF-8")
+	case json.Unmarshal(text, &b.manifest) != nil || b.Format != bundleFormat:
+		return errors.New("its manifest.json is not ours")
+	}
+	if b.Version != bundleVersion {
+		return nil
+	}
+	// It is compared as export writes it: also what decoding ignores may not change.
+	sum, err := b.manifest.sum()
+	if err != nil {
+		return err
+	}
+	var again bytes.Buffer
+	if err := writeJSON(&again, b.manifest, true); err != nil {
+		return err
+	}
+	if sum != b.Sum || !bytes.Equal(again.Bytes(), text) {
+		return errors.New("manifest.json was changed: it does not give its checksum")
+	}
+	return nil
+}
+
+// verify compares every member, and then every byte of the file, with the
+// checksums that export wrote.
+func (b *bundle) verify(members map[string]*zip.File, f *os.File, size int64) error {
+	for _, name := range slices.Sorted(maps.Keys(b.Members)) {
+		want, file := b.Members[name], members[name]
+		if file == nil || name == "manifest.json" {
+			return fmt.Errorf("%s is missing", oneLine(cut(name, 60)))
+		}
+		if file.UncompressedSize64 != uint64(want.Size) { //nolint:gosec // a negative one is another size
+			return fmt.Errorf("%s was changed: it has %d bytes and was written with %d", name, file.UncompressedSize64, want.Size)
+		}
+		r, err := file.Open()
+		if err != nil {
+			return fmt.Errorf("%s was changed: %w", name, err)
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, io.LimitReader(r, want.Size+1))
+		if err = errors.Join(err, r.Close()); err != nil {
+			return fmt.Errorf("%s was changed: %w", name, err)
+		}
+		if hex.EncodeToString(h.Sum(nil)) != want.SHA256 {
+			return fmt.Errorf("%s was changed: it does not give the checksum that the manifest names", name)
+		}
+	}
+	for name := range members {
+		if _, named := b.Members[name]; !named && name != "manifest.json" {
+			return fmt.Errorf("%s is not named in the manifest", name)
+		}
+	}
+	h, end := sha256.New(), make([]byte, sealBytes)
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-sealBytes)); err != nil {
+		return err
+	}
+	if _, err := f.ReadAt(end, size-sealBytes); err != nil {
+		return err
+	}
+	if string(end) != hex.EncodeToString(h.Sum(nil)) {
+		return errors.New("the archive around its members was changed, or packed anew")
+	}
+	return nil
+}
+
+// isRunID says that a text has the form of the ids that Roux gives. They become
+// names of files and stand on terminals as they are.
+func isRunID(s string) bool {
+	id, ok := strings.CutPrefix(s, "run_")
+	return ok && len(id) == 26 && strings.Trim(id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}
+
+// unpack reads a member into as much memory as it declares, which was judged.
+func unpack(members map[string]*zip.File, name string, most int64) ([]byte, error) {
+	f := members[name]
+	if f == nil {
+		return nil, fmt.Errorf("%s is missing", name)
+	}
+	size := min(int64(f.UncompressedSize64), most) //nolint:gosec // bounded by membersOf
+	r, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer func() { _ = r.Close() }()
+	var buf bytes.Buffer
+	buf.Grow(int(min(size, 1<<20)) + bytes.MinRead) // the size may be a lie
+	n, err := io.Copy(&buf, io.LimitReader(r, size+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if n != size {
+		return nil, fmt.Errorf("%s does not have the size that it declares", name)
+	}
+	return buf.Bytes(), nil
+}
+
+// fold checks plan and journal by doing with them what every command will.
+func (b *bundle) fold() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("its journal does not fit its plan: %v", v)
+		}
+	}()
+	if !utf8.Valid(b.planText) {
+		return errors.New("plan.json is not valid UTF-8")
+	}
+	if b.plan, err = plan.Decode(b.planText); err != nil {
+		return err
+	}
+	if err := b.plan.Check(); err != nil {
+		return err
+	}
+	if b.plan.Hash().String() != b.Plan {
+		return errors.New("its plan is not the one the manifest names")
+	}
+	b.run = machine.NewRun(machine.Prepare(b.plan))
+	view := newView(b.plan, b.Run)
+	next := uint64(1)
+	err = machine.EachEvent(b.journal, func(ev *machine.Event) error {
+		if ev.Seq != next {
+			return fmt.Errorf("event %d follows event %d", ev.Seq, next-1)
+		}
+		if next++; b.created == 0 {
+			b.created = ev.At
+		}
+		if !utf8.ValidString(ev.Text) || !utf8.Valid(ev.Data) {
+			return fmt.Errorf("event %d holds text that is not valid UTF-8", ev.Seq)
+		}
+		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || machine.StepPath(b.plan, ev.Ref()) == "") {
+			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
+		}
+		if err := b.run.Apply(ev); err != nil {
+			return err
+		}
+		_ = machine.Render(b.plan, b.Run, ev)
+		return view.apply(ev)
+	})
+	if err != nil {
+		return err
+	}
+	if start := b.run.Start(); start == nil || start.Run != b.Run {
+		return errors.New("its journal is not that of the run the manifest names")
+	}
+	b.ended = view.Ended
+	return nil
+}
