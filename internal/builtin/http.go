@@ -58,6 +58,10 @@ func httpRequest(out *egress.Client) action.Action {
 					"description": "Most bytes of the answer's body, unpacked. Default 1 MiB and at most 4 MiB; with saveAs 256 MiB and at most 4 GiB."
 				},
 				"timeout": {"type": "string", "description": "How long the whole exchange may take, such as \"30s\". Default: the step's timeout, which bounds it in any case."},
+				"keepHeaders": {
+					"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 100}, "maxItems": 64,
+					"description": "Response headers whose values are kept beside the harmless ones (content-type, etag, link, location, x-ratelimit-*, …). What is kept stands in the journal, so name none that holds a credential."
+				},
 				"followRedirects": {"type": "boolean", "default": true, "description": "Follows up to 5 redirects. Headers that may hold a secret do not go to another host."},
 				"expectStatus": {
 					"description": "The statuses that succeed: a number such as 200, a class such as \"2xx\", or a list of them. Default \"2xx\".",
@@ -77,7 +81,7 @@ func httpRequest(out *egress.Client) action.Action {
 				"status": {"type": "integer", "minimum": 200, "maximum": 999},
 				"headers": {
 					"type": "object", "additionalProperties": {"type": "string"},
-					"description": "Names in small letters; several of one name are joined by commas. Cookies are left out."
+					"description": "Names in small letters; several of one name are joined by commas. Cookies are left out, and values that may be credentials are [masked] unless keepHeaders names the header."
 				},
 				"contentType": {"type": "string", "description": "Media type in small letters without parameters; empty when the answer names none."},
 				"body": {"description": "The value of a JSON body, else its text; null when it is empty or in file."},

@@ -38,7 +38,7 @@ func (in *httpInput) answer(ctx context.Context, task *action.Task, resp *http.R
 		contentType = ""
 	}
 	out := map[string]any{
-		"status": int64(resp.StatusCode), "headers": answerHeaders(resp.Header), "contentType": contentType,
+		"status": int64(resp.StatusCode), "headers": answerHeaders(resp.Header, in.keepHeaders), "contentType": contentType,
 		"url": from, "body": nil,
 	}
 	if in.saveAs != "" {
@@ -90,16 +90,39 @@ func bodyValue(data []byte, contentType string) (v any, ok bool) {
 	return string(data), true
 }
 
-// answerHeaders keeps at most 64 headers of 16 KiB together. Cookies stay out:
-// they are credentials, and an output is journaled.
-func answerHeaders(h http.Header) map[string]any {
+// maskedHeader stands for a value that is not kept.
+const maskedHeader = "[masked]"
+
+// harmlessHeaders are kept with their values. What a server calls its tokens
+// nobody can list, so the others are masked: an output is journaled.
+var harmlessHeaders = []string{
+	"accept-ranges", "age", "allow", "cache-control", "connection", "content-disposition", "content-encoding", "content-language",
+	"content-length", "content-location", "content-md5", "content-range", "content-type", "date", "deprecation", "digest", "etag",
+	"expires", "keep-alive", "last-modified", "link", "location", "pragma", "repr-digest", "retry-after", "server", "sunset",
+	"traceparent", "trailer", "transfer-encoding", "upgrade", "vary", "via", "warning",
+	"x-cache", "x-content-type-options", "x-correlation-id", "x-next-page", "x-page", "x-per-page", "x-powered-by", "x-prev-page",
+	"x-request-id", "x-total", "x-total-count", "x-total-pages",
+}
+
+// harmless says that the value of a header, named in small letters, is kept.
+func harmless(key string, keep []string) bool {
+	_, found := slices.BinarySearch(harmlessHeaders, key)
+	return found || strings.HasPrefix(key, "ratelimit") || strings.HasPrefix(key, "x-ratelimit-") || slices.Contains(keep, key)
+}
+
+// answerHeaders keeps at most 64 headers of 16 KiB together, and masks those that
+// may hold a credential, unless the step says that it needs them. Cookies stay out.
+func answerHeaders(h http.Header, keep []string) map[string]any {
 	kept, left := map[string]any{}, 16<<10
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		key := strings.ToLower(name)
 		if key == "set-cookie" || key == "set-cookie2" {
 			continue
 		}
-		value := strings.ToValidUTF8(strings.Join(h[name], ", "), "\ufffd")
+		value := maskedHeader
+		if harmless(key, keep) {
+			value = strings.ToValidUTF8(strings.Join(h[name], ", "), "\ufffd")
+		}
 		if left -= len(key) + len(value); left < 0 || len(kept) == 64 {
 			break
 		}

@@ -36,6 +36,8 @@ type httpInput struct {
 	limit    time.Duration // 0 = the step's
 	follow   bool
 	expect   []string // "200", "2xx"
+	// keepHeaders are names of response headers, in small letters.
+	keepHeaders []string
 }
 
 func readHTTPInput(task *action.Task) (*httpInput, error) {
@@ -51,6 +53,7 @@ func readHTTPInput(task *action.Task) (*httpInput, error) {
 		Timeout         string                     `json:"timeout"`
 		FollowRedirects *bool                      `json:"followRedirects"`
 		ExpectStatus    json.RawMessage            `json:"expectStatus"`
+		KeepHeaders     []string                   `json:"keepHeaders"`
 	}
 	if err := decode(task, &raw); err != nil {
 		return nil, err
@@ -68,6 +71,9 @@ func readHTTPInput(task *action.Task) (*httpInput, error) {
 	}
 	if in.header, err = requestHeader(raw.Headers); err != nil {
 		return nil, err
+	}
+	for _, name := range raw.KeepHeaders {
+		in.keepHeaders = append(in.keepHeaders, strings.ToLower(name))
 	}
 	if err := in.setBody(raw.Body); err != nil {
 		return nil, err

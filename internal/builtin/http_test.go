@@ -133,7 +133,7 @@ func TestHTTP_Answers(t *testing.T) {
 		{"another encoding", "text/plain; charset=iso-8859-1", "gr\xfc\xdfe", nil, "is-file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out, err := o.call(t, "/a/data.bin", map[string]any{"query": map[string]any{"type": tt.contentType, "body": hex.EncodeToString([]byte(tt.body))}, "method": "GET"})
+			out, err := o.call(t, "/a/data.bin", map[string]any{"keepHeaders": []any{"X-Many"}, "query": map[string]any{"type": tt.contentType, "body": hex.EncodeToString([]byte(tt.body))}, "method": "GET"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -456,17 +456,52 @@ func TestHTTP_MissingFile(t *testing.T) {
 	}
 }
 
+// A credential in a header of the answer is not journaled, whatever it is called,
+// unless the step asks for it.
+func TestHTTP_HeadersAreMasked(t *testing.T) {
+	if !slices.IsSorted(harmlessHeaders) {
+		t.Fatal("harmlessHeaders are not sorted")
+	}
+	o := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"X-Auth-Token", "Authorization", "Set-Cookie", "X-Amz-Security-Token", "X-Csrf", "Proxy-Authenticate", "X-Mine"} {
+			w.Header().Set(name, "hush-"+name)
+		}
+		w.Header().Set("Etag", "tag")
+		w.Header().Set("X-Ratelimit-Remaining", "7")
+	})
+	run := func(more map[string]any) map[string]any {
+		out, err := o.call(t, "/", more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out["headers"].(map[string]any)
+	}
+	got := run(map[string]any{})
+	for name, value := range got {
+		if strings.Contains(fmt.Sprint(value), "hush") {
+			t.Errorf("%s is %v", name, value)
+		}
+	}
+	if got["x-auth-token"] != maskedHeader || got["etag"] != "tag" || got["x-ratelimit-remaining"] != "7" || got["set-cookie"] != nil {
+		t.Errorf("headers are %v", got)
+	}
+	got = run(map[string]any{"keepHeaders": []any{"X-Mine", "Set-Cookie"}})
+	if got["x-mine"] != "hush-X-Mine" || got["x-auth-token"] != maskedHeader || got["set-cookie"] != nil {
+		t.Errorf("with keepHeaders: %v", got)
+	}
+}
+
 // A14, I15: headers of an answer are kept within bounds.
 func TestHTTP_ManyHeaders(t *testing.T) {
 	h := http.Header{"X-Bad": {"a\xff"}}
 	for i := range 200 {
 		h.Set(fmt.Sprintf("X-%03d", i), "v")
 	}
-	kept := answerHeaders(h)
+	kept := answerHeaders(h, []string{"x-000"})
 	if len(kept) != 64 || kept["x-000"] != "v" {
 		t.Errorf("%d kept: %v", len(kept), kept)
 	}
-	if kept := answerHeaders(http.Header{"A": {"a\xff"}, "B": {strings.Repeat("x", 17<<10)}, "Set-Cookie": {"s"}}); len(kept) != 1 || kept["a"] != "a\ufffd" {
+	if kept := answerHeaders(http.Header{"A": {"a\xff"}, "B": {strings.Repeat("x", 17<<10)}, "Set-Cookie": {"s"}}, []string{"a", "b"}); len(kept) != 1 || kept["a"] != "a\ufffd" {
 		t.Errorf("%v", kept)
 	}
 }
