@@ -194,6 +194,11 @@ func (r *round) settled(h *history, bad func(string, ...any)) {
 		}
 		return
 	}
+	for step, n := range lost {
+		if r.counted && n > r.killed {
+			bad("step %s of run %s lost %d attempts to %d kills: what a stop handed back counts as lost (F45)", step, h.id, n, r.killed)
+		}
+	}
 	// A step may be lost three times; the fourth is its failure.
 	if h.code == "INTERRUPTED" && slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 {
 		return
@@ -211,6 +216,7 @@ var expected = map[string]string{
 	"wide":  `{"count":24,"last":"join"}`,
 	"gate":  `{"said":"yes","last":"after"}`,
 	"crowd": `{"count":100}`,
+	"kept":  `{"last":"slow"}`,
 	"late":  `{"last":"slow"}`,
 	"bulky": `{"count":30,"last":"last"}`,
 	"spill": `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,

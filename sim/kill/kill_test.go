@@ -102,6 +102,44 @@ func hurt(t *testing.T, points ...failpoint.Point) {
 	}
 }
 
+// TestF45_StopsAndKills stops and kills the processes of one run by turns while its
+// attempt is under way: three are handed back and two are lost, which is less than
+// lost_limit, so the run completes.
+func TestF45_StopsAndKills(t *testing.T) {
+	b := benchOf(t)
+	r, err := b.newRound(fmt.Sprintf("stops-%d", b.stages.Add(1)), 1, b.plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.counted = true
+	p, err := r.run("kept")
+	for n, kill := range []bool{false, true, false, true, false} {
+		if err == nil {
+			err = r.endWithin(p, n+1, kill)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err = r.c.start(nil, "resume")
+	}
+	if err == nil {
+		_, err = p.within(longest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := r.toTheEnd()
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("%v, %v", problems, err)
+	}
+	if r.lostHere != 2 {
+		t.Errorf("%d attempts count as lost, 2 processes were killed", r.lostHere)
+	}
+	if err := r.finish(problems, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestASetApartRunIsReleased: a run with which the process dies again and again,
 // before it could record anything, is set apart (I16), and the bench lets it go on.
 func TestASetApartRunIsReleased(t *testing.T) {

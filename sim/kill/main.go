@@ -83,6 +83,7 @@ func (o *options) declare(set *flag.FlagSet) {
 type summary struct {
 	Seed       uint64   `json:"seed"`
 	Kills      int64    `json:"kills"`
+	Stops      int64    `json:"orderly_stops"`
 	Hits       int64    `json:"failpoint_hits"`
 	Never      []string `json:"failpoints_never_passed,omitempty"`
 	Faults     int      `json:"faults"`
@@ -157,7 +158,7 @@ func work(ctx context.Context, o *options) (err error) {
 
 func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	s := &summary{
-		Seed: o.seed, Kills: b.kills.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
+		Seed: o.seed, Kills: b.kills.Load(), Stops: b.stops.Load(), Hits: b.hits.Load(), Runs: b.runs.Load(), Effects: b.effects.Load(), Repeats: b.repeats.Load(),
 		Files: b.named.Load(), Lost: b.lost.Load(), Released: b.released.Load(), Restarts: b.restarts.Load(), Late: b.late.Load(),
 		ServingMax: float64(b.slowest.Load()) / 1e6, ServingAvg: float64(b.restarting.Load()) / 1e6 / float64(max(b.restarts.Load(), 1)),
 		PerKill: spent.Seconds() / float64(max(kills, 1)),

@@ -111,7 +111,7 @@ func record(file string) error {
 	if err != nil {
 		return err
 	}
-	w := &world{f: f, failed: map[string]int{}}
+	w := &world{f: f, failed: map[string]int{}, kept: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /effect", w.effect)
 	mux.HandleFunc("GET /file", w.bytes)
@@ -133,6 +133,7 @@ type world struct {
 	f      *os.File
 	n      int
 	failed map[string]int // refusals given to a step
+	kept   map[string]int // requests of a step that got no answer
 }
 
 // effect records, syncs, and only then answers. A step that asks for it is
@@ -151,10 +152,27 @@ func (w *world) effect(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(os.Stderr, "recorder:", err)
 		os.Exit(1) // what it answers now would be a lie
 	}
+	if slow, _ := strconv.Atoi(r.URL.Query().Get("slow")); w.keeps(&e, slow) {
+		<-r.Context().Done()
+		return
+	}
 	time.Sleep(time.Duration(ms) * time.Millisecond)
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(e.Status)
 	_ = json.NewEncoder(rw).Encode(map[string]any{"at": e.At})
+}
+
+// keeps says whether a step is one of the first so many that are left without an
+// answer, until whoever asked has gone.
+func (w *world) keeps(e *effect, slow int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	step := e.Tag + " " + e.At
+	if w.kept[step] >= slow {
+		return false
+	}
+	w.kept[step]++
+	return true
 }
 
 func (w *world) write(e *effect, fail int) error {

@@ -45,14 +45,14 @@ type bench struct {
 	rec         *recorder
 	serving     time.Duration // the bar
 
-	kills, hits, runs, effects, repeats, lost, released atomic.Int64
-	named                                               atomic.Int64 // how often an event named a file
-	stages                                              atomic.Int64 // scenes that were set
-	slowest                                             atomic.Int64 // ns to the first line after a kill
-	restarts                                            atomic.Int64
-	restarting                                          atomic.Int64 // ns, sum
-	late                                                atomic.Int64 // beyond the bar, on a machine that had no time for it
-	points                                              passed
+	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
+	named                                                      atomic.Int64 // how often an event named a file
+	stages                                                     atomic.Int64 // scenes that were set
+	slowest                                                    atomic.Int64 // ns to the first line after a kill
+	restarts                                                   atomic.Int64
+	restarting                                                 atomic.Int64 // ns, sum
+	late                                                       atomic.Int64 // beyond the bar, on a machine that had no time for it
+	points                                                     passed
 }
 
 // newBench builds the binaries and starts the recorder.
@@ -90,6 +90,8 @@ type round struct {
 	tolerate []string // codes of failures that were made on purpose
 	aged     bool     // retention has something to take
 	lostHere int      // attempts that the journals call lost
+	killed   int      // processes of this round, if
+	counted  bool     // … nothing else ends any
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -150,7 +152,47 @@ func (r *round) kill(p *process) bool {
 		return false
 	}
 	r.kills.Add(1)
+	r.killed++
 	return true
+}
+
+// stop asks a process to stop in order, at a moment that nobody chose.
+func (r *round) stop(p *process) {
+	for n := r.rng.IntN(25); n > 0; n-- {
+		if _, ok := <-p.lines; !ok {
+			return
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	r.stops.Add(1)
+}
+
+// endWithin ends a process while an attempt is under way that gets no answer: by
+// a kill, or in order, which hands the attempt back.
+// nth is how many effects there are then.
+func (r *round) endWithin(p *process, nth int, kill bool) error {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		effects, err := r.rec.since(r.offset, r.name+".")
+		if err != nil {
+			return err
+		}
+		if len(effects) >= nth {
+			break
+		}
+		if time.Since(began) > longest {
+			return fmt.Errorf("%s: there are %d effects after %s, want %d", r.name, len(effects), longest, nth)
+		}
+	}
+	if kill {
+		p.signal(syscall.SIGKILL)
+		r.kills.Add(1)
+		r.killed++
+	} else {
+		p.signal(syscall.SIGTERM)
+		r.stops.Add(1)
+	}
+	_, err := p.within(longest)
+	return err
 }
 
 // random starts a few runs, kills whatever works on them, and looks on until
@@ -159,6 +201,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky", "spill"}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	done := 0
+	r.counted = true
 	for _, name := range names[:2+r.rng.IntN(2)] {
 		p, err := r.run(name)
 		if err != nil {
@@ -186,7 +229,12 @@ func (r *round) random(kills int) (problems []string, err error) {
 			return nil, err
 		}
 		stop := r.steer()
-		killed := r.kill(p)
+		killed := false
+		if r.rng.IntN(3) == 0 {
+			r.stop(p)
+		} else {
+			killed = r.kill(p)
+		}
 		code, err := p.within(longest)
 		if err = errors.Join(err, stop()); err != nil {
 			return nil, err
