@@ -197,6 +197,25 @@ func TestX12_HTTPConditions(t *testing.T) {
 	}
 }
 
+// A31: no control character comes into a header: not a line feed, nor a carriage
+// return by itself, which some servers take for the end of a line.
+func TestA31_HeadersHoldNoControls(t *testing.T) {
+	for r := range rune(0x80) {
+		value := "a" + string(r) + "X-B: b"
+		h, err := requestHeader(map[string]string{"X-A": value})
+		if control := r < ' ' && r != '\t' || r == 0x7f; control != (fault.CodeOf(err) == fault.InputInvalid) {
+			t.Errorf("%q: %v", value, err)
+		} else if !control && h.Get("X-A") != value {
+			t.Errorf("%q became %q", value, h.Get("X-A"))
+		}
+		name := "X" + string(r) + "A"
+		_, err = requestHeader(map[string]string{name: "b"})
+		if token := r > ' ' && r < 0x7f && !strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r); token != (err == nil) {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+}
+
 // What is sent: method, query, headers and the forms of a body.
 func TestHTTP_Requests(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) {})
