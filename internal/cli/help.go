@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/reference"
 )
 
 // A commandView is a command as `help -o json` describes it for tools.
@@ -48,11 +49,14 @@ type codeView struct {
 
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND | CODE]",
-		Short: "Explain a command or an error code",
-		Long:  "Explain a command or an error code. With -o json all commands, or those below COMMAND, with their flags, for tools.",
+		Use:   "help [COMMAND | CODE | TOPIC]",
+		Short: "Explain a command, an error code or a part of the language",
+		Long: "Explain a command, an error code or a part of the recipe language: " + topicNames() + ". " +
+			"With -o json all commands, or those below COMMAND, with their flags, for tools.",
 		Example: `roux help run
 roux help RECIPE_INVALID
+roux help loop
+roux help cel
 roux help -o json`,
 		Annotations:       map[string]string{"config": "lenient"},
 		ValidArgsFunction: completeHelp,
@@ -66,6 +70,11 @@ roux help -o json`,
 			}
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
+				if topic, ok := reference.Find(strings.Join(args, " ")); ok {
+					v := topicView{topic.Name, topic.Title, topic.What, topic.Text}
+					a.show(v, func() { a.text("%s\n\n%s", v.Title, plainText(v.Text)) })
+					return nil
+				}
 				return unknownTopic(cmd.Root(), target, args, rest)
 			}
 			if target.HasParent() {
@@ -87,8 +96,14 @@ func unknownTopic(root, at *cobra.Command, args, rest []string) error {
 	for _, row := range fault.All() {
 		known = append(known, string(row.Code))
 	}
+	for _, t := range reference.Topics() {
+		known = append(known, strings.ToUpper(t.Name))
+	}
 	if near := nearest(strings.ToUpper(word), known); near != "" {
-		return fault.New(fault.Usage, "there is no command and no code %q; did you mean `roux help %s`?", oneLine(cut(word, 60)), near)
+		if _, ok := reference.Find(near); ok {
+			near = strings.ToLower(near)
+		}
+		return fault.New(fault.Usage, "there is no command, code or topic %q; did you mean `roux help %s`?", oneLine(cut(word, 60)), near)
 	}
 	return unknownCommand(root, word)
 }
@@ -195,7 +210,7 @@ func (a *app) help(cmd *cobra.Command) {
 		a.flagSection("global flags", cmd.InheritedFlags())
 	} else {
 		a.flagSection("global flags", cmd.PersistentFlags())
-		a.text("\n`roux help COMMAND` says more of a command, `roux help CODE` of an error code.\n")
+		a.text("\n%s\n", fold("`roux help COMMAND` says more of a command, `roux help CODE` of an error code, `roux help TOPIC` of the language: "+topicNames()+".", helpColumns, 0))
 	}
 }
 
@@ -286,6 +301,11 @@ func completeHelp(cmd *cobra.Command, args []string, begun string) (list []strin
 	for _, c := range at.Commands() {
 		if c.IsAvailableCommand() {
 			list = append(list, c.Name()+"\t"+c.Short)
+		}
+	}
+	if len(args) == 0 {
+		for _, t := range reference.Topics() {
+			list = append(list, t.Name+"\t"+t.What)
 		}
 	}
 	if len(args) == 0 && begun != "" && begun[0] >= 'A' && begun[0] <= 'Z' {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/reference"
 )
 
 const actionsHead = `# Actions
@@ -21,6 +22,19 @@ A step calls an action by its name and gives it inputs under ` + "`parameters`" 
 another input that stands in its place. Credits are charged for calls that completed.
 
 `
+
+const languageHead = `<!-- Generated from internal/reference by ` + "`make rewrite`" + `; do not edit. -->
+
+# The recipe language
+
+Everything that a recipe may say, with examples that are run. The parts are printed by ` + "`roux help TOPIC`" + ` too.
+
+`
+
+// TestLanguagePage: docs/language.md is what the reference says.
+func TestLanguagePage(t *testing.T) {
+	page(t, "docs/language.md", languageHead+reference.Page())
+}
 
 // TestActionPages: docs/actions.md and a page for each action are what the
 // declarations say (X10, X11, X12), and no page is left of an action that went.

@@ -31,7 +31,7 @@ var floors = []struct {
 	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
 	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/machine", "internal/ledger"}},
 	{"3", []string{
-		"internal/picture",
+		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
 		"internal/blob", "internal/egress", "internal/media",
 	}},

@@ -148,3 +148,76 @@ func (b bond) schemas() []any {
 	}
 	return list
 }
+
+// A Field is a field of the format, as the reference lists it.
+type Field struct {
+	Name, Doc, Takes string
+	Example          string // as JSON, without the quotes of a text; "" = none
+	Required         bool
+}
+
+// Fields lists the fields of an object of the format (Recipe, Step, Loop, …), in the
+// order in which the formatter writes them; nil when there is no such object.
+func Fields(object string) []Field {
+	o := find(root.object, object, map[string]bool{})
+	if o == nil {
+		return nil
+	}
+	var list []Field
+	for _, f := range o.fields {
+		field := Field{Name: f.name, Doc: f.shape.rule.doc, Takes: f.shape.takes(), Required: f.shape.rule.required}
+		if f.shape.rule.example != nil {
+			if raw, err := json.Marshal(f.shape.rule.example); err == nil {
+				field.Example = strings.Trim(string(raw), `"`)
+			}
+		}
+		list = append(list, field)
+	}
+	return list
+}
+
+// find looks for an object below o.
+func find(o *object, name string, seen map[string]bool) *object {
+	if o == nil || seen[o.name] {
+		return nil
+	}
+	seen[o.name] = true
+	if o.name == name {
+		return o
+	}
+	for _, f := range o.fields {
+		for s := f.shape; s != nil; s = s.elem {
+			if found := find(s.object, name, seen); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// takes says in a few words what a value of that shape is.
+func (s *shape) takes() string {
+	switch {
+	case s.rule.enum != nil:
+		return "`" + strings.Join(s.rule.enum, "`, `") + "`"
+	case s.form == formDuration:
+		return "a duration"
+	case s.form == formBool:
+		return "true or false"
+	case s.form == formInt:
+		return "a whole number" + between(s)
+	case s.form == formNumber:
+		return "a number" + between(s)
+	case s.form == formList:
+		return "a list of " + s.elem.plural()
+	case s.form == formMap:
+		return "names and " + s.elem.plural()
+	case s.rule.shape == jsonSchema:
+		return "a JSON Schema"
+	case s.object != nil:
+		return nouns[s.object.name]
+	case s.form == formRaw:
+		return "any value"
+	}
+	return "text"
+}
