@@ -4,38 +4,216 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // maxComplaints bounds what a check lists.
 const maxComplaints = 20
 
-// Check has SQLite read its whole file and compare what must fit together
-// (quick_check). It returns the version of the schema and what is wrong, at
-// most 20 lines; it changes nothing. What the journal says of runs is checked
-// when runs are loaded, by their own checksums.
+// eventPage bounds what a check has of a run's events in memory at once.
+const eventPage = 4 << 20
+
+// errEnough ends a check that has found as much as it lists.
+var errEnough = errors.New("enough complaints")
+
+// A checking is one check of the store.
+type checking struct {
+	s          *Store
+	complaints []string
+}
+
+// Check reads the whole store and compares what must fit together: pages and
+// indexes by SQLite (integrity_check), then every row against its checksum, every
+// journal row, chunk, pack and state, and the events of every run from the first
+// to the last. It returns the version of the schema and what is wrong, at most 20
+// lines; it changes nothing. It ends soon after ctx does.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return 0, nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, fmt.Sprintf(`PRAGMA quick_check(%d)`, maxComplaints))
-	if err != nil {
-		_, err = s.explain(err)
-		return 0, nil, err
-	}
-	for rows.Next() {
-		var line string
-		if err = rows.Scan(&line); err != nil {
+	c := checking{s: s}
+	for _, part := range []func(context.Context) error{c.pages, c.journal, c.sealed, c.rows, c.heads} {
+		if err = part(ctx); err != nil {
 			break
 		}
-		if line != "ok" {
-			complaints = append(complaints, line)
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		_, err = s.explain(err)
+		return 0, c.complaints, err
+	}
+	return schemaVersion, c.complaints, nil
+}
+
+// Size is how many bytes a check reads, about.
+func (s *Store) Size(ctx context.Context) (n int64, err error) {
+	if err := s.isOpen(ctx); err != nil {
+		return 0, err
+	}
+	err = s.read.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&n)
+	_, err = s.explain(err)
+	return n, err
+}
+
+func (c *checking) complain(format string, args ...any) error {
+	c.complaints = append(c.complaints, fmt.Sprintf(format, args...))
+	if len(c.complaints) >= maxComplaints {
+		return errEnough
+	}
+	return nil
+}
+
+// query calls fn for each row.
+func (c *checking) query(ctx context.Context, query string, fn func(rows *sql.Rows) error) error {
+	rows, err := c.s.read.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, func() error { return fn(rows) })
+}
+
+func (c *checking) pages(ctx context.Context) error {
+	return c.query(ctx, fmt.Sprintf(`PRAGMA integrity_check(%d)`, maxComplaints), func(rows *sql.Rows) error {
+		var line string
+		if err := rows.Scan(&line); err != nil || line == "ok" {
+			return err
+		}
+		return c.complain("%s", line)
+	})
+}
+
+func (c *checking) journal(ctx context.Context) error {
+	known := texts{}
+	return c.query(ctx, `SELECT id, data FROM journal ORDER BY id`, func(rows *sql.Rows) error {
+		var id int64
+		var data []byte
+		if err := rows.Scan(&id, &data); err != nil {
+			return err
+		}
+		var err error
+		complain := func(off int, why string) {
+			if err == nil {
+				err = c.complain("journal row %d at byte %d: %s", id, off, why)
+			}
+		}
+		if count, dir := rowDirectory(data); count < 0 || dir == nil || sum(data[:5]) != binary.LittleEndian.Uint32(data[5:]) {
+			complain(0, "its directory is damaged")
+		}
+		lost := parseRow(data, known, func(r record) {
+			if r.damaged != "" {
+				complain(int(r.off), r.damaged)
+			}
+		})
+		if lost >= 0 {
+			complain(lost, "the rest cannot be read")
+		}
+		return err
+	})
+}
+
+// sealed reads chunks, packs and states.
+func (c *checking) sealed(ctx context.Context) error {
+	for _, at := range []struct{ what, query string }{
+		{"chunk", `SELECT run || ' ' || last, data FROM chunks`},
+		{"state", `SELECT run || ' ' || last, state FROM snapshots`},
+		{"pack", `SELECT id, data FROM packs`},
+	} {
+		err := c.query(ctx, at.query, func(rows *sql.Rows) error {
+			var name string
+			var data []byte
+			if err := rows.Scan(&name, &data); err != nil {
+				return err
+			}
+			data, err := unseal(data)
+			if err == nil && at.what == "pack" {
+				err = eachPiece(data, func(*piece, []byte) bool { return true })
+			}
+			if err != nil {
+				return c.complain("%s %s: %v", at.what, name, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
-	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
-		_, err = s.explain(err)
-		return 0, complaints, err
+	return nil
+}
+
+// rows compares the checksums of columns.
+func (c *checking) rows(ctx context.Context) error {
+	for _, at := range []struct{ what, query string }{
+		{"run", `SELECT run FROM runs WHERE start_sum <> roux_sum(account, run, recipe, version, plan_hash, created)
+			OR head_sum <> roux_sum(account, run, status, updated, ended, code, message, used, failures, quarantine, owes)
+			OR park_sum <> roux_sum(account, run, parked, wake_at)`},
+		{"idempotency key", `SELECT key FROM idempotency WHERE sum <> roux_sum(account, key, body_hash, run, until)`},
+		{"plan", `SELECT hash FROM plans WHERE sum <> roux_sum(hash, data)`},
+		{"note", `SELECT name FROM notes WHERE sum <> roux_sum(name, value)`},
+		{"state of run", `SELECT run FROM snapshots WHERE sum <> roux_sum(account, run, last, format)`},
+	} {
+		err := c.query(ctx, at.query, func(rows *sql.Rows) error {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			return c.complain("%s %q: its row fails the checksum", at.what, name)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return schemaVersion, complaints, nil
+	return nil
+}
+
+// heads reads the events of every run.
+func (c *checking) heads(ctx context.Context) error {
+	var after store.Key
+	for {
+		var keys []store.Key
+		rows, err := c.s.read.QueryContext(ctx, `SELECT account, run FROM runs
+			WHERE (account, run) > (?1, ?2) ORDER BY account, run LIMIT 500`, after.Account, after.Run)
+		if err != nil {
+			return err
+		}
+		err = eachRow(rows, func() error {
+			var key store.Key
+			err := rows.Scan(&key.Account, &key.Run)
+			keys = append(keys, key)
+			return err
+		})
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		for _, key := range keys {
+			if err := c.events(ctx, key); err != nil {
+				return err
+			}
+		}
+		after = keys[len(keys)-1]
+	}
+}
+
+func (c *checking) events(ctx context.Context, key store.Key) error {
+	for at := uint64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		page, err := c.s.Events(ctx, key, at, eventPage)
+		switch {
+		case errors.Is(err, fault.StoreCorrupt):
+			return c.complain("%s", fault.Message(err))
+		case errors.Is(err, fault.RunNotFound):
+			return nil // deleted meanwhile
+		case err != nil:
+			return err
+		case page.Next == at:
+			return nil
+		}
+		at = page.Next
+	}
 }

@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"fmt"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -310,7 +311,7 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 			if err := failpoint.Hit(failpoint.PlanWrite); err != nil {
 				return err
 			}
-			if err := s.write(s.st.putPlan, t.PlanHash, t.Plan); err != nil {
+			if err := s.write(s.st.putPlan, t.PlanHash, t.Plan, sumOf(t.PlanHash, t.Plan)); err != nil {
 				return err
 			}
 			s.c.plans = append(s.c.plans, t.PlanHash)
@@ -318,7 +319,8 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 		}
 	}
 	if id := t.Idempotency; id != nil {
-		if err := s.write(s.st.putKey, t.Account, id.Key, id.BodyHash, t.Run, id.Until); err != nil {
+		if err := s.write(s.st.putKey, t.Account, id.Key, id.BodyHash, t.Run, id.Until,
+			sumOf(t.Account, id.Key, id.BodyHash, t.Run, id.Until)); err != nil {
 			return err
 		}
 	}
@@ -333,7 +335,7 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 		s.c.accepted = append(s.c.accepted, t)
 		s.c.places = append(s.c.places, placed{e, len(e.added) - 1})
 		if e.newParked && t.Park == nil {
-			if err := s.write(s.st.wake, t.Account, t.Run); err != nil {
+			if err := s.write(s.st.wake, t.Account, t.Run, parkSum(t.Key, 0, 0)); err != nil {
 				return err
 			}
 			e.newParked = false
@@ -353,7 +355,7 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 			return err
 		}
 		e.newParked = true
-		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach)
+		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach, parkSum(t.Key, 1, p.WakeAt))
 	}
 	if place && at.first != nil {
 		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach)
@@ -383,7 +385,8 @@ func (s *Store) keepFold(t *store.Transition, fold sealedFold, at spot) error {
 	if err != nil || fold.state == nil {
 		return err
 	}
-	return s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state)
+	return s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state,
+		stateSum(t.Key, f.Last, f.Format))
 }
 
 // write runs a statement inside the commit's transaction.
@@ -397,10 +400,13 @@ func (s *Store) write(st *stmt, args ...driver.Value) error {
 }
 
 func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
-	var v [2]driver.Value
+	var v [4]driver.Value // the columns of findKey
 	found, err := s.st.findKey.row(v[:], t.Account, t.Idempotency.Key)
 	if err != nil || !found {
 		return store.Verdict{}, err
+	}
+	if v[3] != sumOf(t.Account, t.Idempotency.Key, v[1], v[0], v[2]) {
+		return store.Verdict{Err: damagedRow(fmt.Sprintf("idempotency key %q", t.Idempotency.Key), "run")}, nil
 	}
 	run, _ := v[0].(string)
 	verdict := refuse(fault.Conflict, "idempotency key %q already started run %s", t.Idempotency.Key, run)
@@ -530,27 +536,6 @@ func (s *Store) dropFolded() {
 	c.accepted, c.places = c.accepted[:n], c.places[:n]
 }
 
-func startArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
-	return []driver.Value{
-		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
-		string(h.Code), h.Message, h.Used, flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last),
-	}
-}
-
-func headArgs(key store.Key, h *store.Head, last uint64, at spot) []driver.Value {
-	return []driver.Value{
-		key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
-		flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last), at.first, at.reach,
-	}
-}
-
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // Own implements store.Store.
 func (s *Store) Own(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {
@@ -586,7 +571,7 @@ func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
 	if value == nil {
 		_, err = s.st.deleteNote.exec(name)
 	} else {
-		_, err = s.st.putNote.exec(name, value)
+		_, err = s.st.putNote.exec(name, value, sumOf(name, value))
 	}
 	if err != nil {
 		return s.fail(err)

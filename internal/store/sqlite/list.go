@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
@@ -13,13 +14,13 @@ import (
 )
 
 const qualifiedHead = `r.account, r.run, r.recipe, r.version, r.plan_hash, r.status, r.created, r.updated, r.ended,
-	r.code, r.message, r.used, r.failures, r.quarantine, r.owes`
+	r.code, r.message, r.used, r.failures, r.quarantine, r.owes, r.start_sum, r.head_sum`
 
 // headPlaces are where the columns of qualifiedHead go.
-func headPlaces(h *store.Head) []any {
+func headPlaces(h *headRow) []any {
 	return []any{
 		&h.Account, &h.Run, &h.Recipe, &h.Version, &h.PlanHash, &h.Status, &h.Created, &h.Updated, &h.Ended,
-		&h.Code, &h.Message, &h.Used, &h.Failures, &h.Quarantine, &h.Owes,
+		&h.Code, &h.Message, &h.Used, &h.failures, &h.Quarantine, &h.owes, &h.startSum, &h.headSum,
 	}
 }
 
@@ -38,7 +39,7 @@ func (s *Store) lookup(ctx context.Context, dst []any, query *sql.Stmt, args ...
 
 // Head implements store.Store.
 func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	var h store.Head
+	var h headRow
 	found, err := s.lookup(ctx, headPlaces(&h), s.q.head, key.Account, key.Run)
 	if err != nil {
 		return store.Head{}, err
@@ -46,7 +47,10 @@ func (s *Store) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	if !found {
 		return store.Head{}, notFound(key)
 	}
-	return h, nil
+	if err := h.check(); err != nil {
+		return store.Head{}, err
+	}
+	return h.Head, nil
 }
 
 // List implements store.Store.
@@ -88,12 +92,13 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 		` ORDER BY r.created DESC, r.run DESC LIMIT ?`, args...)
 	if err == nil {
 		err = eachRow(rows, func() error {
-			var h store.Head
+			var h headRow
 			if err := rows.Scan(headPlaces(&h)...); err != nil {
 				return err
 			}
-			heads = append(heads, h)
-			return nil
+			err := h.check()
+			heads = append(heads, h.Head)
+			return err
 		})
 	}
 	_, err = s.explain(err)
@@ -137,12 +142,16 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) (due []store.Wa
 // Plan implements store.Store.
 func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
 	var data []byte
-	found, err := s.lookup(ctx, []any{&data}, s.q.plan, hash)
+	var sum int64
+	found, err := s.lookup(ctx, []any{&data, &sum}, s.q.plan, hash)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, fault.New(fault.RecipeNotFound, "no plan %q", hash)
+	}
+	if sum != sumOf(hash, data) {
+		return nil, damagedRow(fmt.Sprintf("plan %q", hash), "plan")
 	}
 	return data, nil
 }
@@ -150,7 +159,11 @@ func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
 // Note implements store.Store.
 func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
 	var value []byte
-	found, err := s.lookup(ctx, []any{&value}, s.q.note, name)
+	var sum int64
+	found, err := s.lookup(ctx, []any{&value, &sum}, s.q.note, name)
+	if found && sum != sumOf(name, value) {
+		return nil, damagedRow(fmt.Sprintf("note %q", name), "value")
+	}
 	if found && value == nil {
 		value = []byte{} // the driver reads an empty blob as nil, which means absent here
 	}

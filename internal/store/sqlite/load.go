@@ -87,8 +87,8 @@ func (s *Store) isOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.last, ` + foldedColumns + `,
-	ifnull(s.last, 0), ifnull(s.format, 0), s.state
+const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.park_sum, r.last, ` + foldedColumns + `,
+	ifnull(s.last, 0), ifnull(s.format, 0), s.state, ifnull(s.sum, -1)
 	FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run`
 
 // folded is where the folds of a run are: the columns of foldedColumns.
@@ -106,20 +106,37 @@ func (f *folded) packs() uint64 { return max(f.packed, f.pieces) }
 
 // A savedRow is a run's head and snapshot.
 type savedRow struct {
-	head      store.Head
-	parked    bool
+	head      headRow
+	parked    int64
 	wakeAt    int64
+	parkSum   int64
 	reach     uint64
 	folded    folded
 	stateLast uint64
 	format    uint32
 	state     []byte
+	stateSum  int64
 }
 
 func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
 	f := &r.folded
-	return row.Scan(append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.reach, &f.chunks, &f.pack, &f.packed, &f.pieces,
-		&r.stateLast, &r.format, &r.state)...)
+	return row.Scan(append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.parkSum, &r.reach, &f.chunks, &f.pack, &f.packed, &f.pieces,
+		&r.stateLast, &r.format, &r.state, &r.stateSum)...)
+}
+
+// check refuses what is not as it was written. Without its snapshot a run is
+// whole, so a damaged one is left out.
+func (r *savedRow) check() error {
+	if err := r.head.check(); err != nil {
+		return err
+	}
+	if r.parkSum != parkSum(r.head.Key, r.parked, r.wakeAt) {
+		return damagedHead(r.head.Key, "mark of a parked run")
+	}
+	if r.state != nil && r.stateSum != stateSum(r.head.Key, r.stateLast, r.format) {
+		r.state = nil
+	}
+	return nil
 }
 
 // Load implements store.Store.
@@ -153,12 +170,15 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 	if v.damage != nil {
 		return nil, v.damage
 	}
-	out := &store.Saved{Head: row.head, Chunked: row.folded.last()}
+	if err := row.check(); err != nil {
+		return nil, err
+	}
+	out := &store.Saved{Head: row.head.Head, Chunked: row.folded.last()}
 	out.Last = out.Chunked
 	if v.e != nil {
 		out.Chunked, out.Last = v.chunked, v.last
 	}
-	if row.parked {
+	if row.parked != 0 {
 		out.Park = &store.Park{WakeAt: row.wakeAt}
 	}
 	if row.state != nil {

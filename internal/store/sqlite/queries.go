@@ -26,8 +26,8 @@ func (q *queries) prepare(ctx context.Context, db *sql.DB) error {
 		query string
 	}{
 		{&q.head, `SELECT ` + qualifiedHead + ` FROM runs r WHERE account = ?1 AND run = ?2`},
-		{&q.plan, `SELECT data FROM plans WHERE hash = ?1`},
-		{&q.note, `SELECT value FROM notes WHERE name = ?1`},
+		{&q.plan, `SELECT data, sum FROM plans WHERE hash = ?1`},
+		{&q.note, `SELECT value, sum FROM notes WHERE name = ?1`},
 		{&q.saved, savedQuery + ` WHERE r.account = ?1 AND r.run = ?2`},
 		{&q.reach, `SELECT r.last, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
 		{&q.pack, `SELECT data FROM packs WHERE id = ?1`},

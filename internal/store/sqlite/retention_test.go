@@ -18,6 +18,8 @@ func toFirstSchema(t *testing.T, dir string) {
 		`DROP TABLE file_refs`, `DROP TABLE file_released`, `DROP TABLE deleted`,
 		`DROP INDEX runs_ended`, `DROP INDEX idempotency_until`,
 		`DROP TABLE packs`, `DROP TABLE pieces`, `ALTER TABLE runs DROP COLUMN pack`, `ALTER TABLE runs DROP COLUMN packed`,
+		`ALTER TABLE runs DROP COLUMN start_sum`, `ALTER TABLE runs DROP COLUMN head_sum`, `ALTER TABLE runs DROP COLUMN park_sum`,
+		`ALTER TABLE idempotency DROP COLUMN sum`, `ALTER TABLE plans DROP COLUMN sum`, `ALTER TABLE notes DROP COLUMN sum`, `ALTER TABLE snapshots DROP COLUMN sum`,
 		`DELETE FROM goose_db_version WHERE version_id >= 2`,
 	} {
 		if _, err := db.Exec(q); err != nil {

@@ -211,7 +211,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 }
 
 func lookUpQuery(n int) string {
-	return `SELECT r.account, r.run, r.parked, r.ended <> 0 AND r.owes = 0, r.last, ` + foldedColumns + `
+	return `SELECT r.account, r.run, r.parked <> 0, r.ended <> 0 AND r.owes = 0, r.last, ` + foldedColumns + `
 		FROM (VALUES ` + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + `) v
 		CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`
 }
@@ -307,6 +307,7 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 		}
 		saved, err := s.recovered(ctx, &run)
 		if err != nil {
+			_, err = s.explain(err)
 			return err
 		}
 		if saved == nil {
@@ -333,7 +334,7 @@ func (s *Store) readLive(ctx context.Context, ahead chan<- readRun) error {
 			return err
 		}
 		for i := range page {
-			run := readRun{head: page[i].head, start: start}
+			run := readRun{head: page[i].head.Head, start: start}
 			run.saved, run.err = s.complete(ctx, &page[i], s.view(run.head.Key))
 			select {
 			case ahead <- run:

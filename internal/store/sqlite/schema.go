@@ -22,7 +22,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the number of the newest file in sql.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // oldestSQLite is the first release without the bug by which two connections,
 // one writing and one checkpointing, reset the write-ahead log under each other.
@@ -31,6 +31,9 @@ var oldestSQLite = [3]int{3, 51, 3}
 
 // migrate brings the schema up to this release's, on a connection of its own.
 func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
+	if err := registerSum(); err != nil {
+		return err
+	}
 	db, err := sql.Open("sqlite", s.dsn(opt, synchronous(), "busy_timeout(5000)"))
 	if err != nil {
 		return err

@@ -18,11 +18,12 @@ import (
 // one and asks a disk first. Tests that use it do not run in parallel.
 const diskVFS = "roux-test-disk"
 
-// A disk decides what happens to writes and syncs. Its methods are called in the
+// A disk decides what happens to reads, writes and syncs. Its methods are called in the
 // goroutine that uses the connection, and may use another one. They return a
 // result code of SQLite; anything but SQLITE_OK keeps the call from reaching the
 // file. The tape, when there is one, notes what did reach it.
 type disk struct {
+	read  func(wal bool, off int64) int32
 	write func(wal bool, data []byte, off int64) int32
 	sync  func(wal bool) int32
 	tape  *tape
@@ -123,6 +124,7 @@ func vfsOpen(tls *libc.TLS, v, name, file uintptr, flags int32, out uintptr) int
 		ours = libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
 		m := at[lib.Tsqlite3_io_methods](ours)
 		*m = *at[lib.Tsqlite3_io_methods](opened.FpMethods)
+		m.FxRead = funcPointer(vfsRead)
 		m.FxWrite, m.FxSync, m.FxTruncate = funcPointer(vfsWrite), funcPointer(vfsSync), funcPointer(vfsTruncate)
 		vfs.tables[opened.FpMethods], vfs.methods[ours] = ours, opened.FpMethods
 	}
@@ -167,6 +169,16 @@ func original(file uintptr) (*lib.Tsqlite3_io_methods, openFile) {
 	defer vfs.mu.Unlock()
 	m := vfs.methods[at[lib.Tsqlite3_file](file).FpMethods]
 	return at[lib.Tsqlite3_io_methods](m), vfs.files[file]
+}
+
+func vfsRead(tls *libc.TLS, file, buf uintptr, n int32, off lib.Tsqlite3_int64) int32 {
+	m, f := original(file)
+	if d := vfs.disk.Load(); d != nil && d.read != nil {
+		if rc := d.read(f.wal, off); rc != lib.SQLITE_OK {
+			return rc
+		}
+	}
+	return call[func(*libc.TLS, uintptr, uintptr, int32, lib.Tsqlite3_int64) int32](m.FxRead)(tls, file, buf, n, off)
 }
 
 func vfsWrite(tls *libc.TLS, file, buf uintptr, n int32, off lib.Tsqlite3_int64) int32 {

@@ -143,26 +143,26 @@ func (s *statements) prepare(w *writer) error {
 		{&s.rollback, `ROLLBACK`},
 		{&s.insertRow, `INSERT INTO journal (id, data) VALUES (?1, ?2)`},
 		{&s.deleteRows, `DELETE FROM journal WHERE id BETWEEN ?1 AND ?2`},
-		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) ON CONFLICT DO NOTHING`},
+		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last, start_sum, head_sum, park_sum)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT DO NOTHING`},
 		// What a start fixes for good is not written again: its index would be, too.
 		{&s.putHead, `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
 			failures = ?9, quarantine = ?10, owes = ?11, last = max(last, ?12),
-			pack = ifnull(?13, pack), packed = ifnull(?14, packed) WHERE account = ?1 AND run = ?2`},
+			pack = ifnull(?13, pack), packed = ifnull(?14, packed), head_sum = ?15 WHERE account = ?1 AND run = ?2`},
 		{&s.place, `UPDATE runs SET pack = ?3, packed = ?4 WHERE account = ?1 AND run = ?2`},
 		{&s.putPack, `INSERT INTO packs (id, data) VALUES (?1, ?2)`},
 		{&s.putPiece, `INSERT INTO pieces (account, run, first, last, pack) VALUES (?1, ?2, ?3, ?4, ?5)`},
-		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed)
+		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed), park_sum = ?6
 			WHERE account = ?1 AND run = ?2`},
-		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0 WHERE account = ?1 AND run = ?2`},
+		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0, park_sum = ?3 WHERE account = ?1 AND run = ?2`},
 		{&s.findRun, `SELECT parked, ended, owes, last, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
-		{&s.putPlan, `INSERT INTO plans (hash, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING`},
-		{&s.findKey, `SELECT run, body_hash FROM idempotency WHERE account = ?1 AND key = ?2`},
-		{&s.putKey, `INSERT INTO idempotency (account, key, body_hash, run, until) VALUES (?1, ?2, ?3, ?4, ?5)`},
+		{&s.putPlan, `INSERT INTO plans (hash, data, sum) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`},
+		{&s.findKey, `SELECT run, body_hash, until, sum FROM idempotency WHERE account = ?1 AND key = ?2`},
+		{&s.putKey, `INSERT INTO idempotency (account, key, body_hash, run, until, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
 		{&s.putChunk, `INSERT INTO chunks (account, run, first, last, data) VALUES (?1, ?2, ?3, ?4, ?5)`},
-		{&s.putSnapshot, `INSERT INTO snapshots (account, run, last, format, state) VALUES (?1, ?2, ?3, ?4, ?5)
-			ON CONFLICT DO UPDATE SET last = ?3, format = ?4, state = ?5`},
-		{&s.putNote, `INSERT INTO notes (name, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2`},
+		{&s.putSnapshot, `INSERT INTO snapshots (account, run, last, format, state, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+			ON CONFLICT DO UPDATE SET last = ?3, format = ?4, state = ?5, sum = ?6`},
+		{&s.putNote, `INSERT INTO notes (name, value, sum) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = ?2, sum = ?3`},
 		{&s.deleteNote, `DELETE FROM notes WHERE name = ?1`},
 		{&s.takeEpoch, `INSERT INTO owner (id, epoch) VALUES (1, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch`},
 		{&s.checkpoint, `PRAGMA wal_checkpoint(PASSIVE)`},

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"database/sql/driver"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"modernc.org/sqlite"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// Rows of the journal, chunks, packs and states carry a checksum of their bytes.
+// The tables with columns have checksums beside them, one for each set of columns
+// that is written at once, so that no write has to read what it leaves alone:
+//
+//	runs         start_sum  key, recipe, version, plan_hash, created
+//	             head_sum   key and all that a new head replaces
+//	             park_sum   key, parked, wake_at
+//	idempotency  sum        the whole row
+//	plans        sum        the whole row
+//	notes        sum        the whole row
+//	snapshots    sum        the row but its state, which is sealed
+//
+// A checksum is CRC-32C over the columns in that order: a number is a 1 and its
+// eight bytes, text and bytes are a 2, their length and themselves.
+
+// sumRoom is room for columns while they are summed.
+var sumRoom = sync.Pool{New: func() any { return new([]byte) }}
+
+// sumOf is the checksum of some columns, given as SQLite gives them.
+func sumOf(columns ...driver.Value) int64 {
+	room := sumRoom.Get().(*[]byte)
+	buf := (*room)[:0]
+	for _, c := range columns {
+		switch c := c.(type) {
+		case int64:
+			buf = binary.LittleEndian.AppendUint64(append(buf, 1), uint64(c))
+		case string:
+			buf = append(binary.AppendUvarint(append(buf, 2), uint64(len(c))), c...)
+		case []byte:
+			buf = append(binary.AppendUvarint(append(buf, 2), uint64(len(c))), c...)
+		default: // NULL, which is how an empty blob may come
+			buf = append(buf, 2, 0)
+		}
+	}
+	crc := sum(buf)
+	if cap(buf) <= keptBytes {
+		*room = buf
+		sumRoom.Put(room)
+	}
+	return int64(crc)
+}
+
+// registerSum makes sumOf a function of SQL, for the migration that fills in the
+// checksums of rows that are there.
+var registerSum = sync.OnceValue(func() error {
+	return sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		return sumOf(args...), nil
+	})
+})
+
+// startArgs are the columns of a new run, with its sums.
+func startArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
+	return []driver.Value{
+		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
+		string(h.Code), h.Message, h.Used, flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last),
+		startSum(key, h), headSum(key, h), parkSum(key, 0, 0),
+	}
+}
+
+// headArgs are the columns that a new head replaces.
+func headArgs(key store.Key, h *store.Head, last uint64, at spot) []driver.Value {
+	return []driver.Value{
+		key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
+		flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last), at.first, at.reach,
+		headSum(key, h),
+	}
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func startSum(key store.Key, h *store.Head) int64 {
+	return sumOf(key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Created)
+}
+
+func headSum(key store.Key, h *store.Head) int64 {
+	return sumOf(key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
+		flag(h.Failures), h.Quarantine, flag(h.Owes))
+}
+
+func parkSum(key store.Key, parked, wakeAt int64) int64 {
+	return sumOf(key.Account, key.Run, parked, wakeAt)
+}
+
+func stateSum(key store.Key, last uint64, format uint32) int64 {
+	return sumOf(key.Account, key.Run, int64(last), int64(format))
+}
+
+// A headRow is a head as the table has it.
+type headRow struct {
+	store.Head
+	failures, owes    int64 // as stored, where only 0 and 1 are right
+	startSum, headSum int64
+}
+
+// check completes a head and refuses one that is not the one that was written.
+func (r *headRow) check() error {
+	r.Failures, r.Owes = r.failures != 0, r.owes != 0
+	switch {
+	case r.startSum != startSum(r.Key, &r.Head):
+		return damagedHead(r.Key, "recipe, version, plan or time of creation")
+	case r.headSum != headSum(r.Key, &r.Head), r.failures != flag(r.Failures), r.owes != flag(r.Owes):
+		return damagedHead(r.Key, "status, times or outcome")
+	}
+	return nil
+}
+
+func damagedHead(key store.Key, what string) error {
+	return damagedRow(fmt.Sprintf("run %q (account %q)", key.Run, key.Account), what)
+}
+
+func damagedRow(row, what string) error {
+	return fault.New(fault.StoreCorrupt, "%s: the stored %s failed the checksum: `roux doctor` checks the rest, and a backup has the whole", row, what)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// TestFlippedColumns flips bits of every column that a checksum covers, in every
+// row. What is read of it fails loudly, and a check of the store names the row.
+func TestFlippedColumns(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch := own(t, s)
+	first, second := startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1")
+	second.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 1 << 50}
+	second.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1), Format: 1, State: []byte("state")}
+	second.Park = &store.Park{WakeAt: 1 << 50}
+	second.PlanHash, second.Plan = "plan", []byte("a plan")
+	mustCommit(t, s, first, second)
+	if err := s.SetNote(ctx, "note", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	if c := checkOf(t, s); len(c) > 0 {
+		t.Fatalf("a sound store: %q", c)
+	}
+	db := rawDB(t, dir)
+	defer db.Close()
+	flips := 0
+	for _, at := range []struct{ table, columns string }{
+		{"runs", "recipe version plan_hash status created updated ended code message used failures quarantine owes parked wake_at start_sum head_sum park_sum"},
+		{"idempotency", "body_hash run sum"},
+		{"plans", "data sum"},
+		{"notes", "value sum"},
+		{"snapshots", "last format sum"},
+	} {
+		for column := range strings.FieldsSeq(at.columns) {
+			for bit := range 20 {
+				flips++
+				undo := flipColumn(t, db, at.table, column, bit)
+				if c := checkOf(t, s); len(c) == 0 {
+					t.Errorf("bit %d of %s.%s: nothing is said", bit, at.table, column)
+				}
+				if at.table == "runs" && column != "parked" && column != "wake_at" && column != "park_sum" {
+					if _, err := s.Head(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
+						t.Errorf("bit %d of %s: the head is shown: %v", bit, column, err)
+					}
+					if _, err := s.List(ctx, store.Query{Account: "acme"}); !errors.Is(err, fault.StoreCorrupt) {
+						t.Errorf("bit %d of %s: the list is shown: %v", bit, column, err)
+					}
+				}
+				if at.table == "runs" {
+					if _, err := s.Load(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
+						t.Errorf("bit %d of %s: the run is loaded: %v", bit, column, err)
+					}
+				}
+				if _, err := s.Plan(ctx, "plan"); (at.table == "plans") != errors.Is(err, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the plan: %v", bit, at.table, column, err)
+				}
+				if _, err := s.Note(ctx, "note"); (at.table == "notes") != errors.Is(err, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the note: %v", bit, at.table, column, err)
+				}
+				undo()
+			}
+		}
+	}
+	t.Logf("%d flips", flips)
+	if c := checkOf(t, s); len(c) > 0 {
+		t.Fatalf("after all was undone: %q", c)
+	}
+}
+
+func checkOf(t *testing.T, s *Store) []string {
+	t.Helper()
+	_, complaints, err := s.Check(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return complaints
+}
+
+// flipColumn changes one bit of a column, of its first row, and returns what undoes it.
+func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
+	t.Helper()
+	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run"}[table]
+	var id, was any
+	if err := db.QueryRow(fmt.Sprintf(`SELECT %s, %s FROM %s ORDER BY 1 LIMIT 1`, key, column, table)).Scan(&id, &was); err != nil {
+		t.Fatal(err)
+	}
+	set := func(v any) {
+		if _, err := db.Exec(fmt.Sprintf(`UPDATE %s SET %s = ? WHERE %s = ?`, table, column, key), v, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch v := was.(type) {
+	case int64:
+		set(v ^ 1<<bit)
+	case string:
+		b := append([]byte(v), 0)
+		if len(v) > 0 {
+			b = b[:len(v)]
+		}
+		b[bit/8%len(b)] ^= 1 << (bit % 8)
+		set(string(b))
+	case []byte:
+		b := append([]byte(nil), v...)
+		b[bit/8%len(b)] ^= 1 << (bit % 8)
+		set(b)
+	default:
+		t.Fatalf("%s.%s is %T", table, column, was)
+	}
+	return func() { set(was) }
+}
