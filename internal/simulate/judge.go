@@ -42,7 +42,6 @@ type trial struct {
 	asked   acks                // what users were promised
 	inborn  uint64              // the last event when the newest process began
 	givenUp uint64              // the last event when the process that wrote it stopped in order
-	apart   bool                // it is set apart, by its row
 	unclear bool                // … and another one died, and then one stopped, that did not know the run
 	deleted bool
 }
@@ -179,7 +178,6 @@ func (j *judge) event(t *trial, ev *machine.Event) error {
 // head compares a head row with what the events say.
 func (j *judge) head(tr *store.Transition) {
 	t, h := j.trial(tr.Key), tr.Head
-	t.apart = h.Quarantine != ""
 	if h.Quarantine != "" {
 		if !j.w.harmed(h.Quarantine) {
 			j.w.broken("I16: run %s is set apart, and nothing had harmed it: %s", tr.Run, h.Quarantine)
@@ -418,7 +416,9 @@ func (w *World) handedBack(key store.Key, in *machine.Input) {
 	if in.Kind != machine.InWorkerLost || !in.All || t.unclear || w.stats.Faults[TakenOver] > 0 {
 		return
 	}
-	if back := w.turn.last == t.givenUp && !t.apart; back != (in.Text != "") {
+	head, err := w.mem.Head(w.ctx(), key)
+	apart := err == nil && head.Quarantine != "" // it is being released; its attempts were told to stop then
+	if back := w.turn.last == t.givenUp && !apart; back != (in.Text != "") {
 		w.broken("F45: run %s: its attempts after event %d are handed back: %v, and the run is told %q", key.Run, w.turn.last, back, in.Text)
 	}
 }
