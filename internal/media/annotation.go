@@ -31,17 +31,18 @@ func (in *interpreter) annotations(s *sheet, n node) error {
 		if !ok {
 			continue
 		}
+		field := in.f.name(a["Subtype"]) == "Widget"
+		shown, before := len(s.runs), in.text
 		sd, ok := in.appearance(a)
-		if !ok {
-			if in.f.name(a["Subtype"]) == "Widget" {
-				in.fieldValue(s, a, box)
+		if ok {
+			d := &drawing{in: in, sheet: s, res: n.resources}
+			d.state.ctm, d.state.scale = identity, 1
+			if err := d.drawForm(sd, in.fit(sd, box)); err != nil {
+				return err
 			}
-			continue
 		}
-		d := &drawing{in: in, sheet: s, res: n.resources}
-		d.state.ctm, d.state.scale = identity, 1
-		if err := d.drawForm(sd, in.fit(sd, box)); err != nil {
-			return err
+		if field && (!ok || in.redrawn && len(s.runs) == shown && in.text == before) {
+			in.fieldValue(s, a, box)
 		}
 	}
 	return nil
@@ -81,7 +82,8 @@ func (in *interpreter) fit(sd types.StreamDict, box rect) matrix {
 }
 
 // fieldValue shows what was filled into a field that has no appearance of its
-// own; readers of PDF files draw it at their first opening.
+// own, or an empty one in a form whose fields are to be drawn anew; readers of
+// PDF files draw it at their first opening.
 func (in *interpreter) fieldValue(s *sheet, field types.Dict, box rect) {
 	var value types.Object
 	kind, flags := "", 0

@@ -60,11 +60,12 @@ type interpreter struct {
 	hidden    map[uintptr]bool // layers that are switched off
 	forms     map[uintptr][]byte
 	formBytes int
-	text      int // bytes shown so far, over all pages
-	spent     int // bytes of content read so far, over all pages
-	budget    int // what they may come to
-	shown     int // pages with text
-	problems  int // pages with a problem
+	text      int  // bytes shown so far, over all pages
+	spent     int  // bytes of content read so far, over all pages
+	budget    int  // what they may come to
+	shown     int  // pages with text
+	problems  int  // pages with a problem
+	redrawn   bool // the fields of the form are to be drawn anew
 	// Of this page:
 	media     rect
 	operators int
@@ -74,6 +75,8 @@ type interpreter struct {
 func newInterpreter(f *file, pages int) *interpreter {
 	in := &interpreter{f: f, budget: baseContent + contentPerByte*f.size + contentPerPage*pages, fonts: map[uintptr]*face{}, hidden: map[uintptr]bool{}, forms: map[uintptr][]byte{}}
 	if root, err := f.x.Catalog(); err == nil {
+		anew, _ := f.get(f.dict(root["AcroForm"])["NeedAppearances"]).(types.Boolean)
+		in.redrawn = bool(anew)
 		layers := f.dict(f.dict(root["OCProperties"])["D"])
 		for _, o := range f.array(layers["OFF"]) {
 			if d := f.dict(o); d != nil {

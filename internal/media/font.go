@@ -242,6 +242,11 @@ func (f *file) alphabetOf(d, descriptor types.Dict, base string) alphabet {
 				builtIn(&alpha, b)
 			}
 		}
+		if sd, ok := f.stream(descriptor["FontFile3"]); ok {
+			if b, _ := f.content(sd, maxFontProgram); len(b) > 0 {
+				builtInCompact(&alpha, b)
+			}
+		}
 	}
 	name := f.name(d["Encoding"])
 	enc := f.dict(d["Encoding"])

@@ -37,6 +37,7 @@ const (
 type file struct {
 	x         *model.XRefTable
 	encrypted bool // it was, and opened without a password
+	rebuilt   bool // its table of objects was wrong, and made anew
 	size      int  // in bytes
 }
 
@@ -44,9 +45,10 @@ type file struct {
 // home. It writes a variable that every parse reads, so once for all of them.
 var noConfigDir = sync.OnceFunc(api.DisableConfigDir)
 
-// openPDF reads the objects of a file. The parser mends what it can (missing or
-// wrong tables) and decrypts with the empty password.
-func openPDF(data []byte) (f *file, err error) {
+// openPDF reads the objects of a file. src is data, maybe with a table of
+// objects behind it. The parser makes a missing table and decrypts with the
+// empty password.
+func openPDF(src io.ReadSeeker, data []byte) (f *file, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "the PDF file is damaged beyond repair")
@@ -59,7 +61,7 @@ func openPDF(data []byte) (f *file, err error) {
 	conf.Offline = true
 	conf.Limits.MaxObjectCount, conf.Limits.MaxXRefEntries = maxObjects, maxObjects
 	conf.Limits.MaxDecodeBytes = maxPageContent
-	ctx, err := api.ReadContext(bytes.NewReader(data), conf)
+	ctx, err := api.ReadContext(src, conf)
 	switch {
 	case errors.Is(err, pdfcpu.ErrWrongPassword):
 		return nil, fault.Wrap(fault.FileEncrypted, err, "the PDF file is protected by a password: remove the password and try again")

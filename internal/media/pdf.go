@@ -25,18 +25,14 @@ func readPDF(data []byte, req request, emit func(message) error) (Document, erro
 	if !bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")) {
 		return Document{}, fault.New(fault.FileInvalid, "the file is no PDF: it does not begin with %%PDF-")
 	}
-	f, err := openPDF(data)
-	if err != nil {
-		return Document{}, err
-	}
-	pages, err := f.pages(req.MaxPages)
+	f, pages, err := openSound(data, req.MaxPages)
 	if err != nil {
 		return Document{}, err
 	}
 	info := f.dict(f.info())
 	doc := Document{
 		PageCount: len(pages), Title: oneLine(f.text(info["Title"])), Author: oneLine(f.text(info["Author"])),
-		Repaired: !f.encrypted && !soundTable(data),
+		Repaired: !f.encrypted && (f.rebuilt || !soundTable(data)),
 	}
 	if req.Op == opInfo {
 		return doc, nil
