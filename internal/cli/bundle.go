@@ -201,7 +201,7 @@ func writeBundle(ctx context.Context, j journal, head store.Head, w io.Writer, r
 		return err
 	}
 	var frames, lines bytes.Buffer
-	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+	err = eachShown(ctx, j, head.Key, p, 0, func(ev *machine.Event) error {
 		if redact {
 			if ev, err = redacted(ev); err != nil {
 				return err

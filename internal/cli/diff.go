@@ -108,7 +108,7 @@ func readSide(ctx context.Context, j journal, name string) (*side, error) {
 		return nil, err
 	}
 	s.view = newView(s.plan, head.Run)
-	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+	err = eachShown(ctx, j, head.Key, s.plan, 0, func(ev *machine.Event) error {
 		switch ev.Kind {
 		case machine.EvRunStarted:
 			if err := json.Unmarshal(ev.Data, &s.start); err != nil {

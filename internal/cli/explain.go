@@ -63,7 +63,7 @@ func (a *app) explainCommand() *cobra.Command {
 					return fault.Wrap(fault.StepNotFound, err, "%s is no step but a part of one: name a step in it; `%s` lists them", oneLine(args[1]), a.hint("trace", head.Run))
 				}
 				x := &explainer{v: newView(p, head.Run), ref: ref}
-				if err := eachEvent(ctx, j, head.Key, 0, x.event); err != nil {
+				if err := eachShown(ctx, j, head.Key, p, 0, x.event); err != nil {
 					return err
 				}
 				e := x.explain()

@@ -112,6 +112,21 @@ func eachEvent(ctx context.Context, j journal, key store.Key, after uint64, fn f
 	}
 }
 
+// eachShown is eachEvent for what people and programs see: without the values
+// that the recipe marks as writeOnly. To know them it reads from the first event.
+func eachShown(ctx context.Context, j journal, key store.Key, p *plan.Plan, after uint64, fn func(*machine.Event) error) error {
+	mask, from := machine.NewMask(p), after
+	if mask != nil {
+		from = 0
+	}
+	return eachEvent(ctx, j, key, from, func(ev *machine.Event) error {
+		if ev = mask.Event(ev); ev.Seq <= after {
+			return nil
+		}
+		return fn(ev)
+	})
+}
+
 func decodeSet(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

@@ -54,10 +54,11 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 	updates := make(chan update, 256)
 	for _, r := range runs {
 		r.view = newView(r.plan, r.id)
+		mask := machine.NewMask(r.plan)
 		go func() {
 			err := watch(ctx, r.id, 0, func(ev *machine.Event) error {
 				select {
-				case updates <- update{run: r, ev: *ev}:
+				case updates <- update{run: r, ev: *mask.Event(ev)}:
 					return nil
 				case <-ctx.Done():
 					return ctx.Err()

@@ -159,7 +159,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 		}
 		f := picture.NewFold(p, d.critical)
 		last := uint64(0)
-		err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+		err = eachShown(ctx, j, head.Key, p, 0, func(ev *machine.Event) error {
 			if last = ev.Seq; d.at == 0 || ev.Seq <= d.at {
 				f.Add(ev)
 			}

@@ -72,6 +72,7 @@ func replay(ctx context.Context, j journal, head store.Head, at uint64) (*replay
 	}
 	r := &replayed{At: at, Last: saved.Last}
 	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
+	mask := machine.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
 		if ev.Seq > saved.Last {
 			return nil // written since the state was read
@@ -79,8 +80,8 @@ func replay(ctx context.Context, j journal, head store.Head, at uint64) (*replay
 		if err := run.Apply(ev); err != nil {
 			return err
 		}
-		if ev.Seq <= at {
-			if err := v.apply(ev); err != nil {
+		if shown := mask.Event(ev); ev.Seq <= at {
+			if err := v.apply(shown); err != nil {
 				return err
 			}
 		}

@@ -88,6 +88,7 @@ func (a *app) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				hideMessages(ctx, j, heads)
 				a.printHeads(heads)
 				return nil
 			})
@@ -98,6 +99,28 @@ func (a *app) listCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&since, "since", 0, "only runs created in this time, such as 24h")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most this many")
 	return cmd
+}
+
+// hideMessages hides the messages of runs whose recipe marks inputs as writeOnly.
+// A message may hold such a value, and which one only the journal tells, which a
+// list does not read. A plan that cannot be read may mark some too.
+func hideMessages(ctx context.Context, j journal, heads []store.Head) {
+	marks := map[string]bool{}
+	for i := range heads {
+		h := &heads[i]
+		if h.Message == "" {
+			continue
+		}
+		hide, known := marks[h.PlanHash]
+		if !known {
+			p, err := planOf(ctx, j, *h)
+			hide = err != nil || machine.NewMask(p) != nil
+			marks[h.PlanHash] = hide
+		}
+		if hide {
+			h.Message = machine.Masked
+		}
+	}
 }
 
 func (a *app) printHeads(heads []store.Head) {
@@ -205,11 +228,12 @@ func stateOf(ctx context.Context, j journal, head store.Head) (*runView, *machin
 		return nil, nil, err
 	}
 	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
+	mask := machine.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
 		if err := run.Apply(ev); err != nil {
 			return err
 		}
-		return v.apply(ev)
+		return v.apply(mask.Event(ev))
 	})
 	if err != nil {
 		return nil, nil, err

@@ -61,7 +61,7 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 				return err
 			}
 			t.head = head
-			return eachEvent(ctx, j, t.head.Key, last, func(ev *machine.Event) error {
+			return eachShown(ctx, j, t.head.Key, t.plan, last, func(ev *machine.Event) error {
 				last = ev.Seq
 				return fn(&t, ev)
 			})

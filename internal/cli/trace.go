@@ -97,7 +97,7 @@ func (a *app) traceCommand() *cobra.Command {
 					return err
 				}
 				t := newTracer(p, head.Run, most)
-				if err := eachEvent(ctx, j, head.Key, 0, t.apply); err != nil {
+				if err := eachShown(ctx, j, head.Key, p, 0, t.apply); err != nil {
 					return err
 				}
 				out := t.done(a.now().UnixMicro())
