@@ -2,6 +2,8 @@
 
 package fault
 
+import "errors"
+
 // A Cause groups codes for retry policies (R19): `retry_on` and
 // `retryableErrors` take a cause or a literal code.
 type Cause string
@@ -217,12 +219,17 @@ func CauseOf(code Code) Cause {
 	return CauseProvider
 }
 
-// ExitCode is the command line's exit code for err; 0 for nil.
+// ExitCode is the command line's exit code for err; 0 for nil. A definition that was
+// refused ends with that of definitions, also for a code that a run may fail with.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
 	}
 	if row, ok := Lookup(CodeOf(err)); ok {
+		var e *Error
+		if row.Exit == ExitFailed && errors.As(err, &e) && len(e.Diags) > 0 {
+			return ExitDefinition
+		}
 		return row.Exit
 	}
 	return ExitFailed

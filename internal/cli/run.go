@@ -21,6 +21,7 @@ func (a *app) runCommand() *cobra.Command {
 	var in, files []string
 	var into string
 	limit := int64(defaultSource)
+	draft := false
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a recipe and follow it to its end",
@@ -47,6 +48,9 @@ cat recipe.yaml | roux run - -o json`,
 			if !a.quiet {
 				a.printDiagnostics(a.stderr, c)
 			}
+			if err := c.recipe.Runnable(); err != nil && !draft {
+				return fault.New(fault.CodeOf(err), "%s; --draft runs it as it is", fault.Message(err))
+			}
 			if args[0] == "-" && slices.Contains(in, "@-") {
 				return fault.New(fault.Usage, "standard input is the recipe already: give --input @file instead of @-")
 			}
@@ -61,6 +65,7 @@ cat recipe.yaml | roux run - -o json`,
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
 	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
 	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().BoolVar(&draft, "draft", false, "run a recipe whose status is draft")
 	return cmd
 }
 

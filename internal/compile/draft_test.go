@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -114,5 +115,41 @@ func TestX3_Deprecated(t *testing.T) {
 	p, _, _, diags := Source("old.yaml", []byte("name: old\nstatus: deprecated\nsteps: [{id: a, transform: {expression: '1'}}]\n"), Options{})
 	if p == nil || len(diags) != 1 || diags[0].Rule != "deprecated" || diags[0].Pos.Line != 2 {
 		t.Errorf("plan %v, diagnostics %v", p != nil, diags)
+	}
+}
+
+// TestCircles: of the circles that a step is in the shortest is told, and of a long
+// one only its beginning.
+func TestCircles(t *testing.T) {
+	ring := func(n int, more ...string) string {
+		var b strings.Builder
+		b.WriteString("name: ring\norder: none\nlimits: {max_total_steps: 100000}\nsteps:\n")
+		for i := range n {
+			waits := []string{fmt.Sprintf("s%d", (i+1)%n)}
+			if i == n/2 {
+				waits = append(waits, more...)
+			}
+			fmt.Fprintf(&b, "  - {id: s%d, dependsOn: [%s], transform: {expression: '1'}}\n", i, strings.Join(waits, ", "))
+		}
+		return b.String()
+	}
+	for _, tt := range []struct{ name, src, want string }{
+		{"two", ring(2), `step "s0" waits for "s1", which waits for "s0"`},
+		{"a chord", ring(40, "s19"), `step "s19" waits for "s20", which waits for "s19"`},
+		{"a longer chord", ring(40, "s10", "s18"), `step "s18" waits for "s19", which waits for "s20", which waits for "s18"`},
+		{"ten thousand", ring(10_000), `"s7", which waits for 9992 more steps, the last of which waits for "s0"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, _, diags := Source("ring.yaml", []byte(tt.src), Options{})
+			told := ""
+			for _, d := range diags {
+				if d.Rule == "cycle" {
+					told += d.Msg + "\n"
+				}
+			}
+			if !strings.Contains(told, tt.want) || len(told) > 4_000 || len(fmt.Sprint(diags)) > 100_000 {
+				t.Errorf("%d bytes: %.600s, want %s", len(told), told, tt.want)
+			}
+		})
 	}
 }

@@ -168,24 +168,10 @@ func (c *compiler) sort(g int32, left []int32) {
 	gr.Waves = waves
 }
 
-// circle finds and reports the circle that step i is in or waits for.
+// circle finds and reports the shortest circle that a step can be reached in by
+// those it waits for, starting from step i, which is in one or waits for one.
 func (c *compiler) circle(i int32, left []int32) []int32 {
-	at := map[int32]int{}
-	var path []int32
-	for {
-		if first, ok := at[i]; ok {
-			path = path[first:]
-			break
-		}
-		at[i] = len(path)
-		path = append(path, i)
-		for _, p := range c.p.Steps[i].Preds {
-			if left[p] > 0 {
-				i = p
-				break
-			}
-		}
-	}
+	path := c.shortest(c.anyCircle(i, left), left)
 	// Every circle is told from its first step on, whichever way it was found.
 	k := slices.Index(path, slices.Min(path))
 	path = slices.Concat(path[k:], path[:k])
@@ -195,7 +181,11 @@ func (c *compiler) circle(i int32, left []int32) []int32 {
 	for k, step := range path {
 		on := path[(k+1)%len(path)]
 		e := c.waits[c.edgeSet[[2]int32{on, step}]]
-		if k > 0 {
+		switch {
+		case k == mostTold && len(path) > mostTold+2:
+			fmt.Fprintf(&msg, "%d more steps, the last of which waits for ", len(path)-mostTold)
+		case k > mostTold && len(path) > mostTold+2:
+		case k > 0:
 			fmt.Fprintf(&msg, "%q, which waits for ", c.p.Steps[step].ID)
 			related = append(related, c.place(e.at, fmt.Sprintf("%q waits for %q: %s", c.p.Steps[step].ID, c.p.Steps[on].ID, e.why)))
 		}
@@ -207,5 +197,63 @@ func (c *compiler) circle(i int32, left []int32) []int32 {
 	}
 	first := c.waits[c.edgeSet[[2]int32{path[(1)%len(path)], path[0]}]]
 	c.fail(fault.CircularDependency, "cycle", first.at, said, "remove one of these dependencies", related...)
+	return path
+}
+
+// mostTold is how many steps of a circle are named; nobody reads ten thousand.
+const mostTold = 8
+
+// anyCircle walks from step i to those it waits for until it comes back.
+func (c *compiler) anyCircle(i int32, left []int32) []int32 {
+	at := map[int32]int{}
+	var path []int32
+	for {
+		if first, ok := at[i]; ok {
+			return path[first:]
+		}
+		at[i] = len(path)
+		path = append(path, i)
+		for _, p := range c.p.Steps[i].Preds {
+			if left[p] > 0 {
+				i = p
+				break
+			}
+		}
+	}
+}
+
+// shortest is the shortest circle through a step of path, which is a circle itself.
+// The search is bounded: in a large graph some circle that is found is good enough.
+func (c *compiler) shortest(path, left []int32) []int32 {
+	const mostSearched = 100_000
+	searched := 0
+	for _, from := range path {
+		before := map[int32]int32{}
+		queue := []int32{from}
+		for len(queue) > 0 && searched < mostSearched {
+			step := queue[0]
+			queue = queue[1:]
+			for _, p := range c.p.Steps[step].Preds {
+				searched++
+				if p == from {
+					found := []int32{step}
+					for step != from {
+						step = before[step]
+						found = append(found, step)
+					}
+					slices.Reverse(found)
+					if len(found) < len(path) {
+						path = found
+					}
+					queue = nil
+					break
+				}
+				if _, seen := before[p]; !seen && left[p] > 0 {
+					before[p] = step
+					queue = append(queue, p)
+				}
+			}
+		}
+	}
 	return path
 }

@@ -64,7 +64,7 @@ var rules = map[string]rule{
 	"Recipe.version":             {doc: "Semantic version of the definition. Default 0.0.0.", pattern: semverPattern, example: "1.0.0"},
 	"Recipe.description":         {doc: "What the recipe does, for people."},
 	"Recipe.category":            {doc: "A word to group recipes by.", example: "document-processing"},
-	"Recipe.status":              {doc: "Only active and deprecated recipes run. Default active.", enum: []string{"draft", "active", "deprecated"}},
+	"Recipe.status":              {doc: "Only active and deprecated recipes run; a draft does with --draft. Default active.", enum: []string{"draft", "active", "deprecated"}},
 	"Recipe.createdAt":           {doc: "When it was created, RFC 3339. Kept, not used."},
 	"Recipe.updatedAt":           {doc: "When it was last changed, RFC 3339. Kept, not used."},
 	"Recipe.createdBy":           {doc: "Account that created it. Kept, not used."},
