@@ -252,7 +252,8 @@ func (w *World) refused(a *ask, err error) {
 	switch code := fault.CodeOf(err); code {
 	case fault.TooLate, fault.Conflict, fault.RunNotFound, fault.Quarantined, fault.StepNotFound, fault.Stopping, fault.StoreFull,
 		fault.StoreFailed, fault.StaleEpoch, fault.ServiceUnavailable, fault.QuotaExceeded:
-		if code == fault.RunNotFound && a.kind != askStart {
+		// Who asked a process that was replaced may have asked before the run was durable.
+		if code == fault.RunNotFound && a.kind != askStart && w.stats.Faults[TakenOver] == 0 {
 			if t := w.judge.runs[a.key]; t != nil && t.seen.Last() > 0 && !t.deleted {
 				w.broken("I1: run %s is durable, and its %s is answered %v", a.key.Run, askNames[a.kind], err)
 			}
