@@ -51,7 +51,9 @@ const (
 
 // Config is what a Store is made of.
 type Config struct {
-	Dir string // required; created where missing, mode 0700
+	// Sparing leaves what an interrupted Put left behind where it is.
+	Sparing bool
+	Dir     string // required; created where missing, mode 0700
 	// MaxBytes is how large one file may be. Default 16 GiB.
 	MaxBytes int64
 	// Inspect looks at what was uploaded; see inspect.go. It returns a JSON
@@ -101,6 +103,9 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: cfg.Now}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if cfg.Sparing {
+		return s, nil
 	}
 	if err := s.sweep(); err != nil {
 		_ = root.Close()

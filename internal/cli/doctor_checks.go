@@ -304,14 +304,7 @@ func (d *doctor) store() {
 			d.fail("store", storageError(d.dir, err))
 		}
 	}()
-	switch schema, complaints, err := st.Check(d.ctx); {
-	case err != nil:
-		d.fail("store", storageError(d.dir, err))
-	case len(complaints) > 0:
-		d.problem("store", "restore the data directory from a backup; `roux export` still saves runs that can be read", "%d complaints of SQLite, the first: %s", len(complaints), complaints[0])
-	default:
-		d.ok("store", "sound, schema version %d", schema)
-	}
+	d.contents(st)
 	d.runs(d.ctx, st)
 }
 

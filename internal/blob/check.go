@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// A Checked is what Check has read.
+type Checked struct {
+	Files int
+	Bytes int64
+}
+
+// Check reads every file of every account and compares it with its hash. It calls
+// complain with each one that is damaged or whose account is not known, until that
+// returns an error, and changes nothing. It ends soon after ctx does.
+func (s *Store) Check(ctx context.Context, complain func(error) error) (read Checked, err error) {
+	dirs, err := s.names(".")
+	if err != nil {
+		return read, err
+	}
+	for _, dir := range dirs {
+		if _, known := s.accountOf(dir); !known && strings.HasPrefix(dir, accountPrefix) {
+			err := complain(fault.New(fault.FileInvalid, "the files in %s belong to no known account: %s there is damaged or missing", dir, path.Join(dir, accountFile)))
+			if err != nil {
+				return read, err
+			}
+		}
+	}
+	_, err = s.Walk(ctx, "", -1, func(e Entry) error {
+		n, err := s.readWhole(ctx, e)
+		read.Files++
+		read.Bytes += n
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, fault.FileNotFound):
+			return nil // removed meanwhile
+		case err != nil:
+			return complain(err)
+		}
+		return nil
+	})
+	return read, err
+}
+
+// readWhole reads a file to its end, where its reader compares the hash, and its
+// record of name and type.
+func (s *Store) readWhole(ctx context.Context, e Entry) (n int64, err error) {
+	f, err := s.Open(ctx, e.Account, e.Info.Hash)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	n, err = io.Copy(io.Discard, &untilDone{ctx, f})
+	if err != nil {
+		return n, err
+	}
+	p := placeOf(e.Account, e.Info.Hash)
+	if _, err := s.root.Lstat(p.sidecar()); err == nil {
+		if _, err := s.readSidecar(p); err != nil {
+			return n, fault.Wrap(fault.FileInvalid, err, "file %s: its record of name and type is damaged: %v", e.Info.Hash, err)
+		}
+	}
+	return n, nil
+}
+
+// An untilDone reads until its context ends.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
+}

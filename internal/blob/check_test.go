@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blob
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// TestCheckNamesFlips: one bit is changed at 20 places of a file, and at 20 of the
+// record of its account. A check names each, and is content once it is undone.
+func TestCheckNamesFlips(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	info, err := s.Put(t.Context(), "an-account-with-a-long-name", strings.NewReader(strings.Repeat("some bytes ", 100)), "a.txt", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func() (all []error) {
+		read, err := s.Check(t.Context(), func(err error) error { all = append(all, err); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 && (read.Files != 1 || read.Bytes != info.Size) {
+			t.Fatalf("read %+v", read)
+		}
+		return all
+	}
+	if all := named(); len(all) > 0 {
+		t.Fatalf("a sound store: %v", all)
+	}
+	p := placeOf("an-account-with-a-long-name", info.Hash)
+	for _, name := range []string{p.file(), filepath.Join(accountDir("an-account-with-a-long-name"), accountFile)} {
+		at := filepath.Join(dir, name)
+		sound, err := os.ReadFile(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			data := append([]byte(nil), sound...)
+			data[i*len(data)/20] ^= 1 << (i % 8)
+			overwrite(t, at, data)
+			if all := named(); len(all) != 1 || !errors.Is(all[0], fault.FileInvalid) {
+				t.Errorf("%s, flip %d: %v", name, i, all)
+			}
+		}
+		overwrite(t, at, sound)
+		if all := named(); len(all) > 0 {
+			t.Errorf("after all was undone: %v", all)
+		}
+	}
+}
+
+func overwrite(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.Chmod(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// What a machine of today reads at least, in bytes a second: events are folded
+// beside, files are hashed.
+const (
+	storeSpeed = 20 << 20
+	fileSpeed  = 200 << 20
+)
+
+// worthSaying is how long doctor reads without a word beforehand.
+const worthSaying = time.Second
+
+// maxNamed bounds the damaged things that doctor names one by one.
+const maxNamed = 20
+
+// errNamed ends a check that has named as much as it does.
+var errNamed = errors.New("enough is named")
+
+// readingTime is about how long it takes to read a store and files of so many bytes.
+func readingTime(store, files int64) time.Duration {
+	return time.Duration(float64(time.Second) * (float64(store)/storeSpeed + float64(files)/fileSpeed))
+}
+
+// contents reads all that is in the data directory: the store, the files, and the
+// journals of the runs beside their heads.
+func (d *doctor) contents(st *sqlite.Store) {
+	files := filepath.Join(d.dir, filesDir)
+	size, err := st.Size(d.ctx)
+	if err != nil {
+		d.fail("store", storageError(d.dir, err))
+		return
+	}
+	held := bytesUnder(files)
+	if t := readingTime(size, held); t >= worthSaying {
+		d.app.say("reading %s, about %s; Ctrl-C ends it and changes nothing", byteText(uint64(size+held)), took(t))
+	}
+	switch schema, complaints, err := st.Check(d.ctx); {
+	case err != nil:
+		d.fail("store", storageError(d.dir, err))
+	case len(complaints) > 0:
+		for _, c := range complaints {
+			d.problem("store", "restore the data directory from a backup; `roux export` still saves runs that can be read", "%s", c)
+		}
+	default:
+		d.ok("store", "sound, schema version %d", schema)
+	}
+	d.files(files)
+	d.heads(st)
+}
+
+// bytesUnder is how much a directory holds, as far as it can be read.
+func bytesUnder(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
+}
+
+// files compares every file with its hash.
+func (d *doctor) files(dir string) {
+	bs, err := blob.Open(blob.Config{Dir: dir, Sparing: true})
+	if err != nil {
+		d.fail("files", storageError(d.dir, err))
+		return
+	}
+	named := 0
+	read, err := bs.Check(d.ctx, func(damage error) error {
+		d.problem("files", "put the file again (`roux files put`), or restore the data directory from a backup", "%s", fault.Message(damage))
+		if named++; named == maxNamed {
+			return errNamed
+		}
+		return nil
+	})
+	if err = errors.Join(err, bs.Close()); err != nil && !errors.Is(err, errNamed) {
+		d.fail("files", storageError(d.dir, err))
+	} else if named == 0 {
+		d.ok("files", "%s of %s as their hashes say", count(read.Files, "file"), byteText(uint64(read.Bytes)))
+	}
+}
+
+// heads folds the journal of every run and compares what lists show of it.
+func (d *doctor) heads(j journal) {
+	q := store.Query{Account: account, Limit: 500}
+	runs, named := 0, 0
+	for {
+		heads, err := j.List(d.ctx, q)
+		if err != nil {
+			d.fail("journals", err)
+			return
+		}
+		for _, h := range heads {
+			runs++
+			err := headFits(d.ctx, j, h)
+			if d.ctx.Err() != nil {
+				d.fail("journals", d.ctx.Err())
+				return
+			}
+			if err == nil {
+				continue
+			}
+			d.problem("journals", "restore the data directory from a backup; `"+d.app.hint("trace", h.Run)+"` shows what can be read", "%s", fault.Message(err))
+			if named++; named == maxNamed {
+				return
+			}
+		}
+		if len(heads) < q.Limit {
+			break
+		}
+		q.After = heads[len(heads)-1].Run
+	}
+	if named == 0 {
+		d.ok("journals", "%s as lists show them", count(runs, "run"))
+	}
+}
+
+// headFits compares a head with the journal of its run. One that is set apart says
+// why, and its journal may be what is wrong.
+func headFits(ctx context.Context, j journal, h store.Head) error {
+	if h.Quarantine != "" {
+		return nil
+	}
+	p, err := planOf(ctx, j, h)
+	if err != nil {
+		return err
+	}
+	run := machine.NewRun(machine.Prepare(p))
+	if err := eachEvent(ctx, j, h.Key, 0, run.Apply); err != nil {
+		return err
+	}
+	var code fault.Code
+	var message string
+	ended := run.Status().Terminal()
+	if ended {
+		code, message = run.Failure()
+	}
+	if h.Status != run.Status().String() || h.Code != code || h.Message != message || (h.Ended != 0) != ended ||
+		ended && (h.Used != run.Used() || h.Failures != run.HasFailures()) {
+		return fault.New(fault.StoreCorrupt, "run %s: lists show it as %q, its journal says %q", h.Run,
+			join(" ", h.Status, string(h.Code)), join(" ", run.Status().String(), string(code)))
+	}
+	return nil
+}
