@@ -25,6 +25,7 @@ func convertImage(reader *media.Reader) action.Action {
 				"format": ` + formatSchema + `,
 				"quality": ` + qualitySchema + `,
 				"background": ` + backgroundSchema + `,
+				"name": ` + imageNameSchema + `,
 				"stripMetadata": {"type": "boolean", "default": true, "description": "Always true: the image is written anew, and EXIF, GPS and comments are not copied. false is refused."}
 			},
 			"required": ["file", "format"],
@@ -50,6 +51,7 @@ func convertImage(reader *media.Reader) action.Action {
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
 			var in struct {
 				File          string `json:"file"`
+				Name          string `json:"name"`
 				Format        string `json:"format"`
 				Quality       int    `json:"quality"`
 				Background    string `json:"background"`
@@ -64,7 +66,7 @@ func convertImage(reader *media.Reader) action.Action {
 			if in.Format == "" {
 				return action.Result{}, fault.New(fault.InputMissing, `input "format" is missing: want %s`, strings.Join(media.ImageFormatsWritten, ", "))
 			}
-			return makeImage(ctx, task, reader, in.File, "", media.ImageOptions{
+			return makeImage(ctx, task, reader, in.File, in.Name, "", media.ImageOptions{
 				Format: formatOf(in.Format), Quality: in.Quality, Background: colourOf(in.Background),
 			})
 		},

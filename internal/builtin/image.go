@@ -30,6 +30,7 @@ const (
 		"description": "Format of the result: jpeg, png, gif, bmp or tiff."}`
 	qualitySchema = `{"type": "integer", "minimum": 1, "maximum": 100, "default": 85,
 		"description": "Of a JPEG; more is better and larger. Other formats lose nothing and ignore it."}`
+	imageNameSchema  = `{"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the result; it ends as its format wants, whatever ending is given. Default: made from the name of the input."}`
 	backgroundSchema = `{"type": "string", "pattern": "^(#[0-9a-fA-F]{3}|#[0-9a-fA-F]{6}|#[0-9a-fA-F]{8}|white|black|transparent)$",
 		"description": "What shows behind: #rgb, #rrggbb, #rrggbbaa, white, black or transparent. It fills the canvas of fit contain, and what is transparent in a format without transparency (jpeg, bmp). Without it: transparent where the format can, else white."}`
 )
@@ -39,7 +40,7 @@ const imageOutput = `{
 	"type": "object",
 	"properties": {
 		"file": ` + fileSchema + `,
-		"name": {"type": "string", "description": "Made from the name of the input."},
+		"name": {"type": "string", "description": "The name asked for, else made from the name of the input."},
 		"mimeType": {"type": "string"},
 		"sizeBytes": {"type": "integer", "minimum": 1},
 		"format": {"type": "string", "enum": ["jpeg", "png", "gif", "bmp", "tiff"]},
@@ -74,9 +75,9 @@ func imageLimits() []string {
 
 var imageFaults = []fault.Code{fault.FileNotFound, fault.FileUnsupported, fault.FileInvalid, fault.FileTooLarge}
 
-// makeImage carries out the work on the image and stores the result. suffix
-// becomes part of its name.
-func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, hash, suffix string, opts media.ImageOptions) (action.Result, error) {
+// makeImage carries out the work on the image and stores the result as name;
+// without one, the name of the input with suffix.
+func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, hash, name, suffix string, opts media.ImageOptions) (action.Result, error) {
 	file, err := openFile(ctx, task, hash)
 	if err != nil {
 		return action.Result{}, err
@@ -93,13 +94,20 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 	if err != nil {
 		return action.Result{}, err
 	}
-	stored, err := runImage(ctx, task, job, outputName(info.Name, suffix, job.Format))
+	if name != "" {
+		suffix = ""
+		if !imageEnding.MatchString(name) {
+			name += extensions[job.Format] // a dot in the name begins no ending
+		}
+	}
+	name = outputName(cmp.Or(name, info.Name), suffix, job.Format)
+	stored, err := runImage(ctx, task, job, name)
 	if err != nil {
 		return action.Result{}, err
 	}
 	width, height := job.Source.Shown()
 	out := map[string]any{
-		"file": stored.Hash, "name": stored.Name, "mimeType": stored.MimeType, "sizeBytes": stored.Size,
+		"file": stored.Hash, "name": name, "mimeType": stored.MimeType, "sizeBytes": stored.Size,
 		"format": job.Format, "width": int64(job.Width), "height": int64(job.Height),
 		"source": map[string]any{"format": job.Source.Format, "width": int64(width), "height": int64(height)},
 	}
@@ -182,6 +190,9 @@ func colourOf(text string) *media.Colour {
 
 // extensions are what file names of a format end with.
 var extensions = map[string]string{"jpeg": ".jpg", "png": ".png", "gif": ".gif", "bmp": ".bmp", "tiff": ".tiff"}
+
+// imageEnding is what names of images end with.
+var imageEnding = regexp.MustCompile(`(?i)\.(jpe?g|png|gif|bmp|tiff?|webp)$`)
 
 // device is a name that means a device on some systems, whatever follows.
 var device = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])([ .]|$)`)

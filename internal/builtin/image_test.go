@@ -107,6 +107,8 @@ func TestX158_X160_ResizeImage(t *testing.T) {
 		{"fill", photo, map[string]any{"width": 100, "height": 30, "fit": "fill"}, "Ferry at dusk-100x30.jpg image/jpeg 100x30"},
 		{"another format", photo, map[string]any{"width": 20, "format": "PNG"}, "Ferry at dusk-20w.png image/png 20x30"},
 		{"jpg is jpeg", logo, map[string]any{"width": 20, "format": "jpg", "quality": 40}, "logo-20w.jpg image/jpeg 20x15"},
+		{"a name", logo, map[string]any{"width": 21, "name": "wide 1.2"}, "wide 1.2.png image/png 21x16"},
+		{"a name with another ending", logo, map[string]any{"width": 22, "name": "../wide.JPG"}, "wide.png image/png 22x17"},
 		{"the format stays", logo, map[string]any{"width": 20}, "logo-20w.png image/png 20x15"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

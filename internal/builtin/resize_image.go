@@ -38,7 +38,8 @@ func resizeImage(reader *media.Reader) action.Action {
 				"enlarge": {"type": "boolean", "default": false, "description": "true lets an image that is smaller grow. Otherwise its pixels stay as many as they are; the canvas of contain has its size all the same."},
 				"format": ` + formatSchema + `,
 				"quality": ` + qualitySchema + `,
-				"background": ` + backgroundSchema + `
+				"background": ` + backgroundSchema + `,
+				"name": ` + imageNameSchema + `
 			},
 			"required": ["file"],
 			"additionalProperties": false
@@ -65,6 +66,7 @@ func resizeImage(reader *media.Reader) action.Action {
 		Run: func(ctx context.Context, task *action.Task) (action.Result, error) {
 			var in struct {
 				File       string    `json:"file"`
+				Name       string    `json:"name"`
 				Size       string    `json:"size"`
 				Width      int       `json:"width"`
 				Height     int       `json:"height"`
@@ -94,7 +96,7 @@ func resizeImage(reader *media.Reader) action.Action {
 			} else {
 				opts.Width, opts.Height = sizes[in.Size], sizes[in.Size]
 			}
-			return makeImage(ctx, task, reader, in.File, suffix, opts)
+			return makeImage(ctx, task, reader, in.File, in.Name, suffix, opts)
 		},
 	}
 }
