@@ -100,7 +100,7 @@ func noSpace(s *stage) {
 // still be read, frees some, and goes on.
 func smallDisk(s *stage) {
 	// The log alone may take 64 MiB, and what frees its pages is room for the database.
-	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=160m"); err != nil {
+	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=160m,mode=0700"); err != nil {
 		s.Skipf("mounting a small file system needs root: %v", err)
 	}
 	defer func() {
