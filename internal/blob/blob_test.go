@@ -126,8 +126,16 @@ func TestDeduplicatedWithinAnAccountOnly(t *testing.T) {
 	s := open(t, dir)
 	one := put(t, s, "acme", "same", "first.txt")
 	before := tree(t, dir)
-	if two := put(t, s, "acme", "same", "second.txt"); !reflect.DeepEqual(two, one) {
-		t.Errorf("equal content of one account: %+v, want %+v", two, one)
+	// Each upload has the name that it came with; the store keeps the first.
+	two := put(t, s, "acme", "same", "second.csv")
+	if two.Hash != one.Hash || two.Size != one.Size || two.Name != "second.csv" || two.MimeType != "text/csv" {
+		t.Errorf("equal content of one account: %+v, the first was %+v", two, one)
+	}
+	if three := put(t, s, "acme", "same", ""); !reflect.DeepEqual(three, one) {
+		t.Errorf("equal content without a name: %+v, want %+v", three, one)
+	}
+	if kept, err := s.Info(ctx, "acme", one.Hash); err != nil || !reflect.DeepEqual(kept, one) {
+		t.Errorf("the store keeps %+v (%v), want %+v", kept, err, one)
 	}
 	if after := tree(t, dir); len(after) != len(before) {
 		t.Errorf("equal content made %d files of %d", len(after), len(before))

@@ -31,9 +31,10 @@ const (
 )
 
 // Put stores what r yields. When it returns, the bytes and their facts survive
-// a power cut. Equal content of an account is stored once and keeps the name it
-// came with first; name and mimeType are hints of the caller, of which the name
-// is data only and the type counts only where the bytes do not tell.
+// a power cut. Equal content of an account is stored once; the store keeps the name
+// and type that it came with first, and the answer has those that it came with now,
+// where they are known. name and mimeType are hints of the caller, of which the
+// name is data only and the type counts only where the bytes do not tell.
 func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mimeType string) (action.FileInfo, error) {
 	none := action.FileInfo{}
 	if s.broken.Load() {
@@ -70,6 +71,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	hash := sumName(w.hash)
 	p := placeOf(account, hash)
 	rec := sidecar{Name: name, MimeType: detect(w.head, name, mimeType), Size: w.size, Sums: w.pieces.sums()}
+	came := rec // what this call knows of the file
 	s.inspectNew(ctx, p, f, &rec)
 	if err := f.Close(); err != nil {
 		return none, storageFault(err, "write a file of %d bytes", w.size)
@@ -116,7 +118,11 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	if err := failpoint.Hit(failpoint.BlobDone); err != nil {
 		return none, storageFault(err, "store file %s", hash)
 	}
-	return action.FileInfo{Hash: hash, Name: rec.Name, MimeType: rec.MimeType, Size: w.size, Extended: rec.Extended}, nil
+	info := action.FileInfo{Hash: hash, Name: rec.Name, MimeType: rec.MimeType, Size: w.size, Extended: rec.Extended}
+	if came.Name != "" {
+		info.Name, info.MimeType = came.Name, came.MimeType
+	}
+	return info, nil
 }
 
 // fill copies r into the temporary file in pieces, so that a cancelled caller

@@ -50,6 +50,7 @@ func csvToJSON() action.Action {
 			"properties": {
 				"rows": {"type": "array", "items": {"type": "object"}, "description": "The rows in their order; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. One row a line as JSON, ready to loop over."},
+				` + madeName + `,
 				"columns": {"type": "array", "items": {"type": "string"}, "description": "The columns in their order. An empty header cell is column_3 after its place; a repeated one gets _2, _3 and so on."},
 				"rowCount": {"type": "integer", "minimum": 0, "description": "How many rows were read."},
 				"delimiter": {"type": "string", "description": "What stands between cells."},
@@ -87,7 +88,7 @@ type csvInput struct {
 	Types     string   `json:"types"`
 	Ragged    string   `json:"ragged"`
 	Limit     int64    `json:"limit"`
-	Output    string   `json:"output"`
+	target
 }
 
 func runCSVToJSON(ctx context.Context, task *action.Task) (action.Result, error) {
@@ -106,11 +107,11 @@ func runCSVToJSON(ctx context.Context, task *action.Task) (action.Result, error)
 	}
 	out := map[string]any{}
 	if in.Output == "file" {
-		info, err := put(ctx, task, stem(s.name, "rows")+".jsonl", typeJSONLines, t.writeLines)
+		info, err := put(ctx, task, in.named(stem(s.name, "rows")+".jsonl"), typeJSONLines, t.writeLines)
 		if err != nil {
 			return action.Result{}, err
 		}
-		out["file"] = info.Hash
+		out["file"], out["name"] = info.Hash, info.Name
 	} else if out["rows"], err = t.list(); err != nil {
 		return action.Result{}, err
 	}

@@ -86,6 +86,7 @@ func httpRequest(out *egress.Client) action.Action {
 				"contentType": {"type": "string", "description": "Media type in small letters without parameters; empty when the answer names none."},
 				"body": {"description": "The value of a JSON body, else its text; null when it is empty or in file."},
 				"file": ` + fileSchema + `,
+				"name": {"type": "string", "description": "Of file: saveAs, else the last part of the address."},
 				"mimeType": {"type": "string", "description": "Of file, told from the content."},
 				"sizeBytes": {"type": "integer", "minimum": 0, "description": "Bytes of the body, unpacked."},
 				"url": {"type": "string", "description": "Where the answer came from after redirects, without the values of its query."},

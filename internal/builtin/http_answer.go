@@ -68,7 +68,7 @@ func storeBody(ctx context.Context, task *action.Task, out map[string]any, r io.
 	if err != nil {
 		return err
 	}
-	out["file"], out["mimeType"], out["sizeBytes"] = info.Hash, info.MimeType, info.Size
+	out["file"], out["name"], out["mimeType"], out["sizeBytes"] = info.Hash, info.Name, info.MimeType, info.Size
 	return nil
 }
 

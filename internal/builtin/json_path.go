@@ -48,6 +48,7 @@ func jsonPath() action.Action {
 			"properties": {
 				"value": {"description": "What stands there; with [*] the list of all that was found. Missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The value as JSON; with [*] one a line."},
+				` + madeName + `,
 				"found": {"type": "boolean", "description": "Whether the path leads anywhere."},
 				"count": {"type": "integer", "minimum": 0, "description": "How many values were found."}
 			},
@@ -80,7 +81,7 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 		File    string          `json:"file"`
 		Path    string          `json:"path"`
 		Default json.RawMessage `json:"default"`
-		Output  string          `json:"output"`
+		target
 	}
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
@@ -104,7 +105,7 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 	}
 	p := &picker{s: jsonx.NewStream(r, jsonx.StreamLimits{Value: jsonx.Limits{Depth: 60}}), many: slices.ContainsFunc(path, segment.every)}
 	if in.Output == "file" {
-		return p.toFile(ctx, task, path, stem(name, "part"), in.Default)
+		return p.toFile(ctx, task, path, in.target, stem(name, "part"), in.Default)
 	}
 	list := []any{}
 	err = p.run(path, func(v any) error {
@@ -128,12 +129,12 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 }
 
 // toFile writes what is found as JSON, one value a line.
-func (p *picker) toFile(ctx context.Context, task *action.Task, path []segment, name string, fallback json.RawMessage) (action.Result, error) {
+func (p *picker) toFile(ctx context.Context, task *action.Task, path []segment, to target, name string, fallback json.RawMessage) (action.Result, error) {
 	name, mimeType := name+".json", "application/json"
 	if p.many {
 		name, mimeType = strings.TrimSuffix(name, ".json")+".jsonl", typeJSONLines
 	}
-	info, err := put(ctx, task, name, mimeType, func(w *bufio.Writer) error {
+	info, err := put(ctx, task, to.named(name), mimeType, func(w *bufio.Writer) error {
 		var line []byte
 		err := p.run(path, func(v any) (err error) {
 			if line, err = jsonx.AppendCanonical(line[:0], v); err != nil {
@@ -150,7 +151,7 @@ func (p *picker) toFile(ctx context.Context, task *action.Task, path []segment, 
 	if err != nil {
 		return action.Result{}, err
 	}
-	return action.Result{Output: map[string]any{"found": p.count > 0, "count": p.count, "file": info.Hash}}, nil
+	return action.Result{Output: map[string]any{"found": p.count > 0, "count": p.count, "file": info.Hash, "name": info.Name}}, nil
 }
 
 // A segment is one step of a path.

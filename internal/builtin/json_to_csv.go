@@ -38,7 +38,6 @@ func jsonToCSV() action.Action {
 				"delimiter": {"enum": [",", ";", "\t", "|"], "default": ",", "description": "What stands between cells."},
 				"formulas": {"enum": ["escape", "keep"], "default": "escape", "description": "escape puts an apostrophe before texts that a spreadsheet would take for a formula (they begin with = + - @, a tab or a line end). Numbers such as -5 stay as they are."},
 				"lineEnd": {"enum": ["lf", "crlf"], "default": "lf", "description": "crlf is what RFC 4180 says; every program reads lf."},
-				"name": {"type": "string", "maxLength": 255, "default": "table.csv", "description": "With output: file. The file's name."},
 				` + outputProp + `
 			},
 			` + exactlyOne + `: ["rows", "file"],
@@ -49,6 +48,7 @@ func jsonToCSV() action.Action {
 			"properties": {
 				"text": {"type": "string", "description": "The table; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The table."},
+				` + madeName + `,
 				"columns": {"type": "array", "items": {"type": "string"}, "description": "The columns in their order; empty for rows that are lists."},
 				"rowCount": {"type": "integer", "minimum": 0, "description": "How many rows there are, without the header."},
 				"escaped": {"type": "integer", "minimum": 0, "description": "How many cells got an apostrophe."}
@@ -83,8 +83,7 @@ type toCSVInput struct {
 	Delimiter string          `json:"delimiter"`
 	Formulas  string          `json:"formulas"`
 	LineEnd   string          `json:"lineEnd"`
-	Name      string          `json:"name"`
-	Output    string          `json:"output"`
+	target
 }
 
 func runJSONToCSV(ctx context.Context, task *action.Task) (action.Result, error) {
@@ -103,11 +102,11 @@ func runJSONToCSV(ctx context.Context, task *action.Task) (action.Result, error)
 	}
 	out := map[string]any{}
 	if in.Output == "file" {
-		info, err := put(ctx, task, cmp.Or(in.Name, "table.csv"), "text/csv", func(w *bufio.Writer) error { return c.write(w) })
+		info, err := put(ctx, task, in.named("table.csv"), "text/csv", func(w *bufio.Writer) error { return c.write(w) })
 		if err != nil {
 			return action.Result{}, err
 		}
-		out["file"] = info.Hash
+		out["file"], out["name"] = info.Hash, info.Name
 	} else {
 		b := held{}
 		if err := c.write(&b); err != nil {

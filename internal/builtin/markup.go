@@ -21,6 +21,7 @@ const textOutput = `{
 	"properties": {
 		"text": {"type": "string", "description": "The converted text; missing with output: file."},
 		"file": {"type": "string", "format": "file", "description": "With output: file. The converted text."},
+		` + madeName + `,
 		"sizeBytes": {"type": "integer", "minimum": 0, "description": "Bytes of the converted text in UTF-8."}
 	},
 	"required": ["sizeBytes"],
@@ -57,9 +58,9 @@ func htmlToMarkdown(reader *media.Reader) action.Action {
 			var in struct {
 				source
 				BaseURL string `json:"baseUrl"`
-				Output  string `json:"output"`
+				target
 			}
-			return convert(ctx, task, &in, &in.source, &in.Output, "page.md", "text/markdown", func(r io.Reader, _ string) (string, error) {
+			return convert(ctx, task, &in, &in.source, &in.target, "page.md", "text/markdown", func(r io.Reader, _ string) (string, error) {
 				return reader.HTMLToMarkdown(ctx, r, media.HTMLOptions{Base: in.BaseURL})
 			})
 		},
@@ -100,9 +101,9 @@ func markdownToHTML(reader *media.Reader) action.Action {
 				Document bool   `json:"document"`
 				Title    string `json:"title"`
 				Language string `json:"language"`
-				Output   string `json:"output"`
+				target
 			}
-			return convert(ctx, task, &in, &in.source, &in.Output, "page.html", "text/html", func(r io.Reader, name string) (string, error) {
+			return convert(ctx, task, &in, &in.source, &in.target, "page.html", "text/html", func(r io.Reader, name string) (string, error) {
 				return reader.MarkdownToHTML(ctx, r, media.MarkdownOptions{
 					RawHTML: in.RawHTML, Document: in.Document, Title: cmp.Or(in.Title, stem(name, "Untitled")), Language: cmp.Or(in.Language, "en"),
 				})
@@ -112,7 +113,7 @@ func markdownToHTML(reader *media.Reader) action.Action {
 }
 
 // convert reads the input, has its text converted and gives it back.
-func convert(ctx context.Context, task *action.Task, in any, src *source, output *string, name, mimeType string,
+func convert(ctx context.Context, task *action.Task, in any, src *source, to *target, name, mimeType string,
 	do func(r io.Reader, name string) (string, error)) (action.Result, error) {
 	if err := decode(task, in); err != nil {
 		return action.Result{}, err
@@ -129,5 +130,5 @@ func convert(ctx context.Context, task *action.Task, in any, src *source, output
 	if s.name != "" {
 		name = stem(s.name, "page") + name[len("page"):]
 	}
-	return textResult(ctx, task, *output, text, name, mimeType, map[string]any{"sizeBytes": int64(len(text))})
+	return textResult(ctx, task, *to, text, name, mimeType, map[string]any{"sizeBytes": int64(len(text))})
 }

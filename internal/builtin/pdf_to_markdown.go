@@ -52,6 +52,7 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 			"properties": {
 				"content": {"type": "string", "description": "The text, pages one after the other; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The text as a Markdown file."},
+				` + madeName + `,
 				"title": {"type": "string", "description": "The document's title, else its first heading; empty when it has neither."},
 				"pageCount": {"type": "integer", "minimum": 1, "description": "Of the whole document."},
 				"wordCount": {"type": "integer", "minimum": 0, "description": "Of the pages read."},
@@ -113,7 +114,7 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 				File               string `json:"file"`
 				PreserveFormatting *bool  `json:"preserveFormatting"`
 				Pages              string `json:"pages"`
-				Output             string `json:"output"`
+				target
 			}
 			if err := decode(task, &in); err != nil {
 				return action.Result{}, err
@@ -148,7 +149,7 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 			if err != nil {
 				return action.Result{}, err
 			}
-			return markdownResult(ctx, task, info, doc, in.Output == "file")
+			return markdownResult(ctx, task, info, doc, in.target)
 		},
 	}
 }
@@ -201,7 +202,7 @@ func pageNumber(s string) (int, bool) {
 	return n, err == nil
 }
 
-func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo, doc media.Document, asFile bool) (action.Result, error) {
+func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo, doc media.Document, to target) (action.Result, error) {
 	var texts []string
 	var pages, problems, headings = []any{}, []any{}, []any{}
 	words := 0
@@ -236,14 +237,14 @@ func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo
 		report(task).Log("warn", "the document has no text; its pages may be images")
 	}
 	content := strings.Join(texts, "\n\n")
-	if !asFile {
+	if to.Output != "file" {
 		out["content"] = content
 		return action.Result{Output: out}, nil
 	}
-	stored, err := task.Files.Put(ctx, strings.NewReader(content), stem(info.Name, "document")+".md", "text/markdown")
+	stored, err := task.Files.Put(ctx, strings.NewReader(content), to.named(stem(info.Name, "document")+".md"), "text/markdown")
 	if err != nil {
 		return action.Result{}, err
 	}
-	out["file"] = stored.Hash
+	out["file"], out["name"] = stored.Hash, stored.Name
 	return action.Result{Output: out}, nil
 }

@@ -37,8 +37,21 @@ const sourceProps = `
 	"text": {"type": "string", "description": "The text itself."},
 	"file": {"type": "string", "format": "file", "pattern": "^sha256_[0-9a-f]{64}$", "description": "Hash of a file with the text, in UTF-8. A step that is given no text gets the run's only file."}`
 
-// outputProp chooses where a result goes.
-const outputProp = `"output": {"enum": ["inline", "file"], "default": "inline", "description": "file stores the result as a file and returns its hash, for results that are large or wanted as a file."}`
+// outputProp chooses where a result goes, and what a file is called.
+const outputProp = `"output": {"enum": ["inline", "file"], "default": "inline", "description": "file stores the result as a file and returns its hash, for results that are large or wanted as a file."},
+				"name": {"type": "string", "minLength": 1, "maxLength": 255, "description": "With output: file. The name of the file. Default: made from the name of the input, where it has one."}`
+
+// madeName is the field of an output that says what a file is called.
+const madeName = `"name": {"type": "string", "description": "With output: file. The name of the file."}`
+
+// A target is where a result goes.
+type target struct {
+	Output string `json:"output"`
+	Name   string `json:"name"`
+}
+
+// named is the name of a file that is made: the one that was asked for, else made.
+func (t target) named(made string) string { return cmp.Or(t.Name, made) }
 
 // sourceSchema is the input schema of an action that works on a text: its two
 // sources and the properties of rest.
@@ -279,16 +292,16 @@ func (c *capped) Write(p []byte) (int, error) {
 }
 
 // textResult gives a text back inline or as a file, beside other fields.
-func textResult(ctx context.Context, task *action.Task, output, text, name, mimeType string, out map[string]any) (action.Result, error) {
-	if output != "file" {
+func textResult(ctx context.Context, task *action.Task, to target, text, name, mimeType string, out map[string]any) (action.Result, error) {
+	if to.Output != "file" {
 		out["text"] = text
 		return action.Result{Output: out}, nil
 	}
-	info, err := task.Files.Put(ctx, strings.NewReader(text), name, mimeType)
+	info, err := task.Files.Put(ctx, strings.NewReader(text), to.named(name), mimeType)
 	if err != nil {
 		return action.Result{}, err
 	}
-	out["file"] = info.Hash
+	out["file"], out["name"] = info.Hash, info.Name
 	return action.Result{Output: out}, nil
 }
 

@@ -28,7 +28,6 @@ func textJoin() action.Action {
 				"prefix": {"type": "string", "maxLength": 10000, "default": "", "description": "Stands before each text."},
 				"suffix": {"type": "string", "maxLength": 10000, "default": "", "description": "Stands after each text."},
 				"skipEmpty": {"type": "boolean", "default": false, "description": "true leaves out texts that are empty or white space."},
-				"name": {"type": "string", "maxLength": 255, "default": "text.txt", "description": "With output: file. The file's name."},
 				` + outputProp + `
 			},
 			"required": ["items"],
@@ -39,6 +38,7 @@ func textJoin() action.Action {
 			"properties": {
 				"text": {"type": "string", "description": "The joined text; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The joined text."},
+				` + madeName + `,
 				"count": {"type": "integer", "minimum": 0, "description": "How many texts were joined."}
 			},
 			"required": ["count"],
@@ -67,10 +67,9 @@ func runTextJoin(ctx context.Context, task *action.Task) (action.Result, error) 
 	in := struct {
 		Items                     []json.RawMessage `json:"items"`
 		Separator, Prefix, Suffix string
-		SkipEmpty                 bool   `json:"skipEmpty"`
-		Name                      string `json:"name"`
-		Output                    string `json:"output"`
-	}{Separator: "\n", Name: "text.txt"}
+		SkipEmpty                 bool `json:"skipEmpty"`
+		target
+	}{Separator: "\n"}
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
@@ -113,11 +112,11 @@ func runTextJoin(ctx context.Context, task *action.Task) (action.Result, error) 
 		_ = write(&b) // a builder never fails
 		return action.Result{Output: map[string]any{"text": b.String(), "count": count}}, nil
 	}
-	info, err := put(ctx, task, in.Name, "text/plain", func(w *bufio.Writer) error { return write(w) })
+	info, err := put(ctx, task, in.named("text.txt"), "text/plain", func(w *bufio.Writer) error { return write(w) })
 	if err != nil {
 		return action.Result{}, err
 	}
-	return action.Result{Output: map[string]any{"file": info.Hash, "count": count}}, nil
+	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name, "count": count}}, nil
 }
 
 // asText is a JSON value as text stands for it; the error names another kind.

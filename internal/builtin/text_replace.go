@@ -51,6 +51,7 @@ func textReplace() action.Action {
 			"properties": {
 				"text": {"type": "string", "description": "The new text; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The new text."},
+				` + madeName + `,
 				"count": {"type": "integer", "minimum": 0, "description": "How many occurrences were replaced."},
 				"counts": {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": "The same for each rule."}
 			},
@@ -90,8 +91,8 @@ type replaceRule struct {
 func runTextReplace(ctx context.Context, task *action.Task) (action.Result, error) {
 	var in struct {
 		source
-		Rules  []replaceRule `json:"rules"`
-		Output string        `json:"output"`
+		Rules []replaceRule `json:"rules"`
+		target
 	}
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
@@ -115,7 +116,7 @@ func runTextReplace(ctx context.Context, task *action.Task) (action.Result, erro
 	if name == "" {
 		name = "text.txt"
 	}
-	return textResult(ctx, task, in.Output, text, name, "text/plain", map[string]any{"count": int64(total), "counts": counts})
+	return textResult(ctx, task, in.target, text, name, "text/plain", map[string]any{"count": int64(total), "counts": counts})
 }
 
 func (r *replaceRule) apply(ctx context.Context, text string) (string, int, error) {

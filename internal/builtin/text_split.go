@@ -57,6 +57,7 @@ func textSplit() action.Action {
 					}
 				},
 				"file": {"type": "string", "format": "file", "description": "With output: file. One part a line as JSON, ready to loop over."},
+				` + madeName + `,
 				"count": {"type": "integer", "minimum": 0, "description": "How many parts there are."}
 			},
 			"required": ["count"],
@@ -90,7 +91,7 @@ type splitInput struct {
 	Overlap   int    `json:"overlap"`
 	Level     int    `json:"level"`
 	DropEmpty bool   `json:"dropEmpty"`
-	Output    string `json:"output"`
+	target
 }
 
 // A part of a text, as it is listed.
@@ -137,7 +138,7 @@ func runTextSplit(ctx context.Context, task *action.Task) (action.Result, error)
 		return action.Result{Output: map[string]any{"parts": l.parts, "count": l.count}}, nil
 	}
 	l.most = maxPartsFile
-	info, err := put(ctx, task, stem(name, "parts")+".jsonl", typeJSONLines, func(w *bufio.Writer) error {
+	info, err := put(ctx, task, in.named(stem(name, "parts")+".jsonl"), typeJSONLines, func(w *bufio.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		l.use = func(p part) error { return enc.Encode(p) }
@@ -146,7 +147,7 @@ func runTextSplit(ctx context.Context, task *action.Task) (action.Result, error)
 	if err != nil {
 		return action.Result{}, err
 	}
-	return action.Result{Output: map[string]any{"file": info.Hash, "count": l.count}}, nil
+	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name, "count": l.count}}, nil
 }
 
 // partList takes the parts of a text as they are found.

@@ -252,7 +252,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 			return a.broken(h, r)
 		}
 		if r.into != "" && len(r.view.Outputs) > 0 {
-			if r.saved, err = a.saveOutputs(ctx, h.files.Files(account), r.view.Outputs, r.into); err != nil {
+			if r.saved, err = a.saveOutputs(ctx, h.files.Files(account), r.view, r.into); err != nil {
 				return err
 			}
 		}

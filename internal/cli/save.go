@@ -3,10 +3,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,10 +30,11 @@ type saved struct {
 }
 
 // saveOutputs writes the files that a run's outputs name into a directory, under the
-// names they have in the store. What is there already is never overwritten: a
+// names they have in the run, else those that the store knows. What is there already is never overwritten: a
 // file with other content gets a number behind its name.
-func (a *app) saveOutputs(ctx context.Context, files action.Files, outputs json.RawMessage, dir string) ([]saved, error) {
-	hashes := fileHashes(decoded(outputs), nil)
+func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, dir string) ([]saved, error) {
+	outputs := decoded(v.Outputs)
+	hashes := fileHashes(outputs, nil)
 	if len(hashes) == 0 {
 		return nil, nil
 	}
@@ -42,9 +43,10 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, outputs json.
 		return nil, err
 	}
 	defer p.close()
+	names := v.fileNames(outputs)
 	var list []saved
 	for _, hash := range hashes {
-		s, err := a.saveOutput(ctx, files, hash, p)
+		s, err := a.saveOutput(ctx, files, hash, names[hash], p)
 		switch {
 		case errors.Is(err, fault.FileNotFound):
 			continue // a hash that is data, not a file of this run
@@ -54,6 +56,49 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, outputs json.
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+// fileNames are the names of files by their hashes, as the run has them: an object
+// of its outputs, or of a step's, that holds one hash and a name, else the name
+// that an input file came with.
+func (v *runView) fileNames(outputs any) map[string]string {
+	names := map[string]string{}
+	note := func(hash, name string) {
+		if names[hash] == "" {
+			names[hash] = name
+		}
+	}
+	namesIn(outputs, note)
+	steps, order := v.Steps()
+	for _, path := range order {
+		namesIn(decoded(steps[path].Output), note)
+	}
+	for _, f := range v.files {
+		note(f.Hash, f.Name)
+	}
+	return names
+}
+
+// namesIn calls fn for each object that holds the hash of one file and a name.
+func namesIn(v any, fn func(hash, name string)) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			namesIn(e, fn)
+		}
+	case map[string]any:
+		hash, hashes := "", 0
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if text, ok := v[k].(string); ok && blob.ValidHash(text) {
+				hash = text
+				hashes++
+			}
+			namesIn(v[k], fn)
+		}
+		if name, ok := v["name"].(string); ok && hashes == 1 && name != "" {
+			fn(hash, name)
+		}
+	}
 }
 
 // fileHashes are the hashes in a value, in order, each once.
@@ -75,13 +120,13 @@ func fileHashes(v any, list []string) []string {
 	return list
 }
 
-func (a *app) saveOutput(ctx context.Context, files action.Files, hash string, p *placer) (saved, error) {
+func (a *app) saveOutput(ctx context.Context, files action.Files, hash, name string, p *placer) (saved, error) {
 	f, err := files.Open(ctx, hash)
 	if err != nil {
 		return saved{}, err
 	}
 	defer f.Close()
-	name := safeName(f.Info().Name, hash)
+	name = safeName(cmp.Or(name, f.Info().Name), hash)
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	for n := 2; ; n++ {

@@ -25,6 +25,7 @@ type runView struct {
 	id   string
 
 	recipe   string
+	files    []machine.File // that the run was given
 	failures bool
 	// passed is how many steps failed and were skipped, as their onError says.
 	passed      int
@@ -218,12 +219,13 @@ func (v *runView) applyRun(ev *machine.Event) error {
 	switch ev.Kind {
 	case machine.EvRunStarted:
 		var start struct {
-			Recipe string `json:"recipe"`
+			Recipe string         `json:"recipe"`
+			Files  []machine.File `json:"files"`
 		}
 		if err := json.Unmarshal(ev.Data, &start); err != nil {
 			return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", v.id, err)
 		}
-		v.recipe = start.Recipe
+		v.recipe, v.files = start.Recipe, start.Files
 	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
 		v.failures = ev.Flag == 1
 	case machine.EvRunRetried:

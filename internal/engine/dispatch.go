@@ -90,7 +90,7 @@ func (fl *flight) prepare(task *worker.Task) (fail *machine.Failure) {
 		CheckInput: call.in, CheckOutput: call.out,
 		Task: action.Task{
 			Run: key.Run, Step: t.StepPath, Attempt: int(t.Fence.Attempt), Account: key.Account,
-			EffectKey: t.EffectKey, Input: input, Files: e.files(key.Account),
+			EffectKey: t.EffectKey, Input: input, Files: withNames(e.files(key.Account), t.Files()),
 		},
 	}
 	return nil

@@ -43,6 +43,10 @@ func (r *Run) Task(ref Ref, fence Fence) *Task {
 	return t
 }
 
+// Files are the run's input files, as the run knows them: a file's name is that
+// which it came with in this run. The caller must not change them.
+func (t *Task) Files() []File { return t.files }
+
 // TaskInto is Task with memory of the caller; false is its nil.
 func (r *Run) TaskInto(t *Task, ref Ref, fence Fence) bool {
 	s, i := r.at(ref)
