@@ -40,7 +40,7 @@ func secondLook(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fau
 	draft.Steps = standIns(draft.Steps, broken)
 	_, more := Compile(draft, src, opt)
 	for _, d := range more {
-		if d.Severity == fault.SeverityError && !(src.Partial() && slices.Contains(needTheRest, d.Rule)) {
+		if d.Severity == fault.SeverityError && (!src.Partial() || !slices.Contains(needTheRest, d.Rule)) {
 			diags = append(diags, d)
 		}
 	}

@@ -196,7 +196,8 @@ func (e *Engine) taskReport(r worker.Report) {
 
 func failureOf(err *fault.Error) *machine.Failure {
 	f := &machine.Failure{Code: err.Code, Msg: fault.Message(err), RetryAfterMS: err.RetryAfterMS}
-	if v, ok := err.Err.(*violationError); ok { // not errors.As: that would call methods of an action's error
+	//nolint:errorlint // errors.As would call methods of an action's own error, which may panic
+	if v, ok := err.Err.(*violationError); ok {
 		f.Phase, f.Violations = v.phase, v.list
 	}
 	return f

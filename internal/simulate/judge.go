@@ -402,7 +402,7 @@ func (j *judge) stopped(p *process) {
 		switch last := t.seen.Last(); {
 		case last != t.inborn:
 			t.givenUp, t.unclear = last, !j.orderly
-		case t.givenUp == last && !(p.orderly && j.orderly):
+		case t.givenUp == last && (!p.orderly || !j.orderly):
 			t.unclear = true
 		}
 	}
