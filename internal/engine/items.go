@@ -27,14 +27,20 @@ const maxItem = 1 << 20
 func (e *Engine) readItems(ask *effect) {
 	var items [][]byte
 	var more bool
+	var total int64
 	err := e.contain(ask.id.key.Run, "reading the items of a loop", func() (err error) {
+		if ask.from == 0 {
+			if total, err = countItems(e.ctx, e.files(ask.id.key.Account), ask); err != nil {
+				return err
+			}
+		}
 		if items, more, err = e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask); err != nil {
 			return err
 		}
 		return e.genuine(e.ctx, ask.id.key, ask, items)
 	})
 	in := &input{kind: inRun, key: ask.id.key}
-	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items, More: more}
+	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items, More: more, Total: total}
 	if err != nil {
 		if e.ctx.Err() != nil {
 			return
@@ -126,7 +132,7 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect) (i
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, false, fault.Wrap(fault.CodeOf(itemFault(err)), err, "item %d of file %s: %s", c.next, ask.file, fault.Message(err))
+			return nil, false, c.fault(err)
 		}
 		if c.next >= ask.from {
 			items = append(items, item)
@@ -136,6 +142,36 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect) (i
 	kept = true
 	cs.put(c)
 	return items, true, nil
+}
+
+// maxCounted bounds the counting of items: no server allows a loop of more.
+const maxCounted = 1_000_001
+
+// countItems is how many items a file has, as far as a loop may have any. The file is
+// read to its end before the first item is worked on: a limit that is passed by its
+// last row, or a row that cannot be read, is known before anything was done.
+func countItems(ctx context.Context, files action.Files, ask *effect) (int64, error) {
+	c, err := openItems(ctx, files, ask)
+	if err != nil {
+		return 0, err
+	}
+	defer c.file.Close()
+	for ; c.next < maxCounted; c.next++ {
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if _, err := c.read(); errors.Is(err, io.EOF) {
+			return c.next, nil
+		} else if err != nil {
+			return 0, c.fault(err)
+		}
+	}
+	return c.next, nil
+}
+
+// fault says which item of a file could not be read.
+func (c *cursor) fault(err error) error {
+	return fault.Wrap(fault.CodeOf(itemFault(err)), err, "item %d of file %s: %s", c.next, c.hash, fault.Message(err))
 }
 
 // itemFault gives errors of reading a code: the file is not what it should be.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/roux-engine/roux/action"
@@ -275,5 +276,50 @@ outputs: {list: steps.each.output}
 	}
 	if i != len(items) {
 		t.Errorf("%d lines for %d items", i, len(items))
+	}
+}
+
+// The rows of a file are counted before the first of them is worked on: a limit that
+// the last row passes, and a row that cannot be read, are known before any call.
+func TestRowsAreCountedFirst(t *testing.T) {
+	rows := strings.Repeat("{\"n\":1}\n", 5_000)
+	for _, tt := range []struct {
+		name, limits, content string
+		code                  fault.Code
+		says                  string
+	}{
+		{"steps", "max_total_steps: 1000", rows, fault.StepLimit, "5000 items of 1 steps would make 5001 steps, the limit is 1000"},
+		{"items", "max_loop_items: 4999", rows, fault.ItemLimit, "the loop has 5000 items, the limit is 4999"},
+		{"a bad row at the end", "max_total_steps: 1000000", rows + "{\"n\":", fault.FileInvalid, "item 5000"},
+		{"as many as allowed", "max_total_steps: 5001", rows, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			files := blobs(t)
+			info, err := files.Put(t.Context(), acc, strings.NewReader(tt.content), "a.jsonl", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var calls atomic.Int64
+			count := act("echo", func(context.Context, *action.Task) (action.Result, error) {
+				calls.Add(1)
+				return action.Result{}, nil
+			})
+			e := open(t, memory.New(memory.Options{}), Config{Files: files.Files}, count)
+			p := planOf(t, strings.Replace(fileLoop, "max_total_steps: 1000000", tt.limits, 1), count)
+			s, err := e.Start(t.Context(), StartRequest{
+				Account: acc, Plan: p, Parameters: map[string]any{"pad": ""},
+				Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			head := end(t, e, s.Run)
+			if head.Code != tt.code || !strings.Contains(head.Message, tt.says) {
+				t.Errorf("%s %s, want %s with %q", head.Code, head.Message, tt.code, tt.says)
+			}
+			if want := map[bool]int64{true: 5_000}[tt.code == ""]; calls.Load() != want {
+				t.Errorf("%d calls, want %d", calls.Load(), want)
+			}
+		})
 	}
 }

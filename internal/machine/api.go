@@ -81,6 +81,7 @@ type Input struct {
 	From  int64    // InItems: index of the first
 	Items [][]byte // InItems: JSON values
 	More  bool     // InItems: others follow
+	Total int64    // InItems: how many there are in all, where they were counted; 0 = not known
 	All   bool     // InWorkerLost: every open attempt, after a restart
 
 	Name string

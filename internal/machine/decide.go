@@ -331,7 +331,9 @@ func (r *Run) takeItems(in *Input) {
 		data = append(data, item...)
 	}
 	data = append(data, ']')
-	f := r.loopFits(s, i, c.loop.have+int64(len(in.Items)), int64(len(in.Items)))
+	// The limits are judged by all that there is, before the first item is begun.
+	known := max(in.Total-c.loop.have, int64(len(in.Items)))
+	f := r.loopFits(s, i, c.loop.have+known, known)
 	if f == nil {
 		f = r.holds(len(data))
 	}
