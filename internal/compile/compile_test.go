@@ -126,21 +126,26 @@ steps:
 	}
 }
 
-// TestX231_StepsInSource: as many steps as the limit allows, and one more.
+// TestX231_StepsInSource: as many steps as the limit allows, and one more. The default
+// is 100,000; 1,000 is the source's, for its own dialect.
 func TestX231_StepsInSource(t *testing.T) {
 	recipeOf := func(n int) []byte {
 		return []byte("name: many\nsteps:\n" + strings.Repeat("  - transform: {expression: \"1\"}\n", n))
 	}
-	if p, _, _, diags := Source("x.yaml", recipeOf(1000), Options{}); p == nil {
+	if p, _, _, diags := Source("x.yaml", recipeOf(1001), Options{}); p == nil || p.Limits.TotalSteps != 100_000 {
+		t.Errorf("1,001 steps: %s", dumpDiagnostics(diags))
+	}
+	few := Limits{Default: plan.Limits{TotalSteps: 1_000}}
+	if p, _, _, diags := Source("x.yaml", recipeOf(1000), Options{Limits: few}); p == nil {
 		t.Errorf("1,000 steps: %s", dumpDiagnostics(diags))
 	}
-	p, _, _, diags := Source("x.yaml", recipeOf(1001), Options{})
+	p, _, _, diags := Source("x.yaml", recipeOf(1001), Options{Limits: few})
 	if p != nil || len(diags) != 1 || diags[0].Code != fault.StepLimit {
-		t.Errorf("1,001 steps: %s", dumpDiagnostics(diags))
+		t.Errorf("1,001 steps of 1,000: %s", dumpDiagnostics(diags))
 	}
 	// The recipe may ask for more, up to what the server allows.
 	raised := append([]byte("limits: {max_total_steps: 1001}\n"), recipeOf(1001)...)
-	if p, _, _, diags := Source("x.yaml", raised, Options{}); p == nil {
+	if p, _, _, diags := Source("x.yaml", raised, Options{Limits: few}); p == nil {
 		t.Errorf("raised: %s", dumpDiagnostics(diags))
 	}
 	_, _, _, diags = Source("x.yaml", raised, Options{Limits: Limits{Max: plan.Limits{TotalSteps: 500}}})

@@ -30,7 +30,7 @@ type Limits struct {
 // DefaultLimits are the documented figures.
 func DefaultLimits() Limits {
 	return Limits{
-		Default:   plan.Limits{TotalSteps: 1_000, LoopItems: 100_000, ScopeDepth: 32, MemoryBytes: 256 * mebibyte},
+		Default:   plan.Limits{TotalSteps: 100_000, LoopItems: 100_000, ScopeDepth: 32, MemoryBytes: 256 * mebibyte},
 		Max:       plan.Limits{TotalSteps: 1_000_000, LoopItems: 1_000_000, ScopeDepth: 64, MemoryBytes: 4096 * mebibyte},
 		TimeoutMS: 10 * minuteMS, MaxTimeoutMS: 24 * hourMS,
 		TTLMS: 48 * hourMS,

@@ -44,7 +44,7 @@ type Recipe struct {
 // Limits may lower the server's defaults and raise them up to its maxima
 // (design.md section 14). 0 = default.
 type Limits struct {
-	MaxTotalSteps int64 `json:"max_total_steps,omitempty"` // X231, default 1,000
+	MaxTotalSteps int64 `json:"max_total_steps,omitempty"` // X231, default 100,000
 	MaxLoopItems  int64 `json:"max_loop_items,omitempty"`  // default 100,000
 	MaxScopeDepth int64 `json:"max_scope_depth,omitempty"` // default 32
 	MemoryLimitMB int64 `json:"memory_limit_mb,omitempty"` // default 256

@@ -83,7 +83,7 @@ var rules = map[string]rule{
 	"Recipe.ttl":                 {doc: "How long a run may take before it expires. Default 48h.", positive: true, example: "2h"},
 	"Recipe.limits":              {doc: "Limits of a run, up to the server's maxima."},
 
-	"Limits.max_total_steps": counted("Steps a run and its child runs may start. Default 1000.", 1, 1_000_000),
+	"Limits.max_total_steps": counted("Steps a run and its child runs may start. Default 100000.", 1, 1_000_000),
 	"Limits.max_loop_items":  counted("Items one loop may have. Default 100000.", 1, 1_000_000),
 	"Limits.max_scope_depth": counted("How deep scopes may nest. Default 32.", 1, 64),
 	"Limits.memory_limit_mb": counted("Counted memory of a run in MiB. Default 256.", 1, 4096),
