@@ -285,5 +285,5 @@ func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
 // Retry runs again what failed in a run that has ended, or everything from step
 // `from` on. Results of what completed are kept.
 func (e *Engine) Retry(ctx context.Context, run, from string) error {
-	return e.engine.Retry(ctx, e.account, run, from, nil)
+	return e.engine.Retry(ctx, e.account, run, engine.RetryRequest{From: from})
 }

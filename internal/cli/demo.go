@@ -207,7 +207,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 		return err
 	}
 	d.runs = append(d.runs, r)
-	return h.close(sigs)
+	return h.finish(sigs)
 }
 
 // crash runs the photo pack in a process of its own, kills that in the middle,

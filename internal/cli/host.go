@@ -206,8 +206,8 @@ func (h *host) Cancel(ctx context.Context, run, reason string) error {
 }
 
 // Retry implements helm.
-func (h *host) Retry(ctx context.Context, run, from string, set map[string]any) error {
-	return h.engine.Retry(ctx, account, run, from, set)
+func (h *host) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
+	return h.engine.Retry(ctx, account, run, req)
 }
 
 // Signal implements helm.
@@ -263,6 +263,15 @@ func (h *host) close(sigs <-chan os.Signal) error {
 	case <-sigs:
 		return errAtOnce
 	}
+}
+
+// finish closes what has done all its work. A signal that comes now has nothing to
+// interrupt: it ends the wait, and the command ends as its runs did.
+func (h *host) finish(sigs <-chan os.Signal) error {
+	if err := h.close(sigs); err != nil && !errors.Is(err, errAtOnce) {
+		return err
+	}
+	return nil
 }
 
 // abandon closes what an error left open.

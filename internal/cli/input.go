@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -217,6 +219,30 @@ func propertyTypes(schema json.RawMessage) map[string][]string {
 		}
 	}
 	return types
+}
+
+// setLimits takes the limits out of what --set says; rest is about the input.
+func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
+	fields := map[string]*int64{
+		"max_total_steps": &limits.TotalSteps, "max_loop_items": &limits.LoopItems, "memory_limit_mb": &limits.MemoryBytes,
+	}
+	for _, arg := range args {
+		assigned, ok := strings.CutPrefix(arg, "limits.")
+		if !ok {
+			rest = append(rest, arg)
+			continue
+		}
+		name, value, _ := strings.Cut(assigned, "=")
+		field := fields[name]
+		if field == nil {
+			return limits, nil, fault.New(fault.Usage, "--set %s: a retry can raise limits.max_loop_items, limits.max_total_steps and limits.memory_limit_mb", oneLine(arg))
+		}
+		if *field, err = strconv.ParseInt(value, 10, 40); err != nil || *field < 1 {
+			return limits, nil, fault.New(fault.Usage, "--set %s: want a whole number of at least 1", oneLine(arg))
+		}
+	}
+	limits.MemoryBytes <<= 20
+	return limits, rest, nil
 }
 
 // setFields reads --set values of a retry: in.name=value, or name=value.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -200,12 +201,12 @@ func (r *remote) Cancel(ctx context.Context, run, reason string) error {
 	return err
 }
 
-func (r *remote) Retry(ctx context.Context, run, from string, set map[string]any) error {
-	fields, err := json.Marshal(set)
+func (r *remote) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
+	fields, err := json.Marshal(req.Edits)
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	_, err = call[any](ctx, r, "retry", ask{Key: store.Key{Account: account, Run: run}, From: from, Set: fields})
+	_, err = call[any](ctx, r, "retry", ask{Key: store.Key{Account: account, Run: run}, From: req.From, Set: fields, Limits: req.Limits})
 	return err
 }
 

@@ -164,7 +164,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			defer h.abandon()
 			if len(heads) == 0 {
 				a.say("nothing to resume: every run here has ended")
-				return h.close(sigs)
+				return h.finish(sigs)
 			}
 			runs := make([]*followed, len(heads))
 			plans := map[string]*plan.Plan{} // ten thousand runs may share one
@@ -257,7 +257,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 			}
 		}
 	}
-	if err := h.close(sigs); err != nil {
+	if err := h.finish(sigs); err != nil {
 		return err
 	}
 	code := fault.ExitOK
@@ -322,7 +322,7 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 // waitedLong ends a command whose --timeout is over. There is no server to go
 // on with the runs: they stand where they are, as after Ctrl-C.
 func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error {
-	if err := h.close(sigs); err != nil && !errors.Is(err, errAtOnce) {
+	if err := h.finish(sigs); err != nil {
 		return err
 	}
 	var open []string

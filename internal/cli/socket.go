@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -30,7 +32,7 @@ type journal interface {
 // once the change is durable.
 type helm interface {
 	Cancel(ctx context.Context, run, reason string) error
-	Retry(ctx context.Context, run, from string, set map[string]any) error
+	Retry(ctx context.Context, run string, req engine.RetryRequest) error
 	Signal(ctx context.Context, run, name string, data json.RawMessage) error
 	Release(ctx context.Context, run string) error
 }
@@ -62,6 +64,7 @@ type ask struct {
 	Reason string          `json:"reason"`
 	From   string          `json:"from"`
 	Set    json.RawMessage `json:"set,omitempty"`
+	Limits plan.Limits     `json:"limits,omitzero"`
 	Name   string          `json:"name"`
 	Data   json.RawMessage `json:"data,omitempty"`
 	File   fileAsk         `json:"file,omitzero"`
@@ -103,7 +106,7 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, h.Retry(ctx, in.Key.Run, in.From, set)
+		return nil, h.Retry(ctx, in.Key.Run, engine.RetryRequest{From: in.From, Edits: set, Limits: in.Limits})
 	})
 	on("signal", func(ctx context.Context, in *ask) (any, error) {
 		return nil, h.Signal(ctx, in.Key.Run, in.Name, in.Data)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -46,9 +47,9 @@ func (a *app) retryCommand() *cobra.Command {
 		Use:   "retry RUN",
 		Short: "Open an ended run again: from what failed, or from a step on",
 		Long: "Open an ended run again in a new generation. What is recorded and not behind the starting point is used again; " +
-			"--from names a step to start from, --set replaces fields of the run's input.",
-		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en",
-		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value]"),
+			"--from names a step to start from, --set replaces fields of the run's input or raises its limits.",
+		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en\nroux runs retry @last --set limits.max_total_steps=200000",
+		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value] [--set limits.name=N]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "runs again",
@@ -62,17 +63,21 @@ func (a *app) retryCommand() *cobra.Command {
 							return err
 						}
 					}
-					fields, err := setFields(set, p.InputSchema)
+					limits, rest, err := setLimits(set)
 					if err != nil {
 						return err
 					}
-					return h.Retry(ctx, head.Run, from, fields)
+					fields, err := setFields(rest, p.InputSchema)
+					if err != nil {
+						return err
+					}
+					return h.Retry(ctx, head.Run, engine.RetryRequest{From: from, Edits: fields, Limits: limits})
 				},
 			})
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "step to start from (default: what failed)")
-	cmd.Flags().StringArrayVar(&set, "set", nil, "input field to replace, in.name=value (repeatable)")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "input field to replace, in.name=value, or limit to raise, limits.name=N (repeatable)")
 	return cmd
 }
 

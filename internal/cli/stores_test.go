@@ -151,7 +151,7 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 					}
 				}
 				if h.Recipe == "failed" { // a third generation
-					if err := e.Retry(t.Context(), account, h.Run, "", nil); err != nil {
+					if err := e.Retry(t.Context(), account, h.Run, engine.RetryRequest{}); err != nil {
 						t.Error(err)
 					}
 				}

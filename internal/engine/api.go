@@ -218,34 +218,67 @@ func (e *Engine) toSignal(ctx context.Context, account, run, name string, data a
 	return toRun(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
 }
 
+// A RetryRequest says how a run is opened again. Zero fields ask for nothing.
+type RetryRequest struct {
+	// From is the step to start from. Default: what failed.
+	From string
+	// Edits replaces fields of the run's input.
+	Edits map[string]any
+	// Limits raises limits of the run, up to [Config.MaxLimits].
+	Limits plan.Limits
+}
+
 // Retry opens a new generation of a run that has ended: what failed runs again,
-// or everything from step `from` on. edits replaces fields of the input.
-func (e *Engine) Retry(ctx context.Context, account, run, from string, edits map[string]any) error {
+// or everything from a step on.
+func (e *Engine) Retry(ctx context.Context, account, run string, req RetryRequest) error {
 	if e.stopping.Load() {
 		return errStopping
 	}
 	e.renewing.RLock()
 	defer e.renewing.RUnlock()
-	in, err := e.toRetry(ctx, account, run, from, edits)
+	in, err := e.toRetry(ctx, account, run, req)
 	if err != nil {
 		return err
 	}
 	return e.ask(ctx, in).err
 }
 
-func (e *Engine) toRetry(ctx context.Context, account, run, from string, edits map[string]any) (*input, error) {
-	m := machine.Input{Kind: machine.InRetry, Name: from}
-	if len(edits) > 0 {
-		raw, err := jsonx.Canonical(edits)
+func (e *Engine) toRetry(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
+	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: req.Limits}
+	if err := withinLimits(req.Limits, e.cfg.MaxLimits); err != nil {
+		return nil, err
+	}
+	if len(req.Edits) > 0 {
+		raw, err := jsonx.Canonical(req.Edits)
 		if err != nil {
 			return nil, fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
 		}
 		m.Kind, m.Data = machine.InEdit, raw
-		if err := e.touch(ctx, account, nil, edits); err != nil {
+		if err := e.touch(ctx, account, nil, req.Edits); err != nil {
 			return nil, err
 		}
 	}
 	return toRun(account, run, m), nil
+}
+
+// withinLimits holds the limits that a retry asks for to those of the server.
+func withinLimits(wanted, most plan.Limits) error {
+	for _, f := range []struct {
+		name             string
+		want, most, unit int64
+	}{
+		{"max_total_steps", wanted.TotalSteps, most.TotalSteps, 1},
+		{"max_loop_items", wanted.LoopItems, most.LoopItems, 1},
+		{"memory_limit_mb", wanted.MemoryBytes, most.MemoryBytes, 1 << 20},
+	} {
+		if f.want < 0 || f.want > f.most {
+			return fault.New(fault.InputInvalid, "limits.%s is %d: want at least 1 and at most %d", f.name, f.want/f.unit, f.most/f.unit)
+		}
+	}
+	if wanted.ScopeDepth != 0 {
+		return fault.New(fault.InputInvalid, "limits.max_scope_depth is judged when a recipe is compiled: a retry cannot raise it")
+	}
+	return nil
 }
 
 // Release takes a run out of quarantine.

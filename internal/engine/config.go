@@ -12,6 +12,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -32,6 +34,9 @@ type Config struct {
 
 	// Concurrency is how many attempts may be handed out at once. Default 1024.
 	Concurrency int
+	// MaxLimits is how far a retry may raise the limits of a run. Fields left zero
+	// take the maxima of compile.DefaultLimits.
+	MaxLimits plan.Limits
 	// ProviderSlots bounds the attempts of one provider. A provider that is not
 	// named has no bound of its own.
 	ProviderSlots map[string]int
@@ -109,6 +114,10 @@ func (cfg *Config) defaults() error {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 1024)
+	most := compile.DefaultLimits().Max
+	cfg.MaxLimits.TotalSteps = cmp.Or(cfg.MaxLimits.TotalSteps, most.TotalSteps)
+	cfg.MaxLimits.LoopItems = cmp.Or(cfg.MaxLimits.LoopItems, most.LoopItems)
+	cfg.MaxLimits.MemoryBytes = cmp.Or(cfg.MaxLimits.MemoryBytes, most.MemoryBytes)
 	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
 	cfg.MaxResting = cmp.Or(cfg.MaxResting, 1_000)
 	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)

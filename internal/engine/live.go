@@ -143,16 +143,21 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 		c.setApart(saved.Head, err.Error())
 		return nil, errQuarantined(saved.Head.Run, err.Error())
 	}
-	// Time never falls, also when the wall clock was turned back while the
-	// process was down (I10).
-	if t := max(l.run.Now(), saved.Head.Updated); t > c.now {
-		c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time",
-			"run", saved.Head.Run, "behind", time.Duration(t-c.now)*time.Microsecond)
-		c.now = t
-	}
+	c.catchUp(l, saved.Head)
 	l.interrupted = len(c.inherited) > 0 && c.bereaved(l)
 	c.enter(l)
 	return l, nil
+}
+
+// catchUp goes on from the time of a run that is loaded, where that is later: time
+// never falls, also when the wall clock was turned back while the process was down
+// (I10). What the process notes at its end is then not older than what it wrote.
+func (c *core) catchUp(l *live, head store.Head) {
+	if t := max(l.run.Now(), head.Updated); t > c.now {
+		c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time",
+			"run", head.Run, "behind", time.Duration(t-c.now)*time.Microsecond)
+		c.now = t
+	}
 }
 
 // enter makes a run part of memory.

@@ -332,6 +332,7 @@ func (c *core) release(key store.Key) error {
 	}
 	delete(c.apart, key)
 	c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
+	c.catchUp(l, head)
 	c.enter(l)
 	l.forceHead, l.released = true, true
 	c.touch(l, l.run.Last()+1)

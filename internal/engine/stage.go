@@ -125,11 +125,11 @@ func (s *Stage) Signal(key store.Key, name string, data any) (*Message, error) {
 }
 
 // Retry is Engine.Retry as a message.
-func (s *Stage) Retry(key store.Key, from string, edits map[string]any) (*Message, error) {
+func (s *Stage) Retry(key store.Key, req RetryRequest) (*Message, error) {
 	if s.e.stopping.Load() {
 		return nil, errStopping
 	}
-	return awaited(s.e.toRetry(s.e.ctx, key.Account, key.Run, from, edits))
+	return awaited(s.e.toRetry(s.e.ctx, key.Account, key.Run, req))
 }
 
 // Release is Engine.Release as a message.

@@ -299,7 +299,7 @@ func TestRequestsTouchTheirFiles(t *testing.T) {
 			},
 			func(f machine.File) error { return e.Signal(t.Context(), acc, run, "other", []any{f.Hash}) },
 			func(f machine.File) error {
-				return e.Retry(t.Context(), acc, ended, "", map[string]any{"n": f.Hash})
+				return e.Retry(t.Context(), acc, ended, RetryRequest{Edits: map[string]any{"n": f.Hash}})
 			},
 		} {
 			f := upload(t, blobs, fmt.Sprint("file ", i))
@@ -555,7 +555,7 @@ func TestSweepOnDisk(t *testing.T) {
 		for _, run := range old {
 			_, err := e.Head(t.Context(), acc, run)
 			wantCode(t, err, fault.RunNotFound)
-			wantCode(t, e.Retry(t.Context(), acc, run, "", nil), fault.RunNotFound)
+			wantCode(t, e.Retry(t.Context(), acc, run, RetryRequest{}), fault.RunNotFound)
 		}
 		if lines := trace(t, st, p, acc, young); count(lines, "run.completed") != 1 {
 			t.Errorf("the young run's journal: %v", lines)

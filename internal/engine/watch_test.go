@@ -88,7 +88,7 @@ func TestI14_RetryBetweenHeadAndPage(t *testing.T) {
 			t.Fatalf("the run is %s", head.Status)
 		}
 		st.retry = func() {
-			if err := e.Retry(t.Context(), acc, run, "", nil); err != nil {
+			if err := e.Retry(t.Context(), acc, run, RetryRequest{}); err != nil {
 				t.Error(err)
 			}
 			time.AfterFunc(time.Second, func() { close(release) })

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/plan"
 )
 
 // A Path is the binary name of a scope, a running instance of a graph: for each
@@ -87,6 +88,8 @@ type Input struct {
 	Name string
 	Text string
 	Data []byte
+	// Limits are those that a retry raises; a field that is zero stays.
+	Limits plan.Limits
 }
 
 // Outcome is what an attempt reports.

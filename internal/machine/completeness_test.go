@@ -33,7 +33,6 @@ var planFieldsUnseen = map[string]string{
 	"Estimate.Formula":  "kept for the ledger to come",
 	"Estimate.Max":      "kept for the ledger to come",
 	"Estimate.Policy":   "kept for the ledger to come",
-	"Limits.ScopeDepth": "checked by compile, which knows every depth",
 	"Graph.Depth":       "checked by compile",
 	"Step.As":           "the loop variable's name: expressions carry it (Var.Name); kept for people",
 	"Step.Index":        "as Step.As",

@@ -228,8 +228,8 @@ func (r *Run) fits(out []byte) *Failure {
 
 // holds refuses values past the run's memory.
 func (r *Run) holds(n int) *Failure {
-	if r.mem+int64(n) > r.plan.Limits.MemoryBytes {
-		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.plan.Limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
+	if r.mem+int64(n) > r.limits.MemoryBytes {
+		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ const (
 	EvRunSignalled EventKind = 9  // Text: name; Data: payload
 	EvRunContract  EventKind = 11 // Text: phase; Data: JSON array of violations of outputSchema
 	EvRunRetried   EventKind = 10 // N: new generation; Text: from step; Data: edited input fields
+	EvRunLimits    EventKind = 12 // Data: the run's limits from here on, as JSON; after EvRunRetried
 
 	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
 	EvNodeQueued       EventKind = 21 // wants an attempt
@@ -63,6 +64,7 @@ var names = [...]string{
 	EvRunSignalled:     "run.signalled",
 	EvRunContract:      "contract.violated",
 	EvRunRetried:       "run.retried",
+	EvRunLimits:        "run.limits.raised",
 	EvNodeReady:        "node.ready",
 	EvNodeQueued:       "node.queued",
 	EvNodeBlocked:      "node.blocked",

@@ -188,6 +188,12 @@ func (r *Run) foldRun(ev *Event) error {
 		if err := r.foldRetried(ev); err != nil {
 			return err
 		}
+	case EvRunLimits:
+		limits, err := decodeLimits(ev.Data)
+		if err != nil {
+			return errImpossible(ev, err.Error())
+		}
+		r.limits, r.edits = limits, append(r.edits, ev.Seq)
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about the run", ev.Seq, ev.Kind)
 	}

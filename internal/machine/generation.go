@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 )
 
@@ -46,6 +47,11 @@ func (r *Run) takeRetry(in *Input) {
 		r.turn.Err = fault.New(fault.Usage, "an edit needs the input fields to replace")
 		return
 	}
+	limits, err := r.raised(in.Limits)
+	if err != nil {
+		r.turn.Err = err
+		return
+	}
 	g.failed(r.root)
 	g.rebound()
 	if len(g.resets) == 0 && r.status == RunCompleted && in.Kind == InRetry {
@@ -53,6 +59,9 @@ func (r *Run) takeRetry(in *Input) {
 		return
 	}
 	r.emitRun(ev)
+	if limits != r.limits {
+		r.emitRun(Event{Kind: EvRunLimits, Data: encodeLimits(limits)})
+	}
 	for _, x := range g.ordered() {
 		flag := uint8(x.scope.steps[x.step].status)
 		n := int64(0)
@@ -61,6 +70,46 @@ func (r *Run) takeRetry(in *Input) {
 		}
 		r.emitStep(x.scope, x.step, Event{Kind: EvNodeInvalidated, Flag: flag, N: n})
 	}
+}
+
+// raised are the run's limits with those that a retry asks for: more than before,
+// for what a run has done cannot be undone by allowing less.
+func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
+	limits := r.limits
+	for _, f := range []struct {
+		name string
+		want int64
+		have *int64
+	}{
+		{"limits.max_total_steps", wanted.TotalSteps, &limits.TotalSteps},
+		{"limits.max_loop_items", wanted.LoopItems, &limits.LoopItems},
+		{"limits.memory_limit_mb", wanted.MemoryBytes, &limits.MemoryBytes},
+	} {
+		switch {
+		case f.want == 0:
+		case f.want < *f.have:
+			return limits, fault.New(fault.InputInvalid, "%s cannot be lowered by a retry: the run has it higher already", f.name)
+		default:
+			*f.have = f.want
+		}
+	}
+	return limits, nil
+}
+
+// encodeLimits is the form of limits in an event; it is journal format.
+func encodeLimits(l plan.Limits) []byte {
+	data, err := json.Marshal(l)
+	if err != nil {
+		panic("machine: limits are no JSON: " + err.Error()) // they are whole numbers
+	}
+	return data
+}
+
+func decodeLimits(data []byte) (l plan.Limits, err error) {
+	if err = json.Unmarshal(data, &l); err != nil {
+		err = fault.Wrap(fault.StoreCorrupt, err, "the limits cannot be read: %v", err)
+	}
+	return l, err
 }
 
 func editedFields(data []byte) (map[string]any, error) {

@@ -99,6 +99,16 @@ outputs: {text: doc.text, n: steps.long.output.n, all: all}
 			`fail each[1].x code=FILE_INVALID msg=bad`, `finish each[2].x output={"t":{"$roux":"ref","bytes":3000000,"hash":"sha256_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","size":3000000,"type":"string"}}`,
 		},
 	},
+	"limits": {
+		recipe: `
+name: limits
+limits: {max_total_steps: 3, max_loop_items: 3}
+steps:
+  - {id: l, loop: {over: input.list, steps: [{id: b, action: {name: work}}]}}
+`,
+		lines: []string{`start input={"list":[1,2,3]}`, `finish l[0].b`, `finish l[1].b`, `retry steps=5`, `restart`, `lost all`, `finish l[2].b`,
+			`edit {"list":[1,2,3,4]}`, `retry items=9 steps=20 memory=1000000000`, `restart`, `finish l[0].b`, `finish l[1].b`, `finish l[2].b`, `finish l[3].b`},
+	},
 	"waves": {
 		recipe: `
 name: waves
@@ -205,6 +215,9 @@ func freeze(t *testing.T, base, recipe string, lines []string) {
 func describe(r *Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s generation=%d used=%d failures=%v code=%s message=%q events=%d\n", r.status, r.gen, r.used, r.failures, r.code, r.message, r.last)
+	if r.limits != r.plan.Limits {
+		fmt.Fprintf(&b, "limits %+v\n", r.limits)
+	}
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {
 			st := &s.steps[i]

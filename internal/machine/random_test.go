@@ -30,7 +30,7 @@ func drawPlan(t *rapid.T) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, _, diags := compile.Source("recipe.json", src, compile.Options{Actions: testActions()})
+	p, _, _, diags := compile.Source("recipe.json", src, compile.Options{Actions: testActions(), Limits: compile.Limits{Default: plan.Limits{TotalSteps: 1_000}}})
 	if p == nil {
 		t.Fatalf("a drawn recipe does not compile: %v\n%s", diags, src)
 	}
@@ -212,6 +212,9 @@ func (c *chaos) retry() {
 		if slices.Sort(begun); len(begun) > 0 {
 			in.Name = rapid.SampledFrom(begun).Draw(c.t, "from")
 		}
+	}
+	if rapid.IntRange(0, 3).Draw(c.t, "limits") == 0 {
+		in.Limits.TotalSteps = c.run.limits.TotalSteps + rapid.Int64Range(0, 2).Draw(c.t, "steps")
 	}
 	c.feed(in)
 }

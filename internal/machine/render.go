@@ -128,6 +128,8 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			payload["from"] = ev.Text
 		}
 		putRaw(payload, "edited", ev.Data)
+	case EvRunLimits:
+		putRaw(payload, "limits", ev.Data)
 	}
 }
 

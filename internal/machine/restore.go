@@ -14,7 +14,7 @@ import (
 // Restore reads what Snapshot wrote. Values are absent until Supply has seen
 // every event that Missing names; only then may Decide be called.
 func Restore(g *Program, state []byte) (*Run, error) {
-	r := &Run{prog: g, plan: g.plan, missing: make(map[uint64][]*value)}
+	r := &Run{prog: g, plan: g.plan, limits: g.plan.Limits, missing: make(map[uint64][]*value)}
 	rd := reader{decoder: decoder{buf: state}, run: r}
 	rd.run0()
 	if rd.err == nil && rd.off != len(state) {
@@ -396,6 +396,12 @@ func (r *Run) Supply(ev *Event) error {
 			return err
 		}
 		r.patch(fields)
+	case ev.Kind == EvRunLimits && slices.Contains(r.edits, ev.Seq):
+		limits, err := decodeLimits(ev.Data)
+		if err != nil {
+			return err
+		}
+		r.limits = limits
 	}
 	waiting := r.missing[ev.Seq]
 	if len(waiting) == 0 {

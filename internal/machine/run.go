@@ -39,7 +39,8 @@ type Run struct {
 	alive  int             // scopes with unsettled steps, the root included
 	busy   int             // step instances begun and not settled
 
-	edits   []uint64 // events that replaced input fields
+	edits   []uint64 // events that replaced input fields or limits
+	limits  plan.Limits
 	signals []signal // received and not yet consumed, oldest first
 	undo    []Ref    // completed steps with a compensation, in order of completion
 	undoing bool     // the last of undo has its compensation scope open
@@ -151,7 +152,7 @@ const (
 
 // NewRun returns a run without history: InStart begins it.
 func NewRun(g *Program) *Run {
-	return &Run{prog: g, plan: g.plan, culprit: -1, gen: 1}
+	return &Run{prog: g, plan: g.plan, limits: g.plan.Limits, culprit: -1, gen: 1}
 }
 
 // Plan is the plan the run executes.

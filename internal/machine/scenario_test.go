@@ -280,6 +280,7 @@ func (w *world) line(s string) {
 		}
 	case "retry":
 		in.Kind, in.Name = InRetry, args["from"]
+		in.Limits = plan.Limits{TotalSteps: w.number(args["steps"]), LoopItems: w.number(args["items"]), MemoryBytes: w.number(args["memory"])}
 	case "edit":
 		in.Kind, in.Data, in.Name = InEdit, []byte(args[""]), args["from"]
 	case "restart":
@@ -537,4 +538,16 @@ func parseArgs(s string) map[string]string {
 		args[key] = val
 	}
 	return args
+}
+
+// number reads an argument that may be missing.
+func (w *world) number(text string) int64 {
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
 }

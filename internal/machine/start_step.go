@@ -31,7 +31,7 @@ func (r *Run) startStep(s *scope, i int32) {
 			return
 		}
 	}
-	if r.started >= r.plan.Limits.TotalSteps {
+	if r.started >= r.limits.TotalSteps {
 		r.finalFailure(s, i, &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
 			"the run has begun %d steps, its limit; raise limits.max_total_steps", r.started)}, nil)
 		return
@@ -225,7 +225,7 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 // loopFits checks the items of a loop, and those that are new × body steps
 // against the steps that are left, when the loop opens or reads on.
 func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
-	lim, body := r.plan.Limits, int64(r.plan.Graphs[s.step(r.plan, i).Body].N)
+	lim, body := r.limits, int64(r.plan.Graphs[s.step(r.plan, i).Body].N)
 	if items > lim.LoopItems {
 		return &Failure{Code: fault.ItemLimit, Msg: fmt.Sprintf(
 			"the loop has %d items, the limit is %d; raise limits.max_loop_items", items, lim.LoopItems)}

@@ -22,6 +22,8 @@ type Witness struct {
 	at    int64
 	gen   uint32
 	given int64
+	// limits are those in force; a retry may raise them.
+	limits plan.Limits
 
 	status  RunStatus
 	verdict RunStatus // fixed by EvRunEnding; RunPending = none
@@ -61,7 +63,7 @@ type seen struct {
 
 // NewWitness returns a witness of a run of p that has no journal yet.
 func NewWitness(p *plan.Plan) *Witness {
-	return &Witness{plan: p, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, begun: map[item]uint32{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
+	return &Witness{plan: p, limits: p.Limits, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, begun: map[item]uint32{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
 }
 
 // Last is the number of the last event seen.
@@ -146,6 +148,15 @@ func (w *Witness) run(ev *Event) error {
 		w.gen, w.verdict = uint32(ev.N), RunPending
 		clear(w.ended)
 		next = RunDispatching
+	case EvRunLimits:
+		limits, err := decodeLimits(ev.Data)
+		if err != nil {
+			return err
+		}
+		if lim := w.limits; limits.TotalSteps < lim.TotalSteps || limits.LoopItems < lim.LoopItems || limits.MemoryBytes < lim.MemoryBytes || limits == lim {
+			return fmt.Errorf("event %d raises no limit: %+v after %+v", ev.Seq, limits, lim)
+		}
+		w.limits, next = limits, RunDispatching
 	case EvRunStatus:
 		next = RunStatus(ev.Flag)
 		if RunStatus(ev.N) != w.status {

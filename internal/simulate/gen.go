@@ -25,6 +25,12 @@ type Drawn struct{}
 const streamOfCases = 0x5ca1ab1e
 
 // Case draws recipe n. One that does not compile is a fault of the generator or
+// drawnLimits keep drawn recipes small: a loop in a loop would else fill the memory.
+// A retry may raise them a little.
+var drawnLimits = compile.Limits{Default: plan.Limits{TotalSteps: drawnSteps}}
+
+const drawnSteps = 1_000
+
 // of the compiler, and an error.
 func (Drawn) Case(n uint64) (*Case, error) {
 	dice := rand.New(rand.NewPCG(n, streamOfCases))
@@ -32,7 +38,7 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	if err != nil {
 		return nil, fmt.Errorf("case %d: %w", n, err)
 	}
-	p, _, _, diags := compile.Source("drawn.json", src, compile.Options{Actions: drawnActions})
+	p, _, _, diags := compile.Source("drawn.json", src, compile.Options{Actions: drawnActions, Limits: drawnLimits})
 	if p == nil {
 		return nil, fmt.Errorf("case %d: a drawn recipe does not compile: %v\n%s", n, diags, src)
 	}

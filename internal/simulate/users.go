@@ -65,7 +65,11 @@ func (p *process) bother() {
 		if delving(w.seed) {
 			from = t.inside(w.dice)
 		}
-		m, err := p.stage.Retry(key, from, edits)
+		req := engine.RetryRequest{From: from, Edits: edits}
+		if w.seed%3 == 0 {
+			req.Limits.TotalSteps = drawnSteps + int64(w.seed%50)
+		}
+		m, err := p.stage.Retry(key, req)
 		p.ask(&ask{m: m, kind: askRetry, key: key}, err)
 	case 5, 6, 7, 8:
 		p.signal(key)

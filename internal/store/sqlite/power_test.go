@@ -236,7 +236,7 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 		case k < 8:
 			err = e.Cancel(ctx, account, some, "by chance")
 		case k < 9:
-			err = e.Retry(ctx, account, some, "", nil)
+			err = e.Retry(ctx, account, some, engine.RetryRequest{})
 		case k < 11:
 			now.pass(time.Duration(dice.IntN(20)) * time.Minute)
 			err = e.Sync(ctx)
