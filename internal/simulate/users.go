@@ -67,7 +67,7 @@ func (p *process) bother() {
 		}
 		req := engine.RetryRequest{From: from, Edits: edits}
 		if w.seed%3 == 0 {
-			req.Limits.TotalSteps = drawnSteps + int64(w.seed%50)
+			req.Limits.TotalSteps = t.shadow.Plan().Limits.TotalSteps + int64(w.seed%50)
 		}
 		m, err := p.stage.Retry(key, req)
 		p.ask(&ask{m: m, kind: askRetry, key: key}, err)
