@@ -16,6 +16,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"iter"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -60,6 +61,11 @@ type Action struct {
 	Faults []fault.Code
 	// Examples are inputs that work, the plainest first.
 	Examples []Example
+	// Streams names inputs that hold lists and that Run reads by [Task.Items]. One
+	// that lies in a file may then have any size: it is read as Run asks for it, and
+	// is not in the task's Input. Of a list over 64 MiB only the type is checked; the
+	// rest of its schema is for Run to judge.
+	Streams []string
 	// Waits names an input that holds a duration ("90s") or a point in time
 	// (RFC 3339). A step that calls such an action is a durable wait: it holds
 	// no worker, survives restarts, costs nothing and gives null, and Run is nil.
@@ -105,6 +111,8 @@ type Task struct {
 	EffectKey string
 	// Input is the rendered input as canonical JSON of an object.
 	Input json.RawMessage
+	// Lists holds those of [Action.Streams] that lie in files.
+	Lists map[string]List
 	Files Files
 	// Report tells people how it goes; nil in tests that do not care.
 	Report Reporter
@@ -112,6 +120,51 @@ type Task struct {
 
 // Decode unmarshals the task's input into v.
 func (t *Task) Decode(v any) error { return json.Unmarshal(t.Input, v) }
+
+// Items reads the elements of a list input, each as canonical JSON, in order and up to
+// the first error. It may be called again. Of an input that is missing or no list there
+// are none.
+func (t *Task) Items(ctx context.Context, name string) iter.Seq2[json.RawMessage, error] {
+	if l, ok := t.Lists[name]; ok {
+		return l.Items(ctx)
+	}
+	return func(yield func(json.RawMessage, error) bool) {
+		var input map[string]json.RawMessage
+		if err := t.Decode(&input); err != nil {
+			yield(nil, err)
+			return
+		}
+		var items []json.RawMessage
+		if raw := input[name]; len(raw) > 0 && raw[0] == '[' {
+			if err := json.Unmarshal(raw, &items); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		for _, item := range items {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Has says whether an input was given; null counts as given.
+func (t *Task) Has(name string) bool {
+	if _, ok := t.Lists[name]; ok {
+		return true
+	}
+	var input map[string]json.RawMessage
+	return t.Decode(&input) == nil && input[name] != nil
+}
+
+// A List is a list input that lies in a file.
+type List interface {
+	// Len is the number of its elements.
+	Len() int64
+	// Items reads them in order, up to the first error.
+	Items(ctx context.Context) iter.Seq2[json.RawMessage, error]
+}
 
 // Files gives an action the files of its account, addressed by content.
 type Files interface {

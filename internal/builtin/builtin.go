@@ -47,6 +47,7 @@ func Actions(cfg Config) []action.Action {
 		csvToJSON(),
 		jsonToCSV(),
 		jsonPath(),
+		rowsQuery(),
 		textSplit(),
 		textJoin(),
 		textReplace(),

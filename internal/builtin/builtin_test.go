@@ -89,6 +89,7 @@ func samples(t testing.TB) map[string][]actiontest.Option {
 		"csv-to-json":      {actiontest.Sample("file", "prices.csv", []byte("name;price\nbread;3,20\n"))},
 		"json-to-csv":      {actiontest.Sample("file", "rows.jsonl", []byte("{\"a\":1}\n{\"a\":2}\n"))},
 		"json-path":        {actiontest.Sample("file", "report.json", []byte(`{"meta":{"title":"x"}}`))},
+		"rows-query":       {actiontest.Sample("file", "rows.jsonl", []byte("{\"name\":\"tea\",\"price\":12}\n{\"name\":\"jam\",\"price\":8}\n"))},
 		"text-split":       {prose},
 		"text-replace":     {prose},
 		"word-count":       {prose},

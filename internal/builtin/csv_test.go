@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
@@ -260,7 +261,8 @@ func FuzzCSV(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q gave what JSON cannot say: %v", data, err)
 		}
-		w := &csvWriter{ctx: context.Background(), in: &toCSVInput{Rows: json.RawMessage(raw)}, columns: table.columns}
+		task := &action.Task{Input: json.RawMessage(`{"rows":` + string(raw) + `}`)}
+		w := &csvWriter{ctx: context.Background(), task: task, in: &toCSVInput{}, columns: table.columns}
 		if err := w.write(io.Discard); err != nil {
 			t.Fatalf("%s cannot be written: %v", raw, err)
 		}

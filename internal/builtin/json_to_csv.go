@@ -4,11 +4,9 @@ package builtin
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,8 +63,9 @@ func jsonToCSV() action.Action {
 			Parallelizable: yes(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "2m"},
 		},
-		Limits: []string{"Files of any size that the store takes; they are streamed, twice when columns is not given.", "4,096 columns.", "1 MiB a cell, 1,000,000 values a row.", "A table of 32 MiB inline, 1 GiB in a file."},
-		Faults: []fault.Code{fault.InputInvalid, fault.FileNotFound, fault.FileInvalid, fault.FileUnsupported, fault.FileTooLarge, fault.OutputTooLarge},
+		Streams: []string{"rows"},
+		Limits:  []string{"Lists and files of any size that the store takes; they are streamed, twice when columns is not given.", "4,096 columns.", "1 MiB a cell, 1,000,000 values a row.", "A table of 32 MiB inline, 1 GiB in a file."},
+		Faults:  []fault.Code{fault.InputInvalid, fault.FileNotFound, fault.FileInvalid, fault.FileUnsupported, fault.FileTooLarge, fault.OutputTooLarge},
 		Examples: []action.Example{
 			example("A small table.", map[string]any{"rows": []any{map[string]any{"name": "bread", "price": 3.2}, map[string]any{"name": "=1+1", "price": -5}}, "columns": []any{"name", "price"}}),
 			example("A file of JSON lines as a file for a spreadsheet.", map[string]any{"file": "file", "output": "file", "name": "report.csv"}),
@@ -76,13 +75,12 @@ func jsonToCSV() action.Action {
 }
 
 type toCSVInput struct {
-	Rows      json.RawMessage `json:"rows"`
-	File      string          `json:"file"`
-	Columns   []string        `json:"columns"`
-	Header    *bool           `json:"header"`
-	Delimiter string          `json:"delimiter"`
-	Formulas  string          `json:"formulas"`
-	LineEnd   string          `json:"lineEnd"`
+	File      string   `json:"file"`
+	Columns   []string `json:"columns"`
+	Header    *bool    `json:"header"`
+	Delimiter string   `json:"delimiter"`
+	Formulas  string   `json:"formulas"`
+	LineEnd   string   `json:"lineEnd"`
 	target
 }
 
@@ -91,7 +89,7 @@ func runJSONToCSV(ctx context.Context, task *action.Task) (action.Result, error)
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	if err := given("rows", in.Rows != nil, in.File); err != nil {
+	if err := given("rows", task.Has("rows"), in.File); err != nil {
 		return action.Result{}, err
 	}
 	c := &csvWriter{in: &in, ctx: ctx, task: task, columns: in.Columns}
@@ -147,20 +145,7 @@ type csvWriter struct {
 
 // each reads the rows from their beginning.
 func (c *csvWriter) each(use func(n int64, row any) error) error {
-	var r io.Reader = bytes.NewReader(c.in.Rows)
-	if c.in.File != "" {
-		s, err := openText(c.ctx, c.task, c.in.File)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = s.Close() }()
-		r = &heard{r: s, size: s.size, say: report(c.task), text: "reading rows"}
-	}
-	n := int64(0)
-	return eachValue(r, func(row any) error {
-		n++
-		return use(n, row)
-	})
+	return eachRow(c.ctx, c.task, c.in.File, use)
 }
 
 // eachValue reads the elements of one JSON array, or values one after the other.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 
 	"github.com/roux-engine/roux/action"
@@ -22,7 +23,7 @@ func textJoin() action.Action {
 		Input: schema(`{
 			"type": "object",
 			"properties": {
-				"items": {"type": "array", "maxItems": 100000, "description": "The texts in their order. Numbers and booleans are written as JSON writes them, null as nothing.",
+				"items": {"type": "array", "maxItems": 1000000, "description": "The texts in their order. Numbers and booleans are written as JSON writes them, null as nothing.",
 					"items": {"type": ["string", "number", "boolean", "null"]}},
 				"separator": {"type": "string", "maxLength": 10000, "default": "\n", "description": "Stands between two texts."},
 				"prefix": {"type": "string", "maxLength": 10000, "default": "", "description": "Stands before each text."},
@@ -53,8 +54,9 @@ func textJoin() action.Action {
 			Parallelizable: yes(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "5s"},
 		},
-		Limits: []string{"100,000 texts.", "A result of 32 MiB inline, 1 GiB in a file."},
-		Faults: []fault.Code{fault.InputInvalid, fault.OutputTooLarge},
+		Streams: []string{"items"},
+		Limits:  []string{"1,000,000 texts.", "A result of 32 MiB inline, 1 GiB in a file."},
+		Faults:  []fault.Code{fault.InputInvalid, fault.OutputTooLarge},
 		Examples: []action.Example{
 			example("Lines.", map[string]any{"items": []any{"one", "two", 3}}),
 			example("A Markdown list.", map[string]any{"items": []any{"bread", "milk"}, "prefix": "- ", "skipEmpty": true}),
@@ -63,60 +65,91 @@ func textJoin() action.Action {
 	}
 }
 
+type joinInput struct {
+	Separator string `json:"separator"`
+	Prefix    string `json:"prefix"`
+	Suffix    string `json:"suffix"`
+	SkipEmpty bool   `json:"skipEmpty"`
+	target
+}
+
 func runTextJoin(ctx context.Context, task *action.Task) (action.Result, error) {
-	in := struct {
-		Items                     []json.RawMessage `json:"items"`
-		Separator, Prefix, Suffix string
-		SkipEmpty                 bool `json:"skipEmpty"`
-		target
-	}{Separator: "\n"}
+	in := joinInput{Separator: "\n"}
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	items, size := make([]string, 0, len(in.Items)), int64(0)
-	for i, raw := range in.Items {
-		text, err := asText(raw)
-		if err != nil {
-			return action.Result{}, fault.New(fault.InputInvalid, "items[%d] is %s: want a text, a number, a boolean or null", i, err)
-		}
-		if in.SkipEmpty && strings.TrimSpace(text) == "" {
-			continue
-		}
-		items = append(items, text)
+	// The size is known before anything is written: short lists with long separators
+	// grow without bound.
+	size, count := int64(0), int64(0)
+	err := in.each(ctx, task, func(text string) error {
+		count++
 		size += int64(len(text) + len(in.Separator) + len(in.Prefix) + len(in.Suffix))
+		return nil
+	})
+	if err != nil {
+		return action.Result{}, err
 	}
-	// Short lists with long separators grow without bound: that is known before.
 	if in.Output == "file" && size > maxToFile || in.Output != "file" && size > maxMade {
 		return action.Result{}, fault.New(fault.OutputTooLarge, "the joined text would have %d bytes: join fewer texts, or with a shorter separator, prefix and suffix", size)
 	}
-	write := func(w interface{ WriteString(string) (int, error) }) (err error) {
-		for i, text := range items {
-			if i > 0 {
-				_, err = w.WriteString(in.Separator)
-			}
-			for _, s := range [...]string{in.Prefix, text, in.Suffix} {
-				if err == nil {
-					_, err = w.WriteString(s)
-				}
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	count := int64(len(items))
 	if in.Output != "file" {
 		var b strings.Builder
 		b.Grow(int(size))
-		_ = write(&b) // a builder never fails
+		if err := in.write(ctx, task, &b); err != nil {
+			return action.Result{}, err
+		}
 		return action.Result{Output: map[string]any{"text": b.String(), "count": count}}, nil
 	}
-	info, err := put(ctx, task, in.named("text.txt"), "text/plain", func(w *bufio.Writer) error { return write(w) })
+	info, err := put(ctx, task, in.named("text.txt"), "text/plain", func(w *bufio.Writer) error { return in.write(ctx, task, w) })
 	if err != nil {
 		return action.Result{}, err
 	}
 	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name, "count": count}}, nil
+}
+
+// each gives the texts that are to be joined.
+func (in *joinInput) each(ctx context.Context, task *action.Task, use func(text string) error) error {
+	i := 0
+	for raw, err := range task.Items(ctx, "items") {
+		if err == nil && i == maxJoined {
+			err = fault.New(fault.InputInvalid, "there are more than %d texts: join a part of them at a time", maxJoined)
+		}
+		if err != nil {
+			return err
+		}
+		text, kind := asText(raw)
+		if kind != nil {
+			return fault.New(fault.InputInvalid, "items[%d] is %s: want a text, a number, a boolean or null", i, kind)
+		}
+		i++
+		if in.SkipEmpty && strings.TrimSpace(text) == "" {
+			continue
+		}
+		if err := use(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxJoined is how many texts a list may have.
+const maxJoined = 1_000_000
+
+func (in *joinInput) write(ctx context.Context, task *action.Task, w io.StringWriter) error {
+	first := true
+	return in.each(ctx, task, func(text string) error {
+		parts := [...]string{in.Separator, in.Prefix, text, in.Suffix}
+		if first {
+			parts[0] = ""
+		}
+		first = false
+		for _, s := range parts {
+			if _, err := w.WriteString(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // asText is a JSON value as text stands for it; the error names another kind.

@@ -19,7 +19,6 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/picture"
-	"github.com/roux-engine/roux/internal/store"
 )
 
 // The forms of a picture.
@@ -172,9 +171,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 		if d.at > last {
 			return fault.New(fault.Usage, "--at %d: the run has %d events", d.at, last)
 		}
-		if pic, err = f.Picture(head.Recipe, d.bindings); err == nil && head.Imported() {
-			pic.Imported, pic.Note = true, store.ImportedReason+", "+pic.Note
-		}
+		pic, err = f.Picture(head.Recipe, d.bindings)
 		return err
 	})
 	return pic, err

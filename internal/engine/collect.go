@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -17,16 +16,18 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// collectFile writes the outputs of a loop's iterations into a file.
+// collectList writes the outputs of a loop's iterations into a file, as the JSON array
+// that they are, and returns the reference to it.
 //
 // The journal is read twice. The first reading finds for each item the event
 // that holds its output in the end: a retry may have replaced earlier ones. The
 // second writes them in order and keeps only what came before its turn.
-func (e *Engine) collectFile(ctx context.Context, ask *effect) (action.FileInfo, error) {
+func (e *Engine) collectList(ctx context.Context, ask *effect) (jsonx.Large, error) {
 	g := newGather(ask.prog.machine.Plan(), ask.id.ref)
 	if err := eachStored(ctx, e.cfg.Store, ask.id.key, 0, g.find); err != nil {
-		return action.FileInfo{}, err
+		return jsonx.Large{}, err
 	}
+	g.pad(ask.n)
 	r, w := io.Pipe()
 	defer r.Close() // ends the writer when Put stopped early
 	go func() {
@@ -38,8 +39,13 @@ func (e *Engine) collectFile(ctx context.Context, ask *effect) (action.FileInfo,
 			return buf.Flush()
 		}))
 	}()
-	name := g.plan.Steps[ask.id.ref.Step].ID + ".jsonl"
-	return e.files(ask.id.key.Account).Put(ctx, r, name, "application/jsonl")
+	name := g.plan.Steps[ask.id.ref.Step].ID + ".json"
+	info, err := e.files(ask.id.key.Account).Put(ctx, r, name, "application/json")
+	if err != nil {
+		return jsonx.Large{}, err
+	}
+	// Put has read all that was written, and its end.
+	return jsonx.Large{Hash: info.Hash, List: true, Size: int64(len(g.outs)), Bytes: info.Size, Refs: g.refs}, nil
 }
 
 // gather follows one loop through a journal.
@@ -51,6 +57,7 @@ type gather struct {
 	// the event of that output.
 	inner map[machine.Ref]source
 	outs  []source // by ordinal
+	refs  bool     // one of the outputs holds a reference
 }
 
 // A source names the event whose Data is an output, or an error to be shown in
@@ -107,7 +114,14 @@ func (g *gather) find(ev *machine.Event) error {
 	return nil
 }
 
-// write writes one line an item, in order.
+// pad makes the list as long as the loop was: iterations at its end may have no output.
+func (g *gather) pad(n int64) {
+	for int64(len(g.outs)) < n {
+		g.outs = append(g.outs, source{})
+	}
+}
+
+// write writes the list, in order.
 func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bufio.Writer) error {
 	wanted := make(map[uint64]int, len(g.outs))
 	for i, src := range g.outs {
@@ -118,16 +132,23 @@ func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bu
 	next, early := 0, map[int][]byte{}
 	advance := func() error {
 		for next < len(g.outs) {
-			line := []byte("null")
+			item := []byte("null")
 			if g.outs[next].seq != 0 {
 				var ok bool
-				if line, ok = early[next]; !ok {
+				if item, ok = early[next]; !ok {
 					return nil
 				}
 				delete(early, next)
 			}
+			before := byte(',')
+			if next == 0 {
+				before = '['
+			}
 			next++
-			if _, err := w.Write(append(line, '\n')); err != nil {
+			if err := w.WriteByte(before); err != nil {
+				return err
+			}
+			if _, err := w.Write(item); err != nil {
 				return err
 			}
 		}
@@ -138,17 +159,18 @@ func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bu
 		if !ok {
 			return nil
 		}
-		line := append([]byte(nil), ev.Data...)
+		item := append([]byte(nil), ev.Data...)
 		if g.outs[i].fail {
 			var err error
-			if line, err = jsonx.Canonical(map[string]any{"error": map[string]any{"code": string(ev.Code), "message": ev.Text}}); err != nil {
+			if item, err = jsonx.Canonical(map[string]any{"error": map[string]any{"code": string(ev.Code), "message": ev.Text}}); err != nil {
 				return err
 			}
 		}
-		if len(line) == 0 {
-			line = []byte("null")
+		if len(item) == 0 {
+			item = []byte("null")
 		}
-		early[i] = line
+		g.refs = g.refs || jsonx.Reserved(item)
+		early[i] = item
 		return advance()
 	})
 	if err == nil {
@@ -156,6 +178,9 @@ func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bu
 	}
 	if err == nil && next < len(g.outs) {
 		err = fault.New(fault.StoreCorrupt, "run %s: event %d holds an output and is not stored", key.Run, g.outs[next].seq)
+	}
+	if err == nil {
+		err = w.WriteByte(']')
 	}
 	return err
 }

@@ -330,13 +330,13 @@ func errItemTooLarge() error {
 	return fault.New(fault.ValueTooLarge, "the item has more than %d bytes", maxItem)
 }
 
-// collect answers CmdCollect: the outputs of a loop's iterations, in order, as
-// one JSON value a line in a file. They are read back from the journal, where
-// they already are; nothing else holds them all.
+// collect answers CmdCollect: the outputs of a loop's iterations, in order, as the
+// reference to a list in a file. They are read back from the journal, where they
+// already are; nothing else holds them all.
 func (e *Engine) collect(ask *effect) {
-	var info action.FileInfo
+	var list jsonx.Large
 	err := e.contain(ask.id.key.Run, "collecting the outputs of a loop", func() (err error) {
-		info, err = e.collectFile(e.ctx, ask)
+		list, err = e.collectList(e.ctx, ask)
 		return err
 	})
 	if e.ctx.Err() != nil {
@@ -345,11 +345,8 @@ func (e *Engine) collect(ask *effect) {
 	in := &input{kind: inRun, key: ask.id.key, m: machine.Input{
 		Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Success}}
 	if err == nil {
-		in.m.Output, err = jsonx.Canonical(map[string]any{
-			"file": info.Hash, "name": info.Name, "mimeType": info.MimeType, "size": info.Size,
-		})
-	}
-	if err != nil {
+		in.m.Output = list.Append(nil)
+	} else {
 		in.m = failed(ask, err)
 	}
 	_ = e.post(in)

@@ -3,7 +3,7 @@
 package engine
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -165,8 +166,45 @@ func TestNeedItemsOfBadFiles(t *testing.T) {
 	}
 }
 
-// A loop whose outputs are too large together ends as one JSON lines file, in
-// the order of the items, also when an item failed (Collect).
+// collected reads the file of a list that a run gave as the output "list".
+func collected(t *testing.T, e *Engine, files *blob.Store, run string) []json.RawMessage {
+	t.Helper()
+	h, err := e.History(t.Context(), acc, run, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonx.Decode(h.Outputs, jsonx.Limits{Large: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, ok := v.(map[string]any)["list"].(jsonx.Large)
+	if !ok || !list.List || list.Refs {
+		t.Fatalf("the output is %s", h.Outputs)
+	}
+	f, err := files.Open(context.Background(), acc, list.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if canonical, err := jsonx.CanonicalRaw(data); err != nil || !bytes.Equal(canonical, data) {
+		t.Errorf("the list is not written in its canonical form (%v)", err)
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(data, &items); err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(items)) != list.Size || int64(len(data)) != list.Bytes {
+		t.Errorf("the reference says %d elements in %d bytes, the file has %d in %d", list.Size, list.Bytes, len(items), len(data))
+	}
+	return items
+}
+
+// A loop whose outputs are too large together ends as a list in a file, in the
+// order of the items, also when an item failed (Collect).
 func TestCollect(t *testing.T) {
 	files := blobs(t)
 	const n = 300
@@ -178,40 +216,15 @@ func TestCollect(t *testing.T) {
 	if head := end(t, e, run); head.Status != "completed" {
 		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 	}
-	h, err := e.History(t.Context(), acc, run, 1)
-	if err != nil {
-		t.Fatal(err)
+	items := collected(t, e, files, run)
+	if len(items) != n {
+		t.Fatalf("%d of %d outputs", len(items), n)
 	}
-	var out struct {
-		List struct {
-			File string
-			Size int64
-		}
-	}
-	if err := json.Unmarshal(h.Outputs, &out); err != nil {
-		t.Fatalf("%s: %v", h.Outputs, err)
-	}
-	f, err := files.Open(context.Background(), acc, out.List.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if info := f.Info(); info.Size != out.List.Size {
-		t.Errorf("the reference says %d bytes, the file has %d", out.List.Size, info.Size)
-	}
-	r := bufio.NewReader(f)
-	for i := range n {
-		line, err := r.ReadBytes('\n')
-		if err != nil {
-			t.Fatalf("line %d: %v", i, err)
-		}
+	for i, item := range items {
 		var got struct{ Item int }
-		if err := json.Unmarshal(line, &got); err != nil || got.Item != i {
-			t.Fatalf("line %d holds item %d (%v)", i, got.Item, err)
+		if err := json.Unmarshal(item, &got); err != nil || got.Item != i {
+			t.Fatalf("element %d holds item %d (%v)", i, got.Item, err)
 		}
-	}
-	if rest, err := io.ReadAll(r); len(rest) != 0 || err != nil {
-		t.Errorf("%d bytes follow the last line (%v)", len(rest), err)
 	}
 }
 
@@ -244,38 +257,23 @@ outputs: {list: steps.each.output}
 	if head := end(t, e, run); head.Status != "completed" {
 		t.Fatalf("run is %s: %s %s", head.Status, head.Code, head.Message)
 	}
-	h, err := e.History(t.Context(), acc, run, 1)
-	if err != nil {
-		t.Fatal(err)
+	got := collected(t, e, files, run)
+	if len(got) != len(items) {
+		t.Fatalf("%d outputs of %d items", len(got), len(items))
 	}
-	var out struct{ List struct{ File string } }
-	if err := json.Unmarshal(h.Outputs, &out); err != nil {
-		t.Fatal(err)
-	}
-	f, err := files.Open(context.Background(), acc, out.List.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	sc := bufio.NewScanner(f)
-	sc.Buffer(nil, 1<<20)
-	i := 0
-	for ; sc.Scan(); i++ {
+	for i, raw := range got {
 		var got struct {
 			Item  *int
 			Error *struct{ Code, Message string }
 		}
-		if err := json.Unmarshal(sc.Bytes(), &got); err != nil {
+		if err := json.Unmarshal(raw, &got); err != nil {
 			t.Fatal(err)
 		}
 		switch {
 		case i%3 == 2 && (got.Error == nil || got.Error.Code != "NO_LUCK" || got.Error.Message != fmt.Sprint("item ", i)),
 			i%3 != 2 && (got.Item == nil || *got.Item != i):
-			t.Fatalf("line %d is %.80s", i, sc.Bytes())
+			t.Fatalf("element %d is %.80s", i, raw)
 		}
-	}
-	if i != len(items) {
-		t.Errorf("%d lines for %d items", i, len(items))
 	}
 }
 

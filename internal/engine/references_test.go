@@ -100,7 +100,7 @@ outputs: {text: doc.text.size, list: doc.list.size, sizes: sizes, n: items.size(
 }
 
 // F21: the outputs of iterations that lie in files are collected as references,
-// and a loop runs over the file in which they were collected.
+// a loop runs over the list in which they were collected, and an action gets it whole.
 func TestCollectedReferences(t *testing.T) {
 	files := blobs(t)
 	st := memory.New(memory.Options{})
@@ -117,13 +117,16 @@ steps:
     outputBinding: made
   - id: again
     loop:
-      over: made.file
+      over: made
       steps: [{id: two, action: {name: measure, parameters: {text: "{{ item.text }}", list: "{{ item.list.size }}"}}}]
     outputBinding: sizes
-outputs: {collected: made.name, sizes: sizes}
+  - {id: whole, action: {name: measure, parameters: {made: "{{ made }}", all: "{{ {'a': [made, made]} }}"}}, outputBinding: whole}
+outputs: {collected: size(made), sizes: sizes, whole: whole}
 `
 	out, head := outputsOf(t, e, recipe)
-	want := `{"collected":"each.jsonl","sizes":[` + strings.TrimSuffix(strings.Repeat(`{"list":3,"text":1100002},`, 4), ",") + `]}`
+	const each = 1_402_019 // bytes of what one iteration gives, whole
+	want := `{"collected":4,"sizes":[` + strings.TrimSuffix(strings.Repeat(`{"list":3,"text":1100002},`, 4), ",") + `],` +
+		fmt.Sprintf(`"whole":{"all":%d,"made":%d}}`, 2*(4*each+5)+9, 4*each+5)
 	if head.Status != "completed" || out != want {
 		t.Errorf("%s %s %s\ngot  %s\nwant %s", head.Status, head.Code, head.Message, out, want)
 	}

@@ -51,7 +51,6 @@ func TestLargeValues(t *testing.T) {
 		{"size(read.output.text) + read.output.list.size()", int64(3_000_002)},
 		{"pages.map(p, p.text.size)", []any{int64(3_000_000), int64(5)}},
 		{"pages.filter(p, p.text.size > 9).size", int64(1)},
-		{"has(read.output.text.size)", true},
 		{"has(read.output.text)", true},
 		{"read.output.text == read.output.again", true},
 		{"read.output.text != read.output.again", false},
@@ -91,9 +90,13 @@ func TestLargeValuesAreOpaque(t *testing.T) {
 	const text, list = "read.output.text is a text of 3,000,000 characters", "read.output.list is a list of 2 elements"
 	for src, want := range map[string]string{
 		"read.output.text.hash":                                text,
+		"has(read.output.text.size)":                           "the value is a text of 3,000,000 characters", // as of any text: no field
+		"read.output.list.?size.orValue(0)":                    list,
+		"read.output.list[?0].orValue(1)":                      list,
+		"read.output['text']['size']":                          text,
 		"read.output.text['x']":                                text,
 		"read.output.text[0]":                                  text,
-		"has(read.output.text.foo) ? 1 : read.output.text.foo": "", // no field: false, as of any text
+		"has(read.output.text.foo) ? 1 : read.output.text.foo": text,
 		"read.output.list[0]":                                  list,
 		"read.output.list[0].name":                             list,
 		"read.output.list.exists(x, x == 1)":                   list,

@@ -13,7 +13,8 @@ import (
 //
 //	{"$roux":"ref","bytes":3145730,"hash":"sha256_…","size":3145728,"type":"string"}
 //
-// Only the worker that put the file there makes one. The name "$roux" is reserved:
+// with "refs":true before "size" if Refs is set. Only Roux makes one: the worker that
+// put the file there, and the engine of a loop's outputs. The name "$roux" is reserved:
 // what comes from outside may not use it ([Reserved]), so nobody can make a value
 // look like a reference to a file that they only know by its hash.
 type Large struct {
@@ -23,6 +24,9 @@ type Large struct {
 	// list.
 	Size  int64
 	Bytes int64 // of the file
+	// Refs says that the elements of the list hold references of their own: the
+	// outputs of a loop may. All of them are in the journal of the run.
+	Refs bool
 }
 
 // LargeName is the reserved name.
@@ -64,7 +68,11 @@ func (l Large) Append(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, l.Bytes, 10)
 	dst = append(dst, `,"hash":"`...)
 	dst = append(dst, l.Hash...)
-	dst = append(dst, `","size":`...)
+	dst = append(dst, '"')
+	if l.Refs {
+		dst = append(dst, `,"refs":true`...)
+	}
+	dst = append(dst, `,"size":`...)
 	dst = strconv.AppendInt(dst, l.Size, 10)
 	dst = append(dst, `,"type":"`...)
 	dst = append(dst, l.Type()...)
@@ -73,7 +81,8 @@ func (l Large) Append(dst []byte) []byte {
 
 // AsLarge reads the object form of a reference; ok is false for anything else.
 func AsLarge(m map[string]any) (l Large, ok bool) {
-	if len(m) != 5 || m[LargeName] != "ref" {
+	refs, _ := m["refs"].(bool)
+	if fields := 5; m[LargeName] != "ref" || len(m) != fields && !(refs && len(m) == fields+1) {
 		return Large{}, false
 	}
 	kind, _ := m["type"].(string)
@@ -82,12 +91,12 @@ func AsLarge(m map[string]any) (l Large, ok bool) {
 	n, isInt2 := m["bytes"].(int64)
 	digits, named := strings.CutPrefix(hash, "sha256_")
 	switch {
-	case !isInt || !isInt2 || size < 0 || n < 0, kind != "string" && kind != "list":
+	case !isInt || !isInt2 || size < 0 || n < 0, kind != "list" && (kind != "string" || refs):
 		return Large{}, false
 	case !named || len(digits) != 64 || strings.Trim(digits, "0123456789abcdef") != "":
 		return Large{}, false
 	}
-	return Large{Hash: hash, List: kind == "list", Size: size, Bytes: n}, true
+	return Large{Hash: hash, List: kind == "list", Size: size, Bytes: n, Refs: refs}, true
 }
 
 // NextLarge finds the first reference in canonical JSON: it is at

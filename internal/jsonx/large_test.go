@@ -12,7 +12,7 @@ var aHash = "sha256_" + strings.Repeat("0a", 32)
 
 // The form of a reference is written and read as one thing, and nothing near it is.
 func TestLargeForm(t *testing.T) {
-	for _, l := range []Large{{Hash: aHash, Size: 3, Bytes: 5}, {Hash: aHash, List: true, Size: 1 << 40, Bytes: 1 << 50}} {
+	for _, l := range []Large{{Hash: aHash, Size: 3, Bytes: 5}, {Hash: aHash, List: true, Size: 1 << 40, Bytes: 1 << 50}, {Hash: aHash, List: true, Size: 2, Bytes: 9, Refs: true}} {
 		raw, err := Canonical(map[string]any{"a": []any{l}})
 		if err != nil {
 			t.Fatal(err)
@@ -38,6 +38,7 @@ func TestLargeForm(t *testing.T) {
 		strings.Replace(good, `"size":3`, `"size":"3"`, 1), strings.Replace(good, "sha256_", "sha255_", 1), strings.Replace(good, "0a", "0A", 1),
 		strings.Replace(good, "0a", "0", 1), strings.Replace(good, `"string"`, `"map"`, 1), strings.Replace(good, `"size":3,`, "", 1),
 		strings.Replace(good, `"size":3,`, `"size":3,"so":1,`, 1), `{"$roux":{"a":1}}`, `{"$roux":"ref"}`,
+		strings.Replace(good, `"size":3`, `"refs":true,"size":3`, 1), strings.Replace(strings.Replace(good, `"size":3`, `"refs":false,"size":3`, 1), `"string"`, `"list"`, 1),
 	} {
 		v, err := Decode([]byte(bad), Limits{Large: true})
 		if _, isMap := v.(map[string]any); err != nil || !isMap {

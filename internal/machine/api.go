@@ -189,9 +189,9 @@ const (
 	CmdCancelTask
 	// CmdNeedItems asks for items From.. (at most N) of the file File: answer InItems.
 	CmdNeedItems
-	// CmdCollect asks for the outputs of a finished loop as one JSONL file,
-	// because together they exceed the inline limit: answer InResult with the
-	// file reference as Output.
+	// CmdCollect asks for the outputs of the N iterations of a finished loop as one
+	// list in a file, because together they exceed the inline limit: answer InResult
+	// with the reference to it (jsonx.Large) as Output.
 	CmdCollect
 	// CmdContinue asks for InContinue: the last Decide stopped at its limit.
 	CmdContinue

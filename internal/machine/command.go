@@ -59,7 +59,7 @@ func (r *Run) ask(c *composite) {
 
 // question is the command whose answer the loop waits for.
 func (c *composite) question(gen uint32) Command {
-	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: Fence{Gen: gen}}
+	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: Fence{Gen: gen}, N: c.loop.next}
 	if c.needsItems() {
 		cmd.Kind, cmd.From, cmd.N, cmd.File = CmdNeedItems, c.loop.have, itemBatch, c.loop.file
 	}

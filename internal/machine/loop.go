@@ -20,7 +20,7 @@ const maxInline = 1 << 20
 
 // loopState is what a loop keeps besides its window of open iterations. Outputs
 // stay in memory while they fit in one event together; past that they live in
-// the journal only, and the engine collects them into a file at the end.
+// the journal only, and the engine collects them into a list in a file at the end.
 type loopState struct {
 	file  string // "" = an inline list
 	list  *value // inline list, or the batch of items read last

@@ -238,7 +238,7 @@ func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
 }
 
 // fileHash recognises the forms in which a file travels in values: its hash,
-// or an object with one (an entry of files, the output of a long loop).
+// or an object with one (an entry of files, the output of an action that makes one).
 func fileHash(v any) string {
 	switch v := v.(type) {
 	case string:

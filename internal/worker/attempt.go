@@ -112,17 +112,51 @@ func (a *attempt) call() Result {
 // files first, and the contract is about the whole.
 func (a *attempt) takeInput() *fault.Error {
 	t := &a.task
-	if jsonx.Reserved(t.Task.Input) {
+	if !jsonx.Reserved(t.Task.Input) {
+		return a.checkInput(t.Task.Input, nil)
+	}
+	rest, lists, err := takeLists(t.Action.Streams, t.Task.Input)
+	if err != nil {
+		return a.failed(err)
+	}
+	if t.CheckInput != nil && lists != nil {
+		// The contract sees the whole where that may be held at all.
 		whole, err := fetch(a, t.Task.Files, t.Task.Input)
-		if err != nil {
+		switch {
+		case err == nil:
+			if err := a.checkInput(whole, nil); err != nil {
+				return err
+			}
+		case !errors.Is(err, fault.ValueTooLarge):
 			return a.failed(err)
 		}
-		t.Task.Input = whole
 	}
-	if t.CheckInput == nil {
+	if t.Task.Input, err = fetch(a, t.Task.Files, rest); err != nil {
+		return a.failed(err)
+	}
+	if err := a.checkInput(t.Task.Input, lists); err != nil {
+		return err
+	}
+	for name, ref := range lists {
+		if t.Task.Lists == nil {
+			t.Task.Lists = map[string]action.List{}
+		}
+		t.Task.Lists[name] = &list{files: t.Task.Files, ref: ref}
+	}
+	return nil
+}
+
+// checkInput holds an input to its contract; lists are those that it lacks, of which
+// only the type is checked.
+func (a *attempt) checkInput(input []byte, lists map[string]jsonx.Large) *fault.Error {
+	validate := a.task.CheckInput
+	if validate == nil {
 		return nil
 	}
-	return check(t.CheckInput, t.Task.Input, fault.InputContractViolation, fault.ValueTooLarge)
+	if lists != nil {
+		validate = func(v any) error { return a.task.CheckInput(withLists(v, lists)) }
+	}
+	return check(validate, input, fault.InputContractViolation, fault.ValueTooLarge)
 }
 
 // giveOutput encodes an output, checks the whole of it, and puts into files what

@@ -17,6 +17,18 @@ import (
 // what it returns: at most MaxLarge bytes, of which the files are told before they
 // are read.
 func fetch(ctx context.Context, files action.Files, input []byte) ([]byte, error) {
+	return (&fetcher{ctx: ctx, files: files, read: map[string][]byte{}}).fill(input)
+}
+
+// A fetcher reads each file of an input once, however often that names it.
+type fetcher struct {
+	ctx   context.Context
+	files action.Files
+	read  map[string][]byte
+}
+
+// fill returns JSON text with values in the place of references.
+func (f *fetcher) fill(input []byte) ([]byte, error) {
 	total := int64(len(input))
 	for rest := input; ; {
 		ref, _, end, ok := jsonx.NextLarge(rest)
@@ -29,19 +41,24 @@ func fetch(ctx context.Context, files action.Files, input []byte) ([]byte, error
 		rest = rest[end:]
 	}
 	out := make([]byte, 0, total)
-	read := map[string][]byte{} // an input may name one value twice
 	for {
 		ref, start, end, ok := jsonx.NextLarge(input)
 		if !ok {
 			break
 		}
-		content, known := read[ref.Hash]
+		content, known := f.read[ref.Hash]
 		if !known {
 			var err error
-			if content, err = contentOf(ctx, files, ref); err != nil {
+			if content, err = contentOf(f.ctx, f.files, ref); err != nil {
 				return nil, err
 			}
-			read[ref.Hash] = content
+			// The elements of such a list were checked to be of this run.
+			if ref.Refs {
+				if content, err = f.fill(content); err != nil {
+					return nil, err
+				}
+			}
+			f.read[ref.Hash] = content
 		}
 		out = append(append(out, input[:start]...), content...)
 		input = input[end:]

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builtin
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// A fold is one entry of aggregate.
+type fold struct {
+	program
+	how string // sum, avg, min, max, count or list
+}
+
+func compileFolds(in *queryInput) (all []fold, err error) {
+	for _, name := range slices.Sorted(maps.Keys(in.Aggregate)) {
+		if _, both := in.GroupBy[name]; both {
+			return nil, fault.New(fault.InputInvalid, "groupBy and aggregate both make a field %q: give one another name", name)
+		}
+		for how, src := range in.Aggregate[name] { // one, by the schema
+			p, err := compileProgram("aggregate."+name+"."+how, name, src)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, fold{p, how})
+		}
+	}
+	return all, nil
+}
+
+// A group is a set of rows with what was computed over them.
+type group struct {
+	q     *query
+	keys  []any
+	state []tally // by fold
+}
+
+// A tally is the state of one fold over one group.
+type tally struct {
+	n     int64 // values that count
+	whole int64
+	parts float64
+	float bool // one of the numbers was not whole
+	best  any
+	list  []any
+}
+
+func (q *query) newGroup(keys []any) *group {
+	return &group{q: q, keys: keys, state: make([]tally, len(q.folds))}
+}
+
+// fold takes the row into its group and into the totals.
+func (q *query) fold() error {
+	groups := make([]*group, 0, 2)
+	if q.totals != nil {
+		groups = append(groups, q.totals)
+	}
+	if q.keys != nil {
+		g, err := q.groupOf()
+		if err != nil {
+			return err
+		}
+		groups = append(groups, g)
+	}
+	for i := range q.folds {
+		f := &q.folds[i]
+		v, err := q.eval(&f.program)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			if err := g.take(i, f, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// groupOf finds the group of the row, or begins it.
+func (q *query) groupOf() (*group, error) {
+	keys := make([]any, len(q.keys))
+	for i := range q.keys {
+		v, err := q.eval(&q.keys[i])
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = v
+	}
+	id, err := jsonx.Canonical(keys)
+	if err != nil {
+		return nil, fault.Wrap(fault.InputInvalid, err, "groupBy: %v", err)
+	}
+	g := q.groups[string(id)]
+	if g != nil {
+		return g, nil
+	}
+	if len(q.groups) == maxGroups {
+		return nil, fault.New(fault.ValueTooLarge, "there are more than %d groups: group by something coarser, or filter the rows by where", maxGroups)
+	}
+	if err := q.hold(2*len(id) + 128*len(q.folds)); err != nil {
+		return nil, err
+	}
+	g = q.newGroup(keys)
+	q.groups[string(id)] = g
+	q.ordered = append(q.ordered, g)
+	return g, nil
+}
+
+// hold counts what is kept in memory.
+func (q *query) hold(n int) error {
+	if q.held += n; q.held > maxSorted {
+		return fault.New(fault.ValueTooLarge, "more than %d MiB would have to be held to group and sort: filter the rows by where, select fewer fields, or give a limit", maxSorted>>20)
+	}
+	return nil
+}
+
+// take adds one value.
+func (g *group) take(i int, f *fold, v any) error {
+	t := &g.state[i]
+	switch f.how {
+	case "count":
+		holds, ok := v.(bool)
+		if !ok {
+			return fault.New(fault.InputInvalid, "%s gives %s, want true or false", f.at, jsonKind(v))
+		}
+		if holds {
+			t.n++
+		}
+		return nil
+	case "list":
+		raw, err := jsonx.Canonical(v)
+		if err != nil {
+			return fault.Wrap(fault.InputInvalid, err, "%s: %v", f.at, err)
+		}
+		t.list = append(t.list, v)
+		return g.q.hold(len(raw) + 32)
+	}
+	if v == nil {
+		return nil
+	}
+	t.n++
+	if f.how == "min" || f.how == "max" {
+		c, err := compareValues(v, t.best)
+		if err != nil {
+			return fault.Wrap(fault.InputInvalid, err, "%s: %s", f.at, fault.Message(err))
+		}
+		if t.n == 1 || f.how == "min" && c < 0 || f.how == "max" && c > 0 {
+			t.best = v
+		}
+		return nil
+	}
+	switch v := v.(type) {
+	case int64:
+		sum := t.whole + v
+		if (sum > t.whole) != (v > 0) && v != 0 {
+			return fault.New(fault.InputInvalid, "%s: the sum is larger than a whole number of 64 bits can be: add double(…)", f.at)
+		}
+		t.whole = sum
+	case float64:
+		t.parts, t.float = t.parts+v, true
+	default:
+		return fault.New(fault.InputInvalid, "%s gives %s, want a number", f.at, jsonKind(v))
+	}
+	return nil
+}
+
+// value is what a fold gives in the end.
+func (t *tally) value(how string) (any, error) {
+	sum := any(t.whole)
+	if t.float {
+		f := float64(t.whole) + t.parts
+		if math.IsInf(f, 0) || math.IsNaN(f) {
+			return nil, fault.New(fault.InputInvalid, "the sum is no number that JSON can hold")
+		}
+		sum = f
+	}
+	switch {
+	case how == "count":
+		return t.n, nil
+	case how == "list":
+		return append([]any{}, t.list...), nil
+	case how == "sum":
+		return sum, nil
+	case t.n == 0:
+		return nil, nil
+	case how != "avg":
+		return t.best, nil
+	}
+	if f, ok := sum.(float64); ok {
+		return f / float64(t.n), nil
+	}
+	return float64(t.whole) / float64(t.n), nil
+}
+
+// fields is the row of a group.
+func (g *group) fields() (map[string]any, error) {
+	out := make(map[string]any, len(g.keys)+len(g.state))
+	for i, v := range g.keys {
+		out[g.q.keys[i].name] = v
+	}
+	for i := range g.state {
+		f := &g.q.folds[i]
+		v, err := g.state[i].value(f.how)
+		if err != nil {
+			return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", f.at, fault.Message(err))
+		}
+		out[f.name] = v
+	}
+	return out, nil
+}
+
+// A result is a row of the result that waits to be sorted.
+type result struct {
+	row  []byte
+	keys []any
+}
+
+// size is about what a result holds of the memory.
+func (r *result) size() int { return len(r.row) + 64*(1+len(r.keys)) }
+
+// keep keeps a row to be sorted. Of more rows than are wanted it forgets the last.
+func (q *query) keep(r result) error {
+	for i, k := range r.keys {
+		switch k.(type) {
+		case []any, map[string]any:
+			return fault.New(fault.InputInvalid, "%s gives %s, want a number, a text, true, false or null", q.order[i].at, jsonKind(k))
+		}
+	}
+	q.sorted = append(q.sorted, r)
+	q.held += r.size()
+	// Rarely, so that each row costs little.
+	if q.in.Limit != nil {
+		if most := q.in.Offset + *q.in.Limit; most >= 0 && int64(len(q.sorted)) >= 2*most+1_000 {
+			q.sort()
+			for i := range q.sorted[most:] {
+				q.held -= q.sorted[most:][i].size()
+			}
+			q.sorted = slices.Delete(q.sorted, int(most), len(q.sorted))
+		}
+	}
+	return q.hold(0)
+}
+
+func (q *query) sort() {
+	slices.SortStableFunc(q.sorted, func(a, b result) int {
+		for i := range q.order {
+			c, _ := compareValues(a.keys[i], b.keys[i]) // keep refused what has no order
+			if q.order[i].name == "desc" {
+				c = -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+}
+
+func (q *query) giveSorted(give func([]byte) error) error {
+	if q.order == nil {
+		return nil
+	}
+	q.sort()
+	for i := range q.sorted {
+		if err := q.give(q.sorted[i].row, give); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareValues orders values: booleans, numbers, texts, null. Lists and objects have
+// no order.
+func compareValues(a, b any) (int, error) {
+	ra, rb := rank(a), rank(b)
+	if ra == noOrder || rb == noOrder {
+		return 0, fault.New(fault.InputInvalid, "%s has no order: want a number, a text, true or false", jsonKind(a))
+	}
+	if ra != rb {
+		return cmp.Compare(ra, rb), nil
+	}
+	switch x := a.(type) {
+	case bool:
+		y := b.(bool)
+		return cmp.Compare(map[bool]int{true: 1}[x], map[bool]int{true: 1}[y]), nil
+	case string:
+		return cmp.Compare(x, b.(string)), nil
+	case int64:
+		if y, ok := b.(int64); ok {
+			return cmp.Compare(x, y), nil
+		}
+		return -compareFloat(b.(float64), x), nil
+	case float64:
+		if y, ok := b.(float64); ok {
+			return cmp.Compare(x, y), nil
+		}
+		return compareFloat(x, b.(int64)), nil
+	}
+	return 0, nil
+}
+
+// noOrder is the rank of lists and objects.
+const noOrder = -1
+
+func rank(v any) int {
+	switch v.(type) {
+	case bool:
+		return 1
+	case int64, float64:
+		return 2
+	case string:
+		return 3
+	case nil:
+		return 4
+	}
+	return noOrder
+}
+
+// compareFloat compares a float with a whole number exactly.
+func compareFloat(f float64, n int64) int {
+	switch {
+	case f >= 1<<63:
+		return 1
+	case f < -1<<63:
+		return -1
+	}
+	if c := cmp.Compare(int64(f), n); c != 0 {
+		return c
+	}
+	return cmp.Compare(f, math.Trunc(f))
+}
