@@ -128,7 +128,7 @@ var table = []Info{
 	{CircularDependency, 422, CauseDefinition, false, ExitDefinition, "E001", nil, "Steps wait for each other in a circle.", "Remove one of the dependencies the message names."},
 	{DepthExceeded, 422, CauseLimit, false, ExitDefinition, "E002", nil, "Scopes or nested runs go deeper than the limit.", "Flatten the definition, or raise `limits` up to the server's maximum."},
 	{RecipeNotFound, 404, CauseRequest, false, ExitNotFound, "E003", nil, "No definition has that name, id or path.", "Check the path or the name."},
-	{MemoryLimit, 422, CauseLimit, false, ExitFailed, "E005", nil, "The values a run holds exceed its memory limit.", "Pass files instead of values, or raise `limits.memory_limit_mb`."},
+	{MemoryLimit, 422, CauseLimit, false, ExitFailed, "E005", nil, "The values and open iterations that a run holds exceed its memory limit.", "Lower `maxConcurrency`, pass files instead of values, or raise `limits.memory_limit_mb`."},
 	{StepLimit, 422, CauseLimit, false, ExitFailed, "", nil, "The run would start more steps than its limit.", "Raise `limits.max_total_steps` in the recipe, up to the server's maximum."},
 	{ItemLimit, 422, CauseLimit, false, ExitFailed, "", nil, "A loop has more items than its limit.", "Raise `limits.max_loop_items` in the recipe, up to the server's maximum."},
 	{NotAvailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This release does not have that feature yet.", "Use what the message offers instead, or a newer release."},

@@ -21,7 +21,8 @@ import (
 //
 // The journal is read twice. The first reading finds for each item the event
 // that holds its output in the end: a retry may have replaced earlier ones. The
-// second writes them in order and keeps only what came before its turn.
+// second writes them in order and keeps what came before its turn, as much as
+// maxEarly allows; what was left out is read again after that.
 func (e *Engine) collectList(ctx context.Context, ask *effect) (jsonx.Large, error) {
 	g := newGather(ask.prog.machine.Plan(), ask.id.ref)
 	if err := eachStored(ctx, e.cfg.Store, ask.id.key, 0, g.find); err != nil {
@@ -58,17 +59,22 @@ type gather struct {
 	inner map[machine.Ref]source
 	outs  []source // by ordinal
 	refs  bool     // one of the outputs holds a reference
+	early int      // bytes of outputs that may be held because others come first
 }
+
+// maxEarly is how many bytes of outputs wait for those of items before them.
+const maxEarly = 16 << 20
 
 // A source names the event whose Data is an output, or an error to be shown in
 // its place; the zero source is null.
 type source struct {
 	seq  uint64
+	size int // about
 	fail bool
 }
 
 func newGather(p *plan.Plan, loop machine.Ref) *gather {
-	g := &gather{plan: p, body: p.Steps[loop.Step].Body, inner: map[machine.Ref]source{}}
+	g := &gather{plan: p, body: p.Steps[loop.Step].Body, inner: map[machine.Ref]source{}, early: maxEarly}
 	g.prefix = string(binary.AppendUvarint([]byte(loop.Path), uint64(g.body)))
 	return g
 }
@@ -84,7 +90,7 @@ func (g *gather) find(ev *machine.Event) error {
 		return nil
 	}
 	graph := &g.plan.Graphs[g.plan.Steps[ev.Step].Graph]
-	src := source{seq: ev.Seq}
+	src := source{seq: ev.Seq, size: len(ev.Data) + len(ev.Text)}
 	switch ev.Kind {
 	case machine.EvNodeCompleted:
 		if ev.Flag&1 != 0 {
@@ -123,64 +129,95 @@ func (g *gather) pad(n int64) {
 
 // write writes the list, in order.
 func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bufio.Writer) error {
+	ls := &ordered{outs: g.outs, room: g.early, early: map[int][]byte{}, w: w}
 	wanted := make(map[uint64]int, len(g.outs))
 	for i, src := range g.outs {
 		if src.seq != 0 {
 			wanted[src.seq] = i
 		}
 	}
-	next, early := 0, map[int][]byte{}
-	advance := func() error {
-		for next < len(g.outs) {
-			item := []byte("null")
-			if g.outs[next].seq != 0 {
-				var ok bool
-				if item, ok = early[next]; !ok {
-					return nil
-				}
-				delete(early, next)
-			}
-			before := byte(',')
-			if next == 0 {
-				before = '['
-			}
-			next++
-			if err := w.WriteByte(before); err != nil {
-				return err
-			}
-			if _, err := w.Write(item); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	err := eachStored(ctx, st, key, 0, func(ev *machine.Event) error {
-		i, ok := wanted[ev.Seq]
-		if !ok {
-			return nil
-		}
-		item := append([]byte(nil), ev.Data...)
-		if g.outs[i].fail {
-			var err error
-			if item, err = jsonx.Canonical(map[string]any{"error": map[string]any{"code": string(ev.Code), "message": ev.Text}}); err != nil {
-				return err
-			}
-		}
-		if len(item) == 0 {
-			item = []byte("null")
-		}
-		g.refs = g.refs || jsonx.Reserved(item)
-		early[i] = item
-		return advance()
-	})
+	err := w.WriteByte('[')
 	if err == nil {
-		err = advance()
+		err = ls.advance()
 	}
-	if err == nil && next < len(g.outs) {
-		err = fault.New(fault.StoreCorrupt, "run %s: event %d holds an output and is not stored", key.Run, g.outs[next].seq)
+	for err == nil && ls.next < len(ls.outs) {
+		from := ls.next
+		err = eachStored(ctx, st, key, 0, func(ev *machine.Event) error {
+			if i, ok := wanted[ev.Seq]; ok {
+				return ls.put(i, ev)
+			}
+			return nil
+		})
+		if err == nil && ls.next == from {
+			err = fault.New(fault.StoreCorrupt, "run %s: event %d holds an output and is not stored", key.Run, g.outs[from].seq)
+		}
 	}
+	g.refs = ls.refs
 	if err == nil {
 		err = w.WriteByte(']')
 	}
 	return err
+}
+
+// ordered puts outputs in order. It holds those of a window of items that begins
+// with the one whose turn it is: those after the window are left for the next
+// reading, so that a slow first item does not bring all others into memory.
+type ordered struct {
+	outs      []source
+	next, end int // the window
+	room      int // bytes that may still be added to it
+	early     map[int][]byte
+	refs      bool // one of the outputs holds a reference
+	w         *bufio.Writer
+}
+
+// put takes the output of item i, when that is in the window and not known yet.
+func (ls *ordered) put(i int, ev *machine.Event) error {
+	if i < ls.next || i >= ls.end || ls.early[i] != nil {
+		return nil
+	}
+	item := append([]byte(nil), ev.Data...)
+	if ls.outs[i].fail {
+		var err error
+		if item, err = jsonx.Canonical(map[string]any{"error": map[string]any{"code": string(ev.Code), "message": ev.Text}}); err != nil {
+			return err
+		}
+	}
+	if len(item) == 0 {
+		item = []byte("null")
+	}
+	ls.refs = ls.refs || jsonx.Reserved(item)
+	ls.early[i] = item
+	return ls.advance()
+}
+
+// advance writes what is in turn and moves the window.
+func (ls *ordered) advance() error {
+	for {
+		for ls.end < len(ls.outs) && (ls.end == ls.next || ls.outs[ls.end].size <= ls.room) {
+			ls.room -= ls.outs[ls.end].size
+			ls.end++
+		}
+		if ls.next == len(ls.outs) {
+			return nil
+		}
+		item := []byte("null")
+		if ls.outs[ls.next].seq != 0 {
+			var ok bool
+			if item, ok = ls.early[ls.next]; !ok {
+				return nil
+			}
+			delete(ls.early, ls.next)
+		}
+		if ls.next > 0 {
+			if err := ls.w.WriteByte(','); err != nil {
+				return err
+			}
+		}
+		ls.room += ls.outs[ls.next].size
+		ls.next++
+		if _, err := ls.w.Write(item); err != nil {
+			return err
+		}
+	}
 }

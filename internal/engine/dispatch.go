@@ -33,11 +33,30 @@ func (e *Engine) carryOut(ef *effect) {
 		e.pool.Cancel(poolID(ef.id))
 	case machine.CmdNeedItems:
 		ask := *ef
-		go e.readItems(&ask)
+		go e.inTurn(e.reading, func() { e.readItems(&ask) })
 	case machine.CmdCollect:
 		ask := *ef
-		go e.collect(&ask)
+		go e.inTurn(e.collecting, func() { e.collect(&ask) })
 	}
+}
+
+// How many loops are served at once: each that reads holds up to a window of
+// items, each that collects a chunk of the journal and outputs that are not in
+// turn (I15).
+const (
+	maxReading    = 8
+	maxCollecting = 2
+)
+
+// inTurn calls fn once a slot is free, or not at all when the engine ends before.
+func (e *Engine) inTurn(slots chan struct{}, fn func()) {
+	select {
+	case slots <- struct{}{}:
+	case <-e.ctx.Done():
+		return // what was asked for is owed, and asked again after the next start
+	}
+	defer func() { <-slots }()
+	fn()
 }
 
 // Do renders an attempt's input and has the pool call its action. It runs beside

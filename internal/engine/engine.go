@@ -48,6 +48,8 @@ type Engine struct {
 	seat    seat
 	pending atomic.Int64 // requests waiting for an answer
 
+	reading, collecting chan struct{} // slots, see inTurn
+
 	stopping atomic.Bool
 	drained  atomic.Bool // no attempt will report any more
 	crashed  atomic.Bool // tests: leave at once, write nothing
@@ -103,6 +105,9 @@ func assemble(cfg Config) (*Engine, error) {
 		commits: make(chan []store.Transition, 1),
 		results: make(chan commitResult, 1),
 		done:    make(chan struct{}),
+
+		reading:    make(chan struct{}, maxReading),
+		collecting: make(chan struct{}, maxCollecting),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.began = cfg.Now()

@@ -21,6 +21,9 @@ func (r *Run) Check() error {
 	if err != nil {
 		return err
 	}
+	if want := r.recountFrames(); r.frames != want {
+		return fmt.Errorf("R38: the run counts %d bytes of open scopes and holds %d", r.frames, want)
+	}
 	if r.status.Terminal() {
 		if r.busy != 0 || r.alive != 0 {
 			return fmt.Errorf("R10: the run has ended with %d steps begun and %d scopes open", r.busy, r.alive)
@@ -123,31 +126,7 @@ func recount(r *Run) int64 {
 			total += v.n
 		}
 	}
-	for _, sig := range r.signals {
-		add(sig.val)
-	}
-	for _, s := range r.sortedScopes() {
-		for _, v := range s.outs {
-			add(v)
-		}
-		for _, v := range s.slots {
-			add(v)
-		}
-		add(s.out)
-		add(s.item)
-		for _, c := range s.comps {
-			add(c.out)
-			for k := range c.branches {
-				add(c.branches[k].out)
-			}
-			if c.loop != nil {
-				add(c.loop.list)
-				for _, v := range c.loop.outs {
-					add(v)
-				}
-			}
-		}
-	}
+	r.eachValue(add)
 	return total
 }
 

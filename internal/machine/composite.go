@@ -68,6 +68,7 @@ func (r *Run) newComposite(s *scope, i int32, kind compositeKind) *composite {
 		s.comps = make(map[int32]*composite, 2)
 	}
 	s.comps[i] = c
+	r.frames += compositeBytes
 	return c
 }
 
@@ -76,6 +77,7 @@ func (r *Run) newScope(path Path, graph int32, parent *scope, owner int32, ordin
 	g := &r.plan.Graphs[graph]
 	s := &scope{path: path, graph: graph, g: g, parent: parent, owner: owner, ordinal: ordinal,
 		failed: -1, live: g.N, steps: make([]stepState, g.N)}
+	r.frames += s.frameBytes()
 	s.frame = s
 	if g.Frame != graph && parent != nil {
 		s.frame = parent.frame
@@ -148,6 +150,7 @@ func (r *Run) openComposite(s *scope, i int32, ev *Event) error {
 	case plan.Parallel:
 		c := r.newComposite(s, i, parallel)
 		c.branches = make([]branch, len(step.Branches))
+		r.frames += int64(len(c.branches)) * branchBytes
 		for _, g := range step.Branches {
 			if err := r.openChild(c, g, 0, nil); err != nil {
 				return err
@@ -157,6 +160,7 @@ func (r *Run) openComposite(s *scope, i int32, ev *Event) error {
 	case plan.Loop:
 		c := r.newComposite(s, i, looping)
 		c.loop = newLoopState(ev)
+		r.frames += c.loop.frameBytes()
 		r.hold(c.loop.list)
 		r.touchComposite(c)
 	default:
@@ -363,6 +367,7 @@ func (r *Run) dropComposite(s *scope, i int32) {
 		r.release(l.list)
 		r.releaseOuts(l)
 	}
+	r.frames -= c.frameBytes()
 	delete(s.comps, i)
 }
 
@@ -382,6 +387,7 @@ func (r *Run) dropScope(s *scope) {
 	}
 	r.release(s.out)
 	r.release(s.item)
+	r.frames -= s.frameBytes()
 	delete(r.scopes, s.path)
 	if s.parent != nil {
 		if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && c.kids[kidKey(s)] == s {

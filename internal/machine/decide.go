@@ -29,6 +29,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 		return // what is left of an earlier turn comes with its own InContinue
 	}
 	r.advance()
+	r.forgetDecoded()
 	if r.agenda.len() > 0 {
 		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: Ref{Step: -1}})
 	}
@@ -226,14 +227,6 @@ func (r *Run) fits(out []byte) *Failure {
 	return r.holds(len(out))
 }
 
-// holds refuses values past the run's memory.
-func (r *Run) holds(n int) *Failure {
-	if r.mem+int64(n) > r.limits.MemoryBytes {
-		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
-	}
-	return nil
-}
-
 func (r *Run) takeProgress(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
@@ -335,7 +328,7 @@ func (r *Run) takeItems(in *Input) {
 	known := max(in.Total-c.loop.have, int64(len(in.Items)))
 	f := r.loopFits(s, i, c.loop.have+known, known)
 	if f == nil {
-		f = r.holds(len(data))
+		f = r.holds(len(data) + itemBytes*len(in.Items))
 	}
 	if f != nil {
 		r.abortStep(s, i, f)

@@ -113,7 +113,7 @@ func (r *Run) fold(ev *Event) error {
 		st.status, st.due = Queued, 0
 	case EvNodeFallback:
 		r.countFailure(s, i, ev)
-		s.setErr(i, ev)
+		r.setErr(s, i, ev)
 		st.flags |= flagFallback
 		return r.openFallback(s, i)
 	case EvNodeAborting:
@@ -125,7 +125,7 @@ func (r *Run) fold(ev *Event) error {
 	case EvNodeSkipped:
 		st.reason = Reason(ev.Flag)
 		if ev.Code != "" {
-			s.setErr(i, ev)
+			r.setErr(s, i, ev)
 		}
 		if ev.Attempt > 0 {
 			r.countFailure(s, i, ev)
@@ -251,11 +251,23 @@ func (r *Run) countFailure(s *scope, i int32, ev *Event) {
 	}
 }
 
-func (s *scope) setErr(i int32, ev *Event) {
+func (r *Run) setErr(s *scope, i int32, ev *Event) {
 	if s.errs == nil {
 		s.errs = make(map[int32]stepError, 1)
 	}
-	s.errs[i] = stepError{ev.Code, ev.Text}
+	r.dropErr(s, i)
+	e := stepError{ev.Code, ev.Text}
+	if s.errs[i] = e; s.parent != nil {
+		r.frames += e.bytes()
+	}
+}
+
+func (r *Run) dropErr(s *scope, i int32) {
+	if e, ok := s.errs[i]; ok {
+		if delete(s.errs, i); s.parent != nil {
+			r.frames -= e.bytes()
+		}
+	}
 }
 
 func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
@@ -286,7 +298,7 @@ func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
 	if step.Compensate != plan.None && !s.compensates() {
 		r.undo = append(r.undo, s.ref(i))
 	}
-	delete(s.errs, i)
+	r.dropErr(s, i)
 	r.dropComposite(s, i)
 	r.settle(s, i, Completed)
 	return nil
@@ -328,7 +340,7 @@ func (r *Run) consumeSignal(name string) {
 
 func (r *Run) foldFailed(s *scope, i int32, ev *Event) {
 	st := &s.steps[i]
-	s.setErr(i, ev)
+	r.setErr(s, i, ev)
 	if ev.Attempt > 0 {
 		r.countFailure(s, i, ev)
 	}

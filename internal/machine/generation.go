@@ -466,7 +466,7 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 			r.replace(&s.frame.slots[step.Slot], nil)
 		}
 	}
-	delete(s.errs, i)
+	r.dropErr(s, i)
 	if st.flags&flagCompensated != 0 {
 		st.flags &^= flagUnknown // whatever it was, it was undone
 	}

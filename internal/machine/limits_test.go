@@ -121,7 +121,7 @@ func TestF21_Boundaries(t *testing.T) {
 		for extra, want := range map[int64]Status{0: Running, 1: StepFailed} {
 			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {memory_limit_mb: 1}\nsteps:\n  - {id: l, loop: {over: \"'sha256_"+strings.Repeat("a", 64)+"'\", steps: [{id: x, action: {name: work}}]}}\n")))
 			left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
-			d.do(&Input{Kind: InItems, Ref: Ref{}, Items: [][]byte{word(left - 2 + extra)}})
+			d.do(&Input{Kind: InItems, Ref: Ref{}, Items: [][]byte{word(left - itemBytes - scopeBytes - stepBytes - 2 + extra)}})
 			if st := d.run.root; st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.MemoryLimit {
 				t.Errorf("%d bytes past the limit: %s %v", extra, st.steps[0].status, st.errs[0])
 			}

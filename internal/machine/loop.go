@@ -53,8 +53,10 @@ func (r *Run) foldItems(s *scope, i int32, ev *Event) error {
 	}
 	l := c.loop
 	r.replace(&l.list, newValue(ev.Seq, ev.Data))
+	r.frames -= l.frameBytes()
 	l.items, l.from = nil, l.have
 	l.have += ev.M
+	r.frames += l.frameBytes()
 	l.more = ev.Flag&1 != 0
 	c.asked = false
 	r.touchComposite(c)
@@ -121,6 +123,10 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 	}
 	for int64(len(l.outs)) <= s.ordinal {
 		l.outs = append(l.outs, nil)
+		r.frames += outBytes
+	}
+	if out != nil {
+		out.dec.Store(nil) // the list is made of the texts
 	}
 	l.outBytes += out.size() - l.outs[s.ordinal].size()
 	r.replace(&l.outs[s.ordinal], out)
@@ -166,6 +172,7 @@ func (r *Run) releaseOuts(l *loopState) {
 	for _, v := range l.outs {
 		r.release(v)
 	}
+	r.frames -= int64(len(l.outs)) * outBytes
 	l.outs, l.outBytes = nil, 0
 }
 

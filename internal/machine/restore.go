@@ -20,6 +20,7 @@ func Restore(g *Program, state []byte) (*Run, error) {
 	if rd.err == nil && rd.off != len(state) {
 		rd.err = errors.New("bytes left over")
 	}
+	r.frames = r.recountFrames()
 	if rd.err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, rd.err, "snapshot damaged at byte %d: %v", rd.off, rd.err)
 	}

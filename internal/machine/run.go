@@ -50,6 +50,7 @@ type Run struct {
 	due    timers
 
 	mem     int64               // bytes of values held
+	frames  int64               // bytes of scopes and composites held; derived (memory.go)
 	missing map[uint64][]*value // restored references not yet supplied
 
 	turn  *Turn // of the Decide under way
@@ -182,9 +183,6 @@ func (r *Run) HasFailures() bool { return r.failures }
 
 // Failure is why the run did not complete; "" when it did or is live.
 func (r *Run) Failure() (fault.Code, string) { return r.code, r.message }
-
-// Memory is how many bytes of values the run holds.
-func (r *Run) Memory() int64 { return r.mem }
 
 // ResumeToken changes with every event and every generation (X84).
 func (r *Run) ResumeToken() string {

@@ -25,6 +25,10 @@ func (r *Run) advanceComposite(c *composite) {
 		r.joinParallel(s, i, step, c)
 	case looping:
 		if !c.ended && c.loop.hasItem() {
+			if f := r.opens(step.Body); f != nil {
+				r.abortStep(s, i, f)
+				return
+			}
 			r.emitStep(s, i, Event{Kind: EvNodeIteration, N: c.loop.next})
 			return
 		}

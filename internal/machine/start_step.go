@@ -61,7 +61,7 @@ func (r *Run) startStep(s *scope, i int32) {
 	case plan.Condition:
 		r.startCondition(s, i, step, code)
 	case plan.Parallel:
-		r.emitStep(s, i, Event{Kind: EvNodeOpened, N: int64(len(step.Branches))})
+		r.startParallel(s, i, step)
 	case plan.Loop:
 		r.startLoop(s, i, step, code)
 	case plan.Transform:
@@ -150,6 +150,14 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 			taken = takenNone
 		}
 	}
+	open := step.Then
+	if taken != takenThen {
+		open = step.Else
+	}
+	if f := r.opens(open); f != nil {
+		r.finalFailure(s, i, f, nil)
+		return
+	}
 	r.emitStep(s, i, Event{Kind: EvNodeOpened, Flag: taken})
 	if other != plan.None {
 		// The other side is skipped (X44). It has no scope: these events are
@@ -160,6 +168,14 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 			r.emit(nil, ev)
 		}
 	}
+}
+
+func (r *Run) startParallel(s *scope, i int32, step *plan.Step) {
+	if f := r.opens(step.Branches...); f != nil {
+		r.finalFailure(s, i, f, nil)
+		return
+	}
+	r.emitStep(s, i, Event{Kind: EvNodeOpened, N: int64(len(step.Branches))})
 }
 
 func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode) {
@@ -198,6 +214,9 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 		raw, f := r.encode(v)
 		if f == nil {
 			f = r.loopFits(s, i, int64(len(list)), int64(len(list)))
+		}
+		if f == nil {
+			f = r.holds(len(raw) + itemBytes*len(list))
 		}
 		if f != nil {
 			r.finalFailure(s, i, f, nil)

@@ -100,8 +100,9 @@ func (r *Run) replace(at **value, v *value) {
 // expression asks, in the loop, so that runs that wait do not carry it, and
 // never changes then.
 type inputs struct {
-	start *Start
-	vars  map[string]any
+	start   *Start
+	vars    map[string]any
+	decoded atomic.Int64 // bytes of recorded values that were decoded, see forgetDecoded
 }
 
 func newInputs(st *Start) *inputs { return &inputs{start: st} }

@@ -3,6 +3,8 @@
 package machine
 
 import (
+	"sync/atomic"
+
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
@@ -15,6 +17,8 @@ type vars struct {
 	list []captured
 	buf  [1]captured // most tasks have no more
 	err  error       // a recorded value that cannot be read
+	// meter counts the bytes that are decoded; nil = nobody counts.
+	meter *atomic.Int64
 }
 
 // captured is one name, or one member of it.
@@ -42,6 +46,7 @@ func (vs *vars) add(e *env, names []plan.Var) {
 	if vs.list == nil {
 		vs.list = vs.buf[:0]
 	}
+	vs.meter = &e.run.input.decoded
 next:
 	for k := range names {
 		v := &names[k]
@@ -107,6 +112,9 @@ func (vs *vars) show(c *captured) (any, bool) {
 }
 
 func (vs *vars) decode(v *value) (any, bool) {
+	if vs.meter != nil && v != nil && v.dec.Load() == nil {
+		vs.meter.Add(int64(len(v.raw)))
+	}
 	d, err := v.decoded()
 	if err != nil {
 		vs.err = err
