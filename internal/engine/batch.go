@@ -97,16 +97,23 @@ func (c *core) seal() *batch {
 	if !b.urgent && !c.full() && c.now < b.since+lazyTick {
 		return nil
 	}
-	for _, t := range b.extra {
-		b.trans, b.runs, b.folds = append(b.trans, t), append(b.runs, nil), append(b.folds, -1)
-	}
+	b.addExtra(0)
+	before := len(b.extra)
 	for _, l := range b.dirty {
 		if !l.gone {
 			c.transition(b, l)
 		}
 	}
+	b.addExtra(before) // marks of runs of which no snapshot could be made
 	c.building, c.spare, c.flying = c.spare, nil, b
 	return b
+}
+
+// addExtra takes up the extra transitions from number n on.
+func (b *batch) addExtra(n int) {
+	for _, t := range b.extra[n:] {
+		b.trans, b.runs, b.folds = append(b.trans, t), append(b.runs, nil), append(b.folds, -1)
+	}
 }
 
 // transition adds what the run did since the last batch.
@@ -121,16 +128,16 @@ func (c *core) transition(b *batch, l *live) {
 		t.PlanHash, t.Plan = l.begin.prog.hash, l.begin.prog.encoded
 		t.Idempotency = l.begin.idem
 	}
-	if l.newHead(c.now) {
-		head := l.head
-		t.Head = &head
-	}
 	folded := -1
 	if fold := c.fold(l); fold != nil {
 		t.Fold, folded = fold, len(l.tail)
 	}
-	if l.gone { // its snapshot panicked; the mark is in the next batch
+	if l.gone { // its snapshot panicked: nothing of this is written but its mark, with the head as it was
 		return
+	}
+	if l.newHead(c.now) {
+		head := l.head
+		t.Head = &head
 	}
 	if l.leaving {
 		t.Park = &store.Park{WakeAt: l.run.NextDue()}

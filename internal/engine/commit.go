@@ -146,6 +146,9 @@ func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) 
 		c.cfg.Logger.Error("a transition was refused; loading its run again", "run", t.Run, "err", v.Err)
 	}
 	began := l.begin != nil
+	if reason := c.apart[t.Key]; reason != "" {
+		c.correctMark(t.Key, reason, began)
+	}
 	l.flying = false
 	c.drop(l)
 	for _, ins := range [...][]*input{b.ins, c.building.ins} {

@@ -358,6 +358,31 @@ func (c *core) setApart(head store.Head, reason string) {
 	c.recall(head.Key)
 }
 
+// correctMark replaces the mark of a run whose last transition was refused after
+// the run was set apart: the mark is not stored yet, and its head tells of that
+// transition. A run whose start was refused does not exist and has no mark.
+func (c *core) correctMark(key store.Key, reason string, began bool) {
+	if began {
+		c.dropMark(key)
+		delete(c.apart, key)
+		return
+	}
+	head, err := c.cfg.Store.Head(c.ctx, key)
+	if err != nil {
+		c.cfg.Logger.Error("the head of a run that is set apart cannot be read", "run", key.Run, "err", err)
+		return
+	}
+	c.dropMark(key)
+	if head.Quarantine == "" {
+		c.setApart(head, reason)
+	}
+}
+
+// dropMark takes back the mark of a run that waits to be stored.
+func (c *core) dropMark(key store.Key) {
+	c.building.extra = slices.DeleteFunc(c.building.extra, func(t store.Transition) bool { return t.Key == key })
+}
+
 // recall tells the attempts of a run that has been set apart to stop, also those
 // that it lost sight of in a reload. Whoever releases the run finds them lost;
 // until then nobody else would tell their actions.

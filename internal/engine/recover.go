@@ -322,6 +322,10 @@ func (c *core) release(key store.Key) error {
 		return err
 	}
 	if saved.Head.Quarantine == "" {
+		if c.apart[key] != "" {
+			return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+				Msg: "run " + key.Run + " has just been set apart and its mark is not stored yet; try again in a moment"}
+		}
 		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
 	}
 	head := saved.Head

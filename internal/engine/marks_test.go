@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/memory"
+)
+
+// breakSnapshot makes the state of a run one of which no snapshot can be made: it
+// has a scope that is none.
+func breakSnapshot(t *testing.T, run *machine.Run) {
+	t.Helper()
+	field := reflect.ValueOf(run).Elem().FieldByName("scopes")
+	scopes := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
+	scopes.Set(reflect.MakeMap(field.Type()))
+	scopes.SetMapIndex(reflect.ValueOf(machine.Path("broken")), reflect.Zero(field.Type().Elem()))
+	defer func() {
+		if recover() == nil {
+			t.Fatal("the snapshot of a broken run does not panic")
+		}
+	}()
+	run.Snapshot(nil)
+}
+
+// consistent reports a head that tells of another state than the run's journal.
+func (r *rig) consistent(key store.Key) {
+	r.t.Helper()
+	saved, err := r.st.Load(context.Background(), key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	prog, err := r.c.programs.load(context.Background(), r.st, saved.Head.PlanHash)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	run, err := refold(context.Background(), r.st, prog, saved, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if h := saved.Head; h.Status != run.Status().String() || (h.Ended != 0) != run.Status().Terminal() {
+		r.t.Errorf("the head says %s (ended %d), the journal %s", h.Status, h.Ended, run.Status())
+	}
+}
+
+// A run of which no snapshot can be made is set apart, and its mark is stored: it
+// stays apart after a restart. Its head tells of what is stored, not of the
+// transition that was given up with the snapshot (I16).
+func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	key := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: a, action: {name: noop}}\n  - {id: w, wait: {signal: go}}\n", noop()), nil)
+	task := r.pull()
+	l := r.c.runs[key]
+	l.fold = true
+	r.handle(done(task, `1`))
+	breakSnapshot(t, l.run)
+	r.settle()
+	if head := r.head(key); !strings.Contains(head.Quarantine, "panicked") {
+		t.Errorf("the run's quarantine says %q", head.Quarantine)
+	}
+	r.consistent(key)
+	r = r.reopen(st.Crash(0))
+	r.settle()
+	if len(r.tasks) != 0 || r.c.runs[key] != nil {
+		t.Error("after a restart the run goes on though it was set apart")
+	}
+	release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
+	r.settle(release)
+	if err := r.answer(release).err; err != nil {
+		t.Fatal(err)
+	}
+	r.work()
+	r.settle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+	r.wantStatus(key, "completed")
+}
+
+// A run that breaks while its last transition is on the way to the store, which
+// refuses it, is marked with the head that is stored.
+func TestI16_MarkAfterARefusedTransition(t *testing.T) {
+	st := &choosy{Store: memory.New(memory.Options{})}
+	r := newRig(t, st, Config{}, noop())
+	key := r.run(acc, planOf(t, chain(1), noop()), nil)
+	task := r.pull()
+	r.handle(done(task, `1`))
+	b := r.c.seal()
+	if b == nil || len(b.trans) != 1 || b.trans[0].Head == nil || b.trans[0].Head.Status != "completed" {
+		t.Fatalf("the end of the run is not on its way: %+v", b)
+	}
+	r.c.watch = &panicker{left: 1}
+	r.handle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+	st.refuse = func(*store.Transition) bool { return true }
+	verdicts, err := st.Commit(context.Background(), b.trans)
+	r.c.committed(verdicts, err)
+	st.refuse = nil
+	r.settle()
+	if head := r.head(key); head.Quarantine == "" {
+		t.Error("the run is not set apart")
+	}
+	r.consistent(key)
+}
+
+// The same with the start of a run: there is nothing that could be marked, and
+// the name is forgotten.
+func TestI16_NoMarkOfARefusedStart(t *testing.T) {
+	st := &choosy{Store: memory.New(memory.Options{})}
+	r := newRig(t, st, Config{}, noop())
+	in := r.start(acc, planOf(t, chain(1), noop()), nil)
+	r.handle(in)
+	b := r.c.seal()
+	r.c.watch = &panicker{left: 1}
+	r.handle(request(in.key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+	st.refuse = func(*store.Transition) bool { return true }
+	verdicts, err := st.Commit(context.Background(), b.trans)
+	r.c.committed(verdicts, err)
+	st.refuse = nil
+	r.settle()
+	if len(r.c.apart) != 0 {
+		t.Errorf("a run that does not exist is held apart: %v", r.c.apart)
+	}
+	if _, err := r.st.Head(context.Background(), in.key); fault.CodeOf(err) != fault.RunNotFound {
+		t.Errorf("the refused start left %v", err)
+	}
+}
+
+// A cancel that was accepted outlives a mark that follows it: released, the run
+// ends cancelled (I8). One that was not stored yet is refused with the mark.
+func TestI8_CancelAndMark(t *testing.T) {
+	for _, stored := range []bool{true, false} {
+		st := memory.New(memory.Options{})
+		r := newRig(t, st, Config{}, noop())
+		key := r.run(acc, planOf(t, chain(2), noop()), nil)
+		r.pull() // what runs is told to stop, and has not answered
+		cancel := request(key, machine.Input{Kind: machine.InCancel, Text: "enough"})
+		reply := r.asked(cancel)
+		r.handle(cancel)
+		if stored {
+			r.settle()
+			if err := reply().err; err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.c.watch = &panicker{left: 1}
+		r.settle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+		if !stored {
+			wantCode(t, reply().err, fault.Quarantined)
+		}
+		r.c.watch = nil
+		r.consistent(key)
+		if r.head(key).Ended != 0 { // it had nothing left to end
+			r.wantStatus(key, "cancelled")
+			continue
+		}
+		r = r.reopen(st.Crash(0))
+		release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
+		r.settle(release)
+		if err := r.answer(release).err; err != nil {
+			t.Fatal(err)
+		}
+		r.work()
+		want := "completed"
+		if stored {
+			want = "cancelled"
+		}
+		r.wantStatus(key, want)
+		r.consistent(key)
+	}
+}
+
+// Who asks to release a run before its mark is stored is not told that it is not
+// set apart.
+func TestReleaseBeforeTheMark(t *testing.T) {
+	st := memory.New(memory.Options{})
+	r := newRig(t, st, Config{}, noop())
+	key := r.run(acc, planOf(t, chain(2), noop()), nil)
+	r.pull()
+	r.c.watch = &panicker{left: 1}
+	r.handle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+	r.c.watch = nil
+	release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
+	reply := r.asked(release)
+	r.settle(release)
+	wantCode(t, reply().err, fault.ServiceUnavailable)
+	again := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
+	reply = r.asked(again)
+	r.settle(again)
+	if err := reply().err; err != nil {
+		t.Error(err)
+	}
+	r.work()
+	r.wantStatus(key, "completed")
+}
