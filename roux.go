@@ -201,13 +201,26 @@ type Event struct {
 }
 
 // Watch yields the events of a run after number `after`, without gap or
-// duplicate, and ends with the run.
+// duplicate, and ends with the run. Inputs that the recipe marks as writeOnly are
+// masked.
 func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		for ev, err := range e.engine.Watch(ctx, e.account, run, after) {
+		mask, err := e.mask(ctx, run)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		from := after
+		if mask != nil {
+			from = 0 // what is to be masked is learned from the first event on
+		}
+		for ev, err := range e.engine.Watch(ctx, e.account, run, from) {
 			if err != nil {
 				yield(Event{}, err)
 				return
+			}
+			if ev.Event = mask.Event(ev.Event); ev.Seq <= after {
+				continue
 			}
 			out := Event{ID: ev.Seq, Type: ev.Name(), Run: run, Time: time.UnixMicro(ev.At).UTC(), Payload: ev.Envelope().Payload}
 			if ev.Step >= 0 {
@@ -220,7 +233,17 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 	}
 }
 
-// A Result is how a run stands or ended.
+// mask is that of a run's recipe; nil when it marks no input as writeOnly.
+func (e *Engine) mask(ctx context.Context, run string) (*machine.Mask, error) {
+	p, err := e.engine.PlanOf(ctx, e.account, run)
+	if err != nil {
+		return nil, err
+	}
+	return machine.NewMask(p), nil
+}
+
+// A Result is how a run stands or ended. Inputs that the recipe marks as writeOnly
+// are masked in it, as in [Engine.Watch].
 type Result struct {
 	Run    string
 	Status string // such as "running", "completed", "failed"
@@ -256,6 +279,9 @@ func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 		return Result{}, err
 	}
 	res.Outputs, res.Credits = h.Outputs, h.Used
+	if res.Err != nil && h.Error != nil {
+		res.Err.Msg = h.Error.Message // the head's may hold what is to be masked
+	}
 	return res, nil
 }
 

@@ -77,6 +77,7 @@ func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	j = newMaskedJournal(j)
 	mux := http.NewServeMux()
 	on := func(op string, fn func(ctx context.Context, in *ask) (any, error)) {
 		mux.HandleFunc("POST /"+op, func(w http.ResponseWriter, r *http.Request) {

@@ -320,16 +320,17 @@ func (e *Engine) State(ctx context.Context, account, run string, until uint64) (
 	return refold(ctx, e.cfg.Store, prog, saved, until)
 }
 
-// History folds what became of the run's steps, at most maxSteps of them.
+// History folds what became of the run's steps, at most maxSteps of them, as people
+// are shown it: inputs that the recipe marks as writeOnly are masked.
 func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*machine.History, error) {
 	key := store.Key{Account: account, Run: run}
 	p, err := e.PlanOf(ctx, account, run)
 	if err != nil {
 		return nil, err
 	}
-	h := machine.NewHistory(p, maxSteps)
+	h, mask := machine.NewHistory(p, maxSteps), machine.NewMask(p)
 	err = eachStored(ctx, e.cfg.Store, key, 0, func(ev *machine.Event) error {
-		h.Add(ev)
+		h.Add(mask.Event(ev))
 		return nil
 	})
 	return h, err

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -166,12 +168,54 @@ func (p *program) validate(params map[string]any, files []machine.File) error {
 	if len(violations) == 0 {
 		return nil
 	}
+	var shown map[string]any
+	mask := machine.NewMask(p.machine.Plan())
+	if mask != nil {
+		shown = mask.Fields(input)
+	}
 	diags := make([]fault.Diagnostic, len(violations))
 	for i, v := range violations {
+		msg := v.Msg
+		if mask != nil && hides(shown, &v) {
+			msg = "the value, which is not shown because the schema marks it as writeOnly, does not fit `" + v.Keyword + "`"
+		}
 		diags[i] = fault.Diagnostic{
 			Severity: fault.SeverityError, Code: fault.InputInvalid, Rule: v.Keyword,
-			Msg: fmt.Sprintf("input%s: %s", v.Pointer, v.Msg),
+			Msg: fmt.Sprintf("input%s: %s", v.Pointer, msg),
 		}
 	}
 	return &fault.Error{Code: fault.InputInvalid, Msg: diags[0].Msg, Diags: diags}
+}
+
+// tellsNoValue are the words of a schema whose violation says nothing of a value
+// but its type, its size and its names.
+var tellsNoValue = []string{"required", "additionalProperties", "unevaluatedProperties", "type", "minLength", "maxLength",
+	"minItems", "maxItems", "minProperties", "maxProperties", "dependentRequired"}
+
+// hides says whether a violation may show a value that the schema marks as
+// writeOnly: it is about one, or about a value that may hold one. shown is the
+// input as it may be shown.
+func hides(shown any, v *expr.Violation) bool {
+	if slices.Contains(tellsNoValue, v.Keyword) {
+		return false
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(v.Pointer, "/"), "/") {
+		switch at := shown.(type) {
+		case map[string]any:
+			shown = at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(at) {
+				return true
+			}
+			shown = at[i]
+		}
+	}
+	switch shown := shown.(type) {
+	case map[string]any, []any, nil:
+		return true
+	case string:
+		return strings.Contains(shown, machine.Masked)
+	}
+	return false
 }

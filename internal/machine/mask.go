@@ -4,8 +4,13 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -17,19 +22,30 @@ const Masked = "[masked]"
 
 const (
 	// shortText is the length below which a text is masked only where it is a
-	// whole value: parts of other words would be taken for it.
+	// whole value, and a number not at all: parts of other words, and other
+	// numbers, would be taken for it.
 	shortText = 4
-	// maxSchemaDepth bounds how far a schema that refers to itself is followed.
+	// maxSchemaDepth bounds how many parts of a schema are followed that all speak
+	// of one value: one that refers to itself says nothing new.
 	maxSchemaDepth = 32
+	// maxSchemaWork bounds how many parts are followed for all values of an event.
+	// What is not reached is masked.
+	maxSchemaWork = 200_000
+	// maxWholes is how many objects and lists are known again wherever they are
+	// passed on; the texts and long numbers in others are all the same.
+	maxWholes = 64
 )
 
 // A Mask hides the values that the recipe's input schema marks as writeOnly, in
-// events that are shown or exported: where the input stands, and every text of
-// such a value wherever a step passed it on. The run itself is folded from the
-// events as they are. A Mask takes the events of a run in order, from the first.
+// events that are shown or exported: where the input stands, such a value of any
+// type wholly, and every text and long number of it, and every object and list,
+// wherever a step passed it on. The run itself is folded from the events as they
+// are. A Mask takes the events of a run in order, from the first.
 type Mask struct {
 	schema map[string]any
-	texts  []string // longest first, so that none hides part of another
+	texts  []string // longest first, so that none hides part of another; numbers too, as they are written
+	wholes []any    // the objects and lists, none of them empty
+	work   int      // parts of the schema that were followed for this event
 }
 
 // NewMask returns the mask of a plan; nil when it marks nothing.
@@ -53,7 +69,7 @@ func (m *Mask) Event(ev *Event) *Event {
 		if err != nil {
 			return ev // nothing can be shown of it
 		}
-		st.Parameters = m.fields(st.Parameters)
+		st.Parameters = m.Fields(st.Parameters)
 		if out.Data, err = encodeStart(st); err != nil {
 			out.Data = nil
 		}
@@ -61,14 +77,21 @@ func (m *Mask) Event(ev *Event) *Event {
 	case EvRunRetried:
 		out.Data = m.rewrite(ev.Data, func(v any) any {
 			if fields, ok := v.(map[string]any); ok {
-				return m.fields(fields)
+				return m.Fields(fields)
 			}
 			return v
 		})
 		return &out
 	}
-	if len(m.texts) == 0 {
+	if len(m.texts) == 0 && len(m.wholes) == 0 {
 		return ev
+	}
+	change := m.value
+	switch ev.Kind {
+	case EvRunLimits:
+		return ev // what a person raised, and the fold reads
+	case EvNodeOpened, EvNodeItems, EvRunCompleted:
+		change = m.inside // a list of items, or outputs by name, stays one
 	}
 	switch ev.Kind {
 	case EvRunSignalled, EvNodeOpened, EvContract, EvRunContract, EvNodeBlocked, EvRunCompleted:
@@ -76,7 +99,7 @@ func (m *Mask) Event(ev *Event) *Event {
 	default:
 		out.Text = m.text(ev.Text)
 	}
-	out.Data = m.rewrite(ev.Data, m.value)
+	out.Data = m.rewrite(ev.Data, change)
 	return &out
 }
 
@@ -95,28 +118,33 @@ func (m *Mask) rewrite(data []byte, change func(any) any) []byte {
 	return data
 }
 
-// fields masks the parameters of a run, and learns the texts in them.
-func (m *Mask) fields(params map[string]any) map[string]any {
+// Fields masks parameters of the run, and learns what is marked in them.
+func (m *Mask) Fields(params map[string]any) map[string]any {
+	m.work = 0
 	masked, _ := m.marked(m.schema, params, 0).(map[string]any)
-	slices.SortFunc(m.texts, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(m.texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	m.texts = slices.Compact(m.texts)
 	// A text may stand in other parameters too.
 	masked, _ = m.value(masked).(map[string]any)
 	return masked
 }
 
-// marked masks what a schema marks in a value.
+// marked masks what a schema marks in a value. depth is how many parts of the
+// schema led here that speak of the same value.
 func (m *Mask) marked(schema any, v any, depth int) any {
 	s, ok := schema.(map[string]any)
 	if !ok || depth > maxSchemaDepth {
 		return v
 	}
-	if s["writeOnly"] == true {
+	m.work++
+	if s["writeOnly"] == true || m.work > maxSchemaWork {
 		m.learn(v)
 		return Masked
 	}
-	if ref, ok := s["$ref"].(string); ok {
-		v = m.marked(m.resolve(ref), v, depth+1)
+	for _, word := range []string{"$ref", "$dynamicRef"} {
+		if ref, ok := s[word].(string); ok {
+			v = m.marked(m.resolve(ref), v, depth+1)
+		}
 	}
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
 		if all, ok := s[word].([]any); ok {
@@ -128,69 +156,168 @@ func (m *Mask) marked(schema any, v any, depth int) any {
 	for _, word := range []string{"if", "then", "else"} {
 		v = m.marked(s[word], v, depth+1)
 	}
+	if all, ok := s["dependentSchemas"].(map[string]any); ok {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			v = m.marked(all[name], v, depth+1)
+		}
+	}
 	switch v := v.(type) {
 	case map[string]any:
-		out := make(map[string]any, len(v))
-		props, _ := s["properties"].(map[string]any)
-		for name, field := range v {
-			if sub, ok := props[name]; ok {
-				out[name] = m.marked(sub, field, depth+1)
-			} else {
-				out[name] = m.marked(s["additionalProperties"], field, depth+1)
-			}
-		}
-		return out
+		return m.markedFields(s, v)
 	case []any:
-		out := make([]any, len(v))
-		first, _ := s["prefixItems"].([]any)
-		for i, item := range v {
-			if i < len(first) {
-				out[i] = m.marked(first[i], item, depth+1)
-			} else {
-				out[i] = m.marked(s["items"], item, depth+1)
-			}
-		}
-		return out
+		return m.markedItems(s, v)
 	}
 	return v
 }
 
-// resolve follows a reference into the schema itself.
+// markedFields masks what a schema marks in the fields of an object. Words that
+// apply to fields which no other word names are taken to apply where none does by
+// name: a mark too many hides a value, one too few shows it.
+func (m *Mask) markedFields(s, v map[string]any) any {
+	out := make(map[string]any, len(v))
+	props, _ := s["properties"].(map[string]any)
+	patterns, _ := s["patternProperties"].(map[string]any)
+	for name, field := range v {
+		for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+			if re, err := regexp.Compile(pattern); err != nil || re.MatchString(name) {
+				field = m.marked(patterns[pattern], field, 0)
+			}
+		}
+		if sub, ok := props[name]; ok {
+			field = m.marked(sub, field, 0)
+		} else {
+			field = m.marked(s["additionalProperties"], field, 0)
+			field = m.marked(s["unevaluatedProperties"], field, 0)
+		}
+		out[name] = field
+	}
+	return out
+}
+
+// markedItems does so with the items of a list.
+func (m *Mask) markedItems(s map[string]any, v []any) any {
+	out := make([]any, len(v))
+	first, _ := s["prefixItems"].([]any)
+	rest := s["items"]
+	if places, ok := rest.([]any); ok { // as drafts before 2020-12 write it
+		first, rest = places, s["additionalItems"]
+	}
+	for i, item := range v {
+		if i < len(first) {
+			item = m.marked(first[i], item, 0)
+		} else {
+			item = m.marked(rest, item, 0)
+			item = m.marked(s["unevaluatedItems"], item, 0)
+		}
+		out[i] = m.marked(s["contains"], item, 0)
+	}
+	return out
+}
+
+// resolve follows a reference into the schema itself: by a path, or by a name.
 func (m *Mask) resolve(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return nil
+	}
+	if path != "" && path[0] != '/' {
+		return anchored(m.schema, path, 0)
 	}
 	var at any = m.schema
 	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if part == "" {
 			continue
 		}
-		fields, _ := at.(map[string]any)
-		at = fields[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		switch under := at.(type) {
+		case map[string]any:
+			at = under[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(under) {
+				return nil
+			}
+			at = under[i]
+		default:
+			return nil
+		}
 	}
 	return at
 }
 
-// learn keeps the texts of a marked value.
+// anchored finds the part of a schema that has a name.
+func anchored(at any, name string, depth int) any {
+	if depth > maxSchemaDepth {
+		return nil
+	}
+	switch at := at.(type) {
+	case map[string]any:
+		if at["$anchor"] == name || at["$dynamicAnchor"] == name {
+			return at
+		}
+		for _, word := range slices.Sorted(maps.Keys(at)) {
+			if found := anchored(at[word], name, depth+1); found != nil {
+				return found
+			}
+		}
+	case []any:
+		for _, item := range at {
+			if found := anchored(item, name, depth+1); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// learn keeps the texts, numbers, objects and lists of a marked value.
 func (m *Mask) learn(v any) {
 	switch v := v.(type) {
 	case string:
 		if v != "" && v != Masked {
 			m.texts = append(m.texts, v)
+			// Messages quote texts.
+			if quoted := strconv.Quote(v); len(quoted) > len(v)+2 {
+				m.texts = append(m.texts, quoted[1:len(quoted)-1])
+			}
+			if quoted := jsonText(v); len(quoted) > len(v)+2 {
+				m.texts = append(m.texts, quoted[1:len(quoted)-1])
+			}
+		}
+	case int64, float64:
+		if text := jsonText(v); len(text) >= shortText {
+			m.texts = append(m.texts, text)
 		}
 	case []any:
+		m.learnWhole(v, len(v))
 		for _, item := range v {
 			m.learn(item)
 		}
 	case map[string]any:
-		for _, field := range v {
-			m.learn(field)
+		m.learnWhole(v, len(v))
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			m.learn(v[name])
 		}
 	}
 }
 
-// value masks the texts in a value, which is not changed.
+// learnWhole keeps a marked object or list.
+func (m *Mask) learnWhole(v any, size int) {
+	if size > 0 && len(m.wholes) < maxWholes && !m.whole(v) {
+		m.wholes = append(m.wholes, v)
+	}
+}
+
+// jsonText is a value as JSON, and a number as a template, too, writes it.
+func jsonText(v any) string {
+	text, err := jsonx.Canonical(v)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// value masks the marked values in a value, which is not changed.
 func (m *Mask) value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -198,6 +325,23 @@ func (m *Mask) value(v any) any {
 			return Masked
 		}
 		return m.text(v)
+	case int64, float64:
+		if text := jsonText(v); len(text) >= shortText && slices.Contains(m.texts, text) {
+			return Masked
+		}
+		return v
+	case []any, map[string]any:
+		if m.whole(v) {
+			return Masked
+		}
+		return m.inside(v)
+	}
+	return v
+}
+
+// inside masks what is in an object or a list, which stays one.
+func (m *Mask) inside(v any) any {
+	switch v := v.(type) {
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
@@ -211,14 +355,44 @@ func (m *Mask) value(v any) any {
 		}
 		return out
 	}
-	return v
+	return m.value(v)
+}
+
+// whole says whether an object or a list is a marked one.
+func (m *Mask) whole(v any) bool {
+	return slices.ContainsFunc(m.wholes, func(w any) bool { return reflect.DeepEqual(v, w) })
 }
 
 func (m *Mask) text(s string) string {
 	for _, t := range m.texts {
 		if len(t) >= shortText {
-			s = strings.ReplaceAll(s, t, Masked)
+			s = cutShort(strings.ReplaceAll(s, t, Masked), t)
 		}
 	}
 	return s
+}
+
+// cutShort masks the beginnings of a text in messages that show no more of it.
+func cutShort(s, t string) string {
+	const ellipsis = "…"
+	for at := 0; ; {
+		i := strings.Index(s[at:], ellipsis)
+		if i < 0 {
+			return s
+		}
+		end := at + i
+		begin := end
+		// The longest beginning of t that ends here.
+		for n := min(len(t), end); n >= shortText; n-- {
+			if s[end-n:end] == t[:n] {
+				begin = end - n
+				break
+			}
+		}
+		if begin < end {
+			s = s[:begin] + Masked + s[end:]
+			end = begin + len(Masked)
+		}
+		at = end + len(ellipsis)
+	}
 }

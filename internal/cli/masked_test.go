@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const manySecrets = `name: secrets
+inputSchema:
+  type: object
+  properties:
+    pin: {type: integer, writeOnly: true}
+    login: {type: object, writeOnly: true}
+    codes: {type: array, writeOnly: true}
+    keys: {type: array, items: {type: object, properties: {key: {type: string, writeOnly: true}, n: {type: integer, writeOnly: true}}}}
+steps:
+  - {id: use, transform: {expression: '{"pin": input.pin, "login": input.login, "text": "pin " + string(input.pin)}', outputBinding: used}}
+  - {id: each, loop: {over: 'input.keys', as: k, steps: [{id: inner, transform: {expression: k, outputBinding: v}}]}}
+  - {id: codes, loop: {over: 'input.codes', as: c, steps: [{id: code, transform: {expression: c, outputBinding: v}}]}}
+  - {id: ask, wait: {signal: go}}
+  - {id: stop, fail: {code: STEP_FAILED, message: 'no more of {{ input.pin }}, {{ input.login.password }}'}}
+`
+
+const manySecretsInput = `{"pin": 471100, "login": {"user": "hush-ana", "password": "hush-pass", "n": 471101}, "codes": [471102, "hush-code"],
+	"keys": [{"key": "hush-key", "n": 471103}]}`
+
+// A run that holds values of all types back is the same to every command: where a
+// process holds the data directory, and they come over its socket, and where none
+// does. What leaves the process over the socket holds none of them, whoever asks.
+func TestWriteOnlyOverTheSocket(t *testing.T) {
+	h, r := hosted(t)
+	file := filepath.Join(t.TempDir(), "r.yaml")
+	if err := os.WriteFile(file, []byte(manySecrets), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{stderr: new(bytes.Buffer), actions: catalogue(testActions())}
+	c, err := a.compileFile(file, defaultSource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var input map[string]any
+	if err := json.Unmarshal([]byte(manySecretsInput), &input); err != nil {
+		t.Fatal(err)
+	}
+	input["pin"] = int64(471100) // as the command line reads it
+	run, err := h.start(t.Context(), c, input, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := func(what, text string) {
+		t.Helper()
+		if strings.Contains(text, "hush") || strings.Contains(text, "4711") {
+			t.Errorf("%s shows a secret:\n%s", what, text)
+		}
+	}
+	for ev, err := range h.engine.Watch(t.Context(), account, run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == machine.EvNodeWaiting {
+			break
+		}
+	}
+	look := func() {
+		t.Helper()
+		for _, args := range [][]string{
+			{"runs", "list"}, {"events", run}, {"events", run, "--after", "3"}, {"runs", "get", run}, {"explain", run, "use"}, {"explain", run, "stop"},
+			{"trace", run}, {"diff", run, run}, {"replay", run}, {"graph", run}, {"logs", run},
+		} {
+			for _, form := range [][]string{nil, {"-o", "json"}} {
+				shown, talk, code := inProcess("", append(slices.Clone(args), form...)...)
+				if code != 0 {
+					t.Errorf("%v: exit %d: %s", args, code, talk)
+				}
+				hidden(strings.Join(append(args, form...), " "), shown+talk)
+			}
+		}
+		out := filepath.Join(t.TempDir(), "b.zip")
+		if _, talk, code := inProcess("", "export", run, "--out", out); code != 0 {
+			t.Fatal(talk)
+		}
+		data, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range parts(t, data) {
+			hidden("the bundle's "+name, string(text))
+		}
+		if _, err := readBundle(out, false); err != nil {
+			t.Errorf("the bundle cannot be read: %v", err)
+		}
+	}
+	look()
+	// Once it has ended, over the socket: its message is in lists.
+	if _, talk, code := inProcess("", "runs", "signal", run, "go"); code != 0 {
+		t.Fatal(talk)
+	}
+	if head, err := h.engine.Wait(t.Context(), account, run); err != nil || head.Status != "failed" {
+		t.Fatalf("%+v, %v", head, err)
+	}
+	look()
+	key := store.Key{Run: run}
+	for op, in := range map[string]ask{
+		"head": {Key: key}, "list": {}, "load": {Key: key}, "events": {Key: key, Max: pageBytes},
+	} {
+		answer, err := call[json.RawMessage](t.Context(), r, op, in)
+		if err != nil {
+			t.Error(err)
+		}
+		hidden("the answer to "+op, string(answer))
+	}
+	saved, err := r.Load(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden("the state", string(saved.State)+string(saved.Tail))
+	// Frames are no text on the wire: every page of them, from any event on, in any order.
+	last := uint64(0)
+	for _, after := range []uint64{0, 9, 2, 5, 0, 100} {
+		page, err := r.Events(t.Context(), key, after, 200)
+		if err != nil {
+			t.Error(err)
+		}
+		hidden("a page of events", string(page.Frames))
+		last = max(last, page.Last)
+	}
+	whole, err := h.journal.Events(t.Context(), store.Key{Account: account, Run: run}, 0, pageBytes)
+	if err != nil || !bytes.Contains(whole.Frames, []byte("hush")) || whole.Last != last {
+		t.Errorf("the journal itself: %d events, want %d: %v", last, whole.Last, err)
+	}
+	h.abandon()
+	if _, err := os.Stat(filepath.Join(h.dir, "control")); err == nil {
+		t.Error("the socket is still there")
+	}
+	look()
+}
+
+// An input that is refused is not shown in the refusal.
+func TestRefusedWriteOnly(t *testing.T) {
+	t.Setenv("ROUX_DATA", filepath.Join(t.TempDir(), "data"))
+	file := filepath.Join(t.TempDir(), "r.yaml")
+	recipe := "name: r\ninputSchema: {type: object, properties: {pin: {type: integer, minimum: 900000, writeOnly: true}, word: {type: string, pattern: '^x', writeOnly: true}}}\n" +
+		"steps: [{id: a, transform: {expression: '1'}}]\n"
+	if err := os.WriteFile(file, []byte(recipe), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"table", "json"} {
+		out, talk, code := inProcess("", "run", file, "--input", "pin=471100", "--input", "word=hush-hush", "-o", form)
+		if code != fault.ExitUsage || strings.Contains(out+talk, "4711") || strings.Contains(out+talk, "hush") || !strings.Contains(out+talk, "writeOnly") {
+			t.Errorf("-o %s: exit %d: %s%s", form, code, out, talk)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// masked is what a mask makes of a run's first event and of one with data.
+func masked(t *testing.T, schema, params, data string) (start, later string) {
+	t.Helper()
+	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(schema)})
+	if m == nil {
+		t.Fatalf("%s marks nothing", schema)
+	}
+	var st Start
+	if err := json.Unmarshal([]byte(`{"parameters":`+params+`}`), &st); err != nil {
+		t.Fatal(err)
+	}
+	first, err := encodeStart(&st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev := m.Event(&Event{Seq: 1, Kind: EvRunStarted, Data: first})
+	again, err := decodeStart(ev.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(again.Parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := jsonx.CanonicalRaw(m.Event(&Event{Seq: 2, Kind: EvNodeCompleted, Data: []byte(data)}).Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), string(shown)
+}
+
+// A marked value is masked wholly, whatever its type, and where the schema marks it.
+func TestMaskedInput(t *testing.T) {
+	const mark = `"writeOnly": true`
+	for _, tt := range []struct{ name, schema, params, want string }{
+		{"a text", `{"properties": {"a": {` + mark + `}}}`, `{"a": "hush", "b": "seen"}`, `{"a":"[masked]","b":"seen"}`},
+		{"a short text", `{"properties": {"a": {` + mark + `}}}`, `{"a": "x", "b": "xyz"}`, `{"a":"[masked]","b":"xyz"}`},
+		{"an empty text", `{"properties": {"a": {` + mark + `}}}`, `{"a": "", "b": ""}`, `{"a":"[masked]","b":""}`},
+		{"an integer", `{"properties": {"a": {"type": "integer", ` + mark + `}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{"a small number", `{"properties": {"a": {` + mark + `}}}`, `{"a": 7, "b": 7}`, `{"a":"[masked]","b":7}`},
+		{"a fraction", `{"properties": {"a": {"type": "number", ` + mark + `}}}`, `{"a": 1.25}`, `{"a":"[masked]"}`},
+		{"a truth value", `{"properties": {"a": {` + mark + `}}}`, `{"a": true, "b": true}`, `{"a":"[masked]","b":true}`},
+		{"nothing", `{"properties": {"a": {` + mark + `}}}`, `{"a": null}`, `{"a":"[masked]"}`},
+		{"an object", `{"properties": {"a": {"type": "object", ` + mark + `}}}`, `{"a": {"k": "v", "n": 1}}`, `{"a":"[masked]"}`},
+		{"a list", `{"properties": {"a": {"type": "array", ` + mark + `}}}`, `{"a": ["hush", 4711]}`, `{"a":"[masked]"}`},
+		{"a property of an object", `{"properties": {"o": {"properties": {"a": {` + mark + `}}}}}`, `{"o": {"a": 4711, "b": 1}}`, `{"o":{"a":"[masked]","b":1}}`},
+		{"every item", `{"properties": {"l": {"items": {` + mark + `}}}}`, `{"l": ["hush", 4711, {"x": 1}]}`, `{"l":["[masked]","[masked]","[masked]"]}`},
+		{"a field of every item", `{"properties": {"l": {"items": {"properties": {"a": {` + mark + `}}}}}}`, `{"l": [{"a": 4711}, {"a": "hush", "b": 2}]}`, `{"l":[{"a":"[masked]"},{"a":"[masked]","b":2}]}`},
+		{"items of a list in a list", `{"properties": {"l": {"items": {"items": {` + mark + `}}}}}`, `{"l": [[4711], ["hush"]]}`, `{"l":[["[masked]"],["[masked]"]]}`},
+		{"an item by its place", `{"properties": {"l": {"prefixItems": [{}, {` + mark + `}], "items": {}}}}`, `{"l": ["seen", "hush", "also"]}`, `{"l":["seen","[masked]","also"]}`},
+		{"items by places, as older schemas say it", `{"properties": {"l": {"items": [{}, {` + mark + `}], "additionalItems": {` + mark + `}}}}`, `{"l": ["seen", "hush", "more"]}`, `{"l":["seen","[masked]","[masked]"]}`},
+		{"what no place names", `{"properties": {"l": {"prefixItems": [{}], "unevaluatedItems": {` + mark + `}}}}`, `{"l": ["seen", "hush"]}`, `{"l":["seen","[masked]"]}`},
+		{"what a list must contain", `{"properties": {"l": {"contains": {` + mark + `}}}}`, `{"l": ["hush"]}`, `{"l":["[masked]"]}`},
+		{"other fields", `{"properties": {"b": {}}, "additionalProperties": {` + mark + `}}`, `{"a": 4711, "b": 1}`, `{"a":"[masked]","b":1}`},
+		{"fields that nothing names", `{"properties": {"b": {}}, "unevaluatedProperties": {` + mark + `}}`, `{"a": 4711, "b": 1}`, `{"a":"[masked]","b":1}`},
+		{"fields by a pattern", `{"patternProperties": {"^secret": {` + mark + `}}}`, `{"secretPin": 4711, "b": 1}`, `{"b":1,"secretPin":"[masked]"}`},
+		{"fields by a pattern that cannot be read", `{"patternProperties": {"(": {` + mark + `}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{"a reference", `{"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {` + mark + `}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{"a reference to a name", `{"properties": {"a": {"$ref": "#s"}}, "$defs": {"x": {"$anchor": "s", ` + mark + `}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{"a dynamic reference", `{"properties": {"a": {"$dynamicRef": "#s"}}, "$defs": {"x": {"$dynamicAnchor": "s", ` + mark + `}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{"a reference that leads nowhere", `{"properties": {"a": {"$ref": "other.json"}, "b": {` + mark + `}}}`, `{"a": 4711}`, `{"a":4711}`},
+		{"one of several", `{"properties": {"a": {"oneOf": [{"type": "string"}, {"type": "integer", ` + mark + `}]}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{"where another field is there", `{"dependentSchemas": {"b": {"properties": {"a": {` + mark + `}}}}}`, `{"a": 4711, "b": 1}`, `{"a":"[masked]","b":1}`},
+		{"a schema that refers to itself", `{"properties": {"a": {` + mark + `}, "n": {"$ref": "#"}}}`, `{"n": {"n": {"a": 4711}}}`, `{"n":{"n":{"a":"[masked]"}}}`},
+		{"the whole input", `{` + mark + `}`, `{"a": "hush", "b": 4711}`, `{}`},
+	} {
+		if got, _ := masked(t, tt.schema, tt.params, `1`); got != tt.want && (tt.want != "{}" || got != "null") {
+			t.Errorf("%s: %s shows %s, want %s", tt.name, tt.params, got, tt.want)
+		}
+	}
+}
+
+// What a step passes on of a marked value is masked, too.
+func TestMaskedOnTheWay(t *testing.T) {
+	const schema = `{"properties": {"a": {"writeOnly": true}}}`
+	for _, tt := range []struct{ name, secret, data, want string }{
+		{"a text", `"hush"`, `{"x": "hush", "y": "he said hush!", "hush": 1}`, `{"[masked]":1,"x":"[masked]","y":"he said [masked]!"}`},
+		{"a short text, where it is the value", `"abc"`, `["abc", "abcd"]`, `["[masked]","abcd"]`},
+		{"a number", `4711`, `{"x": 4711, "y": "pin 4711", "z": 4712}`, `{"x":"[masked]","y":"pin [masked]","z":4712}`},
+		{"a negative number", `-4711`, `[-4711, "at -4711"]`, `["[masked]","at [masked]"]`},
+		{"a fraction", `12.75`, `[12.75, "12.75", 12]`, `["[masked]","[masked]",12]`},
+		{"a small number is many things", `7`, `[7, 77, "7"]`, `[7,77,"7"]`},
+		{"a truth value is many things", `true`, `[true]`, `[true]`},
+		{"an object, wholly", `{"k": 1, "n": true}`, `[{"k": 1, "n": true}, {"k": 2, "n": true}]`, `["[masked]",{"k":2,"n":true}]`},
+		{"a list, wholly", `[1, 2, 3]`, `{"x": [1, 2, 3], "y": [1, 2]}`, `{"x":"[masked]","y":[1,2]}`},
+		{"a list in an object", `{"k": [1, 2, 3]}`, `[[1, 2, 3]]`, `["[masked]"]`},
+		{"an empty list is nothing to hide", `[]`, `[[], {}]`, `[[],{}]`},
+		{"a text that a message quotes", `"he\"sh\nus"`, `["want \"he\\\"sh\\nus\""]`, `["want \"[masked]\""]`},
+		{"a text that a message cuts short", `"hush-hush-hush-hush"`, `["got \"hush-hus…", "hush-hu is no…"]`, `["got \"[masked]…","hush-hu is no…"]`},
+		{"texts within", `{"k": ["hush", {"deep": "whisper"}]}`, `["hush", "whisper"]`, `["[masked]","[masked]"]`},
+	} {
+		if _, got := masked(t, schema, `{"a": `+tt.secret+`}`, tt.data); got != tt.want {
+			t.Errorf("%s: %s shows %s, want %s", tt.name, tt.data, got, tt.want)
+		}
+	}
+}
+
+// A mask leaves the events alone that it is given, and a schema without a mark has none.
+func TestMaskChangesNothing(t *testing.T) {
+	if NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"type": "string"}}}`)}) != nil {
+		t.Error("a schema without a mark has a mask")
+	}
+	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"writeOnly": true}}}`)})
+	data, err := encodeStart(&Start{Parameters: map[string]any{"a": "hush"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range []Event{{Seq: 1, Kind: EvRunStarted, Data: data}, {Seq: 2, Kind: EvNodeFailed, Text: "not hush", Data: []byte(`"hush"`)}} {
+		text, body := ev.Text, string(ev.Data)
+		shown := m.Event(&ev)
+		if strings.Contains(shown.Text+string(shown.Data), "hush") {
+			t.Errorf("event %d shows %q %s", ev.Seq, shown.Text, shown.Data)
+		}
+		if ev.Text != text || string(ev.Data) != body {
+			t.Errorf("event %d was changed to %q %s", ev.Seq, ev.Text, ev.Data)
+		}
+	}
+}
+
+// What the fold reads of an event keeps its form: a list of items is a list, outputs
+// are an object, limits are numbers.
+func TestMaskKeepsForms(t *testing.T) {
+	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"writeOnly": true}, "o": {"writeOnly": true}, "n": {"writeOnly": true}}}`)})
+	first, err := encodeStart(&Start{Parameters: map[string]any{"a": []any{int64(1001), int64(2), "x"}, "o": map[string]any{"k": true}, "n": int64(200_000)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Event(&Event{Seq: 1, Kind: EvRunStarted, Data: first})
+	for _, tt := range []struct {
+		kind       EventKind
+		data, want string
+	}{
+		{EvNodeOpened, `[1001,2,"x"]`, `["[masked]",2,"[masked]"]`},
+		{EvNodeItems, `[1001,2,"x"]`, `["[masked]",2,"[masked]"]`},
+		{EvRunCompleted, `{"k":true}`, `{"k":true}`},
+		{EvRunCompleted, `{"r":{"k":true}}`, `{"r":"[masked]"}`},
+		{EvRunLimits, `{"max_total_steps":200000}`, `{"max_total_steps":200000}`},
+		{EvNodeCompleted, `[1001,2,"x"]`, `"[masked]"`},
+	} {
+		if got := string(m.Event(&Event{Seq: 2, Kind: tt.kind, Data: []byte(tt.data)}).Data); got != tt.want {
+			t.Errorf("%s: %s shows %s, want %s", names[tt.kind], tt.data, got, tt.want)
+		}
+	}
+}
+
+// A schema that refers to itself many times is followed a bounded number of times,
+// what is deep in a value is reached, and what is not reached is not shown.
+func TestMaskIsBounded(t *testing.T) {
+	deep := `"hush"`
+	for range 60 {
+		deep = `{"n": ` + deep + `}`
+	}
+	if got, _ := masked(t, `{"properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"if": {"type": "object"}, "then": {"properties": {"n": {"$ref": "#/$defs/n"}}}, "else": {"writeOnly": true}}}}`,
+		`{"n": `+deep+`}`, `1`); strings.Contains(got, "hush") {
+		t.Errorf("a value at depth 60 is shown: %s", got)
+	}
+	twice := `{"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"writeOnly": true}}}`
+	if got, later := masked(t, twice, `{"a": "hush", "b": "other"}`, `"hush"`); strings.Contains(got+later, "hush") {
+		t.Errorf("what was not reached is shown: %s, %s", got, later)
+	}
+}
