@@ -69,15 +69,21 @@ func (d *doctor) fail(check string, err error) {
 
 func (a *app) doctorCommand() *cobra.Command {
 	var mend bool
+	var into string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine, the data directory and what is in it",
 		Long: "Check this machine, the data directory and what is in it, and say how to mend what is wrong. Exit code 1 when something is. " +
-			"It reads the whole store; while another command holds the data directory, that part is left out.",
-		Example:     "roux doctor\nroux doctor --fix\nroux doctor -o json",
+			"It reads the whole store; while another command holds the data directory, that part is left out.\n\n" +
+			"--salvage is for a data directory that is refused as damaged: it makes a new one of every run that verifies, names those that do not, " +
+			"and changes nothing in the old one.",
+		Example:     "roux doctor\nroux doctor --fix\nroux doctor -o json\nroux doctor --salvage saved",
 		Annotations: map[string]string{"config": "lenient"},
-		Args:        wants(0, 0, "[--fix]"),
+		Args:        wants(0, 0, "[--fix | --salvage DIR]"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if into != "" {
+				return a.salvage(cmd.Context(), into)
+			}
 			d := &doctor{app: a, ctx: cmd.Context(), mend: mend}
 			d.machine()
 			d.settings()
@@ -93,6 +99,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&mend, "fix", false, "mend what can be mended without losing anything")
+	cmd.Flags().StringVar(&into, "salvage", "", "make a new data `directory` of what verifies in a damaged one")
+	cmd.MarkFlagsMutuallyExclusive("fix", "salvage")
 	return cmd
 }
 

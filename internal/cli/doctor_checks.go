@@ -304,6 +304,9 @@ func (d *doctor) store() {
 			d.fail("store", storageError(d.dir, err))
 		}
 	}()
+	if n := st.Unfinished(); n > 0 {
+		d.note("log", "nothing is to be done: what it was for was never answered, and is done again", "%s of a commit that a power cut or a kill left unfinished dropped", count(n, "page"))
+	}
 	d.contents(st)
 	d.runs(d.ctx, st)
 }

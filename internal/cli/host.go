@@ -42,6 +42,9 @@ func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err 
 			if err != nil {
 				return nil, storageError(dir, notAsked(dir, err))
 			}
+			if n := st.Unfinished(); n > 0 {
+				a.log.Warn("a commit that was never answered was dropped, as after a power cut", "dir", dir, "pages", n)
+			}
 			return st, nil
 		}
 		if r := dial(ctx, dir); r != nil {

@@ -72,6 +72,9 @@ type Store struct {
 	whole    bool       // no deleted run is half removed; guarded by removing
 
 	up upkeep
+
+	examined   bool // the log was read before SQLite did, and is to be ended
+	unfinished int
 }
 
 type sharedIndex struct {
@@ -115,6 +118,9 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	s.x.init()
 	s.c.fresh = map[store.Key]*entry{}
 	err = datadir.Secure(dir)
+	if err == nil && opt.vfs == "" {
+		err = s.examineLog()
+	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.StoreOpened)
 	}
@@ -265,7 +271,11 @@ func (s *Store) Close() error {
 	if s.db != nil { // last, because the last one checkpoints and keeps the log
 		_, err := s.db.prepare(`PRAGMA journal_size_limit = -1`) // which is enough to set it
 		errs = append(errs, err)
-		errs = append(errs, s.db.close())
+		whole := s.emptyLog()
+		if err = s.db.close(); err == nil && whole {
+			err = clearWAL(s.path)
+		}
+		errs = append(errs, err)
 	}
 	errs = append(errs, unlockDir(s.lock))
 	return errors.Join(errs...)

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	library "github.com/roux-engine/roux"
+	"github.com/roux-engine/roux/fault"
+)
+
+// killedWith makes a data directory with n runs, as a process that is killed leaves it.
+func killedWith(t *testing.T, n int) string {
+	t.Helper()
+	live, dir := filepath.Join(t.TempDir(), "live"), filepath.Join(t.TempDir(), "killed")
+	e, err := library.Open(t.Context(), library.Options{Dir: live})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		src := fmt.Sprintf("name: r%d\nsteps:\n  - {id: split, action: {name: text-split, parameters: {text: %q, output: file}}}\n  - {id: t, transform: {expression: 'size(%q)'}}\n",
+			i, strings.Repeat(fmt.Sprintf("Part %d. ", i), 40), strings.Repeat("x", 3_000))
+		run, err := e.Start(t.Context(), library.Request{Source: "r.yaml", Recipe: []byte(src)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Wait(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(dir, os.DirFS(live)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A data directory whose log is damaged is refused by every command, which says what
+// to do; what that saves is whole, and the directory stays as it was.
+func TestSalvage(t *testing.T) {
+	const n = 12
+	image := killedWith(t, n)
+	wal, err := os.ReadFile(filepath.Join(image, "roux.db-wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(wal)
+	for end > 0 && wal[end-1] == 0 {
+		end--
+	}
+	for name, at := range map[string]int{"the header": 20, "early": end / 5, "in the middle": end / 2, "late": end * 4 / 5} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			if err := os.CopyFS(dir, os.DirFS(image)); err != nil {
+				t.Fatal(err)
+			}
+			bad := append([]byte{}, wal...)
+			bad[at] ^= 4
+			if err := os.WriteFile(filepath.Join(dir, "roux.db-wal"), bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := digestOf(t, dir)
+			for _, args := range [][]string{{"runs", "list"}, {"resume"}, {"files", "ls"}} {
+				if out, talk, code := inProcess("", append(args, "--data", dir)...); code == fault.ExitOK || !strings.Contains(talk, "roux doctor --salvage DIR") {
+					t.Errorf("%v: exit %d: %s%s", args, code, out, talk)
+				}
+			}
+			if out, _, code := inProcess("", "doctor", "--data", dir); code != fault.ExitFailed || !strings.Contains(out, "is damaged") {
+				t.Errorf("doctor: exit %d: %s", code, out)
+			}
+			saved := filepath.Join(t.TempDir(), "saved")
+			out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved, "-o", "json")
+			var got salvaged
+			if err := json.Unmarshal([]byte(out), &got); err != nil {
+				t.Fatalf("exit %d: %s%s", code, out, talk)
+			}
+			if got.Runs < n-2 || got.Files == 0 || (code == fault.ExitOK) != (len(got.Damaged)+len(got.Store) == 0) {
+				t.Errorf("exit %d: %s", code, out)
+			}
+			if after := digestOf(t, dir); after != before {
+				t.Error("the damaged directory was changed")
+			}
+			// What was saved can be read and goes on.
+			if out, talk, code := inProcess("", "doctor", "--data", saved); code != fault.ExitOK && len(got.Damaged)+len(got.Store) == 0 {
+				t.Errorf("doctor of what was saved: exit %d: %s%s", code, out, talk)
+			}
+			list, talk, code := inProcess("", "runs", "list", "--data", saved, "-o", "name", "--limit", "100")
+			if code != fault.ExitOK || len(strings.Fields(list)) < got.Runs {
+				t.Errorf("runs list: exit %d: %d of %d%s", code, len(strings.Fields(list)), got.Runs, talk)
+			}
+			if entries, _ := filepath.Glob(filepath.Join(saved, "image-*")); len(entries) != 0 {
+				t.Errorf("left behind: %v", entries)
+			}
+		})
+	}
+}
+
+// digestOf is what the database, its log and the files hold.
+func digestOf(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Name() == "lock" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		fmt.Fprintf(&all, "%s %d %x\n", path, len(data), sha256.Sum256(data))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// A new directory is made by --salvage, never an old one filled.
+func TestSalvageRefuses(t *testing.T) {
+	dir := killedWith(t, 1)
+	for args, want := range map[string]string{
+		"--salvage " + dir:                            "is not empty",
+		"--salvage " + filepath.Join(dir, "lock"):     "not a directory",
+		"--salvage " + t.TempDir() + " --fix":         "none of the others can be",
+		"--salvage x --data " + t.TempDir() + "/none": "does not exist",
+	} {
+		full := append([]string{"doctor"}, strings.Fields(args)...)
+		if !strings.Contains(args, "--data") {
+			full = append(full, "--data", dir)
+		}
+		if out, talk, code := inProcess("", full...); code == fault.ExitOK || !strings.Contains(talk, want) {
+			t.Errorf("%s: exit %d: %s%s", args, code, out, talk)
+		}
+	}
+	// A directory that is sound gives all it has.
+	saved := filepath.Join(t.TempDir(), "saved")
+	if out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved); code != fault.ExitOK || !strings.Contains(out, "saved 1 run and 1 file") {
+		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+}
