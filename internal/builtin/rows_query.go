@@ -23,8 +23,12 @@ const (
 	maxSorted = 64 << 20 // bytes of rows that are held to be sorted
 )
 
-// celProp describes an input that holds an expression.
-const celProp = `"type": "string", "minLength": 1, "maxLength": 16384`
+// celProp describes an input that holds an expression over a row; "x-cel" lists the
+// names that it sees, which compile checks.
+const (
+	celProp   = `"type": "string", "minLength": 1, "maxLength": 16384, "x-cel": ["row", "index", "with"]`
+	orderProp = `"type": "string", "minLength": 1, "maxLength": 16384, "x-cel": ["result", "row", "index", "with"]`
+)
 
 // rowsQuery does for lists of any size what expressions do for small ones.
 func rowsQuery() action.Action {
@@ -56,7 +60,7 @@ func rowsQuery() action.Action {
 				"sortBy": {"type": "array", "minItems": 1, "maxItems": 16, "items": {
 					"type": "object", "required": ["by"], "additionalProperties": false,
 					"properties": {
-						"by": {` + celProp + `, "description": "CEL over result, the row of the result; without groupBy also over row and index."},
+						"by": {` + orderProp + `, "description": "CEL over result, the row of the result; without groupBy also over row and index."},
 						"order": {"enum": ["asc", "desc"], "default": "asc", "description": "null comes last with asc and first with desc; numbers before texts."}
 					}
 				}, "description": "The order of the result. Equal rows stay as they are."},

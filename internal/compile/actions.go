@@ -203,6 +203,9 @@ func (c *compiler) checkParameters(i int32) {
 		return // reported where it was made canonical
 	}
 	params, _ := v.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		c.inputExpressions(at+"/"+jsonx.EscapeToken(name), params[name], d.props[name])
+	}
 	for name, v := range params {
 		if templated(v) {
 			delete(params, name) // known only when it runs

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// inputExpressions checks the inputs of an action that hold CEL: "x-cel" of their
+// schema, an annotation, lists the names that the action gives to the expression.
+// What a template makes is known only when it runs.
+func (c *compiler) inputExpressions(ptr string, v any, schema any) {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		if names, ok := s["x-cel"].([]any); ok {
+			c.inputExpression(ptr, v, names)
+		}
+	case []any:
+		for i, e := range v {
+			c.inputExpressions(ptr+"/"+strconv.Itoa(i), e, s["items"])
+		}
+	case map[string]any:
+		props, _ := s["properties"].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			member, known := props[name]
+			if !known {
+				member = s["additionalProperties"]
+			}
+			c.inputExpressions(ptr+"/"+jsonx.EscapeToken(name), v[name], member)
+		}
+	}
+}
+
+func (c *compiler) inputExpression(ptr, src string, names []any) {
+	at := c.value(ptr)
+	if expr.IsTemplate(src) {
+		if text := strings.TrimSpace(src); !strings.HasPrefix(text, "{{") || strings.Index(text, "}}") != len(text)-2 {
+			c.warn("template-in-cel", at, "a template writes a part of this expression", "give the value by an input of its own, and name it here")
+		}
+		return
+	}
+	env := &expr.Env{Vars: map[string]json.RawMessage{}}
+	for _, v := range names {
+		if name, ok := v.(string); ok {
+			env.Vars[name] = nil
+		}
+	}
+	c.problems(site{step: -1, at: at, src: src}, expr.Check(src, false, env, ""))
+}
