@@ -34,10 +34,8 @@ func (e *Engine) readItems(ask *effect) {
 				return err
 			}
 		}
-		if items, more, err = e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask); err != nil {
-			return err
-		}
-		return e.genuine(e.ctx, ask.id.key, ask, items)
+		items, more, err = e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask, e.references)
+		return err
 	})
 	in := &input{kind: inRun, key: ask.id.key}
 	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items, More: more, Total: total}
@@ -72,6 +70,9 @@ type cursor struct {
 	file action.File
 	next int64 // index of the item that follows
 	read func() ([]byte, error)
+	// own are the references that items may hold: those of the run's journal. nil
+	// until an item holds one.
+	own map[jsonx.Large]bool
 }
 
 // take removes the cursor that stands where ask wants to read.
@@ -109,7 +110,8 @@ func (cs *cursors) close() {
 	cs.open = nil
 }
 
-func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect) (items [][]byte, more bool, err error) {
+// read gives the next items. references gives those that the run made.
+func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect, references readReferences) (items [][]byte, more bool, err error) {
 	c := cs.take(ask)
 	if c == nil {
 		if c, err = openItems(ctx, files, ask); err != nil {
@@ -133,6 +135,9 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect) (i
 		}
 		if err != nil {
 			return nil, false, c.fault(err)
+		}
+		if err := c.genuine(ctx, item, references); err != nil {
+			return nil, false, err
 		}
 		if c.next >= ask.from {
 			items = append(items, item)

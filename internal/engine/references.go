@@ -11,30 +11,30 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// genuine refuses items whose references this run did not make. A file that came
+// readReferences gives the references in the values of a run's journal.
+type readReferences func(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error)
+
+// genuine refuses an item whose references this run did not make. A file that came
 // from outside could otherwise name any file of the account whose hash its author
-// knows, and have a step read it (A13). The file in which a long loop's outputs
-// were collected holds references that are in the run's journal.
-func (e *Engine) genuine(ctx context.Context, key store.Key, ask *effect, items [][]byte) error {
-	var own map[jsonx.Large]bool
-	for i, item := range items {
-		if !jsonx.Reserved(item) {
-			continue
+// knows, and have a step read it (A13). The list in which a long loop's outputs
+// were collected holds references that are in the run's journal, and were before the
+// list was: the journal is read once for each cursor.
+func (c *cursor) genuine(ctx context.Context, item []byte, references readReferences) (err error) {
+	if !jsonx.Reserved(item) {
+		return nil
+	}
+	if c.own == nil {
+		if c.own, err = references(ctx, c.key); err != nil {
+			return err
 		}
-		if own == nil {
-			var err error
-			if own, err = e.references(ctx, key); err != nil {
-				return err
-			}
+	}
+	for rest := item; jsonx.Reserved(rest); {
+		ref, start, end, ok := jsonx.NextLarge(rest)
+		if !ok || !c.own[ref] || jsonx.Reserved(rest[:start]) {
+			return fault.New(fault.InputInvalid, "item %d of file %s uses the name %q, which is reserved: give the field another name",
+				c.next, c.hash, jsonx.LargeName)
 		}
-		for rest := item; jsonx.Reserved(rest); {
-			ref, start, end, ok := jsonx.NextLarge(rest)
-			if !ok || !own[ref] || jsonx.Reserved(rest[:start]) {
-				return fault.New(fault.InputInvalid, "item %d of file %s uses the name %q, which is reserved: give the field another name",
-					ask.from+int64(i), ask.file, jsonx.LargeName)
-			}
-			rest = rest[end:]
-		}
+		rest = rest[end:]
 	}
 	return nil
 }
