@@ -82,7 +82,11 @@ func (l Large) Append(dst []byte) []byte {
 // AsLarge reads the object form of a reference; ok is false for anything else.
 func AsLarge(m map[string]any) (l Large, ok bool) {
 	refs, _ := m["refs"].(bool)
-	if fields := 5; m[LargeName] != "ref" || len(m) != fields && !(refs && len(m) == fields+1) {
+	fields := 5
+	if refs {
+		fields++
+	}
+	if m[LargeName] != "ref" || len(m) != fields {
 		return Large{}, false
 	}
 	kind, _ := m["type"].(string)

@@ -24,13 +24,11 @@ type Drawn struct{}
 // streamOfCases keeps the dice that draw a case apart from those of a schedule.
 const streamOfCases = 0x5ca1ab1e
 
-// Case draws recipe n. One that does not compile is a fault of the generator or
 // drawnLimits keep drawn recipes small: a loop in a loop would else fill the memory.
 // A retry may raise them a little.
-var drawnLimits = compile.Limits{Default: plan.Limits{TotalSteps: drawnSteps}}
+var drawnLimits = compile.Limits{Default: plan.Limits{TotalSteps: 1_000}}
 
-const drawnSteps = 1_000
-
+// Case draws recipe n. One that does not compile is a fault of the generator or
 // of the compiler, and an error.
 func (Drawn) Case(n uint64) (*Case, error) {
 	dice := rand.New(rand.NewPCG(n, streamOfCases))
