@@ -262,6 +262,9 @@ type Result struct {
 	// HasFailures says that a step failed and nothing handled it, also in a run
 	// that completed.
 	HasFailures bool
+	// Imported says that the run came in a bundle (`roux import`) and was not
+	// adopted: what it says happened elsewhere, if at all, and it is not carried on.
+	Imported bool
 }
 
 // Get says how a run stands.
@@ -270,7 +273,7 @@ func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Run: run, Status: head.Status, Ended: head.Ended != 0, HasFailures: head.Failures}
+	res := Result{Run: run, Status: head.Status, Ended: head.Ended != 0, HasFailures: head.Failures, Imported: head.Imported()}
 	if head.Code != "" {
 		res.Err = fault.New(head.Code, "%s", head.Message)
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 const shout = `
@@ -294,5 +296,50 @@ func TestX158_RunsNameTheirFiles(t *testing.T) {
 	info.Hash = "sha256_" + strings.Repeat("0", 64)
 	if _, err := e.Start(t.Context(), roux.Request{Recipe: []byte(recipe), Files: []action.FileInfo{info}}); !errors.Is(err, fault.FileNotFound) {
 		t.Errorf("a run on a missing file: %v", err)
+	}
+}
+
+// A run that came in a bundle says so to programs, too, and is not retried.
+func TestImportedResult(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	e := open(t, dir)
+	run, err := e.Start(ctx, roux.Request{Recipe: []byte("name: r\nsteps: [{id: a, fail: {code: STEP_FAILED, message: no}}]")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Wait(ctx, run); err != nil || res.Imported {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// What import writes of a run is this mark.
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := st.Own(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := store.Key{Account: "local", Run: run}
+	head, err := st.Head(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head.Quarantine = store.ImportedReason
+	if v, err := st.Commit(ctx, []store.Transition{{Key: key, Epoch: epoch, Head: &head}}); err != nil || v[0].Err != nil {
+		t.Fatal(v, err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = open(t, dir)
+	defer e.Close()
+	if res, err := e.Get(ctx, run); err != nil || !res.Imported || res.Status != "failed" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := e.Retry(ctx, run, ""); !errors.Is(err, fault.Quarantined) || !strings.Contains(err.Error(), "adopt") {
+		t.Errorf("retry: %v", err)
 	}
 }

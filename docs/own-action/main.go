@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command own-action is the program of docs/own-action.md: Roux embedded, with two
-// actions of its own.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"os"
 
 	"github.com/roux-engine/roux"
-	"github.com/roux-engine/roux/action"
 )
-
-const recipe = `
-name: headline
-steps:
-  - {id: short, action: {name: shorten, parameters: {text: "{{ input.title }}", most: 12}}}
-  - {id: count, action: {name: word-count, parameters: {text: "{{ short.output.text }}"}}}
-outputs: {title: short.output.text, words: count.output.words}
-`
 
 func main() {
 	roux.Dispatch() // lets files be parsed in a process of their own
-	if err := run(context.Background(), "data", os.Stdout); err != nil {
+	if len(os.Args) != 3 {
+		log.Fatal("usage: headlines RECIPE INPUT")
+	}
+	if err := run(context.Background(), "data", os.Args[1], os.Args[2], os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, dir string, out io.Writer) error {
-	e, err := roux.Open(ctx, roux.Options{Dir: dir, Actions: []action.Action{shorten, pay}})
+// run runs the recipe of a file with an input in JSON, and prints what came of it.
+func run(ctx context.Context, dir, name, input string, out io.Writer) error {
+	recipe, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	req := roux.Request{Recipe: recipe, Source: name}
+	if err := json.Unmarshal([]byte(input), &req.Input); err != nil {
+		return fmt.Errorf("input %s: %w", input, err)
+	}
+	e, err := roux.Open(ctx, roux.Options{Dir: dir, Actions: actions})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	id, err := e.Start(ctx, roux.Request{Recipe: []byte(recipe), Input: map[string]any{"title": "The ferry sails at noon"}})
+	id, err := e.Start(ctx, req)
 	if err != nil {
 		return err
 	}

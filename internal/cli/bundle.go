@@ -61,6 +61,7 @@ type manifest struct {
 	Plan     string `json:"plan"` // hash
 	Events   uint64 `json:"events"`
 	Redacted bool   `json:"redacted"`
+	Imported bool   `json:"imported,omitempty"` // it came in a bundle where it was exported
 	// Members are the other members, and Sum the SHA-256 of this manifest without
 	// it: with the comment of the file they tell what was changed, not who did it.
 	Members map[string]member `json:"members,omitempty"`
@@ -111,6 +112,7 @@ func (a *app) exportCommand() *cobra.Command {
 				if out == "" {
 					out = head.Run + bundleExt
 				}
+				a.sayImported(head)
 				done, err := a.export(ctx, j, head, out, redact, force)
 				if err != nil {
 					return err
@@ -165,7 +167,7 @@ func (a *app) export(ctx context.Context, j journal, head store.Head, path strin
 
 func newManifest(head store.Head, redacted bool) manifest {
 	return manifest{Format: bundleFormat, Version: bundleVersion, Run: head.Run, Recipe: head.Recipe,
-		Status: head.Status, Plan: head.PlanHash, Redacted: redacted}
+		Status: head.Status, Plan: head.PlanHash, Redacted: redacted, Imported: head.Imported()}
 }
 
 func writeBundle(ctx context.Context, j journal, head store.Head, w io.Writer, redact bool) error {
@@ -421,6 +423,9 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 	head.Quarantine = store.ImportedReason
 	if b.unverified {
 		head.Quarantine += ", not verified"
+	}
+	if b.Imported {
+		head.Quarantine += ", also where it was exported"
 	}
 	if b.ended == 0 {
 		head.Quarantine += "; it had not ended where it ran"

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -163,6 +164,23 @@ func TestBundleOfAnEarlierRelease(t *testing.T) {
 	}
 }
 
+// covers reports a command that takes a run and that no list names: neither the
+// one of commands that show runs, nor that of those which steer them.
+func covers(t *testing.T, tried [][]string) {
+	t.Helper()
+	steers := []string{"roux resume", "roux runs cancel", "roux runs retry", "roux runs signal", "roux runs release", "roux runs adopt"}
+	for _, c := range descendants((&app{getenv: func(string) string { return "" }}).command()) {
+		if !strings.Contains(c.Use, "RUN") || slices.Contains(steers, c.CommandPath()) {
+			continue
+		}
+		if !slices.ContainsFunc(tried, func(args []string) bool {
+			return strings.HasPrefix("roux "+strings.Join(args, " ")+" ", c.CommandPath()+" ")
+		}) {
+			t.Errorf("%s shows a run and is not tried", c.CommandPath())
+		}
+	}
+}
+
 // An imported run says so wherever it is shown, and is not carried on here until
 // its user adopts it.
 func TestImportedRunsAreMarked(t *testing.T) {
@@ -171,14 +189,50 @@ func TestImportedRunsAreMarked(t *testing.T) {
 	if _, talk, code := inProcess("", "import", path); code != 0 {
 		t.Fatal(talk)
 	}
-	shown := [][]string{
-		{"runs", "list"}, {"runs", "list", "-o", "json"}, {"runs", "get", "@last"}, {"runs", "get", "@last", "-o", "json"},
-		{"explain", "@last", "talk"}, {"explain", "@last", "talk", "-o", "json"}, {"trace", "@last"}, {"trace", "@last", "-o", "json"},
+	// What is one value says it there; a stream of events, lines or bytes beside it.
+	bundle := filepath.Join(t.TempDir(), "again.zip")
+	values := [][]string{
+		{"runs", "list"}, {"runs", "get", "@last"}, {"explain", "@last", "talk"}, {"trace", "@last"}, {"trace", "@last", "--flame"},
+		{"diff", "@last", "@last"}, {"replay", "@last"}, {"replay", "@last", "--at", "2"}, {"graph", "@last"}, {"graph", "@last", "--critical"},
 	}
+	streams := [][]string{{"events", "@last"}, {"events", "@last", "-f"}, {"logs", "@last"}, {"export", "@last", "--force", "--out", bundle}}
+	var shown [][]string
+	for _, args := range values {
+		shown = append(shown, args, append(slices.Clone(args), "-o", "json"))
+	}
+	for _, form := range []string{"svg", "mermaid", "dot"} {
+		shown = append(shown, []string{"graph", "@last", "-o", form})
+	}
+	shown = append(shown, []string{"export", "@last", "--force", "--out", bundle, "-o", "json"}, []string{"__complete", "events", "run_"})
+	covers(t, append(slices.Clone(values), streams...))
 	for _, args := range shown {
 		if out, talk, code := inProcess("", args...); code != 0 || !strings.Contains(out, "imported") {
 			t.Errorf("%v: exit %d, does not say imported: %s%s", args, code, out, talk)
 		}
+	}
+	for _, args := range streams {
+		for _, form := range []string{"table", "json", "jsonl"} {
+			args := append(slices.Clone(args), "-o", form)
+			if out, talk, code := inProcess("", args...); code != 0 || !strings.Contains(talk, "imported") {
+				t.Errorf("%v: exit %d, does not say imported: %s%s", args, code, out, talk)
+			}
+			shown = append(shown, args)
+		}
+	}
+	// Who is given the bundle that is made of it learns it, too.
+	data, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if about := string(parts(t, data)["manifest.json"]); !strings.Contains(about, `"imported": true`) {
+		t.Errorf("the manifest does not say imported: %s", about)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "data")
+	if _, talk, code := inProcess("", "import", bundle, "--data", elsewhere); code != 0 {
+		t.Error(talk)
+	}
+	if out, talk, _ := inProcess("", "runs", "get", "@last", "--data", elsewhere); !strings.Contains(strings.Join(strings.Fields(out), " "), "also where it was exported") {
+		t.Errorf("the bundle of an imported run: %s%s", out, talk)
 	}
 	for _, args := range [][]string{{"runs", "retry", "@last"}, {"runs", "release", "@last"}, {"resume", "@last"}} {
 		if _, talk, code := inProcess("", args...); code == 0 || !strings.Contains(talk, "roux runs adopt") {
@@ -192,8 +246,8 @@ func TestImportedRunsAreMarked(t *testing.T) {
 		t.Fatalf("adopt: exit %d: %s", code, talk)
 	}
 	for _, args := range shown {
-		if out, _, code := inProcess("", args...); code != 0 || strings.Contains(out, "imported") {
-			t.Errorf("%v: exit %d, still says imported: %s", args, code, out)
+		if out, talk, code := inProcess("", args...); code != 0 || strings.Contains(out+talk, "imported") {
+			t.Errorf("%v: exit %d, still says imported: %s%s", args, code, out, talk)
 		}
 	}
 	if _, talk, code := inProcess("", "runs", "adopt", "@last"); code != fault.ExitConflict {

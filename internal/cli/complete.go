@@ -64,7 +64,7 @@ func runNames(ctx context.Context, j journal, begun string, now time.Time) []str
 		return list
 	}
 	for _, h := range heads {
-		list = append(list, h.Run+"\t"+oneLine(cut(h.Recipe, 32))+", "+h.Status+", "+ago(now, h.Created))
+		list = append(list, h.Run+"\t"+oneLine(cut(h.Recipe, 32))+", "+join(" ", importedWord(h.Imported()), h.Status)+", "+ago(now, h.Created))
 	}
 	return list
 }

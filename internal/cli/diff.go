@@ -29,11 +29,12 @@ const maxDifferences = 200
 
 // A compared is what diff found.
 type compared struct {
-	Runs   [2]string           `json:"runs"`
-	Same   bool                `json:"same"`
-	First  *firstDifference    `json:"firstDivergence,omitempty"`
-	Groups map[string][]differ `json:"groups"`
-	Cut    bool                `json:"truncated,omitempty"`
+	Runs     [2]string           `json:"runs"`
+	Imported []string            `json:"imported,omitempty"` // those of them that were
+	Same     bool                `json:"same"`
+	First    *firstDifference    `json:"firstDivergence,omitempty"`
+	Groups   map[string][]differ `json:"groups"`
+	Cut      bool                `json:"truncated,omitempty"`
 }
 
 // A differ is one difference: where, and what either run has there; null where
@@ -89,13 +90,14 @@ func (a *app) diffCommand() *cobra.Command {
 
 // A side is one of the two runs.
 type side struct {
-	id    string
-	plan  *plan.Plan
-	view  *runView
-	start machine.Start
-	steps map[string]*machine.StepResult
-	order []string
-	ended map[string]uint64 // event that settled a step
+	id       string
+	imported bool
+	plan     *plan.Plan
+	view     *runView
+	start    machine.Start
+	steps    map[string]*machine.StepResult
+	order    []string
+	ended    map[string]uint64 // event that settled a step
 }
 
 func readSide(ctx context.Context, j journal, name string) (*side, error) {
@@ -103,7 +105,7 @@ func readSide(ctx context.Context, j journal, name string) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &side{id: head.Run, ended: map[string]uint64{}}
+	s := &side{id: head.Run, imported: head.Imported(), ended: map[string]uint64{}}
 	if s.plan, err = planOf(ctx, j, head); err != nil {
 		return nil, err
 	}
@@ -128,6 +130,11 @@ func readSide(ctx context.Context, j journal, name string) (*side, error) {
 // compare finds what differs between two runs.
 func compare(a, b *side, only []string) *compared {
 	c := &compared{Runs: [2]string{a.id, b.id}, Groups: map[string][]differ{}, Cut: a.view.Truncated || b.view.Truncated}
+	for _, s := range []*side{a, b} {
+		if s.imported && !slices.Contains(c.Imported, s.id) {
+			c.Imported = append(c.Imported, s.id)
+		}
+	}
 	add := func(group, where string, x, y any) {
 		if len(only) > 0 && !slices.Contains(only, group) {
 			return
@@ -383,7 +390,7 @@ func rawOf(v any) json.RawMessage {
 func (a *app) printCompared(c *compared, sides [2]*side) {
 	rows := make([][]string, 2)
 	for i, s := range sides {
-		rows[i] = []string{[]string{"a", "b"}[i], s.id, oneLine(s.view.recipe), s.view.Status.String(), took(micros(s.tookMS())), credits(s.view.Used)}
+		rows[i] = []string{[]string{"a", "b"}[i], s.id, oneLine(s.view.recipe), join(", ", importedWord(s.imported), s.view.Status.String()), took(micros(s.tookMS())), credits(s.view.Used)}
 	}
 	a.text("%s", table(rows))
 	if c.First != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/picture"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // The forms of a picture.
@@ -171,7 +172,9 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 		if d.at > last {
 			return fault.New(fault.Usage, "--at %d: the run has %d events", d.at, last)
 		}
-		pic, err = f.Picture(head.Recipe, d.bindings)
+		if pic, err = f.Picture(head.Recipe, d.bindings); err == nil && head.Imported() {
+			pic.Imported, pic.Note = true, store.ImportedReason+", "+pic.Note
+		}
 		return err
 	})
 	return pic, err

@@ -14,7 +14,10 @@ import (
 	"github.com/roux-engine/roux/examples/service"
 )
 
-var shellBlock = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
+var (
+	shellBlock   = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
+	buildCommand = regexp.MustCompile(`(?m)^.*go build .*-o roux \./cmd/roux$`)
+)
 
 // shellBlocks are the commands that a page shows, block by block.
 func shellBlocks(t *testing.T, page string) (blocks []string) {
@@ -71,7 +74,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) run(t *testing.T, block string) {
 	t.Helper()
 	script := strings.ReplaceAll(block, "go run ./cmd/roux", "./roux")
-	script = strings.ReplaceAll(script, "go build -o roux ./cmd/roux", "true")
+	script = buildCommand.ReplaceAllString(script, "true")
 	cmd := exec.Command("sh", "-eu", "-c", script)
 	cmd.Dir, cmd.Env = b.dir, b.env
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -21,6 +21,7 @@ type replayed struct {
 	At          uint64   `json:"at"`
 	Last        uint64   `json:"last"`
 	Snapshot    uint64   `json:"snapshot,omitempty"` // the stored state that was compared
+	Imported    bool     `json:"imported,omitempty"`
 	Same        bool     `json:"same"`
 	Differences []string `json:"differences,omitempty"`
 }
@@ -70,7 +71,7 @@ func replay(ctx context.Context, j journal, head store.Head, at uint64) (*replay
 	if at == 0 {
 		at = saved.Last
 	}
-	r := &replayed{At: at, Last: saved.Last}
+	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
 	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
 	mask := machine.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
@@ -126,7 +127,7 @@ func (r *replayed) compareHead(run *machine.Run, head store.Head, p *plan.Plan) 
 
 func (a *app) printReplay(r *replayed) error {
 	a.show(r, func() {
-		a.text("%s at event %d of %d: %s, %d steps\n", r.ID, r.At, r.Last, r.Status, len(r.Steps))
+		a.text("%s at event %d of %d: %s, %d steps\n", r.ID, r.At, r.Last, join(", ", importedWord(r.Imported), r.Status), len(r.Steps))
 		for _, d := range r.Differences {
 			a.text("differs: %s\n", oneLine(d))
 		}

@@ -317,3 +317,11 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 		a.printOutputs(v.Outputs)
 	}
 }
+
+// sayImported tells beside a stream, which has no place for it, that its run was
+// imported.
+func (a *app) sayImported(h store.Head) {
+	if h.Imported() {
+		a.say("run %s was %s: %s", h.Run, store.ImportedReason, importedText(h))
+	}
+}

@@ -53,6 +53,7 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 				if t.plan, err = planOf(ctx, j, t.head); err != nil {
 					return err
 				}
+				a.sayImported(t.head)
 			}
 			// The head is read first: what it calls the end is then in the events. One
 			// that could not be read leaves the last in place, which names the run.

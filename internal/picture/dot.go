@@ -18,6 +18,9 @@ func (p *Picture) DOT(o Options) string {
 		dir = "LR"
 	}
 	fmt.Fprintf(&b, "digraph %s {\n  compound=true; rankdir=%s;\n", dotText([]string{line(p.Name)}, ""), dir)
+	if p.Imported { // the only word about the run: Graphviz has no place of its own for it
+		fmt.Fprintf(&b, "  label=%s; labelloc=t;\n", dotText([]string{p.title()}, ""))
+	}
 	b.WriteString("  node [shape=box, style=rounded, fontname=\"Helvetica\", fontsize=11];\n  edge [color=\"#8a929c\"];\n")
 	// An edge to a cluster is one to a node in it, cut at the border.
 	anchor := map[string]string{}

@@ -18,6 +18,9 @@ func (p *Picture) Mermaid(o Options) string {
 	if o.Direction == layout.Right {
 		dir = "LR"
 	}
+	if p.Imported {
+		fmt.Fprintf(&b, "---\ntitle: \"%s\"\n---\n", mermaidText([]string{p.title()}))
+	}
 	fmt.Fprintf(&b, "flowchart %s\n", dir)
 	p.eachMember(func(n *Node, indent string) {
 		shape := [2]string{"[", "]"}

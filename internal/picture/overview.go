@@ -177,7 +177,7 @@ func (o *overview) foldLanes() {
 
 // picture draws what is left.
 func (o *overview) picture() *Picture {
-	out := &Picture{Name: o.p.Name, Run: o.p.Run}
+	out := &Picture{Name: o.p.Name, Run: o.p.Run, Imported: o.p.Imported}
 	for _, id := range o.ordered() {
 		out.Nodes = append(out.Nodes, o.cards[id].node(id, o.p.Run))
 	}

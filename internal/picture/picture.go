@@ -16,12 +16,13 @@ import (
 
 // A Picture is a graph with what is to be said about it.
 type Picture struct {
-	Name   string // of the recipe
-	Note   string // a line about the run; "" for a recipe
-	Run    bool   // the picture shows a run: steps have a state
-	Nodes  []Node
-	Groups []Group
-	Edges  []Edge
+	Name     string // of the recipe
+	Note     string // a line about the run; "" for a recipe
+	Run      bool   // the picture shows a run: steps have a state
+	Imported bool   // the run came in a bundle; Note says so, too
+	Nodes    []Node
+	Groups   []Group
+	Edges    []Edge
 }
 
 // A Node is a step.

@@ -10,6 +10,7 @@ import "github.com/roux-engine/roux/internal/layout"
 type View struct {
 	Name      string      `json:"name"`
 	Note      string      `json:"note,omitempty"`
+	Imported  bool        `json:"imported,omitempty"`
 	Direction string      `json:"direction"` // down | right
 	Width     int         `json:"width"`
 	Height    int         `json:"height"`
@@ -63,7 +64,7 @@ func (p *Picture) View(o Options) (*View, error) {
 		return nil, err
 	}
 	v := &View{
-		Name: line(p.Name), Note: line(p.Note), Direction: "down", Width: d.W, Height: d.H,
+		Name: line(p.Name), Note: line(p.Note), Imported: p.Imported, Direction: "down", Width: d.W, Height: d.H,
 		Nodes: []NodeView{}, Groups: []GroupView{}, Edges: []EdgeView{},
 	}
 	if o.Direction == layout.Right {
