@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -199,6 +200,25 @@ type sidecar struct {
 	Inspected bool            `json:"inspected,omitempty"`
 	// Sums are the checksums of the file's pieces; see part.go.
 	Sums []byte `json:"sums,omitempty"`
+	// CRC32C covers the record without it. Earlier releases wrote none.
+	CRC32C *uint32 `json:"crc32c,omitempty"`
+}
+
+// text is the record as it is stored, with its checksum.
+func (rec sidecar) text() ([]byte, error) { //nolint:gocritic // a copy is what is changed
+	sum, err := rec.sum()
+	if err != nil {
+		return nil, err
+	}
+	rec.CRC32C = &sum
+	return json.Marshal(rec)
+}
+
+// sum is the checksum of what the record says, however it is written.
+func (rec sidecar) sum() (uint32, error) { //nolint:gocritic // a copy is what is changed
+	rec.CRC32C = nil
+	data, err := json.Marshal(rec)
+	return crc32.Checksum(data, castagnoli), err
 }
 
 // open opens the file itself, checked to be a regular file of the recorded size.
@@ -308,6 +328,9 @@ func (s *Store) readSidecar(p place) (sidecar, error) {
 	}
 	if err := json.Unmarshal(data, &rec); err != nil {
 		return rec, fmt.Errorf("sidecar of %s: %w", p.name, err)
+	}
+	if sum, err := rec.sum(); err != nil || rec.CRC32C != nil && *rec.CRC32C != sum {
+		return rec, fmt.Errorf("sidecar of %s fails its checksum", p.name)
 	}
 	if rec.MimeType == "" {
 		return rec, fmt.Errorf("sidecar of %s has no MIME type", p.name)

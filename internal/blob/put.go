@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"hash"
 	"io"
@@ -101,6 +100,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	changed := true
 	if old, err := s.readSidecar(p); err == nil && old.Size == w.size {
 		rec, changed = old.and(rec)
+		changed = changed || old.CRC32C == nil
 	}
 	if changed {
 		if err := s.writeSidecar(p, rec); err != nil {
@@ -190,7 +190,7 @@ func (s *Store) holds(ctx context.Context, p place, size int64) bool {
 }
 
 func (s *Store) writeSidecar(p place, rec sidecar) error {
-	data, err := json.Marshal(rec)
+	data, err := rec.text()
 	if err != nil {
 		return fault.Wrap(fault.InternalError, err, "record the facts of file %s", p.name)
 	}

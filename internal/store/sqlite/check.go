@@ -29,16 +29,16 @@ type checking struct {
 }
 
 // Check reads the whole store and compares what must fit together: pages and
-// indexes by SQLite (integrity_check), then every row against its checksum, every
-// journal row, chunk, pack and state, and the events of every run from the first
-// to the last. It returns the version of the schema and what is wrong, at most 20
+// indexes by SQLite (integrity_check), the schema with this release's, then every
+// row against its checksum and the types of its columns, every journal row, chunk,
+// pack and state, and the events of every run from the first to the last. It returns the version of the schema and what is wrong, at most 20
 // lines; it changes nothing. It ends soon after ctx does.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return 0, nil, err
 	}
 	c := checking{s: s}
-	for _, part := range []func(context.Context) error{c.pages, c.journal, c.sealed, c.rows, c.heads} {
+	for _, part := range []func(context.Context) error{c.pages, c.schema, c.journal, c.sealed, c.rows, c.heads} {
 		if err = part(ctx); err != nil {
 			break
 		}
@@ -148,13 +148,19 @@ func (c *checking) sealed(ctx context.Context) error {
 // rows compares the checksums of columns.
 func (c *checking) rows(ctx context.Context) error {
 	for _, at := range []struct{ what, query string }{
-		{"run", `SELECT run FROM runs WHERE start_sum <> roux_sum(account, run, recipe, version, plan_hash, created)
-			OR head_sum <> roux_sum(account, run, status, updated, ended, code, message, used, failures, quarantine, owes)
-			OR park_sum <> roux_sum(account, run, parked, wake_at)`},
-		{"idempotency key", `SELECT key FROM idempotency WHERE sum <> roux_sum(account, key, body_hash, run, until)`},
-		{"plan", `SELECT hash FROM plans WHERE sum <> roux_sum(hash, data)`},
-		{"note", `SELECT name FROM notes WHERE sum <> roux_sum(name, value)`},
-		{"state of run", `SELECT run FROM snapshots WHERE sum <> roux_sum(account, run, last, format)`},
+		{"run", `SELECT run FROM runs NOT INDEXED WHERE start_sum IS NOT roux_sum(account, run, recipe, version, plan_hash, created)
+			OR head_sum IS NOT roux_sum(account, run, status, updated, ended, code, message, used, failures, quarantine, owes)
+			OR park_sum IS NOT roux_sum(account, run, parked, wake_at)
+			OR reach_sum IS NOT roux_sum(account, run, last) OR place_sum IS NOT roux_sum(account, run, pack, packed)`},
+		{"idempotency key", `SELECT key FROM idempotency NOT INDEXED WHERE sum IS NOT roux_sum(account, key, body_hash, run, until)`},
+		{"plan", `SELECT hash FROM plans NOT INDEXED WHERE sum IS NOT roux_sum(hash, data)`},
+		{"note", `SELECT name FROM notes WHERE sum IS NOT roux_sum(name, value)`},
+		{"state of run", `SELECT run FROM snapshots NOT INDEXED WHERE sum IS NOT roux_sum(account, run, last, format)`},
+		{"chunk of run", `SELECT run FROM chunks NOT INDEXED WHERE sum IS NOT -1 AND sum IS NOT roux_sum(account, run, first, last)`},
+		{"piece of run", `SELECT run FROM pieces WHERE sum IS NOT roux_sum(account, run, last, first, pack)`},
+		{"mark of the deleted run", `SELECT run FROM deleted WHERE sum IS NOT roux_sum(account, run, before)`},
+		{"end of use of file", `SELECT hash FROM file_released WHERE sum IS NOT roux_sum(account, hash, at)`},
+		{"owner", `SELECT epoch FROM owner WHERE sum IS NOT roux_sum(id, epoch)`},
 	} {
 		err := c.query(ctx, at.query, func(rows *sql.Rows) error {
 			var name string
@@ -203,7 +209,7 @@ func (c *checking) events(ctx context.Context, key store.Key) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		page, err := c.s.Events(ctx, key, at, eventPage)
+		page, err := c.s.page(ctx, key, at, eventPage, true)
 		switch {
 		case errors.Is(err, fault.StoreCorrupt):
 			return c.complain("%s", fault.Message(err))

@@ -192,18 +192,14 @@ func (s *Store) entry(key store.Key) (*entry, error) {
 		e = s.c.fresh[key]
 	}
 	if e == nil {
-		var v [8]driver.Value // the columns of findRun
-		found, err := s.st.findRun.row(v[:], key.Account, key.Run)
+		var r foundRun
+		found, err := r.find(s.st.findRun, key)
 		if err != nil || !found {
 			return nil, err
 		}
-		e = &entry{key: key}
-		e.parked = v[0].(int64) != 0
-		e.settled = v[1].(int64) != 0 && v[2].(int64) == 0
-		e.chunked = uint64(max(v[4].(int64), v[6].(int64), v[7].(int64)))
-		e.last = e.chunked
-		if reach := uint64(v[3].(int64)); reach > e.last {
-			e.damage = lostEvents(key, e.last+1, reach)
+		e = &entry{key: key, parked: r.parked, settled: r.ended != 0 && !r.owes, chunked: r.folded.last(), last: r.folded.last()}
+		if e.damage = r.folded.check(key); e.damage == nil && r.folded.reach > e.last {
+			e.damage = lostEvents(key, e.last+1, r.folded.reach)
 		}
 		s.c.fresh[key] = e
 	}
@@ -280,10 +276,11 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 
 // A spot is where a transition's fold went: the number of its pack, 0 when it
 // is in none, and what the run's row must say of it: the last event of its
-// first piece. Both are nil where the row stays as it is.
+// first piece. These are nil where the row stays as it is.
 type spot struct {
 	pack         int64
 	first, reach driver.Value
+	sum          driver.Value // of both
 }
 
 // pack puts a small fold into the commit's pack.
@@ -295,7 +292,7 @@ func (s *Store) pack(t *store.Transition) (at spot, err error) {
 	var full bool
 	at.pack, full = s.c.packing.add(t.Key, f)
 	if f.First == 1 {
-		at.first, at.reach = at.pack, int64(f.Last)
+		at.first, at.reach, at.sum = at.pack, int64(f.Last), placeSum(t.Key, at.pack, int64(f.Last))
 	}
 	if full {
 		err = s.writePack()
@@ -355,10 +352,10 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 			return err
 		}
 		e.newParked = true
-		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach, parkSum(t.Key, 1, p.WakeAt))
+		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach, parkSum(t.Key, 1, p.WakeAt), at.sum)
 	}
 	if place && at.first != nil {
-		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach)
+		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum)
 	}
 	return nil
 }
@@ -375,10 +372,10 @@ func (s *Store) keepFold(t *store.Transition, fold sealedFold, at spot) error {
 	case at.first != nil:
 		return nil
 	case at.pack != 0:
-		return s.write(s.st.putPiece, t.Account, t.Run, int64(f.First), int64(f.Last), at.pack)
+		return s.write(s.st.putPiece, t.Account, t.Run, int64(f.First), int64(f.Last), at.pack, pieceSum(t.Key, f.First, f.Last, at.pack))
 	}
 	s.c.bytes += int64(len(fold.chunk) + len(fold.state))
-	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk)
+	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk, chunkSum(t.Key, f.First, f.Last))
 	if err == nil && fold.state != nil {
 		err = failpoint.Hit(failpoint.SnapshotWrite)
 	}
@@ -550,7 +547,11 @@ func (s *Store) Own(ctx context.Context) (uint64, error) {
 	if _, err := s.st.takeEpoch.row(v[:]); err != nil {
 		return 0, s.fail(err)
 	}
-	s.epoch = uint64(v[0].(int64))
+	epoch, ok := v[0].(int64)
+	if !ok || epoch <= 0 {
+		return 0, damagedRow("the owner of the runs", "epoch")
+	}
+	s.epoch = uint64(epoch)
 	return s.epoch, failpoint.Hit(failpoint.StoreOwned)
 }
 

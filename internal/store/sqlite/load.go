@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,16 +88,56 @@ func (s *Store) isOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.park_sum, r.last, ` + foldedColumns + `,
+const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.park_sum, ` + foldedColumns + `,
 	ifnull(s.last, 0), ifnull(s.format, 0), s.state, ifnull(s.sum, -1)
 	FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run`
 
 // folded is where the folds of a run are: the columns of foldedColumns.
 type folded struct {
+	reach  uint64 // the last event that the run's row knows of
 	chunks uint64 // the last event in them
 	pack   int64  // 0 = the first fold is in none
 	packed uint64
 	pieces uint64
+
+	reachSum, placeSum int64
+}
+
+// columns are where the columns go.
+func (f *folded) columns() []any {
+	return []any{&f.reach, &f.chunks, &f.pack, &f.packed, &f.pieces, &f.reachSum, &f.placeSum}
+}
+
+// check refuses what the run's row says when it is not as it was written.
+func (f *folded) check(key store.Key) error {
+	if f.reachSum != reachSum(key, int64(f.reach)) || f.placeSum != placeSum(key, f.pack, int64(f.packed)) {
+		return damagedHead(key, "place of its events")
+	}
+	return nil
+}
+
+// A foundRun is what a commit asks of a run that the index does not have.
+type foundRun struct {
+	parked, owes bool
+	ended        int64
+	folded       folded
+}
+
+// find reads a run's row; false when there is none. What is no number counts as 0,
+// which fails the checksum.
+func (r *foundRun) find(st *stmt, key store.Key) (bool, error) {
+	var v [10]driver.Value // the columns of findRun
+	found, err := st.row(v[:], key.Account, key.Run)
+	if err != nil || !found {
+		return false, err
+	}
+	var n [len(v)]int64
+	for i := range v {
+		n[i], _ = v[i].(int64)
+	}
+	r.parked, r.ended, r.owes = n[0] != 0, n[1], n[2] != 0
+	r.folded = folded{uint64(n[3]), uint64(n[4]), n[5], uint64(n[6]), uint64(n[7]), n[8], n[9]}
+	return true, nil
 }
 
 func (f *folded) last() uint64 { return max(f.chunks, f.packs()) }
@@ -110,7 +151,6 @@ type savedRow struct {
 	parked    int64
 	wakeAt    int64
 	parkSum   int64
-	reach     uint64
 	folded    folded
 	stateLast uint64
 	format    uint32
@@ -119,9 +159,9 @@ type savedRow struct {
 }
 
 func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
-	f := &r.folded
-	return row.Scan(append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.parkSum, &r.reach, &f.chunks, &f.pack, &f.packed, &f.pieces,
-		&r.stateLast, &r.format, &r.state, &r.stateSum)...)
+	places := append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.parkSum)
+	places = append(places, r.folded.columns()...)
+	return row.Scan(append(places, &r.stateLast, &r.format, &r.state, &r.stateSum)...)
 }
 
 // check refuses what is not as it was written. Without its snapshot a run is
@@ -132,6 +172,9 @@ func (r *savedRow) check() error {
 	}
 	if r.parkSum != parkSum(r.head.Key, r.parked, r.wakeAt) {
 		return damagedHead(r.head.Key, "mark of a parked run")
+	}
+	if err := r.folded.check(r.head.Key); err != nil {
+		return err
 	}
 	if r.state != nil && r.stateSum != stateSum(r.head.Key, r.stateLast, r.format) {
 		r.state = nil
@@ -200,7 +243,7 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 	if !s.same(key, &v) {
 		return nil, errMoved
 	}
-	if want := max(out.Last, row.reach); t.at != want {
+	if want := max(out.Last, row.folded.reach); t.at != want {
 		return nil, lostEvents(key, t.at+1, want)
 	}
 	out.Tail = t.frames
@@ -215,12 +258,16 @@ type tail struct {
 	frames   []byte
 	maxBytes int // stop before this many; 0 = never
 	full     bool
+	strict   bool // each fold must begin where the one before it ended
 }
 
 // add appends frames of the events first..last and says whether to go on.
 func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 	if first > t.at+1 {
 		return false, errMoved // what was between has gone into a chunk
+	}
+	if t.strict && first != t.at+1 {
+		return false, damagedHead(t.key, fmt.Sprintf("place of the events from %d to %d", first, last))
 	}
 	if t.maxBytes > 0 && len(t.frames) > 0 && len(t.frames)+len(frames) > t.maxBytes {
 		t.full = true
@@ -264,12 +311,16 @@ func (t *tail) folds(ctx context.Context, until uint64, f *folded) (err error) {
 func (t *tail) chunk(ctx context.Context) error {
 	var first, last uint64
 	var data []byte
-	err := t.s.q.chunk.QueryRowContext(brief(ctx), t.key.Account, t.key.Run, int64(t.at)).Scan(&first, &last, &data)
+	var stored int64
+	err := t.s.q.chunk.QueryRowContext(brief(ctx), t.key.Account, t.key.Run, int64(t.at)).Scan(&first, &last, &data, &stored)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errMoved
 	}
 	if err != nil {
 		return err
+	}
+	if stored != noSum && stored != chunkSum(t.key, first, last) {
+		return damagedHead(t.key, fmt.Sprintf("place of the chunk after event %d", t.at))
 	}
 	if first > t.at+1 {
 		return lostEvents(t.key, t.at+1, first-1)
@@ -348,13 +399,18 @@ func (s *Store) forget() {
 }
 
 // Events implements store.Store.
-func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (page store.Page, err error) {
+func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	return s.page(ctx, key, after, maxBytes, false)
+}
+
+// page reads events. With strict, `after` must be where a page ended, and what was
+// written at once must begin there.
+func (s *Store) page(ctx context.Context, key store.Key, after uint64, maxBytes int, strict bool) (page store.Page, err error) {
 	err = s.stable(ctx, key, func() error {
 		v := s.view(key)
 		var f folded
 		if v.e == nil || after < v.chunked {
-			var reach uint64
-			err := s.q.reach.QueryRowContext(brief(ctx), key.Account, key.Run).Scan(&reach, &f.chunks, &f.pack, &f.packed, &f.pieces)
+			err := s.q.reach.QueryRowContext(brief(ctx), key.Account, key.Run).Scan(f.columns()...)
 			if errors.Is(err, sql.ErrNoRows) {
 				return notFound(key)
 			}
@@ -366,9 +422,12 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 			}
 			if v.e == nil {
 				v.last, v.chunked = f.last(), f.last()
-				if reach > v.last {
-					v.damage = lostEvents(key, v.last+1, reach)
+				if f.reach > v.last {
+					v.damage = lostEvents(key, v.last+1, f.reach)
 				}
+			}
+			if err := f.check(key); err != nil {
+				return err
 			}
 		}
 		if v.flying {
@@ -378,7 +437,7 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 		if after >= v.last {
 			return v.damage // a damaged run's pages end here, loudly
 		}
-		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1)}
+		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1), strict: strict}
 		if err := t.folds(ctx, v.chunked, &f); err != nil {
 			return err
 		}

@@ -284,9 +284,15 @@ func (s *Store) pieces(ctx context.Context, key store.Key, f *folded, after uint
 	}
 	err = eachRow(rows, func() error {
 		var r pieceRef
-		err := rows.Scan(&r.first, &r.last, &r.pack)
+		var stored int64
+		if err := rows.Scan(&r.first, &r.last, &r.pack, &stored); err != nil {
+			return err
+		}
+		if stored != pieceSum(key, r.first, r.last, r.pack) {
+			return damagedHead(key, fmt.Sprintf("place of the events up to %d", r.last))
+		}
 		refs = append(refs, r)
-		return err
+		return nil
 	})
 	return refs, err
 }
@@ -340,6 +346,9 @@ func (s *Store) removePieces(ctx context.Context, keys []store.Key) error {
 	var order []int64
 	for _, key := range keys {
 		refs, err := s.pieces(ctx, key, &folded{pieces: 1}, 0, -1)
+		if errors.Is(err, fault.StoreCorrupt) {
+			continue // it stays, for doctor to name
+		}
 		if err != nil {
 			return err
 		}

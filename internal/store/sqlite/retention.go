@@ -5,6 +5,8 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"math"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -42,11 +44,32 @@ func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (n 
 		})
 	}
 	if err == nil {
-		err = s.read.QueryRowContext(ctx, `SELECT ifnull(max(at), 0) FROM file_released WHERE account = ?1 AND hash IN (?2, ?3)`,
-			account, hash, everyFile).Scan(&n.Released)
+		n.Released, err = s.released(ctx, account, hash)
 	}
 	_, err = s.explain(err)
 	return n, err
+}
+
+// released is when the last deleted run that named a file had ended. A row that is
+// damaged keeps the file.
+func (s *Store) released(ctx context.Context, account, hash string) (last int64, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT hash, at, sum FROM file_released WHERE account = ?1 AND hash IN (?2, ?3)`, account, hash, everyFile)
+	if err != nil {
+		return 0, err
+	}
+	err = eachRow(rows, func() error {
+		var hash string
+		var at, stored int64
+		if err := rows.Scan(&hash, &at, &stored); err != nil {
+			return err
+		}
+		if stored != sumOf(account, hash, at) {
+			at = math.MaxInt64
+		}
+		last = max(last, at)
+		return nil
+	})
+	return last, err
 }
 
 // Ended implements store.Keeper.
@@ -186,29 +209,36 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 		}
 		return refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
 	}
-	var v [8]driver.Value
-	found, err := s.st.findRun.row(v[:], key.Account, key.Run)
+	var r foundRun
+	found, err := r.find(s.st.findRun, key)
 	if err != nil {
 		return store.Verdict{}, err
 	}
-	ended, _ := v[1].(int64)
-	owes, _ := v[2].(int64)
-	switch {
-	case !found:
+	if !found {
 		return store.Verdict{Err: notFound(key)}, nil
-	case ended == 0 || owes != 0:
+	}
+	if _, err = s.Head(context.Background(), key); err == nil {
+		err = r.folded.check(key)
+	}
+	if errors.Is(err, fault.StoreCorrupt) { // nobody knows whether it has settled, or what goes with it
+		return store.Verdict{Err: err}, nil
+	}
+	if err != nil {
+		return store.Verdict{}, err
+	}
+	if r.ended == 0 || r.owes {
 		return refuse(fault.Conflict, "run %s has not settled", key.Run), nil
 	}
 	for _, st := range []struct {
 		*stmt
 		args []driver.Value
 	}{
-		{s.st.releaseFiles, []driver.Value{key.Account, key.Run, ended}},
+		{s.st.releaseFiles, []driver.Value{key.Account, key.Run, r.ended}},
 		{s.st.dropNames, []driver.Value{key.Account, key.Run}},
 		{s.st.keepPiece, []driver.Value{key.Account, key.Run}},
 		{s.st.dropSnapshot, []driver.Value{key.Account, key.Run}},
 		{s.st.dropRun, []driver.Value{key.Account, key.Run}},
-		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow}},
+		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow, deletedSum(key, s.x.nextRow)}},
 	} {
 		if _, err := st.exec(st.args...); err != nil {
 			return store.Verdict{}, err
@@ -220,7 +250,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 // halfRemoved lists deleted runs of which a crash, or a failed removal, left folds
 // behind.
 func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run FROM deleted d
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before, sum FROM deleted d
 		WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.account = d.account AND c.run = d.run)
 			OR EXISTS (SELECT 1 FROM pieces p WHERE p.account = d.account AND p.run = d.run) LIMIT ?1`, purgeRuns)
 	if err != nil {
@@ -228,10 +258,13 @@ func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	}
 	err = eachRow(rows, func() error {
 		var key store.Key
-		if err := rows.Scan(&key.Account, &key.Run); err != nil {
+		var before, stored int64
+		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
 			return err
 		}
-		left = append(left, key)
+		if stored == deletedSum(key, before) { // the folds of another run are not removed
+			left = append(left, key)
+		}
 		return nil
 	})
 	return left, err
@@ -308,21 +341,25 @@ func (s *Store) inTx(fn func() error) error {
 	return err
 }
 
+func deletedSum(key store.Key, before int64) int64 { return sumOf(key.Account, key.Run, before) }
+
 // deletedRuns are the runs whose events in the journal nobody wants any more,
 // with the row before which they are.
 func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before FROM deleted`)
+	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before, sum FROM deleted`)
 	if err != nil {
 		return nil, err
 	}
 	gone := map[store.Key]int64{}
 	err = eachRow(rows, func() error {
 		var key store.Key
-		var before int64
-		if err := rows.Scan(&key.Account, &key.Run, &before); err != nil {
+		var before, stored int64
+		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
 			return err
 		}
-		gone[key] = before
+		if stored == deletedSum(key, before) {
+			gone[key] = before
+		}
 		return nil
 	})
 	return gone, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type scanned struct {
 	known           bool
 	parked, settled bool
 	reach, chunked  uint64
+	damage          error // of what they say
 }
 
 type foundRef struct {
@@ -195,12 +197,16 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 			var key store.Key
 			var found scanned
 			var f folded
-			if err := rows.Scan(&key.Account, &key.Run, &found.parked, &found.settled, &found.reach, &f.chunks, &f.pack, &f.packed, &f.pieces); err != nil {
+			if err := rows.Scan(append([]any{&key.Account, &key.Run, &found.parked, &found.settled}, f.columns()...)...); err != nil {
 				return err
 			}
-			found.chunked = f.last()
-			found.known, found.refs = true, runs[key].refs
-			*runs[key] = found
+			run := runs[key]
+			if run == nil {
+				return damagedRow(fmt.Sprintf("run %q (account %q)", key.Run, key.Account), "key")
+			}
+			found.reach, found.chunked, found.damage = f.reach, f.last(), f.check(key)
+			found.known, found.refs = true, run.refs
+			*run = found
 			return nil
 		})
 		if err != nil {
@@ -211,7 +217,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 }
 
 func lookUpQuery(n int) string {
-	return `SELECT r.account, r.run, r.parked <> 0, r.ended <> 0 AND r.owes = 0, r.last, ` + foldedColumns + `
+	return `SELECT r.account, r.run, r.parked <> 0, r.ended <> 0 AND r.owes = 0, ` + foldedColumns + `
 		FROM (VALUES ` + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + `) v
 		CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`
 }
@@ -229,7 +235,7 @@ func eachRow(rows *sql.Rows, fn func() error) error {
 // enter puts one run into the index: the refs that no chunk covers as far as
 // they are whole and without a gap, and what is wrong after that.
 func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
-	e := &entry{key: key, last: run.chunked, chunked: run.chunked, parked: run.parked, settled: run.settled}
+	e := &entry{key: key, last: run.chunked, chunked: run.chunked, parked: run.parked, settled: run.settled, damage: run.damage}
 	proven := int64(0) // no row before this one can have held more of the run
 	for _, r := range run.refs {
 		switch {

@@ -22,7 +22,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the number of the newest file in sql.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // oldestSQLite is the first release without the bug by which two connections,
 // one writing and one checkpointing, reset the write-ahead log under each other.
@@ -70,6 +70,11 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 	case version == schemaVersion:
 		return nil
 	}
+	return migrateUp(ctx, db, s.path)
+}
+
+// migrateUp carries out the migrations that db does not have.
+func migrateUp(ctx context.Context, db *sql.DB, path string) error {
 	files, err := fs.Sub(migrations, "sql")
 	if err != nil {
 		return err
@@ -80,7 +85,7 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("bring the schema of %s to version %d: %w", s.path, schemaVersion, err)
+		return fmt.Errorf("bring the schema of %s to version %d: %w", path, schemaVersion, err)
 	}
 	return nil
 }

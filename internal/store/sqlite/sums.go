@@ -18,13 +18,21 @@ import (
 // The tables with columns have checksums beside them, one for each set of columns
 // that is written at once, so that no write has to read what it leaves alone:
 //
-//	runs         start_sum  key, recipe, version, plan_hash, created
-//	             head_sum   key and all that a new head replaces
-//	             park_sum   key, parked, wake_at
-//	idempotency  sum        the whole row
-//	plans        sum        the whole row
-//	notes        sum        the whole row
-//	snapshots    sum        the row but its state, which is sealed
+//	runs           start_sum  key, recipe, version, plan_hash, created
+//	               head_sum   key and all that a new head replaces
+//	               park_sum   key, parked, wake_at
+//	               reach_sum  key, last
+//	               place_sum  key, pack, packed
+//	idempotency    sum        the whole row
+//	plans          sum        the whole row
+//	notes          sum        the whole row
+//	pieces         sum        the whole row
+//	file_released  sum        the whole row
+//	deleted        sum        the whole row
+//	owner          sum        the whole row
+//	snapshots      sum        the row but its state, which is sealed
+//	chunks         sum        the row but its data, which are sealed; -1 = written
+//	                          before there was one
 //
 // A checksum is CRC-32C over the columns in that order: a number is a 1 and its
 // eight bytes, text and bytes are a 2, their length and themselves.
@@ -69,7 +77,7 @@ func startArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
 	return []driver.Value{
 		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
 		string(h.Code), h.Message, h.Used, flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last),
-		startSum(key, h), headSum(key, h), parkSum(key, 0, 0),
+		startSum(key, h), headSum(key, h), parkSum(key, 0, 0), reachSum(key, int64(last)), noPlaceSum(key),
 	}
 }
 
@@ -78,7 +86,7 @@ func headArgs(key store.Key, h *store.Head, last uint64, at spot) []driver.Value
 	return []driver.Value{
 		key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
 		flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last), at.first, at.reach,
-		headSum(key, h),
+		headSum(key, h), reachSum(key, int64(last)), at.sum,
 	}
 }
 
@@ -104,6 +112,27 @@ func parkSum(key store.Key, parked, wakeAt int64) int64 {
 
 func stateSum(key store.Key, last uint64, format uint32) int64 {
 	return sumOf(key.Account, key.Run, int64(last), int64(format))
+}
+
+// reachSum covers how far the events of a run reach.
+func reachSum(key store.Key, last int64) int64 { return sumOf(key.Account, key.Run, last) }
+
+// placeSum covers in which pack the first events of a run are.
+func placeSum(key store.Key, pack, packed int64) int64 {
+	return sumOf(key.Account, key.Run, pack, packed)
+}
+
+func noPlaceSum(key store.Key) int64 { return placeSum(key, 0, 0) }
+
+func pieceSum(key store.Key, first, last uint64, pack int64) int64 {
+	return sumOf(key.Account, key.Run, int64(last), int64(first), pack)
+}
+
+// noSum stands where a row was written before it had a checksum.
+const noSum = -1
+
+func chunkSum(key store.Key, first, last uint64) int64 {
+	return sumOf(key.Account, key.Run, int64(first), int64(last))
 }
 
 // A headRow is a head as the table has it.

@@ -25,6 +25,16 @@ func TestFlippedColumns(t *testing.T) {
 	second.Park = &store.Park{WakeAt: 1 << 50}
 	second.PlanHash, second.Plan = "plan", []byte("a plan")
 	mustCommit(t, s, first, second)
+	// A run in two pieces, and a deleted one whose events are still in the journal.
+	third, fourth := startOf(epoch, runKey(2), "1"), startOf(epoch, runKey(3), "1")
+	third.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+	fourth.Head.Ended, fourth.Files = 5, []string{"sha256_f"}
+	fourth.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+	mustCommit(t, s, third, fourth)
+	mustCommit(t, s, store.Transition{Key: runKey(2), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2"), Fold: &store.Fold{First: 2, Last: 2, Chunk: []byte("2")}})
+	if v, err := s.Delete(ctx, epoch, []store.Key{runKey(3)}); err != nil || v[0].Err != nil {
+		t.Fatal(v, err)
+	}
 	if err := s.SetNote(ctx, "note", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +45,16 @@ func TestFlippedColumns(t *testing.T) {
 	defer db.Close()
 	flips := 0
 	for _, at := range []struct{ table, columns string }{
-		{"runs", "recipe version plan_hash status created updated ended code message used failures quarantine owes parked wake_at start_sum head_sum park_sum"},
+		{"runs", "recipe version plan_hash status created updated ended code message used failures quarantine owes parked wake_at last pack packed start_sum head_sum park_sum reach_sum place_sum"},
 		{"idempotency", "body_hash run sum"},
 		{"plans", "data sum"},
 		{"notes", "value sum"},
 		{"snapshots", "last format sum"},
+		{"chunks", "first last sum"},
+		{"pieces", "first last pack sum"},
+		{"deleted", "before sum"},
+		{"file_released", "at sum"},
+		{"owner", "epoch sum"},
 	} {
 		for column := range strings.FieldsSeq(at.columns) {
 			for bit := range 20 {
@@ -48,7 +63,7 @@ func TestFlippedColumns(t *testing.T) {
 				if c := checkOf(t, s); len(c) == 0 {
 					t.Errorf("bit %d of %s.%s: nothing is said", bit, at.table, column)
 				}
-				if at.table == "runs" && column != "parked" && column != "wake_at" && column != "park_sum" {
+				if at.table == "runs" && !strings.Contains(" parked wake_at park_sum last pack packed reach_sum place_sum ", " "+column+" ") {
 					if _, err := s.Head(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
 						t.Errorf("bit %d of %s: the head is shown: %v", bit, column, err)
 					}
@@ -60,6 +75,12 @@ func TestFlippedColumns(t *testing.T) {
 					if _, err := s.Load(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
 						t.Errorf("bit %d of %s: the run is loaded: %v", bit, column, err)
 					}
+				}
+				if _, err := s.Events(ctx, runKey(2), 0, 1<<20); (at.table == "pieces") != errors.Is(err, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the events in pieces: %v", bit, at.table, column, err)
+				}
+				if _, err := s.Events(ctx, runKey(1), 0, 1<<20); (at.table == "chunks") != errors.Is(err, fault.StoreCorrupt) {
+					t.Errorf("bit %d of %s.%s: the events in a chunk: %v", bit, at.table, column, err)
 				}
 				if _, err := s.Plan(ctx, "plan"); (at.table == "plans") != errors.Is(err, fault.StoreCorrupt) {
 					t.Errorf("bit %d of %s.%s: the plan: %v", bit, at.table, column, err)
@@ -89,7 +110,8 @@ func checkOf(t *testing.T, s *Store) []string {
 // flipColumn changes one bit of a column, of its first row, and returns what undoes it.
 func flipColumn(t *testing.T, db *sql.DB, table, column string, bit int) (undo func()) {
 	t.Helper()
-	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run"}[table]
+	key := map[string]string{"runs": "run", "idempotency": "key", "notes": "name", "plans": "hash", "snapshots": "run",
+		"chunks": "run", "pieces": "run", "deleted": "run", "file_released": "hash", "owner": "id"}[table]
 	var id, was any
 	if err := db.QueryRow(fmt.Sprintf(`SELECT %s, %s FROM %s ORDER BY 1 LIMIT 1`, key, column, table)).Scan(&id, &was); err != nil {
 		t.Fatal(err)

@@ -4,11 +4,10 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
-
-	sqlite "modernc.org/sqlite"
 )
 
 // A writer is one connection used without database/sql, whose locks and
@@ -28,8 +27,12 @@ type stmt struct {
 }
 
 func openWriter(dsn string) (*writer, error) {
-	conn, err := (&sqlite.Driver{}).Open(dsn)
+	db, err := sql.Open("sqlite", dsn) // for its driver, which has the functions that were registered
 	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Driver().Open(dsn)
+	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
 	return &writer{conn: conn}, nil
@@ -125,10 +128,11 @@ type statements struct {
 	replacePack, dropPack                 *stmt
 }
 
-// foldedColumns are how far the chunks of a run (r) reach, its pack and the
-// last event of its piece there, and how far its other pieces reach.
-const foldedColumns = `ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0), r.pack, r.packed,
-	ifnull((SELECT max(p.last) FROM pieces p WHERE p.account = r.account AND p.run = r.run), 0)`
+// foldedColumns are how far the events of a run (r) reach, how far its chunks do,
+// its pack and the last event of its piece there, how far its other pieces reach,
+// and the checksums.
+const foldedColumns = `r.last, ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0), r.pack, r.packed,
+	ifnull((SELECT max(p.last) FROM pieces p WHERE p.account = r.account AND p.run = r.run), 0), r.reach_sum, r.place_sum`
 
 const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
 	code, message, used, failures, quarantine, owes`
@@ -143,37 +147,43 @@ func (s *statements) prepare(w *writer) error {
 		{&s.rollback, `ROLLBACK`},
 		{&s.insertRow, `INSERT INTO journal (id, data) VALUES (?1, ?2)`},
 		{&s.deleteRows, `DELETE FROM journal WHERE id BETWEEN ?1 AND ?2`},
-		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last, start_sum, head_sum, park_sum)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT DO NOTHING`},
+		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last, start_sum, head_sum, park_sum, reach_sum, place_sum)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT DO NOTHING`},
 		// What a start fixes for good is not written again: its index would be, too.
+		// Only a run whose events were lost reaches further than its new head says.
 		{&s.putHead, `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
-			failures = ?9, quarantine = ?10, owes = ?11, last = max(last, ?12),
-			pack = ifnull(?13, pack), packed = ifnull(?14, packed), head_sum = ?15 WHERE account = ?1 AND run = ?2`},
-		{&s.place, `UPDATE runs SET pack = ?3, packed = ?4 WHERE account = ?1 AND run = ?2`},
+			failures = ?9, quarantine = ?10, owes = ?11, last = max(last, ?12), reach_sum = CASE WHEN ?12 >= last THEN ?16 ELSE reach_sum END,
+			pack = ifnull(?13, pack), packed = ifnull(?14, packed), place_sum = ifnull(?17, place_sum), head_sum = ?15 WHERE account = ?1 AND run = ?2`},
+		{&s.place, `UPDATE runs SET pack = ?3, packed = ?4, place_sum = ?5 WHERE account = ?1 AND run = ?2`},
 		{&s.putPack, `INSERT INTO packs (id, data) VALUES (?1, ?2)`},
-		{&s.putPiece, `INSERT INTO pieces (account, run, first, last, pack) VALUES (?1, ?2, ?3, ?4, ?5)`},
-		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed), park_sum = ?6
+		{&s.putPiece, `INSERT INTO pieces (account, run, first, last, pack, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
+		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed), park_sum = ?6,
+			place_sum = ifnull(?7, place_sum)
 			WHERE account = ?1 AND run = ?2`},
 		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0, park_sum = ?3 WHERE account = ?1 AND run = ?2`},
-		{&s.findRun, `SELECT parked, ended, owes, last, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
+		{&s.findRun, `SELECT parked, ended, owes, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
 		{&s.putPlan, `INSERT INTO plans (hash, data, sum) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`},
 		{&s.findKey, `SELECT run, body_hash, until, sum FROM idempotency WHERE account = ?1 AND key = ?2`},
 		{&s.putKey, `INSERT INTO idempotency (account, key, body_hash, run, until, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
-		{&s.putChunk, `INSERT INTO chunks (account, run, first, last, data) VALUES (?1, ?2, ?3, ?4, ?5)`},
+		{&s.putChunk, `INSERT INTO chunks (account, run, first, last, data, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
 		{&s.putSnapshot, `INSERT INTO snapshots (account, run, last, format, state, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 			ON CONFLICT DO UPDATE SET last = ?3, format = ?4, state = ?5, sum = ?6`},
 		{&s.putNote, `INSERT INTO notes (name, value, sum) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = ?2, sum = ?3`},
 		{&s.deleteNote, `DELETE FROM notes WHERE name = ?1`},
-		{&s.takeEpoch, `INSERT INTO owner (id, epoch) VALUES (1, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch`},
+		{&s.takeEpoch, `INSERT INTO owner (id, epoch, sum) VALUES (1, 1, roux_sum(1, 1))
+			ON CONFLICT DO UPDATE SET epoch = epoch + 1, sum = roux_sum(id, epoch + 1) RETURNING epoch`},
 		{&s.checkpoint, `PRAGMA wal_checkpoint(PASSIVE)`},
 		{&s.putName, `INSERT INTO file_refs (account, hash, run) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`},
-		{&s.releaseFiles, `INSERT INTO file_released (account, hash, at)
-			SELECT account, hash, ?3 FROM file_refs WHERE account = ?1 AND run = ?2
-			ON CONFLICT DO UPDATE SET at = max(at, excluded.at)`},
+		// A damaged row stays as it is: a new checksum would make it good.
+		{&s.releaseFiles, `INSERT INTO file_released (account, hash, at, sum)
+			SELECT account, hash, ?3, roux_sum(account, hash, ?3) FROM file_refs WHERE account = ?1 AND run = ?2
+			ON CONFLICT DO UPDATE SET at = excluded.at, sum = excluded.sum
+			WHERE excluded.at > at AND sum = roux_sum(account, hash, at)`},
 		{&s.dropNames, `DELETE FROM file_refs WHERE account = ?1 AND run = ?2`},
 		{&s.dropSnapshot, `DELETE FROM snapshots WHERE account = ?1 AND run = ?2`},
 		{&s.dropRun, `DELETE FROM runs WHERE account = ?1 AND run = ?2`},
-		{&s.markDeleted, `INSERT INTO deleted (account, run, before) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET before = ?3`},
+		{&s.markDeleted, `INSERT INTO deleted (account, run, before, sum) VALUES (?1, ?2, ?3, ?4)
+			ON CONFLICT DO UPDATE SET before = ?3, sum = ?4`},
 		{&s.dropChunks, `DELETE FROM chunks WHERE account = ?1 AND run = ?2 AND last IN
 			(SELECT last FROM chunks WHERE account = ?1 AND run = ?2 ORDER BY last DESC LIMIT ?3)`},
 		{&s.firstRow, `SELECT min(id) FROM journal`},
@@ -181,8 +191,8 @@ func (s *statements) prepare(w *writer) error {
 			AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.account = deleted.account AND c.run = deleted.run)
 			AND NOT EXISTS (SELECT 1 FROM pieces p WHERE p.account = deleted.account AND p.run = deleted.run)`},
 		// The head is about to go; where its first piece is must not.
-		{&s.keepPiece, `INSERT INTO pieces (account, run, first, last, pack)
-			SELECT account, run, 1, packed, pack FROM runs WHERE account = ?1 AND run = ?2 AND pack > 0`},
+		{&s.keepPiece, `INSERT INTO pieces (account, run, first, last, pack, sum)
+			SELECT account, run, 1, packed, pack, roux_sum(account, run, packed, 1, pack) FROM runs WHERE account = ?1 AND run = ?2 AND pack > 0`},
 		{&s.dropPiece, `DELETE FROM pieces WHERE account = ?1 AND run = ?2 AND pack = ?3`},
 		{&s.replacePack, `UPDATE packs SET data = ?2 WHERE id = ?1`},
 		{&s.dropPack, `DELETE FROM packs WHERE id = ?1`},
