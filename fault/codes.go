@@ -44,6 +44,7 @@ const (
 	StepTimeout             Code = "STEP_TIMEOUT"
 	ConditionError          Code = "CONDITION_ERROR"
 	TemplateError           Code = "TEMPLATE_ERROR"
+	ExpressionLimit         Code = "EXPRESSION_LIMIT"
 	ActionNotFound          Code = "ACTION_NOT_FOUND"
 	ExecutionCancelled      Code = "EXECUTION_CANCELLED"
 	ExecutionExpired        Code = "EXECUTION_EXPIRED"
@@ -141,6 +142,7 @@ var table = []Info{
 	{WaitTimeout, 504, CauseTimeout, false, ExitFailed, "", nil, "A wait ended without its signal.", "Send the signal in time, or raise the wait's timeout."},
 	{ConditionError, 422, CauseExpression, false, ExitFailed, "", nil, "A condition could not be evaluated.", "Guard absent values with has(), and check the types."},
 	{TemplateError, 422, CauseExpression, false, ExitFailed, "", nil, "An expression or template could not be evaluated.", "Guard absent values with has() or the default filter."},
+	{ExpressionLimit, 422, CauseLimit, false, ExitFailed, "", nil, "Evaluating an expression or template would cost more than its limit.", "Raise `limits.max_expression_cost` in the recipe, up to the server's maximum, or do a part of the work in a step or loop of its own."},
 	{InputMissing, 422, CauseInput, false, ExitFailed, "", nil, "A step's required input has no value, for example because its branch was not taken.", "Bind the value on every path, or end the other path with a fail step."},
 	{InputContractViolation, 422, CauseContract, false, ExitFailed, "", []string{"input_contract_violation"}, "A step's input does not fit its contract.", "Correct the value at the pointer the error names."},
 	{OutputContractViolation, 422, CauseContract, true, ExitFailed, "", []string{"output_contract_violation", "contract_violated"}, "A step's output does not fit its contract.", "Correct the action or the schema; `contract_violated` in a retryPolicy tries again."},

@@ -97,7 +97,7 @@ func rowsQuery() action.Action {
 		Streams: []string{"rows"},
 		Limits: []string{"Lists and files of any size; they are streamed.", "1 MiB a row.", "100,000 groups, 64 MiB of groups and of rows that are to be sorted; with limit only the rows that are given count.",
 			"A result of 32 MiB inline, 1 GiB in a file."},
-		Faults: []fault.Code{fault.InputInvalid, fault.TemplateError, fault.ValueTooLarge, fault.FileNotFound, fault.FileInvalid, fault.FileUnsupported, fault.FileTooLarge, fault.OutputTooLarge},
+		Faults: []fault.Code{fault.InputInvalid, fault.TemplateError, fault.ExpressionLimit, fault.ValueTooLarge, fault.FileNotFound, fault.FileInvalid, fault.FileUnsupported, fault.FileTooLarge, fault.OutputTooLarge},
 		Examples: []action.Example{
 			example("Totals by group, the largest first.", map[string]any{
 				"rows":      []any{map[string]any{"kind": "tea", "price": 3}, map[string]any{"kind": "jam", "price": 5}, map[string]any{"kind": "tea", "price": 4}},

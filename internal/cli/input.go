@@ -225,6 +225,7 @@ func propertyTypes(schema json.RawMessage) map[string][]string {
 func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
 	fields := map[string]*int64{
 		"max_total_steps": &limits.TotalSteps, "max_loop_items": &limits.LoopItems, "memory_limit_mb": &limits.MemoryBytes,
+		"max_expression_cost": &limits.ExpressionCost,
 	}
 	for _, arg := range args {
 		assigned, ok := strings.CutPrefix(arg, "limits.")
@@ -235,7 +236,7 @@ func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
 		name, value, _ := strings.Cut(assigned, "=")
 		field := fields[name]
 		if field == nil {
-			return limits, nil, fault.New(fault.Usage, "--set %s: a retry can raise limits.max_loop_items, limits.max_total_steps and limits.memory_limit_mb", oneLine(arg))
+			return limits, nil, fault.New(fault.Usage, "--set %s: a retry can raise limits.max_expression_cost, limits.max_loop_items, limits.max_total_steps and limits.memory_limit_mb", oneLine(arg))
 		}
 		if *field, err = strconv.ParseInt(value, 10, 40); err != nil || *field < 1 {
 			return limits, nil, fault.New(fault.Usage, "--set %s: want a whole number of at least 1", oneLine(arg))

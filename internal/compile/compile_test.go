@@ -126,6 +126,51 @@ steps:
 	}
 }
 
+// TestExpressionCost: what an expression may cost is the recipe's to set, within the
+// operator's bound; a plan that keeps to the default is what it was before.
+func TestExpressionCost(t *testing.T) {
+	src := func(limits string) string {
+		return "name: costs\n" + limits + "steps:\n  - {id: a, transform: {expression: '1'}}\n"
+	}
+	few := Limits{Max: plan.Limits{ExpressionCost: 50_000}}
+	lower := Limits{Default: plan.Limits{ExpressionCost: 70_000}}
+	for _, tt := range []struct {
+		limits string
+		server Limits
+		want   int64 // -1 = refused
+	}{
+		{"", Limits{}, 0},
+		{"limits: {max_expression_cost: 100000}\n", Limits{}, 0},
+		{"limits: {max_expression_cost: 1}\n", Limits{}, 1},
+		{"limits: {max_expression_cost: 1000000}\n", Limits{}, 1_000_000},
+		{"limits: {max_expression_cost: 1000001}\n", Limits{}, -1},
+		{"limits: {max_expression_cost: -1}\n", Limits{}, -1},
+		{"", few, 50_000},
+		{"limits: {max_expression_cost: 50000}\n", few, 50_000},
+		{"limits: {max_expression_cost: 50001}\n", few, -1},
+		{"", lower, 70_000},
+		{"limits: {max_expression_cost: 100000}\n", lower, 0},
+		{"", Limits{Max: plan.Limits{ExpressionCost: 9_000_000}}, 0},
+		{"limits: {max_expression_cost: 2000000}\n", Limits{Max: plan.Limits{ExpressionCost: 9_000_000}}, -1},
+	} {
+		p, _, _, diags := Source("x.yaml", []byte(src(tt.limits)), Options{Limits: tt.server})
+		switch {
+		case tt.want < 0 && p != nil:
+			t.Errorf("%q: a cost of %d was taken", tt.limits, p.Limits.ExpressionCost)
+		case tt.want >= 0 && p == nil:
+			t.Errorf("%q: %v", tt.limits, diags)
+		case p != nil && p.Limits.ExpressionCost != tt.want:
+			t.Errorf("%q: a cost of %d, want %d", tt.limits, p.Limits.ExpressionCost, tt.want)
+		}
+	}
+	a, _, _, _ := Source("x.yaml", []byte(src("")), Options{})
+	b, _, _, _ := Source("x.yaml", []byte(src("limits: {max_expression_cost: 100000}\n")), Options{})
+	const before = "23adc938006a17e9293e1f4da991a4c869861796d682ea2f1164e23f8af80a17"
+	if a.Hash() != b.Hash() || a.Hash().String() != before {
+		t.Errorf("the default is plan %s, the same in words %s; before there was the field it was %s", a.Hash(), b.Hash(), before)
+	}
+}
+
 // TestX231_StepsInSource: as many steps as the limit allows, and one more. The default
 // is 100,000; 1,000 is the source's, for its own dialect.
 func TestX231_StepsInSource(t *testing.T) {

@@ -92,6 +92,7 @@ func TestX27_HashCoversMeaning(t *testing.T) {
 		{"max_loop_items: 60", "max_loop_items: 61"},
 		{"max_scope_depth: 7", "max_scope_depth: 8"},
 		{"memory_limit_mb: 8", "memory_limit_mb: 9"},
+		{"memory_limit_mb: 8", "memory_limit_mb: 8, max_expression_cost: 200000"},
 		{"strategy: calculated", "strategy: fixed"},
 		{"10 + size", "11 + size"},
 		{"fixedCredits: 3", "fixedCredits: 4"},

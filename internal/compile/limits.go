@@ -3,10 +3,12 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -27,11 +29,12 @@ type Limits struct {
 	TTLMS, MaxTTLMS int64
 }
 
-// DefaultLimits are the documented figures.
+// DefaultLimits are the documented figures. The default cost of an expression is
+// that of package expr, and 0 here.
 func DefaultLimits() Limits {
 	return Limits{
 		Default:   plan.Limits{TotalSteps: 100_000, LoopItems: 100_000, ScopeDepth: 32, MemoryBytes: 256 * mebibyte},
-		Max:       plan.Limits{TotalSteps: 1_000_000, LoopItems: 1_000_000, ScopeDepth: 64, MemoryBytes: 4096 * mebibyte},
+		Max:       plan.Limits{TotalSteps: 1_000_000, LoopItems: 1_000_000, ScopeDepth: 64, MemoryBytes: 4096 * mebibyte, ExpressionCost: expr.MaxCost},
 		TimeoutMS: 10 * minuteMS, MaxTimeoutMS: 24 * hourMS,
 		TTLMS: 48 * hourMS,
 	}
@@ -44,13 +47,25 @@ func (l Limits) orDefault() Limits {
 		{&l.Default.LoopItems, &d.Default.LoopItems}, {&l.Max.LoopItems, &d.Max.LoopItems},
 		{&l.Default.ScopeDepth, &d.Default.ScopeDepth}, {&l.Max.ScopeDepth, &d.Max.ScopeDepth},
 		{&l.Default.MemoryBytes, &d.Default.MemoryBytes}, {&l.Max.MemoryBytes, &d.Max.MemoryBytes},
+		{&l.Max.ExpressionCost, &d.Max.ExpressionCost},
 		{&l.TimeoutMS, &d.TimeoutMS}, {&l.MaxTimeoutMS, &d.MaxTimeoutMS}, {&l.TTLMS, &d.TTLMS},
 	} {
 		if *f.got == 0 {
 			*f.got = *f.def
 		}
 	}
+	l.Max.ExpressionCost = min(l.Max.ExpressionCost, expr.MaxCost)
 	return l
+}
+
+// expressionCost is what an expression of the recipe may cost; where the recipe's
+// wish is no good, effectiveLimits says so.
+func (c *compiler) expressionCost() int64 {
+	most := c.limits.Max.ExpressionCost
+	if c.r.Limits == nil || c.r.Limits.MaxExpressionCost <= 0 {
+		return min(cmp.Or(c.limits.Default.ExpressionCost, expr.CostLimit), most)
+	}
+	return min(c.r.Limits.MaxExpressionCost, most)
 }
 
 // effectiveLimits are the recipe's wishes within the server's maxima, and the
@@ -73,6 +88,7 @@ func (c *compiler) effectiveLimits() {
 		{"max_loop_items", wish.MaxLoopItems, &lim.LoopItems, c.limits.Max.LoopItems, 1, ""},
 		{"max_scope_depth", wish.MaxScopeDepth, &lim.ScopeDepth, c.limits.Max.ScopeDepth, 1, ""},
 		{"memory_limit_mb", wish.MemoryLimitMB, &lim.MemoryBytes, c.limits.Max.MemoryBytes, mebibyte, " MiB"},
+		{"max_expression_cost", wish.MaxExpressionCost, &lim.ExpressionCost, c.limits.Max.ExpressionCost, 1, ""},
 	} {
 		at := c.value(c.base + "/limits/" + f.name)
 		switch {
@@ -86,6 +102,9 @@ func (c *compiler) effectiveLimits() {
 		default:
 			*f.to = f.want * f.unit
 		}
+	}
+	if lim.ExpressionCost = c.expressionCost(); lim.ExpressionCost == expr.CostLimit {
+		lim.ExpressionCost = 0 // one form for one meaning, as in plans from before the field
 	}
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {

@@ -16,7 +16,7 @@ import (
 
 // env is what an expression's names may hold, and a signature of it.
 func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, string) {
-	env := &expr.Env{Vars: make(map[string]json.RawMessage, len(vars)+1)}
+	env := &expr.Env{Vars: make(map[string]json.RawMessage, len(vars)+1), Cost: c.expressionCost()}
 	some := false
 	var sig strings.Builder
 	var members []string

@@ -270,6 +270,7 @@ func withinLimits(wanted, most plan.Limits) error {
 		{"max_total_steps", wanted.TotalSteps, most.TotalSteps, 1},
 		{"max_loop_items", wanted.LoopItems, most.LoopItems, 1},
 		{"memory_limit_mb", wanted.MemoryBytes, most.MemoryBytes, 1 << 20},
+		{"max_expression_cost", wanted.ExpressionCost, most.ExpressionCost, 1},
 	} {
 		if f.want < 0 || f.want > f.most {
 			return fault.New(fault.InputInvalid, "limits.%s is %d: want at least 1 and at most %d", f.name, f.want/f.unit, f.most/f.unit)

@@ -118,6 +118,7 @@ func (cfg *Config) defaults() error {
 	cfg.MaxLimits.TotalSteps = cmp.Or(cfg.MaxLimits.TotalSteps, most.TotalSteps)
 	cfg.MaxLimits.LoopItems = cmp.Or(cfg.MaxLimits.LoopItems, most.LoopItems)
 	cfg.MaxLimits.MemoryBytes = cmp.Or(cfg.MaxLimits.MemoryBytes, most.MemoryBytes)
+	cfg.MaxLimits.ExpressionCost = min(cmp.Or(cfg.MaxLimits.ExpressionCost, most.ExpressionCost), most.ExpressionCost)
 	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
 	cfg.MaxResting = cmp.Or(cfg.MaxResting, 1_000)
 	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)

@@ -4,6 +4,7 @@ package expr
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -28,16 +29,12 @@ type celExpr struct {
 	// path, when set, is all that the expression does: it picks what stands
 	// there, beginning with the name of a variable.
 	path []string
+	cost uint64 // what one evaluation may cost
 }
 
-// compileCEL compiles src, which begins at rune offset of the text that
-// positions refer to.
-func compileCEL(src string, offset int) (*celExpr, problems) {
-	return compileAST(src, offset, nil)
-}
-
-// compileAST is compileCEL with a change of the tree before it is checked.
-func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, problems) {
+// compileAST compiles src, which begins at rune offset of the text that positions
+// refer to. change, where there is one, changes the tree before it is checked.
+func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*celExpr, problems) {
 	env := base()
 	parsed, iss := env.Parse(src)
 	if iss.Err() != nil {
@@ -69,13 +66,13 @@ func compileAST(src string, offset int, change func(*cel.Ast)) (*celExpr, proble
 	}
 	prog, err := env.Program(checked,
 		cel.CostTracking(prices{}),
-		cel.CostLimit(CostLimit),
+		cel.CostLimit(most),
 		cel.CustomDecoratorV2(guard),
 	)
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 	}
-	return &celExpr{prog: prog, refs: w.refs, selects: selects, path: path}, nil
+	return &celExpr{prog: prog, refs: w.refs, selects: selects, path: path, cost: most}, nil
 }
 
 // eval evaluates the expression and gives a JSON value within the limits.
@@ -89,6 +86,10 @@ func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
 		}
 	}
 	if err != nil {
+		var stop interpreter.EvalCancelledError
+		if errors.As(err, &stop) {
+			return nil, tooCostly(e.cost)
+		}
 		return nil, evalError(err)
 	}
 	limit := MaxResult
@@ -155,12 +156,17 @@ func (m *memo) Lookup(name string) (any, bool) {
 	return v, ok
 }
 
+// tooCostly is the error of an evaluation that was stopped.
+func tooCostly(most uint64) error {
+	remedy := "do a part of it in a step or loop of its own"
+	if most < MaxCost {
+		remedy = fmt.Sprintf("raise limits.max_expression_cost (at most %d), or %s", MaxCost, remedy)
+	}
+	return fault.New(fault.ExpressionLimit, "the evaluation costs more than the limit of %d; %s", most, remedy)
+}
+
 // evalError says what went wrong in our words.
 func evalError(err error) error {
-	var stop interpreter.EvalCancelledError
-	if errors.As(err, &stop) {
-		return fault.New(fault.TemplateError, "the evaluation costs more than the limit of %d", CostLimit)
-	}
 	var inside *reached
 	if errors.As(err, &inside) {
 		return inside
@@ -201,12 +207,15 @@ func evalError(err error) error {
 // a template or a tree.
 type budget struct {
 	cost uint64
+	most uint64 // in the beginning
 }
+
+func newBudget(most uint64) *budget { return &budget{cost: most, most: most} }
 
 func (b *budget) spend(n uint64) error {
 	if n > b.cost {
 		b.cost = 0
-		return fault.New(fault.TemplateError, "the evaluation costs more than the limit of %d", CostLimit)
+		return tooCostly(b.most)
 	}
 	b.cost -= n
 	return nil

@@ -25,6 +25,15 @@ import (
 type Env struct {
 	// Vars maps each name in scope to the JSON Schema of its value; nil = any.
 	Vars map[string]json.RawMessage
+	// Cost is what an evaluation may cost. Default CostLimit.
+	Cost int64
+}
+
+func (e *Env) cost() uint64 {
+	if e == nil || e.Cost == 0 {
+		return CostLimit
+	}
+	return within(e.Cost)
 }
 
 // Check finds everything about a source that can be known to be wrong before it
@@ -43,7 +52,7 @@ func Check(src string, template bool, env *Env, want string) []Problem {
 		}
 		return sorted(ps)
 	}
-	p := newParser(src)
+	p := newParser(src, env.cost())
 	c := checker{env: env}
 	var last *types.Type
 	p.compile = func(s string, offset int) (*celExpr, problems) {
@@ -151,9 +160,10 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		// What only planning finds, such as a pattern that is none.
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
-	if est, err := typed.EstimateCost(checked, sizes{}); err == nil && est.Min > CostLimit {
+	if est, err := typed.EstimateCost(checked, sizes{}); err == nil && est.Min > c.env.cost() {
 		ps = append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleCost,
-			Msg: fmt.Sprintf("the expression costs at least %d; the limit is %d", est.Min, CostLimit)})
+			Msg:  fmt.Sprintf("the expression costs at least %d; the limit is %d", est.Min, c.env.cost()),
+			Hint: fmt.Sprintf("raise limits.max_expression_cost (at most %d), or do a part of it in a step or loop of its own", MaxCost)})
 	}
 	return ps, checked.OutputType()
 }

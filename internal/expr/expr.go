@@ -24,12 +24,15 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The limits. They are constants and not settings: a plan that renders on one
-// machine renders on all of them.
+// The limits. All but the cost are constants and not settings: a plan that renders
+// on one machine renders on all of them.
 const (
-	// CostLimit bounds one evaluation, in units of about one CEL operation,
-	// 64 bytes read or 16 bytes written.
+	// CostLimit bounds one evaluation where the recipe sets no other cost, in units
+	// of about one CEL operation, 64 bytes read or 16 bytes written.
 	CostLimit = 100_000
+	// MaxCost is the highest cost that anybody may allow: expressions of transforms
+	// and conditions are evaluated in the engine's loop, and all runs wait for them.
+	MaxCost = 1_000_000
 	// MaxInput bounds every value an expression refers to, in bytes of JSON.
 	MaxInput = 1 << 20
 	// MaxResult bounds a computed result; selecting an existing value may give
@@ -41,9 +44,10 @@ const (
 	MaxTemplate = 1 << 20
 
 	maxNodes = 10_000
-	// maxDepth bounds how deeply a source nests; maxNest the lists, maps and
+	// maxDepth bounds how deeply a source nests, where each operator of a chain such
+	// as a + b + c is a level; maxNest the lists, maps and
 	// macros in it, whose types the checker compares again and again.
-	maxDepth = 100
+	maxDepth = 1000
 	maxNest  = 40
 )
 
@@ -68,6 +72,7 @@ func (m MapVars) Lookup(name string) (any, bool) {
 // concurrent use.
 type Program struct {
 	src   string
+	cost  uint64   // what one evaluation may cost
 	expr  *celExpr // of Compile
 	lone  *pipe    // of a template that is exactly one placeholder
 	nodes []node   // of any other template
@@ -78,13 +83,19 @@ type Program struct {
 
 // Compile compiles one CEL expression. Every free identifier is a variable of
 // any type.
-func Compile(src string) (*Program, error) {
-	e, err := compileCEL(src, 0)
+func Compile(src string) (*Program, error) { return CompileWithin(src, CostLimit) }
+
+// CompileWithin is Compile with another limit of cost, up to MaxCost.
+func CompileWithin(src string, cost int64) (*Program, error) {
+	most := within(cost)
+	e, err := compileAST(src, 0, most, nil)
 	if err != nil {
 		return nil, err.fault("expression", src)
 	}
-	return &Program{src: src, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
+	return &Program{src: src, cost: most, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
 }
+
+func within(cost int64) uint64 { return uint64(min(max(cost, 0), MaxCost)) }
 
 // Source returns the text the program was compiled from.
 func (p *Program) Source() string { return p.src }
@@ -110,13 +121,13 @@ func (p *Program) Selection() (name string, path []string, ok bool) {
 
 // Eval evaluates the program. The result is a JSON value; it may share memory
 // with the variables. Errors are of type *fault.Error with the code
-// TEMPLATE_ERROR or VALUE_TOO_LARGE.
+// TEMPLATE_ERROR, VALUE_TOO_LARGE or EXPRESSION_LIMIT.
 func (p *Program) Eval(vars Vars) (any, error) {
 	m := remember(vars)
 	if err := checkInputs(p.inputs, m); err != nil {
 		return nil, p.explain(err)
 	}
-	return p.eval(m, &budget{cost: CostLimit})
+	return p.eval(m, newBudget(p.cost))
 }
 
 // eval evaluates the program with variables that have been measured.

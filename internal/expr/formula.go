@@ -21,11 +21,11 @@ var promoting = map[string]string{
 // that meets a double is promoted; two integers stay integers, and their
 // division truncates (R14).
 func CompileFormula(src string) (*Program, error) {
-	e, err := compileAST(src, 0, promote)
+	e, err := compileAST(src, 0, CostLimit, promote)
 	if err != nil {
 		return nil, err.fault("formula", src)
 	}
-	return &Program{src: src, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
+	return &Program{src: src, cost: CostLimit, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
 }
 
 func promote(tree *cel.Ast) {

@@ -351,7 +351,7 @@ func runReverse(a []ref.Val) ref.Val {
 
 func priceRange(a []ref.Val) uint64 {
 	n, _ := a[0].(types.Int)
-	return 1 + uint64(max(0, min(n, CostLimit)))
+	return 1 + uint64(max(0, min(n, MaxCost)))
 }
 
 func runRange(a []ref.Val) ref.Val {

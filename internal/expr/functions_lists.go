@@ -49,7 +49,7 @@ func priceFlatten(a []ref.Val) uint64 {
 	if !ok {
 		return 1
 	}
-	return 1 + uint64(visited(a[0], depth+1, CostLimit+1))
+	return 1 + uint64(visited(a[0], depth+1, MaxCost+1))
 }
 
 func visited(v ref.Val, depth, most int) int {
@@ -89,7 +89,7 @@ func flattenInto(out []ref.Val, l traits.Lister, depth int) []ref.Val {
 // another.
 func pairs(x, y ref.Val) uint64 {
 	n, m := uint64(size(x)), uint64(size(y))
-	px, py := parts(x, CostLimit+1), parts(y, CostLimit+1)
+	px, py := parts(x, MaxCost+1), parts(y, MaxCost+1)
 	return 1 + min(n*py, m*px) + n*m
 }
 
@@ -122,7 +122,7 @@ func priceSort(a []ref.Val) uint64 {
 	for m := n; m > 1; m >>= 1 {
 		log++
 	}
-	return 1 + n*log + parts(keys, CostLimit+1)
+	return 1 + n*log + parts(keys, MaxCost+1)
 }
 
 func runSort(a []ref.Val) ref.Val { return sortBy(a[0], a[0]) }

@@ -96,7 +96,7 @@ func comparing(a, b ref.Val) uint64 { return smaller(a, 1, b) }
 func smaller(a ref.Val, times int, b ref.Val) uint64 {
 	for most := 16; ; most *= 16 {
 		n := min(uint64(times)*parts(a, most), parts(b, most))
-		if n < uint64(most) || most > CostLimit {
+		if n < uint64(most) || most > MaxCost {
 			return n
 		}
 	}

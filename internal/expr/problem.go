@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,6 +91,10 @@ func issues(src string, offset int, iss *cel.Issues) problems {
 func explainIssue(src string, at int, msg string) Problem {
 	p := Problem{Offset: at, Len: 1, Msg: msg, Rule: RuleType}
 	letters := []rune(src)
+	if p.parserLimit(msg) {
+		p.Offset, p.Len = 0, len(letters)
+		return p
+	}
 	switch {
 	case strings.HasPrefix(msg, "Syntax error"):
 		p.Rule = RuleSyntax
@@ -136,6 +141,25 @@ func explainIssue(src string, at int, msg string) Problem {
 		p.Msg = between(msg, "'") + " has no fields"
 	}
 	return p
+}
+
+// parserLimit explains the limits of the parser: how long a source is, how deep it
+// nests, and how many parts it has once its macros are expanded.
+func (p *Problem) parserLimit(msg string) bool {
+	switch {
+	case strings.HasPrefix(msg, "expression recursion limit exceeded"), msg == "max recursion depth exceeded":
+		p.Msg = fmt.Sprintf("the expression nests deeper than %d levels; each operator of a chain such as a + b + c is one", maxDepth)
+	case strings.HasPrefix(msg, "expression code point size exceeds limit"):
+		_, sizes, _ := strings.Cut(msg, "size: ")
+		size, _, _ := strings.Cut(sizes, ",")
+		p.Msg = fmt.Sprintf("the expression has %s characters, the limit is %d", size, MaxSource)
+	case strings.HasPrefix(msg, "expression node count exceeds limit"), strings.HasPrefix(msg, "expression count exceeds limit"):
+		p.Msg = fmt.Sprintf("the expression has more than %d parts, macros such as map and exists written out", maxNodes)
+	default:
+		return false
+	}
+	p.Rule, p.Hint = RuleCost, "compute parts of it in transform steps of their own and name their outputs"
+	return true
 }
 
 // wordBefore is the place of a function whose parenthesis is at a place.

@@ -11,13 +11,17 @@ import (
 
 // CompileTemplate compiles a text with placeholders {{ expression | filter }} and
 // the blocks if, for and set.
-func CompileTemplate(src string) (*Program, error) {
-	p := newParser(src)
+func CompileTemplate(src string) (*Program, error) { return CompileTemplateWithin(src, CostLimit) }
+
+// CompileTemplateWithin is CompileTemplate with another limit of cost, up to MaxCost.
+func CompileTemplateWithin(src string, cost int64) (*Program, error) {
+	most := within(cost)
+	p := newParser(src, most)
 	prog, ps := p.parse()
 	if len(ps) > 0 {
 		return nil, ps.fault("template", src)
 	}
-	prog.inputs = distinct(prog.refs)
+	prog.inputs, prog.cost = distinct(prog.refs), most
 	return prog, nil
 }
 
@@ -42,8 +46,10 @@ type parser struct {
 	compile func(src string, offset int) (*celExpr, problems)
 }
 
-func newParser(src string) *parser {
-	return &parser{src: src, compile: compileCEL}
+func newParser(src string, most uint64) *parser {
+	return &parser{src: src, compile: func(src string, offset int) (*celExpr, problems) {
+		return compileAST(src, offset, most, nil)
+	}}
 }
 
 func (p *parser) parse() (*Program, problems) {

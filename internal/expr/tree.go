@@ -24,6 +24,7 @@ type Tree struct {
 	refs   []Ref
 	inputs []Ref // refs without repetition
 	leaves int
+	cost   int64 // what the evaluation of one leaf may cost
 }
 
 // maxLeaves bounds the templates of one tree.
@@ -44,12 +45,16 @@ type treeField struct {
 
 // CompileTree compiles every string of a JSON value that is a template. Keys
 // are never templates.
-func CompileTree(raw []byte) (*Tree, error) {
+func CompileTree(raw []byte) (*Tree, error) { return CompileTreeWithin(raw, CostLimit) }
+
+// CompileTreeWithin is CompileTree with another limit of cost for each template, up
+// to MaxCost. All templates together may cost ten times as much.
+func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) {
 	v, err := decodeJSON(raw)
 	if err != nil {
 		return nil, fault.Wrap(fault.TemplateError, err, "no JSON: %v", err)
 	}
-	t := &Tree{}
+	t := &Tree{cost: cost}
 	var diags []fault.Diagnostic
 	t.root = t.compile(v, "", &diags)
 	if len(diags) > 0 {
@@ -72,7 +77,7 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 			}
 			break
 		}
-		p, err := CompileTemplate(x)
+		p, err := CompileTemplateWithin(x, t.cost)
 		if err != nil {
 			var f *fault.Error
 			errors.As(err, &f)
@@ -125,9 +130,6 @@ func (t *Tree) Refs() []Ref { return t.refs }
 // Constant reports whether the tree holds no template.
 func (t *Tree) Constant() bool { return t.root.fixed() }
 
-// maxTreeCost bounds the evaluation of all templates of one tree together.
-const maxTreeCost = 10 * CostLimit
-
 // Eval evaluates all templates of the tree.
 func (t *Tree) Eval(vars Vars) (any, error) {
 	if t.Constant() {
@@ -137,7 +139,7 @@ func (t *Tree) Eval(vars Vars) (any, error) {
 	if err := checkInputs(t.inputs, m); err != nil {
 		return nil, err
 	}
-	e := treeEval{vars: m, b: budget{cost: maxTreeCost}, left: MaxInput}
+	e := treeEval{vars: m, b: *newBudget(10 * within(t.cost)), left: MaxInput}
 	return e.eval(&t.root, "")
 }
 
@@ -150,9 +152,9 @@ type treeEval struct {
 func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
 	switch {
 	case n.leaf != nil:
-		share := budget{cost: min(CostLimit, e.b.cost)}
+		share := &budget{cost: min(n.leaf.cost, e.b.cost), most: n.leaf.cost}
 		before := share.cost
-		v, err := n.leaf.eval(e.vars, &share)
+		v, err := n.leaf.eval(e.vars, share)
 		if err != nil {
 			var f *fault.Error
 			errors.As(err, &f)

@@ -193,7 +193,7 @@ func (r *Run) foldRun(ev *Event) error {
 		if err != nil {
 			return errImpossible(ev, err.Error())
 		}
-		r.limits, r.edits = limits, append(r.edits, ev.Seq)
+		r.limits, r.prog, r.edits = limits, r.prog.within(limits), append(r.edits, ev.Seq)
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about the run", ev.Seq, ev.Kind)
 	}

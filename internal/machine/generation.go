@@ -75,7 +75,7 @@ func (r *Run) takeRetry(in *Input) {
 // raised are the run's limits with those that a retry asks for: more than before,
 // for what a run has done cannot be undone by allowing less.
 func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
-	limits := r.limits
+	limits, cost := r.limits, expressionCost(r.limits)
 	for _, f := range []struct {
 		name string
 		want int64
@@ -84,6 +84,7 @@ func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
 		{"limits.max_total_steps", wanted.TotalSteps, &limits.TotalSteps},
 		{"limits.max_loop_items", wanted.LoopItems, &limits.LoopItems},
 		{"limits.memory_limit_mb", wanted.MemoryBytes, &limits.MemoryBytes},
+		{"limits.max_expression_cost", wanted.ExpressionCost, &cost},
 	} {
 		switch {
 		case f.want == 0:
@@ -92,6 +93,9 @@ func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
 		default:
 			*f.have = f.want
 		}
+	}
+	if cost != expressionCost(limits) {
+		limits.ExpressionCost = cost
 	}
 	return limits, nil
 }

@@ -216,7 +216,11 @@ func describe(r *Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s generation=%d used=%d failures=%v code=%s message=%q events=%d\n", r.status, r.gen, r.used, r.failures, r.code, r.message, r.last)
 	if r.limits != r.plan.Limits {
-		fmt.Fprintf(&b, "limits %+v\n", r.limits)
+		l := r.limits
+		fmt.Fprintf(&b, "limits {TotalSteps:%d LoopItems:%d ScopeDepth:%d MemoryBytes:%d}\n", l.TotalSteps, l.LoopItems, l.ScopeDepth, l.MemoryBytes)
+		if l.ExpressionCost > 0 {
+			fmt.Fprintf(&b, "expressions cost at most %d\n", l.ExpressionCost)
+		}
 	}
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {

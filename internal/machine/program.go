@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -16,6 +17,7 @@ import (
 // concurrent use.
 type Program struct {
 	plan    *plan.Plan
+	cost    int64 // what evaluating an expression may cost
 	steps   []atomic.Pointer[stepCode]
 	outputs atomic.Pointer[outputCode]
 	waves   [][][]int32 // graph → wave → local step indices; only with plan.Waves
@@ -40,7 +42,7 @@ type outputCode struct {
 
 // Prepare makes a sealed plan ready to run.
 func Prepare(p *plan.Plan) *Program {
-	g := &Program{plan: p, steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
+	g := &Program{plan: p, cost: expressionCost(p.Limits), steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
 	if p.Waves {
 		g.waves = make([][][]int32, len(p.Graphs))
 		for k := range p.Graphs {
@@ -58,14 +60,26 @@ func Prepare(p *plan.Plan) *Program {
 // Plan is the plan it was made from.
 func (g *Program) Plan() *plan.Plan { return g.plan }
 
-func compileExpr(e *plan.Expr) (*expr.Program, error) {
+// expressionCost is what limits let an expression cost.
+func expressionCost(l plan.Limits) int64 { return cmp.Or(l.ExpressionCost, expr.CostLimit) }
+
+// within is the program under limits that a retry has raised. It is the run's own:
+// few runs are raised, and their expressions compile anew.
+func (g *Program) within(l plan.Limits) *Program {
+	if expressionCost(l) == g.cost {
+		return g
+	}
+	return &Program{plan: g.plan, cost: expressionCost(l), steps: make([]atomic.Pointer[stepCode], len(g.steps)), waves: g.waves}
+}
+
+func (g *Program) compile(e *plan.Expr) (*expr.Program, error) {
 	if e == nil {
 		return nil, nil
 	}
 	if e.Template {
-		return expr.CompileTemplate(e.Src)
+		return expr.CompileTemplateWithin(e.Src, g.cost)
 	}
-	return expr.Compile(e.Src)
+	return expr.CompileWithin(e.Src, g.cost)
 }
 
 // code returns what the step evaluates.
@@ -73,26 +87,26 @@ func (g *Program) code(step int32) *stepCode {
 	if c := g.steps[step].Load(); c != nil {
 		return c
 	}
-	c := compileStep(&g.plan.Steps[step])
+	c := g.compileStep(&g.plan.Steps[step])
 	g.steps[step].Store(c)
 	return c
 }
 
-func compileStep(st *plan.Step) *stepCode {
+func (g *Program) compileStep(st *plan.Step) *stepCode {
 	c := new(stepCode)
-	if c.when, c.err = compileExpr(st.When); c.err != nil {
+	if c.when, c.err = g.compile(st.When); c.err != nil {
 		return c
 	}
-	if c.expr, c.err = compileExpr(st.Expr); c.err != nil {
+	if c.expr, c.err = g.compile(st.Expr); c.err != nil {
 		return c
 	}
 	if len(st.Params) > 0 {
-		if c.params, c.err = expr.CompileTree(st.Params); c.err != nil {
+		if c.params, c.err = expr.CompileTreeWithin(st.Params, g.cost); c.err != nil {
 			return c
 		}
 	}
 	for i := range st.Bindings {
-		p, err := compileExpr(&st.Bindings[i].Expr)
+		p, err := g.compile(&st.Bindings[i].Expr)
 		if err != nil {
 			c.err = err
 			return c
@@ -116,7 +130,7 @@ func (g *Program) outputCode() *outputCode {
 	}
 	c := new(outputCode)
 	for i := range g.plan.Outputs {
-		p, err := compileExpr(&g.plan.Outputs[i].Expr)
+		p, err := g.compile(&g.plan.Outputs[i].Expr)
 		if err != nil {
 			c.err = err
 			break

@@ -402,7 +402,7 @@ func (r *Run) Supply(ev *Event) error {
 		if err != nil {
 			return err
 		}
-		r.limits = limits
+		r.limits, r.prog = limits, r.prog.within(limits)
 	}
 	waiting := r.missing[ev.Seq]
 	if len(waiting) == 0 {

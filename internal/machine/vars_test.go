@@ -73,7 +73,7 @@ func TestPickIsEval(t *testing.T) {
 // that its step did not run.
 func TestRenderUnreadableValue(t *testing.T) {
 	step := &plan.Step{Bindings: []plan.Binding{{Name: "in", Expr: plan.Expr{Src: "bound.a", Vars: []plan.Var{{Name: "bound", Kind: plan.VarBinding}}}}}}
-	task := &Task{step: step, code: compileStep(step), vars: vars{list: []captured{{name: "bound", kind: recordedVar, val: newValue(7, []byte(`{"a"`))}}}}
+	task := &Task{step: step, code: Prepare(&plan.Plan{}).compileStep(step), vars: vars{list: []captured{{name: "bound", kind: recordedVar, val: newValue(7, []byte(`{"a"`))}}}}
 	if _, _, fail := task.Render(); fail == nil || fail.Code != fault.InternalError {
 		t.Errorf("rendering what cannot be read: %+v, want %s", fail, fault.InternalError)
 	}

@@ -99,6 +99,9 @@ type Limits struct {
 	LoopItems   int64 `json:"items"`
 	ScopeDepth  int64 `json:"depth"`
 	MemoryBytes int64 `json:"memory"`
+	// ExpressionCost is what the evaluation of one expression or template may cost.
+	// 0, as in plans from before the field, is the default of package expr.
+	ExpressionCost int64 `json:"cost,omitempty"`
 }
 
 // Estimate is the credit estimation (X147), kept for the ledger to come.

@@ -48,6 +48,8 @@ type Limits struct {
 	MaxLoopItems  int64 `json:"max_loop_items,omitempty"`  // default 100,000
 	MaxScopeDepth int64 `json:"max_scope_depth,omitempty"` // default 32
 	MemoryLimitMB int64 `json:"memory_limit_mb,omitempty"` // default 256
+	// MaxExpressionCost bounds each evaluation. Default 100,000.
+	MaxExpressionCost int64 `json:"max_expression_cost,omitempty"`
 }
 
 // A Step is a vertex of the definition (X4). Which of the kind fields must be

@@ -83,10 +83,11 @@ var rules = map[string]rule{
 	"Recipe.ttl":                 {doc: "How long a run may take before it expires. Default 48h.", positive: true, example: "2h"},
 	"Recipe.limits":              {doc: "Limits of a run, up to the server's maxima."},
 
-	"Limits.max_total_steps": counted("Steps a run and its child runs may start. Default 100000.", 1, 1_000_000),
-	"Limits.max_loop_items":  counted("Items one loop may have. Default 100000.", 1, 1_000_000),
-	"Limits.max_scope_depth": counted("How deep scopes may nest. Default 32.", 1, 64),
-	"Limits.memory_limit_mb": counted("Counted memory of a run in MiB. Default 256.", 1, 4096),
+	"Limits.max_total_steps":     counted("Steps a run and its child runs may start. Default 100000.", 1, 1_000_000),
+	"Limits.max_loop_items":      counted("Items one loop may have. Default 100000.", 1, 1_000_000),
+	"Limits.max_scope_depth":     counted("How deep scopes may nest. Default 32.", 1, 64),
+	"Limits.memory_limit_mb":     counted("Counted memory of a run in MiB. Default 256.", 1, 4096),
+	"Limits.max_expression_cost": counted("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written. Default 100000.", 1, 1_000_000),
 
 	"Step.id":                {doc: "Name of the step for references, unique in the recipe. Generated where missing.", pattern: idPattern, example: "fetch"},
 	"Step.name":              {doc: "Name of the step for people."},
