@@ -64,6 +64,10 @@ func runNames(ctx context.Context, j journal, begun string, now time.Time) []str
 		return list
 	}
 	for _, h := range heads {
+		if h.Damage != "" {
+			list = append(list, h.Run+"\t"+damagedStatus)
+			continue
+		}
 		list = append(list, h.Run+"\t"+oneLine(cut(h.Recipe, 32))+", "+join(" ", importedWord(h.Imported()), h.Status)+", "+ago(now, h.Created))
 	}
 	return list

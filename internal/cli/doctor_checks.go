@@ -367,6 +367,7 @@ func openRuns(ctx context.Context, j journal) (open, quarantined []store.Head, e
 		}
 		for _, h := range heads {
 			switch {
+			case h.Damage != "": // named by the check of the store
 			case h.Imported(): // to be looked at
 			case h.Quarantine != "":
 				quarantined = append(quarantined, h)

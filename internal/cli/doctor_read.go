@@ -111,6 +111,10 @@ func (d *doctor) heads(j journal) {
 			return
 		}
 		for _, h := range heads {
+			if h.Damage != "" {
+				named++ // by the check of the store
+				continue
+			}
 			runs++
 			err := headFits(d.ctx, j, h)
 			if d.ctx.Err() != nil {
@@ -121,7 +125,7 @@ func (d *doctor) heads(j journal) {
 				continue
 			}
 			d.problem("journals", "restore the data directory from a backup; `"+d.app.hint("trace", h.Run)+"` shows what can be read", "%s", fault.Message(err))
-			if named++; named == maxNamed {
+			if named++; named >= maxNamed {
 				return
 			}
 		}

@@ -140,6 +140,10 @@ func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	if err != nil {
 		return nil, err
 	}
+	heads = slices.DeleteFunc(heads, func(h store.Head) bool { return h.Damage != "" })
+	if len(heads) == 0 {
+		return nil, nil
+	}
 	var used, times []int64
 	for _, h := range heads {
 		used, times = append(used, h.Used), append(times, (h.Ended-h.Created)/1000)

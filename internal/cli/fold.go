@@ -39,7 +39,7 @@ func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
 	}
 	for _, h := range heads {
 		if h.Run == q.Prefix {
-			return h, nil
+			return h, believable(h)
 		}
 	}
 	switch {
@@ -52,7 +52,15 @@ func findRun(ctx context.Context, j journal, name string) (store.Head, error) {
 	case len(heads) > 1:
 		return store.Head{}, ambiguous(name, heads)
 	}
-	return heads[0], nil
+	return heads[0], believable(heads[0])
+}
+
+// believable is the error of a damaged head.
+func believable(h store.Head) error {
+	if h.Damage == "" {
+		return nil
+	}
+	return fault.New(fault.StoreCorrupt, "%s", h.Damage)
 }
 
 // candidates is how many runs an ambiguous prefix is answered with.
@@ -62,7 +70,7 @@ const candidates = 5
 func ambiguous(name string, heads []store.Head) error {
 	var list []string
 	for _, h := range heads[:min(len(heads), candidates)] {
-		list = append(list, fmt.Sprintf("%s (%s, %s)", h.Run, oneLine(cut(h.Recipe, 32)), h.Status))
+		list = append(list, fmt.Sprintf("%s (%s)", h.Run, join(", ", oneLine(cut(h.Recipe, 32)), viewOfHead(h).Status)))
 	}
 	if len(heads) > candidates {
 		list = append(list, "and more")

@@ -209,6 +209,7 @@ func (a *app) resumable(ctx context.Context, j journal, args []string) ([]store.
 }
 
 // unended lists all runs that have not ended and are not set apart, oldest first.
+// Those that are damaged are set apart by the engine.
 func unended(ctx context.Context, j journal) ([]store.Head, error) {
 	var open []store.Head
 	q := store.Query{Account: account, Limit: 500}
@@ -218,7 +219,7 @@ func unended(ctx context.Context, j journal) ([]store.Head, error) {
 			return nil, err
 		}
 		for _, h := range heads {
-			if !h.Settled() && h.Quarantine == "" {
+			if !h.Settled() && h.Quarantine == "" && h.Damage == "" {
 				open = append(open, h)
 			}
 		}

@@ -35,7 +35,7 @@ type headView struct {
 	Recipe     string     `json:"recipe"`
 	Version    string     `json:"version,omitempty"`
 	Status     string     `json:"status"`
-	CreatedAt  string     `json:"createdAt"`
+	CreatedAt  string     `json:"createdAt"` // "" when that is damaged
 	EndedAt    string     `json:"endedAt,omitempty"`
 	Used       int64      `json:"used"`
 	Failures   bool       `json:"has_failures,omitempty"`
@@ -45,7 +45,13 @@ type headView struct {
 	Message    string     `json:"message,omitempty"`
 }
 
+// damagedStatus stands where the status of a run would, which cannot be believed.
+const damagedStatus = "damaged"
+
 func viewOfHead(h store.Head) headView {
+	if h.Damage != "" {
+		return headView{ID: h.Run, Status: damagedStatus, Code: fault.StoreCorrupt, Message: h.Damage}
+	}
 	v := headView{
 		ID: h.Run, Recipe: h.Recipe, Version: h.Version, Status: h.Status, CreatedAt: stamp(h.Created),
 		Used: h.Used, Failures: h.Failures, Quarantine: quarantineOf(h), Imported: h.Imported(), Code: h.Code, Message: h.Message,
@@ -68,8 +74,10 @@ func (a *app) listCommand() *cobra.Command {
 	var q store.Query
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List runs, newest first",
+		Use:   "list",
+		Short: "List runs, newest first",
+		Long: "List runs, newest first. A run whose row in the store is damaged is listed as damaged, also by --status and --recipe where the " +
+			"damage may hide what it was, and the exit code is 70; `roux doctor` tells what else is wrong.",
 		Example: "roux runs list --status failed --since 24h",
 		Args:    wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,6 +98,10 @@ func (a *app) listCommand() *cobra.Command {
 				}
 				hideMessages(ctx, j, heads)
 				a.printHeads(heads)
+				if n := damagedIn(heads); n > 0 {
+					a.say("%s damaged: `%s` tells what else is, and a backup has the whole", are(n), a.hint("doctor", ""))
+					return exit(fault.ExitInternal)
+				}
 				return nil
 			})
 		},
@@ -123,6 +135,16 @@ func hideMessages(ctx context.Context, j journal, heads []store.Head) {
 	}
 }
 
+// damagedIn counts the heads that cannot be believed.
+func damagedIn(heads []store.Head) (n int) {
+	for _, h := range heads {
+		if h.Damage != "" {
+			n++
+		}
+	}
+	return n
+}
+
 func (a *app) printHeads(heads []store.Head) {
 	views := make([]headView, len(heads))
 	for i, h := range heads {
@@ -135,6 +157,10 @@ func (a *app) printHeads(heads []store.Head) {
 		}
 		rows := [][]string{{"ID", "RECIPE", "STATUS", "CREATED", "TOOK", "USED", ""}}
 		for _, h := range heads {
+			if h.Damage != "" {
+				rows = append(rows, []string{oneLine(h.Run), "", damagedStatus, "", "", "", string(fault.StoreCorrupt)})
+				continue
+			}
 			end := h.Ended
 			if end == 0 {
 				end = a.now().UnixMicro()

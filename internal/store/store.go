@@ -61,7 +61,9 @@ type Store interface {
 
 	// Head returns the head row, or fault.RunNotFound.
 	Head(ctx context.Context, key Key) (Head, error)
-	// List returns heads, newest first (by creation, then run id).
+	// List returns heads, newest first (by creation, then run id). A damaged one
+	// has Head.Damage set and does not keep the others back; where its damage may
+	// hide that it is selected, it is.
 	List(ctx context.Context, q Query) ([]Head, error)
 
 	// Plan returns what a transition stored under that hash, or
@@ -203,6 +205,9 @@ type Head struct {
 	Quarantine string
 	// Owes says that an ended run still has commands to carry out.
 	Owes bool
+	// Damage, from List only, says why nothing of the head is to be believed but
+	// its key, which is all that it then has. Head answers with fault.StoreCorrupt.
+	Damage string
 }
 
 // ImportedReason begins the reason of a run that came in a bundle. It is set

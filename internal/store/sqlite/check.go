@@ -148,8 +148,7 @@ func (c *checking) sealed(ctx context.Context) error {
 // rows compares the checksums of columns.
 func (c *checking) rows(ctx context.Context) error {
 	for _, at := range []struct{ what, query string }{
-		{"run", `SELECT run FROM runs NOT INDEXED WHERE start_sum IS NOT roux_sum(account, run, recipe, version, plan_hash, created)
-			OR head_sum IS NOT roux_sum(account, run, status, updated, ended, code, message, used, failures, quarantine, owes)
+		{"run", `SELECT run FROM runs r NOT INDEXED WHERE start_sum IS NOT ` + startSumOf + ` OR head_sum IS NOT ` + headSumOf + `
 			OR park_sum IS NOT roux_sum(account, run, parked, wake_at)
 			OR reach_sum IS NOT roux_sum(account, run, last) OR place_sum IS NOT roux_sum(account, run, pack, packed)`},
 		{"idempotency key", `SELECT key FROM idempotency NOT INDEXED WHERE sum IS NOT roux_sum(account, key, body_hash, run, until)`},

@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -66,10 +67,10 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 		args = append(args, values...)
 	}
 	if q.Status != "" {
-		add(`r.status = ?`, q.Status)
+		add(`(r.status = ? OR r.head_sum <> `+headSumOf+`)`, q.Status)
 	}
 	if q.Recipe != "" {
-		add(`r.recipe = ?`, q.Recipe)
+		add(`(r.recipe = ? OR r.start_sum <> `+startSumOf+`)`, q.Recipe)
 	}
 	if q.Prefix != "" {
 		add(`r.run >= ?`, q.Prefix)
@@ -81,11 +82,11 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 		add(`r.created >= ?`, q.Since)
 	}
 	if q.After != "" {
-		below, err := s.Head(ctx, store.Key{Account: q.Account, Run: q.After})
+		created, err := s.position(ctx, store.Key{Account: q.Account, Run: q.After})
 		if err != nil {
 			return nil, err
 		}
-		add(`(r.created, r.run) < (?, ?)`, below.Created, below.Run)
+		add(`(r.created, r.run) < (?, ?)`, created, q.After)
 	}
 	args = append(args, q.Cap())
 	rows, err := s.read.QueryContext(ctx, `SELECT `+qualifiedHead+` FROM runs r `+where.String()+
@@ -96,13 +97,34 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 			if err := rows.Scan(headPlaces(&h)...); err != nil {
 				return err
 			}
-			err := h.check()
+			if err := h.check(); err != nil {
+				h.Head = store.Head{Key: h.Key, Damage: fault.Message(err)}
+			}
 			heads = append(heads, h.Head)
-			return err
+			return nil
 		})
 	}
 	_, err = s.explain(err)
 	return heads, err
+}
+
+// position is when a run was created as the index has it that lists are read by.
+// To take it from a row that says otherwise would list runs twice, or without end.
+func (s *Store) position(ctx context.Context, key store.Key) (created int64, err error) {
+	head, err := s.Head(ctx, key)
+	if err != nil && !errors.Is(err, fault.StoreCorrupt) {
+		return 0, err
+	}
+	const indexed = `SELECT created FROM runs INDEXED BY runs_newest WHERE account = ?1 AND run = ?2`
+	found := s.read.QueryRowContext(ctx, indexed+` AND created = ?3`, key.Account, key.Run, head.Created).Scan(&created)
+	if errors.Is(found, sql.ErrNoRows) { // one of the two is damaged
+		found = s.read.QueryRowContext(ctx, indexed, key.Account, key.Run).Scan(&created)
+	}
+	if errors.Is(found, sql.ErrNoRows) {
+		return 0, cmp.Or(err, damagedHead(key, "place in lists"))
+	}
+	_, err = s.explain(found)
+	return created, err
 }
 
 // prefixEnd is the first string after all that begin with p; "" when there is

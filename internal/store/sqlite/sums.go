@@ -37,6 +37,12 @@ import (
 // A checksum is CRC-32C over the columns in that order: a number is a 1 and its
 // eight bytes, text and bytes are a 2, their length and themselves.
 
+// Two of the sums in SQL.
+const (
+	startSumOf = `roux_sum(r.account, r.run, r.recipe, r.version, r.plan_hash, r.created)`
+	headSumOf  = `roux_sum(r.account, r.run, r.status, r.updated, r.ended, r.code, r.message, r.used, r.failures, r.quarantine, r.owes)`
+)
+
 // sumRoom is room for columns while they are summed.
 var sumRoom = sync.Pool{New: func() any { return new([]byte) }}
 

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,8 +68,12 @@ func TestFlippedColumns(t *testing.T) {
 					if _, err := s.Head(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
 						t.Errorf("bit %d of %s: the head is shown: %v", bit, column, err)
 					}
-					if _, err := s.List(ctx, store.Query{Account: "acme"}); !errors.Is(err, fault.StoreCorrupt) {
-						t.Errorf("bit %d of %s: the list is shown: %v", bit, column, err)
+					for _, q := range []store.Query{{Account: "acme"}, {Account: "acme", Status: "running", Recipe: "r"}} {
+						heads, err := s.List(ctx, q)
+						i := slices.IndexFunc(heads, func(h store.Head) bool { return h.Key == runKey(0) })
+						if err != nil || len(heads) != 3 || i < 0 || !strings.Contains(heads[i].Damage, "failed the checksum") || heads[i].Status != "" {
+							t.Errorf("bit %d of %s: listed as %+v, %v", bit, column, heads, err)
+						}
 					}
 				}
 				if at.table == "runs" {
