@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
 )
 
 func Example() {
@@ -37,4 +38,37 @@ outputs: {text: hello.output.text}
 	result, err := e.Wait(ctx, run)
 	fmt.Println(result.Status, string(result.Outputs), err)
 	// Output: completed {"text":"Hello, Ada!"} <nil>
+}
+
+// A run that met a limit goes on under a higher one: what had completed is kept.
+func ExampleEngine_RetryWith() {
+	dir, _ := os.MkdirTemp("", "roux")
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	e, err := roux.Open(ctx, roux.Options{Dir: dir})
+	if err != nil {
+		panic(err)
+	}
+	defer e.Close()
+	run, err := e.Start(ctx, roux.Request{Recipe: []byte(`
+name: letters
+limits: {max_total_steps: 3}
+steps:
+  - id: each
+    loop: {over: "['a', 'b', 'c']", steps: [{id: x, transform: {expression: item}}]}
+outputs: {all: each.output}
+`)})
+	if err != nil {
+		panic(err)
+	}
+	result, err := e.Wait(ctx, run)
+	fmt.Println(result.Status, fault.CodeOf(result.Err), err)
+	if err := e.RetryWith(ctx, run, roux.RetryOptions{Limits: roux.Limits{MaxTotalSteps: 10}}); err != nil {
+		panic(err)
+	}
+	result, err = e.Wait(ctx, run)
+	fmt.Println(result.Status, string(result.Outputs), err)
+	// Output:
+	// failed STEP_LIMIT <nil>
+	// completed {"all":["a","b","c"]} <nil>
 }

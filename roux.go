@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
@@ -314,5 +315,37 @@ func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
 // Retry runs again what failed in a run that has ended, or everything from step
 // `from` on. Results of what completed are kept.
 func (e *Engine) Retry(ctx context.Context, run, from string) error {
-	return e.engine.Retry(ctx, e.account, run, engine.RetryRequest{From: from})
+	return e.RetryWith(ctx, run, RetryOptions{From: from})
+}
+
+// RetryOptions say what a retry begins with, and under which input and limits.
+type RetryOptions struct {
+	// From is the step to start from. Default: what failed.
+	From string
+	// Input replaces fields of the run's input; what read them runs again.
+	Input map[string]any
+	// Limits raise limits of the run, from now on.
+	Limits Limits
+}
+
+// Limits are limits of a run, named as in recipes. A field that is zero stays as it
+// is. None can be lowered, nor raised above what a recipe may ask for.
+type Limits struct {
+	MaxTotalSteps     int64
+	MaxLoopItems      int64
+	MemoryLimitMB     int64
+	MaxExpressionCost int64
+}
+
+// RetryWith is Retry with more to say.
+func (e *Engine) RetryWith(ctx context.Context, run string, opt RetryOptions) error {
+	edits, err := plain(opt.Input)
+	if err != nil {
+		return err
+	}
+	l := opt.Limits
+	memory := max(-1, min(l.MemoryLimitMB, 1<<40)) << 20 // what would overflow is refused all the same
+	return e.engine.Retry(ctx, e.account, run, engine.RetryRequest{From: opt.From, Edits: edits, Limits: plan.Limits{
+		TotalSteps: l.MaxTotalSteps, LoopItems: l.MaxLoopItems, MemoryBytes: memory, ExpressionCost: l.MaxExpressionCost,
+	}})
 }

@@ -343,3 +343,52 @@ func TestImportedResult(t *testing.T) {
 		t.Errorf("retry: %v", err)
 	}
 }
+
+// TestRetryWith: a retry raises limits and replaces input, within the bounds of a
+// recipe; what it refuses changes nothing.
+func TestRetryWith(t *testing.T) {
+	ctx := t.Context()
+	e := open(t, t.TempDir())
+	defer e.Close()
+	run, err := e.Start(ctx, roux.Request{Input: map[string]any{"n": 4}, Recipe: []byte(`
+name: limits
+inputSchema: {type: object, properties: {n: {type: integer}}}
+limits: {max_total_steps: 4, max_loop_items: 4, memory_limit_mb: 2, max_expression_cost: 50}
+steps:
+  - id: each
+    loop: {over: lists.range(input.n), steps: [{id: x, transform: {expression: item}}]}
+outputs: {many: size(each.output)}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Wait(ctx, run); err != nil || res.Status != "failed" || !errors.Is(res.Err, fault.StepLimit) {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	for _, tt := range []struct {
+		limits roux.Limits
+		want   string
+	}{
+		{roux.Limits{MaxTotalSteps: 3}, "max_total_steps cannot be lowered"},
+		{roux.Limits{MaxTotalSteps: 1_000_001}, "at most 1000000"},
+		{roux.Limits{MaxLoopItems: -1}, "max_loop_items is -1: want at least 1"},
+		{roux.Limits{MemoryLimitMB: 1}, "memory_limit_mb cannot be lowered"},
+		{roux.Limits{MemoryLimitMB: 1 << 50}, "at most 4096"},
+		{roux.Limits{MemoryLimitMB: -1 << 50}, "memory_limit_mb is -1: want at least 1"},
+		{roux.Limits{MaxExpressionCost: 49}, "max_expression_cost cannot be lowered"},
+		{roux.Limits{MaxExpressionCost: 1_000_001}, "at most 1000000"},
+	} {
+		if err := e.RetryWith(ctx, run, roux.RetryOptions{Limits: tt.limits}); !errors.Is(err, fault.InputInvalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.limits, err, tt.want)
+		}
+	}
+	if err := e.RetryWith(ctx, run, roux.RetryOptions{
+		Input:  map[string]any{"n": 6},
+		Limits: roux.Limits{MaxTotalSteps: 20, MaxLoopItems: 6, MemoryLimitMB: 4, MaxExpressionCost: 200},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Wait(ctx, run); err != nil || res.Status != "completed" || string(res.Outputs) != `{"many":6}` {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -50,6 +51,8 @@ func eventText(p *plan.Plan, ev *machine.Event) string {
 		return ev.Text
 	case machine.EvRunRetried:
 		return join(" ", fmt.Sprintf("generation %d", ev.N), from(ev.Text))
+	case machine.EvRunLimits:
+		return limitsText(ev.Data)
 	case machine.EvNodeBlocked:
 		return ev.Text
 	case machine.EvNodeStarted:
@@ -162,4 +165,17 @@ func join(sep string, parts ...string) string {
 		}
 	}
 	return strings.Join(some, sep)
+}
+
+// limitsText are the limits that a run has from an event on.
+func limitsText(data []byte) string {
+	var l plan.Limits
+	if json.Unmarshal(data, &l) != nil {
+		return ""
+	}
+	text := fmt.Sprintf("at most %d steps, %d items of a loop, %d MiB", l.TotalSteps, l.LoopItems, l.MemoryBytes>>20)
+	if l.ExpressionCost > 0 {
+		text += fmt.Sprintf(", %d for an expression", l.ExpressionCost)
+	}
+	return text
 }

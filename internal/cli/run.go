@@ -285,6 +285,14 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 	return nil
 }
 
+// raisedBy is what lets a retry of a run go on that met a limit.
+var raisedBy = map[fault.Code]string{
+	fault.StepLimit:       " --set limits.max_total_steps=N",
+	fault.ItemLimit:       " --set limits.max_loop_items=N",
+	fault.MemoryLimit:     " --set limits.memory_limit_mb=N",
+	fault.ExpressionLimit: " --set limits.max_expression_cost=N",
+}
+
 // printEnd says how a run ended; its outputs are the data.
 func (a *app) printEnd(v *runView, res result, several bool) {
 	if res.Error != nil {
@@ -300,7 +308,7 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 			a.screen.print("  " + row.Remedy + "\n")
 		}
 		if !a.quiet && v.Status != machine.RunCompleted {
-			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.id))
+			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.id+raisedBy[res.Error.Code]))
 		}
 		return
 	}
