@@ -139,18 +139,18 @@ func (d *doctor) heads(j journal) {
 	}
 }
 
-// headFits compares a head with the journal of its run. One that is set apart says
-// why, and its journal may be what is wrong.
+// headFits compares a head with the journal of its run. A run that is set apart says
+// why, which may be that its journal cannot be read; of an import that was
+// interrupted only a part is there.
 func headFits(ctx context.Context, j journal, h store.Head) error {
-	if h.Quarantine != "" {
+	if h.Quarantine == importing {
 		return nil
 	}
-	p, err := planOf(ctx, j, h)
-	if err != nil {
-		return err
+	run, err := folded(ctx, j, h)
+	if err != nil && h.Quarantine != "" && !h.Imported() {
+		return nil
 	}
-	run := machine.NewRun(machine.Prepare(p))
-	if err := eachEvent(ctx, j, h.Key, 0, run.Apply); err != nil {
+	if err != nil {
 		return err
 	}
 	var code fault.Code
@@ -165,4 +165,19 @@ func headFits(ctx context.Context, j journal, h store.Head) error {
 			join(" ", h.Status, string(h.Code)), join(" ", run.Status().String(), string(code)))
 	}
 	return nil
+}
+
+// folded is the state that the journal of a run tells.
+func folded(ctx context.Context, j journal, h store.Head) (run *machine.Run, err error) {
+	defer func() {
+		if v := recover(); v != nil { // it may be why the run is set apart (I16)
+			err = fault.New(fault.StoreCorrupt, "run %s: its journal cannot be folded: %v", h.Run, v)
+		}
+	}()
+	p, err := planOf(ctx, j, h)
+	if err != nil {
+		return nil, err
+	}
+	run = machine.NewRun(machine.Prepare(p))
+	return run, eachEvent(ctx, j, h.Key, 0, run.Apply)
 }

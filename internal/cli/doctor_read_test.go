@@ -50,14 +50,16 @@ func TestDoctorReadsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, status := range []string{"failed", heads[0].Status} {
-		h := heads[0]
-		h.Status = status
-		if _, err := st.Commit(t.Context(), []store.Transition{{Key: h.Key, Epoch: epoch, Head: &h}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := headFits(t.Context(), st, h); (err == nil) != (status == heads[0].Status) {
-			t.Errorf("shown as %s: %v", status, err)
+	for _, apart := range []string{"it stopped the process", store.ImportedReason, ""} { // also one that is set apart
+		for _, status := range []string{"failed", heads[0].Status} {
+			h := heads[0]
+			h.Status, h.Quarantine = status, apart
+			if _, err := st.Commit(t.Context(), []store.Transition{{Key: h.Key, Epoch: epoch, Head: &h}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := headFits(t.Context(), st, h); (err == nil) != (status == heads[0].Status) {
+				t.Errorf("shown as %s (%s): %v", status, apart, err)
+			}
 		}
 	}
 	if err := st.Close(); err != nil {

@@ -348,13 +348,16 @@ func (c *core) drop(l *live) {
 	c.arb.withdrawAll(l)
 }
 
-// setApart quarantines a run that is not, or no longer, in memory (I16).
+// setApart quarantines a run that is not, or no longer, in memory (I16). Where the
+// head is damaged nothing is stored: that would make the damage good.
 func (c *core) setApart(head store.Head, reason string) {
 	c.cfg.Logger.Error("run set apart", "run", head.Run, "reason", reason)
 	c.apart[head.Key] = reason
-	head.Quarantine, head.Updated = reason, c.now
-	c.building.extra = append(c.building.extra, store.Transition{Key: head.Key, Epoch: c.epoch, Head: &head})
-	c.building.urgent = true
+	if head.Damage == "" {
+		head.Quarantine, head.Updated = reason, c.now
+		c.building.extra = append(c.building.extra, store.Transition{Key: head.Key, Epoch: c.epoch, Head: &head})
+		c.building.urgent = true
+	}
 	c.recall(head.Key)
 }
 

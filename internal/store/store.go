@@ -205,8 +205,9 @@ type Head struct {
 	Quarantine string
 	// Owes says that an ended run still has commands to carry out.
 	Owes bool
-	// Damage, from List only, says why nothing of the head is to be believed but
-	// its key, which is all that it then has. Head answers with fault.StoreCorrupt.
+	// Damage, from List and Recover only, says why nothing of the head is to be
+	// believed but its key, which is all that it then has. Head answers with
+	// fault.StoreCorrupt. Such a head must not be written.
 	Damage string
 }
 

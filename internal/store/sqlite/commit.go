@@ -301,7 +301,7 @@ func (s *Store) pack(t *store.Transition) (at spot, err error) {
 }
 
 // rest writes the records beside a head and notes the events. place says that
-// the run's row is yet to be told of the fold's spot.
+// the run's row is yet to be told of the fold and its spot.
 func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, place bool) error {
 	if t.PlanHash != "" && t.Plan != nil {
 		if _, known := s.plans[t.PlanHash]; !known {
@@ -352,10 +352,13 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 			return err
 		}
 		e.newParked = true
-		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach, parkSum(t.Key, 1, p.WakeAt), at.sum)
+		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach, parkSum(t.Key, 1, p.WakeAt), at.sum,
+			int64(e.newLast), reachSum(t.Key, int64(e.newLast)))
 	}
-	if place && at.first != nil {
-		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum)
+	// Events that leave the journal are lost without a sign unless the run's row
+	// says how far they reached.
+	if place && t.Fold != nil {
+		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum, int64(e.newLast), reachSum(t.Key, int64(e.newLast)))
 	}
 	return nil
 }

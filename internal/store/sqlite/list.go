@@ -97,10 +97,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 			if err := rows.Scan(headPlaces(&h)...); err != nil {
 				return err
 			}
-			if err := h.check(); err != nil {
-				h.Head = store.Head{Key: h.Key, Damage: fault.Message(err)}
-			}
-			heads = append(heads, h.Head)
+			heads = append(heads, h.orDamage())
 			return nil
 		})
 	}

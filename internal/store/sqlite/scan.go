@@ -340,7 +340,7 @@ func (s *Store) readLive(ctx context.Context, ahead chan<- readRun) error {
 			return err
 		}
 		for i := range page {
-			run := readRun{head: page[i].head.Head, start: start}
+			run := readRun{head: page[i].head.orDamage(), start: start}
 			run.saved, run.err = s.complete(ctx, &page[i], s.view(run.head.Key))
 			select {
 			case ahead <- run:

@@ -160,6 +160,14 @@ func (r *headRow) check() error {
 	return nil
 }
 
+// orDamage is the head, or what may be said of one that is damaged.
+func (r *headRow) orDamage() store.Head {
+	if err := r.check(); err != nil {
+		return store.Head{Key: r.Key, Damage: fault.Message(err)}
+	}
+	return r.Head
+}
+
 func damagedHead(key store.Key, what string) error {
 	return damagedRow(fmt.Sprintf("run %q (account %q)", key.Run, key.Account), what)
 }

@@ -154,11 +154,12 @@ func (s *statements) prepare(w *writer) error {
 		{&s.putHead, `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
 			failures = ?9, quarantine = ?10, owes = ?11, last = max(last, ?12), reach_sum = CASE WHEN ?12 >= last THEN ?16 ELSE reach_sum END,
 			pack = ifnull(?13, pack), packed = ifnull(?14, packed), place_sum = ifnull(?17, place_sum), head_sum = ?15 WHERE account = ?1 AND run = ?2`},
-		{&s.place, `UPDATE runs SET pack = ?3, packed = ?4, place_sum = ?5 WHERE account = ?1 AND run = ?2`},
+		{&s.place, `UPDATE runs SET pack = ifnull(?3, pack), packed = ifnull(?4, packed), place_sum = ifnull(?5, place_sum),
+			last = ?6, reach_sum = ?7 WHERE account = ?1 AND run = ?2`},
 		{&s.putPack, `INSERT INTO packs (id, data) VALUES (?1, ?2)`},
 		{&s.putPiece, `INSERT INTO pieces (account, run, first, last, pack, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
 		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed), park_sum = ?6,
-			place_sum = ifnull(?7, place_sum)
+			place_sum = ifnull(?7, place_sum), last = ?8, reach_sum = ?9
 			WHERE account = ?1 AND run = ?2`},
 		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0, park_sum = ?3 WHERE account = ?1 AND run = ?2`},
 		{&s.findRun, `SELECT parked, ended, owes, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
