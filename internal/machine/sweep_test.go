@@ -45,20 +45,23 @@ func (d *driven) decide(in *Input) {
 // TestCancelWhileFailing: a failure has fixed the verdict although open steps
 // are still being closed; a cancel is too late then (I8, F17, X95).
 func TestCancelWhileFailing(t *testing.T) {
-	d := swept(t, func(d *driven) {
-		d.do(&Input{Kind: InGranted, Ref: Ref{Step: 2}})
-		d.decide(&Input{Kind: InResult, Ref: Ref{Step: 2}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
-	})
-	d.decide(&Input{Kind: InCancel})
-	if fault.CodeOf(d.turn.Err) != fault.TooLate {
-		t.Errorf("cancel: %v, want TOO_LATE", d.turn.Err)
-	}
-	if n := len(d.turn.Events) + len(d.turn.Commands); n > 0 {
-		t.Errorf("an input that was refused gave %d events and commands, which nobody takes up", n)
-	}
-	d.do(&Input{Kind: InContinue})
-	if d.run.status != RunFailed || d.run.code != fault.FileInvalid {
-		t.Errorf("the run is %s with %s", d.run.status, d.run.code)
+	for _, step := range []int32{0, 2} {
+		d := swept(t, func(d *driven) {
+			d.decide(&Input{Kind: InTimer, At: t0 + 5_000_000})
+			d.do(&Input{Kind: InGranted, Ref: Ref{Step: step}})
+			d.decide(&Input{Kind: InResult, Ref: Ref{Step: step}, Fence: Fence{1, d.run.root.steps[step].attempt}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
+		})
+		d.decide(&Input{Kind: InCancel})
+		if want := "TOO_LATE: run run_1 is failing; it cannot be cancelled any more"; fault.CodeOf(d.turn.Err) != fault.TooLate || d.turn.Err.Error() != want {
+			t.Errorf("cancel after step %d failed: %v, want %s", step, d.turn.Err, want)
+		}
+		if n := len(d.turn.Events) + len(d.turn.Commands); n > 0 {
+			t.Errorf("an input that was refused gave %d events and commands, which nobody takes up", n)
+		}
+		d.do(&Input{Kind: InContinue})
+		if d.run.status != RunFailed || d.run.code != fault.FileInvalid {
+			t.Errorf("the run is %s with %s", d.run.status, d.run.code)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 // generation (I3), nothing begun before what it depends on (I5), after a failure
 // that ends its scope (X95) or after the verdict (I7, I8), timers that fire once
 // and never early (I9), time that never falls (I10), numbers without gaps (I14).
+// For each rule, TestWitnessRules has a journal that breaks it.
 type Witness struct {
 	plan  *plan.Plan
 	last  uint64
@@ -35,8 +36,9 @@ type Witness struct {
 	ended map[Path]bool // scopes in which nothing may begin any more
 	begun map[item]uint32
 
-	resets []resetSeen // of the retry whose resets are being read
-	bound  bindings
+	opening bool        // a retry's own events are being read: its limits and resets
+	resets  []resetSeen // of that retry
+	bound   bindings
 
 	effects map[Ref]*effect
 	keys    map[string]bool // effect keys handed out
@@ -119,6 +121,7 @@ func (w *Witness) See(ev *Event) error {
 		}
 	}
 	w.last, w.at = ev.Seq, ev.At
+	w.opening = w.opening && (ev.Kind == EvRunLimits || ev.Kind == EvNodeInvalidated)
 	if w.status.Terminal() && ev.Kind != EvRunRetried {
 		return fmt.Errorf("I7: the run is %s, and event %d is %s %s", w.status, ev.Seq, ev.Name(), StepPath(w.plan, ev.Ref()))
 	}
@@ -145,16 +148,20 @@ func (w *Witness) run(ev *Event) error {
 		}
 		w.given += int64(len(ev.Data))
 		w.expires = ev.At + w.plan.TTLMS*1000
-		w.gen, w.verdict = uint32(ev.N), RunPending
+		w.gen, w.verdict, w.opening = uint32(ev.N), RunPending, true
 		clear(w.ended)
 		next = RunDispatching
 	case EvRunLimits:
 		limits, err := decodeLimits(ev.Data)
 		if err != nil {
-			return err
+			return fmt.Errorf("I2: event %d holds no limits: %.60q", ev.Seq, ev.Data)
 		}
-		if lim := w.limits; limits.TotalSteps < lim.TotalSteps || limits.LoopItems < lim.LoopItems || limits.MemoryBytes < lim.MemoryBytes || limits == lim {
-			return fmt.Errorf("event %d raises no limit: %+v after %+v", ev.Seq, limits, lim)
+		if !w.opening {
+			return fmt.Errorf("I7: event %d changes the limits in the middle of generation %d", ev.Seq, w.gen)
+		}
+		if lim := w.limits; limits.TotalSteps < lim.TotalSteps || limits.LoopItems < lim.LoopItems || limits.MemoryBytes < lim.MemoryBytes ||
+			expressionCost(limits) < expressionCost(lim) || limits == lim {
+			return fmt.Errorf("I7: event %d raises no limit: %+v after %+v", ev.Seq, limits, lim)
 		}
 		w.limits, next = limits, RunDispatching
 	case EvRunStatus:
@@ -249,7 +256,7 @@ func (w *Witness) step(ev *Event) error {
 	}
 	switch ev.Kind {
 	case EvNodeStarted:
-		if s.gen > w.gen || s.gen == w.gen && ev.Attempt <= s.attempt {
+		if s.gen == w.gen && ev.Attempt <= s.attempt {
 			return fmt.Errorf("I3: attempt %d was handed out after attempt %d", ev.Attempt, s.attempt)
 		}
 		s.attempt, s.gen = ev.Attempt, w.gen
@@ -332,7 +339,10 @@ func (w *Witness) timely(s *seen, ev *Event) error {
 // reset: a step that is only reopened runs on; another is as it was at first,
 // with everything it owned.
 func (w *Witness) reset(s *seen, ev *Event) error {
-	if !s.status.Settled() || s.status != Status(ev.Flag) {
+	if !w.opening {
+		return fmt.Errorf("X119: it is reset in the middle of generation %d", w.gen)
+	}
+	if s.status != Status(ev.Flag) {
 		return fmt.Errorf("X76: it is reset from %s, it was %s", Status(ev.Flag), s.status)
 	}
 	was := s.status

@@ -126,7 +126,7 @@ func (w *Witness) results(ev *Event) error {
 	v, err := jsonx.Decode(ev.Data, valueLimits)
 	outputs, ok := v.(map[string]any)
 	if err != nil || !ok {
-		return fmt.Errorf("R41: event %d gives outputs that are no object: %w", ev.Seq, err)
+		return fmt.Errorf("R41: event %d gives outputs that are no object: %.60s", ev.Seq, ev.Data)
 	}
 	for name, list := range w.bound {
 		if len(list) == 0 || list[len(list)-1].data == nil {

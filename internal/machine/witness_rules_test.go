@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// The runs whose journals are broken, each as small as its rules allow.
+var ruleRuns = map[string]struct {
+	recipe string
+	lines  []string
+}{
+	"pair": {`
+steps:
+  - {id: a, action: {name: work}, outputBinding: made}
+  - {id: b, dependsOn: [a], transform: {expression: made}}
+  - {id: c, dependsOn: [b], action: {name: work}}
+`, []string{`start`, `progress a delta=x`, `progress a delta=y`, `finish a output=1`, `finish c`, `retry from=a`, `finish a output=2`, `finish c`}},
+	"twice": {`
+steps:
+  - {id: a, action: {name: work}, outputBinding: made}
+  - {id: b, action: {name: work}, outputBinding: made}
+`, []string{`start`, `finish a output=1`, `finish b output=2`, `retry from=b`, `finish b output=3`}},
+	"free": {`
+order: none
+steps:
+  - {id: a, action: {name: work}}
+  - {id: b, action: {name: work}}
+`, []string{`start`, `fail a code=FILE_INVALID msg=bad`}},
+	"times": {`
+ttl: 1h
+steps:
+  - {id: a, wait: {duration: 30m}}
+  - {id: b, wait: {signal: go, timeout: 10m}, continue_on_error: true}
+  - {id: c, action: {name: work}, retryPolicy: {maxAttempts: 3, initialDelay: 1s}}
+`, []string{`start`, `after 30m`, `after 10m`, `fail c code=SERVICE_UNAVAILABLE msg=down`, `after 2s`, `after 1h`}},
+	"lost": {`
+steps:
+  - {id: a, action: {name: work}}
+`, []string{`start`, `lost a`, `lost a handedBack=stop`, `lost a`, `lost a`, `lost a`}},
+	"cancelled": {`
+steps:
+  - {id: a, action: {name: work}}
+`, []string{`start`, `cancel`, `retry`, `finish a`}},
+	"late": {`
+steps:
+  - {id: a, action: {name: work}, timeout: 10s, retryPolicy: {maxAttempts: 2, initialDelay: 1s, retryableErrors: [timeout]}}
+`, []string{`start`, `after 10s`, `after 2s`, `finish a`}},
+	"undone": {`
+steps:
+  - {id: a, action: {name: work}, timeout: 10s, compensate: {action: {name: undo}}, onError: {strategy: fallback, fallbackStep: {id: f, action: {name: work}}}}
+  - {id: b, action: {name: work}}
+`, []string{`start`, `after 10s`, `finish a.fallback.f`, `cancel`, `finish a.compensation.a-undo`, `retry`, `finish a`}},
+	"limits": {`
+limits: {max_total_steps: 3}
+steps:
+  - {id: l, loop: {over: '[1, 2, 3]', steps: [{id: x, transform: {expression: item}}]}}
+`, []string{`start`, `retry steps=9`}},
+	"each": {`
+order: none
+steps:
+  - {id: a, action: {name: work}}
+  - {id: each, dependsOn: [a], loop: {over: '[1, 2]', steps: [{id: x, action: {name: work}}]}}
+`, []string{`start`, `finish a`, `lost each[0].x`, `finish each[0].x`, `fail each[1].x code=FILE_INVALID msg=bad`, `retry`, `cancel`, `retry from=a`, `finish a`}},
+}
+
+// A seenEvent is an event as the witness gets it: with the effect key of the
+// attempt that it hands out.
+type seenEvent struct {
+	Event
+	key string
+}
+
+// An account is the journal of a run of ruleRuns.
+type account struct {
+	t      testing.TB
+	plan   *plan.Plan
+	events []seenEvent
+}
+
+func accountOf(t *testing.T, name string) *account {
+	t.Helper()
+	story := ruleRuns[name]
+	w := &world{t: t, now: t0, auto: true}
+	w.play("name: " + name + story.recipe)
+	for _, line := range story.lines {
+		w.line(line)
+	}
+	if out := w.out.String(); strings.Contains(out, "refused") {
+		t.Fatal(out)
+	}
+	events, err := decodeAll(w.led.frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &account{t: t, plan: w.prog.plan}
+	run := NewRun(w.prog)
+	for _, ev := range events {
+		again, key := ev, ""
+		if err := run.Apply(&again); err != nil {
+			t.Fatal(err)
+		}
+		if s, i := run.at(ev.Ref()); ev.Kind == EvNodeStarted {
+			key = run.effectKey(s, i)
+		}
+		j.events = append(j.events, seenEvent{ev, key})
+	}
+	return j
+}
+
+// judge is what the witness says of the journal.
+func (j *account) judge() error {
+	w := NewWitness(j.plan)
+	for i := range j.events {
+		ev := &j.events[i]
+		if err := w.See(&ev.Event); err != nil {
+			return err
+		}
+		if err := w.Effect(&ev.Event, w.Generation(), ev.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find is the index of the nth event, from 1, of that kind and step; "" is the run.
+func (j *account) find(kind EventKind, step string, nth int) int {
+	j.t.Helper()
+	for i := range j.events {
+		if ev := &j.events[i]; ev.Kind == kind && StepPath(j.plan, ev.Ref()) == step {
+			if nth--; nth == 0 {
+				return i
+			}
+		}
+	}
+	j.t.Fatalf("no such event: kind %d, step %q", kind, step)
+	return 0
+}
+
+func (j *account) at(kind EventKind, step string, nth int) *seenEvent {
+	return &j.events[j.find(kind, step, nth)]
+}
+
+// cut ends the journal behind event i.
+func (j *account) cut(i int) { j.events = j.events[:i+1] }
+
+// drop takes an event away.
+func (j *account) drop(i int) { j.put(slices.Delete(j.events, i, i+1)) }
+
+// add puts an event behind event i.
+func (j *account) add(i int, ev seenEvent) { j.put(slices.Insert(j.events, i+1, ev)) }
+
+// move puts event from where event to is; what was between makes room.
+func (j *account) move(from, to int) {
+	ev := j.events[from]
+	j.put(slices.Insert(slices.Delete(j.events, from, from+1), to, ev))
+}
+
+// put numbers the events anew, and has none of them older than the one before.
+func (j *account) put(events []seenEvent) {
+	j.events = events
+	for i := range events {
+		events[i].Seq = uint64(i + 1)
+		if i > 0 {
+			events[i].At = max(events[i].At, events[i-1].At)
+		}
+	}
+}
+
+// renumber adds to the numbers of the events from i on.
+func (j *account) renumber(i, by int) {
+	for ; i < len(j.events); i++ {
+		j.events[i].Seq = uint64(int(j.events[i].Seq) + by)
+	}
+}
+
+// earlier puts the events from i on some µs back.
+func (j *account) earlier(i int, us int64) {
+	for ; i < len(j.events); i++ {
+		j.events[i].At -= us
+	}
+}
+
+// raise has the retry of "limits" raise them to these.
+func raise(data string) func(j *account) {
+	return func(j *account) { j.at(EvRunLimits, "", 1).Data = []byte(data) }
+}
+
+// A ruleCase breaks one rule by one change of a valid journal; what comes after
+// the change is cut off where it would break another rule.
+type ruleCase struct {
+	run    string
+	change func(j *account)
+	want   string // of the refusal
+}
+
+var ruleCases = map[string]ruleCase{
+	"a number is left out": {"pair", func(j *account) { j.renumber(4, 1) },
+		"I14: event 6 follows event 4"},
+	"a number stands twice": {"pair", func(j *account) { j.renumber(4, -1) },
+		"I14: event 4 follows event 4"},
+	"time falls": {"times", func(j *account) { j.events[len(j.events)-1].At-- },
+		"I10: event 14 is older than the one before"},
+	"something happens after the end": {"pair", func(j *account) {
+		j.add(j.find(EvRunCompleted, "", 1), seenEvent{Event: Event{Kind: EvRunSignalled, Step: -1}})
+	},
+		"I7: the run is completed, and event 13 is run.signalled"},
+	"a generation is left out": {"pair", func(j *account) { j.at(EvRunRetried, "", 1).N = 3 },
+		"I7: event 13 opens generation 3 after 1"},
+	"a generation comes twice": {"pair", func(j *account) { j.at(EvRunRetried, "", 1).N = 1 },
+		"I7: event 13 opens generation 1 after 1"},
+
+	"limits are no JSON": {"limits", raise(`{"steps":`),
+		`I2: event 13 holds no limits: "{\"steps\":"`},
+	"limits stay": {"limits", raise(`{"steps":3,"items":100000,"depth":32,"memory":268435456}`),
+		"I7: event 13 raises no limit: {TotalSteps:3 LoopItems:100000 ScopeDepth:32 MemoryBytes:268435456 ExpressionCost:0} after"},
+	"fewer steps": {"limits", raise(`{"steps":2,"items":100001,"depth":32,"memory":268435456}`),
+		"I7: event 13 raises no limit"},
+	"fewer items": {"limits", raise(`{"steps":9,"items":99999,"depth":32,"memory":268435456}`),
+		"I7: event 13 raises no limit"},
+	"less memory": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435455}`),
+		"I7: event 13 raises no limit"},
+	"cheaper expressions": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435456,"cost":1}`),
+		"I7: event 13 raises no limit"},
+	"limits rise without a retry": {"limits", func(j *account) { j.move(j.find(EvRunLimits, "", 1), 1) },
+		"I7: event 2 changes the limits in the middle of generation 1"},
+
+	"a status that was not": {"pair", func(j *account) { j.at(EvRunStatus, "", 1).N = int64(RunPreview) },
+		"X80: event 3 says the run was preview, it was dispatching"},
+	"another end than the verdict": {"cancelled", func(j *account) { j.at(EvRunCancelled, "", 1).Kind = EvRunFailed },
+		"I8: the verdict was cancelled, and event 7 ends the run failed"},
+	"two verdicts": {"cancelled", func(j *account) { i := j.find(EvRunEnding, "", 1); j.add(i, j.events[i]) },
+		"I8: event 6 fixes the verdict cancelled, which was cancelled"},
+	"expired early": {"times", func(j *account) { j.earlier(j.find(EvRunEnding, "", 1), 2402e6+1) },
+		"I9: event 12 ends the run 1 µs before its ttl"},
+	"expired early in generation 2": {"cancelled", func(j *account) {
+		i := j.find(EvNodeCompleted, "a", 1)
+		j.events[i].Event = Event{Kind: EvRunEnding, Step: -1, Flag: uint8(RunExpired), Seq: j.events[i].Seq, At: t0 + j.plan.TTLMS*1000 - 1}
+		j.cut(i)
+	}, "ends the run 1 µs before its ttl"},
+	"two starts": {"pair", func(j *account) { j.add(0, j.events[0]) },
+		"X77: event 2 makes a run that was dispatching dispatching"},
+	"an end from nowhere": {"cancelled", func(j *account) { j.drop(j.find(EvRunEnding, "", 1)); j.drop(j.find(EvRunStatus, "", 1)) },
+		"X77: event 5 makes a run that was dispatching cancelled"},
+
+	"a part of a stream is missing": {"pair", func(j *account) { j.drop(j.find(EvNodeDelta, "a", 1)) },
+		"I14: delta 1 follows 0 others"},
+	"a part of a stream stands twice": {"pair", func(j *account) { i := j.find(EvNodeDelta, "a", 1); j.add(i, j.events[i]) },
+		"I14: delta 0 follows 1 others"},
+	"an attempt twice": {"times", func(j *account) { i := j.find(EvNodeStarted, "c", 2); j.events[i].Attempt = 1; j.cut(i) },
+		"step c, node.started: I3: attempt 1 was handed out after attempt 1"},
+	"a step settles before its loop opens, and again": {"limits", func(j *account) {
+		i := j.find(EvNodeOpened, "l", 1)
+		j.add(i-1, *j.at(EvNodeCompleted, "l[0].x", 1))
+	}, "step l[0].x, node.completed: I3: it settled twice in generation 1"},
+
+	"a step begins before one that it waits for settles": {"pair", func(j *account) { j.move(j.find(EvNodeQueued, "c", 1), 3) },
+		"step c, node.queued: I5: it begins while b is pending"},
+	"a step completes before one that it waits for settles": {"pair", func(j *account) { j.move(j.find(EvNodeCompleted, "b", 1), 3) },
+		"step b, node.completed: I5: it begins while a is queued"},
+	"a reset step completes before one that it waits for settles": {"pair", func(j *account) {
+		i := j.find(EvNodeStarted, "a", 2)
+		j.move(j.find(EvNodeCompleted, "b", 2), i)
+		j.cut(i)
+	}, "step b, node.completed: I5: it begins while a is queued"},
+	"a step begins after the failure that ends its scope": {"free", func(j *account) { j.move(j.find(EvNodeStarted, "b", 1), j.find(EvNodeFailed, "a", 1)) },
+		"step b, node.started: X95: its scope has ended"},
+	"a step begins after the verdict": {"cancelled", func(j *account) { j.move(j.find(EvNodeStarted, "a", 1), j.find(EvRunEnding, "", 1)) },
+		"step a, node.started: X95: its scope has ended"},
+	"an item begins after the verdict": {"each", func(j *account) {
+		i := j.find(EvRunEnding, "", 1)
+		j.move(j.find(EvNodeStarted, "each[1].x", 2), i)
+	}, "step each[1].x, node.started: I8: the verdict is cancelled"},
+
+	"a wait ends early": {"times", func(j *account) {
+		j.earlier(j.find(EvNodeCompleted, "a", 1), 1)
+		j.cut(j.find(EvNodeCompleted, "a", 1))
+	},
+		"step a, node.completed: I9: its timer fired 1 µs early"},
+	"a signal is given up early": {"times", func(j *account) { i := j.find(EvNodeFailed, "b", 1); j.earlier(i, 1); j.cut(i) },
+		"step b, node.timed_out: I9: its timer fired 1 µs early"},
+	"the next try comes early": {"times", func(j *account) {
+		i := j.find(EvNodeQueued, "c", 2)
+		j.events[i].At = j.at(EvNodeRetried, "c", 1).N - 1
+		j.cut(i)
+	}, "step c, node.queued: I9: its timer fired 1 µs early"},
+
+	"a reset in the middle": {"pair", func(j *account) {
+		i := j.find(EvNodeCompleted, "c", 1)
+		j.add(i, *j.at(EvNodeInvalidated, "c", 1))
+		j.cut(i + 1)
+	}, "step c, node.invalidated: X119: it is reset in the middle of generation 1"},
+	"a reset from another status": {"each", func(j *account) { j.at(EvNodeInvalidated, "each[1].x", 1).Flag = uint8(Cancelled) },
+		"step each[1].x, node.invalidated: X76: it is reset from cancelled, it was failed"},
+	"a step is handed out that nobody queued": {"pair", func(j *account) { j.drop(j.find(EvNodeQueued, "a", 1)) },
+		"step a, node.started: X76: it was pending and became running"},
+	"a report of a step that does not run": {"pair", func(j *account) {
+		i := j.find(EvNodeDelta, "a", 1)
+		j.move(i, j.find(EvNodeStarted, "a", 1))
+	}, "step a, node.stream.delta: X76: it was queued and became queued"},
+	"a completed step goes on": {"pair", func(j *account) {
+		i := j.find(EvNodeInvalidated, "a", 1)
+		j.events[i].N = 1
+		j.cut(i)
+	}, "step a, node.invalidated: X76: it was completed and became running"},
+
+	"a key changes after a crash": {"lost", func(j *account) { j.at(EvNodeStarted, "a", 2).key = "other" },
+		"I4: a: the outcome of the last attempt is unknown and its key has changed"},
+	"a key changes after a clean stop": {"lost", func(j *account) { i := j.find(EvNodeStarted, "a", 3); j.events[i].key = "other"; j.cut(i) },
+		"I4: a: the outcome of the last attempt is unknown and its key has changed"},
+	"a key changes after a timeout": {"late", func(j *account) { j.at(EvNodeStarted, "a", 2).key = "other" },
+		"I4: a: the outcome of the last attempt is unknown and its key has changed"},
+	"a key changes after a cancel": {"cancelled", func(j *account) { j.at(EvNodeStarted, "a", 2).key = "other" },
+		"I4: a: the outcome of the last attempt is unknown and its key has changed"},
+	"a key changes in an item": {"each", func(j *account) { j.at(EvNodeStarted, "each[0].x", 2).key = "other" },
+		"I4: each[0].x: the outcome of the last attempt is unknown and its key has changed"},
+	"a key of another step": {"pair", func(j *account) { j.at(EvNodeStarted, "c", 1).key = j.at(EvNodeStarted, "a", 1).key },
+		"I4: c: a new effect has the key of an old one"},
+	"an old key after a certain failure": {"times", func(j *account) { j.at(EvNodeStarted, "c", 2).key = j.at(EvNodeStarted, "c", 1).key },
+		"I4: c: a new effect has the key of an old one"},
+	"an old key after a completion": {"pair", func(j *account) { j.at(EvNodeStarted, "a", 2).key = j.at(EvNodeStarted, "a", 1).key },
+		"I4: a: a new effect has the key of an old one"},
+	"an old key after a compensation": {"undone", func(j *account) { j.at(EvNodeStarted, "a", 2).key = j.at(EvNodeStarted, "a", 1).key },
+		"I4: a: a new effect has the key of an old one"},
+
+	"what waits for a reset step is not reset": {"pair", func(j *account) {
+		i := j.find(EvNodeInvalidated, "c", 1)
+		j.drop(i)
+		j.cut(i)
+	}, "event 15 opened generation 2: X119: b is reset, and c, which waits for it, stays completed"},
+	"what owns a reset step is not reset": {"each", func(j *account) {
+		i := j.find(EvNodeInvalidated, "each", 1)
+		j.drop(i)
+		j.cut(i + 1)
+	}, "opened generation 2: X119: each[1].x is reset, and each, which owns it, stays failed"},
+	"a step goes on before what it waits for": {"each", func(j *account) {
+		i := j.find(EvNodeInvalidated, "each", 2)
+		j.events[i].N = 1
+		j.cut(i + 1)
+	}, "opened generation 3: I5: each goes on in the middle while a, which it waits for, is invalidated"},
+
+	"it goes on after a fourth crash": {"lost", func(j *account) {
+		i := j.find(EvNodeFailed, "a", 1)
+		ev := &j.events[i]
+		ev.Kind, ev.Code, ev.Text = EvNodeLost, "", ""
+		j.cut(i)
+	}, "step a, node.retried: X90: attempt 5 is lost after 3 others, and it goes on"},
+	"it is given up too early": {"lost", func(j *account) { j.at(EvNodeLost, "a", 1).Flag = 1 },
+		"step a, node.failed: X90: it is given up after 2 attempts that were lost to crashes"},
+
+	"outputs are a list": {"pair", func(j *account) { j.at(EvRunCompleted, "", 1).Data = []byte(`[1]`) },
+		"R41: event 12 gives outputs that are no object: [1]"},
+	"outputs are no JSON": {"pair", func(j *account) { j.at(EvRunCompleted, "", 1).Data = []byte(`{"made":1`) },
+		`R41: event 12 gives outputs that are no object: {"made":1`},
+	"outputs hold another value": {"pair", func(j *account) { j.at(EvRunCompleted, "", 1).Data = []byte(`{"made":2}`) },
+		`R41: event 12 gives "made" as 2; a bound it last, to 1`},
+	"outputs hold the value of another generation": {"pair", func(j *account) { j.at(EvRunCompleted, "", 2).Data = []byte(`{"made":1}`) },
+		`gives "made" as 1; a bound it last, to 2`},
+	"outputs hold the value that was bound first": {"twice", func(j *account) { j.at(EvRunCompleted, "", 2).Data = []byte(`{"made":1}`) },
+		`gives "made" as 1; b bound it last, to 3`},
+	"outputs lack a name": {"pair", func(j *account) { j.at(EvRunCompleted, "", 1).Data = []byte(`{}`) },
+		`gives "made" as null; a bound it last, to 1`},
+}
+
+// TestWitnessRules: the witness refuses a journal that breaks one of its rules,
+// by the words of that rule, and takes the journal without the change.
+func TestWitnessRules(t *testing.T) {
+	for name, c := range ruleCases {
+		t.Run(name, func(t *testing.T) {
+			j := accountOf(t, c.run)
+			if err := j.judge(); err != nil {
+				t.Fatalf("the journal without the change: %v", err)
+			}
+			c.change(j)
+			if err := j.judge(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("refused with %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A rule is a place where the witness makes a refusal.
+type rule struct {
+	place string
+	words *regexp.Regexp
+}
+
+var verb = regexp.MustCompile(`%[+.\d]*[a-z]`)
+
+// witnessRules lists the calls that make a refusal. One that wraps a refusal
+// (%w) only says where it was met.
+func witnessRules(t *testing.T) (rules []rule) {
+	t.Helper()
+	all, err := filepath.Glob("witness*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		files := token.NewFileSet()
+		tree, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			f, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"Errorf", "New", "Wrap"}, f.Sel.Name) {
+				return true
+			}
+			place := files.Position(call.Pos()).String()
+			format, ok := call.Args[0].(*ast.BasicLit)
+			if !ok {
+				t.Fatalf("%s: the words of a refusal are not written where it is made", place)
+			}
+			text, err := strconv.Unquote(format.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(text, "%w") {
+				return true
+			}
+			var words strings.Builder
+			rest := text
+			for at := verb.FindStringIndex(rest); at != nil; at = verb.FindStringIndex(rest) {
+				words.WriteString(regexp.QuoteMeta(rest[:at[0]]) + ".*")
+				rest = rest[at[1]:]
+			}
+			words.WriteString(regexp.QuoteMeta(rest))
+			rules = append(rules, rule{place, regexp.MustCompile(words.String())})
+			return true
+		})
+	}
+	return rules
+}
+
+// TestWitnessRulesHaveCases: each place where the witness refuses a journal has a
+// journal that it refuses there.
+func TestWitnessRulesHaveCases(t *testing.T) {
+	rules := witnessRules(t)
+	if len(rules) < 30 {
+		t.Fatalf("found %d rules, want 30 or more: the test does not see them", len(rules))
+	}
+	met := make([]int, len(rules))
+	for name, c := range ruleCases {
+		j := accountOf(t, c.run)
+		c.change(j)
+		err := j.judge()
+		if err == nil {
+			t.Errorf("%s: not refused", name)
+			continue
+		}
+		var by []string
+		for i, r := range rules {
+			if r.words.MatchString(err.Error()) {
+				met[i]++
+				by = append(by, r.place)
+			}
+		}
+		if len(by) != 1 {
+			t.Errorf("%s: %v is a refusal of %q, want one place", name, err, by)
+		}
+	}
+	for i, n := range met {
+		if n == 0 {
+			t.Errorf("%s: no case breaks this rule: %s", rules[i].place, rules[i].words)
+		}
+	}
+}
