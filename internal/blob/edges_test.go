@@ -8,16 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 )
 
@@ -56,12 +55,20 @@ func TestStraysAreSteppedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, own, "xyz", in("fe")), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, hash := range []string{in("fe"), first} {
+		if err := os.WriteFile(filepath.Join(dir, own, "xyz", hash), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var walked []string
-	if next, err := s.Walk(ctx, "", -1, func(e Entry) error { walked = append(walked, e.Info.Hash); return nil }); err != nil || next != "" {
-		t.Errorf("Walk ends at %q, %v", next, err)
+	for from := ""; ; { // in steps, some of which end within a shard
+		next, err := s.Walk(ctx, from, 1, func(e Entry) error { walked = append(walked, e.Info.Hash); return nil })
+		if err != nil || next != "" && next <= from {
+			t.Fatalf("from %q Walk goes on at %q, %v", from, next, err)
+		}
+		if from = next; next == "" {
+			break
+		}
 	}
 	if slices.Sort(walked); !slices.Equal(walked, want) {
 		t.Errorf("walked %d files of %d: %q", len(walked), len(want), walked)
@@ -81,6 +88,26 @@ func TestStraysAreSteppedOver(t *testing.T) {
 	}
 	if e, err := s.Find(ctx, "acme", absent); !errors.Is(err, fault.FileNotFound) {
 		t.Errorf("Find of a directory = %+v, %v", e, err)
+	}
+}
+
+// A damaged file is listed, with what is known of it without its record.
+func TestListNamesDamagedFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	info := put(t, s, "acme", "content", "a.md")
+	put(t, s, "acme", "more content", "b.md")
+	if err := os.Truncate(filepath.Join(dir, placeOf("acme", info.Hash).file()), 3); err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.List(ctx, "acme", Query{})
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%d files, %v", len(found), err)
+	}
+	for _, e := range found {
+		if (e.Info.Hash == info.Hash) != (e.Info.Size == 3 && e.Info.Name == "") {
+			t.Errorf("listed %+v", e.Info)
+		}
 	}
 }
 
@@ -166,188 +193,7 @@ func TestFindNamesThree(t *testing.T) {
 }
 
 // A sequential read gives bytes before it has seen the end, hashes none twice, and
-// never gives bytes and io.EOF together, also after it has come to the end once.
-func TestReadsInOrder(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	content := strings.Repeat("precious ", 1_000)
-	info := put(t, s, "a", content, "")
-	file := filepath.Join(dir, filepath.FromSlash(placeOf("a", info.Hash).file()))
-	opened := func() action.File {
-		f, err := s.Open(ctx, "a", info.Hash)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Close() })
-		return f
-	}
-	whole := func(f action.File) {
-		t.Helper()
-		buf := make([]byte, len(content)+1)
-		for at, want := range []int{len(content), 0} {
-			if n, err := f.Read(buf); n != want || (err == io.EOF) != (at == 1) || err != nil && err != io.EOF {
-				t.Errorf("read %d of the whole: %d bytes, %v", at+1, n, err)
-			}
-		}
-	}
-	f := opened()
-	whole(f)
-	for _, tail := range []int{1, 2, 10} {
-		if _, err := f.Seek(int64(-tail), io.SeekEnd); err != nil {
-			t.Fatal(err)
-		}
-		buf := make([]byte, 20)
-		if n, err := f.Read(buf); n != tail || err != nil || string(buf[:n]) != content[len(content)-tail:] {
-			t.Errorf("the last %d: %q, %v", tail, buf[:n], err)
-		}
-		if n, err := f.Read(buf); n != 0 || err != io.EOF {
-			t.Errorf("behind the last %d: %d bytes, %v", tail, n, err)
-		}
-	}
-	// Read from the middle on, of a file that nobody has read before.
-	f = opened()
-	if _, err := f.Seek(100, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{content[100:150], content[150:]} {
-		buf := make([]byte, len(part))
-		if n, err := io.ReadFull(f, buf); err != nil || string(buf) != part {
-			t.Errorf("from the middle on: %d bytes, %v", n, err)
-		}
-	}
-	if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("at the end: %d bytes, %v", n, err)
-	}
-	damaged := []byte(content)
-	damaged[len(damaged)-1] ^= 1
-	overwrite(t, file, damaged)
-	f = opened()
-	buf := make([]byte, 10)
-	if n, err := f.Read(buf); n != 10 || err != nil || string(buf) != content[:10] {
-		t.Errorf("the first bytes, before damage: %q, %v", buf, err)
-	}
-	if _, err := io.Copy(io.Discard, f); !errors.Is(err, fault.FileInvalid) {
-		t.Errorf("the rest: %v", err)
-	}
-	for range 2 {
-		if n, err := f.Read(buf); n != 0 || !errors.Is(err, fault.FileInvalid) {
-			t.Errorf("after damage was found: %d bytes, %v", n, err)
-		}
-	}
-	f = opened()
-	if _, err := f.Seek(1, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if n, err := f.Read(buf); n != 0 || !errors.Is(err, fault.FileInvalid) {
-			t.Errorf("behind a seek, damaged: %d bytes, %v", n, err)
-		}
-		if n, err := f.ReadAt(buf, 0); n != 0 || !errors.Is(err, fault.FileInvalid) {
-			t.Errorf("at a place, damaged: %d bytes, %v", n, err)
-		}
-	}
-}
-
-// Positions are counted from where whence says, and none is before the start.
-func TestSeek(t *testing.T) {
-	s := open(t, t.TempDir())
-	info := put(t, s, "a", "0123456789", "")
-	f, err := s.Open(ctx, "a", info.Hash)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, c := range []struct {
-		offset int64
-		whence int
-		want   int64 // -1: refused
-	}{{3, io.SeekStart, 3}, {2, io.SeekCurrent, 5}, {-5, io.SeekCurrent, 0}, {-1, io.SeekCurrent, -1}, {-1, io.SeekEnd, 9}, {5, io.SeekEnd, 15}, {-11, io.SeekEnd, -1}, {0, 3, -1}} {
-		at, err := f.Seek(c.offset, c.whence)
-		if c.want < 0 && !errors.Is(err, fault.InternalError) || c.want >= 0 && (at != c.want || err != nil) || c.want < 0 && at != 0 {
-			t.Errorf("Seek(%d, %d) = %d, %v, want %d", c.offset, c.whence, at, err, c.want)
-		}
-	}
-}
-
 // Checksums are recorded for files of more than one piece, and for no more pieces
-// than a record has room for; those that do not fit to the file are not used.
-func TestChecksumsOfPieces(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	sums := func(done, n int) int { return len((&pieceSums{done: make([]byte, done), n: n}).sums()) }
-	for _, c := range [][3]int{{0, 0, 0}, {0, 1, 0}, {4, 0, 4}, {4, 1, 8}, {4*maxPieces - 4, 1, 4 * maxPieces}, {4 * maxPieces, 0, 4 * maxPieces}, {4*maxPieces + 4, 0, 0}} {
-		if got := sums(c[0], c[1]); got != c[2] {
-			t.Errorf("%d bytes of sums and %d of a piece: %d, want %d", c[0], c[1], got, c[2])
-		}
-	}
-	content := strings.Repeat("0123456789abcdef", (2*pieceBytes+16)/16)
-	info := put(t, s, "a", content, "")
-	p := placeOf("a", info.Hash)
-	rec, err := s.readSidecar(p)
-	if err != nil || len(rec.Sums) != 12 {
-		t.Fatalf("%d bytes of sums, %v", len(rec.Sums), err)
-	}
-	whole := rec.Sums
-	for n := range len(whole) {
-		rec.Sums = whole[:n]
-		if err := s.writeSidecar(p, rec); err != nil {
-			t.Fatal(err)
-		}
-		r, _, err := s.Part(ctx, "a", info.Hash, 2*pieceBytes, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if data, err := io.ReadAll(r); err != nil || string(data) != content[2*pieceBytes:] {
-			t.Errorf("with %d bytes of sums: %d bytes, %v", n, len(data), err)
-		}
-		_ = r.Close()
-	}
-	// One piece that is full, and nothing behind it.
-	info = put(t, s, "a", content[:pieceBytes], "")
-	if rec, err := s.readSidecar(placeOf("a", info.Hash)); err != nil || len(rec.Sums) != 4 {
-		t.Errorf("one piece: %d bytes of sums, %v", len(rec.Sums), err)
-	}
-}
-
-// A file that is cut while a part of it is read ends in damage, and gives nothing.
-func TestPartOfAFileThatIsCut(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	for _, size := range []int{10, pieceBytes + 10} {
-		info := put(t, s, "a", strings.Repeat("x", size), "")
-		r, _, err := s.Part(ctx, "a", info.Hash, int64(size-10), -1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(filepath.Join(dir, placeOf("a", info.Hash).file()), int64(size-1)); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if n, err := r.Read(make([]byte, 5)); n != 0 || !errors.Is(err, fault.FileInvalid) {
-				t.Errorf("of %d bytes: %d, %v", size, n, err)
-			}
-		}
-		_ = r.Close()
-	}
-}
-
-// All of an empty file is a part of it.
-func TestPartOfNothing(t *testing.T) {
-	s := open(t, t.TempDir())
-	info := put(t, s, "a", "", "")
-	r, _, err := s.Part(ctx, "a", info.Hash, 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if data, err := io.ReadAll(r); err != nil || len(data) != 0 {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
-	if _, _, err := s.Part(ctx, "a", info.Hash, 1, -1); !errors.Is(err, fault.InputInvalid) {
-		t.Errorf("from byte 1 on: %v", err)
-	}
-}
-
 // A record of the largest size is read, one byte more is not.
 func TestLargestSidecar(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -380,10 +226,89 @@ func TestInspectionAtItsBounds(t *testing.T) {
 	if got := extended(found(maxExtended+1), nil); !strings.Contains(string(got), `"FILE_TOO_LARGE"`) || len(got) > 1_000 {
 		t.Errorf("one byte more becomes %.100s", got)
 	}
+	if got := extended(json.RawMessage("1"), nil); !strings.Contains(string(got), "the inspection found no JSON object") {
+		t.Errorf("a digit becomes %s", got)
+	}
 	for n, end := range map[int]string{maxProblem: `x"}}`, maxProblem + 1: `x…"}}`} {
 		if got := string(extended(nil, errors.New(strings.Repeat("x", n)))); !strings.HasSuffix(got, end) || strings.Count(got, "x") != maxProblem {
 			t.Errorf("a problem of %d bytes: …%s", n, got[len(got)-10:])
 		}
+	}
+}
+
+// A record that fails its checksum is not believed, and one of an earlier release,
+// which has none, is; storing the content again gives either a checksum.
+func TestRecordsAreSummed(t *testing.T) {
+	s := open(t, t.TempDir())
+	info := put(t, s, "acme", "content", "a.md")
+	at := placeOf("acme", info.Hash).sidecar()
+	sound, err := s.root.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(string(sound), "a.md", "b.md", 1):         "",
+		`{"name":"old.md","mimeType":"text/x-old","sizeBytes":7}`: "old.md",
+	} {
+		if err := s.root.WriteFile(at, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Info(ctx, "acme", info.Hash); err != nil || got.Name != want {
+			t.Errorf("%s: %+v, %v, want the name %q", text, got, err, want)
+		}
+		put(t, s, "acme", "content", want)
+		if rec, err := s.readSidecar(placeOf("acme", info.Hash)); err != nil || rec.Name != want || rec.CRC32C == nil {
+			t.Errorf("%s: stored again it is %+v, %v", text, rec, err)
+		}
+	}
+	before, err := s.root.Lstat(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "acme", "content", "c.md")
+	if after, err := s.root.Lstat(at); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a record to which nothing was added is written again, %v", err)
+	}
+}
+
+// The account of a directory is written once, and again where it was cut.
+func TestAccountIsWrittenOnce(t *testing.T) {
+	s := open(t, t.TempDir())
+	info := put(t, s, "acme", "content", "")
+	at := accountDir("acme") + "/" + accountFile
+	before, err := s.root.Lstat(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "acme", "more", "")
+	if after, err := s.root.Lstat(at); err != nil || !os.SameFile(before, after) {
+		t.Errorf("it is written again, %v", err)
+	}
+	if err := s.root.WriteFile(at, []byte("ac"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Touch(ctx, "acme", info.Hash); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := s.root.ReadFile(at); err != nil || string(data) != "acme" {
+		t.Errorf("after Touch it says %q, %v", data, err)
+	}
+}
+
+// A walk does not go through a link, although an account lies behind it.
+func TestWalkFollowsNoLink(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("making links needs a privilege on Windows")
+	}
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, "acme", "content", "")
+	at := filepath.Join(dir, accountDir("acme"))
+	if err := errors.Join(os.Rename(at, filepath.Join(dir, "elsewhere")), os.Symlink("elsewhere", at)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Walk(ctx, "", -1, func(e Entry) error { t.Errorf("walked %+v", e); return nil }); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -443,8 +368,14 @@ func TestDeclaredTypes(t *testing.T) {
 	}
 }
 
-// Names become as long as file systems take them, and not shorter.
+// Names become as long as file systems take them, and not shorter; of a path the
+// last element is left.
 func TestLongestName(t *testing.T) {
+	for path, want := range map[string]string{"/x": "x", `\x`: "x", "a/b": "b", "a/": ""} {
+		if got := CleanName(path); got != want {
+			t.Errorf("%s becomes %q, want %q", path, got, want)
+		}
+	}
 	for _, name := range []string{strings.Repeat("x", maxName), strings.Repeat("é", maxName/2)} {
 		if got := CleanName(name + "é"); got != name {
 			t.Errorf("%d bytes and one rune become %d", len(name), len(got))

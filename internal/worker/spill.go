@@ -127,7 +127,7 @@ type span struct {
 }
 
 func (s *span) size() int       { return s.end - s.start - s.saved }
-func (s *span) candidate() bool { return s.kind != '{' && s.end-s.start >= minSpilled }
+func (s *span) candidate() bool { return s.kind != '{' } // scan has left out what is small
 
 // A chooser finds what to put into files. It reads canonical JSON as it is,
 // without decoding it: an output of 64 MiB would take many times that.

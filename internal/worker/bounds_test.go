@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+)
+
+// Do returns when the action has, and has reported by then; what is refused is not
+// reported.
+func TestDo(t *testing.T) {
+	w := &world{}
+	p := New(w.config())
+	called := 0
+	tk := task("x", func(context.Context, *action.Task) (action.Result, error) {
+		called++
+		return action.Result{Output: int64(7)}, nil
+	})
+	if err := p.Do(&tk); err != nil || called != 1 || string(w.results[tk.ID].Output) != "7" {
+		t.Errorf("Do = %v after %d calls, reported %+v", err, called, w.results)
+	}
+	p.Stop(context.Background())
+	tk.ID.Attempt = 2
+	if err := p.Do(&tk); !errors.Is(err, fault.Stopping) || called != 1 || len(w.results) != 1 {
+		t.Errorf("Do after Stop = %v, %d calls, %d reports", err, called, len(w.results))
+	}
+}
+
+// Every callback that begins ends, whoever listens: a count that is off would let
+// Stop return too soon or never.
+func TestCallbacksAreCounted(t *testing.T) {
+	for name, forgo := range map[string]func(*Config){
+		"all":       func(*Config) {},
+		"no Freed":  func(c *Config) { c.Freed = nil },
+		"no Report": func(c *Config) { c.Report = nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{}
+			cfg := w.config()
+			forgo(&cfg)
+			p := New(cfg)
+			for i, lasts := range []time.Duration{0, 2 * time.Second, time.Minute} {
+				tk := task(fmt.Sprint(i), func(_ context.Context, task *action.Task) (action.Result, error) {
+					task.Report.Log("info", "hello")
+					time.Sleep(lasts)
+					return action.Result{}, nil
+				})
+				tk.TimeoutMS = 1_000
+				if err := p.Run(tk); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			p.mu.Lock()
+			if p.calls != 0 || p.abandoned != 0 || len(p.attempts) != 0 {
+				t.Errorf("%s: at rest %d callbacks are under way, %d attempts abandoned, %d running", name, p.calls, p.abandoned, len(p.attempts))
+			}
+			p.mu.Unlock()
+			if n := p.Stop(context.Background()); n != 0 || len(w.results) != 3 {
+				t.Errorf("%s: %d given up, %d results", name, n, len(w.results))
+			}
+		})
+	}
+}
+
+// The end of the work is passed on however close to it the last report was, and a
+// change of the smallest size that counts is.
+func TestProgressAtItsBounds(t *testing.T) {
+	w := &world{}
+	p := New(w.config())
+	run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
+		for _, f := range []float64{0, progressStep / 2, progressStep, progressStep, 0.999, 1, 1, 0.998, 0.999} {
+			task.Report.Progress(f, "reading")
+		}
+		return action.Result{}, nil
+	}))
+	p.Stop(context.Background())
+	_, reports := w.said()
+	var got []string
+	for _, r := range reports {
+		got = append(got, fmt.Sprint(r.Fraction))
+	}
+	if want := "0 0.005 0.999 1"; strings.Join(got, " ") != want {
+		t.Errorf("passed on %v, want %s", got, want)
+	}
+}
+
+// An attempt may say so much to the byte, and no more.
+func TestReportsToTheLastByte(t *testing.T) {
+	for more, want := range []int{1, 0} {
+		w := &world{}
+		p := New(w.config())
+		r := run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
+			task.Report.Delta(text(MaxReported - reportBytes + more))
+			return action.Result{}, nil
+		}))
+		p.Stop(context.Background())
+		if _, reports := w.said(); len(reports) != want || r.Dropped != int64(1-want) {
+			t.Errorf("%d bytes more: %d reports, %d dropped", more, len(reports), r.Dropped)
+		}
+	}
+}
+
+// An input may have so many bytes with what it refers to, and no more: neither as
+// the files are long nor as their texts are written in JSON.
+func TestLargestInputs(t *testing.T) {
+	files := keep(t)
+	input := func(content string, list bool) []byte {
+		info, err := files.Put(context.Background(), strings.NewReader(content), "x", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&jsonx.Large{Hash: info.Hash, Bytes: info.Size, List: list, Size: info.Size}).Append(nil)
+	}
+	wrapped := len(input("[]", true)) + len("67108864") - len("2") + len("67108864") - len("2") // Bytes and Size
+	for more, want := range []fault.Code{"", fault.ValueTooLarge} {
+		// A list counts with its reference before it is read.
+		got, err := fetch(context.Background(), files, input("["+strings.Repeat(" ", MaxLarge-wrapped-2+more)+"]", true))
+		if fault.CodeOf(err) != want && (err != nil || want != "") {
+			t.Errorf("a list, %d bytes more: %d bytes, %v", more, len(got), err)
+		}
+		// A line break takes two bytes in JSON and one in a file.
+		const breaks = 1_000
+		got, err = fetch(context.Background(), files, input(strings.Repeat("\n", breaks)+text(MaxLarge-2-2*breaks+more), false))
+		if fault.CodeOf(err) != want && (err != nil || want != "") || want == "" && len(got) != MaxLarge {
+			t.Errorf("a text, %d bytes more: %d bytes, %v", more, len(got), err)
+		}
+	}
+}
+
+// A file that is longer or shorter than its reference says is not handed on.
+func TestInputsWhoseFilesChanged(t *testing.T) {
+	files := keep(t)
+	info, err := files.Put(context.Background(), strings.NewReader("[1,2,3,44]"), "x", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for off := int64(-1); off <= 1; off++ {
+		got, err := contentOf(context.Background(), files, jsonx.Large{Hash: info.Hash, Bytes: info.Size + off, List: true})
+		if off == 0 && (err != nil || string(got) != "[1,2,3,44]") || off != 0 && !errors.Is(err, fault.FileInvalid) {
+			t.Errorf("a reference to %d bytes of %d: %q, %v", info.Size+off, info.Size, got, err)
+		}
+	}
+}
+
+// A list waits for a text in a large element from the size on at which that goes by
+// itself; then the element may be small enough.
+func TestSplittingAtItsBound(t *testing.T) {
+	for less, want := range []string{"s.0.large.txt", "s.json"} {
+		files := keep(t)
+		element := map[string]any{"large": text(worthSplitting - len(`""`) - less)}
+		for i := range (MaxOutput-worthSplitting/2)/4_000 - 1 {
+			element[fmt.Sprintf("k%05d", i)] = text(4_000 - len(`"k00000":"",`))
+		}
+		if r := carry(t, files, []any{element}); r.Err != nil || fmt.Sprint(files.names()) != "["+want+"]" {
+			t.Errorf("a text of %d bytes less: %v, %v, want %s", less, r.Err, files.names(), want)
+		}
+	}
+}
