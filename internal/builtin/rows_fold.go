@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"math/big"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
@@ -43,8 +44,8 @@ type group struct {
 
 // A tally is the state of one fold over one group.
 type tally struct {
-	n     int64 // values that count
-	whole int64
+	n     int64   // values that count
+	whole big.Int // exact, however large it is on the way
 	parts float64
 	float bool // one of the numbers was not whole
 	best  any
@@ -158,11 +159,7 @@ func (g *group) take(i int, f *fold, v any) error {
 	}
 	switch v := v.(type) {
 	case int64:
-		sum := t.whole + v
-		if (sum > t.whole) != (v > 0) && v != 0 {
-			return fault.New(fault.InputInvalid, "%s: the sum is larger than a whole number of 64 bits can be: add double(…)", f.at)
-		}
-		t.whole = sum
+		t.whole.Add(&t.whole, g.q.one.SetInt64(v))
 	case float64:
 		t.parts, t.float = t.parts+v, true
 	default:
@@ -173,30 +170,31 @@ func (g *group) take(i int, f *fold, v any) error {
 
 // value is what a fold gives in the end.
 func (t *tally) value(how string) (any, error) {
-	sum := any(t.whole)
-	if t.float {
-		f := float64(t.whole) + t.parts
-		if math.IsInf(f, 0) || math.IsNaN(f) {
-			return nil, fault.New(fault.InputInvalid, "the sum is no number that JSON can hold")
-		}
-		sum = f
-	}
 	switch {
 	case how == "count":
 		return t.n, nil
 	case how == "list":
 		return append([]any{}, t.list...), nil
-	case how == "sum":
-		return sum, nil
-	case t.n == 0:
-		return nil, nil
-	case how != "avg":
+	case how == "min" || how == "max":
 		return t.best, nil
+	case how == "avg" && t.n == 0:
+		return nil, nil
+	case !t.float && how == "avg":
+		f, _ := new(big.Rat).SetFrac(&t.whole, big.NewInt(t.n)).Float64()
+		return f, nil
+	case !t.float && !t.whole.IsInt64():
+		return nil, fault.New(fault.InputInvalid, "the sum is larger than a whole number of 64 bits can be: add double(…)")
+	case !t.float:
+		return t.whole.Int64(), nil
 	}
-	if f, ok := sum.(float64); ok {
-		return f / float64(t.n), nil
+	f, _ := new(big.Float).SetInt(&t.whole).Float64()
+	if f += t.parts; math.IsInf(f, 0) || math.IsNaN(f) {
+		return nil, fault.New(fault.InputInvalid, "the sum is no number that JSON can hold")
 	}
-	return float64(t.whole) / float64(t.n), nil
+	if how == "avg" {
+		f /= float64(t.n)
+	}
+	return f, nil
 }
 
 // fields is the row of a group.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 
 	"github.com/roux-engine/roux/action"
@@ -189,7 +190,8 @@ type query struct {
 	groups  map[string]*group
 	ordered []*group // in the order of their first appearance
 	sorted  []result
-	held    int // bytes of what is kept
+	held    int     // bytes of what is kept
+	one     big.Int // the number that is being added
 	read    int64
 	matched int64
 	passed  int64 // rows of the result before offset and limit

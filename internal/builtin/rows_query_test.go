@@ -48,8 +48,11 @@ func TestRowsQuery(t *testing.T) {
 				`{"dear":0,"kind":null,"least":1,"mean":1,"most":"salt","names":["salt"],"total":2}],` +
 				`"totals":{"dear":2,"least":1,"mean":3.375,"most":"sencha","names":["assam","fig","sencha","plum","salt"],"total":9007199254741000}}`},
 		"only totals": {m{"limit": 0, "aggregate": m{"n": m{"count": "true"}, "sum": m{"sum": "row.price"}}}, `{"matched":5,"read":5,"rowCount":0,"rows":[],"totals":{"n":5,"sum":13.5}}`},
-		"distinct":    {m{"groupBy": m{"kind": "row.kind"}}, `{"matched":5,"read":5,"rowCount":3,"rows":[{"kind":"tea"},{"kind":"jam"},{"kind":null}]}`},
-		"of none":     {m{"where": "false", "aggregate": m{"a": m{"avg": "row.price"}, "b": m{"sum": "row.price"}, "c": m{"max": "row.price"}, "d": m{"list": "row"}}}, `{"matched":0,"read":5,"rowCount":0,"rows":[],"totals":{"a":null,"b":0,"c":null,"d":[]}}`},
+		"exact on the way": {m{"limit": 0, "aggregate": m{"n": m{"sum": "index == 0 ? 9223372036854775807 : index == 1 ? 1 : index == 2 ? -1 : 0"},
+			"a": m{"avg": "index < 2 ? 9223372036854775807 : -9223372036854775807"}}},
+			`{"matched":5,"read":5,"rowCount":0,"rows":[],"totals":{"a":-1.8446744073709553e+18,"n":9223372036854775807}}`},
+		"distinct": {m{"groupBy": m{"kind": "row.kind"}}, `{"matched":5,"read":5,"rowCount":3,"rows":[{"kind":"tea"},{"kind":"jam"},{"kind":null}]}`},
+		"of none":  {m{"where": "false", "aggregate": m{"a": m{"avg": "row.price"}, "b": m{"sum": "row.price"}, "c": m{"max": "row.price"}, "d": m{"list": "row"}}}, `{"matched":0,"read":5,"rowCount":0,"rows":[],"totals":{"a":null,"b":0,"c":null,"d":[]}}`},
 		"groups sorted": {m{"groupBy": m{"kind": "row.kind"}, "aggregate": m{"n": m{"count": "true"}}, "sortBy": []any{m{"by": "result.kind"}}},
 			`{"matched":5,"read":5,"rowCount":3,"rows":[{"kind":"jam","n":2},{"kind":"tea","n":2},{"kind":null,"n":1}],"totals":{"n":5}}`},
 	} {
@@ -87,7 +90,7 @@ func TestRowsQueryRefuses(t *testing.T) {
 		"select of groups": {m{"groupBy": m{"x": "row.kind"}, "select": m{"y": "1"}}, fault.InputInvalid,
 			`"select" and "groupBy" are both given`},
 		"rows of groups": {m{"groupBy": m{"x": "row.kind"}, "sortBy": []any{m{"by": "row.price"}}}, fault.TemplateError, "sortBy[0]"},
-		"overflow":       {m{"aggregate": m{"x": m{"sum": "9223372036854775807"}}}, fault.InputInvalid, "row 2: aggregate.x.sum: the sum is larger"},
+		"overflow":       {m{"aggregate": m{"x": m{"sum": "9223372036854775807"}}}, fault.InputInvalid, "aggregate.x.sum: the sum is larger"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := m{"rows": shop()}
