@@ -43,6 +43,12 @@ type program struct {
 	isConst  bool
 }
 
+// broken says that a text does not even parse. What parses is CEL, and a {{ in it is
+// a part of a text.
+func (p *program) broken() bool {
+	return slices.ContainsFunc(p.problems, func(p problem) bool { return p.Rule == expr.RuleSyntax })
+}
+
 type problem = expr.Problem
 
 // resolve compiles every expression and says what its names mean.
@@ -201,7 +207,7 @@ func (c *compiler) cel(at site, src string) *plan.Expr {
 		c.fail(fault.RecipeInvalid, "missing-field", at.at, "the expression is empty", "")
 		return nil
 	}
-	if expr.IsTemplate(at.src) {
+	if expr.IsTemplate(at.src) && c.program(at.src, false).broken() {
 		c.fail(fault.RecipeInvalid, "template-in-cel", at.at, "this field takes a CEL expression, not a template",
 			"write the expression alone, without {{ }}")
 		return nil

@@ -41,6 +41,8 @@ func (c *compiler) name(at site, r expr.Ref, where spot) (plan.Var, bool) {
 		return c.member(at, r, where)
 	case slices.Contains(reservedNames, r.Name):
 		return plan.Var{Name: r.Name, Kind: plan.VarInput}, true
+	case r.Name == expr.NowVar || r.Name == expr.SeedVar:
+		return c.ofStep(at, r, where)
 	}
 	var missed *miss
 	for g := at.graph; g != plan.None; g = c.outer(g) {
@@ -75,6 +77,20 @@ func (c *compiler) name(at site, r expr.Ref, where spot) (plan.Var, bool) {
 	}
 	c.undefined(at, r.Name, where)
 	return plan.Var{}, false
+}
+
+// ofStep resolves what stands behind now() and uuid(), which is the step's.
+func (c *compiler) ofStep(at site, r expr.Ref, where spot) (plan.Var, bool) {
+	if at.step == plan.None {
+		c.fail(fault.RecipeInvalid, "undefined-name", where, expr.NameFor(r.Name)+" belongs to a step, and here is none",
+			"call it in a step, for example a transform, and name its output here")
+		return plan.Var{}, false
+	}
+	kind := plan.VarNow
+	if r.Name == expr.SeedVar {
+		kind = plan.VarSeed
+	}
+	return plan.Var{Name: r.Name, Kind: kind}, true
 }
 
 // member resolves steps.<id> and steps['<id>'].

@@ -52,6 +52,8 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 		}
 	case plan.VarIndex:
 		return c.typed(json.RawMessage(`{"type":"integer"}`))
+	case plan.VarNow, plan.VarSeed:
+		return c.typed(json.RawMessage(`{"type":"string"}`))
 	case plan.VarItem:
 		t, ok := c.items[v.Graph]
 		if !ok {

@@ -93,6 +93,10 @@ func drawExpression(t *rapid.T, depth int) string {
 		"rows.map(r, r.n)", "rows.filter(r, r.n > 3).size()", "rows.exists(r, r.n == 2)", "rows.all(r, true)", "rows.exists_one(r, r.n == 2)", "rows.map(k, k)",
 		"rows.slice(0, 1)", "rows.reverse()", "rows.distinct().size()", "rows.flatten()", "rows.first().orValue('none')", "rows.last().orValue('none')",
 		"sets.contains([rows], [rows])", "sets.equivalent(rows, rows)", "sets.intersects(rows, [1])", "lists.range(3)", "rows.join(',')", "rows.sortBy(r, r.n)[0].n",
+		"rows.sum()", "rows.avg()", "rows.map(r, r.n).sum()", "rows.reduce(a, r, 0, a + r.n)", "rows.groupBy(r, string(r.n % 2)).size()", "rows.groupBy(r, 'k').k",
+		"toJson(rows)", "'%s'.format([rows])", "rows.zip(rows).size()", "[rows].zip([1])", "rows.transformList(i, r, i)", "rows.transformMap(i, r, i).size()",
+		"rows.exists(i, r, i == 2)", "rows.all(i, r, r.n == i)", "rows.hasAny([1])", "[rows].hasAny([rows])", "{}.merge({'a': rows})", "[rows].groupBy(r, 'k').k",
+		"cel.bind(r, rows, size(r))", "json.encode([rows])", "[rows].reduce(a, r, [], a + [r])", "optional.of(rows).optMap(r, size(r))", "{?'k': rows.?x}",
 	}
 	if depth == 0 {
 		return rapid.SampledFrom(atoms).Draw(t, "atom")
@@ -102,6 +106,7 @@ func drawExpression(t *rapid.T, depth int) string {
 		"%s", "%s == %s", "%s != %s", "%s in %s", "[%s, %s]", "{'k': %s}", "%s + %s", "size(%s)", "(%s).size", "string(%s)", "type(%s)", "dyn(%s)", "bool(%s)",
 		"%s == 120 ? %s : %s", "%s == %s || %s != %s", "%s == 1 && %s", "!(%s)", "%s < %s", "(%s)[0]", "has({'z': %s}.z)", "[%s].map(x, x == %s)", "{'k': %s}.k == %s", "[%s, %s].exists(x, x == 1)",
 		"type(%s) == list", "type(%s) == type(%s)", "type(%s) == map", "optional.ofNonZeroValue(%s).hasValue()", "optional.of(%s).value()",
+		"[%s, %s].reduce(a, x, [], a + [x])", "{'a': %s}.merge({'b': %s})", "[%s].zip([%s])", "toJson(%s)", "[%s].sum()", "cel.bind(v, %s, v == %s)", "[%s].transformList(i, v, v)",
 	}).Draw(t, "form")
 	args := make([]any, strings.Count(form, "%s"))
 	for i := range args {

@@ -51,7 +51,7 @@ func bombVars() MapVars {
 	for i := range words {
 		words[i] = strings.Repeat("w", 500)
 	}
-	return MapVars{"x": text, "ints": ints, "words": words, "kb": strings.Repeat("k", 1000), "one": []any{int64(1)}, "p": `(a|a)*b`}
+	return MapVars{"x": text, "ints": ints, "words": words, "kb": strings.Repeat("k", 1000), "one": []any{int64(1)}, "p": `(a|a)*b`, SeedVar: "a"}
 }
 
 // manyNames is a template of very many variables.
@@ -142,6 +142,33 @@ func TestA11_CELBombs(t *testing.T) {
 		"upper":                 "ints.map(i, x.upperAscii())",
 		"format width":          "'%1000000000d'.format([1])",
 		"format precision":      "'%.1000000000f'.format([1.0])",
+		"format of a dag":       "'%s'.format([" + dag(36) + "])",
+		"format many":           "ints.map(i, '%s%s%s%s'.format([ints, ints, ints, ints]))",
+		"toJson of a dag":       "toJson(" + dag(36) + ")",
+		"toJson in a loop":      "ints.map(i, toJson(ints).size())",
+		"fromJson in a loop":    "ints.map(i, fromJson('[' + words.join(',').replace('w', '1,') + '1]').size())",
+		"fromJson deep":         "fromJson(x.replace('a', '['))",
+		"quote in a loop":       "ints.map(i, strings.quote(x).size())",
+		"reverse in a loop":     "ints.map(i, x.reverse().size())",
+		"reduce doubles text":   "ints.reduce(t, i, 'kb', t + t)",
+		"reduce doubles a list": "ints.reduce(l, i, [1], l + l)",
+		"reduce nests":          "ints.reduce(l, i, [], [l, l])",
+		"reduce nests and asks": "ints.reduce(l, i, [], [l, l]) == ints.reduce(l, i, [], [l, l])",
+		"reduce prints":         "'%s'.format([ints.reduce(l, i, [], [l])])",
+		"reduce merges":         "ints.reduce(m, i, {}, m.merge({string(i): i}))",
+		"transformMapEntry":     "ints.transformMapEntry(i, n, {string(n): ints})",
+		"entries of maps":       "[words.transformMap(i, w, i)].reduce(m, a, a, m).transformMapEntry(k, v, words.transformMap(i, w, i))",
+		"groupBy in a loop":     "ints.map(i, ints.groupBy(j, j % 2))",
+		"groupBy long keys":     "words.groupBy(w, x + w)",
+		"numbers":               "range(-9223372036854775807, 9223372036854775807)",
+		"numbers in a loop":     "ints.map(i, range(1000))",
+		"zip in a loop":         "ints.map(i, ints.zip(ints))",
+		"sum in a loop":         "ints.map(i, ints.sum())",
+		"avg in a loop":         "ints.map(i, ints.avg())",
+		"hasAny":                "ints.hasAny(ints.map(i, -1 - i))",
+		"bind tower":            nest(36, "cel.bind(y, kb + kb, ", "y", ")") + doubled(36),
+		"uuid of text":          "ints.map(i, uuid(x))",
+		"dates":                 "ints.map(i, date('2026-01-01').addDate(0, 0, i).format('%A %B %c'))",
 		"literal lists":         "ints.map(i, [i,i,i,i,i,i,i,i,i,i,i,i])",
 		"literal maps":          "ints.map(i, {'a': ints, 'b': ints})",
 		"deep parentheses":      nest(5000, "(", "1", ")"),

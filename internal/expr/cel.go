@@ -41,10 +41,11 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 		return nil, issues(src, offset, iss)
 	}
 	w := walkAST(env, parsed, offset)
+	folds := mapFolds(parsed.NativeRep().Expr())
 	if change != nil {
 		change(parsed)
 	}
-	if ps := w.tooDeep(src); ps != nil {
+	if ps := w.wrong(src); ps != nil {
 		return nil, ps
 	}
 	checker := env
@@ -67,7 +68,7 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	prog, err := env.Program(checked,
 		cel.CostTracking(prices{}),
 		cel.CostLimit(most),
-		cel.CustomDecoratorV2(guard),
+		cel.CustomDecoratorV2(guardWith(folds)),
 	)
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}

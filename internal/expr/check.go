@@ -123,9 +123,10 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		return issues(src, offset, iss), nil
 	}
 	w := walkAST(env, parsed, offset)
-	if ps := w.tooDeep(src); ps != nil {
+	if ps := w.wrong(src); ps != nil {
 		return ps, nil
 	}
+	folds := mapFolds(parsed.NativeRep().Expr())
 	indexFields(parsed.NativeRep().Expr())
 	var ps problems
 	st := newSchemaTypes()
@@ -156,7 +157,7 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 	if iss.Err() != nil {
 		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
 	}
-	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guard)); err != nil {
+	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guardWith(folds))); err != nil {
 		// What only planning finds, such as a pattern that is none.
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
@@ -180,7 +181,7 @@ func (c *checker) undefined(name string, w *walker) problems {
 	var ps problems
 	for _, r := range w.refs {
 		if r.Name == name {
-			ps = append(ps, Problem{Offset: r.Offset, Len: r.Len, Rule: RuleUndefinedName, Msg: "undefined: " + name, Hint: hint})
+			ps = append(ps, Problem{Offset: r.Offset, Len: r.Len, Rule: RuleUndefinedName, Msg: "undefined: " + NameFor(name), Hint: hint})
 		}
 	}
 	return ps

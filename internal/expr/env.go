@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// base is the one environment of the process: standard CEL, the extensions that
-// are pure, and our arithmetic functions. It declares no variable.
+// base is the one environment of the process: standard CEL, its extensions, and our
+// own functions. It declares no variable.
 var base = sync.OnceValue(func() *cel.Env {
 	reg, err := types.NewRegistry()
 	if err != nil {
@@ -36,14 +36,18 @@ func newEnv(reg *registry) *cel.Env {
 		// Not cel.RegexProgramSizeLimit: it would replace our node for matches,
 		// which refuses by length before it compiles (regex.go).
 		cel.OptionalTypes(),
-		// The old versions on purpose: later ones add format and quote, whose
-		// output a caller cannot bound before it is allocated.
-		ext.Strings(ext.StringsVersion(0)),
+		// Later versions of these bring costs of their own, which would count beside
+		// ours, and YAML, whose aliases a caller cannot bound. What else they bring
+		// is among our own functions.
+		ext.Strings(ext.StringsVersion(4), ext.StringsMaxPrecision(maxPrecision)),
 		ext.Lists(ext.ListsVersion(2), ext.ListsMaxRangeSize(maxElements)),
+		ext.Encoders(ext.EncodersVersion(0)),
 		ext.Math(),
 		ext.Sets(),
-		ext.Encoders(ext.EncodersVersion(0)),
+		ext.TwoVarComprehensions(),
+		ext.Bindings(),
 		sizeFunction(),
+		ownFunctions(),
 		arithmetic("multiply", multiplyInt, func(a, b float64) float64 { return a * b }),
 		arithmetic("add", addInt, func(a, b float64) float64 { return a + b }),
 		arithmetic("subtract", subtractInt, func(a, b float64) float64 { return a - b }),

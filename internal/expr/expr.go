@@ -53,8 +53,9 @@ const (
 
 // Vars supplies variables at evaluation. ok=false means absent: using the name
 // is an error, has(name.field) is false, and the default filter softens it.
-// Values are nil, bool, int64, float64, string, []any and map[string]any, or a
-// jsonx.Large for a text or list that lies in a file, and are never modified.
+// Values are nil, bool, int64, float64, string, []any and map[string]any, a
+// jsonx.Large for a text or list that lies in a file, or a Blank, and are never
+// modified.
 type Vars interface {
 	Lookup(name string) (value any, ok bool)
 }

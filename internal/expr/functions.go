@@ -4,7 +4,6 @@ package expr
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"cel.dev/cel-go/common/types"
@@ -49,12 +48,41 @@ var guards = map[string]guarded{
 	"sort":                  {priceSort, runSort},
 	"@sortByAssociatedKeys": {priceSort, runSortBy},
 	"slice":                 {priceSlice, runSlice},
-	"reverse":               {priceList, runReverse},
+	"reverse":               {priceReverse, runReverse},
 	"lists.range":           {priceRange, runRange},
 	"sets.contains":         {pricePairs, runSetsContains},
 	"sets.equivalent":       {pricePairs, runSetsEquivalent},
 	"sets.intersects":       {pricePairs, runSetsIntersects},
+	"hasAny":                {pricePairs, runSetsIntersects},
+	"hasAll":                {pricePairs, runSetsContains},
+	"hasOnly":               {pricePairs, func(a []ref.Val) ref.Val { return runSetsContains([]ref.Val{a[1], a[0]}) }},
+	"hasExactly":            {pricePairs, runSetsEquivalent},
+	mapInsert:               {priceInsert, runInsert},
+
+	"base64.decodeUrl": {priceText, runDecodeURL},
+	"base64.encodeUrl": {priceText, runEncodeURL},
+
+	"sum":      {priceList, runSum},
+	"avg":      {priceList, runAvg},
+	"zip":      {priceList, runZip},
+	"merge":    {priceMerge, runMerge},
+	"@groupBy": {priceGroups, runGroups},
+	"range":    {priceNumbers, runNumbers},
+
+	"format":        {priceFormat, runFormat},
+	"strings.quote": {priceText, runQuote},
+	"toJson":        {priceWritten, runToJSON},
+	"json.encode":   {priceWritten, runToJSON},
+	"fromJson":      {priceText, runFromJSON},
+	"json.parse":    {priceText, runParseJSON},
+
+	"date":    {priceText, runDate},
+	"addDate": {priceOne, runAddDate},
+	"startOf": {priceOne, runStartOf},
+	"@uuid":   {priceText, runUUID},
 }
+
+func priceOne([]ref.Val) uint64 { return 1 }
 
 func noOverload() ref.Val { return types.NewErr("no such overload") }
 
@@ -277,7 +305,8 @@ func indexArgs(a []ref.Val) (s []string, offset int, ok bool) {
 	return s, offset, ok
 }
 
-// byteOffset is where the rune of that number begins; ok is false beyond the end.
+// byteOffset is where the rune of that number begins; ok is false at the end and
+// beyond it.
 func byteOffset(s string, n int) (int, bool) {
 	for i := range s {
 		if n == 0 {
@@ -285,7 +314,7 @@ func byteOffset(s string, n int) (int, bool) {
 		}
 		n--
 	}
-	return len(s), n == 0
+	return len(s), false
 }
 
 func runIndexOf(a []ref.Val) ref.Val {
@@ -293,8 +322,8 @@ func runIndexOf(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
-	from, ok := byteOffset(s[0], max(0, offset))
-	if !ok {
+	from, inside := byteOffset(s[0], max(0, offset))
+	if !inside && s[1] != "" {
 		return types.Int(-1)
 	}
 	i := strings.Index(s[0][from:], s[1])
@@ -304,6 +333,9 @@ func runIndexOf(a []ref.Val) ref.Val {
 	return types.Int(runes(s[0][:from+i]))
 }
 
+// runLastIndexOf is text.lastIndexOf(part[, offset]), where a match begins at the
+// offset or before it. As in the library there is none from an offset past the end,
+// but for the empty part.
 func runLastIndexOf(a []ref.Val) ref.Val {
 	s, offset, ok := indexArgs(a)
 	if !ok {
@@ -311,8 +343,10 @@ func runLastIndexOf(a []ref.Val) ref.Val {
 	}
 	text := s[0]
 	if offset >= 0 {
-		// A match may begin at the offset, so the part's length is added.
-		end, _ := byteOffset(text, offset)
+		end, inside := byteOffset(text, offset)
+		if !inside && s[1] != "" {
+			return types.Int(-1)
+		}
 		text = text[:min(len(text), end+len(s[1]))]
 	}
 	i := strings.LastIndex(text, s[1])
@@ -339,15 +373,6 @@ func listOf(vals []ref.Val) ref.Val {
 }
 
 func priceList(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) }
-
-func runReverse(a []ref.Val) ref.Val {
-	vals, ok := elements(a[0])
-	if !ok {
-		return noOverload()
-	}
-	slices.Reverse(vals)
-	return listOf(vals)
-}
 
 func priceRange(a []ref.Val) uint64 {
 	n, _ := a[0].(types.Int)

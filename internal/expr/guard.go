@@ -3,11 +3,27 @@
 package expr
 
 import (
+	"slices"
+
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
 )
+
+// guardWith is guard for a program in which some comprehensions, named by the ids of
+// their nodes, make a map: its keys are walked in order, too.
+func guardWith(folds []int64) interpreter.InterpretableDecoratorV2 {
+	if len(folds) == 0 {
+		return guard
+	}
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		if _, wrapped := i.(*guardedMap); !wrapped && slices.Contains(folds, i.ID()) {
+			return &guardedMap{InterpretableV2: i}, nil
+		}
+		return guard(i)
+	}
+}
 
 // guard replaces the nodes of a plan whose work a caller could blow up by the
 // values it feeds them. CEL charges a call after it has run, and charges one
@@ -23,7 +39,7 @@ func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		return &guardedAttr{InterpretableAttribute: n}, nil
 	case interpreter.InterpretableConstructor:
 		if n.Type() == types.MapType {
-			return &guardedMap{InterpretableV2: n}, nil
+			return &guardedMap{InterpretableV2: n, entries: n.InitVals()}, nil
 		}
 		return i, nil
 	case interpreter.InterpretableCall:
@@ -119,8 +135,11 @@ type guardedAttr struct {
 // Exec implements interpreter.InterpretableV2.
 func (a *guardedAttr) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := a.InterpretableAttribute.Exec(frame)
-	if x, ok := v.(absent); ok {
+	switch x := v.(type) {
+	case absent:
 		return types.LabelErrNode(a.ID(), x.undefined())
+	case blank:
+		return x.String
 	}
 	return v
 }
@@ -130,18 +149,56 @@ func (a *guardedAttr) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, a.Exec)
 }
 
-// A guardedMap makes a map of an expression walk its keys in order.
+// A guardedMap makes a map of an expression walk its keys in order. It refuses a key
+// that is there twice.
 type guardedMap struct {
 	interpreter.InterpretableV2
+	entries []interpreter.InterpretableV2 // of a literal: keys and values in turn
 }
 
 // Exec implements interpreter.InterpretableV2.
 func (m *guardedMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := m.InterpretableV2.Exec(frame)
-	if x, ok := v.(traits.Mapper); ok {
-		return &orderedMap{Mapper: x}
+	x, ok := v.(traits.Mapper)
+	if !ok {
+		return v
 	}
-	return v
+	if size(x) < len(m.entries)/2 {
+		if key := m.doubled(frame, size(x)); key != nil {
+			return types.LabelErrNode(m.ID(), types.NewErr("%s", twice(key)).(*types.Err))
+		}
+	}
+	return &orderedMap{Mapper: x}
+}
+
+// doubled finds the key that stands twice in a literal whose map has only so many
+// keys. It is nil when the others are optional ones that are absent.
+func (m *guardedMap) doubled(frame *interpreter.ExecutionFrame, keys int) (key ref.Val) {
+	seen := map[ref.Val]bool{}
+	present := 0
+	for i := 0; i+1 < len(m.entries); i += 2 {
+		if o, ok := m.entries[i+1].Exec(frame).(*types.Optional); ok && !o.HasValue() {
+			continue
+		}
+		present++
+		k := m.entries[i].Exec(frame)
+		if seen[k] && key == nil {
+			key = k
+		}
+		seen[k] = true
+	}
+	if present <= keys {
+		return nil
+	}
+	return key
+}
+
+func twice(key ref.Val) string {
+	text, ok := key.ConvertToType(types.StringType).(types.String)
+	if !ok {
+		text = "of the map"
+	}
+	return "the key " + quoteSource(string(text)) + " stands twice in a map"
 }
 
 // Eval implements interpreter.Interpretable.

@@ -194,7 +194,8 @@ var functionNames = sync.OnceValue(func() []string {
 			names = append(names, name)
 		}
 	}
-	names = append(names, "has", "all", "exists", "exists_one", "map", "filter", "sortBy")
+	names = append(names, "has", "all", "exists", "exists_one", "existsOne", "map", "filter", "sortBy",
+		"transformList", "transformMap", "transformMapEntry", "optMap", "optFlatMap", "bind", "reduce", "groupBy", "now", "uuid")
 	slices.Sort(names)
 	return slices.Compact(names)
 })

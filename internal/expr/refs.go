@@ -11,6 +11,7 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 )
 
 // A Ref is a free name that a program reads, with the constant path of members
@@ -40,7 +41,8 @@ type walker struct {
 	seen   map[string]bool
 	refs   []Ref
 
-	nest, deepest int // lists, maps and macros around
+	nest, deepest int      // lists, maps and macros around
+	twice         problems // keys that stand twice in a map
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
@@ -50,10 +52,10 @@ func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 	return w
 }
 
-// tooDeep is the problem of a source that nests too deeply; nil otherwise.
-func (w *walker) tooDeep(src string) problems {
+// wrong are the problems that the walk found; nil when there are none.
+func (w *walker) wrong(src string) problems {
 	if w.deepest <= maxNest {
-		return nil
+		return w.twice
 	}
 	return problems{{Offset: w.offset, Len: runes(src), Rule: RuleCost,
 		Msg: fmt.Sprintf("lists, maps and macros nest deeper than %d levels", maxNest)}}
@@ -89,6 +91,7 @@ func (w *walker) walk(e ast.Expr) {
 			w.walk(el)
 		}
 	case ast.MapKind:
+		w.keys(e.AsMap().Entries())
 		for _, en := range e.AsMap().Entries() {
 			w.walk(en.AsMapEntry().Key())
 			w.walk(en.AsMapEntry().Value())
@@ -111,6 +114,28 @@ func (w *walker) walk(e ast.Expr) {
 		w.walk(c.LoopCondition())
 		w.walk(c.LoopStep())
 		w.bound = w.bound[:n]
+	}
+}
+
+// keys finds constant keys that stand twice in a map. guardedMap finds the others
+// when it runs.
+func (w *walker) keys(entries []ast.EntryExpr) {
+	seen := make(map[ref.Val]bool, len(entries))
+	for _, en := range entries {
+		entry := en.AsMapEntry()
+		key := entry.Key()
+		if key.Kind() != ast.LiteralKind || entry.IsOptional() {
+			continue
+		}
+		if v := key.AsLiteral(); seen[v] {
+			p := Problem{Offset: w.offset, Len: 1, Rule: RuleType, Msg: twice(v), Hint: "name each key once"}
+			if rng, ok := w.info.GetOffsetRange(key.ID()); ok {
+				p.Offset, p.Len = w.offset+int(rng.Start), max(1, int(rng.Stop-rng.Start))
+			}
+			w.twice = append(w.twice, p)
+		} else {
+			seen[v] = true
+		}
 	}
 }
 
@@ -169,7 +194,11 @@ func (w *walker) add(r Ref, ident ast.Expr) {
 	if rng, ok := w.info.GetOffsetRange(ident.ID()); ok {
 		r.Offset = w.offset + int(rng.Start)
 	}
-	r.Len = runes(r.Name)
+	if r.Len = runes(r.Name); r.Name == NowVar || r.Name == SeedVar {
+		// now() is written out with the place of its parenthesis.
+		r.Len--
+		r.Offset -= r.Len
+	}
 	if !w.seen[r.Name] {
 		w.seen[r.Name] = true
 		w.names = append(w.names, r.Name)

@@ -31,6 +31,8 @@ func (r *registry) NativeToValue(v any) ref.Val {
 		return x
 	case jsonx.Large:
 		return large{x}
+	case Blank:
+		return blank{}
 	case map[string]any:
 		return &orderedMap{Mapper: types.NewStringInterfaceMap(r, x), src: x}
 	case []any:
@@ -72,12 +74,18 @@ type nativeList struct {
 	src []any
 }
 
+// IsZeroValue implements traits.Zeroer.
+func (l *nativeList) IsZeroValue() bool { return len(l.src) == 0 }
+
 // An orderedMap is a map whose iteration follows the order of its keys. src is
 // the variable it came from; nil for a map that an expression made.
 type orderedMap struct {
 	traits.Mapper
 	src map[string]any
 }
+
+// IsZeroValue implements traits.Zeroer.
+func (m *orderedMap) IsZeroValue() bool { return m.Size() == types.IntZero }
 
 // Iterator implements traits.Iterable.
 func (m *orderedMap) Iterator() traits.Iterator {
@@ -129,7 +137,7 @@ type absent string
 
 var absentType = cel.ObjectType("absent")
 
-func (a absent) undefined() ref.Val { return types.NewErr("undefined: %s", string(a)) }
+func (a absent) undefined() ref.Val { return types.NewErr("undefined: %s", NameFor(string(a))) }
 
 // ConvertToNative implements ref.Val.
 func (a absent) ConvertToNative(reflect.Type) (any, error) { return nil, errMissing }
@@ -151,3 +159,31 @@ func (a absent) Get(ref.Val) ref.Val { return a.undefined() }
 
 // IsSet implements traits.FieldTester: has(name.field) is false.
 func (a absent) IsSet(ref.Val) ref.Val { return types.False }
+
+// Blank is the value of a variable that stands for one that is missing where
+// substitute_default holds: the empty text, and so is every member of it (X42).
+type Blank struct{}
+
+// blank is a Blank while its members are selected.
+type blank struct{ types.String }
+
+// Get implements traits.Indexer.
+func (b blank) Get(ref.Val) ref.Val { return b }
+
+// IsSet implements traits.FieldTester: nothing is really there.
+func (blank) IsSet(ref.Val) ref.Val { return types.False }
+
+// withoutBlanks is a value that was selected, for who knows no Blank. Only the result
+// object of a step can hold one, as its output.
+func withoutBlanks(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	if _, ok := m["output"].(Blank); !ok {
+		return v
+	}
+	m = maps.Clone(m)
+	m["output"], m["result"] = "", ""
+	return m
+}

@@ -187,7 +187,7 @@ func (c *converter) native(v any) (any, error) {
 	if !c.take(measure(v, c.left)) {
 		return nil, errSize
 	}
-	return v, nil
+	return withoutBlanks(v), nil
 }
 
 func (c *converter) convertMap(m traits.Mapper) (any, error) {

@@ -16,7 +16,7 @@ var timeParts = map[string]bool{
 	"getDayOfWeek": true, "getHours": true, "getMinutes": true, "getSeconds": true, "getMilliseconds": true,
 }
 
-var offset = regexp.MustCompile(`^(UTC|[+-]?\d\d:\d\d)$`)
+var offset = regexp.MustCompile(`^(|UTC|[+-]?\d\d:\d\d)$`)
 
 // zoned calls such a method with UTC or an offset. A zone by name would be looked
 // up on the disk of the machine, whose answer may change: a replay must not.

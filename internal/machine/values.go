@@ -3,9 +3,13 @@
 package machine
 
 import (
+	"strconv"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -159,6 +163,7 @@ func (f *File) extended() map[string]any {
 type env struct {
 	run   *Run
 	scope *scope
+	step  int32 // local index of the step that asks
 	vars  []plan.Var
 	// substitute gives '' for values that are absent (X120, X42).
 	substitute bool
@@ -215,11 +220,35 @@ func (e *env) capture(v *plan.Var) captured {
 			c.kind, c.any = plainVar, val
 		}
 		return c
+	case plan.VarNow:
+		c.kind, c.any = plainVar, e.ready()
+		return c
+	case plan.VarSeed:
+		c.kind, c.any = plainVar, e.seed()
+		return c
 	}
 	if e.substitute {
-		c.kind, c.any = plainVar, ""
+		c.kind, c.any = plainVar, expr.Blank{}
 	}
 	return c
+}
+
+// ready is when the step became ready in its generation. All its attempts, and what
+// is evaluated before it begins, see the same time, so that their input is the same.
+func (e *env) ready() string {
+	at := e.run.clock
+	if st := &e.scope.steps[e.step]; st.status.begun() {
+		at = st.at
+	}
+	return time.UnixMicro(at).UTC().Format(time.RFC3339Nano)
+}
+
+// seed is a text that no other step instance has, nor this one in a generation whose
+// effect key has another generation in it.
+func (e *env) seed() string {
+	ref := e.scope.ref(e.step)
+	return strings.Join([]string{e.run.start.Account, e.run.start.Run, StepPath(e.run.plan, ref),
+		strconv.Itoa(int(e.scope.steps[e.step].keyGen))}, "\x00")
 }
 
 // bound is the value of a binding: that of the step which bound it last, nil when

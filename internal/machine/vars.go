@@ -104,7 +104,7 @@ func (vs *vars) show(c *captured) (any, bool) {
 				obj["output"], obj["result"] = d, d
 			}
 		} else if c.substitute {
-			obj["output"], obj["result"] = "", ""
+			obj["output"], obj["result"] = expr.Blank{}, expr.Blank{}
 		}
 		return obj, true
 	}

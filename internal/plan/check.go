@@ -128,7 +128,7 @@ func (p *Plan) checkExprs(s *Step) error {
 func (p *Plan) checkVars(vars []Var) error {
 	for i := range vars {
 		v := &vars[i]
-		ok := v.Kind <= VarIndex
+		ok := v.Kind <= VarSeed
 		switch v.Kind {
 		case VarBinding:
 			ok = p.graphIn(v.Graph) && v.Index >= 0 && v.Index < p.Graphs[v.Graph].Slots

@@ -279,6 +279,8 @@ const (
 	VarStep                   // a step's result object: step Index, in the scope of graph Graph
 	VarItem                   // the loop variable of body Graph
 	VarIndex                  // the loop index of body Graph
+	VarNow                    // when the step that asks became ready in its generation
+	VarSeed                   // a text that no other step instance or generation has
 )
 
 // A Var says what one name of an expression means. For `steps.x` Name is
