@@ -265,64 +265,75 @@ func (s *Store) openRegular(p place) (*os.File, int64, error) {
 			return nil, 0, err
 		}
 	}
-	before, err := s.root.Lstat(p.file())
+	f, err := s.openBelow(p.file(), 0)
 	if err != nil {
 		return nil, 0, err
 	}
-	if !before.Mode().IsRegular() {
-		return nil, 0, fault.New(fault.FileInvalid, "file %s is damaged in the store: it is no regular file", p.name)
-	}
-	if err := s.private(p.file(), before); err != nil {
-		return nil, 0, err
-	}
-	f, err := s.root.Open(p.file())
+	info, err := f.Stat()
 	if err != nil {
+		_ = f.Close()
 		return nil, 0, storageFault(err, "open file %s", p.name)
 	}
-	after, err := f.Stat()
-	if err != nil || !os.SameFile(before, after) {
-		_ = f.Close()
-		return nil, 0, fault.Wrap(fault.FileInvalid, err, "file %s changed in the store while it was opened", p.name)
-	}
-	return f, after.Size(), nil
+	return f, info.Size(), nil
 }
 
+// openBelow opens a regular file or a directory of the store to read it. What is
+// not the store's own, a link, or of another kind, is FILE_INVALID.
+func (s *Store) openBelow(name string, kind fs.FileMode) (*os.File, error) {
+	f, err := datadir.OpenBelow(s.root, name, kind)
+	if odd := new(datadir.Refusal); errors.As(err, &odd) {
+		return nil, strange(name, odd.Why)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, storageFault(err, "open %s in the file store", name)
+	}
+	return f, err
+}
+
+// strange says that something in the store is not what the store made there.
+func strange(name string, why error) error {
+	return fault.New(fault.FileInvalid, "the file store is damaged: %s %v", name, why)
+}
+
+// wantDir refuses a directory of the store that is none, or not its own.
 func (s *Store) wantDir(dir string) error {
 	info, err := s.root.Lstat(dir)
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return fault.New(fault.FileInvalid, "the file store is damaged: %s is no directory", dir)
+	if why := datadir.Refuse(info, fs.ModeDir); why != nil {
+		return strange(dir, why)
 	}
-	return s.private(dir, info)
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	d, err := s.openBelow(dir, fs.ModeDir) // takes the rights of others away
+	if err != nil {
+		return err
+	}
+	return d.Close()
 }
 
-// private refuses what another user put into the store, and takes the rights of
-// others away from what is there.
-func (s *Store) private(name string, info fs.FileInfo) error {
-	if err := datadir.Foreign(info); err != nil {
-		return fault.New(fault.FileInvalid, "the file store is damaged: %s %v", name, err)
+// readSmall reads a small file of the store.
+func (s *Store) readSmall(name string) ([]byte, error) {
+	f, err := s.openBelow(name, 0)
+	if err != nil {
+		return nil, err
 	}
-	if err := datadir.Tighten(s.root, name, info); err != nil {
-		return storageFault(err, "take the rights of others away from %s", name)
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxSidecar+1))
+	if err != nil {
+		return nil, storageFault(err, "read %s in the file store", name)
 	}
-	return nil
+	if len(data) > maxSidecar {
+		return nil, strange(name, errors.New("is too large"))
+	}
+	return data, nil
 }
 
 func (s *Store) readSidecar(p place) (sidecar, error) {
 	var rec sidecar
-	info, err := s.root.Lstat(p.sidecar())
-	if err != nil {
-		return rec, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxSidecar {
-		return rec, fmt.Errorf("sidecar of %s is no small regular file", p.name)
-	}
-	if err := s.private(p.sidecar(), info); err != nil {
-		return rec, err
-	}
-	data, err := s.root.ReadFile(p.sidecar())
+	data, err := s.readSmall(p.sidecar())
 	if err != nil {
 		return rec, err
 	}

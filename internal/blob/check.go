@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -19,22 +20,30 @@ type Checked struct {
 }
 
 // Check reads every file of every account and compares it with its hash. It calls
-// complain with each one that is damaged or whose account is not known, until that
-// returns an error, and changes nothing. It ends soon after ctx does.
+// complain with each one that is damaged or whose account is not known, and with
+// what the store did not make, until that returns an error. It changes nothing but
+// modes that are open to others, and ends soon after ctx does.
 func (s *Store) Check(ctx context.Context, complain func(error) error) (read Checked, err error) {
 	dirs, err := s.names(".")
 	if err != nil {
 		return read, err
 	}
 	for _, dir := range dirs {
-		if _, known := s.accountOf(dir); !known && strings.HasPrefix(dir, accountPrefix) {
-			err := complain(fault.New(fault.FileInvalid, "the files in %s belong to no known account: %s there is damaged or missing", dir, path.Join(dir, accountFile)))
-			if err != nil {
-				return read, err
-			}
+		if dir != tmpDir && !strings.HasPrefix(dir, accountPrefix) {
+			continue
+		}
+		err := s.wantDir(dir)
+		if _, known := s.accountOf(dir); err == nil && !known && dir != tmpDir {
+			err = fault.New(fault.FileInvalid, "the files in %s belong to no known account: %s there is damaged or missing", dir, path.Join(dir, accountFile))
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := complain(err); err != nil {
+			return read, err
 		}
 	}
-	_, err = s.Walk(ctx, "", -1, func(e Entry) error {
+	_, err = s.walk(ctx, "", -1, func(e Entry) error {
 		n, err := s.readWhole(ctx, e)
 		read.Files++
 		read.Bytes += n
@@ -47,7 +56,7 @@ func (s *Store) Check(ctx context.Context, complain func(error) error) (read Che
 			return complain(err)
 		}
 		return nil
-	})
+	}, complain)
 	return read, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
@@ -116,8 +117,8 @@ func (s *Store) regular(p place) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, missing(err, p.name)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fault.New(fault.FileInvalid, "file %s is damaged in the store: it is no regular file", p.name)
+	if why := datadir.Refuse(info, 0); why != nil {
+		return nil, strange(p.file(), why)
 	}
 	return info, nil
 }
@@ -139,28 +140,29 @@ func notFound(hash string) error {
 // nameAccount records whose directory it is, where that is not yet known.
 func (s *Store) nameAccount(p place, account string) error {
 	at := path.Join(p.account, accountFile)
-	if info, err := s.root.Lstat(at); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(account)) {
-		return s.private(at, info)
+	if name, err := s.readSmall(at); err == nil && string(name) == account {
+		return nil
 	}
 	return s.writeSmall(at, []byte(account), "record the account of a directory")
 }
 
 // accountOf is whose directory it is; false when that is not known.
 func (s *Store) accountOf(dir string) (string, bool) {
-	at := path.Join(dir, accountFile)
-	info, err := s.root.Lstat(at)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSidecar || s.private(at, info) != nil {
-		return "", false
-	}
-	name, err := s.root.ReadFile(at)
+	name, err := s.readSmall(path.Join(dir, accountFile))
 	return string(name), err == nil && accountDir(string(name)) == dir
 }
 
 // Walk calls fn for files of all accounts, in a fixed order, from the place that
 // an earlier call returned ("" = the beginning), at most limit of them. It
 // returns where to go on, "" when it has come to the end. Directories whose
-// account is not known are passed over: nobody can say what is wanted there.
+// account is not known are passed over, because nobody can say what is wanted there,
+// and so is what the store did not make.
 func (s *Store) Walk(ctx context.Context, from string, limit int, fn func(Entry) error) (next string, err error) {
+	return s.walk(ctx, from, limit, fn, func(error) error { return nil })
+}
+
+// walk is Walk, and calls odd with what the store did not make in a known account.
+func (s *Store) walk(ctx context.Context, from string, limit int, fn func(Entry) error, odd func(error) error) (next string, err error) {
 	accounts, err := s.names(".")
 	if err != nil {
 		return from, err
@@ -170,8 +172,11 @@ func (s *Store) Walk(ctx context.Context, from string, limit int, fn func(Entry)
 		if dir < firstOf(from) {
 			continue
 		}
+		if !strings.HasPrefix(dir, accountPrefix) || s.wantDir(dir) != nil {
+			continue
+		}
 		account, known := s.accountOf(dir)
-		if !strings.HasPrefix(dir, accountPrefix) || s.wantDir(dir) != nil || !known {
+		if !known {
 			continue
 		}
 		shards, err := s.names(dir)
@@ -180,7 +185,13 @@ func (s *Store) Walk(ctx context.Context, from string, limit int, fn func(Entry)
 		}
 		for _, shard := range shards {
 			at := path.Join(dir, shard)
-			if len(shard) != 2 || s.wantDir(at) != nil || from != "" && at < path.Dir(from) {
+			if len(shard) != 2 || from != "" && at < path.Dir(from) {
+				continue
+			}
+			if err := s.wantDir(at); err != nil {
+				if err := odd(err); err != nil {
+					return from, err
+				}
 				continue
 			}
 			hashes, err := s.names(at)
@@ -198,8 +209,14 @@ func (s *Store) Walk(ctx context.Context, from string, limit int, fn func(Entry)
 				left--
 				from = p
 				info, err := s.root.Lstat(p)
-				if err != nil || !info.Mode().IsRegular() {
-					continue // it went meanwhile, or is none of ours
+				if err != nil {
+					continue // it went meanwhile
+				}
+				if why := datadir.Refuse(info, 0); why != nil {
+					if err := odd(strange(p, why)); err != nil {
+						return from, err
+					}
+					continue
 				}
 				if err := ctx.Err(); err != nil {
 					return from, context.Cause(ctx)
@@ -220,12 +237,12 @@ func firstOf(p string) string {
 
 // names lists a directory, sorted.
 func (s *Store) names(dir string) ([]string, error) {
-	d, err := s.root.Open(dir)
+	d, err := s.openBelow(dir, fs.ModeDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, storageFault(err, "list the file store")
+		return nil, err
 	}
 	names, err := d.Readdirnames(-1)
 	if err := errors.Join(err, d.Close()); err != nil {
@@ -316,8 +333,8 @@ func (s *Store) each(ctx context.Context, account, want string, fn func(Entry) e
 				return context.Cause(ctx)
 			}
 			info, err := s.root.Lstat(path.Join(at, hash))
-			if err != nil || !info.Mode().IsRegular() {
-				continue
+			if err != nil || info.IsDir() {
+				continue // it went meanwhile, or was never a file
 			}
 			if err := fn(Entry{Account: account, Info: action.FileInfo{Hash: hash, Size: info.Size()}, Stored: info.ModTime()}); err != nil {
 				return err

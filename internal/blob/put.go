@@ -265,7 +265,7 @@ func (s *Store) syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	d, err := s.root.Open(dir)
+	d, err := s.openBelow(dir, fs.ModeDir)
 	if err != nil {
 		return storageFault(err, "sync the file store")
 	}
@@ -298,16 +298,9 @@ func (s *Store) sweep() error {
 	if err := s.root.Mkdir(tmpDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return storageFault(err, "create the directory of temporary files")
 	}
-	if err := s.wantDir(tmpDir); err != nil {
-		return err
-	}
-	d, err := s.root.Open(tmpDir)
+	names, err := s.names(tmpDir)
 	if err != nil {
-		return storageFault(err, "open the directory of temporary files")
-	}
-	names, err := d.Readdirnames(-1)
-	if err := errors.Join(err, d.Close()); err != nil {
-		return storageFault(err, "list temporary files")
+		return err
 	}
 	for _, name := range names {
 		if !strings.HasPrefix(name, tmpPrefix) {

@@ -140,7 +140,7 @@ func (d *doctor) data() {
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o022 != 0 {
 		d.mended("data", "`chmod go-w "+shellWord(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
-			func() error { return os.Chmod(dir, mode&^0o022) })
+			func() error { return datadir.Chmod(dir, info, mode&^0o022) })
 	} else {
 		d.ok("data", "%s%s", dir, d.chosen())
 	}

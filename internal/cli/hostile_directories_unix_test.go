@@ -5,10 +5,13 @@
 package cli
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,10 +122,56 @@ func hostile() (all []struct {
 		}, ""}
 	}
 	tmp := inside("tmp", dirLink)
-	tmp.want = "tmp is no directory"
+	tmp.want = "tmp is a symbolic link"
 	add(datadir.Files, tmp)
 	return all
 }
+
+// deeper lists what is laid at the names below files, where one file is stored.
+func deeper() (all []struct {
+	at string
+	trap
+}) {
+	kinds := map[string][]string{
+		"tmp":                      {"link", "link to nothing", "link to a directory", "FIFO", "socket", "directory of another user"},
+		storedAccount:              {"link", "link to nothing", "link to a directory", "FIFO", "socket", "directory of another user"},
+		storedAccount + "/account": {"link", "link to nothing", "hard link", "FIFO", "socket", "device", "directory", "of another user"},
+		storedShard:                {"link", "link to nothing", "link to a directory", "FIFO", "socket", "directory of another user"},
+		storedFile:                 {"link", "link to nothing", "hard link", "FIFO", "socket", "device", "directory", "of another user"},
+		storedFile + ".json":       {"link", "link to nothing", "hard link", "FIFO", "socket", "device", "directory", "of another user"},
+	}
+	traps := map[string]trap{}
+	for _, tt := range hostile() {
+		if tt.at == datadir.Lock || tt.at == datadir.Nursery {
+			traps[tt.name] = tt.trap
+		}
+	}
+	traps["directory of another user"] = trap{"directory of another user", true, func(at, _ string) error {
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+		return os.Chown(at, 4711, 4711)
+	}, "belongs to another user"}
+	for _, at := range slices.Sorted(maps.Keys(kinds)) {
+		for _, name := range kinds[at] {
+			all = append(all, struct {
+				at string
+				trap
+			}{at, traps[name]})
+		}
+	}
+	return all
+}
+
+// Where the text "x" of the command line's account is stored.
+const storedText = "x"
+
+var (
+	storedAccount = fmt.Sprintf("acct_%x", sha256.Sum256([]byte("roux account\x00"+account)))[:len("acct_")+32]
+	storedHash    = fmt.Sprintf("sha256_%x", sha256.Sum256([]byte(storedText)))
+	storedShard   = storedAccount + "/" + storedHash[7:9]
+	storedFile    = storedShard + "/" + storedHash
+)
 
 // A data directory that came from somewhere is refused with what is wrong in it,
 // or used and closed to others, whoever names it: nothing outside is touched, no
@@ -206,6 +255,115 @@ func hostileDirectory(t *testing.T, at string, tr trap, how string) {
 	}
 	if tr.want == "" {
 		closedToOthers(t, dir)
+	}
+}
+
+// What lies where a file of a run should be, or on the way to it, is refused and
+// named, or replaced by the next command that stores it; nothing outside is touched,
+// and no command waits.
+func TestHostileFiles(t *testing.T) {
+	cases := deeper()
+	if len(cases) < 35 {
+		t.Fatalf("%d hostile files, want 35", len(cases))
+	}
+	for _, tt := range cases {
+		name := strings.NewReplacer(storedAccount, "account", storedHash, "file", "/", " ").Replace(tt.at)
+		t.Run(strings.ReplaceAll(name+" "+tt.name, "/", " "), func(t *testing.T) {
+			if tt.root && os.Geteuid() != 0 {
+				t.Skip("only root can lay this")
+			}
+			hostileFile(t, tt.at, tt.trap)
+		})
+	}
+}
+
+func hostileFile(t *testing.T, at string, tr trap) {
+	base := shortDir(t)
+	away, dir := filepath.Join(base, "a"), filepath.Join(base, "d")
+	t.Setenv("ROUX_DATA", dir)
+	if _, talk, code := inProcess(storedText, "files", "put", "-"); code != 0 {
+		t.Fatal(talk)
+	}
+	// What is away would do: the same bytes, under the names that a link to it gives.
+	if err := os.CopyFS(away, os.DirFS(filepath.Join(dir, "files"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"victim", "put-1", "account"} {
+		if err := os.WriteFile(filepath.Join(away, name), []byte(storedText), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(filepath.Join(away, "victim"), past, past); err != nil {
+		t.Fatal(err)
+	}
+	before := outside(t, away)
+	place := filepath.Join(dir, "files", at)
+	if err := os.RemoveAll(place); err != nil {
+		t.Fatal(err)
+	}
+	// Names of sockets are short.
+	t.Chdir(filepath.Dir(place))
+	if err := tr.lay(filepath.Base(place), away); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(base)
+	run := func(args ...string) (string, int) {
+		t.Helper()
+		var out, talk string
+		var code int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			out, talk, code = inProcess(storedText, args...)
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("%v waits", args)
+		}
+		if got := outside(t, away); got != before {
+			t.Fatalf("%v touched what is outside:\n%swas\n%s", args, got, before)
+		}
+		return out + talk, code
+	}
+	isFile, isRecord := at == storedFile, at == storedFile+".json"
+	onTheWay := isFile || at == storedShard || at == storedAccount
+	for _, args := range [][]string{
+		{"files", "get", storedHash, "-O", "got"}, {"files", "inspect", storedHash}, {"files", "gc"}, {"files", "ls"},
+	} {
+		said, code := run(args...)
+		if (args[1] == "get" || args[1] == "inspect") && onTheWay && code == fault.ExitOK {
+			t.Errorf("%v: exit %d: %s", args, code, said)
+		}
+	}
+	said, code := run("doctor")
+	if code == fault.ExitOK || !strings.Contains(said, "files  ") || !strings.Contains(said, filepath.Base(at)) {
+		t.Errorf("doctor: exit %d, is silent: %s", code, said)
+	}
+	recipe := filepath.Join(base, "r.yaml")
+	if err := os.WriteFile(recipe, []byte("name: r\nsteps: [{id: a, transform: {expression: '1'}}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, code := run("run", recipe, "--file", storedHash, "-q"); onTheWay && code == fault.ExitOK {
+		t.Errorf("run --file: exit %d: %s", code, said)
+	}
+	if at == "tmp" { // where it removes what was left behind
+		run("doctor", "--fix")
+	}
+	said, code = run("files", "put", "-")
+	replaced := (isFile || isRecord || strings.HasSuffix(at, "/account")) && tr.name != "directory"
+	if replaced != (code == fault.ExitOK) {
+		t.Errorf("files put: exit %d, replaced %t: %s", code, replaced, said)
+	}
+	if !replaced && !strings.Contains(said, tr.want) && tr.name != "directory" {
+		t.Errorf("files put: want a refusal that says %q: %s", tr.want, said)
+	}
+	if replaced {
+		if said, code := run("files", "get", storedHash, "-O", "got", "--force"); code != fault.ExitOK {
+			t.Errorf("files get after it was stored again: exit %d: %s", code, said)
+		}
+		run("files", "rm", storedHash)
 	}
 }
 

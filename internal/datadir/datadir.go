@@ -79,9 +79,17 @@ func Foreign(info fs.FileInfo) error {
 	return nil
 }
 
+// A gap is called between the look at a name and its opening. Tests put something
+// else there: what was looked at must not decide about what is opened.
+type gap func()
+
+func nothing() {}
+
 // OpenRoot opens a directory of the data directory, which is no link and belongs
 // to this user, and closes it to others. It is made when absent.
-func OpenRoot(dir string) (*os.Root, error) {
+func OpenRoot(dir string) (*os.Root, error) { return openRoot(dir, nothing) }
+
+func openRoot(dir string, between gap) (*os.Root, error) {
 	before, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
@@ -94,7 +102,10 @@ func OpenRoot(dir string) (*os.Root, error) {
 	if why := Refuse(before, fs.ModeDir); why != nil {
 		return nil, refused(dir, why)
 	}
-	root, err := os.OpenRoot(dir)
+	between()
+	// The separator at its end has the system refuse what is no directory, before
+	// it opens it: os.OpenRoot would wait for the other end of a FIFO.
+	root, err := os.OpenRoot(dir + string(filepath.Separator))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +116,7 @@ func OpenRoot(dir string) (*os.Root, error) {
 		case statErr != nil:
 			err = statErr
 		case !os.SameFile(before, info):
-			err = refused(dir, errors.New("was replaced while it was opened"))
+			err = refused(dir, errReplaced)
 		default:
 			err = tighten(d, info, 0o700)
 		}
@@ -117,20 +128,50 @@ func OpenRoot(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// Tighten takes the rights of others away from a file or directory below root.
-func Tighten(root *os.Root, name string, info fs.FileInfo) error {
-	if info.Mode().Perm()&0o077 == 0 || runtime.GOOS == "windows" {
-		return nil
-	}
-	if uid, _, ok := ownerOf(info); !ok || uid != os.Geteuid() {
-		return nil // the owner's affair
-	}
-	err := root.Chmod(name, info.Mode().Perm()&^0o077)
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
+// OpenBelow opens what is at name below root, a regular file or a directory, to
+// read it. It refuses links, hard links, other kinds and what belongs to another
+// user, never waits for the other end of a FIFO, and takes the rights of others
+// away. A [Refusal] says why something is not opened.
+func OpenBelow(root *os.Root, name string, kind fs.FileMode) (*os.File, error) {
+	return openBelow(root, name, kind, nothing)
 }
+
+func openBelow(root *os.Root, name string, kind fs.FileMode, between gap) (*os.File, error) {
+	before, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if why := Refuse(before, kind); why != nil {
+		return nil, &Refusal{name, why}
+	}
+	between()
+	f, err := root.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !os.SameFile(before, info):
+		err = &Refusal{name, errReplaced}
+	default:
+		err = tighten(f, info, info.Mode().Perm()&^0o077)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// A Refusal says why a file or a directory is not used.
+type Refusal struct {
+	Name string
+	Why  error
+}
+
+func (r *Refusal) Error() string { return r.Name + " " + r.Why.Error() }
+
+var errReplaced = errors.New("was replaced while it was opened")
 
 func kindName(kind fs.FileMode) string {
 	switch {
@@ -184,8 +225,14 @@ func Check(dir string) error {
 
 // Open opens a regular file of the data directory. It refuses links and files of
 // other users, never waits for the other end of a FIFO, and takes the rights of
-// others away. A file that flag creates has the mode 0600 under every umask.
-func Open(path string, flag int) (*os.File, error) {
+// others away. A file that flag creates has the mode 0600 under every umask. flag
+// does not truncate: what is opened is looked at once more before it is used.
+func Open(path string, flag int) (*os.File, error) { return open(path, flag, nothing) }
+
+func open(path string, flag int, between gap) (*os.File, error) {
+	if flag&os.O_TRUNC != 0 {
+		return nil, fault.New(fault.InternalError, "%s would be emptied before it is known what it is", path)
+	}
 	// Opening a device can have an effect of its own, so the kind comes first.
 	before, err := os.Lstat(path)
 	switch {
@@ -196,6 +243,7 @@ func Open(path string, flag int) (*os.File, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
+	between()
 	f, err := os.OpenFile(path, flag|noFollow, 0o600)
 	if err != nil {
 		return nil, err
@@ -205,7 +253,7 @@ func Open(path string, flag int) (*os.File, error) {
 		if why := Refuse(info, 0); why != nil {
 			err = refused(path, why)
 		} else if before != nil && !os.SameFile(before, info) {
-			err = refused(path, errors.New("was replaced while it was opened"))
+			err = refused(path, errReplaced)
 		} else {
 			err = tighten(f, info, 0o600)
 		}
@@ -267,7 +315,7 @@ func Secure(dir string) error {
 // else was not made for Roux and keeps its mode; it is refused when everybody
 // may write there.
 func seclude(dir string) error {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, os.O_RDONLY|onlyDir, 0)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil // one may use it and not read it
 	}
@@ -295,6 +343,24 @@ func seclude(dir string) error {
 		return refused(dir, fmt.Errorf("may be written by everybody (mode %04o)", info.Mode().Perm()))
 	}
 	return nil
+}
+
+// Chmod gives a data directory another mode, unless it was replaced since info was
+// read of it.
+func Chmod(dir string, info fs.FileInfo, mode fs.FileMode) error {
+	f, err := os.OpenFile(dir, os.O_RDONLY|onlyDir, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(info, now) {
+		return refused(dir, errReplaced)
+	}
+	return f.Chmod(mode)
 }
 
 // foreign says that an entry is none of Roux's.

@@ -13,6 +13,9 @@ import (
 // other end of a FIFO.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
+// onlyDir refuses what is no directory, without a wait for the other end of a FIFO.
+const onlyDir = syscall.O_DIRECTORY | syscall.O_NONBLOCK
+
 // ownerOf is the user that a file belongs to and how many names it has; ok is
 // false where the system does not say.
 func ownerOf(info fs.FileInfo) (uid int, links uint64, ok bool) {
