@@ -174,6 +174,9 @@ func (w *Witness) run(ev *Event) error {
 		if w.verdict != RunPending && w.verdict != next {
 			return fmt.Errorf("I8: the verdict was %s, and event %d ends the run %s", w.verdict, ev.Seq, next)
 		}
+		if w.verdict == RunPending && (next == RunExpired || next == RunCancelled && !w.plan.Leaves) {
+			return fmt.Errorf("I8: event %d ends the run %s, and nothing had fixed that verdict", ev.Seq, next)
+		}
 		w.verdict = next
 		if err := w.results(ev); err != nil {
 			return err
@@ -280,8 +283,8 @@ func (w *Witness) step(ev *Event) error {
 }
 
 // begins asserts that a step begins when everything it depends on has settled
-// (I5), not in a scope that has ended (X95, X96), and after the verdict only
-// when it undoes something (I8).
+// (I5), and not in a scope that has ended (X95, X96), as the whole run has after
+// the verdict (I8), or inside of one.
 func (w *Witness) begins(s *seen, ev *Event) error {
 	switch ev.Kind {
 	case EvNodeReady, EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeIteration, EvNodeWaiting:
@@ -297,28 +300,32 @@ func (w *Witness) begins(s *seen, ev *Event) error {
 			return fmt.Errorf("I5: it begins while %s is %s", w.plan.Steps[p].ID, st)
 		}
 	}
-	if ev.Kind == EvNodeCompleted {
-		return nil
-	}
 	if w.ended[ev.Path] {
 		return fmt.Errorf("X95: its scope has ended")
 	}
-	if w.verdict != RunPending && !w.undoes(ev.Path) {
-		return fmt.Errorf("I8: the verdict is %s", w.verdict)
+	if w.within(ev.Path) {
+		return fmt.Errorf("X95, I8: a scope around it has ended")
 	}
 	return nil
 }
 
-// undoes says whether a scope is part of a compensation.
-func (w *Witness) undoes(p Path) bool {
+// within says whether a scope around the one that p names has ended. What undoes
+// a step begins after that.
+func (w *Witness) within(p Path) (ended bool) {
+	if len(w.ended) == 0 {
+		return false
+	}
 	var buf [16]level
 	levels, _ := p.levels(w.plan, buf[:0])
+	above := Path("")
 	for _, l := range levels {
 		if w.plan.Graphs[l.graph].Role == plan.Compensation {
-			return true
+			return false
 		}
+		ended = ended || w.ended[above]
+		above = above.child(l.graph, l.ordinal)
 	}
-	return false
+	return ended
 }
 
 // timely asserts that what only a timer can do was not done early (I9).

@@ -37,6 +37,8 @@ order: none
 steps:
   - {id: a, action: {name: work}}
   - {id: b, action: {name: work}}
+  - {id: t, transform: {expression: "1"}}
+  - {id: p, parallel: {branches: [[{id: x, action: {name: work}}]]}}
 `, []string{`start`, `fail a code=FILE_INVALID msg=bad`}},
 	"times": {`
 ttl: 1h
@@ -218,11 +220,11 @@ var ruleCases = map[string]ruleCase{
 		"I7: the run is completed, and event 13 is run.signalled"},
 	"a generation is left out": {"pair", func(j *account) { j.at(EvRunRetried, "", 1).N = 3 },
 		"I7: event 13 opens generation 3 after 1"},
-	"a generation comes twice": {"pair", func(j *account) { j.at(EvRunRetried, "", 1).N = 1 },
+	"a generation comes twice": {"pair", func(j *account) { i := j.find(EvRunRetried, "", 1); j.events[i].N = 1; j.cut(i) },
 		"I7: event 13 opens generation 1 after 1"},
 
-	"limits are no JSON": {"limits", raise(`{"steps":`),
-		`I2: event 13 holds no limits: "{\"steps\":"`},
+	"limits are no JSON": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435456,"cost":""}`),
+		`I2: event 13 holds no limits: "{\"steps\":9,`},
 	"limits stay": {"limits", raise(`{"steps":3,"items":100000,"depth":32,"memory":268435456}`),
 		"I7: event 13 raises no limit: {TotalSteps:3 LoopItems:100000 ScopeDepth:32 MemoryBytes:268435456 ExpressionCost:0} after"},
 	"fewer steps": {"limits", raise(`{"steps":2,"items":100001,"depth":32,"memory":268435456}`),
@@ -251,8 +253,12 @@ var ruleCases = map[string]ruleCase{
 	}, "ends the run 1 µs before its ttl"},
 	"two starts": {"pair", func(j *account) { j.add(0, j.events[0]) },
 		"X77: event 2 makes a run that was dispatching dispatching"},
-	"an end from nowhere": {"cancelled", func(j *account) { j.drop(j.find(EvRunEnding, "", 1)); j.drop(j.find(EvRunStatus, "", 1)) },
-		"X77: event 5 makes a run that was dispatching cancelled"},
+	"a preview before anything runs": {"pair", func(j *account) { j.at(EvRunStatus, "", 1).Flag = uint8(RunPreview) },
+		"X77: event 3 makes a run that was dispatching preview"},
+	"a cancel without its verdict": {"cancelled", func(j *account) { j.drop(j.find(EvRunEnding, "", 1)) },
+		"I8: event 6 ends the run cancelled, and nothing had fixed that verdict"},
+	"an expiry without its verdict": {"times", func(j *account) { j.drop(j.find(EvRunEnding, "", 1)) },
+		"I8: event 13 ends the run expired, and nothing had fixed that verdict"},
 
 	"a part of a stream is missing": {"pair", func(j *account) { j.drop(j.find(EvNodeDelta, "a", 1)) },
 		"I14: delta 1 follows 0 others"},
@@ -276,12 +282,16 @@ var ruleCases = map[string]ruleCase{
 	}, "step b, node.completed: I5: it begins while a is queued"},
 	"a step begins after the failure that ends its scope": {"free", func(j *account) { j.move(j.find(EvNodeStarted, "b", 1), j.find(EvNodeFailed, "a", 1)) },
 		"step b, node.started: X95: its scope has ended"},
+	"a step completes after the failure that ends its scope": {"free", func(j *account) { j.move(j.find(EvNodeCompleted, "t", 1), j.find(EvNodeFailed, "a", 1)) },
+		"step t, node.completed: X95: its scope has ended"},
+	"a branch begins after a failure around it": {"free", func(j *account) { j.move(j.find(EvNodeStarted, "p[0].x", 1), j.find(EvNodeFailed, "a", 1)) },
+		"step p[0].x, node.started: X95, I8: a scope around it has ended"},
 	"a step begins after the verdict": {"cancelled", func(j *account) { j.move(j.find(EvNodeStarted, "a", 1), j.find(EvRunEnding, "", 1)) },
 		"step a, node.started: X95: its scope has ended"},
 	"an item begins after the verdict": {"each", func(j *account) {
 		i := j.find(EvRunEnding, "", 1)
 		j.move(j.find(EvNodeStarted, "each[1].x", 2), i)
-	}, "step each[1].x, node.started: I8: the verdict is cancelled"},
+	}, "step each[1].x, node.started: X95, I8: a scope around it has ended"},
 
 	"a wait ends early": {"times", func(j *account) {
 		j.earlier(j.find(EvNodeCompleted, "a", 1), 1)
