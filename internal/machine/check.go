@@ -80,7 +80,7 @@ func checkScope(r *Run, s *scope) error {
 			due = st.flags&flagReady == 0
 		}
 		if due != (st.pos != 0) {
-			return fmt.Errorf("%s is due %v and on the agenda %v", step.ID, due, st.pos != 0)
+			return fmt.Errorf("step %s is due %v and on the agenda %v", step.ID, due, st.pos != 0)
 		}
 	}
 	for _, c := range s.comps {

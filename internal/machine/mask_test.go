@@ -100,6 +100,7 @@ func TestMaskedOnTheWay(t *testing.T) {
 		{"an empty list is nothing to hide", `[]`, `[[], {}]`, `[[],{}]`},
 		{"a text that a message quotes", `"he\"sh\nus"`, `["want \"he\\\"sh\\nus\""]`, `["want \"[masked]\""]`},
 		{"a text that a message cuts short", `"hush-hush-hush-hush"`, `["got \"hush-hus…", "hush-hu is no…"]`, `["got \"[masked]…","hush-hu is no…"]`},
+		{"a message that begins with a text that it cuts short", `"hush-hush-hush-hush"`, `["hush-hus…", "hush-hus… and hush-hush…, …"]`, `["[masked]…","[masked]… and [masked]…, …"]`},
 		{"texts within", `{"k": ["hush", {"deep": "whisper"}]}`, `["hush", "whisper"]`, `["[masked]","[masked]"]`},
 	} {
 		if _, got := masked(t, schema, `{"a": `+tt.secret+`}`, tt.data); got != tt.want {
@@ -170,5 +171,28 @@ func TestMaskIsBounded(t *testing.T) {
 	twice := `{"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"writeOnly": true}}}`
 	if got, later := masked(t, twice, `{"a": "hush", "b": "other"}`, `"hush"`); strings.Contains(got+later, "hush") {
 		t.Errorf("what was not reached is shown: %s, %s", got, later)
+	}
+}
+
+// A mark is found behind as many parts of a schema as are followed for one value,
+// and in fields and items as many again.
+func TestMaskDepth(t *testing.T) {
+	sub := `{"writeOnly": true}`
+	for range maxSchemaDepth {
+		sub = `{"allOf": [` + sub + `]}`
+	}
+	for _, tt := range []struct{ schema, params, want string }{
+		{`{"properties": {"a": ` + sub + `}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{`{"patternProperties": {"a": ` + sub + `}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{`{"additionalProperties": ` + sub + `}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{`{"unevaluatedProperties": ` + sub + `}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		{`{"properties": {"a": {"prefixItems": [` + sub + `]}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
+		{`{"properties": {"a": {"items": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
+		{`{"properties": {"a": {"unevaluatedItems": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
+		{`{"properties": {"a": {"contains": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
+	} {
+		if got, _ := masked(t, tt.schema, tt.params, `1`); got != tt.want {
+			t.Errorf("%.40s …: %s shows %s, want %s", tt.schema, tt.params, got, tt.want)
+		}
 	}
 }

@@ -115,6 +115,9 @@ func (w *Witness) See(ev *Event) error {
 	if ev.At < w.at {
 		return fmt.Errorf("I10: event %d is older than the one before", ev.Seq)
 	}
+	if int(ev.Kind) >= len(names) || names[ev.Kind] == "" {
+		return fmt.Errorf("I23: event %d is of the unknown kind %d", ev.Seq, ev.Kind)
+	}
 	if len(w.resets) > 0 && ev.Kind != EvNodeInvalidated {
 		if err := w.wholly(); err != nil {
 			return fmt.Errorf("event %d opened generation %d: %w", w.last, w.gen, err)
@@ -232,7 +235,7 @@ func (w *Witness) step(ev *Event) error {
 			return fmt.Errorf("I14: delta %d follows %d others", ev.N, s.deltas-1)
 		}
 	}
-	if int(ev.Kind) >= eventKinds || notTaken(ev) {
+	if notTaken(ev) {
 		return nil
 	}
 	if err := w.begins(s, ev); err != nil {

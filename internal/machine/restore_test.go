@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// composed is a run in which every kind of composite is open, but a compensation.
+func composed(t *testing.T) *Run {
+	t.Helper()
+	w := &world{t: t, now: t0, auto: true}
+	w.play(`
+name: r
+scheduling: waves
+order: none
+steps:
+  - {id: a, action: {name: work}, outputBinding: made, compensate: {action: {name: undo}}}
+  - {id: c, condition: {expression: 'true', then: [{id: cx, action: {name: work}}]}}
+  - {id: p, parallel: {branches: [[{id: px, action: {name: work}}], [{id: py, action: {name: work}}]]}}
+  - {id: l, loop: {over: '[1, 2]', steps: [{id: lx, action: {name: work}}]}}
+  - {id: f, action: {name: work}, onError: {strategy: fallback, fallbackStep: {id: g, action: {name: work}}}}
+  - {id: z, action: {name: work}, dependsOn: [a]}
+`)
+	for _, line := range []string{`start`, `finish a`, `fail f code=FILE_INVALID msg=bad`} {
+		w.line(line)
+	}
+	return w.run
+}
+
+// TestRestoreRefuses: a snapshot that no run of the plan can have is refused, by
+// the words that say what is wrong with it, and every such refusal has a case.
+func TestRestoreRefuses(t *testing.T) {
+	comp := func(r *Run, id string) *composite { return r.root.comps[stepNamed(r.plan, id)] }
+	// move gives one step's composite to another.
+	move := func(from, to string) func(*Run) {
+		return func(r *Run) {
+			c := comp(r, from)
+			delete(r.root.comps, stepNamed(r.plan, from))
+			r.root.comps[stepNamed(r.plan, to)] = c
+			for path, s := range r.scopes { // of what it owned
+				if s.parent == r.root {
+					delete(r.scopes, path)
+				}
+			}
+		}
+	}
+	cases := map[string]struct {
+		change func(r *Run)
+		want   string
+	}{
+		"a run status":            {func(r *Run) { r.status = RunExpired + 1 }, "an unknown run status"},
+		"a step's status":         {func(r *Run) { r.root.steps[0].status = Invalidated + 1 }, "an unknown status"},
+		"a graph":                 {func(r *Run) { r.root.graph = 1 }, "a scope that fits no plan"},
+		"a graph beyond the plan": {func(r *Run) { r.root.graph = int32(len(r.plan.Graphs)) }, "a scope that fits no plan"},
+		"a step before the first": {func(r *Run) { r.root.comps[-1] = comp(r, "c") }, "a composite of no step"},
+		"a step behind the last":  {func(r *Run) { r.root.comps[r.root.g.N] = comp(r, "c") }, "a composite of no step"},
+		"a failed step before":    {func(r *Run) { r.root.failed = -2 }, "a failed step of another scope"},
+		"a failed step behind":    {func(r *Run) { r.root.failed = r.root.g.N }, "a failed step of another scope"},
+		"too many bindings":       {func(r *Run) { r.root.slots = make([]*value, r.root.g.Slots+1) }, "a wrong number of bindings"},
+		"a wave before the first": {func(r *Run) { r.root.wave = -1 }, "a wave that does not exist"},
+		"a wave behind the last":  {func(r *Run) { r.root.wave = r.root.g.Waves }, "a wave that does not exist"},
+
+		"a condition's scope for an action":   {move("c", "a"), `a composite that step "a" does not have`},
+		"branches for an action":              {move("p", "a"), `a composite that step "a" does not have`},
+		"items for an action":                 {move("l", "a"), `a composite that step "a" does not have`},
+		"a fallback for a step without":       {move("f", "z"), `a composite that step "z" does not have`},
+		"a compensation for a step without":   {func(r *Run) { comp(r, "c").kind = undoing }, `a composite that step "c" does not have`},
+		"a kind of composite":                 {func(r *Run) { comp(r, "c").kind = undoing + 1 }, `a composite that step "c" does not have`},
+		"a loop without its state":            {func(r *Run) { comp(r, "l").loop = nil }, `a composite that step "l" does not have`},
+		"a condition with items":              {func(r *Run) { comp(r, "c").loop = comp(r, "l").loop }, `a composite that step "c" does not have`},
+		"a parallel step without branches":    {func(r *Run) { comp(r, "p").branches = nil }, `a composite that step "p" does not have`},
+		"a condition with branches":           {func(r *Run) { comp(r, "c").branches = comp(r, "p").branches }, `a composite that step "c" does not have`},
+		"a branch too few":                    {func(r *Run) { comp(r, "p").branches = comp(r, "p").branches[:1] }, `a composite that step "p" does not have`},
+		"outputs of items that did not begin": {func(r *Run) { comp(r, "l").loop.outs = make([]*value, 2) }, `a composite that step "l" does not have`},
+		"items without a list":                {func(r *Run) { comp(r, "l").loop.list = nil }, `a composite that step "l" does not have`},
+
+		"an entry of a step behind the last":   {func(r *Run) { r.agenda.push(entry{scope: r.root, step: r.root.g.N, kind: stepEntry}) }, "an agenda entry of no scope"},
+		"an entry of a kind":                   {func(r *Run) { r.agenda.push(entry{scope: r.root, step: 0, kind: 9}) }, "an agenda entry of an unknown kind"},
+		"an entry of a step that is none":      {func(r *Run) { r.agenda.push(entry{scope: r.root, step: -1, kind: stepEntry}) }, "an agenda entry of an unknown kind"},
+		"an entry of a composite that is none": {func(r *Run) { r.agenda.push(entry{scope: r.root, step: 0, kind: compositeEntry}) }, "an agenda entry of an unknown kind"},
+	}
+	refusals := map[string]error{}
+	for name, c := range cases {
+		r := composed(t)
+		if _, err := Restore(r.prog, r.Snapshot(nil)); err != nil {
+			t.Fatalf("%s: the snapshot without the change: %v", name, err)
+		}
+		c.change(r)
+		_, err := Restore(r.prog, r.Snapshot(nil))
+		refusals[name] = err
+		if fault.CodeOf(err) != fault.StoreCorrupt || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
+		}
+	}
+
+	// What no state can be written as.
+	r := composed(t)
+	state := r.Snapshot(nil)
+	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 0))
+	w := writer{}
+	w.uint(1)
+	w.int(t0)
+	w.byte(byte(RunRunning))
+	w.uint(1)
+	w.byte(0)
+	w.byte(0)
+	w.uint(1000) // bytes of a code
+	_, refusals["a text that is cut"] = Restore(r.prog, w.buf)
+	w.buf = w.buf[:len(w.buf)-2]
+	w.str("")
+	w.str("")
+	w.int(-1)
+	w.bool(false)
+	for range 4 {
+		w.int(0)
+	}
+	w.bool(false)
+	w.uint(1000) // edits
+	_, refusals["a count beyond the end"] = Restore(r.prog, w.buf)
+	for name, want := range map[string]string{"a byte too many": "bytes left over", "a text that is cut": "truncated bytes", "a count beyond the end": "impossible count 1000"} {
+		if err := refusals[name]; fault.CodeOf(err) != fault.StoreCorrupt || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: refused with %v, want %q", name, err, want)
+		}
+	}
+	delete(refusals, "a text that is cut") // a rule of the decoder
+
+	back, err := Restore(r.prog, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range back.Missing() {
+		if err := back.Supply(&Event{Seq: seq, Kind: EvNodeOpened, Data: []byte(`[]`)}); err != nil && strings.Contains(err.Error(), "holds no item") {
+			refusals["a list without the item"] = err
+		}
+	}
+	covered(t, rulesIn(t, "restore.go"), refusals)
+}
