@@ -28,6 +28,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,7 +98,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, storageFault(err, "open the file store %s", cfg.Dir)
 	}
-	if err := syncName(cfg.Dir); err != nil {
+	if err := datadir.Sync(filepath.Dir(filepath.Clean(cfg.Dir))); err != nil {
 		_ = root.Close()
 		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}

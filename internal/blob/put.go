@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -241,22 +240,6 @@ func (s *Store) mkdirs(p place) error {
 		}
 	}
 	return nil
-}
-
-// syncName makes the name of the store's own directory durable, where the one
-// that it lies in may be read.
-func syncName(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(filepath.Dir(filepath.Clean(dir)))
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // syncDir makes renames in a directory durable. Windows has no such call: its

@@ -253,19 +253,17 @@ func (d *doctor) leftovers() {
 	defer func() { _ = root.Close() }()
 	var found []string
 	for _, in := range []string{".", filesDir + "/tmp"} {
-		if info, err := root.Lstat(in); err != nil || !info.IsDir() { // a link leads to other files
-			continue
-		}
-		entries, err := fs.ReadDir(root.FS(), in)
+		entries, err := entriesOf(root, in)
 		if err != nil {
 			continue
 		}
-		for _, e := range entries {
-			if in != "." || strings.HasSuffix(e.Name(), ".tmp") {
-				found = append(found, path.Join(in, e.Name()))
+		for _, name := range entries {
+			if in != "." || strings.HasSuffix(name, ".tmp") {
+				found = append(found, path.Join(in, name))
 			}
 		}
 	}
+	slices.Sort(found)
 	if len(found) == 0 {
 		d.ok("leftovers", "no temporary files")
 		return
@@ -281,6 +279,22 @@ func (d *doctor) leftovers() {
 		}
 		return errors.Join(err, st.Close())
 	})
+}
+
+// entriesOf lists a data directory or a directory in it. The mode of the former is
+// left as it is: it may be one with other things in it.
+func entriesOf(root *os.Root, dir string) (names []string, err error) {
+	var f *os.File
+	if dir == "." {
+		f, err = root.Open(dir)
+	} else {
+		f, err = datadir.OpenBelow(root, dir, fs.ModeDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names, err = f.Readdirnames(-1)
+	return names, errors.Join(err, f.Close())
 }
 
 // store looks at the runs, through whoever holds the directory, or by itself.

@@ -5,8 +5,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,9 +82,11 @@ func (a *app) salvage(ctx context.Context, to string) error {
 			return storageError(to, err)
 		}
 	}
-	if out.Files, err = copyFiles(ctx, filepath.Join(from, filesDir), filepath.Join(to, filesDir)); err != nil {
+	copied, err := copyFiles(ctx, filepath.Join(from, filesDir), filepath.Join(to, filesDir))
+	if err != nil {
 		return storageError(to, err)
 	}
+	out.Files, out.Store = copied.files, append(out.Store, copied.odd...)
 	a.show(out, func() { a.printSalvaged(out) })
 	if len(out.Damaged) > 0 || len(out.Store) > 0 {
 		return exit(fault.ExitFailed)
@@ -110,9 +114,6 @@ func emptyDir(path string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", storageError(dir, err)
 	}
-	if err := datadir.Check(dir); err != nil {
-		return "", err
-	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return "", storageError(dir, err)
@@ -120,7 +121,8 @@ func emptyDir(path string) (string, error) {
 	if len(entries) > 0 {
 		return "", fault.New(fault.Usage, "%s is not empty: --salvage makes a new data directory", dir)
 	}
-	return dir, nil
+	// From here on nobody else can put anything into it.
+	return dir, storageError(dir, datadir.Secure(dir))
 }
 
 // A judged is an image with what can be read in it.
@@ -167,43 +169,85 @@ func judgeImage(ctx context.Context, im sqlite.Image) *judged {
 	return j
 }
 
-// copyFiles copies the files of runs; each is held to its hash when it is read.
-func copyFiles(ctx context.Context, from, to string) (n int, err error) {
-	root, err := datadir.OpenRoot(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+// A copier copies the files of runs; each is held to its hash when it is read.
+type copier struct {
+	ctx      context.Context
+	from, to *os.Root
+	files    int      // copied, beside what is known of each
+	odd      []string // what is not copied because Roux did not make it
+}
+
+// copyFiles copies a directory of files into a new one.
+func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
+	c = &copier{ctx: ctx}
+	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) { // it is not made there
+		return c, nil
 	}
+	if c.from, err = datadir.OpenRoot(from); err != nil {
+		return c, err
+	}
+	defer func() { _ = c.from.Close() }()
+	if c.to, err = datadir.OpenRoot(to); err != nil {
+		return c, err
+	}
+	defer func() { _ = c.to.Close() }()
+	return c, c.dir(".")
+}
+
+// passOver notes what datadir refuses.
+func (c *copier) passOver(err error) error {
+	if odd := new(datadir.Refusal); errors.As(err, &odd) {
+		c.odd = append(c.odd, filesDir+"/"+odd.Error()+" and was not copied")
+		return nil
+	}
+	return err
+}
+
+func (c *copier) dir(name string) error {
+	d, err := datadir.OpenBelow(c.from, name, fs.ModeDir)
 	if err != nil {
-		return 0, err
+		return c.passOver(err)
 	}
-	defer func() { _ = root.Close() }()
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return 0, err
+	entries, err := d.ReadDir(-1)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return err
 	}
-	if err := os.CopyFS(to, regular{ctx, root.FS()}); err != nil {
-		return 0, err
-	}
-	err = filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return errors.Join(err, os.Chmod(path, 0o700))
+	if name != "." {
+		if err := c.to.Mkdir(name, 0o700); err != nil {
+			return err
 		}
-		if strings.HasPrefix(e.Name(), "sha256_") && filepath.Ext(e.Name()) == "" { // others say what is known of one
-			n++
+	}
+	for _, e := range entries {
+		if err := c.ctx.Err(); err != nil {
+			return err
 		}
-		return os.Chmod(path, 0o600)
-	})
-	return n, err
+		one := c.file
+		if e.IsDir() {
+			one = c.dir
+		}
+		if err := one(path.Join(name, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// regular is a file system without what is neither a file nor a directory, which
-// fails once its context has ended.
-type regular struct {
-	ctx context.Context
-	fs.FS
-}
-
-// ReadDir implements fs.ReadDirFS.
-func (r regular) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(r.FS, name)
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !e.IsDir() && !e.Type().IsRegular() }), errors.Join(err, r.ctx.Err())
+func (c *copier) file(name string) error {
+	in, err := datadir.OpenBelow(c.from, name, 0)
+	if err != nil {
+		return c.passOver(err)
+	}
+	defer func() { _ = in.Close() }()
+	out, err := c.to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	if strings.HasPrefix(path.Base(name), "sha256_") && path.Ext(name) == "" { // others say what is known of one
+		c.files++
+	}
+	return nil
 }

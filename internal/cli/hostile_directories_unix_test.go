@@ -367,6 +367,72 @@ func hostileFile(t *testing.T, at string, tr trap) {
 	}
 }
 
+// --salvage copies what Roux made, names the rest, and lets nobody else into the new
+// directory while it fills it.
+func TestSalvageLeavesTraps(t *testing.T) {
+	base := shortDir(t)
+	away, dir := filepath.Join(base, "a"), killedWith(t, 1)
+	if err := os.Mkdir(away, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	victim := filepath.Join(away, "victim")
+	if err := os.WriteFile(victim, []byte("a secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	shard := filepath.Join(dir, datadir.Files, storedShard)
+	if err := os.MkdirAll(shard, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	laid := map[string]func(at string) error{
+		"link":      func(at string) error { return os.Symlink(victim, at) },
+		"hard link": func(at string) error { return os.Link(victim, at) },
+		"FIFO":      func(at string) error { return syscall.Mkfifo(at, 0o600) },
+		"way":       func(at string) error { return os.Symlink(away, at) },
+	}
+	for name, lay := range laid {
+		if err := lay(filepath.Join(shard, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := outside(t, away)
+	saved := filepath.Join(base, "saved")
+	if err := os.Mkdir(saved, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(saved, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved)
+	if code != fault.ExitFailed || !strings.Contains(out, "saved 1 run and 1 file ") {
+		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+	for name := range laid {
+		if !strings.Contains(out, filepath.Join(storedShard, name)+" is a ") {
+			t.Errorf("%s is not named: %s", name, out)
+		}
+		if _, err := os.Lstat(filepath.Join(saved, datadir.Files, storedShard, name)); err == nil {
+			t.Errorf("%s was copied", name)
+		}
+	}
+	if got := outside(t, away); got != before {
+		t.Errorf("touched what is outside:\n%swas\n%s", got, before)
+	}
+	closedToOthers(t, saved)
+	if info, err := os.Stat(saved); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the new directory is %v, %v", info.Mode(), err)
+	}
+	// Nothing is made in a directory that is damaged.
+	if err := os.RemoveAll(filepath.Join(dir, datadir.Files)); err != nil {
+		t.Fatal(err)
+	}
+	if out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", filepath.Join(base, "again")); code != fault.ExitOK || !strings.Contains(out, "0 files") {
+		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, datadir.Files)); err == nil {
+		t.Error("files was made in the damaged directory")
+	}
+}
+
 // closedToOthers checks the mode of everything in a data directory.
 func closedToOthers(t *testing.T, dir string) {
 	t.Helper()

@@ -14,12 +14,14 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -331,7 +333,7 @@ func seclude(dir string) error {
 		return nil
 	}
 	entries, err := f.Readdirnames(100)
-	if err == nil && !slices.ContainsFunc(entries, foreign) {
+	if (err == nil || errors.Is(err, io.EOF)) && !slices.ContainsFunc(entries, foreign) { // at its end: it is empty
 		if err := tighten(f, info, 0o700); err != nil {
 			return err
 		}
@@ -361,6 +363,26 @@ func Chmod(dir string, info fs.FileInfo, mode fs.FileMode) error {
 		return refused(dir, errReplaced)
 	}
 	return f.Chmod(mode)
+}
+
+// Sync makes the names in a directory durable, where it may be read and its file
+// system can sync directories. Windows has no such call: NTFS journals names.
+func Sync(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.OpenFile(dir, os.O_RDONLY|onlyDir, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
 
 // foreign says that an entry is none of Roux's.

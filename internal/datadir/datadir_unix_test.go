@@ -361,6 +361,11 @@ func TestSecure(t *testing.T) {
 		})
 	}
 	each(t, Database+"-wal", func(t *testing.T, th *thing, dir, _ string) { says(t, "secure", Secure(dir), th.file) })
+	empty, _ := grounds(t)
+	says(t, "an empty one", errors.Join(os.Chmod(empty, 0o777), Secure(empty)), "")
+	if info, err := os.Stat(empty); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("an empty directory is %v, %v", info.Mode(), err)
+	}
 	if err := Secure(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}

@@ -32,20 +32,3 @@ func isReadOnly(err error) bool {
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
-
-// syncDir makes the names in a directory durable, where it may be read and its
-// file system can sync directories.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
-}

@@ -30,6 +30,3 @@ func isReadOnly(err error) bool {
 func isFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }
-
-// syncDir does nothing: NTFS journals names, and directories cannot be synced.
-func syncDir(string) error { return nil }

@@ -150,7 +150,7 @@ func makeDir(dir string) error {
 			return err
 		}
 	}
-	return syncDir(parent)
+	return datadir.Sync(parent)
 }
 
 func (s *Store) open(ctx context.Context, opt Options) error {

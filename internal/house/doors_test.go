@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// atWork are the packages that work in a data directory. They open what is in it
+// through internal/datadir or an os.Root, which follow no link out of it.
+var atWork = []string{".", "internal/blob", "internal/cli", "internal/engine", "internal/store/sqlite"}
+
+// doors are the calls that open, make, change or remove what a path leads to. Stat
+// and Lstat only look.
+var doors = map[string][]string{
+	"os": {
+		"Open", "OpenFile", "Create", "CreateTemp", "ReadFile", "WriteFile", "ReadDir", "CopyFS", "DirFS", "OpenRoot", "OpenInRoot",
+		"Mkdir", "MkdirAll", "MkdirTemp", "Remove", "RemoveAll", "Rename", "Truncate", "Link", "Symlink",
+		"Chmod", "Chown", "Lchown", "Chtimes", "Chdir",
+	},
+	"io/ioutil":                {"ReadFile", "WriteFile", "ReadDir", "TempFile", "TempDir"},
+	"path/filepath":            {"Walk", "WalkDir", "Glob"},
+	"syscall":                  {"Open", "Creat", "Mkdir", "Rmdir", "Unlink", "Rename", "Truncate", "Chmod", "Chown", "Link", "Symlink", "Mkfifo", "Mknod"},
+	"golang.org/x/sys/unix":    {"Open", "Openat", "Creat", "Mkdir", "Rmdir", "Unlink", "Rename", "Truncate", "Chmod", "Chown", "Link", "Symlink", "Mkfifo", "Mknod"},
+	"golang.org/x/sys/windows": {"CreateFile", "CreateDirectory", "DeleteFile", "MoveFile", "MoveFileEx"},
+}
+
+// mayOpen are the functions that call one of these all the same.
+var mayOpen = map[string]string{
+	// Not in a data directory.
+	"internal/cli/config.go readConfig":       "a file of configuration, which its user may keep anywhere",
+	"internal/cli/draft.go openBeside":        "the directory of a recipe that the user names",
+	"internal/cli/files_get.go save":          "the directory that the user wants a file in",
+	"internal/cli/input.go openFile":          "a file that the user names",
+	"internal/cli/input.go inputPaths":        "a pattern that the user names",
+	"internal/cli/shelf.go openRegular":       "a file that the user names, checked before and after",
+	"internal/cli/place.go openPlacer":        "the directory that the user wants a project in",
+	"internal/cli/demo.go newDemo":            "a directory of this command alone",
+	"internal/cli/trust.go listen":            "a directory of this process alone where the path of the socket is too long; what is removed is a name",
+	"internal/cli/doctor_salvage.go emptyDir": "the new directory that the user names; it is secured before anything is put there",
+	// In a data directory, where the call cannot be led away.
+	"internal/cli/doctor_checks.go leftovers":       "the data directory itself, which its user may reach by a link",
+	"internal/cli/doctor_checks.go syncTime":        "makes a new file or fails, and removes that name",
+	"internal/cli/doctor_read.go bytesUnder":        "adds up sizes, and follows and opens no file",
+	"internal/cli/doctor_salvage.go salvage":        "renames and removes what was just made in a directory that is closed to others",
+	"internal/cli/trust.go writePointer":            "removes a name, and makes a new file or fails",
+	"internal/cli/trust.go bind":                    "removes names, and makes the socket in a new directory that is closed to others",
+	"internal/store/sqlite/reserve.go spendReserve": "removes a name, to have its space",
+	"internal/store/sqlite/salvage.go Salvage":      "makes a new directory or fails",
+	"internal/store/sqlite/sqlite.go makeDir":       "makes the data directory itself and those above it",
+}
+
+// TestDoors: what lies in a data directory is opened by internal/datadir or below
+// an os.Root, so that no link leads out of it.
+func TestDoors(t *testing.T) {
+	for _, problem := range doorProblems(load(t), mayOpen) {
+		t.Error(problem)
+	}
+}
+
+// TestDoorRulesCatch breaks the rule in each way.
+func TestDoorRulesCatch(t *testing.T) {
+	for _, tt := range []struct{ name, path, imports, body, want string }{
+		{"a file opened", "internal/blob/x.go", `"os"`, `os.Open(p)`, "internal/blob/x.go f: os.Open"},
+		{"a file emptied", "internal/store/sqlite/x.go", `"os"`, `os.WriteFile(p, nil, 0)`, "os.WriteFile"},
+		{"a mode changed", "internal/engine/x.go", `"os"`, `os.Chmod(p, 0)`, "os.Chmod"},
+		{"a directory made by the library", "x.go", `"os"`, `os.MkdirAll(p, 0)`, "os.MkdirAll"},
+		{"on one system", "internal/store/sqlite/x_windows.go", `"os"`, `os.Create(p)`, "os.Create"},
+		{"under another name", "internal/blob/x.go", `disk "os"`, `disk.ReadFile(p)`, "os.ReadFile"},
+		{"without a name", "internal/blob/x.go", `. "os"`, `ReadFile(p)`, "imports os without a name"},
+		{"as a value", "internal/blob/x.go", `"os"`, `open := os.Open; open(p)`, "os.Open"},
+		{"past the library", "internal/store/sqlite/x.go", `"golang.org/x/sys/unix"`, `unix.Open(p, 0, 0)`, "unix.Open"},
+		{"a walk", "internal/cli/x.go", `"path/filepath"`, `filepath.WalkDir(p, nil)`, "filepath.WalkDir"},
+		{"in a function of another file that may", "internal/cli/y.go", `"os"`, `os.Remove(p)`, "os.Remove"},
+		{"a package that is new to data directories", "internal/api/x.go", `_ "` + module + `/internal/datadir"`, ``, "not in atWork"},
+	} {
+		f, err := parse(tt.path, []byte(spdx+"\npackage x\n\nimport "+tt.imports+"\n\nfunc f(p string) { "+tt.body+" }\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := doorProblems([]*source{f}, map[string]string{})
+		if len(got) != 1 || !strings.Contains(got[0], tt.want) {
+			t.Errorf("%s: got %q, want a problem with %q", tt.name, got, tt.want)
+		}
+	}
+	method := "\npackage x\n\nimport \"os\"\n\nvar v = os.Remove\n\ntype t struct{}\n\nfunc (t) Open(p string) { os.Open(p); os.Stat(p) }\n"
+	for path, want := range map[string]int{"internal/blob/x.go": 2, "internal/blob/x_test.go": 0, "internal/media/x.go": 0} {
+		f, err := parse(path, []byte(spdx+method))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := doorProblems([]*source{f}, map[string]string{}); len(got) != want {
+			t.Errorf("%s: got %q, want %d problems", path, got, want)
+		}
+	}
+	f, err := parse("internal/blob/x.go", []byte(spdx+method))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := doorProblems([]*source{f}, map[string]string{"internal/blob/x.go Open": "it may", "internal/blob/x.go": "at the top", "internal/blob/y.go f": "it went"})
+	if len(got) != 1 || !strings.Contains(got[0], "internal/blob/y.go f") {
+		t.Errorf("got %q, want the exception that is not needed", got)
+	}
+}
+
+// doorProblems names the calls for which there is no exception, and the exceptions
+// for which there is no call.
+func doorProblems(files []*source, exceptions map[string]string) (problems []string) {
+	used := map[string]bool{}
+	for _, f := range files {
+		if f.test || f.foreign || f.pkg == "internal/datadir" {
+			continue
+		}
+		if !slices.Contains(atWork, f.pkg) {
+			if slices.Contains(f.imports, module+"/internal/datadir") {
+				problems = append(problems, fmt.Sprintf("%s works in a data directory, and its package is not in atWork", f.path))
+			}
+			continue
+		}
+		byName, dotted := doorPackages(f)
+		for _, p := range dotted {
+			problems = append(problems, fmt.Sprintf("%s imports %s without a name, which hides what it opens", f.path, p))
+		}
+		for _, decl := range f.syntax.Decls {
+			where := f.path
+			if fn, ok := decl.(*ast.FuncDecl); ok {
+				where += " " + fn.Name.Name
+			}
+			for _, call := range doorsIn(decl, byName) {
+				if exceptions[where] == "" {
+					problems = append(problems, fmt.Sprintf("%s: %s goes past internal/datadir: open it there, or below an os.Root (%s)", where, call.name, f.fset.Position(call.at)))
+				}
+				used[where] = true
+			}
+		}
+	}
+	for where := range exceptions {
+		if !used[where] {
+			problems = append(problems, fmt.Sprintf("the exception %s is not needed: take it off the list", where))
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// doorPackages are the packages with doors that a file imports, by the names that
+// they have there, and those that it imports without a name.
+func doorPackages(f *source) (byName map[string]string, dotted []string) {
+	byName = map[string]string{}
+	for i, imp := range f.syntax.Imports {
+		p := f.imports[i]
+		if _, has := doors[p]; !has {
+			continue
+		}
+		switch {
+		case imp.Name == nil:
+			byName[path.Base(p)] = p
+		case imp.Name.Name == ".":
+			dotted = append(dotted, p)
+		default:
+			byName[imp.Name.Name] = p
+		}
+	}
+	return byName, dotted
+}
+
+// A door is one use of a function that opens something.
+type door struct {
+	name string
+	at   token.Pos
+}
+
+func doorsIn(n ast.Node, byName map[string]string) (found []door) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if x, is := qualifier(sel, ok); is && slices.Contains(doors[byName[x]], sel.Sel.Name) {
+			found = append(found, door{path.Base(byName[x]) + "." + sel.Sel.Name, n.Pos()})
+		}
+		return true
+	})
+	return found
+}
