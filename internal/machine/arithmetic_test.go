@@ -142,3 +142,30 @@ func TestI4_EffectKeysAreDistinct(t *testing.T) {
 		try("a", "r", "s", Path("").child(1, item), 1, 0)
 	}
 }
+
+// TestJitterStays: the same run waits the same time in every release, so the
+// number that a seed, a step instance, a generation and an attempt give is fixed.
+func TestJitterStays(t *testing.T) {
+	for _, tt := range []struct {
+		seed    uint64
+		path    Path
+		gen     uint32
+		attempt uint32
+		want    float64
+	}{
+		{0, "", 1, 1, 0.6739081910083272},
+		{1, "", 1, 1, 0.6072490107263878},
+		{1 << 63, "", 1, 1, 0.11905906189380377},
+		{1, Path("").child(1, 300), 1, 1, 0.6634376759286914},
+		{1, "", 2, 1, 0.026671981878101936},
+		{1, "", 1, 1000, 0.6845914378918821},
+	} {
+		r := startedRun(t, tt.seed)
+		s := *r.root
+		s.path, s.steps = tt.path, []stepState{{attempt: tt.attempt}}
+		r.gen = tt.gen
+		if got := r.unit(&s, 0); got != tt.want {
+			t.Errorf("seed %d, path %q, generation %d, attempt %d: %v, want %v", tt.seed, tt.path, tt.gen, tt.attempt, got, tt.want)
+		}
+	}
+}

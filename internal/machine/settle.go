@@ -221,7 +221,7 @@ func (s *scope) downstream(p *plan.Plan) []bool {
 
 // runDue: every scope has settled and the run has not ended.
 func (r *Run) runDue() bool {
-	return r.last > 0 && r.alive == 0 && !r.status.Terminal()
+	return r.root != nil && r.alive == 0 && !r.status.Terminal()
 }
 
 // advanceRun ends the run, by way of its compensations.
