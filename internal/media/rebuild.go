@@ -4,6 +4,7 @@ package media
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -63,9 +64,15 @@ func openSound(data []byte, maxPages int) (*file, []node, error) {
 	return again, more, nil
 }
 
-// matches says whether each entry of the table leads to the object it names.
+// matches says whether each entry of the table leads to the object it names, and
+// whether the table knows of object streams where there are any: the parser finds
+// none when it makes a missing table.
 func (f *file) matches(data []byte) bool {
+	heads := map[int][][]byte{}
 	for number, entry := range f.x.Table {
+		if entry != nil && entry.ObjectStream != nil && entry.ObjectStreamInd != nil && !f.holds(*entry.ObjectStream, *entry.ObjectStreamInd, number, heads) {
+			return false
+		}
 		if entry == nil || entry.Free || entry.Compressed || entry.Offset == nil || *entry.Offset <= 0 || entry.ObjectStream != nil {
 			continue
 		}
@@ -78,13 +85,36 @@ func (f *file) matches(data []byte) bool {
 			return false
 		}
 	}
-	return true
+	return len(heads) > 0 || !bytes.Contains(data, []byte("/ObjStm"))
+}
+
+// holds says whether an object stream has the object of that number at an index, as
+// far as it can be told. heads keeps the heads of streams between calls.
+func (f *file) holds(stream, index, number int, heads map[int][][]byte) bool {
+	head, known := heads[stream]
+	if !known {
+		if entry := f.x.Table[stream]; entry != nil {
+			if osd, ok := entry.Object.(types.ObjectStreamDict); ok && osd.FirstObjOffset > 0 && !f.encrypted {
+				text, _ := f.content(osd.StreamDict, osd.FirstObjOffset) // it has more
+				head = bytes.Fields(text)
+			}
+		}
+		heads[stream] = head
+	}
+	if len(head) == 0 {
+		return true
+	}
+	if index < 0 || index >= len(head)/2 {
+		return false
+	}
+	n, err := strconv.Atoi(string(head[2*index]))
+	return err == nil && n == number
 }
 
 // rebuilt is a file with a table made from the objects that stand in it, nil
 // when it holds none or no catalog. Of two objects with one number the later
-// counts, as an update of the file means. Objects inside of object streams are
-// not found.
+// counts, as an update of the file means. The table is a stream, because no other
+// has places in object streams.
 func rebuilt(data []byte) io.ReadSeeker {
 	data = data[max(0, bytes.Index(data[:min(len(data), 1024)], []byte("%PDF-"))):]
 	places, catalog := objectsIn(data)
@@ -93,20 +123,24 @@ func rebuilt(data []byte) io.ReadSeeker {
 		return nil
 	}
 	numbers := slices.Sorted(maps.Keys(places))
-	var tail bytes.Buffer
-	tail.WriteString("\nxref\n0 1\n0000000000 65535 f \n")
+	var index, table bytes.Buffer
+	index.WriteString("0 1")
+	table.Write(placed{}.entry())
 	for i := 0; i < len(numbers); {
 		end := i + 1
 		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
 			end++
 		}
-		fmt.Fprintf(&tail, "%d %d\n", numbers[i], end-i)
+		fmt.Fprintf(&index, " %d %d", numbers[i], end-i)
 		for ; i < end; i++ {
-			at := places[numbers[i]]
-			fmt.Fprintf(&tail, "%010d %05d n \n", at.offset, at.generation)
+			table.Write(places[numbers[i]].entry())
 		}
 	}
-	fmt.Fprintf(&tail, "trailer\n<< /Size %d %s >>\nstartxref\n%d\n%%%%EOF\n", numbers[len(numbers)-1]+1, trailer, len(data)+1)
+	last := numbers[len(numbers)-1] + 1
+	var tail bytes.Buffer
+	fmt.Fprintf(&tail, "\n%d 0 obj\n<< /Type /XRef /Size %d /W [1 5 3] /Index [%s] /Length %d %s >>\nstream\n", last, last+1, &index, table.Len(), trailer)
+	_, _ = table.WriteTo(&tail)
+	fmt.Fprintf(&tail, "\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n", len(data)+1)
 	return io.NewSectionReader(joined{data, tail.Bytes()}, 0, int64(len(data)+tail.Len()))
 }
 
@@ -157,29 +191,66 @@ func unlocked(data []byte) []byte {
 	return open
 }
 
-type placed struct{ offset, generation int }
+// placed is where an object stands: in the file, or in an object stream of it.
+type placed struct {
+	offset, generation int // of the stream, where there is one
+	stream, index      int // the number of the object stream, 0 = none
+}
 
-// objectsIn finds the objects of a file by their first words, "12 0 obj", and
-// the number of its catalog. What stands in streams is passed over. Each search
-// goes on where the one before it ended, so the work grows with the file only.
+// entry is the line of a table, in fields of 1, 5 and 3 bytes. The zero value is
+// the entry of a free object.
+func (p placed) entry() []byte {
+	kind, second, third := byte(1), uint64(p.offset), uint64(p.generation)
+	switch {
+	case p.stream > 0:
+		kind, second, third = 2, uint64(p.stream), uint64(p.index)
+	case p.offset == 0 && p.generation == 0:
+		kind, third = 0, 65535
+	}
+	return binary.BigEndian.AppendUint64([]byte{kind}, second<<24|third&0xFFFFFF)
+}
+
+// objectsIn finds the objects of a file by their first words, "12 0 obj", those
+// that object streams hold, and the number of its catalog. What stands in other
+// streams is passed over. Each search goes on where the one before it ended, so the
+// work grows with the file only.
 func objectsIn(data []byte) (places map[int]placed, catalog int) {
 	places = map[int]placed{}
 	word := func(s string) *search { return &search{data: data, word: []byte(s), at: -1} }
 	begin, end, stream, over := word("obj"), word("endobj"), word("stream"), word("endstream")
+	unpack := unpacker{left: maxUnpacked}
 	for i := begin.next(0); i < len(data); i = begin.next(i) {
 		offset, number, generation, ok := objectHead(data, i)
 		i += len("obj")
 		if !ok || number == 0 || number > maxObjects || len(places) >= maxObjects {
 			continue
 		}
-		places[number] = placed{offset, generation}
+		places[number] = placed{offset: offset, generation: generation}
 		if bytes.Contains(data[i:min(i+256, len(data), end.next(i))], []byte("/Catalog")) {
 			catalog = number
 		}
-		if s := stream.next(i); s < end.next(i) {
-			if after := over.next(s); after < len(data) {
-				i = after
+		s := stream.next(i)
+		if s >= end.next(i) {
+			continue
+		}
+		after := over.next(s)
+		if after >= len(data) {
+			continue
+		}
+		for index, in := range unpack.objects(data[i:s], data[s+len("stream"):after]) {
+			if in.number == 0 || in.number > maxObjects || len(places) >= maxObjects {
+				continue
 			}
+			places[in.number] = placed{offset: offset, stream: number, index: index}
+			if in.catalog {
+				catalog = in.number
+			}
+		}
+		i = after
+	}
+	for number, p := range places {
+		if p.stream > 0 && places[p.stream] != (placed{offset: p.offset, generation: places[p.stream].generation}) {
+			delete(places, number) // another object has the stream's number now
 		}
 	}
 	return places, catalog
