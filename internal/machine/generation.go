@@ -323,7 +323,8 @@ func (g *generation) left(f *scope, graph int32) (s *scope, own int32) {
 }
 
 // ordered puts the resets so that outer scopes come before inner ones and a
-// step before its successors: counters then never fall below zero.
+// step before its successors: counters then never fall below zero. Earlier waves
+// come before later ones: each reset finds the first wave among those before it.
 func (g *generation) ordered() []reset {
 	slices.SortStableFunc(g.resets, func(a, b reset) int {
 		if d := len(a.scope.path) - len(b.scope.path); d != 0 {
@@ -334,6 +335,11 @@ func (g *generation) ordered() []reset {
 				return -1
 			}
 			return 1
+		}
+		if p := g.run.plan; p.Waves {
+			if d := a.scope.step(p, a.step).Wave - b.scope.step(p, b.step).Wave; d != 0 {
+				return int(d)
+			}
 		}
 		return int(a.step - b.step)
 	})
@@ -455,8 +461,7 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 		r.touchStep(s, k)
 	}
 	if r.plan.Waves {
-		s.wave, s.inWave = 0, 0
-		r.recountWave(s)
+		r.recountWave(s) // it does not count this step yet: see generation.ordered
 	}
 	status := Pending
 	if st.status == Completed {

@@ -47,6 +47,8 @@ type StepResult struct {
 	// FailedAttempts are those that failed or were lost, at most the first 20 of a
 	// generation.
 	FailedAttempts []FailedAttempt `json:"failedAttempts,omitempty"`
+
+	ended bool // it has settled, and was not reset since
 }
 
 // A FailedAttempt is a try of a step that was not the one which completed it.
@@ -96,6 +98,12 @@ func (h *History) Add(ev *Event) {
 		return
 	}
 	switch ev.Kind {
+	case EvNodeReady, EvNodeQueued, EvNodeOpened, EvNodeWaiting, EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
+		if res.ended { // the scope around it was opened anew: this is another one
+			*res = StepResult{}
+		}
+	}
+	switch ev.Kind {
 	case EvNodeRetried, EvNodeLost, EvNodeFallback, EvNodeFailed, EvNodeSkipped:
 		res.attempt(ev)
 	}
@@ -132,6 +140,10 @@ func (h *History) Add(ev *Event) {
 		res.Status, res.Reason, res.DurationMS = Cancelled.String(), Reason(ev.Flag).String(), ms(ev.M)
 	case EvNodeInvalidated:
 		*res = StepResult{Status: Invalidated.String(), Attempts: res.Attempts}
+	}
+	switch ev.Kind {
+	case EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
+		res.ended = true
 	}
 }
 

@@ -303,6 +303,11 @@ func (w *Witness) begins(s *seen, ev *Event) error {
 			return fmt.Errorf("I5: it begins while %s is %s", w.plan.Steps[p].ID, st)
 		}
 	}
+	if w.plan.Waves && ev.Kind != EvNodeReady {
+		if p := w.earlier(ev.Ref()); p >= 0 {
+			return fmt.Errorf("X58: it begins while %s of an earlier wave is %s", w.plan.Steps[p].ID, w.StepStatus(Ref{ev.Path, p}))
+		}
+	}
 	if w.ended[ev.Path] {
 		return fmt.Errorf("X95: its scope has ended")
 	}
@@ -310,6 +315,19 @@ func (w *Witness) begins(s *seen, ev *Event) error {
 		return fmt.Errorf("X95, I8: a scope around it has ended")
 	}
 	return nil
+}
+
+// earlier finds a step in the same scope that has not settled and belongs to an
+// earlier wave; -1 = none.
+func (w *Witness) earlier(ref Ref) int32 {
+	step := &w.plan.Steps[ref.Step]
+	g := &w.plan.Graphs[step.Graph]
+	for p := g.First; p < g.First+g.N; p++ {
+		if w.plan.Steps[p].Wave < step.Wave && !w.StepStatus(Ref{ref.Path, p}).Settled() {
+			return p
+		}
+	}
+	return -1
 }
 
 // within says whether a scope around the one that p names has ended. What undoes

@@ -64,6 +64,14 @@ steps:
   - {id: a, action: {name: work}, timeout: 10s, compensate: {action: {name: undo}}, onError: {strategy: fallback, fallbackStep: {id: f, action: {name: work}}}}
   - {id: b, action: {name: work}}
 `, []string{`start`, `after 10s`, `finish a.fallback.f`, `cancel`, `finish a.compensation.a-undo`, `retry`, `finish a`}},
+	"waves": {`
+scheduling: waves
+order: none
+steps:
+  - {id: a, action: {name: work}}
+  - {id: b, action: {name: work}}
+  - {id: c, action: {name: work}, dependsOn: [a]}
+`, []string{`start`, `finish a`, `finish b`, `finish c`}},
 	"limits": {`
 limits: {max_total_steps: 3}
 steps:
@@ -284,6 +292,8 @@ var ruleCases = map[string]ruleCase{
 		j.move(j.find(EvNodeCompleted, "b", 2), i)
 		j.cut(i)
 	}, "step b, node.completed: I5: it begins while a is queued"},
+	"a step begins before its wave": {"waves", func(j *account) { i := j.find(EvNodeCompleted, "b", 1); j.move(j.find(EvNodeQueued, "c", 1), i) },
+		"step c, node.queued: X58: it begins while b of an earlier wave is running"},
 	"a step begins after the failure that ends its scope": {"free", func(j *account) { j.move(j.find(EvNodeStarted, "b", 1), j.find(EvNodeFailed, "a", 1)) },
 		"step b, node.started: X95: its scope has ended"},
 	"a step completes after the failure that ends its scope": {"free", func(j *account) { j.move(j.find(EvNodeCompleted, "t", 1), j.find(EvNodeFailed, "a", 1)) },
