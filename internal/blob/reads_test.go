@@ -34,7 +34,7 @@ func TestReadsInOrder(t *testing.T) {
 		t.Helper()
 		buf := make([]byte, len(content)+1)
 		for at, want := range []int{len(content), 0} {
-			if n, err := f.Read(buf); n != want || (err == io.EOF) != (at == 1) || err != nil && err != io.EOF {
+			if n, err := f.Read(buf); n != want || errors.Is(err, io.EOF) != (at == 1) || err != nil && !errors.Is(err, io.EOF) {
 				t.Errorf("read %d of the whole: %d bytes, %v", at+1, n, err)
 			}
 		}
@@ -43,7 +43,7 @@ func TestReadsInOrder(t *testing.T) {
 	if n, err := io.ReadFull(f, make([]byte, len(content))); n != len(content) || err != nil {
 		t.Errorf("all bytes: %d, %v", n, err)
 	}
-	if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := f.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("behind them: %d bytes, %v", n, err)
 	}
 	one, err := s.Open(ctx, "a", put(t, s, "a", "x", "").Hash)
@@ -64,7 +64,7 @@ func TestReadsInOrder(t *testing.T) {
 		if n, err := f.Read(buf); n != tail || err != nil || string(buf[:n]) != content[len(content)-tail:] {
 			t.Errorf("the last %d: %q, %v", tail, buf[:n], err)
 		}
-		if n, err := f.Read(buf); n != 0 || err != io.EOF {
+		if n, err := f.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("behind the last %d: %d bytes, %v", tail, n, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestReadsInOrder(t *testing.T) {
 			t.Errorf("from the middle on: %d bytes, %v", n, err)
 		}
 	}
-	if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := f.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %d bytes, %v", n, err)
 	}
 	damaged := []byte(content)

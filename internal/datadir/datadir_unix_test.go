@@ -280,10 +280,10 @@ func TestCheck(t *testing.T) {
 		t.Run(n.name, func(t *testing.T) {
 			each(t, n.name, func(t *testing.T, th *thing, dir, at string) {
 				want := th.file
-				switch {
-				case n.kind == fs.ModeDir:
+				switch n.kind {
+				case fs.ModeDir:
 					want = th.dir
-				case n.kind == anyKind:
+				case anyKind:
 					if want = ""; strings.Contains(th.name, "link") || strings.Contains(th.name, "another") {
 						want = th.file
 					}
@@ -462,7 +462,7 @@ func modesBelow(t *testing.T, dir string) string {
 func rootsAffair(base string) (problems error) {
 	want := func(what string, err, is error, says string) {
 		if is == nil && says == "" && err != nil || is != nil && !errors.Is(err, is) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			problems = errors.Join(problems, fmt.Errorf("%s: %v, want %v %q", what, err, is, says))
+			problems = errors.Join(problems, fmt.Errorf("%s: %w, want %v %q", what, err, is, says))
 		}
 	}
 	dir := func(name string) string { return filepath.Join(base, name) }

@@ -138,10 +138,10 @@ func runGroups(a []ref.Val) ref.Val {
 	}
 	groups := map[ref.Val][]ref.Val{}
 	for i, k := range keys {
-		switch k.(type) {
+		switch k := k.(type) {
 		case types.String, types.Int, types.Uint, types.Bool:
 		case large:
-			return k.(large).inside()
+			return k.inside()
 		default:
 			return types.NewErr("groupBy: the key of element %d is of type %s, want a string, an integer or a bool", i, k.Type().TypeName())
 		}
