@@ -198,3 +198,57 @@ func TestReleaseBeforeTheMark(t *testing.T) {
 	r.work()
 	r.wantStatus(key, "completed")
 }
+
+// Whoever releases a run is told of success when its head says so in the store, and
+// only then, also when the batch of the release is lost: no mark that was taken back
+// comes again. A run that has ended, or that only waits, records no event with it.
+func TestReleaseInALostBatch(t *testing.T) {
+	for name, recipe := range map[string]string{
+		"ended":   chain(1),
+		"waiting": "name: w\nsteps:\n  - {id: w, wait: {signal: go}}\n",
+	} {
+		for _, outcome := range []memory.Outcome{memory.OK, memory.Refused, memory.ReplyLost} {
+			st, next := failing()
+			r := newRig(t, st, Config{}, noop())
+			key := r.run(acc, planOf(t, recipe, noop()), nil)
+			if name == "ended" {
+				r.work()
+			}
+			r = r.reopen(st.Crash(0))
+			if l := r.c.runs[key]; l != nil {
+				r.c.drop(l)
+			}
+			r.c.setApart(r.head(key), store.ImportedReason)
+			r.settle()
+			if r.head(key).Quarantine == "" {
+				t.Fatal("the run is not set apart")
+			}
+			release := func() error {
+				in := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
+				reply := r.asked(in)
+				r.settle(in)
+				r.pass(5_000_000)
+				return reply().err
+			}
+			*next = []memory.Outcome{outcome}
+			err := release()
+			if why := r.head(key).Quarantine; (err == nil) != (outcome != memory.Refused) || (err == nil) != (why == "") {
+				t.Errorf("%s, outcome %d: the release is answered %v, and the head says %q", name, outcome, err, why)
+			}
+			if err != nil {
+				if err := release(); err != nil {
+					t.Errorf("%s, outcome %d: released again: %v", name, outcome, err)
+				}
+			}
+			r = r.reopen(st.Crash(0))
+			if name == "waiting" {
+				r.settle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
+			}
+			r.wantStatus(key, "completed")
+			if why := r.head(key).Quarantine; why != "" {
+				t.Errorf("%s, outcome %d: after a restart it is set apart: %s", name, outcome, why)
+			}
+			r.consistent(key)
+		}
+	}
+}

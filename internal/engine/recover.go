@@ -296,7 +296,7 @@ func (c *core) owns() error {
 // wrote says whether the store holds a transition of a lost batch.
 func (c *core) wrote(t *store.Transition) (bool, error) {
 	if t.Last == 0 {
-		return true, nil // nobody waits for a fold or a mark
+		return c.unmarked(t)
 	}
 	if l := c.runs[t.Key]; l != nil {
 		return l.run.Last() >= t.Last, nil
@@ -309,6 +309,19 @@ func (c *core) wrote(t *store.Transition) (bool, error) {
 		return false, nil
 	}
 	return false, err
+}
+
+// unmarked says whether the store holds a transition without events, as far as
+// somebody waits for that: for a mark that was taken back, not for a fold or a mark.
+func (c *core) unmarked(t *store.Transition) (bool, error) {
+	if t.Head == nil || t.Head.Quarantine != "" {
+		return true, nil
+	}
+	head, err := c.cfg.Store.Head(c.ctx, t.Key)
+	if passing(err) {
+		return false, err
+	}
+	return err == nil && head.Quarantine == "", nil
 }
 
 // release takes a run out of quarantine. Whatever was in the hands of a worker
