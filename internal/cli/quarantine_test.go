@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -61,4 +62,108 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("roux %s: exit %d, want %d and %q\n%s%s", strings.Join(tt.args, " "), code, tt.code, tt.want, out, talk)
 		}
 	}
+}
+
+// TestMarksInEveryView: the mark of a run and the cancel that its journal tells of are
+// shown by every view, before and after a restart, also where the head lags behind;
+// a mark that was taken back does not come again.
+func TestMarksInEveryView(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		mark  string
+		lags  bool
+		list  string // the status that runs list shows before the restart
+		fits  bool   // doctor finds nothing wrong with the journals
+		after string // a restart has put it right
+	}{
+		{"cancelled", "", false, "cancelled", true, "cancelled"},
+		{"cancelled, the head lags", "", true, "running", false, "cancelled"},
+		{"set apart", "it stopped the process", false, "cancelled", true, "cancelled"},
+		{"set apart, the head lags", "it stopped the process", true, "running", false, "running"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("ROUX_DATA", dir)
+			run := cancelledIn(t, dir, tt.mark, tt.lags)
+			view := func(status string) {
+				t.Helper()
+				list, _, _ := inProcess("", "runs", "list", "-o", "json")
+				if !strings.Contains(list, `"status": "`+status+`"`) || !strings.Contains(list, tt.mark) || tt.mark == "" && strings.Contains(list, `"quarantined"`) {
+					t.Errorf("runs list shows %s, want %s and the mark %q", list, status, tt.mark)
+				}
+				get, _, _ := inProcess("", "runs", "get", run, "-o", "json")
+				if !strings.Contains(get, `"status": "cancelled"`) || !strings.Contains(get, tt.mark) || tt.mark == "" && strings.Contains(get, `"quarantined"`) {
+					t.Errorf("runs get shows %s, want cancelled and the mark %q", get, tt.mark)
+				}
+			}
+			view(tt.list)
+			out, _, code := inProcess("", "doctor")
+			if (code == fault.ExitOK) != (tt.fits && tt.mark == "") || !strings.Contains(out, tt.mark) ||
+				strings.Contains(out, "its journal says") == tt.fits {
+				t.Errorf("doctor: exit %d: %s", code, out)
+			}
+			inProcess("", "resume")
+			view(tt.after)
+			if tt.mark == "" {
+				return
+			}
+			if out, talk, _ := inProcess("", "runs", "release", run); strings.Contains(talk, "QUARANTINED") {
+				t.Errorf("release: %s%s", out, talk)
+			}
+			tt.mark = ""
+			view("cancelled")
+			inProcess("", "resume")
+			view("cancelled")
+			if out, _, code := inProcess("", "doctor"); code != fault.ExitOK {
+				t.Errorf("doctor after the release: exit %d: %s", code, out)
+			}
+		})
+	}
+}
+
+// cancelledIn makes a cancelled run with a mark on its head, which may still say that
+// it runs.
+func cancelledIn(t *testing.T, dir, mark string, lags bool) (run string) {
+	t.Helper()
+	ctx := t.Context()
+	e, err := library.Open(ctx, library.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err = e.Start(ctx, library.Request{Source: "r.yaml", Recipe: []byte("name: r\nsteps:\n  - {id: w, wait: {signal: go}}\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Cancel(ctx, run, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Wait(ctx, run); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := st.Own(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := findRun(ctx, st, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head.Quarantine = mark
+	if lags {
+		head.Status, head.Ended, head.Code, head.Message = "running", 0, "", ""
+	}
+	verdicts, err := st.Commit(ctx, []store.Transition{{Key: head.Key, Epoch: epoch, Head: &head}})
+	if err != nil || verdicts[0].Err != nil {
+		t.Fatal(err, verdicts)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return run
 }

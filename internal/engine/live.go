@@ -146,6 +146,12 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 	c.catchUp(l, saved.Head)
 	l.interrupted = len(c.inherited) > 0 && c.bereaved(l)
 	c.enter(l)
+	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
+		c.cfg.Logger.Warn("the head of a run lags behind its journal, which counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
+		l.forceHead = true
+		c.touch(l, l.run.Last()+1)
+		c.building.urgent = true
+	}
 	return l, nil
 }
 
@@ -193,7 +199,10 @@ func (c *core) rebuild(saved *store.Saved) (l *live, err error) {
 		key: saved.Head.Key, prog: prog, run: run, head: saved.Head,
 		chunked: saved.Chunked, snap: len(saved.State), ended: saved.Head.Ended,
 	}
-	l.unended.Store(saved.Head.Ended == 0)
+	if l.ended == 0 && run.Status().Terminal() {
+		l.ended = run.Now() // the head lags
+	}
+	l.unended.Store(l.ended == 0)
 	if saved.Park != nil {
 		l.parked, l.wake = true, saved.Park.WakeAt
 	}
