@@ -57,7 +57,7 @@ func rowsQuery() action.Action {
 						"count": {` + celProp + `, "description": "How many rows a condition holds for; true counts them all."},
 						"list": {` + celProp + `, "description": "All values, in their order."}
 					}
-				}, "description": "What to compute over the rows: of each group as fields of its row, and of all of them as totals."},
+				}, "description": "What to compute over the rows: of each group as fields of its row, and of all of them as totals. For each name one of sum, avg, min, max and list with CEL that gives the value, or count with CEL that says which rows; {\"count\": \"true\"} counts all."},
 				"sortBy": {"type": "array", "minItems": 1, "maxItems": 16, "items": {
 					"type": "object", "required": ["by"], "additionalProperties": false,
 					"properties": {

@@ -55,7 +55,7 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 			if size == 0 && path != arg {
 				// One bad file of a folder must not keep the others from work: the
 				// step that reads it fails, and the recipe says what then.
-				a.say("%s is empty (0 bytes); what reads it will fail", oneLine(path))
+				a.say("%s is empty (0 bytes); a step that needs its content fails", oneLine(path))
 				continue
 			}
 			if size == 0 {

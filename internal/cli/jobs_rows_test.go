@@ -199,6 +199,10 @@ func TestJob_Totals(t *testing.T) {
 	}
 
 	_, env := dataEnv(t)
+	if _, talk, code := roux(t, env, "run", job(t, "totals"), "--input", "@"+write(t, "input.json", fmt.Sprintf(`{"rows": %s}`, text))); code != 2 ||
+		!strings.Contains(talk, "give the run a large list as a file, with --file") {
+		t.Errorf("20,000 rows as input: code %d\n%s", code, talk)
+	}
 	got := jobRun[struct {
 		Groups        []saleSums
 		Totals        saleSums

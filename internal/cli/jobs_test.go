@@ -77,7 +77,7 @@ func TestJob_Catalogue(t *testing.T) {
 	types := map[string]string{"report.pdf": "application/pdf", "cut.pdf": "application/pdf", "picture.png": "image/png",
 		"note.txt": "text/plain", "copy.txt": "text/plain", "empty.txt": "text/plain", "table.csv": "text/csv",
 		"data.json": "application/json", "unknown.bin": "application/octet-stream"}
-	for name, content := range map[string]string{"report.pdf": string(report), "cut.pdf": string(report[:2000]),
+	for name, content := range map[string]string{"report.pdf": string(report), "cut.pdf": "%PDF-1.7\n1 0 obj\n<< /Type",
 		"note.txt": "two words\n", "copy.txt": "two words\n", "empty.txt": "", "table.csv": "a,b\n1,2\n",
 		"data.json": `{"a": [1, 2]}`, "unknown.bin": "\x00\x01\xfe\xff\x00 nothing that is known \x00"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
@@ -110,6 +110,9 @@ func TestJob_Catalogue(t *testing.T) {
 	want["report.pdf"][3], want["picture.png"][4], want["cut.pdf"][5] = "4", "30", "FILE_INVALID"
 	if got.Bytes != total || got.Files != int64(len(types)) {
 		t.Errorf("%d files of %d bytes, want %d of %d", got.Files, got.Bytes, len(types), total)
+	}
+	if _, talk, code := roux(t, env, "explain", "@last", "look"); code != 4 || !strings.Contains(talk, "such as each[0].look") {
+		t.Errorf("explain of a step in a loop without the item: code %d\n%s", code, talk)
 	}
 	if len(got.Kinds) != len(files) {
 		t.Errorf("%d kinds, want %d", len(got.Kinds), len(files))

@@ -99,6 +99,9 @@ func knownStep(p *plan.Plan, step string) error {
 	if slices.Contains(ids, first) && first != step {
 		return nil
 	}
+	if slices.Contains(ids, step) {
+		return fault.New(fault.StepNotFound, "step %q lies inside another one: give its whole name, such as each[0].%s for the first item of the loop each", oneLine(step), oneLine(step))
+	}
 	if near := nearest(step, ids); near != "" {
 		return fault.New(fault.StepNotFound, "no step %q in this run; did you mean %q?", oneLine(step), near)
 	}
