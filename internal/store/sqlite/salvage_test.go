@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package sqlite
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// The first image of a store has what was committed before the damage, and all of it
+// where there is none; what it was made of stays as it was.
+func TestFirstImageEndsAtTheDamage(t *testing.T) {
+	const runs = 20
+	image := killed(t, runs)
+	st, err := readWAL(filepath.Join(image, "roux.db"))
+	if err != nil || st.Frames < runs {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	before := -1
+	for _, c := range []struct {
+		name        string
+		frame       int // which is hit; 0 = none
+		least, most int
+	}{
+		{"no damage", 0, runs, runs},
+		{"the last commit", st.Frames, runs - 1, runs - 1},
+		{"in the middle", st.Frames / 2, 0, runs - 1},
+		{"the first frame", 1, 0, 0},
+	} {
+		dir, to := copied(t, image), t.TempDir()
+		log := filepath.Join(dir, "roux.db-wal")
+		if c.frame > 0 {
+			edit(t, log, walHeader+int64(c.frame-1)*(frameHeader+pageSize)+frameHeader+100, 1, func(b []byte) { b[0] ^= 1 })
+		}
+		was, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images, err := Salvage(ctx, dir, to)
+		if err != nil || len(images) != 3 || images[0].Way != untilDamage {
+			t.Fatalf("%s: %+v, %v", c.name, images, err)
+		}
+		if is, err := os.ReadFile(log); err != nil || !bytes.Equal(is, was) {
+			t.Errorf("%s: the log was changed, %v", c.name, err)
+		}
+		n := 0
+		if s, err := Open(ctx, Options{Dir: images[0].Dir}); err == nil {
+			heads, err := s.List(ctx, store.Query{Account: "acme", Limit: 500})
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			for _, h := range heads {
+				if _, err := s.Load(ctx, h.Key); err != nil {
+					t.Errorf("%s: %v", c.name, err)
+				}
+			}
+			n = len(heads)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		} else if c.least > 0 {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if n < c.least || n > c.most || before >= 0 && n > before {
+			t.Errorf("%s: the first image has %d runs, want %d to %d, and no more than with less damage", c.name, n, c.least, c.most)
+		}
+		before = n
+	}
+}
