@@ -36,9 +36,10 @@ const (
 // walking a damaged file needs no checks.
 type file struct {
 	x         *model.XRefTable
-	encrypted bool // it was, and opened without a password
-	rebuilt   bool // its table of objects was wrong, and made anew
-	size      int  // in bytes
+	glance    *glance // instead of x
+	encrypted bool    // it was, and opened without a password
+	rebuilt   bool    // its table of objects was wrong, and made anew
+	size      int     // in bytes
 }
 
 // noConfigDir keeps the parser from making a directory of its own in the user's
@@ -94,6 +95,10 @@ func (f *file) get(o types.Object) types.Object {
 		ref, ok := o.(types.IndirectRef)
 		if !ok {
 			return o
+		}
+		if f.glance != nil {
+			o = f.glance.object(int(ref.ObjectNumber))
+			continue
 		}
 		next, err := f.x.Dereference(ref)
 		if err != nil {

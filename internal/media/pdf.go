@@ -25,6 +25,11 @@ func readPDF(data []byte, req request, emit func(message) error) (Document, erro
 	if !bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")) {
 		return Document{}, fault.New(fault.FileInvalid, "the file is no PDF: it does not begin with %%PDF-")
 	}
+	if req.Op == opInfo {
+		if doc, ok, err := glanceAt(data, req.MaxPages); ok {
+			return doc, err
+		}
+	}
 	f, pages, err := openSound(data, req.MaxPages)
 	if err != nil {
 		return Document{}, err
@@ -120,7 +125,7 @@ type node struct {
 // pages walks the page tree itself: counting by /Count trusts the file, and a
 // tree that refers to its own parents never ends.
 func (f *file) pages(limit int) ([]node, error) {
-	root, err := f.x.Catalog()
+	root, err := f.catalog()
 	if err != nil || root == nil {
 		return nil, fault.Wrap(fault.FileInvalid, err, "the PDF file has no catalog of pages")
 	}
@@ -136,6 +141,13 @@ func (f *file) pages(limit int) ([]node, error) {
 		return nil, fault.New(fault.FileInvalid, "the PDF file has no pages")
 	}
 	return w.pages, nil
+}
+
+func (f *file) catalog() (types.Dict, error) {
+	if f.glance != nil {
+		return f.dict(f.glance.root), nil
+	}
+	return f.x.Catalog()
 }
 
 type treeWalk struct {
@@ -179,6 +191,9 @@ func (w *treeWalk) node(d types.Dict, from node, depth int) error {
 
 func (w *treeWalk) inherit(d types.Dict, from node) node {
 	n := node{dict: d, resources: from.resources, media: from.media}
+	if w.f.glance != nil {
+		return n // the pages are counted, not set
+	}
 	if r := w.f.dict(d["Resources"]); r != nil {
 		n.resources = r
 	}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// parsed is what the parser says of a file as a whole.
+func parsed(data []byte) (Document, error) {
+	f, pages, err := openSound(data, DefaultMaxPages)
+	if err != nil {
+		return Document{}, err
+	}
+	info := f.dict(f.info())
+	return Document{PageCount: len(pages), Title: oneLine(f.text(info["Title"])), Author: oneLine(f.text(info["Author"]))}, nil
+}
+
+// glancedFile is a file of so many pages, and as many objects beside them as wanted.
+func glancedFile(pages, others int) []byte {
+	var kids strings.Builder
+	for i := range pages {
+		fmt.Fprintf(&kids, "%d 0 R ", 4+i)
+	}
+	objects := []string{
+		"<< /Type /Catalog /Pages 2 0 R >>",
+		fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", kids.String(), pages),
+		"<< /Title (A stream of endless pages) /Author (Ada) >>",
+	}
+	for range pages {
+		objects = append(objects, "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] >>")
+	}
+	for i := range others {
+		objects = append(objects, fmt.Sprintf("<< /Kind /Other /N %d /Text (%s) >>", i, strings.Repeat("x", i%50)))
+	}
+	return bytes.Replace(assemble(objects), []byte("/Root 1 0 R"), []byte("/Root 1 0 R /Info 3 0 R"), 1)
+}
+
+// What a file is asked for as a whole costs what its pages cost, and not what all of
+// its objects do.
+func TestGlanceReadsPagesOnly(t *testing.T) {
+	for _, others := range []int{0, 50_000} {
+		data := glancedFile(117, others)
+		g := openGlance(data)
+		if g == nil {
+			t.Fatal("it is not for a glance")
+		}
+		pages, err := (&file{glance: g, size: len(data)}).pages(DefaultMaxPages)
+		if err != nil || len(pages) != 117 || g.lost {
+			t.Fatalf("%d pages, lost %t, %v", len(pages), g.lost, err)
+		}
+		if g.read > 117+2 || g.worked > 200*117 {
+			t.Errorf("of %d objects %d were read, %d bytes parsed", 120+others, g.read, g.worked)
+		}
+		doc, err := readPDF(data, request{Op: opInfo, MaxPages: DefaultMaxPages}, nil)
+		if err != nil || doc.PageCount != 117 || doc.Title != "A stream of endless pages" || doc.Author != "Ada" {
+			t.Errorf("%+v, %v", doc, err)
+		}
+	}
+	if _, err := readPDF(glancedFile(30, 0), request{Op: opInfo, MaxPages: 20}, nil); fault.CodeOf(err) != fault.FileTooLarge {
+		t.Errorf("30 pages of at most 20: %v", err)
+	}
+}
+
+// A glance says what the parser says, for every file of the shared data that it
+// does not leave to the parser.
+func TestGlanceOfSharedPDFs(t *testing.T) {
+	dir, _ := sharedData(t)
+	glanced, all := 0, 0
+	for _, folder := range []string{"pdf", "pdf-fresh"} {
+		err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".pdf" {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			all++
+			doc, ok, err := glanceAt(data, DefaultMaxPages)
+			if !ok {
+				return nil
+			}
+			glanced++
+			want, wrong := parsed(data)
+			if err != nil || wrong != nil || doc.PageCount != want.PageCount || doc.Title != want.Title || doc.Author != want.Author {
+				t.Errorf("%s: %+v, %v; the parser says %+v, %v", filepath.Base(path), doc, err, want, wrong)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if glanced < 18 { // the others are damaged or encrypted
+		t.Errorf("%d of %d files took a glance", glanced, all)
+	}
+	t.Logf("%d of %d files took a glance", glanced, all)
+}
+
+// Files that are made to cost much, or to go in circles, are left to the parser, and
+// the glance ends soon.
+func TestGlanceOfHostileFiles(t *testing.T) {
+	sound := glancedFile(2, 0)
+	from := bytes.LastIndex(sound, []byte("xref\n0"))
+	at := bytes.LastIndex(sound, []byte("trailer"))
+	xref := func(table string) []byte {
+		return append(append(bytes.Clone(sound[:from]), table...), fmt.Sprintf("\nstartxref\n%d\n%%%%EOF\n", from)...)
+	}
+	stream := func(dict, data string) []byte {
+		return xref(fmt.Sprintf("9 0 obj\n<< %s >>\nstream\n%s\nendstream\nendobj\n", dict, data))
+	}
+	for name, data := range map[string][]byte{
+		"tables in a circle":     bytes.Replace(sound, []byte("/Root"), fmt.Appendf(nil, "/Prev %d /Root", from), 1),
+		"a table far away":       bytes.Replace(sound, []byte("/Root"), []byte("/Prev 9999999999 /Root"), 1),
+		"a table before":         bytes.Replace(sound, []byte("/Root"), []byte("/Prev -5 /Root"), 1),
+		"many entries":           xref("xref\n0 9999999999\n"),
+		"many numbers":           xref("xref\n9999999999 1\n0000000000 00000 n \ntrailer\n<< /Root 1 0 R >>"),
+		"no trailer":             bytes.Clone(sound[:at]),
+		"hidden encryption":      bytes.Replace(sound, []byte("/Root"), []byte("/Encr#79pt 3 0 R /Root"), 1),
+		"encryption":             bytes.Replace(sound, []byte("/Root"), []byte("/Encrypt 3 0 R /Root"), 1),
+		"wide fields":            stream("/Type /XRef /W [1 99 1] /Size 3 /Length 9 /Root 1 0 R", "012345678"),
+		"no fields":              stream("/Type /XRef /W [0 0 0] /Size 2000000 /Length 9 /Root 1 0 R", "012345678"),
+		"a range past its bytes": stream("/Type /XRef /W [1 2 1] /Index [0 2000000] /Length 8 /Root 1 0 R", "01234567"),
+		"a length of itself":     stream("/Type /XRef /W [1 2 1] /Size 3 /Length 9 0 R /Root 1 0 R", "01234567"),
+		"a long length":          stream("/Type /XRef /W [1 2 1] /Size 3 /Length 9999999999 /Root 1 0 R", "01234567"),
+		"deep lists":             bytes.Replace(sound, []byte("/Root"), []byte("/X "+strings.Repeat("[", 50_000)+" /Root"), 1),
+		"no root":                bytes.Replace(sound, []byte("/Root 1 0 R"), []byte("/Toot 1 0 R"), 1),
+		"a root that is no page": bytes.Replace(sound, []byte("/Root 1 0 R"), []byte("/Root 4 0 R"), 1),
+		"pages in a circle":      bytes.Replace(sound, []byte("/Kids [4 0 R 5"), []byte("/Kids [2 0 R 5"), 1),
+		"a page that is absent":  bytes.Replace(sound, []byte("/Kids [4 0 R 5"), []byte("/Kids [4 0 R 9"), 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if bytes.Equal(data, sound) {
+				t.Fatal("nothing was changed")
+			}
+			doc, ok, err := glanceAt(data, DefaultMaxPages)
+			if !ok {
+				return
+			}
+			if want, wrong := parsed(data); wrong != nil || err != nil || doc.PageCount != want.PageCount || doc.Title != want.Title {
+				t.Errorf("%+v, %v; the parser says %+v, %v", doc, err, want, wrong)
+			}
+		})
+	}
+	// The length of a stream of objects that stands in that stream itself.
+	packed, _ := packedFile(t, false)
+	packed = bytes.Replace(packed, []byte("/Type /ObjStm"), []byte("/Type/ObjStm "), 1)
+	i := bytes.Index(packed, []byte("/Type/ObjStm"))
+	j := i + bytes.Index(packed[i:], []byte("/Length ")) + len("/Length ")
+	packed[j], packed[j+1] = '1', ' ' // no number any more that fits
+	if _, ok, _ := glanceAt(packed, DefaultMaxPages); ok {
+		t.Error("a stream of a wrong length was read")
+	}
+}
+
+// Damaged copies are read as the parser reads them, or left to it. Where the damage
+// lies in what a glance does not read, the parser may refuse the file.
+func TestGlanceOfDamagedFiles(t *testing.T) {
+	packed, _ := packedFile(t, true)
+	rng := rand.New(rand.NewPCG(9, 14))
+	n, glanced, refused := 0, 0, 0
+	for _, source := range [][]byte{glancedFile(3, 5), packed, assemblePages("BT (first) Tj ET", "BT (second) Tj ET")} {
+		for _, m := range mutations {
+			for range 40 {
+				data := m.do(rng, bytes.Clone(source))
+				n++
+				doc, ok, err := glanceAt(data, DefaultMaxPages)
+				if !ok {
+					continue
+				}
+				glanced++
+				want, wrong := parsed(data)
+				switch {
+				case err != nil:
+					t.Errorf("%s: %v; the parser says %+v, %v", m.name, err, want, wrong)
+				case wrong != nil:
+					refused++
+				case doc.PageCount != want.PageCount || doc.Title != want.Title || doc.Author != want.Author:
+					t.Errorf("%s: %+v; the parser says %+v\n%q", m.name, doc, want, data)
+				}
+			}
+		}
+	}
+	t.Logf("%d copies, %d took a glance, of which the parser refuses %d", n, glanced, refused)
+	if glanced == 0 {
+		t.Error("none took a glance")
+	}
+}
+
+func BenchmarkInspectPDF(b *testing.B) {
+	data := glancedFile(117, 50_000)
+	b.Run("glance", func(b *testing.B) {
+		for b.Loop() {
+			if _, ok, err := glanceAt(data, DefaultMaxPages); !ok || err != nil {
+				b.Fatal(ok, err)
+			}
+		}
+	})
+	b.Run("parser", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := parsed(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
