@@ -215,7 +215,7 @@ func fillByStore(t *testing.T, dir string) {
 		err = errors.Join(err, v.Err)
 	}
 	for i := range 3 {
-		err = errors.Join(err, s.SetNote(ctx, fmt.Sprintf("note %d", i), noise(200)))
+		err = errors.Join(err, s.SetNote(ctx, epoch, fmt.Sprintf("note %d", i), noise(200)))
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)

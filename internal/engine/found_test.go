@@ -268,12 +268,12 @@ type unsaved struct {
 	good int
 }
 
-func (u *unsaved) SetNote(ctx context.Context, name string, value []byte) error {
+func (u *unsaved) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
 	if u.good == 0 {
 		return fault.New(fault.StoreFailed, "the disk refused to sync")
 	}
 	u.good--
-	return u.Store.SetNote(ctx, name, value)
+	return u.Store.SetNote(ctx, epoch, name, value)
 }
 
 // An engine that cannot mark a suspect because the disk has failed ends, even when

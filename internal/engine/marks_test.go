@@ -252,3 +252,19 @@ func TestReleaseInALostBatch(t *testing.T) {
 		}
 	}
 }
+
+// An engine that was replaced, and ends in order before it has met the fence, does not
+// note a clean end for the one that took over: the death of that one would not be seen.
+func TestReplacedEngineNotesNothing(t *testing.T) {
+	st := memory.New(memory.Options{})
+	old := newRig(t, st, Config{}, noop())
+	next := newRig(t, st, Config{}, noop())
+	old.c.history.Running = false
+	if err := old.c.saveHistory(); fault.CodeOf(err) != fault.StaleEpoch {
+		t.Errorf("the replaced engine's note: %v, want STALE_EPOCH", err)
+	}
+	last := next.reopen(st.Crash(0))
+	if n := len(last.c.history.Crashes); n < 1 {
+		t.Errorf("%d crashes are known, want that of the engine that took over", n)
+	}
+}

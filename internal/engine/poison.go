@@ -49,7 +49,7 @@ func (c *core) saveHistory() error {
 	if err != nil {
 		return fmt.Errorf("encode the engine's history: %w", err)
 	}
-	return c.cfg.Store.SetNote(c.ctx, historyNote, data)
+	return c.cfg.Store.SetNote(c.ctx, c.epoch, historyNote, data)
 }
 
 // lookAtCrashes notes whether the last process died, and says whether runs must

@@ -136,7 +136,7 @@ func (e *Engine) sweepStep(st *sweepState) error {
 	if err != nil {
 		return err
 	}
-	return e.cfg.Store.SetNote(e.ctx, sweepNote, raw)
+	return e.cfg.Store.SetNote(e.ctx, e.core.epoch, sweepNote, raw)
 }
 
 // Sweep lets go at once of everything that is no longer kept, and says what it

@@ -243,7 +243,11 @@ func TestSweepByHand(t *testing.T) {
 func swept(t testing.TB, st *memory.Store) *memory.Store {
 	t.Helper()
 	note := fmt.Sprintf(`{"began":%d}`, time.Now().UnixMicro())
-	if err := st.SetNote(context.Background(), sweepNote, []byte(note)); err != nil {
+	epoch, err := st.Own(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.SetNote(context.Background(), epoch, sweepNote, []byte(note)); err != nil {
 		t.Fatal(err)
 	}
 	return st

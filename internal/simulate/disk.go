@@ -111,12 +111,12 @@ func (d *disk) Note(ctx context.Context, name string) ([]byte, error) {
 }
 
 // SetNote implements store.Store.
-func (d *disk) SetNote(ctx context.Context, name string, value []byte) error {
+func (d *disk) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
 	defer d.enter()()
 	if d.fails() {
 		return errRead
 	}
-	return d.Store.SetNote(ctx, name, value)
+	return d.Store.SetNote(ctx, epoch, name, value)
 }
 
 // Delete implements store.Store.

@@ -72,9 +72,10 @@ type Store interface {
 
 	// Note and SetNote keep small facts of the engine itself (clean shutdown,
 	// suspects of a crash), durable when SetNote returns. An absent note is nil;
-	// setting nil removes it.
+	// setting nil removes it. SetNote of an owner that was replaced changes nothing
+	// and is fault.StaleEpoch: it knows nothing of what the next one has noted.
 	Note(ctx context.Context, name string) ([]byte, error)
-	SetNote(ctx context.Context, name string, value []byte) error
+	SetNote(ctx context.Context, epoch uint64, name string, value []byte) error
 
 	// Uncovered says what trimming waits for: bytes and number of the events
 	// that are only in the journal, and up to 1,000 runs that hold them, the one

@@ -236,11 +236,14 @@ func clone(t *store.Transition) store.Transition {
 }
 
 // SetNote implements store.Store.
-func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
+func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
 	err := s.enterToWrite(ctx)
 	defer s.d.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if epoch != s.d.synced.epoch {
+		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.d.synced.epoch).Err
 	}
 	s.stats.Syncs++
 	if value == nil {

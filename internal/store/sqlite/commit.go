@@ -559,7 +559,7 @@ func (s *Store) Own(ctx context.Context) (uint64, error) {
 }
 
 // SetNote implements store.Store.
-func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
+func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -567,6 +567,9 @@ func (s *Store) SetNote(ctx context.Context, name string, value []byte) error {
 	defer s.w.Unlock()
 	if err := s.writable(); err != nil {
 		return err
+	}
+	if epoch != s.epoch {
+		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.epoch).Err
 	}
 	if err := failpoint.Hit(failpoint.NoteWrite); err != nil {
 		return err

@@ -98,7 +98,7 @@ func TestI21_FailedCommitStopsAcknowledging(t *testing.T) {
 					t.Fatalf("later Commit = %v, want STORE_FAILED", err)
 				}
 			}
-			if err := s.SetNote(ctx, "n", nil); !errors.Is(err, fault.StoreFailed) {
+			if err := s.SetNote(ctx, s.epoch, "n", nil); !errors.Is(err, fault.StoreFailed) {
 				t.Fatalf("SetNote = %v, want STORE_FAILED", err)
 			}
 			if _, err := s.Own(ctx); !errors.Is(err, fault.StoreFailed) {

@@ -123,7 +123,7 @@ func TestF48_EveryWriteIsCheckpointed(t *testing.T) {
 		{"their pieces", func() error { return s.removePieces(ctx, []store.Key{runKey(1)}) }},
 		{"keys", func() error { _, err := s.ForgetKeys(ctx, epoch, 1, 1); return err }},
 		{"a file", func() error { return s.ForgetFile(ctx, runKey(0).Account, "file") }},
-		{"a note", func() error { return s.SetNote(ctx, "n", []byte("1")) }},
+		{"a note", func() error { return s.SetNote(ctx, epoch, "n", []byte("1")) }},
 	} {
 		s.w.Lock()
 		s.up.pages = checkpointPages - 1

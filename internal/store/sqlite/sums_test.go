@@ -36,7 +36,7 @@ func TestFlippedColumns(t *testing.T) {
 	if v, err := s.Delete(ctx, epoch, []store.Key{runKey(3)}); err != nil || v[0].Err != nil {
 		t.Fatal(v, err)
 	}
-	if err := s.SetNote(ctx, "note", []byte("value")); err != nil {
+	if err := s.SetNote(ctx, epoch, "note", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
 	if c := checkOf(t, s); len(c) > 0 {

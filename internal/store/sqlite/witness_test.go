@@ -91,9 +91,9 @@ func (w *witness) Own(ctx context.Context) (uint64, error) {
 }
 
 // SetNote implements store.Store.
-func (w *witness) SetNote(ctx context.Context, name string, value []byte) error {
+func (w *witness) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
 	n := w.submit(&fact{note: name, value: bytes.Clone(value)})
-	err := w.Store.SetNote(ctx, name, value)
+	err := w.Store.SetNote(ctx, epoch, name, value)
 	if err == nil {
 		w.acknowledge(n)
 	}

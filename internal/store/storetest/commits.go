@@ -216,15 +216,23 @@ func notes(h *harness) {
 		return string(v)
 	}
 	h.equal("absent note", get(), nil)
-	h.must(h.s.SetNote(ctx, "clean", []byte("yes")))
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", []byte("yes")))
 	h.equal("note", get(), "yes")
-	h.must(h.s.SetNote(ctx, "clean", []byte("no")))
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", []byte("no")))
 	h.equal("replaced note", get(), "no")
-	h.must(h.s.SetNote(ctx, "clean", []byte{}))
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", []byte{}))
 	h.equal("empty note", get(), "")
-	h.must(h.s.SetNote(ctx, "clean", nil))
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", nil))
 	h.equal("removed note", get(), nil)
-	h.must(h.s.SetNote(ctx, "clean", nil))
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", nil))
+	// An owner that was replaced writes none, and removes none.
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", []byte("mine")))
+	h.own()
+	h.wantCode(h.s.SetNote(ctx, h.epoch-1, "clean", []byte("late")), fault.StaleEpoch)
+	h.wantCode(h.s.SetNote(ctx, h.epoch-1, "clean", nil), fault.StaleEpoch)
+	h.equal("note of the owner before", get(), "mine")
+	h.must(h.s.SetNote(ctx, h.epoch, "clean", []byte("new")))
+	h.equal("note of the new owner", get(), "new")
 }
 
 func stats(h *harness) {

@@ -60,7 +60,7 @@ func (h *harness) populate() {
 	over := h.start(key("ended"), 2)
 	over.Head.Ended, over.Head.Status = 9, "completed"
 	h.commit(tr, over)
-	h.must(h.s.SetNote(ctx, "n", []byte("v")))
+	h.must(h.s.SetNote(ctx, h.epoch, "n", []byte("v")))
 }
 
 // populated fails the test unless all of it is there.
