@@ -30,11 +30,16 @@ type saved struct {
 }
 
 // saveOutputs writes the files that a run's outputs name into a directory, under the
-// names they have in the run, else those that the store knows. What is there already is never overwritten: a
-// file with other content gets a number behind its name.
+// names they have in the run, else those that the store knows. What is there already is
+// never overwritten: a file with other content gets a number behind its name.
 func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, dir string) ([]saved, error) {
 	outputs := decoded(v.Outputs)
-	hashes := fileHashes(outputs, nil)
+	var hashes []string
+	eachHash(outputs, func(hash string) {
+		if !slices.Contains(hashes, hash) {
+			hashes = append(hashes, hash)
+		}
+	})
 	if len(hashes) == 0 {
 		return nil, nil
 	}
@@ -46,35 +51,50 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, d
 	names := v.fileNames(outputs)
 	var list []saved
 	for _, hash := range hashes {
-		s, err := a.saveOutput(ctx, files, hash, names[hash], p)
-		switch {
-		case errors.Is(err, fault.FileNotFound):
-			continue // a hash that is data, not a file of this run
-		case err != nil:
-			return list, err
+		wanted := names[hash]
+		if len(wanted) == 0 {
+			wanted = []string{""}
 		}
-		list = append(list, s)
+		for _, name := range wanted {
+			s, err := a.saveOutput(ctx, files, hash, name, p)
+			if errors.Is(err, fault.FileNotFound) {
+				break // a hash that is data, not a file of this run
+			}
+			if err != nil {
+				return list, err
+			}
+			list = append(list, s)
+		}
 	}
 	return list, nil
 }
 
-// fileNames are the names of files by their hashes, as the run has them: an object
-// of its outputs, or of a step's, that holds one hash and a name, else the name
-// that an input file came with.
-func (v *runView) fileNames(outputs any) map[string]string {
-	names := map[string]string{}
+// fileNames are the names of files by their hashes, as the run has them: those of
+// objects of its outputs that hold one hash and a name, else those of objects of its
+// steps, else the name that an input file came with. Files of equal content have one
+// hash: there are as many names, at most, as the outputs name it times.
+func (v *runView) fileNames(outputs any) map[string][]string {
+	names, times := map[string][]string{}, map[string]int{}
+	eachHash(outputs, func(hash string) { times[hash]++ })
 	note := func(hash, name string) {
-		if names[hash] == "" {
-			names[hash] = name
+		if len(names[hash]) < times[hash] && !slices.Contains(names[hash], name) {
+			names[hash] = append(names[hash], name)
 		}
 	}
 	namesIn(outputs, note)
+	done := maps.Clone(names)
 	steps, order := v.Steps()
 	for _, path := range order {
-		namesIn(decoded(steps[path].Output), note)
+		namesIn(decoded(steps[path].Output), func(hash, name string) {
+			if done[hash] == nil {
+				note(hash, name)
+			}
+		})
 	}
 	for _, f := range v.files {
-		note(f.Hash, f.Name)
+		if names[f.Hash] == nil {
+			note(f.Hash, f.Name)
+		}
 	}
 	return names
 }
@@ -101,23 +121,22 @@ func namesIn(v any, fn func(hash, name string)) {
 	}
 }
 
-// fileHashes are the hashes in a value, in order, each once.
-func fileHashes(v any, list []string) []string {
+// eachHash calls fn for the hashes in a value, in order.
+func eachHash(v any, fn func(hash string)) {
 	switch v := v.(type) {
 	case string:
-		if blob.ValidHash(v) && !slices.Contains(list, v) {
-			list = append(list, v)
+		if blob.ValidHash(v) {
+			fn(v)
 		}
 	case []any:
 		for _, e := range v {
-			list = fileHashes(e, list)
+			eachHash(e, fn)
 		}
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			list = fileHashes(v[k], list)
+			eachHash(v[k], fn)
 		}
 	}
-	return list
 }
 
 func (a *app) saveOutput(ctx context.Context, files action.Files, hash, name string, p *placer) (saved, error) {
