@@ -4,6 +4,7 @@ package machine
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -161,6 +162,45 @@ func TestF46_GoldenJournals(t *testing.T) {
 				t.Errorf("the run is %s after its last event", run.status)
 			}
 		})
+	}
+}
+
+// TestF46_GoldenSnapshots: the state after each event of a frozen journal has the
+// bytes that it had when the journal was frozen, as long as the snapshot's format
+// has its number (I2): stores hold snapshots of earlier releases.
+func TestF46_GoldenSnapshots(t *testing.T) {
+	for name := range stories {
+		base := filepath.Join("testdata", "journals", name)
+		prog := Prepare(mustPlan(t, base+".plan.json"))
+		run := NewRun(prog)
+		frames := mustRead(t, base+".bin")
+		got := fmt.Sprintf("format %d\n", SnapshotFormat)
+		if err := EachEvent(frames, func(ev *Event) error {
+			if err := run.Apply(ev); err != nil {
+				return err
+			}
+			state := run.Snapshot(nil)
+			got += fmt.Sprintf("%d %d %.8x\n", ev.Seq, len(state), sha256.Sum256(state))
+			back, err := Restore(prog, state)
+			if err != nil {
+				return err
+			}
+			if again := back.Snapshot(nil); !bytes.Equal(again, state) {
+				t.Errorf("%s: restored after event %d it is written in another way", name, ev.Seq)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		file := base + ".snapshots.txt"
+		if _, err := os.Stat(file); os.IsNotExist(err) && *rewrite {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := string(mustRead(t, file)); got != want {
+			t.Errorf("%s: snapshots (event, bytes, hash) are others than when they were frozen:\n%s", name, got)
+		}
 	}
 }
 
