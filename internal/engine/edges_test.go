@@ -4,8 +4,10 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +30,30 @@ func TestResultsAreLookedAtWhenTheyCome(t *testing.T) {
 			t.Errorf("the run is %s after %s (%s)", head.Status, time.Since(began), head.Message)
 		}
 	})
+}
+
+// What one input causes goes on in several commits where it is long, and waits for
+// nothing between them.
+func TestLongTurnsDoNotWait(t *testing.T) {
+	var src strings.Builder
+	src.WriteString("name: t\nsteps:\n  - {id: s0, transform: {expression: \"1\"}}\n")
+	for i := 1; i < 30; i++ {
+		fmt.Fprintf(&src, "  - {id: s%d, transform: {expression: steps.s%d.output + 1}}\n", i, i-1)
+	}
+	p := planOf(t, src.String())
+	for room := 20; room <= 60; room += 10 { // the last commit is not full in each
+		synctest.Test(t, func(t *testing.T) {
+			st := memory.New(memory.Options{})
+			e := open(t, st, Config{MaxTurn: 1, MaxBatchBytes: room})
+			began := time.Now()
+			if head := end(t, e, start(t, e, p, nil)); head.Status != "completed" || time.Since(began) != 0 {
+				t.Errorf("in commits of %d bytes the run is %s after %s (%s)", room, head.Status, time.Since(began), head.Message)
+			}
+			if stats, err := st.Stats(t.Context()); err != nil || stats.Commits < 5 {
+				t.Errorf("%+v, %v: want several commits", stats, err)
+			}
+		})
+	}
 }
 
 // Alarms go off in the order of their times, of equal times in the order in which
