@@ -168,3 +168,13 @@ func TestSplittingAtItsBound(t *testing.T) {
 		}
 	}
 }
+
+// A reference says how many elements its list has, whatever the last one is.
+func TestReferencesCountElements(t *testing.T) {
+	for _, last := range []any{[]any{}, map[string]any{}, []any{[]any{}}, "", int64(7)} {
+		r := carry(t, keep(t), append(texts(1_200, 1_000), last))
+		if ref, _, _, ok := jsonx.NextLarge(r.Output); !ok || !ref.List || ref.Size != 1_201 {
+			t.Errorf("a list that ends with %v: %+v, %v", last, ref, r.Err)
+		}
+	}
+}
