@@ -73,3 +73,29 @@ func TestFirstImageEndsAtTheDamage(t *testing.T) {
 		before = n
 	}
 }
+
+// An index of the log of which the two copies differ says nothing: the log is judged
+// as it is where there is none.
+func TestATornIndexSaysNothing(t *testing.T) {
+	image := killed(t, 20)
+	st, err := readWAL(filepath.Join(image, "roux.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for frame := 1; frame <= st.Frames; frame++ {
+		torn := copied(t, image)
+		edit(t, filepath.Join(torn, "roux.db-shm"), 48+20, 1, func(b []byte) { b[0] ^= 1 })
+		none := copied(t, image, "roux.db-shm")
+		var got [2]walState
+		for i, dir := range []string{torn, none} {
+			edit(t, filepath.Join(dir, "roux.db-wal"), walHeader+int64(frame-1)*(frameHeader+pageSize)+frameHeader+100, 1, func(b []byte) { b[0] ^= 1 })
+			if got[i], err = readWAL(filepath.Join(dir, "roux.db")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got[0] != got[1] {
+			t.Errorf("frame %d is hit: with a torn index %+v, without one %+v", frame, got[0], got[1])
+		}
+		frame += st.Frames / 20
+	}
+}
