@@ -26,11 +26,10 @@ const (
 	// numbers, would be taken for it.
 	shortText = 4
 	// maxSchemaDepth bounds how many parts of a schema are followed that all speak
-	// of one value: one that refers to itself says nothing new.
+	// of one value, maxSchemaWork how many for all values of an event. What is not
+	// reached is masked.
 	maxSchemaDepth = 32
-	// maxSchemaWork bounds how many parts are followed for all values of an event.
-	// What is not reached is masked.
-	maxSchemaWork = 200_000
+	maxSchemaWork  = 200_000
 	// maxWholes is how many objects and lists are known again wherever they are
 	// passed on; the texts and long numbers in others are all the same.
 	maxWholes = 64
@@ -133,11 +132,11 @@ func (m *Mask) Fields(params map[string]any) map[string]any {
 // schema led here that speak of the same value.
 func (m *Mask) marked(schema any, v any, depth int) any {
 	s, ok := schema.(map[string]any)
-	if !ok || depth > maxSchemaDepth {
+	if !ok {
 		return v
 	}
 	m.work++
-	if s["writeOnly"] == true || m.work > maxSchemaWork {
+	if s["writeOnly"] == true || m.work > maxSchemaWork || depth > maxSchemaDepth {
 		m.learn(v)
 		return Masked
 	}

@@ -195,6 +195,8 @@ func TestMaskDepth(t *testing.T) {
 		{`{"properties": {"a": {"items": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
 		{`{"properties": {"a": {"unevaluatedItems": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
 		{`{"properties": {"a": {"contains": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
+		// Deeper than that nobody looks: it may be marked.
+		{`{"properties": {"a": {"allOf": [{"allOf": [` + sub + `]}]}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
 	} {
 		if got, _ := masked(t, tt.schema, tt.params, `1`); got != tt.want {
 			t.Errorf("%.40s …: %s shows %s, want %s", tt.schema, tt.params, got, tt.want)
