@@ -90,3 +90,22 @@ func TestStage(t *testing.T) {
 		t.Errorf("at rest: busy %v, dead %v, stalled %v, %d runs in memory", s.Busy(), s.Dead(), s.Stalled(), s.Loaded())
 	}
 }
+
+// A Stage that stops takes no new work.
+func TestAStoppingStageStartsNothing(t *testing.T) {
+	a := noop()
+	cfg := Config{Store: memory.New(memory.Options{}), Actions: compile.NewCatalogue(a), Logger: testLog(t)}
+	s, err := OpenStage(t.Context(), cfg, NewPlans(10), rigEpoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &StartRequest{Account: acc, Plan: planOf(t, chain(1), a), Recipe: "r"}
+	if _, err := s.Start(req); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	_, err = s.Start(req)
+	wantCode(t, err, errStopping.Code)
+	_, err = s.Retry(store.Key{Account: acc, Run: "run"}, RetryRequest{})
+	wantCode(t, err, errStopping.Code)
+}
