@@ -244,7 +244,7 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 }
 
 func (e *Engine) toRetry(ctx context.Context, account, run string, req RetryRequest) (*input, error) {
-	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: req.Limits}
+	m := machine.Input{Kind: machine.InRetry, Name: req.From, Limits: &req.Limits}
 	if err := withinLimits(req.Limits, e.cfg.MaxLimits); err != nil {
 		return nil, err
 	}

@@ -88,8 +88,8 @@ type Input struct {
 	Name string
 	Text string
 	Data []byte
-	// Limits are those that a retry raises; a field that is zero stays.
-	Limits plan.Limits
+	// Limits are those that a retry raises; a field that is zero stays. nil = none.
+	Limits *plan.Limits
 }
 
 // Outcome is what an attempt reports.

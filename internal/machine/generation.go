@@ -47,7 +47,11 @@ func (r *Run) takeRetry(in *Input) {
 		r.turn.Err = fault.New(fault.Usage, "an edit needs the input fields to replace")
 		return
 	}
-	limits, err := r.raised(in.Limits)
+	var wanted plan.Limits
+	if in.Limits != nil {
+		wanted = *in.Limits
+	}
+	limits, err := r.raised(wanted)
 	if err != nil {
 		r.turn.Err = err
 		return

@@ -214,7 +214,7 @@ func (c *chaos) retry() {
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(c.t, "limits") == 0 {
-		in.Limits.TotalSteps = c.run.limits.TotalSteps + rapid.Int64Range(0, 2).Draw(c.t, "steps")
+		in.Limits = &plan.Limits{TotalSteps: c.run.limits.TotalSteps + rapid.Int64Range(0, 2).Draw(c.t, "steps")}
 	}
 	c.feed(in)
 }

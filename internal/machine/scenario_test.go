@@ -280,7 +280,7 @@ func (w *world) line(s string) {
 		}
 	case "retry":
 		in.Kind, in.Name = InRetry, args["from"]
-		in.Limits = plan.Limits{TotalSteps: w.number(args["steps"]), LoopItems: w.number(args["items"]), MemoryBytes: w.number(args["memory"]), ExpressionCost: w.number(args["cost"])}
+		in.Limits = &plan.Limits{TotalSteps: w.number(args["steps"]), LoopItems: w.number(args["items"]), MemoryBytes: w.number(args["memory"]), ExpressionCost: w.number(args["cost"])}
 	case "edit":
 		in.Kind, in.Data, in.Name = InEdit, []byte(args[""]), args["from"]
 	case "restart":

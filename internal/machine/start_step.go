@@ -120,14 +120,13 @@ func (r *Run) failedParents(s *scope, step *plan.Step) string {
 }
 
 // env is what the step's expressions see.
-func (r *Run) env(s *scope, i int32, vars []plan.Var) *env {
-	step := s.step(r.plan, i)
+func (r *Run) env(s *scope, i int32, step *plan.Step, vars []plan.Var) *env {
 	return &env{run: r, scope: s, step: i, vars: vars,
 		substitute: step.ParentFailure == plan.SubstituteDefault && r.parentsFailed(s, step)}
 }
 
 func (r *Run) evalBool(s *scope, i int32, e *plan.Expr, eval evaluator) (bool, *Failure) {
-	v, err := eval(r.env(s, i, e.Vars))
+	v, err := eval(r.env(s, i, s.step(r.plan, i), e.Vars))
 	if err != nil {
 		return false, failureOf(err, fault.ConditionError)
 	}
@@ -180,7 +179,7 @@ func (r *Run) startParallel(s *scope, i int32, step *plan.Step) {
 }
 
 func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode) {
-	v, err := code.expr.Eval(r.env(s, i, step.Expr.Vars))
+	v, err := code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
 	if err != nil {
 		r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
 		return
@@ -206,7 +205,7 @@ func (r *Run) encode(v any) ([]byte, *Failure) {
 }
 
 func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
-	v, err := code.expr.Eval(r.env(s, i, step.Expr.Vars))
+	v, err := code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
 	if err != nil {
 		r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
 		return
@@ -283,7 +282,7 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 			due = r.clock + step.SignalMS*1000
 		}
 	case code.expr != nil:
-		v, err := code.expr.Eval(r.env(s, i, step.Expr.Vars))
+		v, err := code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
 		if err != nil {
 			r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
 			return
@@ -332,7 +331,7 @@ func (r *Run) startFail(s *scope, i int32, step *plan.Step, code *stepCode) {
 		f.Code = fault.StepFailed
 	}
 	if code.expr != nil {
-		v, err := code.expr.Eval(r.env(s, i, step.Expr.Vars))
+		v, err := code.expr.Eval(r.env(s, i, step, step.Expr.Vars))
 		if err != nil {
 			f = failureOf(err, fault.TemplateError)
 		} else {

@@ -61,7 +61,7 @@ func (r *Run) TaskInto(t *Task, ref Ref, fence Fence) bool {
 		EffectKey: r.effectKey(s, i), TimeoutMS: step.TimeoutMS, InputC: step.InputC, OutputC: step.OutputC,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
 	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {
-		t.capture(r.env(s, i, nil))
+		t.capture(r.env(s, i, step, nil))
 	}
 	return true
 }

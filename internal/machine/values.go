@@ -220,17 +220,25 @@ func (e *env) capture(v *plan.Var) captured {
 			c.kind, c.any = plainVar, val
 		}
 		return c
-	case plan.VarNow:
-		c.kind, c.any = plainVar, e.ready()
-		return c
-	case plan.VarSeed:
-		c.kind, c.any = plainVar, e.seed()
+	case plan.VarNow, plan.VarSeed:
+		c.kind, c.any = plainVar, e.ofStep(v.Kind)
 		return c
 	}
 	if e.substitute {
 		c.kind, c.any = plainVar, expr.Blank{}
 	}
 	return c
+}
+
+// ofStep is what a step gives its expressions of itself. It is rare and long, and
+// capture is neither.
+//
+//go:noinline
+func (e *env) ofStep(kind plan.VarKind) string {
+	if kind == plan.VarNow {
+		return e.ready()
+	}
+	return e.seed()
 }
 
 // ready is when the step became ready in its generation. All its attempts, and what

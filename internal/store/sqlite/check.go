@@ -149,8 +149,9 @@ func (c *checking) sealed(ctx context.Context) error {
 func (c *checking) rows(ctx context.Context) error {
 	for _, at := range []struct{ what, query string }{
 		{"run", `SELECT run FROM runs r NOT INDEXED WHERE start_sum IS NOT ` + startSumOf + ` OR head_sum IS NOT ` + headSumOf + `
-			OR park_sum IS NOT roux_sum(account, run, parked, wake_at)
-			OR reach_sum IS NOT roux_sum(account, run, last) OR place_sum IS NOT roux_sum(account, run, pack, packed)`},
+			OR park_sum IS NOT roux_sum(account, run, parked, wake_at) AND (park_sum IS NOT -1 OR parked IS NOT 0 OR wake_at IS NOT 0)
+			OR place_sum IS NOT roux_sum(account, run, pack, packed) AND (place_sum IS NOT -1 OR pack IS NOT 0 OR packed IS NOT 0)
+			OR reach_sum IS NOT roux_sum(account, run, last)`},
 		{"idempotency key", `SELECT key FROM idempotency NOT INDEXED WHERE sum IS NOT roux_sum(account, key, body_hash, run, until)`},
 		{"plan", `SELECT hash FROM plans NOT INDEXED WHERE sum IS NOT roux_sum(hash, data)`},
 		{"note", `SELECT name FROM notes WHERE sum IS NOT roux_sum(name, value)`},

@@ -243,7 +243,7 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		if err := s.begin(); err != nil {
 			return store.Verdict{}, err
 		}
-		started, err := s.st.startRun.exec(startArgs(t.Key, t.Head, t.Last)...)
+		started, err := s.writeStart(t.Key, t.Head, t.Last)
 		if err != nil {
 			return store.Verdict{}, err
 		}
@@ -266,7 +266,7 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		return store.Verdict{}, err
 	}
 	if t.Head != nil {
-		if err := s.write(s.st.putHead, headArgs(t.Key, t.Head, max(e.newLast, t.Last), at)...); err != nil {
+		if err := s.writeHead(e, t.Head, max(e.newLast, t.Last), at); err != nil {
 			return store.Verdict{}, err
 		}
 		e.newSettled = t.Head.Settled()

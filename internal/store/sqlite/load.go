@@ -110,7 +110,7 @@ func (f *folded) columns() []any {
 
 // check refuses what the run's row says when it is not as it was written.
 func (f *folded) check(key store.Key) error {
-	if f.reachSum != reachSum(key, int64(f.reach)) || f.placeSum != placeSum(key, f.pack, int64(f.packed)) {
+	if f.reachSum != reachSum(key, int64(f.reach)) || !sumFits(f.placeSum, placeSum(key, f.pack, int64(f.packed)), f.pack, int64(f.packed)) {
 		return damagedHead(key, "place of its events")
 	}
 	return nil
@@ -170,7 +170,7 @@ func (r *savedRow) check() error {
 	if err := r.head.check(); err != nil {
 		return err
 	}
-	if r.parkSum != parkSum(r.head.Key, r.parked, r.wakeAt) {
+	if !sumFits(r.parkSum, parkSum(r.head.Key, r.parked, r.wakeAt), r.parked, r.wakeAt) {
 		return damagedHead(r.head.Key, "mark of a parked run")
 	}
 	if err := r.folded.check(r.head.Key); err != nil {

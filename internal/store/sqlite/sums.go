@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"sync"
 
 	"modernc.org/sqlite"
@@ -20,9 +21,9 @@ import (
 //
 //	runs           start_sum  key, recipe, version, plan_hash, created
 //	               head_sum   key and all that a new head replaces
-//	               park_sum   key, parked, wake_at
+//	               park_sum   key, parked, wake_at; -1 = both are 0 since the row was made
 //	               reach_sum  key, last
-//	               place_sum  key, pack, packed
+//	               place_sum  key, pack, packed; -1 likewise
 //	idempotency    sum        the whole row
 //	plans          sum        the whole row
 //	notes          sum        the whole row
@@ -70,6 +71,56 @@ func sumOf(columns ...driver.Value) int64 {
 	return int64(crc)
 }
 
+// A rowSum makes the checksums of columns that follow a run's key, as sumOf does; the
+// key is summed once.
+type rowSum struct {
+	key uint32
+	buf []byte // columns of the sum being made
+}
+
+var rowSums = sync.Pool{New: func() any { return new(rowSum) }}
+
+// sumsOf returns a rowSum of a run, for done to give back.
+func sumsOf(key store.Key) *rowSum {
+	k := rowSums.Get().(*rowSum)
+	k.buf = k.buf[:0]
+	k.text(key.Account).text(key.Run)
+	k.key = sum(k.buf)
+	k.buf = k.buf[:0]
+	return k
+}
+
+func (k *rowSum) done() {
+	if cap(k.buf) <= keptBytes {
+		rowSums.Put(k)
+	}
+}
+
+func (k *rowSum) number(n int64) *rowSum {
+	k.buf = binary.LittleEndian.AppendUint64(append(k.buf, 1), uint64(n))
+	return k
+}
+
+func (k *rowSum) text(s string) *rowSum {
+	k.buf = append(binary.AppendUvarint(append(k.buf, 2), uint64(len(s))), s...)
+	return k
+}
+
+func (k *rowSum) sum() int64 {
+	crc := crc32.Update(k.key, castagnoli, k.buf)
+	k.buf = k.buf[:0]
+	return int64(crc)
+}
+
+func (k *rowSum) start(h *store.Head) int64 {
+	return k.text(h.Recipe).text(h.Version).text(h.PlanHash).number(h.Created).sum()
+}
+
+func (k *rowSum) head(h *store.Head) int64 {
+	return k.text(h.Status).number(h.Updated).number(h.Ended).text(string(h.Code)).text(h.Message).number(h.Used).
+		number(flag(h.Failures)).text(h.Quarantine).number(flag(h.Owes)).sum()
+}
+
 // registerSum makes sumOf a function of SQL, for the migration that fills in the
 // checksums of rows that are there.
 var registerSum = sync.OnceValue(func() error {
@@ -78,22 +129,37 @@ var registerSum = sync.OnceValue(func() error {
 	})
 })
 
-// startArgs are the columns of a new run, with its sums.
-func startArgs(key store.Key, h *store.Head, last uint64) []driver.Value {
-	return []driver.Value{
+// writeStart makes the row of a new run, with its sums. It is not parked and has no
+// place, which needs none.
+func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, error) {
+	k := sumsOf(key)
+	defer k.done()
+	args := [...]driver.Value{
 		key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Status, h.Created, h.Updated, h.Ended,
 		string(h.Code), h.Message, h.Used, flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last),
-		startSum(key, h), headSum(key, h), parkSum(key, 0, 0), reachSum(key, int64(last)), noPlaceSum(key),
+		k.start(h), k.head(h), k.number(int64(last)).sum(),
 	}
+	return s.st.startRun.exec(args[:]...)
 }
 
-// headArgs are the columns that a new head replaces.
-func headArgs(key store.Key, h *store.Head, last uint64, at spot) []driver.Value {
-	return []driver.Value{
-		key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
-		flag(h.Failures), h.Quarantine, flag(h.Owes), int64(last), at.first, at.reach,
-		headSum(key, h), reachSum(key, int64(last)), at.sum,
+// writeHead replaces the columns that a new head does: beside it how far the events
+// reach, and where the first of them are when that is new. Of a damaged run, which
+// gets no events, what it says of them stays.
+func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at spot) error {
+	k := sumsOf(e.key)
+	defer k.done()
+	args := [...]driver.Value{
+		e.key.Account, e.key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
+		flag(h.Failures), h.Quarantine, flag(h.Owes), k.head(h),
+		int64(last), k.number(int64(last)).sum(), at.first, at.reach, at.sum,
 	}
+	switch {
+	case e.damage != nil:
+		return s.write(s.st.putHeadAlone, args[:12]...)
+	case at.first == nil:
+		return s.write(s.st.putHead, args[:14]...)
+	}
+	return s.write(s.st.putHeadPlace, args[:]...)
 }
 
 func flag(b bool) int64 {
@@ -104,12 +170,21 @@ func flag(b bool) int64 {
 }
 
 func startSum(key store.Key, h *store.Head) int64 {
-	return sumOf(key.Account, key.Run, h.Recipe, h.Version, h.PlanHash, h.Created)
+	k := sumsOf(key)
+	defer k.done()
+	return k.start(h)
 }
 
 func headSum(key store.Key, h *store.Head) int64 {
-	return sumOf(key.Account, key.Run, h.Status, h.Updated, h.Ended, string(h.Code), h.Message, h.Used,
-		flag(h.Failures), h.Quarantine, flag(h.Owes))
+	k := sumsOf(key)
+	defer k.done()
+	return k.head(h)
+}
+
+// sumFits compares the sum of two numbers with the one that was stored. Two zeros
+// have none when nothing was written since the row was made.
+func sumFits(stored, want, a, b int64) bool {
+	return stored == want || stored == noSum && a == 0 && b == 0
 }
 
 func parkSum(key store.Key, parked, wakeAt int64) int64 {
@@ -128,13 +203,12 @@ func placeSum(key store.Key, pack, packed int64) int64 {
 	return sumOf(key.Account, key.Run, pack, packed)
 }
 
-func noPlaceSum(key store.Key) int64 { return placeSum(key, 0, 0) }
-
 func pieceSum(key store.Key, first, last uint64, pack int64) int64 {
 	return sumOf(key.Account, key.Run, int64(last), int64(first), pack)
 }
 
-// noSum stands where a row was written before it had a checksum.
+// noSum is the default of sums: that of a chunk which was written before it had one,
+// and that of two columns which are 0 since the row was made.
 const noSum = -1
 
 func chunkSum(key store.Key, first, last uint64) int64 {

@@ -111,7 +111,9 @@ func (s *stmt) row(dst []driver.Value, args ...driver.Value) (bool, error) {
 type statements struct {
 	begin, commit, rollback        *stmt
 	insertRow, deleteRows          *stmt
-	startRun, putHead, park, wake  *stmt
+	startRun, park, wake           *stmt
+	putHead, putHeadPlace          *stmt
+	putHeadAlone                   *stmt
 	place, putPack, putPiece       *stmt
 	findRun                        *stmt
 	putPlan, findKey, putKey       *stmt
@@ -137,6 +139,9 @@ const foldedColumns = `r.last, ifnull((SELECT max(c.last) FROM chunks c WHERE c.
 const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
 	code, message, used, failures, quarantine, owes`
 
+const headUpdate = `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
+	failures = ?9, quarantine = ?10, owes = ?11, head_sum = ?12`
+
 func (s *statements) prepare(w *writer) error {
 	for _, q := range []struct {
 		dst   **stmt
@@ -147,13 +152,15 @@ func (s *statements) prepare(w *writer) error {
 		{&s.rollback, `ROLLBACK`},
 		{&s.insertRow, `INSERT INTO journal (id, data) VALUES (?1, ?2)`},
 		{&s.deleteRows, `DELETE FROM journal WHERE id BETWEEN ?1 AND ?2`},
-		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last, start_sum, head_sum, park_sum, reach_sum, place_sum)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT DO NOTHING`},
+		{&s.startRun, `INSERT INTO runs (` + headColumns + `, last, start_sum, head_sum, reach_sum)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT DO NOTHING`},
 		// What a start fixes for good is not written again: its index would be, too.
-		// Only a run whose events were lost reaches further than its new head says.
-		{&s.putHead, `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
-			failures = ?9, quarantine = ?10, owes = ?11, last = max(last, ?12), reach_sum = CASE WHEN ?12 >= last THEN ?16 ELSE reach_sum END,
-			pack = ifnull(?13, pack), packed = ifnull(?14, packed), place_sum = ifnull(?17, place_sum), head_sum = ?15 WHERE account = ?1 AND run = ?2`},
+		// A head says how far the events reach, and where the first of them are when
+		// that is new. Of a damaged run both stay as they are. Three statements,
+		// because functions that choose between columns cost more than they.
+		{&s.putHead, headUpdate + `, last = ?13, reach_sum = ?14 WHERE account = ?1 AND run = ?2`},
+		{&s.putHeadPlace, headUpdate + `, last = ?13, reach_sum = ?14, pack = ?15, packed = ?16, place_sum = ?17 WHERE account = ?1 AND run = ?2`},
+		{&s.putHeadAlone, headUpdate + ` WHERE account = ?1 AND run = ?2`},
 		{&s.place, `UPDATE runs SET pack = ifnull(?3, pack), packed = ifnull(?4, packed), place_sum = ifnull(?5, place_sum),
 			last = ?6, reach_sum = ?7 WHERE account = ?1 AND run = ?2`},
 		{&s.putPack, `INSERT INTO packs (id, data) VALUES (?1, ?2)`},
