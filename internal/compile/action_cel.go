@@ -56,5 +56,11 @@ func (c *compiler) inputExpression(ptr, src string, names []any) {
 			env.Vars[name] = nil
 		}
 	}
-	c.problems(site{step: -1, at: at, src: src}, expr.Check(src, false, env, ""))
+	ps := expr.Check(src, false, env, "")
+	for i := range ps {
+		if ps[i].Rule == expr.RuleCost { // no step sees what the action gives it
+			ps[i].Hint = "make it shorter, or compute a part of it before and give it by an input of the action"
+		}
+	}
+	c.problems(site{step: -1, at: at, src: src}, ps)
 }

@@ -72,6 +72,10 @@ func glanceAt(data []byte, maxPages int) (doc Document, ok bool, err error) {
 			doc, ok, err = Document{}, false, nil
 		}
 	}()
+	return glanced(data, maxPages)
+}
+
+func glanced(data []byte, maxPages int) (doc Document, ok bool, err error) {
 	g := openGlance(data)
 	if g == nil {
 		return Document{}, false, nil
@@ -335,8 +339,11 @@ func (g *glance) find(n int) (o types.Object, ok bool) {
 // after is what follows it.
 func (g *glance) parse(at, most int) (o types.Object, after int, ok bool) {
 	text := g.data[at:min(len(g.data), at+most)]
-	if i := bytes.Index(text, []byte("endobj")); i >= 0 {
+	i := bytes.Index(text, []byte("endobj"))
+	if i >= 0 {
 		text = text[:i]
+	} else {
+		g.worked += len(text) / 4 // searching is quicker than parsing
 	}
 	ends := []int{len(text)}
 	if i := bytes.Index(text, []byte("stream")); i >= 0 {

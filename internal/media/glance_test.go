@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
+
 	"github.com/roux-engine/roux/fault"
 )
 
@@ -74,7 +76,7 @@ func TestGlanceReadsPagesOnly(t *testing.T) {
 // does not leave to the parser.
 func TestGlanceOfSharedPDFs(t *testing.T) {
 	dir, _ := sharedData(t)
-	glanced, all := 0, 0
+	answered, all := 0, 0
 	for _, folder := range []string{"pdf", "pdf-fresh"} {
 		err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, _ os.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".pdf" {
@@ -85,11 +87,11 @@ func TestGlanceOfSharedPDFs(t *testing.T) {
 				return err
 			}
 			all++
-			doc, ok, err := glanceAt(data, DefaultMaxPages)
+			doc, ok, err := glanced(data, DefaultMaxPages)
 			if !ok {
 				return nil
 			}
-			glanced++
+			answered++
 			want, wrong := parsed(data)
 			if err != nil || wrong != nil || doc.PageCount != want.PageCount || doc.Title != want.Title || doc.Author != want.Author {
 				t.Errorf("%s: %+v, %v; the parser says %+v, %v", filepath.Base(path), doc, err, want, wrong)
@@ -100,10 +102,10 @@ func TestGlanceOfSharedPDFs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if glanced < 18 { // the others are damaged or encrypted
-		t.Errorf("%d of %d files took a glance", glanced, all)
+	if answered < 18 { // the others are damaged or encrypted
+		t.Errorf("%d of %d files took a glance", answered, all)
 	}
-	t.Logf("%d of %d files took a glance", glanced, all)
+	t.Logf("%d of %d files took a glance", answered, all)
 }
 
 // Files that are made to cost much, or to go in circles, are left to the parser, and
@@ -142,7 +144,7 @@ func TestGlanceOfHostileFiles(t *testing.T) {
 			if bytes.Equal(data, sound) {
 				t.Fatal("nothing was changed")
 			}
-			doc, ok, err := glanceAt(data, DefaultMaxPages)
+			doc, ok, err := glanced(data, DefaultMaxPages)
 			if !ok {
 				return
 			}
@@ -157,41 +159,52 @@ func TestGlanceOfHostileFiles(t *testing.T) {
 	i := bytes.Index(packed, []byte("/Type/ObjStm"))
 	j := i + bytes.Index(packed[i:], []byte("/Length ")) + len("/Length ")
 	packed[j], packed[j+1] = '1', ' ' // no number any more that fits
-	if _, ok, _ := glanceAt(packed, DefaultMaxPages); ok {
+	if _, ok, _ := glanced(packed, DefaultMaxPages); ok {
 		t.Error("a stream of a wrong length was read")
 	}
 }
 
-// Damaged copies are read as the parser reads them, or left to it. Where the damage
-// lies in what a glance does not read, the parser may refuse the file.
+// Objects that do not end cost their search: a file of many is given up.
+func TestGlanceBoundsItsSearch(t *testing.T) {
+	const pages = 20_000
+	data := bytes.ReplaceAll(glancedFile(pages, 0), []byte("\nendobj\n"), []byte("\n       \n"))
+	data = append(data, make([]byte, maxGlanced)...)
+	g := &glance{data: data, objects: map[int]types.Object{}, streams: map[int]*objectStream{}}
+	for i := 0; i < pages && g.worked <= maxWork; i++ {
+		g.parse(i*60, maxGlanced)
+	}
+	if g.worked <= maxWork {
+		t.Errorf("%d objects without an end were searched for it, %d units", pages, g.worked)
+	}
+}
+
+// Damaged copies are read as the parser reads them, or left to it.
 func TestGlanceOfDamagedFiles(t *testing.T) {
 	packed, _ := packedFile(t, true)
 	rng := rand.New(rand.NewPCG(9, 14))
-	n, glanced, refused := 0, 0, 0
+	n, answered := 0, 0
 	for _, source := range [][]byte{glancedFile(3, 5), packed, assemblePages("BT (first) Tj ET", "BT (second) Tj ET")} {
 		for _, m := range mutations {
 			for range 40 {
 				data := m.do(rng, bytes.Clone(source))
 				n++
-				doc, ok, err := glanceAt(data, DefaultMaxPages)
+				doc, ok, err := glanced(data, DefaultMaxPages)
 				if !ok {
 					continue
 				}
-				glanced++
+				answered++
 				want, wrong := parsed(data)
 				switch {
-				case err != nil:
-					t.Errorf("%s: %v; the parser says %+v, %v", m.name, err, want, wrong)
-				case wrong != nil:
-					refused++
+				case err != nil || wrong != nil:
+					t.Errorf("%s: %+v, %v; the parser says %+v, %v", m.name, doc, err, want, wrong)
 				case doc.PageCount != want.PageCount || doc.Title != want.Title || doc.Author != want.Author:
 					t.Errorf("%s: %+v; the parser says %+v\n%q", m.name, doc, want, data)
 				}
 			}
 		}
 	}
-	t.Logf("%d copies, %d took a glance, of which the parser refuses %d", n, glanced, refused)
-	if glanced == 0 {
+	t.Logf("%d copies, %d took a glance", n, answered)
+	if answered == 0 {
 		t.Error("none took a glance")
 	}
 }
@@ -200,7 +213,7 @@ func BenchmarkInspectPDF(b *testing.B) {
 	data := glancedFile(117, 50_000)
 	b.Run("glance", func(b *testing.B) {
 		for b.Loop() {
-			if _, ok, err := glanceAt(data, DefaultMaxPages); !ok || err != nil {
+			if _, ok, err := glanced(data, DefaultMaxPages); !ok || err != nil {
 				b.Fatal(ok, err)
 			}
 		}

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
 package cli
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
 
-// maxResident is what a large run may take of memory, in KiB.
-const maxResident = 1 << 20
+// maxResident is what a large run may take of memory, in MiB.
+const maxResident = 1024
 
-// largeRun runs a recipe in the real binary and returns its times and memory.
-func largeRun(t *testing.T, recipe string, args ...string) (took, cpu time.Duration, residentKiB int64) {
+// largeRun runs a recipe in the real binary and returns its times and the most
+// memory it has held, as it says itself: what the system counts for a child begins
+// with the peak of its parent, which is this whole test.
+func largeRun(t *testing.T, recipe string, args ...string) (took, cpu time.Duration, peak int) {
 	t.Helper()
 	_, env := dataEnv(t)
-	cmd := command(t, env, append([]string{"run", write(t, "large.yaml", recipe), "-q", "-o", "json"}, args...)...)
+	note := filepath.Join(t.TempDir(), "peak")
+	cmd := command(t, append(slices.Clone(env), "PEAK="+note), append([]string{"run", write(t, "large.yaml", recipe), "-q", "-o", "json"}, args...)...)
 	var out, talk strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	began := time.Now()
@@ -27,14 +29,10 @@ func largeRun(t *testing.T, recipe string, args ...string) (took, cpu time.Durat
 		t.Fatalf("%v\n%s\n%.2000s", err, talk.String(), out.String())
 	}
 	took = time.Since(began)
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		t.Skip("this system does not tell how much memory a process took")
-	}
 	if !strings.Contains(out.String(), `"status": "completed"`) {
 		t.Fatalf("%.2000s", out.String())
 	}
-	return took, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), usage.Maxrss
+	return took, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), noted(t, note)
 }
 
 // chainRecipe has n action steps in order, each of which waits for the one before.
@@ -55,12 +53,12 @@ func TestF22_LargeRuns(t *testing.T) {
 	}
 	perStep := map[int]time.Duration{}
 	for _, n := range []int{100, 1_000, 10_000} {
-		took, cpu, kib := largeRun(t, chainRecipe(n), "--max-source", "16MiB")
+		took, cpu, peak := largeRun(t, chainRecipe(n), "--max-source", "16MiB")
 		perStep[n] = cpu / time.Duration(n)
 		t.Logf("%6d steps: %v, %v a step, %v CPU a step (start included), %d MiB", n, took.Round(time.Millisecond),
-			(took / time.Duration(n)).Round(time.Microsecond), perStep[n].Round(time.Microsecond), kib>>10)
-		if kib > maxResident {
-			t.Errorf("%d steps took %d MiB, want at most 1024", n, kib>>10)
+			(took / time.Duration(n)).Round(time.Microsecond), perStep[n].Round(time.Microsecond), peak)
+		if peak > maxResident {
+			t.Errorf("%d steps took %d MiB, want at most 1024", n, peak)
 		}
 	}
 	// CPU, because other work on the machine stretches the clock and not it.
@@ -84,9 +82,9 @@ steps:
       steps:
         - {id: count, transform: {expression: "{'n': n, 'text': 'item ' + string(index)}"}}
 `
-	took, cpu, kib := largeRun(t, loop, "--input", "@"+write(t, "items.json", items.String()))
-	t.Logf("100,000 items: %v, %v CPU, %d MiB", took.Round(time.Millisecond), cpu.Round(time.Millisecond), kib>>10)
-	if kib > maxResident {
-		t.Errorf("100,000 items took %d MiB, want at most 1024", kib>>10)
+	took, cpu, peak := largeRun(t, loop, "--input", "@"+write(t, "items.json", items.String()))
+	t.Logf("100,000 items: %v, %v CPU, %d MiB", took.Round(time.Millisecond), cpu.Round(time.Millisecond), peak)
+	if peak > maxResident {
+		t.Errorf("100,000 items took %d MiB, want at most 1024", peak)
 	}
 }
