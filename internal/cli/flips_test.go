@@ -58,6 +58,9 @@ type flipper struct {
 // store made, some in every table and index and in every kind of file. After each
 // one everything is shown as before, or reading fails, or doctor names the damage.
 func TestFlippedBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short")
+	}
 	f := newFlipper(t)
 	db := filepath.Join(f.dir, datadir.Database)
 	for _, tree := range treesOf(t, db) {

@@ -177,6 +177,9 @@ var (
 // or used and closed to others, whoever names it: nothing outside is touched, no
 // command waits, and none is silent.
 func TestHostileDataDirectories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short")
+	}
 	cases := hostile()
 	if len(cases) < 40 {
 		t.Fatalf("%d hostile directories, want 40", len(cases))
@@ -262,6 +265,9 @@ func hostileDirectory(t *testing.T, at string, tr trap, how string) {
 // named, or replaced by the next command that stores it; nothing outside is touched,
 // and no command waits.
 func TestHostileFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short")
+	}
 	cases := deeper()
 	if len(cases) < 35 {
 		t.Fatalf("%d hostile files, want 35", len(cases))

@@ -103,6 +103,9 @@ func framesOf(t *testing.T, dir string) (frame, n int64, commits []int64) {
 // A bit that flips in the log is never taken for the end of it: the store is refused,
 // and nothing in it is written. Before, the commits behind it were gone without a word.
 func TestFlippedBitsInTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: runs without -short")
+	}
 	image := killed(t, 40)
 	if runs, unfinished, err := tried(copied(t, image)); err != nil || runs != 40 || unfinished != 0 {
 		t.Fatalf("without a flip: %d runs, %d unfinished, %v", runs, unfinished, err)
