@@ -462,7 +462,7 @@ func modesBelow(t *testing.T, dir string) string {
 func rootsAffair(base string) (problems error) {
 	want := func(what string, err, is error, says string) {
 		if is == nil && says == "" && err != nil || is != nil && !errors.Is(err, is) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			problems = errors.Join(problems, errors.New(fmt.Sprintf("%s: %v, want %v %q", what, err, is, says)))
+			problems = errors.Join(problems, fmt.Errorf("%s: %s, want %s %q", what, fmt.Sprint(err), fmt.Sprint(is), says))
 		}
 	}
 	dir := func(name string) string { return filepath.Join(base, name) }
