@@ -350,11 +350,20 @@ func (g *generation) ordered() []reset {
 	for k := range g.resets {
 		g.index[instance{g.resets[k].scope, g.resets[k].step}] = k
 	}
-	// A step that will wait again for another cannot go on in the middle.
+	// A step that will wait again, for another or for its wave, cannot go on in the
+	// middle. The first reset of a scope belongs to the first wave that opens anew.
+	first := 0
 	for k := range g.resets {
 		x := &g.resets[k]
-		for _, p := range x.scope.step(g.run.plan, x.step).Preds {
+		if x.scope != g.resets[first].scope {
+			first = k
+		}
+		step := x.scope.step(g.run.plan, x.step)
+		for _, p := range step.Preds {
 			x.reopen = x.reopen && (g.find(x.scope, p-x.scope.g.First) < 0 || sabotage.Reopen)
+		}
+		if g.run.plan.Waves && step.Wave > x.scope.step(g.run.plan, g.resets[first].step).Wave {
+			x.reopen = false
 		}
 	}
 	// What a plainly reset step owned is forgotten with it.
