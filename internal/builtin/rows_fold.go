@@ -6,10 +6,10 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"math/big"
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -44,10 +44,8 @@ type group struct {
 
 // A tally is the state of one fold over one group.
 type tally struct {
-	n     int64   // values that count
-	whole big.Int // exact, however large it is on the way
-	parts float64
-	float bool // one of the numbers was not whole
+	n     int64 // values that count
+	total expr.Total
 	best  any
 	list  []any
 }
@@ -159,9 +157,9 @@ func (g *group) take(i int, f *fold, v any) error {
 	}
 	switch v := v.(type) {
 	case int64:
-		t.whole.Add(&t.whole, g.q.one.SetInt64(v))
+		t.total.AddInt(v)
 	case float64:
-		t.parts, t.float = t.parts+v, true
+		t.total.AddDouble(v)
 	default:
 		return fault.New(fault.InputInvalid, "%s gives %s, want a number", f.at, jsonKind(v))
 	}
@@ -179,22 +177,17 @@ func (t *tally) value(how string) (any, error) {
 		return t.best, nil
 	case how == "avg" && t.n == 0:
 		return nil, nil
-	case !t.float && how == "avg":
-		f, _ := new(big.Rat).SetFrac(&t.whole, big.NewInt(t.n)).Float64()
-		return f, nil
-	case !t.float && !t.whole.IsInt64():
-		return nil, fault.New(fault.InputInvalid, "the sum is larger than a whole number of 64 bits can be: add double(…)")
-	case !t.float:
-		return t.whole.Int64(), nil
 	}
-	f, _ := new(big.Float).SetInt(&t.whole).Float64()
-	if f += t.parts; math.IsInf(f, 0) || math.IsNaN(f) {
+	sum, ok := t.total.Sum()
+	switch f, double := sum.(float64); {
+	case double && (math.IsInf(f, 0) || math.IsNaN(f)):
 		return nil, fault.New(fault.InputInvalid, "the sum is no number that JSON can hold")
+	case how == "avg":
+		return t.total.Mean(t.n), nil
+	case !ok:
+		return nil, fault.New(fault.InputInvalid, "the sum is larger than a whole number of 64 bits can be: add double(…)")
 	}
-	if how == "avg" {
-		f /= float64(t.n)
-	}
-	return f, nil
+	return sum, nil
 }
 
 // fields is the row of a group.

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 
 	"github.com/roux-engine/roux/action"
@@ -190,8 +189,7 @@ type query struct {
 	groups  map[string]*group
 	ordered []*group // in the order of their first appearance
 	sorted  []result
-	held    int     // bytes of what is kept
-	one     big.Int // the number that is being added
+	held    int // bytes of what is kept
 	read    int64
 	matched int64
 	passed  int64 // rows of the result before offset and limit

@@ -41,7 +41,6 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 		return nil, issues(src, offset, iss)
 	}
 	w := walkAST(env, parsed, offset)
-	folds := mapFolds(parsed.NativeRep().Expr())
 	if change != nil {
 		change(parsed)
 	}
@@ -68,7 +67,7 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	prog, err := env.Program(checked,
 		cel.CostTracking(prices{}),
 		cel.CostLimit(most),
-		cel.CustomDecoratorV2(guardWith(folds)),
+		cel.CustomDecoratorV2(guardWith(w.folds)),
 	)
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
@@ -159,11 +158,16 @@ func (m *memo) Lookup(name string) (any, bool) {
 
 // tooCostly is the error of an evaluation that was stopped.
 func tooCostly(most uint64) error {
+	return fault.New(fault.ExpressionLimit, "the evaluation costs more than the limit of %d; %s", most, cheaper(most))
+}
+
+// cheaper says what to do about an expression that costs more than most.
+func cheaper(most uint64) string {
 	remedy := "do a part of it in a step or loop of its own"
 	if most < MaxCost {
 		remedy = fmt.Sprintf("raise limits.max_expression_cost (at most %d), or %s", MaxCost, remedy)
 	}
-	return fault.New(fault.ExpressionLimit, "the evaluation costs more than the limit of %d; %s", most, remedy)
+	return remedy
 }
 
 // evalError says what went wrong in our words.

@@ -126,7 +126,6 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 	if ps := w.wrong(src); ps != nil {
 		return ps, nil
 	}
-	folds := mapFolds(parsed.NativeRep().Expr())
 	indexFields(parsed.NativeRep().Expr())
 	var ps problems
 	st := newSchemaTypes()
@@ -157,14 +156,14 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 	if iss.Err() != nil {
 		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
 	}
-	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guardWith(folds))); err != nil {
+	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guardWith(w.folds))); err != nil {
 		// What only planning finds, such as a pattern that is none.
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
 	if est, err := typed.EstimateCost(checked, sizes{}); err == nil && est.Min > c.env.cost() {
 		ps = append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleCost,
 			Msg:  fmt.Sprintf("the expression costs at least %d; the limit is %d", est.Min, c.env.cost()),
-			Hint: fmt.Sprintf("raise limits.max_expression_cost (at most %d), or do a part of it in a step or loop of its own", MaxCost)})
+			Hint: cheaper(c.env.cost())})
 	}
 	return ps, checked.OutputType()
 }

@@ -29,9 +29,11 @@ func NameFor(name string) string {
 	return name
 }
 
-// ownFunctions are the functions that neither CEL nor its extensions have.
+// ownFunctions are the functions that neither CEL nor its extensions have. Those of
+// base64 and json are CEL's, from later versions of its extensions than the one that
+// keeps the recipes of today as they are.
 func ownFunctions() cel.EnvOption {
-	list, text, any := cel.ListType(cel.DynType), cel.StringType, cel.DynType
+	list, text, value := cel.ListType(cel.DynType), cel.StringType, cel.DynType
 	same := cel.ListType(cel.TypeParamType("T"))
 	object := cel.MapType(cel.DynType, cel.DynType)
 	options := []cel.EnvOption{
@@ -42,7 +44,7 @@ func ownFunctions() cel.EnvOption {
 			cel.ReceiverMacro("reduce", 4, reduceMacro),
 			cel.ReceiverMacro("groupBy", 2, groupByMacro),
 		),
-		cel.Function("sum", member("list_sum", any, list)),
+		cel.Function("sum", member("list_sum", value, list)),
 		cel.Function("avg", member("list_avg", cel.DoubleType, list)),
 		cel.Function("zip", member("list_zip_list", cel.ListType(list), list, list)),
 		cel.Function("merge", member("map_merge_map", object, object, object)),
@@ -57,10 +59,10 @@ func ownFunctions() cel.EnvOption {
 		cel.Function("hasExactly", member("list_hasExactly_list", cel.BoolType, same, same)),
 		cel.Function("base64.decodeUrl", global("base64_decode_url_string", cel.BytesType, text)),
 		cel.Function("base64.encodeUrl", global("base64_encode_url_bytes", text, cel.BytesType)),
-		cel.Function("json.encode", global("json_encode_dyn", text, any)),
-		cel.Function("toJson", global("to_json_dyn", text, any)),
-		cel.Function("fromJson", global("from_json_string", any, text)),
-		cel.Function("json.parse", global("json_parse_string", cel.OptionalType(any), text)),
+		cel.Function("json.encode", global("json_encode_dyn", text, value)),
+		cel.Function("toJson", global("to_json_dyn", text, value)),
+		cel.Function("fromJson", global("from_json_string", value, text)),
+		cel.Function("json.parse", global("json_parse_string", cel.OptionalType(value), text)),
 		cel.Function("date",
 			global("date_string", cel.TimestampType, text),
 			global("date_string_string", cel.TimestampType, text, text)),
@@ -129,17 +131,6 @@ func groupByMacro(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast
 	return f.NewComprehension(f.NewList(), "#unused", name, target, f.NewLiteral(types.False), f.NewIdent(name), call), nil
 }
 
-// mapFolds are the ids of the comprehensions that make maps.
-func mapFolds(e ast.Expr) []int64 {
-	var ids []int64
-	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.ComprehensionKind && e.AsComprehension().AccuInit().Kind() == ast.MapKind {
-			ids = append(ids, e.ID())
-		}
-	}))
-	return ids
-}
-
 // mapInsert is the function that two-variable macros put entries into maps with.
 const mapInsert = "cel.@mapInsert"
 
@@ -153,7 +144,7 @@ func priceInsert(a []ref.Val) uint64 {
 
 func runInsert(a []ref.Val) ref.Val {
 	if len(a) == 2 {
-		return insertMap()(a...)
+		return insertMap(a)
 	}
-	return insertEntry()(a...)
+	return insertEntry(a)
 }

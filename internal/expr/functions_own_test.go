@@ -104,6 +104,8 @@ func TestOwnFunctions(t *testing.T) {
 		"date('2026-01-31').format('%A %e %B %Y, week %V')": `"Saturday 31 January 2026, week 05"`,
 		"date('2026-01-31').format('100%')":                 "! ends with %",
 		"date('2026-01-31').format('100%%')":                `"100%"`,
+		"date('2026-01-31').format('%d%%')":                 `"31%"`,
+		"date('2026-01-31').format('%d%%%')":                "! ends with %",
 		"date('2026-01-31').addDate(0, 1, 0)":               `"2026-02-28T00:00:00Z"`,
 		"date('2024-02-29').addDate(1, 0, 1)":               `"2025-03-01T00:00:00Z"`,
 		"date('2026-03-31').addDate(0, -13, 0)":             `"2025-02-28T00:00:00Z"`,

@@ -102,24 +102,25 @@ func notTooLong(v ref.Val) ref.Val {
 }
 
 // library finds the library's own implementation of an overload.
-func library(function, overload string) func() func(...ref.Val) ref.Val {
-	return sync.OnceValue(func() func(...ref.Val) ref.Val {
+func library(function, overload string) func(args []ref.Val) ref.Val {
+	find := sync.OnceValue(func() *functions.Overload {
 		all, err := base().Functions()[function].Bindings()
 		if err != nil {
 			panic(err) // the declarations are constants: a test would have seen it
 		}
-		i := slices.IndexFunc(all, func(o *functions.Overload) bool { return o.Operator == overload })
-		return func(a ...ref.Val) ref.Val {
-			if f := all[i]; len(a) == 1 && f.Unary != nil {
-				return f.Unary(a[0])
-			} else if len(a) == 2 && f.Binary != nil {
-				return f.Binary(a[0], a[1])
-			} else if f.Function != nil {
-				return f.Function(a...)
-			}
-			return noOverload()
-		}
+		return all[slices.IndexFunc(all, func(o *functions.Overload) bool { return o.Operator == overload })]
 	})
+	return func(a []ref.Val) ref.Val {
+		switch f := find(); {
+		case len(a) == 1 && f.Unary != nil:
+			return f.Unary(a[0])
+		case len(a) == 2 && f.Binary != nil:
+			return f.Binary(a[0], a[1])
+		case f.Function != nil:
+			return f.Function(a...)
+		}
+		return noOverload()
+	}
 }
 
 var (
@@ -147,7 +148,7 @@ func runFormat(a []ref.Val) ref.Val {
 		if wrong := putInText(a); wrong != nil {
 			return wrong
 		}
-		return notTooLong(libraryFormat()(a...))
+		return notTooLong(libraryFormat(a))
 	case types.Timestamp:
 		return formatTime(x, a[1])
 	}
@@ -158,7 +159,7 @@ func runQuote(a []ref.Val) ref.Val {
 	if _, ok := a[0].(types.String); !ok {
 		return noOverload()
 	}
-	return notTooLong(libraryQuote()(a...))
+	return notTooLong(libraryQuote(a))
 }
 
 func priceReverse(a []ref.Val) uint64 {
@@ -170,7 +171,7 @@ func priceReverse(a []ref.Val) uint64 {
 
 func runReverse(a []ref.Val) ref.Val {
 	if _, ok := a[0].(types.String); ok {
-		return libraryReverse()(a...)
+		return libraryReverse(a)
 	}
 	vals, ok := elements(a[0])
 	if !ok {

@@ -24,7 +24,7 @@ func formatTime(t types.Timestamp, layout ref.Val) ref.Val {
 	if len(l) > maxLayout {
 		return types.NewErr("format: the layout is longer than %d bytes", maxLayout)
 	}
-	if i := strings.LastIndexByte(string(l), '%'); i >= 0 && strings.Count(string(l[:i+1]), "%")%2 == 1 && i == len(l)-1 {
+	if strings.HasSuffix(strings.ReplaceAll(string(l), "%%", ""), "%") {
 		return types.NewErr("format: the layout %q ends with %%", string(l))
 	}
 	return types.String(strftime.Format(string(l), t.UTC()))
@@ -115,8 +115,8 @@ func runStartOf(a []ref.Val) ref.Val {
 	return instant("startOf", u)
 }
 
-// ids is the namespace of the ids that uuid() derives (RFC 9562, version 5).
-var ids = uuid.NewV5(uuid.NamespaceURL, "https://roux.dev/uuid")
+// uuidNamespace is where uuid() derives its ids (RFC 9562, version 5).
+var uuidNamespace = uuid.NewV5(uuid.NamespaceURL, "https://roux.dev/uuid")
 
 // runUUID derives an id from the step, and from a text where there is one.
 func runUUID(a []ref.Val) ref.Val {
@@ -124,7 +124,7 @@ func runUUID(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
-	step := uuid.NewV5(ids, s[0])
+	step := uuid.NewV5(uuidNamespace, s[0])
 	if len(s) == 1 {
 		return types.String(step.String())
 	}

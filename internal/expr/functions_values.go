@@ -4,7 +4,6 @@ package expr
 
 import (
 	"math"
-	"math/big"
 	"time"
 
 	"cel.dev/cel-go/common/types"
@@ -12,34 +11,29 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// A total adds numbers up, integers without rounding and of any size on the way, or
-// durations.
-type total struct {
-	ints    big.Int
-	doubles float64
-	double  bool // a double was among them
+// A listTotal adds up the elements of a list: numbers, or durations.
+type listTotal struct {
+	Total
 	length  time.Duration
 	lengths int
 	n       int
 }
 
 // addAll adds the elements of a list; what is wrong with them is the result.
-func (t *total) addAll(name string, list ref.Val) ref.Val {
+func (t *listTotal) addAll(name string, list ref.Val) ref.Val {
 	l, ok := list.(traits.Lister)
 	if !ok {
 		return noOverload()
 	}
-	var one big.Int
 	t.n = size(l)
 	for i := range t.n {
 		switch x := l.Get(types.Int(i)).(type) {
 		case types.Int:
-			t.ints.Add(&t.ints, one.SetInt64(int64(x)))
+			t.AddInt(int64(x))
 		case types.Uint:
-			t.ints.Add(&t.ints, one.SetUint64(uint64(x)))
+			t.AddUint(uint64(x))
 		case types.Double:
-			t.doubles += float64(x)
-			t.double = true
+			t.AddDouble(float64(x))
 		case types.Duration:
 			if d := x.Duration; d > 0 && t.length > math.MaxInt64-d || d < 0 && t.length < math.MinInt64-d {
 				return types.NewErr("%s: the duration is too long", name)
@@ -61,24 +55,23 @@ func (t *total) addAll(name string, list ref.Val) ref.Val {
 }
 
 func runSum(a []ref.Val) ref.Val {
-	var t total
+	var t listTotal
 	switch wrong := t.addAll("sum", a[0]); {
 	case wrong != nil:
 		return wrong
 	case t.lengths > 0:
 		return types.Duration{Duration: t.length}
-	case t.double:
-		f, _ := new(big.Float).SetInt(&t.ints).Float64()
-		return types.Double(f + t.doubles)
-	case !t.ints.IsInt64():
-		return types.NewErr("sum: %s does not fit into a 64-bit integer", t.ints.String())
 	}
-	return types.Int(t.ints.Int64())
+	sum, ok := t.Sum()
+	if !ok {
+		return types.NewErr("sum: %s does not fit into a 64-bit integer", t.String())
+	}
+	return types.DefaultTypeAdapter.NativeToValue(sum)
 }
 
 // runAvg is the arithmetic mean: a double, that of integers the nearest one.
 func runAvg(a []ref.Val) ref.Val {
-	var t total
+	var t listTotal
 	switch wrong := t.addAll("avg", a[0]); {
 	case wrong != nil:
 		return wrong
@@ -86,12 +79,8 @@ func runAvg(a []ref.Val) ref.Val {
 		return types.NewErr("avg: the list is empty")
 	case t.lengths > 0:
 		return types.NewErr("avg: want numbers, got durations")
-	case t.double:
-		f, _ := new(big.Float).SetInt(&t.ints).Float64()
-		return types.Double((f + t.doubles) / float64(t.n))
 	}
-	f, _ := new(big.Rat).SetFrac(&t.ints, big.NewInt(int64(t.n))).Float64()
-	return types.Double(f)
+	return types.Double(t.Mean(int64(t.n)))
 }
 
 func runZip(a []ref.Val) ref.Val {

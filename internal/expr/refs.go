@@ -43,6 +43,7 @@ type walker struct {
 
 	nest, deepest int      // lists, maps and macros around
 	twice         problems // keys that stand twice in a map
+	folds         []int64  // ids of the comprehensions that make maps
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
@@ -102,6 +103,9 @@ func (w *walker) walk(e ast.Expr) {
 		}
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
+		if c.AccuInit().Kind() == ast.MapKind {
+			w.folds = append(w.folds, e.ID())
+		}
 		w.walk(c.IterRange())
 		w.walk(c.AccuInit())
 		n := len(w.bound)
