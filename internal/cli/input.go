@@ -162,13 +162,14 @@ func inputFile(in map[string]any, path string, stdin io.Reader) error {
 		}
 		return err
 	}
-	node, problems := jsonx.Parse(text, jsonx.Limits{})
-	if ext := filepath.Ext(path); ext == ".yaml" || ext == ".yml" {
-		node, problems = yamlx.Parse(text, jsonx.Limits{})
-	}
 	if len(text) > jsonx.DefaultBytes {
 		return fault.New(fault.InputInvalid, "--input @%s has %d bytes, the limit is %d: give the run a large list as a file, with --file", name, len(text), jsonx.DefaultBytes)
 	}
+	parse := jsonx.Parse
+	if ext := filepath.Ext(path); ext == ".yaml" || ext == ".yml" {
+		parse = yamlx.Parse
+	}
+	node, problems := parse(text, jsonx.Limits{})
 	if len(problems) > 0 {
 		return fault.New(fault.InputInvalid, "--input @%s: %v", name, problems[0])
 	}

@@ -35,8 +35,10 @@ type saved struct {
 func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, dir string) ([]saved, error) {
 	outputs := decoded(v.Outputs)
 	var hashes []string
+	seen := map[string]bool{}
 	eachHash(outputs, func(hash string) {
-		if !slices.Contains(hashes, hash) {
+		if !seen[hash] {
+			seen[hash] = true
 			hashes = append(hashes, hash)
 		}
 	})

@@ -31,8 +31,9 @@ type checking struct {
 // Check reads the whole store and compares what must fit together: pages and
 // indexes by SQLite (integrity_check), the schema with this release's, then every
 // row against its checksum and the types of its columns, every journal row, chunk,
-// pack and state, and the events of every run from the first to the last. It returns the version of the schema and what is wrong, at most 20
-// lines; it changes nothing. It ends soon after ctx does.
+// pack and state, and the events of every run from the first to the last. It returns
+// the version of the schema and what is wrong, at most 20 lines; it changes nothing.
+// It ends soon after ctx does.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return 0, nil, err

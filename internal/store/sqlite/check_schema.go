@@ -20,11 +20,10 @@ type object struct{ kind, name string }
 // the type of each value with its column's. A checksum does not tell text from
 // bytes, but a search does: a key that became bytes is not found.
 func (c *checking) schema(ctx context.Context) error {
-	made, err := ownSchema()
+	want, err := ownSchema()
 	if err != nil {
 		return err
 	}
-	want := made
 	have := map[object]string{}
 	if err := c.query(ctx, schemaQuery, func(rows *sql.Rows) error { return scanObject(rows, have) }); err != nil {
 		return err
