@@ -184,26 +184,26 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// entry returns what is known of a run, from the index or the tables; nil when
-// there is no such run.
-func (s *Store) entry(key store.Key) (*entry, error) {
-	e := s.x.runs[key]
-	if e == nil {
-		e = s.c.fresh[key]
+// known returns what is known of a run without a look into the tables, or nil.
+func (s *Store) known(key store.Key) *entry {
+	if e := s.x.runs[key]; e != nil {
+		return e
 	}
-	if e == nil {
-		var r foundRun
-		found, err := r.find(s.st.findRun, key)
-		if err != nil || !found {
-			return nil, err
-		}
-		e = &entry{key: key, parked: r.parked, settled: r.ended != 0 && !r.owes, chunked: r.folded.last(), last: r.folded.last()}
-		if e.damage = r.folded.check(key); e.damage == nil && r.folded.reach > e.last {
-			e.damage = lostEvents(key, e.last+1, r.folded.reach)
-		}
-		s.c.fresh[key] = e
+	return s.c.fresh[key]
+}
+
+// find returns what the tables say of a run; nil when there is no such run.
+func (s *Store) find(key store.Key) (*entry, error) {
+	var r foundRun
+	found, err := r.find(s.st.findRun, key)
+	if err != nil || !found {
+		return nil, err
 	}
-	s.touch(e)
+	e := &entry{key: key, parked: r.parked, settled: r.ended != 0 && !r.owes, open: r.ended == 0 && !r.owes, chunked: r.folded.last(), last: r.folded.last()}
+	if e.damage = r.folded.check(key); e.damage == nil && r.folded.reach > e.last {
+		e.damage = lostEvents(key, e.last+1, r.folded.reach)
+	}
+	s.c.fresh[key] = e
 	return e, nil
 }
 
@@ -212,7 +212,7 @@ func (s *Store) touch(e *entry) {
 		return
 	}
 	e.mark = s.c.mark
-	e.newLast, e.newChunked, e.newParked, e.newSettled = e.last, e.chunked, e.parked, e.settled
+	e.newLast, e.newChunked, e.newParked, e.newSettled, e.newOpen = e.last, e.chunked, e.parked, e.settled, e.open
 	e.added = e.added[:0]
 	s.c.touched = append(s.c.touched, e)
 }
@@ -223,13 +223,16 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 	if t.Epoch != s.epoch {
 		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", t.Epoch, s.epoch), nil
 	}
-	var e *entry
+	e := s.known(t.Key)
 	// A plain start needs no look into the table: its insert finds out.
-	if known := s.x.runs[t.Key] != nil || s.c.fresh[t.Key] != nil; known || t.First != 1 || t.Idempotency != nil {
+	if e == nil && (t.First != 1 || t.Idempotency != nil) {
 		var err error
-		if e, err = s.entry(t.Key); err != nil {
+		if e, err = s.find(t.Key); err != nil {
 			return store.Verdict{}, err
 		}
+	}
+	if e != nil {
+		s.touch(e)
 	}
 	if v := guard(t, e); v.Err != nil {
 		return v, nil
@@ -254,7 +257,7 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
-		e.newSettled = t.Head.Settled()
+		e.took(t.Head)
 		at, err := s.pack(t)
 		if err != nil {
 			return store.Verdict{}, err
@@ -269,7 +272,7 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		if err := s.writeHead(e, t.Head, max(e.newLast, t.Last), at); err != nil {
 			return store.Verdict{}, err
 		}
-		e.newSettled = t.Head.Settled()
+		e.took(t.Head)
 	}
 	return store.Verdict{}, s.rest(t, e, fold, at, t.Head == nil)
 }

@@ -54,8 +54,10 @@ type entry struct {
 	refs          []ref // events after chunked, in order
 	parked        bool
 	settled       bool
+	open          bool  // its row is known to say that it has neither ended nor owes anything
 	damage        error // of a stored record that no chunk covers
 	version       uint64
+	indexed       bool // it is in the index
 	// flying says that a commit that changes the run's rows is under way: tables
 	// may be ahead of the index, so whoever reads the run waits for it.
 	flying bool
@@ -66,6 +68,7 @@ type entry struct {
 	newChunked uint64
 	newParked  bool
 	newSettled bool
+	newOpen    bool
 	added      []ref
 }
 
@@ -195,7 +198,7 @@ func (x *index) recall(r ref) []byte {
 // takeOff and land enclose the moment at which a commit becomes visible.
 func (x *index) takeOff(touched []*entry) {
 	for _, e := range touched {
-		if x.runs[e.key] == e {
+		if e.indexed {
 			e.flying = true
 		} else {
 			x.flying[e.key] = struct{}{}
@@ -214,7 +217,7 @@ func (x *index) land(touched []*entry) {
 func (x *index) settle(e *entry) {
 	e.version++
 	e.last, e.chunked = e.newLast, e.newChunked
-	e.parked, e.settled = e.newParked, e.newSettled
+	e.parked, e.settled, e.open = e.newParked, e.newSettled, e.newOpen
 	for _, r := range e.added {
 		if r.row != 0 {
 			x.addRef(e, r)
@@ -226,9 +229,23 @@ func (x *index) settle(e *entry) {
 		delete(x.runs, e.key)
 		x.runs, x.mostRuns = store.Slim(x.runs, x.mostRuns)
 		x.dropped++
+		e.indexed = false
 		return
 	}
-	x.runs[e.key] = e
+	x.add(e)
+}
+
+// add puts e into the index unless it is there. Of many runs, most lookups miss
+// the processor's caches, so an entry says it itself.
+func (x *index) add(e *entry) {
+	if !e.indexed {
+		x.runs[e.key], e.indexed = e, true
+	}
+}
+
+// took notes what a head says that was written for e.
+func (e *entry) took(h *store.Head) {
+	e.newSettled, e.newOpen = h.Settled(), h.Ended == 0 && !h.Owes
 }
 
 func (q queued) holds() bool { return len(q.e.refs) > 0 && q.e.refs[0].row == q.row }

@@ -267,7 +267,7 @@ func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
 		}
 	}
 	if run.known && (len(e.refs) > 0 || e.damage != nil) {
-		s.x.runs[key] = e
+		s.x.add(e)
 	}
 }
 

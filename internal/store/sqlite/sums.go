@@ -156,10 +156,12 @@ func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at spot) error {
 	switch {
 	case e.damage != nil:
 		return s.write(s.st.putHeadAlone, args[:12]...)
-	case at.first == nil:
-		return s.write(s.st.putHead, args[:14]...)
+	case at.first != nil:
+		return s.write(s.st.putHeadPlace, args[:]...)
+	case e.newOpen && h.Ended == 0 && !h.Owes:
+		return s.write(s.st.putOpenHead, args[:14]...)
 	}
-	return s.write(s.st.putHeadPlace, args[:]...)
+	return s.write(s.st.putHead, args[:14]...)
 }
 
 func flag(b bool) int64 {

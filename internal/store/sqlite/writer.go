@@ -113,7 +113,7 @@ type statements struct {
 	insertRow, deleteRows          *stmt
 	startRun, park, wake           *stmt
 	putHead, putHeadPlace          *stmt
-	putHeadAlone                   *stmt
+	putHeadAlone, putOpenHead      *stmt
 	place, putPack, putPiece       *stmt
 	findRun                        *stmt
 	putPlan, findKey, putKey       *stmt
@@ -139,8 +139,11 @@ const foldedColumns = `r.last, ifnull((SELECT max(c.last) FROM chunks c WHERE c.
 const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
 	code, message, used, failures, quarantine, owes`
 
-const headUpdate = `UPDATE runs SET status = ?3, updated = ?4, ended = ?5, code = ?6, message = ?7, used = ?8,
-	failures = ?9, quarantine = ?10, owes = ?11, head_sum = ?12`
+const (
+	headUpdate     = openHeadUpdate + `, ended = ?5, owes = ?11`
+	openHeadUpdate = `UPDATE runs SET status = ?3, updated = ?4, code = ?6, message = ?7, used = ?8,
+		failures = ?9, quarantine = ?10, head_sum = ?12`
+)
 
 func (s *statements) prepare(w *writer) error {
 	for _, q := range []struct {
@@ -156,9 +159,12 @@ func (s *statements) prepare(w *writer) error {
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT DO NOTHING`},
 		// What a start fixes for good is not written again: its index would be, too.
 		// A head says how far the events reach, and where the first of them are when
-		// that is new. Of a damaged run both stay as they are. Three statements,
-		// because functions that choose between columns cost more than they.
+		// that is new. Of a damaged run both stay as they are. Several statements,
+		// because functions that choose between columns cost more than they, and to
+		// set a column to what it is writes its indexes: those of a run that goes on
+		// as it did are left alone.
 		{&s.putHead, headUpdate + `, last = ?13, reach_sum = ?14 WHERE account = ?1 AND run = ?2`},
+		{&s.putOpenHead, openHeadUpdate + `, last = ?13, reach_sum = ?14 WHERE account = ?1 AND run = ?2`},
 		{&s.putHeadPlace, headUpdate + `, last = ?13, reach_sum = ?14, pack = ?15, packed = ?16, place_sum = ?17 WHERE account = ?1 AND run = ?2`},
 		{&s.putHeadAlone, headUpdate + ` WHERE account = ?1 AND run = ?2`},
 		{&s.place, `UPDATE runs SET pack = ifnull(?3, pack), packed = ifnull(?4, packed), place_sum = ifnull(?5, place_sum),
