@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,13 @@ type setting struct {
 	// personal settings are not taken from a project's roux.yaml: who clones a
 	// project has not agreed to what it opens.
 	personal bool
+	// ofData settings say what becomes of what a data directory holds. A project's
+	// roux.yaml says it of one in the project only: another holds the runs of other
+	// projects, too.
+	ofData bool
 }
+
+const ofProjects = "; a project's `roux.yaml` says it of a data directory in the project only"
 
 // settings is the table, in the order in which it is listed.
 var settings = []setting{
@@ -74,16 +81,16 @@ var settings = []setting{
 		},
 	},
 	{
-		key: "retain.runs", env: "ROUX_RETAIN_RUNS", def: "7d", what: "how long a run is kept after it has ended",
-		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention,
+		key: "retain.runs", env: "ROUX_RETAIN_RUNS", def: "7d", what: "how long a run is kept after it has ended" + ofProjects,
+		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
 	},
 	{
-		key: "retain.files", env: "ROUX_RETAIN_FILES", def: "7d", what: "how long a file is kept after the last run that names it has ended",
-		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention,
+		key: "retain.files", env: "ROUX_RETAIN_FILES", def: "7d", what: "how long a file is kept after the last run that names it has ended" + ofProjects,
+		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
 	},
 	{
-		key: "retain.uploads", env: "ROUX_RETAIN_UPLOADS", def: "24h", what: "how long a file that no run names is kept after its last use",
-		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention,
+		key: "retain.uploads", env: "ROUX_RETAIN_UPLOADS", def: "24h", what: "how long a file that no run names is kept after its last use" + ofProjects,
+		want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
 	},
 	{
 		key: "egress.allow", env: egress.Variable, def: "(public addresses only)",
@@ -119,11 +126,46 @@ func (a *app) lookup(s *setting, cmd *cobra.Command) (values []found) {
 		values = append(values, found{"never", "env", "NO_COLOR"})
 	}
 	for _, file := range a.configs {
-		if v, ok := file.values[s.key]; ok {
+		if v, ok := file.values[s.key]; ok && a.mayDecide(&file, s) {
 			values = append(values, found{v.text, file.kind, fmt.Sprintf("%s:%d", file.path, v.line)})
 		}
 	}
 	return append(values, found{s.def, "default", ""})
+}
+
+// mayDecide says whether a file of configuration may set what it names.
+func (a *app) mayDecide(file *configFile, s *setting) bool {
+	if !s.ofData || file.kind != "project" {
+		return true
+	}
+	dir, err := a.dataDir()
+	return err == nil && within(file.dir, dir)
+}
+
+// within says whether dir lies in home, links followed.
+func within(home, dir string) bool {
+	if at, err := filepath.EvalSymlinks(home); err == nil {
+		home = at
+	}
+	if at, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = at
+	}
+	rel, err := filepath.Rel(home, dir)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// sayIgnored names what a project's file may not set here.
+func (a *app) sayIgnored() {
+	for i := range a.configs {
+		file := &a.configs[i]
+		for j := range settings {
+			s := &settings[j]
+			if v, ok := file.values[s.key]; ok && !a.mayDecide(file, s) {
+				a.say("%s:%d: %s is not used: the data directory is not the project's own, and may hold runs of others; set %s, or write it into your config.yaml",
+					file.path, v.line, s.key, s.env)
+			}
+		}
+	}
 }
 
 // valid checks one value against its row.
@@ -183,6 +225,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		a.useActions(allow)
 	}
 	a.log = newLog(a.screen, a.verbose)
+	a.sayIgnored()
 	for _, file := range a.configs {
 		a.log.Debug("configuration read", "file", file.path)
 	}
