@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -101,18 +102,31 @@ func userConfigDir(goos string, getenv func(string) string) (string, error) {
 
 // readConfig reads one file; one that is not there says nothing.
 func (a *app) readConfig(kind, path string) error {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	// A file above the working directory may be anybody's: what another user
+	// wrote must not say where our runs go. A FIFO would keep us waiting.
+	if err == nil {
+		if why := datadir.Foreign(info); why != nil {
+			a.say("%s %v: it is not read", showPath(path), why)
+			return nil
+		}
+		if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(null, info) {
+			return nil
+		}
+		if !info.Mode().IsRegular() {
+			return fault.New(fault.ConfigInvalid, "%s is %s and no file of configuration", showPath(path), kindOf(info.Mode()))
+		}
+	}
+	f, _, err := openRegular(path)
 	if err != nil {
-		return fileError(path, fault.Usage, err)
+		return err
 	}
 	defer f.Close()
-	// A file above the working directory may be anybody's: what another user
-	// wrote must not say where our runs go.
-	if err := ownedByUs(f); err != nil {
-		a.say("%s %v: it is not read", showPath(path), err)
+	if why := ownedByUs(f); why != nil { // it was replaced meanwhile
+		a.say("%s %v: it is not read", showPath(path), why)
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))

@@ -34,7 +34,6 @@ var doors = map[string][]string{
 // mayOpen are the functions that call one of these all the same.
 var mayOpen = map[string]string{
 	// Not in a data directory.
-	"internal/cli/config.go readConfig":       "a file of configuration, which its user may keep anywhere",
 	"internal/cli/draft.go openBeside":        "the directory of a recipe that the user names",
 	"internal/cli/files_get.go save":          "the directory that the user wants a file in",
 	"internal/cli/input.go openFile":          "a file that the user names",
