@@ -140,7 +140,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		t.Errorf("the journal itself: %d events, want %d: %v", last, whole.Last, err)
 	}
 	h.abandon()
-	if _, err := os.Stat(filepath.Join(h.dir, "control")); err == nil {
+	if _, err := os.Stat(filepath.Join(h.dir, socketName)); err == nil {
 		t.Error("the socket is still there")
 	}
 	look()

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -275,12 +276,15 @@ func (m *Mask) learn(v any) {
 	case string:
 		if v != "" && v != Masked {
 			m.texts = append(m.texts, v)
-			// Messages quote texts.
-			if quoted := strconv.Quote(v); len(quoted) > len(v)+2 {
-				m.texts = append(m.texts, quoted[1:len(quoted)-1])
+			// Messages quote texts, and show URLs with them.
+			forms := []string{unquoted(strconv.Quote(v)), unquoted(jsonText(v))}
+			if len(v) >= shortText {
+				forms = append(forms, (&url.URL{Path: v}).EscapedPath(), url.PathEscape(v), url.QueryEscape(v))
 			}
-			if quoted := jsonText(v); len(quoted) > len(v)+2 {
-				m.texts = append(m.texts, quoted[1:len(quoted)-1])
+			for _, form := range forms {
+				if form != v && form != "" {
+					m.texts = append(m.texts, form)
+				}
 			}
 		}
 	case int64, float64:
@@ -299,6 +303,9 @@ func (m *Mask) learn(v any) {
 		}
 	}
 }
+
+// unquoted is what stands between the quotes around a text.
+func unquoted(s string) string { return strings.TrimSuffix(strings.TrimPrefix(s, `"`), `"`) }
 
 // learnWhole keeps a marked object or list.
 func (m *Mask) learnWhole(v any, size int) {

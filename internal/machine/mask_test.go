@@ -106,6 +106,10 @@ func TestMaskedOnTheWay(t *testing.T) {
 		{"a text that a message quotes", `"he\"sh\nus"`, `["want \"he\\\"sh\\nus\""]`, `["want \"[masked]\""]`},
 		{"a text that a message cuts short", `"hush-hush-hush-hush"`, `["got \"hush-hus…", "hush-hu is no…"]`, `["got \"[masked]…","hush-hu is no…"]`},
 		{"a message that begins with a text that it cuts short", `"hush-hush-hush-hush"`, `["hush-hus…", "hush-hus… and hush-hush…, …"]`, `["[masked]…","[masked]… and [masked]…, …"]`},
+		{"a text in a URL", `"hush-ü/ +\"<"`, `["http://x/hush-%C3%BC/%20+%22%3C/y: refused", "/hush-%C3%BC%2F%20+%22%3C", "?k=hush-%C3%BC%2F+%2B%22%3C", "hush-%20"]`,
+			`["http://x/[masked]/y: refused","/[masked]","?k=[masked]","hush-%20"]`},
+		{"a short text in a URL is many things", `"é"`, `["/caf%C3%A9"]`, `["/caf%C3%A9"]`},
+		{"a text that is no path", `"hush//:%"`, `["/hush//:%25", "hush//:%"]`, `["/[masked]","[masked]"]`},
 		{"texts within", `{"k": ["hush", {"deep": "whisper"}]}`, `["hush", "whisper"]`, `["[masked]","[masked]"]`},
 	} {
 		if _, got := masked(t, schema, `{"a": `+tt.secret+`}`, tt.data); got != tt.want {
