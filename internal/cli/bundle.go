@@ -399,6 +399,10 @@ func (a *app) importCommand() *cobra.Command {
 // importing is why a run is set apart until all of it is stored.
 const importing = store.ImportedReason + " in part, because the import was interrupted: import it again"
 
+// withoutMasked is in the reason of an imported run whose journal does not hold all
+// that its steps read.
+const withoutMasked = ", without what was masked or redacted"
+
 // commit stores the run, in several transitions when it is long: until the last
 // one it is set apart, so that nothing ever carries on half of it.
 func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err error) {
@@ -423,6 +427,9 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 	head.Quarantine = store.ImportedReason
 	if b.unverified {
 		head.Quarantine += ", not verified"
+	}
+	if b.partial {
+		head.Quarantine += withoutMasked
 	}
 	if b.Imported {
 		head.Quarantine += ", also where it was exported"

@@ -31,6 +31,8 @@ type bundle struct {
 	run      *machine.Run // the fold of the journal
 	// unverified: it has no checksums.
 	unverified bool
+	// partial: values in the journal were masked or redacted when it was exported.
+	partial bool
 	piece      int // bytes of the journal that one commit takes
 	created    int64
 	ended      int64
@@ -236,6 +238,8 @@ func (b *bundle) fold() (err error) {
 	}
 	b.run = machine.NewRun(machine.Prepare(b.plan))
 	view := newView(b.plan, b.Run)
+	marks := machine.NewMask(b.plan) != nil
+	b.partial = b.Redacted
 	next := uint64(1)
 	err = machine.EachEvent(b.journal, func(ev *machine.Event) error {
 		if ev.Seq != next {
@@ -247,6 +251,7 @@ func (b *bundle) fold() (err error) {
 		if !utf8.ValidString(ev.Text) || !utf8.Valid(ev.Data) {
 			return fmt.Errorf("event %d holds text that is not valid UTF-8", ev.Seq)
 		}
+		b.partial = b.partial || marks && bytes.Contains(ev.Data, []byte(machine.Masked))
 		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || machine.StepPath(b.plan, ev.Ref()) == "") {
 			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
 		}

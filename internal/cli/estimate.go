@@ -127,7 +127,8 @@ type localFile struct {
 
 func (f localFile) Info() action.FileInfo { return f.info }
 
-// past sums up the newest completed runs of a recipe; nil when there is none.
+// past sums up the newest completed runs of a recipe; nil when there is none. What
+// an imported run says happened elsewhere, if at all.
 func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	var heads []store.Head
 	err := a.reading(ctx, func(ctx context.Context, j journal) (err error) {
@@ -140,7 +141,7 @@ func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	if err != nil {
 		return nil, err
 	}
-	heads = slices.DeleteFunc(heads, func(h store.Head) bool { return h.Damage != "" })
+	heads = slices.DeleteFunc(heads, func(h store.Head) bool { return h.Damage != "" || h.Imported() })
 	if len(heads) == 0 {
 		return nil, nil
 	}

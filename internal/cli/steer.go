@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -152,12 +153,14 @@ func (a *app) releaseCommand() *cobra.Command {
 }
 
 func (a *app) adoptCommand() *cobra.Command {
-	return &cobra.Command{
+	var masked bool
+	cmd := &cobra.Command{
 		Use:   "adopt RUN",
 		Short: "Make an imported run one of this data directory",
 		Long: "Make an imported run one of this data directory. Until then it can be looked at, and neither retried nor resumed. One that has " +
 			"ended can then be retried; one that has not goes on from where it was: its steps run here, with what the bundle says they were given. " +
-			"Adopt only what you would run yourself.",
+			"Adopt only what you would run yourself. A bundle holds no input that the recipe marks as writeOnly, and with --redact no text: " +
+			"a step would read [masked] or [redacted] there, so such a run is adopted with --masked only.",
 		Example: "roux runs adopt run_01K3",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -169,12 +172,17 @@ func (a *app) adoptCommand() *cobra.Command {
 						return fault.New(fault.Conflict, "run %s: %s", head.Run, importing)
 					case !head.Imported():
 						return fault.New(fault.Conflict, "run %s was not imported: there is nothing to adopt", head.Run)
+					case strings.Contains(head.Quarantine, withoutMasked) && !masked:
+						return fault.New(fault.Conflict, "run %s was imported%s: its steps would read %s or %s there; start it anew with `roux run`, or adopt it with --masked",
+							head.Run, withoutMasked, machine.Masked, hidden)
 					}
 					return h.Release(ctx, head.Run)
 				},
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&masked, "masked", false, "also a run whose values were masked or redacted: its steps read [masked] or [redacted]")
+	return cmd
 }
 
 // payload reads a signal's payload.
