@@ -40,6 +40,9 @@ const (
 	maxBundleJournal  = 256 << 20
 	maxBundleEvents   = 1 << 30
 	maxBundleManifest = 64 << 10
+	// What is read to list its members, which are few: the end of the file is read
+	// twice where a longer comment could stand.
+	maxBundleListing = 256 << 10
 
 	// A member that unpacks to more than bombBytes and bombRatio times its size
 	// is stored as it is by export, and refused by import.

@@ -119,6 +119,34 @@ func TestBundleBombs(t *testing.T) {
 	}
 }
 
+// A list of very many members is refused before it is read, however many it says
+// that they are.
+func TestBundleOfManyMembers(t *testing.T) {
+	for _, n := range []int{10_000, 300_000} {
+		var buf bytes.Buffer
+		z := zip.NewWriter(&buf)
+		for range n {
+			if _, err := z.CreateRaw(&zip.FileHeader{Name: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := writeTemp(t, buf.Bytes())
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readBundle(path, false)
+		runtime.ReadMemStats(&after)
+		if fault.CodeOf(err) != fault.FileInvalid || !strings.Contains(fault.Message(err), "list of members") {
+			t.Errorf("%d members: %v", n, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+			t.Errorf("%d members: %d bytes were allocated before it was refused", n, got)
+		}
+	}
+}
+
 // Text in a bundle is UTF-8, also where all checksums hold.
 func TestBundleTextIsUTF8(t *testing.T) {
 	good := parts(t, exportedBundle(t))

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -53,10 +54,12 @@ func readBundle(path string, unverified bool) (b *bundle, err error) {
 	if err != nil {
 		return nil, fileError(path, fault.FileNotFound, err)
 	}
-	z, err := zip.NewReader(f, info.Size())
+	listing := &frugal{from: f, left: maxBundleListing}
+	z, err := zip.NewReader(listing, info.Size())
 	if err != nil {
 		return nil, bad(err, err.Error())
 	}
+	listing.left = math.MaxInt64
 	b = &bundle{piece: 1 << 20}
 	members, err := membersOf(z)
 	if err != nil {
@@ -91,6 +94,20 @@ func readBundle(path string, unverified bool) (b *bundle, err error) {
 		return nil, bad(err, err.Error())
 	}
 	return b, nil
+}
+
+// A frugal file gives so many bytes and no more: the list of members is read before
+// anything in it can be judged, and takes several times its size in memory.
+type frugal struct {
+	from io.ReaderAt
+	left int64
+}
+
+func (f *frugal) ReadAt(p []byte, at int64) (int, error) {
+	if f.left -= int64(len(p)); f.left < 0 {
+		return 0, errors.New("its list of members is too long")
+	}
+	return f.from.ReadAt(p, at)
 }
 
 // membersOf lists what a bundle says it holds. One that would be too large is
