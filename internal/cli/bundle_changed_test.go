@@ -119,6 +119,29 @@ func TestBundleBombs(t *testing.T) {
 	}
 }
 
+// What is packed just not too well, and named in the manifest as it is, takes the
+// memory that it declares and no more.
+func TestBundleTakesWhatItDeclares(t *testing.T) {
+	const size = 64 << 20
+	m := parts(t, exportedBundle(t))
+	m["journal.bin"] = bytes.Repeat([]byte("a"), size)
+	r := rand.New(rand.NewPCG(5, 6))
+	for at := 0; at < size; at += 600 {
+		m["journal.bin"][at], m["journal.bin"][at+1], m["journal.bin"][at+2] = byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())
+	}
+	path := pack(t, m)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := readBundle(path, false)
+	runtime.ReadMemStats(&after)
+	if fault.CodeOf(err) != fault.FileInvalid || !strings.Contains(fault.Message(err), "journal damaged") {
+		t.Error(err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > size+4<<20 {
+		t.Errorf("%d bytes were allocated for a journal of %d", got, size)
+	}
+}
+
 // A list of very many members is refused before it is read, however many it says
 // that they are.
 func TestBundleOfManyMembers(t *testing.T) {

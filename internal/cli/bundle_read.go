@@ -82,10 +82,10 @@ func readBundle(path string, unverified bool) (b *bundle, err error) {
 		err = fmt.Errorf("%q is no name of a run", cut(b.Run, 40))
 	}
 	if err == nil {
-		b.planText, err = unpack(members, "plan.json", maxBundlePlan)
+		b.planText, err = unpack(members, "plan.json", maxBundlePlan, !b.unverified)
 	}
 	if err == nil {
-		b.journal, err = unpack(members, "journal.bin", maxBundleJournal)
+		b.journal, err = unpack(members, "journal.bin", maxBundleJournal, !b.unverified)
 	}
 	if err == nil {
 		err = b.fold()
@@ -134,7 +134,7 @@ func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
 
 // readManifest reads and checks the manifest.
 func (b *bundle) readManifest(members map[string]*zip.File) error {
-	text, err := unpack(members, "manifest.json", maxBundleManifest)
+	text, err := unpack(members, "manifest.json", maxBundleManifest, false)
 	switch {
 	case err != nil:
 		return err
@@ -210,8 +210,9 @@ func isRunID(s string) bool {
 	return ok && len(id) == 26 && strings.Trim(id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
-// unpack reads a member into as much memory as it declares, which was judged.
-func unpack(members map[string]*zip.File, name string, most int64) ([]byte, error) {
+// unpack reads a member into as much memory as it declares, which was judged. sure
+// says that it was found to have that size.
+func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([]byte, error) {
 	f := members[name]
 	if f == nil {
 		return nil, fmt.Errorf("%s is missing", name)
@@ -223,7 +224,11 @@ func unpack(members map[string]*zip.File, name string, most int64) ([]byte, erro
 	}
 	defer func() { _ = r.Close() }()
 	var buf bytes.Buffer
-	buf.Grow(int(min(size, 1<<20)) + bytes.MinRead) // the size may be a lie
+	first := size
+	if !sure {
+		first = min(size, 1<<20) // the size may be a lie
+	}
+	buf.Grow(int(first) + bytes.MinRead)
 	n, err := io.Copy(&buf, io.LimitReader(r, size+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
