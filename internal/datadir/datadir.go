@@ -282,7 +282,7 @@ func tighten(f *os.File, info fs.FileInfo, mode fs.FileMode) error {
 }
 
 // Secure checks a data directory and takes the rights of other users away, from
-// the directory and from the files that SQLite will open by their names. The
+// the directory, from that of the files, and from what SQLite will open by name. The
 // caller holds the directory's lock. After it nobody else can put a link in the
 // place of a file: SQLite opens by path, and closes the gap between this check
 // and its opening only where others cannot write.
@@ -294,19 +294,29 @@ func Secure(dir string) error {
 		return err
 	}
 	for _, n := range names {
-		if n.kind != 0 || n.name == Lock { // whoever holds the lock has opened it
+		if n.name == Lock { // whoever holds the lock has opened it
 			continue
 		}
 		path := filepath.Join(dir, n.name)
 		info, err := os.Lstat(path)
-		if err != nil || info.Mode().Perm() == 0o600 || runtime.GOOS == "windows" {
+		if err != nil || runtime.GOOS == "windows" {
 			continue
 		}
-		f, err := Open(path, os.O_RDONLY)
+		var opened io.Closer
+		switch mode := info.Mode().Perm(); {
+		case n.kind == 0 && mode != 0o600:
+			opened, err = Open(path, os.O_RDONLY)
+		case n.kind == fs.ModeDir && mode&0o077 != 0:
+			if opened, err = OpenRoot(path); errors.Is(err, fs.ErrPermission) {
+				continue // one may not read it
+			}
+		default:
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if err := f.Close(); err != nil {
+		if err := opened.Close(); err != nil {
 			return err
 		}
 	}

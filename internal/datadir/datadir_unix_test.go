@@ -343,8 +343,13 @@ func TestSecure(t *testing.T) {
 					says(t, "write", errors.Join(os.WriteFile(at, nil, 0o600), os.Chmod(at, 0o666)), "")
 				}
 			}
+			files := filepath.Join(dir, Files)
+			says(t, "files", errors.Join(os.Mkdir(files, 0o700), os.Chmod(files, 0o777)), "")
 			says(t, "chmod", os.Chmod(dir, tt.mode), "")
 			says(t, "secure", Secure(dir), tt.why)
+			if info, err := os.Stat(files); err != nil || (info.Mode().Perm() == 0o700) != (tt.why == "") {
+				t.Errorf("%s is %v: %v", Files, info.Mode(), err)
+			}
 			info, err := os.Stat(dir)
 			if err != nil || info.Mode().Perm() != tt.want {
 				t.Errorf("the directory is %v, want %04o: %v", info.Mode(), tt.want, err)
