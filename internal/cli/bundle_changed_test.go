@@ -5,8 +5,12 @@ package cli
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -117,6 +121,89 @@ func TestBundleBombs(t *testing.T) {
 			t.Errorf("%s: %d bytes were allocated before it was refused", name, got)
 		}
 	}
+}
+
+// A member that declares another size than it has is refused, also when the manifest
+// declares the same and in a bundle that has no checksums, and takes no memory for it.
+func TestBundleSizesThatLie(t *testing.T) {
+	good := parts(t, exportedBundle(t))
+	for _, tt := range []struct {
+		name    string
+		version int
+		packed  uint64 // 0: as it is
+		size    uint64
+	}{
+		{"larger", bundleVersion, 0, 60_000},
+		{"much larger, as is its packed size", bundleVersion, 2 << 20, 200 << 20},
+		{"smaller", bundleVersion, 0, 10},
+		{"larger, without checksums", unhashedVersion, 0, 60_000},
+		{"much larger, as is its packed size, without checksums", unhashedVersion, 2 << 20, 200 << 20},
+		{"smaller, without checksums", unhashedVersion, 0, 10},
+	} {
+		path := writeTemp(t, lyingBundle(t, good, tt.version, tt.packed, tt.size))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readBundle(path, true)
+		runtime.ReadMemStats(&after)
+		if fault.CodeOf(err) != fault.FileInvalid || !strings.Contains(fault.Message(err), "journal.bin") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+			t.Errorf("%s: %d bytes were allocated before it was refused", tt.name, got)
+		}
+	}
+}
+
+// lyingBundle is a bundle in which the journal declares another size, and perhaps
+// another packed size, than it has.
+func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, size uint64) []byte {
+	t.Helper()
+	var about manifest
+	if err := json.Unmarshal(good["manifest.json"], &about); err != nil {
+		t.Fatal(err)
+	}
+	about.Members["journal.bin"] = member{int64(size), about.Members["journal.bin"].SHA256}
+	if about.Version = version; version == unhashedVersion {
+		about.Members, about.Sum = nil, ""
+	}
+	sum, err := about.sum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version == bundleVersion {
+		about.Sum = sum
+	}
+	var text, buf, packed bytes.Buffer
+	if err := writeJSON(&text, about, true); err != nil {
+		t.Fatal(err)
+	}
+	end := &sealer{w: &buf, hash: sha256.New()}
+	z := zip.NewWriter(end)
+	for name, data := range map[string][]byte{"plan.json": good["plan.json"], "events.jsonl": good["events.jsonl"], "manifest.json": text.Bytes()} {
+		w, err := z.Create(name)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fl, err := flate.NewWriter(&packed, flate.DefaultCompression)
+	if err == nil {
+		_, err = fl.Write(good["journal.bin"])
+	}
+	if err = errors.Join(err, fl.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := z.CreateRaw(&zip.FileHeader{Name: "journal.bin", Method: zip.Deflate, CRC32: crc32.ChecksumIEEE(good["journal.bin"]),
+		CompressedSize64: max(compressed, uint64(packed.Len())), UncompressedSize64: size})
+	if err == nil {
+		_, err = w.Write(packed.Bytes())
+	}
+	if err = errors.Join(err, z.SetComment(strings.Repeat("0", sealBytes)), z.Close(), end.seal()); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
 }
 
 // What is packed just not too well, and named in the manifest as it is, takes the
