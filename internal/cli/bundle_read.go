@@ -34,9 +34,9 @@ type bundle struct {
 	unverified bool
 	// partial: values in the journal were masked or redacted when it was exported.
 	partial bool
-	piece      int // bytes of the journal that one commit takes
-	created    int64
-	ended      int64
+	piece   int // bytes of the journal that one commit takes
+	created int64
+	ended   int64
 }
 
 // readBundle reads a bundle and folds it, trusting nothing in it. A bundle of an
