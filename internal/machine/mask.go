@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -279,7 +278,7 @@ func (m *Mask) learn(v any) {
 			// Messages quote texts, and show URLs with them.
 			forms := []string{unquoted(strconv.Quote(v)), unquoted(jsonText(v))}
 			if len(v) >= shortText {
-				forms = append(forms, (&url.URL{Path: v}).EscapedPath(), url.PathEscape(v), url.QueryEscape(v))
+				forms = append(forms, escaped(v, "$&+,/:;=@"), escaped(v, "$&+:=@"), strings.ReplaceAll(escaped(v, " "), " ", "+"))
 			}
 			for _, form := range forms {
 				if form != v && form != "" {
@@ -306,6 +305,22 @@ func (m *Mask) learn(v any) {
 
 // unquoted is what stands between the quotes around a text.
 func unquoted(s string) string { return strings.TrimSuffix(strings.TrimPrefix(s, `"`), `"`) }
+
+// escaped is a text as URLs write it: in a path, as a part of one, or in a query,
+// which differ in what they keep.
+func escaped(s, keep string) string {
+	const digits = "0123456789ABCDEF"
+	out := make([]byte, 0, len(s))
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~", c) >= 0, strings.IndexByte(keep, c) >= 0:
+			out = append(out, c)
+		default:
+			out = append(out, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(out)
+}
 
 // learnWhole keeps a marked object or list.
 func (m *Mask) learnWhole(v any, size int) {

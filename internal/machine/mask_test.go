@@ -4,6 +4,7 @@ package machine
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -114,6 +115,23 @@ func TestMaskedOnTheWay(t *testing.T) {
 	} {
 		if _, got := masked(t, schema, `{"a": `+tt.secret+`}`, tt.data); got != tt.want {
 			t.Errorf("%s: %s shows %s, want %s", tt.name, tt.data, got, tt.want)
+		}
+	}
+}
+
+// What is masked as URLs write it is what net/url makes of it.
+func TestEscaped(t *testing.T) {
+	all := "ü\xff"
+	for c := range byte(0x80) {
+		all += string(rune(c))
+	}
+	for got, want := range map[string]string{
+		escaped("/"+all, "$&+,/:;=@"):                   (&url.URL{Path: "/" + all}).EscapedPath(),
+		escaped(all, "$&+:=@"):                          url.PathEscape(all),
+		strings.ReplaceAll(escaped(all, " "), " ", "+"): url.QueryEscape(all),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
