@@ -67,7 +67,7 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	prog, err := env.Program(checked,
 		cel.CostTracking(prices{}),
 		cel.CostLimit(most),
-		cel.CustomDecoratorV2(guardWith(w.folds)),
+		cel.CustomDecoratorV2(guardWith(w.folds, w.ranges)),
 	)
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
@@ -77,7 +77,18 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 
 // eval evaluates the expression and gives a JSON value within the limits.
 func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
-	out, det, err := e.prog.Eval(&activation{vars: vars})
+	names := activation{vars: vars}
+	v, err := e.run(&names, b)
+	if err != nil && names.inside != nil {
+		// || and && pass over an error when another term fails, too. With the
+		// content at hand there might have been a value.
+		return nil, names.inside
+	}
+	return v, err
+}
+
+func (e *celExpr) run(names *activation, b *budget) (any, error) {
+	out, det, err := e.prog.Eval(names)
 	if det != nil {
 		if c := det.ActualCost(); c != nil {
 			if spent := b.spend(*c); spent != nil && err == nil {
@@ -101,9 +112,19 @@ func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
 
 // activation serves variables to the interpreter. An absent one is a value of
 // its own, because has(name.field) must be false and any other use an error.
-type activation struct{ vars Vars }
+type activation struct {
+	vars   Vars
+	inside *reached // the first error of reaching inside a large value
+}
+
+// insideVar is the name by which nodes find activation.inside; "@" keeps it out of
+// sources.
+const insideVar = "@inside"
 
 func (a *activation) ResolveName(name string) (any, bool) {
+	if name == insideVar {
+		return &a.inside, true
+	}
 	v, ok := a.vars.Lookup(name)
 	if !ok {
 		return absent(name), true
@@ -181,9 +202,6 @@ func evalError(err error) error {
 	var e *types.Err
 	if errors.As(err, &e) {
 		msg = e.String()
-	}
-	if strings.Contains(msg, "expr.large") {
-		return &reached{} // the range of a comprehension
 	}
 	if strings.HasSuffix(msg, "expr.absent") {
 		// An index is resolved below where guard can see it.

@@ -156,7 +156,7 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 	if iss.Err() != nil {
 		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
 	}
-	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guardWith(w.folds))); err != nil {
+	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guardWith(w.folds, w.ranges))); err != nil {
 		// What only planning finds, such as a pattern that is none.
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}

@@ -114,6 +114,9 @@ func runIn(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
+	if key, isLarge := a[0].(large); isLarge {
+		return key.inside()
+	}
 	return c.Contains(a[0])
 }
 

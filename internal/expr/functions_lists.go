@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"errors"
 	"slices"
 
 	"cel.dev/cel-go/common/types"
@@ -70,19 +71,29 @@ func runFlatten(a []ref.Val) ref.Val {
 	if !ok || !isList {
 		return noOverload()
 	}
-	return listOf(flattenInto(nil, l, depth))
+	out, wrong := flattenInto(nil, l, depth)
+	if wrong != nil {
+		return wrong
+	}
+	return listOf(out)
 }
 
-func flattenInto(out []ref.Val, l traits.Lister, depth int) []ref.Val {
+func flattenInto(out []ref.Val, l traits.Lister, depth int) (all []ref.Val, wrong ref.Val) {
 	for i, n := 0, size(l); i < n; i++ {
 		v := l.Get(types.Int(i))
-		if in, ok := v.(traits.Lister); ok && depth > 0 {
-			out = flattenInto(out, in, depth-1)
-		} else {
+		in, isList := v.(traits.Lister)
+		switch far, isLarge := v.(large); {
+		case isLarge && far.List && depth > 0:
+			return nil, far.inside()
+		case !isList || depth == 0:
 			out = append(out, v)
+		default:
+			if out, wrong = flattenInto(out, in, depth-1); wrong != nil {
+				return nil, wrong
+			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // pairs is the price of comparing every element of one list with every one of
@@ -103,15 +114,34 @@ func runDistinct(a []ref.Val) ref.Val {
 	}
 	var out []ref.Val
 	for _, v := range vals {
-		if !containsVal(out, v) {
+		switch found := among(out, v); found {
+		case types.True:
+		case types.False:
 			out = append(out, v)
+		default:
+			return found
 		}
 	}
 	return listOf(out)
 }
 
-func containsVal(in []ref.Val, v ref.Val) bool {
-	return slices.ContainsFunc(in, func(o ref.Val) bool { return equal(v, o) == types.True })
+// among is whether v is one of vals: an error where only the content of a file would
+// tell.
+func among(vals []ref.Val, v ref.Val) ref.Val {
+	result := ref.Val(types.False)
+	for _, o := range vals {
+		switch same := equal(v, o).(type) {
+		case types.Bool:
+			if same {
+				return same
+			}
+		case *types.Err:
+			if errors.As(same, new(*reached)) {
+				result = same
+			}
+		}
+	}
+	return result
 }
 
 // priceSort: n log n comparisons of keys.
@@ -161,13 +191,15 @@ func bothElements(a []ref.Val) (x, y []ref.Val, ok bool) {
 	return x, y, ok && ok2
 }
 
-func subset(of, x []ref.Val) bool {
+// subset is whether all of x are in of.
+func subset(of, x []ref.Val) ref.Val {
+	result := ref.Val(types.True)
 	for _, v := range x {
-		if !containsVal(of, v) {
-			return false
+		if result = both(result, among(of, v)); result == types.False {
+			break
 		}
 	}
-	return true
+	return result
 }
 
 func runSetsContains(a []ref.Val) ref.Val {
@@ -175,7 +207,7 @@ func runSetsContains(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
-	return types.Bool(subset(x, y))
+	return subset(x, y)
 }
 
 func runSetsEquivalent(a []ref.Val) ref.Val {
@@ -183,7 +215,7 @@ func runSetsEquivalent(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
-	return types.Bool(subset(x, y) && subset(y, x))
+	return both(subset(x, y), subset(y, x))
 }
 
 func runSetsIntersects(a []ref.Val) ref.Val {
@@ -191,5 +223,15 @@ func runSetsIntersects(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
-	return types.Bool(slices.ContainsFunc(x, func(v ref.Val) bool { return containsVal(y, v) }))
+	result := ref.Val(types.False)
+	for _, v := range x {
+		switch found := among(y, v); found {
+		case types.True:
+			return found
+		case types.False:
+		default:
+			result = found
+		}
+	}
+	return result
 }

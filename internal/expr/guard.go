@@ -11,17 +11,29 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// guardWith is guard for a program in which some comprehensions, named by the ids of
-// their nodes, make a map: its keys are walked in order, too.
-func guardWith(folds []int64) interpreter.InterpretableDecoratorV2 {
-	if len(folds) == 0 {
+// guardWith is guard for a program with comprehensions. folds are the ids of those
+// that make a map, whose keys are walked in order, too; ranges those of what the
+// comprehensions run over.
+func guardWith(folds, ranges []int64) interpreter.InterpretableDecoratorV2 {
+	if len(ranges) == 0 {
 		return guard
 	}
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-		if _, wrapped := i.(*guardedMap); !wrapped && slices.Contains(folds, i.ID()) {
-			return &guardedMap{InterpretableV2: i}, nil
+		if _, wrapped := i.(*guardedRange); wrapped {
+			return i, nil
 		}
-		return guard(i)
+		id := i.ID()
+		i, err := guard(i)
+		if err != nil {
+			return nil, err
+		}
+		if _, wrapped := i.(*guardedMap); !wrapped && slices.Contains(folds, id) {
+			i = &guardedMap{InterpretableV2: i}
+		}
+		if slices.Contains(ranges, id) {
+			i = &guardedRange{i}
+		}
+		return i, nil
 	}
 }
 
@@ -39,7 +51,7 @@ func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		return &guardedAttr{InterpretableAttribute: n}, nil
 	case interpreter.InterpretableConstructor:
 		if n.Type() == types.MapType {
-			return &guardedMap{InterpretableV2: n, entries: n.InitVals()}, nil
+			return newGuardedMap(n), nil
 		}
 		return i, nil
 	case interpreter.InterpretableCall:
@@ -91,7 +103,7 @@ func (c *guardedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	}
 	v := blame(c.run(args), args)
 	if e, ok := v.(*types.Err); ok {
-		return types.LabelErrNode(c.ID(), e)
+		return noted(frame, types.LabelErrNode(c.ID(), e))
 	}
 	return v
 }
@@ -118,7 +130,7 @@ func (c *plainCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	for _, a := range c.Args() {
 		args = append(args, a.Exec(frame)) // pure: the same as before
 	}
-	return types.LabelErrNode(c.ID(), blame(v, args))
+	return noted(frame, types.LabelErrNode(c.ID(), blame(v, args)))
 }
 
 // Eval implements interpreter.Interpretable.
@@ -140,6 +152,11 @@ func (a *guardedAttr) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		return types.LabelErrNode(a.ID(), x.undefined())
 	case blank:
 		return x.String
+	case *types.Err:
+		if x.String() == "invalid qualifier type: expr.large" { // an index: CEL says no more of it
+			v = types.LabelErrNode(a.ID(), types.WrapErr(&reached{}))
+		}
+		return noted(frame, v)
 	}
 	return v
 }
@@ -149,11 +166,41 @@ func (a *guardedAttr) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, a.Exec)
 }
 
+// A guardedRange is what a comprehension runs over: no large value.
+type guardedRange struct {
+	interpreter.InterpretableV2
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (r *guardedRange) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := r.InterpretableV2.Exec(frame)
+	if l, ok := v.(large); ok {
+		return noted(frame, l.inside())
+	}
+	return v
+}
+
+// Eval implements interpreter.Interpretable.
+func (r *guardedRange) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, r.Exec)
+}
+
 // A guardedMap makes a map of an expression walk its keys in order. It refuses a key
-// that is there twice.
+// that is there twice, and a large value as a key.
 type guardedMap struct {
 	interpreter.InterpretableV2
 	entries []interpreter.InterpretableV2 // of a literal: keys and values in turn
+	dynamic bool                          // one of the keys is no constant
+}
+
+func newGuardedMap(n interpreter.InterpretableConstructor) *guardedMap {
+	m := &guardedMap{InterpretableV2: n, entries: n.InitVals()}
+	for i := 0; i < len(m.entries); i += 2 {
+		if _, constant := m.entries[i].(interpreter.InterpretableConst); !constant {
+			m.dynamic = true
+		}
+	}
+	return m
 }
 
 // Exec implements interpreter.InterpretableV2.
@@ -162,6 +209,13 @@ func (m *guardedMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	x, ok := v.(traits.Mapper)
 	if !ok {
 		return v
+	}
+	if m.dynamic {
+		for it := x.Iterator(); it.HasNext() == types.True; {
+			if key, isLarge := it.Next().(large); isLarge {
+				return noted(frame, key.inside())
+			}
+		}
 	}
 	if size(x) < len(m.entries)/2 {
 		if key := m.doubled(frame, size(x)); key != nil {

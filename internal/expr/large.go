@@ -16,6 +16,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/interpreter"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -128,6 +129,21 @@ func blame(v ref.Val, args []ref.Val) ref.Val {
 	}
 	if l, ok := largeArg(args); ok {
 		return l.inside()
+	}
+	return v
+}
+
+// noted remembers, for the evaluation, an error of reaching inside.
+func noted(frame *interpreter.ExecutionFrame, v ref.Val) ref.Val {
+	e, failed := v.(*types.Err)
+	var inside *reached
+	if !failed || !errors.As(e, &inside) {
+		return v
+	}
+	if at, ok := frame.ResolveName(insideVar); ok {
+		if first, ok := at.(**reached); ok && *first == nil {
+			*first = inside
+		}
 	}
 	return v
 }

@@ -44,6 +44,7 @@ type walker struct {
 	nest, deepest int      // lists, maps and macros around
 	twice         problems // keys that stand twice in a map
 	folds         []int64  // ids of the comprehensions that make maps
+	ranges        []int64  // ids of what comprehensions run over
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
@@ -106,6 +107,7 @@ func (w *walker) walk(e ast.Expr) {
 		if c.AccuInit().Kind() == ast.MapKind {
 			w.folds = append(w.folds, e.ID())
 		}
+		w.ranges = append(w.ranges, c.IterRange().ID())
 		w.walk(c.IterRange())
 		w.walk(c.AccuInit())
 		n := len(w.bound)
