@@ -31,6 +31,7 @@ type stepCode struct {
 	bindings   []*expr.Program
 	order      []int    // bindings by name, as in canonical JSON
 	names      [][]byte // of bindings, as in canonical JSON, with the colon
+	each       int64    // of a loop: the steps that one item begins
 	err        error
 }
 
@@ -94,6 +95,9 @@ func (g *Program) code(step int32) *stepCode {
 
 func (g *Program) compileStep(st *plan.Step) *stepCode {
 	c := new(stepCode)
+	if st.Kind == plan.Loop {
+		c.each = scopeSteps(g.plan, st.Body)
+	}
 	if c.when, c.err = g.compile(st.When); c.err != nil {
 		return c
 	}

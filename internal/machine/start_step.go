@@ -241,19 +241,56 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 	r.emitStep(s, i, Event{Kind: EvNodeOpened, N: -1, Text: hash})
 }
 
-// loopFits checks the items of a loop, and those that are new × body steps
+// loopFits checks the items of a loop, and those that are new × the steps of one
 // against the steps that are left, when the loop opens or reads on.
 func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
-	lim, body := r.limits, int64(r.plan.Graphs[s.step(r.plan, i).Body].N)
+	lim, each := r.limits, r.prog.code(s.g.First+i).each
 	if items > lim.LoopItems {
 		return &Failure{Code: fault.ItemLimit, Msg: fmt.Sprintf(
 			"the loop has %d items, the limit is %d; raise limits.max_loop_items", items, lim.LoopItems)}
 	}
-	if total := r.started + added*body; total > lim.TotalSteps {
+	total := r.started + added*each
+	if s.steps[i].at == 0 {
+		total++ // the loop itself
+	}
+	if total > lim.TotalSteps {
 		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"%d items of %d steps would make %d steps, the limit is %d; raise limits.max_total_steps", added, body, total, lim.TotalSteps)}
+			"%d items of %d steps would make %d steps, the limit is %d; raise limits.max_total_steps", added, each, total, lim.TotalSteps)}
 	}
 	return nil
+}
+
+// scopeSteps is how many steps a scope of a graph begins where none fails. A
+// condition counts with the shorter of its sides, a parallel step that not all of its
+// branches have to end with the shortest of them; what `when` may skip counts alone.
+func scopeSteps(p *plan.Plan, graph int32) (n int64) {
+	if graph == plan.None {
+		return 0
+	}
+	g := &p.Graphs[graph]
+	for k := range g.N {
+		n++
+		switch st := &p.Steps[g.First+k]; {
+		case st.When != nil:
+		case st.Kind == plan.Condition:
+			n += min(scopeSteps(p, st.Then), scopeSteps(p, st.Else))
+		case st.Kind == plan.Parallel:
+			n += branchSteps(p, st)
+		}
+	}
+	return n
+}
+
+func branchSteps(p *plan.Plan, st *plan.Step) (n int64) {
+	for k, branch := range st.Branches {
+		b := scopeSteps(p, branch)
+		if st.WaitFor == plan.WaitAll {
+			n += b
+		} else if k == 0 || b < n {
+			n = b
+		}
+	}
+	return n
 }
 
 // fileHash recognises the forms in which a file travels in values: its hash,

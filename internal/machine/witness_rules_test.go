@@ -73,9 +73,11 @@ steps:
   - {id: c, action: {name: work}, dependsOn: [a]}
 `, []string{`start`, `finish a`, `finish b`, `finish c`}},
 	"limits": {`
-limits: {max_total_steps: 3}
+order: none
+limits: {max_total_steps: 4}
 steps:
   - {id: l, loop: {over: '[1, 2, 3]', steps: [{id: x, transform: {expression: item}}]}}
+  - {id: z, transform: {expression: '0'}}
 `, []string{`start`, `retry steps=9`}},
 	"each": {`
 order: none
@@ -236,17 +238,17 @@ var ruleCases = map[string]ruleCase{
 		"I7: event 13 opens generation 1 after 1"},
 
 	"limits are no JSON": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435456,"cost":""}`),
-		`I2: event 13 holds no limits: "{\"steps\":9,`},
-	"limits stay": {"limits", raise(`{"steps":3,"items":100000,"depth":32,"memory":268435456}`),
-		"I7: event 13 raises no limit: {TotalSteps:3 LoopItems:100000 ScopeDepth:32 MemoryBytes:268435456 ExpressionCost:0} after"},
+		`I2: event 14 holds no limits: "{\"steps\":9,`},
+	"limits stay": {"limits", raise(`{"steps":4,"items":100000,"depth":32,"memory":268435456}`),
+		"I7: event 14 raises no limit: {TotalSteps:4 LoopItems:100000 ScopeDepth:32 MemoryBytes:268435456 ExpressionCost:0} after"},
 	"fewer steps": {"limits", raise(`{"steps":2,"items":100001,"depth":32,"memory":268435456}`),
-		"I7: event 13 raises no limit"},
+		"I7: event 14 raises no limit"},
 	"fewer items": {"limits", raise(`{"steps":9,"items":99999,"depth":32,"memory":268435456}`),
-		"I7: event 13 raises no limit"},
+		"I7: event 14 raises no limit"},
 	"less memory": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435455}`),
-		"I7: event 13 raises no limit"},
+		"I7: event 14 raises no limit"},
 	"cheaper expressions": {"limits", raise(`{"steps":9,"items":100000,"depth":32,"memory":268435456,"cost":1}`),
-		"I7: event 13 raises no limit"},
+		"I7: event 14 raises no limit"},
 	"limits rise without a retry": {"limits", func(j *account) { j.move(j.find(EvRunLimits, "", 1), 1) },
 		"I7: event 2 changes the limits in the middle of generation 1"},
 
