@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/compile/recipe"
+)
+
+// A mender empties what has a problem of form in the steps of a draft, and knows
+// which problems of meaning that makes.
+type mender struct {
+	draft  *recipe.Recipe
+	names  bool     // a name that others may use is gone
+	inputs []string // pointers to what has lost inputs
+	gaps   []string // pointers to what lacks something, as has been said
+	kept   []string // pointers to names that may not be and are kept
+}
+
+// tokensOf splits a pointer, without the object that a recipe may stand in.
+func tokensOf(pointer string) []string {
+	return strings.Split(strings.TrimPrefix(strings.TrimPrefix(pointer, "/plan_definition"), "/"), "/")
+}
+
+// inSteps says that a pointer leads into a step.
+func inSteps(pointer string) bool {
+	tokens := tokensOf(pointer)
+	return len(tokens) > 1 && tokens[0] == "steps"
+}
+
+// mend empties what the problem is about.
+func (m *mender) mend(d fault.Diagnostic) {
+	tokens := tokensOf(d.Pointer)
+	switch d.Rule {
+	case "missing-field", "too-few":
+		m.gaps = append(m.gaps, d.Pointer) // complete gives it something
+	case "duplicate-key": // the draft has the first
+	case "step-kind":
+		m.gaps = append(m.gaps, d.Pointer)
+		if st, ok := walk(reflect.ValueOf(m.draft), tokens).Interface().(*recipe.Step); ok && st != nil {
+			oneKind(st)
+		}
+	default:
+		m.empty(d.Pointer, tokens)
+	}
+}
+
+// walk follows a pointer; where that ends early it gives the zero value of any.
+func walk(v reflect.Value, tokens []string) reflect.Value {
+	for _, token := range tokens {
+		if v = inner(v, token); !v.IsValid() {
+			return reflect.ValueOf(new(any)).Elem()
+		}
+	}
+	return v
+}
+
+// inner is the field or entry of a name or number; not valid when there is none.
+func inner(v reflect.Value, token string) reflect.Value {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name == token {
+				return v.Field(i)
+			}
+		}
+	case reflect.Slice:
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8 {
+			return v.Index(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// scopes are the fields that hold steps, and kinds those that say what a step does.
+var (
+	scopes = []string{"then", "else", "branches", "steps", "condition", "parallel", "loop"}
+	named  = []string{"id", "outputBinding", "as", "index"}
+)
+
+func (m *mender) empty(pointer string, tokens []string) {
+	last := tokens[len(tokens)-1]
+	if _, err := strconv.Atoi(last); slices.Contains(scopes, last) || err == nil && slices.Contains(scopes, tokens[len(tokens)-2]) {
+		m.names = true
+	}
+	v := reflect.ValueOf(m.draft)
+	for i, token := range tokens {
+		if token == "inputBindings" || token == "parameters" {
+			owner := strings.TrimSuffix(strings.Join(tokens[:i], "/"), "/action")
+			m.inputs = append(m.inputs, pointer[:strings.Index(pointer, owner)+len(owner)]+"/")
+		}
+		next := inner(v, token)
+		if !next.IsValid() {
+			break // in a map, or in a value that is kept as text: all of it goes
+		}
+		v = next
+		if v.Type() == reflect.TypeFor[*recipe.OnError]() && last == "strategy" {
+			break
+		}
+		if list, ok := v.Interface().(*[]string); ok && list != nil {
+			break
+		}
+	}
+	switch {
+	case slices.Contains(named, last) && v.Kind() == reflect.String && v.String() != "":
+		m.kept = append(m.kept, pointer) // others may use it
+		return
+	case slices.Contains(named, last):
+		m.names = true
+	}
+	if v.Kind() == reflect.Map && !v.IsNil() {
+		v.SetMapIndex(reflect.ValueOf(last), reflect.Value{})
+		if v.Len() > 0 {
+			return
+		}
+	}
+	v.SetZero()
+}
+
+// follows says that a problem of meaning is only there because something is empty.
+func (m *mender) follows(d fault.Diagnostic) bool {
+	within := func(all []string) bool {
+		return slices.ContainsFunc(all, func(at string) bool { return strings.HasPrefix(d.Pointer+"/", at) })
+	}
+	switch d.Rule {
+	case "bad-id", "bad-name":
+		return within(m.kept)
+	case "unknown-step", "undefined-name", "invisible-step", "other-scope":
+		return m.names
+	case "missing-input":
+		return within(m.inputs)
+	case "missing-field", "no-steps", "bad-wait", "stray-fallback", "step-kind":
+		return within(m.gaps)
+	}
+	return false
+}
+
+// oneKind leaves a step with the first of the things that it says it does.
+func oneKind(st *recipe.Step) {
+	found := false
+	v := reflect.ValueOf(st).Elem()
+	for _, name := range []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"} {
+		if f := inner(v, name); found {
+			f.SetZero()
+		} else {
+			found = !f.IsZero()
+		}
+	}
+	st.Type = ""
+}
+
+// unknownValue stands for an expression that cannot be read: nothing is known of what
+// it gives.
+const unknownValue = "dyn(null)"
+
+// complete gives steps what they need to be looked at.
+func complete(steps []*recipe.Step) []*recipe.Step {
+	steps = slices.DeleteFunc(steps, func(st *recipe.Step) bool { return st == nil })
+	for _, st := range steps {
+		completeStep(st)
+	}
+	return steps
+}
+
+func completeStep(st *recipe.Step) {
+	orValue := func(src *string, value string) {
+		if *src == "" {
+			*src = value
+		}
+	}
+	switch {
+	case st.Condition != nil:
+		orValue(&st.Condition.Expression, "true")
+		st.Condition.Then, st.Condition.Else = orStandIn(complete(st.Condition.Then)), complete(st.Condition.Else)
+	case st.Parallel != nil:
+		if len(st.Parallel.Branches) == 0 {
+			st.Parallel.Branches = make([][]*recipe.Step, 1)
+		}
+		for i, branch := range st.Parallel.Branches {
+			st.Parallel.Branches[i] = orStandIn(complete(branch))
+		}
+	case st.Loop != nil:
+		orValue(&st.Loop.Over, "dyn([])")
+		st.Loop.Steps = orStandIn(complete(st.Loop.Steps))
+	case st.Transform != nil:
+		orValue(&st.Transform.Expression, unknownValue)
+	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil,
+		st.Wait != nil && (st.Wait.Duration != "" || st.Wait.Until != "" || st.Wait.Signal != ""):
+	default:
+		*st = recipe.Step{ID: st.ID, Ptr: st.Ptr, DependsOn: st.DependsOn, OutputBinding: st.OutputBinding, When: st.When,
+			Transform: &recipe.Transform{Expression: unknownValue}}
+	}
+	if h := st.OnError; h != nil {
+		if h.FallbackStep == nil && h.Strategy == "fallback" {
+			h.FallbackStep = &recipe.Step{}
+		}
+		if h.FallbackStep != nil {
+			completeStep(h.FallbackStep)
+		}
+	}
+	if c := st.Compensate; c != nil && (c.Action == nil || c.Action.Name == "") {
+		st.Compensate = nil
+	}
+}
+
+// orStandIn puts a step where there is none.
+func orStandIn(steps []*recipe.Step) []*recipe.Step {
+	if len(steps) > 0 {
+		return steps
+	}
+	return []*recipe.Step{{Transform: &recipe.Transform{Expression: unknownValue}}}
+}
