@@ -121,6 +121,10 @@ func TestAboveWhatCannotBeRead(t *testing.T) {
 		{"in a step", "  - id: c\n    action: {name: nowhere}\n    when: [oops\n  - id: d\n", "unknown-field type syntax"},
 		{"at its beginning", "  - [oops\nname: x\n", "unknown-field type syntax"},
 		{"below the steps", "outputs: {x: 'a\nname: x\n", "unknown-field syntax type"},
+		{"above other steps", "  - id: c\n     when: x\n    wait: {}\n  - {id: z, action: {name: nowhere}, when: 1 + 'a'}\noutputs: {x: 1 + 'a'}\n",
+			"unknown-field type syntax unknown-action type type"},
+		{"in a bracket above other steps", "  - id: c\n    when: [oops\n  - id: d\n    wait: {}\n  - id: e\n    action: {name: nowhere}\n", "unknown-field type syntax unknown-action"},
+		{"twice", "  - id: c\n     when: x\n    wait: {}\n  - {id: d, action: {name: nowhere}}\n  - id: e\n     when: x\n    wait: {}\n", "unknown-field type syntax"},
 		{"by an indentation", "  - id: c\n     when: x\n    wait: {}\n", "unknown-field type syntax"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -58,7 +58,9 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 	}
 	var r *Recipe
 	if tree == nil && yaml {
-		tree = readAbove(src, problems, lim)
+		if tree = readAround(src, problems, lim); tree == nil {
+			tree = readAbove(src, problems, lim)
+		}
 		source.tree, source.partial = tree, tree != nil
 	}
 	if tree != nil {
@@ -94,35 +96,6 @@ func read(file string, src []byte, lim jsonx.Limits) (tree *jsonx.Node, problems
 		}
 	}
 	return tree, problems, false
-}
-
-// maxAbove bounds how many lines above the place at which a text cannot be read
-// are tried as its end.
-const maxAbove = 50
-
-// readAbove builds the tree of what stands above the place at which a YAML text
-// cannot be read, without the step that was begun last; nil where nothing can be.
-func readAbove(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
-	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
-		return nil
-	}
-	lines := bytes.SplitAfterN(src, []byte("\n"), int(problems[0].Pos.Line)+1)
-	for n := len(lines) - 1; n > max(0, len(lines)-1-maxAbove); n-- {
-		tree, _ := yamlx.Parse(bytes.Join(lines[:n], nil), lim)
-		if tree == nil {
-			continue
-		}
-		steps := tree.Child("steps")
-		if w := tree.Child("plan_definition"); w != nil {
-			steps = w.Child("steps")
-		}
-		if steps == nil || len(steps.Children) < 2 {
-			return nil
-		}
-		steps.Children = steps.Children[:len(steps.Children)-1]
-		return tree
-	}
-	return nil
 }
 
 // problem turns what a reader of text found into a diagnostic.
