@@ -38,7 +38,7 @@ type file struct {
 	x         *model.XRefTable
 	glance    *glance // instead of x
 	encrypted bool    // it was, and opened without a password
-	rebuilt   bool    // its table of objects was wrong, and made anew
+	rebuilt   bool    // its table of objects or its tree of pages was wrong, and made anew
 	size      int     // in bytes
 }
 

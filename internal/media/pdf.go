@@ -4,6 +4,8 @@ package media
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -122,6 +124,9 @@ type node struct {
 	media     rect
 }
 
+// letter is the size of a page that has none.
+var letter = rect{0, 0, 612, 792}
+
 // pages walks the page tree itself: counting by /Count trusts the file, and a
 // tree that refers to its own parents never ends.
 func (f *file) pages(limit int) ([]node, error) {
@@ -133,7 +138,12 @@ func (f *file) pages(limit int) ([]node, error) {
 	w := &treeWalk{f: f, limit: limit, above: map[uintptr]bool{}}
 	if top != nil {
 		w.above[identityOf(top)] = true
-		if err := w.node(top, node{media: rect{0, 0, 612, 792}}, 0); err != nil {
+		if err := w.node(top, node{media: letter}, 0); err != nil {
+			return nil, err
+		}
+	}
+	if len(w.pages) == 0 && f.glance == nil {
+		if err := w.scattered(); err != nil {
 			return nil, err
 		}
 	}
@@ -141,6 +151,24 @@ func (f *file) pages(limit int) ([]node, error) {
 		return nil, fault.New(fault.FileInvalid, "the PDF file has no pages")
 	}
 	return w.pages, nil
+}
+
+// scattered finds the pages of a file whose tree leads to none: whatever says that it
+// is a page, in the order of the objects.
+func (w *treeWalk) scattered() error {
+	for _, number := range slices.Sorted(maps.Keys(w.f.x.Table)) {
+		entry := w.f.x.Table[number]
+		if entry == nil || entry.Free {
+			continue
+		}
+		if d, ok := entry.Object.(types.Dict); ok && w.f.name(d["Type"]) == "Page" {
+			w.f.rebuilt = true
+			if err := w.add(w.inherit(d, node{media: letter})); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (f *file) catalog() (types.Dict, error) {
