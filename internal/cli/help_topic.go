@@ -97,11 +97,7 @@ func plainTable(rows [][]string) string {
 	}
 	var b strings.Builder
 	for _, row := range rows[2:] {
-		between := "; "
-		if len(row) == 3 { // what it takes, then sentences
-			between = ". "
-		}
-		rest := strings.Join(row[1:], between)
+		rest := restOf(rows[0], row)
 		if len([]rune(row[0])) > widest {
 			b.WriteString("  " + row[0] + "\n" + fold("  "+toWidth("", width)+"  "+rest, helpColumns, width+4) + "\n")
 			continue
@@ -109,4 +105,29 @@ func plainTable(rows [][]string) string {
 		b.WriteString(fold("  "+toWidth(row[0], width)+"  "+rest, helpColumns, width+4) + "\n")
 	}
 	return b.String()
+}
+
+// restOf is what stands behind the first cell of a row. Cells of a table of more than
+// two columns say which column they are of.
+func restOf(head, row []string) string {
+	if len(head) < 3 || len(row) != len(head) {
+		return strings.Join(row[1:], "; ")
+	}
+	var parts []string
+	for i, cell := range row[1:] {
+		switch name := head[i+1]; {
+		case head[0] != "field":
+			parts = append(parts, name+": "+cell)
+		case name == "default" && cell == "required":
+			parts = append(parts, "Required")
+		case name == "default":
+			parts = append(parts, "Default: "+cell)
+		default:
+			parts = append(parts, cell)
+		}
+	}
+	if head[0] != "field" {
+		return strings.Join(parts, "; ")
+	}
+	return strings.Join(parts, ". ")
 }

@@ -20,7 +20,7 @@ func TestFreshPDFs(t *testing.T) {
 	)
 	want := map[string]string{
 		"bi-type1": symbols, "bi-type1c": symbols, // 0 γ, 1 π and so on, by the alphabet inside the font
-		"form-emptyap": "First Name", // an empty appearance is what the form wants to be seen
+		"form-emptyap":        "First Name", // an empty appearance is what the form wants to be seen
 		"form-emptyap-needap": alice, "form-needap": alice, "form-v-ap": alice, "form-v-noap": alice, "form-v16-ap": alice, "form-v16-noap": alice,
 	}
 	dir, _ := sharedData(t)

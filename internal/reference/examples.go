@@ -11,7 +11,8 @@ type Group struct {
 	List  []Example
 }
 
-// Examples show every operator and function once. A test evaluates each of them.
+// Examples show every operator and function. A test evaluates each of them, and one
+// of package expr asks for what it has and they do not show.
 var Examples = []Group{
 	{"Operators", []Example{
 		{"7 / 2", "3"},
@@ -25,6 +26,8 @@ var Examples = []Group{
 		{"2 > 1 ? 'yes' : 'no'", `"yes"`},
 		{"{'a': 1}.a", "1"},
 		{"['x', 'y'][1]", `"y"`},
+		{"-(3 - 1) * 2", "-4"},
+		{"1 != 2 && 'a' == 'a' && 2 >= 2 && 1 <= 2", "true"},
 	}},
 	{"Numbers", []Example{
 		{"add(1, 0.5)", "1.5"},
@@ -34,6 +37,7 @@ var Examples = []Group{
 		{"int('42')", "42"},
 		{"int(3.9)", "3"},
 		{"double(1)", "1"},
+		{"uint(7)", "7"},
 		{"math.greatest(1, 3, 2)", "3"},
 		{"math.least([4, 2])", "2"},
 		{"math.round(2.5)", "3"},
@@ -45,9 +49,13 @@ var Examples = []Group{
 		{"math.bitAnd(6, 3)", "2"},
 		{"math.bitOr(6, 3)", "7"},
 		{"math.bitXor(6, 3)", "5"},
+		{"math.bitNot(6)", "-7"},
 		{"math.bitShiftLeft(1, 4)", "16"},
 		{"math.bitShiftRight(16, 4)", "1"},
 		{"math.sqrt(9)", "3"},
+		{"math.isNaN(0.0 / 0.0)", "true"},
+		{"math.isInf(1.0 / 0.0)", "true"},
+		{"math.isFinite(1.5)", "true"},
 		{"[1, 2, 3].sum()", "6"},
 		{"[1, 2].avg()", "1.5"},
 	}},
@@ -74,6 +82,8 @@ var Examples = []Group{
 		{"toJson({'a': [1, true]})", `"{\"a\":[1,true]}"`},
 		{"fromJson('{\"a\": [1]}').a", "[1]"},
 		{"json.parse('nonsense').orValue([])", "[]"},
+		{"json.encode([1, 2])", `"[1,2]"`},
+		{"size(bytes('é'))", "2"},
 		{"base64.encodeUrl(b'Roux')", `"Um91eA=="`},
 		{"string(base64.decodeUrl('Um91eA'))", `"Roux"`},
 		{"base64.encode(b'Roux')", `"Um91eA=="`},
@@ -90,10 +100,14 @@ var Examples = []Group{
 		{"[5, 6].exists(i, n, i == 1 && n == 6)", "true"},
 		{"[5, 6].all(i, n, n > i)", "true"},
 		{"[5, 6].existsOne(i, n, n > i)", "false"},
+		{"[5, 6].exists_one(i, n, n == 6)", "true"},
 		{"[5, 6].transformList(i, n, i * n)", "[0,6]"},
 		{"{'a': 1, 'b': 2}.transformList(k, v, k + string(v))", `["a1","b2"]`},
+		{"{'a': 1, 'b': 2}.transformList(k, v, v > 1, k)", `["b"]`},
 		{"{'a': 1, 'b': 2}.transformMap(k, v, v * 2)", `{"a":2,"b":4}`},
+		{"{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v * 2)", `{"b":4}`},
 		{"['a', 'b'].transformMapEntry(i, k, {k: i})", `{"a":0,"b":1}`},
+		{"['a', 'b'].transformMapEntry(i, k, i > 0, {k: i})", `{"b":1}`},
 		{"[1, 2, 3].reduce(total, n, 0, total + n)", "6"},
 		{"['ape', 'ant', 'bee'].groupBy(w, w.charAt(0))", `{"a":["ape","ant"],"b":["bee"]}`},
 		{"[1, 2].zip(['a', 'b'])", `[[1,"a"],[2,"b"]]`},
@@ -109,6 +123,7 @@ var Examples = []Group{
 		{"[1, 2, 3, 4].slice(1, 3)", "[2,3]"},
 		{"lists.range(3)", "[0,1,2]"},
 		{"range(2, 5)", "[2,3,4]"},
+		{"range(3)", "[0,1,2]"},
 		{"range(10, 0, -5)", "[10,5]"},
 		{"sets.contains([1, 2], [2])", "true"},
 		{"sets.equivalent([1, 2], [2, 1])", "true"},
@@ -128,6 +143,10 @@ var Examples = []Group{
 		{"[?{}.?x, 2]", "[2]"},
 		{"optional.ofNonZeroValue({}).hasValue()", "false"},
 		{"{}.?a.or(optional.of(2)).value()", "2"},
+		{"[5, 6][?9].orValue(0)", "0"},
+		{"{'a': {'b': 1}}.?a.optFlatMap(a, a.?b).orValue(0)", "1"},
+		{"[optional.of(1), optional.none()].unwrapOpt()", "[1]"},
+		{"optional.unwrap([optional.of(1), optional.none()])", "[1]"},
 	}},
 	{"Times", []Example{
 		{"timestamp('2026-01-02T03:04:05Z') + duration('1h')", `"2026-01-02T04:04:05Z"`},
@@ -135,6 +154,13 @@ var Examples = []Group{
 		{"timestamp('2026-01-02T03:04:05Z').getFullYear()", "2026"},
 		{"timestamp('2026-01-02T03:04:05Z').getHours('+02:00')", "5"},
 		{"duration('90s').getMinutes()", "1"},
+		{"timestamp('2026-01-02T03:04:05Z').getMonth()", "0"},
+		{"timestamp('2026-01-02T03:04:05Z').getDate()", "2"},
+		{"timestamp('2026-01-02T03:04:05Z').getDayOfMonth()", "1"},
+		{"timestamp('2026-01-02T03:04:05Z').getDayOfWeek()", "5"},
+		{"timestamp('2026-01-02T03:04:05Z').getDayOfYear()", "1"},
+		{"timestamp('2026-01-02T03:04:05Z').getSeconds()", "5"},
+		{"timestamp('2026-01-02T03:04:05.678Z').getMilliseconds()", "678"},
 		{"date('2026-01-31')", `"2026-01-31T00:00:00Z"`},
 		{"date('31.12.2026', '%d.%m.%Y')", `"2026-12-31T00:00:00Z"`},
 		{"date('2026-01-31').format('%A, %e %B %Y')", `"Saturday, 31 January 2026"`},
@@ -147,5 +173,31 @@ var Examples = []Group{
 		{"type(1) == int", "true"},
 		{"bool('true')", "true"},
 		{"dyn(1) == 1.0", "true"},
+	}},
+}
+
+// Templates show every filter and block, each as a text with what it gives.
+var Templates = []Group{
+	{"Filters", []Example{
+		{"{{ {}.name | default('nobody') }}", `"nobody"`},
+		{"{{ null | default('nobody', true) }}", `"nobody"`},
+		{"{{ [3, 4] | first }}", "3"},
+		{"{{ 'Roux' | last }}", `"x"`},
+		{"{{ ['a', 'b'] | join(', ') }}", `"a, b"`},
+		{"{{ [1, 2, 3] | length }}", "3"},
+		{"{{ 'Roux' | lower }}", `"roux"`},
+		{"{{ 'Roux' | upper }}", `"ROUX"`},
+		{"{{ '  a ' | trim }}", `"a"`},
+		{"{{ 'a.b' | replace('.', '-') }}", `"a-b"`},
+		{"{{ 2.345 | round(1) }}", "2.3"},
+		{"{{ 7.5 | round }}", "8"},
+		{"{{ {'a': [1]} | tojson }}", `"{\"a\":[1]}"`},
+		{"{{ '  a b ' | trim | upper }}", `"A B"`},
+	}},
+	{"Blocks", []Example{
+		{"{% for i in [1, 2] %}{{ i }};{% endfor %}", `"1;2;"`},
+		{"{% if 2 > 1 %}more{% elif 1 > 2 %}less{% else %}same{% endif %}", `"more"`},
+		{"{% set n = 2 + 3 %}{{ n }} and {{ n * n }}", `"5 and 25"`},
+		{"a {%- if true -%} b {%- endif %}", `"ab"`},
 	}},
 }

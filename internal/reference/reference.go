@@ -12,6 +12,8 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
@@ -53,14 +55,60 @@ func Topics() []Topic {
 	return list
 }
 
-// Find is the topic of that name.
+// others are further words by which topics are asked for.
+var others = map[string]string{
+	"expression": "cel", "expressions": "cel", "function": "cel", "functions": "cel", "names": "cel",
+	"template": "templates", "filter": "templates", "filters": "templates",
+	"failure": "failures", "retry": "failures", "fallback": "failures",
+	"step": "steps", "limit": "limits", "duration": "recipe", "durations": "recipe",
+}
+
+// Find is the topic of that name, or the one that describes the field or the function
+// of that name.
 func Find(name string) (Topic, bool) {
+	word := strings.ToLower(name)
+	if other, ok := others[word]; ok {
+		word = other
+	}
 	for _, n := range names {
-		if n.name == strings.ToLower(name) {
+		if n.name == word {
 			return load(n.name, n.what), true
 		}
 	}
+	for _, n := range names {
+		if topic := load(n.name, n.what); describes(topic.Text, word) {
+			return topic, true
+		}
+	}
 	return Topic{}, false
+}
+
+// describes reports whether a text has a row about the field of that name, or one with
+// a call of the function. Both are given in small letters.
+func describes(text, name string) bool {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && r != '.' && !unicode.IsLetter(r) }) {
+		return false
+	}
+	for line := range strings.Lines(strings.ToLower(text)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		first, _, _ := strings.Cut(line[len("| "):], " | ")
+		if first == "`"+name+"`" {
+			return true
+		}
+		for rest := first; ; {
+			before, after, found := strings.Cut(rest, name+"(")
+			if !found {
+				break
+			}
+			if last, _ := utf8.DecodeLastRuneInString(before); !unicode.IsLetter(last) && last != '_' {
+				return true
+			}
+			rest = after
+		}
+	}
+	return false
 }
 
 func load(name, what string) Topic {
@@ -81,7 +129,9 @@ func fill(text string) string {
 		case ok && fields:
 			b.WriteString(fieldTable(strings.TrimSuffix(object, " -->")))
 		case ok && command == "examples -->":
-			b.WriteString(exampleTable())
+			b.WriteString(exampleTable("expression", Examples))
+		case ok && command == "templates -->":
+			b.WriteString(exampleTable("text", Templates))
 		default:
 			b.WriteString(line)
 		}
@@ -92,26 +142,22 @@ func fill(text string) string {
 // fieldTable lists the fields of one object of the format.
 func fieldTable(object string) string {
 	var b strings.Builder
-	b.WriteString("| field | takes | what for |\n| --- | --- | --- |\n")
+	b.WriteString("| field | takes | default | what for |\n| --- | --- | --- | --- |\n")
 	for _, f := range recipe.Fields(object) {
-		name := "`" + f.Name + "`"
+		def := f.Default
 		if f.Required {
-			name += " (required)"
+			def = "required"
 		}
-		what := f.Doc
-		if f.Example != "" {
-			what += " For example `" + strings.ReplaceAll(f.Example, "|", "\\|") + "`."
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, f.Takes, what)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s For example `%s`. |\n", f.Name, f.Takes, def, f.Doc, strings.ReplaceAll(f.Example, "|", "\\|"))
 	}
 	return b.String()
 }
 
-// exampleTable lists functions, each with an example.
-func exampleTable() string {
+// exampleTable lists examples of one kind of source, and what each gives.
+func exampleTable(kind string, groups []Group) string {
 	var b strings.Builder
-	for _, group := range Examples {
-		fmt.Fprintf(&b, "**%s**\n\n| expression | gives |\n| --- | --- |\n", group.Title)
+	for _, group := range groups {
+		fmt.Fprintf(&b, "**%s**\n\n| %s | gives |\n| --- | --- |\n", group.Title, kind)
 		for _, e := range group.List {
 			cell := strings.NewReplacer("|", "\\|")
 			fmt.Fprintf(&b, "| `%s` | `%s` |\n", cell.Replace(e.Source), cell.Replace(e.Result))

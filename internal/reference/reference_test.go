@@ -5,6 +5,8 @@ package reference_test
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,29 +20,29 @@ import (
 	"github.com/roux-engine/roux/internal/reference"
 )
 
-// TestExamples evaluates every expression of the reference.
+// TestExamples evaluates every expression and template of the reference.
 func TestExamples(t *testing.T) {
-	n := 0
-	for _, group := range reference.Examples {
-		for _, e := range group.List {
-			n++
-			p, err := expr.Compile(e.Source)
-			if err != nil {
-				t.Errorf("%s: %v", e.Source, err)
-				continue
-			}
-			v, err := p.Eval(expr.MapVars{})
-			if err != nil {
-				t.Errorf("%s: %v", e.Source, err)
-				continue
-			}
-			if got, err := jsonx.Canonical(v); err != nil || string(got) != e.Result {
-				t.Errorf("%s gives %s (%v), the reference says %s", e.Source, got, err, e.Result)
+	for _, kind := range []struct {
+		groups  []reference.Group
+		compile func(string) (*expr.Program, error)
+	}{{reference.Examples, expr.Compile}, {reference.Templates, expr.CompileTemplate}} {
+		for _, group := range kind.groups {
+			for _, e := range group.List {
+				p, err := kind.compile(e.Source)
+				if err != nil {
+					t.Errorf("%s: %v", e.Source, err)
+					continue
+				}
+				v, err := p.Eval(expr.MapVars{})
+				if err != nil {
+					t.Errorf("%s: %v", e.Source, err)
+					continue
+				}
+				if got, err := jsonx.Canonical(v); err != nil || string(got) != e.Result {
+					t.Errorf("%s gives %s (%v), the reference says %s", e.Source, got, err, e.Result)
+				}
 			}
 		}
-	}
-	if n < 70 {
-		t.Errorf("%d examples", n)
 	}
 }
 
@@ -105,18 +107,35 @@ func TestTopics(t *testing.T) {
 			t.Errorf("topic %s is not found", topic.Name)
 		}
 	}
-	if _, ok := reference.Find("../reference"); ok {
-		t.Error("a path is a topic")
+	for word, want := range map[string]string{
+		"expressions": "cel", "filters": "templates", "maxConcurrency": "loop", "retryPolicy": "steps", "jitter": "failures", "perFileCredits": "recipe",
+		"groupBy": "cel", "math.sqrt": "cel", "sqrt": "cel", "uuid": "cel", "tojson": "cel", "round": "cel", "max_loop_items": "limits",
+		"../reference": "", "roupBy": "", "(": "", "": "", "colour": "", "field": "",
+	} {
+		if found, _ := reference.Find(word); found.Name != want {
+			t.Errorf("%q leads to %q, want %q", word, found.Name, want)
+		}
 	}
-	for _, object := range []string{"Recipe", "Limits", "Step", "Action", "Condition", "Parallel", "Transform", "Loop", "Wait", "Fail", "OnError", "RetryPolicy", "Compensate", "Contracts"} {
+	objects := recipe.Objects()
+	if len(objects) < 15 {
+		t.Errorf("objects %v", objects)
+	}
+	for _, object := range objects {
 		fields := recipe.Fields(object)
 		if len(fields) == 0 {
 			t.Errorf("%s has no fields", object)
 		}
 		for _, f := range fields {
-			if f.Doc == "" || f.Takes == "" || !strings.Contains(page, "| `"+f.Name+"`") {
+			if f.Doc == "" || f.Takes == "" || !strings.Contains(page, "| `"+f.Name+"` | "+f.Takes+" | ") {
 				t.Errorf("%s.%s: %q, takes %q", object, f.Name, f.Doc, f.Takes)
 			}
+		}
+	}
+	limits := compile.DefaultLimits().Default
+	for name, n := range map[string]int64{"max_total_steps": int64(limits.TotalSteps), "max_loop_items": int64(limits.LoopItems), "max_scope_depth": int64(limits.ScopeDepth),
+		"memory_limit_mb": limits.MemoryBytes >> 20, "max_expression_cost": expr.CostLimit} {
+		if !slices.ContainsFunc(recipe.Fields("Limits"), func(f recipe.Field) bool { return f.Name == name && f.Default == strconv.FormatInt(n, 10) }) {
+			t.Errorf("the default of %s is not %d", name, n)
 		}
 	}
 	if recipe.Fields("Nothing") != nil {

@@ -7,6 +7,7 @@ package recipe
 // a rule; that they read it alike is tested.
 type rule struct {
 	doc      string
+	def      string // what holds where the field is missing, for people; "none" = nothing does
 	example  any
 	required bool
 	enum     []string
@@ -47,127 +48,132 @@ var (
 
 func bounds(low, high float64) (minimum, maximum *float64) { return &low, &high }
 
-// counted is a rule for a whole number between two limits.
-func counted(doc string, low, high float64) rule {
-	r := rule{doc: doc}
+// counted is a rule for a number between two limits.
+func counted(doc, def string, low, high, example float64) rule {
+	r := rule{doc: doc, def: def, example: example}
 	r.min, r.max = bounds(low, high)
 	return r
 }
+
+type m = map[string]any
+
+// step is a step in an example.
+func step(id, kind string, v any) m { return m{"id": id, kind: v} }
 
 // maxInteger is the largest whole number that every JSON reader keeps exactly.
 const maxInteger = 1<<53 - 1
 
 // rules has one entry for every field of the model, by type and JSON name.
 var rules = map[string]rule{
-	"Recipe.id":                  {doc: "Identifier given by the server or the author.", pattern: idPattern, example: "recipe_pdf_digest"},
+	"Recipe.id":                  {doc: "Identifier given by the server or the author.", def: "none", pattern: idPattern, example: "recipe_pdf_digest"},
 	"Recipe.name":                {doc: "Name under which the recipe is registered and started.", required: true, pattern: textPattern, example: "document-digest"},
-	"Recipe.version":             {doc: "Semantic version of the definition. Default 0.0.0.", pattern: semverPattern, example: "1.0.0"},
-	"Recipe.description":         {doc: "What the recipe does, for people."},
-	"Recipe.category":            {doc: "A word to group recipes by.", example: "document-processing"},
-	"Recipe.status":              {doc: "Only active and deprecated recipes run; a draft does with --draft. Default active.", enum: []string{"draft", "active", "deprecated"}},
-	"Recipe.createdAt":           {doc: "When it was created, RFC 3339. Kept, not used."},
-	"Recipe.updatedAt":           {doc: "When it was last changed, RFC 3339. Kept, not used."},
-	"Recipe.createdBy":           {doc: "Account that created it. Kept, not used."},
-	"Recipe.dialect":             {doc: "Dialect of the definition; the keys tell it where this is missing.", enum: []string{"recipe"}},
-	"Recipe.steps":               {doc: "The steps, run in this order unless `order` or `dependsOn` say otherwise.", required: true, minItems: 1},
-	"Recipe.inputSchema":         {doc: "JSON Schema 2020-12 of the run's input.", shape: jsonSchema},
-	"Recipe.outputSchema":        {doc: "JSON Schema 2020-12 of the run's result.", shape: jsonSchema},
-	"Recipe.outputs":             {doc: "The result's fields, each a CEL expression over the steps.", example: map[string]any{"pages": "inspection.pages"}},
-	"Recipe.creditEstimation":    {doc: "What a run may cost, reserved before it starts."},
-	"Recipe.order":               {doc: "Whether a step without dependsOn waits for the step before it. Default sequence.", enum: []string{"sequence", "none"}},
-	"Recipe.scheduling":          {doc: "eager starts a step as soon as it can; waves waits until the whole wave before has settled. Default eager.", enum: []string{"eager", "waves"}},
-	"Recipe.failure_policy":      {doc: "After a step has failed: cancel the rest, or drain what does not depend on it. Default fail_fast.", enum: []string{"fail_fast", "drain"}},
-	"Recipe.on_upstream_failure": {doc: "What becomes of steps after a failed one. Default skip.", enum: []string{"skip", "fail"}},
-	"Recipe.result_rule":         {doc: "strict: any failed step fails the run; leaves: only failed last steps do. Default strict.", enum: []string{"strict", "leaves"}},
-	"Recipe.credit_policy":       {doc: "What a failed run is charged. Default refund_unused.", enum: []string{"refund_unused", "refund_all", "no_refund"}},
-	"Recipe.ttl":                 {doc: "How long a run may take before it expires. Default 48h.", positive: true, example: "2h"},
-	"Recipe.limits":              {doc: "Limits of a run, up to the server's maxima."},
+	"Recipe.version":             {doc: "Semantic version of the definition.", def: "0.0.0", pattern: semverPattern, example: "1.0.0"},
+	"Recipe.description":         {doc: "What the recipe does, for people.", def: "none", example: "Reads a document and lists its pages."},
+	"Recipe.category":            {doc: "A word to group recipes by.", def: "none", example: "document-processing"},
+	"Recipe.status":              {doc: "Only active and deprecated recipes run; a draft does with --draft.", def: "active", enum: []string{"draft", "active", "deprecated"}, example: "draft"},
+	"Recipe.createdAt":           {doc: "When it was created, RFC 3339. Kept, not used.", def: "none", example: "2026-11-24T09:30:00Z"},
+	"Recipe.updatedAt":           {doc: "When it was last changed, RFC 3339. Kept, not used.", def: "none", example: "2026-11-25T10:00:00Z"},
+	"Recipe.createdBy":           {doc: "Account that created it. Kept, not used.", def: "none", example: "acc_1"},
+	"Recipe.dialect":             {doc: "Dialect of the definition; the keys tell it where this is missing.", def: "what the keys tell", enum: []string{"recipe"}, example: "recipe"},
+	"Recipe.steps":               {doc: "The steps, run in this order unless `order` or `dependsOn` say otherwise.", required: true, minItems: 1, example: []any{step("one", "transform", m{"expression": "1"})}},
+	"Recipe.inputSchema":         {doc: "JSON Schema 2020-12 of the run's input.", def: "any input", shape: jsonSchema, example: m{"properties": m{"url": m{"type": "string"}}, "required": []any{"url"}}},
+	"Recipe.outputSchema":        {doc: "JSON Schema 2020-12 of the run's result.", def: "any result", shape: jsonSchema, example: m{"properties": m{"pages": m{"type": "integer"}}}},
+	"Recipe.outputs":             {doc: "The result's fields, each a CEL expression over the steps.", def: "an empty result", example: map[string]any{"pages": "inspection.pages"}},
+	"Recipe.creditEstimation":    {doc: "What a run may cost, reserved before it starts.", def: "what the actions cost", example: m{"strategy": "fixed", "fixedCredits": 50}},
+	"Recipe.order":               {doc: "Whether a step without dependsOn waits for the step before it.", def: "sequence", enum: []string{"sequence", "none"}, example: "none"},
+	"Recipe.scheduling":          {doc: "eager starts a step as soon as it can; waves waits until the whole wave before has settled.", def: "eager", enum: []string{"eager", "waves"}, example: "waves"},
+	"Recipe.failure_policy":      {doc: "After a step has failed: cancel the rest, or drain what does not depend on it.", def: "fail_fast", enum: []string{"fail_fast", "drain"}, example: "drain"},
+	"Recipe.on_upstream_failure": {doc: "What becomes of steps after a failed one.", def: "skip", enum: []string{"skip", "fail"}, example: "fail"},
+	"Recipe.result_rule":         {doc: "strict: any failed step fails the run; leaves: only failed last steps do.", def: "strict", enum: []string{"strict", "leaves"}, example: "leaves"},
+	"Recipe.credit_policy":       {doc: "What a failed run is charged.", def: "refund_unused", enum: []string{"refund_unused", "refund_all", "no_refund"}, example: "refund_all"},
+	"Recipe.ttl":                 {doc: "How long a run may take before it expires.", def: "48h", positive: true, example: "2h"},
+	"Recipe.limits":              {doc: "Limits of a run, up to the server's maxima.", def: "those of whoever operates Roux", example: m{"max_loop_items": 500}},
 
-	"Limits.max_total_steps":     counted("Steps a run and its child runs may start. Default 100000.", 1, 1_000_000),
-	"Limits.max_loop_items":      counted("Items one loop may have. Default 100000.", 1, 1_000_000),
-	"Limits.max_scope_depth":     counted("How deep scopes may nest. Default 32.", 1, 64),
-	"Limits.memory_limit_mb":     counted("Counted memory of a run in MiB. Default 256.", 1, 4096),
-	"Limits.max_expression_cost": counted("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written. Default 100000.", 1, 1_000_000),
+	"Limits.max_total_steps":     counted("Steps a run and its child runs may start.", "100000", 1, 1_000_000, 2000),
+	"Limits.max_loop_items":      counted("Items one loop may have.", "100000", 1, 1_000_000, 500),
+	"Limits.max_scope_depth":     counted("How deep scopes may nest.", "32", 1, 64, 8),
+	"Limits.memory_limit_mb":     counted("Counted memory of a run in MiB.", "256", 1, 4096, 64),
+	"Limits.max_expression_cost": counted("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written.", "100000", 1, 1_000_000, 500000),
 
-	"Step.id":                {doc: "Name of the step for references, unique in the recipe. Generated where missing.", pattern: idPattern, example: "fetch"},
-	"Step.name":              {doc: "Name of the step for people."},
-	"Step.type":              {doc: "What the step does. Follows from the field that is present.", enum: stepKinds},
-	"Step.action":            {doc: "Calls an action."},
-	"Step.condition":         {doc: "Runs one of two lists of steps."},
-	"Step.parallel":          {doc: "Runs branches at the same time."},
-	"Step.transform":         {doc: "Computes a value without an action."},
-	"Step.loop":              {doc: "Runs its steps once per item of a list."},
-	"Step.wait":              {doc: "Waits for a time or a signal."},
-	"Step.fail":              {doc: "Ends the scope with a failure."},
-	"Step.recipe":            {doc: "Runs another recipe: its name, or the recipe itself. Not available in this release.", shape: recipeRef},
-	"Step.when":              {doc: "CEL; the step is skipped when it is false.", pattern: textPattern, example: "inspection.pages > 1"},
-	"Step.dependsOn":         {doc: "Ids of the steps this one waits for; an empty list for none. Default: the step before it.", item: &rule{pattern: idPattern}},
-	"Step.inputBindings":     {doc: "The action's inputs, each a CEL expression over what came before.", example: map[string]any{"text": "markdown.content"}},
-	"Step.outputBinding":     {doc: "Name under which later steps see this step's output.", pattern: bindingPattern, example: "markdown"},
-	"Step.onError":           {doc: "What to do once the step has failed for good."},
-	"Step.retryPolicy":       {doc: "When and how often to try again."},
-	"Step.timeout":           {doc: "How long one attempt may take. Default 10m.", positive: true, example: "5m"},
-	"Step.total_timeout":     {doc: "How long the step may take over all attempts and waits.", positive: true, example: "1h"},
-	"Step.continue_on_error": {doc: "A failure of this step does not fail its scope."},
-	"Step.on_parent_failure": {doc: "What to do when a step this one depends on did not succeed. Default propagate.", enum: []string{"propagate", "skip", "substitute_default"}},
-	"Step.compensate":        {doc: "Undoes the completed step when the run fails, is cancelled or expires."},
-	"Step.contracts":         {doc: "JSON Schemas that the step's input and output must fit."},
+	"Step.id":                {doc: "Name of the step for references, unique in the recipe.", def: "generated", pattern: idPattern, example: "fetch"},
+	"Step.name":              {doc: "Name of the step for people.", def: "the id", example: "Fetch the page"},
+	"Step.type":              {doc: "What the step does.", def: "follows from the field that is present", enum: stepKinds, example: "action"},
+	"Step.action":            {doc: "Calls an action.", def: "none", example: m{"name": "word-count", "parameters": m{"text": "one two"}}},
+	"Step.condition":         {doc: "Runs one of two lists of steps.", def: "none", example: m{"expression": "input.n > 10", "then": []any{step("one", "transform", m{"expression": "1"})}}},
+	"Step.parallel":          {doc: "Runs branches at the same time.", def: "none", example: m{"branches": []any{[]any{step("one", "transform", m{"expression": "1"})}, []any{step("two", "transform", m{"expression": "2"})}}}},
+	"Step.transform":         {doc: "Computes a value without an action.", def: "none", example: m{"expression": "size(input.urls)"}},
+	"Step.loop":              {doc: "Runs its steps once per item of a list.", def: "none", example: m{"over": "input.urls", "as": "url", "steps": []any{step("one", "transform", m{"expression": "size(url)"})}}},
+	"Step.wait":              {doc: "Waits for a time or a signal.", def: "none", example: m{"duration": "30s"}},
+	"Step.fail":              {doc: "Ends the scope with a failure.", def: "none", example: m{"code": "TOO_LARGE", "message": "it has too many pages"}},
+	"Step.recipe":            {doc: "Runs another recipe: its name, or the recipe itself. Not available in this release.", def: "none", shape: recipeRef, example: "document-digest"},
+	"Step.when":              {doc: "CEL; the step is skipped when it is false.", def: "always", pattern: textPattern, example: "inspection.pages > 1"},
+	"Step.dependsOn":         {doc: "Ids of the steps this one waits for; an empty list for none.", def: "the step before it", item: &rule{pattern: idPattern}, example: []any{"fetch", "count"}},
+	"Step.inputBindings":     {doc: "The action's inputs, each a CEL expression over what came before.", def: "none", example: map[string]any{"text": "markdown.content"}},
+	"Step.outputBinding":     {doc: "Name under which later steps see this step's output.", def: "none", pattern: bindingPattern, example: "markdown"},
+	"Step.onError":           {doc: "What to do once the step has failed for good.", def: "the scope fails", example: m{"strategy": "skip"}},
+	"Step.retryPolicy":       {doc: "When and how often to try again.", def: "one attempt", example: m{"maxAttempts": 3, "initialDelay": "1s"}},
+	"Step.timeout":           {doc: "How long one attempt may take.", def: "10m", positive: true, example: "5m"},
+	"Step.total_timeout":     {doc: "How long the step may take over all attempts and waits.", def: "none", positive: true, example: "1h"},
+	"Step.continue_on_error": {doc: "A failure of this step does not fail its scope.", def: "false", example: true},
+	"Step.on_parent_failure": {doc: "What to do when a step this one depends on did not succeed.", def: "propagate", enum: []string{"propagate", "skip", "substitute_default"}, example: "skip"},
+	"Step.compensate":        {doc: "Undoes the completed step when the run fails, is cancelled or expires.", def: "none", example: m{"action": m{"name": "http"}, "inputBindings": m{"url": "input.undo"}}},
+	"Step.contracts":         {doc: "JSON Schemas that the step's input and output must fit.", def: "none", example: m{"output": m{"required": []any{"words"}}}},
 
 	"Action.name":       {doc: "Name of the action.", required: true, pattern: textPattern, example: "file-inspect"},
-	"Action.version":    {doc: "Version or range of versions. Default: the active version.", pattern: versionPattern, example: "1.0.0"},
-	"Action.parameters": {doc: "Fixed inputs; text in them may hold {{ templates }}."},
+	"Action.version":    {doc: "Version or range of versions.", def: "the active version", pattern: versionPattern, example: "1.0.0"},
+	"Action.parameters": {doc: "Fixed inputs; text in them may hold {{ templates }}.", def: "none", example: m{"text": "Hello {{ input.who }}"}},
 
 	"Condition.expression": {doc: "CEL that gives true or false.", required: true, pattern: textPattern, example: "inspection.pages <= 100"},
-	"Condition.then":       {doc: "Steps to run when it is true.", required: true},
-	"Condition.else":       {doc: "Steps to run when it is false."},
+	"Condition.then":       {doc: "Steps to run when it is true.", required: true, example: []any{step("large", "transform", m{"expression": "'large'"})}},
+	"Condition.else":       {doc: "Steps to run when it is false.", def: "none", example: []any{step("small", "transform", m{"expression": "'small'"})}},
 
-	"Parallel.branches":        {doc: "Lists of steps; each list is a sequence, the lists run at the same time.", required: true, minItems: 1},
-	"Parallel.waitFor":         {doc: "When the step is decided. Default all.", enum: []string{"all", "any", "first_success"}},
-	"Parallel.failureStrategy": {doc: "What a failed branch does to the others. Default fail_fast.", enum: []string{"fail_fast", "continue", "ignore"}},
+	"Parallel.branches":        {doc: "Lists of steps; each list is a sequence, the lists run at the same time.", required: true, minItems: 1, example: []any{[]any{step("one", "transform", m{"expression": "1"})}, []any{step("two", "transform", m{"expression": "2"})}}},
+	"Parallel.waitFor":         {doc: "When the step is decided.", def: "all", enum: []string{"all", "any", "first_success"}, example: "any"},
+	"Parallel.failureStrategy": {doc: "What a failed branch does to the others.", def: "fail_fast", enum: []string{"fail_fast", "continue", "ignore"}, example: "continue"},
 
 	"Transform.expression":    {doc: "CEL that gives the value.", required: true, pattern: textPattern, example: "inspection.pages * 2"},
-	"Transform.outputBinding": {doc: "Name under which later steps see the value.", pattern: bindingPattern},
+	"Transform.outputBinding": {doc: "Name under which later steps see the value.", def: "none", pattern: bindingPattern, example: "pages"},
 
 	"Loop.over":            {doc: "CEL that gives a list, or a file that holds one (JSON array, JSONL, CSV).", required: true, pattern: textPattern, example: "input.urls"},
-	"Loop.as":              {doc: "Name of the current item. Default item.", pattern: bindingPattern},
-	"Loop.index":           {doc: "Name of the current position, counted from 0. Default index.", pattern: bindingPattern},
-	"Loop.steps":           {doc: "Steps to run for each item.", required: true, minItems: 1},
-	"Loop.maxConcurrency":  counted("How many items may be worked on at once. Default 1.", 1, 10_000),
-	"Loop.failureStrategy": {doc: "What a failed item does to the others. Default fail_fast.", enum: []string{"fail_fast", "continue", "ignore"}},
+	"Loop.as":              {doc: "Name of the current item.", def: "item", pattern: bindingPattern, example: "url"},
+	"Loop.index":           {doc: "Name of the current position, counted from 0.", def: "index", pattern: bindingPattern, example: "n"},
+	"Loop.steps":           {doc: "Steps to run for each item.", required: true, minItems: 1, example: []any{step("one", "transform", m{"expression": "item"})}},
+	"Loop.maxConcurrency":  counted("How many items may be worked on at once.", "1", 1, 10_000, 4),
+	"Loop.failureStrategy": {doc: "What a failed item does to the others.", def: "fail_fast", enum: []string{"fail_fast", "continue", "ignore"}, example: "ignore"},
 
-	"Wait.duration": {doc: "How long to wait.", positive: true, example: "30s"},
-	"Wait.until":    {doc: "CEL that gives the time to wait for.", pattern: textPattern},
-	"Wait.signal":   {doc: "Name of the signal to wait for.", pattern: idPattern, example: "approved"},
-	"Wait.timeout":  {doc: "How long to wait for the signal. Default: the run's ttl.", positive: true, example: "24h"},
+	"Wait.duration": {doc: "How long to wait.", def: "none", positive: true, example: "30s"},
+	"Wait.until":    {doc: "CEL that gives the time to wait for.", def: "none", pattern: textPattern, example: "now() + duration('1h')"},
+	"Wait.signal":   {doc: "Name of the signal to wait for.", def: "none", pattern: idPattern, example: "approved"},
+	"Wait.timeout":  {doc: "How long to wait for the signal.", def: "the run's ttl", positive: true, example: "24h"},
 
-	"Fail.code":    {doc: "Code of the failure. Default STEP_FAILED.", pattern: codePattern, example: "DOCUMENT_TOO_LARGE"},
-	"Fail.message": {doc: "Why, for people; may hold {{ templates }}."},
+	"Fail.code":    {doc: "Code of the failure.", def: "STEP_FAILED", pattern: codePattern, example: "DOCUMENT_TOO_LARGE"},
+	"Fail.message": {doc: "Why, for people; may hold {{ templates }}.", def: "none", example: "{{ size(input.list) }} entries, 100 are allowed"},
 
-	"OnError.strategy":     {doc: "fail ends the scope; skip goes on without the step; fallback runs another step; retry tries again.", required: true, enum: []string{"fail", "skip", "fallback", "retry"}},
-	"OnError.fallbackStep": {doc: "Step to run in place of the failed one."},
-	"OnError.maxRetries":   counted("How often to try again before the strategy acts. Default 2 for the strategy retry, so three tries in all; else 0.", 1, 1000),
-	"OnError.retryDelay":   {doc: "Pause before the first retry. Default 500ms.", example: "2s"},
+	"OnError.strategy":     {doc: "fail ends the scope; skip goes on without the step; fallback runs another step; retry tries again.", required: true, enum: []string{"fail", "skip", "fallback", "retry"}, example: "fallback"},
+	"OnError.fallbackStep": {doc: "Step to run in place of the failed one.", def: "none", example: step("instead", "transform", m{"expression": "0"})},
+	"OnError.maxRetries":   counted("How often to try again before the strategy acts.", "2 for the strategy retry, so three tries in all; else 0", 1, 1000, 1),
+	"OnError.retryDelay":   {doc: "Pause before the first retry.", def: "500ms", example: "2s"},
 
-	"RetryPolicy.maxAttempts":       counted("Attempts in total, the first included. Default 1.", 1, 1000),
-	"RetryPolicy.initialDelay":      {doc: "Pause after the first failure. Default 500ms.", example: "1s"},
-	"RetryPolicy.maxDelay":          {doc: "Longest pause. Default 8s.", example: "30s"},
-	"RetryPolicy.backoffMultiplier": counted("Factor from one pause to the next. Default 2.", 1, 100),
-	"RetryPolicy.jitter":            counted("Part of the pause that is random. Default 0.5.", 0, 1),
-	"RetryPolicy.retryableErrors":   {doc: "Codes or causes to retry. Default: those that another try can mend.", item: &rule{pattern: textPattern}, example: []any{"TIMEOUT", "SERVICE_UNAVAILABLE"}},
+	"RetryPolicy.maxAttempts":       counted("Attempts in total, the first included.", "1", 1, 1000, 3),
+	"RetryPolicy.initialDelay":      {doc: "Pause after the first failure.", def: "500ms", example: "1s"},
+	"RetryPolicy.maxDelay":          {doc: "Longest pause.", def: "8s", example: "30s"},
+	"RetryPolicy.backoffMultiplier": counted("Factor from one pause to the next.", "2", 1, 100, 1.5),
+	"RetryPolicy.jitter":            counted("Part of the pause that is random.", "0.5", 0, 1, 0),
+	"RetryPolicy.retryableErrors":   {doc: "Codes or causes to retry.", def: "those that another try can mend", item: &rule{pattern: textPattern}, example: []any{"TIMEOUT", "SERVICE_UNAVAILABLE"}},
 
-	"Compensate.action":        {doc: "Action that undoes the step.", required: true},
-	"Compensate.inputBindings": {doc: "The action's inputs, each a CEL expression; the step's own output is visible."},
-	"Compensate.retryPolicy":   {doc: "When and how often to try again."},
-	"Compensate.timeout":       {doc: "How long one attempt may take. Default 10m.", positive: true},
+	"Compensate.action":        {doc: "Action that undoes the step.", required: true, example: m{"name": "http", "parameters": m{"method": "DELETE"}}},
+	"Compensate.inputBindings": {doc: "The action's inputs, each a CEL expression; the step's own output is visible.", def: "none", example: m{"url": "input.service + '/' + book.output.id"}},
+	"Compensate.retryPolicy":   {doc: "When and how often to try again.", def: "one attempt", example: m{"maxAttempts": 3}},
+	"Compensate.timeout":       {doc: "How long one attempt may take.", def: "10m", positive: true, example: "1m"},
 
-	"Contracts.input":  {doc: "JSON Schema 2020-12 of the step's input.", shape: jsonSchema},
-	"Contracts.output": {doc: "JSON Schema 2020-12 of the step's output.", shape: jsonSchema},
+	"Contracts.input":  {doc: "JSON Schema 2020-12 of the step's input.", def: "any input", shape: jsonSchema, example: m{"required": []any{"text"}}},
+	"Contracts.output": {doc: "JSON Schema 2020-12 of the step's output.", def: "any output", shape: jsonSchema, example: m{"required": []any{"words"}}},
 
-	"CreditEstimation.strategy":       {doc: "How the estimate is made.", required: true, enum: []string{"fixed", "per_file", "calculated"}},
-	"CreditEstimation.fixedCredits":   counted("Credits per run, for the strategy fixed.", 0, maxInteger),
-	"CreditEstimation.perFileCredits": counted("Credits per input file, for the strategy per_file.", 0, maxInteger),
-	"CreditEstimation.formula":        {doc: "CEL that gives credits, for the strategy calculated.", pattern: textPattern, example: "10 + inspection.pages * 5"},
-	"CreditEstimation.maxCredits":     counted("Most that is reserved.", 1, maxInteger),
+	"CreditEstimation.strategy":       {doc: "How the estimate is made.", required: true, enum: []string{"fixed", "per_file", "calculated"}, example: "fixed"},
+	"CreditEstimation.fixedCredits":   counted("Credits per run, for the strategy fixed.", "none", 0, maxInteger, 50),
+	"CreditEstimation.perFileCredits": counted("Credits per input file, for the strategy per_file.", "none", 0, maxInteger, 25),
+	"CreditEstimation.formula":        {doc: "CEL that gives credits, for the strategy calculated.", def: "none", pattern: textPattern, example: "10 + inspection.pages * 5"},
+	"CreditEstimation.maxCredits":     counted("Most that is reserved.", "the estimate, and a quarter more for the strategy calculated", 1, maxInteger, 1000),
 }
 
 // stepKinds are the fields of a step that say what it does, which are also the

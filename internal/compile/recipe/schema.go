@@ -5,6 +5,9 @@ package recipe
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/internal/plan"
@@ -105,7 +108,7 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 		m = ref(s.object)
 	}
 	if s.rule.doc != "" {
-		m["description"] = s.rule.doc
+		m["description"] = s.rule.described()
 	}
 	if s.rule.example != nil {
 		m["examples"] = []any{s.rule.example}
@@ -149,12 +152,24 @@ func (b bond) schemas() []any {
 	return list
 }
 
+// described is what a field is for and what holds without it.
+func (r rule) described() string {
+	if r.def == "" || r.def == "none" {
+		return r.doc
+	}
+	return r.doc + " Default: " + r.def + "."
+}
+
 // A Field is a field of the format, as the reference lists it.
 type Field struct {
 	Name, Doc, Takes string
-	Example          string // as JSON, without the quotes of a text; "" = none
+	Default          string // in words; "" of a required field
+	Example          string // the field and a value, as YAML
 	Required         bool
 }
+
+// Objects names the objects of the format, as [Fields] knows them.
+func Objects() []string { return slices.Sorted(maps.Keys(nouns)) }
 
 // Fields lists the fields of an object of the format (Recipe, Step, Loop, …), in the
 // order in which the formatter writes them; nil when there is no such object.
@@ -165,15 +180,50 @@ func Fields(object string) []Field {
 	}
 	var list []Field
 	for _, f := range o.fields {
-		field := Field{Name: f.name, Doc: f.shape.rule.doc, Takes: f.shape.takes(), Required: f.shape.rule.required}
-		if f.shape.rule.example != nil {
-			if raw, err := json.Marshal(f.shape.rule.example); err == nil {
-				field.Example = strings.Trim(string(raw), `"`)
-			}
-		}
-		list = append(list, field)
+		r := f.shape.rule
+		list = append(list, Field{
+			Name: f.name, Doc: r.doc, Takes: f.shape.takes(), Default: r.def, Example: f.name + ": " + flow(r.example), Required: r.required,
+		})
 	}
 	return list
+}
+
+// plainText is text that YAML reads as text without quotes, also inside of a list.
+var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_ .+*'()/<>=-]*$`)
+
+// flow writes an example as YAML on one line.
+func flow(v any) string {
+	switch x := v.(type) {
+	case string:
+		if plainText.MatchString(x) && x != "true" && x != "false" && x != "null" {
+			return x
+		}
+		return asJSON(x)
+	case map[string]any:
+		var parts []string
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			parts = append(parts, k+": "+flow(x[k]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []any:
+		var parts []string
+		for _, e := range x {
+			parts = append(parts, flow(e))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	return asJSON(v)
+}
+
+// asJSON is a value as JSON that a person reads.
+func asJSON(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("recipe: an example is no JSON: " + err.Error()) // they are constants
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // find looks for an object below o.
