@@ -77,7 +77,7 @@ func (a *app) actionsList() *cobra.Command {
 					a.say("no action takes %s: `roux actions list` shows all", oneLine(takes))
 					return
 				}
-				a.text("%s", table(rows))
+				a.table(rows, 4, 3)
 			})
 			return nil
 		},
@@ -190,7 +190,7 @@ func (a *app) printAction(v actionView) {
 		codes = append(codes, string(c))
 	}
 	add("errors", strings.Join(codes, ", "))
-	a.text("%s", table(rows))
+	a.sheet(rows)
 	a.fields("input", v.Input)
 	a.fields("output", v.Output)
 	for i, e := range v.Examples {
@@ -290,7 +290,7 @@ func (a *app) fields(title string, schema json.RawMessage) {
 		}
 		rows = append(rows, []string{"  " + name, kind, oneLine(text)})
 	}
-	a.text("%s", table(rows))
+	a.sheet(rows)
 }
 
 func b2i(b bool) int {

@@ -123,7 +123,7 @@ func (a *app) printSetting(v settingView) {
 			rows = append(rows, []string{"overridden", fmt.Sprintf("%s from %s %s", oneLine(o.Value), o.Origin, o.Where)})
 		}
 	}
-	a.text("%s", table(rows))
+	a.sheet(rows)
 }
 
 // findSetting finds a row of the table, or says which name is near.

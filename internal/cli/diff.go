@@ -392,7 +392,7 @@ func (a *app) printCompared(c *compared, sides [2]*side) {
 	for i, s := range sides {
 		rows[i] = []string{[]string{"a", "b"}[i], s.id, oneLine(s.view.recipe), join(", ", importedWord(s.imported), s.view.Status.String()), took(micros(s.tookMS())), credits(s.view.Used)}
 	}
-	a.text("%s", table(rows))
+	a.table(rows, 2)
 	if c.First != nil {
 		a.text("first divergence: %s (%s)\n", oneLine(c.First.Step), c.First.Text)
 	}

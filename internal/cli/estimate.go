@@ -182,7 +182,7 @@ func (a *app) printEstimate(e *estimated) {
 		rows = append(rows, []string{"  took before", fmt.Sprintf("%s; half at most %d credits and %s, 95 %% at most %d and %s", count(p.Runs, "run"),
 			p.P50, took(time.Duration(p.P50Ms)*time.Millisecond), p.P95, took(time.Duration(p.P95Ms)*time.Millisecond))})
 	}
-	a.text("%s", table(rows))
+	a.sheet(rows)
 	for _, o := range e.Open {
 		a.text("  open: %s\n", oneLine(o))
 	}

@@ -291,7 +291,7 @@ func (a *app) printExplanation(e *explanation) {
 		for i, f := range e.Facts {
 			rows[i] = []string{fmt.Sprintf("  %6d", f.Event), f.At, f.Type, f.Text}
 		}
-		a.text("%s", table(rows))
+		a.table(rows, 3)
 	}
 	if e.Next != "" {
 		a.text("next: %s\n", oneLine(e.Next))

@@ -253,7 +253,7 @@ func (a *app) printFiles(found []blob.Entry) {
 			rows = append(rows, []string{v.Hash[:shortHash], v.MimeType, sizeText(v.Size), a.when(found[i].Stored.UnixMicro()),
 				oneLine(cut(v.Name, 40)), cut(factsText(v.Extended), 60)})
 		}
-		a.text("%s", table(rows))
+		a.table(rows, 5, 4)
 	})
 }
 
@@ -305,7 +305,7 @@ func (a *app) printFile(v fileView, stored time.Time) {
 		}
 		rows = append(rows, []string{label, oneLine(run)})
 	}
-	a.text("%s", table(rows))
+	a.sheet(rows)
 	if len(v.Runs) == maxNaming {
 		a.say("there may be more runs that name it")
 	}

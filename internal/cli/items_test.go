@@ -126,14 +126,27 @@ func TestFitTable(t *testing.T) {
 		{200, "run_0123456789  " + strings.Repeat("n", 30) + "  " + strings.Repeat("x", 40)},
 		{87, "run_0123456789  " + strings.Repeat("n", 30) + "  " + strings.Repeat("x", 38) + "…"},
 		{59, "run_0123456789  " + strings.Repeat("n", 28) + "…  " + strings.Repeat("x", 11) + "…"},
-		{20, "run_0123456789  " + strings.Repeat("n", 11) + "…  " + strings.Repeat("x", 11) + "…"},
+		{42, "run_0123456789  " + strings.Repeat("n", 11) + "…  " + strings.Repeat("x", 11) + "…"},
 	} {
 		lines := strings.Split(fitTable(rows(), tt.columns, 2, 1), "\n")
 		if lines[1] != tt.want {
 			t.Errorf("%d columns:\n%s, want\n%s", tt.columns, lines[1], tt.want)
 		}
 	}
-	if got := strings.Split(fitTable(rows(), 40, 2, 1), "\n")[2]; got != "b               漢字漢字漢…   y" {
+	if got := strings.Split(fitTable(rows(), 42, 2, 1), "\n")[2]; got != "b               漢字漢字漢…   y" {
 		t.Errorf("got %q", got)
+	}
+	// A terminal that is narrower yet gets two lines for each row.
+	narrow := "ID\n  NAME            NOTE\nrun_0123456789\n  " + strings.Repeat("n", 13) + "…  " + strings.Repeat("x", 11) + "…\nb\n  漢字漢字漢字…   y\n"
+	if got := fitTable(rows(), 30, 2, 1); got != narrow {
+		t.Errorf("got\n%s, want\n%s", got, narrow)
+	}
+	// A row of one cell spans the columns; ^0 cuts the beginning of the first.
+	spanning := [][]string{{"each[10].work", "done", "1"}, {"each[…]  20 more items"}}
+	if got, want := fitTable(spanning, 20, ^0), "each[10].work\n  done  1\n…h[…]  20 more items\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := fitTable(spanning, 21, ^0), "…ch[10].work  done  1\neach[…]  20 more ite…\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

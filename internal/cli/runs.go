@@ -316,11 +316,14 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 	if f.Error != nil {
 		rows = append(rows, []string{"error", oneLine(string(f.Error.Code) + ": " + f.Error.Message)})
 	}
+	if columns, ok := a.stdoutColumns(); ok {
+		rows[1][1] = cutColumns(rows[1][1], columns-len("quarantined")-columnGap)
+	}
 	a.text("%s\n", a.folded(table(rows), len("quarantined")+columnGap))
 	steps := [][]string{{"STEP", "STATUS", "TRIES", "TOOK", "USED", ""}}
 	for _, s := range v.listed() {
 		if s.folded != "" {
-			steps = append(steps, []string{s.path, "", "", "", "", s.folded})
+			steps = append(steps, []string{s.path + "  " + s.folded})
 			continue
 		}
 		note := join(", ", s.undone, s.opened, s.note)
@@ -334,7 +337,7 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 			s.path, s.status, fmt.Sprint(s.attempts), left0(s.micros), fmt.Sprint(s.cost), oneLine(cut(note, 72)),
 		})
 	}
-	a.table(steps, 5, 0)
+	a.table(steps, 5, ^0)
 	if f.Truncated {
 		a.text("… only the first %d steps are listed\n", maxSteps)
 	}

@@ -15,7 +15,9 @@ import (
 )
 
 // terminal100x30 opens a pseudo terminal of 100 columns and 30 lines.
-func terminal100x30(t *testing.T) (screen, tty *os.File) {
+func terminal100x30(t *testing.T) (screen, tty *os.File) { return terminalOf(t, 100) }
+
+func terminalOf(t *testing.T, columns int) (screen, tty *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -33,7 +35,7 @@ func terminal100x30(t *testing.T) (screen, tty *os.File) {
 	if tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		t.Skipf("no terminal here: %v", err)
 	}
-	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100}); err != nil {
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: uint16(columns)}); err != nil {
 		t.Fatal(err)
 	}
 	return screen, tty
@@ -169,9 +171,9 @@ func TestResultsFitTheTerminal(t *testing.T) {
 	if _, talk, code := roux(t, env, "run", recipe, "-q", "--input", "odd="+odd); code != 1 {
 		t.Fatalf("exit %d: %s", code, talk)
 	}
-	shown := func(args ...string) string {
+	shownIn := func(columns int, args ...string) string {
 		t.Helper()
-		screen, tty := terminal100x30(t)
+		screen, tty := terminalOf(t, columns)
 		cmd := command(t, env, args...)
 		cmd.Stdout = tty
 		if err := cmd.Start(); err != nil {
@@ -183,6 +185,32 @@ func TestResultsFitTheTerminal(t *testing.T) {
 			t.Errorf("%v: %v\n%s", args, err, text)
 		}
 		return string(text)
+	}
+	shown := func(args ...string) string { return shownIn(100, args...) }
+	deep := write(t, "deep.yaml", "name: "+strings.Repeat("deep", 12)+"\nsteps:\n  - id: outer-"+strings.Repeat("loop", 5)+"\n    loop:\n      over: lists.range(2)\n      steps:\n"+
+		"        - {id: inner, loop: {over: lists.range(25), steps: [{id: "+strings.Repeat("work", 8)+", transform: {expression: item}}]}}\n")
+	if _, talk, code := roux(t, env, "run", deep, "-q"); code != 0 {
+		t.Fatalf("exit %d: %s", code, talk)
+	}
+	for _, args := range [][]string{{"runs", "list"}, {"runs", "get", "@last"}, {"trace", "@last"}, {"trace", "@last", "--flame"},
+		{"actions", "list"}, {"files", "ls"}} {
+		for _, columns := range []int{40, 80, 120} {
+			text := shownIn(columns, args...)
+			for line := range strings.Lines(text) {
+				if line = strings.TrimRight(line, "\r\n"); lipgloss.Width(line) > columns {
+					t.Errorf("%v in %d columns: a line of %d: %s", args, columns, lipgloss.Width(line), line)
+				}
+			}
+			if args[0] == "runs" && args[1] == "get" && columns == 80 && !strings.Contains(text, "[24]") && !strings.Contains(text, "r[19]."+strings.Repeat("work", 8)+" ") {
+				t.Errorf("%v does not tell the items from one another:\n%s", args, text)
+			}
+			if (args[0] == "trace" || args[1] == "get") && strings.Count(text, "5 more items: 5 completed") != 2 && columns > 40 {
+				t.Errorf("%v in %d columns does not count what is left out:\n%s", args, columns, text)
+			}
+		}
+	}
+	if _, talk, code := roux(t, env, "run", recipe, "-q", "--input", "odd="+odd); code != 1 {
+		t.Fatalf("exit %d: %s", code, talk)
 	}
 	for _, args := range [][]string{{"runs", "list"}, {"runs", "get", "@last"}, {"trace", "@last"}, {"trace", "@last", "--flame"}} {
 		text := shown(args...)

@@ -184,8 +184,12 @@ func table(rows [][]string) string {
 // columnGap is the space between two columns of a table.
 const columnGap = 2
 
+// widths are those of the columns. A row of one cell spans them all.
 func widths(rows [][]string) (width []int) {
 	for _, row := range rows {
+		if len(row) == 1 {
+			continue
+		}
 		for i, cell := range row {
 			if i == len(width) {
 				width = append(width, 0)
@@ -196,41 +200,6 @@ func widths(rows [][]string) (width []int) {
 	return width
 }
 
-// narrowest is how far a column of a table is cut, unless it is narrower itself.
-const narrowest = 12
-
-// fitTable is a table that fits into so many columns, as far as that can be had by
-// cutting the columns that flex lists, the first of them first. A cell that is
-// cut ends in an ellipsis.
-func fitTable(rows [][]string, columns int, flex ...int) string {
-	width := widths(rows)
-	over := -columns - columnGap
-	for _, w := range width {
-		over += w + columnGap
-	}
-	for _, i := range flex {
-		if over <= 0 || i >= len(width) || width[i] <= narrowest {
-			continue
-		}
-		to := max(narrowest, width[i]-over)
-		over -= width[i] - to
-		for _, row := range rows {
-			if i < len(row) {
-				row[i] = cutColumns(row[i], to)
-			}
-		}
-	}
-	return table(rows)
-}
-
-// cutColumns shortens s to n columns of a terminal.
-func cutColumns(s string, n int) string {
-	if lipgloss.Width(s) <= n {
-		return s
-	}
-	return lipgloss.NewStyle().MaxWidth(n-1).Render(s) + "…"
-}
-
 // table writes a table to standard output. On a terminal it fits into its columns
 // by cutting those that flex lists, the first of them first; a pipe gets all.
 func (a *app) table(rows [][]string, flex ...int) {
@@ -239,6 +208,20 @@ func (a *app) table(rows [][]string, flex ...int) {
 		return
 	}
 	a.text("%s", table(rows))
+}
+
+// sheet writes a table whose last column holds sentences. On a terminal these are
+// folded in their column.
+func (a *app) sheet(rows [][]string) {
+	indent := 0
+	width := widths(rows)
+	for _, w := range width[:max(len(width)-1, 0)] {
+		indent += w + columnGap
+	}
+	if columns, ok := a.stdoutColumns(); ok && indent > columns/2 {
+		indent = 2 * columnGap // or the column would be too narrow to be read
+	}
+	a.text("%s", a.folded(table(rows), indent))
 }
 
 // folded breaks text for standard output between words where that is a terminal.

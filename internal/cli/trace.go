@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
@@ -268,16 +269,23 @@ func millis(us int64) float64 { return math.Round(float64(us)) / 1000 }
 
 func (a *app) printTrace(t *tracer, out *traced, flame bool) {
 	// The form of the sources (X212): depth counts runs inside runs.
-	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", oneLine(out.Recipe), out.Depth, out.ID,
+	name := oneLine(out.Recipe)
+	columns, ok := a.stdoutColumns()
+	if ok {
+		name = cutColumns(name, columns-len("├─  (depth: 0)"))
+	}
+	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", name, out.Depth, out.ID,
 		join(" · ", importedWord(out.Imported), out.Status, took(micros(out.TookMs)), credits(out.Credits)))
 	a.text("Execution Tree:\n%s", a.folded(head, 3))
-	w := &traceWriter{app: a, plan: t.plan, start: t.start, end: t.start + int64(out.TookMs*1000)}
+	w := &traceWriter{app: a, plan: t.plan, narrow: ok && columns < narrowTrace, start: t.start, end: t.start + int64(out.TookMs*1000)}
 	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *span) int { return machine.Compare(t.plan, a.ref, b.ref) })
 	for i, s := range roots {
 		w.walk(s, "│  ", "", i == len(roots)-1, flame)
 	}
 	if flame {
 		w.bars()
+	} else if w.narrow {
+		a.table(w.rows, 2, 1, 0)
 	} else {
 		a.table(w.rows, 4, 2, 0)
 	}
@@ -292,10 +300,14 @@ func micros(ms float64) time.Duration { return time.Duration(ms * float64(time.M
 type traceWriter struct {
 	app        *app
 	plan       *plan.Plan
+	narrow     bool // the glyphs say the status
 	start, end int64
 	rows       [][]string
 	spans      []*span
 }
+
+// narrowTrace is the width of a terminal below which a trace leaves columns out.
+const narrowTrace = 60
 
 // walk lays out a span and what is under it.
 func (w *traceWriter) walk(s *span, indent, above string, last, flame bool) {
@@ -308,9 +320,12 @@ func (w *traceWriter) walk(s *span, indent, above string, last, flame bool) {
 		name += fmt.Sprintf("  try %d", s.Attempts)
 	}
 	label := indent + branch + lookOf(s.Status).Glyph + " " + name
-	if flame {
+	switch {
+	case flame:
 		w.add(s, label)
-	} else {
+	case w.narrow:
+		w.add(s, label, s.times(), s.says())
+	default:
 		w.add(s, label, s.Status, s.times(), credits(s.Credits), s.says())
 	}
 	children, rest := s.ordered(w.plan)
@@ -365,11 +380,11 @@ func (w *traceWriter) bars() {
 	names := 0
 	for i, r := range w.rows {
 		if w.spans[i] != nil {
-			names = max(names, len([]rune(r[0])))
+			names = max(names, lipgloss.Width(r[0]))
 		}
 	}
 	names = min(names, columns/2)
-	width := max(columns-names-12, 20)
+	width := max(columns-names-12, 8)
 	total := max(w.end-w.start, 1)
 	// The times of a journal from elsewhere may fall, or lie far beyond its end.
 	at := func(us int64) int {
@@ -377,7 +392,7 @@ func (w *traceWriter) bars() {
 	}
 	for i, s := range w.spans {
 		if s == nil {
-			w.app.text("%s\n", cut(w.rows[i][0], columns))
+			w.app.text("%s\n", cutColumns(w.rows[i][0], columns))
 			continue
 		}
 		bar := []rune(strings.Repeat(" ", width+1))
@@ -387,12 +402,12 @@ func (w *traceWriter) bars() {
 				bar[x] = [...]rune{'░', '█', '┄', '▒'}[p.kind]
 			}
 		}
-		w.app.text("%s %8s |%s\n", toWidth(cut(w.rows[i][0], names), names), took(micros(s.TookMs)), strings.TrimRight(string(bar), " "))
+		w.app.text("%s %8s |%s\n", toWidth(cutColumns(w.rows[i][0], names), names), took(micros(s.TookMs)), strings.TrimRight(string(bar), " "))
 	}
 	w.app.text("%s %8s |%s %s\n", toWidth("", names), "", "0", strings.Repeat(" ", max(width-12, 0))+took(time.Duration(total)*time.Microsecond))
 }
 
-// toWidth makes s n characters long.
+// toWidth makes s n columns wide.
 func toWidth(s string, n int) string {
-	return s + strings.Repeat(" ", max(n-len([]rune(s)), 0))
+	return s + strings.Repeat(" ", max(n-lipgloss.Width(s), 0))
 }
