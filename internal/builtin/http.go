@@ -53,6 +53,7 @@ func httpRequest(out *egress.Client) action.Action {
 					"description": "Hash of a file to send in place of body. It has to be named: the run's only file is never sent by itself."
 				},
 				"saveAs": {"type": "string", "minLength": 1, "maxLength": 255, "description": "Makes the answer's body a file of this name."},
+				"name": {"type": "string", "minLength": 1, "maxLength": 255, "description": "The name of the file, where the answer becomes one. Default: saveAs, else the last part of the address."},
 				"maxBytes": {
 					"type": "integer", "minimum": 1, "maximum": 4294967296,
 					"description": "Most bytes of the answer's body, unpacked. Default 1 MiB and at most 4 MiB; with saveAs 256 MiB and at most 4 GiB."
@@ -86,7 +87,7 @@ func httpRequest(out *egress.Client) action.Action {
 				"contentType": {"type": "string", "description": "Media type in small letters without parameters; empty when the answer names none."},
 				"body": {"description": "The value of a JSON body, else its text; null when it is empty or in file."},
 				"file": ` + fileSchema + `,
-				"name": {"type": "string", "description": "Of file: saveAs, else the last part of the address."},
+				"name": {"type": "string", "description": "Of file: the name asked for, else the last part of the address."},
 				"mimeType": {"type": "string", "description": "Of file, told from the content."},
 				"sizeBytes": {"type": "integer", "minimum": 0, "description": "Bytes of the body, unpacked."},
 				"url": {"type": "string", "description": "Where the answer came from after redirects, without the values of its query."},

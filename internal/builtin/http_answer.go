@@ -4,6 +4,7 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -43,7 +44,7 @@ func (in *httpInput) answer(ctx context.Context, task *action.Task, resp *http.R
 	}
 	if in.saveAs != "" {
 		r.say = progress(report(task), resp.ContentLength)
-		if err := storeBody(ctx, task, out, r, in.saveAs, contentType); err != nil {
+		if err := storeBody(ctx, task, out, r, in.name, contentType); err != nil {
 			return action.Result{}, err
 		}
 	} else {
@@ -54,7 +55,7 @@ func (in *httpInput) answer(ctx context.Context, task *action.Task, resp *http.R
 		out["sizeBytes"] = int64(len(data))
 		if v, ok := bodyValue(data, contentType); ok {
 			out["body"] = v
-		} else if err := storeBody(ctx, task, out, bytes.NewReader(data), lastSegment(resp), contentType); err != nil {
+		} else if err := storeBody(ctx, task, out, bytes.NewReader(data), cmp.Or(in.name, lastSegment(resp)), contentType); err != nil {
 			return action.Result{}, err
 		}
 	}

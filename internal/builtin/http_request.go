@@ -4,6 +4,7 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,6 +33,7 @@ type httpInput struct {
 	typed    string // content type of body
 	bodyFile string
 	saveAs   string
+	name     string // of the file, where one is made; "" = that of saveAs, or of the address
 	maxBytes int64
 	limit    time.Duration // 0 = the step's
 	follow   bool
@@ -49,6 +51,7 @@ func readHTTPInput(task *action.Task) (*httpInput, error) {
 		Body            json.RawMessage            `json:"body"`
 		BodyFile        string                     `json:"bodyFile"`
 		SaveAs          string                     `json:"saveAs"`
+		Name            string                     `json:"name"`
 		MaxBytes        int64                      `json:"maxBytes"`
 		Timeout         string                     `json:"timeout"`
 		FollowRedirects *bool                      `json:"followRedirects"`
@@ -59,7 +62,7 @@ func readHTTPInput(task *action.Task) (*httpInput, error) {
 		return nil, err
 	}
 	in := &httpInput{
-		method: raw.Method, bodyFile: raw.BodyFile, saveAs: raw.SaveAs, maxBytes: raw.MaxBytes,
+		method: raw.Method, bodyFile: raw.BodyFile, saveAs: raw.SaveAs, name: cmp.Or(raw.Name, raw.SaveAs), maxBytes: raw.MaxBytes,
 		follow: raw.FollowRedirects == nil || *raw.FollowRedirects,
 	}
 	if in.method == "" {

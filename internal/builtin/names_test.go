@@ -2,7 +2,11 @@
 
 package builtin
 
-import "testing"
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+)
 
 // Every action that makes a file of a result calls it as it is asked to, and says
 // so, also where equal bytes are stored under another name already.
@@ -34,5 +38,54 @@ func TestResultsHaveTheNamesAskedFor(t *testing.T) {
 				t.Errorf("without a name: %v, %v", out, err)
 			}
 		})
+	}
+}
+
+// Whatever makes a file takes the name of it.
+func TestWhateverMakesAFileTakesAName(t *testing.T) {
+	for _, a := range Actions(Config{}) {
+		var in, out struct {
+			Properties map[string]struct{ Format string }
+		}
+		if json.Unmarshal(a.Input, &in) != nil || len(a.Output) > 0 && json.Unmarshal(a.Output, &out) != nil {
+			t.Fatalf("%s: its schemas cannot be read", a.Name)
+		}
+		makes := false
+		for _, p := range out.Properties {
+			makes = makes || p.Format == "file"
+		}
+		if a.Name == "hash" || a.Name == "file-inspect" {
+			makes = false // they say of which file they tell
+		}
+		if _, takes := in.Properties["name"]; takes != makes {
+			t.Errorf("%s makes a file: %t, takes a name: %t", a.Name, makes, takes)
+		}
+	}
+}
+
+// An answer that becomes a file has the name asked for, else that of saveAs or the
+// address; one that is a value makes no file for the sake of a name.
+func TestHTTPNamesItsFile(t *testing.T) {
+	o := server(t, func(w http.ResponseWriter, r *http.Request) {
+		body := "\x00\x01\x02\xff"
+		if r.URL.Path == "/text" {
+			body = "text"
+		}
+		_, _ = w.Write([]byte(body))
+	})
+	for _, tt := range []struct {
+		path string
+		in   map[string]any
+		want any
+	}{
+		{"/logo.bin", nil, "logo.bin"},
+		{"/logo.bin", map[string]any{"name": "ours.bin"}, "ours.bin"},
+		{"/text", map[string]any{"name": "ours.txt"}, nil},
+		{"/text", map[string]any{"saveAs": "saved.txt"}, "saved.txt"},
+		{"/text", map[string]any{"saveAs": "saved.txt", "name": "ours.txt"}, "ours.txt"},
+	} {
+		if out, err := o.call(t, tt.path, tt.in); err != nil || out["name"] != tt.want {
+			t.Errorf("%s with %v: %v, %v; want %v", tt.path, tt.in, out["name"], err, tt.want)
+		}
 	}
 }

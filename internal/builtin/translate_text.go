@@ -26,7 +26,8 @@ func translateText() action.Action {
 				"content": {"type": "string", "description": "The same as text, under the name that pdf-to-markdown gives it."},
 				"file": {"type": "string", "format": "file", "pattern": "^sha256_[0-9a-f]{64}$", "description": "Hash of a file with the text, in UTF-8. A step that is given neither text nor content gets the run's only file."},
 				"targetLanguage": {"type": "string", "pattern": "^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "description": "Language tag (BCP 47) of the translation, such as de or pt-BR."},
-				"sourceLanguage": {"type": "string", "pattern": "^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "description": "Language tag of the text. Default: found out."}
+				"sourceLanguage": {"type": "string", "pattern": "^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "description": "Language tag of the text. Default: found out."},
+				"name": {"type": "string", "minLength": 1, "maxLength": 255, "description": "The name of the translation as a file. Default: made from the name of the input, where it has one."}
 			},
 			"required": ["targetLanguage"],
 			` + exactlyOne + `: ["text", "content", "file"],
