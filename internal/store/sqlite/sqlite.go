@@ -268,10 +268,13 @@ func (s *Store) Close() error {
 	if s.read != nil {
 		errs = append(errs, s.q.close(), s.read.Close())
 	}
+	whole := s.emptyLog()
+	if s.up.db != nil {
+		_ = s.up.db.close() // the writer's close reports what matters
+	}
 	if s.db != nil { // last, because the last one checkpoints and keeps the log
 		_, err := s.db.prepare(`PRAGMA journal_size_limit = -1`) // which is enough to set it
 		errs = append(errs, err)
-		whole := s.emptyLog()
 		if err = s.db.close(); err == nil && whole {
 			err = clearWAL(s.path)
 		}

@@ -80,15 +80,13 @@ func (s *Store) startUpkeep(opt Options) (err error) {
 	return nil
 }
 
+// stopUpkeep ends what goes on beside commits. Its connection stays for Close.
 func (s *Store) stopUpkeep() {
 	u := &s.up
 	u.stop.Do(func() {
 		if u.done != nil {
 			close(u.quit)
 			<-u.done
-		}
-		if u.db != nil {
-			_ = u.db.close() // the writer's close reports what matters
 		}
 	})
 }

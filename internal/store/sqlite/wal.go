@@ -4,12 +4,12 @@ package sqlite
 
 import (
 	"bytes"
-	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 
 	"github.com/roux-engine/roux/fault"
@@ -31,7 +31,9 @@ const (
 // A walState is what the log of a closed store says.
 type walState struct {
 	Frames     int    // of the unbroken chain up to its last commit
-	Unfinished int    // frames beyond it, of a commit that was not finished
+	Commits    int    // in them
+	Chained    int    // frames of the unbroken chain, with those of a commit that does not end
+	Unfinished int    // frames beyond the last commit, of one that was not finished
 	Damage     string // why acknowledged commits cannot be read; "" = nothing is damaged
 }
 
@@ -55,7 +57,7 @@ func readWAL(database string) (walState, error) {
 		return st, err
 	}
 	if most, ok := indexed(database, w.salts); ok && most > st.Frames {
-		st.Damage = fmt.Sprintf("frame %d of %d that were written does not verify", st.Frames+1, most)
+		st.Damage = fmt.Sprintf("frame %d of %d that were written does not verify", st.Chained+1, most)
 	}
 	return st, nil
 }
@@ -164,14 +166,18 @@ func (w *wal) scan(each func(frame) error) (st walState, err error) {
 		if err := w.read(&fr, n, buf); err != nil {
 			return st, err
 		}
+		if fr.chain {
+			st.Chained = n
+		}
 		switch {
-		case fr.intact && fr.chain && fr.size > 0:
+		case fr.chain && fr.size > 0:
 			st.Frames, st.Unfinished = n, 0
-		case fr.intact:
+			st.Commits++
+		case fr.own:
 			st.Unfinished++
 		}
 		if ended && fr.intact && st.Damage == "" {
-			st.Damage = fmt.Sprintf("frame %d does not verify, and commits after it do", st.Frames+1)
+			st.Damage = fmt.Sprintf("frame %d does not verify, and commits after it do", st.Chained+1)
 		}
 		ended = fr.intact && fr.size > 0 && !fr.chain
 		if each != nil && (fr.intact || w.every && fr.own) {
@@ -183,7 +189,8 @@ func (w *wal) scan(each func(frame) error) (st walState, err error) {
 	return st, nil
 }
 
-// read reads frame n into buf; fr is the frame before it.
+// read reads frame n into buf; fr is the frame before it. Whether the first frame
+// verifies nothing but its successor can tell where the header is damaged.
 func (w *wal) read(fr *frame, n int, buf []byte) error {
 	at := walHeader + int64(n-1)*int64(len(buf))
 	if _, err := w.f.ReadAt(buf[:frameHeader], at); err != nil {
@@ -196,7 +203,7 @@ func (w *wal) read(fr *frame, n int, buf []byte) error {
 		if _, err := w.f.ReadAt(fr.data, at+frameHeader); err != nil {
 			return readFault(err)
 		}
-		fr.intact = before.over(w.order, buf[:8]).over(w.order, fr.data) == fr.sum
+		fr.intact = n == 1 && !w.valid || before.over(w.order, buf[:8]).over(w.order, fr.data) == fr.sum
 	}
 	fr.chain = fr.chain && fr.intact
 	return nil
@@ -205,29 +212,34 @@ func (w *wal) read(fr *frame, n int, buf []byte) error {
 // headless judges a log whose header is neither zero nor valid. It is harmless if the
 // database has everything that is in the log: then the header was being written anew.
 func (w *wal) headless(database string) (walState, error) {
-	damaged := walState{Damage: "its header does not verify"}
+	st := walState{}
 	db, err := datadir.Open(database, os.O_RDONLY)
-	if err != nil {
-		return damaged, nil //nolint:nilerr // there is nothing that could have what is in the log
-	}
-	defer func() { _ = db.Close() }()
+	if err == nil {
+		defer func() { _ = db.Close() }()
+		var stored bool
+		if st, stored, err = w.stored(db); err != nil || stored && st.Damage == "" {
+			return walState{}, err
+		}
+	} // otherwise there is nothing that could have what is in the log
+	st.Damage = "its header does not verify"
+	return st, nil
+}
+
+// stored says whether the database has everything that is in a log without a header.
+func (w *wal) stored(db *os.File) (st walState, is bool, err error) {
 	if known, err := w.guess(db); err != nil || !known {
-		return damaged, err
+		return st, false, err
 	}
-	if w.frames == 0 {
-		return walState{}, nil
-	}
-	newest, err := w.newest()
+	newest, st, err := w.newest()
 	if err != nil {
-		return damaged, err
+		return st, false, err
 	}
 	for page, n := range newest {
-		same, err := w.equals(db, page, n)
-		if err != nil || !same {
-			return damaged, err
+		if same, err := w.equals(db, page, n); err != nil || !same {
+			return st, false, err
 		}
 	}
-	return walState{}, nil
+	return st, true, nil
 }
 
 // guess takes the size of pages from the database and the salts from the first frame,
@@ -258,31 +270,29 @@ func (w *wal) guess(db *os.File) (known bool, err error) {
 	return true, nil
 }
 
-// newest is the last frame of each page in the chain that begins with the first frame,
-// of which nothing but its successor can tell whether it verifies.
-func (w *wal) newest() (map[uint32]int, error) {
-	buf := make([]byte, frameHeader+w.page)
-	if _, err := w.f.ReadAt(buf, walHeader); err != nil {
-		return nil, readFault(err)
-	}
-	first := frame{n: 1, page: binary.BigEndian.Uint32(buf), sum: storedSum(buf[16:]), chain: true}
-	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		w.order = order
-		newest := map[uint32]int{first.page: 1}
-		fr := first
-		for n := 2; n <= w.frames && fr.chain; n++ {
-			if err := w.read(&fr, n, buf); err != nil {
-				return nil, err
+// newest is the last frame of each page in the commits of the chain that begins with
+// the first frame. What is chained behind them is a commit that was never finished,
+// and no checkpoint copied it. It also finds out the order of bytes.
+func (w *wal) newest() (newest map[uint32]int, st walState, err error) {
+	for _, w.order = range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		newest = map[uint32]int{}
+		open := map[uint32]int{} // of the commit being read
+		st, err = w.scan(func(fr frame) error {
+			if !fr.chain {
+				return nil
 			}
-			if fr.chain {
-				newest[fr.page] = n
+			open[fr.page] = fr.n
+			if fr.size > 0 || fr.n == 1 {
+				maps.Copy(newest, open)
+				clear(open)
 			}
-		}
-		if len(newest) > 1 || order == binary.BigEndian {
-			return newest, nil
+			return nil
+		})
+		if err != nil || st.Chained > 1 {
+			break
 		}
 	}
-	return nil, nil
+	return newest, st, err
 }
 
 // equals says whether a page of the database is as frame n has it.
@@ -344,14 +354,15 @@ func (s *Store) examineLog() error {
 func (s *Store) Unfinished() int { return s.unfinished }
 
 // emptyLog copies what is in the log into the database, and says whether that is
-// all and synced: then closing may end the log. The caller holds w; nobody reads.
+// all and synced, and nobody reads the log: then closing may end it. While somebody
+// else's SQLite reads it, it cannot start again, and what the next store appends
+// stands behind what is there, where an empty header would hide it. The caller holds w.
 func (s *Store) emptyLog() bool {
-	if !s.examined || s.failed != nil || s.st.checkpoint == nil {
+	if !s.examined || s.failed != nil || s.up.restart == nil {
 		return false
 	}
-	var v [3]driver.Value // busy, pages in the log, pages copied
-	_, err := s.st.checkpoint.row(v[:])
-	return err == nil && v[0] == int64(0) && v[1] == v[2]
+	busy, _, err := runCheckpoint(s.up.restart)
+	return err == nil && !busy
 }
 
 // clearWAL zeroes the header of a log whose frames are all in the database and synced,
@@ -380,6 +391,10 @@ func readFault(err error) error {
 
 // damagedLog is the fault of a store whose log has lost acknowledged commits.
 func damagedLog(database string, st walState) error {
+	readable := "the database"
+	if st.Commits > 0 {
+		readable = fmt.Sprintf("the database and the first %d commits in the log", st.Commits)
+	}
 	return fault.New(fault.StoreCorrupt, "the log %s-wal is damaged: %s. Commits that were acknowledged cannot be read; nothing was changed. "+
-		"`roux doctor --salvage DIR` saves every run that verifies into a new directory", database, st.Damage)
+		"What can be read is %s: `roux doctor --salvage DIR` saves every run that verifies into a new directory", database, st.Damage, readable)
 }

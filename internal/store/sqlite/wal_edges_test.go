@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roux-engine/roux/fault"
+)
+
+// Somebody else's SQLite reads the database while the store ends: the log cannot start
+// again then, and what the next store commits stands behind what is in it. Its header
+// must say so.
+func TestCleanEndBesideAReader(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	mustCommit(t, s, startOf(own(t, s), runKey(0), "1"))
+	tx, err := rawDB(t, dir).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	var n int
+	if err := tx.QueryRow(`SELECT count(*) FROM runs`).Scan(&n); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	mustCommit(t, s, startOf(own(t, s), runKey(1), "1"))
+	if runs, _, err := tried(copyOf(t, dir)); err != nil || runs != 2 { // the power goes
+		t.Errorf("%d of 2 acknowledged runs are there, %v", runs, err)
+	}
+}
+
+// Two commits of one and the same page, of which the database has the first, and a
+// header that was hit.
+func TestLostHeaderOfOnePage(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch := own(t, s)
+	if err := errors.Join(s.SetNote(ctx, epoch, "note", []byte("none")), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	if err := errors.Join(s.SetNote(ctx, epoch, "note", []byte("past")), s.SetNote(ctx, epoch, "note", []byte("last"))); err != nil {
+		t.Fatal(err)
+	}
+	image := copyOf(t, dir)
+	frame, n, _ := framesOf(t, image)
+	log, err := os.ReadFile(filepath.Join(image, "roux.db-wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := log[walHeader:walHeader+frame], log[walHeader+frame:walHeader+2*frame]
+	page := binary.BigEndian.Uint32(first)
+	if n != 2 || page != binary.BigEndian.Uint32(second) {
+		t.Fatalf("%d frames, of pages %d and %d", n, page, binary.BigEndian.Uint32(second))
+	}
+	edit(t, filepath.Join(image, "roux.db"), int64(page-1)*pageSize, pageSize, func(b []byte) { copy(b, first[frameHeader:]) })
+	edit(t, filepath.Join(image, "roux.db-wal"), 20, 1, func(b []byte) { b[0] ^= 1 })
+	if _, _, err := tried(image); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("the last commit is not in the database: %v", err)
+	}
+}
+
+// After a commit that was never finished the store ended well, and the power went
+// while the next one wrote the header of the log: nothing is lost.
+func TestTornHeaderAfterAnUnfinishedCommit(t *testing.T) {
+	dir := copiedLog(t, killed(t, 10))
+	log := filepath.Join(dir, "roux.db-wal")
+	frame, n, _ := framesOf(t, dir)
+	edit(t, log, walHeader+(n-1)*frame+512, 1, func(b []byte) { b[0] ^= 1 })
+	if runs, unfinished, err := tried(dir); err != nil || runs != 9 || unfinished == 0 {
+		t.Fatalf("%d runs, %d pages unfinished, %v", runs, unfinished, err)
+	}
+	edit(t, log, 0, 8, func(b []byte) { binary.BigEndian.PutUint32(b, walMagic) })
+	if runs, _, err := tried(dir); err != nil || runs != 9 {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+}
+
+// One page that was torn is counted, too.
+func TestUnfinishedPages(t *testing.T) {
+	image := copiedLog(t, killed(t, 10))
+	frame, n, commits := framesOf(t, image)
+	last := commits[len(commits)-2]
+	for _, written := range []int64{1, 2, n - last} { // of the pages of the last commit
+		dir := copiedLog(t, image)
+		log := filepath.Join(dir, "roux.db-wal")
+		edit(t, log, walHeader+last*frame+512, 1, func(b []byte) { b[0] ^= 1 })
+		edit(t, log, walHeader+(last+written)*frame, int((n-last-written)*frame), func(b []byte) { clear(b) })
+		if runs, unfinished, err := tried(dir); err != nil || runs != 9 || unfinished != int(written) {
+			t.Errorf("of a torn commit %d pages were written: %d counted, %d runs, %v", written, unfinished, runs, err)
+		}
+	}
+}
+
+// A damaged log is refused by words that name the frame and what can be read.
+func TestDamagedLogNamesWhatIsReadable(t *testing.T) {
+	image := killed(t, 20)
+	frame, _, commits := framesOf(t, image)
+	for _, c := range []struct {
+		at   int64 // the frame that is hit; 0 = the header
+		want string
+	}{
+		{0, "its header does not verify"},
+		{1, "frame 1 does not verify"},
+		{commits[4] + 2, fmt.Sprintf("frame %d does not verify", commits[4]+2)}, // in the middle of a commit
+		{commits[len(commits)-1], fmt.Sprintf("frame %d of %d", commits[len(commits)-1], commits[len(commits)-1])},
+	} {
+		dir := copied(t, image)
+		at := int64(20)
+		readable := len(commits)
+		if c.at > 0 {
+			at = walHeader + (c.at-1)*frame + 100
+			readable = 0
+			for _, end := range commits {
+				if end < c.at {
+					readable++
+				}
+			}
+		}
+		edit(t, filepath.Join(dir, "roux.db-wal"), at, 1, func(b []byte) { b[0] ^= 1 })
+		_, _, err := tried(dir)
+		want := []string{c.want, fmt.Sprintf("and the first %d commits in the log", readable)}
+		if readable == 0 {
+			want[1] = "What can be read is the database"
+		}
+		for _, words := range want {
+			if !errors.Is(err, fault.StoreCorrupt) || !strings.Contains(fault.Message(err), words) {
+				t.Errorf("frame %d: %v, want %q", c.at, err, words)
+			}
+		}
+	}
+}
+
+// Flips in the index of the log, and in a log that was ended, lose nothing.
+func TestFlippedBitsBesideTheLog(t *testing.T) {
+	image := killed(t, 20)
+	ended := copied(t, image)
+	if runs, _, err := tried(ended); err != nil || runs != 20 {
+		t.Fatal(runs, err)
+	}
+	frame, n, _ := framesOf(t, image)
+	dice := rand.New(rand.NewPCG(3, 4))
+	for i := range 60 {
+		from, name, at := image, "roux.db-shm", dice.Int64N(136) // what is behind is made anew
+		switch i % 3 {
+		case 1:
+			from, name, at = ended, "roux.db-wal", dice.Int64N(walHeader)
+		case 2:
+			from, name, at = ended, "roux.db-wal", walHeader+dice.Int64N(n*frame)
+		}
+		dir := copied(t, from)
+		edit(t, filepath.Join(dir, name), at, 1, func(b []byte) { b[0] ^= 1 << dice.IntN(8) })
+		if runs, _, err := tried(dir); err != nil || runs != 20 {
+			t.Errorf("byte %d of %s: %d runs, %v", at, name, runs, err)
+		}
+	}
+}
