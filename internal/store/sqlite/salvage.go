@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -77,35 +78,39 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 		if known, err := w.guess(db); err != nil || !known {
 			return err
 		}
-	}
-	last := 0
-	if im.Way == untilDamage {
-		st, err := w.scan(nil)
-		if err != nil {
+		if _, _, err := w.newest(); err != nil { // for the order of bytes
 			return err
 		}
-		last = st.Frames
 	}
-	size := int64(0)
+	return im.apply(ctx, w, db)
+}
+
+// apply writes pages of the log over those of a database.
+func (im Image) apply(ctx context.Context, w *wal, db *os.File) error {
+	info, err := db.Stat()
+	if err != nil {
+		return readFault(err)
+	}
+	// No commit can have made the database larger than by the pages in the log: a
+	// number beyond that was hit.
+	most := uint32(min(info.Size()/int64(w.page)+int64(w.frames), math.MaxUint32))
+	last, size, err := im.end(w, most)
+	if err != nil {
+		return err
+	}
 	w.every = im.Way == everyFrame
 	_, err = w.scan(func(fr frame) error {
-		if im.Way == untilDamage && fr.n > last {
+		if fr.n > last || fr.page == 0 || fr.page > most {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if fr.size > 0 {
-			size = int64(fr.size)
-		}
-		if int64(fr.page) > maxPages {
-			return nil // its number was hit
-		}
 		_, err := db.WriteAt(fr.data, int64(fr.page-1)*int64(w.page))
 		return err
 	})
-	if err == nil && size > 0 && size < maxPages {
-		err = db.Truncate(size * int64(w.page))
+	if err == nil && size > 0 {
+		err = db.Truncate(int64(size) * int64(w.page))
 	}
 	if err == nil {
 		err = db.Sync()
@@ -113,8 +118,27 @@ func (im Image) make(ctx context.Context, database string) (err error) {
 	return err
 }
 
-// maxPages bounds what a page number may be: 16 TiB.
-const maxPages = 1 << 31
+// end is the last frame to be written, which ends a commit, and how many pages the
+// database has then. What a commit that was never finished has left at the end of the
+// log is not for the database: its last whole commit is where all but one way end.
+func (im Image) end(w *wal, most uint32) (last int, size uint32, err error) {
+	w.every = true
+	whole := true // all frames of the commit being read verify
+	st, err := w.scan(func(fr frame) error {
+		whole = whole && fr.intact
+		if fr.size > 0 && fr.own {
+			if fr.size <= most && (whole || im.Way == everyFrame) {
+				last, size = fr.n, fr.size
+			}
+			whole = true
+		}
+		return nil
+	})
+	if im.Way == untilDamage {
+		last, size = st.Frames, st.size
+	}
+	return last, size, err
+}
 
 func copyDatabase(ctx context.Context, from, to string) (err error) {
 	in, err := datadir.Open(from, os.O_RDONLY)

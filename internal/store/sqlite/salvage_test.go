@@ -6,6 +6,7 @@ package sqlite
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -98,4 +99,70 @@ func TestATornIndexSaysNothing(t *testing.T) {
 		}
 		frame += st.Frames / 20
 	}
+}
+
+// Whatever one flip and a torn commit make of a log, one of the images is a sound store
+// with every run but that of the commit which was hit, or torn.
+func TestImagesOfATornLog(t *testing.T) {
+	const runs = 20
+	image := copiedLog(t, killed(t, runs))
+	frame, n, commits := framesOf(t, image)
+	last := commits[len(commits)-2]
+	edit(t, filepath.Join(image, "roux.db-wal"), walHeader+(n-3)*frame+512, 512, func(b []byte) { clear(b) })
+	for name, at := range map[string]struct {
+		frame, offset int64
+		bit           byte
+	}{
+		"a page":              {last / 2, 100, 1},
+		"a page's number":     {last / 2, 0, 0x40},
+		"salts":               {last / 2, 9, 1},
+		"a checksum":          {last / 2, 17, 1},
+		"the end of a commit": {commits[len(commits)/2] - 1, 4, 0x40},
+		"the header":          {-1, walHeader - 16, 1}, // before the first frame
+	} {
+		dir, to := copiedLog(t, image), t.TempDir()
+		offset := walHeader + at.frame*frame + at.offset
+		if at.frame < 0 {
+			offset = at.offset
+		}
+		edit(t, filepath.Join(dir, "roux.db-wal"), offset, 1, func(b []byte) { b[0] ^= at.bit })
+		images, err := Salvage(ctx, dir, to)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		best := 0
+		var said []string
+		for _, im := range images {
+			good, complaints := soundIn(im.Dir)
+			said = append(said, complaints...)
+			if len(complaints) == 0 {
+				best = max(best, good)
+			}
+		}
+		if best < runs-1 {
+			t.Errorf("%s: the best sound image has %d of %d runs: %q", name, best, runs-1, said)
+		}
+	}
+}
+
+// soundIn is how many runs a store has whose events are all there, and what its check
+// complains of.
+func soundIn(dir string) (good int, complaints []string) {
+	s, err := Open(ctx, Options{Dir: dir, cold: true})
+	if err != nil {
+		return 0, []string{err.Error()}
+	}
+	defer func() { _ = s.Close() }()
+	_, complaints, err = s.Check(ctx)
+	heads, lerr := s.List(ctx, store.Query{Account: "acme", Limit: 500})
+	if err = errors.Join(err, lerr); err != nil {
+		return 0, []string{err.Error()}
+	}
+	for _, h := range heads {
+		if _, err := s.Load(ctx, h.Key); err == nil {
+			good++
+		}
+	}
+	return good, complaints
 }

@@ -35,6 +35,8 @@ type walState struct {
 	Chained    int    // frames of the unbroken chain, with those of a commit that does not end
 	Unfinished int    // frames beyond the last commit, of one that was not finished
 	Damage     string // why acknowledged commits cannot be read; "" = nothing is damaged
+
+	size uint32 // pages of the database after the last commit
 }
 
 // readWAL reads the log beside a database that nobody has open. It changes nothing.
@@ -83,7 +85,7 @@ type wal struct {
 	salts  [8]byte
 	sum    checksum // of the header, with which that of the first frame begins
 	valid  bool     // the header verifies
-	every  bool     // scan gives also frames that do not verify
+	every  bool     // scan gives all frames, also those that do not verify
 }
 
 // newWAL reads the header of a log; nil when there is none, as after a clean end.
@@ -156,8 +158,8 @@ type frame struct {
 // chain. A commit is synced before the next one is written; after a torn tail SQLite
 // goes on behind the last commit under the same salts, so that a whole commit of
 // before the tear may stand behind newer ones, but never one with a frame after it.
-// each, which may be nil, is given every intact frame, or every one with the salts of
-// the log; data is valid until it returns.
+// each, which may be nil, is given every intact frame, or every one; data is valid until
+// it returns.
 func (w *wal) scan(each func(frame) error) (st walState, err error) {
 	fr := frame{chain: true, sum: w.sum}
 	buf := make([]byte, frameHeader+w.page)
@@ -171,7 +173,7 @@ func (w *wal) scan(each func(frame) error) (st walState, err error) {
 		}
 		switch {
 		case fr.chain && fr.size > 0:
-			st.Frames, st.Unfinished = n, 0
+			st.Frames, st.Unfinished, st.size = n, 0, fr.size
 			st.Commits++
 		case fr.own:
 			st.Unfinished++
@@ -180,7 +182,7 @@ func (w *wal) scan(each func(frame) error) (st walState, err error) {
 			st.Damage = fmt.Sprintf("frame %d does not verify, and commits after it do", st.Chained+1)
 		}
 		ended = fr.intact && fr.size > 0 && !fr.chain
-		if each != nil && (fr.intact || w.every && fr.own) {
+		if each != nil && (fr.intact || w.every) {
 			if err := each(fr); err != nil {
 				return st, err
 			}
@@ -199,11 +201,11 @@ func (w *wal) read(fr *frame, n int, buf []byte) error {
 	before := fr.sum
 	fr.n, fr.page, fr.size = n, binary.BigEndian.Uint32(buf), binary.BigEndian.Uint32(buf[4:])
 	fr.sum, fr.data, fr.intact = storedSum(buf[16:]), buf[frameHeader:], false
-	if fr.own = bytes.Equal(buf[8:16], w.salts[:]) && fr.page != 0; fr.own { // others need not be read
+	if fr.own = bytes.Equal(buf[8:16], w.salts[:]) && fr.page != 0; fr.own || w.every { // others need not be read
 		if _, err := w.f.ReadAt(fr.data, at+frameHeader); err != nil {
 			return readFault(err)
 		}
-		fr.intact = n == 1 && !w.valid || before.over(w.order, buf[:8]).over(w.order, fr.data) == fr.sum
+		fr.intact = fr.own && (n == 1 && !w.valid || before.over(w.order, buf[:8]).over(w.order, fr.data) == fr.sum)
 	}
 	fr.chain = fr.chain && fr.intact
 	return nil
