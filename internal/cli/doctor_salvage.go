@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,7 +46,7 @@ func (a *app) salvage(ctx context.Context, to string) error {
 	if err := mustExist(from); err != nil {
 		return err
 	}
-	if to, err = emptyDir(to); err != nil {
+	if to, err = emptyDir(to, from); err != nil {
 		return err
 	}
 	a.say("reading %s; Ctrl-C ends it and changes nothing there", from)
@@ -53,27 +54,15 @@ func (a *app) salvage(ctx context.Context, to string) error {
 	if err != nil {
 		return storageError(from, err)
 	}
-	var best *judged
-	seen := map[string]string{}
+	var all []*judged
 	for _, im := range images {
-		j := judgeImage(ctx, im)
+		all = append(all, judgeImage(ctx, im))
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for run, why := range j.damaged {
-			seen[run] = why
-		}
-		if best == nil || len(j.good) > len(best.good) || len(j.good) == len(best.good) && len(j.damaged)+len(j.complaints) < len(best.damaged)+len(best.complaints) {
-			best = j
-		}
 	}
-	out := salvaged{Dir: to, Read: best.image.Way, Runs: len(best.good), Damaged: []lostRun{}, Store: best.complaints}
-	for run, why := range seen {
-		if !best.good[run] {
-			out.Damaged = append(out.Damaged, lostRun{run, why})
-		}
-	}
-	slices.SortFunc(out.Damaged, func(a, b lostRun) int { return strings.Compare(a.Run, b.Run) })
+	best, lost := choose(all)
+	out := salvaged{Dir: to, Read: best.image.Way, Runs: len(best.good), Damaged: lost, Store: best.complaints}
 	if err := os.Rename(filepath.Join(best.image.Dir, datadir.Database), filepath.Join(to, datadir.Database)); err != nil {
 		return storageError(to, err)
 	}
@@ -105,11 +94,15 @@ func (a *app) printSalvaged(out salvaged) {
 	a.say("`roux doctor --data %s` checks it; `roux resume --data %s` goes on with it", shellWord(out.Dir), shellWord(out.Dir))
 }
 
-// emptyDir makes a directory, or takes one in which nothing is.
-func emptyDir(path string) (string, error) {
+// emptyDir makes a directory, or takes one in which nothing is. It must not lie in the
+// damaged one, which would be changed, and copied into itself.
+func emptyDir(path, damaged string) (string, error) {
 	dir, err := filepath.Abs(path)
 	if err != nil {
 		return "", fault.New(fault.Usage, "--salvage %q: want a path", path)
+	}
+	if liesIn(dir, damaged) {
+		return "", fault.New(fault.Usage, "--salvage %s: it lies in %s, where nothing is to be changed", dir, damaged)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", storageError(dir, err)
@@ -123,6 +116,27 @@ func emptyDir(path string) (string, error) {
 	}
 	// From here on nobody else can put anything into it.
 	return dir, storageError(dir, datadir.Secure(dir))
+}
+
+// liesIn says whether a path, of which not all need be there, is a directory or below it.
+func liesIn(path, dir string) bool {
+	want, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	for {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, want) {
+			return true
+		}
+		above := filepath.Dir(path)
+		if above == path {
+			return false
+		}
+		path = above
+	}
 }
 
 // A judged is an image with what can be read in it.
@@ -167,6 +181,31 @@ func judgeImage(ctx context.Context, im sqlite.Image) *judged {
 		j.complaints = append(j.complaints, fault.Message(err))
 	}
 	return j
+}
+
+// choose returns the image of which most runs verify, and all runs that are damaged in
+// it or not there: of one that verifies in another image it says in which.
+func choose(all []*judged) (best *judged, lost []lostRun) {
+	seen := map[string]string{}
+	for _, j := range all {
+		maps.Copy(seen, j.damaged)
+		if best == nil || len(j.good) > len(best.good) || len(j.good) == len(best.good) && len(j.damaged)+len(j.complaints) < len(best.damaged)+len(best.complaints) {
+			best = j
+		}
+	}
+	for _, j := range all {
+		for run := range j.good {
+			seen[run] = "it is whole only where the log is read " + j.image.Way
+		}
+	}
+	lost = []lostRun{}
+	for run, why := range seen {
+		if !best.good[run] {
+			lost = append(lost, lostRun{run, why})
+		}
+	}
+	slices.SortFunc(lost, func(a, b lostRun) int { return strings.Compare(a.Run, b.Run) })
+	return best, lost
 }
 
 // A copier copies the files of runs; each is held to its hash when it is read.

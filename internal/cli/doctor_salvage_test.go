@@ -14,6 +14,7 @@ import (
 
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // killedWith makes a data directory with n runs, as a process that is killed leaves it.
@@ -125,9 +126,21 @@ func digestOf(t *testing.T, dir string) string {
 // A new directory is made by --salvage, never an old one filled.
 func TestSalvageRefuses(t *testing.T) {
 	dir := killedWith(t, 1)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(dir, filesDir), link); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := digestOf(t, dir)
 	for args, want := range map[string]string{
-		"--salvage " + dir:                            "is not empty",
-		"--salvage " + filepath.Join(dir, "lock"):     "not a directory",
+		"--salvage " + dir:                            "it lies in",
+		"--salvage " + filepath.Join(dir, "new"):      "it lies in",
+		"--salvage " + filepath.Join(link, "a", "b"):  "it lies in",
+		"--salvage " + filepath.Dir(link):             "is not empty",
+		"--salvage " + filepath.Join(file, "x"):       "not a directory",
 		"--salvage " + t.TempDir() + " --fix":         "none of the others can be",
 		"--salvage x --data " + t.TempDir() + "/none": "does not exist",
 	} {
@@ -139,9 +152,38 @@ func TestSalvageRefuses(t *testing.T) {
 			t.Errorf("%s: exit %d: %s%s", args, code, out, talk)
 		}
 	}
+	if _, err := os.Lstat(filepath.Join(dir, "new")); err == nil || digestOf(t, dir) != before {
+		t.Error("something was made in the damaged directory")
+	}
 	// A directory that is sound gives all it has.
 	saved := filepath.Join(t.TempDir(), "saved")
 	if out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved); code != fault.ExitOK || !strings.Contains(out, "saved 1 run and 1 file") {
 		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+}
+
+// The image with most runs is taken. Every run that verifies in another one, or in
+// none, is named.
+func TestSalvageNamesWhatItLeaves(t *testing.T) {
+	set := func(runs string) map[string]bool {
+		m := map[string]bool{}
+		for run := range strings.FieldsSeq(runs) {
+			m[run] = true
+		}
+		return m
+	}
+	all := []*judged{
+		{image: sqlite.Image{Way: "up to the damage"}, good: set("a b c"), damaged: map[string]string{}},
+		{image: sqlite.Image{Way: "all"}, good: set("b d e f"), damaged: map[string]string{"c": "a gap", "g": "a gap"}, complaints: []string{"odd"}},
+		{image: sqlite.Image{Way: "more"}, good: set("b d e f"), damaged: map[string]string{"c": "a gap", "h": "torn"}},
+	}
+	best, lost := choose(all)
+	var names []string
+	for _, l := range lost {
+		names = append(names, l.Run+": "+l.Why)
+	}
+	const first = "it is whole only where the log is read up to the damage"
+	if got := strings.Join(names, "; "); best != all[2] || got != "a: "+first+"; c: "+first+"; g: a gap; h: torn" {
+		t.Errorf("%s is taken, and lost are %s", best.image.Way, got)
 	}
 }
