@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -47,6 +49,10 @@ func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 		if err != nil {
 			return "", fmt.Errorf("due: %w", err)
 		}
+		seen, err = shownBy(s)
+		if err != nil {
+			return "", err
+		}
 		_, complaints, err := s.Check(ctx)
 		if err != nil {
 			return "", fmt.Errorf("check: %w", err)
@@ -54,7 +60,7 @@ func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 		if len(complaints) > 0 {
 			return "", fault.New(fault.StoreCorrupt, "%s", complaints[0])
 		}
-		return fmt.Sprintf("%d live runs of %d bytes, %d heads, %d due", live, bytes, len(heads), len(due)), nil
+		return fmt.Sprintf("%d live runs of %d bytes, %d heads, %d due, %s", live, bytes, len(heads), len(due), seen), nil
 	}
 	var reads, failAt atomic.Int64
 	useDisk(&disk{read: func(bool, int64) int32 {
@@ -95,6 +101,39 @@ func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 	}
 }
 
+// shownBy is what the other reads of a store filled by fillStore say.
+func shownBy(s *Store) (string, error) {
+	var seen []any
+	for _, i := range []int{0, 1, 50, 100, 449} {
+		saved, err := s.Load(ctx, runKey(i))
+		if err != nil {
+			return "", fmt.Errorf("load: %w", err)
+		}
+		page, err := s.Events(ctx, runKey(i), 0, 1<<20)
+		if err != nil {
+			return "", fmt.Errorf("events: %w", err)
+		}
+		seen = append(seen, len(saved.Tail), len(saved.State), len(page.Frames), page.Last)
+	}
+	plan, err := s.Plan(ctx, "plan")
+	if err != nil {
+		return "", fmt.Errorf("plan: %w", err)
+	}
+	note, err := s.Note(ctx, "note")
+	if err != nil {
+		return "", fmt.Errorf("note: %w", err)
+	}
+	naming, err := s.Naming(ctx, "acme", "sha256_f", 10)
+	if err != nil {
+		return "", fmt.Errorf("naming: %w", err)
+	}
+	ended, err := s.Ended(ctx, 1<<60, store.Wake{}, 10)
+	if err != nil {
+		return "", fmt.Errorf("ended: %w", err)
+	}
+	return fmt.Sprintf("%v, plan %s, note %s, naming %v, ended %v", seen, plan, note, naming, ended), nil
+}
+
 // fillStore makes a store of live, parked and settled runs, with folds of both kinds.
 func fillStore(t *testing.T, dir string, runs int) {
 	t.Helper()
@@ -102,6 +141,14 @@ func fillStore(t *testing.T, dir string, runs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fillWith(t, s, runs)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fillWith(t *testing.T, s *Store, runs int) {
+	t.Helper()
 	epoch := own(t, s)
 	var batch []store.Transition
 	for i := range runs {
@@ -112,10 +159,120 @@ func fillStore(t *testing.T, dir string, runs int) {
 		if i%100 == 0 {
 			tr.Park = &store.Park{WakeAt: int64(i) + 1}
 		}
+		switch i {
+		case 1:
+			tr.PlanHash, tr.Plan, tr.Files = "plan", []byte("a plan"), []string{"sha256_f"}
+			tr.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 5}
+		case 2:
+			tr.Head.Ended, tr.Files = 7, []string{"sha256_g"}
+			tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+		}
 		batch = append(batch, tr)
 	}
 	mustCommit(t, s, batch...)
-	if err := s.Close(); err != nil {
+	if err := s.SetNote(ctx, epoch, "note", []byte("value")); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestI06_ReadErrorsInWrites has every read fail once while a store whose log was not
+// ended is opened and written to. A write whose looks at what is there have failed is
+// refused: no key counts as unused, no run as absent, and nothing is lost.
+func TestI06_ReadErrorsInWrites(t *testing.T) {
+	const runs = 60
+	live := open(t, t.TempDir())
+	fillWith(t, live, runs)
+	image := copyOf(t, filepath.Dir(live.path)) // before a clean end
+	var reads, failAt atomic.Int64
+	try := func() (seen string, dir string, err error) {
+		dir = copyOf(t, image)
+		useDisk(&disk{read: func(bool, int64) int32 {
+			if reads.Add(1) == failAt.Load() {
+				return lib.SQLITE_IOERR_READ
+			}
+			return lib.SQLITE_OK
+		}})
+		defer useDisk(nil)
+		s, err := Open(ctx, Options{Dir: dir, Readers: 1, vfs: diskVFS, cold: true})
+		if err != nil {
+			return "", dir, err
+		}
+		seen, err = writesTo(s)
+		return seen, dir, errors.Join(err, s.Close())
+	}
+	want, _, err := try()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, loud, step := reads.Load(), 0, int64(1)
+	if testing.Short() {
+		step = 7
+	}
+	for at := int64(1); at <= n; at += step {
+		reads.Store(0)
+		failAt.Store(at)
+		got, dir, err := try()
+		var own *fault.Error
+		switch {
+		case err == nil && got != want:
+			t.Errorf("read %d of %d failed, and nobody said so: %s, want %s", at, n, got, want)
+		case err != nil && !errors.As(err, &own):
+			t.Errorf("read %d of %d failed with an error that has no code: %v", at, n, err)
+		case err != nil:
+			loud++
+		}
+		s := open(t, dir)
+		if c := checkOf(t, s); len(c) > 0 {
+			t.Errorf("read %d of %d left %q", at, n, c)
+		}
+		for i := range runs {
+			if _, err := s.Load(ctx, runKey(i)); err != nil && i != 2 { // which may be deleted
+				t.Errorf("read %d of %d: run %d: %v", at, n, i, err)
+			}
+		}
+		if err := errors.Join(s.Close(), os.RemoveAll(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%s; %d reads, %d of %d that failed were noticed", want, n, loud, (n+step-1)/step)
+	if n < 50 || loud < int(n/step)/2 {
+		t.Errorf("%d of %d failing reads were noticed; the test has lost its disk", loud, n/step)
+	}
+}
+
+// writesTo does each kind of write once, and says what came of them.
+func writesTo(s *Store) (string, error) {
+	epoch, err := s.Own(ctx)
+	if err != nil {
+		return "", err
+	}
+	again, other, second := startOf(epoch, runKey(1001), "1"), startOf(epoch, runKey(1002), "1"), startOf(epoch, runKey(4), "1")
+	again.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 5}
+	other.Idempotency = &store.Idempotency{Key: "key", BodyHash: "other", Until: 5}
+	verdicts, err := s.Commit(ctx, []store.Transition{
+		again, other, second, startOf(epoch, runKey(1003), "1"),
+		{Key: runKey(0), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")},  // parked
+		{Key: runKey(50), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")}, // in a chunk
+		{Key: runKey(5), Epoch: epoch, First: 5, Last: 5, Frames: []byte("5")},  // a gap
+		{Key: runKey(6), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")},
+	})
+	if err != nil {
+		return "", err
+	}
+	gone, err := s.Delete(ctx, epoch, []store.Key{runKey(2), runKey(3)})
+	if err != nil {
+		return "", err
+	}
+	keys, err := s.ForgetKeys(ctx, epoch, 10, 10)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(s.ForgetFile(ctx, "acme", "sha256_g"), s.SetNote(ctx, epoch, "note", []byte("new"))); err != nil {
+		return "", err
+	}
+	var said []string
+	for _, v := range append(verdicts, gone...) {
+		said = append(said, string(fault.CodeOf(v.Err))+v.Run)
+	}
+	return fmt.Sprintf("epoch %d, %q, %d keys", epoch, said, keys), nil
 }
