@@ -294,6 +294,14 @@ var ruleCases = map[string]ruleCase{
 		j.move(j.find(EvNodeCompleted, "b", 2), i)
 		j.cut(i)
 	}, "step b, node.completed: I5: it begins while a is queued"},
+	"a step is ready before one that it waits for settles": {"waves", func(j *account) { j.move(j.find(EvNodeReady, "c", 1), j.find(EvNodeCompleted, "a", 1)) },
+		"step c, node.ready: I5: it begins while a is running"},
+	"a loop opens before what it waits for settles": {"each", func(j *account) { j.move(j.find(EvNodeOpened, "each", 1), j.find(EvNodeCompleted, "a", 1)) },
+		"step each, node.started: I5: it begins while a is running"},
+	"a wait begins before what it waits for settles": {"times", func(j *account) { j.move(j.find(EvNodeWaiting, "b", 1), j.find(EvNodeCompleted, "a", 1)) },
+		"step b, node.waiting: I5: it begins while a is waiting"},
+	"an item is next after the verdict": {"each", func(j *account) { j.add(j.find(EvRunEnding, "", 1), *j.at(EvNodeIteration, "each", 2)) },
+		"step each, node.progress: X95: its scope has ended"},
 	"a step begins before its wave": {"waves", func(j *account) { i := j.find(EvNodeCompleted, "b", 1); j.move(j.find(EvNodeQueued, "c", 1), i) },
 		"step c, node.queued: X58: it begins while b of an earlier wave is running"},
 	"a step begins after the failure that ends its scope": {"free", func(j *account) { j.move(j.find(EvNodeStarted, "b", 1), j.find(EvNodeFailed, "a", 1)) },
