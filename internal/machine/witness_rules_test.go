@@ -54,7 +54,7 @@ steps:
 	"cancelled": {`
 steps:
   - {id: a, action: {name: work}}
-`, []string{`start`, `cancel`, `retry`, `finish a`}},
+`, []string{`start`, `cancel`, `after 1m`, `retry`, `finish a`}},
 	"late": {`
 steps:
   - {id: a, action: {name: work}, timeout: 10s, retryPolicy: {maxAttempts: 2, initialDelay: 1s, retryableErrors: [timeout]}}
@@ -262,7 +262,7 @@ var ruleCases = map[string]ruleCase{
 		"I9: event 12 ends the run 1 µs before its ttl"},
 	"expired early in generation 2": {"cancelled", func(j *account) {
 		i := j.find(EvNodeCompleted, "a", 1)
-		j.events[i].Event = Event{Kind: EvRunEnding, Step: -1, Flag: uint8(RunExpired), Seq: j.events[i].Seq, At: t0 + j.plan.TTLMS*1000 - 1}
+		j.events[i].Event = Event{Kind: EvRunEnding, Step: -1, Flag: uint8(RunExpired), Seq: j.events[i].Seq, At: j.at(EvRunRetried, "", 1).At + j.plan.TTLMS*1000 - 1}
 		j.cut(i)
 	}, "ends the run 1 µs before its ttl"},
 	"two starts": {"pair", func(j *account) { j.add(0, j.events[0]) },
