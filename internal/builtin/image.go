@@ -101,7 +101,7 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 		}
 	}
 	name = outputName(cmp.Or(name, info.Name), suffix, job.Format)
-	stored, err := runImage(ctx, task, job, name)
+	stored, err := putMade(ctx, task, name, "image/"+job.Format, func(w io.Writer) error { return job.Run(ctx, w) })
 	if err != nil {
 		return action.Result{}, err
 	}
@@ -120,18 +120,14 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 	return action.Result{Output: out}, nil
 }
 
-// runImage stores the image while it is made.
-func runImage(ctx context.Context, task *action.Task, job *media.ImageJob, name string) (action.FileInfo, error) {
+// putMade stores the image while make writes it, which has a goroutine of its own.
+func putMade(ctx context.Context, task *action.Task, name, mimeType string, make func(io.Writer) error) (action.FileInfo, error) {
 	from, to := io.Pipe()
-	made := make(chan error, 1)
-	go func() {
-		err := job.Run(ctx, to)
-		_ = to.CloseWithError(err) // nil ends the file
-		made <- err
-	}()
-	stored, err := task.Files.Put(ctx, from, name, "image/"+job.Format)
+	made := aside(func() error { return make(to) }, func(err error) { _ = to.CloseWithError(err) }) // nil ends the file
+	defer func() { _ = from.CloseWithError(errNotStored) }()
+	stored, err := task.Files.Put(ctx, from, name, mimeType)
 	_ = from.CloseWithError(errNotStored)
-	if failed := <-made; failed != nil && !errors.Is(failed, errNotStored) {
+	if failed := made(); failed != nil && !errors.Is(failed, errNotStored) {
 		return action.FileInfo{}, failed
 	}
 	return stored, err

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 	"unicode/utf8"
 
@@ -244,20 +245,16 @@ func tooLong(s *stream) error {
 }
 
 // put stores what produce writes, piece by piece. produce runs on the caller's
-// goroutine, where a panic is contained.
-func put(ctx context.Context, task *action.Task, name, mimeType string, produce func(w *bufio.Writer) error) (action.FileInfo, error) {
-	type stored struct {
-		info action.FileInfo
-		err  error
-	}
+// goroutine.
+func put(ctx context.Context, task *action.Task, name, mimeType string, produce func(w *bufio.Writer) error) (info action.FileInfo, err error) {
 	pr, pw := io.Pipe()
-	done := make(chan stored, 1)
-	go func() {
-		info, err := task.Files.Put(ctx, pr, name, mimeType)
+	stored := aside(func() (err error) {
+		info, err = task.Files.Put(ctx, pr, name, mimeType)
+		return err
+	}, func(err error) {
 		// What is still being written goes nowhere; its writer must hear of it.
 		_ = pr.CloseWithError(err)
-		done <- stored{info, err}
-	}()
+	})
 	finished := false
 	defer func() {
 		if !finished {
@@ -265,17 +262,44 @@ func put(ctx context.Context, task *action.Task, name, mimeType string, produce 
 		}
 	}()
 	w := bufio.NewWriterSize(&capped{w: pw, left: maxToFile}, 64<<10)
-	err := produce(w)
+	err = produce(w)
 	if err == nil {
 		err = w.Flush()
 	}
 	finished = true
 	_ = pw.CloseWithError(err) // nil = the end
-	got := <-done
+	refused := stored()
 	if err != nil { // of produce, or of the store, which ended the pipe with it
 		return action.FileInfo{}, err
 	}
-	return got.info, got.err
+	return info, refused
+}
+
+// aside calls fn on a goroutine of its own, and end with what came of it. wait
+// returns that. A panic of fn is thrown again by wait, on the goroutine of the
+// action, where it is contained; no other would be (I16).
+func aside(fn func() error, end func(error)) (wait func() error) {
+	err := errors.New("the goroutine has ended without a word") // runtime.Goexit
+	var thrown any
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() {
+			if v := recover(); v != nil {
+				thrown = fmt.Sprintf("%v\n\n%s", v, debug.Stack())
+				err = errors.New("it panicked")
+			}
+			end(err)
+		}()
+		err = fn()
+	}()
+	return func() error {
+		<-over
+		if thrown != nil {
+			panic(thrown)
+		}
+		return err
+	}
 }
 
 // capped refuses what exceeds the bound of a file that is made.

@@ -450,3 +450,39 @@ func TestTextRefusals(t *testing.T) {
 		})
 	}
 }
+
+// broken is a file store that panics once it has read.
+type broken struct{ action.Files }
+
+func (broken) Put(_ context.Context, r io.Reader, _, _ string) (action.FileInfo, error) {
+	_, _ = r.Read(make([]byte, 1))
+	panic("no such shelf")
+}
+
+// A panic beside an action is one of the action: it comes to its goroutine, where
+// it is contained, and what worked with it ends (I16).
+func TestI16_PanicBesideAnAction(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	thrown := func(fn func()) (v any) {
+		defer func() { v = recover() }()
+		fn()
+		return nil
+	}
+	write := func(w *bufio.Writer) error { return errors.Join(w.WriteByte('x'), w.Flush()) }
+	task := &action.Task{Files: broken{}}
+	if v := thrown(func() { _, _ = put(t.Context(), task, "a", "", write) }); !strings.HasPrefix(fmt.Sprint(v), "no such shelf") {
+		t.Errorf("put: recovered %v", v)
+	}
+	job := func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }
+	if v := thrown(func() { _, _ = putMade(t.Context(), task, "a", "", job) }); !strings.HasPrefix(fmt.Sprint(v), "no such shelf") {
+		t.Errorf("an image: recovered %v", v)
+	}
+	s := store(t)
+	task.Files = s.Files("acme")
+	if v := thrown(func() { _, _ = putMade(t.Context(), task, "a", "", func(io.Writer) error { panic("bad pixel") }) }); !strings.HasPrefix(fmt.Sprint(v), "bad pixel") {
+		t.Errorf("making an image: recovered %v", v)
+	}
+	if found, err := s.List(t.Context(), "acme", blob.Query{}); err != nil || len(found) != 0 {
+		t.Errorf("what was not made is kept: %+v, %v", found, err)
+	}
+}
