@@ -63,7 +63,8 @@ type Config struct {
 	Inspect func(ctx context.Context, file action.File) (json.RawMessage, error)
 	// InspectFor is how long it may take. Default 5 s.
 	InspectFor time.Duration
-	// Now is the clock that says when a file was stored. Default time.Now.
+	// Now is the wall clock, which says when a file was stored; set back while the
+	// store is open it goes on as before. Default time.Now.
 	Now func() time.Time
 }
 
@@ -102,10 +103,7 @@ func Open(cfg Config) (*Store, error) {
 		_ = root.Close()
 		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}
-	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: cfg.Now}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: onward(cfg.Now)}
 	if cfg.Sparing {
 		return s, nil
 	}
@@ -114,6 +112,23 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// onward is a wall clock that is not set back: then it goes on by its monotonic
+// reading, so that no file looks older than it is (I10).
+func onward(wall func() time.Time) func() time.Time {
+	if wall == nil {
+		wall = time.Now
+	}
+	began := wall()
+	return func() time.Time {
+		now := wall()
+		even := began.Add(now.Sub(began)).Round(0)
+		if now = now.Round(0); now.After(even) {
+			return now
+		}
+		return even
+	}
 }
 
 // Close releases the directory. Files that are open stay readable.

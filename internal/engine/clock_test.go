@@ -3,11 +3,14 @@
 package engine
 
 import (
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -66,4 +69,52 @@ func TestI10_WallClockJumps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What was uploaded after the wall clock was set back is as young as it is (I10): a
+// sweep leaves it, in the process that saw the jump, and in one whose journal is
+// ahead of the wall clock.
+func TestI10_SweepsAfterAJump(t *testing.T) {
+	const twoDays = 48 * 3600
+	clock := new(wallClock)
+	dir := t.TempDir()
+	files := func() *blob.Store {
+		b, err := blob.Open(blob.Config{Dir: filepath.Join(dir, "files"), Now: clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b
+	}
+	kept := func(when string, e *Engine, b *blob.Store, f machine.File) {
+		t.Helper()
+		if got, err := e.Sweep(t.Context(), false); err != nil || !has(t, b, f) {
+			t.Errorf("%s: what was uploaded just now is taken: %+v, %v", when, got, err)
+		}
+	}
+	st, b := memory.New(memory.Options{}), files()
+	e := open(t, st, Config{Now: clock.Now, Blobs: b}, noop())
+	clock.jump.Store(-twoDays)
+	kept("while it is back", e, b, upload(t, b, "back"))
+	again := upload(t, b, "again")
+	clock.jump.Store(0)
+	kept("once it is right again", e, b, again)
+	clock.jump.Store(twoDays)
+	kept("while it is ahead", e, b, upload(t, b, "ahead"))
+	e.crash()
+
+	// A process with a clock that is two days ahead, then one with the right clock.
+	e = open(t, st.Reopen(), Config{Now: clock.Now, Blobs: files()}, noop())
+	end(t, e, start(t, e, planOf(t, chain(1), noop()), nil))
+	e.crash()
+	clock.jump.Store(0)
+	b = files()
+	e = open(t, st.Reopen(), Config{Now: clock.Now, Blobs: b}, noop())
+	if err := e.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ahead := e.now() - clock.Now().UnixMicro(); ahead < 40*3600*1_000_000 {
+		t.Fatalf("the engine is %d µs ahead of the wall clock, want two days", ahead)
+	}
+	kept("behind the journal", e, b, upload(t, b, "behind"))
 }

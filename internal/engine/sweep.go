@@ -250,7 +250,9 @@ func (s *sweep) files(ctx context.Context, from string) (next string, err error)
 	if s.e.cfg.Blobs == nil || s.e.cfg.Retention.Uploads < 0 {
 		return "", nil
 	}
-	notAfter := time.UnixMicro(s.now).Add(-s.e.cfg.Retention.Uploads)
+	// Files are stamped by the wall clock, which may be behind the engine's (I10).
+	now := time.UnixMicro(min(s.now, s.e.cfg.Now().UnixMicro()))
+	notAfter := now.Add(-s.e.cfg.Retention.Uploads)
 	return s.e.cfg.Blobs.Walk(ctx, from, sweepFiles, func(f blob.Entry) error {
 		if f.Stored.After(notAfter) {
 			return nil
