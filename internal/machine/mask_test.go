@@ -204,9 +204,9 @@ func TestMaskIsBounded(t *testing.T) {
 // A mark is found behind as many parts of a schema as are followed for one value,
 // and in fields and items as many again.
 func TestMaskDepth(t *testing.T) {
-	sub := `{"writeOnly": true}`
+	sub, plain := `{"writeOnly": true}`, `{}`
 	for range maxSchemaDepth {
-		sub = `{"allOf": [` + sub + `]}`
+		sub, plain = `{"allOf": [`+sub+`]}`, `{"allOf": [`+plain+`]}`
 	}
 	for _, tt := range []struct{ schema, params, want string }{
 		{`{"properties": {"a": ` + sub + `}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
@@ -219,6 +219,15 @@ func TestMaskDepth(t *testing.T) {
 		{`{"properties": {"a": {"contains": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
 		// Deeper than that nobody looks: it may be marked.
 		{`{"properties": {"a": {"allOf": [{"allOf": [` + sub + `]}]}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
+		// As deep, and nothing marks it.
+		{`{"$defs": {"x": {"writeOnly": true}}, "properties": {"a": ` + plain + `}}`, `{"a": 4711}`, `{"a":4711}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "patternProperties": {"a": ` + plain + `}}`, `{"a": 4711}`, `{"a":4711}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "additionalProperties": ` + plain + `}`, `{"a": 4711}`, `{"a":4711}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "unevaluatedProperties": ` + plain + `}`, `{"a": 4711}`, `{"a":4711}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "properties": {"a": {"prefixItems": [` + plain + `]}}}`, `{"a": [4711]}`, `{"a":[4711]}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "properties": {"a": {"items": ` + plain + `}}}`, `{"a": [4711]}`, `{"a":[4711]}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "properties": {"a": {"unevaluatedItems": ` + plain + `}}}`, `{"a": [4711]}`, `{"a":[4711]}`},
+		{`{"$defs": {"x": {"writeOnly": true}}, "properties": {"a": {"contains": ` + plain + `}}}`, `{"a": [4711]}`, `{"a":[4711]}`},
 	} {
 		if got, _ := masked(t, tt.schema, tt.params, `1`); got != tt.want {
 			t.Errorf("%.40s …: %s shows %s, want %s", tt.schema, tt.params, got, tt.want)
