@@ -111,24 +111,7 @@ func TestF45_StopsAndKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.counted = true
-	p, err := r.run("kept")
-	for n, kill := range []bool{false, true, false, true, false} {
-		if err == nil {
-			err = r.endWithin(p, n+1, kill)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err = r.c.start(nil, "resume")
-	}
-	if err == nil {
-		_, err = p.within(longest)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := r.toTheEnd()
+	problems, err := r.mixed([]bool{false, true, false, true, false})
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("%v, %v", problems, err)
 	}

@@ -194,8 +194,12 @@ func each(ctx context.Context, parallel int, next func() (work func() ([]string,
 	return problems, errors.Join(err, ctx.Err())
 }
 
-// killsARound is how many processes work on one directory before it is looked at.
-const killsARound = 10
+// killsARound is how many processes work on one directory before it is looked at. One
+// round in mixedEvery stops and kills those of one attempt by turns.
+const (
+	killsARound = 10
+	mixedEvery  = 8
+)
 
 func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 	began := time.Now()
@@ -210,7 +214,12 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			problems, err := r.random(min(left, killsARound))
+			var problems []string
+			if seed%mixedEvery == 1 {
+				problems, err = r.mixed(r.stopsAndKills())
+			} else {
+				problems, err = r.random(min(left, killsARound))
+			}
 			err = r.finish(problems, err)
 			if now := int64(time.Since(began).Seconds()) / 10; said.Swap(now) != now {
 				fmt.Printf("%6.0fs %d kills, %d runs, %d effects, %d attempts lost\n",

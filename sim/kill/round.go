@@ -259,6 +259,46 @@ func (r *round) random(kills int) (problems []string, err error) {
 	return append(problems, more...), err
 }
 
+// mixed ends the processes of one run while its attempt is under way, each by a kill
+// or in order, and looks on until the run has ended. What a stop handed back must not
+// count as lost, what a kill took must (F45).
+func (r *round) mixed(kills []bool) (problems []string, err error) {
+	r.counted = true
+	p, err := r.run("kept")
+	killed := 0
+	for n, kill := range kills {
+		if err == nil {
+			err = r.endWithin(p, n+1, kill)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if kill {
+			killed++
+		}
+		p, err = r.c.start(nil, "resume")
+	}
+	if err == nil {
+		_, err = p.within(longest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if problems, err = r.toTheEnd(); err == nil && r.lostHere != killed {
+		problems = append(problems, fmt.Sprintf("%s: %d attempts count as lost, %d processes were killed and %d stopped in order (F45)",
+			r.name, r.lostHere, killed, len(kills)-killed))
+	}
+	return problems, err
+}
+
+// stopsAndKills draws how the processes of a mixed round end: fewer are killed than
+// lost_limit allows.
+func (r *round) stopsAndKills() []bool {
+	kills := []bool{true, true, false, false, false}
+	r.rng.Shuffle(len(kills), func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
+	return kills
+}
+
 // untilWaiting lets a run go on until it waits, and leaves it there.
 func (r *round) untilWaiting(p *process) error {
 	for l := range p.lines {
