@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -38,7 +40,8 @@ type followed struct {
 	saved []saved
 }
 
-// update is an event of one of the followed runs, or the end of its stream.
+// update is an event of one of the followed runs, that it cannot be shown, or the end
+// of its stream.
 type update struct {
 	run *followed
 	ev  machine.Event
@@ -56,13 +59,17 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 		r.view = newView(r.plan, r.id)
 		mask := machine.NewMask(r.plan)
 		go func() {
-			err := watch(ctx, r.id, 0, func(ev *machine.Event) error {
-				select {
-				case updates <- update{run: r, ev: *mask.Event(ev)}:
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
+			err := a.contained(r.id, func() error {
+				return watch(ctx, r.id, 0, func(ev *machine.Event) error {
+					u := update{run: r}
+					u.err = a.contained(r.id, func() error { u.ev = *mask.Event(ev); return nil })
+					select {
+					case updates <- u:
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				})
 			})
 			select {
 			case updates <- update{run: r, end: true, err: err}:
@@ -71,7 +78,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 		}()
 	}
 	show := a.display(runs)
-	defer show.end()
+	defer func() { _ = a.contained("", func() error { show.end(); return nil }) }()
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
 	for open := len(runs); open > 0; {
@@ -79,21 +86,18 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 		case u := <-updates:
 			if u.end {
 				open--
-				u.run.err = u.err
-				continue
 			}
-			if err := u.run.view.apply(&u.ev); err != nil {
-				u.run.err = err
-			}
-			a.logEvent(u.run, &u.ev)
-			switch {
-			case u.ev.Seq > u.run.skip:
-				show.event(u.run.view, &u.ev)
-			case u.ev.Seq == u.run.skip:
-				show.rejoined(u.run.view)
+			switch r := u.run; {
+			case r.err != nil: // it goes on unseen
+			case u.end || u.err != nil:
+				r.err = u.err
+			default:
+				r.err = a.contained(r.id, func() error { return a.showEvent(show, r, &u.ev) })
 			}
 		case <-ticker.C:
-			show.tick()
+			if err := a.contained(runs[0].id, func() error { show.tick(); return nil }); err != nil {
+				runs[0].err, show = err, silent{}
+			}
 		case err := <-failed:
 			return false, err
 		case <-interrupts:
@@ -103,6 +107,33 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 		}
 	}
 	return false, nil
+}
+
+// showEvent takes an event into the view of its run, and shows it.
+func (a *app) showEvent(show display, r *followed, ev *machine.Event) error {
+	if err := r.view.apply(ev); err != nil {
+		return err
+	}
+	a.logEvent(r, ev)
+	switch {
+	case ev.Seq > r.skip:
+		show.event(r.view, ev)
+	case ev.Seq == r.skip:
+		show.rejoined(r.view)
+	}
+	return nil
+}
+
+// contained calls what is done to show a run. A panic in it is an error of that run:
+// the engine is in this process, and carries on others (I16).
+func (a *app) contained(run string, fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.log.Error("a panic was contained", "run", run, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			err = fault.New(fault.InternalError, "showing run %s panicked; what it did is recorded, and -v has the details", run)
+		}
+	}()
+	return fn()
 }
 
 // A display shows followed runs: redrawn, line by line, as JSON lines, or not.
