@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/cputime"
 )
 
-// What one bomb may take. Generous: shared machines and the race detector are
-// slow; without the limits most of the bombs would take hours or the process.
+// What one bomb may take, in processor time. Generous: the race detector is slow;
+// without the limits most of the bombs would take hours or the process.
 const (
 	bombTime  = 20 * time.Second
 	bombBytes = 256 << 20
@@ -25,9 +26,8 @@ func defuse(t *testing.T, name string, f func() error) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
-	err := f()
-	took := time.Since(start)
+	var err error
+	took := cputime.Of(1, func() { err = f() })
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, fault.TemplateError) && !errors.Is(err, fault.ValueTooLarge) && !errors.Is(err, fault.ExpressionLimit) && !errors.Is(err, fault.RecipeInvalid) {
 		t.Errorf("%s: got %v, want TEMPLATE_ERROR, VALUE_TOO_LARGE or EXPRESSION_LIMIT", name, err)
