@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,28 @@ func TestProgressAtItsBounds(t *testing.T) {
 		got = append(got, fmt.Sprint(r.Fraction))
 	}
 	if want := "0 0.005 0.999 1"; strings.Join(got, " ") != want {
+		t.Errorf("passed on %v, want %s", got, want)
+	}
+}
+
+// A fraction is one of work, whatever an action computes: what is no number is nothing
+// done yet.
+func TestProgressIsAFraction(t *testing.T) {
+	w := &world{}
+	p := New(w.config())
+	run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
+		for _, f := range []float64{math.NaN(), -1, math.Inf(-1), 0.25, math.NaN(), 7, math.Inf(1)} {
+			task.Report.Progress(f, fmt.Sprint(f))
+		}
+		return action.Result{}, nil
+	}))
+	p.Stop(context.Background())
+	_, reports := w.said()
+	var got []string
+	for _, r := range reports {
+		got = append(got, fmt.Sprint(r.Fraction))
+	}
+	if want := "0 0 0 0.25 0 1 1"; strings.Join(got, " ") != want {
 		t.Errorf("passed on %v, want %s", got, want)
 	}
 }

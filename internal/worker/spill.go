@@ -329,10 +329,7 @@ func (c *chooser) path(s *span) []string {
 			path = append(path, fmt.Sprint(s.index))
 			continue
 		}
-		key, err := unquote(c.data[s.key[0]:s.key[1]])
-		if err != nil {
-			key = nil
-		}
+		key, _ := unquote(c.data[s.key[0]:s.key[1]]) // of JSON that encode has made
 		path = append(path, string(key))
 	}
 	slices.Reverse(path)
