@@ -112,6 +112,32 @@ func TestFailuresCloseTheirFiles(t *testing.T) {
 	}
 }
 
+// A directory of the store that was opened to others is closed to them where it is met,
+// and not held open.
+func TestOpenedDirectoriesAreClosed(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	info := put(t, s, "a", "content", "")
+	p := placeOf("a", info.Hash)
+	at := []string{filepath.Join(dir, p.account), filepath.Join(dir, p.shard)}
+	for _, name := range at {
+		if err := os.Chmod(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Touch(ctx, "a", info.Hash); err != nil {
+		t.Error(err)
+	}
+	for _, name := range at {
+		if found, err := os.Stat(name); err != nil || found.Mode().Perm() != 0o700 {
+			t.Errorf("%s has the mode %v, %v", name, found.Mode(), err)
+		}
+	}
+	if left := openBelow(t, dir); len(left) != 1 { // the store itself
+		t.Errorf("left open: %v", left)
+	}
+}
+
 // A store that cannot be opened is not held open.
 func TestFailedOpenClosesTheDirectory(t *testing.T) {
 	dir := t.TempDir()
