@@ -17,28 +17,9 @@
 package machine
 
 import (
-	"encoding/json"
-
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
 )
-
-// A Path is the binary name of a scope, a running instance of a graph: for each
-// level below the root, uvarint(graph) uvarint(ordinal), outermost first. The
-// root's is empty. Ordinal is the item index of a loop body, 0 elsewhere.
-type Path string
-
-// A Ref names a step instance: a step of the plan in a scope.
-type Ref struct {
-	Path Path
-	Step int32 // plan-wide index; -1 = the run itself
-}
-
-// A Fence admits one result: it names an attempt of a step instance.
-type Fence struct {
-	Gen     uint32 // generation of the run, from 1
-	Attempt uint32 // hand-outs of this step instance in any generation, from 1
-}
 
 // InputKind is what arrives at a run.
 type InputKind uint8
@@ -102,16 +83,6 @@ const (
 	Preview // a partial result in Output; the attempt goes on (X79)
 )
 
-// Source is who reports a result; the first loser of each is one node.ignored.
-type Source uint8
-
-// The sources.
-const (
-	FromWorker Source = iota
-	FromWebhook
-	FromPoll
-)
-
 // A Failure is why an attempt failed.
 type Failure struct {
 	Code         fault.Code
@@ -140,41 +111,6 @@ const (
 	ProgressLog
 	ProgressDelta
 )
-
-// Start is everything a run is given. It is the payload of run.started.
-type Start struct {
-	Run         string            `json:"run"`
-	Account     string            `json:"account"`
-	Recipe      string            `json:"recipe"`
-	Version     string            `json:"version,omitempty"`
-	PlanHash    string            `json:"plan"`
-	Parameters  map[string]any    `json:"parameters,omitempty"`
-	Files       []File            `json:"files,omitempty"`
-	Correlation string            `json:"correlationId,omitempty"`
-	Seed        uint64            `json:"seed"`
-	Pins        []Pin             `json:"pins,omitempty"` // one per plan.Actions
-	Labels      map[string]string `json:"labels,omitempty"`
-}
-
-// A File is an input file of a run.
-type File struct {
-	Hash     string `json:"hash"`
-	Name     string `json:"name,omitempty"`
-	MimeType string `json:"mimeType,omitempty"`
-	Size     int64  `json:"sizeBytes"`
-	// Extended is what inspection found at upload, a JSON object (pageCount,
-	// width, …); nil = nothing. Journals before the field have none.
-	Extended json.RawMessage `json:"extended,omitempty"`
-}
-
-// A Pin is what an action reference resolved to when the run started.
-type Pin struct {
-	Name     string `json:"name"`
-	Version  string `json:"version"`
-	Cost     int64  `json:"cost,omitempty"`
-	Provider string `json:"provider,omitempty"`
-	Once     bool   `json:"atMostOnce,omitempty"`
-}
 
 // CommandKind is what must be done in the world.
 type CommandKind uint8

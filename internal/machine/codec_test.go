@@ -27,7 +27,7 @@ func storyFrames(t testing.TB) (*Program, []byte, []byte) {
 func decodeAll(frames []byte) (events []Event, err error) {
 	err = EachEvent(frames, func(ev *Event) error {
 		e := *ev
-		e.Data, e.Hash, e.scope = slices.Clone(ev.Data), slices.Clone(ev.Hash), nil
+		e.Data, e.Hash = slices.Clone(ev.Data), slices.Clone(ev.Hash)
 		events = append(events, e)
 		return nil
 	})

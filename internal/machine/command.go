@@ -10,10 +10,10 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// commandsOf appends the commands that one event causes. Owed gives them from
+// commandsOf appends the commands that one event of scope s causes. Owed gives them from
 // state alone, but for those of what is about to be cancelled; a property test
 // holds that it gives no others.
-func (r *Run) commandsOf(ev *Event) {
+func (r *Run) commandsOf(ev *Event, s *scope) {
 	switch ev.Kind {
 	case EvNodeQueued, EvNodeLost:
 		r.command(Command{Kind: CmdAcquire, Ref: ev.Ref(), Fence: Fence{Gen: r.gen}})
@@ -29,19 +29,19 @@ func (r *Run) commandsOf(ev *Event) {
 			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
 	}
-	r.askComposites(ev)
+	r.askComposites(ev, s)
 }
 
 // askComposites issues the command of a loop that came to need an answer.
-func (r *Run) askComposites(ev *Event) {
-	for s := ev.scope; s != nil; s = s.parent {
-		if ev.Kind >= EvNodeOpened && s == ev.scope {
+func (r *Run) askComposites(ev *Event, own *scope) {
+	for s := own; s != nil; s = s.parent {
+		if ev.Kind >= EvNodeOpened && s == own {
 			r.ask(s.comps[ev.Step-s.g.First])
 		}
 		if s.parent == nil {
 			return
 		}
-		if s.live > 0 && s == ev.scope && ev.Kind != EvNodeItems {
+		if s.live > 0 && s == own && ev.Kind != EvNodeItems {
 			// Nothing above can have changed while this scope is open.
 			return
 		}

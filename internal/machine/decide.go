@@ -97,12 +97,12 @@ func (r *Run) full() bool {
 func (r *Run) emit(s *scope, ev Event) {
 	ev.Seq, ev.At = r.last+1, r.clock
 	if s != nil {
-		ev.Path, ev.scope = s.path, s
+		ev.Path = s.path
 	}
-	r.mustFold(&ev)
+	r.mustFold(&ev, s)
 	r.size += 48 + len(ev.Data) + len(ev.Text)
 	r.turn.Events = append(r.turn.Events, ev)
-	r.commandsOf(&ev)
+	r.commandsOf(&ev, s)
 }
 
 // emitStep emits an event of a step instance.
@@ -211,12 +211,6 @@ func ignoredFlag(src Source, current bool) stepFlags {
 		return flagIgnored << min(src, FromPoll)
 	}
 	return flagIgnoredOlder << min(src, FromPoll)
-}
-
-// errReserved refuses values from outside that use the name of references: what
-// they name would be read as if a step of this run had made it.
-func errReserved(what string) error {
-	return fault.New(fault.InputInvalid, "%s uses the name %q, which is reserved: give the field another name", what, jsonx.LargeName)
 }
 
 // fits refuses an output past the inline limit or the run's memory (R38).
@@ -387,11 +381,6 @@ func (r *Run) takeWorkerLost(in *Input) {
 		}
 	}
 }
-
-// lostLimit is how many lost attempts a step instance survives.
-const lostLimit = 3
-
-const lostTooOften = "the attempt was lost to a crash for the fourth time"
 
 func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	st := &s.steps[i]

@@ -107,9 +107,6 @@ type Event struct {
 	Text    string
 	Data    []byte // JSON
 	Hash    []byte // SHA-256 of the attempt's rendered input, 32 bytes
-
-	scope *scope // Path resolved, while the event is being emitted or applied
-
 }
 
 // Ref is the step instance the event is about.
@@ -194,3 +191,22 @@ var reasonNames = [...]string{"", "condition", "branch_not_taken", "parent_failu
 	"on_error", "run_ended", "cancelled"}
 
 func (r Reason) String() string { return reasonNames[r] }
+
+// Source is who reports a result; the first loser of each is one node.ignored.
+type Source uint8
+
+// The sources.
+const (
+	FromWorker Source = iota
+	FromWebhook
+	FromPoll
+)
+
+// notTaken: steps of a side that was not taken have no scope; the event is for
+// readers and changes nothing.
+func notTaken(ev *Event) bool {
+	return ev.Kind == EvNodeSkipped && Reason(ev.Flag) == BranchNotTaken
+}
+
+var endStatus = map[EventKind]RunStatus{EvRunCompleted: RunCompleted, EvRunFailed: RunFailed,
+	EvRunCancelled: RunCancelled, EvRunExpired: RunExpired}

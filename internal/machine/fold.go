@@ -24,39 +24,33 @@ func (r *Run) Apply(ev *Event) error {
 	if ev.Kind != EvRunStarted && r.last == 0 {
 		return fault.New(fault.StoreCorrupt, "event %d (%s) before run.started", ev.Seq, ev.Name())
 	}
+	var s *scope
 	if ev.Step >= 0 && !notTaken(ev) {
-		s, _ := r.at(ev.Ref())
-		if s == nil {
+		if s, _ = r.at(ev.Ref()); s == nil {
 			return fault.New(fault.StoreCorrupt, "event %d (%s) names a step that is not in memory", ev.Seq, ev.Name())
 		}
-		ev.scope = s
 	}
 	ev.Data = bytes.Clone(ev.Data) // values outlive the page they were read from
-	return r.foldStored(ev)
+	return r.foldStored(ev, s)
 }
 
 // foldStored folds an event that came from a store. What this release wrote
 // always fits; a damaged event may fit nothing, and a check of every index that
 // could be wrong would be more code than the fold. The run is useless after it.
-func (r *Run) foldStored(ev *Event) (err error) {
+func (r *Run) foldStored(ev *Event, s *scope) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errImpossible(ev, fmt.Sprint("it fits no state: ", p))
 		}
 	}()
-	return r.fold(ev)
+	return r.fold(ev, s)
 }
 
-// notTaken: steps of a side that was not taken have no scope; the event is for
-// readers and changes nothing.
-func notTaken(ev *Event) bool {
-	return ev.Kind == EvNodeSkipped && Reason(ev.Flag) == BranchNotTaken
-}
-
-// fold changes the state as the event says. It evaluates nothing and reads
+// fold changes the state as the event says; s is the scope that its path names,
+// nil for an event of the run. It evaluates nothing and reads
 // nothing but the event, the plan and the state: the fold of a published kind
 // never changes.
-func (r *Run) fold(ev *Event) error {
+func (r *Run) fold(ev *Event, s *scope) error {
 	r.last, r.now = ev.Seq, ev.At
 	if ev.Step < 0 {
 		return r.foldRun(ev)
@@ -64,7 +58,7 @@ func (r *Run) fold(ev *Event) error {
 	if notTaken(ev) {
 		return nil
 	}
-	s, i := ev.scope, ev.Step-ev.scope.g.First
+	i := ev.Step - s.g.First
 	st := &s.steps[i]
 	switch ev.Kind {
 	case EvNodeReady:
@@ -213,9 +207,6 @@ func (r *Run) foldEnd(ev *Event) {
 		r.culprit = int32(ev.N)
 	}
 }
-
-var endStatus = map[EventKind]RunStatus{EvRunCompleted: RunCompleted, EvRunFailed: RunFailed,
-	EvRunCancelled: RunCancelled, EvRunExpired: RunExpired}
 
 // begin marks a step instance as begun: it left pending.
 func (r *Run) begin(s *scope, i int32, status Status) {
@@ -448,8 +439,8 @@ func errImpossible(ev *Event, why string) error {
 }
 
 // mustFold folds an event that Decide itself made.
-func (r *Run) mustFold(ev *Event) {
-	if err := r.fold(ev); err != nil {
+func (r *Run) mustFold(ev *Event, s *scope) {
+	if err := r.fold(ev, s); err != nil {
 		panic(fmt.Sprintf("machine: run %s cannot fold its own event: %v", r.start.Run, err))
 	}
 }

@@ -104,22 +104,6 @@ func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
 	return limits, nil
 }
 
-// encodeLimits is the form of limits in an event; it is journal format.
-func encodeLimits(l plan.Limits) []byte {
-	data, err := json.Marshal(l)
-	if err != nil {
-		panic("machine: limits are no JSON: " + err.Error()) // they are whole numbers
-	}
-	return data
-}
-
-func decodeLimits(data []byte) (l plan.Limits, err error) {
-	if err = json.Unmarshal(data, &l); err != nil {
-		err = fault.Wrap(fault.StoreCorrupt, err, "the limits cannot be read: %v", err)
-	}
-	return l, err
-}
-
 func editedFields(data []byte) (map[string]any, error) {
 	v, err := jsonx.Decode(data, inlineLimits)
 	if err != nil {

@@ -12,6 +12,23 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
+// A Path is the binary name of a scope, a running instance of a graph: for each
+// level below the root, uvarint(graph) uvarint(ordinal), outermost first. The
+// root's is empty. Ordinal is the item index of a loop body, 0 elsewhere.
+type Path string
+
+// A Ref names a step instance: a step of the plan in a scope.
+type Ref struct {
+	Path Path
+	Step int32 // plan-wide index; -1 = the run itself
+}
+
+// A Fence admits one result: it names an attempt of a step instance.
+type Fence struct {
+	Gen     uint32 // generation of the run, from 1
+	Attempt uint32 // hand-outs of this step instance in any generation, from 1
+}
+
 // child names a scope below p.
 func (p Path) child(graph int32, ordinal int64) Path {
 	var buf [64]byte

@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -60,9 +59,6 @@ func Prepare(p *plan.Plan) *Program {
 
 // Plan is the plan it was made from.
 func (g *Program) Plan() *plan.Plan { return g.plan }
-
-// expressionCost is what limits let an expression cost.
-func expressionCost(l plan.Limits) int64 { return cmp.Or(l.ExpressionCost, expr.CostLimit) }
 
 // within is the program under limits that a retry has raised. It is the run's own:
 // few runs are raised, and their expressions compile anew.

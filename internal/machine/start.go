@@ -12,6 +12,41 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
+// Start is everything a run is given. It is the payload of run.started.
+type Start struct {
+	Run         string            `json:"run"`
+	Account     string            `json:"account"`
+	Recipe      string            `json:"recipe"`
+	Version     string            `json:"version,omitempty"`
+	PlanHash    string            `json:"plan"`
+	Parameters  map[string]any    `json:"parameters,omitempty"`
+	Files       []File            `json:"files,omitempty"`
+	Correlation string            `json:"correlationId,omitempty"`
+	Seed        uint64            `json:"seed"`
+	Pins        []Pin             `json:"pins,omitempty"` // one per plan.Actions
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// A File is an input file of a run.
+type File struct {
+	Hash     string `json:"hash"`
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType,omitempty"`
+	Size     int64  `json:"sizeBytes"`
+	// Extended is what inspection found at upload, a JSON object (pageCount,
+	// width, …); nil = nothing. Journals before the field have none.
+	Extended json.RawMessage `json:"extended,omitempty"`
+}
+
+// A Pin is what an action reference resolved to when the run started.
+type Pin struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Cost     int64  `json:"cost,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Once     bool   `json:"atMostOnce,omitempty"`
+}
+
 // startRecord keeps parameters exact: encoding/json would make doubles of them.
 type startRecord struct {
 	Start
@@ -238,4 +273,10 @@ func (r *startReader) number() uint64 {
 	r.ok = r.ok && err == nil && (n == 1 || r.rest[0] != '0')
 	r.rest = r.rest[n:]
 	return v
+}
+
+// errReserved refuses values from outside that use the name of references: what
+// they name would be read as if a step of this run had made it.
+func errReserved(what string) error {
+	return fault.New(fault.InputInvalid, "%s uses the name %q, which is reserved: give the field another name", what, jsonx.LargeName)
 }

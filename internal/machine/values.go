@@ -32,14 +32,6 @@ func newValue(seq uint64, raw []byte) *value {
 	return &value{seq: seq, index: -1, raw: raw, n: int64(len(raw))}
 }
 
-// inlineLimits bound what comes back from the journal: it was checked on its
-// way in, so only the size is given room for references and wrapping.
-var inlineLimits = jsonx.Limits{Bytes: 2 << 20, Depth: 128}
-
-// valueLimits are those of a value that a worker or an expression gave: it may
-// refer to texts and lists in files.
-var valueLimits = jsonx.Limits{Bytes: inlineLimits.Bytes, Depth: inlineLimits.Depth, Large: true}
-
 // decoded returns the value as expressions see it; callers must not change it.
 func (v *value) decoded() (any, error) {
 	if v == nil {
