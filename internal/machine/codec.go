@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/wire"
 )
 
 // The journal's form of events. A frame holds consecutive events of one run:
@@ -113,139 +114,79 @@ func appendString(buf []byte, s string) []byte {
 // The event's Path, Text, Code are copies; Data and Hash share frames' memory.
 // A decoding error is fault.StoreCorrupt and names the byte offset.
 func EachEvent(frames []byte, fn func(*Event) error) error {
-	d := decoder{buf: frames}
+	d := wire.Reader{Buf: frames}
 	var e Event
-	for d.off < len(d.buf) {
-		at := d.off
-		seq, when, count := d.uvarint(), d.uvarint(), d.uvarint()
-		if d.err == nil && (seq == 0 || count == 0 || count > uint64(len(frames))) {
-			d.err = errors.New("impossible frame header")
+	for d.Off < len(d.Buf) {
+		at := d.Off
+		seq, when, count := d.Uvarint(), d.Uvarint(), d.Uvarint()
+		if d.Err == nil && (seq == 0 || count == 0 || count > uint64(len(frames))) {
+			d.Err = errors.New("impossible frame header")
 		}
-		for i := uint64(0); i < count && d.err == nil; i++ {
-			at = d.off
+		for i := uint64(0); i < count && d.Err == nil; i++ {
+			at = d.Off
 			e = Event{Seq: seq + i, At: int64(when)}
-			d.event(&e)
-			if d.err != nil {
+			decodeEvent(&d, &e)
+			if d.Err != nil {
 				break
 			}
 			if err := fn(&e); err != nil {
 				return err
 			}
 		}
-		if d.err != nil {
-			return fault.Wrap(fault.StoreCorrupt, d.err, "journal damaged at byte %d: %v", at, d.err)
+		if d.Err != nil {
+			return fault.Wrap(fault.StoreCorrupt, d.Err, "journal damaged at byte %d: %v", at, d.Err)
 		}
 	}
 	return nil
 }
 
-// decoder reads what the appenders above wrote; after an error it reads zeros.
-type decoder struct {
-	buf []byte
-	off int
-	err error
-}
-
-func (d *decoder) event(e *Event) {
-	head := d.take(3)
-	if d.err != nil {
+// decodeEvent reads the fields of one event.
+func decodeEvent(d *wire.Reader, e *Event) {
+	head := d.Take(3)
+	if d.Err != nil {
 		return
 	}
 	e.Kind = EventKind(head[0])
 	mask := int(binary.LittleEndian.Uint16(head[1:]))
 	if int(e.Kind) >= len(names) || names[e.Kind] == "" {
-		d.err = fmt.Errorf("unknown event kind %d", e.Kind)
+		d.Err = fmt.Errorf("unknown event kind %d", e.Kind)
 		return
 	}
 	if mask >= hasHash<<1 {
-		d.err = fmt.Errorf("unknown fields in event kind %d", e.Kind)
+		d.Err = fmt.Errorf("unknown fields in event kind %d", e.Kind)
 		return
 	}
 	e.Step = -1
 	if mask&hasFlag != 0 {
-		e.Flag = d.byte()
+		e.Flag = d.Byte()
 	}
 	if mask&hasStep != 0 {
-		e.Step = int32(d.uvarint())
+		e.Step = int32(d.Uvarint())
 	}
 	if mask&hasPath != 0 {
-		e.Path = Path(d.bytes())
+		e.Path = Path(d.Bytes())
 	}
 	if mask&hasAttempt != 0 {
-		e.Attempt = uint32(d.uvarint())
+		e.Attempt = uint32(d.Uvarint())
 	}
 	if mask&hasN != 0 {
-		e.N = d.varint()
+		e.N = d.Varint()
 	}
 	if mask&hasM != 0 {
-		e.M = d.varint()
+		e.M = d.Varint()
 	}
 	if mask&hasCode != 0 {
-		e.Code = fault.Code(d.bytes())
+		e.Code = fault.Code(d.Bytes())
 	}
 	if mask&hasText != 0 {
-		e.Text = string(d.bytes())
+		e.Text = string(d.Bytes())
 	}
 	if mask&hasData != 0 {
-		if e.Data = d.bytes(); e.Data == nil {
+		if e.Data = d.Bytes(); e.Data == nil {
 			e.Data = []byte{}
 		}
 	}
 	if mask&hasHash != 0 {
-		e.Hash = d.take(32)
+		e.Hash = d.Take(32)
 	}
-}
-
-func (d *decoder) uvarint() uint64 {
-	if d.err != nil {
-		return 0
-	}
-	v, n := binary.Uvarint(d.buf[d.off:])
-	if n <= 0 {
-		d.err = errors.New("truncated number")
-		return 0
-	}
-	d.off += n
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	if d.err != nil {
-		return 0
-	}
-	v, n := binary.Varint(d.buf[d.off:])
-	if n <= 0 {
-		d.err = errors.New("truncated number")
-		return 0
-	}
-	d.off += n
-	return v
-}
-
-func (d *decoder) byte() byte {
-	b := d.take(1)
-	if d.err != nil {
-		return 0
-	}
-	return b[0]
-}
-
-func (d *decoder) bytes() []byte {
-	n := d.uvarint()
-	if d.err == nil && n > uint64(len(d.buf)-d.off) {
-		d.err = errors.New("truncated bytes")
-	}
-	return d.take(int(n))
-}
-
-func (d *decoder) take(n int) []byte {
-	if d.err == nil && (n < 0 || n > len(d.buf)-d.off) {
-		d.err = errors.New("truncated event")
-	}
-	if d.err != nil {
-		return nil
-	}
-	b := d.buf[d.off : d.off+n : d.off+n]
-	d.off += n
-	return b
 }

@@ -9,39 +9,40 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/wire"
 )
 
 // Restore reads what Snapshot wrote. Values are absent until Supply has seen
 // every event that Missing names; only then may Decide be called.
 func Restore(g *Program, state []byte) (*Run, error) {
 	r := &Run{prog: g, plan: g.plan, limits: g.plan.Limits, missing: make(map[uint64][]*value)}
-	rd := reader{decoder: decoder{buf: state}, run: r}
+	rd := reader{Reader: wire.Reader{Buf: state}, run: r}
 	rd.run0()
-	if rd.err == nil && rd.off != len(state) {
-		rd.err = errors.New("bytes left over")
+	if rd.Err == nil && rd.Off != len(state) {
+		rd.Err = errors.New("bytes left over")
 	}
 	r.frames = r.recountFrames()
-	if rd.err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, rd.err, "snapshot damaged at byte %d: %v", rd.off, rd.err)
+	if rd.Err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, rd.Err, "snapshot damaged at byte %d: %v", rd.Off, rd.Err)
 	}
 	return r, nil
 }
 
 type reader struct {
-	decoder
+	wire.Reader
 	run    *Run
 	values map[uint64]*value // by event: what was one value stays one
 }
 
-func (d *reader) bool() bool  { return d.byte() != 0 }
-func (d *reader) str() string { return string(d.bytes()) }
+func (d *reader) bool() bool  { return d.Byte() != 0 }
+func (d *reader) str() string { return string(d.Bytes()) }
 
 // count reads a length and refuses one that the bytes left cannot hold.
 func (d *reader) count() int {
-	n := d.uvarint()
-	if n > uint64(len(d.buf)-d.off) {
-		if d.err == nil {
-			d.err = fmt.Errorf("impossible count %d", n)
+	n := d.Uvarint()
+	if n > uint64(len(d.Buf)-d.Off) {
+		if d.Err == nil {
+			d.Err = fmt.Errorf("impossible count %d", n)
 		}
 		return 0
 	}
@@ -49,16 +50,16 @@ func (d *reader) count() int {
 }
 
 func (d *reader) value() *value {
-	n := d.uvarint()
+	n := d.Uvarint()
 	switch n {
 	case 0:
 		return nil
 	case 1:
-		v := newValue(0, slices.Clone(d.bytes()))
+		v := newValue(0, slices.Clone(d.Bytes()))
 		v.refs = 1
 		return v
 	}
-	seq, index, size := n-1, d.varint(), d.varint()
+	seq, index, size := n-1, d.Varint(), d.Varint()
 	whole := d.values[seq]
 	if whole == nil {
 		whole = &value{seq: seq, index: -1, n: size}
@@ -82,53 +83,53 @@ func (d *reader) stepError() stepError {
 
 func (d *reader) run0() {
 	r := d.run
-	r.last = d.uvarint()
-	r.now = d.varint()
-	if r.status = RunStatus(d.byte()); int(r.status) >= len(runStatusNames) {
-		d.err = errors.New("an unknown run status")
+	r.last = d.Uvarint()
+	r.now = d.Varint()
+	if r.status = RunStatus(d.Byte()); int(r.status) >= len(runStatusNames) {
+		d.Err = errors.New("an unknown run status")
 	}
-	r.gen = uint32(d.uvarint())
-	r.phase = phase(d.byte())
-	r.verdict = RunStatus(d.byte())
+	r.gen = uint32(d.Uvarint())
+	r.phase = phase(d.Byte())
+	r.verdict = RunStatus(d.Byte())
 	r.code, r.message = fault.Code(d.str()), d.str()
-	r.culprit = int32(d.varint())
+	r.culprit = int32(d.Varint())
 	r.failures = d.bool()
-	r.used, r.started, r.ttlDue, r.mem = d.varint(), d.varint(), d.varint(), d.varint()
+	r.used, r.started, r.ttlDue, r.mem = d.Varint(), d.Varint(), d.Varint(), d.Varint()
 	r.undoing = d.bool()
 	for range d.count() {
-		r.edits = append(r.edits, d.uvarint())
+		r.edits = append(r.edits, d.Uvarint())
 	}
 	for range d.count() {
 		r.signals = append(r.signals, signal{d.str(), d.value()})
 	}
 	for range d.count() {
-		r.undo = append(r.undo, Ref{Path: Path(d.str()), Step: int32(d.uvarint())})
+		r.undo = append(r.undo, Ref{Path: Path(d.str()), Step: int32(d.Uvarint())})
 	}
 	var scopes []*scope
-	for n := d.count(); n > 0 && d.err == nil; n-- {
-		if s := d.scope(scopes); d.err == nil {
+	for n := d.count(); n > 0 && d.Err == nil; n-- {
+		if s := d.scope(scopes); d.Err == nil {
 			scopes = append(scopes, s)
 		}
 	}
-	if d.err == nil {
+	if d.Err == nil {
 		d.connect(scopes)
 	}
-	for n := d.count(); n > 0 && d.err == nil; n-- {
+	for n := d.count(); n > 0 && d.Err == nil; n-- {
 		d.entry(scopes)
 	}
 }
 
 func (d *reader) scope(before []*scope) *scope {
 	r := d.run
-	parent, graph := d.uvarint(), d.uvarint()
-	if d.err == nil && !d.fitsPlan(before, parent, graph) {
-		d.err = errors.New("a scope that fits no plan")
+	parent, graph := d.Uvarint(), d.Uvarint()
+	if d.Err == nil && !d.fitsPlan(before, parent, graph) {
+		d.Err = errors.New("a scope that fits no plan")
 	}
-	if d.err != nil {
+	if d.Err != nil {
 		return nil
 	}
 	g := &r.plan.Graphs[graph]
-	s := &scope{graph: int32(graph), g: g, owner: g.Owner, ordinal: d.varint()}
+	s := &scope{graph: int32(graph), g: g, owner: g.Owner, ordinal: d.Varint()}
 	s.orphan = !d.bool()
 	s.held = d.bool()
 	s.frame = s
@@ -139,8 +140,8 @@ func (d *reader) scope(before []*scope) *scope {
 			s.frame = s.parent.frame
 		}
 	}
-	s.state, s.reason = scopeState(d.byte()), Reason(d.byte())
-	s.failed, s.wave, s.inWave = int32(d.varint()), int32(d.varint()), int32(d.varint())
+	s.state, s.reason = scopeState(d.Byte()), Reason(d.Byte())
+	s.failed, s.wave, s.inWave = int32(d.Varint()), int32(d.Varint()), int32(d.Varint())
 	s.out, s.item = d.value(), d.value()
 	s.steps = make([]stepState, g.N)
 	for i := range s.steps {
@@ -154,10 +155,10 @@ func (d *reader) scope(before []*scope) *scope {
 	}
 	s.outs = readMap(d, d.value)
 	s.errs = readMap(d, d.stepError)
-	s.deltas = readMap(d, d.varint)
+	s.deltas = readMap(d, d.Varint)
 	s.comps = readMap(d, d.composite)
-	if d.err == nil {
-		d.err = s.fits(r.plan)
+	if d.Err == nil {
+		d.Err = s.fits(r.plan)
 	}
 	for i, c := range s.comps {
 		c.scope, c.step = s, i
@@ -173,7 +174,7 @@ func (d *reader) fitsPlan(before []*scope, parent, graph uint64) bool {
 		return false
 	}
 	g := &p.Graphs[graph]
-	if 3*int(g.N) > len(d.buf)-d.off {
+	if 3*int(g.N) > len(d.Buf)-d.Off {
 		return false
 	}
 	if parent == 0 {
@@ -229,40 +230,40 @@ func readMap[V any](d *reader, get func() V) map[int32]V {
 	}
 	m := make(map[int32]V, n)
 	for range n {
-		k := int32(d.varint())
+		k := int32(d.Varint())
 		m[k] = get()
 	}
 	return m
 }
 
 func (d *reader) step(st *stepState) {
-	st.status = Status(d.byte())
-	if int(st.status) >= len(statusNames) && d.err == nil {
-		d.err = errors.New("an unknown status")
+	st.status = Status(d.Byte())
+	if int(st.status) >= len(statusNames) && d.Err == nil {
+		d.Err = errors.New("an unknown status")
 		st.status = 0
 	}
-	st.waiting = int32(d.varint())
+	st.waiting = int32(d.Varint())
 	st.keyGen = 1
 	if !d.bool() {
 		return
 	}
-	st.flags, st.reason, st.lost = stepFlags(d.uvarint()), Reason(d.byte()), d.byte()
-	st.attempt, st.fails = uint32(d.uvarint()), uint32(d.uvarint())
-	st.keyGen, st.keyTry = uint16(d.uvarint()), uint32(d.uvarint())
-	st.at, st.due = d.varint(), d.varint()
+	st.flags, st.reason, st.lost = stepFlags(d.Uvarint()), Reason(d.Byte()), d.Byte()
+	st.attempt, st.fails = uint32(d.Uvarint()), uint32(d.Uvarint())
+	st.keyGen, st.keyTry = uint16(d.Uvarint()), uint32(d.Uvarint())
+	st.at, st.due = d.Varint(), d.Varint()
 }
 
 func (d *reader) composite() *composite {
-	c := &composite{kind: compositeKind(d.byte()), ended: d.bool()}
+	c := &composite{kind: compositeKind(d.Byte()), ended: d.bool()}
 	if d.bool() {
 		e := d.stepError()
 		c.err = &e
 	}
-	c.inner = kidStatus(d.byte())
+	c.inner = kidStatus(d.Byte())
 	c.out = d.value()
 	c.cause = d.stepError()
 	for range d.count() {
-		b := branch{status: kidStatus(d.byte()), out: d.value(), err: d.stepError()}
+		b := branch{status: kidStatus(d.Byte()), out: d.value(), err: d.stepError()}
 		switch b.status {
 		case kidOK:
 			c.ok++
@@ -271,12 +272,12 @@ func (d *reader) composite() *composite {
 		}
 		c.branches = append(c.branches, b)
 	}
-	c.winner = int32(d.varint())
+	c.winner = int32(d.Varint())
 	if !d.bool() {
 		return c
 	}
-	l := &loopState{file: d.str(), list: d.value(), from: d.varint(), have: d.varint(), more: d.bool(),
-		next: d.varint(), bad: d.varint(), first: d.stepError(), spilled: d.bool(), outBytes: d.varint()}
+	l := &loopState{file: d.str(), list: d.value(), from: d.Varint(), have: d.Varint(), more: d.bool(),
+		next: d.Varint(), bad: d.Varint(), first: d.stepError(), spilled: d.bool(), outBytes: d.Varint()}
 	for range d.count() {
 		l.outs = append(l.outs, d.value())
 	}
@@ -327,17 +328,17 @@ func (d *reader) connect(scopes []*scope) {
 
 func (d *reader) entry(scopes []*scope) {
 	r := d.run
-	e := entry{kind: entryKind(d.byte()), step: -1}
+	e := entry{kind: entryKind(d.Byte()), step: -1}
 	if e.kind == runEntry {
 		r.runPos = r.agenda.push(e)
 		return
 	}
-	k := d.uvarint()
-	e.step = int32(d.varint())
-	if d.err == nil && (k >= uint64(len(scopes)) || e.step >= scopes[k].g.N) {
-		d.err = errors.New("an agenda entry of no scope")
+	k := d.Uvarint()
+	e.step = int32(d.Varint())
+	if d.Err == nil && (k >= uint64(len(scopes)) || e.step >= scopes[k].g.N) {
+		d.Err = errors.New("an agenda entry of no scope")
 	}
-	if d.err != nil {
+	if d.Err != nil {
 		return
 	}
 	s := scopes[k]
@@ -351,7 +352,7 @@ func (d *reader) entry(scopes []*scope) {
 	case e.kind == scopeEntry:
 		s.pos = pos
 	default:
-		d.err = errors.New("an agenda entry of an unknown kind")
+		d.Err = errors.New("an agenda entry of an unknown kind")
 	}
 }
 
