@@ -72,7 +72,7 @@ func checkScope(r *Run, s *scope) error {
 		if waiting != st.waiting { // I5
 			return fmt.Errorf("I5: %s counts %d open predecessors, there are %d", step.ID, st.waiting, waiting)
 		}
-		if st.status.begun() && waiting > 0 {
+		if st.status.Begun() && waiting > 0 {
 			return fmt.Errorf("I5: %s has begun with %d predecessors open", step.ID, waiting)
 		}
 		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && !s.heldBack()

@@ -70,7 +70,7 @@ func appendEvent(buf []byte, e *Event) []byte {
 	}
 	if e.Path != "" {
 		mask |= hasPath
-		buf = appendString(buf, string(e.Path))
+		buf = wire.AppendString(buf, string(e.Path))
 	}
 	if e.Attempt != 0 {
 		mask |= hasAttempt
@@ -86,11 +86,11 @@ func appendEvent(buf []byte, e *Event) []byte {
 	}
 	if e.Code != "" {
 		mask |= hasCode
-		buf = appendString(buf, string(e.Code))
+		buf = wire.AppendString(buf, string(e.Code))
 	}
 	if e.Text != "" {
 		mask |= hasText
-		buf = appendString(buf, e.Text)
+		buf = wire.AppendString(buf, e.Text)
 	}
 	if e.Data != nil {
 		mask |= hasData
@@ -103,11 +103,6 @@ func appendEvent(buf []byte, e *Event) []byte {
 	}
 	binary.LittleEndian.PutUint16(buf[start+1:], uint16(mask))
 	return buf
-}
-
-func appendString(buf []byte, s string) []byte {
-	buf = binary.AppendUvarint(buf, uint64(len(s)))
-	return append(buf, s...)
 }
 
 // EachEvent decodes concatenated frames and calls fn for every event, in order.
@@ -148,7 +143,7 @@ func decodeEvent(d *wire.Reader, e *Event) {
 	}
 	e.Kind = EventKind(head[0])
 	mask := int(binary.LittleEndian.Uint16(head[1:]))
-	if int(e.Kind) >= len(names) || names[e.Kind] == "" {
+	if !e.Kind.Known() {
 		d.Err = fmt.Errorf("unknown event kind %d", e.Kind)
 		return
 	}

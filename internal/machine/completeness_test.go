@@ -264,21 +264,17 @@ func TestEveryKindIsPlayed(t *testing.T) {
 	for k := FromWorker; k <= FromPoll; k++ {
 		want = append(want, fmt.Sprint("source ", k))
 	}
-	for k, name := range names {
-		if name != "" {
-			want = append(want, fmt.Sprint("event ", k))
-		}
+	for _, k := range Kinds() {
+		want = append(want, fmt.Sprint("event ", k))
 	}
-	for k, name := range reasonNames {
-		if k > 0 {
-			want = append(want, "reason "+name)
-		}
+	for k := ByCondition; k <= ByCancel; k++ {
+		want = append(want, "reason "+k.String())
 	}
-	for _, name := range statusNames {
-		want = append(want, "step "+name)
+	for st := Status(0); st.Known(); st++ {
+		want = append(want, "step "+st.String())
 	}
-	for _, name := range runStatusNames {
-		want = append(want, "run "+name)
+	for st := RunStatus(0); st.Known(); st++ {
+		want = append(want, "run "+st.String())
 	}
 	for _, name := range []string{"none", "waiting_single", "waiting_parallel", "ready_to_resume"} {
 		want = append(want, "wait "+name)

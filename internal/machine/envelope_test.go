@@ -87,12 +87,10 @@ func TestEnvelopeSaysWho(t *testing.T) {
 // the names of the sources are all there.
 func TestNames(t *testing.T) {
 	published := map[string]bool{}
-	for kind, name := range names {
-		if name != "" {
-			published[name] = true
-			if ev := (&Event{Kind: EventKind(kind)}); ev.Name() != name {
-				t.Errorf("kind %d is %s, want %s", kind, ev.Name(), name)
-			}
+	for _, kind := range Kinds() {
+		published[kind.Name()] = true
+		if ev := (&Event{Kind: kind}); ev.Name() != kind.Name() {
+			t.Errorf("kind %d is %s, want %s", kind, ev.Name(), kind.Name())
 		}
 	}
 	published[(&Event{Kind: EvNodeFailed, Code: "STEP_TIMEOUT"}).Name()] = true

@@ -117,10 +117,29 @@ func (e *Event) Name() string {
 	if e.Kind == EvNodeFailed && fault.CauseOf(e.Code) == fault.CauseTimeout {
 		return "node.timed_out"
 	}
-	if int(e.Kind) < len(names) && names[e.Kind] != "" {
-		return names[e.Kind]
+	return e.Kind.Name()
+}
+
+// Name is the published name of the kind; events of some kinds have another one
+// by what they hold ([Event.Name]).
+func (k EventKind) Name() string {
+	if !k.Known() {
+		return "unknown"
 	}
-	return "unknown"
+	return names[k]
+}
+
+// Known says that there is such a kind.
+func (k EventKind) Known() bool { return int(k) < len(names) && names[k] != "" }
+
+// Kinds lists the kinds of events.
+func Kinds() (all []EventKind) {
+	for k := range EventKind(len(names)) {
+		if k.Known() {
+			all = append(all, k)
+		}
+	}
+	return all
 }
 
 // A Status is the status of a run or of a step, as stored.
@@ -146,6 +165,12 @@ var statusNames = [...]string{"pending", "blocked", "queued", "running", "waitin
 
 func (st Status) String() string { return statusNames[st] }
 
+// Known says that there is such a status.
+func (st Status) Known() bool { return int(st) < len(statusNames) }
+
+// Begun says that the step has begun and has not settled.
+func (st Status) Begun() bool { return st >= Blocked && st <= Retrying }
+
 // Settled says that the status is final for its generation.
 func (st Status) Settled() bool { return st >= Completed && st <= Cancelled }
 
@@ -169,6 +194,9 @@ var runStatusNames = [...]string{"pending", "queued", "dispatching", "running", 
 	"completed", "failed", "cancelled", "expired"}
 
 func (s RunStatus) String() string { return runStatusNames[s] }
+
+// Known says that there is such a status.
+func (s RunStatus) Known() bool { return int(s) < len(runStatusNames) }
 
 // Terminal says that the run has ended, in its generation.
 func (s RunStatus) Terminal() bool { return s >= RunCompleted }
@@ -202,11 +230,24 @@ const (
 	FromPoll
 )
 
-// notTaken: steps of a side that was not taken have no scope; the event is for
-// readers and changes nothing.
-func notTaken(ev *Event) bool {
-	return ev.Kind == EvNodeSkipped && Reason(ev.Flag) == BranchNotTaken
+// NotTaken says that the event is about a step of a side that was not taken. Such
+// steps have no scope; the event is for readers and changes nothing.
+func (e *Event) NotTaken() bool {
+	return e.Kind == EvNodeSkipped && Reason(e.Flag) == BranchNotTaken
 }
 
-var endStatus = map[EventKind]RunStatus{EvRunCompleted: RunCompleted, EvRunFailed: RunFailed,
-	EvRunCancelled: RunCancelled, EvRunExpired: RunExpired}
+// EndStatus is the status of a run that an event of this kind ends; RunPending
+// when it ends none.
+func (k EventKind) EndStatus() RunStatus {
+	switch k {
+	case EvRunCompleted:
+		return RunCompleted
+	case EvRunFailed:
+		return RunFailed
+	case EvRunCancelled:
+		return RunCancelled
+	case EvRunExpired:
+		return RunExpired
+	}
+	return RunPending
+}

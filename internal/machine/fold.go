@@ -25,7 +25,7 @@ func (r *Run) Apply(ev *Event) error {
 		return fault.New(fault.StoreCorrupt, "event %d (%s) before run.started", ev.Seq, ev.Name())
 	}
 	var s *scope
-	if ev.Step >= 0 && !notTaken(ev) {
+	if ev.Step >= 0 && !ev.NotTaken() {
 		if s, _ = r.at(ev.Ref()); s == nil {
 			return fault.New(fault.StoreCorrupt, "event %d (%s) names a step that is not in memory", ev.Seq, ev.Name())
 		}
@@ -55,7 +55,7 @@ func (r *Run) fold(ev *Event, s *scope) error {
 	if ev.Step < 0 {
 		return r.foldRun(ev)
 	}
-	if notTaken(ev) {
+	if ev.NotTaken() {
 		return nil
 	}
 	i := ev.Step - s.g.First
@@ -196,7 +196,7 @@ func (r *Run) foldRun(ev *Event) error {
 }
 
 func (r *Run) foldEnd(ev *Event) {
-	r.phase, r.verdict = phaseEnding, endStatus[ev.Kind]
+	r.phase, r.verdict = phaseEnding, ev.Kind.EndStatus()
 	r.status = r.verdict
 	r.failures = r.failures || ev.Flag&1 != 0
 	r.ttlDue = 0
@@ -211,7 +211,7 @@ func (r *Run) foldEnd(ev *Event) {
 // begin marks a step instance as begun: it left pending.
 func (r *Run) begin(s *scope, i int32, status Status) {
 	st := &s.steps[i]
-	if !st.status.begun() {
+	if !st.status.Begun() {
 		r.busy++
 		if st.at == 0 {
 			r.started++
@@ -224,9 +224,6 @@ func (r *Run) begin(s *scope, i int32, status Status) {
 	st.status = status
 	r.touchStep(s, i)
 }
-
-// begun says that a step has left pending and is not settled.
-func (st Status) begun() bool { return st >= Blocked && st <= Retrying }
 
 // countFailure records a failure of an attempt. Where the effect may have
 // happened all the same, after a timeout or a loss, the effect key stays as it
@@ -359,7 +356,7 @@ func (r *Run) foldFailed(s *scope, i int32, ev *Event) {
 // one decrement that reaches zero (I5, X56).
 func (r *Run) settle(s *scope, i int32, status Status) {
 	st := &s.steps[i]
-	if st.status.begun() {
+	if st.status.Begun() {
 		r.busy--
 	}
 	st.status, st.due = status, 0

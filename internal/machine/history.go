@@ -172,7 +172,7 @@ func (h *History) addRun(ev *Event) {
 	case EvRunCompleted:
 		h.Status, h.Outputs, h.Ended = RunCompleted, bytes.Clone(ev.Data), ev.At
 	case EvRunFailed, EvRunCancelled, EvRunExpired:
-		h.Status, h.Error, h.Ended = endStatus[ev.Kind], &StepError{string(ev.Code), ev.Text}, ev.At
+		h.Status, h.Error, h.Ended = ev.Kind.EndStatus(), &StepError{string(ev.Code), ev.Text}, ev.At
 	}
 }
 

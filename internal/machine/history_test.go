@@ -74,10 +74,11 @@ func TestHistoryAgrees(t *testing.T) {
 			t.Errorf("%s: %s, %d events, %d used; the run is %s, %d, %d", file, h.Status, h.Events, h.Used, r.status, r.last, r.used)
 		}
 		queued, running := 0, 0
+		results, _ := h.Steps()
 		r.eachScope(func(s *scope) {
 			for k := range s.steps {
 				st := &s.steps[k]
-				res := h.steps[s.ref(int32(k))]
+				res := results[StepPath(r.plan, s.ref(int32(k)))]
 				if res == nil || res.Status == "" {
 					if st.status != Pending {
 						t.Errorf("%s: nothing is known of %s, which is %s", file, StepPath(r.plan, s.ref(int32(k))), st.status)

@@ -179,7 +179,7 @@ func TestMaskKeepsForms(t *testing.T) {
 		{EvNodeCompleted, `[1001,2,"x"]`, `"[masked]"`},
 	} {
 		if got := string(m.Event(&Event{Seq: 2, Kind: tt.kind, Data: []byte(tt.data)}).Data); got != tt.want {
-			t.Errorf("%s: %s shows %s, want %s", names[tt.kind], tt.data, got, tt.want)
+			t.Errorf("%s: %s shows %s, want %s", tt.kind.Name(), tt.data, got, tt.want)
 		}
 	}
 }

@@ -3,11 +3,13 @@
 package machine
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -70,14 +72,21 @@ steps:
 
 // pathsPlan has every kind of scope.
 func pathsPlan(t *testing.T) *plan.Plan {
-	return compilePlan(t, `
+	t.Helper()
+	anything := json.RawMessage(`{"type":"object"}`)
+	p, _, _, diags := compile.Source("x.yaml", []byte(`
 name: x
 steps:
   - {id: a, action: {name: work}, compensate: {action: {name: undo}}, onError: {strategy: fallback, fallbackStep: {id: f, action: {name: work}}}}
   - {id: fork, parallel: {branches: [[{id: l, action: {name: work}}], [{id: r, action: {name: work}}]]}}
   - {id: each, loop: {over: "[1]", steps: [{id: in, action: {name: work}}]}}
   - {id: check, condition: {expression: "true", then: [{id: y, action: {name: work}}]}}
-`)
+`), compile.Options{Actions: compile.NewCatalogue(
+		&action.Action{Name: "work", Version: "1.0.0", Input: anything}, &action.Action{Name: "undo", Version: "1.0.0", Input: anything})})
+	if p == nil {
+		t.Fatal(diags)
+	}
+	return p
 }
 
 // TestParseRef: every name that StepPath writes is read again, and nothing that

@@ -106,7 +106,7 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 			}
 		}
 	case EvRunFailed, EvRunCancelled, EvRunExpired:
-		payload["status"] = endStatus[ev.Kind].String()
+		payload["status"] = ev.Kind.EndStatus().String()
 		putError(payload, ev.Code, ev.Text)
 		if ev.Flag&1 != 0 {
 			payload["hasFailures"] = true

@@ -85,7 +85,7 @@ func (d *reader) run0() {
 	r := d.run
 	r.last = d.Uvarint()
 	r.now = d.Varint()
-	if r.status = RunStatus(d.Byte()); int(r.status) >= len(runStatusNames) {
+	if r.status = RunStatus(d.Byte()); !r.status.Known() {
 		d.Err = errors.New("an unknown run status")
 	}
 	r.gen = uint32(d.Uvarint())
@@ -238,7 +238,7 @@ func readMap[V any](d *reader, get func() V) map[int32]V {
 
 func (d *reader) step(st *stepState) {
 	st.status = Status(d.Byte())
-	if int(st.status) >= len(statusNames) && d.Err == nil {
+	if !st.status.Known() && d.Err == nil {
 		d.Err = errors.New("an unknown status")
 		st.status = 0
 	}
@@ -312,7 +312,7 @@ func (d *reader) connect(scopes []*scope) {
 		}
 		for i := range s.steps {
 			st := &s.steps[i]
-			if !st.status.begun() {
+			if !st.status.Begun() {
 				continue
 			}
 			r.busy++

@@ -176,7 +176,7 @@ func (r *Run) sweepScope(s *scope) {
 		if st.status.Settled() {
 			continue
 		}
-		begun := st.status.begun()
+		begun := st.status.Begun()
 		ev := Event{Kind: EvNodeSkipped, Flag: uint8(s.reason)}
 		switch {
 		case s.reason == ByCancel:

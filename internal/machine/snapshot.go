@@ -5,6 +5,8 @@ package machine
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/roux-engine/roux/internal/wire"
 )
 
 // SnapshotFormat is the format number of Snapshot; a state of another format
@@ -69,7 +71,7 @@ type writer struct{ buf []byte }
 func (w *writer) byte(b byte)   { w.buf = append(w.buf, b) }
 func (w *writer) uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
 func (w *writer) int(v int64)   { w.buf = binary.AppendVarint(w.buf, v) }
-func (w *writer) str(s string)  { w.buf = appendString(w.buf, s) }
+func (w *writer) str(s string)  { w.buf = wire.AppendString(w.buf, s) }
 
 func (w *writer) bool(b bool) {
 	if b {

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/wire"
 )
 
 // A Task is what an attempt needs to be carried out, captured in the loop and
@@ -74,7 +75,7 @@ func (r *Run) effectKey(s *scope, i int32) string {
 	var buf [256]byte
 	b := buf[:0]
 	for _, f := range [...]string{r.start.Account, r.start.Run, string(s.path), s.step(r.plan, i).ID} {
-		b = appendString(b, f)
+		b = wire.AppendString(b, f)
 	}
 	b = binary.AppendUvarint(b, uint64(st.keyGen))
 	b = binary.AppendUvarint(b, uint64(st.keyTry))

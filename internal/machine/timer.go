@@ -55,7 +55,7 @@ func (r *Run) timerLive(t timer) bool {
 		if c := t.scope.comps[t.step]; c != nil && c.err != nil {
 			return false
 		}
-		return st.status.begun() && st.flags&flagFallback == 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
+		return st.status.Begun() && st.flags&flagFallback == 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
 	}
 	return st.due == t.due && (st.status == Running || st.status == Retrying || st.status == Waiting)
 }

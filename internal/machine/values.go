@@ -105,19 +105,20 @@ func newInputs(st *Start) *inputs { return &inputs{start: st} }
 
 func (in *inputs) get(name string) (any, bool) {
 	if in.vars == nil {
-		in.vars = in.start.variables()
+		in.vars = variables(in.start)
 	}
 	v, ok := in.vars[name]
 	return v, ok
 }
 
-func (st *Start) variables() map[string]any {
+// variables are the names that a start gives to expressions.
+func variables(st *Start) map[string]any {
 	hashes := make([]any, len(st.Files))
 	files := make([]any, len(st.Files))
 	for i, f := range st.Files {
 		hashes[i] = f.Hash
 		files[i] = map[string]any{"hash": f.Hash, "name": f.Name, "mimeType": f.MimeType, "sizeBytes": f.Size,
-			"extended": f.extended()}
+			"extended": extended(&f)}
 	}
 	params := st.Parameters
 	if params == nil {
@@ -142,7 +143,7 @@ func (st *Start) variables() map[string]any {
 
 // extended is what inspection found as expressions see it: an object in any
 // case, so that has(files[0].extended.pageCount) answers for every file.
-func (f *File) extended() map[string]any {
+func extended(f *File) map[string]any {
 	v, err := jsonx.Decode(f.Extended, inlineLimits)
 	if fields, ok := v.(map[string]any); err == nil && ok {
 		return fields
@@ -237,7 +238,7 @@ func (e *env) ofStep(kind plan.VarKind) string {
 // is evaluated before it begins, see the same time, so that their input is the same.
 func (e *env) ready() string {
 	at := e.run.clock
-	if st := &e.scope.steps[e.step]; st.status.begun() {
+	if st := &e.scope.steps[e.step]; st.status.Begun() {
 		at = st.at
 	}
 	return time.UnixMicro(at).UTC().Format(time.RFC3339Nano)

@@ -115,7 +115,7 @@ func (w *Witness) See(ev *Event) error {
 	if ev.At < w.at {
 		return fmt.Errorf("I10: event %d is older than the one before", ev.Seq)
 	}
-	if int(ev.Kind) >= len(names) || names[ev.Kind] == "" {
+	if !ev.Kind.Known() {
 		return fmt.Errorf("I23: event %d is of the unknown kind %d", ev.Seq, ev.Kind)
 	}
 	if len(w.resets) > 0 && ev.Kind != EvNodeInvalidated {
@@ -173,7 +173,7 @@ func (w *Witness) run(ev *Event) error {
 			return fmt.Errorf("X80: event %d says the run was %s, it was %s", ev.Seq, RunStatus(ev.N), w.status)
 		}
 	case EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
-		next = endStatus[ev.Kind]
+		next = ev.Kind.EndStatus()
 		if w.verdict != RunPending && w.verdict != next {
 			return fmt.Errorf("I8: the verdict was %s, and event %d ends the run %s", w.verdict, ev.Seq, next)
 		}
@@ -235,7 +235,7 @@ func (w *Witness) step(ev *Event) error {
 			return fmt.Errorf("I14: delta %d follows %d others", ev.N, s.deltas-1)
 		}
 	}
-	if notTaken(ev) {
+	if ev.NotTaken() {
 		return nil
 	}
 	if err := w.begins(s, ev); err != nil {

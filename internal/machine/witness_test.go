@@ -34,7 +34,11 @@ steps:
 	if len(again) != 2 {
 		t.Fatalf("%d events of the item", len(again))
 	}
-	w.gen = 2
+	for _, ev := range []Event{{Kind: EvRunFailed, At: w.At(), Step: -1}, {Kind: EvRunRetried, At: w.At(), Step: -1, N: 2}} {
+		if err := see(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for n := range 2 {
 		var err error
 		for _, ev := range again {

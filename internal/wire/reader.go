@@ -77,3 +77,9 @@ func (r *Reader) Take(n int) []byte {
 	r.Off += n
 	return b
 }
+
+// AppendString appends a byte string in the form that [Reader.Bytes] reads.
+func AppendString(buf []byte, s string) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(s)))
+	return append(buf, s...)
+}
