@@ -67,7 +67,7 @@ func (a *app) diffCommand() *cobra.Command {
 					return fault.New(fault.Usage, "--only %s: want some of %s", oneLine(g), strings.Join(diffGroups, ", "))
 				}
 			}
-			return a.reading(cmd.Context(), func(ctx context.Context, j journal) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
 				var sides [2]*side
 				for i, name := range args {
 					var err error
@@ -100,7 +100,7 @@ type side struct {
 	ended    map[string]uint64 // event that settled a step
 }
 
-func readSide(ctx context.Context, j journal, name string) (*side, error) {
+func readSide(ctx context.Context, j runReader, name string) (*side, error) {
 	head, err := findRun(ctx, j, name)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Example: "roux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
 		Args:    wants(2, 2, "RUN STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j journal) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err

@@ -87,7 +87,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 				_ = f.Close()
 			}
 			out := a.stream()
-			err := a.filing(cmd.Context(), true, func(ctx context.Context, s shelf) error {
+			err := a.filing(cmd.Context(), true, func(ctx context.Context, s fileService) error {
 				for _, path := range args {
 					info, err := a.putOne(ctx, s, path, name)
 					if err != nil {
@@ -110,7 +110,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 }
 
 // putOne keeps one file, with progress for a large one.
-func (a *app) putOne(ctx context.Context, s shelf, path, name string) (action.FileInfo, error) {
+func (a *app) putOne(ctx context.Context, s fileService, path, name string) (action.FileInfo, error) {
 	if path == "-" {
 		p := a.progress(a.stdin, name, -1)
 		defer p.end()
@@ -218,7 +218,7 @@ roux files ls --type 'image/*' --name holiday --limit 10`,
 			if q.Limit < 1 || q.Limit > 10_000 {
 				return fault.New(fault.Usage, "--limit %d: want 1 to 10000", q.Limit)
 			}
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s shelf) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
 				found, err := s.ListFiles(ctx, q)
 				if err != nil {
 					return err
@@ -266,7 +266,7 @@ func (a *app) filesInspect() *cobra.Command {
 roux files inspect sha256_1f3a2b -o 'template={{ extended.pageCount }}'`,
 		Args: wants(1, 1, "HASH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s shelf) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
 				f, err := s.FindFile(ctx, args[0])
 				if err != nil {
 					return err
@@ -319,7 +319,7 @@ func (a *app) filesRemove() *cobra.Command {
 		Args:    wants(1, -1, "HASH…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := a.stream()
-			err := a.filing(cmd.Context(), false, func(ctx context.Context, s shelf) error {
+			err := a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
 				for _, arg := range args {
 					f, err := s.FindFile(ctx, arg)
 					if err != nil {
@@ -350,7 +350,7 @@ func (a *app) filesSweep() *cobra.Command {
 roux files gc`,
 		Args: wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s shelf) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
 				swept, err := s.SweepFiles(ctx, dry)
 				if err != nil {
 					return err

@@ -35,7 +35,7 @@ roux files get 1f3a2b -O downloads/
 roux files get 1f3a2b --range 0-1023 | xxd`,
 		Args: wants(1, 1, "HASH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s shelf) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
 				f, err := s.FindFile(ctx, args[0])
 				if err != nil {
 					return err

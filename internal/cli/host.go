@@ -82,7 +82,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // reading opens the data directory for a command that only looks: through the
 // process that holds it, or else directly. It advances nothing.
-func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j journal) error) error {
+func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j runReader) error) error {
 	dir, err := a.dataDir()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j journa
 // A host is an engine on a data directory, with the socket that lets other
 // commands of the same user reach it.
 type host struct {
-	journal
+	runReader
 	dir    string
 	store  *chosen
 	files  *blob.Store
@@ -121,7 +121,7 @@ type host struct {
 	closed bool
 }
 
-var _ helm = (*host)(nil)
+var _ runControl = (*host)(nil)
 
 // errAtOnce: the user would not wait for an orderly stop.
 var errAtOnce = errors.New("stopped at once")
@@ -139,7 +139,7 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 		return nil, err
 	}
 	a.log.Debug("data directory", "dir", dir)
-	h := &host{journal: st, dir: dir, store: newChosen(st), unhook: func() {}}
+	h := &host{runReader: st, dir: dir, store: newChosen(st), unhook: func() {}}
 	if choose != nil {
 		if err := choose(ctx, h.store); err != nil {
 			return nil, errors.Join(err, st.Close())
@@ -303,7 +303,7 @@ func (h *host) stop(wait time.Duration) error {
 }
 
 // lastEvent is the number of the run's last event.
-func lastEvent(ctx context.Context, j journal, key store.Key) (uint64, error) {
+func lastEvent(ctx context.Context, j runReader, key store.Key) (uint64, error) {
 	page, err := j.Events(ctx, key, 0, 1)
 	return page.Last, err
 }

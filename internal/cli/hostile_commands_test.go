@@ -208,7 +208,7 @@ func TestA15_LinksInTheWay(t *testing.T) {
 // changedStart is a bundle whose run was started otherwise.
 func changedStart(t *testing.T, m map[string][]byte, change func(st *machine.Start)) {
 	t.Helper()
-	var journal []byte
+	var frames []byte
 	err := machine.EachEvent(m["journal.bin"], func(ev *machine.Event) error {
 		if ev.Kind == machine.EvRunStarted {
 			var st machine.Start
@@ -224,13 +224,13 @@ func changedStart(t *testing.T, m map[string][]byte, change func(st *machine.Sta
 			copied.Data = data
 			ev = &copied
 		}
-		journal = append(journal, machine.AppendFrame(nil, []machine.Event{*ev})...)
+		frames = append(frames, machine.AppendFrame(nil, []machine.Event{*ev})...)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m["journal.bin"] = journal
+	m["journal.bin"] = frames
 }
 
 // A15, A31: a bundle is a stranger's file. Entries with odd names are not

@@ -14,7 +14,7 @@ import (
 // as writeOnly do not leave the process that holds the directory. Runs of other
 // recipes are passed on as they are stored.
 type maskedJournal struct {
-	journal
+	runReader
 	mu    sync.Mutex
 	marks map[string]bool         // by the hash of a plan: whether it marks inputs
 	masks map[store.Key]*maskedTo // between two pages of a run
@@ -29,8 +29,8 @@ type maskedTo struct {
 	last uint64
 }
 
-func newMaskedJournal(j journal) *maskedJournal {
-	return &maskedJournal{journal: j, marks: map[string]bool{}, masks: map[store.Key]*maskedTo{}}
+func newMaskedJournal(j runReader) *maskedJournal {
+	return &maskedJournal{runReader: j, marks: map[string]bool{}, masks: map[store.Key]*maskedTo{}}
 }
 
 // marked says whether a plan marks inputs. One that cannot be read may.
@@ -41,7 +41,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 	if known {
 		return marks
 	}
-	p, err := planOf(ctx, m.journal, *head)
+	p, err := planOf(ctx, m.runReader, *head)
 	if err != nil {
 		return true
 	}
@@ -56,7 +56,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 }
 
 func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	head, err := m.journal.Head(ctx, key)
+	head, err := m.runReader.Head(ctx, key)
 	if err == nil && head.Message != "" && m.marked(ctx, &head) {
 		head.Message = machine.Masked
 	}
@@ -64,7 +64,7 @@ func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, er
 }
 
 func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	heads, err := m.journal.List(ctx, q)
+	heads, err := m.runReader.List(ctx, q)
 	for i := range heads {
 		if heads[i].Message != "" && m.marked(ctx, &heads[i]) {
 			heads[i].Message = machine.Masked
@@ -76,7 +76,7 @@ func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, 
 // Load leaves out the state and the events of a run that has something to hide:
 // nobody but replay looks at them, and it then compares the head alone.
 func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
-	saved, err := m.journal.Load(ctx, key)
+	saved, err := m.runReader.Load(ctx, key)
 	if err != nil || !m.marked(ctx, &saved.Head) {
 		return saved, err
 	}
@@ -89,11 +89,11 @@ func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, 
 }
 
 func (m *maskedJournal) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
-	page, err := m.journal.Events(ctx, key, after, maxBytes)
+	page, err := m.runReader.Events(ctx, key, after, maxBytes)
 	if err != nil {
 		return page, err
 	}
-	head, err := m.journal.Head(ctx, key)
+	head, err := m.runReader.Head(ctx, key)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -131,14 +131,14 @@ func (m *maskedJournal) learned(ctx context.Context, head store.Head, after uint
 	delete(m.masks, head.Key)
 	m.mu.Unlock()
 	if to == nil || to.last > after {
-		p, err := planOf(ctx, m.journal, head)
+		p, err := planOf(ctx, m.runReader, head)
 		if err != nil {
 			return nil, err
 		}
 		to = &maskedTo{mask: machine.NewMask(p)}
 	}
 	for to.last < after {
-		page, err := m.journal.Events(ctx, head.Key, to.last, pageBytes)
+		page, err := m.runReader.Events(ctx, head.Key, to.last, pageBytes)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ import (
 
 // A shelf is what commands ask of the files of a data directory: the process
 // that holds it, or this one. Bytes are streamed both ways.
-type shelf interface {
+type fileService interface {
 	PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error)
 	// ReadFile returns n bytes from `from` on; n < 0 is the whole file, whose
 	// hash is verified.
@@ -46,13 +46,13 @@ type shelved struct {
 const maxNaming = 20
 
 var (
-	_ shelf = (*host)(nil)
-	_ shelf = (*remote)(nil)
+	_ fileService = (*host)(nil)
+	_ fileService = (*remote)(nil)
 )
 
 // filing runs a command on files: through the process that holds the data
 // directory, or as the one that holds it. It advances no run.
-func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s shelf) error) (err error) {
+func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s fileService) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer func() {
@@ -162,7 +162,7 @@ const (
 const largeAnswer = 5 * time.Minute
 
 // serveFiles answers commands on files.
-func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Context, in *ask) (any, error)), s shelf) {
+func serveFiles(mux *http.ServeMux, on func(op string, fn func(ctx context.Context, in *ask) (any, error)), s fileService) {
 	on("file-find", func(ctx context.Context, in *ask) (any, error) { return s.FindFile(ctx, in.File.Hash) })
 	on("file-list", func(ctx context.Context, in *ask) (any, error) { return s.ListFiles(ctx, in.File.Query) })
 	on("file-rm", func(ctx context.Context, in *ask) (any, error) { return nil, s.RemoveFile(ctx, in.File.Hash) })

@@ -74,7 +74,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(s shelf, from, n int64) (int, error) {
+	read := func(s fileService, from, n int64) (int, error) {
 		f, err := s.ReadFile(t.Context(), info.Hash, from, n)
 		if err != nil {
 			return 0, err
@@ -83,7 +83,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 		data, err := io.ReadAll(f)
 		return len(data), err
 	}
-	for _, s := range []shelf{h, r} {
+	for _, s := range []fileService{h, r} {
 		if n, err := read(s, 0, -1); n != len(content) || err != nil {
 			t.Errorf("%T: %d bytes, %v", s, n, err)
 		}
@@ -96,7 +96,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	if err := os.WriteFile(found[0], content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []shelf{h, r} {
+	for _, s := range []fileService{h, r} {
 		if n, err := read(s, 0, -1); !errors.Is(err, fault.FileInvalid) {
 			t.Errorf("%T: a damaged file reads as %d bytes, %v", s, n, err)
 		}
@@ -158,7 +158,7 @@ func TestStreamThatBreaksOff(t *testing.T) {
 func TestSourceFailsWhileItIsSent(t *testing.T) {
 	h, r := hosted(t)
 	broken := errors.New("the disk under the source is bad")
-	for _, s := range []shelf{h, r} {
+	for _, s := range []fileService{h, r} {
 		_, err := s.PutFile(t.Context(), io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(broken)), "a")
 		if !errors.Is(err, broken) || errors.Is(err, fault.ServerUnreachable) {
 			t.Errorf("%T: %v", s, err)

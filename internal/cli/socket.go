@@ -20,7 +20,7 @@ import (
 
 // A journal is what commands that only look ask of a data directory. Every
 // store.Store is one, and so is the socket of the process that holds it.
-type journal interface {
+type runReader interface {
 	Head(ctx context.Context, key store.Key) (store.Head, error)
 	List(ctx context.Context, q store.Query) ([]store.Head, error)
 	Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error)
@@ -30,7 +30,7 @@ type journal interface {
 
 // A helm is what commands that change a run ask of the engine. Each returns
 // once the change is durable.
-type helm interface {
+type runControl interface {
 	Cancel(ctx context.Context, run, reason string) error
 	Retry(ctx context.Context, run string, req engine.RetryRequest) error
 	Signal(ctx context.Context, run, name string, data json.RawMessage) error
@@ -72,7 +72,7 @@ type ask struct {
 
 // serve answers other commands of the same user while this process holds the
 // directory. The returned function stops it.
-func serve(dir string, j journal, h helm, s shelf) (stop func(), err error) {
+func serve(dir string, j runReader, h runControl, s fileService) (stop func(), err error) {
 	ln, cleanup, err := listen(dir)
 	if err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func (a *app) traceCommand() *cobra.Command {
 			if most < 1 {
 				return fault.New(fault.Usage, "--steps %d: want at least 1", most)
 			}
-			return a.reading(cmd.Context(), func(ctx context.Context, j journal) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err
