@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/media"
@@ -152,9 +153,9 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	if err != nil {
 		return "", err
 	}
-	files := make([]machine.File, len(req.Files))
+	files := make([]journal.File, len(req.Files))
 	for i, f := range req.Files {
-		files[i] = machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended}
+		files[i] = journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended}
 	}
 	started, err := e.engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
@@ -225,7 +226,7 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 			}
 			out := Event{ID: ev.Seq, Type: ev.Name(), Run: run, Time: time.UnixMicro(ev.At).UTC(), Payload: ev.Envelope().Payload}
 			if ev.Step >= 0 {
-				out.Step = machine.StepPath(ev.Plan, ev.Ref())
+				out.Step = journal.StepPath(ev.Plan, ev.Ref())
 			}
 			if !yield(out, nil) {
 				return

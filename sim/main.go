@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
 )
@@ -150,7 +150,7 @@ type session struct {
 	played      uint64
 	cases       map[uint64]struct{} // numbers of recipes
 	all         simulate.Stats
-	cells       machine.Hits
+	cells       journal.Hits
 	transitions histogram // of schedules
 	faults      histogram
 	hash        uint64
@@ -181,7 +181,7 @@ func (h *histogram) median() int {
 
 // work plays blocks of seeds that share a recipe until there are none left.
 func (s *session) work(ctx context.Context) {
-	cells := new(machine.Hits)
+	cells := new(journal.Hits)
 	defer s.met(cells)
 	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Cells: cells})
 	limit := uint64(math.MaxUint64)
@@ -221,7 +221,7 @@ func again(res *simulate.Result) error {
 }
 
 // met adds the changes that a worker saw (event × status).
-func (s *session) met(cells *machine.Hits) {
+func (s *session) met(cells *journal.Hits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cells.Add(cells)
@@ -304,8 +304,8 @@ func (s *session) summary() {
 	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })
 	fmt.Fprintf(s.out, "faults %d: %s\n", a.FaultCount(), strings.Join(faults, ", "))
 	var kinds []string
-	a.EachKind(func(k machine.EventKind, n int64) {
-		ev := machine.Event{Kind: k}
+	a.EachKind(func(k journal.EventKind, n int64) {
+		ev := journal.Event{Kind: k}
 		kinds = append(kinds, fmt.Sprintf("%s (%d) %d", ev.Name(), k, n))
 	})
 	fmt.Fprintf(s.out, "events of %d kinds: %s\n", len(kinds), strings.Join(kinds, ", "))

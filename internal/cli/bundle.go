@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -206,20 +206,20 @@ func writeBundle(ctx context.Context, j runReader, head store.Head, w io.Writer,
 		return err
 	}
 	var frames, lines bytes.Buffer
-	err = eachShown(ctx, j, head.Key, p, 0, func(ev *machine.Event) error {
+	err = eachShown(ctx, j, head.Key, p, 0, func(ev *journal.Event) error {
 		if redact {
 			if ev, err = redacted(ev); err != nil {
 				return err
 			}
 		}
 		m.Events = ev.Seq
-		if err := writeJSON(&lines, machine.Render(p, head.Run, ev), false); err != nil {
+		if err := writeJSON(&lines, journal.Render(p, head.Run, ev), false); err != nil {
 			return err
 		}
 		if frames.Len() > maxBundleJournal || lines.Len() > maxBundleEvents {
 			return fault.New(fault.ValueTooLarge, "the journal of run %s is too large for a bundle, which takes %s", head.Run, byteSize(maxBundleJournal).text())
 		}
-		_, err := frames.Write(machine.AppendFrame(nil, []machine.Event{*ev}))
+		_, err := frames.Write(journal.AppendFrame(nil, []journal.Event{*ev}))
 		return err
 	})
 	if err != nil {
@@ -294,11 +294,11 @@ const hidden = "[redacted]"
 
 // redacted is an event without the texts that passed through the run. What the
 // fold relies on stays: kinds, numbers, shapes of values, names of signals.
-func redacted(ev *machine.Event) (*machine.Event, error) {
+func redacted(ev *journal.Event) (*journal.Event, error) {
 	out := *ev
 	switch ev.Kind {
-	case machine.EvRunSignalled, machine.EvNodeWaiting, machine.EvRunRetried, machine.EvNodeOpened, machine.EvContract,
-		machine.EvRunContract, machine.EvNodeBlocked, machine.EvRunCompleted:
+	case journal.EvRunSignalled, journal.EvNodeWaiting, journal.EvRunRetried, journal.EvNodeOpened, journal.EvContract,
+		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
 		// Text is a name of the recipe or of Roux.
 	default:
 		if ev.Text != "" {
@@ -309,7 +309,7 @@ func redacted(ev *machine.Event) (*machine.Event, error) {
 		return &out, nil
 	}
 	var err error
-	if ev.Kind == machine.EvRunStarted {
+	if ev.Kind == journal.EvRunStarted {
 		out.Data, err = redactedStart(ev.Data)
 	} else {
 		var v any
@@ -325,7 +325,7 @@ func redacted(ev *machine.Event) (*machine.Event, error) {
 
 // redactedStart hides what the user gave, and keeps what the fold needs.
 func redactedStart(data []byte) ([]byte, error) {
-	var st machine.Start
+	var st journal.Start
 	if err := json.Unmarshal(data, &st); err != nil {
 		return nil, err
 	}
@@ -455,7 +455,7 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 		t = store.Transition{Key: key, Epoch: epoch}
 		return err
 	}
-	err = machine.EachEvent(b.journal, func(ev *machine.Event) error {
+	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
 		if ev.Seq <= done {
 			return nil
 		}
@@ -468,7 +468,7 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 			t.First = ev.Seq
 		}
 		t.Last = ev.Seq
-		t.Frames = machine.AppendFrame(t.Frames, []machine.Event{*ev})
+		t.Frames = journal.AppendFrame(t.Frames, []journal.Event{*ev})
 		return nil
 	})
 	if err != nil {
@@ -485,16 +485,16 @@ func (b *bundle) have(ctx context.Context, st store.Store, key store.Key) (uint6
 	}
 	last, same := uint64(0), head.PlanHash == b.Plan
 	var mine [][]byte
-	err = machine.EachEvent(b.journal, func(ev *machine.Event) error {
-		mine = append(mine, machine.AppendFrame(nil, []machine.Event{*ev}))
+	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
+		mine = append(mine, journal.AppendFrame(nil, []journal.Event{*ev}))
 		return nil
 	})
 	if err != nil {
 		return 0, err
 	}
-	err = eachEvent(ctx, st, key, 0, func(ev *machine.Event) error {
+	err = eachEvent(ctx, st, key, 0, func(ev *journal.Event) error {
 		last = ev.Seq
-		same = same && last <= uint64(len(mine)) && slices.Equal(mine[last-1], machine.AppendFrame(nil, []machine.Event{*ev}))
+		same = same && last <= uint64(len(mine)) && slices.Equal(mine[last-1], journal.AppendFrame(nil, []journal.Event{*ev}))
 		return nil
 	})
 	if err == nil && (!same || last < uint64(len(mine)) && head.Quarantine != importing) {

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -263,7 +264,7 @@ func (b *bundle) fold() (err error) {
 	marks := machine.NewMask(b.plan) != nil
 	b.partial = b.Redacted
 	next := uint64(1)
-	err = machine.EachEvent(b.journal, func(ev *machine.Event) error {
+	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
 		if ev.Seq != next {
 			return fmt.Errorf("event %d follows event %d", ev.Seq, next-1)
 		}
@@ -274,13 +275,13 @@ func (b *bundle) fold() (err error) {
 			return fmt.Errorf("event %d holds text that is not valid UTF-8", ev.Seq)
 		}
 		b.partial = b.partial || marks && bytes.Contains(ev.Data, []byte(machine.Masked))
-		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || machine.StepPath(b.plan, ev.Ref()) == "") {
+		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || journal.StepPath(b.plan, ev.Ref()) == "") {
 			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
 		}
 		if err := b.run.Apply(ev); err != nil {
 			return err
 		}
-		_ = machine.Render(b.plan, b.Run, ev)
+		_ = journal.Render(b.plan, b.Run, ev)
 		return view.apply(ev)
 	})
 	if err != nil {

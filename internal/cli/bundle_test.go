@@ -21,7 +21,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -252,7 +252,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	}
 	a.printRun(v, fullView{result: v.result(), WaitState: run.WaitState()}, head)
 	tr, pic, said := newTracer(b.plan, b.Run, maxSteps), picture.NewFold(b.plan, true), saidWriter{app: a, out: a.stream()}
-	err = eachEvent(ctx, st, head.Key, 0, func(ev *machine.Event) error {
+	err = eachEvent(ctx, st, head.Key, 0, func(ev *journal.Event) error {
 		a.text("%s\n", a.eventLine(b.plan, ev))
 		if line, ok := logOf(b.plan, ev); ok {
 			said.add(line)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -228,7 +228,7 @@ func completeRecipes(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 // statusWords are what --status takes.
 func statusWords() []string {
 	var names []string
-	for s := machine.RunPending; s <= machine.RunExpired; s++ {
+	for s := journal.RunPending; s <= journal.RunExpired; s++ {
 		names = append(names, s.String())
 	}
 	return names

@@ -21,7 +21,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -265,7 +265,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadBytes('\n')
-		var ev machine.Envelope
+		var ev journal.Envelope
 		if err != nil || json.Unmarshal(line, &ev) != nil {
 			_ = child.Process.Kill() // it may have ended
 			_ = child.Wait()         // how does not matter here
@@ -297,12 +297,12 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 		if err != nil {
 			return err
 		}
-		done := map[machine.Ref]int{}
-		err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+		done := map[journal.Ref]int{}
+		err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 			switch ev.Kind {
-			case machine.EvRunRecovered:
+			case journal.EvRunRecovered:
 				c.Interrupted += ev.N
-			case machine.EvNodeCompleted:
+			case journal.EvNodeCompleted:
 				if done[ev.Ref()]++; done[ev.Ref()] > 1 {
 					c.Repeated++
 				}

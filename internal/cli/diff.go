@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -94,8 +94,8 @@ type side struct {
 	imported bool
 	plan     *plan.Plan
 	view     *runView
-	start    machine.Start
-	steps    map[string]*machine.StepResult
+	start    journal.Start
+	steps    map[string]*journal.StepResult
 	order    []string
 	ended    map[string]uint64 // event that settled a step
 }
@@ -110,15 +110,15 @@ func readSide(ctx context.Context, j runReader, name string) (*side, error) {
 		return nil, err
 	}
 	s.view = newView(s.plan, head.Run)
-	err = eachShown(ctx, j, head.Key, s.plan, 0, func(ev *machine.Event) error {
+	err = eachShown(ctx, j, head.Key, s.plan, 0, func(ev *journal.Event) error {
 		switch ev.Kind {
-		case machine.EvRunStarted:
+		case journal.EvRunStarted:
 			if err := json.Unmarshal(ev.Data, &s.start); err != nil {
 				return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", head.Run, err)
 			}
-		case machine.EvNodeCompleted, machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled:
+		case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
 			if len(s.ended) < 2*maxSteps {
-				s.ended[machine.StepPath(s.plan, ev.Ref())] = ev.Seq
+				s.ended[journal.StepPath(s.plan, ev.Ref())] = ev.Seq
 			}
 		}
 		return s.view.apply(ev)
@@ -229,7 +229,7 @@ func placeOf(p *plan.Plan, step int32) string {
 	return placeOf(p, g.Owner) + role + "." + s.ID
 }
 
-func compareStep(path string, x, y *machine.StepResult, add func(group, where string, x, y any)) {
+func compareStep(path string, x, y *journal.StepResult, add func(group, where string, x, y any)) {
 	switch {
 	case x == nil:
 		add("path", path, nil, y.Status)
@@ -255,7 +255,7 @@ func compareStep(path string, x, y *machine.StepResult, add func(group, where st
 	}
 }
 
-func errorText(e *machine.StepError) string {
+func errorText(e *journal.StepError) string {
 	if e == nil {
 		return ""
 	}

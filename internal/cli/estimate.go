@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -80,7 +80,7 @@ func (a *app) estimateCommand() *cobra.Command {
 			}
 			b := compile.Estimate(c.plan, a.actions, known)
 			out := &estimated{Recipe: c.recipe.Name, Budget: b, Files: known.Files,
-				EstimatedDuration: [2]string{machine.Duration(b.LeastMS * 1000), machine.Duration(b.MostMS * 1000)}}
+				EstimatedDuration: [2]string{journal.Duration(b.LeastMS * 1000), journal.Duration(b.MostMS * 1000)}}
 			if out.Past, err = a.past(cmd.Context(), c.recipe.Name); err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (f localFile) Info() action.FileInfo { return f.info }
 func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	var heads []store.Head
 	err := a.reading(ctx, func(ctx context.Context, j runReader) (err error) {
-		heads, err = j.List(ctx, store.Query{Account: account, Recipe: recipe, Status: machine.RunCompleted.String(), Limit: 100})
+		heads, err = j.List(ctx, store.Query{Account: account, Recipe: recipe, Status: journal.RunCompleted.String(), Limit: 100})
 		return err
 	})
 	if errors.Is(err, fault.RunNotFound) || err == nil && len(heads) == 0 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -21,7 +21,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := a.stream()
-			err := a.tail(cmd.Context(), args[0], after, follow, func(t *tailed, ev *machine.Event) error {
+			err := a.tail(cmd.Context(), args[0], after, follow, func(t *tailed, ev *journal.Event) error {
 				if !wanted(kinds, ev.Name()) {
 					return nil
 				}
@@ -29,7 +29,7 @@ func (a *app) eventsCommand() *cobra.Command {
 					a.text("%s\n", a.eventLine(t.plan, ev))
 					return nil
 				}
-				out.add(machine.Render(t.plan, t.head.Run, ev))
+				out.add(journal.Render(t.plan, t.head.Run, ev))
 				return nil
 			})
 			if err == nil {

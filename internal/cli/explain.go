@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -58,7 +58,7 @@ func (a *app) explainCommand() *cobra.Command {
 				if err := knownStep(p, args[1]); err != nil {
 					return err
 				}
-				ref, err := machine.ParseRef(p, args[1])
+				ref, err := journal.ParseRef(p, args[1])
 				if err != nil {
 					return fault.Wrap(fault.StepNotFound, err, "%s is no step but a part of one: name a step in it; `%s` lists them", oneLine(args[1]), a.hint("trace", head.Run))
 				}
@@ -78,13 +78,13 @@ func (a *app) explainCommand() *cobra.Command {
 // An explainer folds the run and keeps the facts about one step.
 type explainer struct {
 	v     *runView
-	ref   machine.Ref
+	ref   journal.Ref
 	facts []factRow
 	mine  stepView // the step's state, also when the view lets it go
 	seen  bool
 }
 
-func (x *explainer) event(ev *machine.Event) error {
+func (x *explainer) event(ev *journal.Event) error {
 	if ev.Ref() == x.ref && len(x.facts) < maxSteps {
 		x.facts = append(x.facts, factRow{ev.Seq, stamp(ev.At), ev.Name(), oneLine(eventText(x.v.plan, ev))})
 	}
@@ -105,7 +105,7 @@ func (x *explainer) event(ev *machine.Event) error {
 func (x *explainer) explain() *explanation {
 	p := x.v.plan
 	step := &p.Steps[x.ref.Step]
-	e := &explanation{Run: x.v.id, Step: machine.StepPath(p, x.ref), Status: "pending", Facts: x.facts}
+	e := &explanation{Run: x.v.id, Step: journal.StepPath(p, x.ref), Status: "pending", Facts: x.facts}
 	if e.Facts == nil {
 		e.Facts = []factRow{}
 	}
@@ -121,7 +121,7 @@ func (x *explainer) explain() *explanation {
 // parents lists what the step waits for; unmet are those that have not settled well.
 func (x *explainer) parents(e *explanation, step *plan.Step) (unmet []parent) {
 	for _, pred := range step.Preds {
-		path := machine.StepPath(x.v.plan, machine.Ref{Path: x.ref.Path, Step: pred})
+		path := journal.StepPath(x.v.plan, journal.Ref{Path: x.ref.Path, Step: pred})
 		par := parent{path, "pending"}
 		if s := x.v.steps[path]; s != nil {
 			par.Status = s.status
@@ -198,7 +198,7 @@ func (x *explainer) whyPending(e *explanation, because func(string, ...any), unm
 	if len(unmet) == 0 {
 		because("its turn has not come")
 	}
-	if !x.v.done() && x.v.Status != machine.RunRunning {
+	if !x.v.done() && x.v.Status != journal.RunRunning {
 		e.Next = "roux resume " + x.v.id
 	}
 }
@@ -206,7 +206,7 @@ func (x *explainer) whyPending(e *explanation, because func(string, ...any), unm
 // closedAbove finds the nearest step above whose scope holds this one and has
 // not opened it.
 func (x *explainer) closedAbove() (owner, state string, open bool) {
-	path := machine.StepPath(x.v.plan, x.ref)
+	path := journal.StepPath(x.v.plan, x.ref)
 	for {
 		i := strings.LastIndexAny(path, ".[")
 		if i < 0 {
@@ -224,16 +224,16 @@ func (x *explainer) closedAbove() (owner, state string, open bool) {
 
 func (x *explainer) whySkipped(e *explanation, step *plan.Step, because func(string, ...any), unmet []parent) {
 	switch x.mine.note {
-	case machine.ByCondition.String():
+	case journal.ByCondition.String():
 		if step.When != nil {
 			because("its condition `when: %s` was false", oneLine(step.When.Src))
 			return
 		}
-	case machine.ByOnError.String():
+	case journal.ByOnError.String():
 		if x.mine.code != "" {
 			because("%s: %s", x.mine.code, x.mine.message)
 		}
-	case machine.ParentFailure.String():
+	case journal.ParentFailure.String():
 		for _, par := range unmet {
 			because("%s, which it depends on, is %s", par.Step, par.Status)
 		}
@@ -247,19 +247,19 @@ func (x *explainer) whySkipped(e *explanation, step *plan.Step, because func(str
 // reasonText says what a reason of R4 means.
 func reasonText(reason string) string {
 	switch reason {
-	case machine.ByCondition.String():
+	case journal.ByCondition.String():
 		return "its condition was false"
-	case machine.BranchNotTaken.String():
+	case journal.BranchNotTaken.String():
 		return "it is on the side of a condition that was not taken"
-	case machine.ParentFailure.String():
+	case journal.ParentFailure.String():
 		return "something it depends on failed"
-	case machine.BranchLost.String():
+	case journal.BranchLost.String():
 		return "another branch decided the parallel step first"
-	case machine.ByOnError.String():
+	case journal.ByOnError.String():
 		return "it failed, and its onError says skip"
-	case machine.RunEnded.String():
+	case journal.RunEnded.String():
 		return "the run ended before its turn"
-	case machine.ByCancel.String():
+	case journal.ByCancel.String():
 		return "the run was cancelled or expired"
 	}
 	return reason

@@ -23,7 +23,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -418,8 +418,8 @@ func showRuns(ctx context.Context, j runReader, shown map[string]string) {
 		p, err := planOf(ctx, j, head)
 		var lines bytes.Buffer
 		if err == nil {
-			err = eachShown(ctx, j, h.Key, p, 0, func(ev *machine.Event) error {
-				return writeJSON(&lines, machine.Render(p, h.Run, ev), false)
+			err = eachShown(ctx, j, h.Key, p, 0, func(ev *journal.Event) error {
+				return writeJSON(&lines, journal.Render(p, h.Run, ev), false)
 			})
 		}
 		show(shown, "events "+h.Run, lines.String(), err)

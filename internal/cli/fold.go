@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -25,7 +26,7 @@ func findRun(ctx context.Context, j runReader, name string) (store.Head, error) 
 	case name == "@last":
 		q.Limit = 1
 	case name == "@last-failed":
-		q.Limit, q.Status = 1, machine.RunFailed.String()
+		q.Limit, q.Status = 1, journal.RunFailed.String()
 	case strings.HasPrefix(name, "@"):
 		return store.Head{}, fault.New(fault.Usage, "%s: there are @last and @last-failed", oneLine(name))
 	default:
@@ -93,7 +94,7 @@ func planOf(ctx context.Context, j runReader, head store.Head) (*plan.Plan, erro
 
 // eachEvent calls fn for the run's events after `after`, in order, as far as
 // they are stored, and checks that their numbers are dense (I14).
-func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn func(*machine.Event) error) error {
+func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn func(*journal.Event) error) error {
 	next := after + 1
 	for {
 		page, err := j.Events(ctx, key, next-1, pageBytes)
@@ -101,7 +102,7 @@ func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn
 			return err
 		}
 		begin := next
-		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			if ev.Seq < next {
 				return nil // the page's first frame may begin earlier
 			}
@@ -122,12 +123,12 @@ func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn
 
 // eachShown is eachEvent for what people and programs see: without the values
 // that the recipe marks as writeOnly. To know them it reads from the first event.
-func eachShown(ctx context.Context, j runReader, key store.Key, p *plan.Plan, after uint64, fn func(*machine.Event) error) error {
+func eachShown(ctx context.Context, j runReader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
 	mask, from := machine.NewMask(p), after
 	if mask != nil {
 		from = 0
 	}
-	return eachEvent(ctx, j, key, from, func(ev *machine.Event) error {
+	return eachEvent(ctx, j, key, from, func(ev *journal.Event) error {
 		if ev = mask.Event(ev); ev.Seq <= after {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -26,7 +27,7 @@ const (
 // A watcher feeds committed events of a run, from after+1 on, until the run
 // has ended, the context has, or fn fails. The events belong to fn only until
 // it returns.
-type watcher func(ctx context.Context, run string, after uint64, fn func(*machine.Event) error) error
+type watcher func(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error
 
 // A followed is a run that is shown while it goes on.
 type followed struct {
@@ -44,7 +45,7 @@ type followed struct {
 // of its stream.
 type update struct {
 	run *followed
-	ev  machine.Event
+	ev  journal.Event
 	end bool
 	err error
 }
@@ -60,7 +61,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 		mask := machine.NewMask(r.plan)
 		go func() {
 			err := a.contained(r.id, func() error {
-				return watch(ctx, r.id, 0, func(ev *machine.Event) error {
+				return watch(ctx, r.id, 0, func(ev *journal.Event) error {
 					u := update{run: r}
 					u.err = a.contained(r.id, func() error { u.ev = *mask.Event(ev); return nil })
 					select {
@@ -110,7 +111,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 }
 
 // showEvent takes an event into the view of its run, and shows it.
-func (a *app) showEvent(show display, r *followed, ev *machine.Event) error {
+func (a *app) showEvent(show display, r *followed, ev *journal.Event) error {
 	if err := r.view.apply(ev); err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func (a *app) contained(run string, fn func() error) (err error) {
 type display interface {
 	// rejoined comes once for a run that had begun before, at its last old event.
 	rejoined(v *runView)
-	event(v *runView, ev *machine.Event)
+	event(v *runView, ev *journal.Event)
 	tick()
 	end()
 }
@@ -162,14 +163,14 @@ func (a *app) display(runs []*followed) display {
 type silent struct{}
 
 func (silent) rejoined(*runView)              {}
-func (silent) event(*runView, *machine.Event) {}
+func (silent) event(*runView, *journal.Event) {}
 func (silent) tick()                          {}
 func (silent) end()                           {}
 
 type jsonDisplay struct{ a *app }
 
-func (d *jsonDisplay) event(v *runView, ev *machine.Event) {
-	d.a.encode(machine.Render(v.plan, v.id, ev))
+func (d *jsonDisplay) event(v *runView, ev *journal.Event) {
+	d.a.encode(journal.Render(v.plan, v.id, ev))
 }
 func (d *jsonDisplay) rejoined(*runView) {}
 func (d *jsonDisplay) tick()             {}
@@ -181,7 +182,7 @@ type lineDisplay struct {
 	several bool
 }
 
-func (d *lineDisplay) event(v *runView, ev *machine.Event) {
+func (d *lineDisplay) event(v *runView, ev *journal.Event) {
 	line := d.a.eventLine(v.plan, ev)
 	if d.several {
 		line = v.id + "  " + line
@@ -202,7 +203,7 @@ type treeDisplay struct {
 }
 
 func (d *treeDisplay) rejoined(*runView)              { d.dirty = true }
-func (d *treeDisplay) event(*runView, *machine.Event) { d.dirty = true }
+func (d *treeDisplay) event(*runView, *journal.Event) { d.dirty = true }
 
 func (d *treeDisplay) tick() {
 	if d.dirty || !d.view.done() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // A panic in what shows a run is an error of that run: the engine, which is in the
@@ -21,17 +21,17 @@ func TestI16_PanicWhileShowing(t *testing.T) {
 	if p == nil {
 		t.Fatal(diags)
 	}
-	begun := machine.Event{Seq: 1, Kind: machine.EvRunStarted, Step: -1, Data: []byte(`{"recipe":"p"}`)}
-	ended := machine.Event{Seq: 3, Kind: machine.EvRunCompleted, Step: -1, At: 7}
-	foreign := machine.Event{Seq: 2, Kind: machine.EvNodeOpened, Step: 99}
-	stories := map[string][]*machine.Event{
+	begun := journal.Event{Seq: 1, Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{"recipe":"p"}`)}
+	ended := journal.Event{Seq: 3, Kind: journal.EvRunCompleted, Step: -1, At: 7}
+	foreign := journal.Event{Seq: 2, Kind: journal.EvNodeOpened, Step: 99}
+	stories := map[string][]*journal.Event{
 		"sound":   {&begun, &ended},
 		"foreign": {&begun, &foreign, &ended}, // a step that the plan has not
 		"gone":    {nil},                      // breaks the masking
-		"torn":    {{Seq: 1, Kind: machine.EvRunStarted, Step: -1, Data: []byte(`{`)}, &ended},
+		"torn":    {{Seq: 1, Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{`)}, &ended},
 		"closed":  nil, // breaks the reading
 	}
-	watch := func(_ context.Context, run string, _ uint64, fn func(*machine.Event) error) error {
+	watch := func(_ context.Context, run string, _ uint64, fn func(*journal.Event) error) error {
 		if run == "closed" {
 			panic("hunter2")
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/layout"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -160,7 +160,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 		}
 		f := picture.NewFold(p, d.critical)
 		last := uint64(0)
-		err = eachShown(ctx, j, head.Key, p, 0, func(ev *machine.Event) error {
+		err = eachShown(ctx, j, head.Key, p, 0, func(ev *journal.Event) error {
 			if last = ev.Seq; d.at == 0 || ev.Seq <= d.at {
 				f.Add(ev)
 			}

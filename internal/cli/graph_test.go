@@ -5,14 +5,14 @@ package cli
 import (
 	"testing"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/picture"
 )
 
 // A status looks the same in a line of a run and in its picture.
 func TestLooksAgree(t *testing.T) {
 	var all []string
-	for st := machine.Pending; st <= machine.Invalidated; st++ {
+	for st := journal.Pending; st <= journal.Invalidated; st++ {
 		all = append(all, st.String())
 	}
 	all = append(append(all, "timed_out"), statuses()...)

@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -171,14 +171,14 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 		Account: account, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params,
 	}
 	for _, f := range files {
-		req.Files = append(req.Files, machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})
+		req.Files = append(req.Files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})
 	}
 	started, err := h.engine.Start(ctx, req)
 	return started.Run, err
 }
 
 // watch is a watcher.
-func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*machine.Event) error) error {
+func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	for {
 		last, ended := after, false
 		for ev, err := range h.engine.Watch(ctx, account, run, after) {
@@ -199,8 +199,8 @@ func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*mac
 }
 
 // terminal says that the event ends a run, until a retry opens it again.
-func terminal(ev *machine.Event) bool {
-	return ev.Kind >= machine.EvRunCompleted && ev.Kind <= machine.EvRunExpired
+func terminal(ev *journal.Event) bool {
+	return ev.Kind >= journal.EvRunCompleted && ev.Kind <= journal.EvRunExpired
 }
 
 // Cancel implements helm.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // plainRecipe is enough for commands that want one.
@@ -206,12 +206,12 @@ func TestA15_LinksInTheWay(t *testing.T) {
 }
 
 // changedStart is a bundle whose run was started otherwise.
-func changedStart(t *testing.T, m map[string][]byte, change func(st *machine.Start)) {
+func changedStart(t *testing.T, m map[string][]byte, change func(st *journal.Start)) {
 	t.Helper()
 	var frames []byte
-	err := machine.EachEvent(m["journal.bin"], func(ev *machine.Event) error {
-		if ev.Kind == machine.EvRunStarted {
-			var st machine.Start
+	err := journal.EachEvent(m["journal.bin"], func(ev *journal.Event) error {
+		if ev.Kind == journal.EvRunStarted {
+			var st journal.Start
 			if err := json.Unmarshal(ev.Data, &st); err != nil {
 				return err
 			}
@@ -224,7 +224,7 @@ func changedStart(t *testing.T, m map[string][]byte, change func(st *machine.Sta
 			copied.Data = data
 			ev = &copied
 		}
-		frames = append(frames, machine.AppendFrame(nil, []machine.Event{*ev})...)
+		frames = append(frames, journal.AppendFrame(nil, []journal.Event{*ev})...)
 		return nil
 	})
 	if err != nil {
@@ -263,7 +263,7 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		m["manifest.json"] = text
-		changedStart(t, m, func(st *machine.Start) { st.Run = id })
+		changedStart(t, m, func(st *journal.Start) { st.Run = id })
 		_, talk, code := inProcess("", "import", pack(t, m))
 		if code != fault.ExitFailed && code != fault.ExitUsage || !strings.Contains(talk, "FILE_INVALID") {
 			t.Errorf("import of the run %.40q: exit %d\n%s", id, code, talk)
@@ -288,11 +288,11 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	m["manifest.json"] = text
-	changedStart(t, m, func(st *machine.Start) {
+	changedStart(t, m, func(st *journal.Start) {
 		st.Recipe, st.Version, st.Correlation = evil, evil, evil
 		st.Parameters["secret"] = evil
 		st.Labels = map[string]string{evil: evil}
-		st.Files = []machine.File{{Hash: evil, Name: evil, MimeType: evil}}
+		st.Files = []journal.File{{Hash: evil, Name: evil, MimeType: evil}}
 	})
 	path := pack(t, m)
 	for i, args := range [][]string{

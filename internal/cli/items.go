@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -103,18 +103,18 @@ func grouped(n int64) string {
 // and of the items. Of a loop of many items some are left out; a step view with
 // nothing but folded then stands for them.
 func (v *runView) listed() []*stepView {
-	loops := map[machine.Ref]*itemCount{}
+	loops := map[journal.Ref]*itemCount{}
 	var list []*stepView
 	for _, s := range v.order {
 		if v.steps[s.path] != s || !s.keep {
 			continue
 		}
 		list = append(list, s)
-		for _, it := range machine.Iterations(v.plan, s.ref.Path) {
+		for _, it := range journal.Iterations(v.plan, s.ref.Path) {
 			c := loops[it.Loop]
 			if c == nil {
 				c = &itemCount{}
-				if l := v.steps[machine.StepPath(v.plan, it.Loop)]; l != nil {
+				if l := v.steps[journal.StepPath(v.plan, it.Loop)]; l != nil {
 					c.total = l.items
 				}
 				loops[it.Loop] = c
@@ -122,27 +122,27 @@ func (v *runView) listed() []*stepView {
 			c.add(it.N, s.status)
 		}
 	}
-	shown := map[machine.Ref]map[int64]bool{}
+	shown := map[journal.Ref]map[int64]bool{}
 	for loop, c := range loops {
 		items, rest := c.shown()
 		if items == nil {
 			continue
 		}
 		shown[loop] = items
-		last := machine.Iteration{Loop: loop, N: 1 << 40} // after every item
+		last := journal.Iteration{Loop: loop, N: 1 << 40} // after every item
 		list = append(list, &stepView{
-			path:   machine.StepPath(v.plan, loop) + "[…]",
-			ref:    machine.Ref{Path: last.Scope(v.plan), Step: v.plan.Graphs[v.plan.Steps[loop.Step].Body].First},
+			path:   journal.StepPath(v.plan, loop) + "[…]",
+			ref:    journal.Ref{Path: last.Scope(v.plan), Step: v.plan.Graphs[v.plan.Steps[loop.Step].Body].First},
 			folded: rest,
 		})
 	}
 	list = slices.DeleteFunc(list, func(s *stepView) bool {
-		return slices.ContainsFunc(machine.Iterations(v.plan, s.ref.Path), func(it machine.Iteration) bool {
+		return slices.ContainsFunc(journal.Iterations(v.plan, s.ref.Path), func(it journal.Iteration) bool {
 			items := shown[it.Loop]
 			return items != nil && !items[it.N] && it.N < 1<<40
 		})
 	})
-	slices.SortStableFunc(list, func(a, b *stepView) int { return machine.Compare(v.plan, a.ref, b.ref) })
+	slices.SortStableFunc(list, func(a, b *stepView) int { return journal.Compare(v.plan, a.ref, b.ref) })
 	return list
 }
 
@@ -151,13 +151,13 @@ func (v *runView) listed() []*stepView {
 // others are.
 func (s *span) ordered(p *plan.Plan) (list []*span, rest string) {
 	list = slices.Clone(s.Children)
-	slices.SortStableFunc(list, func(a, b *span) int { return machine.Compare(p, a.ref, b.ref) })
+	slices.SortStableFunc(list, func(a, b *span) int { return journal.Compare(p, a.ref, b.ref) })
 	if p.Steps[s.ref.Step].Kind != plan.Loop {
 		return list, ""
 	}
 	c := itemCount{total: s.items}
 	item := func(in *span) (int64, bool) {
-		all := machine.Iterations(p, in.ref.Path)
+		all := journal.Iterations(p, in.ref.Path)
 		if len(all) == 0 || all[len(all)-1].Loop != s.ref {
 			return 0, false // of its fallback or compensation
 		}

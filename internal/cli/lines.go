@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
 // eventLine is one event in one line without control codes.
-func (a *app) eventLine(p *plan.Plan, ev *machine.Event) string {
+func (a *app) eventLine(p *plan.Plan, ev *journal.Event) string {
 	at := utc(ev.At).Format("15:04:05.000")
 	if a.times == timeISO {
 		at = stamp(ev.At)
@@ -21,7 +21,7 @@ func (a *app) eventLine(p *plan.Plan, ev *machine.Event) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%6d  %s  %-18s", ev.Seq, at, ev.Name())
 	if ev.Step >= 0 {
-		b.WriteString("  " + machine.StepPath(p, ev.Ref()))
+		b.WriteString("  " + journal.StepPath(p, ev.Ref()))
 	}
 	if text := eventText(p, ev); text != "" {
 		b.WriteString("  " + oneLine(text))
@@ -30,82 +30,82 @@ func (a *app) eventLine(p *plan.Plan, ev *machine.Event) string {
 }
 
 // eventText says what an event adds to its name.
-func eventText(p *plan.Plan, ev *machine.Event) string {
+func eventText(p *plan.Plan, ev *journal.Event) string {
 	switch ev.Kind {
-	case machine.EvRunStarted:
+	case journal.EvRunStarted:
 		return ""
-	case machine.EvRunStatus:
-		return fmt.Sprintf("%s → %s", machine.RunStatus(ev.N), machine.RunStatus(ev.Flag))
-	case machine.EvRunEnding:
-		return "ending; the run will be " + machine.RunStatus(ev.Flag).String()
-	case machine.EvRunCompleted:
+	case journal.EvRunStatus:
+		return fmt.Sprintf("%s → %s", journal.RunStatus(ev.N), journal.RunStatus(ev.Flag))
+	case journal.EvRunEnding:
+		return "ending; the run will be " + journal.RunStatus(ev.Flag).String()
+	case journal.EvRunCompleted:
 		if ev.Flag == 1 {
 			return "with failures that were handled"
 		}
 		return ""
-	case machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+	case journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		return join(": ", string(ev.Code), ev.Text)
-	case machine.EvRunRecovered:
+	case journal.EvRunRecovered:
 		return count(int(ev.N), "attempt") + " interrupted"
-	case machine.EvRunSignalled:
+	case journal.EvRunSignalled:
 		return ev.Text
-	case machine.EvRunRetried:
+	case journal.EvRunRetried:
 		return join(" ", fmt.Sprintf("generation %d", ev.N), from(ev.Text))
-	case machine.EvRunLimits:
+	case journal.EvRunLimits:
 		return limitsText(ev.Data)
-	case machine.EvNodeBlocked:
+	case journal.EvNodeBlocked:
 		return ev.Text
-	case machine.EvNodeStarted:
+	case journal.EvNodeStarted:
 		if ev.Attempt > 1 {
 			return fmt.Sprintf("try %d", ev.Attempt)
 		}
-	case machine.EvNodeOpened:
+	case journal.EvNodeOpened:
 		return openedText(p, ev)
-	case machine.EvNodeItems:
+	case journal.EvNodeItems:
 		return fmt.Sprintf("items from %d", ev.N)
-	case machine.EvNodeIteration:
+	case journal.EvNodeIteration:
 		return fmt.Sprintf("[%d]", ev.N)
-	case machine.EvNodeProgress:
+	case journal.EvNodeProgress:
 		return join(" ", fmt.Sprintf("%d %%", ev.N/10_000), ev.Text)
-	case machine.EvNodeLog:
+	case journal.EvNodeLog:
 		return join(": ", string(ev.Code), ev.Text)
-	case machine.EvNodeDelta:
+	case journal.EvNodeDelta:
 		return ev.Text
-	case machine.EvNodeWaiting:
+	case journal.EvNodeWaiting:
 		return waitingText(ev.Text, ev.N)
-	case machine.EvNodeRetried:
+	case journal.EvNodeRetried:
 		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, took(time.Duration(ev.M)*time.Millisecond))
-	case machine.EvNodeLost:
+	case journal.EvNodeLost:
 		return fmt.Sprintf("try %d was lost", ev.Attempt)
-	case machine.EvNodeFallback:
+	case journal.EvNodeFallback:
 		return fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text)
-	case machine.EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		return join("  ", took(time.Duration(ev.M)*time.Microsecond), credits(ev.N), brief(ev.Data))
-	case machine.EvNodeFailed:
+	case journal.EvNodeFailed:
 		text := fmt.Sprintf("%s: %s", ev.Code, ev.Text)
 		if ev.Flag == 1 {
 			text += " (handled)"
 		}
 		return text
-	case machine.EvNodeSkipped, machine.EvNodeCancelled:
-		return join(": ", machine.Reason(ev.Flag).String(), string(ev.Code), ev.Text)
-	case machine.EvNodeInvalidated:
-		return "was " + machine.Status(ev.Flag).String()
-	case machine.EvNodeCompensated:
+	case journal.EvNodeSkipped, journal.EvNodeCancelled:
+		return join(": ", journal.Reason(ev.Flag).String(), string(ev.Code), ev.Text)
+	case journal.EvNodeInvalidated:
+		return "was " + journal.Status(ev.Flag).String()
+	case journal.EvNodeCompensated:
 		if ev.Flag == 1 {
 			return fmt.Sprintf("failed: %s: %s", ev.Code, ev.Text)
 		}
-	case machine.EvNodeCompensating:
+	case journal.EvNodeCompensating:
 		return "compensating"
-	case machine.EvNodeAborting:
+	case journal.EvNodeAborting:
 		return join(": ", "ends early", string(ev.Code), ev.Text)
-	case machine.EvContract, machine.EvRunContract:
+	case journal.EvContract, journal.EvRunContract:
 		return join(": ", ev.Text, string(ev.Data))
 	}
 	return ""
 }
 
-func openedText(p *plan.Plan, ev *machine.Event) string {
+func openedText(p *plan.Plan, ev *journal.Event) string {
 	switch p.Steps[ev.Step].Kind {
 	case plan.Condition:
 		return branchText(ev.Flag)

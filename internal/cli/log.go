@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // newLog is where -v goes: standard error, one line an entry, with the words
@@ -22,13 +22,13 @@ func newLog(s *screen, verbose bool) *slog.Logger {
 }
 
 // logEvent says that a run has got an event: where, not what with.
-func (a *app) logEvent(r *followed, ev *machine.Event) {
+func (a *app) logEvent(r *followed, ev *journal.Event) {
 	if !a.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	attrs := []any{"run", r.id, "event", ev.Seq, "type", ev.Name()}
 	if ev.Step >= 0 {
-		attrs = append(attrs, "step", machine.StepPath(r.plan, ev.Ref()), "attempt", ev.Attempt)
+		attrs = append(attrs, "step", journal.StepPath(r.plan, ev.Ref()), "attempt", ev.Attempt)
 	}
 	if ev.Code != "" {
 		attrs = append(attrs, "code", string(ev.Code))

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -55,7 +55,7 @@ func (a *app) logsCommand() *cobra.Command {
 				from = a.now().Add(-since).UnixMicro()
 			}
 			w, known := saidWriter{app: a, out: a.stream()}, step == ""
-			err := a.tail(cmd.Context(), args[0], 0, follow, func(t *tailed, ev *machine.Event) error {
+			err := a.tail(cmd.Context(), args[0], 0, follow, func(t *tailed, ev *journal.Event) error {
 				if !known {
 					if err := knownStep(t.plan, step); err != nil {
 						return err
@@ -86,7 +86,7 @@ func (a *app) logsCommand() *cobra.Command {
 
 // knownStep refuses a step that the plan does not have.
 func knownStep(p *plan.Plan, step string) error {
-	if _, err := machine.ParseRef(p, step); err == nil {
+	if _, err := journal.ParseRef(p, step); err == nil {
 		return nil
 	}
 	// An iteration or a side, such as pages[3], is no step and may own some.
@@ -105,7 +105,7 @@ func knownStep(p *plan.Plan, step string) error {
 	if near := nearest(step, ids); near != "" {
 		return fault.New(fault.StepNotFound, "no step %q in this run; did you mean %q?", oneLine(step), near)
 	}
-	_, err := machine.ParseRef(p, step)
+	_, err := journal.ParseRef(p, step)
 	return err
 }
 
@@ -116,17 +116,17 @@ func under(step, asked string) bool {
 }
 
 // logOf is what an event says of a step's own words; ok is false for others.
-func logOf(p *plan.Plan, ev *machine.Event) (line logLine, ok bool) {
+func logOf(p *plan.Plan, ev *journal.Event) (line logLine, ok bool) {
 	line = logLine{Event: ev.Seq, At: stamp(ev.At), Attempt: ev.Attempt, Text: ev.Text}
 	switch ev.Kind {
-	case machine.EvNodeLog:
+	case journal.EvNodeLog:
 		line.Level = string(ev.Code)
-	case machine.EvNodeDelta:
+	case journal.EvNodeDelta:
 		line.Level = "stream"
 	default:
 		return line, false
 	}
-	line.Step = machine.StepPath(p, ev.Ref())
+	line.Step = journal.StepPath(p, ev.Ref())
 	return line, true
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -105,8 +106,8 @@ func (m *maskedJournal) Events(ctx context.Context, key store.Key, after uint64,
 		return store.Page{}, err
 	}
 	var frames []byte
-	err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
-		frames = machine.AppendFrame(frames, []machine.Event{*to.mask.Event(ev)})
+	err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
+		frames = journal.AppendFrame(frames, []journal.Event{*to.mask.Event(ev)})
 		to.last = max(to.last, ev.Seq)
 		return nil
 	})
@@ -145,7 +146,7 @@ func (m *maskedJournal) learned(ctx context.Context, head store.Head, after uint
 		if page.Next <= to.last {
 			break
 		}
-		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			if ev.Seq > to.last && ev.Seq <= after {
 				to.mask.Event(ev)
 				to.last = ev.Seq

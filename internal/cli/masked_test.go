@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -68,7 +68,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.Kind == machine.EvNodeWaiting {
+		if ev.Kind == journal.EvNodeWaiting {
 			break
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -74,7 +75,7 @@ func replay(ctx context.Context, j runReader, head store.Head, at uint64) (*repl
 	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
 	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
 	mask := machine.NewMask(p)
-	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if ev.Seq > saved.Last {
 			return nil // written since the state was read
 		}

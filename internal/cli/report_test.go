@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // TestExitCodes: whatever code an error carries, however deep, the command ends
@@ -99,8 +99,8 @@ func TestExitNumbers(t *testing.T) {
 	if fault.ExitTimeout != 8 || fault.ExitInterrupted != 130 {
 		t.Errorf("waiting in vain exits %d, an interrupt %d", fault.ExitTimeout, fault.ExitInterrupted)
 	}
-	for status, want := range map[machine.RunStatus]int{machine.RunCompleted: 0, machine.RunFailed: 1, machine.RunExpired: 1, machine.RunCancelled: 10} {
-		if got := (&runView{History: &machine.History{Status: status}}).exit(); got != want {
+	for status, want := range map[journal.RunStatus]int{journal.RunCompleted: 0, journal.RunFailed: 1, journal.RunExpired: 1, journal.RunCancelled: 10} {
+		if got := (&runView{History: &journal.History{Status: status}}).exit(); got != want {
 			t.Errorf("a run that is %v exits %d, want %d", status, got, want)
 		}
 	}

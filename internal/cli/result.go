@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // A result is the one object that `run -o json` ends with. Its fields are a
@@ -33,10 +33,10 @@ type resultStep struct {
 	Attempts   int             `json:"attempts"`
 	DurationMs float64         `json:"durationMs"`
 	// Error is why the step failed, also where its onError or a policy went on.
-	Error  *machine.StepError `json:"error,omitempty"`
+	Error  *journal.StepError `json:"error,omitempty"`
 	Reason string             `json:"reason,omitempty"` // why it was skipped or cancelled
 	// FailedAttempts are those that did not complete the step.
-	FailedAttempts []machine.FailedAttempt `json:"failedAttempts,omitempty"`
+	FailedAttempts []journal.FailedAttempt `json:"failedAttempts,omitempty"`
 }
 
 type resultCredits struct {
@@ -72,9 +72,9 @@ func orNull(raw json.RawMessage) json.RawMessage {
 // exit is the exit code that a run's end asks for.
 func (v *runView) exit() int {
 	switch v.Status {
-	case machine.RunCompleted:
+	case journal.RunCompleted:
 		return fault.ExitOK
-	case machine.RunCancelled:
+	case journal.RunCancelled:
 		return fault.ExitCancelled
 	}
 	return fault.ExitFailed

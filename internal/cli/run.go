@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -307,7 +307,7 @@ func (a *app) printEnd(v *runView, res result, several bool) {
 		if row, ok := fault.Lookup(res.Error.Code); ok && !a.quiet {
 			a.screen.print("  " + row.Remedy + "\n")
 		}
-		if !a.quiet && v.Status != machine.RunCompleted {
+		if !a.quiet && v.Status != journal.RunCompleted {
 			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.id+raisedBy[res.Error.Code]))
 		}
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -183,7 +184,7 @@ func (a *app) printHeads(heads []store.Head) {
 }
 
 func statuses() (names []string) {
-	for s := machine.RunPending; s <= machine.RunExpired; s++ {
+	for s := journal.RunPending; s <= journal.RunExpired; s++ {
 		names = append(names, s.String())
 	}
 	return names
@@ -255,7 +256,7 @@ func stateOf(ctx context.Context, j runReader, head store.Head) (*runView, *mach
 	}
 	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
 	mask := machine.NewMask(p)
-	err = eachEvent(ctx, j, head.Key, 0, func(ev *machine.Event) error {
+	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if err := run.Apply(ev); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // Files of equal content have one hash, and each is saved under its name: a picture
@@ -38,7 +38,7 @@ func TestSaveOfEqualFiles(t *testing.T) {
 // the run.
 func TestNamesOfSavedFiles(t *testing.T) {
 	a, b := "sha256_"+string(slices.Repeat([]byte("a"), 64)), "sha256_"+string(slices.Repeat([]byte("b"), 64))
-	v := &runView{History: machine.NewHistory(nil, 0)}
+	v := &runView{History: journal.NewHistory(nil, 0)}
 	for _, tt := range []struct {
 		outputs any
 		want    []string

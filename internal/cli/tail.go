@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -26,7 +26,7 @@ type tailed struct {
 // tail calls fn for the stored events of a run after number `after`, in order.
 // With follow it goes on with what comes, until the run has ended, nobody
 // carries it on, or the user has seen enough.
-func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, fn func(*tailed, *machine.Event) error) error {
+func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, fn func(*tailed, *journal.Event) error) error {
 	if follow {
 		sigs, unhook := interrupts()
 		defer unhook()
@@ -62,7 +62,7 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 				return err
 			}
 			t.head = head
-			return eachShown(ctx, j, t.head.Key, t.plan, last, func(ev *machine.Event) error {
+			return eachShown(ctx, j, t.head.Key, t.plan, last, func(ev *journal.Event) error {
 				last = ev.Seq
 				return fn(&t, ev)
 			})

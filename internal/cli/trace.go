@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -37,7 +37,7 @@ type span struct {
 	Error     *resultError `json:"error,omitempty"`
 	Children  []*span      `json:"children,omitempty"`
 
-	ref        machine.Ref
+	ref        journal.Ref
 	begin, end int64 // UTC µs
 	opened     string
 	items      int64 // of a loop, where they are known
@@ -118,7 +118,7 @@ func (a *app) traceCommand() *cobra.Command {
 type tracer struct {
 	*runView
 	most   int
-	spans  map[machine.Ref]*span
+	spans  map[journal.Ref]*span
 	roots  []*span
 	cut    bool
 	start  int64
@@ -126,11 +126,11 @@ type tracer struct {
 }
 
 func newTracer(p *plan.Plan, run string, most int) *tracer {
-	return &tracer{runView: newView(p, run), most: most, spans: map[machine.Ref]*span{}}
+	return &tracer{runView: newView(p, run), most: most, spans: map[journal.Ref]*span{}}
 }
 
 // apply folds one event.
-func (t *tracer) apply(ev *machine.Event) error {
+func (t *tracer) apply(ev *journal.Event) error {
 	if t.start == 0 {
 		t.start = ev.At
 	}
@@ -143,51 +143,51 @@ func (t *tracer) apply(ev *machine.Event) error {
 		return nil
 	}
 	switch ev.Kind {
-	case machine.EvNodeQueued, machine.EvNodeBlocked, machine.EvNodeLost:
+	case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeLost:
 		s.enter(inQueue, ev.At)
-	case machine.EvNodeStarted, machine.EvNodeOpened, machine.EvNodeFallback, machine.EvNodeCompensating:
+	case journal.EvNodeStarted, journal.EvNodeOpened, journal.EvNodeFallback, journal.EvNodeCompensating:
 		s.enter(atWork, ev.At)
 		s.Attempts = max(s.Attempts, ev.Attempt)
-		if ev.Kind == machine.EvNodeOpened {
+		if ev.Kind == journal.EvNodeOpened {
 			s.opened, s.items = openedText(t.plan, ev), max(ev.N, 0)
 		}
-	case machine.EvNodeWaiting:
+	case journal.EvNodeWaiting:
 		s.enter(inWait, ev.At)
-	case machine.EvNodeRetried:
+	case journal.EvNodeRetried:
 		s.enter(inBackoff, ev.At)
-	case machine.EvNodeCompleted, machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled:
+	case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
 		s.leave(ev.At)
 		t.settleSpan(s, ev)
-	case machine.EvNodeInvalidated:
+	case journal.EvNodeInvalidated:
 		// A retry begins the step anew; what it did before stays in the picture.
 		s.Status, s.Error, s.Note, s.end = "invalidated", nil, "", 0
 	}
 	return nil
 }
 
-func (t *tracer) settleSpan(s *span, ev *machine.Event) {
+func (t *tracer) settleSpan(s *span, ev *journal.Event) {
 	s.Error, s.Note = nil, ""
 	switch ev.Kind {
-	case machine.EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		if s.Status, s.Note = "completed", s.opened; s.Note == "" {
 			s.Note = brief(ev.Data)
 		}
 		s.Credits += ev.N
-	case machine.EvNodeFailed:
+	case journal.EvNodeFailed:
 		s.Status, s.Error = failedStatus(ev.Code), &resultError{ev.Code, strings.Clone(ev.Text)}
-	case machine.EvNodeSkipped:
-		s.Status, s.Note = "skipped", machine.Reason(ev.Flag).String()
+	case journal.EvNodeSkipped:
+		s.Status, s.Note = "skipped", journal.Reason(ev.Flag).String()
 		if ev.Code != "" {
 			s.Error = &resultError{ev.Code, strings.Clone(ev.Text)}
 		}
-	case machine.EvNodeCancelled:
-		s.Status, s.Note = "cancelled", machine.Reason(ev.Flag).String()
+	case journal.EvNodeCancelled:
+		s.Status, s.Note = "cancelled", journal.Reason(ev.Flag).String()
 	}
 }
 
 // span finds or makes the span of an event's step, under the step that owns
 // its scope. It is nil when there are too many already.
-func (t *tracer) span(ev *machine.Event) *span {
+func (t *tracer) span(ev *journal.Event) *span {
 	ref := ev.Ref()
 	if s := t.spans[ref]; s != nil {
 		return s
@@ -198,11 +198,11 @@ func (t *tracer) span(ev *machine.Event) *span {
 	}
 	step := &t.plan.Steps[ref.Step]
 	s := &span{
-		ref:  machine.Ref{Path: machine.Path(strings.Clone(string(ref.Path))), Step: ref.Step},
-		Step: machine.StepPath(t.plan, ref), Name: t.plan.Label(ref.Step), Kind: step.Kind.String(),
+		ref:  journal.Ref{Path: journal.Path(strings.Clone(string(ref.Path))), Step: ref.Step},
+		Step: journal.StepPath(t.plan, ref), Name: t.plan.Label(ref.Step), Kind: step.Kind.String(),
 		Status: "pending", Depth: int(t.plan.Graphs[step.Graph].Depth), begin: ev.At,
 	}
-	owner, ok := machine.Owner(t.plan, ref.Path)
+	owner, ok := journal.Owner(t.plan, ref.Path)
 	switch above := t.spans[owner]; {
 	case ok && above != nil:
 		above.Children = append(above.Children, s)
@@ -278,7 +278,7 @@ func (a *app) printTrace(t *tracer, out *traced, flame bool) {
 		join(" · ", importedWord(out.Imported), out.Status, took(micros(out.TookMs)), credits(out.Credits)))
 	a.text("Execution Tree:\n%s", a.folded(head, 3))
 	w := &traceWriter{app: a, plan: t.plan, narrow: ok && columns < narrowTrace, start: t.start, end: t.start + int64(out.TookMs*1000)}
-	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *span) int { return machine.Compare(t.plan, a.ref, b.ref) })
+	roots := slices.SortedStableFunc(slices.Values(out.Steps), func(a, b *span) int { return journal.Compare(t.plan, a.ref, b.ref) })
 	for i, s := range roots {
 		w.walk(s, "│  ", "", i == len(roots)-1, flame)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -193,7 +193,7 @@ func left0(micros int64) string { return took(time.Duration(micros) * time.Micro
 
 func (t *tree) totals(v *runView) string {
 	parts := []string{t.screen.paint(v.Status.String(), v.Status.String())}
-	if v.failures && v.Status == machine.RunCompleted {
+	if v.failures && v.Status == journal.RunCompleted {
 		parts = append(parts, "with handled failures")
 	}
 	if v.Used > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -29,9 +29,9 @@ func planFor(t *testing.T, text string) *plan.Plan {
 	return p
 }
 
-func stepNamed(t *testing.T, p *plan.Plan, path string) machine.Ref {
+func stepNamed(t *testing.T, p *plan.Plan, path string) journal.Ref {
 	t.Helper()
-	ref, err := machine.ParseRef(p, path)
+	ref, err := journal.ParseRef(p, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTreeLooks(t *testing.T) {
 	v := newView(p, "run_1")
 	now := int64(1_000_000_000_000_000)
 	var seq uint64
-	say := func(path string, ev machine.Event) {
+	say := func(path string, ev journal.Event) {
 		t.Helper()
 		seq++
 		ev.Seq, ev.At = seq, now
@@ -68,18 +68,18 @@ func TestTreeLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	say("", machine.Event{Kind: machine.EvRunStarted, Data: []byte(`{"recipe":"looks\u001b[2J"}`)})
-	say("", machine.Event{Kind: machine.EvRunStatus, Flag: uint8(machine.RunRunning)})
-	say("done", machine.Event{Kind: machine.EvNodeCompleted, Data: []byte(`{"pages":6}`), N: 3, M: 41_000})
-	say("tried", machine.Event{Kind: machine.EvNodeStarted, Attempt: 2})
-	say("tried", machine.Event{Kind: machine.EvNodeRetried, Attempt: 2, Code: fault.ServiceUnavailable, Text: "away", N: now + 812_000})
-	say("awaited", machine.Event{Kind: machine.EvNodeWaiting, Text: "go", N: now + 60_000_000})
-	say("side", machine.Event{Kind: machine.EvNodeOpened, Flag: 1})
-	say("many", machine.Event{Kind: machine.EvNodeOpened, N: 2})
-	say("many", machine.Event{Kind: machine.EvNodeIteration, N: 0})
-	say("many[0].each", machine.Event{Kind: machine.EvNodeStarted, Attempt: 1})
-	say("many[0].each", machine.Event{Kind: machine.EvNodeProgress, N: 500_000, Text: "half"})
-	say("bad", machine.Event{Kind: machine.EvNodeFailed, Code: fault.StepTimeout, Text: "too slow", M: 2_000_000})
+	say("", journal.Event{Kind: journal.EvRunStarted, Data: []byte(`{"recipe":"looks\u001b[2J"}`)})
+	say("", journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunRunning)})
+	say("done", journal.Event{Kind: journal.EvNodeCompleted, Data: []byte(`{"pages":6}`), N: 3, M: 41_000})
+	say("tried", journal.Event{Kind: journal.EvNodeStarted, Attempt: 2})
+	say("tried", journal.Event{Kind: journal.EvNodeRetried, Attempt: 2, Code: fault.ServiceUnavailable, Text: "away", N: now + 812_000})
+	say("awaited", journal.Event{Kind: journal.EvNodeWaiting, Text: "go", N: now + 60_000_000})
+	say("side", journal.Event{Kind: journal.EvNodeOpened, Flag: 1})
+	say("many", journal.Event{Kind: journal.EvNodeOpened, N: 2})
+	say("many", journal.Event{Kind: journal.EvNodeIteration, N: 0})
+	say("many[0].each", journal.Event{Kind: journal.EvNodeStarted, Attempt: 1})
+	say("many[0].each", journal.Event{Kind: journal.EvNodeProgress, N: 500_000, Text: "half"})
+	say("bad", journal.Event{Kind: journal.EvNodeFailed, Code: fault.StepTimeout, Text: "too slow", M: 2_000_000})
 
 	var out bytes.Buffer
 	tr := &tree{screen: newScreen(&out, true, func(string) string { return "" }), now: func() time.Time { return time.UnixMicro(now + 500_000) }}
@@ -125,12 +125,12 @@ func TestTreeFits(t *testing.T) {
 	v := newView(p, "run_1")
 	for i := range 250 {
 		ref := stepNamed(t, p, fmt.Sprintf("s%d", i))
-		if err := v.apply(&machine.Event{Seq: uint64(i + 1), Kind: machine.EvNodeCompleted, Step: ref.Step}); err != nil {
+		if err := v.apply(&journal.Event{Seq: uint64(i + 1), Kind: journal.EvNodeCompleted, Step: ref.Step}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ref := stepNamed(t, p, "s250")
-	if err := v.apply(&machine.Event{Seq: 251, Kind: machine.EvNodeStarted, Step: ref.Step, Attempt: 1}); err != nil {
+	if err := v.apply(&journal.Event{Seq: 251, Kind: journal.EvNodeStarted, Step: ref.Step, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	tr := &tree{screen: newScreen(&bytes.Buffer{}, true, func(string) string { return "" }), now: time.Now}
@@ -147,7 +147,7 @@ func TestF22_ViewIsBounded(t *testing.T) {
 	p := planFor(t, "name: many\nsteps:\n  - id: loop\n    loop: {over: '[1]', steps: [{id: each, action: {name: effect}}]}\n")
 	v := newView(p, "run_1")
 	seq := uint64(0)
-	say := func(ref machine.Ref, ev machine.Event) {
+	say := func(ref journal.Ref, ev journal.Event) {
 		seq++
 		ev.Seq, ev.Path, ev.Step = seq, ref.Path, ref.Step
 		if err := v.apply(&ev); err != nil {
@@ -155,11 +155,11 @@ func TestF22_ViewIsBounded(t *testing.T) {
 		}
 	}
 	loop := stepNamed(t, p, "loop")
-	say(loop, machine.Event{Kind: machine.EvNodeOpened, N: 20_000})
+	say(loop, journal.Event{Kind: journal.EvNodeOpened, N: 20_000})
 	for i := range 20_000 {
 		ref := stepNamed(t, p, fmt.Sprintf("loop[%d].each", i))
-		say(ref, machine.Event{Kind: machine.EvNodeStarted, Attempt: 1})
-		say(ref, machine.Event{Kind: machine.EvNodeCompleted, Data: []byte(`{"n":1}`), N: 1})
+		say(ref, journal.Event{Kind: journal.EvNodeStarted, Attempt: 1})
+		say(ref, journal.Event{Kind: journal.EvNodeCompleted, Data: []byte(`{"n":1}`), N: 1})
 	}
 	if len(v.order) > 2*maxSteps || len(v.steps) > 2*maxSteps {
 		t.Errorf("the view holds %d and %d steps", len(v.order), len(v.steps))

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -20,12 +20,12 @@ const maxSteps = 1_000
 // its journal. The outcomes are machine.History's; what is added here is what a
 // display needs: since when, what for, which side.
 type runView struct {
-	*machine.History
+	*journal.History
 	plan *plan.Plan
 	id   string
 
 	recipe   string
-	files    []machine.File // that the run was given
+	files    []journal.File // that the run was given
 	failures bool
 	// passed is how many steps failed and were skipped, as their onError says.
 	passed      int
@@ -41,7 +41,7 @@ type runView struct {
 // A stepView is one step instance.
 type stepView struct {
 	path     string
-	ref      machine.Ref
+	ref      journal.Ref
 	status   string
 	attempts uint32
 	micros   int64 // duration once settled
@@ -63,7 +63,7 @@ type stepView struct {
 }
 
 func newView(p *plan.Plan, id string) *runView {
-	return &runView{History: machine.NewHistory(p, maxSteps), plan: p, id: id, gen: 1, steps: map[string]*stepView{}}
+	return &runView{History: journal.NewHistory(p, maxSteps), plan: p, id: id, gen: 1, steps: map[string]*stepView{}}
 }
 
 // done says that the run has ended, in its present generation.
@@ -97,8 +97,8 @@ func (v *runView) open() string {
 	return ": " + oneLine(strings.Join(parts, "; "))
 }
 
-func (v *runView) step(ref machine.Ref) *stepView {
-	path := machine.StepPath(v.plan, ref)
+func (v *runView) step(ref journal.Ref) *stepView {
+	path := journal.StepPath(v.plan, ref)
 	s := v.steps[path]
 	if s == nil {
 		s = &stepView{path: path, ref: ref, status: "pending", items: -1, keep: v.kept < maxSteps}
@@ -113,7 +113,7 @@ func (v *runView) step(ref machine.Ref) *stepView {
 
 // settle records how a step ended. Past maxSteps a step of an inner scope is
 // let go then, so that a loop over 100,000 items costs its window.
-func (v *runView) settle(s *stepView, status string, ev *machine.Event) {
+func (v *runView) settle(s *stepView, status string, ev *journal.Event) {
 	s.status, s.micros, s.note, s.due = status, ev.M, "", 0
 	if s.keep || s.ref.Path == "" {
 		return
@@ -125,51 +125,51 @@ func (v *runView) settle(s *stepView, status string, ev *machine.Event) {
 }
 
 // apply folds one event.
-func (v *runView) apply(ev *machine.Event) error {
+func (v *runView) apply(ev *journal.Event) error {
 	v.Add(ev)
 	if ev.Step < 0 {
 		return v.applyRun(ev)
 	}
 	s := v.step(ev.Ref())
 	switch ev.Kind {
-	case machine.EvNodeReady:
+	case journal.EvNodeReady:
 		s.status = "pending"
-	case machine.EvNodeQueued:
+	case journal.EvNodeQueued:
 		s.status = "queued"
-	case machine.EvNodeBlocked:
+	case journal.EvNodeBlocked:
 		s.status, s.note = "blocked", strings.Clone(ev.Text)
-	case machine.EvNodeStarted:
+	case journal.EvNodeStarted:
 		s.status, s.attempts, s.note, s.due = "running", ev.Attempt, "", 0
 		if s.began == 0 {
 			s.began = ev.At
 		}
-	case machine.EvNodeOpened:
+	case journal.EvNodeOpened:
 		s.status, s.began = "running", ev.At
 		v.applyOpened(s, ev)
-	case machine.EvNodeIteration:
+	case journal.EvNodeIteration:
 		s.begun++
-	case machine.EvNodeProgress:
+	case journal.EvNodeProgress:
 		s.fraction, s.note = float64(ev.N)/1e6, strings.Clone(ev.Text)
-	case machine.EvNodeWaiting:
+	case journal.EvNodeWaiting:
 		s.status, s.began, s.due, s.note = "waiting", ev.At, ev.N, strings.Clone(ev.Text)
-	case machine.EvNodeRetried:
+	case journal.EvNodeRetried:
 		s.status, s.due = "retrying", ev.N
 		s.failed(ev)
-	case machine.EvNodeLost:
+	case journal.EvNodeLost:
 		s.status, s.note = "queued", "attempt lost"
-	case machine.EvNodeFallback:
+	case journal.EvNodeFallback:
 		s.note = "fallback"
 		s.failed(ev)
-	case machine.EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		s.code, s.message, s.cost, s.summary = "", "", ev.N, brief(ev.Data)
 		v.settle(s, "completed", ev)
-	case machine.EvNodeFailed:
+	case journal.EvNodeFailed:
 		s.failed(ev)
 		s.handled = ev.Flag == 1
 		v.settle(s, failedStatus(ev.Code), ev)
-	case machine.EvNodeSkipped, machine.EvNodeCancelled:
+	case journal.EvNodeSkipped, journal.EvNodeCancelled:
 		status := "skipped"
-		if ev.Kind == machine.EvNodeCancelled {
+		if ev.Kind == journal.EvNodeCancelled {
 			status = "cancelled"
 		}
 		if ev.Code != "" {
@@ -182,10 +182,10 @@ func (v *runView) apply(ev *machine.Event) error {
 			}
 		}
 		v.settle(s, status, ev)
-		s.note = machine.Reason(ev.Flag).String()
-	case machine.EvNodeInvalidated:
+		s.note = journal.Reason(ev.Flag).String()
+	case journal.EvNodeInvalidated:
 		*s = stepView{path: s.path, ref: s.ref, status: "invalidated", attempts: s.attempts, keep: s.keep, items: -1}
-	case machine.EvNodeCompensated:
+	case journal.EvNodeCompensated:
 		s.undone = "compensated"
 		if ev.Flag == 1 {
 			s.undone = fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
@@ -194,7 +194,7 @@ func (v *runView) apply(ev *machine.Event) error {
 	return nil
 }
 
-func (s *stepView) failed(ev *machine.Event) { s.code, s.message = ev.Code, strings.Clone(ev.Text) }
+func (s *stepView) failed(ev *journal.Event) { s.code, s.message = ev.Code, strings.Clone(ev.Text) }
 
 // failedStatus tells a timeout from other failures: a view, not a status (R4).
 func failedStatus(code fault.Code) string {
@@ -204,7 +204,7 @@ func failedStatus(code fault.Code) string {
 	return "failed"
 }
 
-func (v *runView) applyOpened(s *stepView, ev *machine.Event) {
+func (v *runView) applyOpened(s *stepView, ev *journal.Event) {
 	switch v.plan.Steps[ev.Step].Kind {
 	case plan.Condition:
 		s.opened = branchText(ev.Flag)
@@ -215,20 +215,20 @@ func (v *runView) applyOpened(s *stepView, ev *machine.Event) {
 	}
 }
 
-func (v *runView) applyRun(ev *machine.Event) error {
+func (v *runView) applyRun(ev *journal.Event) error {
 	switch ev.Kind {
-	case machine.EvRunStarted:
+	case journal.EvRunStarted:
 		var start struct {
 			Recipe string         `json:"recipe"`
-			Files  []machine.File `json:"files"`
+			Files  []journal.File `json:"files"`
 		}
 		if err := json.Unmarshal(ev.Data, &start); err != nil {
 			return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", v.id, err)
 		}
 		v.recipe, v.files = start.Recipe, start.Files
-	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		v.failures = ev.Flag == 1
-	case machine.EvRunRetried:
+	case journal.EvRunRetried:
 		v.gen = ev.N
 	}
 	return nil

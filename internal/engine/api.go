@@ -11,6 +11,7 @@ import (
 	"iter"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -27,7 +28,7 @@ type StartRequest struct {
 	Recipe     string // name, for people
 	Version    string
 	Parameters map[string]any
-	Files      []machine.File
+	Files      []journal.File
 	// IdempotencyKey ties a repeated request to the run the first one started.
 	IdempotencyKey string
 	Correlation    string // default: the run's id
@@ -81,7 +82,7 @@ func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error)
 	in := &input{kind: inStart, key: store.Key{Account: req.Account, Run: id}, begin: &begin{
 		prog: prog, recipe: req.Recipe, version: req.Version,
 	}}
-	in.m = machine.Input{Kind: machine.InStart, Start: &machine.Start{
+	in.m = machine.Input{Kind: machine.InStart, Start: &journal.Start{
 		Run: id, Account: req.Account, Recipe: req.Recipe, Version: req.Version, PlanHash: prog.hash,
 		Parameters: req.Parameters, Files: req.Files, Correlation: cmp.Or(req.Correlation, id),
 		Seed: seed, Pins: pins, Labels: req.Labels,
@@ -97,8 +98,8 @@ func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error)
 }
 
 // pin resolves the plan's action references for the life of the run.
-func (e *Engine) pin(p *plan.Plan) ([]machine.Pin, error) {
-	pins := make([]machine.Pin, len(p.Actions))
+func (e *Engine) pin(p *plan.Plan) ([]journal.Pin, error) {
+	pins := make([]journal.Pin, len(p.Actions))
 	for i, ref := range p.Actions {
 		a := e.cfg.Actions.Find(ref.Name, ref.Version)
 		if a == nil {
@@ -108,7 +109,7 @@ func (e *Engine) pin(p *plan.Plan) ([]machine.Pin, error) {
 			}
 			return nil, fault.New(fault.ActionNotFound, "no action %s is registered here", name)
 		}
-		pins[i] = machine.Pin{Name: a.Name, Version: a.Version, Cost: a.Cost, Provider: a.Provider, Once: a.Delivery == "at_most_once"}
+		pins[i] = journal.Pin{Name: a.Name, Version: a.Version, Cost: a.Cost, Provider: a.Provider, Once: a.Delivery == "at_most_once"}
 	}
 	return pins, nil
 }
@@ -323,14 +324,14 @@ func (e *Engine) State(ctx context.Context, account, run string, until uint64) (
 
 // History folds what became of the run's steps, at most maxSteps of them, as people
 // are shown it: inputs that the recipe marks as writeOnly are masked.
-func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*machine.History, error) {
+func (e *Engine) History(ctx context.Context, account, run string, maxSteps int) (*journal.History, error) {
 	key := store.Key{Account: account, Run: run}
 	p, err := e.PlanOf(ctx, account, run)
 	if err != nil {
 		return nil, err
 	}
-	h, mask := machine.NewHistory(p, maxSteps), machine.NewMask(p)
-	err = eachStored(ctx, e.cfg.Store, key, 0, func(ev *machine.Event) error {
+	h, mask := journal.NewHistory(p, maxSteps), machine.NewMask(p)
+	err = eachStored(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
 		h.Add(mask.Event(ev))
 		return nil
 	})
@@ -357,7 +358,7 @@ func (e *Engine) Events(ctx context.Context, account, run string, after uint64) 
 	return func(yield func(Event, error) bool) {
 		p, err := e.PlanOf(ctx, account, run)
 		if err == nil {
-			err = eachStored(ctx, e.cfg.Store, key, after, func(ev *machine.Event) error {
+			err = eachStored(ctx, e.cfg.Store, key, after, func(ev *journal.Event) error {
 				if !yield(Event{Event: ev, Plan: p, run: run}, nil) {
 					return errEnough
 				}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // The arbiter decides which step that wants an attempt gets one. It knows
@@ -29,8 +29,8 @@ type arbiter struct {
 // An ask is a step instance's wish for an attempt, until that attempt's end.
 type ask struct {
 	l      *live
-	ref    machine.Ref
-	fence  machine.Fence // of its attempt, once it was granted
+	ref    journal.Ref
+	fence  journal.Fence // of its attempt, once it was granted
 	fl     *flight       // its attempt, while that is out
 	gates  []*gate
 	passed int   // gates held: gates[:passed]
@@ -93,7 +93,7 @@ func (a *arbiter) action(name, provider string, slots, per int) []*gate {
 }
 
 // ask brings a wish to its first gate.
-func (a *arbiter) ask(l *live, ref machine.Ref, gates []*gate) {
+func (a *arbiter) ask(l *live, ref journal.Ref, gates []*gate) {
 	if l.asks.get(ref) != nil {
 		return // asked again by recovery
 	}
@@ -103,7 +103,7 @@ func (a *arbiter) ask(l *live, ref machine.Ref, gates []*gate) {
 }
 
 // holds counts an attempt that is already handed out, past every limit.
-func (a *arbiter) holds(l *live, ref machine.Ref, fence machine.Fence, gates []*gate) {
+func (a *arbiter) holds(l *live, ref journal.Ref, fence journal.Fence, gates []*gate) {
 	if l.asks.get(ref) != nil {
 		return
 	}

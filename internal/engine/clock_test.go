@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -86,7 +86,7 @@ func TestI10_SweepsAfterAJump(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() })
 		return b
 	}
-	kept := func(when string, e *Engine, b *blob.Store, f machine.File) {
+	kept := func(when string, e *Engine, b *blob.Store, f journal.File) {
 		t.Helper()
 		if got, err := e.Sweep(t.Context(), false); err != nil || !has(t, b, f) {
 			t.Errorf("%s: what was uploaded just now is taken: %+v, %v", when, got, err)

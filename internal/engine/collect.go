@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -56,7 +56,7 @@ type gather struct {
 	prefix string // scope paths of the iterations begin with it
 	// inner holds, for step instances that show the output of a scope they own,
 	// the event of that output.
-	inner map[machine.Ref]source
+	inner map[journal.Ref]source
 	outs  []source // by ordinal
 	refs  bool     // one of the outputs holds a reference
 	early int      // bytes of outputs that may be held because others come first
@@ -73,14 +73,14 @@ type source struct {
 	fail bool
 }
 
-func newGather(p *plan.Plan, loop machine.Ref) *gather {
-	g := &gather{plan: p, body: p.Steps[loop.Step].Body, inner: map[machine.Ref]source{}, early: maxEarly}
+func newGather(p *plan.Plan, loop journal.Ref) *gather {
+	g := &gather{plan: p, body: p.Steps[loop.Step].Body, inner: map[journal.Ref]source{}, early: maxEarly}
 	g.prefix = string(binary.AppendUvarint([]byte(loop.Path), uint64(g.body)))
 	return g
 }
 
 // find notes where the outputs are.
-func (g *gather) find(ev *machine.Event) error {
+func (g *gather) find(ev *journal.Event) error {
 	rest, ok := strings.CutPrefix(string(ev.Path), g.prefix)
 	if !ok || ev.Step < 0 {
 		return nil
@@ -92,7 +92,7 @@ func (g *gather) find(ev *machine.Event) error {
 	graph := &g.plan.Graphs[g.plan.Steps[ev.Step].Graph]
 	src := source{seq: ev.Seq, size: len(ev.Data) + len(ev.Text)}
 	switch ev.Kind {
-	case machine.EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		if ev.Flag&1 != 0 {
 			src = g.inner[ev.Ref()]
 			delete(g.inner, ev.Ref())
@@ -100,7 +100,7 @@ func (g *gather) find(ev *machine.Event) error {
 		if graph.Out != ev.Step {
 			return nil
 		}
-	case machine.EvNodeFailed:
+	case journal.EvNodeFailed:
 		if src.fail = true; ev.Flag&1 != 0 || len(rest) != n {
 			return nil
 		}
@@ -114,7 +114,7 @@ func (g *gather) find(ev *machine.Event) error {
 		g.outs[ordinal] = src
 		return nil
 	}
-	if owner, ok := machine.Owner(g.plan, ev.Path); ok {
+	if owner, ok := journal.Owner(g.plan, ev.Path); ok {
 		g.inner[owner] = src
 	}
 	return nil
@@ -142,7 +142,7 @@ func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bu
 	}
 	for err == nil && ls.next < len(ls.outs) {
 		from := ls.next
-		err = eachStored(ctx, st, key, 0, func(ev *machine.Event) error {
+		err = eachStored(ctx, st, key, 0, func(ev *journal.Event) error {
 			if i, ok := wanted[ev.Seq]; ok {
 				return ls.put(i, ev)
 			}
@@ -172,7 +172,7 @@ type ordered struct {
 }
 
 // put takes the output of item i, when that is in the window and not known yet.
-func (ls *ordered) put(i int, ev *machine.Event) error {
+func (ls *ordered) put(i int, ev *journal.Event) error {
 	if i < ls.next || i >= ls.end || ls.early[i] != nil {
 		return nil
 	}

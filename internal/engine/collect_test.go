@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -67,7 +67,7 @@ func TestI15_LoopsAreServedInTurn(t *testing.T) {
 				p := planOf(t, fmt.Sprintf("name: wide\nsteps:\n  - {id: outer, loop: {over: 'lists.range(%d)', maxConcurrency: %d, steps: [%s]}}\n", wide, wide, tt.body))
 				s, err := e.Start(t.Context(), StartRequest{
 					Account: acc, Plan: p, Parameters: map[string]any{"pad": strings.Repeat("x", 600_000)},
-					Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+					Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -96,12 +96,12 @@ func TestCollectHoldsAWindow(t *testing.T) {
 		var frames []byte
 		for k := range n {
 			i := order(k)
-			ev := machine.Event{Seq: uint64(k + 1), Kind: machine.EvNodeCompleted, Step: p.Steps[0].Body, Data: fmt.Appendf(nil, `"%0100d"`, i)}
-			ev.Path, ev.Step = machine.Iteration{Loop: machine.Ref{}, N: int64(i)}.Scope(p), p.Graphs[p.Steps[0].Body].First
-			frames = machine.AppendFrame(frames, []machine.Event{ev})
+			ev := journal.Event{Seq: uint64(k + 1), Kind: journal.EvNodeCompleted, Step: p.Steps[0].Body, Data: fmt.Appendf(nil, `"%0100d"`, i)}
+			ev.Path, ev.Step = journal.Iteration{Loop: journal.Ref{}, N: int64(i)}.Scope(p), p.Graphs[p.Steps[0].Body].First
+			frames = journal.AppendFrame(frames, []journal.Event{ev})
 		}
 		for _, room := range []int{0, 500, maxEarly} {
-			g := newGather(p, machine.Ref{})
+			g := newGather(p, journal.Ref{})
 			g.early = room
 			st := &rereading{frames: frames, last: n}
 			if err := eachStored(t.Context(), st, store.Key{}, 0, g.find); err != nil {

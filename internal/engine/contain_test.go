@@ -13,8 +13,8 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -111,7 +111,7 @@ func TestI16_PanicInALoopsFiles(t *testing.T) {
 			e := open(t, memory.New(memory.Options{}), Config{Files: func(string) action.Files { return b }}, echo(), noop())
 			s, err := e.Start(t.Context(), StartRequest{
 				Account: acc, Plan: planOf(t, fileLoop, echo()), Parameters: map[string]any{"pad": strings.Repeat("x", 8<<10)},
-				Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+				Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
 			})
 			if err != nil {
 				t.Fatal(err)

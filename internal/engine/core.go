@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
@@ -193,7 +194,7 @@ func (c *core) deliver(in *input) error {
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
 		id := in.task()
-		if c.land(l, id) == nil && in.m.Source == machine.FromWorker && in.m.Fence != (machine.Fence{}) {
+		if c.land(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
 			c.late(in) // its attempt was cancelled, or a reload has given it up
 		}
 		if !in.holding {
@@ -255,7 +256,7 @@ func (c *core) decide(l *live, in *machine.Input) error {
 		if t.Err == nil && len(t.Events) > 0 {
 			c.touch(l, t.Events[0].Seq)
 			before := len(l.tail)
-			l.tail = machine.AppendFrame(l.tail, t.Events)
+			l.tail = journal.AppendFrame(l.tail, t.Events)
 			c.building.bytes += len(l.tail) - before
 		}
 	}); err != nil {
@@ -331,17 +332,17 @@ func (c *core) free(id taskID) {
 }
 
 // observe keeps what the engine itself must know of an event.
-func (c *core) observe(l *live, ev *machine.Event) {
+func (c *core) observe(l *live, ev *journal.Event) {
 	switch ev.Kind {
-	case machine.EvNodeRetried, machine.EvNodeLost, machine.EvNodeFallback, machine.EvNodeCompleted,
-		machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled, machine.EvNodeInvalidated:
+	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
+		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
 		if k := l.asks.get(ev.Ref()); k != nil {
 			l.asks.remove(k)
 			c.yield(k)
 		}
-	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		l.ended = ev.At
-	case machine.EvRunRetried:
+	case journal.EvRunRetried:
 		l.ended = 0
 	}
 }
@@ -371,7 +372,7 @@ func (c *core) command(l *live, cmd *machine.Command) {
 }
 
 // gatesOf are the gates before an attempt of a step.
-func (c *core) gatesOf(l *live, ref machine.Ref) []*gate {
+func (c *core) gatesOf(l *live, ref journal.Ref) []*gate {
 	i := l.run.Plan().Steps[ref.Step].Action
 	if i < 0 {
 		return []*gate{c.arb.whole}
@@ -437,8 +438,8 @@ func (c *core) grant(k *ask) {
 		return
 	}
 	for i := range c.turn.Events {
-		if e := &c.turn.Events[i]; e.Kind == machine.EvNodeStarted && e.Step == k.ref.Step && e.Path == k.ref.Path {
-			k.fence = machine.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
+		if e := &c.turn.Events[i]; e.Kind == journal.EvNodeStarted && e.Step == k.ref.Step && e.Path == k.ref.Path {
+			k.fence = journal.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -155,7 +156,7 @@ func (e *Engine) giveUp(fl *flight, fail *machine.Failure) {
 func (e *Engine) result(fl *flight, in *input) {
 	in.kind, in.key, in.live = inRun, fl.id.key, fl.live
 	m := &in.m
-	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, machine.FromWorker
+	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, journal.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
 	if e.put(in) != nil {
 		return // the engine has ended: its attempt is open in the journal

@@ -17,7 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -61,7 +61,7 @@ func TestStartChecksItsInput(t *testing.T) {
 			t.Error(err)
 		}
 		closed := planOf(t, "name: x\ninputSchema: {type: object, additionalProperties: false}\nsteps:\n  - {id: a, action: {name: noop}}\n", noop())
-		file := []machine.File{{Hash: "sha256_" + strings.Repeat("0", 64)}}
+		file := []journal.File{{Hash: "sha256_" + strings.Repeat("0", 64)}}
 		if _, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: closed, Files: file}); err != nil {
 			t.Errorf("a closed schema refuses a file: %v", err)
 		}

@@ -5,6 +5,7 @@ package engine
 import (
 	"sync/atomic"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 )
 
@@ -32,7 +33,7 @@ type asks struct {
 	wide  bool
 	n     int
 	root  []*ask // of the run's own scope, by step
-	inner map[machine.Ref]*ask
+	inner map[journal.Ref]*ask
 }
 
 const fewAsks = 8
@@ -40,7 +41,7 @@ const fewAsks = 8
 func (a *asks) len() int { return len(a.few) + a.n }
 
 // get returns the ask of a step instance, nil when there is none.
-func (a *asks) get(ref machine.Ref) *ask {
+func (a *asks) get(ref journal.Ref) *ask {
 	if a.wide {
 		if ref.Path != "" {
 			return a.inner[ref]
@@ -72,7 +73,7 @@ func (a *asks) add(k *ask) {
 	a.n++
 	if k.ref.Path != "" {
 		if a.inner == nil {
-			a.inner = make(map[machine.Ref]*ask, 2*fewAsks)
+			a.inner = make(map[journal.Ref]*ask, 2*fewAsks)
 		}
 		a.inner[k.ref] = k
 		return

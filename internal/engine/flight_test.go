@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // The asks of a run are what was added and not removed, few or many, in its own
@@ -14,14 +14,14 @@ import (
 func TestAsksOfARun(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var a asks
-	want := map[machine.Ref]*ask{}
+	want := map[journal.Ref]*ask{}
 	var gone *ask
 	most := 0
 	for step := range 20_000 {
 		grow := step/500%2 == 0
-		ref := machine.Ref{Step: r.Int32N(100)}
+		ref := journal.Ref{Step: r.Int32N(100)}
 		if r.IntN(3) == 0 {
-			ref.Path = machine.Path([]byte{byte(r.IntN(3))})
+			ref.Path = journal.Path([]byte{byte(r.IntN(3))})
 		}
 		have := want[ref]
 		if got := a.get(ref); got != have {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -66,8 +66,8 @@ func (l *lineage) stop() {
 // losses are the attempts of a run that were lost, in order: true = handed back.
 func (l *lineage) losses(key store.Key) (back []bool) {
 	l.t.Helper()
-	err := eachStored(l.t.Context(), l.st, key, 0, func(ev *machine.Event) error {
-		if ev.Kind == machine.EvNodeLost {
+	err := eachStored(l.t.Context(), l.st, key, 0, func(ev *journal.Event) error {
+		if ev.Kind == journal.EvNodeLost {
 			back = append(back, ev.Flag&1 != 0)
 		}
 		return nil

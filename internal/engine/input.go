@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -62,8 +63,8 @@ func (in *input) send() {
 // A taskID names an attempt that was handed out.
 type taskID struct {
 	key   store.Key
-	ref   machine.Ref
-	fence machine.Fence
+	ref   journal.Ref
+	fence journal.Fence
 }
 
 // An effect is something to do in the world, now that its cause is durable.

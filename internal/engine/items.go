@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
@@ -65,7 +66,7 @@ const maxCursors = 64
 
 type cursor struct {
 	key  store.Key
-	ref  machine.Ref
+	ref  journal.Ref
 	hash string
 	file action.File
 	next int64 // index of the item that follows

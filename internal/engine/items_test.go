@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -60,7 +60,7 @@ func overFile(t *testing.T, files *blob.Store, name, mime, content, pad string) 
 	e = open(t, memory.New(memory.Options{}), Config{Files: files.Files}, echo())
 	s, err := e.Start(t.Context(), StartRequest{
 		Account: acc, Plan: planOf(t, fileLoop, echo()), Parameters: map[string]any{"pad": pad},
-		Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+		Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestRowsAreCountedFirst(t *testing.T) {
 			p := planOf(t, strings.Replace(fileLoop, "max_total_steps: 1000000", tt.limits, 1), count)
 			s, err := e.Start(t.Context(), StartRequest{
 				Account: acc, Plan: p, Parameters: map[string]any{"pad": ""},
-				Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+				Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -153,14 +153,14 @@ func trace(t testing.TB, st store.Store, p *plan.Plan, account, run string) []st
 	t.Helper()
 	var lines []string
 	next := uint64(1)
-	err := eachStored(context.Background(), st, store.Key{Account: account, Run: run}, 0, func(ev *machine.Event) error {
+	err := eachStored(context.Background(), st, store.Key{Account: account, Run: run}, 0, func(ev *journal.Event) error {
 		if ev.Seq != next {
 			return fmt.Errorf("event %d where %d was expected", ev.Seq, next)
 		}
 		next++
 		line := ev.Name()
 		if ev.Step >= 0 {
-			line += " " + machine.StepPath(p, ev.Ref())
+			line += " " + journal.StepPath(p, ev.Ref())
 		}
 		if ev.Attempt > 0 {
 			line += fmt.Sprintf(" attempt=%d", ev.Attempt)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -223,7 +224,7 @@ func refold(ctx context.Context, st store.Store, prog *program, saved *store.Sav
 		}
 		run = r
 	}
-	apply := func(ev *machine.Event) error {
+	apply := func(ev *journal.Event) error {
 		if ev.Seq <= run.Last() {
 			return nil
 		}
@@ -237,7 +238,7 @@ func refold(ctx context.Context, st store.Store, prog *program, saved *store.Sav
 			return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
 		}
 	}
-	if err := machine.EachEvent(saved.Tail, apply); err != nil && !errors.Is(err, errEnough) {
+	if err := journal.EachEvent(saved.Tail, apply); err != nil && !errors.Is(err, errEnough) {
 		return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
 	}
 	if until == 0 && run.Last() != saved.Last {
@@ -250,7 +251,7 @@ func refold(ctx context.Context, st store.Store, prog *program, saved *store.Sav
 var errEnough = errors.New("enough")
 
 // eachStored calls fn for the stored events after `last`, in order.
-func eachStored(ctx context.Context, st store.Store, key store.Key, last uint64, fn func(*machine.Event) error) error {
+func eachStored(ctx context.Context, st store.Store, key store.Key, last uint64, fn func(*journal.Event) error) error {
 	for {
 		page, err := st.Events(ctx, key, last, pageBytes)
 		if err != nil {
@@ -259,7 +260,7 @@ func eachStored(ctx context.Context, st store.Store, key store.Key, last uint64,
 		if page.Next <= last {
 			return nil
 		}
-		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			if ev.Seq <= last {
 				return nil
 			}
@@ -286,7 +287,7 @@ func supply(ctx context.Context, st store.Store, key store.Key, run *machine.Run
 		if page.Next < missing[0] {
 			return fault.New(fault.StoreCorrupt, "run %s: event %d holds a value of its state and is not stored", key.Run, missing[0])
 		}
-		err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			for len(missing) > 0 && missing[0] < ev.Seq {
 				missing = missing[1:]
 			}
@@ -305,9 +306,9 @@ func supply(ctx context.Context, st store.Store, key store.Key, run *machine.Run
 
 // after cuts the events up to `last` off frames.
 func after(frames []byte, last uint64) ([]byte, error) {
-	var events []machine.Event
+	var events []journal.Event
 	whole := true
-	err := machine.EachEvent(frames, func(ev *machine.Event) error {
+	err := journal.EachEvent(frames, func(ev *journal.Event) error {
 		if ev.Seq > last {
 			if whole && len(events) == 0 {
 				return errEnough // nothing to cut
@@ -330,7 +331,7 @@ func after(frames []byte, last uint64) ([]byte, error) {
 		for n < len(events) && events[n].At == events[0].At {
 			n++
 		}
-		tail = machine.AppendFrame(tail, events[:n])
+		tail = journal.AppendFrame(tail, events[:n])
 		events = events[n:]
 	}
 	return tail, nil

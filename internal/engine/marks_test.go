@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -22,7 +23,7 @@ func breakSnapshot(t *testing.T, run *machine.Run) {
 	field := reflect.ValueOf(run).Elem().FieldByName("scopes")
 	scopes := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 	scopes.Set(reflect.MakeMap(field.Type()))
-	scopes.SetMapIndex(reflect.ValueOf(machine.Path("broken")), reflect.Zero(field.Type().Elem()))
+	scopes.SetMapIndex(reflect.ValueOf(journal.Path("broken")), reflect.Zero(field.Type().Elem()))
 	defer func() {
 		if recover() == nil {
 			t.Fatal("the snapshot of a broken run does not panic")

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -102,7 +102,7 @@ func hexDigits(b []byte) int {
 // touch renews the files that a request is about before it is accepted: from
 // here to the commit that names them no sweep takes them away. Input files must
 // be there; hashes among values and in a plan need not be those of files.
-func (e *Engine) touch(ctx context.Context, account string, files []machine.File, values ...any) error {
+func (e *Engine) touch(ctx context.Context, account string, files []journal.File, values ...any) error {
 	if e.cfg.Blobs == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -40,8 +41,8 @@ steps:
 func rendered(t testing.TB, st store.Store, p *plan.Plan, key store.Key) string {
 	t.Helper()
 	var b strings.Builder
-	err := eachStored(context.Background(), st, key, 0, func(ev *machine.Event) error {
-		env := machine.Render(p, key.Run, ev)
+	err := eachStored(context.Background(), st, key, 0, func(ev *journal.Event) error {
+		env := journal.Render(p, key.Run, ev)
 		env.Timestamp = ""
 		delete(env.Payload, "durationMs")
 		delete(env.Payload, "duration")

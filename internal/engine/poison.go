@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -104,13 +104,13 @@ func (c *core) suspect(saved *store.Saved) bool {
 		return false
 	}
 	last, busy := saved.Head.Updated, saved.StateLast > 0
-	open := map[machine.Ref]struct{}{}
-	err := machine.EachEvent(saved.Tail, func(ev *machine.Event) error {
+	open := map[journal.Ref]struct{}{}
+	err := journal.EachEvent(saved.Tail, func(ev *journal.Event) error {
 		last = max(last, ev.At)
 		switch ev.Kind {
-		case machine.EvNodeQueued, machine.EvNodeBlocked, machine.EvNodeStarted, machine.EvNodeRetried, machine.EvNodeLost:
+		case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeStarted, journal.EvNodeRetried, journal.EvNodeLost:
 			open[ev.Ref()] = struct{}{}
-		case machine.EvNodeCompleted, machine.EvNodeFailed, machine.EvNodeSkipped, machine.EvNodeCancelled, machine.EvNodeInvalidated:
+		case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
 			delete(open, ev.Ref())
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -136,7 +137,7 @@ type inputCheck struct {
 // validate checks a run's input against the plan's inputSchema: the parameters,
 // and fileHashes where the schema names them. A schema that is closed and says
 // nothing of files does not refuse them.
-func (p *program) validate(params map[string]any, files []machine.File) error {
+func (p *program) validate(params map[string]any, files []journal.File) error {
 	raw := p.machine.Plan().InputSchema
 	if len(raw) == 0 {
 		return nil

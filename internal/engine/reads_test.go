@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -31,11 +32,11 @@ func (s *shortPages) Events(ctx context.Context, key store.Key, after uint64, ma
 	if err != nil || page.Next <= after {
 		return page, err
 	}
-	err = machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+	err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 		if ev.Seq != after+1 {
 			return nil
 		}
-		page.Frames = machine.AppendFrame(nil, []machine.Event{*ev})
+		page.Frames = journal.AppendFrame(nil, []journal.Event{*ev})
 		page.Next = ev.Seq
 		return errEnough
 	})
@@ -47,7 +48,7 @@ func (s *shortPages) Events(ctx context.Context, key store.Key, after uint64, ma
 
 // stored runs steps up to a wait, ends the engine, and gives what the store has of
 // the run: a snapshot, or events alone.
-func stored(t *testing.T) (st *memory.Store, prog *program, saved *store.Saved, events []machine.Event) {
+func stored(t *testing.T) (st *memory.Store, prog *program, saved *store.Saved, events []journal.Event) {
 	st = memory.New(memory.Options{})
 	a := noop()
 	e := open(t, st, Config{}, a)
@@ -68,7 +69,7 @@ outputs: {a: steps.a.output, b: steps.b.output}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := eachStored(t.Context(), st, key, 0, func(ev *machine.Event) error {
+	if err := eachStored(t.Context(), st, key, 0, func(ev *journal.Event) error {
 		events = append(events, *ev)
 		return nil
 	}); err != nil {
@@ -158,13 +159,13 @@ func TestTailsAreCut(t *testing.T) {
 		}
 		var frames []byte
 		for i := 0; i < len(events); i += 3 {
-			frames = machine.AppendFrame(frames, events[i:min(i+3, len(events))])
+			frames = journal.AppendFrame(frames, events[i:min(i+3, len(events))])
 		}
 		for last := range uint64(len(events) + 1) {
 			tail, err := after(frames, last)
 			var seqs []uint64
 			if err == nil {
-				err = machine.EachEvent(tail, func(ev *machine.Event) error {
+				err = journal.EachEvent(tail, func(ev *journal.Event) error {
 					if was := events[ev.Seq-1]; ev.At != was.At || ev.Kind != was.Kind || !bytes.Equal(ev.Data, was.Data) {
 						t.Errorf("behind %d event %d is %+v, was %+v", last, ev.Seq, ev, was)
 					}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
@@ -149,7 +150,7 @@ func (c *core) resumeRun(l *live) {
 	}
 	var cmds []machine.Command
 	if err := c.protect(l, func() {
-		l.run.EachRunning(func(ref machine.Ref, fence machine.Fence) { c.takeUp(l, ref, fence) })
+		l.run.EachRunning(func(ref journal.Ref, fence journal.Fence) { c.takeUp(l, ref, fence) })
 		cmds = l.run.Owed(nil)
 	}); err != nil {
 		return
@@ -162,7 +163,7 @@ func (c *core) resumeRun(l *live) {
 
 // takeUp takes up an attempt that is open in a loaded run, and finds it again
 // where this process still carries it out.
-func (c *core) takeUp(l *live, ref machine.Ref, fence machine.Fence) {
+func (c *core) takeUp(l *live, ref journal.Ref, fence journal.Fence) {
 	c.arb.holds(l, ref, fence, c.gatesOf(l, ref))
 	id := taskID{l.key, ref, fence}
 	if fl := c.strays[id]; fl != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -166,7 +167,7 @@ func TestI10_TimeNeverFalls(t *testing.T) {
 	r = r.reopen(st.Crash(0))
 	r.settle()
 	var at int64
-	check := func(ev *machine.Event) error {
+	check := func(ev *journal.Event) error {
 		if ev.At < at {
 			return fmt.Errorf("event %d is at %d, the one before at %d", ev.Seq, ev.At, at)
 		}

@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -42,7 +42,7 @@ func (c *cursor) genuine(ctx context.Context, item []byte, references readRefere
 // references are those in the values of a run's journal.
 func (e *Engine) references(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error) {
 	own := map[jsonx.Large]bool{}
-	err := eachStored(ctx, e.cfg.Store, key, 0, func(ev *machine.Event) error {
+	err := eachStored(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
 		for rest := ev.Data; ; {
 			ref, _, end, ok := jsonx.NextLarge(rest)
 			if !ok {

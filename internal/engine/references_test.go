@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
@@ -56,7 +57,7 @@ func measure() *action.Action {
 }
 
 // outputsOf runs a recipe to its end and returns its outputs.
-func outputsOf(t *testing.T, e *Engine, recipe string, files ...machine.File) (string, store.Head) {
+func outputsOf(t *testing.T, e *Engine, recipe string, files ...journal.File) (string, store.Head) {
 	t.Helper()
 	p := planOf(t, recipe, makes(), measure())
 	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Files: files})
@@ -157,7 +158,7 @@ func TestA13_ItemsCannotForgeReferences(t *testing.T) {
 name: forged
 steps:
   - {id: l, loop: {over: "fileHashes[0]", steps: [{id: x, action: {name: measure, parameters: {v: "{{ item }}"}}}]}}
-`, machine.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size})
+`, journal.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size})
 		if head.Code != fault.InputInvalid || !strings.Contains(head.Message, `uses the name "$roux"`) {
 			t.Errorf("%s: %s %s %s", name, head.Status, head.Code, head.Message)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -161,7 +162,7 @@ func (r *rig) start(account string, p *plan.Plan, params map[string]any) *input 
 	return &input{
 		kind: inStart, key: store.Key{Account: account, Run: id}, reply: make(chan answer, 1),
 		begin: &begin{prog: prog, recipe: "test"},
-		m: machine.Input{Kind: machine.InStart, Start: &machine.Start{
+		m: machine.Input{Kind: machine.InStart, Start: &journal.Start{
 			Run: id, Account: account, Recipe: "test", PlanHash: prog.hash, Parameters: params, Seed: uint64(r.seq), Pins: pins,
 		}},
 	}

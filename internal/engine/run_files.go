@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // runFiles are the files of an account as a run knows them. Equal bytes are stored
@@ -14,11 +14,11 @@ import (
 // has those that it came with.
 type runFiles struct {
 	action.Files
-	given []machine.File
+	given []journal.File
 }
 
 // withNames is files as a run knows them that was given some.
-func withNames(files action.Files, given []machine.File) action.Files {
+func withNames(files action.Files, given []journal.File) action.Files {
 	if len(given) == 0 {
 		return files
 	}
@@ -42,7 +42,7 @@ func (r runFiles) Open(ctx context.Context, hash string) (action.File, error) {
 // namedFile is an open file under the name that its run has for it.
 type namedFile struct {
 	action.File
-	given *machine.File
+	given *journal.File
 }
 
 // Info implements action.File.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -144,8 +145,8 @@ func (s *Stage) Sync() (*Message, error) { return awaited(&input{kind: inBarrier
 type Effect struct {
 	Kind  machine.CommandKind
 	Key   store.Key
-	Ref   machine.Ref
-	Fence machine.Fence
+	Ref   journal.Ref
+	Fence journal.Fence
 	Task  *machine.Task // CmdDispatch
 	ask   effect
 	stage *Stage

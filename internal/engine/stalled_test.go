@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -86,7 +86,7 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	read("a subscriber behind a run that has ended", e.Watch(t.Context(), acc, ended, 0))
 	read("a subscriber of a run that goes on", e.Watch(t.Context(), acc, live, 0))
 	var pages iter.Seq2[Event, error] = func(yield func(Event, error) bool) {
-		err := eachStored(t.Context(), st, store.Key{Account: acc, Run: ended}, 0, func(ev *machine.Event) error {
+		err := eachStored(t.Context(), st, store.Key{Account: acc, Run: ended}, 0, func(ev *journal.Event) error {
 			if !yield(Event{Event: ev, Plan: p, run: ended}, nil) {
 				return errEnough
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -35,16 +35,16 @@ func blobsOf(t testing.TB) *blob.Store {
 	return b
 }
 
-func upload(t testing.TB, b *blob.Store, content string) machine.File {
+func upload(t testing.TB, b *blob.Store, content string) journal.File {
 	t.Helper()
 	info, err := b.Put(context.Background(), acc, strings.NewReader(content), content+".txt", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return machine.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}
+	return journal.File{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}
 }
 
-func has(t testing.TB, b *blob.Store, f machine.File) bool {
+func has(t testing.TB, b *blob.Store, f journal.File) bool {
 	t.Helper()
 	_, err := b.Info(context.Background(), acc, f.Hash)
 	if err != nil && !errors.Is(err, fault.FileNotFound) {
@@ -64,7 +64,7 @@ func maker() *action.Action {
 const waits = "name: waits\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n"
 
 // startWith starts a run on files.
-func startWith(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, files ...machine.File) string {
+func startWith(t testing.TB, e *Engine, p *plan.Plan, params map[string]any, files ...journal.File) string {
 	t.Helper()
 	s, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Recipe: "test", Parameters: params, Files: files})
 	if err != nil {
@@ -94,16 +94,16 @@ func TestX158_Retention(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%d files made, %v", len(found), err)
 		}
-		made := machine.File{Hash: found[0].Info.Hash, Name: "made"}
+		made := journal.File{Hash: found[0].Info.Hash, Name: "made"}
 		live := startWith(t, e, planOf(t, waits, noop()), nil, held)
 		if err := e.Signal(t.Context(), acc, live, "other", map[string]any{"file": sent.Hash}); err != nil {
 			t.Fatal(err)
 		}
-		check := func(when string, want ...machine.File) {
+		check := func(when string, want ...journal.File) {
 			t.Helper()
 			synctest.Wait()
-			for _, f := range []machine.File{input, value, other, made, held, sent, written} {
-				if have := has(t, blobs, f); have != slices.ContainsFunc(want, func(w machine.File) bool { return w.Hash == f.Hash }) {
+			for _, f := range []journal.File{input, value, other, made, held, sent, written} {
+				if have := has(t, blobs, f); have != slices.ContainsFunc(want, func(w journal.File) bool { return w.Hash == f.Hash }) {
 					t.Errorf("%s: file %s is there: %v", when, f.Name, have)
 				}
 			}
@@ -199,7 +199,7 @@ func TestSweepByHand(t *testing.T) {
 			f := upload(t, blobs, fmt.Sprint("file ", i))
 			hashes = append(hashes, f.Hash)
 			if i < 3 {
-				req := StartRequest{Account: acc, Plan: p, Recipe: "test", Files: []machine.File{f}, IdempotencyKey: fmt.Sprint("key ", i)}
+				req := StartRequest{Account: acc, Plan: p, Recipe: "test", Files: []journal.File{f}, IdempotencyKey: fmt.Sprint("key ", i)}
 				started, err := e.Start(t.Context(), req)
 				if err != nil {
 					t.Fatal(err)
@@ -262,7 +262,7 @@ func TestF43_StartRacesSweep(t *testing.T) {
 		f, v, s := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "signal")
 		time.Sleep(47 * time.Hour)
 		// The same request reaches the engine and dies before it is committed.
-		if err := e.touch(t.Context(), acc, []machine.File{f}, map[string]any{"x": []any{v.Hash}}); err != nil {
+		if err := e.touch(t.Context(), acc, []journal.File{f}, map[string]any{"x": []any{v.Hash}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(40 * time.Hour)
@@ -273,7 +273,7 @@ func TestF43_StartRacesSweep(t *testing.T) {
 		if has(t, blobs, s) {
 			t.Error("a file that nobody wants is kept")
 		}
-		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t, chain(1), noop()), Files: []machine.File{s}})
+		_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t, chain(1), noop()), Files: []journal.File{s}})
 		wantCode(t, err, fault.FileNotFound)
 	})
 }
@@ -287,22 +287,22 @@ func TestRequestsTouchTheirFiles(t *testing.T) {
 		run := startWith(t, e, p, nil)
 		ended := startWith(t, e, planOf(t, chain(1), noop()), map[string]any{"n": "x"})
 		end(t, e, ended)
-		for i, request := range []func(f machine.File) error{
-			func(f machine.File) error {
-				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Files: []machine.File{f}})
+		for i, request := range []func(f journal.File) error{
+			func(f journal.File) error {
+				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Files: []journal.File{f}})
 				return err
 			},
-			func(f machine.File) error {
+			func(f journal.File) error {
 				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: p, Parameters: map[string]any{"x": f.Hash}})
 				return err
 			},
-			func(f machine.File) error { // in the recipe itself
+			func(f journal.File) error { // in the recipe itself
 				_, err := e.Start(t.Context(), StartRequest{Account: acc, Plan: planOf(t,
 					"name: p\nsteps:\n  - {id: a, action: {name: noop, parameters: {of: "+f.Hash+"}}}\n", noop())})
 				return err
 			},
-			func(f machine.File) error { return e.Signal(t.Context(), acc, run, "other", []any{f.Hash}) },
-			func(f machine.File) error {
+			func(f journal.File) error { return e.Signal(t.Context(), acc, run, "other", []any{f.Hash}) },
+			func(f journal.File) error {
 				return e.Retry(t.Context(), acc, ended, RetryRequest{Edits: map[string]any{"n": f.Hash}})
 			},
 		} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -267,22 +268,22 @@ func (w *twin) check() string {
 		verify(w.t, w.st, key)
 		done := map[string]bool{}
 		next := uint64(1)
-		err = eachStored(context.Background(), w.st, key, 0, func(ev *machine.Event) error {
+		err = eachStored(context.Background(), w.st, key, 0, func(ev *journal.Event) error {
 			if ev.Seq != next {
 				return fmt.Errorf("event %d where %d is due", ev.Seq, next)
 			}
 			next++
 			at := fmt.Sprintf("%q %d", ev.Path, ev.Step)
 			switch ev.Kind {
-			case machine.EvRunRetried:
+			case journal.EvRunRetried:
 				clear(done)
-			case machine.EvNodeCompleted:
+			case journal.EvNodeCompleted:
 				if done[at] {
-					return fmt.Errorf("step %s completed twice in one generation", machine.StepPath(p, ev.Ref()))
+					return fmt.Errorf("step %s completed twice in one generation", journal.StepPath(p, ev.Ref()))
 				}
 				done[at] = true
 			}
-			line, err := json.Marshal(machine.Render(p, key.Run, ev))
+			line, err := json.Marshal(journal.Render(p, key.Run, ev))
 			h.Write(line)
 			return err
 		})

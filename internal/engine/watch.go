@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -252,17 +252,17 @@ func (s *subscriber) next(ctx context.Context) (news, error) {
 
 // An Event is an event of a run with the plan that gives it its public form.
 type Event struct {
-	*machine.Event
+	*journal.Event
 	Plan *plan.Plan
 	run  string
 }
 
 // Envelope is the event's public form (X179).
-func (ev Event) Envelope() machine.Envelope { return machine.Render(ev.Plan, ev.run, ev.Event) }
+func (ev Event) Envelope() journal.Envelope { return journal.Render(ev.Plan, ev.run, ev.Event) }
 
 // terminal says that the event ends a run, until a retry opens a generation.
-func terminal(ev *machine.Event) bool {
-	return ev.Kind >= machine.EvRunCompleted && ev.Kind <= machine.EvRunExpired
+func terminal(ev *journal.Event) bool {
+	return ev.Kind >= journal.EvRunCompleted && ev.Kind <= journal.EvRunExpired
 }
 
 var errGap = errors.New("frames are missing")
@@ -363,7 +363,7 @@ func (w *watcher) turn(ctx, wait context.Context) error {
 	return err
 }
 
-func (w *watcher) give(ev *machine.Event) error {
+func (w *watcher) give(ev *journal.Event) error {
 	if ev.Seq <= w.seen {
 		return nil
 	}
@@ -389,7 +389,7 @@ func (w *watcher) journal(ctx context.Context) error {
 		}
 		w.last = page.Last
 		if page.Next > w.seen {
-			err := machine.EachEvent(page.Frames, w.give)
+			err := journal.EachEvent(page.Frames, w.give)
 			if errors.Is(err, errEnough) {
 				return nil
 			}
@@ -411,7 +411,7 @@ func (w *watcher) live(ctx context.Context) (again bool, err error) {
 		return n.behind, err
 	}
 	for _, f := range n.frames {
-		if err := machine.EachEvent(f, w.give); err != nil {
+		if err := journal.EachEvent(f, w.give); err != nil {
 			if errors.Is(err, errEnough) {
 				return false, nil
 			}

@@ -23,13 +23,14 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire"}},
 	{"0", []string{"action", "internal/sabotage"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
 	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
-	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/machine", "internal/ledger"}},
+	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/ledger"}},
+	{"3, what decides", []string{"internal/machine"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
@@ -52,8 +53,8 @@ var groups = []string{"internal/compile", "internal/store"}
 
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
-	"fault", "internal/sabotage", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/machine", "internal/ledger",
+	"fault", "internal/sabotage", "internal/wire", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/ledger",
 }
 
 // impureImports may not appear in a pure package; a trailing slash means all below.

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 )
@@ -102,7 +103,7 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 func (r *Run) touchStep(s *scope, i int32) {
 	st := &s.steps[i]
 	settled := st.waiting == 0 || sabotage.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
-	due := (st.status == Pending || st.status == Invalidated) && settled &&
+	due := (st.status == journal.Pending || st.status == journal.Invalidated) && settled &&
 		s.state == scopeOpen && !s.heldBack()
 	if due && r.plan.Waves && s.step(r.plan, i).Wave > s.wave {
 		due = st.flags&flagReady == 0 // only to be announced

@@ -18,6 +18,7 @@ package machine
 
 import (
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -45,10 +46,10 @@ const (
 type Input struct {
 	Kind  InputKind
 	At    int64 // UTC µs, never decreasing over the inputs of a run
-	Ref   Ref
-	Fence Fence
+	Ref   journal.Ref
+	Fence journal.Fence
 
-	Start *Start
+	Start *journal.Start
 
 	// InResult.
 	Outcome   Outcome
@@ -56,7 +57,7 @@ type Input struct {
 	InputHash []byte // SHA-256 of the rendered input, 32 bytes; nil when not rendered
 	Cost      int64  // credits of a success
 	Err       *Failure
-	Source    Source
+	Source    journal.Source
 
 	Progress Progress // InProgress
 
@@ -136,8 +137,8 @@ const (
 // A Command is one of them.
 type Command struct {
 	Kind  CommandKind
-	Ref   Ref
-	Fence Fence
+	Ref   journal.Ref
+	Fence journal.Fence
 	From  int64
 	N     int64
 	File  string
@@ -152,7 +153,7 @@ const (
 // A Turn is what one Decide yields. The caller owns it and may reuse it: the
 // slices are appended to after being cut to zero length.
 type Turn struct {
-	Events   []Event
+	Events   []journal.Event
 	Commands []Command
 	// Limit is after how many events a Decide stops and owes CmdContinue, for
 	// those who want smaller turns. Default MaxEvents.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -17,7 +18,7 @@ func startedRun(t testing.TB, seed uint64) *Run {
 	p := compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n")
 	r := NewRun(Prepare(p))
 	var turn Turn
-	r.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "acct", Seed: seed, Pins: pinsOf(p)}}, &turn)
+	r.Decide(&Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "acct", Seed: seed, Pins: pinsOf(p)}}, &turn)
 	return r
 }
 
@@ -105,7 +106,7 @@ func TestI4_EffectKeysAreDistinct(t *testing.T) {
 	p.Steps = append([]plan.Step(nil), p.Steps...)
 	r := startedRun(t, 1)
 	r.plan = &p
-	try := func(account, run, id string, path Path, gen uint16, n uint32) {
+	try := func(account, run, id string, path journal.Path, gen uint16, n uint32) {
 		st := *r.start
 		st.Account, st.Run = account, run
 		r.start, p.Steps[0].ID = &st, id
@@ -137,9 +138,9 @@ func TestI4_EffectKeysAreDistinct(t *testing.T) {
 	// Items of a loop, and scopes below them.
 	for item := range int64(300) {
 		for inner := range int64(3) {
-			try("a", "r", "s", Path("").child(1, item).child(2, inner), 1, 0)
+			try("a", "r", "s", journal.Path("").Child(1, item).Child(2, inner), 1, 0)
 		}
-		try("a", "r", "s", Path("").child(1, item), 1, 0)
+		try("a", "r", "s", journal.Path("").Child(1, item), 1, 0)
 	}
 }
 
@@ -148,7 +149,7 @@ func TestI4_EffectKeysAreDistinct(t *testing.T) {
 func TestJitterStays(t *testing.T) {
 	for _, tt := range []struct {
 		seed    uint64
-		path    Path
+		path    journal.Path
 		gen     uint32
 		attempt uint32
 		want    float64
@@ -156,7 +157,7 @@ func TestJitterStays(t *testing.T) {
 		{0, "", 1, 1, 0.6739081910083272},
 		{1, "", 1, 1, 0.6072490107263878},
 		{1 << 63, "", 1, 1, 0.11905906189380377},
-		{1, Path("").child(1, 300), 1, 1, 0.6634376759286914},
+		{1, journal.Path("").Child(1, 300), 1, 1, 0.6634376759286914},
 		{1, "", 2, 1, 0.026671981878101936},
 		{1, "", 1, 1000, 0.6845914378918821},
 	} {

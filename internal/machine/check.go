@@ -2,7 +2,11 @@
 
 package machine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/roux-engine/roux/internal/journal"
+)
 
 // Check asserts what must hold of a run between two turns, whatever happened to
 // it: counters equal what they count (I5), the agenda holds what is due and
@@ -15,7 +19,7 @@ func (r *Run) Check() error {
 	var err error
 	r.eachScope(func(s *scope) {
 		if bad := checkScope(r, s); bad != nil && err == nil {
-			err = fmt.Errorf("scope %q: %w", ScopePath(r.plan, s.path), bad)
+			err = fmt.Errorf("scope %q: %w", journal.ScopePath(r.plan, s.path), bad)
 		}
 	})
 	if err != nil {
@@ -49,7 +53,7 @@ func (r *Run) waitsForSignal() bool {
 	found := false
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
-			found = found || s.steps[i].status == Waiting && s.step(r.plan, int32(i)).Signal != ""
+			found = found || s.steps[i].status == journal.Waiting && s.step(r.plan, int32(i)).Signal != ""
 		}
 	})
 	return found
@@ -75,7 +79,7 @@ func checkScope(r *Run, s *scope) error {
 		if st.status.Begun() && waiting > 0 {
 			return fmt.Errorf("I5: %s has begun with %d predecessors open", step.ID, waiting)
 		}
-		due := (st.status == Pending || st.status == Invalidated) && waiting == 0 && s.state == scopeOpen && !s.heldBack()
+		due := (st.status == journal.Pending || st.status == journal.Invalidated) && waiting == 0 && s.state == scopeOpen && !s.heldBack()
 		if due && r.plan.Waves && step.Wave > s.wave {
 			due = st.flags&flagReady == 0
 		}
@@ -138,18 +142,18 @@ func (r *Run) Admits(in *Input) bool {
 		return true
 	}
 	s, i := r.at(in.Ref)
-	if s == nil || s.steps[i].status != Running {
+	if s == nil || s.steps[i].status != journal.Running {
 		return false
 	}
 	if c := s.comps[i]; c != nil {
 		return c.owes() && in.Fence.Gen == r.gen
 	}
-	return in.Fence == (Fence{Gen: r.gen, Attempt: s.steps[i].attempt})
+	return in.Fence == (journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt})
 }
 
 // EffectKey is the effect key of the attempt that a step instance was handed out
 // last as; "" when it is not in memory.
-func (r *Run) EffectKey(ref Ref) string {
+func (r *Run) EffectKey(ref journal.Ref) string {
 	s, i := r.at(ref)
 	if s == nil {
 		return ""

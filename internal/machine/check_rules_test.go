@@ -5,6 +5,8 @@ package machine
 import (
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // midway is a run in the middle: a and two items of a window of two run, b waits
@@ -22,7 +24,7 @@ steps:
   - {id: t, transform: {expression: "1"}, dependsOn: [u]}
   - {id: u, wait: {signal: go}}
 `)))
-	d.do(&Input{Kind: InGranted, Ref: Ref{Step: 0}})
+	d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: 0}})
 	d.turn.Limit = 1
 	d.decide(&Input{Kind: InSignal, Name: "go", Data: []byte(`1`)})
 	if d.run.agenda.len() != 1 {
@@ -40,9 +42,9 @@ func waves(t *testing.T) *Run {
 // failing is a run whose first step failed and whose last scopes are being swept.
 func failing(t *testing.T) *Run {
 	d := drive(t, Prepare(compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}}\n")))
-	d.do(&Input{Kind: InGranted, Ref: Ref{Step: 0}})
+	d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: 0}})
 	d.turn.Limit = 1
-	d.decide(&Input{Kind: InResult, Ref: Ref{Step: 0}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: "FILE_INVALID"}})
+	d.decide(&Input{Kind: InResult, Ref: journal.Ref{Step: 0}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Failed, Err: &Failure{Code: "FILE_INVALID"}})
 	return d.run
 }
 
@@ -68,11 +70,11 @@ func TestCheckRules(t *testing.T) {
 		"nothing to wait for":        {waves, func(r *Run) { r.ttlDue, r.busy = 0, 0 }, "I6: the run is dispatching and waits for nothing"},
 		"a predecessor too many":     {midway, func(r *Run) { step(r, "b").waiting++ }, "I5: b counts 2 open predecessors, there are 1"},
 		"a predecessor too few":      {midway, func(r *Run) { step(r, "b").waiting-- }, "I5: b counts 0 open predecessors, there are 1"},
-		"begun too early":            {midway, func(r *Run) { step(r, "b").status = Running }, "I5: b has begun with 1 predecessors open"},
+		"begun too early":            {midway, func(r *Run) { step(r, "b").status = journal.Running }, "I5: b has begun with 1 predecessors open"},
 		"due and not listed":         {midway, func(r *Run) { step(r, "t").pos = 0 }, "t is due true and on the agenda false"},
 		"listed and running":         {midway, func(r *Run) { step(r, "a").pos = 1 }, "a is due false and on the agenda true"},
 		"listed before its time":     {midway, func(r *Run) { step(r, "b").pos = 1 }, "b is due false and on the agenda true"},
-		"ready, of a later wave":     {waves, func(r *Run) { s := step(r, "c"); step(r, "a").status, s.waiting = Completed, 0 }, "c is due true and on the agenda false"},
+		"ready, of a later wave":     {waves, func(r *Run) { s := step(r, "c"); step(r, "a").status, s.waiting = journal.Completed, 0 }, "c is due true and on the agenda false"},
 		"items beyond the window":    {midway, func(r *Run) { r.plan.Steps[stepNamed(r.plan, "each")].Concurrency = 1 }, "X59: loop each runs 2 items at once"},
 		"a scope too many":           {midway, func(r *Run) { each(r).open++ }, "composite each counts 3 open scopes, there are 2"},
 		"a composite that is listed": {midway, func(r *Run) { each(r).pos = 1 }, "composite each is due false and on the agenda true"},
@@ -126,21 +128,21 @@ steps:
 		in   Input
 		want bool
 	}{
-		{"a result", Input{Kind: InResult, Fence: Fence{1, 1}}, true},
-		{"progress", Input{Kind: InProgress, Fence: Fence{1, 1}}, true},
-		{"a lost worker", Input{Kind: InWorkerLost, Fence: Fence{1, 1}}, true},
+		{"a result", Input{Kind: InResult, Fence: journal.Fence{Gen: 1, Attempt: 1}}, true},
+		{"progress", Input{Kind: InProgress, Fence: journal.Fence{Gen: 1, Attempt: 1}}, true},
+		{"a lost worker", Input{Kind: InWorkerLost, Fence: journal.Fence{Gen: 1, Attempt: 1}}, true},
 		{"all workers lost", Input{Kind: InWorkerLost, All: true}, true},
 		{"another kind", Input{Kind: InCancel}, true},
-		{"a result of another attempt", Input{Kind: InResult, Fence: Fence{1, 2}}, false},
-		{"a result of another generation", Input{Kind: InResult, Fence: Fence{2, 1}}, false},
-		{"progress of another attempt", Input{Kind: InProgress, Fence: Fence{1, 2}}, false},
-		{"a lost worker of another attempt", Input{Kind: InWorkerLost, Fence: Fence{1, 2}}, false},
-		{"items that a loop asked for", Input{Kind: InResult, Ref: Ref{Step: w.ref("asks").Step}, Fence: Fence{Gen: 1}}, true},
-		{"items that it asked for before", Input{Kind: InResult, Ref: Ref{Step: w.ref("asks").Step}, Fence: Fence{Gen: 2}}, false},
-		{"items of a loop that has them", Input{Kind: InResult, Ref: Ref{Step: w.ref("each").Step}, Fence: Fence{Gen: 1}}, false},
-		{"a result in an item", Input{Kind: InResult, Ref: w.ref("each[0].y"), Fence: Fence{1, 1}}, true},
-		{"a step that does not run", Input{Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 0}}, false},
-		{"a step that is not there", Input{Kind: InResult, Ref: Ref{Path: "\x09\x09"}, Fence: Fence{1, 1}}, false},
+		{"a result of another attempt", Input{Kind: InResult, Fence: journal.Fence{Gen: 1, Attempt: 2}}, false},
+		{"a result of another generation", Input{Kind: InResult, Fence: journal.Fence{Gen: 2, Attempt: 1}}, false},
+		{"progress of another attempt", Input{Kind: InProgress, Fence: journal.Fence{Gen: 1, Attempt: 2}}, false},
+		{"a lost worker of another attempt", Input{Kind: InWorkerLost, Fence: journal.Fence{Gen: 1, Attempt: 2}}, false},
+		{"items that a loop asked for", Input{Kind: InResult, Ref: journal.Ref{Step: w.ref("asks").Step}, Fence: journal.Fence{Gen: 1}}, true},
+		{"items that it asked for before", Input{Kind: InResult, Ref: journal.Ref{Step: w.ref("asks").Step}, Fence: journal.Fence{Gen: 2}}, false},
+		{"items of a loop that has them", Input{Kind: InResult, Ref: journal.Ref{Step: w.ref("each").Step}, Fence: journal.Fence{Gen: 1}}, false},
+		{"a result in an item", Input{Kind: InResult, Ref: w.ref("each[0].y"), Fence: journal.Fence{Gen: 1, Attempt: 1}}, true},
+		{"a step that does not run", Input{Kind: InResult, Ref: journal.Ref{Step: 1}, Fence: journal.Fence{Gen: 1, Attempt: 0}}, false},
+		{"a step that is not there", Input{Kind: InResult, Ref: journal.Ref{Path: "\x09\x09"}, Fence: journal.Fence{Gen: 1, Attempt: 1}}, false},
 	} {
 		if got := w.run.Admits(&tt.in); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
@@ -149,7 +151,7 @@ steps:
 	d := drive(t, Prepare(compilePlan(t, "name: r\nsteps: [{id: a, action: {name: work}}]\n")))
 	d.turn.Limit = 1
 	d.decide(&Input{Kind: InCancel})
-	if !d.run.Admits(&Input{Kind: InResult, Fence: Fence{1, 9}}) {
+	if !d.run.Admits(&Input{Kind: InResult, Fence: journal.Fence{Gen: 1, Attempt: 9}}) {
 		t.Error("a run that owes itself the rest of a turn refuses a report: it goes on with that turn first")
 	}
 }
@@ -179,11 +181,11 @@ steps:
 		w.line(line)
 	}
 	want := map[string]int64{"a": 1, "b": 2, "c": 3, "d": 4, "d.then.dx": 4, "e": 5, "e[0].ex": 5, "f": 6, "f[0].fx": 6, "g": 7, "h": 0, "i": 8, "j": 9, "z": 10}
-	if err := EachEvent(w.led.frames, func(ev *Event) error {
-		if ev.Kind != EvNodeCompleted && ev.Kind != EvNodeFailed && ev.Kind != EvNodeCancelled {
+	if err := journal.EachEvent(w.led.frames, func(ev *journal.Event) error {
+		if ev.Kind != journal.EvNodeCompleted && ev.Kind != journal.EvNodeFailed && ev.Kind != journal.EvNodeCancelled {
 			return nil
 		}
-		name := StepPath(w.prog.plan, ev.Ref())
+		name := journal.StepPath(w.prog.plan, ev.Ref())
 		if s, ok := want[name]; !ok || ev.M != s*1_000_000 {
 			t.Errorf("%s of %s after %d µs, want %d s", ev.Name(), name, ev.M, s)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -15,14 +16,14 @@ import (
 // can show them).
 type ledger struct {
 	run    *Run
-	seen   *Witness
+	seen   *journal.Checker
 	frames []byte
-	owed   map[string]bool // issued commands
-	live   map[Ref]Fence   // the attempt handed out last
+	owed   map[string]bool               // issued commands
+	live   map[journal.Ref]journal.Fence // the attempt handed out last
 }
 
 func newLedger(r *Run) *ledger {
-	return &ledger{run: r, seen: NewWitness(r.plan), owed: map[string]bool{}, live: map[Ref]Fence{}}
+	return &ledger{run: r, seen: journal.NewChecker(r.plan), owed: map[string]bool{}, live: map[journal.Ref]journal.Fence{}}
 }
 
 func commandKey(c Command) string {
@@ -37,8 +38,8 @@ func (l *ledger) turn(t *Turn) error {
 	gen := l.run.gen
 	for i := range t.Events {
 		ev := &t.Events[i]
-		if ev.Kind == EvNodeStarted {
-			l.live[ev.Ref()] = Fence{Gen: gen, Attempt: ev.Attempt}
+		if ev.Kind == journal.EvNodeStarted {
+			l.live[ev.Ref()] = journal.Fence{Gen: gen, Attempt: ev.Attempt}
 		}
 		if err := l.seen.See(ev); err != nil {
 			return err
@@ -46,14 +47,14 @@ func (l *ledger) turn(t *Turn) error {
 	}
 	for i := range t.Events {
 		ev, key := &t.Events[i], ""
-		if st, k := l.run.at(ev.Ref()); ev.Kind == EvNodeStarted && st != nil && st.steps[k].attempt == ev.Attempt {
+		if st, k := l.run.at(ev.Ref()); ev.Kind == journal.EvNodeStarted && st != nil && st.steps[k].attempt == ev.Attempt {
 			key = l.run.effectKey(st, k) // else it was swept in the same turn
 		}
 		if err := l.seen.Effect(ev, gen, key); err != nil {
 			return err
 		}
 	}
-	l.frames = AppendFrame(l.frames, t.Events)
+	l.frames = journal.AppendFrame(l.frames, t.Events)
 	for _, c := range t.Commands {
 		l.owed[commandKey(c)] = true
 	}
@@ -81,7 +82,7 @@ func (l *ledger) check() error {
 func (l *ledger) replays() error {
 	want := l.run.Snapshot(nil)
 	again := NewRun(l.run.prog)
-	if err := EachEvent(l.frames, again.Apply); err != nil {
+	if err := journal.EachEvent(l.frames, again.Apply); err != nil {
 		return fmt.Errorf("I2: replay: %w", err)
 	}
 	if got := again.Snapshot(nil); !bytes.Equal(got, want) {
@@ -125,7 +126,7 @@ func willFire(r *Run) (order []string) {
 
 func supplyAll(r *Run, frames []byte) error {
 	need := r.Missing()
-	if err := EachEvent(frames, func(ev *Event) error {
+	if err := journal.EachEvent(frames, func(ev *journal.Event) error {
 		if slices.Contains(need, ev.Seq) {
 			return r.Supply(ev)
 		}
@@ -163,7 +164,7 @@ func differ(a, b *Run) string {
 			x, y := as[k].steps[i], bs[k].steps[i]
 			x.pos, y.pos = 0, 0
 			if x != y {
-				return fmt.Sprintf("step %s: %+v and %+v", StepPath(a.plan, as[k].ref(int32(i))), x, y)
+				return fmt.Sprintf("step %s: %+v and %+v", journal.StepPath(a.plan, as[k].ref(int32(i))), x, y)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // storyFrames is the journal of a run that uses most kinds of event, and the
@@ -24,8 +25,8 @@ func storyFrames(t testing.TB) (*Program, []byte, []byte) {
 }
 
 // decodeAll returns copies of the events of frames.
-func decodeAll(frames []byte) (events []Event, err error) {
-	err = EachEvent(frames, func(ev *Event) error {
+func decodeAll(frames []byte) (events []journal.Event, err error) {
+	err = journal.EachEvent(frames, func(ev *journal.Event) error {
 		e := *ev
 		e.Data, e.Hash = slices.Clone(ev.Data), slices.Clone(ev.Hash)
 		events = append(events, e)
@@ -35,13 +36,13 @@ func decodeAll(frames []byte) (events []Event, err error) {
 }
 
 func TestFramesRoundTrip(t *testing.T) {
-	all := []Event{
-		{Seq: 1, At: t0, Kind: EvRunStarted, Step: -1, Data: []byte(`{}`)},
-		{Seq: 2, At: t0, Kind: EvNodeRetried, Flag: 255, Step: 1<<31 - 1, Path: Path("").child(1<<31-1, 1<<40), Attempt: 1<<32 - 1,
+	all := []journal.Event{
+		{Seq: 1, At: t0, Kind: journal.EvRunStarted, Step: -1, Data: []byte(`{}`)},
+		{Seq: 2, At: t0, Kind: journal.EvNodeRetried, Flag: 255, Step: 1<<31 - 1, Path: journal.Path("").Child(1<<31-1, 1<<40), Attempt: 1<<32 - 1,
 			N: -1 << 63, M: 1<<63 - 1, Code: "X", Text: "ü\x00", Data: []byte{}, Hash: bytes.Repeat([]byte{7}, 32)},
-		{Seq: 3, At: t0, Kind: EvNodeQueued, Step: 0},
+		{Seq: 3, At: t0, Kind: journal.EvNodeQueued, Step: 0},
 	}
-	got, err := decodeAll(AppendFrame(AppendFrame(nil, all[:2]), all[2:]))
+	got, err := decodeAll(journal.AppendFrame(journal.AppendFrame(nil, all[:2]), all[2:]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestApplyRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := NewRun(prog)
-	if err := run.Apply(&Event{Seq: 1, Kind: EvNodeQueued}); fault.CodeOf(err) != fault.StoreCorrupt {
+	if err := run.Apply(&journal.Event{Seq: 1, Kind: journal.EvNodeQueued}); fault.CodeOf(err) != fault.StoreCorrupt {
 		t.Errorf("before run.started: %v", err)
 	}
 	first := events[0]
@@ -142,18 +143,18 @@ func TestApplyRefuses(t *testing.T) {
 	if err := run.Apply(&first); err != nil || !bytes.Equal(run.Snapshot(nil), before) {
 		t.Errorf("an event folded already: %v", err)
 	}
-	for what, ev := range map[string]Event{
-		"a gap":                         {Seq: 3, Kind: EvNodeQueued},
-		"a scope that is not open":      {Seq: 2, Kind: EvNodeQueued, Path: Path("").child(1, 9), Step: 1},
-		"a step of another scope":       {Seq: 2, Kind: EvNodeQueued, Step: 1 << 20},
-		"a run's event about a step":    {Seq: 2, Kind: EvRunStatus, Step: 0},
-		"a step's event about the run":  {Seq: 2, Kind: EvNodeQueued, Step: -1},
-		"an end of scopes never opened": {Seq: 2, Kind: EvNodeCompleted, Flag: 1, Step: 0},
-		"a compensation never begun":    {Seq: 2, Kind: EvNodeCompensated, Step: 0},
-		"an item of no loop":            {Seq: 2, Kind: EvNodeIteration, Step: 0},
-		"items of no loop":              {Seq: 2, Kind: EvNodeItems, Step: 0},
-		"an abort of nothing":           {Seq: 2, Kind: EvNodeAborting, Step: 0},
-		"edited fields that are none":   {Seq: 2, Kind: EvRunRetried, Step: -1, N: 2, Data: []byte(`[`)},
+	for what, ev := range map[string]journal.Event{
+		"a gap":                         {Seq: 3, Kind: journal.EvNodeQueued},
+		"a scope that is not open":      {Seq: 2, Kind: journal.EvNodeQueued, Path: journal.Path("").Child(1, 9), Step: 1},
+		"a step of another scope":       {Seq: 2, Kind: journal.EvNodeQueued, Step: 1 << 20},
+		"a run's event about a step":    {Seq: 2, Kind: journal.EvRunStatus, Step: 0},
+		"a step's event about the run":  {Seq: 2, Kind: journal.EvNodeQueued, Step: -1},
+		"an end of scopes never opened": {Seq: 2, Kind: journal.EvNodeCompleted, Flag: 1, Step: 0},
+		"a compensation never begun":    {Seq: 2, Kind: journal.EvNodeCompensated, Step: 0},
+		"an item of no loop":            {Seq: 2, Kind: journal.EvNodeIteration, Step: 0},
+		"items of no loop":              {Seq: 2, Kind: journal.EvNodeItems, Step: 0},
+		"an abort of nothing":           {Seq: 2, Kind: journal.EvNodeAborting, Step: 0},
+		"edited fields that are none":   {Seq: 2, Kind: journal.EvRunRetried, Step: -1, N: 2, Data: []byte(`[`)},
 	} {
 		run := NewRun(prog)
 		first := events[0]
@@ -178,7 +179,7 @@ func FuzzEachEvent(f *testing.F) {
 		// What decodes is written out the same, event by event.
 		var again []byte
 		for i := range events {
-			again = AppendFrame(again, events[i:i+1])
+			again = journal.AppendFrame(again, events[i:i+1])
 		}
 		back, err := decodeAll(again)
 		if err != nil {
@@ -195,7 +196,7 @@ func FuzzApply(f *testing.F) {
 	f.Add(frames)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		run := NewRun(prog)
-		if err := EachEvent(data, run.Apply); err == nil {
+		if err := journal.EachEvent(data, run.Apply); err == nil {
 			run.Snapshot(nil)
 		}
 	})

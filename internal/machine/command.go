@@ -7,41 +7,42 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
 // commandsOf appends the commands that one event of scope s causes. Owed gives them from
 // state alone, but for those of what is about to be cancelled; a property test
 // holds that it gives no others.
-func (r *Run) commandsOf(ev *Event, s *scope) {
+func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	switch ev.Kind {
-	case EvNodeQueued, EvNodeLost:
-		r.command(Command{Kind: CmdAcquire, Ref: ev.Ref(), Fence: Fence{Gen: r.gen}})
-	case EvNodeStarted:
-		r.command(Command{Kind: CmdDispatch, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
-	case EvNodeCancelled:
+	case journal.EvNodeQueued, journal.EvNodeLost:
+		r.command(Command{Kind: CmdAcquire, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen}})
+	case journal.EvNodeStarted:
+		r.command(Command{Kind: CmdDispatch, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
+	case journal.EvNodeCancelled:
 		if ev.Attempt > 0 {
-			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
+			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
-	case EvNodeRetried, EvNodeFailed, EvNodeFallback, EvNodeSkipped:
+	case journal.EvNodeRetried, journal.EvNodeFailed, journal.EvNodeFallback, journal.EvNodeSkipped:
 		// The machine's own clock ended the attempt: its worker does not know.
 		if ev.Attempt > 0 && fault.CauseOf(ev.Code) == fault.CauseTimeout {
-			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: Fence{Gen: r.gen, Attempt: ev.Attempt}})
+			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
 	}
 	r.askComposites(ev, s)
 }
 
 // askComposites issues the command of a loop that came to need an answer.
-func (r *Run) askComposites(ev *Event, own *scope) {
+func (r *Run) askComposites(ev *journal.Event, own *scope) {
 	for s := own; s != nil; s = s.parent {
-		if ev.Kind >= EvNodeOpened && s == own {
+		if ev.Kind >= journal.EvNodeOpened && s == own {
 			r.ask(s.comps[ev.Step-s.g.First])
 		}
 		if s.parent == nil {
 			return
 		}
-		if s.live > 0 && s == own && ev.Kind != EvNodeItems {
+		if s.live > 0 && s == own && ev.Kind != journal.EvNodeItems {
 			// Nothing above can have changed while this scope is open.
 			return
 		}
@@ -59,7 +60,7 @@ func (r *Run) ask(c *composite) {
 
 // question is the command whose answer the loop waits for.
 func (c *composite) question(gen uint32) Command {
-	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: Fence{Gen: gen}, N: c.loop.next}
+	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: journal.Fence{Gen: gen}, N: c.loop.next}
 	if c.needsItems() {
 		cmd.Kind, cmd.From, cmd.N, cmd.File = CmdNeedItems, c.loop.have, itemBatch, c.loop.file
 	}
@@ -77,11 +78,11 @@ func (r *Run) Owed(buf []Command) []Command {
 		}
 		for k := range s.steps {
 			st, i := &s.steps[k], int32(k)
-			fence := Fence{Gen: r.gen, Attempt: st.attempt}
+			fence := journal.Fence{Gen: r.gen, Attempt: st.attempt}
 			switch st.status {
-			case Queued, Blocked:
-				buf = append(buf, Command{Kind: CmdAcquire, Ref: s.ref(i), Fence: Fence{Gen: r.gen}})
-			case Running:
+			case journal.Queued, journal.Blocked:
+				buf = append(buf, Command{Kind: CmdAcquire, Ref: s.ref(i), Fence: journal.Fence{Gen: r.gen}})
+			case journal.Running:
 				if c := s.comps[i]; c != nil {
 					if c.owes() {
 						buf = append(buf, c.question(r.gen))
@@ -93,7 +94,7 @@ func (r *Run) Owed(buf []Command) []Command {
 		}
 	}
 	if r.agenda.len() > 0 {
-		buf = append(buf, Command{Kind: CmdContinue, Ref: Ref{Step: -1}})
+		buf = append(buf, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
 	}
 	return buf
 }
@@ -104,9 +105,9 @@ func (r *Run) Open() (queued, running int) {
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
 			switch s.steps[i].status {
-			case Queued, Blocked:
+			case journal.Queued, journal.Blocked:
 				queued++
-			case Running:
+			case journal.Running:
 				if s.comps[int32(i)] == nil {
 					running++
 				}
@@ -117,11 +118,11 @@ func (r *Run) Open() (queued, running int) {
 }
 
 // EachRunning visits the attempts that were handed out, in order.
-func (r *Run) EachRunning(fn func(Ref, Fence)) {
+func (r *Run) EachRunning(fn func(journal.Ref, journal.Fence)) {
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {
-			if st := &s.steps[i]; st.status == Running && s.comps[int32(i)] == nil {
-				fn(s.ref(int32(i)), Fence{Gen: r.gen, Attempt: st.attempt})
+			if st := &s.steps[i]; st.status == journal.Running && s.comps[int32(i)] == nil {
+				fn(s.ref(int32(i)), journal.Fence{Gen: r.gen, Attempt: st.attempt})
 			}
 		}
 	}

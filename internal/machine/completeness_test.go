@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -261,19 +262,19 @@ func TestEveryKindIsPlayed(t *testing.T) {
 	for k := Success; k <= Preview; k++ {
 		want = append(want, fmt.Sprint("outcome ", k))
 	}
-	for k := FromWorker; k <= FromPoll; k++ {
+	for k := journal.FromWorker; k <= journal.FromPoll; k++ {
 		want = append(want, fmt.Sprint("source ", k))
 	}
-	for _, k := range Kinds() {
+	for _, k := range journal.Kinds() {
 		want = append(want, fmt.Sprint("event ", k))
 	}
-	for k := ByCondition; k <= ByCancel; k++ {
+	for k := journal.ByCondition; k <= journal.ByCancel; k++ {
 		want = append(want, "reason "+k.String())
 	}
-	for st := Status(0); st.Known(); st++ {
+	for st := journal.Status(0); st.Known(); st++ {
 		want = append(want, "step "+st.String())
 	}
-	for st := RunStatus(0); st.Known(); st++ {
+	for st := journal.RunStatus(0); st.Known(); st++ {
 		want = append(want, "run "+st.String())
 	}
 	for _, name := range []string{"none", "waiting_single", "waiting_parallel", "ready_to_resume"} {

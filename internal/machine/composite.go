@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -73,7 +74,7 @@ func (r *Run) newComposite(s *scope, i int32, kind compositeKind) *composite {
 }
 
 // newScope makes a scope, not yet known to an owner.
-func (r *Run) newScope(path Path, graph int32, parent *scope, owner int32, ordinal int64) *scope {
+func (r *Run) newScope(path journal.Path, graph int32, parent *scope, owner int32, ordinal int64) *scope {
 	g := &r.plan.Graphs[graph]
 	s := &scope{path: path, graph: graph, g: g, parent: parent, owner: owner, ordinal: ordinal,
 		failed: -1, live: g.N, steps: make([]stepState, g.N)}
@@ -102,9 +103,9 @@ func (r *Run) newScope(path Path, graph int32, parent *scope, owner int32, ordin
 
 // openChild opens a scope under a composite.
 func (r *Run) openChild(c *composite, graph int32, ordinal int64, item *value) error {
-	path := c.scope.path.child(graph, ordinal)
+	path := c.scope.path.Child(graph, ordinal)
 	if r.scopes == nil {
-		r.scopes = make(map[Path]*scope, 4)
+		r.scopes = make(map[journal.Path]*scope, 4)
 	}
 	if r.gen > 1 {
 		r.dropOlder(path)
@@ -134,7 +135,7 @@ func kidKey(s *scope) int64 {
 }
 
 // openComposite folds node.started of a condition, parallel or loop step.
-func (r *Run) openComposite(s *scope, i int32, ev *Event) error {
+func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 	step := s.step(r.plan, i)
 	switch step.Kind {
 	case plan.Condition:
@@ -179,33 +180,33 @@ const (
 func (r *Run) openFallback(s *scope, i int32) error {
 	st := &s.steps[i]
 	c := r.newComposite(s, i, falling)
-	r.begin(s, i, Running)
+	r.begin(s, i, journal.Running)
 	st.due = 0
 	return r.openChild(c, s.step(r.plan, i).Fallback, 0, nil)
 }
 
 // abort folds the decision to end a composite early (its total_timeout).
-func (r *Run) abort(s *scope, i int32, ev *Event) error {
+func (r *Run) abort(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
 	if c == nil {
 		return errImpossible(ev, "the step has no open scopes")
 	}
 	c.ended, c.err = true, &stepError{ev.Code, ev.Text}
-	r.sweepKids(c, BranchLost)
+	r.sweepKids(c, journal.BranchLost)
 	r.touchComposite(c)
 	return nil
 }
 
 // sweep begins to close everything in a scope that is not settled. Scopes
 // inside go first, so that a composite closes after what it owns.
-func (r *Run) sweep(s *scope, why Reason) {
-	if s.state == scopeSweep && (why == 0 || s.reason == ByCancel) {
+func (r *Run) sweep(s *scope, why journal.Reason) {
+	if s.state == scopeSweep && (why == 0 || s.reason == journal.ByCancel) {
 		return
 	}
 	s.state, s.reason, s.cursor = scopeSweep, why, 0
 	inner := why
 	if inner == 0 {
-		inner = RunEnded
+		inner = journal.RunEnded
 	}
 	for _, c := range s.sortedComps() {
 		c.ended = true
@@ -218,7 +219,7 @@ func (r *Run) sweep(s *scope, why Reason) {
 	r.touchScope(s)
 }
 
-func (r *Run) sweepKids(c *composite, why Reason) {
+func (r *Run) sweepKids(c *composite, why journal.Reason) {
 	for _, kid := range c.sortedKids() {
 		if kid.live > 0 {
 			r.sweep(kid, why)
@@ -281,7 +282,7 @@ func (r *Run) kidSettled(c *composite, s *scope, status kidStatus) {
 		if !c.ended && c.joined(s.parent.step(r.plan, c.step)) {
 			// The join is decided: what still runs has lost (X46–X52, R27).
 			c.ended = true
-			r.sweepKids(c, BranchLost)
+			r.sweepKids(c, journal.BranchLost)
 		}
 	case looping:
 		r.itemSettled(c, s, status, cause)
@@ -330,7 +331,7 @@ func (c *composite) succeeded(step *plan.Step) bool {
 // compositeDue says that Decide can do something with c.
 func (r *Run) compositeDue(c *composite) bool {
 	st := &c.scope.steps[c.step]
-	if c.kind == undoing || st.status != Running || c.scope.state == scopeSweep || c.scope.heldBack() {
+	if c.kind == undoing || st.status != journal.Running || c.scope.state == scopeSweep || c.scope.heldBack() {
 		return false // a compensation is the run's business, a sweep the scope's
 	}
 	if c.ended {
@@ -398,9 +399,9 @@ func (r *Run) dropScope(s *scope) {
 
 // dropOlder forgets a scope of an older generation that runs anew, with what it
 // left to undo: its steps will be undone as what they do now.
-func (r *Run) dropOlder(path Path) {
-	within := func(p Path) bool { return strings.HasPrefix(string(p), string(path)) }
-	r.undo = slices.DeleteFunc(r.undo, func(u Ref) bool { return within(u.Path) })
+func (r *Run) dropOlder(path journal.Path) {
+	within := func(p journal.Path) bool { return strings.HasPrefix(string(p), string(path)) }
+	r.undo = slices.DeleteFunc(r.undo, func(u journal.Ref) bool { return within(u.Path) })
 	for p, old := range r.scopes {
 		if within(p) {
 			r.dropScope(old)

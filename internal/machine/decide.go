@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
@@ -31,7 +32,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 	r.advance()
 	r.forgetDecoded()
 	if r.agenda.len() > 0 {
-		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: Ref{Step: -1}})
+		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
 	}
 }
 
@@ -94,7 +95,7 @@ func (r *Run) full() bool {
 }
 
 // emit folds an event and appends it to the turn with the commands it causes.
-func (r *Run) emit(s *scope, ev Event) {
+func (r *Run) emit(s *scope, ev journal.Event) {
 	ev.Seq, ev.At = r.last+1, r.clock
 	if s != nil {
 		ev.Path = s.path
@@ -106,12 +107,12 @@ func (r *Run) emit(s *scope, ev Event) {
 }
 
 // emitStep emits an event of a step instance.
-func (r *Run) emitStep(s *scope, i int32, ev Event) {
+func (r *Run) emitStep(s *scope, i int32, ev journal.Event) {
 	ev.Step = s.g.First + i
 	r.emit(s, ev)
 }
 
-func (r *Run) emitRun(ev Event) {
+func (r *Run) emitRun(ev journal.Event) {
 	ev.Step = -1
 	r.emit(nil, ev)
 }
@@ -121,19 +122,19 @@ func (r *Run) takeStart(in *Input) {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has started already", r.start.Run)
 		return
 	}
-	data, err := encodeStart(in.Start)
+	data, err := journal.EncodeStart(in.Start)
 	if err != nil {
 		r.turn.Err = err
 		return
 	}
-	r.emitRun(Event{Kind: EvRunStarted, Data: data})
+	r.emitRun(journal.Event{Kind: journal.EvRunStarted, Data: data})
 }
 
 // running says so once, when the first step begins (X78, X80), and again when
 // work goes on after a preview (X79).
 func (r *Run) running() {
-	if r.status == RunDispatching || r.status == RunPreview {
-		r.emitRun(Event{Kind: EvRunStatus, Flag: uint8(RunRunning), N: int64(r.status)})
+	if r.status == journal.RunDispatching || r.status == journal.RunPreview {
+		r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunRunning), N: int64(r.status)})
 	}
 }
 
@@ -143,19 +144,19 @@ func (r *Run) takeGranted(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != Queued && st.status != Blocked || s.state == scopeSweep {
+	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep {
 		return // it was or will be cancelled; the arbiter sees no node.started
 	}
 	r.running()
-	r.emitStep(s, i, Event{Kind: EvNodeStarted, Attempt: st.attempt + 1})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1})
 }
 
 func (r *Run) takeHeld(in *Input) {
 	s, i := r.at(in.Ref)
-	if s == nil || s.steps[i].status != Queued && s.steps[i].status != Blocked {
+	if s == nil || s.steps[i].status != journal.Queued && s.steps[i].status != journal.Blocked {
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeBlocked, Text: in.Text})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Text: in.Text})
 }
 
 // takeResult admits one result per attempt: the fence must be that of the live
@@ -173,26 +174,26 @@ func (r *Run) takeResult(in *Input) {
 		r.takeCollected(s, i, c, in)
 		return
 	}
-	if st.status != Running && !sabotage.Duplicate || c != nil || r.stale(st, in) {
+	if st.status != journal.Running && !sabotage.Duplicate || c != nil || r.stale(st, in) {
 		if in.Fence.Attempt > 0 && in.Fence.Attempt <= st.attempt && !r.status.Terminal() && in.Outcome != Preview &&
 			st.flags&ignoredFlag(in.Source, in.Fence.Attempt == st.attempt) == 0 {
-			r.emitStep(s, i, Event{Kind: EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
 		}
 		return
 	}
 	switch in.Outcome {
 	case Preview:
-		if r.status == RunRunning {
-			r.emitRun(Event{Kind: EvRunStatus, Flag: uint8(RunPreview), N: int64(r.status)})
+		if r.status == journal.RunRunning {
+			r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunPreview), N: int64(r.status)})
 		}
-		r.emitStep(s, i, Event{Kind: EvNodePreview, Data: in.Output})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodePreview, Data: in.Output})
 	case Success:
 		r.running()
 		if f := r.fits(in.Output); f != nil {
 			r.failStep(s, i, f, in.InputHash)
 			return
 		}
-		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: in.Output, N: in.Cost, Attempt: st.attempt,
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, N: in.Cost, Attempt: st.attempt,
 			M: r.clock - st.at, Hash: in.InputHash})
 	case Failed:
 		r.running()
@@ -206,11 +207,11 @@ func (r *Run) stale(st *stepState, in *Input) bool {
 	return in.Fence.Attempt != st.attempt && !sabotage.Fence || in.Fence.Gen != r.gen && !sabotage.Generation
 }
 
-func ignoredFlag(src Source, current bool) stepFlags {
+func ignoredFlag(src journal.Source, current bool) stepFlags {
 	if current {
-		return flagIgnored << min(src, FromPoll)
+		return flagIgnored << min(src, journal.FromPoll)
 	}
-	return flagIgnoredOlder << min(src, FromPoll)
+	return flagIgnoredOlder << min(src, journal.FromPoll)
 }
 
 // fits refuses an output past the inline limit or the run's memory (R38).
@@ -227,17 +228,17 @@ func (r *Run) takeProgress(in *Input) {
 		return
 	}
 	st := &s.steps[i]
-	if st.status != Running || s.comps[i] != nil || r.stale(st, in) {
+	if st.status != journal.Running || s.comps[i] != nil || r.stale(st, in) {
 		return
 	}
 	switch in.Progress.Kind {
 	case ProgressDelta:
-		r.emitStep(s, i, Event{Kind: EvNodeDelta, N: s.deltas[i], Text: in.Progress.Text, Attempt: st.attempt})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeDelta, N: s.deltas[i], Text: in.Progress.Text, Attempt: st.attempt})
 	case ProgressLog:
-		r.emitStep(s, i, Event{Kind: EvNodeLog, Code: fault.Code(in.Progress.Level), Text: in.Progress.Text, Attempt: st.attempt})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeLog, Code: fault.Code(in.Progress.Level), Text: in.Progress.Text, Attempt: st.attempt})
 	default:
 		ppm := int64(min(max(in.Progress.Fraction, 0), 1) * 1e6)
-		r.emitStep(s, i, Event{Kind: EvNodeProgress, N: ppm, Text: in.Progress.Text, Attempt: st.attempt})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeProgress, N: ppm, Text: in.Progress.Text, Attempt: st.attempt})
 	}
 }
 
@@ -265,14 +266,14 @@ func (r *Run) takeSignal(in *Input) {
 		}
 	}
 	if jsonx.Reserved(data) {
-		r.turn.Err = errReserved(fmt.Sprintf("the payload of signal %q", in.Name))
+		r.turn.Err = journal.ErrReserved(fmt.Sprintf("the payload of signal %q", in.Name))
 		return
 	}
 	if f := r.fits(data); f != nil {
 		r.turn.Err = fault.New(f.Code, "signal %q: %s", in.Name, f.Msg)
 		return
 	}
-	r.emitRun(Event{Kind: EvRunSignalled, Text: in.Name, Data: data})
+	r.emitRun(journal.Event{Kind: journal.EvRunSignalled, Text: in.Name, Data: data})
 	if s, i := r.waiter(in.Name); s != nil {
 		r.signalled(s, i, data)
 	}
@@ -284,7 +285,7 @@ func (r *Run) waiter(name string) (found *scope, at int32) {
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
 			k := int32(i)
-			if s.steps[i].status != Waiting || s.step(r.plan, k).Signal != name {
+			if s.steps[i].status != journal.Waiting || s.step(r.plan, k).Signal != name {
 				continue
 			}
 			if since := s.steps[i].at; found == nil || since < best ||
@@ -297,7 +298,7 @@ func (r *Run) waiter(name string) (found *scope, at int32) {
 }
 
 func (r *Run) signalled(s *scope, i int32, data []byte) {
-	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: data, M: r.clock - s.steps[i].at})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: data, M: r.clock - s.steps[i].at})
 }
 
 // takeItems answers CmdNeedItems.
@@ -307,7 +308,7 @@ func (r *Run) takeItems(in *Input) {
 		return
 	}
 	c := s.comps[i]
-	if c == nil || c.loop == nil || !c.needsItems() || in.From != c.loop.have || s.steps[i].status != Running {
+	if c == nil || c.loop == nil || !c.needsItems() || in.From != c.loop.have || s.steps[i].status != journal.Running {
 		return
 	}
 	data := []byte{'['}
@@ -332,7 +333,7 @@ func (r *Run) takeItems(in *Input) {
 	if in.More {
 		flag = 1
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeItems, N: in.From, M: int64(len(in.Items)), Data: data, Flag: flag})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeItems, N: in.From, M: int64(len(in.Items)), Data: data, Flag: flag})
 }
 
 // takeCollected answers CmdCollect, or reports that items could not be read.
@@ -345,7 +346,7 @@ func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
 		return
 	}
 	if in.Outcome == Success && !c.needsItems() {
-		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: in.Output, M: r.clock - s.steps[i].at})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, M: r.clock - s.steps[i].at})
 	}
 }
 
@@ -354,7 +355,7 @@ func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
 // its successor keeps the effect key (I4).
 func (r *Run) takeWorkerLost(in *Input) {
 	if !in.All {
-		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == Running && s.comps[i] == nil && !r.stale(&s.steps[i], in) {
+		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == journal.Running && s.comps[i] == nil && !r.stale(&s.steps[i], in) {
 			r.loseAttempt(s, i, in.Text)
 		}
 		return
@@ -366,7 +367,7 @@ func (r *Run) takeWorkerLost(in *Input) {
 	var all []lost
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {
-			if s.steps[i].status == Running && s.comps[int32(i)] == nil {
+			if s.steps[i].status == journal.Running && s.comps[int32(i)] == nil {
 				all = append(all, lost{s, int32(i)})
 			}
 		}
@@ -374,9 +375,9 @@ func (r *Run) takeWorkerLost(in *Input) {
 	if len(all) == 0 {
 		return
 	}
-	r.emitRun(Event{Kind: EvRunRecovered, N: int64(len(all))})
+	r.emitRun(journal.Event{Kind: journal.EvRunRecovered, N: int64(len(all))})
 	for _, l := range all {
-		if l.s.steps[l.i].status == Running { // a failure may have swept it
+		if l.s.steps[l.i].status == journal.Running { // a failure may have swept it
 			r.loseAttempt(l.s, l.i, in.Text)
 		}
 	}
@@ -391,23 +392,23 @@ func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost, and the action may be attempted only once"}, nil)
 		return
 	}
-	if handedBack == "" && int(st.lost) >= lostLimit {
-		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: lostTooOften}, nil)
+	if handedBack == "" && int(st.lost) >= journal.LostLimit {
+		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: journal.LostTooOften}, nil)
 		return
 	}
 	flag := uint8(0)
 	if handedBack != "" {
 		flag = 1
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeLost, Attempt: st.attempt, Flag: flag, Text: handedBack})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeLost, Attempt: st.attempt, Flag: flag, Text: handedBack})
 }
 
 // pin is what the step's action resolved to when the run started.
-func (r *Run) pin(step *plan.Step) Pin {
+func (r *Run) pin(step *plan.Step) journal.Pin {
 	if k := int(step.Action); step.Kind == plan.Action && k < len(r.start.Pins) {
 		return r.start.Pins[k]
 	}
-	return Pin{}
+	return journal.Pin{}
 }
 
 // takeCancel answers truly: accepted means the run will end cancelled and
@@ -421,7 +422,7 @@ func (r *Run) takeCancel(in *Input) {
 	if reason == "" {
 		reason = "the run was cancelled; no reason was given"
 	}
-	r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(RunCancelled), Code: fault.ExecutionCancelled, Text: reason, N: -1})
+	r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunCancelled), Code: fault.ExecutionCancelled, Text: reason, N: -1})
 }
 
 func (r *Run) statusText() string {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // TestEnvelope: every transition is an event with id, type, time, correlation and
@@ -17,12 +19,12 @@ func TestEnvelope(t *testing.T) {
 	prog := Prepare(compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, name: First, action: {name: work}}\n  - {id: b, action: {name: work}, dependsOn: [a]}\n"))
 	d := drive(t, prog)
 	events := slices.Clone(d.turn.Events)
-	events = append(events, d.end(Ref{Step: 0}, true)...)
-	events = append(events, d.end(Ref{Step: 1}, false)...)
+	events = append(events, d.end(journal.Ref{Step: 0}, true)...)
+	events = append(events, d.end(journal.Ref{Step: 1}, false)...)
 	seq := uint64(0)
 	for i := range events {
 		ev := &events[i]
-		env := Render(prog.plan, "run_1", ev)
+		env := journal.Render(prog.plan, "run_1", ev)
 		if env.EventID <= seq || env.Sequence != env.EventID {
 			t.Errorf("event %d follows %d, sequence %d", env.EventID, seq, env.Sequence)
 		}
@@ -40,11 +42,11 @@ func TestEnvelope(t *testing.T) {
 		}
 	}
 	// The wave is written out under this name, 1 for what waits for a root (X58).
-	i := slices.IndexFunc(events, func(ev Event) bool { return ev.Step == 1 })
-	if raw, err := json.Marshal(Render(prog.plan, "run_1", &events[i])); err != nil || !strings.Contains(string(raw), `"correlation":{"wave":1,"phase":"engine"}`) {
+	i := slices.IndexFunc(events, func(ev journal.Event) bool { return ev.Step == 1 })
+	if raw, err := json.Marshal(journal.Render(prog.plan, "run_1", &events[i])); err != nil || !strings.Contains(string(raw), `"correlation":{"wave":1,"phase":"engine"}`) {
 		t.Errorf("%s, %v: the event of b does not say wave 1", raw, err)
 	}
-	last, err := json.Marshal(Render(prog.plan, "run_1", &events[len(events)-1]))
+	last, err := json.Marshal(journal.Render(prog.plan, "run_1", &events[len(events)-1]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestEnvelope(t *testing.T) {
 	if string(last) != want {
 		t.Errorf("got  %s\nwant %s", last, want)
 	}
-	if got := Duration(1_500_000); got != "PT1.5S" {
+	if got := journal.Duration(1_500_000); got != "PT1.5S" {
 		t.Errorf("Duration = %s", got)
 	}
 }
@@ -63,20 +65,20 @@ func TestEnvelope(t *testing.T) {
 func TestEnvelopeSaysWho(t *testing.T) {
 	prog := Prepare(compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n"))
 	run, turn := NewRun(prog), Turn{}
-	run.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "local", Recipe: "r", Correlation: "order-7", Pins: pinsOf(prog.plan)}}, &turn)
-	if got := Render(prog.plan, "run_1", &turn.Events[0]); got.Type != "run.started" || got.Payload["correlationId"] != "order-7" || got.Payload["account"] != "local" {
+	run.Decide(&Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "local", Recipe: "r", Correlation: "order-7", Pins: pinsOf(prog.plan)}}, &turn)
+	if got := journal.Render(prog.plan, "run_1", &turn.Events[0]); got.Type != "run.started" || got.Payload["correlationId"] != "order-7" || got.Payload["account"] != "local" {
 		t.Errorf("X91: the first event is %+v", got)
 	}
-	for source, want := range map[Source]string{FromWorker: "worker", FromWebhook: "webhook", FromPoll: "poll"} {
+	for source, want := range map[journal.Source]string{journal.FromWorker: "worker", journal.FromWebhook: "webhook", journal.FromPoll: "poll"} {
 		d := drive(t, prog)
-		d.do(&Input{Kind: InGranted, Ref: Ref{}})
-		d.do(&Input{Kind: InWorkerLost, Ref: Ref{}, Fence: Fence{1, 1}})
-		d.do(&Input{Kind: InGranted, Ref: Ref{}})
-		d.do(&Input{Kind: InResult, Ref: Ref{}, Fence: Fence{1, 1}, Outcome: Success, Output: []byte("1"), Source: source})
+		d.do(&Input{Kind: InGranted, Ref: journal.Ref{}})
+		d.do(&Input{Kind: InWorkerLost, Ref: journal.Ref{}, Fence: journal.Fence{Gen: 1, Attempt: 1}})
+		d.do(&Input{Kind: InGranted, Ref: journal.Ref{}})
+		d.do(&Input{Kind: InResult, Ref: journal.Ref{}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Success, Output: []byte("1"), Source: source})
 		if len(d.turn.Events) != 1 {
 			t.Fatalf("X91: a late result of a %s is %d events, want one", want, len(d.turn.Events))
 		}
-		got := Render(prog.plan, "run_1", &d.turn.Events[0])
+		got := journal.Render(prog.plan, "run_1", &d.turn.Events[0])
 		if got.Type != "node.ignored" || got.Payload["source"] != want || got.Payload["attempt"] != uint32(1) || got.Payload["step"] != "a" {
 			t.Errorf("X91: a late result of a %s: %+v", want, got)
 		}
@@ -87,13 +89,13 @@ func TestEnvelopeSaysWho(t *testing.T) {
 // the names of the sources are all there.
 func TestNames(t *testing.T) {
 	published := map[string]bool{}
-	for _, kind := range Kinds() {
+	for _, kind := range journal.Kinds() {
 		published[kind.Name()] = true
-		if ev := (&Event{Kind: kind}); ev.Name() != kind.Name() {
+		if ev := (&journal.Event{Kind: kind}); ev.Name() != kind.Name() {
 			t.Errorf("kind %d is %s, want %s", kind, ev.Name(), kind.Name())
 		}
 	}
-	published[(&Event{Kind: EvNodeFailed, Code: "STEP_TIMEOUT"}).Name()] = true
+	published[(&journal.Event{Kind: journal.EvNodeFailed, Code: "STEP_TIMEOUT"}).Name()] = true
 	for _, want := range strings.Fields(`run.started run.status.changed run.completed run.failed run.cancelled run.timed_out run.recovered
 		run.signalled run.retried node.queued node.started node.stream.delta node.log node.retried node.completed node.failed node.cancelled
 		node.skipped node.timed_out node.blocked node.invalidated node.ready node.waiting node.progress node.preview node.ignored
@@ -102,7 +104,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("no event is called %s", want)
 		}
 	}
-	if (&Event{Kind: 255}).Name() != "unknown" {
+	if (&journal.Event{Kind: 255}).Name() != "unknown" {
 		t.Error("an unknown kind has a name")
 	}
 }

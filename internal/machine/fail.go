@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -30,7 +31,7 @@ func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 		due := r.clock + delay*1000
 		total := st.at + step.TotalTimeoutMS*1000
 		if step.TotalTimeoutMS == 0 || due < total {
-			r.emitStep(s, i, Event{Kind: EvNodeRetried, Attempt: st.attempt, Code: f.Code, Text: f.Msg,
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeRetried, Attempt: st.attempt, Code: f.Code, Text: f.Msg,
 				N: due, M: delay, Hash: hash})
 			return
 		}
@@ -44,14 +45,14 @@ func (r *Run) violated(s *scope, i int32, f *Failure) {
 		return
 	}
 	data, _ := json.Marshal(f.Violations)
-	r.emitStep(s, i, Event{Kind: EvContract, Text: f.Phase, Data: data, Attempt: s.steps[i].attempt})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvContract, Text: f.Phase, Data: data, Attempt: s.steps[i].attempt})
 }
 
 // finalFailure is a failure that no further try mends.
 func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
-	ev := Event{Code: f.Code, Text: f.Msg, Hash: hash}
-	if st.status == Running && s.comps[i] == nil {
+	ev := journal.Event{Code: f.Code, Text: f.Msg, Hash: hash}
+	if st.status == journal.Running && s.comps[i] == nil {
 		ev.Attempt = st.attempt // it is an attempt that ends here
 	}
 	if st.at > 0 {
@@ -59,11 +60,11 @@ func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	}
 	switch {
 	case step.OnError == plan.OnErrorSkip:
-		ev.Kind, ev.Flag = EvNodeSkipped, uint8(ByOnError)
+		ev.Kind, ev.Flag = journal.EvNodeSkipped, uint8(journal.ByOnError)
 	case step.OnError == plan.OnErrorFallback && s.state == scopeOpen && st.flags&flagFallback == 0 && !s.compensates():
-		ev.Kind = EvNodeFallback
+		ev.Kind = journal.EvNodeFallback
 	default:
-		ev.Kind = EvNodeFailed
+		ev.Kind = journal.EvNodeFailed
 		if step.ContinueOnError {
 			ev.Flag = 1
 		}
@@ -74,7 +75,7 @@ func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 // abortStep ends a step early. A composite first closes what it owns.
 func (r *Run) abortStep(s *scope, i int32, f *Failure) {
 	if c := s.comps[i]; c != nil && c.open > 0 {
-		r.emitStep(s, i, Event{Kind: EvNodeAborting, Code: f.Code, Text: f.Msg})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeAborting, Code: f.Code, Text: f.Msg})
 		return
 	}
 	r.finalFailure(s, i, f, nil)

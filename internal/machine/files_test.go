@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // What inspection found at upload is part of run.started and reaches
 // expressions; a file of which nothing is known, as in journals before the
 // field, has an empty object there, so that has() can ask it (X158, X159).
 func TestX158_FilesCarryWhatInspectionFound(t *testing.T) {
-	st := &Start{Run: "run_1", Account: "acct", Files: []File{
+	st := &journal.Start{Run: "run_1", Account: "acct", Files: []journal.File{
 		{Hash: "sha256_a", Name: "a.pdf", MimeType: "application/pdf", Size: 5, Extended: json.RawMessage(`{"pageCount":3,"title":"T"}`)},
 		{Hash: "sha256_b", Size: 6},
 		{Hash: "sha256_c", Size: 7, Extended: json.RawMessage(`["no object"]`)},
@@ -21,11 +23,11 @@ func TestX158_FilesCarryWhatInspectionFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := decodeStart(data)
+	back, err := journal.DecodeStart(data)
 	if err != nil || !reflect.DeepEqual(back.Files, st.Files) {
 		t.Fatalf("decoded %+v, %v", back, err)
 	}
-	old, err := decodeStart([]byte(`{"run":"r","account":"a","recipe":"x","plan":"p","files":[{"hash":"sha256_a","sizeBytes":5}],"seed":1}`))
+	old, err := journal.DecodeStart([]byte(`{"run":"r","account":"a","recipe":"x","plan":"p","files":[{"hash":"sha256_a","sizeBytes":5}],"seed":1}`))
 	if err != nil || len(old.Files) != 1 || old.Files[0].Extended != nil {
 		t.Fatalf("an old journal's files = %+v, %v", old, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 )
@@ -14,14 +15,14 @@ import (
 // Apply folds one event of the journal into the run. Events already folded are
 // passed over, so replay over a snapshot is idempotent; a gap or an event that
 // fits no state is fault.StoreCorrupt.
-func (r *Run) Apply(ev *Event) error {
+func (r *Run) Apply(ev *journal.Event) error {
 	if ev.Seq <= r.last {
 		return nil
 	}
 	if ev.Seq != r.last+1 {
 		return fault.New(fault.StoreCorrupt, "event %d is missing: %d follows %d", r.last+1, ev.Seq, r.last)
 	}
-	if ev.Kind != EvRunStarted && r.last == 0 {
+	if ev.Kind != journal.EvRunStarted && r.last == 0 {
 		return fault.New(fault.StoreCorrupt, "event %d (%s) before run.started", ev.Seq, ev.Name())
 	}
 	var s *scope
@@ -37,7 +38,7 @@ func (r *Run) Apply(ev *Event) error {
 // foldStored folds an event that came from a store. What this release wrote
 // always fits; a damaged event may fit nothing, and a check of every index that
 // could be wrong would be more code than the fold. The run is useless after it.
-func (r *Run) foldStored(ev *Event, s *scope) (err error) {
+func (r *Run) foldStored(ev *journal.Event, s *scope) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errImpossible(ev, fmt.Sprint("it fits no state: ", p))
@@ -50,7 +51,7 @@ func (r *Run) foldStored(ev *Event, s *scope) (err error) {
 // nil for an event of the run. It evaluates nothing and reads
 // nothing but the event, the plan and the state: the fold of a published kind
 // never changes.
-func (r *Run) fold(ev *Event, s *scope) error {
+func (r *Run) fold(ev *journal.Event, s *scope) error {
 	r.last, r.now = ev.Seq, ev.At
 	if ev.Step < 0 {
 		return r.foldRun(ev)
@@ -61,63 +62,63 @@ func (r *Run) fold(ev *Event, s *scope) error {
 	i := ev.Step - s.g.First
 	st := &s.steps[i]
 	switch ev.Kind {
-	case EvNodeReady:
+	case journal.EvNodeReady:
 		st.flags |= flagReady
 		r.touchStep(s, i)
-	case EvNodeQueued:
-		r.begin(s, i, Queued)
+	case journal.EvNodeQueued:
+		r.begin(s, i, journal.Queued)
 		st.due = 0
-	case EvNodeBlocked:
-		st.status = Blocked
-	case EvNodeStarted:
-		r.begin(s, i, Running)
+	case journal.EvNodeBlocked:
+		st.status = journal.Blocked
+	case journal.EvNodeStarted:
+		r.begin(s, i, journal.Running)
 		st.attempt = ev.Attempt
 		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // of what is now the attempt before
 		st.flags = st.flags&^(flagsIgnored|flagUnknown) | told
 		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
 		}
-	case EvNodeOpened:
-		r.begin(s, i, Running)
+	case journal.EvNodeOpened:
+		r.begin(s, i, journal.Running)
 		return r.openComposite(s, i, ev)
-	case EvNodeItems:
+	case journal.EvNodeItems:
 		return r.foldItems(s, i, ev)
-	case EvNodeIteration:
+	case journal.EvNodeIteration:
 		return r.foldIteration(s, i, ev)
-	case EvNodeDelta:
+	case journal.EvNodeDelta:
 		if s.deltas == nil {
 			s.deltas = make(map[int32]int64, 1)
 		}
 		s.deltas[i] = ev.N + 1
-	case EvNodeProgress, EvNodeLog, EvNodePreview, EvContract:
-	case EvNodeWaiting:
-		r.begin(s, i, Waiting)
+	case journal.EvNodeProgress, journal.EvNodeLog, journal.EvNodePreview, journal.EvContract:
+	case journal.EvNodeWaiting:
+		r.begin(s, i, journal.Waiting)
 		if ev.N > 0 {
 			r.arm(s, i, ev.N)
 		}
-	case EvNodeRetried:
+	case journal.EvNodeRetried:
 		r.countFailure(s, i, ev)
-		st.status = Retrying
+		st.status = journal.Retrying
 		r.arm(s, i, ev.N)
-	case EvNodeLost:
+	case journal.EvNodeLost:
 		if ev.Flag&1 == 0 || sabotage.Losses {
 			st.lost++
 		}
 		st.flags |= flagUnknown
-		st.status, st.due = Queued, 0
-	case EvNodeFallback:
+		st.status, st.due = journal.Queued, 0
+	case journal.EvNodeFallback:
 		r.countFailure(s, i, ev)
 		r.setErr(s, i, ev)
 		st.flags |= flagFallback
 		return r.openFallback(s, i)
-	case EvNodeAborting:
+	case journal.EvNodeAborting:
 		return r.abort(s, i, ev)
-	case EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		return r.foldCompleted(s, i, ev)
-	case EvNodeFailed:
+	case journal.EvNodeFailed:
 		r.foldFailed(s, i, ev)
-	case EvNodeSkipped:
-		st.reason = Reason(ev.Flag)
+	case journal.EvNodeSkipped:
+		st.reason = journal.Reason(ev.Flag)
 		if ev.Code != "" {
 			r.setErr(s, i, ev)
 		}
@@ -125,21 +126,21 @@ func (r *Run) fold(ev *Event, s *scope) error {
 			r.countFailure(s, i, ev)
 		}
 		r.dropComposite(s, i)
-		r.settle(s, i, Skipped)
-	case EvNodeCancelled:
-		st.reason = Reason(ev.Flag)
-		if st.status == Running && st.attempt > 0 {
+		r.settle(s, i, journal.Skipped)
+	case journal.EvNodeCancelled:
+		st.reason = journal.Reason(ev.Flag)
+		if st.status == journal.Running && st.attempt > 0 {
 			st.flags |= flagUnknown
 		}
-		r.settle(s, i, Cancelled)
-	case EvNodeInvalidated:
+		r.settle(s, i, journal.Cancelled)
+	case journal.EvNodeInvalidated:
 		r.foldInvalidated(s, i, ev)
-	case EvNodeIgnored:
-		st.flags |= ignoredFlag(Source(ev.Flag), ev.Attempt == st.attempt)
-	case EvNodeCompensating:
+	case journal.EvNodeIgnored:
+		st.flags |= ignoredFlag(journal.Source(ev.Flag), ev.Attempt == st.attempt)
+	case journal.EvNodeCompensating:
 		r.undoing = true
 		return r.openChild(r.newComposite(s, i, undoing), s.step(r.plan, i).Compensate, 0, nil)
-	case EvNodeCompensated:
+	case journal.EvNodeCompensated:
 		st.flags |= flagCompensated
 		r.failures = r.failures || ev.Flag != 0
 		r.undo = r.undo[:len(r.undo)-1]
@@ -152,38 +153,38 @@ func (r *Run) fold(ev *Event, s *scope) error {
 	return nil
 }
 
-func (r *Run) foldRun(ev *Event) error {
+func (r *Run) foldRun(ev *journal.Event) error {
 	switch ev.Kind {
-	case EvRunStarted:
-		st, err := decodeStart(ev.Data)
+	case journal.EvRunStarted:
+		st, err := journal.DecodeStart(ev.Data)
 		if err != nil {
 			return err
 		}
 		r.start, r.input = st, newInputs(st)
 		r.mem += int64(len(ev.Data))
-		r.status = RunDispatching
+		r.status = journal.RunDispatching
 		r.ttlDue = ev.At + r.plan.TTLMS*1000
 		r.root = r.newScope("", 0, nil, -1, 0)
-	case EvRunStatus:
-		r.status = RunStatus(ev.Flag)
-	case EvRunEnding:
-		r.phase, r.verdict = phaseEnding, RunStatus(ev.Flag)
+	case journal.EvRunStatus:
+		r.status = journal.RunStatus(ev.Flag)
+	case journal.EvRunEnding:
+		r.phase, r.verdict = phaseEnding, journal.RunStatus(ev.Flag)
 		r.code, r.message, r.culprit = ev.Code, ev.Text, int32(ev.N)
-		r.ttlDue, r.status = 0, RunRunning
-		if r.verdict == RunCancelled || r.verdict == RunExpired {
-			r.sweep(r.root, ByCancel)
+		r.ttlDue, r.status = 0, journal.RunRunning
+		if r.verdict == journal.RunCancelled || r.verdict == journal.RunExpired {
+			r.sweep(r.root, journal.ByCancel)
 		}
-	case EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
+	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		r.foldEnd(ev)
-	case EvRunRecovered, EvRunContract:
-	case EvRunSignalled:
+	case journal.EvRunRecovered, journal.EvRunContract:
+	case journal.EvRunSignalled:
 		r.signals = append(r.signals, signal{ev.Text, r.hold(newValue(ev.Seq, ev.Data))})
-	case EvRunRetried:
+	case journal.EvRunRetried:
 		if err := r.foldRetried(ev); err != nil {
 			return err
 		}
-	case EvRunLimits:
-		limits, err := decodeLimits(ev.Data)
+	case journal.EvRunLimits:
+		limits, err := journal.DecodeLimits(ev.Data)
 		if err != nil {
 			return errImpossible(ev, err.Error())
 		}
@@ -195,21 +196,21 @@ func (r *Run) foldRun(ev *Event) error {
 	return nil
 }
 
-func (r *Run) foldEnd(ev *Event) {
+func (r *Run) foldEnd(ev *journal.Event) {
 	r.phase, r.verdict = phaseEnding, ev.Kind.EndStatus()
 	r.status = r.verdict
 	r.failures = r.failures || ev.Flag&1 != 0
 	r.ttlDue = 0
-	if ev.Kind != EvRunCompleted {
+	if ev.Kind != journal.EvRunCompleted {
 		r.code, r.message = ev.Code, ev.Text
 	}
-	if ev.Kind == EvRunFailed {
+	if ev.Kind == journal.EvRunFailed {
 		r.culprit = int32(ev.N)
 	}
 }
 
 // begin marks a step instance as begun: it left pending.
-func (r *Run) begin(s *scope, i int32, status Status) {
+func (r *Run) begin(s *scope, i int32, status journal.Status) {
 	st := &s.steps[i]
 	if !st.status.Begun() {
 		r.busy++
@@ -228,7 +229,7 @@ func (r *Run) begin(s *scope, i int32, status Status) {
 // countFailure records a failure of an attempt. Where the effect may have
 // happened all the same, after a timeout or a loss, the effect key stays as it
 // is; otherwise the next try is another one (I4).
-func (r *Run) countFailure(s *scope, i int32, ev *Event) {
+func (r *Run) countFailure(s *scope, i int32, ev *journal.Event) {
 	st := &s.steps[i]
 	st.fails++
 	switch fault.CauseOf(ev.Code) {
@@ -239,7 +240,7 @@ func (r *Run) countFailure(s *scope, i int32, ev *Event) {
 	}
 }
 
-func (r *Run) setErr(s *scope, i int32, ev *Event) {
+func (r *Run) setErr(s *scope, i int32, ev *journal.Event) {
 	if s.errs == nil {
 		s.errs = make(map[int32]stepError, 1)
 	}
@@ -258,7 +259,7 @@ func (r *Run) dropErr(s *scope, i int32) {
 	}
 }
 
-func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
+func (r *Run) foldCompleted(s *scope, i int32, ev *journal.Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	if !s.compensates() {
 		r.used += ev.N // undoing is recorded and not charged (R44)
@@ -288,7 +289,7 @@ func (r *Run) foldCompleted(s *scope, i int32, ev *Event) error {
 	}
 	r.dropErr(s, i)
 	r.dropComposite(s, i)
-	r.settle(s, i, Completed)
+	r.settle(s, i, journal.Completed)
 	return nil
 }
 
@@ -326,7 +327,7 @@ func (r *Run) consumeSignal(name string) {
 	}
 }
 
-func (r *Run) foldFailed(s *scope, i int32, ev *Event) {
+func (r *Run) foldFailed(s *scope, i int32, ev *journal.Event) {
 	st := &s.steps[i]
 	r.setErr(s, i, ev)
 	if ev.Attempt > 0 {
@@ -348,13 +349,13 @@ func (r *Run) foldFailed(s *scope, i int32, ev *Event) {
 			r.sweep(s, 0)
 		}
 	}
-	r.settle(s, i, StepFailed)
+	r.settle(s, i, journal.StepFailed)
 }
 
 // settle closes a step instance for this generation and lets everything that
 // waited for it know. Fan-in is this counter: a successor becomes ready at the
 // one decrement that reaches zero (I5, X56).
-func (r *Run) settle(s *scope, i int32, status Status) {
+func (r *Run) settle(s *scope, i int32, status journal.Status) {
 	st := &s.steps[i]
 	if st.status.Begun() {
 		r.busy--
@@ -396,7 +397,7 @@ func (r *Run) unhandled(s *scope) int32 {
 		return s.failed
 	}
 	for k := range s.steps {
-		if i := int32(k); s.steps[k].status == StepFailed && s.steps[k].flags&flagHandled == 0 && !s.consumed(r.plan, i) {
+		if i := int32(k); s.steps[k].status == journal.StepFailed && s.steps[k].flags&flagHandled == 0 && !s.consumed(r.plan, i) {
 			return s.g.First + i
 		}
 	}
@@ -407,7 +408,7 @@ func (r *Run) unhandled(s *scope) int32 {
 func (s *scope) consumed(p *plan.Plan, i int32) bool {
 	for _, succ := range s.step(p, i).Succs {
 		st := &s.steps[succ-s.g.First]
-		if p.Steps[succ].ParentFailure == plan.SubstituteDefault && st.status.Settled() && st.status != Cancelled {
+		if p.Steps[succ].ParentFailure == plan.SubstituteDefault && st.status.Settled() && st.status != journal.Cancelled {
 			return true
 		}
 	}
@@ -431,12 +432,12 @@ func (r *Run) advanceWave(s *scope, settled int32) {
 	}
 }
 
-func errImpossible(ev *Event, why string) error {
+func errImpossible(ev *journal.Event, why string) error {
 	return fault.New(fault.StoreCorrupt, "event %d (%s): %s", ev.Seq, ev.Name(), why)
 }
 
 // mustFold folds an event that Decide itself made.
-func (r *Run) mustFold(ev *Event, s *scope) {
+func (r *Run) mustFold(ev *journal.Event, s *scope) {
 	if err := r.fold(ev, s); err != nil {
 		panic(fmt.Sprintf("machine: run %s cannot fold its own event: %v", r.start.Run, err))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
@@ -23,9 +24,9 @@ func (r *Run) takeRetry(in *Input) {
 		return
 	}
 	g := &generation{run: r, index: make(map[instance]int)}
-	ev := Event{Kind: EvRunRetried, N: int64(r.gen) + 1, Text: in.Name}
+	ev := journal.Event{Kind: journal.EvRunRetried, N: int64(r.gen) + 1, Text: in.Name}
 	if in.Name != "" {
-		ref, err := ParseRef(r.plan, in.Name)
+		ref, err := journal.ParseRef(r.plan, in.Name)
 		if err != nil {
 			r.turn.Err = err
 			return
@@ -58,13 +59,13 @@ func (r *Run) takeRetry(in *Input) {
 	}
 	g.failed(r.root)
 	g.rebound()
-	if len(g.resets) == 0 && r.status == RunCompleted && in.Kind == InRetry {
+	if len(g.resets) == 0 && r.status == journal.RunCompleted && in.Kind == InRetry {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has completed; name the step to run again from", r.start.Run)
 		return
 	}
 	r.emitRun(ev)
 	if limits != r.limits {
-		r.emitRun(Event{Kind: EvRunLimits, Data: encodeLimits(limits)})
+		r.emitRun(journal.Event{Kind: journal.EvRunLimits, Data: journal.EncodeLimits(limits)})
 	}
 	for _, x := range g.ordered() {
 		flag := uint8(x.scope.steps[x.step].status)
@@ -72,14 +73,14 @@ func (r *Run) takeRetry(in *Input) {
 		if x.reopen {
 			n = 1
 		}
-		r.emitStep(x.scope, x.step, Event{Kind: EvNodeInvalidated, Flag: flag, N: n})
+		r.emitStep(x.scope, x.step, journal.Event{Kind: journal.EvNodeInvalidated, Flag: flag, N: n})
 	}
 }
 
 // raised are the run's limits with those that a retry asks for: more than before,
 // for what a run has done cannot be undone by allowing less.
 func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
-	limits, cost := r.limits, expressionCost(r.limits)
+	limits, cost := r.limits, journal.ExpressionCost(r.limits)
 	for _, f := range []struct {
 		name string
 		want int64
@@ -98,14 +99,14 @@ func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
 			*f.have = f.want
 		}
 	}
-	if cost != expressionCost(limits) {
+	if cost != journal.ExpressionCost(limits) {
 		limits.ExpressionCost = cost
 	}
 	return limits, nil
 }
 
 func editedFields(data []byte) (map[string]any, error) {
-	v, err := jsonx.Decode(data, inlineLimits)
+	v, err := jsonx.Decode(data, journal.InlineLimits)
 	if err != nil {
 		return nil, fault.Wrap(fault.InputInvalid, err, "the edited input is not JSON: %v", err)
 	}
@@ -114,7 +115,7 @@ func editedFields(data []byte) (map[string]any, error) {
 		return nil, fault.New(fault.InputInvalid, "the edited input is %s, want an object of fields to replace", typeName(v))
 	}
 	if canonical, err := jsonx.Canonical(v); err == nil && jsonx.Reserved(canonical) {
-		return nil, errReserved("the edited input")
+		return nil, journal.ErrReserved("the edited input")
 	}
 	return m, nil
 }
@@ -181,8 +182,8 @@ func (g *generation) failed(s *scope) {
 			g.add(s, i, false)
 			g.downstream(s, i)
 			continue
-		case st.status == Cancelled, st.status == StepFailed && st.flags&flagHandled == 0,
-			st.status == Skipped && (st.reason == ParentFailure || st.reason == RunEnded || st.reason == BranchLost):
+		case st.status == journal.Cancelled, st.status == journal.StepFailed && st.flags&flagHandled == 0,
+			st.status == journal.Skipped && (st.reason == journal.ParentFailure || st.reason == journal.RunEnded || st.reason == journal.BranchLost):
 		default:
 			continue
 		}
@@ -203,12 +204,12 @@ func (g *generation) failed(s *scope) {
 // resumable: what the composite holds is still in memory, so only what failed
 // inside needs to run again. A loop always holds where it was. A step that failed
 // with its fallback starts over; one cancelled in its fallback goes on there.
-func (c *composite) resumable(status Status) bool {
+func (c *composite) resumable(status journal.Status) bool {
 	switch c.kind {
 	case looping:
 		return true
 	case falling:
-		return status == Cancelled && len(c.kids) > 0
+		return status == journal.Cancelled && len(c.kids) > 0
 	case undoing:
 		return false
 	}
@@ -216,14 +217,14 @@ func (c *composite) resumable(status Status) bool {
 }
 
 // from resets a step and its cone.
-func (g *generation) from(ref Ref) error {
+func (g *generation) from(ref journal.Ref) error {
 	s, i := g.run.at(ref)
 	if s == nil || !s.stands() {
 		return fault.New(fault.StepNotFound, "step %q is not in memory any more: what surrounds it has completed; name the step that owns it",
-			StepPath(g.run.plan, ref))
+			journal.StepPath(g.run.plan, ref))
 	}
 	if !s.steps[i].status.Settled() {
-		return fault.New(fault.Conflict, "step %q has not run", StepPath(g.run.plan, ref))
+		return fault.New(fault.Conflict, "step %q has not run", journal.StepPath(g.run.plan, ref))
 	}
 	g.add(s, i, false)
 	g.downstream(s, i)
@@ -304,7 +305,7 @@ func (g *generation) left(f *scope, graph int32) (s *scope, own int32) {
 			}
 		}
 	}
-	if st := &s.steps[own]; st.at == 0 || st.status != Completed && st.status != Skipped {
+	if st := &s.steps[own]; st.at == 0 || st.status != journal.Completed && st.status != journal.Skipped {
 		return nil, 0
 	}
 	return s, own
@@ -406,9 +407,9 @@ func (g *Program) readsInput(step int32, fields map[string]any) bool {
 	return false
 }
 
-func (r *Run) foldRetried(ev *Event) error {
+func (r *Run) foldRetried(ev *journal.Event) error {
 	r.gen = uint32(ev.N)
-	r.status, r.phase, r.verdict = RunDispatching, phaseOpen, 0
+	r.status, r.phase, r.verdict = journal.RunDispatching, phaseOpen, 0
 	r.code, r.message, r.culprit, r.failures = "", "", -1, false
 	r.ttlDue = ev.At + r.plan.TTLMS*1000
 	r.started = 0
@@ -441,7 +442,7 @@ func (r *Run) patch(fields map[string]any) {
 }
 
 // foldInvalidated withdraws a step instance from its settled state.
-func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
+func (r *Run) foldInvalidated(s *scope, i int32, ev *journal.Event) {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	reopen := ev.N == 1
 	if s.live == 0 {
@@ -449,7 +450,7 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 	}
 	s.live++
 	s.state, s.reason, s.cursor, s.down = scopeOpen, 0, 0, nil
-	if s.failed == s.g.First+i || s.failed >= 0 && s.steps[s.failed-s.g.First].status != StepFailed {
+	if s.failed == s.g.First+i || s.failed >= 0 && s.steps[s.failed-s.g.First].status != journal.StepFailed {
 		s.failed = -1
 	}
 	for _, succ := range step.Succs {
@@ -460,10 +461,10 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 	if r.plan.Waves {
 		r.recountWave(s) // it does not count this step yet: see generation.ordered
 	}
-	status := Pending
-	if st.status == Completed {
-		status = Invalidated
-		r.undo = slices.DeleteFunc(r.undo, func(u Ref) bool { return u == s.ref(i) })
+	status := journal.Pending
+	if st.status == journal.Completed {
+		status = journal.Invalidated
+		r.undo = slices.DeleteFunc(r.undo, func(u journal.Ref) bool { return u == s.ref(i) })
 	}
 	if out := s.outs[i]; out != nil {
 		r.release(out)
@@ -486,7 +487,7 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *Event) {
 	attempt, keyGen, keyTry, waiting, pos := st.attempt, st.keyGen, st.keyTry, st.waiting, st.pos
 	*st = stepState{status: status, flags: flags, attempt: attempt, keyGen: keyGen, keyTry: keyTry, waiting: waiting, pos: pos}
 	if c := s.comps[i]; reopen && c != nil {
-		r.begin(s, i, Running)
+		r.begin(s, i, journal.Running)
 		c.ended, c.err, c.asked, c.inner = false, nil, false, kidOpen
 		r.touchComposite(c)
 	} else {

@@ -10,13 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // TestHistory: what people are shown of the frozen journals, in full.
 func TestHistory(t *testing.T) {
 	for name := range stories {
 		base := filepath.Join("testdata", "journals", name)
-		h := NewHistory(mustPlan(t, base+".plan.json"), 0)
+		h := journal.NewHistory(mustPlan(t, base+".plan.json"), 0)
 		events, err := decodeAll(mustRead(t, base+".bin"))
 		if err != nil {
 			t.Fatal(err)
@@ -65,8 +67,8 @@ func TestHistoryAgrees(t *testing.T) {
 		for _, b := range readScenario(t, file) {
 			w.play(b.does())
 		}
-		h := NewHistory(w.prog.plan, 0)
-		if err := EachEvent(w.led.frames, func(ev *Event) error { h.Add(ev); return nil }); err != nil {
+		h := journal.NewHistory(w.prog.plan, 0)
+		if err := journal.EachEvent(w.led.frames, func(ev *journal.Event) error { h.Add(ev); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		r := w.run
@@ -78,25 +80,25 @@ func TestHistoryAgrees(t *testing.T) {
 		r.eachScope(func(s *scope) {
 			for k := range s.steps {
 				st := &s.steps[k]
-				res := results[StepPath(r.plan, s.ref(int32(k)))]
+				res := results[journal.StepPath(r.plan, s.ref(int32(k)))]
 				if res == nil || res.Status == "" {
-					if st.status != Pending {
-						t.Errorf("%s: nothing is known of %s, which is %s", file, StepPath(r.plan, s.ref(int32(k))), st.status)
+					if st.status != journal.Pending {
+						t.Errorf("%s: nothing is known of %s, which is %s", file, journal.StepPath(r.plan, s.ref(int32(k))), st.status)
 					}
 					continue
 				}
 				switch st.status {
-				case Pending: // it may tell of an earlier generation
+				case journal.Pending: // it may tell of an earlier generation
 					continue
-				case Queued, Blocked:
+				case journal.Queued, journal.Blocked:
 					queued++
-				case Running:
+				case journal.Running:
 					if s.comps[int32(k)] == nil {
 						running++
 					}
 				}
 				if want := st.status.String(); res.Status != want {
-					t.Errorf("%s: %s is %s, the run says %s", file, StepPath(r.plan, s.ref(int32(k))), res.Status, want)
+					t.Errorf("%s: %s is %s, the run says %s", file, journal.StepPath(r.plan, s.ref(int32(k))), res.Status, want)
 				}
 			}
 		})
@@ -104,10 +106,10 @@ func TestHistoryAgrees(t *testing.T) {
 			t.Errorf("%s: %d and %d attempts are open, there are %d and %d", file, q, u, queued, running)
 		}
 		n := 0
-		r.EachRunning(func(ref Ref, f Fence) {
+		r.EachRunning(func(ref journal.Ref, f journal.Fence) {
 			n++
-			if s, i := r.at(ref); s == nil || s.steps[i].status != Running || f != (Fence{r.gen, s.steps[i].attempt}) {
-				t.Errorf("%s: %s does not run as %v", file, StepPath(r.plan, ref), f)
+			if s, i := r.at(ref); s == nil || s.steps[i].status != journal.Running || f != (journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt}) {
+				t.Errorf("%s: %s does not run as %v", file, journal.StepPath(r.plan, ref), f)
 			}
 		})
 		if n != running {
@@ -121,29 +123,29 @@ func TestHistoryAgrees(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	p := compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}}\n  - {id: c, action: {name: work}}\n")
 	for bound, want := range map[int]string{0: "a b c", 1: "a", 2: "a b", 3: "a b c", 4: "a b c"} {
-		h := NewHistory(p, bound)
+		h := journal.NewHistory(p, bound)
 		for n, step := range []int32{0, 1, 0, 2} {
-			h.Add(&Event{Seq: uint64(n + 1), Kind: EvNodeQueued, Step: step})
+			h.Add(&journal.Event{Seq: uint64(n + 1), Kind: journal.EvNodeQueued, Step: step})
 		}
 		if _, order := h.Steps(); strings.Join(order, " ") != want || h.Truncated != (bound == 1 || bound == 2) {
 			t.Errorf("of three steps with a bound of %d: %v, truncated %v", bound, order, h.Truncated)
 		}
 	}
-	h := NewHistory(p, 0)
-	add := func(n int, kind EventKind, flag uint8) {
-		h.Add(&Event{Seq: uint64(n), Kind: kind, Flag: flag, Attempt: uint32(n)})
+	h := journal.NewHistory(p, 0)
+	add := func(n int, kind journal.EventKind, flag uint8) {
+		h.Add(&journal.Event{Seq: uint64(n), Kind: kind, Flag: flag, Attempt: uint32(n)})
 	}
-	add(1, EvNodeLost, 0)
-	add(2, EvNodeLost, 1)
+	add(1, journal.EvNodeLost, 0)
+	add(2, journal.EvNodeLost, 1)
 	for n := 3; n <= 25; n++ {
-		h.Add(&Event{Seq: uint64(n), Kind: EvNodeRetried, Attempt: uint32(n), Code: "SERVICE_UNAVAILABLE", Text: "down"})
+		h.Add(&journal.Event{Seq: uint64(n), Kind: journal.EvNodeRetried, Attempt: uint32(n), Code: "SERVICE_UNAVAILABLE", Text: "down"})
 	}
-	h.Add(&Event{Seq: 26, Step: 1, Kind: EvNodeSkipped, Attempt: 1})
-	h.Add(&Event{Seq: 27, Step: 1, Kind: EvNodeFailed, Code: "SERVICE_UNAVAILABLE"})
+	h.Add(&journal.Event{Seq: 26, Step: 1, Kind: journal.EvNodeSkipped, Attempt: 1})
+	h.Add(&journal.Event{Seq: 27, Step: 1, Kind: journal.EvNodeFailed, Code: "SERVICE_UNAVAILABLE"})
 	results, _ := h.Steps()
 	a := results["a"].FailedAttempts
-	if len(a) != 20 || a[0] != (FailedAttempt{1, "INTERRUPTED", "it was lost"}) || a[1] != (FailedAttempt{2, "INTERRUPTED", "an orderly stop handed it back"}) ||
-		a[2] != (FailedAttempt{3, "SERVICE_UNAVAILABLE", "down"}) || a[19].Attempt != 20 {
+	if len(a) != 20 || a[0] != (journal.FailedAttempt{Attempt: 1, Code: "INTERRUPTED", Message: "it was lost"}) || a[1] != (journal.FailedAttempt{Attempt: 2, Code: "INTERRUPTED", Message: "an orderly stop handed it back"}) ||
+		a[2] != (journal.FailedAttempt{Attempt: 3, Code: "SERVICE_UNAVAILABLE", Message: "down"}) || a[19].Attempt != 20 {
 		t.Errorf("%d failed attempts: %v", len(a), a)
 	}
 	if b := results["b"].FailedAttempts; len(b) > 0 {

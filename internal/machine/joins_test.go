@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -21,12 +22,12 @@ type driven struct {
 
 func drive(t *testing.T, p *Program) *driven {
 	d := &driven{t: t, run: NewRun(p)}
-	d.do(&Input{Kind: InStart, Start: &Start{Run: "run_1", Account: "acct", Seed: 1, Pins: pinsOf(p.plan)}})
+	d.do(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "acct", Seed: 1, Pins: pinsOf(p.plan)}})
 	return d
 }
 
 // do gives one input, and what the run still owes itself.
-func (d *driven) do(in *Input) []Event {
+func (d *driven) do(in *Input) []journal.Event {
 	in.At = t0
 	d.run.Decide(in, &d.turn)
 	all := slices.Clone(d.turn.Events)
@@ -38,13 +39,13 @@ func (d *driven) do(in *Input) []Event {
 }
 
 // end ends the attempt of a step instance, well or badly.
-func (d *driven) end(ref Ref, well bool) []Event {
+func (d *driven) end(ref journal.Ref, well bool) []journal.Event {
 	d.do(&Input{Kind: InGranted, Ref: ref})
 	s, i := d.run.at(ref)
 	if s == nil {
 		return nil
 	}
-	in := &Input{Kind: InResult, Ref: ref, Fence: Fence{Gen: d.run.gen, Attempt: s.steps[i].attempt}, Outcome: Success, Output: []byte("1")}
+	in := &Input{Kind: InResult, Ref: ref, Fence: journal.Fence{Gen: d.run.gen, Attempt: s.steps[i].attempt}, Outcome: Success, Output: []byte("1")}
 	if !well {
 		in.Outcome, in.Err = Failed, &Failure{Code: fault.FileInvalid, Msg: "bad"}
 	}
@@ -131,17 +132,17 @@ func oneJoin(t *testing.T, prog *Program, waitFor, strategy string, order []int,
 	p := stepNamed(prog.plan, "p")
 	for k, b := range order {
 		graph := prog.plan.Steps[p].Branches[b]
-		events := d.end(Ref{Path: Path("").child(graph, 0), Step: prog.plan.Graphs[graph].First}, heard[k])
+		events := d.end(journal.Ref{Path: journal.Path("").Child(graph, 0), Step: prog.plan.Graphs[graph].First}, heard[k])
 		status := d.run.root.steps[p].status
 		switch {
-		case k+1 < decided && status != Running:
+		case k+1 < decided && status != journal.Running:
 			t.Fatalf("%s: decided (%s) after %d of %d", what, status, k+1, decided)
-		case k+1 == decided && status != map[bool]Status{true: Completed, false: StepFailed}[completes]:
+		case k+1 == decided && status != map[bool]journal.Status{true: journal.Completed, false: journal.StepFailed}[completes]:
 			t.Fatalf("%s: %s after %d, want completes = %v", what, status, k+1, completes)
 		case k+1 == decided:
 			lost := 0
 			for i := range events {
-				if events[i].Kind == EvNodeCancelled && Reason(events[i].Flag) == BranchLost {
+				if events[i].Kind == journal.EvNodeCancelled && journal.Reason(events[i].Flag) == journal.BranchLost {
 					lost++
 				}
 			}
@@ -160,17 +161,17 @@ func oneJoin(t *testing.T, prog *Program, waitFor, strategy string, order []int,
 func TestF06_JoinsSettle(t *testing.T) {
 	type end struct {
 		name  string
-		apply []Event
+		apply []journal.Event
 		bad   bool // gives dependents nothing to stand on
 	}
 	ends := []end{
-		{"completed", []Event{{Kind: EvNodeStarted, Attempt: 1}, {Kind: EvNodeCompleted, Data: []byte("1"), Attempt: 1}}, false},
-		{"failed", []Event{{Kind: EvNodeStarted, Attempt: 1}, {Kind: EvNodeFailed, Code: fault.FileInvalid, Attempt: 1}}, true},
-		{"skipped by its condition", []Event{{Kind: EvNodeSkipped, Flag: uint8(ByCondition)}}, false},
-		{"skipped after a failure", []Event{{Kind: EvNodeSkipped, Flag: uint8(ParentFailure)}}, true},
-		{"cancelled", []Event{{Kind: EvNodeCancelled, Flag: uint8(RunEnded)}}, true},
+		{"completed", []journal.Event{{Kind: journal.EvNodeStarted, Attempt: 1}, {Kind: journal.EvNodeCompleted, Data: []byte("1"), Attempt: 1}}, false},
+		{"failed", []journal.Event{{Kind: journal.EvNodeStarted, Attempt: 1}, {Kind: journal.EvNodeFailed, Code: fault.FileInvalid, Attempt: 1}}, true},
+		{"skipped by its condition", []journal.Event{{Kind: journal.EvNodeSkipped, Flag: uint8(journal.ByCondition)}}, false},
+		{"skipped after a failure", []journal.Event{{Kind: journal.EvNodeSkipped, Flag: uint8(journal.ParentFailure)}}, true},
+		{"cancelled", []journal.Event{{Kind: journal.EvNodeCancelled, Flag: uint8(journal.RunEnded)}}, true},
 	}
-	policies := map[string]Status{"propagate": StepFailed, "skip": Skipped, "substitute_default": Queued}
+	policies := map[string]journal.Status{"propagate": journal.StepFailed, "skip": journal.Skipped, "substitute_default": journal.Queued}
 	runs := 0
 	for policy, whenBad := range policies {
 		for n := 1; n <= 5; n++ {
@@ -203,7 +204,7 @@ func TestF06_JoinsSettle(t *testing.T) {
 						if backwards {
 							at = n - 1 - k
 						}
-						if st := d.run.root.steps[n]; st.status != Pending || st.pos != 0 {
+						if st := d.run.root.steps[n]; st.status != journal.Pending || st.pos != 0 {
 							t.Fatalf("%s: the join moved before its last parent", what)
 						}
 						for _, ev := range drawn[at].apply {
@@ -214,14 +215,14 @@ func TestF06_JoinsSettle(t *testing.T) {
 						}
 					}
 					d.do(&Input{Kind: InContinue})
-					want := Queued
+					want := journal.Queued
 					if bad {
 						want = whenBad
 					}
 					if got := d.run.root.steps[n].status; got != want {
 						t.Fatalf("%s: the join is %s, want %s", what, got, want)
 					}
-					if want != Queued && !d.run.status.Terminal() {
+					if want != journal.Queued && !d.run.status.Terminal() {
 						t.Fatalf("%s: everything has settled and the run is %s", what, d.run.status)
 					}
 				}
@@ -254,9 +255,9 @@ func TestF04_TenThousandParents(t *testing.T) {
 	d := drive(t, Prepare(p))
 	queued := 0
 	for k := range int32(n) {
-		ref := Ref{Step: k * 7919 % n} // 7919 is coprime to n: each once
+		ref := journal.Ref{Step: k * 7919 % n} // 7919 is coprime to n: each once
 		for _, ev := range append(d.end(ref, true), d.end(ref, true)...) {
-			if ev.Kind == EvNodeQueued && ev.Step == n {
+			if ev.Kind == journal.EvNodeQueued && ev.Step == n {
 				queued++
 				if k != n-1 {
 					t.Fatalf("the join is ready after %d parents", k+1)

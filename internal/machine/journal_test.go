@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -144,8 +145,8 @@ func TestF46_GoldenJournals(t *testing.T) {
 			run := NewRun(prog)
 			var public bytes.Buffer
 			enc := json.NewEncoder(&public)
-			if err := EachEvent(frames, func(ev *Event) error {
-				if err := enc.Encode(Render(prog.plan, "run_1", ev)); err != nil {
+			if err := journal.EachEvent(frames, func(ev *journal.Event) error {
+				if err := enc.Encode(journal.Render(prog.plan, "run_1", ev)); err != nil {
 					return err
 				}
 				return run.Apply(ev)
@@ -175,7 +176,7 @@ func TestF46_GoldenSnapshots(t *testing.T) {
 		run := NewRun(prog)
 		frames := mustRead(t, base+".bin")
 		got := fmt.Sprintf("format %d\n", SnapshotFormat)
-		if err := EachEvent(frames, func(ev *Event) error {
+		if err := journal.EachEvent(frames, func(ev *journal.Event) error {
 			if err := run.Apply(ev); err != nil {
 				return err
 			}
@@ -207,7 +208,7 @@ func TestF46_GoldenSnapshots(t *testing.T) {
 // TestF46_GoldenJournalsHoldEveryKind: a kind of event that no frozen journal holds
 // could lose its meaning unseen.
 func TestF46_GoldenJournalsHoldEveryKind(t *testing.T) {
-	held := map[EventKind]bool{}
+	held := map[journal.EventKind]bool{}
 	for name := range stories {
 		events, err := decodeAll(mustRead(t, filepath.Join("testdata", "journals", name+".bin")))
 		if err != nil {
@@ -217,7 +218,7 @@ func TestF46_GoldenJournalsHoldEveryKind(t *testing.T) {
 			held[events[i].Kind] = true
 		}
 	}
-	for _, kind := range Kinds() {
+	for _, kind := range journal.Kinds() {
 		if !held[kind] {
 			t.Errorf("no frozen journal holds kind %d (%s)", kind, kind.Name())
 		}
@@ -240,7 +241,7 @@ func freeze(t *testing.T, base, recipe string, lines []string) {
 	}
 	var public bytes.Buffer
 	enc := json.NewEncoder(&public)
-	if err := EachEvent(w.led.frames, func(ev *Event) error { return enc.Encode(Render(w.prog.plan, "run_1", ev)) }); err != nil {
+	if err := journal.EachEvent(w.led.frames, func(ev *journal.Event) error { return enc.Encode(journal.Render(w.prog.plan, "run_1", ev)) }); err != nil {
 		t.Fatal(err)
 	}
 	for ext, data := range map[string][]byte{".plan.json": stored, ".bin": w.led.frames, ".jsonl": public.Bytes(), ".state.txt": []byte(describe(w.run))} {
@@ -265,7 +266,7 @@ func describe(r *Run) string {
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {
 			st := &s.steps[i]
-			fmt.Fprintf(&b, "%s %s reason=%q", StepPath(r.plan, s.ref(int32(i))), st.status, st.reason)
+			fmt.Fprintf(&b, "%s %s reason=%q", journal.StepPath(r.plan, s.ref(int32(i))), st.status, st.reason)
 			if s.step(r.plan, int32(i)).Kind == plan.Action {
 				fmt.Fprintf(&b, " attempt=%d key=%s", st.attempt, r.effectKey(s, int32(i))[:8])
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // TestContinue: one Decide yields at most 1,000 events or 1 MiB, then owes
@@ -23,7 +24,7 @@ func TestContinue(t *testing.T) {
 	}
 	run := NewRun(prog)
 	led := newLedger(run)
-	in := &Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "a", Parameters: map[string]any{"list": list}}}
+	in := &Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "a", Parameters: map[string]any{"list": list}}}
 	var turn Turn
 	turns, events := 0, 0
 	for {
@@ -52,7 +53,7 @@ func TestContinue(t *testing.T) {
 		led.run = back
 		in = &Input{Kind: InContinue, At: t0}
 	}
-	if led.run.status != RunCompleted || turns < 3 {
+	if led.run.status != journal.RunCompleted || turns < 3 {
 		t.Fatalf("the run is %s after %d turns of %d events", led.run.status, turns, events)
 	}
 	last := turn.Events[len(turn.Events)-1]
@@ -68,7 +69,7 @@ func TestContinueBySize(t *testing.T) {
 	prog := Prepare(compilePlan(t, src))
 	run := NewRun(prog)
 	var turn Turn
-	run.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Parameters: map[string]any{"text": strings.Repeat("x", 200_000)}}}, &turn)
+	run.Decide(&Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Parameters: map[string]any{"text": strings.Repeat("x", 200_000)}}}, &turn)
 	for turns := 0; ; turns++ {
 		size := 0
 		for i := range turn.Events {
@@ -95,52 +96,52 @@ func TestContinueBySize(t *testing.T) {
 func TestF21_Boundaries(t *testing.T) {
 	word := func(n int64) []byte { return append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, int(n)-2)...), '"') }
 	t.Run("an output of 1 MiB", func(t *testing.T) {
-		for n, want := range map[int64]Status{maxInline: Completed, maxInline + 1: StepFailed} {
+		for n, want := range map[int64]journal.Status{maxInline: journal.Completed, maxInline + 1: journal.StepFailed} {
 			d := drive(t, Prepare(compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n")))
-			d.do(&Input{Kind: InGranted, Ref: Ref{}})
-			d.do(&Input{Kind: InResult, Ref: Ref{}, Fence: Fence{1, 1}, Outcome: Success, Output: word(n)})
+			d.do(&Input{Kind: InGranted, Ref: journal.Ref{}})
+			d.do(&Input{Kind: InResult, Ref: journal.Ref{}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Success, Output: word(n)})
 			st := d.run.root
-			if st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.OutputTooLarge {
+			if st.steps[0].status != want || want == journal.StepFailed && st.errs[0].code != fault.OutputTooLarge {
 				t.Errorf("%d bytes: %s %v", n, st.steps[0].status, st.errs[0])
 			}
 		}
 	})
 	t.Run("memory", func(t *testing.T) {
-		for extra, want := range map[int64]Status{0: Completed, 1: StepFailed} {
+		for extra, want := range map[int64]journal.Status{0: journal.Completed, 1: journal.StepFailed} {
 			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {memory_limit_mb: 1}\nsteps:\n  - {id: a, action: {name: work}, outputBinding: x}\noutputs: {n: size(x)}\n")))
-			d.do(&Input{Kind: InGranted, Ref: Ref{}})
+			d.do(&Input{Kind: InGranted, Ref: journal.Ref{}})
 			left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
-			d.do(&Input{Kind: InResult, Ref: Ref{}, Fence: Fence{1, 1}, Outcome: Success, Output: word(left + extra)})
+			d.do(&Input{Kind: InResult, Ref: journal.Ref{}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Success, Output: word(left + extra)})
 			st := d.run.root
-			if st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.MemoryLimit {
+			if st.steps[0].status != want || want == journal.StepFailed && st.errs[0].code != fault.MemoryLimit {
 				t.Errorf("%d bytes past the limit: %s %v", extra, st.steps[0].status, st.errs[0])
 			}
 		}
 	})
 	t.Run("a batch of items in memory", func(t *testing.T) {
-		for extra, want := range map[int64]Status{0: Running, 1: StepFailed} {
+		for extra, want := range map[int64]journal.Status{0: journal.Running, 1: journal.StepFailed} {
 			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {memory_limit_mb: 1}\nsteps:\n  - {id: l, loop: {over: \"'sha256_"+strings.Repeat("a", 64)+"'\", steps: [{id: x, action: {name: work}}]}}\n")))
 			left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
-			d.do(&Input{Kind: InItems, Ref: Ref{}, Items: [][]byte{word(left - itemBytes - scopeBytes - stepBytes - 2 + extra)}})
-			if st := d.run.root; st.steps[0].status != want || want == StepFailed && st.errs[0].code != fault.MemoryLimit {
+			d.do(&Input{Kind: InItems, Ref: journal.Ref{}, Items: [][]byte{word(left - itemBytes - scopeBytes - stepBytes - 2 + extra)}})
+			if st := d.run.root; st.steps[0].status != want || want == journal.StepFailed && st.errs[0].code != fault.MemoryLimit {
 				t.Errorf("%d bytes past the limit: %s %v", extra, st.steps[0].status, st.errs[0])
 			}
 		}
 	})
 	t.Run("steps", func(t *testing.T) { // X231
-		for n, want := range map[int]RunStatus{3: RunCompleted, 4: RunFailed} {
+		for n, want := range map[int]journal.RunStatus{3: journal.RunCompleted, 4: journal.RunFailed} {
 			items := strings.TrimSuffix(strings.Repeat("1, ", n), ", ")
 			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {max_total_steps: 4}\nsteps:\n  - {id: l, loop: {over: '["+items+"]', steps: [{id: x, transform: {expression: '1'}}]}}\n")))
-			if d.run.status != want || want == RunFailed && d.run.code != fault.StepLimit {
+			if d.run.status != want || want == journal.RunFailed && d.run.code != fault.StepLimit {
 				t.Errorf("a loop of %d steps: %s %s", n, d.run.status, d.run.code)
 			}
 		}
 	})
 	t.Run("items", func(t *testing.T) {
-		for n, want := range map[int]RunStatus{5: RunCompleted, 6: RunFailed} {
+		for n, want := range map[int]journal.RunStatus{5: journal.RunCompleted, 6: journal.RunFailed} {
 			items := strings.TrimSuffix(strings.Repeat("1, ", n), ", ")
 			d := drive(t, Prepare(compilePlan(t, "name: r\nlimits: {max_loop_items: 5}\nsteps:\n  - {id: l, loop: {over: '["+items+"]', steps: [{id: x, transform: {expression: '1'}}]}}\n")))
-			if d.run.status != want || want == RunFailed && d.run.code != fault.ItemLimit {
+			if d.run.status != want || want == journal.RunFailed && d.run.code != fault.ItemLimit {
 				t.Errorf("a loop of %d items: %s %s", n, d.run.status, d.run.code)
 			}
 		}
@@ -169,18 +170,18 @@ func TestF21_OversizedRunIsCancelled(t *testing.T) {
 	const src = "name: r\norder: none\nlimits: {memory_limit_mb: 1, max_total_steps: 3}\nsteps:\n" +
 		"  - {id: a, action: {name: work}, outputBinding: x}\n  - {id: b, wait: {signal: never}}\n  - {id: c, action: {name: work}}\noutputs: {n: size(x)}\n"
 	d := drive(t, Prepare(compilePlan(t, src)))
-	d.do(&Input{Kind: InGranted, Ref: Ref{Step: 0}})
-	d.do(&Input{Kind: InGranted, Ref: Ref{Step: 2}})
+	d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: 0}})
+	d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: 2}})
 	for n := range maxSignals {
 		d.do(&Input{Kind: InSignal, Name: "s" + strconv.Itoa(n)})
 	}
 	left := d.run.plan.Limits.MemoryBytes - d.run.Memory()
-	d.do(&Input{Kind: InResult, Ref: Ref{Step: 0}, Fence: Fence{1, 1}, Outcome: Success, Output: []byte(`"` + strings.Repeat("x", int(left)-2) + `"`)})
-	if got, limit := d.run.Memory(), d.run.plan.Limits.MemoryBytes; got != limit || d.run.status != RunRunning {
+	d.do(&Input{Kind: InResult, Ref: journal.Ref{Step: 0}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Success, Output: []byte(`"` + strings.Repeat("x", int(left)-2) + `"`)})
+	if got, limit := d.run.Memory(), d.run.plan.Limits.MemoryBytes; got != limit || d.run.status != journal.RunRunning {
 		t.Fatalf("the run holds %d bytes of %d and is %s", got, limit, d.run.status)
 	}
 	d.do(&Input{Kind: InCancel, Text: "too big"})
-	if d.turn.Err != nil || d.run.status != RunCancelled || d.run.code != fault.ExecutionCancelled {
+	if d.turn.Err != nil || d.run.status != journal.RunCancelled || d.run.code != fault.ExecutionCancelled {
 		t.Errorf("cancelled: %v, the run is %s %s", d.turn.Err, d.run.status, d.run.code)
 	}
 }
@@ -202,7 +203,7 @@ func TestF22_DeepAndWide(t *testing.T) {
 	}
 	run := NewRun(Prepare(compilePlan(t, `{"name": "r", "order": "none", "limits": {"max_total_steps": 10000}, "steps": [`+steps+`]}`)))
 	var turn Turn
-	in, turns := &Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Pins: pinsOf(run.plan)}}, 0
+	in, turns := &Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Pins: pinsOf(run.plan)}}, 0
 	for ; !run.status.Terminal(); turns++ {
 		run.Decide(in, &turn)
 		if len(turn.Events) > MaxEvents || turns > 100 {
@@ -218,7 +219,7 @@ func TestF22_DeepAndWide(t *testing.T) {
 			}
 		}
 	}
-	if run.status != RunCompleted || run.started != depth*wide || turns < depth {
+	if run.status != journal.RunCompleted || run.started != depth*wide || turns < depth {
 		t.Errorf("%s (%s) after %d steps in %d turns", run.status, run.message, run.started, turns)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 )
@@ -37,7 +38,7 @@ type loopState struct {
 	spilled  bool // outs were given up
 }
 
-func newLoopState(ev *Event) *loopState {
+func newLoopState(ev *journal.Event) *loopState {
 	l := &loopState{file: ev.Text, more: ev.Text != ""}
 	if l.file == "" {
 		l.list = newValue(ev.Seq, ev.Data)
@@ -46,7 +47,7 @@ func newLoopState(ev *Event) *loopState {
 	return l
 }
 
-func (r *Run) foldItems(s *scope, i int32, ev *Event) error {
+func (r *Run) foldItems(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
 	if c == nil || c.loop == nil || ev.N != c.loop.have {
 		return errImpossible(ev, "no loop waits for these items")
@@ -63,7 +64,7 @@ func (r *Run) foldItems(s *scope, i int32, ev *Event) error {
 	return nil
 }
 
-func (r *Run) foldIteration(s *scope, i int32, ev *Event) error {
+func (r *Run) foldIteration(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
 	if c == nil || c.loop == nil || ev.N != c.loop.next {
 		return errImpossible(ev, "no loop is at this item")
@@ -115,7 +116,7 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 		out = newValue(0, raw)
 		if c.scope.step(r.plan, c.step).Strategy == plan.FailFast && !c.ended {
 			c.ended = true
-			r.sweepKids(c, BranchLost)
+			r.sweepKids(c, journal.BranchLost)
 		}
 	}
 	if l.spilled || status == kidLost {
@@ -207,7 +208,7 @@ func (c *composite) needsItems() bool {
 
 // owes says that the composite waits for the answer to a command.
 func (c *composite) owes() bool {
-	if c.loop == nil || c.scope.steps[c.step].status != Running {
+	if c.loop == nil || c.scope.steps[c.step].status != journal.Running {
 		return false
 	}
 	return c.needsItems() || c.loop.spilled && c.loop.exhausted() && c.open == 0 && !c.ended

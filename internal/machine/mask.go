@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -57,23 +58,23 @@ func NewMask(p *plan.Plan) *Mask {
 }
 
 // Event returns an event as it may be shown. It never changes ev itself.
-func (m *Mask) Event(ev *Event) *Event {
+func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	if m == nil {
 		return ev
 	}
 	out := *ev
 	switch ev.Kind {
-	case EvRunStarted:
-		st, err := decodeStart(ev.Data)
+	case journal.EvRunStarted:
+		st, err := journal.DecodeStart(ev.Data)
 		if err != nil {
 			return ev // nothing can be shown of it
 		}
 		st.Parameters = m.Fields(st.Parameters)
-		if out.Data, err = encodeStart(st); err != nil {
+		if out.Data, err = journal.EncodeStart(st); err != nil {
 			out.Data = nil
 		}
 		return &out
-	case EvRunRetried:
+	case journal.EvRunRetried:
 		out.Data = m.rewrite(ev.Data, func(v any) any {
 			if fields, ok := v.(map[string]any); ok {
 				return m.Fields(fields)
@@ -87,13 +88,13 @@ func (m *Mask) Event(ev *Event) *Event {
 	}
 	change := m.value
 	switch ev.Kind {
-	case EvRunLimits:
+	case journal.EvRunLimits:
 		return ev // what a person raised, and the fold reads
-	case EvNodeOpened, EvNodeItems, EvRunCompleted:
+	case journal.EvNodeOpened, journal.EvNodeItems, journal.EvRunCompleted:
 		change = m.inside // a list of items, or outputs by name, stays one
 	}
 	switch ev.Kind {
-	case EvRunSignalled, EvNodeOpened, EvContract, EvRunContract, EvNodeBlocked, EvRunCompleted:
+	case journal.EvRunSignalled, journal.EvNodeOpened, journal.EvContract, journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
 		// Text is a name of the recipe or of Roux, or of a file.
 	default:
 		out.Text = m.text(ev.Text)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -19,16 +20,16 @@ func masked(t *testing.T, schema, params, data string) (start, later string) {
 	if m == nil {
 		t.Fatalf("%s marks nothing", schema)
 	}
-	var st Start
+	var st journal.Start
 	if err := json.Unmarshal([]byte(`{"parameters":`+params+`}`), &st); err != nil {
 		t.Fatal(err)
 	}
-	first, err := encodeStart(&st)
+	first, err := journal.EncodeStart(&st)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ev := m.Event(&Event{Seq: 1, Kind: EvRunStarted, Data: first})
-	again, err := decodeStart(ev.Data)
+	ev := m.Event(&journal.Event{Seq: 1, Kind: journal.EvRunStarted, Data: first})
+	again, err := journal.DecodeStart(ev.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func masked(t *testing.T, schema, params, data string) (start, later string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := jsonx.CanonicalRaw(m.Event(&Event{Seq: 2, Kind: EvNodeCompleted, Data: []byte(data)}).Data)
+	shown, err := jsonx.CanonicalRaw(m.Event(&journal.Event{Seq: 2, Kind: journal.EvNodeCompleted, Data: []byte(data)}).Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +143,11 @@ func TestMaskChangesNothing(t *testing.T) {
 		t.Error("a schema without a mark has a mask")
 	}
 	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"writeOnly": true}}}`)})
-	data, err := encodeStart(&Start{Parameters: map[string]any{"a": "hush"}})
+	data, err := journal.EncodeStart(&journal.Start{Parameters: map[string]any{"a": "hush"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ev := range []Event{{Seq: 1, Kind: EvRunStarted, Data: data}, {Seq: 2, Kind: EvNodeFailed, Text: "not hush", Data: []byte(`"hush"`)}} {
+	for _, ev := range []journal.Event{{Seq: 1, Kind: journal.EvRunStarted, Data: data}, {Seq: 2, Kind: journal.EvNodeFailed, Text: "not hush", Data: []byte(`"hush"`)}} {
 		text, body := ev.Text, string(ev.Data)
 		shown := m.Event(&ev)
 		if strings.Contains(shown.Text+string(shown.Data), "hush") {
@@ -162,23 +163,23 @@ func TestMaskChangesNothing(t *testing.T) {
 // are an object, limits are numbers.
 func TestMaskKeepsForms(t *testing.T) {
 	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"writeOnly": true}, "o": {"writeOnly": true}, "n": {"writeOnly": true}}}`)})
-	first, err := encodeStart(&Start{Parameters: map[string]any{"a": []any{int64(1001), int64(2), "x"}, "o": map[string]any{"k": true}, "n": int64(200_000)}})
+	first, err := journal.EncodeStart(&journal.Start{Parameters: map[string]any{"a": []any{int64(1001), int64(2), "x"}, "o": map[string]any{"k": true}, "n": int64(200_000)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Event(&Event{Seq: 1, Kind: EvRunStarted, Data: first})
+	m.Event(&journal.Event{Seq: 1, Kind: journal.EvRunStarted, Data: first})
 	for _, tt := range []struct {
-		kind       EventKind
+		kind       journal.EventKind
 		data, want string
 	}{
-		{EvNodeOpened, `[1001,2,"x"]`, `["[masked]",2,"[masked]"]`},
-		{EvNodeItems, `[1001,2,"x"]`, `["[masked]",2,"[masked]"]`},
-		{EvRunCompleted, `{"k":true}`, `{"k":true}`},
-		{EvRunCompleted, `{"r":{"k":true}}`, `{"r":"[masked]"}`},
-		{EvRunLimits, `{"max_total_steps":200000}`, `{"max_total_steps":200000}`},
-		{EvNodeCompleted, `[1001,2,"x"]`, `"[masked]"`},
+		{journal.EvNodeOpened, `[1001,2,"x"]`, `["[masked]",2,"[masked]"]`},
+		{journal.EvNodeItems, `[1001,2,"x"]`, `["[masked]",2,"[masked]"]`},
+		{journal.EvRunCompleted, `{"k":true}`, `{"k":true}`},
+		{journal.EvRunCompleted, `{"r":{"k":true}}`, `{"r":"[masked]"}`},
+		{journal.EvRunLimits, `{"max_total_steps":200000}`, `{"max_total_steps":200000}`},
+		{journal.EvNodeCompleted, `[1001,2,"x"]`, `"[masked]"`},
 	} {
-		if got := string(m.Event(&Event{Seq: 2, Kind: tt.kind, Data: []byte(tt.data)}).Data); got != tt.want {
+		if got := string(m.Event(&journal.Event{Seq: 2, Kind: tt.kind, Data: []byte(tt.data)}).Data); got != tt.want {
 			t.Errorf("%s: %s shows %s, want %s", tt.kind.Name(), tt.data, got, tt.want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // nested is a loop in a loop: 1,000 items of the outer one and atOnce of each inner
@@ -69,7 +70,7 @@ func growth(t *testing.T, run *Run) (most int64) {
 		lists[k] = ones
 	}
 	base := heap()
-	in := &Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "a", Parameters: map[string]any{"lists": lists}}}
+	in := &Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "a", Parameters: map[string]any{"lists": lists}}}
 	for turns := 0; ; turns++ {
 		run.Decide(in, &turn)
 		if n := len(turn.Commands); n == 0 || turn.Commands[n-1].Kind != CmdContinue {
@@ -103,7 +104,7 @@ func TestDecodedValuesAreForgotten(t *testing.T) {
 	}
 	run := NewRun(Prepare(compilePlan(t, src+"true'}\n")))
 	var turn Turn
-	run.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "a", Pins: pinsOf(run.plan)}}, &turn)
+	run.Decide(&Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "a", Pins: pinsOf(run.plan)}}, &turn)
 	list := "[" + strings.TrimSuffix(strings.Repeat("7,", 100_000), ",") + "]"
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -119,7 +120,7 @@ func TestDecodedValuesAreForgotten(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	if run.status != RunRunning || run.mem < n*200_000 {
+	if run.status != journal.RunRunning || run.mem < n*200_000 {
 		t.Fatalf("the run is %s (%s) and holds %d bytes of values", run.status, run.message, run.mem)
 	}
 	if limit := run.limits.MemoryBytes; grown > 2*limit+12*minDecoded {
@@ -134,7 +135,7 @@ func TestMemoryOfScopesIsGivenBack(t *testing.T) {
 	prog := Prepare(compilePlan(t, src))
 	run := NewRun(prog)
 	var turn Turn
-	run.Decide(&Input{Kind: InStart, At: t0, Start: &Start{Run: "run_1", Account: "a", Pins: pinsOf(run.plan)}}, &turn)
+	run.Decide(&Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "a", Pins: pinsOf(run.plan)}}, &turn)
 	open := run.frames
 	if want := int64(5*(scopeBytes+stepBytes) + compositeBytes + 20*itemBytes); open != want {
 		t.Errorf("five open iterations are counted as %d bytes, want %d", open, want)
@@ -159,7 +160,7 @@ func TestMemoryOfScopesIsGivenBack(t *testing.T) {
 			t.Fatalf("input %d: a restored run counts %d bytes, want %d", k, back.frames, run.frames)
 		}
 	}
-	if run.status != RunRunning || run.frames != 0 {
+	if run.status != journal.RunRunning || run.frames != 0 {
 		t.Errorf("the run is %s (%s) and counts %d bytes of scopes, none is open", run.status, run.message, run.frames)
 	}
 }

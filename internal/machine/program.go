@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -42,7 +43,7 @@ type outputCode struct {
 
 // Prepare makes a sealed plan ready to run.
 func Prepare(p *plan.Plan) *Program {
-	g := &Program{plan: p, cost: expressionCost(p.Limits), steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
+	g := &Program{plan: p, cost: journal.ExpressionCost(p.Limits), steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
 	if p.Waves {
 		g.waves = make([][][]int32, len(p.Graphs))
 		for k := range p.Graphs {
@@ -63,10 +64,10 @@ func (g *Program) Plan() *plan.Plan { return g.plan }
 // within is the program under limits that a retry has raised. It is the run's own:
 // few runs are raised, and their expressions compile anew.
 func (g *Program) within(l plan.Limits) *Program {
-	if expressionCost(l) == g.cost {
+	if journal.ExpressionCost(l) == g.cost {
 		return g
 	}
-	return &Program{plan: g.plan, cost: expressionCost(l), steps: make([]atomic.Pointer[stepCode], len(g.steps)), waves: g.waves}
+	return &Program{plan: g.plan, cost: journal.ExpressionCost(l), steps: make([]atomic.Pointer[stepCode], len(g.steps)), waves: g.waves}
 }
 
 func (g *Program) compile(e *plan.Expr) (*expr.Program, error) {

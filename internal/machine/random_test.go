@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/sample"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -61,7 +62,7 @@ func newChaos(t *rapid.T, p *plan.Plan) *chaos {
 	c.run = NewRun(c.prog)
 	c.led = newLedger(c.run)
 	file := "sha256_" + fmt.Sprintf("%064d", 1)
-	c.feed(&Input{Kind: InStart, Start: &Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p),
+	c.feed(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "a", Recipe: "drawn", Seed: 3, Pins: pinsOf(p),
 		Parameters: map[string]any{"zero": int64(0), "list": []any{int64(1), "two"}, "file": file, "when": "2026-01-01T00:02:00Z"}}})
 	return c
 }
@@ -81,13 +82,13 @@ func (c *chaos) feed(in *Input) *Turn {
 		c.fail("I1: an input that was refused gave events, and whoever is refused writes nothing")
 	}
 	for i := range turn.Events {
-		if stale && turn.Events[i].Kind != EvNodeIgnored {
+		if stale && turn.Events[i].Kind != journal.EvNodeIgnored {
 			c.fail("I3: an input of an attempt that is over changed something")
 		}
 	}
-	c.trace = append(c.trace, fmt.Sprintf("input %d %s %v", in.Kind, StepPath(c.run.plan, in.Ref), in.Outcome))
+	c.trace = append(c.trace, fmt.Sprintf("input %d %s %v", in.Kind, journal.StepPath(c.run.plan, in.Ref), in.Outcome))
 	for i := range turn.Events {
-		c.trace = append(c.trace, fmt.Sprintf("  %d %s %s", turn.Events[i].Seq, turn.Events[i].Name(), StepPath(c.run.plan, turn.Events[i].Ref())))
+		c.trace = append(c.trace, fmt.Sprintf("  %d %s %s", turn.Events[i].Seq, turn.Events[i].Name(), journal.StepPath(c.run.plan, turn.Events[i].Ref())))
 	}
 	if err := c.led.turn(&turn); err != nil {
 		c.fail(err.Error())
@@ -176,7 +177,7 @@ func (c *chaos) disorder() {
 		c.carryOut(cmd, false)
 	case k < 13 && len(c.done) > 0:
 		again := *c.done[rapid.IntRange(0, len(c.done)-1).Draw(c.t, "again")]
-		again.Source = Source(rapid.IntRange(0, 2).Draw(c.t, "source"))
+		again.Source = journal.Source(rapid.IntRange(0, 2).Draw(c.t, "source"))
 		c.feed(&again)
 	case k < 16:
 		c.now += rapid.Int64Range(0, 40_000_000).Draw(c.t, "later")
@@ -187,7 +188,7 @@ func (c *chaos) disorder() {
 		c.crash()
 	case k == 18 && rapid.IntRange(0, 9).Draw(c.t, "cancel") == 0:
 		accepted := c.feed(&Input{Kind: InCancel}).Err == nil
-		if accepted && c.run.status != RunCancelled && c.run.verdict != RunCancelled {
+		if accepted && c.run.status != journal.RunCancelled && c.run.verdict != journal.RunCancelled {
 			c.fail("I8: an accepted cancel does not end cancelled")
 		}
 	case c.run.status.Terminal() && c.tries > 0:
@@ -207,7 +208,7 @@ func (c *chaos) retry() {
 	case 3: // from inside, wherever an attempt was handed out
 		var begun []string
 		for ref := range c.led.live {
-			begun = append(begun, StepPath(c.run.plan, ref))
+			begun = append(begun, journal.StepPath(c.run.plan, ref))
 		}
 		if slices.Sort(begun); len(begun) > 0 {
 			in.Name = rapid.SampledFrom(begun).Draw(c.t, "from")
@@ -278,7 +279,7 @@ func (c *chaos) again() {
 		}
 		turn.Limit = c.limit
 		run.Decide(in, &turn)
-		frames = AppendFrame(frames, turn.Events)
+		frames = journal.AppendFrame(frames, turn.Events)
 		if !bytes.HasPrefix(c.led.frames, frames) {
 			c.fail(fmt.Sprintf("X72: input %d of %d, the same as before, gives another journal", n+1, len(c.inputs)))
 		}
@@ -289,7 +290,7 @@ func (c *chaos) again() {
 }
 
 // TestRandomRuns draws a recipe and disorder, and asserts I1–I9 after every
-// turn, and the statuses of steps and run by Witness. What is recorded
+// turn, and the statuses of steps and run by Checker. What is recorded
 // is recorded once under redelivery, crash and retry (X72). X76, X77, X78, X80,
 // F04, F05, F06, F09, F17, F43.
 func TestRandomRuns(t *testing.T) {
@@ -299,7 +300,7 @@ func TestRandomRuns(t *testing.T) {
 			c.disorder()
 		}
 		c.settleDown()
-		for c.tries > 0 && c.run.status != RunCompleted {
+		for c.tries > 0 && c.run.status != journal.RunCompleted {
 			c.retry()
 			c.settleDown()
 		}

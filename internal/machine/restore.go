@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/wire"
 )
@@ -85,12 +86,12 @@ func (d *reader) run0() {
 	r := d.run
 	r.last = d.Uvarint()
 	r.now = d.Varint()
-	if r.status = RunStatus(d.Byte()); !r.status.Known() {
+	if r.status = journal.RunStatus(d.Byte()); !r.status.Known() {
 		d.Err = errors.New("an unknown run status")
 	}
 	r.gen = uint32(d.Uvarint())
 	r.phase = phase(d.Byte())
-	r.verdict = RunStatus(d.Byte())
+	r.verdict = journal.RunStatus(d.Byte())
 	r.code, r.message = fault.Code(d.str()), d.str()
 	r.culprit = int32(d.Varint())
 	r.failures = d.bool()
@@ -103,7 +104,7 @@ func (d *reader) run0() {
 		r.signals = append(r.signals, signal{d.str(), d.value()})
 	}
 	for range d.count() {
-		r.undo = append(r.undo, Ref{Path: Path(d.str()), Step: int32(d.Uvarint())})
+		r.undo = append(r.undo, journal.Ref{Path: journal.Path(d.str()), Step: int32(d.Uvarint())})
 	}
 	var scopes []*scope
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
@@ -135,12 +136,12 @@ func (d *reader) scope(before []*scope) *scope {
 	s.frame = s
 	if parent > 0 {
 		s.parent = before[parent-1]
-		s.path = s.parent.path.child(s.graph, s.ordinal)
+		s.path = s.parent.path.Child(s.graph, s.ordinal)
 		if g.Frame != s.graph {
 			s.frame = s.parent.frame
 		}
 	}
-	s.state, s.reason = scopeState(d.Byte()), Reason(d.Byte())
+	s.state, s.reason = scopeState(d.Byte()), journal.Reason(d.Byte())
 	s.failed, s.wave, s.inWave = int32(d.Varint()), int32(d.Varint()), int32(d.Varint())
 	s.out, s.item = d.value(), d.value()
 	s.steps = make([]stepState, g.N)
@@ -237,7 +238,7 @@ func readMap[V any](d *reader, get func() V) map[int32]V {
 }
 
 func (d *reader) step(st *stepState) {
-	st.status = Status(d.Byte())
+	st.status = journal.Status(d.Byte())
 	if !st.status.Known() && d.Err == nil {
 		d.Err = errors.New("an unknown status")
 		st.status = 0
@@ -247,7 +248,7 @@ func (d *reader) step(st *stepState) {
 	if !d.bool() {
 		return
 	}
-	st.flags, st.reason, st.lost = stepFlags(d.Uvarint()), Reason(d.Byte()), d.Byte()
+	st.flags, st.reason, st.lost = stepFlags(d.Uvarint()), journal.Reason(d.Byte()), d.Byte()
 	st.attempt, st.fails = uint32(d.Uvarint()), uint32(d.Uvarint())
 	st.keyGen, st.keyTry = uint16(d.Uvarint()), uint32(d.Uvarint())
 	st.at, st.due = d.Varint(), d.Varint()
@@ -293,7 +294,7 @@ func (d *reader) connect(scopes []*scope) {
 			r.root = s
 		} else {
 			if r.scopes == nil {
-				r.scopes = make(map[Path]*scope, len(scopes))
+				r.scopes = make(map[journal.Path]*scope, len(scopes))
 			}
 			r.scopes[s.path] = s
 			if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && !s.orphan {
@@ -384,22 +385,22 @@ func (r *Run) Missing() []uint64 {
 
 // Supply gives back the values an event carries. Events arrive in ascending
 // order; those not missing are passed over.
-func (r *Run) Supply(ev *Event) error {
+func (r *Run) Supply(ev *journal.Event) error {
 	switch {
 	case ev.Seq == 1 && r.start == nil:
-		st, err := decodeStart(ev.Data)
+		st, err := journal.DecodeStart(ev.Data)
 		if err != nil {
 			return err
 		}
 		r.start, r.input = st, newInputs(st)
-	case ev.Kind == EvRunRetried && len(ev.Data) > 0 && r.start != nil && slices.Contains(r.edits, ev.Seq):
+	case ev.Kind == journal.EvRunRetried && len(ev.Data) > 0 && r.start != nil && slices.Contains(r.edits, ev.Seq):
 		fields, err := editedFields(ev.Data)
 		if err != nil {
 			return err
 		}
 		r.patch(fields)
-	case ev.Kind == EvRunLimits && slices.Contains(r.edits, ev.Seq):
-		limits, err := decodeLimits(ev.Data)
+	case ev.Kind == journal.EvRunLimits && slices.Contains(r.edits, ev.Seq):
+		limits, err := journal.DecodeLimits(ev.Data)
 		if err != nil {
 			return err
 		}

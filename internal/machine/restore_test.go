@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // composed is a run in which every kind of composite is open, but a compensation.
@@ -52,8 +53,8 @@ func TestRestoreRefuses(t *testing.T) {
 		change func(r *Run)
 		want   string
 	}{
-		"a run status":            {func(r *Run) { r.status = RunExpired + 1 }, "an unknown run status"},
-		"a step's status":         {func(r *Run) { r.root.steps[0].status = Invalidated + 1 }, "an unknown status"},
+		"a run status":            {func(r *Run) { r.status = journal.RunExpired + 1 }, "an unknown run status"},
+		"a step's status":         {func(r *Run) { r.root.steps[0].status = journal.Invalidated + 1 }, "an unknown status"},
 		"a graph":                 {func(r *Run) { r.root.graph = 1 }, "a scope that fits no plan"},
 		"a graph beyond the plan": {func(r *Run) { r.root.graph = int32(len(r.plan.Graphs)) }, "a scope that fits no plan"},
 		"a step before the first": {func(r *Run) { r.root.comps[-1] = comp(r, "c") }, "a composite of no step"},
@@ -104,7 +105,7 @@ func TestRestoreRefuses(t *testing.T) {
 	w := writer{}
 	w.uint(1)
 	w.int(t0)
-	w.byte(byte(RunRunning))
+	w.byte(byte(journal.RunRunning))
 	w.uint(1)
 	w.byte(0)
 	w.byte(0)
@@ -133,7 +134,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, seq := range back.Missing() {
-		if err := back.Supply(&Event{Seq: seq, Kind: EvNodeOpened, Data: []byte(`[]`)}); err != nil && strings.Contains(err.Error(), "holds no item") {
+		if err := back.Supply(&journal.Event{Seq: seq, Kind: journal.EvNodeOpened, Data: []byte(`[]`)}); err != nil && strings.Contains(err.Error(), "holds no item") {
 			refusals["a list without the item"] = err
 		}
 	}

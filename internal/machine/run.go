@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -15,17 +16,17 @@ type Run struct {
 	prog *Program
 	plan *plan.Plan
 
-	start *Start
+	start *journal.Start
 	input *inputs // what expressions see of start
 	last  uint64  // number of the last event
 	now   int64   // its time
 
-	status RunStatus
+	status journal.RunStatus
 	gen    uint32
 	// phase is phaseOpen until the verdict is fixed and no plan step may start
 	// any more, phaseEnding while open steps are swept and compensations run.
 	phase    phase
-	verdict  RunStatus
+	verdict  journal.RunStatus
 	code     fault.Code
 	message  string
 	culprit  int32 // the step the verdict names; -1 = none
@@ -35,15 +36,15 @@ type Run struct {
 	ttlDue   int64
 
 	root   *scope
-	scopes map[Path]*scope // all others in memory
-	alive  int             // scopes with unsettled steps, the root included
-	busy   int             // step instances begun and not settled
+	scopes map[journal.Path]*scope // all others in memory
+	alive  int                     // scopes with unsettled steps, the root included
+	busy   int                     // step instances begun and not settled
 
 	edits   []uint64 // events that replaced input fields or limits
 	limits  plan.Limits
-	signals []signal // received and not yet consumed, oldest first
-	undo    []Ref    // completed steps with a compensation, in order of completion
-	undoing bool     // the last of undo has its compensation scope open
+	signals []signal      // received and not yet consumed, oldest first
+	undo    []journal.Ref // completed steps with a compensation, in order of completion
+	undoing bool          // the last of undo has its compensation scope open
 
 	agenda agenda
 	runPos uint64 // of the run's own entry in the agenda; 0 = none
@@ -72,7 +73,7 @@ type signal struct {
 
 // A scope is one running instance of a graph.
 type scope struct {
-	path    Path
+	path    journal.Path
 	graph   int32
 	g       *plan.Graph
 	parent  *scope // nil for the root
@@ -81,13 +82,13 @@ type scope struct {
 	frame   *scope // where bindings of this scope live: itself or outward
 
 	state  scopeState
-	reason Reason // why it is being swept
-	failed int32  // plan-wide step whose failure ended it; -1 = none
-	live   int32  // steps not settled
-	wave   int32  // plan.Waves: the wave that may start
-	inWave int32  // unsettled steps of that wave
-	cursor int32  // sweep: steps before it are settled
-	pos    uint64 // agenda position; 0 = none
+	reason journal.Reason // why it is being swept
+	failed int32          // plan-wide step whose failure ended it; -1 = none
+	live   int32          // steps not settled
+	wave   int32          // plan.Waves: the wave that may start
+	inWave int32          // unsettled steps of that wave
+	cursor int32          // sweep: steps before it are settled
+	pos    uint64         // agenda position; 0 = none
 
 	steps  []stepState
 	outs   map[int32]*value     // kept outputs by local index
@@ -118,9 +119,9 @@ type stepError struct {
 
 // stepState is the state of a step instance.
 type stepState struct {
-	status  Status
+	status  journal.Status
 	flags   stepFlags
-	reason  Reason
+	reason  journal.Reason
 	lost    uint8  // lost attempts in this generation
 	waiting int32  // predecessors not settled
 	attempt uint32 // hand-outs so far: the fence's attempt
@@ -166,7 +167,7 @@ func (r *Run) Last() uint64 { return r.last }
 func (r *Run) Now() int64 { return r.now }
 
 // Status is the run's status.
-func (r *Run) Status() RunStatus { return r.status }
+func (r *Run) Status() journal.RunStatus { return r.status }
 
 // Generation counts from 1 and grows with every retry or edit (R5).
 func (r *Run) Generation() uint32 { return r.gen }
@@ -176,7 +177,7 @@ func (r *Run) Generation() uint32 { return r.gen }
 func (r *Run) Used() int64 { return r.used }
 
 // Start is what the run was given, nil before run.started. Do not modify it.
-func (r *Run) Start() *Start { return r.start }
+func (r *Run) Start() *journal.Start { return r.start }
 
 // HasFailures says that a step failed and nothing handled it (R9).
 func (r *Run) HasFailures() bool { return r.failures }
@@ -198,9 +199,9 @@ func (r *Run) WaitState() string {
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
 			switch s.steps[i].status {
-			case Waiting:
+			case journal.Waiting:
 				waiting++
-			case Queued, Blocked, Running, Retrying:
+			case journal.Queued, journal.Blocked, journal.Running, journal.Retrying:
 				if s.comps[int32(i)] == nil {
 					other++
 				}
@@ -233,9 +234,9 @@ func (r *Run) Quiet() bool {
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
 			switch s.steps[i].status {
-			case Queued, Blocked:
+			case journal.Queued, journal.Blocked:
 				quiet = false
-			case Running:
+			case journal.Running:
 				c := s.comps[int32(i)]
 				quiet = quiet && c != nil && !c.owes()
 			}
@@ -257,7 +258,7 @@ func (r *Run) eachScope(fn func(*scope)) {
 }
 
 // at returns the step instance of a ref, or nil when its scope is gone.
-func (r *Run) at(ref Ref) (*scope, int32) {
+func (r *Run) at(ref journal.Ref) (*scope, int32) {
 	s := r.scope(ref.Path)
 	if s == nil || ref.Step < s.g.First || ref.Step >= s.g.First+s.g.N {
 		return nil, 0
@@ -265,7 +266,7 @@ func (r *Run) at(ref Ref) (*scope, int32) {
 	return s, ref.Step - s.g.First
 }
 
-func (r *Run) scope(p Path) *scope {
+func (r *Run) scope(p journal.Path) *scope {
 	if p == "" {
 		return r.root
 	}
@@ -275,4 +276,4 @@ func (r *Run) scope(p Path) *scope {
 // step is the plan's step at a local index of a scope.
 func (s *scope) step(p *plan.Plan, i int32) *plan.Step { return &p.Steps[s.g.First+i] }
 
-func (s *scope) ref(i int32) Ref { return Ref{Path: s.path, Step: s.g.First + i} }
+func (s *scope) ref(i int32) journal.Ref { return journal.Ref{Path: s.path, Step: s.g.First + i} }

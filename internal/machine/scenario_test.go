@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -53,10 +54,10 @@ func compilePlan(t testing.TB, src string) *plan.Plan {
 	return p
 }
 
-func pinsOf(p *plan.Plan) []Pin {
-	var pins []Pin
+func pinsOf(p *plan.Plan) []journal.Pin {
+	var pins []journal.Pin
 	for _, a := range p.Actions {
-		pins = append(pins, Pin{Name: a.Name, Version: "1.0.0", Cost: 2, Once: a.Name == "once"})
+		pins = append(pins, journal.Pin{Name: a.Name, Version: "1.0.0", Cost: 2, Once: a.Name == "once"})
 	}
 	return pins
 }
@@ -154,8 +155,8 @@ func (w *world) met(in *Input, turn *Turn) {
 		ev := &turn.Events[i]
 		w.seen[fmt.Sprint("event ", ev.Kind)] = true
 		w.seen["code "+string(ev.Code)] = true
-		if ev.Kind == EvNodeSkipped || ev.Kind == EvNodeCancelled {
-			w.seen["reason "+Reason(ev.Flag).String()] = true
+		if ev.Kind == journal.EvNodeSkipped || ev.Kind == journal.EvNodeCancelled {
+			w.seen["reason "+journal.Reason(ev.Flag).String()] = true
 		}
 	}
 	for _, c := range turn.Commands {
@@ -208,7 +209,7 @@ func (w *world) line(s string) {
 		return
 	case "start":
 		in.Kind = InStart
-		in.Start = &Start{Run: "run_1", Account: "acct", Recipe: "r", PlanHash: w.prog.plan.Hash().String(), Seed: 7, Pins: pinsOf(w.prog.plan)}
+		in.Start = &journal.Start{Run: "run_1", Account: "acct", Recipe: "r", PlanHash: w.prog.plan.Hash().String(), Seed: 7, Pins: pinsOf(w.prog.plan)}
 		in.Start.Correlation = args["correlation"]
 		if v := args["input"]; v != "" {
 			if err := json.Unmarshal([]byte(v), &in.Start.Parameters); err != nil {
@@ -220,7 +221,7 @@ func (w *world) line(s string) {
 			in.Start.Parameters = map[string]any{"big": strings.Repeat("x", n)}
 		}
 		if f := args["file"]; f != "" {
-			in.Start.Files = []File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}
+			in.Start.Files = []journal.File{{Hash: "sha256_" + strings.Repeat(f, 64)[:64], Name: f, Size: 5}}
 			if x := args["extended"]; x != "" {
 				in.Start.Files[0].Extended = json.RawMessage(x)
 			}
@@ -329,7 +330,7 @@ func (w *world) result(verb string, args map[string]string) {
 	in := &Input{At: w.now, Kind: InResult, Ref: w.ref(args[""])}
 	in.Fence = w.fence(in.Ref, args)
 	if args["by"] == "webhook" {
-		in.Source = FromWebhook
+		in.Source = journal.FromWebhook
 	}
 	in.Output = []byte(args["output"])
 	if len(in.Output) == 0 {
@@ -358,8 +359,8 @@ func (w *world) result(verb string, args map[string]string) {
 	w.feed(in)
 }
 
-func (w *world) ref(s string) Ref {
-	ref, err := ParseRef(w.prog.plan, s)
+func (w *world) ref(s string) journal.Ref {
+	ref, err := journal.ParseRef(w.prog.plan, s)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -367,8 +368,8 @@ func (w *world) ref(s string) Ref {
 }
 
 // fence is the live attempt of a step instance, or what the directive says.
-func (w *world) fence(ref Ref, args map[string]string) Fence {
-	f := Fence{Gen: w.run.gen}
+func (w *world) fence(ref journal.Ref, args map[string]string) journal.Fence {
+	f := journal.Fence{Gen: w.run.gen}
 	if s, i := w.run.at(ref); s != nil {
 		f.Attempt = s.steps[i].attempt
 	}
@@ -420,7 +421,7 @@ func (w *world) printCommand(c Command) {
 	if w.quiet {
 		return
 	}
-	fmt.Fprintf(&w.out, "> %s %s", commandNames[c.Kind], StepPath(w.prog.plan, c.Ref))
+	fmt.Fprintf(&w.out, "> %s %s", commandNames[c.Kind], journal.StepPath(w.prog.plan, c.Ref))
 	if c.Fence.Attempt > 0 {
 		fmt.Fprintf(&w.out, " attempt=%d.%d", c.Fence.Gen, c.Fence.Attempt)
 	}
@@ -437,16 +438,16 @@ func (w *world) when(us int64) string {
 	return "+" + time.Duration((us-t0)*1000).String()
 }
 
-func (w *world) print(ev *Event) {
-	if w.quiet && (ev.Kind == EvNodeQueued || ev.Kind == EvNodeStarted || ev.Kind == EvRunStatus || ev.Kind == EvNodeOpened || ev.Kind == EvNodeIteration) {
+func (w *world) print(ev *journal.Event) {
+	if w.quiet && (ev.Kind == journal.EvNodeQueued || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvRunStatus || ev.Kind == journal.EvNodeOpened || ev.Kind == journal.EvNodeIteration) {
 		return
 	}
 	b := &w.out
 	b.WriteString(ev.Name())
 	if ev.Step >= 0 {
-		b.WriteString(" " + StepPath(w.prog.plan, ev.Ref()))
+		b.WriteString(" " + journal.StepPath(w.prog.plan, ev.Ref()))
 	}
-	env := Render(w.prog.plan, "run_1", ev)
+	env := journal.Render(w.prog.plan, "run_1", ev)
 	if e, ok := env.Payload["error"].(map[string]any); ok {
 		fmt.Fprintf(b, " %v: %v", e["code"], e["message"])
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -29,7 +30,7 @@ func (r *Run) advanceComposite(c *composite) {
 				r.abortStep(s, i, f)
 				return
 			}
-			r.emitStep(s, i, Event{Kind: EvNodeIteration, N: c.loop.next})
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeIteration, N: c.loop.next})
 			return
 		}
 		r.joinLoop(s, i, step, c)
@@ -49,9 +50,9 @@ func (r *Run) joinInner(s *scope, i int32, c *composite) {
 		}
 		r.finalFailure(s, i, &Failure{Code: c.cause.code, Msg: msg}, nil)
 	case c.out == nil:
-		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: []byte("null"), M: since})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: []byte("null"), M: since})
 	default:
-		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Flag: 1, M: since})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Flag: 1, M: since})
 	}
 }
 
@@ -84,7 +85,7 @@ func (r *Run) joinParallel(s *scope, i int32, step *plan.Step, c *composite) {
 		r.finalFailure(s, i, f, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: raw, M: r.clock - s.steps[i].at})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: raw, M: r.clock - s.steps[i].at})
 }
 
 // lostBranches is the failure of a join, which names each branch that failed. The
@@ -162,7 +163,7 @@ func (r *Run) joinLoop(s *scope, i int32, step *plan.Step, c *composite) {
 		r.finalFailure(s, i, &Failure{Code: l.first.code, Msg: msg}, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: l.output(), M: r.clock - s.steps[i].at})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: l.output(), M: r.clock - s.steps[i].at})
 }
 
 // sweepScope closes what is still open in a scope that has ended.
@@ -177,23 +178,23 @@ func (r *Run) sweepScope(s *scope) {
 			continue
 		}
 		begun := st.status.Begun()
-		ev := Event{Kind: EvNodeSkipped, Flag: uint8(s.reason)}
+		ev := journal.Event{Kind: journal.EvNodeSkipped, Flag: uint8(s.reason)}
 		switch {
-		case s.reason == ByCancel:
-			ev.Kind = EvNodeCancelled
+		case s.reason == journal.ByCancel:
+			ev.Kind = journal.EvNodeCancelled
 		case begun:
-			ev.Kind = EvNodeCancelled
+			ev.Kind = journal.EvNodeCancelled
 			if s.reason == 0 {
-				ev.Flag = uint8(RunEnded)
+				ev.Flag = uint8(journal.RunEnded)
 			}
 		case s.reason != 0:
 		case s.down[i] && r.plan.UpstreamFail:
-			ev = Event{Kind: EvNodeFailed, Code: fault.UpstreamFailure, Text: "not run: " +
+			ev = journal.Event{Kind: journal.EvNodeFailed, Code: fault.UpstreamFailure, Text: "not run: " +
 				fmt.Sprintf("%q", r.plan.Steps[s.failed].ID) + " failed before it"}
 		case s.down[i]:
-			ev.Flag = uint8(ParentFailure)
+			ev.Flag = uint8(journal.ParentFailure)
 		default:
-			ev.Flag = uint8(RunEnded)
+			ev.Flag = uint8(journal.RunEnded)
 		}
 		if begun {
 			ev.Attempt, ev.M = st.attempt, r.clock-st.at
@@ -234,7 +235,7 @@ func (r *Run) advanceRun() {
 	case len(r.undo) > 0:
 		u := r.undo[len(r.undo)-1]
 		s, i := r.at(u)
-		r.emitStep(s, i, Event{Kind: EvNodeCompensating})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompensating})
 	default:
 		r.end(r.verdict, r.code, r.message, r.culprit)
 	}
@@ -243,7 +244,7 @@ func (r *Run) advanceRun() {
 func (r *Run) undone() {
 	s, i := r.at(r.undo[len(r.undo)-1])
 	c := s.comps[i]
-	ev := Event{Kind: EvNodeCompensated}
+	ev := journal.Event{Kind: journal.EvNodeCompensated}
 	if c.inner != kidOK {
 		ev.Flag, ev.Code, ev.Text = 1, c.cause.code, c.cause.msg
 	}
@@ -252,28 +253,28 @@ func (r *Run) undone() {
 
 // decideVerdict applies the plan's result rule (R9, X93, X94).
 func (r *Run) decideVerdict() {
-	verdict, culprit := RunCompleted, r.root.failed
+	verdict, culprit := journal.RunCompleted, r.root.failed
 	switch {
 	case r.plan.Leaves && r.plan.Drain:
 		verdict = r.leavesVerdict()
 	case culprit >= 0: // fail_fast fails at once, whatever its leaves (X118)
-		verdict = RunFailed
+		verdict = journal.RunFailed
 	}
-	if verdict == RunCompleted {
+	if verdict == journal.RunCompleted {
 		data, f := r.outputs()
 		if f == nil {
-			r.emitRun(Event{Kind: EvRunCompleted, Data: data, N: r.used, Flag: r.failureFlag(), Text: r.failedSteps()})
+			r.emitRun(journal.Event{Kind: journal.EvRunCompleted, Data: data, N: r.used, Flag: r.failureFlag(), Text: r.failedSteps()})
 			return
 		}
 		if f.Phase != "" {
 			viol, _ := json.Marshal(f.Violations)
-			r.emitRun(Event{Kind: EvRunContract, Text: f.Phase, Data: viol})
+			r.emitRun(journal.Event{Kind: journal.EvRunContract, Text: f.Phase, Data: viol})
 		}
-		r.fixVerdict(RunFailed, f.Code, f.Msg, -1)
+		r.fixVerdict(journal.RunFailed, f.Code, f.Msg, -1)
 		return
 	}
 	code, msg := fault.StepFailed, "a step failed"
-	if verdict == RunCancelled {
+	if verdict == journal.RunCancelled {
 		code, msg = fault.ExecutionCancelled, "a step was cancelled"
 	}
 	if culprit >= 0 {
@@ -295,7 +296,7 @@ func (r *Run) failedSteps() string {
 	var ids []string
 	for i := range r.root.steps {
 		st := &r.root.steps[i]
-		if st.status == StepFailed && st.flags&flagHandled == 0 && len(ids) < maxNamed {
+		if st.status == journal.StepFailed && st.flags&flagHandled == 0 && len(ids) < maxNamed {
 			ids = append(ids, r.root.step(r.plan, int32(i)).ID)
 		}
 	}
@@ -304,24 +305,24 @@ func (r *Run) failedSteps() string {
 
 // leavesVerdict is the rule of the workflow-execution source (X93). A failure
 // that continue_on_error consumed counts as an end like any other (R9).
-func (r *Run) leavesVerdict() RunStatus {
+func (r *Run) leavesVerdict() journal.RunStatus {
 	leaves, failed, cancelled := true, false, false
 	for i := range r.root.steps {
 		st := &r.root.steps[i]
-		lost := st.status == StepFailed && st.flags&flagHandled == 0
+		lost := st.status == journal.StepFailed && st.flags&flagHandled == 0
 		failed = failed || lost
-		cancelled = cancelled || st.status == Cancelled
-		if len(r.root.step(r.plan, int32(i)).Succs) == 0 && (lost || st.status == Cancelled) {
+		cancelled = cancelled || st.status == journal.Cancelled
+		if len(r.root.step(r.plan, int32(i)).Succs) == 0 && (lost || st.status == journal.Cancelled) {
 			leaves = false
 		}
 	}
 	switch {
 	case leaves:
-		return RunCompleted
+		return journal.RunCompleted
 	case cancelled && !failed:
-		return RunCancelled
+		return journal.RunCancelled
 	}
-	return RunFailed
+	return journal.RunFailed
 }
 
 func (r *Run) failureFlag() uint8 {
@@ -332,23 +333,23 @@ func (r *Run) failureFlag() uint8 {
 }
 
 // fixVerdict ends the run now, or after its compensations.
-func (r *Run) fixVerdict(verdict RunStatus, code fault.Code, msg string, culprit int32) {
+func (r *Run) fixVerdict(verdict journal.RunStatus, code fault.Code, msg string, culprit int32) {
 	if len(r.undo) > 0 {
-		r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(verdict), Code: code, Text: msg, N: int64(culprit)})
+		r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(verdict), Code: code, Text: msg, N: int64(culprit)})
 		return
 	}
 	r.end(verdict, code, msg, culprit)
 }
 
-func (r *Run) end(verdict RunStatus, code fault.Code, msg string, culprit int32) {
-	ev := Event{Code: code, Text: msg, Flag: r.failureFlag(), N: int64(culprit)}
+func (r *Run) end(verdict journal.RunStatus, code fault.Code, msg string, culprit int32) {
+	ev := journal.Event{Code: code, Text: msg, Flag: r.failureFlag(), N: int64(culprit)}
 	switch verdict {
-	case RunCancelled:
-		ev.Kind = EvRunCancelled
-	case RunExpired:
-		ev.Kind = EvRunExpired
+	case journal.RunCancelled:
+		ev.Kind = journal.EvRunCancelled
+	case journal.RunExpired:
+		ev.Kind = journal.EvRunExpired
 	default:
-		ev.Kind = EvRunFailed
+		ev.Kind = journal.EvRunFailed
 	}
 	r.emitRun(ev)
 }

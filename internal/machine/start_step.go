@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -17,16 +18,16 @@ import (
 func (r *Run) startStep(s *scope, i int32) {
 	step := s.step(r.plan, i)
 	if r.plan.Waves && step.Wave > s.wave {
-		r.emitStep(s, i, Event{Kind: EvNodeReady})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeReady})
 		return
 	}
 	if r.parentsFailed(s, step) {
 		switch step.ParentFailure {
 		case plan.SkipOnParent:
-			r.emitStep(s, i, Event{Kind: EvNodeSkipped, Flag: uint8(ParentFailure)})
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeSkipped, Flag: uint8(journal.ParentFailure)})
 			return
 		case plan.Propagate:
-			r.emitStep(s, i, Event{Kind: EvNodeFailed, Code: fault.UpstreamFailure,
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeFailed, Code: fault.UpstreamFailure,
 				Text: "not run: " + r.failedParents(s, step) + " did not complete"})
 			return
 		}
@@ -48,7 +49,7 @@ func (r *Run) startStep(s *scope, i int32) {
 			return
 		}
 		if !ok {
-			r.emitStep(s, i, Event{Kind: EvNodeSkipped, Flag: uint8(ByCondition)})
+			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeSkipped, Flag: uint8(journal.ByCondition)})
 			return
 		}
 	}
@@ -57,7 +58,7 @@ func (r *Run) startStep(s *scope, i int32) {
 	}
 	switch step.Kind {
 	case plan.Action:
-		r.emitStep(s, i, Event{Kind: EvNodeQueued})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeQueued})
 	case plan.Condition:
 		r.startCondition(s, i, step, code)
 	case plan.Parallel:
@@ -89,12 +90,12 @@ func (r *Run) parentsFailed(s *scope, step *plan.Step) bool {
 // unsatisfied: the step gave its dependents nothing to stand on (R8).
 func (st *stepState) unsatisfied() bool {
 	switch st.status {
-	case StepFailed:
+	case journal.StepFailed:
 		return st.flags&flagHandled == 0
-	case Cancelled:
+	case journal.Cancelled:
 		return true
-	case Skipped:
-		return st.reason == ParentFailure
+	case journal.Skipped:
+		return st.reason == journal.ParentFailure
 	}
 	return false
 }
@@ -158,13 +159,13 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 		r.finalFailure(s, i, f, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeOpened, Flag: taken})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, Flag: taken})
 	if other != plan.None {
 		// The other side is skipped (X44). It has no scope: these events are
 		// for readers.
-		g, path := &r.plan.Graphs[other], s.path.child(other, 0)
+		g, path := &r.plan.Graphs[other], s.path.Child(other, 0)
 		for k := range g.N {
-			ev := Event{Kind: EvNodeSkipped, Flag: uint8(BranchNotTaken), Step: g.First + k, Path: path}
+			ev := journal.Event{Kind: journal.EvNodeSkipped, Flag: uint8(journal.BranchNotTaken), Step: g.First + k, Path: path}
 			r.emit(nil, ev)
 		}
 	}
@@ -175,7 +176,7 @@ func (r *Run) startParallel(s *scope, i int32, step *plan.Step) {
 		r.finalFailure(s, i, f, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeOpened, N: int64(len(step.Branches))})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, N: int64(len(step.Branches))})
 }
 
 func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode) {
@@ -189,7 +190,7 @@ func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode)
 		r.finalFailure(s, i, f, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: raw})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: raw})
 }
 
 // encode makes an expression's result an output.
@@ -222,7 +223,7 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 			r.finalFailure(s, i, f, nil)
 			return
 		}
-		r.emitStep(s, i, Event{Kind: EvNodeOpened, N: int64(len(list)), Data: raw})
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, N: int64(len(list)), Data: raw})
 		return
 	}
 	hash := fileHash(v)
@@ -238,7 +239,7 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 			"%q gives %s, want a list or a file", step.Expr.Src, typeName(v))}, nil)
 		return
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeOpened, N: -1, Text: hash})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, N: -1, Text: hash})
 }
 
 // loopFits checks the items of a loop, and those that are new × the steps of one
@@ -334,7 +335,7 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 	default:
 		due = max(r.clock+step.DurationMS*1000, r.clock+1)
 	}
-	r.emitStep(s, i, Event{Kind: EvNodeWaiting, N: due, Text: step.Signal})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeWaiting, N: due, Text: step.Signal})
 	if step.Signal != "" {
 		for k := range r.signals {
 			if r.signals[k].name == step.Signal {

@@ -4,6 +4,8 @@ package machine
 
 import (
 	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // TestLeavesVerdict: completed when every leaf is completed or skipped; else
@@ -12,24 +14,24 @@ func TestLeavesVerdict(t *testing.T) {
 	const src = "name: r\norder: none\nfailure_policy: drain\nresult_rule: leaves\nsteps:\n" +
 		"  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}, dependsOn: [a]}\n  - {id: c, action: {name: work}, dependsOn: [a]}\n"
 	for _, tt := range []struct {
-		a, b, c Status
-		want    RunStatus
+		a, b, c journal.Status
+		want    journal.RunStatus
 	}{
-		{Completed, Completed, Completed, RunCompleted},
-		{Completed, Completed, Skipped, RunCompleted},
-		{Completed, Skipped, Skipped, RunCompleted},
-		{StepFailed, Skipped, Completed, RunCompleted},
-		{Cancelled, Completed, Skipped, RunCompleted},
-		{Completed, Completed, Cancelled, RunCancelled},
-		{Cancelled, Cancelled, Cancelled, RunCancelled},
-		{Completed, Skipped, Cancelled, RunCancelled},
-		{Completed, Completed, StepFailed, RunFailed},
-		{Completed, StepFailed, Cancelled, RunFailed},
-		{StepFailed, Skipped, Cancelled, RunFailed},
-		{Cancelled, Skipped, StepFailed, RunFailed},
+		{journal.Completed, journal.Completed, journal.Completed, journal.RunCompleted},
+		{journal.Completed, journal.Completed, journal.Skipped, journal.RunCompleted},
+		{journal.Completed, journal.Skipped, journal.Skipped, journal.RunCompleted},
+		{journal.StepFailed, journal.Skipped, journal.Completed, journal.RunCompleted},
+		{journal.Cancelled, journal.Completed, journal.Skipped, journal.RunCompleted},
+		{journal.Completed, journal.Completed, journal.Cancelled, journal.RunCancelled},
+		{journal.Cancelled, journal.Cancelled, journal.Cancelled, journal.RunCancelled},
+		{journal.Completed, journal.Skipped, journal.Cancelled, journal.RunCancelled},
+		{journal.Completed, journal.Completed, journal.StepFailed, journal.RunFailed},
+		{journal.Completed, journal.StepFailed, journal.Cancelled, journal.RunFailed},
+		{journal.StepFailed, journal.Skipped, journal.Cancelled, journal.RunFailed},
+		{journal.Cancelled, journal.Skipped, journal.StepFailed, journal.RunFailed},
 	} {
 		d := drive(t, Prepare(compilePlan(t, src)))
-		for i, st := range []Status{tt.a, tt.b, tt.c} {
+		for i, st := range []journal.Status{tt.a, tt.b, tt.c} {
 			d.run.root.steps[i].status = st
 		}
 		if got := d.run.leavesVerdict(); got != tt.want {

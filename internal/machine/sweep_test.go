@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // What comes between the parts of a sweep that needs several turns.
@@ -25,9 +26,9 @@ steps:
 `)))
 	d.turn.Limit = 1
 	for step := range int32(2) {
-		d.do(&Input{Kind: InGranted, Ref: Ref{Step: step}})
+		d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: step}})
 	}
-	d.do(&Input{Kind: InResult, Ref: Ref{Step: 0}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.ServiceUnavailable}})
+	d.do(&Input{Kind: InResult, Ref: journal.Ref{Step: 0}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Failed, Err: &Failure{Code: fault.ServiceUnavailable}})
 	with(d)
 	if d.run.status.Terminal() || d.run.root.state != scopeSweep {
 		t.Fatalf("the run is %s and not being swept", d.run.status)
@@ -48,8 +49,8 @@ func TestCancelWhileFailing(t *testing.T) {
 	for _, step := range []int32{0, 2} {
 		d := swept(t, func(d *driven) {
 			d.decide(&Input{Kind: InTimer, At: t0 + 5_000_000})
-			d.do(&Input{Kind: InGranted, Ref: Ref{Step: step}})
-			d.decide(&Input{Kind: InResult, Ref: Ref{Step: step}, Fence: Fence{1, d.run.root.steps[step].attempt}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
+			d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: step}})
+			d.decide(&Input{Kind: InResult, Ref: journal.Ref{Step: step}, Fence: journal.Fence{Gen: 1, Attempt: d.run.root.steps[step].attempt}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}})
 		})
 		d.decide(&Input{Kind: InCancel})
 		if want := "TOO_LATE: run run_1 is failing; it cannot be cancelled any more"; fault.CodeOf(d.turn.Err) != fault.TooLate || d.turn.Err.Error() != want {
@@ -59,7 +60,7 @@ func TestCancelWhileFailing(t *testing.T) {
 			t.Errorf("an input that was refused gave %d events and commands, which nobody takes up", n)
 		}
 		d.do(&Input{Kind: InContinue})
-		if d.run.status != RunFailed || d.run.code != fault.FileInvalid {
+		if d.run.status != journal.RunFailed || d.run.code != fault.FileInvalid {
 			t.Errorf("the run is %s with %s", d.run.status, d.run.code)
 		}
 	}
@@ -70,11 +71,11 @@ func TestCancelWhileFailing(t *testing.T) {
 func TestNothingBeginsInASweep(t *testing.T) {
 	for what, in := range map[string]*Input{
 		"a retry falls due": {Kind: InTimer, At: t0 + 5_000_000},
-		"a grant":           {Kind: InGranted, Ref: Ref{Step: 2}},
-		"a loss":            {Kind: InWorkerLost, Ref: Ref{Step: 1}, Fence: Fence{1, 1}},
+		"a grant":           {Kind: InGranted, Ref: journal.Ref{Step: 2}},
+		"a loss":            {Kind: InWorkerLost, Ref: journal.Ref{Step: 1}, Fence: journal.Fence{Gen: 1, Attempt: 1}},
 		"all are lost":      {Kind: InWorkerLost, All: true},
-		"tries are left":    {Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.ServiceUnavailable}},
-		"a fallback is":     {Kind: InResult, Ref: Ref{Step: 1}, Fence: Fence{1, 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}},
+		"tries are left":    {Kind: InResult, Ref: journal.Ref{Step: 1}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Failed, Err: &Failure{Code: fault.ServiceUnavailable}},
+		"a fallback is":     {Kind: InResult, Ref: journal.Ref{Step: 1}, Fence: journal.Fence{Gen: 1, Attempt: 1}, Outcome: Failed, Err: &Failure{Code: fault.FileInvalid}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := swept(t, func(d *driven) { d.decide(&Input{Kind: InCancel}) })
@@ -87,13 +88,13 @@ func TestNothingBeginsInASweep(t *testing.T) {
 			for n := 0; !d.run.status.Terminal() && n < 20; n++ {
 				for i := range d.turn.Events {
 					switch ev := &d.turn.Events[i]; ev.Kind {
-					case EvNodeQueued, EvNodeStarted, EvNodeLost, EvNodeRetried, EvNodeFallback:
-						t.Errorf("%s of %s after a cancel was accepted", ev.Name(), StepPath(d.run.plan, ev.Ref()))
+					case journal.EvNodeQueued, journal.EvNodeStarted, journal.EvNodeLost, journal.EvNodeRetried, journal.EvNodeFallback:
+						t.Errorf("%s of %s after a cancel was accepted", ev.Name(), journal.StepPath(d.run.plan, ev.Ref()))
 					}
 				}
 				d.decide(&Input{Kind: InContinue})
 			}
-			if d.run.status != RunCancelled {
+			if d.run.status != journal.RunCancelled {
 				t.Errorf("the run is %s", d.run.status)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/wire"
@@ -19,9 +20,9 @@ import (
 // A Task is what an attempt needs to be carried out, captured in the loop and
 // rendered elsewhere: it shares nothing with the run that changes.
 type Task struct {
-	Ref       Ref
-	Fence     Fence
-	Pin       Pin
+	Ref       journal.Ref
+	Fence     journal.Fence
+	Pin       journal.Pin
 	StepPath  string // pages[3].resize
 	EffectKey string
 	TimeoutMS int64
@@ -31,12 +32,12 @@ type Task struct {
 	step  *plan.Step
 	code  *stepCode
 	vars  vars
-	files []File
+	files []journal.File
 }
 
 // Task captures the attempt a CmdDispatch speaks of; nil when its fence is not
 // the live one any more.
-func (r *Run) Task(ref Ref, fence Fence) *Task {
+func (r *Run) Task(ref journal.Ref, fence journal.Fence) *Task {
 	t := new(Task)
 	if !r.TaskInto(t, ref, fence) {
 		return nil
@@ -46,19 +47,19 @@ func (r *Run) Task(ref Ref, fence Fence) *Task {
 
 // Files are the run's input files, as the run knows them: a file's name is that
 // which it came with in this run. The caller must not change them.
-func (t *Task) Files() []File { return t.files }
+func (t *Task) Files() []journal.File { return t.files }
 
 // TaskInto is Task with memory of the caller; false is its nil.
-func (r *Run) TaskInto(t *Task, ref Ref, fence Fence) bool {
+func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	s, i := r.at(ref)
 	if s == nil {
 		return false
 	}
 	st, step := &s.steps[i], s.step(r.plan, i)
-	if st.status != Running || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
+	if st.status != journal.Running || s.comps[i] != nil || st.attempt != fence.Attempt || fence.Gen != r.gen {
 		return false
 	}
-	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(step), StepPath: StepPath(r.plan, ref),
+	*t = Task{Ref: ref, Fence: fence, Pin: r.pin(step), StepPath: journal.StepPath(r.plan, ref),
 		EffectKey: r.effectKey(s, i), TimeoutMS: step.TimeoutMS, InputC: step.InputC, OutputC: step.OutputC,
 		step: step, code: r.prog.code(ref.Step), files: r.start.Files}
 	if len(step.ParamRef) > 0 || len(step.Bindings) > 0 {

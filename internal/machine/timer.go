@@ -6,6 +6,7 @@ import (
 	"cmp"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 )
@@ -57,7 +58,7 @@ func (r *Run) timerLive(t timer) bool {
 		}
 		return st.status.Begun() && st.flags&flagFallback == 0 && st.at+t.scope.step(r.plan, t.step).TotalTimeoutMS*1000 == t.due
 	}
-	return st.due == t.due && (st.status == Running || st.status == Retrying || st.status == Waiting)
+	return st.due == t.due && (st.status == journal.Running || st.status == journal.Retrying || st.status == journal.Waiting)
 }
 
 func (r *Run) pushTimer(t timer) {
@@ -84,7 +85,7 @@ func (r *Run) NextDue() int64 {
 // fireTimers fires what is due at this turn's time, each once (I9).
 func (r *Run) fireTimers() {
 	if r.ttlDue > 0 && r.clock >= r.ttlDue {
-		r.emitRun(Event{Kind: EvRunEnding, Flag: uint8(RunExpired), Code: fault.ExecutionExpired, N: -1,
+		r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunExpired), Code: fault.ExecutionExpired, N: -1,
 			Text: "the run did not end within its ttl"})
 		return
 	}
@@ -108,13 +109,13 @@ func (r *Run) fire(t timer) {
 	switch {
 	case t.total:
 		r.abortStep(s, i, &Failure{Code: fault.StepTimeout, Msg: "the step did not end within its total_timeout"})
-	case st.status == Running:
+	case st.status == journal.Running:
 		r.failStep(s, i, &Failure{Code: fault.StepTimeout, Msg: "the attempt ran longer than its timeout"}, nil)
-	case st.status == Retrying:
-		r.emitStep(s, i, Event{Kind: EvNodeQueued})
-	case st.status == Waiting && step.Signal != "":
+	case st.status == journal.Retrying:
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeQueued})
+	case st.status == journal.Waiting && step.Signal != "":
 		r.finalFailure(s, i, &Failure{Code: fault.WaitTimeout, Msg: "no signal \"" + step.Signal + "\" came in time"}, nil)
-	case st.status == Waiting && step.Kind == plan.Wait:
-		r.emitStep(s, i, Event{Kind: EvNodeCompleted, Data: []byte("null"), M: r.clock - st.at})
+	case st.status == journal.Waiting && step.Kind == plan.Wait:
+		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: []byte("null"), M: r.clock - st.at})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -40,7 +41,7 @@ func (v *value) decoded() (any, error) {
 	if d := v.dec.Load(); d != nil {
 		return *d, nil
 	}
-	d, err := jsonx.Decode(v.raw, valueLimits)
+	d, err := jsonx.Decode(v.raw, journal.ValueLimits)
 	if err != nil {
 		return nil, fault.Wrap(fault.InternalError, err, "a recorded value is not JSON")
 	}
@@ -96,12 +97,12 @@ func (r *Run) replace(at **value, v *value) {
 // expression asks, in the loop, so that runs that wait do not carry it, and
 // never changes then.
 type inputs struct {
-	start   *Start
+	start   *journal.Start
 	vars    map[string]any
 	decoded atomic.Int64 // bytes of recorded values that were decoded, see forgetDecoded
 }
 
-func newInputs(st *Start) *inputs { return &inputs{start: st} }
+func newInputs(st *journal.Start) *inputs { return &inputs{start: st} }
 
 func (in *inputs) get(name string) (any, bool) {
 	if in.vars == nil {
@@ -112,7 +113,7 @@ func (in *inputs) get(name string) (any, bool) {
 }
 
 // variables are the names that a start gives to expressions.
-func variables(st *Start) map[string]any {
+func variables(st *journal.Start) map[string]any {
 	hashes := make([]any, len(st.Files))
 	files := make([]any, len(st.Files))
 	for i, f := range st.Files {
@@ -143,8 +144,8 @@ func variables(st *Start) map[string]any {
 
 // extended is what inspection found as expressions see it: an object in any
 // case, so that has(files[0].extended.pageCount) answers for every file.
-func extended(f *File) map[string]any {
-	v, err := jsonx.Decode(f.Extended, inlineLimits)
+func extended(f *journal.File) map[string]any {
+	v, err := jsonx.Decode(f.Extended, journal.InlineLimits)
 	if fields, ok := v.(map[string]any); err == nil && ok {
 		return fields
 	}
@@ -248,7 +249,7 @@ func (e *env) ready() string {
 // effect key has another generation in it.
 func (e *env) seed() string {
 	ref := e.scope.ref(e.step)
-	return strings.Join([]string{e.run.start.Account, e.run.start.Run, StepPath(e.run.plan, ref),
+	return strings.Join([]string{e.run.start.Account, e.run.start.Run, journal.StepPath(e.run.plan, ref),
 		strconv.Itoa(int(e.scope.steps[e.step].keyGen))}, "\x00")
 }
 
@@ -292,7 +293,7 @@ func outerFrame(f *scope) *scope {
 // captureStep is what `steps.<id>` shows: output and result only when there is
 // one, status, and error (null when it did not fail, X43).
 func (e *env) captureStep(v *plan.Var, c *captured) {
-	c.kind, c.status = stepVar, Pending
+	c.kind, c.status = stepVar, journal.Pending
 	for s := e.scope; s != nil; s = s.parent {
 		if s.graph != v.Graph {
 			continue

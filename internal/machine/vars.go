@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -25,9 +26,9 @@ type vars struct {
 type captured struct {
 	name, member string
 	kind         capturedKind
-	val          *value // of a recorded value; the output of a step, nil when it has none
-	any          any    // of a plain value
-	status       Status // of a step, with the rest
+	val          *value         // of a recorded value; the output of a step, nil when it has none
+	any          any            // of a plain value
+	status       journal.Status // of a step, with the rest
 	failed       *stepError
 	substitute   bool // '' stands for an output that is absent
 }

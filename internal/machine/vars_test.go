@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -30,9 +31,9 @@ func TestPickIsEval(t *testing.T) {
 	for _, out := range outputs {
 		val := newValue(1, []byte(out))
 		vs := vars{list: []captured{
-			{name: "steps", member: "one", kind: stepVar, status: Completed, val: val},
-			{name: "steps", member: "two", kind: stepVar, status: StepFailed, failed: &stepError{fault.StepFailed, "no"}},
-			{name: "one", kind: stepVar, status: Completed, val: val},
+			{name: "steps", member: "one", kind: stepVar, status: journal.Completed, val: val},
+			{name: "steps", member: "two", kind: stepVar, status: journal.StepFailed, failed: &stepError{fault.StepFailed, "no"}},
+			{name: "one", kind: stepVar, status: journal.Completed, val: val},
 			{name: "bound", kind: recordedVar, val: val},
 			{name: "item", kind: recordedVar},
 			{name: "index", kind: plainVar, any: int64(3)},

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -14,17 +14,17 @@ import (
 // steps of which each waited for the one before, so that the run would have
 // been shorter had any of them been.
 type times struct {
-	ends   map[machine.Ref]int64
-	inside map[machine.Ref][]machine.Path // scopes that an instance opened
-	known  map[machine.Path]bool
+	ends   map[journal.Ref]int64
+	inside map[journal.Ref][]journal.Path // scopes that an instance opened
+	known  map[journal.Path]bool
 	full   bool
 }
 
 func newTimes() *times {
-	return &times{ends: map[machine.Ref]int64{}, inside: map[machine.Ref][]machine.Path{}, known: map[machine.Path]bool{}}
+	return &times{ends: map[journal.Ref]int64{}, inside: map[journal.Ref][]journal.Path{}, known: map[journal.Path]bool{}}
 }
 
-func (t *times) add(ev *machine.Event, status string) {
+func (t *times) add(ev *journal.Event, status string) {
 	switch status {
 	case "completed", "failed", "timed_out", "skipped": // what was passed over may have been waited for
 	case "invalidated":
@@ -37,7 +37,7 @@ func (t *times) add(ev *machine.Event, status string) {
 		t.full = true
 		return
 	}
-	t.ends[machine.Ref{Path: machine.Path(strings.Clone(string(ev.Path))), Step: ev.Step}] = ev.At
+	t.ends[journal.Ref{Path: journal.Path(strings.Clone(string(ev.Path))), Step: ev.Step}] = ev.At
 }
 
 // forget drops what ended in graphs that run anew.
@@ -89,7 +89,7 @@ func (t *times) index(p *plan.Plan) {
 			continue
 		}
 		t.known[ref.Path] = true
-		if owner, ok := machine.Owner(p, ref.Path); ok {
+		if owner, ok := journal.Owner(p, ref.Path); ok {
 			t.inside[owner] = append(t.inside[owner], ref.Path)
 		}
 	}
@@ -103,10 +103,10 @@ type critical struct {
 }
 
 // last is the step of a scope that ended last, not after a moment.
-func (c *critical) last(path machine.Path, among []int32, until int64) (step int32, end int64) {
+func (c *critical) last(path journal.Path, among []int32, until int64) (step int32, end int64) {
 	step = plan.None
 	for _, i := range among {
-		if at, ok := c.f.times.ends[machine.Ref{Path: path, Step: i}]; ok && at <= until && (step == plan.None || at >= end) {
+		if at, ok := c.f.times.ends[journal.Ref{Path: path, Step: i}]; ok && at <= until && (step == plan.None || at >= end) {
 			step, end = i, at
 		}
 	}
@@ -114,7 +114,7 @@ func (c *critical) last(path machine.Path, among []int32, until int64) (step int
 }
 
 // scope goes back from the last step of a scope to what it waited for.
-func (c *critical) scope(path machine.Path, graph int32, until int64) {
+func (c *critical) scope(path journal.Path, graph int32, until int64) {
 	g := &c.f.p.Graphs[graph]
 	all := make([]int32, g.N)
 	for i := range all {
@@ -123,7 +123,7 @@ func (c *critical) scope(path machine.Path, graph int32, until int64) {
 	step, end := c.last(path, all, until)
 	for step != plan.None {
 		c.steps[step] = true
-		c.inner(machine.Ref{Path: path, Step: step}, end)
+		c.inner(journal.Ref{Path: path, Step: step}, end)
 		before, at := c.last(path, c.f.p.Steps[step].Preds, end)
 		if before != plan.None {
 			c.edges[[2]int32{before, step}] = true
@@ -133,8 +133,8 @@ func (c *critical) scope(path machine.Path, graph int32, until int64) {
 }
 
 // inner follows what a step opened: the scope that ended last, not after it.
-func (c *critical) inner(ref machine.Ref, until int64) {
-	best, graph, latest := machine.Path(""), plan.None, int64(-1)
+func (c *critical) inner(ref journal.Ref, until int64) {
+	best, graph, latest := journal.Path(""), plan.None, int64(-1)
 	for _, path := range c.f.times.inside[ref] {
 		for _, g := range c.f.p.Steps[ref.Step].Graphs() {
 			gr := &c.f.p.Graphs[g]

@@ -13,7 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -62,7 +62,7 @@ func story(t *testing.T, name string) (*plan.Plan, []byte) {
 func until(t *testing.T, p *plan.Plan, frames []byte, last uint64, critical bool) *Fold {
 	t.Helper()
 	f := NewFold(p, critical)
-	err := machine.EachEvent(frames, func(ev *machine.Event) error {
+	err := journal.EachEvent(frames, func(ev *journal.Event) error {
 		if last == 0 || ev.Seq <= last {
 			f.Add(ev)
 		}

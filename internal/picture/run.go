@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -24,11 +24,11 @@ const maxKnown = 200_000
 type Fold struct {
 	p      *plan.Plan
 	steps  []State
-	known  map[machine.Ref]string // the status of instances
-	failed map[machine.Path]int32 // iterations in which something failed, and the step that did
+	known  map[journal.Ref]string // the status of instances
+	failed map[journal.Path]int32 // iterations in which something failed, and the step that did
 	opened []int                  // scopes of each graph
 	many   []bool                 // graphs that lie in a loop: their steps have many instances
-	status machine.RunStatus
+	status journal.RunStatus
 	last   uint64
 	times  *times // nil without a critical path
 }
@@ -38,7 +38,7 @@ type Fold struct {
 func NewFold(p *plan.Plan, critical bool) *Fold {
 	f := &Fold{
 		p: p, steps: make([]State, len(p.Steps)), opened: make([]int, len(p.Graphs)),
-		known: map[machine.Ref]string{}, failed: map[machine.Path]int32{},
+		known: map[journal.Ref]string{}, failed: map[journal.Path]int32{},
 	}
 	f.many = make([]bool, len(p.Graphs))
 	for i := range p.Graphs { // a graph comes after the one that holds its owner
@@ -60,48 +60,48 @@ func (f *Fold) fresh(step int32) {
 }
 
 // Add folds the run's next event.
-func (f *Fold) Add(ev *machine.Event) {
+func (f *Fold) Add(ev *journal.Event) {
 	f.last = ev.Seq
 	if ev.Step < 0 {
 		f.run(ev)
 		return
 	}
 	s := &f.steps[ev.Step]
-	if ev.Kind != machine.EvNodeReady && ev.Kind != machine.EvNodeSkipped && ev.Kind != machine.EvNodeCancelled {
+	if ev.Kind != journal.EvNodeReady && ev.Kind != journal.EvNodeSkipped && ev.Kind != journal.EvNodeCancelled {
 		s.began = true
 	}
 	switch ev.Kind {
-	case machine.EvNodeReady:
+	case journal.EvNodeReady:
 		f.set(ev, "pending")
-	case machine.EvNodeQueued, machine.EvNodeLost:
+	case journal.EvNodeQueued, journal.EvNodeLost:
 		f.set(ev, "queued")
-	case machine.EvNodeBlocked:
+	case journal.EvNodeBlocked:
 		s.Note = strings.Clone(ev.Text)
 		f.set(ev, "blocked")
-	case machine.EvNodeStarted:
+	case journal.EvNodeStarted:
 		s.Attempts = max(s.Attempts, int(ev.Attempt))
 		f.set(ev, "running")
-	case machine.EvNodeOpened:
+	case journal.EvNodeOpened:
 		f.enter(ev, s)
 		f.set(ev, "running")
-	case machine.EvNodeIteration:
+	case journal.EvNodeIteration:
 		f.opened[f.p.Steps[ev.Step].Body]++
 		if !f.many[f.p.Steps[ev.Step].Graph] {
 			s.Counts["running"]++
 		}
-	case machine.EvNodeWaiting:
+	case journal.EvNodeWaiting:
 		s.Note = waitNote(strings.Clone(ev.Text), ev.N)
 		f.set(ev, "waiting")
-	case machine.EvNodeRetried:
+	case journal.EvNodeRetried:
 		s.fail(ev)
 		f.set(ev, "retrying")
-	case machine.EvNodeFallback:
+	case journal.EvNodeFallback:
 		s.fail(ev)
 		f.opened[f.p.Steps[ev.Step].Fallback]++
 		f.set(ev, "running")
-	case machine.EvNodeCompensating:
+	case journal.EvNodeCompensating:
 		f.opened[f.p.Steps[ev.Step].Compensate]++
-	case machine.EvNodeCompensated:
+	case journal.EvNodeCompensated:
 		s.Undone = "compensated"
 		if ev.Flag == 1 {
 			s.Undone = fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
@@ -111,26 +111,26 @@ func (f *Fold) Add(ev *machine.Event) {
 	}
 }
 
-func (s *State) fail(ev *machine.Event) { s.Code, s.Message = ev.Code, strings.Clone(ev.Text) }
+func (s *State) fail(ev *journal.Event) { s.Code, s.Message = ev.Code, strings.Clone(ev.Text) }
 
-func (f *Fold) run(ev *machine.Event) {
+func (f *Fold) run(ev *journal.Event) {
 	switch ev.Kind {
-	case machine.EvRunStarted, machine.EvRunRetried:
-		f.status = machine.RunDispatching
-	case machine.EvRunStatus:
-		f.status = machine.RunStatus(ev.Flag)
-	case machine.EvRunCompleted:
-		f.status = machine.RunCompleted
-	case machine.EvRunFailed:
-		f.status = machine.RunFailed
-	case machine.EvRunCancelled:
-		f.status = machine.RunCancelled
-	case machine.EvRunExpired:
-		f.status = machine.RunExpired
+	case journal.EvRunStarted, journal.EvRunRetried:
+		f.status = journal.RunDispatching
+	case journal.EvRunStatus:
+		f.status = journal.RunStatus(ev.Flag)
+	case journal.EvRunCompleted:
+		f.status = journal.RunCompleted
+	case journal.EvRunFailed:
+		f.status = journal.RunFailed
+	case journal.EvRunCancelled:
+		f.status = journal.RunCancelled
+	case journal.EvRunExpired:
+		f.status = journal.RunExpired
 	}
 }
 
-func (f *Fold) enter(ev *machine.Event, s *State) {
+func (f *Fold) enter(ev *journal.Event, s *State) {
 	step := &f.p.Steps[ev.Step]
 	switch step.Kind {
 	case plan.Condition:
@@ -151,16 +151,16 @@ func (f *Fold) enter(ev *machine.Event, s *State) {
 	}
 }
 
-func (f *Fold) settle(ev *machine.Event, s *State) {
+func (f *Fold) settle(ev *journal.Event, s *State) {
 	switch ev.Kind {
-	case machine.EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		s.Micros = ev.M
 		if !f.many[f.p.Steps[ev.Step].Graph] { // in a loop another iteration may have failed
 			s.Code, s.Message = "", ""
 		}
 		s.Cost += ev.N
 		f.set(ev, "completed")
-	case machine.EvNodeFailed:
+	case journal.EvNodeFailed:
 		s.Micros = ev.M
 		s.fail(ev)
 		status := "failed"
@@ -168,16 +168,16 @@ func (f *Fold) settle(ev *machine.Event, s *State) {
 			status = "timed_out"
 		}
 		f.set(ev, status)
-	case machine.EvNodeSkipped, machine.EvNodeCancelled:
-		s.Note = reasons[machine.Reason(ev.Flag)]
+	case journal.EvNodeSkipped, journal.EvNodeCancelled:
+		s.Note = reasons[journal.Reason(ev.Flag)]
 		status := "skipped"
-		if ev.Kind == machine.EvNodeCancelled {
+		if ev.Kind == journal.EvNodeCancelled {
 			status = "cancelled"
 		}
 		f.set(ev, status)
-	case machine.EvNodeInvalidated:
+	case journal.EvNodeInvalidated:
 		if _, known := f.known[ev.Ref()]; !known {
-			f.known[ev.Ref()] = machine.Status(ev.Flag).String()
+			f.known[ev.Ref()] = journal.Status(ev.Flag).String()
 		}
 		s.Micros = 0
 		if ev.N != 1 {
@@ -188,7 +188,7 @@ func (f *Fold) settle(ev *machine.Event, s *State) {
 }
 
 // set moves a step instance to a status.
-func (f *Fold) set(ev *machine.Event, status string) {
+func (f *Fold) set(ev *journal.Event, status string) {
 	ref := ev.Ref()
 	before := f.known[ref]
 	s := &f.steps[ev.Step]
@@ -202,7 +202,7 @@ func (f *Fold) set(ev *machine.Event, status string) {
 	}
 	f.iteration(ev, before, status)
 	if before != "" || len(f.known) < maxKnown || !over(status) {
-		f.known[machine.Ref{Path: machine.Path(strings.Clone(string(ref.Path))), Step: ref.Step}] = status
+		f.known[journal.Ref{Path: journal.Path(strings.Clone(string(ref.Path))), Step: ref.Step}] = status
 	}
 	if over(status) && len(f.known) > maxKnown {
 		delete(f.known, ref)
@@ -263,7 +263,7 @@ func (f *Fold) forget(step int32, inside map[int32]bool) {
 
 // iteration counts for the loop around a step: an iteration has failed with the
 // first failure in it that nothing handled, and is over with its last step.
-func (f *Fold) iteration(ev *machine.Event, before, status string) {
+func (f *Fold) iteration(ev *journal.Event, before, status string) {
 	g := &f.p.Graphs[f.p.Steps[ev.Step].Graph]
 	if g.Role != plan.Body {
 		return
@@ -276,7 +276,7 @@ func (f *Fold) iteration(ev *machine.Event, before, status string) {
 	_, failed := f.failed[ev.Path]
 	switch {
 	case failure && !failed:
-		f.failed[machine.Path(strings.Clone(string(ev.Path)))] = ev.Step
+		f.failed[journal.Path(strings.Clone(string(ev.Path)))] = ev.Step
 		loop.Counts["failed"]++
 		loop.Counts["running"]--
 	case failed && status == "invalidated" && (before == "failed" || before == "timed_out"):

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -24,14 +24,14 @@ func TestX222_StatusOfEveryStep(t *testing.T) {
 	for _, name := range stories {
 		t.Run(name, func(t *testing.T) {
 			p, frames := story(t, name)
-			f, h := NewFold(p, false), machine.NewHistory(p, 0)
+			f, h := NewFold(p, false), journal.NewHistory(p, 0)
 			withdrawn := map[string]bool{}
-			err := machine.EachEvent(frames, func(ev *machine.Event) error {
+			err := journal.EachEvent(frames, func(ev *journal.Event) error {
 				f.Add(ev)
 				h.Add(ev)
-				path := machine.StepPath(p, ev.Ref())
+				path := journal.StepPath(p, ev.Ref())
 				delete(withdrawn, path)
-				if _, paths := h.Steps(); ev.Kind == machine.EvNodeInvalidated && ev.N != 1 {
+				if _, paths := h.Steps(); ev.Kind == journal.EvNodeInvalidated && ev.N != 1 {
 					for _, inner := range paths {
 						if strings.HasPrefix(inner, path+".") || strings.HasPrefix(inner, path+"[") {
 							withdrawn[inner] = true
@@ -51,7 +51,7 @@ func TestX222_StatusOfEveryStep(t *testing.T) {
 // compare holds a fold to the history: the counts of each step are those of its
 // instances. A loop that stands alone counts its iterations and has a status of its own.
 // What is inside a step that a retry runs anew is withdrawn with it.
-func compare(t *testing.T, p *plan.Plan, f *Fold, h *machine.History, withdrawn map[string]bool, seq uint64) {
+func compare(t *testing.T, p *plan.Plan, f *Fold, h *journal.History, withdrawn map[string]bool, seq uint64) {
 	t.Helper()
 	want := make([]map[string]int, len(p.Steps))
 	results, paths := h.Steps()
@@ -59,7 +59,7 @@ func compare(t *testing.T, p *plan.Plan, f *Fold, h *machine.History, withdrawn 
 		if withdrawn[path] {
 			continue
 		}
-		ref, err := machine.ParseRef(p, path)
+		ref, err := journal.ParseRef(p, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,12 +167,12 @@ func TestCriticalPathTakesTheLaterWay(t *testing.T) {
 		},
 	}
 	f := NewFold(p, true)
-	for i, ev := range []machine.Event{
-		{Kind: machine.EvRunStarted, Step: -1, At: 1},
-		{Kind: machine.EvNodeCompleted, Step: 0, At: 2},
-		{Kind: machine.EvNodeCompleted, Step: 1, At: 3},
-		{Kind: machine.EvNodeCompleted, Step: 2, At: 4},
-		{Kind: machine.EvRunCompleted, Step: -1, At: 4},
+	for i, ev := range []journal.Event{
+		{Kind: journal.EvRunStarted, Step: -1, At: 1},
+		{Kind: journal.EvNodeCompleted, Step: 0, At: 2},
+		{Kind: journal.EvNodeCompleted, Step: 1, At: 3},
+		{Kind: journal.EvNodeCompleted, Step: 2, At: 4},
+		{Kind: journal.EvRunCompleted, Step: -1, At: 4},
 	} {
 		ev.Seq = uint64(i + 1)
 		f.Add(&ev)
@@ -217,13 +217,13 @@ func TestI15_FoldIsBounded(t *testing.T) {
 		Steps:  []plan.Step{loop, inner},
 	}
 	f := NewFold(p, false)
-	f.Add(&machine.Event{Kind: machine.EvRunStarted, Step: -1})
-	f.Add(&machine.Event{Kind: machine.EvNodeOpened, N: items})
+	f.Add(&journal.Event{Kind: journal.EvRunStarted, Step: -1})
+	f.Add(&journal.Event{Kind: journal.EvNodeOpened, N: items})
 	for i := range items {
-		path := machine.Path(fmt.Sprint(i))
-		f.Add(&machine.Event{Kind: machine.EvNodeIteration, N: int64(i)})
-		f.Add(&machine.Event{Kind: machine.EvNodeWaiting, Step: 1, Path: path})
-		f.Add(&machine.Event{Kind: machine.EvNodeCompleted, Step: 1, Path: path})
+		path := journal.Path(fmt.Sprint(i))
+		f.Add(&journal.Event{Kind: journal.EvNodeIteration, N: int64(i)})
+		f.Add(&journal.Event{Kind: journal.EvNodeWaiting, Step: 1, Path: path})
+		f.Add(&journal.Event{Kind: journal.EvNodeCompleted, Step: 1, Path: path})
 	}
 	if len(f.known) > maxKnown+2 {
 		t.Errorf("%d entries, want at most %d", len(f.known), maxKnown)

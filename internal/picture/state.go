@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 )
 
 // A State is what a run has made of a step: of all its instances, when it
@@ -140,12 +140,12 @@ func waitNote(signal string, due int64) string {
 }
 
 // reasons say why a step was passed over, in the words of explain.
-var reasons = map[machine.Reason]string{
-	machine.ByCondition:    "its condition was false",
-	machine.BranchNotTaken: "on the side that was not taken",
-	machine.ParentFailure:  "what it depends on failed",
-	machine.BranchLost:     "another branch decided first",
-	machine.ByOnError:      "it failed, and may be skipped",
-	machine.RunEnded:       "the run ended before its turn",
-	machine.ByCancel:       "the run was cancelled or expired",
+var reasons = map[journal.Reason]string{
+	journal.ByCondition:    "its condition was false",
+	journal.BranchNotTaken: "on the side that was not taken",
+	journal.ParentFailure:  "what it depends on failed",
+	journal.BranchLost:     "another branch decided first",
+	journal.ByOnError:      "it failed, and may be skipped",
+	journal.RunEnded:       "the run ended before its turn",
+	journal.ByCancel:       "the run was cancelled or expired",
 }

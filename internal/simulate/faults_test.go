@@ -9,6 +9,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 )
 
@@ -149,7 +150,7 @@ func TestF19_JobThatKillsItsProcess(t *testing.T) {
 		}
 	}
 	for _, tr := range w.judge.all {
-		if st := tr.seen.Status(); !deadly[tr.key.Run] && st != machine.RunCompleted {
+		if st := tr.seen.Status(); !deadly[tr.key.Run] && st != journal.RunCompleted {
 			t.Errorf("a healthy run is %s", st)
 		}
 		first, last := tr.events[0].At, tr.seen.At()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -45,7 +46,7 @@ type End struct {
 type runTally struct {
 	end     End
 	effects map[string]int // attempts by effect key
-	tries   map[machine.Ref]int
+	tries   map[journal.Ref]int
 }
 
 // NewTally returns a tally of runs of p.
@@ -71,18 +72,18 @@ func stepName(p *plan.Plan, i int32) string {
 }
 
 // See takes an event that has become durable, and the run that it was folded into.
-func (t *Tally) See(key store.Key, run *machine.Run, ev *machine.Event) {
+func (t *Tally) See(key store.Key, run *machine.Run, ev *journal.Event) {
 	r := t.runs[key]
 	if r == nil {
-		r = &runTally{effects: map[string]int{}, tries: map[machine.Ref]int{}}
+		r = &runTally{effects: map[string]int{}, tries: map[journal.Ref]int{}}
 		t.runs[key] = r
 	}
 	switch ev.Kind {
-	case machine.EvRunCompleted, machine.EvRunFailed, machine.EvRunCancelled, machine.EvRunExpired:
+	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		code, _ := run.Failure()
 		r.end = End{run.Status().String(), string(code)}
 		return
-	case machine.EvRunRetried:
+	case journal.EvRunRetried:
 		r.end = End{}
 		return
 	}
@@ -91,18 +92,18 @@ func (t *Tally) See(key store.Key, run *machine.Run, ev *machine.Event) {
 	}
 	s := &t.steps[ev.Step]
 	switch ev.Kind {
-	case machine.EvNodeStarted:
+	case journal.EvNodeStarted:
 		effect := run.EffectKey(ev.Ref())
 		r.effects[effect]++
 		r.tries[ev.Ref()]++
 		s.Attempts, s.Tries = max(s.Attempts, r.effects[effect]), max(s.Tries, r.tries[ev.Ref()])
-	case machine.EvNodeCompleted:
+	case journal.EvNodeCompleted:
 		s.Completed++
-	case machine.EvNodeFailed:
+	case journal.EvNodeFailed:
 		s.Failed++
-	case machine.EvNodeSkipped:
+	case journal.EvNodeSkipped:
 		s.Skipped++
-	case machine.EvNodeCancelled:
+	case journal.EvNodeCancelled:
 		s.Cancelled++
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -29,9 +30,9 @@ type judge struct {
 // A trial is what is known of one run.
 type trial struct {
 	key    store.Key
-	seen   *machine.Witness
+	seen   *journal.Checker
 	shadow *machine.Run // the fold of all that was synced
-	events []machine.Event
+	events []journal.Event
 	hashes []uint64 // of the events
 	sum    uint64   // of all of them
 	judged uint64   // the stored form was compared at this event
@@ -53,8 +54,8 @@ type acks struct {
 
 // A report names an attempt.
 type report struct {
-	ref   machine.Ref
-	fence machine.Fence
+	ref   journal.Ref
+	fence journal.Fence
 }
 
 // violation is what a broken invariant panics with.
@@ -70,7 +71,7 @@ func (j *judge) trial(key store.Key) *trial {
 	t := j.runs[key]
 	if t == nil {
 		t = &trial{
-			key: key, seen: machine.NewWitness(j.prog.Plan()), shadow: machine.NewRun(j.prog),
+			key: key, seen: journal.NewChecker(j.prog.Plan()), shadow: machine.NewRun(j.prog),
 			said: map[report]uint64{}, handed: map[report]struct{}{},
 		}
 		t.seen.Count(j.w.opt.Cells)
@@ -119,7 +120,7 @@ func (j *judge) sync(key store.Key, frames []byte) {
 	if t.deleted {
 		j.w.broken("F43: run %s was removed and has new events", key.Run)
 	}
-	err := machine.EachEvent(frames, func(ev *machine.Event) error {
+	err := journal.EachEvent(frames, func(ev *journal.Event) error {
 		if ev.Seq <= t.seen.Last() {
 			return nil
 		}
@@ -131,35 +132,35 @@ func (j *judge) sync(key store.Key, frames []byte) {
 }
 
 // event takes one of them.
-func (j *judge) event(t *trial, ev *machine.Event) error {
+func (j *judge) event(t *trial, ev *journal.Event) error {
 	w := j.w
 	w.stats.Events++
 	w.stats.Kinds[ev.Kind]++
-	if ev.Kind == machine.EvNodeCompleted || ev.Kind == machine.EvNodeFailed {
+	if ev.Kind == journal.EvNodeCompleted || ev.Kind == journal.EvNodeFailed {
 		w.stats.Steps[j.prog.Plan().Steps[ev.Step].Kind]++
 	}
 	if w.trace != nil {
-		w.say("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), machine.StepPath(j.prog.Plan(), ev.Ref()), ev.Code)
+		w.say("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(j.prog.Plan(), ev.Ref()), ev.Code)
 	}
 	gen := t.seen.Generation()
 	if err := t.seen.See(ev); err != nil {
 		return err
 	}
-	if ev.Kind == machine.EvRunEnding && machine.RunStatus(ev.Flag) == machine.RunCancelled {
+	if ev.Kind == journal.EvRunEnding && journal.RunStatus(ev.Flag) == journal.RunCancelled {
 		t.cancels++
 	}
-	if ev.Kind == machine.EvNodeCompleted && ev.Attempt > 0 {
-		want, ok := t.said[report{ev.Ref(), machine.Fence{Gen: gen, Attempt: ev.Attempt}}]
+	if ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 {
+		want, ok := t.said[report{ev.Ref(), journal.Fence{Gen: gen, Attempt: ev.Attempt}}]
 		if !ok || want != hashBytes(1, ev.Data) {
 			return fmt.Errorf("I3: event %d: step %s completed by attempt %d with what no worker reported of it",
-				ev.Seq, machine.StepPath(j.prog.Plan(), ev.Ref()), ev.Attempt)
+				ev.Seq, journal.StepPath(j.prog.Plan(), ev.Ref()), ev.Attempt)
 		}
 	}
 	if err := t.shadow.Apply(ev); err != nil {
 		return fmt.Errorf("I2: event %d cannot be folded: %w", ev.Seq, err)
 	}
 	key := ""
-	if ev.Kind == machine.EvNodeStarted {
+	if ev.Kind == journal.EvNodeStarted {
 		key = t.shadow.EffectKey(ev.Ref())
 	}
 	if err := t.seen.Effect(ev, t.seen.Generation(), key); err != nil {
@@ -271,7 +272,7 @@ func (j *judge) restore(t *trial, saved *store.Saved) (*machine.Run, error) {
 			return nil, err
 		}
 	}
-	if err := machine.EachEvent(saved.Tail, func(ev *machine.Event) error {
+	if err := journal.EachEvent(saved.Tail, func(ev *journal.Event) error {
 		if ev.Seq <= run.Last() {
 			return nil
 		}
@@ -345,7 +346,7 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 		w.opt.Observe.After(key, run, in, t)
 	}
 	if w.trace != nil {
-		w.say("  %s: input %d %s gives %d events %v", key.Run, in.Kind, machine.StepPath(run.Plan(), in.Ref), len(t.Events), t.Err)
+		w.say("  %s: input %d %s gives %d events %v", key.Run, in.Kind, journal.StepPath(run.Plan(), in.Ref), len(t.Events), t.Err)
 	}
 	if len(t.Events) == 0 {
 		if run.Last() != w.turn.last {
@@ -363,7 +364,7 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 	}
 	if !w.turn.admits {
 		for i := range t.Events {
-			if t.Events[i].Kind != machine.EvNodeIgnored {
+			if t.Events[i].Kind != journal.EvNodeIgnored {
 				w.broken("I3: run %s: a report of an attempt that is over gave %s", key.Run, t.Events[i].Name())
 			}
 		}
@@ -441,7 +442,7 @@ func hashBytes(h uint64, b []byte) uint64 {
 	return h
 }
 
-func hashEvent(ev *machine.Event) uint64 {
+func hashEvent(ev *journal.Event) uint64 {
 	h := mix(ev.Seq, uint64(ev.At))
 	h = mix(h, uint64(ev.Kind)|uint64(ev.Flag)<<8|uint64(uint32(ev.Step))<<16)
 	h = mix(h, uint64(ev.Attempt))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -209,10 +210,10 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 		"which had ended before": func(w *World) {
 			for _, tr := range w.judge.all {
 				for i := range tr.events {
-					if ev := &tr.events[i]; ev.Kind == machine.EvNodeCompleted && ev.Attempt > 0 && !tr.deleted {
+					if ev := &tr.events[i]; ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 && !tr.deleted {
 						w.procs[0].dispatch(tr, &engine.Effect{
 							Key: tr.key, Ref: ev.Ref(), Task: new(machine.Task),
-							Fence: machine.Fence{Gen: 1, Attempt: ev.Attempt},
+							Fence: journal.Fence{Gen: 1, Attempt: ev.Attempt},
 						})
 					}
 				}

@@ -3,7 +3,7 @@
 package simulate
 
 import (
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -82,10 +82,10 @@ func (s *Stats) EachStep(fn func(kind plan.Kind, n int64)) {
 }
 
 // EachKind calls fn for every kind of event that was seen.
-func (s *Stats) EachKind(fn func(kind machine.EventKind, n int64)) {
+func (s *Stats) EachKind(fn func(kind journal.EventKind, n int64)) {
 	for k, n := range s.Kinds {
 		if n > 0 {
-			fn(machine.EventKind(k), n)
+			fn(journal.EventKind(k), n)
 		}
 	}
 }

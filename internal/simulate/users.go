@@ -9,7 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -93,7 +93,7 @@ func (t *trial) inside(dice *rand.Rand) string {
 	}
 	for range 8 {
 		if ev := &t.events[dice.IntN(len(t.events))]; ev.Step >= 0 && (ev.Path != "" || dice.IntN(4) == 0) {
-			return machine.StepPath(t.shadow.Plan(), ev.Ref())
+			return journal.StepPath(t.shadow.Plan(), ev.Ref())
 		}
 	}
 	return ""
@@ -263,7 +263,7 @@ func (w *World) refused(a *ask, err error) {
 			}
 		}
 		if a.kind == askCancel && code == fault.TooLate {
-			if t := w.judge.runs[a.key]; t != nil && t.shadow.Status() == machine.RunPending {
+			if t := w.judge.runs[a.key]; t != nil && t.shadow.Status() == journal.RunPending {
 				w.broken("I8: run %s has not begun, and it is too late to cancel it", a.key.Run)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 )
 
@@ -167,7 +168,7 @@ func (p *process) finish(k *task) {
 		p.report(p.stage.Report(&k.ef, in, false))
 	}
 	for n := 0; n < 2 && w.happens(ReportDoubled); n++ {
-		in.Source = machine.Source(w.dice.IntN(3))
+		in.Source = journal.Source(w.dice.IntN(3))
 		p.report(p.stage.Report(&k.ef, in, false))
 	}
 	if len(w.zombies) < 20 && w.happens(ReportLate) {
@@ -225,7 +226,7 @@ func (p *process) haunt() {
 	if i < 0 && w.dice.IntN(2) == 0 {
 		i = slices.IndexFunc(w.zombies, func(k *task) bool { // of a step that was reset and has not begun again
 			st := k.trial.seen.StepStatus(k.ef.Ref)
-			return k.ef.Fence.Gen < k.trial.seen.Generation() && (st == machine.Pending || st == machine.Invalidated)
+			return k.ef.Fence.Gen < k.trial.seen.Generation() && (st == journal.Pending || st == journal.Invalidated)
 		})
 	}
 	if i < 0 {
@@ -244,7 +245,7 @@ func (p *process) haunt() {
 // another generation: only that tells them apart. -1 = there is none.
 func (w *World) mistakable() int {
 	return slices.IndexFunc(w.zombies, func(k *task) bool {
-		now := machine.Fence{Gen: k.trial.seen.Generation(), Attempt: k.ef.Fence.Attempt}
+		now := journal.Fence{Gen: k.trial.seen.Generation(), Attempt: k.ef.Fence.Attempt}
 		return now != k.ef.Fence && k.trial.seen.Live(k.ef.Ref, now)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -30,10 +31,10 @@ type Options struct {
 	Observe Observer // may be nil
 	// Durable sees every event when it has become durable, and the run that it
 	// was folded into; may be nil.
-	Durable func(key store.Key, run *machine.Run, ev *machine.Event)
+	Durable func(key store.Key, run *machine.Run, ev *journal.Event)
 	// Cells counts the cells of the machine's table of changes; may be nil. It
 	// belongs to one Player.
-	Cells *machine.Hits
+	Cells *journal.Hits
 	// Trace gets what happens, line by line; nil = nobody reads it.
 	Trace func(line string)
 
@@ -52,7 +53,7 @@ type World struct {
 	plans   *engine.Plans
 	mem     *memory.Store
 	cabinet cabinet
-	files   []machine.File
+	files   []journal.File
 	judge   judge
 	stats   Stats
 	turn    turnBefore
@@ -121,7 +122,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	for i := range c.Files {
 		f := &c.Files[i]
 		w.cabinet.files[f.Hash] = f
-		w.files = append(w.files, machine.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: int64(len(f.Data))})
+		w.files = append(w.files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: int64(len(f.Data))})
 	}
 	w.mem = memory.New(memory.Options{OnCommit: w.onCommit})
 	if w.trace != nil {

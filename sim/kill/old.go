@@ -14,7 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
@@ -67,7 +67,7 @@ func age(ctx context.Context, dir string, runs int) (err error) {
 		}
 		started, err := e.Start(ctx, engine.StartRequest{
 			Account: account, Plan: p, Recipe: "aged",
-			Files: []machine.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
+			Files: []journal.File{{Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size}},
 		})
 		if err != nil {
 			return err

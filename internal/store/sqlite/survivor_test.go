@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -125,7 +126,7 @@ func (k *known) same(ctx context.Context, s *Store, key store.Key, ps *programs)
 			return err
 		}
 		got = append(got, some...)
-		if err := machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		if err := journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			if ev.Seq <= last {
 				return nil
 			}
@@ -162,7 +163,7 @@ func sameState(ctx context.Context, s *Store, g *machine.Program, saved *store.S
 	} else if saved.StateLast > 0 {
 		return nil // of another format: events alone count
 	}
-	if err := machine.EachEvent(saved.Tail, func(ev *machine.Event) error {
+	if err := journal.EachEvent(saved.Tail, func(ev *journal.Event) error {
 		if ev.Seq <= short.Last() {
 			return nil
 		}
@@ -175,7 +176,7 @@ func sameState(ctx context.Context, s *Store, g *machine.Program, saved *store.S
 		if err != nil {
 			return err
 		}
-		if err := machine.EachEvent(page.Frames, func(ev *machine.Event) error {
+		if err := journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			if ev.Seq == seq {
 				return short.Supply(ev)
 			}

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -55,14 +55,14 @@ var crcTable = crc64.MakeTable(crc64.ECMA)
 
 // sums are the checksums of the events in frames, which must follow `after`.
 func sums(frames []byte, after uint64) (out []uint64, err error) {
-	err = machine.EachEvent(frames, func(ev *machine.Event) error {
+	err = journal.EachEvent(frames, func(ev *journal.Event) error {
 		if ev.Seq <= after {
 			return nil
 		}
 		if ev.Seq != after+uint64(len(out))+1 {
 			return fmt.Errorf("event %d follows event %d", ev.Seq, after+uint64(len(out)))
 		}
-		out = append(out, crc64.Checksum(machine.AppendFrame(nil, []machine.Event{*ev}), crcTable))
+		out = append(out, crc64.Checksum(journal.AppendFrame(nil, []journal.Event{*ev}), crcTable))
 		return nil
 	})
 	return out, err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Witness reads one run's journal in order and asserts what must hold of any
+// A Checker reads one run's journal in order and asserts what must hold of any
 // journal, whatever made it. It knows the plan and nothing of the run's state,
-// so that fold and witness cannot be wrong in the same way: what a step may
+// so that fold and checker cannot be wrong in the same way: what a step may
 // become (X76), what a run may become (X77, X78, X80), one end a step and
 // generation (I3), nothing begun before what it depends on (I5), after a failure
 // that ends its scope (X95) or after the verdict (I7, I8), timers that fire once
 // and never early (I9), time that never falls (I10), numbers without gaps (I14).
-// For each rule, TestWitnessRules has a journal that breaks it.
-type Witness struct {
+// For each rule, TestCheckerRules has a journal that breaks it.
+type Checker struct {
 	plan  *plan.Plan
 	last  uint64
 	at    int64
@@ -48,7 +48,7 @@ type Witness struct {
 // first one, in which each begins once.
 type item struct {
 	loop    Ref
-	ordinal int64
+	Ordinal int64
 }
 
 // seen is what a journal has told of a step instance.
@@ -63,31 +63,31 @@ type seen struct {
 	done    bool // it was completed in a scope that is to be opened anew
 }
 
-// NewWitness returns a witness of a run of p that has no journal yet.
-func NewWitness(p *plan.Plan) *Witness {
-	return &Witness{plan: p, limits: p.Limits, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, begun: map[item]uint32{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
+// NewChecker returns a checker of a run of p that has no journal yet.
+func NewChecker(p *plan.Plan) *Checker {
+	return &Checker{plan: p, limits: p.Limits, gen: 1, steps: map[Ref]*seen{}, ended: map[Path]bool{}, begun: map[item]uint32{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
 }
 
 // Last is the number of the last event seen.
-func (w *Witness) Last() uint64 { return w.last }
+func (w *Checker) Last() uint64 { return w.last }
 
 // At is the time of the last event seen.
-func (w *Witness) At() int64 { return w.at }
+func (w *Checker) At() int64 { return w.at }
 
 // Status is what the run has become.
-func (w *Witness) Status() RunStatus { return w.status }
+func (w *Checker) Status() RunStatus { return w.status }
 
 // Generation is the run's generation.
-func (w *Witness) Generation() uint32 { return w.gen }
+func (w *Checker) Generation() uint32 { return w.gen }
 
 // Signals is how many signals the run has taken.
-func (w *Witness) Signals() int64 { return w.signals }
+func (w *Checker) Signals() int64 { return w.signals }
 
 // Given is how many bytes the run's input and its edits take.
-func (w *Witness) Given() int64 { return w.given }
+func (w *Checker) Given() int64 { return w.given }
 
 // StepStatus is what a step instance has become.
-func (w *Witness) StepStatus(ref Ref) Status {
+func (w *Checker) StepStatus(ref Ref) Status {
 	if s := w.steps[ref]; s != nil {
 		return s.status
 	}
@@ -96,19 +96,19 @@ func (w *Witness) StepStatus(ref Ref) Status {
 
 // Live says that fence is the attempt of a step instance that was handed out
 // last, and that it has not ended.
-func (w *Witness) Live(ref Ref, fence Fence) bool {
+func (w *Checker) Live(ref Ref, fence Fence) bool {
 	s := w.steps[ref]
 	return s != nil && s.status == Running && s.attempt == fence.Attempt && s.gen == fence.Gen && w.gen == fence.Gen
 }
 
 // Begun says that the attempt of that fence was handed out at some time.
-func (w *Witness) Begun(ref Ref, fence Fence) bool {
+func (w *Checker) Begun(ref Ref, fence Fence) bool {
 	s := w.steps[ref]
 	return s != nil && (s.gen > fence.Gen || s.gen == fence.Gen && s.attempt >= fence.Attempt)
 }
 
 // See takes the next event.
-func (w *Witness) See(ev *Event) error {
+func (w *Checker) See(ev *Event) error {
 	if ev.Seq != w.last+1 {
 		return fmt.Errorf("I14: event %d follows event %d", ev.Seq, w.last)
 	}
@@ -138,7 +138,7 @@ func (w *Witness) See(ev *Event) error {
 }
 
 // run takes an event of the run itself.
-func (w *Witness) run(ev *Event) error {
+func (w *Checker) run(ev *Event) error {
 	var next RunStatus
 	switch ev.Kind {
 	case EvRunStarted:
@@ -155,7 +155,7 @@ func (w *Witness) run(ev *Event) error {
 		clear(w.ended)
 		next = RunDispatching
 	case EvRunLimits:
-		limits, err := decodeLimits(ev.Data)
+		limits, err := DecodeLimits(ev.Data)
 		if err != nil {
 			return fmt.Errorf("I2: event %d holds no limits: %.60q", ev.Seq, ev.Data)
 		}
@@ -163,7 +163,7 @@ func (w *Witness) run(ev *Event) error {
 			return fmt.Errorf("I7: event %d changes the limits in the middle of generation %d", ev.Seq, w.gen)
 		}
 		if lim := w.limits; limits.TotalSteps < lim.TotalSteps || limits.LoopItems < lim.LoopItems || limits.MemoryBytes < lim.MemoryBytes ||
-			expressionCost(limits) < expressionCost(lim) || limits == lim {
+			ExpressionCost(limits) < ExpressionCost(lim) || limits == lim {
 			return fmt.Errorf("I7: event %d raises no limit: %+v after %+v", ev.Seq, limits, lim)
 		}
 		w.limits, next = limits, RunDispatching
@@ -217,7 +217,7 @@ var became = func() (to [eventKinds]Status) {
 }()
 
 // step takes an event of a step instance.
-func (w *Witness) step(ev *Event) error {
+func (w *Checker) step(ev *Event) error {
 	s := w.steps[ev.Ref()]
 	if s == nil {
 		s = new(seen)
@@ -288,7 +288,7 @@ func (w *Witness) step(ev *Event) error {
 // begins asserts that a step begins when everything it depends on has settled
 // (I5), and not in a scope that has ended (X95, X96), as the whole run has after
 // the verdict (I8), or inside of one.
-func (w *Witness) begins(s *seen, ev *Event) error {
+func (w *Checker) begins(s *seen, ev *Event) error {
 	switch ev.Kind {
 	case EvNodeReady, EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeIteration, EvNodeWaiting:
 	case EvNodeCompleted:
@@ -319,7 +319,7 @@ func (w *Witness) begins(s *seen, ev *Event) error {
 
 // earlier finds a step in the same scope that has not settled and belongs to an
 // earlier wave; -1 = none.
-func (w *Witness) earlier(ref Ref) int32 {
+func (w *Checker) earlier(ref Ref) int32 {
 	step := &w.plan.Steps[ref.Step]
 	g := &w.plan.Graphs[step.Graph]
 	for p := g.First; p < g.First+g.N; p++ {
@@ -332,25 +332,25 @@ func (w *Witness) earlier(ref Ref) int32 {
 
 // within says whether a scope around the one that p names has ended. What undoes
 // a step begins after that.
-func (w *Witness) within(p Path) (ended bool) {
+func (w *Checker) within(p Path) (ended bool) {
 	if len(w.ended) == 0 {
 		return false
 	}
-	var buf [16]level
-	levels, _ := p.levels(w.plan, buf[:0])
+	var buf [16]Level
+	levels, _ := p.Levels(w.plan, buf[:0])
 	above := Path("")
 	for _, l := range levels {
-		if w.plan.Graphs[l.graph].Role == plan.Compensation {
+		if w.plan.Graphs[l.Graph].Role == plan.Compensation {
 			return false
 		}
 		ended = ended || w.ended[above]
-		above = above.child(l.graph, l.ordinal)
+		above = above.Child(l.Graph, l.Ordinal)
 	}
 	return ended
 }
 
 // timely asserts that what only a timer can do was not done early (I9).
-func (w *Witness) timely(s *seen, ev *Event) error {
+func (w *Checker) timely(s *seen, ev *Event) error {
 	early := s.due - ev.At
 	step := &w.plan.Steps[ev.Step]
 	switch {
@@ -366,7 +366,7 @@ func (w *Witness) timely(s *seen, ev *Event) error {
 
 // reset: a step that is only reopened runs on; another is as it was at first,
 // with everything it owned.
-func (w *Witness) reset(s *seen, ev *Event) error {
+func (w *Checker) reset(s *seen, ev *Event) error {
 	if !w.opening {
 		return fmt.Errorf("X119: it is reset in the middle of generation %d", w.gen)
 	}
@@ -391,7 +391,7 @@ func (w *Witness) reset(s *seen, ev *Event) error {
 }
 
 // change asserts that the table of changes has such a cell, and counts it (X76).
-func (w *Witness) change(ev *Event, from, to Status) error {
+func (w *Checker) change(ev *Event, from, to Status) error {
 	if !w.met(Change{ev.Kind, from, to}) {
 		return fmt.Errorf("X76: it was %s and became %s", from, to)
 	}
@@ -399,7 +399,7 @@ func (w *Witness) change(ev *Event, from, to Status) error {
 }
 
 // met counts a change and says whether the table has it.
-func (w *Witness) met(c Change) bool {
+func (w *Checker) met(c Change) bool {
 	if !allowed[c.Event][c.From][c.To] {
 		return false
 	}
@@ -409,23 +409,23 @@ func (w *Witness) met(c Change) bool {
 	return true
 }
 
-// Count has the changes that the witness sees counted in hits.
-func (w *Witness) Count(hits *Hits) { w.hits = hits }
+// Count has the changes that the checker sees counted in hits.
+func (w *Checker) Count(hits *Hits) { w.hits = hits }
 
 const everyItem = -1
 
 // forget withdraws what is known of scopes that are opened anew, or will be: those
 // of one item, or all that the step owns.
-func (w *Witness) forget(ev *Event, ordinal int64) {
-	var buf [16]level
-	own, _ := ev.Path.levels(w.plan, buf[:0])
+func (w *Checker) forget(ev *Event, ordinal int64) {
+	var buf [16]Level
+	own, _ := ev.Path.Levels(w.plan, buf[:0])
 	depth := len(own)
 	for ref, s := range w.steps {
 		if len(ref.Path) <= len(ev.Path) || ref.Path[:len(ev.Path)] != ev.Path {
 			continue
 		}
-		if levels, ok := ref.Path.levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].graph].Owner == ev.Step &&
-			(ordinal == everyItem || levels[depth].ordinal == ordinal) {
+		if levels, ok := ref.Path.Levels(w.plan, buf[:0]); ok && len(levels) > depth && w.plan.Graphs[levels[depth].Graph].Owner == ev.Step &&
+			(ordinal == everyItem || levels[depth].Ordinal == ordinal) {
 			s.done = s.done && s.status == Pending || s.status == Completed
 			s.status, s.due, s.deltas, s.lost = Pending, 0, 0, 0
 		}
@@ -446,7 +446,7 @@ type effect struct {
 // scopes a retry may begin anew, with new keys. ev is an event of generation
 // gen; key is the effect key of the attempt that an EvNodeStarted hands out, ""
 // when it is not known any more.
-func (w *Witness) Effect(ev *Event, gen uint32, key string) error {
+func (w *Checker) Effect(ev *Event, gen uint32, key string) error {
 	e := w.effects[ev.Ref()]
 	switch ev.Kind {
 	case EvNodeStarted:
@@ -480,7 +480,7 @@ func (w *Witness) Effect(ev *Event, gen uint32, key string) error {
 }
 
 // Key is the effect key of an attempt, when it is the last that was handed out.
-func (w *Witness) Key(ref Ref, fence Fence) (key string, ok bool) {
+func (w *Checker) Key(ref Ref, fence Fence) (key string, ok bool) {
 	e := w.effects[ref]
 	if e == nil || e.gen != fence.Gen || e.attempt != fence.Attempt {
 		return "", false

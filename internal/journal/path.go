@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ type Fence struct {
 }
 
 // child names a scope below p.
-func (p Path) child(graph int32, ordinal int64) Path {
+func (p Path) Child(graph int32, ordinal int64) Path {
 	var buf [64]byte
 	b := append(buf[:0], p...)
 	b = binary.AppendUvarint(b, uint64(graph))
@@ -39,13 +39,13 @@ func (p Path) child(graph int32, ordinal int64) Path {
 }
 
 // A level is one element of a Path.
-type level struct {
-	graph   int32
-	ordinal int64
+type Level struct {
+	Graph   int32
+	Ordinal int64
 }
 
 // levels decodes p for a plan; ok is false when it names no scope of it.
-func (p Path) levels(pl *plan.Plan, buf []level) (_ []level, ok bool) {
+func (p Path) Levels(pl *plan.Plan, buf []Level) (_ []Level, ok bool) {
 	b := []byte(p)
 	for len(b) > 0 {
 		g, n := binary.Uvarint(b)
@@ -57,7 +57,7 @@ func (p Path) levels(pl *plan.Plan, buf []level) (_ []level, ok bool) {
 			return nil, false
 		}
 		b = b[n+m:]
-		buf = append(buf, level{int32(g), int64(o)})
+		buf = append(buf, Level{int32(g), int64(o)})
 	}
 	return buf, true
 }
@@ -66,16 +66,16 @@ func (p Path) levels(pl *plan.Plan, buf []level) (_ []level, ok bool) {
 // the condition of a side. ok is false for the root scope and for a path that
 // names no scope of the plan.
 func Owner(p *plan.Plan, path Path) (owner Ref, ok bool) {
-	var buf [8]level
-	levels, ok := path.levels(p, buf[:0])
+	var buf [8]Level
+	levels, ok := path.Levels(p, buf[:0])
 	if !ok || len(levels) == 0 {
 		return Ref{Step: -1}, false
 	}
 	above := Path("")
 	for _, l := range levels[:len(levels)-1] {
-		above = above.child(l.graph, l.ordinal)
+		above = above.Child(l.Graph, l.Ordinal)
 	}
-	return Ref{Path: above, Step: p.Graphs[levels[len(levels)-1].graph].Owner}, true
+	return Ref{Path: above, Step: p.Graphs[levels[len(levels)-1].Graph].Owner}, true
 }
 
 // StepPath writes a step instance for people: a step of the root scope under
@@ -94,21 +94,21 @@ func StepPath(p *plan.Plan, ref Ref) string {
 
 // ScopePath writes a scope for people; "" is the root.
 func ScopePath(p *plan.Plan, path Path) string {
-	var buf [8]level
-	levels, ok := path.levels(p, buf[:0])
+	var buf [8]Level
+	levels, ok := path.Levels(p, buf[:0])
 	if !ok {
 		return "?"
 	}
 	var b strings.Builder
 	for i, l := range levels {
-		g := &p.Graphs[l.graph]
+		g := &p.Graphs[l.Graph]
 		if i > 0 {
 			b.WriteByte('.')
 		}
 		b.WriteString(p.Steps[g.Owner].ID)
 		switch g.Role {
 		case plan.Body:
-			b.WriteString("[" + strconv.FormatInt(l.ordinal, 10) + "]")
+			b.WriteString("[" + strconv.FormatInt(l.Ordinal, 10) + "]")
 		case plan.Branch:
 			b.WriteString("[" + strconv.Itoa(int(g.Ordinal)) + "]")
 		default:
@@ -157,7 +157,7 @@ func ParseRef(p *plan.Plan, s string) (Ref, error) {
 		if next == plan.None {
 			return ref, noSuchStep(p, s)
 		}
-		ref.Path = ref.Path.child(next, ordinal)
+		ref.Path = ref.Path.Child(next, ordinal)
 		graph = next
 	}
 	return ref, noSuchStep(p, s)
@@ -198,9 +198,9 @@ func findStep(p *plan.Plan, graph int32, id string) int32 {
 // Compare orders step instances as the definition does: what a step owns follows
 // it, the iterations of a loop by their index, branches by their number.
 func Compare(p *plan.Plan, a, b Ref) int {
-	var x, y [8]level
-	one, _ := a.Path.levels(p, x[:0])
-	two, _ := b.Path.levels(p, y[:0])
+	var x, y [8]Level
+	one, _ := a.Path.Levels(p, x[:0])
+	two, _ := b.Path.Levels(p, y[:0])
 	for i := range max(len(one), len(two)) {
 		s, t := ownerAt(p, a, one, i), ownerAt(p, b, two, i)
 		switch {
@@ -209,16 +209,16 @@ func Compare(p *plan.Plan, a, b Ref) int {
 		case i >= len(one) || i >= len(two): // one of them owns the other
 			return cmp.Compare(len(one), len(two))
 		case one[i] != two[i]:
-			return cmp.Or(cmp.Compare(one[i].graph, two[i].graph), cmp.Compare(one[i].ordinal, two[i].ordinal))
+			return cmp.Or(cmp.Compare(one[i].Graph, two[i].Graph), cmp.Compare(one[i].Ordinal, two[i].Ordinal))
 		}
 	}
 	return cmp.Compare(a.Step, b.Step)
 }
 
 // ownerAt is the step that stands for ref in the scope of level i.
-func ownerAt(p *plan.Plan, ref Ref, levels []level, i int) int32 {
+func ownerAt(p *plan.Plan, ref Ref, levels []Level, i int) int32 {
 	if i < len(levels) {
-		return p.Graphs[levels[i].graph].Owner
+		return p.Graphs[levels[i].Graph].Owner
 	}
 	return ref.Step
 }
@@ -231,22 +231,22 @@ type Iteration struct {
 
 // Iterations are those that path leads through, the outermost first.
 func Iterations(p *plan.Plan, path Path) (list []Iteration) {
-	var buf [8]level
-	levels, ok := path.levels(p, buf[:0])
+	var buf [8]Level
+	levels, ok := path.Levels(p, buf[:0])
 	if !ok {
 		return nil
 	}
 	above := Path("")
 	for _, l := range levels {
-		if g := &p.Graphs[l.graph]; g.Role == plan.Body {
-			list = append(list, Iteration{Ref{Path: above, Step: g.Owner}, l.ordinal})
+		if g := &p.Graphs[l.Graph]; g.Role == plan.Body {
+			list = append(list, Iteration{Ref{Path: above, Step: g.Owner}, l.Ordinal})
 		}
-		above = above.child(l.graph, l.ordinal)
+		above = above.Child(l.Graph, l.Ordinal)
 	}
 	return list
 }
 
 // Scope is the scope in which the iteration's steps run.
 func (i Iteration) Scope(p *plan.Plan) Path {
-	return i.Loop.Path.child(p.Steps[i.Loop.Step].Body, i.N)
+	return i.Loop.Path.Child(p.Steps[i.Loop.Step].Body, i.N)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"encoding/json"
@@ -132,16 +132,16 @@ func TestStrangePaths(t *testing.T) {
 	}
 	graphs := int32(len(p.Graphs))
 	for what, path := range map[string]Path{
-		"the root graph":       Path("").child(0, 0),
-		"a graph behind":       Path("").child(graphs, 0),
-		"half a level":         Path("").child(graphs-1, 0)[:1],
+		"the root graph":       Path("").Child(0, 0),
+		"a graph behind":       Path("").Child(graphs, 0),
+		"half a level":         Path("").Child(graphs-1, 0)[:1],
 		"half a number":        "\x80",
 		"half an ordinal":      "\x01\x80",
-		"an impossible item":   Path("").child(1, 1<<40+1),
-		"a level and a half":   Path("").child(1, 0) + "\x01",
-		"a good level and one": Path("").child(1, 0).child(graphs, 0),
+		"an impossible item":   Path("").Child(1, 1<<40+1),
+		"a level and a half":   Path("").Child(1, 0) + "\x01",
+		"a good level and one": Path("").Child(1, 0).Child(graphs, 0),
 	} {
-		if _, ok := path.levels(p, nil); ok {
+		if _, ok := path.Levels(p, nil); ok {
 			t.Errorf("%s is a path", what)
 		}
 		if _, ok := Owner(p, path); ok {
@@ -154,7 +154,7 @@ func TestStrangePaths(t *testing.T) {
 			t.Errorf("%s leads through %v", what, its)
 		}
 	}
-	if _, ok := Path("").child(1, 1<<40).levels(p, nil); !ok {
+	if _, ok := Path("").Child(1, 1<<40).Levels(p, nil); !ok {
 		t.Error("the last item that is possible is none")
 	}
 }

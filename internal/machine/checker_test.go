@@ -5,11 +5,13 @@ package machine
 import (
 	"strings"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
 )
 
-// TestWitnessItems: after a retry a loop may come to an item again whose steps an
+// TestCheckerItems: after a retry a loop may come to an item again whose steps an
 // earlier generation had queued, but only once.
-func TestWitnessItems(t *testing.T) {
+func TestCheckerItems(t *testing.T) {
 	p := compilePlan(t, `
 name: r
 steps:
@@ -17,14 +19,14 @@ steps:
     loop: {over: '[1]', steps: [{id: s, action: {name: work}}]}
 `)
 	d := &driven{t: t, run: NewRun(Prepare(p))}
-	w := NewWitness(p)
-	see := func(ev Event) error {
+	w := journal.NewChecker(p)
+	see := func(ev journal.Event) error {
 		ev.Seq = w.Last() + 1
 		return w.See(&ev)
 	}
-	var again []Event // the item and its step
-	for _, ev := range d.do(&Input{Kind: InStart, Start: &Start{Run: "run_1", Account: "acct", Seed: 1, Pins: pinsOf(p)}}) {
-		if ev.Kind == EvNodeIteration || ev.Kind == EvNodeQueued {
+	var again []journal.Event // the item and its step
+	for _, ev := range d.do(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "acct", Seed: 1, Pins: pinsOf(p)}}) {
+		if ev.Kind == journal.EvNodeIteration || ev.Kind == journal.EvNodeQueued {
 			again = append(again, ev)
 		}
 		if err := see(ev); err != nil {
@@ -34,7 +36,7 @@ steps:
 	if len(again) != 2 {
 		t.Fatalf("%d events of the item", len(again))
 	}
-	for _, ev := range []Event{{Kind: EvRunFailed, At: w.At(), Step: -1}, {Kind: EvRunRetried, At: w.At(), Step: -1, N: 2}} {
+	for _, ev := range []journal.Event{{Kind: journal.EvRunFailed, At: w.At(), Step: -1}, {Kind: journal.EvRunRetried, At: w.At(), Step: -1, N: 2}} {
 		if err := see(ev); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ type resetSeen struct {
 // wholly asserts, once all resets of a retry were read, that they are whole: what
 // waits for a step that was reset was reset with it, and so was what owns it
 // (X119); and nothing goes on in the middle that waits for what will run again (I5).
-func (w *Witness) wholly() error {
+func (w *Checker) wholly() error {
 	resets := w.resets
 	w.resets = w.resets[:0]
 	for _, x := range resets {
@@ -43,13 +43,13 @@ func (w *Witness) wholly() error {
 
 // loses asserts that crashes count against lost_limit, and that attempts which an
 // orderly stop handed back do not (X90, F45).
-func (w *Witness) loses(s *seen, ev *Event) error {
+func (w *Checker) loses(s *seen, ev *Event) error {
 	switch {
 	case ev.Kind == EvNodeLost && ev.Flag&1 == 0:
-		if s.lost++; s.lost > lostLimit {
-			return fmt.Errorf("X90: attempt %d is lost after %d others, and it goes on", ev.Attempt, lostLimit)
+		if s.lost++; s.lost > LostLimit {
+			return fmt.Errorf("X90: attempt %d is lost after %d others, and it goes on", ev.Attempt, LostLimit)
 		}
-	case ev.Attempt > 0 && ev.Text == lostTooOften && s.lost != lostLimit:
+	case ev.Attempt > 0 && ev.Text == LostTooOften && s.lost != LostLimit:
 		return fmt.Errorf("X90: it is given up after %d attempts that were lost to crashes", s.lost)
 	}
 	return nil
@@ -65,7 +65,7 @@ type bound struct {
 }
 
 // outermost is the name that a step binds in the outermost frame, "" when none.
-func (w *Witness) outermost(step int32) string {
+func (w *Checker) outermost(step int32) string {
 	st := &w.plan.Steps[step]
 	if !st.Keep || st.Slot < 0 || w.plan.Graphs[st.Graph].Frame != 0 {
 		return ""
@@ -73,7 +73,7 @@ func (w *Witness) outermost(step int32) string {
 	return st.Bind
 }
 
-func (w *Witness) binds(ev *Event) {
+func (w *Checker) binds(ev *Event) {
 	if ev.Kind != EvNodeCompleted || w.outermost(ev.Step) == "" {
 		return
 	}
@@ -90,7 +90,7 @@ func (w *Witness) binds(ev *Event) {
 
 // unbinds forgets what a step has bound that is reset. What inner scopes of it
 // have bound is not followed any more.
-func (w *Witness) unbinds(ev *Event) {
+func (w *Checker) unbinds(ev *Event) {
 	for name, list := range w.bound {
 		var kept []bound
 		for _, b := range list {
@@ -107,7 +107,7 @@ func (w *Witness) unbinds(ev *Event) {
 }
 
 // inside says whether a step instance lies in a scope that another one owns.
-func (w *Witness) inside(ref, owner Ref) bool {
+func (w *Checker) inside(ref, owner Ref) bool {
 	for {
 		above, ok := Owner(w.plan, ref.Path)
 		if !ok || above == owner {
@@ -119,11 +119,11 @@ func (w *Witness) inside(ref, owner Ref) bool {
 
 // results asserts that a run which completes gives for each name what was bound to
 // it last, where its outputs are all its bindings (R41).
-func (w *Witness) results(ev *Event) error {
+func (w *Checker) results(ev *Event) error {
 	if ev.Kind != EvRunCompleted || len(w.plan.Outputs) > 0 || len(w.plan.OutputSchema) > 0 {
 		return nil
 	}
-	v, err := jsonx.Decode(ev.Data, valueLimits)
+	v, err := jsonx.Decode(ev.Data, ValueLimits)
 	outputs, ok := v.(map[string]any)
 	if err != nil || !ok {
 		return fmt.Errorf("R41: event %d gives outputs that are no object: %.60s", ev.Seq, ev.Data)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import "fmt"
 
@@ -21,7 +21,7 @@ func (c Change) String() string {
 
 // changes is that table, by event: from which statuses it may come, and what
 // the step is then. What stands here changes the state of a run; an event from
-// any other status is a fault (X76). The witness of every test and simulation
+// any other status is a fault (X76). The checker of every test and simulation
 // holds journals to it, and the simulator must meet every cell (Hits), so the
 // table says neither too little nor too much.
 var changes = [...]struct {

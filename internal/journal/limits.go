@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 )
 
 // encodeLimits is the form of limits in an event; it is journal format.
-func encodeLimits(l plan.Limits) []byte {
+func EncodeLimits(l plan.Limits) []byte {
 	data, err := json.Marshal(l)
 	if err != nil {
 		panic("machine: limits are no JSON: " + err.Error()) // they are whole numbers
@@ -21,7 +21,7 @@ func encodeLimits(l plan.Limits) []byte {
 	return data
 }
 
-func decodeLimits(data []byte) (l plan.Limits, err error) {
+func DecodeLimits(data []byte) (l plan.Limits, err error) {
 	if err = json.Unmarshal(data, &l); err != nil {
 		err = fault.Wrap(fault.StoreCorrupt, err, "the limits cannot be read: %v", err)
 	}
@@ -29,17 +29,17 @@ func decodeLimits(data []byte) (l plan.Limits, err error) {
 }
 
 // expressionCost is what limits let an expression cost.
-func expressionCost(l plan.Limits) int64 { return cmp.Or(l.ExpressionCost, expr.CostLimit) }
+func ExpressionCost(l plan.Limits) int64 { return cmp.Or(l.ExpressionCost, expr.CostLimit) }
 
 // lostLimit is how many lost attempts a step instance survives.
-const lostLimit = 3
+const LostLimit = 3
 
-const lostTooOften = "the attempt was lost to a crash for the fourth time"
+const LostTooOften = "the attempt was lost to a crash for the fourth time"
 
 // inlineLimits bound what comes back from the journal: it was checked on its
 // way in, so only the size is given room for references and wrapping.
-var inlineLimits = jsonx.Limits{Bytes: 2 << 20, Depth: 128}
+var InlineLimits = jsonx.Limits{Bytes: 2 << 20, Depth: 128}
 
 // valueLimits are those of a value that a worker or an expression gave: it may
 // refer to texts and lists in files.
-var valueLimits = jsonx.Limits{Bytes: inlineLimits.Bytes, Depth: inlineLimits.Depth, Large: true}
+var ValueLimits = jsonx.Limits{Bytes: InlineLimits.Bytes, Depth: InlineLimits.Depth, Large: true}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"bytes"
@@ -149,10 +149,10 @@ func (h *History) Add(ev *Event) {
 
 // undoes says whether a scope is that of a compensation, or inside one.
 func undoes(p *plan.Plan, path Path) bool {
-	var buf [8]level
-	levels, _ := path.levels(p, buf[:0])
+	var buf [8]Level
+	levels, _ := path.Levels(p, buf[:0])
 	for _, l := range levels {
-		if p.Graphs[l.graph].Role == plan.Compensation {
+		if p.Graphs[l.Graph].Role == plan.Compensation {
 			return true
 		}
 	}
@@ -198,7 +198,7 @@ func (h *History) innerOutput(ref Ref) json.RawMessage {
 		if g == plan.None || h.plan.Graphs[g].Out == plan.None {
 			continue
 		}
-		inner := h.steps[Ref{Path: ref.Path.child(g, 0), Step: h.plan.Graphs[g].Out}]
+		inner := h.steps[Ref{Path: ref.Path.Child(g, 0), Step: h.plan.Graphs[g].Out}]
 		if inner != nil && inner.Status == Completed.String() {
 			return inner.Output
 		}

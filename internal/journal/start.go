@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ type startRecord struct {
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
-func encodeStart(st *Start) ([]byte, error) {
+func EncodeStart(st *Start) ([]byte, error) {
 	rec := startRecord{Start: *st}
 	if len(st.Parameters) > 0 {
 		raw, err := jsonx.Canonical(st.Parameters)
@@ -61,7 +61,7 @@ func encodeStart(st *Start) ([]byte, error) {
 			return nil, fault.Wrap(fault.InputInvalid, err, "the input is not JSON: %v", err)
 		}
 		if jsonx.Reserved(raw) {
-			return nil, errReserved("the input")
+			return nil, ErrReserved("the input")
 		}
 		rec.Parameters = raw
 	}
@@ -71,7 +71,7 @@ func encodeStart(st *Start) ([]byte, error) {
 	return json.Marshal(&rec)
 }
 
-func decodeStart(data []byte) (*Start, error) {
+func DecodeStart(data []byte) (*Start, error) {
 	rec, ok := quickStart(data)
 	if !ok {
 		rec = new(startRecord)
@@ -81,7 +81,7 @@ func decodeStart(data []byte) (*Start, error) {
 	}
 	st := &rec.Start
 	if len(rec.Parameters) > 0 {
-		v, err := jsonx.Decode(rec.Parameters, inlineLimits)
+		v, err := jsonx.Decode(rec.Parameters, InlineLimits)
 		if err != nil {
 			return nil, fault.Wrap(fault.StoreCorrupt, err, "run.started: parameters: %v", err)
 		}
@@ -277,6 +277,6 @@ func (r *startReader) number() uint64 {
 
 // errReserved refuses values from outside that use the name of references: what
 // they name would be read as if a step of this run had made it.
-func errReserved(what string) error {
+func ErrReserved(what string) error {
 	return fault.New(fault.InputInvalid, "%s uses the name %q, which is reserved: give the field another name", what, jsonx.LargeName)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package journal
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func TestStartIsJSON(t *testing.T) {
 		"negative":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -7}} }),
 		"smallest":   base(func(s *Start) { s.Pins = []Pin{{Name: "a", Cost: -1 << 63}} }),
 	} {
-		data, err := encodeStart(st)
+		data, err := EncodeStart(st)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -84,7 +84,7 @@ func FuzzStart(f *testing.F) {
 		if !ok {
 			return
 		}
-		if _, err := decodeStart(data); err != nil {
+		if _, err := DecodeStart(data); err != nil {
 			return // parameters are looked into after it
 		}
 		var plain startRecord
