@@ -301,7 +301,7 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 		err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 			switch ev.Kind {
 			case journal.EvRunRecovered:
-				c.Interrupted += ev.N
+				c.Interrupted += ev.Interrupted()
 			case journal.EvNodeCompleted:
 				if done[ev.Ref()]++; done[ev.Ref()] > 1 {
 					c.Repeated++

@@ -35,22 +35,22 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvRunStarted:
 		return ""
 	case journal.EvRunStatus:
-		return fmt.Sprintf("%s → %s", journal.RunStatus(ev.N), journal.RunStatus(ev.Flag))
+		return fmt.Sprintf("%s → %s", ev.Previous(), ev.Status())
 	case journal.EvRunEnding:
-		return "ending; the run will be " + journal.RunStatus(ev.Flag).String()
+		return "ending; the run will be " + ev.Verdict().String()
 	case journal.EvRunCompleted:
-		if ev.Flag == 1 {
+		if ev.HasFailures() {
 			return "with failures that were handled"
 		}
 		return ""
 	case journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		return join(": ", string(ev.Code), ev.Text)
 	case journal.EvRunRecovered:
-		return count(int(ev.N), "attempt") + " interrupted"
+		return count(int(ev.Interrupted()), "attempt") + " interrupted"
 	case journal.EvRunSignalled:
 		return ev.Text
 	case journal.EvRunRetried:
-		return join(" ", fmt.Sprintf("generation %d", ev.N), from(ev.Text))
+		return join(" ", fmt.Sprintf("generation %d", ev.Generation()), from(ev.Text))
 	case journal.EvRunLimits:
 		return limitsText(ev.Data)
 	case journal.EvNodeBlocked:
@@ -62,37 +62,37 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeOpened:
 		return openedText(p, ev)
 	case journal.EvNodeItems:
-		return fmt.Sprintf("items from %d", ev.N)
+		return fmt.Sprintf("items from %d", ev.From())
 	case journal.EvNodeIteration:
-		return fmt.Sprintf("[%d]", ev.N)
+		return fmt.Sprintf("[%d]", ev.Item())
 	case journal.EvNodeProgress:
-		return join(" ", fmt.Sprintf("%d %%", ev.N/10_000), ev.Text)
+		return join(" ", fmt.Sprintf("%d %%", ev.Percent()), ev.Text)
 	case journal.EvNodeLog:
 		return join(": ", string(ev.Code), ev.Text)
 	case journal.EvNodeDelta:
 		return ev.Text
 	case journal.EvNodeWaiting:
-		return waitingText(ev.Text, ev.N)
+		return waitingText(ev.Text, ev.Due())
 	case journal.EvNodeRetried:
-		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, took(time.Duration(ev.M)*time.Millisecond))
+		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, took(ev.Delay()))
 	case journal.EvNodeLost:
 		return fmt.Sprintf("try %d was lost", ev.Attempt)
 	case journal.EvNodeFallback:
 		return fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text)
 	case journal.EvNodeCompleted:
-		return join("  ", took(time.Duration(ev.M)*time.Microsecond), credits(ev.N), brief(ev.Data))
+		return join("  ", took(time.Duration(ev.Micros())*time.Microsecond), credits(ev.Cost()), brief(ev.Data))
 	case journal.EvNodeFailed:
 		text := fmt.Sprintf("%s: %s", ev.Code, ev.Text)
-		if ev.Flag == 1 {
+		if ev.Handled() {
 			text += " (handled)"
 		}
 		return text
 	case journal.EvNodeSkipped, journal.EvNodeCancelled:
-		return join(": ", journal.Reason(ev.Flag).String(), string(ev.Code), ev.Text)
+		return join(": ", ev.Reason().String(), string(ev.Code), ev.Text)
 	case journal.EvNodeInvalidated:
-		return "was " + journal.Status(ev.Flag).String()
+		return "was " + ev.Before().String()
 	case journal.EvNodeCompensated:
-		if ev.Flag == 1 {
+		if !ev.Undone() {
 			return fmt.Sprintf("failed: %s: %s", ev.Code, ev.Text)
 		}
 	case journal.EvNodeCompensating:
@@ -108,24 +108,24 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 func openedText(p *plan.Plan, ev *journal.Event) string {
 	switch p.Steps[ev.Step].Kind {
 	case plan.Condition:
-		return branchText(ev.Flag)
+		return sideText(ev.Side())
 	case plan.Parallel:
-		return fmt.Sprintf("%d branches", ev.N)
+		return fmt.Sprintf("%d branches", ev.Branches())
 	case plan.Loop:
-		if ev.N < 0 {
+		if ev.Items() < 0 {
 			return "items of a file"
 		}
-		return count(int(ev.N), "item")
+		return count(int(ev.Items()), "item")
 	}
 	return ""
 }
 
 // branchText is the side of a condition that was taken.
-func branchText(flag uint8) string {
-	switch flag {
-	case 1:
+func sideText(side journal.Side) string {
+	switch side {
+	case journal.ThenSide:
 		return "→ then"
-	case 2:
+	case journal.ElseSide:
 		return "→ else"
 	}
 	return "→ nothing"

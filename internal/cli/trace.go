@@ -149,7 +149,7 @@ func (t *tracer) apply(ev *journal.Event) error {
 		s.enter(atWork, ev.At)
 		s.Attempts = max(s.Attempts, ev.Attempt)
 		if ev.Kind == journal.EvNodeOpened {
-			s.opened, s.items = openedText(t.plan, ev), max(ev.N, 0)
+			s.opened, s.items = openedText(t.plan, ev), max(ev.Items(), 0)
 		}
 	case journal.EvNodeWaiting:
 		s.enter(inWait, ev.At)
@@ -172,16 +172,16 @@ func (t *tracer) settleSpan(s *span, ev *journal.Event) {
 		if s.Status, s.Note = "completed", s.opened; s.Note == "" {
 			s.Note = brief(ev.Data)
 		}
-		s.Credits += ev.N
+		s.Credits += ev.Cost()
 	case journal.EvNodeFailed:
 		s.Status, s.Error = failedStatus(ev.Code), &resultError{ev.Code, strings.Clone(ev.Text)}
 	case journal.EvNodeSkipped:
-		s.Status, s.Note = "skipped", journal.Reason(ev.Flag).String()
+		s.Status, s.Note = "skipped", ev.Reason().String()
 		if ev.Code != "" {
 			s.Error = &resultError{ev.Code, strings.Clone(ev.Text)}
 		}
 	case journal.EvNodeCancelled:
-		s.Status, s.Note = "cancelled", journal.Reason(ev.Flag).String()
+		s.Status, s.Note = "cancelled", ev.Reason().String()
 	}
 }
 

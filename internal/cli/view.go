@@ -114,7 +114,7 @@ func (v *runView) step(ref journal.Ref) *stepView {
 // settle records how a step ended. Past maxSteps a step of an inner scope is
 // let go then, so that a loop over 100,000 items costs its window.
 func (v *runView) settle(s *stepView, status string, ev *journal.Event) {
-	s.status, s.micros, s.note, s.due = status, ev.M, "", 0
+	s.status, s.micros, s.note, s.due = status, ev.Micros(), "", 0
 	if s.keep || s.ref.Path == "" {
 		return
 	}
@@ -149,11 +149,11 @@ func (v *runView) apply(ev *journal.Event) error {
 	case journal.EvNodeIteration:
 		s.begun++
 	case journal.EvNodeProgress:
-		s.fraction, s.note = float64(ev.N)/1e6, strings.Clone(ev.Text)
+		s.fraction, s.note = ev.Fraction(), strings.Clone(ev.Text)
 	case journal.EvNodeWaiting:
-		s.status, s.began, s.due, s.note = "waiting", ev.At, ev.N, strings.Clone(ev.Text)
+		s.status, s.began, s.due, s.note = "waiting", ev.At, ev.Due(), strings.Clone(ev.Text)
 	case journal.EvNodeRetried:
-		s.status, s.due = "retrying", ev.N
+		s.status, s.due = "retrying", ev.Due()
 		s.failed(ev)
 	case journal.EvNodeLost:
 		s.status, s.note = "queued", "attempt lost"
@@ -161,11 +161,11 @@ func (v *runView) apply(ev *journal.Event) error {
 		s.note = "fallback"
 		s.failed(ev)
 	case journal.EvNodeCompleted:
-		s.code, s.message, s.cost, s.summary = "", "", ev.N, brief(ev.Data)
+		s.code, s.message, s.cost, s.summary = "", "", ev.Cost(), brief(ev.Data)
 		v.settle(s, "completed", ev)
 	case journal.EvNodeFailed:
 		s.failed(ev)
-		s.handled = ev.Flag == 1
+		s.handled = ev.Handled()
 		v.settle(s, failedStatus(ev.Code), ev)
 	case journal.EvNodeSkipped, journal.EvNodeCancelled:
 		status := "skipped"
@@ -182,12 +182,12 @@ func (v *runView) apply(ev *journal.Event) error {
 			}
 		}
 		v.settle(s, status, ev)
-		s.note = journal.Reason(ev.Flag).String()
+		s.note = ev.Reason().String()
 	case journal.EvNodeInvalidated:
 		*s = stepView{path: s.path, ref: s.ref, status: "invalidated", attempts: s.attempts, keep: s.keep, items: -1}
 	case journal.EvNodeCompensated:
 		s.undone = "compensated"
-		if ev.Flag == 1 {
+		if !ev.Undone() {
 			s.undone = fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
 		}
 	}
@@ -207,11 +207,11 @@ func failedStatus(code fault.Code) string {
 func (v *runView) applyOpened(s *stepView, ev *journal.Event) {
 	switch v.plan.Steps[ev.Step].Kind {
 	case plan.Condition:
-		s.opened = branchText(ev.Flag)
+		s.opened = sideText(ev.Side())
 	case plan.Parallel:
-		s.opened = fmt.Sprintf("%d branches", ev.N)
+		s.opened = fmt.Sprintf("%d branches", ev.Branches())
 	case plan.Loop:
-		s.items = ev.N
+		s.items = ev.Items()
 	}
 }
 
@@ -227,9 +227,9 @@ func (v *runView) applyRun(ev *journal.Event) error {
 		}
 		v.recipe, v.files = start.Recipe, start.Files
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
-		v.failures = ev.Flag == 1
+		v.failures = ev.HasFailures()
 	case journal.EvRunRetried:
-		v.gen = ev.N
+		v.gen = ev.Generation()
 	}
 	return nil
 }

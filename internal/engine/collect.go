@@ -93,7 +93,7 @@ func (g *gather) find(ev *journal.Event) error {
 	src := source{seq: ev.Seq, size: len(ev.Data) + len(ev.Text)}
 	switch ev.Kind {
 	case journal.EvNodeCompleted:
-		if ev.Flag&1 != 0 {
+		if ev.FromInner() {
 			src = g.inner[ev.Ref()]
 			delete(g.inner, ev.Ref())
 		}
@@ -101,7 +101,7 @@ func (g *gather) find(ev *journal.Event) error {
 			return nil
 		}
 	case journal.EvNodeFailed:
-		if src.fail = true; ev.Flag&1 != 0 || len(rest) != n {
+		if src.fail = true; ev.Handled() || len(rest) != n {
 			return nil
 		}
 	default:

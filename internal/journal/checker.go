@@ -146,12 +146,12 @@ func (w *Checker) run(ev *Event) error {
 		w.expires = ev.At + w.plan.TTLMS*1000
 		next = RunDispatching
 	case EvRunRetried:
-		if ev.N != int64(w.gen)+1 {
-			return fmt.Errorf("I7: event %d opens generation %d after %d", ev.Seq, ev.N, w.gen)
+		if ev.Generation() != int64(w.gen)+1 {
+			return fmt.Errorf("I7: event %d opens generation %d after %d", ev.Seq, ev.Generation(), w.gen)
 		}
 		w.given += int64(len(ev.Data))
 		w.expires = ev.At + w.plan.TTLMS*1000
-		w.gen, w.verdict, w.opening = uint32(ev.N), RunPending, true
+		w.gen, w.verdict, w.opening = uint32(ev.Generation()), RunPending, true
 		clear(w.ended)
 		next = RunDispatching
 	case EvRunLimits:
@@ -168,9 +168,9 @@ func (w *Checker) run(ev *Event) error {
 		}
 		w.limits, next = limits, RunDispatching
 	case EvRunStatus:
-		next = RunStatus(ev.Flag)
-		if RunStatus(ev.N) != w.status {
-			return fmt.Errorf("X80: event %d says the run was %s, it was %s", ev.Seq, RunStatus(ev.N), w.status)
+		next = ev.Status()
+		if ev.Previous() != w.status {
+			return fmt.Errorf("X80: event %d says the run was %s, it was %s", ev.Seq, ev.Previous(), w.status)
 		}
 	case EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired:
 		next = ev.Kind.EndStatus()
@@ -186,9 +186,9 @@ func (w *Checker) run(ev *Event) error {
 		}
 	case EvRunEnding: // it runs, towards a verdict that is fixed
 		if w.verdict != RunPending {
-			return fmt.Errorf("I8: event %d fixes the verdict %s, which was %s", ev.Seq, RunStatus(ev.Flag), w.verdict)
+			return fmt.Errorf("I8: event %d fixes the verdict %s, which was %s", ev.Seq, ev.Verdict(), w.verdict)
 		}
-		if w.verdict = RunStatus(ev.Flag); w.verdict == RunExpired && ev.At < w.expires {
+		if w.verdict = ev.Verdict(); w.verdict == RunExpired && ev.At < w.expires {
 			return fmt.Errorf("I9: event %d ends the run %d µs before its ttl", ev.Seq, w.expires-ev.At)
 		}
 		w.ended[""] = true
@@ -231,8 +231,8 @@ func (w *Checker) step(ev *Event) error {
 	}
 	w.binds(ev)
 	if ev.Kind == EvNodeDelta {
-		if s.deltas++; ev.N != s.deltas-1 {
-			return fmt.Errorf("I14: delta %d follows %d others", ev.N, s.deltas-1)
+		if s.deltas++; ev.DeltaIndex() != s.deltas-1 {
+			return fmt.Errorf("I14: delta %d follows %d others", ev.DeltaIndex(), s.deltas-1)
 		}
 	}
 	if ev.NotTaken() {
@@ -247,10 +247,10 @@ func (w *Checker) step(ev *Event) error {
 		if (ev.Kind == EvNodeCompensating || ev.Kind == EvNodeCompensated) && from == Pending && s.done {
 			from = Completed // its scope was not opened anew: what it did is still to be undone
 		}
-		if it := (item{ev.Ref(), ev.N}); ev.Kind == EvNodeIteration && w.gen > 1 && w.begun[it] != w.gen {
+		if it := (item{ev.Ref(), ev.Item()}); ev.Kind == EvNodeIteration && w.gen > 1 && w.begun[it] != w.gen {
 			// A loop that was reopened comes to items that an earlier generation had.
 			w.begun[it] = w.gen
-			w.forget(ev, ev.N)
+			w.forget(ev, ev.Item())
 		}
 		return w.change(ev, from, from)
 	}
@@ -269,9 +269,9 @@ func (w *Checker) step(ev *Event) error {
 	case EvNodeOpened:
 		w.forget(ev, everyItem)
 	case EvNodeRetried, EvNodeWaiting:
-		s.due = ev.N
+		s.due = ev.Due()
 	case EvNodeFailed:
-		if ev.Flag&1 == 0 && !w.plan.Drain {
+		if !ev.Handled() && !w.plan.Drain {
 			w.ended[ev.Path] = true
 		}
 	}
@@ -370,15 +370,15 @@ func (w *Checker) reset(s *seen, ev *Event) error {
 	if !w.opening {
 		return fmt.Errorf("X119: it is reset in the middle of generation %d", w.gen)
 	}
-	if s.status != Status(ev.Flag) {
-		return fmt.Errorf("X76: it is reset from %s, it was %s", Status(ev.Flag), s.status)
+	if s.status != ev.Before() {
+		return fmt.Errorf("X76: it is reset from %s, it was %s", ev.Before(), s.status)
 	}
 	was := s.status
 	s.lost = 0
-	w.resets = append(w.resets, resetSeen{ev.Ref(), ev.N == 1})
+	w.resets = append(w.resets, resetSeen{ev.Ref(), ev.Reopened()})
 	w.unbinds(ev)
 	switch {
-	case ev.N == 1:
+	case ev.Reopened():
 		s.status = Running
 	case s.status == Completed:
 		s.status = Invalidated

@@ -45,7 +45,7 @@ func (w *Checker) wholly() error {
 // orderly stop handed back do not (X90, F45).
 func (w *Checker) loses(s *seen, ev *Event) error {
 	switch {
-	case ev.Kind == EvNodeLost && ev.Flag&1 == 0:
+	case ev.Kind == EvNodeLost && !ev.HandedBack():
 		if s.lost++; s.lost > LostLimit {
 			return fmt.Errorf("X90: attempt %d is lost after %d others, and it goes on", ev.Attempt, LostLimit)
 		}
@@ -78,7 +78,7 @@ func (w *Checker) binds(ev *Event) {
 		return
 	}
 	b := bound{ref: ev.Ref()}
-	if ev.Flag&1 == 0 {
+	if !ev.FromInner() {
 		b.data = bytes.Clone(ev.Data)
 	}
 	if w.bound == nil {
@@ -96,7 +96,7 @@ func (w *Checker) unbinds(ev *Event) {
 		for _, b := range list {
 			switch {
 			case b.ref == ev.Ref():
-			case ev.N == 0 && w.inside(b.ref, ev.Ref()):
+			case !ev.Reopened() && w.inside(b.ref, ev.Ref()):
 				kept = append(kept, bound{ref: b.ref})
 			default:
 				kept = append(kept, b)

@@ -92,14 +92,14 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 		}
 		payload["status"] = RunDispatching.String()
 	case EvRunStatus:
-		payload["status"], payload["previous"] = RunStatus(ev.Flag).String(), RunStatus(ev.N).String()
+		payload["status"], payload["previous"] = ev.Status().String(), ev.Previous().String()
 	case EvRunEnding:
-		payload["status"], payload["verdict"], payload["phase"] = RunRunning.String(), RunStatus(ev.Flag).String(), "ending"
+		payload["status"], payload["verdict"], payload["phase"] = RunRunning.String(), ev.Verdict().String(), "ending"
 		putError(payload, ev.Code, ev.Text)
 	case EvRunCompleted:
-		payload["status"], payload["creditsUsed"] = RunCompleted.String(), ev.N
+		payload["status"], payload["creditsUsed"] = RunCompleted.String(), ev.Cost()
 		putRaw(payload, "outputs", ev.Data)
-		if ev.Flag&1 != 0 {
+		if ev.HasFailures() {
 			payload["hasFailures"] = true
 			if ev.Text != "" {
 				payload["failedSteps"] = strings.Split(ev.Text, ",")
@@ -108,14 +108,14 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 	case EvRunFailed, EvRunCancelled, EvRunExpired:
 		payload["status"] = ev.Kind.EndStatus().String()
 		putError(payload, ev.Code, ev.Text)
-		if ev.Flag&1 != 0 {
+		if ev.HasFailures() {
 			payload["hasFailures"] = true
 		}
-		if ev.Kind == EvRunFailed && ev.N >= 0 && int(ev.N) < len(p.Steps) {
-			payload["failedStep"] = p.Steps[ev.N].ID
+		if step := ev.FailedStep(); ev.Kind == EvRunFailed && step >= 0 && int(step) < len(p.Steps) {
+			payload["failedStep"] = p.Steps[step].ID
 		}
 	case EvRunRecovered:
-		payload["interruptedAttempts"] = ev.N
+		payload["interruptedAttempts"] = ev.Interrupted()
 	case EvRunSignalled:
 		payload["signal"] = ev.Text
 		putRaw(payload, "payload", ev.Data)
@@ -123,7 +123,7 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 		payload["phase"] = ev.Text
 		putRaw(payload, "errors", ev.Data)
 	case EvRunRetried:
-		payload["generation"] = ev.N
+		payload["generation"] = ev.Generation()
 		if ev.Text != "" {
 			payload["from"] = ev.Text
 		}
@@ -134,8 +134,8 @@ func renderRun(p *plan.Plan, ev *Event, payload map[string]any) {
 }
 
 func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any) {
-	if ev.M > 0 && (ev.Kind == EvNodeCompleted || ev.Kind == EvNodeFailed || ev.Kind == EvNodeCancelled) {
-		payload["durationMs"] = float64(ev.M) / 1000
+	if ev.Micros() > 0 && (ev.Kind == EvNodeCompleted || ev.Kind == EvNodeFailed || ev.Kind == EvNodeCancelled) {
+		payload["durationMs"] = float64(ev.Micros()) / 1000
 	}
 	switch ev.Kind {
 	case EvNodeReady:
@@ -145,30 +145,30 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 	case EvNodeOpened:
 		renderOpened(step, ev, payload)
 	case EvNodeItems:
-		payload["phase"], payload["from"], payload["count"], payload["more"] = "items", ev.N, ev.M, ev.Flag != 0
+		payload["phase"], payload["from"], payload["count"], payload["more"] = "items", ev.From(), ev.Count(), ev.More()
 	case EvNodeIteration:
-		payload["phase"], payload["item"] = "iteration", ev.N
+		payload["phase"], payload["item"] = "iteration", ev.Item()
 	case EvNodeProgress:
-		payload["fraction"], payload["text"] = float64(ev.N)/1e6, ev.Text
+		payload["fraction"], payload["text"] = ev.Fraction(), ev.Text
 	case EvNodeLog:
 		payload["level"], payload["text"] = string(ev.Code), ev.Text
 	case EvNodeDelta:
-		payload["deltaIndex"], payload["text"] = ev.N, ev.Text
+		payload["deltaIndex"], payload["text"] = ev.DeltaIndex(), ev.Text
 	case EvNodePreview:
 		putRaw(payload, "output", ev.Data)
 	case EvNodeWaiting:
-		if ev.N > 0 {
-			payload["until"] = Time(ev.N)
+		if ev.Due() > 0 {
+			payload["until"] = Time(ev.Due())
 		}
 		if ev.Text != "" {
 			payload["signal"] = ev.Text
 		}
 	case EvNodeRetried:
-		payload["cause"], payload["delayMs"], payload["due"] = fault.CauseOf(ev.Code), ev.M, Time(ev.N)
+		payload["cause"], payload["delayMs"], payload["due"] = fault.CauseOf(ev.Code), ev.Delay().Milliseconds(), Time(ev.Due())
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeLost:
 		payload["cause"], payload["delayMs"] = fault.CauseLost, 0
-		if ev.Flag&1 != 0 {
+		if ev.HandedBack() {
 			payload["handedBack"] = true
 		}
 	case EvNodeFallback:
@@ -176,32 +176,32 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeCompleted:
 		payload["status"] = Completed.String()
-		if ev.N > 0 {
-			payload["creditsUsed"] = ev.N
+		if ev.Cost() > 0 {
+			payload["creditsUsed"] = ev.Cost()
 		}
-		if ev.Flag&1 != 0 {
+		if ev.FromInner() {
 			payload["outputOf"] = "inner"
 		}
 		putRaw(payload, "output", ev.Data)
 	case EvNodeFailed:
 		payload["status"] = StepFailed.String()
-		if ev.Flag&1 != 0 {
+		if ev.Handled() {
 			payload["handled"] = true
 		}
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeSkipped:
-		payload["status"], payload["reason"] = Skipped.String(), Reason(ev.Flag).String()
+		payload["status"], payload["reason"] = Skipped.String(), ev.Reason().String()
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeCancelled:
-		payload["status"], payload["reason"] = Cancelled.String(), Reason(ev.Flag).String()
+		payload["status"], payload["reason"] = Cancelled.String(), ev.Reason().String()
 	case EvNodeInvalidated:
-		payload["previous"], payload["reopened"] = Status(ev.Flag).String(), ev.N == 1
+		payload["previous"], payload["reopened"] = ev.Before().String(), ev.Reopened()
 	case EvNodeIgnored:
-		payload["source"] = [...]string{"worker", "webhook", "poll"}[min(ev.Flag, 2)]
+		payload["source"] = [...]string{"worker", "webhook", "poll"}[min(ev.Source(), FromPoll)]
 	case EvNodeCompensating:
 		payload["phase"] = "compensating"
 	case EvNodeCompensated:
-		payload["ok"] = ev.Flag == 0
+		payload["ok"] = ev.Undone()
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeAborting:
 		payload["phase"] = "aborting"
@@ -215,12 +215,12 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 func renderOpened(step *plan.Step, ev *Event, payload map[string]any) {
 	switch step.Kind {
 	case plan.Condition:
-		payload["branch"] = [...]string{"none", "then", "else", "none"}[min(ev.Flag, 3)]
+		payload["branch"] = [...]string{"none", "then", "else", "none"}[min(ev.Side(), NoSide)]
 	case plan.Parallel:
-		payload["branches"] = ev.N
+		payload["branches"] = ev.Branches()
 	case plan.Loop:
-		if ev.N >= 0 {
-			payload["items"] = ev.N
+		if ev.Items() >= 0 {
+			payload["items"] = ev.Items()
 		} else {
 			payload["file"] = ev.Text
 		}

@@ -66,7 +66,7 @@ func (res *StepResult) attempt(ev *Event) {
 	switch {
 	case ev.Attempt == 0 || len(res.FailedAttempts) >= maxFailedAttempts:
 		return
-	case ev.Kind == EvNodeLost && ev.Flag&1 != 0:
+	case ev.Kind == EvNodeLost && ev.HandedBack():
 		f.Code, f.Message = string(fault.Interrupted), "an orderly stop handed it back"
 	case ev.Kind == EvNodeLost:
 		f.Code, f.Message = string(fault.Interrupted), "it was lost"
@@ -90,7 +90,7 @@ func (h *History) Add(ev *Event) {
 	}
 	if ev.Kind == EvNodeCompleted {
 		if !undoes(h.plan, ev.Path) {
-			h.Used += ev.N
+			h.Used += ev.Cost()
 		}
 	}
 	res := h.result(ev.Ref())
@@ -124,20 +124,20 @@ func (h *History) Add(ev *Event) {
 	case EvNodeRetried:
 		res.Status, res.Error = Retrying.String(), &StepError{string(ev.Code), ev.Text}
 	case EvNodeCompleted:
-		*res = StepResult{Status: Completed.String(), Output: bytes.Clone(ev.Data), Attempts: res.Attempts, DurationMS: ms(ev.M),
+		*res = StepResult{Status: Completed.String(), Output: bytes.Clone(ev.Data), Attempts: res.Attempts, DurationMS: ms(ev.Micros()),
 			FailedAttempts: res.FailedAttempts}
-		if ev.Flag&1 != 0 {
+		if ev.FromInner() {
 			res.Output = h.innerOutput(ev.Ref())
 		}
 	case EvNodeFailed:
-		res.Status, res.Error, res.DurationMS = StepFailed.String(), &StepError{string(ev.Code), ev.Text}, ms(ev.M)
+		res.Status, res.Error, res.DurationMS = StepFailed.String(), &StepError{string(ev.Code), ev.Text}, ms(ev.Micros())
 	case EvNodeSkipped:
-		res.Status, res.Reason = Skipped.String(), Reason(ev.Flag).String()
+		res.Status, res.Reason = Skipped.String(), ev.Reason().String()
 		if ev.Code != "" {
 			res.Error = &StepError{string(ev.Code), ev.Text}
 		}
 	case EvNodeCancelled:
-		res.Status, res.Reason, res.DurationMS = Cancelled.String(), Reason(ev.Flag).String(), ms(ev.M)
+		res.Status, res.Reason, res.DurationMS = Cancelled.String(), ev.Reason().String(), ms(ev.Micros())
 	case EvNodeInvalidated:
 		*res = StepResult{Status: Invalidated.String(), Attempts: res.Attempts}
 	}
@@ -166,7 +166,7 @@ func (h *History) addRun(ev *Event) {
 	case EvRunStarted:
 		h.Status, h.Started = RunDispatching, ev.At
 	case EvRunStatus:
-		h.Status = RunStatus(ev.Flag)
+		h.Status = ev.Status()
 	case EvRunRetried:
 		h.Status, h.Error, h.Outputs, h.Ended = RunDispatching, nil, nil, 0
 	case EvRunCompleted:

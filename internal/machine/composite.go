@@ -140,10 +140,10 @@ func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 	switch step.Kind {
 	case plan.Condition:
 		c := r.newComposite(s, i, conditional)
-		switch ev.Flag {
-		case takenThen:
+		switch ev.Side() {
+		case journal.ThenSide:
 			return r.openChild(c, step.Then, 0, nil)
-		case takenElse:
+		case journal.ElseSide:
 			return r.openChild(c, step.Else, 0, nil)
 		}
 		c.inner = kidOK
@@ -169,13 +169,6 @@ func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 	}
 	return nil
 }
-
-// Which side of a condition was taken.
-const (
-	takenThen = 1
-	takenElse = 2
-	takenNone = 3
-)
 
 func (r *Run) openFallback(s *scope, i int32) error {
 	st := &s.steps[i]

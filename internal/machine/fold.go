@@ -89,19 +89,19 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 		if s.deltas == nil {
 			s.deltas = make(map[int32]int64, 1)
 		}
-		s.deltas[i] = ev.N + 1
+		s.deltas[i] = ev.DeltaIndex() + 1
 	case journal.EvNodeProgress, journal.EvNodeLog, journal.EvNodePreview, journal.EvContract:
 	case journal.EvNodeWaiting:
 		r.begin(s, i, journal.Waiting)
-		if ev.N > 0 {
-			r.arm(s, i, ev.N)
+		if due := ev.Due(); due > 0 {
+			r.arm(s, i, due)
 		}
 	case journal.EvNodeRetried:
 		r.countFailure(s, i, ev)
 		st.status = journal.Retrying
-		r.arm(s, i, ev.N)
+		r.arm(s, i, ev.Due())
 	case journal.EvNodeLost:
-		if ev.Flag&1 == 0 || sabotage.Losses {
+		if !ev.HandedBack() || sabotage.Losses {
 			st.lost++
 		}
 		st.flags |= flagUnknown
@@ -118,7 +118,7 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 	case journal.EvNodeFailed:
 		r.foldFailed(s, i, ev)
 	case journal.EvNodeSkipped:
-		st.reason = journal.Reason(ev.Flag)
+		st.reason = ev.Reason()
 		if ev.Code != "" {
 			r.setErr(s, i, ev)
 		}
@@ -128,7 +128,7 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 		r.dropComposite(s, i)
 		r.settle(s, i, journal.Skipped)
 	case journal.EvNodeCancelled:
-		st.reason = journal.Reason(ev.Flag)
+		st.reason = ev.Reason()
 		if st.status == journal.Running && st.attempt > 0 {
 			st.flags |= flagUnknown
 		}
@@ -136,13 +136,13 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 	case journal.EvNodeInvalidated:
 		r.foldInvalidated(s, i, ev)
 	case journal.EvNodeIgnored:
-		st.flags |= ignoredFlag(journal.Source(ev.Flag), ev.Attempt == st.attempt)
+		st.flags |= ignoredFlag(ev.Source(), ev.Attempt == st.attempt)
 	case journal.EvNodeCompensating:
 		r.undoing = true
 		return r.openChild(r.newComposite(s, i, undoing), s.step(r.plan, i).Compensate, 0, nil)
 	case journal.EvNodeCompensated:
 		st.flags |= flagCompensated
-		r.failures = r.failures || ev.Flag != 0
+		r.failures = r.failures || !ev.Undone()
 		r.undo = r.undo[:len(r.undo)-1]
 		r.undoing = false
 		r.dropComposite(s, i)
@@ -166,10 +166,10 @@ func (r *Run) foldRun(ev *journal.Event) error {
 		r.ttlDue = ev.At + r.plan.TTLMS*1000
 		r.root = r.newScope("", 0, nil, -1, 0)
 	case journal.EvRunStatus:
-		r.status = journal.RunStatus(ev.Flag)
+		r.status = ev.Status()
 	case journal.EvRunEnding:
-		r.phase, r.verdict = phaseEnding, journal.RunStatus(ev.Flag)
-		r.code, r.message, r.culprit = ev.Code, ev.Text, int32(ev.N)
+		r.phase, r.verdict = phaseEnding, ev.Verdict()
+		r.code, r.message, r.culprit = ev.Code, ev.Text, ev.FailedStep()
 		r.ttlDue, r.status = 0, journal.RunRunning
 		if r.verdict == journal.RunCancelled || r.verdict == journal.RunExpired {
 			r.sweep(r.root, journal.ByCancel)
@@ -199,13 +199,13 @@ func (r *Run) foldRun(ev *journal.Event) error {
 func (r *Run) foldEnd(ev *journal.Event) {
 	r.phase, r.verdict = phaseEnding, ev.Kind.EndStatus()
 	r.status = r.verdict
-	r.failures = r.failures || ev.Flag&1 != 0
+	r.failures = r.failures || ev.HasFailures()
 	r.ttlDue = 0
 	if ev.Kind != journal.EvRunCompleted {
 		r.code, r.message = ev.Code, ev.Text
 	}
 	if ev.Kind == journal.EvRunFailed {
-		r.culprit = int32(ev.N)
+		r.culprit = ev.FailedStep()
 	}
 }
 
@@ -262,7 +262,7 @@ func (r *Run) dropErr(s *scope, i int32) {
 func (r *Run) foldCompleted(s *scope, i int32, ev *journal.Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	if !s.compensates() {
-		r.used += ev.N // undoing is recorded and not charged (R44)
+		r.used += ev.Cost() // undoing is recorded and not charged (R44)
 	}
 	if ev.Attempt > 0 {
 		st.keyTry++ // the effect is known: another generation is another effect
@@ -271,7 +271,7 @@ func (r *Run) foldCompleted(s *scope, i int32, ev *journal.Event) error {
 		r.started++ // a transform never begins: it is run in one go
 	}
 	var val *value
-	if ev.Flag&1 != 0 {
+	if ev.FromInner() {
 		c := s.comps[i]
 		if c == nil {
 			return errImpossible(ev, "no inner scope has an output")
@@ -336,7 +336,7 @@ func (r *Run) foldFailed(s *scope, i int32, ev *journal.Event) {
 	if st.at == 0 && s.step(r.plan, i).Kind == plan.Fail {
 		r.started++
 	}
-	if ev.Flag&1 != 0 {
+	if ev.Handled() {
 		st.flags |= flagHandled
 	} else if s.state == scopeOpen {
 		if s.failed < 0 {

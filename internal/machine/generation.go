@@ -408,7 +408,7 @@ func (g *Program) readsInput(step int32, fields map[string]any) bool {
 }
 
 func (r *Run) foldRetried(ev *journal.Event) error {
-	r.gen = uint32(ev.N)
+	r.gen = uint32(ev.Generation())
 	r.status, r.phase, r.verdict = journal.RunDispatching, phaseOpen, 0
 	r.code, r.message, r.culprit, r.failures = "", "", -1, false
 	r.ttlDue = ev.At + r.plan.TTLMS*1000
@@ -444,7 +444,7 @@ func (r *Run) patch(fields map[string]any) {
 // foldInvalidated withdraws a step instance from its settled state.
 func (r *Run) foldInvalidated(s *scope, i int32, ev *journal.Event) {
 	st, step := &s.steps[i], s.step(r.plan, i)
-	reopen := ev.N == 1
+	reopen := ev.Reopened()
 	if s.live == 0 {
 		r.reopenScope(s)
 	}

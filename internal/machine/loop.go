@@ -42,23 +42,23 @@ func newLoopState(ev *journal.Event) *loopState {
 	l := &loopState{file: ev.Text, more: ev.Text != ""}
 	if l.file == "" {
 		l.list = newValue(ev.Seq, ev.Data)
-		l.have = ev.N
+		l.have = ev.Items()
 	}
 	return l
 }
 
 func (r *Run) foldItems(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
-	if c == nil || c.loop == nil || ev.N != c.loop.have {
+	if c == nil || c.loop == nil || ev.From() != c.loop.have {
 		return errImpossible(ev, "no loop waits for these items")
 	}
 	l := c.loop
 	r.replace(&l.list, newValue(ev.Seq, ev.Data))
 	r.frames -= l.frameBytes()
 	l.items, l.from = nil, l.have
-	l.have += ev.M
+	l.have += ev.Count()
 	r.frames += l.frameBytes()
-	l.more = ev.Flag&1 != 0
+	l.more = ev.More()
 	c.asked = false
 	r.touchComposite(c)
 	return nil
@@ -66,15 +66,15 @@ func (r *Run) foldItems(s *scope, i int32, ev *journal.Event) error {
 
 func (r *Run) foldIteration(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
-	if c == nil || c.loop == nil || ev.N != c.loop.next {
+	if c == nil || c.loop == nil || ev.Item() != c.loop.next {
 		return errImpossible(ev, "no loop is at this item")
 	}
-	item, err := r.loopItem(c.loop, ev.N)
+	item, err := r.loopItem(c.loop, ev.Item())
 	if err != nil {
 		return errImpossible(ev, err.Error())
 	}
 	c.loop.next++
-	if err := r.openChild(c, s.step(r.plan, i).Body, ev.N, item); err != nil {
+	if err := r.openChild(c, s.step(r.plan, i).Body, ev.Item(), item); err != nil {
 		return err
 	}
 	r.touchComposite(c)

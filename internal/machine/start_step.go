@@ -144,22 +144,22 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 		r.finalFailure(s, i, f, nil)
 		return
 	}
-	taken, other := uint8(takenThen), step.Else
+	taken, other := journal.ThenSide, step.Else
 	if !yes {
-		taken, other = takenElse, step.Then
+		taken, other = journal.ElseSide, step.Then
 		if step.Else == plan.None {
-			taken = takenNone
+			taken = journal.NoSide
 		}
 	}
 	open := step.Then
-	if taken != takenThen {
+	if taken != journal.ThenSide {
 		open = step.Else
 	}
 	if f := r.opens(open); f != nil {
 		r.finalFailure(s, i, f, nil)
 		return
 	}
-	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, Flag: taken})
+	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, Flag: uint8(taken)})
 	if other != plan.None {
 		// The other side is skipped (X44). It has no scope: these events are
 		// for readers.

@@ -90,7 +90,7 @@ func (f *Fold) Add(ev *journal.Event) {
 			s.Counts["running"]++
 		}
 	case journal.EvNodeWaiting:
-		s.Note = waitNote(strings.Clone(ev.Text), ev.N)
+		s.Note = waitNote(strings.Clone(ev.Text), ev.Due())
 		f.set(ev, "waiting")
 	case journal.EvNodeRetried:
 		s.fail(ev)
@@ -103,7 +103,7 @@ func (f *Fold) Add(ev *journal.Event) {
 		f.opened[f.p.Steps[ev.Step].Compensate]++
 	case journal.EvNodeCompensated:
 		s.Undone = "compensated"
-		if ev.Flag == 1 {
+		if !ev.Undone() {
 			s.Undone = fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
 		}
 	default:
@@ -118,7 +118,7 @@ func (f *Fold) run(ev *journal.Event) {
 	case journal.EvRunStarted, journal.EvRunRetried:
 		f.status = journal.RunDispatching
 	case journal.EvRunStatus:
-		f.status = journal.RunStatus(ev.Flag)
+		f.status = ev.Status()
 	case journal.EvRunCompleted:
 		f.status = journal.RunCompleted
 	case journal.EvRunFailed:
@@ -134,10 +134,10 @@ func (f *Fold) enter(ev *journal.Event, s *State) {
 	step := &f.p.Steps[ev.Step]
 	switch step.Kind {
 	case plan.Condition:
-		if ev.Flag == 1 && step.Then != plan.None {
+		if ev.Side() == journal.ThenSide && step.Then != plan.None {
 			f.opened[step.Then]++
 		}
-		if ev.Flag == 2 && step.Else != plan.None {
+		if ev.Side() == journal.ElseSide && step.Else != plan.None {
 			f.opened[step.Else]++
 		}
 	case plan.Parallel:
@@ -146,7 +146,7 @@ func (f *Fold) enter(ev *journal.Event, s *State) {
 		}
 	case plan.Loop:
 		if !f.many[step.Graph] {
-			s.Items = max(ev.N, 0)
+			s.Items = max(ev.Items(), 0)
 		}
 	}
 }
@@ -154,14 +154,14 @@ func (f *Fold) enter(ev *journal.Event, s *State) {
 func (f *Fold) settle(ev *journal.Event, s *State) {
 	switch ev.Kind {
 	case journal.EvNodeCompleted:
-		s.Micros = ev.M
+		s.Micros = ev.Micros()
 		if !f.many[f.p.Steps[ev.Step].Graph] { // in a loop another iteration may have failed
 			s.Code, s.Message = "", ""
 		}
-		s.Cost += ev.N
+		s.Cost += ev.Cost()
 		f.set(ev, "completed")
 	case journal.EvNodeFailed:
-		s.Micros = ev.M
+		s.Micros = ev.Micros()
 		s.fail(ev)
 		status := "failed"
 		if fault.CauseOf(ev.Code) == fault.CauseTimeout {
@@ -169,7 +169,7 @@ func (f *Fold) settle(ev *journal.Event, s *State) {
 		}
 		f.set(ev, status)
 	case journal.EvNodeSkipped, journal.EvNodeCancelled:
-		s.Note = reasons[journal.Reason(ev.Flag)]
+		s.Note = reasons[ev.Reason()]
 		status := "skipped"
 		if ev.Kind == journal.EvNodeCancelled {
 			status = "cancelled"
@@ -177,10 +177,10 @@ func (f *Fold) settle(ev *journal.Event, s *State) {
 		f.set(ev, status)
 	case journal.EvNodeInvalidated:
 		if _, known := f.known[ev.Ref()]; !known {
-			f.known[ev.Ref()] = journal.Status(ev.Flag).String()
+			f.known[ev.Ref()] = ev.Before().String()
 		}
 		s.Micros = 0
-		if ev.N != 1 {
+		if !ev.Reopened() {
 			f.withdraw(ev.Step)
 		}
 		f.set(ev, "invalidated")
@@ -272,7 +272,7 @@ func (f *Fold) iteration(ev *journal.Event, before, status string) {
 	if f.many[f.p.Steps[g.Owner].Graph] {
 		return // a loop in a loop: its instances are counted
 	}
-	failure := (status == "failed" || status == "timed_out") && ev.Flag != 1
+	failure := (status == "failed" || status == "timed_out") && !ev.Handled()
 	_, failed := f.failed[ev.Path]
 	switch {
 	case failure && !failed:

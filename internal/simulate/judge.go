@@ -146,7 +146,7 @@ func (j *judge) event(t *trial, ev *journal.Event) error {
 	if err := t.seen.See(ev); err != nil {
 		return err
 	}
-	if ev.Kind == journal.EvRunEnding && journal.RunStatus(ev.Flag) == journal.RunCancelled {
+	if ev.Kind == journal.EvRunEnding && ev.Verdict() == journal.RunCancelled {
 		t.cancels++
 	}
 	if ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 {

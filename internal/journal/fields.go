@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import "time"
+
+// What the fields Flag, N and M of an event mean depends on its kind. The methods
+// here name each meaning; what an event of another kind answers means nothing.
+
+// Status is the new status of the run (EvRunStatus).
+func (e *Event) Status() RunStatus { return RunStatus(e.Flag) }
+
+// Previous is the status of the run before (EvRunStatus).
+func (e *Event) Previous() RunStatus { return RunStatus(e.N) }
+
+// Verdict is the status that the run will end with (EvRunEnding).
+func (e *Event) Verdict() RunStatus { return RunStatus(e.Flag) }
+
+// FailedStep is the plan-wide index of the first failed step, -1 when there is
+// none (EvRunEnding, EvRunFailed).
+func (e *Event) FailedStep() int32 { return int32(e.N) }
+
+// HasFailures says that steps failed in the run, whatever its end
+// (EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired).
+func (e *Event) HasFailures() bool { return e.Flag&1 != 0 }
+
+// Interrupted is how many attempts a crash interrupted (EvRunRecovered).
+func (e *Event) Interrupted() int64 { return e.N }
+
+// Generation is the number of the generation that a retry opens (EvRunRetried).
+func (e *Event) Generation() int64 { return e.N }
+
+// A Side is one of the two graphs of a condition.
+type Side uint8
+
+// The sides; they are journal format.
+const (
+	ThenSide Side = iota + 1
+	ElseSide
+	NoSide // the condition is false and has no else
+)
+
+// Side is the side that a condition takes (EvNodeOpened).
+func (e *Event) Side() Side { return Side(e.Flag) }
+
+// Branches is how many branches a parallel step opens (EvNodeOpened).
+func (e *Event) Branches() int64 { return e.N }
+
+// Items is how many items a loop has, -1 when they are in a file that is yet to
+// be read (EvNodeOpened).
+func (e *Event) Items() int64 { return e.N }
+
+// From is the index of the first of the items that were read (EvNodeItems).
+func (e *Event) From() int64 { return e.N }
+
+// Count is how many items were read (EvNodeItems).
+func (e *Event) Count() int64 { return e.M }
+
+// More says that other items follow (EvNodeItems).
+func (e *Event) More() bool { return e.Flag&1 != 0 }
+
+// Item is the index of the item whose iteration opens (EvNodeIteration).
+func (e *Event) Item() int64 { return e.N }
+
+// Fraction is how much of the step is done, from 0 to 1 (EvNodeProgress).
+func (e *Event) Fraction() float64 { return float64(e.N) / 1e6 }
+
+// Percent is how much of the step is done, from 0 to 100, rounded down (EvNodeProgress).
+func (e *Event) Percent() int64 { return e.N / 10_000 }
+
+// DeltaIndex is the number of the delta within its step instance, from 0 (EvNodeDelta).
+func (e *Event) DeltaIndex() int64 { return e.N }
+
+// Due is when the wait ends or the next try begins, in UTC µs; 0 = a wait that
+// only a signal ends (EvNodeWaiting, EvNodeRetried).
+func (e *Event) Due() int64 { return e.N }
+
+// Delay is how long the next try is put off (EvNodeRetried).
+func (e *Event) Delay() time.Duration { return time.Duration(e.M) * time.Millisecond }
+
+// HandedBack says that an orderly stop handed the attempt back, which does not
+// count as a loss (EvNodeLost).
+func (e *Event) HandedBack() bool { return e.Flag&1 != 0 }
+
+// FromInner says that the output of the step is that of the scope it opened, and
+// not in Data (EvNodeCompleted).
+func (e *Event) FromInner() bool { return e.Flag&1 != 0 }
+
+// Cost is the credits that the step or the run used (EvNodeCompleted, EvRunCompleted).
+func (e *Event) Cost() int64 { return e.N }
+
+// Micros is how long the step took, in µs (EvNodeCompleted, EvNodeFailed, EvNodeCancelled).
+func (e *Event) Micros() int64 { return e.M }
+
+// Handled says that the failure was handled and ends nothing else (EvNodeFailed).
+func (e *Event) Handled() bool { return e.Flag&1 != 0 }
+
+// Reason is why the step was not carried out (EvNodeSkipped, EvNodeCancelled).
+func (e *Event) Reason() Reason { return Reason(e.Flag) }
+
+// Before is the status of the step before it was reset (EvNodeInvalidated).
+func (e *Event) Before() Status { return Status(e.Flag) }
+
+// Reopened says that the step goes on with what it holds (EvNodeInvalidated).
+func (e *Event) Reopened() bool { return e.N == 1 }
+
+// Source is who reported the result that came too late (EvNodeIgnored).
+func (e *Event) Source() Source { return Source(e.Flag) }
+
+// Undone says that the compensation succeeded (EvNodeCompensated).
+func (e *Event) Undone() bool { return e.Flag == 0 }
