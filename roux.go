@@ -23,10 +23,10 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // Options are what an Engine is made of. Fields left zero take the default
@@ -236,12 +236,12 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 }
 
 // mask is that of a run's recipe; nil when it marks no input as writeOnly.
-func (e *Engine) mask(ctx context.Context, run string) (*machine.Mask, error) {
+func (e *Engine) mask(ctx context.Context, run string) (*view.Mask, error) {
 	p, err := e.engine.PlanOf(ctx, e.account, run)
 	if err != nil {
 		return nil, err
 	}
-	return machine.NewMask(p), nil
+	return view.NewMask(p), nil
 }
 
 // A Result is how a run stands or ended. Inputs that the recipe marks as writeOnly

@@ -20,8 +20,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A bundle is one that has been read and holds together.
@@ -30,7 +30,7 @@ type bundle struct {
 	plan     *plan.Plan
 	planText []byte
 	journal  []byte
-	run      *machine.Run // the fold of the journal
+	run      *view.State // the fold of the journal
 	// unverified: it has no checksums.
 	unverified bool
 	// partial: values in the journal were masked or redacted when it was exported.
@@ -259,9 +259,9 @@ func (b *bundle) fold() (err error) {
 	if b.plan.Hash().String() != b.Plan {
 		return errors.New("its plan is not the one the manifest names")
 	}
-	b.run = machine.NewRun(machine.Prepare(b.plan))
-	view := newView(b.plan, b.Run)
-	marks := machine.NewMask(b.plan) != nil
+	b.run = view.NewState(b.plan)
+	shown := newView(b.plan, b.Run)
+	marks := view.NewMask(b.plan) != nil
 	b.partial = b.Redacted
 	next := uint64(1)
 	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
@@ -274,7 +274,7 @@ func (b *bundle) fold() (err error) {
 		if !utf8.ValidString(ev.Text) || !utf8.Valid(ev.Data) {
 			return fmt.Errorf("event %d holds text that is not valid UTF-8", ev.Seq)
 		}
-		b.partial = b.partial || marks && bytes.Contains(ev.Data, []byte(machine.Masked))
+		b.partial = b.partial || marks && bytes.Contains(ev.Data, []byte(view.Masked))
 		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || journal.StepPath(b.plan, ev.Ref()) == "") {
 			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
 		}
@@ -282,7 +282,7 @@ func (b *bundle) fold() (err error) {
 			return err
 		}
 		_ = journal.Render(b.plan, b.Run, ev)
-		return view.apply(ev)
+		return shown.apply(ev)
 	})
 	if err != nil {
 		return err
@@ -290,6 +290,6 @@ func (b *bundle) fold() (err error) {
 	if start := b.run.Start(); start == nil || start.Run != b.Run {
 		return errors.New("its journal is not that of the run the manifest names")
 	}
-	b.ended = view.Ended
+	b.ended = shown.Ended
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // What a machine of today reads at least, in bytes a second: events are folded
@@ -168,7 +168,7 @@ func headFits(ctx context.Context, j runReader, h store.Head) error {
 }
 
 // folded is the state that the journal of a run tells.
-func folded(ctx context.Context, j runReader, h store.Head) (run *machine.Run, err error) {
+func folded(ctx context.Context, j runReader, h store.Head) (run *view.State, err error) {
 	defer func() {
 		if v := recover(); v != nil { // it may be why the run is set apart (I16)
 			err = fault.New(fault.StoreCorrupt, "run %s: its journal cannot be folded: %v", h.Run, v)
@@ -178,6 +178,6 @@ func folded(ctx context.Context, j runReader, h store.Head) (run *machine.Run, e
 	if err != nil {
 		return nil, err
 	}
-	run = machine.NewRun(machine.Prepare(p))
+	run = view.NewState(p)
 	return run, eachEvent(ctx, j, h.Key, 0, run.Apply)
 }

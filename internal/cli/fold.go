@@ -11,9 +11,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 const pageBytes = 1 << 20
@@ -124,7 +124,7 @@ func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn
 // eachShown is eachEvent for what people and programs see: without the values
 // that the recipe marks as writeOnly. To know them it reads from the first event.
 func eachShown(ctx context.Context, j runReader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
-	mask, from := machine.NewMask(p), after
+	mask, from := view.NewMask(p), after
 	if mask != nil {
 		from = 0
 	}

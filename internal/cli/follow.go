@@ -13,8 +13,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 const (
@@ -58,7 +58,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 	updates := make(chan update, 256)
 	for _, r := range runs {
 		r.view = newView(r.plan, r.id)
-		mask := machine.NewMask(r.plan)
+		mask := view.NewMask(r.plan)
 		go func() {
 			err := a.contained(r.id, func() error {
 				return watch(ctx, r.id, 0, func(ev *journal.Event) error {

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A maskedJournal is a journal as the socket shows it: inputs that a recipe marks
@@ -26,7 +26,7 @@ const maxMasks = 256
 
 // maskedTo is a mask that has learned from the events up to number last.
 type maskedTo struct {
-	mask *machine.Mask
+	mask *view.Mask
 	last uint64
 }
 
@@ -46,7 +46,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 	if err != nil {
 		return true
 	}
-	marks = machine.NewMask(p) != nil
+	marks = view.NewMask(p) != nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.marks) >= maxMasks {
@@ -59,7 +59,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	head, err := m.runReader.Head(ctx, key)
 	if err == nil && head.Message != "" && m.marked(ctx, &head) {
-		head.Message = machine.Masked
+		head.Message = view.Masked
 	}
 	return head, err
 }
@@ -68,7 +68,7 @@ func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, 
 	heads, err := m.runReader.List(ctx, q)
 	for i := range heads {
 		if heads[i].Message != "" && m.marked(ctx, &heads[i]) {
-			heads[i].Message = machine.Masked
+			heads[i].Message = view.Masked
 		}
 	}
 	return heads, err
@@ -84,7 +84,7 @@ func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, 
 	out := *saved
 	out.State, out.StateLast, out.Tail = nil, 0, nil
 	if out.Head.Message != "" {
-		out.Head.Message = machine.Masked
+		out.Head.Message = view.Masked
 	}
 	return &out, nil
 }
@@ -136,7 +136,7 @@ func (m *maskedJournal) learned(ctx context.Context, head store.Head, after uint
 		if err != nil {
 			return nil, err
 		}
-		to = &maskedTo{mask: machine.NewMask(p)}
+		to = &maskedTo{mask: view.NewMask(p)}
 	}
 	for to.last < after {
 		page, err := m.runReader.Events(ctx, head.Key, to.last, pageBytes)

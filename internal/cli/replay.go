@@ -11,9 +11,9 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A replayed is what replay found.
@@ -73,8 +73,8 @@ func replay(ctx context.Context, j runReader, head store.Head, at uint64) (*repl
 		at = saved.Last
 	}
 	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
-	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
-	mask := machine.NewMask(p)
+	v, run := newView(p, head.Run), view.NewState(p)
+	mask := view.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if ev.Seq > saved.Last {
 			return nil // written since the state was read
@@ -87,7 +87,7 @@ func replay(ctx context.Context, j runReader, head store.Head, at uint64) (*repl
 				return err
 			}
 		}
-		if ev.Seq == saved.StateLast && len(saved.State) > 0 && saved.Format == machine.SnapshotFormat {
+		if ev.Seq == saved.StateLast && len(saved.State) > 0 && saved.Format == view.StateFormat {
 			r.Snapshot = ev.Seq
 			if got := run.Snapshot(nil); !bytes.Equal(got, saved.State) {
 				r.differ("the snapshot at event %d: %d bytes stored, %d bytes folded, and they differ", ev.Seq, len(saved.State), len(got))
@@ -110,7 +110,7 @@ func (r *replayed) differ(format string, args ...any) {
 	r.Differences = append(r.Differences, fmt.Sprintf(format, args...))
 }
 
-func (r *replayed) compareHead(run *machine.Run, head store.Head, p *plan.Plan) {
+func (r *replayed) compareHead(run *view.State, head store.Head, p *plan.Plan) {
 	field := func(name string, stored, folded any) {
 		if stored != folded {
 			r.differ("%s: %v stored, %v folded", name, stored, folded)

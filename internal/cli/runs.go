@@ -12,8 +12,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 func (a *app) runsCommand() *cobra.Command {
@@ -127,11 +127,11 @@ func hideMessages(ctx context.Context, j runReader, heads []store.Head) {
 		hide, known := marks[h.PlanHash]
 		if !known {
 			p, err := planOf(ctx, j, *h)
-			hide = err != nil || machine.NewMask(p) != nil
+			hide = err != nil || view.NewMask(p) != nil
 			marks[h.PlanHash] = hide
 		}
 		if hide {
-			h.Message = machine.Masked
+			h.Message = view.Masked
 		}
 	}
 }
@@ -249,13 +249,13 @@ func (a *app) getCommand() *cobra.Command {
 
 // stateOf folds the journal twice at once: into what people see and into the
 // machine's own state, which alone knows what the run waits for.
-func stateOf(ctx context.Context, j runReader, head store.Head) (*runView, *machine.Run, error) {
+func stateOf(ctx context.Context, j runReader, head store.Head) (*runView, *view.State, error) {
 	p, err := planOf(ctx, j, head)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, run := newView(p, head.Run), machine.NewRun(machine.Prepare(p))
-	mask := machine.NewMask(p)
+	v, run := newView(p, head.Run), view.NewState(p)
+	mask := view.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if err := run.Apply(ev); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 func (a *app) cancelCommand() *cobra.Command {
@@ -174,7 +174,7 @@ func (a *app) adoptCommand() *cobra.Command {
 						return fault.New(fault.Conflict, "run %s was not imported: there is nothing to adopt", head.Run)
 					case strings.Contains(head.Quarantine, withoutMasked) && !masked:
 						return fault.New(fault.Conflict, "run %s was imported%s: its steps would read %s or %s there; start it anew with `roux run`, or adopt it with --masked",
-							head.Run, withoutMasked, machine.Masked, hidden)
+							head.Run, withoutMasked, view.Masked, hidden)
 					}
 					return h.Release(ctx, head.Run)
 				},

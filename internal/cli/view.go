@@ -17,7 +17,7 @@ import (
 const maxSteps = 1_000
 
 // A runView is what people see of a run while it goes on and after: a fold of
-// its journal. The outcomes are machine.History's; what is added here is what a
+// its journal. The outcomes are journal.History's; what is added here is what a
 // display needs: since when, what for, which side.
 type runView struct {
 	*journal.History

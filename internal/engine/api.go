@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // keptFor is how long an idempotency key is kept at least, in µs (I13).
@@ -330,7 +331,7 @@ func (e *Engine) History(ctx context.Context, account, run string, maxSteps int)
 	if err != nil {
 		return nil, err
 	}
-	h, mask := journal.NewHistory(p, maxSteps), machine.NewMask(p)
+	h, mask := journal.NewHistory(p, maxSteps), view.NewMask(p)
 	err = eachStored(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
 		h.Add(mask.Event(ev))
 		return nil

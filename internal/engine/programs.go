@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A program is a plan ready to run, with what the engine needs of it. Runs of
@@ -170,7 +171,7 @@ func (p *program) validate(params map[string]any, files []journal.File) error {
 		return nil
 	}
 	var shown map[string]any
-	mask := machine.NewMask(p.machine.Plan())
+	mask := view.NewMask(p.machine.Plan())
 	if mask != nil {
 		shown = mask.Fields(input)
 	}
@@ -216,7 +217,7 @@ func hides(shown any, v *expr.Violation) bool {
 	case map[string]any, []any, nil:
 		return true
 	case string:
-		return strings.Contains(shown, machine.Masked)
+		return strings.Contains(shown, view.Masked)
 	}
 	return false
 }

@@ -31,6 +31,7 @@ var floors = []struct {
 	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
 	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/ledger"}},
 	{"3, what decides", []string{"internal/machine"}},
+	{"3, what readers see", []string{"internal/view"}},
 	{"3", []string{
 		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
@@ -54,7 +55,7 @@ var groups = []string{"internal/compile", "internal/store"}
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
 	"fault", "internal/sabotage", "internal/wire", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
-	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/ledger",
+	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 }
 
 // impureImports may not appear in a pure package; a trailing slash means all below.
@@ -146,12 +147,60 @@ func floorProblems(files []*source) (problems []string) {
 	return problems
 }
 
-// TestFloorPlanWorker: the task is the worker's whole world.
-func TestFloorPlanWorker(t *testing.T) {
+// machineUsers are the packages that may import the machine: the engine, what
+// simulates it, and the view that folds states for readers.
+var machineUsers = []string{"internal/engine", "internal/simulate", "internal/view"}
+
+// TestFloorPlanMachine: whoever only reads events imports journal and view, and
+// a worker knows its task and nothing else.
+func TestFloorPlanMachine(t *testing.T) {
+	users := map[string]bool{}
 	for _, f := range load(t) {
-		if !f.test && f.pkg == "internal/worker" && slices.Contains(f.imports, module+"/internal/machine") {
-			t.Errorf("%s imports machine: a worker knows its task and nothing else", f.path)
+		if f.test || !slices.Contains(f.imports, module+"/internal/machine") {
+			continue
 		}
+		users[f.pkg] = true
+		if !slices.Contains(machineUsers, f.pkg) {
+			t.Errorf("%s imports machine: readers of events import journal and view", f.path)
+		}
+	}
+	for _, p := range machineUsers {
+		if !users[p] {
+			t.Errorf("%s does not import machine: strike it off the list", p)
+		}
+	}
+}
+
+// TestEventFieldsAreNamed: what Flag, N and M of an event mean depends on its
+// kind; whoever reads one asks by the name of the meaning.
+func TestEventFieldsAreNamed(t *testing.T) {
+	seen := 0
+	for _, f := range load(t) {
+		if f.test || f.pkg == "internal/simulate" { // it hashes events whole
+			continue
+		}
+		written := map[ast.Expr]bool{}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for _, left := range n.Lhs {
+					written[left] = true
+				}
+			case *ast.SelectorExpr:
+				x, ok := n.X.(*ast.Ident)
+				if !ok || x.Name != "ev" || written[n] {
+					break
+				}
+				seen++
+				if name := n.Sel.Name; name == "Flag" || name == "N" || name == "M" {
+					t.Errorf("%s: ev.%s is read: package journal has a name for what it means", f.fset.Position(n.Pos()), name)
+				}
+			}
+			return true
+		})
+	}
+	if seen < 100 {
+		t.Errorf("%d fields of events are read, want 100 or more: the test does not see them", seen)
 	}
 }
 
