@@ -32,6 +32,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 // Main runs one command and returns its exit code.
@@ -239,7 +240,7 @@ func names(cmd *cobra.Command) (names []string) {
 func nearest(got string, names []string) string {
 	best, at := "", 3
 	for _, n := range names {
-		d := distance(got, n)
+		d := spell.Distance(got, n, at)
 		if len(got) >= 2 && strings.HasPrefix(n, got) {
 			d = min(d, 1)
 		}
@@ -248,35 +249,6 @@ func nearest(got string, names []string) string {
 		}
 	}
 	return best
-}
-
-// distance is how many typing mistakes (one letter more, less or other, two
-// swapped) lie between a and b.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 // wants says how many arguments a command takes, in a sentence that shows how.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 // A spot is a place in the source, as a JSON pointer and what of its value is
@@ -108,7 +109,7 @@ func near(name string, names []string) string {
 func nearest(name string, names []string) string {
 	best, limit := "", max(1, len(name)/3)+1
 	for _, n := range names {
-		if d := edits(name, n, limit); d < limit || d == limit-1 && n < best {
+		if d := spell.Distance(strings.ToLower(name), strings.ToLower(n), limit); d < limit || d == limit-1 && n < best {
 			best, limit = n, d
 		}
 		if limit == 0 {
@@ -116,37 +117,4 @@ func nearest(name string, names []string) string {
 		}
 	}
 	return best
-}
-
-// edits counts insertions, deletions, replacements and swaps of neighbours
-// between a and b; limit when there are at least that many.
-func edits(a, b string, limit int) int {
-	if d := len(a) - len(b); d >= limit || -d >= limit {
-		return limit
-	}
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		least := i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-			least = min(least, row[j])
-		}
-		if least >= limit {
-			return limit
-		}
-		before, prev, row = prev, row, before
-	}
-	return min(prev[len(b)], limit)
 }

@@ -2,7 +2,11 @@
 
 package engine
 
-import "github.com/roux-engine/roux/internal/store"
+import (
+	"github.com/roux-engine/roux/internal/heap"
+
+	"github.com/roux-engine/roux/internal/store"
+)
 
 // An alarm says when a run wants to be looked at. There is at most one valid
 // alarm a run: attempts come and go far more often than timers fire, so an
@@ -48,9 +52,7 @@ func (h *alarms) died() {
 		}
 	}
 	h.heap, h.dead = kept, 0
-	for i := len(kept)/2 - 1; i >= 0; i-- {
-		h.sink(i)
-	}
+	heap.Init(h.heap, earlier)
 }
 
 type seqAlarm struct {
@@ -62,23 +64,14 @@ func (a *seqAlarm) living() bool {
 	return a.bell == nil || a.bell.l != nil && a.bell.valid == a.seq
 }
 
-func (h *alarms) less(i, j int) bool {
-	a, b := &h.heap[i], &h.heap[j]
+func earlier(a, b *seqAlarm) bool {
 	return a.at < b.at || a.at == b.at && a.seq < b.seq
 }
 
 // push returns the number by which the alarm can be made a bell's valid one.
 func (h *alarms) push(a alarm) uint64 {
 	h.seq++
-	h.heap = append(h.heap, seqAlarm{a, h.seq})
-	for i := len(h.heap) - 1; i > 0; {
-		p := (i - 1) / 2
-		if !h.less(i, p) {
-			break
-		}
-		h.heap[i], h.heap[p] = h.heap[p], h.heap[i]
-		i = p
-	}
+	h.heap = heap.Push(h.heap, seqAlarm{a, h.seq}, earlier)
 	return h.seq
 }
 
@@ -92,31 +85,10 @@ func (h *alarms) next() int64 {
 
 // pop takes the earliest alarm; ok says that it still means something.
 func (h *alarms) pop() (a alarm, ok bool) {
-	top := h.heap[0]
-	n := len(h.heap) - 1
-	h.heap[0] = h.heap[n]
-	h.heap[n] = seqAlarm{}
-	h.heap = h.heap[:n]
-	h.sink(0)
+	top, rest := heap.Pop(h.heap, earlier)
+	h.heap = rest
 	if ok = top.living(); !ok {
 		h.dead--
 	}
 	return top.alarm, ok
-}
-
-func (h *alarms) sink(i int) {
-	for n := len(h.heap); ; {
-		c := 2*i + 1
-		if c >= n {
-			break
-		}
-		if c+1 < n && h.less(c+1, c) {
-			c++
-		}
-		if !h.less(c, i) {
-			break
-		}
-		h.heap[i], h.heap[c] = h.heap[c], h.heap[i]
-		i = c
-	}
 }

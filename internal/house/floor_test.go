@@ -23,7 +23,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell"}},
 	{"0", []string{"action", "internal/sabotage"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -54,7 +54,7 @@ var groups = []string{"internal/compile", "internal/store"}
 
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
-	"fault", "internal/sabotage", "internal/wire", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
+	"fault", "internal/sabotage", "internal/wire", "internal/heap", "internal/spell", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 }
 

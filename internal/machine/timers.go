@@ -2,6 +2,8 @@
 
 package machine
 
+import "github.com/roux-engine/roux/internal/heap"
+
 // timers gives out timers by compare, the least first.
 type timers struct {
 	// row holds, from front on, those that came in order. Of steps with one
@@ -18,16 +20,10 @@ func (q *timers) push(t timer) {
 		q.row = append(q.row, t)
 		return
 	}
-	q.heap = append(q.heap, t)
-	for k := len(q.heap) - 1; k > 0; {
-		parent := (k - 1) / 2
-		if q.heap[parent].compare(q.heap[k]) <= 0 {
-			break
-		}
-		q.heap[parent], q.heap[k] = q.heap[k], q.heap[parent]
-		k = parent
-	}
+	q.heap = heap.Push(q.heap, t, earlier)
 }
+
+func earlier(a, b *timer) bool { return a.compare(*b) < 0 }
 
 // first is the least, valid until the next call; nil = there is none.
 func (q *timers) first() *timer {
@@ -46,10 +42,7 @@ func (q *timers) first() *timer {
 // pop takes the first away. There must be one.
 func (q *timers) pop() {
 	if len(q.heap) > 0 && q.first() == &q.heap[0] {
-		n := len(q.heap) - 1
-		q.heap[0], q.heap[n] = q.heap[n], timer{}
-		q.heap = q.heap[:n]
-		q.sink(0)
+		_, q.heap = heap.Pop(q.heap, earlier)
 		return
 	}
 	q.row[q.front] = timer{}
@@ -64,41 +57,23 @@ func (q *timers) pop() {
 	}
 }
 
-func (q *timers) sink(k int) {
-	for n := len(q.heap); ; {
-		least := k
-		for _, kid := range [...]int{2*k + 1, 2*k + 2} {
-			if kid < n && q.heap[kid].compare(q.heap[least]) < 0 {
-				least = kid
-			}
-		}
-		if least == k {
-			return
-		}
-		q.heap[k], q.heap[least] = q.heap[least], q.heap[k]
-		k = least
-	}
-}
-
 // keep drops those of which ok says no, so that a long chain of steps with
 // timeouts keeps as many timers as are open.
 func (q *timers) keep(ok func(timer) bool) {
-	row, heap := q.row, q.heap
-	q.row, q.heap = row[:0], heap[:0]
+	row, others := q.row, q.heap
+	q.row, q.heap = row[:0], others[:0]
 	for _, t := range row[q.front:] {
 		if ok(t) {
 			q.row = append(q.row, t)
 		}
 	}
-	for _, t := range heap {
+	for _, t := range others {
 		if ok(t) {
 			q.heap = append(q.heap, t)
 		}
 	}
 	q.front = 0
 	clear(row[len(q.row):])
-	clear(heap[len(q.heap):])
-	for k := len(q.heap)/2 - 1; k >= 0; k-- {
-		q.sink(k)
-	}
+	clear(others[len(q.heap):])
+	heap.Init(q.heap, earlier)
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/roux-engine/roux/internal/spell"
 )
 
 // nearest returns the candidate that text was probably meant to be, or "". Case
@@ -16,10 +19,10 @@ func nearest(text string, candidates []string) string {
 	if len(text) > longest {
 		return ""
 	}
-	plain := []rune(fold(text))
-	best, least := "", max(1, len(plain)/3)+1
+	plain := fold(text)
+	best, least := "", max(1, utf8.RuneCountInString(plain)/3)+1
 	for _, c := range candidates {
-		if d := distance(plain, []rune(fold(c))); d < least {
+		if d := spell.Distance(plain, fold(c), least); d < least {
 			best, least = c, d
 		}
 	}
@@ -29,30 +32,6 @@ func nearest(text string, candidates []string) string {
 var joints = strings.NewReplacer("_", "", "-", "", " ", "")
 
 func fold(s string) string { return joints.Replace(strings.ToLower(s)) }
-
-// distance counts insertions, deletions, substitutions and swaps of neighbours
-// (Damerau-Levenshtein, each place edited once).
-func distance(a, b []rune) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
-}
 
 // elsewhere returns the candidate that has the sense which other workflow
 // languages give the word, or "".

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package heap keeps a slice in the order of a binary heap, the least element
+// first. Unlike container/heap it needs no interface and no allocation per
+// element. It decides nothing about what is least: the caller's less does, and
+// equal elements come in no order of their own.
+package heap
+
+// Push appends x and moves it to its place.
+func Push[T any](h []T, x T, less func(a, b *T) bool) []T {
+	h = append(h, x)
+	for i := len(h) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !less(&h[i], &h[parent]) {
+			break
+		}
+		h[i], h[parent] = h[parent], h[i]
+		i = parent
+	}
+	return h
+}
+
+// Pop takes the least element away, which there must be.
+func Pop[T any](h []T, less func(a, b *T) bool) (least T, rest []T) {
+	var zero T
+	n := len(h) - 1
+	least = h[0]
+	h[0], h[n] = h[n], zero
+	h = h[:n]
+	down(h, 0, less)
+	return least, h
+}
+
+// Init brings elements in any order into that of a heap.
+func Init[T any](h []T, less func(a, b *T) bool) {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		down(h, i, less)
+	}
+}
+
+func down[T any](h []T, i int, less func(a, b *T) bool) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && less(&h[child+1], &h[child]) {
+			child++
+		}
+		if !less(&h[child], &h[i]) {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}

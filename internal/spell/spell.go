@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package spell measures how far one name is from another, for hints such as
+// "did you mean …?". It decides nothing about what is near enough: each caller
+// knows its names.
+package spell
+
+// Distance counts the insertions, deletions, replacements and swaps of neighbours
+// that make b out of a, each place edited once (Damerau-Levenshtein, restricted).
+// It looks no further than limit, which it returns for all that are at least as
+// far apart: the work is at most that of len(a) × len(b), and none where the
+// lengths alone differ by limit.
+func Distance(a, b string, limit int) int {
+	x, y := []rune(a), []rune(b)
+	if d := len(x) - len(y); d >= limit || -d >= limit {
+		return limit
+	}
+	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row[0] = i
+		least := i
+		for j := 1; j <= len(y); j++ {
+			cost := 1
+			if x[i-1] == y[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+			least = min(least, row[j])
+		}
+		if least >= limit {
+			return limit
+		}
+		before, last, row = last, row, before
+	}
+	return min(last[len(y)], limit)
+}
