@@ -47,7 +47,6 @@ type Action struct {
 	Input, Output json.RawMessage
 	Metadata      Metadata
 	Cost          int64  // whole credits for a completed call; never negative
-	Queue         string // worker pool; "" = default
 	Provider      string // the outside service whose slots it needs; "" = none
 	// Slots bounds how many attempts run at once in this engine; 0 = no bound
 	// of its own.
