@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -80,7 +81,7 @@ func (a *app) estimateCommand() *cobra.Command {
 			}
 			b := compile.Estimate(c.plan, a.actions, known)
 			out := &estimated{Recipe: c.recipe.Name, Budget: b, Files: known.Files,
-				EstimatedDuration: [2]string{journal.Duration(b.LeastMS * 1000), journal.Duration(b.MostMS * 1000)}}
+				EstimatedDuration: [2]string{plan.FormatISO(b.LeastMS), plan.FormatISO(b.MostMS)}}
 			if out.Past, err = a.past(cmd.Context(), c.recipe.Name); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ package journal
 import (
 	"encoding/hex"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,11 +33,6 @@ type Correlation struct {
 // Time writes UTC µs as RFC 3339.
 func Time(us int64) string {
 	return time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
-}
-
-// Duration writes µs as ISO 8601 ("PT1.5S").
-func Duration(us int64) string {
-	return "PT" + strconv.FormatFloat(float64(us)/1e6, 'f', -1, 64) + "S"
 }
 
 // Render gives the public form of an event of a run.

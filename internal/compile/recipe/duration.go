@@ -8,9 +8,6 @@ import "github.com/roux-engine/roux/internal/plan"
 // flag writes it: see [plan.ParseDuration], where runs read them too.
 func ParseDuration(text string) (ms int64, err error) { return plan.ParseDuration(text) }
 
-// FormatISO writes milliseconds as an ISO 8601 duration: see [plan.FormatISO].
-func FormatISO(ms int64) string { return plan.FormatISO(ms) }
-
 func shorten(s string) string {
 	if r := []rune(s); len(r) > 60 {
 		return string(r[:57]) + "..."

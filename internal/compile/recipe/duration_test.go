@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roux-engine/roux/internal/plan"
 	"pgregory.net/rapid"
 )
 
@@ -112,8 +113,8 @@ func TestF47_RoundTrip(t *testing.T) {
 	const most = 99_999_999*86_400_000 + 86_399_999
 	rapid.Check(t, func(t *rapid.T) {
 		ms := rapid.OneOf(rapid.Int64Range(0, most), rapid.Int64Range(0, 100_000), rapid.Int64Range(1<<31-2, 1<<31+2)).Draw(t, "ms")
-		if got, err := ParseDuration(FormatISO(ms)); err != nil || got != ms {
-			t.Fatalf("ParseDuration(FormatISO(%d) = %q) = %d, %v", ms, FormatISO(ms), got, err)
+		if got, err := ParseDuration(plan.FormatISO(ms)); err != nil || got != ms {
+			t.Fatalf("ParseDuration(FormatISO(%d) = %q) = %d, %v", ms, plan.FormatISO(ms), got, err)
 		}
 		// Go's own spelling of whole milliseconds reads the same, too.
 		if d := time.Duration(ms); ms < math.MaxInt64/1_000_000 {
@@ -145,8 +146,8 @@ func FuzzParseDuration(f *testing.F) {
 		if want := exactMS(text); new(big.Rat).SetInt64(ms).Cmp(want) != 0 {
 			t.Fatalf("ParseDuration(%q) = %d ms, exact %v", text, ms, want)
 		}
-		if again, err := ParseDuration(FormatISO(ms)); err != nil || again != ms {
-			t.Fatalf("%q: FormatISO(%d) = %q reads back as %d, %v", text, ms, FormatISO(ms), again, err)
+		if again, err := ParseDuration(plan.FormatISO(ms)); err != nil || again != ms {
+			t.Fatalf("%q: FormatISO(%d) = %q reads back as %d, %v", text, ms, plan.FormatISO(ms), again, err)
 		}
 	})
 }
