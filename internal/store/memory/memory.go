@@ -242,8 +242,8 @@ func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []
 	if err != nil {
 		return err
 	}
-	if epoch != s.d.synced.epoch {
-		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.d.synced.epoch).Err
+	if err := store.Fenced(epoch, s.d.synced.epoch); err != nil {
+		return err
 	}
 	s.stats.Syncs++
 	if value == nil {

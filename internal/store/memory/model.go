@@ -80,50 +80,38 @@ func (r *run) chunked() uint64 {
 
 // guard says whether t may be applied to the model as it is now.
 func (m *model) guard(t *store.Transition) store.Verdict {
-	if t.Epoch != m.epoch {
-		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", t.Epoch, m.epoch)
+	if err := store.Fenced(t.Epoch, m.epoch); err != nil {
+		return store.Verdict{Err: err}
 	}
-	r := m.runs[t.Key]
-	var last, chunked uint64
-	if r != nil {
-		last, chunked = r.last, r.chunked()
+	var standing store.Standing
+	if r := m.runs[t.Key]; r != nil {
+		standing = r
 	}
-	switch {
-	case r != nil && r.damaged && (t.Last != 0 || t.Fold != nil || t.Park != nil):
-		return refuse(fault.StoreCorrupt, "run %s: its stored events fail their checksum", t.Run)
-	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
-		if r == nil {
-			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
-		}
-	case t.First != last+1 || t.Last < t.First || len(t.Frames) == 0:
-		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
-	case r == nil && t.Head == nil:
-		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
-	}
-	if f := t.Fold; f != nil {
-		boundary := f.Last == last || t.Last != 0 && f.Last == t.Last
-		if r != nil && !boundary {
-			boundary = slices.ContainsFunc(r.tail, func(rec record) bool { return rec.last == f.Last })
-		}
-		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !boundary {
-			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
-		}
-		chunked = f.Last
-	}
-	if t.Park != nil && chunked != max(last, t.Last) {
-		return refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
+	if v := store.Admit(t, standing); v.Err != nil {
+		return v
 	}
 	if id := t.Idempotency; id != nil {
 		if u, ok := m.keys[store.Key{Account: t.Account, Run: id.Key}]; ok {
-			v := refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, u.run)
-			if u.bodyHash != id.BodyHash {
-				v = refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", id.Key)
-			}
-			v.Run = u.run
-			return v
+			return id.Taken(u.run, u.bodyHash)
 		}
 	}
 	return store.Verdict{}
+}
+
+// Ends implements store.Standing.
+func (r *run) Ends() (last, chunked uint64) { return r.last, r.chunked() }
+
+// Boundary implements store.Standing.
+func (r *run) Boundary(event uint64) bool {
+	return slices.ContainsFunc(r.tail, func(rec record) bool { return rec.last == event })
+}
+
+// Damage implements store.Standing.
+func (r *run) Damage() error {
+	if !r.damaged {
+		return nil
+	}
+	return fault.New(fault.StoreCorrupt, "run %s: its stored events fail their checksum", r.head.Run)
 }
 
 func refuse(code fault.Code, format string, args ...any) store.Verdict {

@@ -78,10 +78,10 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 }
 
 func (m *model) mayGo(epoch uint64, key store.Key) store.Verdict {
-	r := m.runs[key]
-	switch {
-	case epoch != m.epoch:
-		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, m.epoch)
+	if err := store.Fenced(epoch, m.epoch); err != nil {
+		return store.Verdict{Err: err}
+	}
+	switch r := m.runs[key]; {
 	case r == nil:
 		return store.Verdict{Err: notFound(key.Run)}
 	case !r.head.Settled():
@@ -115,8 +115,8 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 		return 0, err
 	}
 	m := s.d.synced
-	if epoch != m.epoch {
-		return 0, refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, m.epoch).Err
+	if err := store.Fenced(epoch, m.epoch); err != nil {
+		return 0, err
 	}
 	var old []store.Key
 	for key, u := range m.keys {

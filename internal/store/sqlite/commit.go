@@ -220,8 +220,8 @@ func (s *Store) touch(e *entry) {
 // one checks a transition's guards and writes all of it but its events. What it
 // refuses has written nothing.
 func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error) {
-	if t.Epoch != s.epoch {
-		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", t.Epoch, s.epoch), nil
+	if err := store.Fenced(t.Epoch, s.epoch); err != nil {
+		return store.Verdict{Err: err}, nil
 	}
 	e := s.known(t.Key)
 	// A plain start needs no look into the table: its insert finds out.
@@ -231,10 +231,12 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 			return store.Verdict{}, err
 		}
 	}
+	var standing store.Standing
 	if e != nil {
 		s.touch(e)
+		standing = e
 	}
-	if v := guard(t, e); v.Err != nil {
+	if v := store.Admit(t, standing); v.Err != nil {
 		return v, nil
 	}
 	if t.Idempotency != nil {
@@ -412,64 +414,27 @@ func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
 		return store.Verdict{Err: damagedRow(fmt.Sprintf("idempotency key %q", t.Idempotency.Key), "run")}, nil
 	}
 	run, _ := v[0].(string)
-	verdict := refuse(fault.Conflict, "idempotency key %q already started run %s", t.Idempotency.Key, run)
-	if hash, _ := v[1].(string); hash != t.Idempotency.BodyHash {
-		verdict = refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", t.Idempotency.Key)
-	}
-	verdict.Run = run
-	return verdict, nil
+	hash, _ := v[1].(string)
+	return t.Idempotency.Taken(run, hash), nil
 }
 
-// guard says whether t may follow what is known of its run; e is nil when
-// nothing is.
-func guard(t *store.Transition, e *entry) store.Verdict {
-	var last, chunked uint64
-	if e != nil {
-		last, chunked = e.newLast, e.newChunked
-		if e.damage != nil && (t.Last != 0 || t.Fold != nil || t.Park != nil) {
-			return store.Verdict{Err: e.damage}
-		}
-	}
-	switch {
-	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
-		if e == nil {
-			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
-		}
-	case t.First != last+1 || t.Last < t.First || len(t.Frames) == 0:
-		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
-	case e == nil && t.Head == nil:
-		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
-	}
-	if f := t.Fold; f != nil {
-		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !boundary(t, e, last) {
-			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
-		}
-		chunked = f.Last
-	}
-	if t.Park != nil && chunked != max(last, t.Last) {
-		return refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
-	}
-	return store.Verdict{}
-}
+// Ends implements store.Standing: in the commit under way.
+func (e *entry) Ends() (last, chunked uint64) { return e.newLast, e.newChunked }
 
-// boundary says that a transition ends where t's fold ends.
-func boundary(t *store.Transition, e *entry, last uint64) bool {
-	at := t.Fold.Last
-	if at == last || at == t.Last {
-		return true
-	}
-	if e == nil {
-		return false
-	}
+// Boundary implements store.Standing.
+func (e *entry) Boundary(event uint64) bool {
 	for _, refs := range [][]ref{e.refs, e.added} {
 		for i := range refs {
-			if refs[i].last == at {
+			if refs[i].last == event {
 				return true
 			}
 		}
 	}
 	return false
 }
+
+// Damage implements store.Standing.
+func (e *entry) Damage() error { return e.damage }
 
 func refuse(code fault.Code, format string, args ...any) store.Verdict {
 	return store.Verdict{Err: fault.New(code, format, args...)}
@@ -571,8 +536,8 @@ func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []
 	if err := s.writable(); err != nil {
 		return err
 	}
-	if epoch != s.epoch {
-		return refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.epoch).Err
+	if err := store.Fenced(epoch, s.epoch); err != nil {
+		return err
 	}
 	if err := failpoint.Hit(failpoint.NoteWrite); err != nil {
 		return err

@@ -163,9 +163,9 @@ func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, er
 		return nil, err
 	}
 	verdicts := make([]store.Verdict, len(keys))
-	if epoch != s.epoch {
+	if err := store.Fenced(epoch, s.epoch); err != nil {
 		for i := range verdicts {
-			verdicts[i] = refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.epoch)
+			verdicts[i].Err = err
 		}
 		return verdicts, nil
 	}
@@ -296,8 +296,8 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 	if err := s.writable(); err != nil {
 		return 0, err
 	}
-	if epoch != s.epoch {
-		return 0, refuse(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, s.epoch).Err
+	if err := store.Fenced(epoch, s.epoch); err != nil {
+		return 0, err
 	}
 	n, err := s.st.forgetKeys.exec(before, int64(max(limit, 0)))
 	if err != nil {

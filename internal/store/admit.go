@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "github.com/roux-engine/roux/fault"
+
+// A Standing is what a store knows of a run when it judges a transition: what is
+// stored, and what the same commit has accepted before.
+type Standing interface {
+	// Ends returns the number of the run's last event, and of the last that a
+	// chunk covers.
+	Ends() (last, chunked uint64)
+	// Boundary says that a transition which no chunk covers ends with that event.
+	Boundary(event uint64) bool
+	// Damage is why the run's events cannot be read; nil when they can.
+	Damage() error
+}
+
+// Admit says whether a transition may follow what stands of its run; nil when
+// nothing does. Every store calls it, after the epoch ([Fenced]) and before the
+// idempotency key ([Idempotency.Taken]): a transition that one of them refuses
+// leaves nothing behind.
+func Admit(t *Transition, run Standing) Verdict {
+	var last, chunked uint64
+	if run != nil {
+		last, chunked = run.Ends()
+		if t.Last != 0 || t.Fold != nil || t.Park != nil {
+			if err := run.Damage(); err != nil {
+				return Verdict{Err: err}
+			}
+		}
+	}
+	switch {
+	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
+		if run == nil {
+			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
+		}
+	case t.First != last+1 || t.Last < t.First || len(t.Frames) == 0:
+		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
+	case run == nil && t.Head == nil:
+		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
+	}
+	if f := t.Fold; f != nil {
+		ends := f.Last == last || t.Last != 0 && f.Last == t.Last || run != nil && run.Boundary(f.Last)
+		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !ends {
+			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
+		}
+		chunked = f.Last
+	}
+	if t.Park != nil && chunked != max(last, t.Last) {
+		return refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
+	}
+	return Verdict{}
+}
+
+// Fenced refuses what an engine does under an epoch that is not the owner's.
+func Fenced(epoch, owner uint64) error {
+	if epoch == owner {
+		return nil
+	}
+	return fault.New(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, owner)
+}
+
+// Taken refuses a start whose key has started another run, with the hash of the
+// request that did (I13).
+func (id *Idempotency) Taken(run, bodyHash string) Verdict {
+	v := refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, run)
+	if bodyHash != id.BodyHash {
+		v = refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", id.Key)
+	}
+	v.Run = run
+	return v
+}
+
+func refuse(code fault.Code, format string, args ...any) Verdict {
+	return Verdict{Err: fault.New(code, format, args...)}
+}
