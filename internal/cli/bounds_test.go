@@ -246,7 +246,7 @@ func TestSlowAnswersAreNotCutOff(t *testing.T) {
 	shortened(t, &callTime, 30*time.Millisecond)
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	stop, err := serve(dir, &recording{runReader: h, delay: 10 * callTime}, h, h)
+	stop, err := serve(dir, &recording{Reader: h, delay: 10 * callTime}, h, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func secondDir(t *testing.T) string {
 
 // recording keeps what a journal is asked, and answers slowly if told to.
 type recording struct {
-	runReader
+	store.Reader
 	delay    time.Duration
 	accounts []string
 	limits   []int
@@ -281,25 +281,25 @@ func (r *recording) List(ctx context.Context, q store.Query) ([]store.Head, erro
 		return nil, ctx.Err()
 	}
 	r.accounts, r.limits = append(r.accounts, q.Account), append(r.limits, q.Limit)
-	return r.runReader.List(ctx, q)
+	return r.Reader.List(ctx, q)
 }
 
 func (r *recording) Events(ctx context.Context, key store.Key, after uint64, most int) (store.Page, error) {
 	r.accounts, r.limits = append(r.accounts, key.Account), append(r.limits, most)
-	return r.runReader.Events(ctx, key, after, most)
+	return r.Reader.Events(ctx, key, after, most)
 }
 
 func (r *recording) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	r.accounts = append(r.accounts, key.Account)
-	return r.runReader.Head(ctx, key)
+	return r.Reader.Head(ctx, key)
 }
 
 func (r *recording) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 	r.accounts = append(r.accounts, key.Account)
-	return r.runReader.Load(ctx, key)
+	return r.Reader.Load(ctx, key)
 }
 
-// listing keeps what a shelf is asked.
+// listing keeps what a fileService is asked.
 type listing struct {
 	fileService
 	limits []int
@@ -314,7 +314,7 @@ func (l *listing) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, er
 func TestAskedForTooMuch(t *testing.T) {
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	j, s := &recording{runReader: h}, &listing{fileService: h}
+	j, s := &recording{Reader: h}, &listing{fileService: h}
 	stop, err := serve(dir, j, h, s)
 	if err != nil {
 		t.Fatal(err)
@@ -424,7 +424,7 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 				t.Skip("temporary directories have long names here")
 			}
 			h.unhook() // another one listens in its place
-			left := &endingHolder{runReader: h.runReader, answers: answered, leave: make(chan struct{})}
+			left := &endingHolder{Reader: h.Reader, answers: answered, leave: make(chan struct{})}
 			unhook, err := serve(h.dir, left, h, h)
 			if err != nil {
 				t.Fatal(err)
@@ -447,7 +447,7 @@ func TestHolderEndsWhileItIsFollowed(t *testing.T) {
 
 // An endingHolder answers so many questions and cuts off the next, when its process goes.
 type endingHolder struct {
-	runReader
+	store.Reader
 	answers int
 	leave   chan struct{}
 }
@@ -463,20 +463,20 @@ func (l *endingHolder) asked() {
 
 func (l *endingHolder) List(ctx context.Context, q store.Query) ([]store.Head, error) {
 	l.asked()
-	return l.runReader.List(ctx, q)
+	return l.Reader.List(ctx, q)
 }
 
 func (l *endingHolder) Plan(ctx context.Context, hash string) ([]byte, error) {
 	l.asked()
-	return l.runReader.Plan(ctx, hash)
+	return l.Reader.Plan(ctx, hash)
 }
 
 func (l *endingHolder) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	l.asked()
-	return l.runReader.Head(ctx, key)
+	return l.Reader.Head(ctx, key)
 }
 
 func (l *endingHolder) Events(ctx context.Context, key store.Key, after uint64, most int) (store.Page, error) {
 	l.asked()
-	return l.runReader.Events(ctx, key, after, most)
+	return l.Reader.Events(ctx, key, after, most)
 }

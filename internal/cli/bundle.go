@@ -107,7 +107,7 @@ func (a *app) exportCommand() *cobra.Command {
 		Example: "roux export @last\nroux export @last-failed --redact --out bug.roux.zip",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err
@@ -136,7 +136,7 @@ func (a *app) exportCommand() *cobra.Command {
 }
 
 // export writes the bundle, to standard output or as a file.
-func (a *app) export(ctx context.Context, j runReader, head store.Head, path string, redact, force bool) (*exported, error) {
+func (a *app) export(ctx context.Context, j store.Reader, head store.Head, path string, redact, force bool) (*exported, error) {
 	if path == "-" {
 		if _, terminal := a.stdoutColumns(); terminal {
 			return nil, fault.New(fault.Usage, "a bundle is no text for a terminal: name a file with --out, or pipe it on")
@@ -173,7 +173,7 @@ func newManifest(head store.Head, redacted bool) manifest {
 		Status: head.Status, Plan: head.PlanHash, Redacted: redacted, Imported: head.Imported()}
 }
 
-func writeBundle(ctx context.Context, j runReader, head store.Head, w io.Writer, redact bool) error {
+func writeBundle(ctx context.Context, j store.Reader, head store.Head, w io.Writer, redact bool) error {
 	p, err := planOf(ctx, j, head)
 	if err != nil {
 		return err

@@ -30,12 +30,12 @@ func completeFlag(cmd *cobra.Command, flag string, words func() []string) {
 
 // completeRuns offers the newest runs, and then what pages say of the further
 // arguments.
-func (a *app) completeRuns(more func(ctx context.Context, j runReader, run string) []string) cobra.CompletionFunc {
+func (a *app) completeRuns(more func(ctx context.Context, j store.Reader, run string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (list []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
 		// What cannot be read offers nothing; the command itself will say why.
-		_ = a.reading(ctx, func(ctx context.Context, j runReader) error {
+		_ = a.reading(ctx, func(ctx context.Context, j store.Reader) error {
 			if len(args) == 0 {
 				list = runNames(ctx, j, begun, a.now())
 			} else if more != nil {
@@ -50,7 +50,7 @@ func (a *app) completeRuns(more func(ctx context.Context, j runReader, run strin
 // offered is how many runs a shell is offered.
 const offered = 50
 
-func runNames(ctx context.Context, j runReader, begun string, now time.Time) []string {
+func runNames(ctx context.Context, j store.Reader, begun string, now time.Time) []string {
 	var list []string
 	if strings.HasPrefix("@last-failed", begun) && (begun == "" || begun[0] == '@') {
 		list = append(list, "@last\tthe newest run", "@last-failed\tthe newest run that failed")
@@ -74,7 +74,7 @@ func runNames(ctx context.Context, j runReader, begun string, now time.Time) []s
 }
 
 // stepNames offers the steps of a run.
-func stepNames(ctx context.Context, j runReader, run string) (list []string) {
+func stepNames(ctx context.Context, j store.Reader, run string) (list []string) {
 	head, err := findRun(ctx, j, run)
 	if err != nil {
 		return nil
@@ -98,7 +98,7 @@ func (a *app) completions(root *cobra.Command) {
 	for path, fn := range map[string]cobra.CompletionFunc{
 		"resume": runs, "runs get": runs, "runs cancel": runs, "runs retry": runs, "runs signal": a.completeRuns(signalNames),
 		"runs release": runs, "runs delete": runs, "runs watch": runs, "events": runs, "replay": runs, "explain": steps, "logs": steps, "trace": runs,
-		"diff":      a.completeRuns(func(ctx context.Context, j runReader, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
+		"diff":      a.completeRuns(func(ctx context.Context, j store.Reader, _ string) []string { return runNames(ctx, j, "run_", a.now()) }),
 		"files get": a.completeFiles, "files inspect": a.completeFiles, "files rm": a.completeFiles,
 		"export": runs, "graph": a.completeRecipeOrRun, "validate": completeRecipes, "estimate": completeRecipes,
 	} {
@@ -197,7 +197,7 @@ func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list 
 }
 
 // signalNames offers the signals that a run waits for.
-func signalNames(ctx context.Context, j runReader, run string) []string {
+func signalNames(ctx context.Context, j store.Reader, run string) []string {
 	head, err := findRun(ctx, j, run)
 	if err != nil {
 		return nil
@@ -207,7 +207,7 @@ func signalNames(ctx context.Context, j runReader, run string) []string {
 }
 
 // signalsOf are the signals that steps of a run's recipe wait for.
-func signalsOf(ctx context.Context, j runReader, head store.Head) (list []string, err error) {
+func signalsOf(ctx context.Context, j store.Reader, head store.Head) (list []string, err error) {
 	p, err := planOf(ctx, j, head)
 	if err != nil {
 		return nil, err

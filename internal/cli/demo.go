@@ -292,7 +292,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 
 // check reads from the journal what the crash did.
 func (d *demo) check(ctx context.Context, c *crashed, run string) error {
-	return d.reading(ctx, func(ctx context.Context, j runReader) error {
+	return d.reading(ctx, func(ctx context.Context, j store.Reader) error {
 		head, err := findRun(ctx, j, run)
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // The groups of a comparison, in the order in which they are shown. Time
@@ -67,7 +68,7 @@ func (a *app) diffCommand() *cobra.Command {
 					return fault.New(fault.Usage, "--only %s: want some of %s", oneLine(g), strings.Join(diffGroups, ", "))
 				}
 			}
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				var sides [2]*side
 				for i, name := range args {
 					var err error
@@ -100,7 +101,7 @@ type side struct {
 	ended    map[string]uint64 // event that settled a step
 }
 
-func readSide(ctx context.Context, j runReader, name string) (*side, error) {
+func readSide(ctx context.Context, j store.Reader, name string) (*side, error) {
 	head, err := findRun(ctx, j, name)
 	if err != nil {
 		return nil, err

@@ -326,7 +326,7 @@ func (d *doctor) store() {
 }
 
 // runs looks for runs that stand still.
-func (d *doctor) runs(ctx context.Context, j runReader) {
+func (d *doctor) runs(ctx context.Context, j store.Reader) {
 	newest, err := j.List(ctx, store.Query{Account: account, Limit: 1})
 	if err != nil {
 		d.fail("runs", err)
@@ -372,7 +372,7 @@ func have(n int) string {
 }
 
 // openRuns lists the runs that have not ended, newest first.
-func openRuns(ctx context.Context, j runReader) (open, quarantined []store.Head, err error) {
+func openRuns(ctx context.Context, j store.Reader) (open, quarantined []store.Head, err error) {
 	q := store.Query{Account: account, Limit: 500}
 	for {
 		heads, err := j.List(ctx, q)

@@ -101,7 +101,7 @@ func (d *doctor) files(dir string) {
 }
 
 // heads folds the journal of every run and compares what lists show of it.
-func (d *doctor) heads(j runReader) {
+func (d *doctor) heads(j store.Reader) {
 	q := store.Query{Account: account, Limit: 500}
 	runs, named := 0, 0
 	for {
@@ -142,7 +142,7 @@ func (d *doctor) heads(j runReader) {
 // headFits compares a head with the journal of its run. A run that is set apart says
 // why, which may be that its journal cannot be read; of an import that was
 // interrupted only a part is there.
-func headFits(ctx context.Context, j runReader, h store.Head) error {
+func headFits(ctx context.Context, j store.Reader, h store.Head) error {
 	if h.Quarantine == importing {
 		return nil
 	}
@@ -168,7 +168,7 @@ func headFits(ctx context.Context, j runReader, h store.Head) error {
 }
 
 // folded is the state that the journal of a run tells.
-func folded(ctx context.Context, j runReader, h store.Head) (run *view.State, err error) {
+func folded(ctx context.Context, j store.Reader, h store.Head) (run *view.State, err error) {
 	defer func() {
 		if v := recover(); v != nil { // it may be why the run is set apart (I16)
 			err = fault.New(fault.StoreCorrupt, "run %s: its journal cannot be folded: %v", h.Run, v)

@@ -132,7 +132,7 @@ func (f localFile) Info() action.FileInfo { return f.info }
 // an imported run says happened elsewhere, if at all.
 func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	var heads []store.Head
-	err := a.reading(ctx, func(ctx context.Context, j runReader) (err error) {
+	err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
 		heads, err = j.List(ctx, store.Query{Account: account, Recipe: recipe, Status: journal.RunCompleted.String(), Limit: 100})
 		return err
 	})

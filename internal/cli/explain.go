@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // An explanation is why a step is where it is: the chain of facts, each with
@@ -46,7 +47,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Example: "roux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
 		Args:    wants(2, 2, "RUN STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err

@@ -388,7 +388,7 @@ func show(shown map[string]string, what string, v any, err error) {
 }
 
 // showRuns does what the commands do that look at runs.
-func showRuns(ctx context.Context, j runReader, shown map[string]string) {
+func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 	heads, err := j.List(ctx, store.Query{Account: account})
 	views := make([]headView, len(heads))
 	for i, h := range heads {

@@ -20,7 +20,7 @@ const pageBytes = 1 << 20
 
 // findRun resolves what a user calls a run: its id, a unique prefix of it,
 // @last or @last-failed.
-func findRun(ctx context.Context, j runReader, name string) (store.Head, error) {
+func findRun(ctx context.Context, j store.Reader, name string) (store.Head, error) {
 	q := store.Query{Account: account, Limit: candidates + 1}
 	switch {
 	case name == "@last":
@@ -80,7 +80,7 @@ func ambiguous(name string, heads []store.Head) error {
 }
 
 // planOf loads the plan a run started with.
-func planOf(ctx context.Context, j runReader, head store.Head) (*plan.Plan, error) {
+func planOf(ctx context.Context, j store.Reader, head store.Head) (*plan.Plan, error) {
 	data, err := j.Plan(ctx, head.PlanHash)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func planOf(ctx context.Context, j runReader, head store.Head) (*plan.Plan, erro
 
 // eachEvent calls fn for the run's events after `after`, in order, as far as
 // they are stored, and checks that their numbers are dense (I14).
-func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn func(*journal.Event) error) error {
+func eachEvent(ctx context.Context, j store.Reader, key store.Key, after uint64, fn func(*journal.Event) error) error {
 	next := after + 1
 	for {
 		page, err := j.Events(ctx, key, next-1, pageBytes)
@@ -123,7 +123,7 @@ func eachEvent(ctx context.Context, j runReader, key store.Key, after uint64, fn
 
 // eachShown is eachEvent for what people and programs see: without the values
 // that the recipe marks as writeOnly. To know them it reads from the first event.
-func eachShown(ctx context.Context, j runReader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
+func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
 	mask, from := view.NewMask(p), after
 	if mask != nil {
 		from = 0

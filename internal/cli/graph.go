@@ -149,7 +149,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 		return picture.Of(c.plan, c.recipe.Name, d.bindings), nil
 	}
 	var pic *picture.Picture
-	err := a.reading(ctx, func(ctx context.Context, j runReader) error {
+	err := a.reading(ctx, func(ctx context.Context, j store.Reader) error {
 		head, err := findRun(ctx, j, arg)
 		if err != nil {
 			return err

@@ -82,7 +82,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // reading opens the data directory for a command that only looks: through the
 // process that holds it, or else directly. It advances nothing.
-func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j runReader) error) error {
+func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.Reader) error) error {
 	dir, err := a.dataDir()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j runRea
 // A host is an engine on a data directory, with the socket that lets other
 // commands of the same user reach it.
 type host struct {
-	runReader
+	store.Reader
 	dir    string
 	store  *chosen
 	files  *blob.Store
@@ -139,7 +139,7 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 		return nil, err
 	}
 	a.log.Debug("data directory", "dir", dir)
-	h := &host{runReader: st, dir: dir, store: newChosen(st), unhook: func() {}}
+	h := &host{Reader: st, dir: dir, store: newChosen(st), unhook: func() {}}
 	if choose != nil {
 		if err := choose(ctx, h.store); err != nil {
 			return nil, errors.Join(err, st.Close())
@@ -203,17 +203,17 @@ func terminal(ev *journal.Event) bool {
 	return ev.Kind >= journal.EvRunCompleted && ev.Kind <= journal.EvRunExpired
 }
 
-// Cancel implements helm.
+// Cancel implements runControl.
 func (h *host) Cancel(ctx context.Context, run, reason string) error {
 	return h.engine.Cancel(ctx, account, run, reason)
 }
 
-// Retry implements helm.
+// Retry implements runControl.
 func (h *host) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
 	return h.engine.Retry(ctx, account, run, req)
 }
 
-// Signal implements helm.
+// Signal implements runControl.
 func (h *host) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
 	var v any
 	if len(data) > 0 {
@@ -225,7 +225,7 @@ func (h *host) Signal(ctx context.Context, run, name string, data json.RawMessag
 	return h.engine.Signal(ctx, account, run, name, v)
 }
 
-// Release implements helm.
+// Release implements runControl.
 func (h *host) Release(ctx context.Context, run string) error {
 	return h.engine.Release(ctx, account, run)
 }
@@ -303,7 +303,7 @@ func (h *host) stop(wait time.Duration) error {
 }
 
 // lastEvent is the number of the run's last event.
-func lastEvent(ctx context.Context, j runReader, key store.Key) (uint64, error) {
+func lastEvent(ctx context.Context, j store.Reader, key store.Key) (uint64, error) {
 	page, err := j.Events(ctx, key, 0, 1)
 	return page.Last, err
 }

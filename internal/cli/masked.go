@@ -15,7 +15,7 @@ import (
 // as writeOnly do not leave the process that holds the directory. Runs of other
 // recipes are passed on as they are stored.
 type maskedJournal struct {
-	runReader
+	store.Reader
 	mu    sync.Mutex
 	marks map[string]bool         // by the hash of a plan: whether it marks inputs
 	masks map[store.Key]*maskedTo // between two pages of a run
@@ -30,8 +30,8 @@ type maskedTo struct {
 	last uint64
 }
 
-func newMaskedJournal(j runReader) *maskedJournal {
-	return &maskedJournal{runReader: j, marks: map[string]bool{}, masks: map[store.Key]*maskedTo{}}
+func newMaskedJournal(j store.Reader) *maskedJournal {
+	return &maskedJournal{Reader: j, marks: map[string]bool{}, masks: map[store.Key]*maskedTo{}}
 }
 
 // marked says whether a plan marks inputs. One that cannot be read may.
@@ -42,7 +42,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 	if known {
 		return marks
 	}
-	p, err := planOf(ctx, m.runReader, *head)
+	p, err := planOf(ctx, m.Reader, *head)
 	if err != nil {
 		return true
 	}
@@ -57,7 +57,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 }
 
 func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	head, err := m.runReader.Head(ctx, key)
+	head, err := m.Reader.Head(ctx, key)
 	if err == nil && head.Message != "" && m.marked(ctx, &head) {
 		head.Message = view.Masked
 	}
@@ -65,7 +65,7 @@ func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, er
 }
 
 func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	heads, err := m.runReader.List(ctx, q)
+	heads, err := m.Reader.List(ctx, q)
 	for i := range heads {
 		if heads[i].Message != "" && m.marked(ctx, &heads[i]) {
 			heads[i].Message = view.Masked
@@ -77,7 +77,7 @@ func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, 
 // Load leaves out the state and the events of a run that has something to hide:
 // nobody but replay looks at them, and it then compares the head alone.
 func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
-	saved, err := m.runReader.Load(ctx, key)
+	saved, err := m.Reader.Load(ctx, key)
 	if err != nil || !m.marked(ctx, &saved.Head) {
 		return saved, err
 	}
@@ -90,11 +90,11 @@ func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, 
 }
 
 func (m *maskedJournal) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
-	page, err := m.runReader.Events(ctx, key, after, maxBytes)
+	page, err := m.Reader.Events(ctx, key, after, maxBytes)
 	if err != nil {
 		return page, err
 	}
-	head, err := m.runReader.Head(ctx, key)
+	head, err := m.Reader.Head(ctx, key)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -132,14 +132,14 @@ func (m *maskedJournal) learned(ctx context.Context, head store.Head, after uint
 	delete(m.masks, head.Key)
 	m.mu.Unlock()
 	if to == nil || to.last > after {
-		p, err := planOf(ctx, m.runReader, head)
+		p, err := planOf(ctx, m.Reader, head)
 		if err != nil {
 			return nil, err
 		}
 		to = &maskedTo{mask: view.NewMask(p)}
 	}
 	for to.last < after {
-		page, err := m.runReader.Events(ctx, head.Key, to.last, pageBytes)
+		page, err := m.Reader.Events(ctx, head.Key, to.last, pageBytes)
 		if err != nil {
 			return nil, err
 		}

@@ -135,7 +135,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		hidden("a page of events", string(page.Frames))
 		last = max(last, page.Last)
 	}
-	whole, err := h.runReader.Events(t.Context(), store.Key{Account: account, Run: run}, 0, pageBytes)
+	whole, err := h.Reader.Events(t.Context(), store.Key{Account: account, Run: run}, 0, pageBytes)
 	if err != nil || !bytes.Contains(whole.Frames, []byte("hush")) || whole.Last != last {
 		t.Errorf("the journal itself: %d events, want %d: %v", last, whole.Last, err)
 	}

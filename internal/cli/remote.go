@@ -36,7 +36,7 @@ var (
 	maxAnswer int64 = 256 << 20
 )
 
-// remote is a journal and a helm at the other end of a socket.
+// remote is a store.Reader and a runControl at the other end of a socket.
 type remote struct {
 	client *http.Client
 	dir    string

@@ -37,7 +37,7 @@ func (a *app) replayCommand() *cobra.Command {
 		Example: "roux replay @last\nroux replay @last --at 12",
 		Args:    wants(1, 1, "RUN [--at N]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err
@@ -56,7 +56,7 @@ func (a *app) replayCommand() *cobra.Command {
 
 // replay folds all events, keeps the state after event at, and compares what
 // is stored with the fold: the snapshot where it was taken, the head at the end.
-func replay(ctx context.Context, j runReader, head store.Head, at uint64) (*replayed, error) {
+func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*replayed, error) {
 	saved, err := j.Load(ctx, head.Key)
 	if err != nil {
 		return nil, err

@@ -185,7 +185,7 @@ func (a *app) resumeCommand() *cobra.Command {
 }
 
 // resumable finds the runs to go on with.
-func (a *app) resumable(ctx context.Context, j runReader, args []string) ([]store.Head, error) {
+func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]store.Head, error) {
 	if len(args) == 0 {
 		return unended(ctx, j)
 	}
@@ -210,7 +210,7 @@ func (a *app) resumable(ctx context.Context, j runReader, args []string) ([]stor
 
 // unended lists all runs that have not ended and are not set apart, oldest first.
 // Those that are damaged are set apart by the engine.
-func unended(ctx context.Context, j runReader) ([]store.Head, error) {
+func unended(ctx context.Context, j store.Reader) ([]store.Head, error) {
 	var open []store.Head
 	q := store.Query{Account: account, Limit: 500}
 	for {

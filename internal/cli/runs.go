@@ -92,7 +92,7 @@ func (a *app) listCommand() *cobra.Command {
 			if since > 0 {
 				q.Since = a.now().Add(-since).UnixMicro()
 			}
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				heads, err := j.List(ctx, q)
 				if err != nil {
 					return err
@@ -117,7 +117,7 @@ func (a *app) listCommand() *cobra.Command {
 // hideMessages hides the messages of runs whose recipe marks inputs as writeOnly.
 // A message may hold such a value, and which one only the journal tells, which a
 // list does not read. A plan that cannot be read may mark some too.
-func hideMessages(ctx context.Context, j runReader, heads []store.Head) {
+func hideMessages(ctx context.Context, j store.Reader, heads []store.Head) {
 	marks := map[string]bool{}
 	for i := range heads {
 		h := &heads[i]
@@ -223,7 +223,7 @@ func (a *app) getCommand() *cobra.Command {
 		Example: "roux runs get @last\nroux runs get @last-failed -o json",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err
@@ -249,7 +249,7 @@ func (a *app) getCommand() *cobra.Command {
 
 // stateOf folds the journal twice at once: into what people see and into the
 // machine's own state, which alone knows what the run waits for.
-func stateOf(ctx context.Context, j runReader, head store.Head) (*runView, *view.State, error) {
+func stateOf(ctx context.Context, j store.Reader, head store.Head) (*runView, *view.State, error) {
 	p, err := planOf(ctx, j, head)
 	if err != nil {
 		return nil, nil, err

@@ -18,17 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A journal is what commands that only look ask of a data directory. Every
-// store.Store is one, and so is the socket of the process that holds it.
-type runReader interface {
-	Head(ctx context.Context, key store.Key) (store.Head, error)
-	List(ctx context.Context, q store.Query) ([]store.Head, error)
-	Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error)
-	Load(ctx context.Context, key store.Key) (*store.Saved, error)
-	Plan(ctx context.Context, hash string) ([]byte, error)
-}
-
-// A helm is what commands that change a run ask of the engine. Each returns
+// A runControl is what commands that change a run ask of the engine. Each returns
 // once the change is durable.
 type runControl interface {
 	Cancel(ctx context.Context, run, reason string) error
@@ -72,7 +62,7 @@ type ask struct {
 
 // serve answers other commands of the same user while this process holds the
 // directory. The returned function stops it.
-func serve(dir string, j runReader, h runControl, s fileService) (stop func(), err error) {
+func serve(dir string, j store.Reader, h runControl, s fileService) (stop func(), err error) {
 	ln, cleanup, err := listen(dir)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "is cancelled",
-				act: func(ctx context.Context, h runControl, _ runReader, head store.Head) error {
+				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
 					return h.Cancel(ctx, head.Run, reason)
 				},
 				fine: fault.ExitCancelled,
@@ -54,7 +54,7 @@ func (a *app) retryCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "runs again",
-				act: func(ctx context.Context, h runControl, j runReader, head store.Head) error {
+				act: func(ctx context.Context, h runControl, j store.Reader, head store.Head) error {
 					p, err := planOf(ctx, j, head)
 					if err != nil {
 						return err
@@ -96,7 +96,7 @@ func (a *app) signalCommand() *cobra.Command {
 			}
 			return a.steer(cmd.Context(), args[0], steering{
 				done: fmt.Sprintf("has the signal %q", args[1]),
-				act: func(ctx context.Context, h runControl, j runReader, head store.Head) error {
+				act: func(ctx context.Context, h runControl, j store.Reader, head store.Head) error {
 					if head.Ended == 0 {
 						names, err := signalsOf(ctx, j, head)
 						if err == nil {
@@ -138,7 +138,7 @@ func (a *app) releaseCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "is released and goes on",
-				act: func(ctx context.Context, h runControl, _ runReader, head store.Head) error {
+				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == "":
 						return fault.New(fault.Conflict, "run %s is not set apart: it is %s", head.Run, head.Status)
@@ -166,7 +166,7 @@ func (a *app) adoptCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "is adopted",
-				act: func(ctx context.Context, h runControl, _ runReader, head store.Head) error {
+				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == importing:
 						return fault.New(fault.Conflict, "run %s: %s", head.Run, importing)
@@ -211,7 +211,7 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 
 // A steering is a change of one run.
 type steering struct {
-	act func(ctx context.Context, h runControl, j runReader, head store.Head) error
+	act func(ctx context.Context, h runControl, j store.Reader, head store.Head) error
 	// done says what is true afterwards, with the run as subject.
 	done string
 	// fine is an exit code of the run that is what the user asked for.

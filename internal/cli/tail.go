@@ -44,7 +44,7 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 	last, held := after, false
 	var t tailed
 	for {
-		err := a.reading(ctx, func(ctx context.Context, j runReader) (err error) {
+		err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
 			_, held = j.(*remote)
 			if t.plan == nil {
 				if t.head, err = findRun(ctx, j, name); err != nil {

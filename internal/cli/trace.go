@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
 )
 
 // A span is one step instance in a trace, with what it owned below it.
@@ -88,7 +89,7 @@ func (a *app) traceCommand() *cobra.Command {
 			if most < 1 {
 				return fault.New(fault.Usage, "--steps %d: want at least 1", most)
 			}
-			return a.reading(cmd.Context(), func(ctx context.Context, j runReader) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
 				head, err := findRun(ctx, j, args[0])
 				if err != nil {
 					return err

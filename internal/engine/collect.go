@@ -128,7 +128,7 @@ func (g *gather) pad(n int64) {
 }
 
 // write writes the list, in order.
-func (g *gather) write(ctx context.Context, st store.Store, key store.Key, w *bufio.Writer) error {
+func (g *gather) write(ctx context.Context, st store.Reader, key store.Key, w *bufio.Writer) error {
 	ls := &ordered{outs: g.outs, room: g.early, early: map[int][]byte{}, w: w}
 	wanted := make(map[uint64]int, len(g.outs))
 	for i, src := range g.outs {

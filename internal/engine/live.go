@@ -215,7 +215,7 @@ func (c *core) rebuild(saved *store.Saved) (l *live, err error) {
 
 // refold gives the run that saved describes, after event `until` at the latest
 // (0 = all of them).
-func refold(ctx context.Context, st store.Store, prog *program, saved *store.Saved, until uint64) (*machine.Run, error) {
+func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Saved, until uint64) (*machine.Run, error) {
 	run := machine.NewRun(prog.machine)
 	if saved.State != nil && saved.Format == machine.SnapshotFormat && (until == 0 || saved.StateLast <= until) {
 		r, err := machine.Restore(prog.machine, saved.State)
@@ -251,7 +251,7 @@ func refold(ctx context.Context, st store.Store, prog *program, saved *store.Sav
 var errEnough = errors.New("enough")
 
 // eachStored calls fn for the stored events after `last`, in order.
-func eachStored(ctx context.Context, st store.Store, key store.Key, last uint64, fn func(*journal.Event) error) error {
+func eachStored(ctx context.Context, st store.Reader, key store.Key, last uint64, fn func(*journal.Event) error) error {
 	for {
 		page, err := st.Events(ctx, key, last, pageBytes)
 		if err != nil {
@@ -277,7 +277,7 @@ func eachStored(ctx context.Context, st store.Store, key store.Key, last uint64,
 }
 
 // supply gives a restored run the values its snapshot only names.
-func supply(ctx context.Context, st store.Store, key store.Key, run *machine.Run) error {
+func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Run) error {
 	missing := run.Missing()
 	for len(missing) > 0 {
 		page, err := st.Events(ctx, key, missing[0]-1, pageBytes)

@@ -112,7 +112,7 @@ func (ps *programs) of(p *plan.Plan) (*program, error) {
 }
 
 // load prepares a stored plan.
-func (ps *programs) load(ctx context.Context, st store.Store, hash string) (*program, error) {
+func (ps *programs) load(ctx context.Context, st store.Reader, hash string) (*program, error) {
 	if prog := ps.find(hash); prog != nil {
 		return prog, nil
 	}

@@ -288,11 +288,8 @@ func (c *core) markAgain() error {
 
 // owns asks whether this engine still owns the runs it has just read: they may be
 // the work of one that has taken over meanwhile, and nothing of theirs may then be
-// carried out here. The answer is that of a call which forgets nothing.
-func (c *core) owns() error {
-	_, err := c.cfg.Store.ForgetKeys(c.ctx, c.epoch, 0, 0)
-	return err
-}
+// carried out here.
+func (c *core) owns() error { return c.cfg.Store.Owns(c.ctx, c.epoch) }
 
 // wrote says whether the store holds a transition of a lost batch.
 func (c *core) wrote(t *store.Transition) (bool, error) {

@@ -38,7 +38,7 @@ var mayOpen = map[string]string{
 	"internal/cli/files_get.go save":          "the directory that the user wants a file in",
 	"internal/cli/input.go openFile":          "a file that the user names",
 	"internal/cli/input.go inputPaths":        "a pattern that the user names",
-	"internal/cli/shelf.go openRegular":       "a file that the user names, checked before and after",
+	"internal/cli/files_service.go openRegular":       "a file that the user names, checked before and after",
 	"internal/cli/place.go openPlacer":        "the directory that the user wants a project in",
 	"internal/cli/demo.go newDemo":            "a directory of this command alone",
 	"internal/cli/trust.go listen":            "a directory of this process alone where the path of the socket is too long; what is removed is a name",

@@ -4,13 +4,12 @@ package store
 
 import "context"
 
-// A Keeper says what is still wanted, and lets go of what is not. Every Store
-// is one. How long anything is wanted is the caller's to decide.
+// Retention says what is still wanted, and lets go of what is not. How long anything is wanted is the caller's to decide.
 //
 // The order of a sweep is the caller's as well, and it matters: runs go first,
 // files after them. A crash in between leaves files that nobody names, which the
 // next sweep finds; it never leaves a run that names a missing file.
-type Keeper interface {
+type Retention interface {
 	// Naming returns runs of the account whose events name the file (as
 	// Transition.Files told), by id, at most limit.
 	Naming(ctx context.Context, account, hash string, limit int) (Naming, error)

@@ -23,35 +23,53 @@ type Key struct {
 }
 
 // Store keeps runs durable. Implementations are safe for concurrent use and
-// pass storetest.Run; that suite, not this comment, is the full contract.
+// pass storetest.Run; that suite, not this comment, is the full contract. Whoever
+// needs a part of it takes the interface of that part.
 type Store interface {
+	Committer
+	Reader
+	Recoverer
+	Retention
+	Notes
+
+	// Stats describes size and health for people and tests.
+	Stats(ctx context.Context) (Stats, error)
+	Close() error
+}
+
+// A Committer takes what happens to runs.
+type Committer interface {
 	// Own makes the caller the owner of all runs here and returns its epoch,
 	// larger than any before. Commits under an older epoch are refused.
 	Own(ctx context.Context) (epoch uint64, err error)
 
+	// Owns is nil while the epoch is the owner's, and fault.StaleEpoch when another
+	// owner has come.
+	Owns(ctx context.Context, epoch uint64) error
+
 	// Commit makes a batch of transitions durable in one transaction, one sync,
 	// and returns a verdict for each, in order. A transition whose guard fails
-	// leaves nothing behind; the others are written all the same. Several
+	// ([Admit]) leaves nothing behind; the others are written all the same. Several
 	// transitions of one run in one batch are in event order. The batch and its
 	// bytes are the caller's again when Commit returns.
 	// On error the batch may or may not have been written: load those runs
 	// again. After a failed sync every later Commit fails with StoreFailed (I21).
 	Commit(ctx context.Context, batch []Transition) ([]Verdict, error)
 
+	// Uncovered says what trimming waits for: bytes and number of the events
+	// that are only in the journal, and up to 1,000 runs that hold them, the one
+	// with the oldest first. It scans nothing, however long the journal is. Past
+	// FoldBytes or FoldEvents the engine folds those runs; a parked run is never
+	// among them, a settled one may be.
+	Uncovered() (bytes, events int64, oldest []Key)
+}
+
+// A Reader shows what is stored.
+type Reader interface {
 	// Load returns a run as of its last commit, or fault.RunNotFound, also
 	// when it belongs to another account. fault.StoreCorrupt names run and
 	// offset when its bytes fail their checksum; other runs stay readable.
 	Load(ctx context.Context, key Key) (*Saved, error)
-
-	// Recover calls fn for every run that is neither parked nor settled (it
-	// ended and owes nothing), in no particular order. A run whose bytes are
-	// damaged is passed with Saved.Err set and must not stop the others. What
-	// is committed meanwhile is in the runs that come later.
-	Recover(ctx context.Context, fn func(*Saved) error) error
-
-	// Due returns parked runs whose wake-up time is at most until (UTC µs),
-	// earliest first, at most limit.
-	Due(ctx context.Context, until int64, limit int) ([]Wake, error)
 
 	// Events returns the frames that hold events after `after`, in order, up to
 	// about maxBytes (at least one frame when there is one). The first frame
@@ -69,26 +87,28 @@ type Store interface {
 	// Plan returns what a transition stored under that hash, or
 	// fault.RecipeNotFound. Plans are shared by accounts: the hash is their name.
 	Plan(ctx context.Context, hash string) ([]byte, error)
+}
 
-	// Note and SetNote keep small facts of the engine itself (clean shutdown,
-	// suspects of a crash), durable when SetNote returns. An absent note is nil;
-	// setting nil removes it. SetNote of an owner that was replaced changes nothing
-	// and is fault.StaleEpoch: it knows nothing of what the next one has noted.
+// A Recoverer finds the runs that go on.
+type Recoverer interface {
+	// Recover calls fn for every run that is neither parked nor settled (it
+	// ended and owes nothing), in no particular order. A run whose bytes are
+	// damaged is passed with Saved.Err set and must not stop the others. What
+	// is committed meanwhile is in the runs that come later.
+	Recover(ctx context.Context, fn func(*Saved) error) error
+
+	// Due returns parked runs whose wake-up time is at most until (UTC µs),
+	// earliest first, at most limit.
+	Due(ctx context.Context, until int64, limit int) ([]Wake, error)
+}
+
+// Notes keep small facts of the engine itself (clean shutdown, suspects of a
+// crash), durable when SetNote returns. An absent note is nil; setting nil removes
+// it. SetNote of an owner that was replaced changes nothing and is
+// fault.StaleEpoch: it knows nothing of what the next one has noted.
+type Notes interface {
 	Note(ctx context.Context, name string) ([]byte, error)
 	SetNote(ctx context.Context, epoch uint64, name string, value []byte) error
-
-	// Uncovered says what trimming waits for: bytes and number of the events
-	// that are only in the journal, and up to 1,000 runs that hold them, the one
-	// with the oldest first. It scans nothing, however long the journal is. Past
-	// FoldBytes or FoldEvents the engine folds those runs; a parked run is never
-	// among them, a settled one may be.
-	Uncovered() (bytes, events int64, oldest []Key)
-
-	Keeper
-
-	// Stats describes size and health for people and tests.
-	Stats(ctx context.Context) (Stats, error)
-	Close() error
 }
 
 // The bounds past which the engine folds the runs that Uncovered names.

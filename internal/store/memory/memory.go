@@ -128,7 +128,17 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 	return s.failed
 }
 
-// Own implements store.Store.
+// Owns implements store.Committer.
+func (s *Store) Owns(ctx context.Context, epoch uint64) error {
+	err := s.enterToWrite(ctx)
+	defer s.d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return store.Fenced(epoch, s.d.synced.epoch)
+}
+
+// Own implements store.Committer.
 func (s *Store) Own(ctx context.Context) (uint64, error) {
 	err := s.enterToWrite(ctx)
 	defer s.d.mu.Unlock()

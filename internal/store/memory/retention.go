@@ -28,7 +28,7 @@ func (m *model) name(file store.Key, run string) {
 	runs[run] = struct{}{}
 }
 
-// Naming implements store.Keeper.
+// Naming implements store.Retention.
 func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (store.Naming, error) {
 	err := s.enter(ctx)
 	defer s.d.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (st
 	return store.Naming{Runs: runs[:min(len(runs), max(limit, 0))], Released: s.d.synced.released[file]}, nil
 }
 
-// Ended implements store.Keeper.
+// Ended implements store.Retention.
 func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit int) ([]store.Wake, error) {
 	err := s.enter(ctx)
 	defer s.d.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 	return ended[:min(len(ended), max(limit, 0))], nil
 }
 
-// Delete implements store.Keeper.
+// Delete implements store.Retention.
 func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
 	err := s.enterToWrite(ctx)
 	defer s.d.mu.Unlock()
@@ -107,7 +107,7 @@ func (m *model) remove(key store.Key) {
 	}
 }
 
-// ForgetKeys implements store.Keeper.
+// ForgetKeys implements store.Retention.
 func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limit int) (int, error) {
 	err := s.enterToWrite(ctx)
 	defer s.d.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 	return len(old), nil
 }
 
-// ForgetFile implements store.Keeper.
+// ForgetFile implements store.Retention.
 func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
 	err := s.enterToWrite(ctx)
 	defer s.d.mu.Unlock()

@@ -504,6 +504,19 @@ func (s *Store) dropFolded() {
 	c.accepted, c.places = c.accepted[:n], c.places[:n]
 }
 
+// Owns implements store.Committer.
+func (s *Store) Owns(ctx context.Context, epoch uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.w.Lock()
+	defer s.w.Unlock()
+	if err := s.writable(); err != nil {
+		return err
+	}
+	return store.Fenced(epoch, s.epoch)
+}
+
 // Own implements store.Store.
 func (s *Store) Own(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {

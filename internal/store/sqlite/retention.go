@@ -26,7 +26,7 @@ const (
 	purgeRuns = 64
 )
 
-// Naming implements store.Keeper.
+// Naming implements store.Retention.
 func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (n store.Naming, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return n, err
@@ -72,7 +72,7 @@ func (s *Store) released(ctx context.Context, account, hash string) (last int64,
 	return last, err
 }
 
-// Ended implements store.Keeper.
+// Ended implements store.Retention.
 func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit int) (ended []store.Wake, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 	return ended, err
 }
 
-// Delete implements store.Keeper.
+// Delete implements store.Retention.
 //
 // What makes a run exist (head, snapshot, names of files) goes in one
 // transaction, with a mark; its chunks and pieces go after it, a few at a time. The mark
@@ -286,7 +286,7 @@ func (s *Store) removeChunks(key store.Key) (more bool, err error) {
 	return n == purgeChunks, nil
 }
 
-// ForgetKeys implements store.Keeper.
+// ForgetKeys implements store.Retention.
 func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -307,7 +307,7 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 	return int(n), nil
 }
 
-// ForgetFile implements store.Keeper.
+// ForgetFile implements store.Retention.
 func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -28,6 +28,13 @@ func staleEpoch(h *harness) {
 	future.Epoch = h.epoch + 1
 	h.refused(fault.StaleEpoch, future)
 	h.commit(h.next(key("a"), 3, 3))
+
+	if err := h.s.Owns(ctx, h.epoch); err != nil {
+		h.Errorf("the owner: %v", err)
+	}
+	for _, epoch := range []uint64{0, h.epoch - 1, h.epoch + 1} {
+		h.wantCode(h.s.Owns(ctx, epoch), fault.StaleEpoch)
+	}
 }
 
 // A refused transition leaves nothing, in whatever company.

@@ -22,7 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 )
 
-// A shelf is what commands ask of the files of a data directory: the process
+// A fileService is what commands ask of the files of a data directory: the process
 // that holds it, or this one. Bytes are streamed both ways.
 type fileService interface {
 	PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error)
@@ -98,12 +98,12 @@ func mustHold(dir string) error {
 	return err
 }
 
-// PutFile implements shelf.
+// PutFile implements fileService.
 func (h *host) PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
 	return h.put(ctx, r, name)
 }
 
-// ReadFile implements shelf.
+// ReadFile implements fileService.
 func (h *host) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
 	if n < 0 {
 		f, err := h.files.Open(ctx, account, hash)
@@ -116,7 +116,7 @@ func (h *host) ReadFile(ctx context.Context, hash string, from, n int64) (io.Rea
 	return r, err
 }
 
-// FindFile implements shelf.
+// FindFile implements fileService.
 func (h *host) FindFile(ctx context.Context, begin string) (shelved, error) {
 	e, err := h.files.Find(ctx, account, begin)
 	if err != nil {
@@ -126,17 +126,17 @@ func (h *host) FindFile(ctx context.Context, begin string) (shelved, error) {
 	return shelved{e, runs}, err
 }
 
-// ListFiles implements shelf.
+// ListFiles implements fileService.
 func (h *host) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
 	return h.files.List(ctx, account, q)
 }
 
-// RemoveFile implements shelf.
+// RemoveFile implements fileService.
 func (h *host) RemoveFile(ctx context.Context, hash string) error {
 	return h.engine.RemoveFile(ctx, account, hash)
 }
 
-// SweepFiles implements shelf.
+// SweepFiles implements fileService.
 func (h *host) SweepFiles(ctx context.Context, dry bool) (engine.Swept, error) {
 	return h.engine.Sweep(ctx, dry)
 }
@@ -226,7 +226,7 @@ func (l *leaving) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// PutFile implements shelf.
+// PutFile implements fileService.
 func (r *remote) PutFile(ctx context.Context, body io.Reader, name string) (info action.FileInfo, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -297,7 +297,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFile implements shelf.
+// ReadFile implements fileService.
 func (r *remote) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	res, err := r.post(ctx, r.patient(largeAnswer), "file-get", ask{File: fileAsk{Hash: hash, From: from, N: n}})
@@ -359,23 +359,23 @@ func (s *streamed) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// FindFile implements shelf.
+// FindFile implements fileService.
 func (r *remote) FindFile(ctx context.Context, begin string) (shelved, error) {
 	return call[shelved](ctx, r, "file-find", ask{File: fileAsk{Hash: begin}})
 }
 
-// ListFiles implements shelf.
+// ListFiles implements fileService.
 func (r *remote) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
 	return callWithin[[]blob.Entry](ctx, r, largeAnswer, "file-list", ask{File: fileAsk{Query: q}})
 }
 
-// RemoveFile implements shelf.
+// RemoveFile implements fileService.
 func (r *remote) RemoveFile(ctx context.Context, hash string) error {
 	_, err := call[any](ctx, r, "file-rm", ask{File: fileAsk{Hash: hash}})
 	return err
 }
 
-// SweepFiles implements shelf.
+// SweepFiles implements fileService.
 func (r *remote) SweepFiles(ctx context.Context, dry bool) (engine.Swept, error) {
 	return callWithin[engine.Swept](ctx, r, largeAnswer, "file-gc", ask{File: fileAsk{Dry: dry}})
 }
