@@ -42,13 +42,11 @@ func TestMaskedRunsAreNotAdopted(t *testing.T) {
 			if said, code := roux("from", "run", file, "--input", "token=hush-hush", "-q"); code != fault.ExitFailed {
 				t.Fatal(said)
 			}
-			flags := tt.flags
-			if len(flags) > 0 && flags[0] == "again" {
-				flags = nil
+			if len(tt.flags) > 0 && tt.flags[0] == "again" {
 				roux("from", "export", "@last", "--out", bundle)
 				roux("middle", "import", bundle)
 				roux("middle", "export", "@last", "--out", bundle, "--force")
-			} else if said, code := roux("from", append([]string{"export", "@last", "--out", bundle}, flags...)...); code != 0 {
+			} else if said, code := roux("from", append([]string{"export", "@last", "--out", bundle}, tt.flags...)...); code != 0 {
 				t.Fatal(said)
 			}
 			if said, code := roux("to", "import", bundle); code != 0 {

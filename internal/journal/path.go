@@ -29,7 +29,7 @@ type Fence struct {
 	Attempt uint32 // hand-outs of this step instance in any generation, from 1
 }
 
-// child names a scope below p.
+// Child names a scope below p: one of the graph, for the item of that ordinal.
 func (p Path) Child(graph int32, ordinal int64) Path {
 	var buf [64]byte
 	b := append(buf[:0], p...)
@@ -38,13 +38,13 @@ func (p Path) Child(graph int32, ordinal int64) Path {
 	return Path(b)
 }
 
-// A level is one element of a Path.
+// A Level is one element of a Path.
 type Level struct {
 	Graph   int32
 	Ordinal int64
 }
 
-// levels decodes p for a plan; ok is false when it names no scope of it.
+// Levels decodes p for a plan and appends to buf; ok is false when it names no scope of it.
 func (p Path) Levels(pl *plan.Plan, buf []Level) (_ []Level, ok bool) {
 	b := []byte(p)
 	for len(b) > 0 {

@@ -53,6 +53,8 @@ type startRecord struct {
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
+// EncodeStart writes a start as run.started holds it, parameters exactly. Parameters
+// that are no JSON, or use the name of references, are fault.InputInvalid.
 func EncodeStart(st *Start) ([]byte, error) {
 	rec := startRecord{Start: *st}
 	if len(st.Parameters) > 0 {
@@ -71,6 +73,8 @@ func EncodeStart(st *Start) ([]byte, error) {
 	return json.Marshal(&rec)
 }
 
+// DecodeStart reads what [EncodeStart] wrote in any release; anything else is
+// fault.StoreCorrupt. It shares no memory with data.
 func DecodeStart(data []byte) (*Start, error) {
 	rec, ok := quickStart(data)
 	if !ok {
@@ -275,7 +279,7 @@ func (r *startReader) number() uint64 {
 	return v
 }
 
-// errReserved refuses values from outside that use the name of references: what
+// ErrReserved refuses values from outside that use the name of references: what
 // they name would be read as if a step of this run had made it.
 func ErrReserved(what string) error {
 	return fault.New(fault.InputInvalid, "%s uses the name %q, which is reserved: give the field another name", what, jsonx.LargeName)

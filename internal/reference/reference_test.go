@@ -132,7 +132,7 @@ func TestTopics(t *testing.T) {
 		}
 	}
 	limits := compile.DefaultLimits().Default
-	for name, n := range map[string]int64{"max_total_steps": int64(limits.TotalSteps), "max_loop_items": int64(limits.LoopItems), "max_scope_depth": int64(limits.ScopeDepth),
+	for name, n := range map[string]int64{"max_total_steps": limits.TotalSteps, "max_loop_items": limits.LoopItems, "max_scope_depth": limits.ScopeDepth,
 		"memory_limit_mb": limits.MemoryBytes >> 20, "max_expression_cost": expr.CostLimit} {
 		if !slices.ContainsFunc(recipe.Fields("Limits"), func(f recipe.Field) bool { return f.Name == name && f.Default == strconv.FormatInt(n, 10) }) {
 			t.Errorf("the default of %s is not %d", name, n)
