@@ -60,6 +60,24 @@ func TestCheckNamesFlips(t *testing.T) {
 	}
 }
 
+// Whoever is complained to decides whether the check goes on.
+func TestCheckGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, account := range []string{"a", "b", "c"} {
+		put(t, s, account, "content of "+account, "")
+		overwrite(t, filepath.Join(dir, accountDir(account), accountFile), []byte("nobody"))
+	}
+	n := 0
+	if _, err := s.Check(t.Context(), func(error) error { n++; return nil }); err != nil || n != 3 {
+		t.Errorf("%d complaints, %v; want one for each account", n, err)
+	}
+	n, enough := 0, errors.New("enough")
+	if _, err := s.Check(t.Context(), func(error) error { n++; return enough }); !errors.Is(err, enough) || n != 1 {
+		t.Errorf("%d complaints, %v; want one, and what was said to it", n, err)
+	}
+}
+
 func overwrite(t *testing.T, name string, data []byte) {
 	t.Helper()
 	if err := os.Chmod(name, 0o600); err != nil {

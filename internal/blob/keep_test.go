@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/roux-engine/roux/fault"
 )
@@ -26,6 +27,27 @@ func clocked(t *testing.T, dir string) (*Store, *time.Time) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s, &now
+}
+
+// A file is as old as it is, whichever way the wall clock is set (I10).
+func TestI10_ClockGoesOnward(t *testing.T) {
+	began := time.Now()
+	wall := began
+	now := onward(func() time.Time { return wall })
+	// set moves what the clock shows, and not its monotonic reading.
+	set := func(passed, by time.Duration) {
+		wall = began.Add(passed)
+		*(*uint64)(unsafe.Pointer(&wall)) += uint64(by/time.Second) << 30
+	}
+	for _, tt := range []struct{ passed, by, want time.Duration }{
+		{0, 0, 0}, {time.Second, 0, time.Second}, {2 * time.Second, -48 * time.Hour, 2 * time.Second},
+		{3 * time.Second, 48 * time.Hour, 48*time.Hour + 3*time.Second}, {4 * time.Second, 0, 4 * time.Second},
+	} {
+		set(tt.passed, tt.by)
+		if got := now().Sub(began.Round(0)); got != tt.want {
+			t.Errorf("after %s, with a clock that is set by %s, it is %s later, want %s", tt.passed, tt.by, got, tt.want)
+		}
+	}
 }
 
 // Remove takes only what was not put or touched since; putting content again

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -165,5 +166,38 @@ func TestDeadAlarmsAreBounded(t *testing.T) {
 	}
 	if at := (&alarms{}).next(); at != 0 {
 		t.Errorf("without any the next is at %d", at)
+	}
+}
+
+// Two starts are the same one only where everything that decides what runs is equal:
+// an idempotency key with another request is refused (I13).
+func TestI13_RequestsAreToldApart(t *testing.T) {
+	hash := func(plan string, change func(*StartRequest)) string {
+		req := &StartRequest{Account: acc, Version: "1", Parameters: map[string]any{"a": "x"}, Files: []journal.File{{Hash: "f"}}}
+		change(req)
+		h, err := bodyHash(req, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	seen := map[string]int{}
+	for i, h := range []string{
+		hash("plan", func(*StartRequest) {}),
+		hash("other", func(*StartRequest) {}),
+		hash("plan", func(r *StartRequest) { r.Account = "other" }),
+		hash("plan", func(r *StartRequest) { r.Version = "2" }),
+		hash("plan", func(r *StartRequest) { r.Parameters = map[string]any{"a": "y"} }),
+		hash("plan", func(r *StartRequest) { r.Files = nil }),
+		hash("plan", func(r *StartRequest) { r.Files = append(r.Files, r.Files...) }),
+		hash("plan1", func(r *StartRequest) { r.Version = "" }),
+	} {
+		if other, same := seen[h]; same {
+			t.Errorf("requests %d and %d are taken for one", other, i)
+		}
+		seen[h] = i
+	}
+	if _, same := seen[hash("plan", func(r *StartRequest) { r.Labels = map[string]string{"a": "b"} })]; !same {
+		t.Error("labels make it another request")
 	}
 }

@@ -62,7 +62,7 @@ func TestSubscribersHearOfTheirRun(t *testing.T) {
 	if len(h.queue) != 0 || len(h.signal) != 0 {
 		t.Error("frames are kept although all who listen want heads")
 	}
-	h.send([]published{runNews("a", "2", false), runNews("a", "done", true), {}})
+	h.send([]published{runNews("a", "2", false), {}, runNews("a", "done", true)})
 	if len(h.queue) != 2 || len(h.signal) != 1 {
 		t.Errorf("%d news, %d signals, want the head and the gap", len(h.queue), len(h.signal))
 	}

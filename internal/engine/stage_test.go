@@ -86,6 +86,9 @@ func TestStage(t *testing.T) {
 	if err != nil || head.Ended != now || uint64(len(seen)) == 0 {
 		t.Fatalf("the run ended at %d, want %d (%v)", head.Ended, now, err)
 	}
+	if n := s.e.hub.watching.Load(); n != 0 {
+		t.Errorf("%d readers are left", n)
+	}
 	if s.Busy() || s.Dead() != nil || s.Stalled() != nil || s.Loaded() != 0 {
 		t.Errorf("at rest: busy %v, dead %v, stalled %v, %d runs in memory", s.Busy(), s.Dead(), s.Stalled(), s.Loaded())
 	}

@@ -29,6 +29,7 @@ func TestStartIsJSON(t *testing.T) {
 		"escapes":    base(func(s *Start) { s.Parameters = map[string]any{"a": "line\n\"quoted\""} }),
 		"html":       base(func(s *Start) { s.Parameters = map[string]any{"a": "<b>&amp;"} }),
 		"unicode":    base(func(s *Start) { s.Recipe, s.Parameters = "Müller\u2028", map[string]any{"ä": "\u2028"} }),
+		"lines":      base(func(s *Start) { s.Parameters = map[string]any{"a": "\u2028 and \u2029"} }),
 		"controls":   base(func(s *Start) { s.Correlation = "a\nb\x7f" }),
 		"bad text":   base(func(s *Start) { s.Account = "\xff" }),
 		"files":      base(func(s *Start) { s.Files = []File{{Hash: "sha256_a", Size: 1}} }),

@@ -4,8 +4,10 @@ package machine
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -95,6 +97,21 @@ func TestF20_DamagedFrames(t *testing.T) {
 			damaged := bytes.Clone(frames)
 			damaged[at] ^= mask
 			check("flipped", at, damaged)
+		}
+	}
+}
+
+// What is damaged is named by the byte at which its event begins, and by that of the
+// frame where that is damaged.
+func TestDamageIsNamedByItsPlace(t *testing.T) {
+	events := []journal.Event{{Seq: 1, At: 1, Kind: journal.EvNodeLog, Text: "first"}, {Seq: 2, At: 1, Kind: journal.EvNodeLog, Text: "second"}}
+	one := journal.AppendFrame(nil, events[:1])
+	both := journal.AppendFrame(nil, events)
+	both[len(one)] = 0xff // the kind of the second
+	frame := append(bytes.Clone(one), 0)
+	for _, damaged := range [][]byte{both, frame} { // both begin behind the first event
+		if _, err := decodeAll(damaged); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("damaged at byte %d:", len(one))) {
+			t.Errorf("%v, want byte %d", err, len(one))
 		}
 	}
 }

@@ -55,6 +55,12 @@ func TestEnvelope(t *testing.T) {
 	if string(last) != want {
 		t.Errorf("got  %s\nwant %s", last, want)
 	}
+	for took, want := range map[int64]any{0: nil, 1: 0.001, 1500: 1.5} {
+		ev := journal.Event{Seq: 7, Kind: journal.EvNodeCompleted, M: took}
+		if got := journal.Render(prog.plan, "run_1", &ev).Payload["durationMs"]; got != want {
+			t.Errorf("%d µs are %v ms, want %v", took, got, want)
+		}
+	}
 }
 
 // TestEnvelopeSaysWho: a run names the correlation id it was given, and a result

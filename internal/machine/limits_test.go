@@ -223,3 +223,14 @@ func TestF22_DeepAndWide(t *testing.T) {
 		t.Errorf("%s (%s) after %d steps in %d turns", run.status, run.message, run.started, turns)
 	}
 }
+
+// Sizes are told in the largest unit that they fill.
+func TestSizeText(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1024.0 KiB", 1 << 20: "1.0 MiB", 5 << 19: "2.5 MiB",
+	} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}

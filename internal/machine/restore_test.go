@@ -57,6 +57,18 @@ func TestRestoreRefuses(t *testing.T) {
 		"a step's status":         {func(r *Run) { r.root.steps[0].status = journal.Invalidated + 1 }, "an unknown status"},
 		"a graph":                 {func(r *Run) { r.root.graph = 1 }, "a scope that fits no plan"},
 		"a graph beyond the plan": {func(r *Run) { r.root.graph = int32(len(r.plan.Graphs)) }, "a scope that fits no plan"},
+		"a scope inside of another": {func(r *Run) {
+			var in, of *scope
+			for _, s := range r.scopes {
+				switch r.plan.Steps[s.owner].ID {
+				case "l":
+					in = s
+				case "c":
+					of = s
+				}
+			}
+			in.parent = of
+		}, "a scope that fits no plan"},
 		"a step before the first": {func(r *Run) { r.root.comps[-1] = comp(r, "c") }, "a composite of no step"},
 		"a step behind the last":  {func(r *Run) { r.root.comps[r.root.g.N] = comp(r, "c") }, "a composite of no step"},
 		"a failed step before":    {func(r *Run) { r.root.failed = -2 }, "a failed step of another scope"},
@@ -139,4 +151,42 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 	covered(t, rulesIn(t, "restore.go"), refusals)
+}
+
+// Items of a list that a snapshot only names are asked for also where an iteration
+// began after it: each gets its own, and not nothing.
+func TestItemsOfANamedList(t *testing.T) {
+	w := &world{t: t, now: t0, auto: true}
+	w.play(`
+name: r
+steps:
+  - {id: a, action: {name: work}}
+  - {id: l, loop: {over: 'steps.a.output', maxConcurrency: 1, steps: [{id: x, action: {name: work, parameters: {text: '{{ item }}'}}}]}}
+`)
+	w.line(`start`)
+	w.line(`finish a output=["one","two","three"]`)
+	state, seen := w.run.Snapshot(nil), w.run.Last()
+	w.line(`finish l[0].x`)
+	back, err := Restore(w.prog, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.EachEvent(w.led.frames, func(ev *journal.Event) error {
+		if ev.Seq <= seen {
+			return nil
+		}
+		return back.Apply(ev)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := supplyAll(back, w.led.frames); err != nil {
+		t.Fatal(err)
+	}
+	task := back.Task(w.ref("l[1].x"), journal.Fence{Gen: 1, Attempt: 1})
+	if task == nil {
+		t.Fatal("the second item is not under way")
+	}
+	if input, _, fail := task.Render(); fail != nil || string(input) != `{"text":"two"}` {
+		t.Errorf("the second item's input is %s, %+v", input, fail)
+	}
 }

@@ -27,7 +27,7 @@ func TestPickIsEval(t *testing.T) {
 		"one.status", "one.error", "one.output.b.c[2]", "has(one.output.a)", "one.output.a + 1", "bound", "bound.a", "bound.b.d",
 		"item.a", "index", "steps.one", "steps.two.output", "absent.a", "p.n", "p.s", "p.list", "p.none", "p.f", "p.gone", "nothing",
 	}
-	picked := 0
+	picked, whole := 0, 0
 	for _, out := range outputs {
 		val := newValue(1, []byte(out))
 		vs := vars{list: []captured{
@@ -54,6 +54,9 @@ func TestPickIsEval(t *testing.T) {
 					continue
 				}
 				picked++
+				if src == "steps.one.output" {
+					whole++
+				}
 				v, err := p.Eval(&vs)
 				if err != nil {
 					t.Errorf("%s of %.40s: picked %.40s, evaluating it fails: %v", src, out, raw, err)
@@ -64,6 +67,9 @@ func TestPickIsEval(t *testing.T) {
 				}
 			}
 		}
+	}
+	if whole < 10 { // but references and what is too large
+		t.Errorf("a whole output was picked only %d times", whole)
 	}
 	if picked < 100 {
 		t.Errorf("only %d picks: the test tests little", picked)

@@ -117,6 +117,13 @@ func TestStreamedListsThatBroke(t *testing.T) {
 			t.Errorf("%q: %v, %s", content, r.Err, r.Output)
 		}
 	}
+	for content, size := range map[string]int64{`[1,2]`: 3, `[1,2,3,4]`: 3, `[]`: 1} {
+		ref := listOf(t, files, content)
+		ref.Size = size
+		if r := streamed(t, files, `{"rows":`+string(ref.Append(nil))+`}`, nil); !errors.Is(r.Err, fault.FileInvalid) {
+			t.Errorf("%s of %d elements: %v, %s", content, size, r.Err, r.Output)
+		}
+	}
 	gone := jsonx.Large{Hash: "sha256_" + strings.Repeat("0", 64), List: true, Size: 1, Bytes: 3}
 	if r := streamed(t, files, `{"rows":`+string(gone.Append(nil))+`}`, nil); !errors.Is(r.Err, fault.FileNotFound) {
 		t.Errorf("%v", r.Err)

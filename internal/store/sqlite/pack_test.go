@@ -4,11 +4,13 @@ package sqlite
 
 import (
 	"bytes"
+	"compress/flate"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
@@ -320,5 +322,33 @@ func TestSealTriesASample(t *testing.T) {
 		if sealed[8] != c.how {
 			t.Errorf("%s: packed as %d, want %d", c.what, sealed[8], c.how)
 		}
+	}
+}
+
+// Chunks that earlier releases packed by deflate are read, and refused where they are
+// longer or shorter than they say.
+func TestDeflatedChunks(t *testing.T) {
+	data := []byte(strings.Repeat("journal ", 100))
+	packed := func(n int) []byte {
+		var body bytes.Buffer
+		w, err := flate.NewWriter(&body, flate.BestSpeed)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := append(make([]byte, sealHead), body.Bytes()...)
+		putHead(out, deflated, n)
+		return out
+	}
+	if got, err := unseal(packed(len(data))); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if got, err := unseal(packed(len(data) + 1)); err == nil {
+		t.Errorf("%d bytes of a chunk that has less", len(got))
 	}
 }

@@ -273,3 +273,34 @@ func BenchmarkExamineLog(b *testing.B) {
 		b.SetBytes(int64(st.Frames) * (pageSize + frameHeader))
 	}
 }
+
+// A log without a header has pages of the size that the database names. The largest
+// does not fit into its field, and is written as 1.
+func TestPagesOfALogWithoutAHeader(t *testing.T) {
+	for named, want := range map[uint16]int{1: 65536, 4096: 4096, 32768: 32768, 512: 512, 0: 0, 2: 0, 256: 0, 4097: 0} {
+		dir := t.TempDir()
+		head := make([]byte, 100)
+		binary.BigEndian.PutUint16(head[16:], named)
+		log := make([]byte, walHeader+2*(frameHeader+max(want, 512)))
+		for name, data := range map[string][]byte{"db": head, "log": log} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db, err := os.Open(filepath.Join(dir, "db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		f, err := os.Open(filepath.Join(dir, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		w := &wal{f: f}
+		known, err := w.guess(db)
+		if err != nil || known != (want > 0) || known && (w.page != want || w.frames != 2) {
+			t.Errorf("%d: pages of %d bytes, %d frames, known %v, %v; want %d", named, w.page, w.frames, known, err, want)
+		}
+	}
+}
