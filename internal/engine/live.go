@@ -149,7 +149,6 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 	c.enter(l)
 	if status := l.run.Status(); l.head.Status != status.String() || (l.head.Ended != 0) != status.Terminal() {
 		c.cfg.Logger.Warn("the head of a run lags behind its journal, which counts", "run", l.key.Run, "head", l.head.Status, "journal", status.String())
-		l.forceHead = true
 		c.touch(l, l.run.Last()+1)
 		c.building.urgent = true
 	}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"bufio"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -144,6 +145,40 @@ func TestAbsentActionsAreNamed(t *testing.T) {
 		p.Actions[0].Version = version
 		if _, err := e.pin(p); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
 			t.Errorf("version %q: %v, want %s", version, err, want)
+		}
+	}
+}
+
+// An item may have maxItem bytes, and a line that ends the file is one.
+func TestLongestLine(t *testing.T) {
+	for more, want := range []fault.Code{"", fault.ValueTooLarge} {
+		line := `"` + strings.Repeat("x", maxItem-2+more) + `"`
+		item, err := lineItems(bufio.NewReader(strings.NewReader(line)))()
+		if fault.CodeOf(err) != want || err == nil && string(item) != line {
+			t.Errorf("%d bytes more: %d bytes, %v", more, len(item), err)
+		}
+	}
+}
+
+// The head of a run says what the run has used, whether it had failures, and when it
+// last changed.
+func TestHeadSaysWhatTheRunUsed(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+		key := r.run(acc, planOf(t, chain(2), noop()), nil)
+		r.now += 5_000_000
+		in := done(r.pull(), `{}`)
+		in.m.Cost = 7
+		r.settle(in)
+		r.now += 5_000_000
+		task := r.pull()
+		if in = done(task, `{}`); fails {
+			in = broken(task, fault.StepFailed)
+		}
+		r.settle(in)
+		head, err := r.st.Head(t.Context(), key)
+		if err != nil || head.Used != 7 || head.Failures != fails || head.Updated != r.now || head.Created != r.now-10_000_000 {
+			t.Errorf("fails %v: %+v, %v", fails, head, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
@@ -108,6 +109,15 @@ func TestDamageIsNamedByItsPlace(t *testing.T) {
 	one := journal.AppendFrame(nil, events[:1])
 	both := journal.AppendFrame(nil, events)
 	both[len(one)] = 0xff // the kind of the second
+	for what, head := range map[string][]uint64{"event 0": {0, 1, 1}, "no event": {1, 1, 0}, "more events than bytes": {1, 1, 1 << 20}} {
+		var damaged []byte
+		for _, n := range head {
+			damaged = binary.AppendUvarint(damaged, n)
+		}
+		if _, err := decodeAll(append(damaged, one[3:]...)); err == nil || !strings.Contains(err.Error(), "damaged at byte 0: impossible frame header") {
+			t.Errorf("a frame of %s: %v", what, err)
+		}
+	}
 	frame := append(bytes.Clone(one), 0)
 	for _, damaged := range [][]byte{both, frame} { // both begin behind the first event
 		if _, err := decodeAll(damaged); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("damaged at byte %d:", len(one))) {

@@ -112,7 +112,7 @@ var swaps = map[token.Token]token.Token{
 // happen; neither they nor what they print are changed. Failpoints do nothing in
 // the builds that are asked.
 func (l *lister) visit(n ast.Node) bool {
-	if s, ok := n.(ast.Stmt); ok && strings.HasPrefix(l.text(s), "err = failpoint.") {
+	if s, ok := n.(ast.Stmt); ok && strings.HasPrefix(strings.TrimPrefix(l.text(s), "err = "), "failpoint.") {
 		return false
 	}
 	switch n := n.(type) {

@@ -30,10 +30,17 @@ func (s *Set) Full() bool {
 	if !s.open && true {
 		panic("1" + "2")
 	}
+	failpoint.Pass(3)
 	return false
 }
 
 type Set struct{ open bool }
+
+type points struct{}
+
+func (points) Pass(int) {}
+
+var failpoint points
 `
 
 // TestMutants: every kind of change is found, named by what it changes, and
