@@ -44,20 +44,6 @@ func tryCommit(t *testing.T, s *Store, i int) error {
 	return err
 }
 
-// wantRuns fails unless exactly the runs 0..n-1 are there.
-func wantRuns(t *testing.T, s *Store, n int) {
-	t.Helper()
-	for i := range n {
-		saved, err := s.Load(ctx, runKey(i))
-		if err != nil || string(saved.Tail) != "1" {
-			t.Fatalf("acknowledged run %d: %+v, %v", i, saved, err)
-		}
-	}
-	if _, err := s.Load(ctx, runKey(n)); !errors.Is(err, fault.RunNotFound) {
-		t.Fatalf("run %d: %v, want RUN_NOT_FOUND", n, err)
-	}
-}
-
 // I21, F32: after one failed write or sync of a commit nothing is acknowledged
 // until the store is opened again, although the disk works once more.
 func TestI21_FailedCommitStopsAcknowledging(t *testing.T) {

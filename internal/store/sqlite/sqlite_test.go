@@ -5,12 +5,14 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/storetest"
 )
@@ -165,5 +167,19 @@ func mustCommit(t testing.TB, s store.Store, batch ...store.Transition) {
 		if v.Err != nil {
 			t.Fatalf("transition %d: %v", i, v.Err)
 		}
+	}
+}
+
+// wantRuns fails unless exactly the runs 0..n-1 are there.
+func wantRuns(t *testing.T, s *Store, n int) {
+	t.Helper()
+	for i := range n {
+		saved, err := s.Load(ctx, runKey(i))
+		if err != nil || string(saved.Tail) != "1" {
+			t.Fatalf("acknowledged run %d: %+v, %v", i, saved, err)
+		}
+	}
+	if _, err := s.Load(ctx, runKey(n)); !errors.Is(err, fault.RunNotFound) {
+		t.Fatalf("run %d: %v, want RUN_NOT_FOUND", n, err)
 	}
 }

@@ -111,12 +111,8 @@ func TestFlippedBitsInTheLog(t *testing.T) {
 		t.Fatalf("without a flip: %d runs, %d unfinished, %v", runs, unfinished, err)
 	}
 	frame, n, commits := framesOf(t, image)
-	flips := 400
-	if testing.Short() {
-		flips = 64
-	}
 	dice := rand.New(rand.NewPCG(1, 2))
-	for i := range flips {
+	for i := range 400 {
 		f := dice.Int64N(n)
 		at := walHeader + f*frame + dice.Int64N(frame)
 		switch i % 8 {
