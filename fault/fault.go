@@ -24,7 +24,7 @@ type Code string
 func (c Code) Error() string { return string(c) }
 
 // An Error says what failed to a program (Code), a person (Msg) and the log (Err).
-// Only Code, Msg and Diags leave the process.
+// Only Code, Msg, Remedy and Diags leave the process.
 type Error struct {
 	Code Code
 	Msg  string
@@ -34,6 +34,8 @@ type Error struct {
 	// RetryAfterMS is a lower bound on the next try, in milliseconds, as a
 	// provider asked for it. 0 = no wish.
 	RetryAfterMS int64
+	// Remedy says what to do where that of the code does not fit.
+	Remedy string
 }
 
 func (e *Error) Error() string {
@@ -69,6 +71,16 @@ func Wrap(code Code, err error, format string, args ...any) *Error {
 // Invalid returns code (RecipeInvalid for most callers) with all diagnostics.
 func Invalid(code Code, diags []Diagnostic) *Error {
 	return &Error{Code: code, Diags: diags}
+}
+
+// RemedyOf says what to do about err: its own remedy, or that of its code.
+func RemedyOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Remedy != "" {
+		return e.Remedy
+	}
+	row, _ := Lookup(CodeOf(err))
+	return row.Remedy
 }
 
 // CodeOf returns the code in err's chain; InternalError where there is none,

@@ -61,10 +61,9 @@ func (d *doctor) mended(check, fix, text string, repair func() error) {
 	d.list = append(d.list, finding{check, isFixed, text, ""})
 }
 
-// fail is a problem that an error tells, with the remedy of its code.
+// fail is a problem that an error tells, with its remedy.
 func (d *doctor) fail(check string, err error) {
-	row, _ := fault.Lookup(fault.CodeOf(err))
-	d.problem(check, row.Remedy, "%s", fault.Message(err))
+	d.problem(check, fault.RemedyOf(err), "%s", fault.Message(err))
 }
 
 func (a *app) doctorCommand() *cobra.Command {

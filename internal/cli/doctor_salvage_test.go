@@ -75,8 +75,13 @@ func TestSalvage(t *testing.T) {
 					t.Errorf("%v: exit %d: %s%s", args, code, out, talk)
 				}
 			}
-			if out, _, code := inProcess("", "doctor", "--data", dir); code != fault.ExitFailed || !strings.Contains(out, "is damaged") {
-				t.Errorf("doctor: exit %d: %s", code, out)
+			// No other run goes on, as STORE_CORRUPT says of one that is damaged.
+			for _, args := range [][]string{{"resume"}, {"resume", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"}} {
+				out, talk, code := inProcess("", append(args, "--data", dir)...)
+				if said := out + talk; code == fault.ExitOK || !strings.Contains(said, "is damaged") || strings.Contains(said, "Other runs go on") ||
+					args[len(args)-1] != "resume" && !strings.Contains(said, "keep this one") {
+					t.Errorf("%v: exit %d: %s", args, code, said)
+				}
 			}
 			saved := filepath.Join(t.TempDir(), "saved")
 			out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved, "-o", "json")

@@ -23,8 +23,8 @@ type errorObject struct {
 	Diagnostics []fault.Diagnostic `json:"diagnostics,omitempty"`
 }
 
-// report says what went wrong and what to do: one sentence, the remedy of its
-// code, and the code itself. With -o json or jsonl standard output gets the
+// report says what went wrong and what to do: one sentence, the remedy, and
+// the code itself. With -o json or jsonl standard output gets the
 // same as an object.
 func (a *app) report(err error) {
 	if err == nil {
@@ -32,10 +32,11 @@ func (a *app) report(err error) {
 	}
 	code := fault.CodeOf(err)
 	info, _ := fault.Lookup(code)
+	remedy := fault.RemedyOf(err)
 	var e *fault.Error
 	errors.As(err, &e)
 	if a.objects() {
-		obj := errorObject{Code: code, Message: fault.Message(err), Remedy: info.Remedy, Exit: fault.ExitCode(err)}
+		obj := errorObject{Code: code, Message: fault.Message(err), Remedy: remedy, Exit: fault.ExitCode(err)}
 		if e != nil {
 			obj.Diagnostics = e.Diags
 		}
@@ -60,15 +61,15 @@ func (a *app) report(err error) {
 		}
 	}
 	fmt.Fprintf(&b, "%s %s\n", a.screen.paint("error", "error:"), msg)
-	if info.Remedy != "" && !saysNext(code, msg, info.Remedy) {
-		fmt.Fprintf(&b, "  %s\n", info.Remedy)
+	if remedy != "" && !saysNext(code, msg, remedy) {
+		fmt.Fprintf(&b, "  %s\n", remedy)
 	}
 	fmt.Fprintf(&b, "  %s\n", a.screen.paint("quiet", string(code)+", exit "+fmt.Sprint(fault.ExitCode(err))))
 	a.screen.print(b.String())
 }
 
 // saysNext tells whether a message names the next command already, so that the
-// remedy of its code would only say it again.
+// remedy would only say it again.
 func saysNext(code fault.Code, msg, remedy string) bool {
 	if strings.Contains(msg, strings.TrimSuffix(remedy, ".")) {
 		return true
