@@ -39,19 +39,30 @@ type named struct {
 func (n *namer) name(batch []store.Transition) {
 	for i := range batch {
 		t := &batch[i]
-		t.Files = nil
-		find := func(hash []byte) {
-			if _, known := n.written[named{t.Key, string(hash)}]; !known {
-				t.Files = append(t.Files, string(hash))
-			}
-		}
-		eachHash(t.Frames, find)
-		if t.First == 1 {
-			eachHash(t.Plan, find)
-		}
-		slices.Sort(t.Files)
-		t.Files = slices.Compact(t.Files)
+		t.Files = filesNamed(t, func(hash []byte) bool {
+			_, known := n.written[named{t.Key, string(hash)}]
+			return known
+		})
 	}
+}
+
+// FilesNamed are the files that a transition names, for its Files.
+func FilesNamed(t *store.Transition) []string {
+	return filesNamed(t, func([]byte) bool { return false })
+}
+
+func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []string) {
+	find := func(hash []byte) {
+		if !known(hash) {
+			files = append(files, string(hash))
+		}
+	}
+	eachHash(t.Frames, find)
+	if t.First == 1 {
+		eachHash(t.Plan, find)
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
 // committed remembers what the store has now: a run that names a file in every
