@@ -74,7 +74,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Check this machine, the data directory and what is in it",
 		Long: "Check this machine, the data directory and what is in it, and say how to mend what is wrong. Exit code 1 when something is. " +
 			"It reads the whole store; while another command holds the data directory, that part is left out.\n\n" +
-			"--salvage is for a data directory that is refused as damaged: it makes a new one of every run that verifies, names those that do not, " +
+			"--salvage is for a data directory that is refused as damaged: it makes a new one of every run that verifies however its log is read, names those that do not, " +
 			"and changes nothing in the old one.",
 		Example:     "roux doctor\nroux doctor --fix\nroux doctor -o json\nroux doctor --salvage saved",
 		Annotations: map[string]string{"config": "lenient"},

@@ -116,7 +116,7 @@ func (d *doctor) heads(j store.Reader) {
 				continue
 			}
 			runs++
-			err := headFits(d.ctx, j, h)
+			_, err := headFits(d.ctx, j, h)
 			if d.ctx.Err() != nil {
 				d.fail("journals", d.ctx.Err())
 				return
@@ -139,19 +139,20 @@ func (d *doctor) heads(j store.Reader) {
 	}
 }
 
-// headFits compares a head with the journal of its run. A run that is set apart says
-// why, which may be that its journal cannot be read; of an import that was
-// interrupted only a part is there.
-func headFits(ctx context.Context, j store.Reader, h store.Head) error {
+// headFits compares a head with the journal of its run, and returns the last event
+// there, 0 where the journal is not asked. A run that is set apart says why, which may
+// be that its journal cannot be read; of an import that was interrupted only a part is
+// there.
+func headFits(ctx context.Context, j store.Reader, h store.Head) (last uint64, err error) {
 	if h.Quarantine == importing {
-		return nil
+		return 0, nil
 	}
 	run, err := folded(ctx, j, h)
 	if err != nil && h.Quarantine != "" && !h.Imported() {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var code fault.Code
 	var message string
@@ -161,10 +162,10 @@ func headFits(ctx context.Context, j store.Reader, h store.Head) error {
 	}
 	if h.Status != run.Status().String() || h.Code != code || h.Message != message || (h.Ended != 0) != ended ||
 		ended && (h.Used != run.Used() || h.Failures != run.HasFailures()) {
-		return fault.New(fault.StoreCorrupt, "run %s: lists show it as %q, its journal says %q", h.Run,
+		return 0, fault.New(fault.StoreCorrupt, "run %s: lists show it as %q, its journal says %q", h.Run,
 			join(" ", h.Status, string(h.Code)), join(" ", run.Status().String(), string(code)))
 	}
-	return nil
+	return run.Last(), nil
 }
 
 // folded is the state that the journal of a run tells.

@@ -57,7 +57,7 @@ func TestDoctorReadsEverything(t *testing.T) {
 			if _, err := st.Commit(t.Context(), []store.Transition{{Key: h.Key, Epoch: epoch, Head: &h}}); err != nil {
 				t.Fatal(err)
 			}
-			if err := headFits(t.Context(), st, h); (err == nil) != (status == heads[0].Status) {
+			if _, err := headFits(t.Context(), st, h); (err == nil) != (status == heads[0].Status) {
 				t.Errorf("shown as %s (%s): %v", status, apart, err)
 			}
 		}

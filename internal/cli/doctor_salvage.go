@@ -7,27 +7,32 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // A salvaged says what came out of a damaged data directory.
 type salvaged struct {
-	Dir     string    `json:"dir"`
-	Read    string    `json:"read"`    // how the log was read
-	Runs    int       `json:"runs"`    // that verify
-	Damaged []lostRun `json:"damaged"` // that do not
-	Files   int       `json:"files"`   // that were copied
-	Store   []string  `json:"store,omitempty"`
+	Dir     string     `json:"dir"`
+	Read    string     `json:"read"`             // how the log was read
+	Runs    int        `json:"runs"`             // that verify
+	Others  []otherRun `json:"others,omitempty"` // those of them for which it was read otherwise
+	Damaged []lostRun  `json:"damaged"`          // that do not
+	Rest    string     `json:"rest,omitempty"`   // a data directory with what can be read of those
+	Files   int        `json:"files"`            // that were copied
+	Store   []string   `json:"store,omitempty"`
+}
+
+// An otherRun is a run that another reading of the log has, or has more of.
+type otherRun struct {
+	Run  string `json:"run"`
+	Read string `json:"read"`
 }
 
 // A lostRun is a run that is not, or not whole, in the new directory.
@@ -54,22 +59,9 @@ func (a *app) salvage(ctx context.Context, to string) error {
 	if err != nil {
 		return storageError(from, err)
 	}
-	var all []*judged
-	for _, im := range images {
-		all = append(all, judgeImage(ctx, im))
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	best, lost := choose(all)
-	out := salvaged{Dir: to, Read: best.image.Way, Runs: len(best.good), Damaged: lost, Store: best.complaints}
-	if err := os.Rename(filepath.Join(best.image.Dir, datadir.Database), filepath.Join(to, datadir.Database)); err != nil {
+	out, err := gather(ctx, images, to)
+	if err != nil {
 		return storageError(to, err)
-	}
-	for _, im := range images {
-		if err := os.RemoveAll(im.Dir); err != nil {
-			return storageError(to, err)
-		}
 	}
 	copied, err := copyFiles(ctx, filepath.Join(from, filesDir), filepath.Join(to, filesDir))
 	if err != nil {
@@ -85,11 +77,17 @@ func (a *app) salvage(ctx context.Context, to string) error {
 
 func (a *app) printSalvaged(out salvaged) {
 	a.text("saved %s and %s to %s (the log was read: %s)\n", count(out.Runs, "run"), count(out.Files, "file"), out.Dir, out.Read)
+	for _, o := range out.Others {
+		a.text("  the log was read %s for %s\n", o.Read, o.Run)
+	}
 	for _, d := range out.Damaged {
 		a.text("  not saved, or not whole: %s: %s\n", d.Run, oneLine(d.Why))
 	}
 	for _, c := range out.Store {
 		a.text("  store: %s\n", oneLine(c))
+	}
+	if out.Rest != "" {
+		a.say("what can be read of runs that are not saved is in %s: `roux events RUN --data %s`", out.Rest, shellWord(out.Rest))
 	}
 	a.say("`roux doctor --data %s` checks it; `roux resume --data %s` goes on with it", shellWord(out.Dir), shellWord(out.Dir))
 }
@@ -137,75 +135,6 @@ func liesIn(path, dir string) bool {
 		}
 		path = above
 	}
-}
-
-// A judged is an image with what can be read in it.
-type judged struct {
-	image      sqlite.Image
-	good       map[string]bool
-	damaged    map[string]string // why, by run
-	complaints []string
-}
-
-// judgeImage reads an image as doctor reads a data directory.
-func judgeImage(ctx context.Context, im sqlite.Image) *judged {
-	j := &judged{image: im, good: map[string]bool{}, damaged: map[string]string{}}
-	st, err := sqlite.Open(ctx, sqlite.Options{Dir: im.Dir})
-	if err != nil {
-		j.complaints = []string{fault.Message(err)}
-		return j
-	}
-	if _, j.complaints, err = st.Check(ctx); err != nil {
-		j.complaints = append(j.complaints, fault.Message(err))
-	}
-	q := store.Query{Account: account, Limit: 500}
-	for {
-		heads, err := st.List(ctx, q)
-		if err != nil {
-			j.complaints = append(j.complaints, fault.Message(err))
-			break
-		}
-		for _, h := range heads {
-			if err := headFits(ctx, st, h); err != nil {
-				j.damaged[h.Run] = fault.Message(err)
-			} else {
-				j.good[h.Run] = true
-			}
-		}
-		if len(heads) < q.Limit {
-			break
-		}
-		q.After = heads[len(heads)-1].Run
-	}
-	if err := st.Close(); err != nil {
-		j.complaints = append(j.complaints, fault.Message(err))
-	}
-	return j
-}
-
-// choose returns the image of which most runs verify, and all runs that are damaged in
-// it or not there: of one that verifies in another image it says in which.
-func choose(all []*judged) (best *judged, lost []lostRun) {
-	seen := map[string]string{}
-	for _, j := range all {
-		maps.Copy(seen, j.damaged)
-		if best == nil || len(j.good) > len(best.good) || len(j.good) == len(best.good) && len(j.damaged)+len(j.complaints) < len(best.damaged)+len(best.complaints) {
-			best = j
-		}
-	}
-	for _, j := range all {
-		for run := range j.good {
-			seen[run] = "it is whole only where the log is read " + j.image.Way
-		}
-	}
-	lost = []lostRun{}
-	for run, why := range seen {
-		if !best.good[run] {
-			lost = append(lost, lostRun{run, why})
-		}
-	}
-	slices.SortFunc(lost, func(a, b lostRun) int { return strings.Compare(a.Run, b.Run) })
-	return best, lost
 }
 
 // A copier copies the files of runs; each is held to its hash when it is read.

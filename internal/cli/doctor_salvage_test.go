@@ -14,7 +14,6 @@ import (
 
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // killedWith makes a data directory with n runs, as a process that is killed leaves it.
@@ -164,31 +163,5 @@ func TestSalvageRefuses(t *testing.T) {
 	saved := filepath.Join(t.TempDir(), "saved")
 	if out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved); code != fault.ExitOK || !strings.Contains(out, "saved 1 run and 1 file") {
 		t.Errorf("exit %d: %s%s", code, out, talk)
-	}
-}
-
-// The image with most runs is taken. Every run that verifies in another one, or in
-// none, is named.
-func TestSalvageNamesWhatItLeaves(t *testing.T) {
-	set := func(runs string) map[string]bool {
-		m := map[string]bool{}
-		for run := range strings.FieldsSeq(runs) {
-			m[run] = true
-		}
-		return m
-	}
-	all := []*judged{
-		{image: sqlite.Image{Way: "up to the damage"}, good: set("a b c"), damaged: map[string]string{}},
-		{image: sqlite.Image{Way: "all"}, good: set("b d e f"), damaged: map[string]string{"c": "a gap", "g": "a gap"}, complaints: []string{"odd"}},
-		{image: sqlite.Image{Way: "more"}, good: set("b d e f"), damaged: map[string]string{"c": "a gap", "h": "torn"}},
-	}
-	best, lost := choose(all)
-	var names []string
-	for _, l := range lost {
-		names = append(names, l.Run+": "+l.Why)
-	}
-	const first = "it is whole only where the log is read up to the damage"
-	if got := strings.Join(names, "; "); best != all[2] || got != "a: "+first+"; c: "+first+"; g: a gap; h: torn" {
-		t.Errorf("%s is taken, and lost are %s", best.image.Way, got)
 	}
 }

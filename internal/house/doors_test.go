@@ -47,7 +47,7 @@ var mayOpen = map[string]string{
 	"internal/cli/doctor_checks.go leftovers":       "the data directory itself, which its user may reach by a link",
 	"internal/cli/doctor_checks.go syncTime":        "makes a new file or fails, and removes that name",
 	"internal/cli/doctor_read.go bytesUnder":        "adds up sizes, and follows and opens no file",
-	"internal/cli/doctor_salvage.go salvage":        "renames and removes what was just made in a directory that is closed to others",
+	"internal/cli/doctor_salvage_runs.go gather":    "renames and removes what was just made in a directory that is closed to others",
 	"internal/cli/trust.go writePointer":            "removes a name, and makes a new file or fails",
 	"internal/cli/trust.go bind":                    "removes names, and makes the socket in a new directory that is closed to others",
 	"internal/store/sqlite/reserve.go spendReserve": "removes a name, to have its space",

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/sqlite"
+)
+
+// A judged is an image with what can be read in it.
+type judged struct {
+	image      sqlite.Image
+	good       map[store.Key]uint64 // the last event of a run; 0 = it is set apart, and was not read
+	damaged    map[store.Key]string // why
+	deleted    map[store.Key]bool   // by the user, or when they were no longer kept
+	complaints []string
+}
+
+func (j *judged) complain(err error) {
+	if err != nil {
+		j.complaints = append(j.complaints, fault.Message(err))
+	}
+}
+
+// judgeImage reads an image as doctor reads a data directory.
+func judgeImage(ctx context.Context, im sqlite.Image) *judged {
+	j := &judged{image: im, good: map[store.Key]uint64{}, damaged: map[store.Key]string{}}
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: im.Dir})
+	if err != nil {
+		j.complain(err)
+		return j
+	}
+	_, j.complaints, err = st.Check(ctx)
+	j.complain(err)
+	j.deleted, err = st.Deleted(ctx)
+	j.complain(err)
+	accounts, err := st.Accounts(ctx)
+	j.complain(err)
+	for _, account := range accounts {
+		j.complain(j.runs(ctx, st, account))
+	}
+	j.complain(st.Close())
+	return j
+}
+
+// runs judges the runs of an account.
+func (j *judged) runs(ctx context.Context, st *sqlite.Store, account string) error {
+	q := store.Query{Account: account, Limit: 500}
+	for {
+		heads, err := st.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			if h.Damage != "" {
+				j.damaged[h.Key] = h.Damage
+			} else if last, err := headFits(ctx, st, h); err != nil {
+				j.damaged[h.Key] = fault.Message(err)
+			} else {
+				j.good[h.Key] = last
+			}
+		}
+		if len(heads) < q.Limit {
+			return nil
+		}
+		q.After = heads[len(heads)-1].Run
+	}
+}
+
+// A selection says from which image each run is taken.
+type selection struct {
+	best *judged               // of which most runs verify
+	from map[store.Key]*judged // of all that verify anywhere, the one with most events
+	lost map[store.Key]string  // why, of all others
+}
+
+// choose finds the best image, and what others have that it has not.
+func choose(all []*judged) selection {
+	c := selection{from: map[store.Key]*judged{}, lost: map[store.Key]string{}}
+	for _, j := range all {
+		maps.Copy(c.lost, j.damaged)
+		if c.best == nil || len(j.good) > len(c.best.good) || len(j.good) == len(c.best.good) &&
+			len(j.damaged)+len(j.complaints) < len(c.best.damaged)+len(c.best.complaints) {
+			c.best = j
+		}
+	}
+	maps.Copy(c.lost, c.best.damaged)
+	for _, j := range append([]*judged{c.best}, all...) {
+		for key, last := range j.good {
+			if have := c.from[key]; have == nil || last > have.good[key] {
+				c.from[key] = j
+			}
+		}
+	}
+	// That a run is gone is what was committed last, not damage.
+	for key := range c.best.deleted {
+		delete(c.from, key)
+		delete(c.lost, key)
+	}
+	for key := range c.from {
+		delete(c.lost, key)
+	}
+	return c
+}
+
+// single says that the best image has all that verifies.
+func (c *selection) single() bool {
+	for _, j := range c.from {
+		if j != c.best {
+			return false
+		}
+	}
+	return true
+}
+
+// gather makes a store in a directory of all that verifies in any of the images, and
+// removes those.
+func gather(ctx context.Context, images []sqlite.Image, to string) (out salvaged, err error) {
+	var all []*judged
+	for _, im := range images {
+		all = append(all, judgeImage(ctx, im))
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+	}
+	c := choose(all)
+	out = salvaged{Dir: to, Read: c.best.image.Way, Store: c.best.complaints, Damaged: []lostRun{}}
+	if c.single() {
+		err = os.Rename(filepath.Join(c.best.image.Dir, datadir.Database), filepath.Join(to, datadir.Database))
+	} else {
+		err = c.rebuild(ctx, to, &out)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Runs = len(c.from)
+	for key, why := range c.lost {
+		out.Damaged = append(out.Damaged, lostRun{runName(key), why})
+	}
+	for key, j := range c.from {
+		if why := missed(key, all[slices.Index(all, j)+1:]); why != "" && j.good[key] > 0 {
+			out.Damaged = append(out.Damaged, lostRun{runName(key), fmt.Sprintf("%s; it is saved up to event %d", why, j.good[key])})
+		}
+	}
+	slices.SortFunc(out.Damaged, func(a, b lostRun) int { return strings.Compare(a.Run, b.Run) })
+	for _, im := range images {
+		if im.Dir == out.Rest {
+			continue
+		}
+		if err := os.RemoveAll(im.Dir); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// missed says why a run may have had more events than in the image it is taken from:
+// readings that take more of the log have it damaged.
+func missed(key store.Key, later []*judged) (why string) {
+	for _, j := range later {
+		why = cmp.Or(j.damaged[key], why)
+	}
+	return why
+}
+
+// runName is what a run is called among those of all accounts.
+func runName(key store.Key) string {
+	if key.Account == account {
+		return key.Run
+	}
+	return key.Account + "/" + key.Run
+}
+
+// rebuild makes a new store of the runs, each from its image. Runs are not added to
+// the best image: what is damaged there would stay in their way.
+func (c *selection) rebuild(ctx context.Context, to string, out *salvaged) (err error) {
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: to})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	epoch, err := st.Own(ctx)
+	if err != nil {
+		return err
+	}
+	best, err := sqlite.Open(ctx, sqlite.Options{Dir: c.best.image.Dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, best.Close()) }()
+	m := &mover{ctx: ctx, to: st, epoch: epoch}
+	for _, j := range c.sources() {
+		from := best
+		if j != c.best {
+			if from, err = sqlite.Open(ctx, sqlite.Options{Dir: j.image.Dir}); err != nil {
+				return err
+			}
+		}
+		err = c.move(m, j, from, best, out)
+		if j != c.best {
+			err = errors.Join(err, from.Close())
+		}
+		if err == nil {
+			err = m.flush()
+		}
+		if err != nil {
+			return err
+		}
+		if err := st.TakeOver(ctx, j.image, j == c.best); err != nil {
+			out.Store = append(out.Store, "what stands beside the runs of the log read "+j.image.Way+" is not saved: "+fault.Message(err))
+		}
+	}
+	if len(c.lost) > 0 {
+		out.Rest = c.best.image.Dir
+	}
+	return nil
+}
+
+// sources are the images from which runs are taken, the best one first.
+func (c *selection) sources() []*judged {
+	sources := []*judged{c.best}
+	for _, j := range c.from {
+		if !slices.Contains(sources, j) {
+			sources = append(sources, j)
+		}
+	}
+	slices.SortFunc(sources[1:], func(a, b *judged) int { return strings.Compare(a.image.Dir, b.image.Dir) })
+	return sources
+}
+
+// move takes the runs of one image.
+func (c *selection) move(m *mover, j *judged, from, best *sqlite.Store, out *salvaged) error {
+	keys := slices.SortedFunc(maps.Keys(c.from), func(a, b store.Key) int {
+		return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Run, b.Run))
+	})
+	for _, key := range keys {
+		switch {
+		case c.from[key] != j:
+			continue
+		case j.good[key] == 0:
+			c.lost[key] = "it is set apart, and its journal cannot be read"
+			delete(c.from, key)
+			continue
+		}
+		source := from
+		if had := c.best.good[key]; had > 0 && j != c.best {
+			same, err := continues(m.ctx, from, best, key, had)
+			if err != nil {
+				return err
+			}
+			if !same {
+				out.Damaged = append(out.Damaged, lostRun{runName(key), "where the log is read " + j.image.Way + " it has other events, and more; those are not saved"})
+				source = best
+			}
+		}
+		if err := m.run(source, key); err != nil {
+			return err
+		}
+		if source != best {
+			out.Others = append(out.Others, otherRun{runName(key), j.image.Way})
+		}
+	}
+	return nil
+}
+
+// continues says whether the events of a run in one store are the first ones in another.
+func continues(ctx context.Context, long, short store.Reader, key store.Key, last uint64) (bool, error) {
+	var sums [2]hash.Hash
+	for i, j := range []store.Reader{long, short} {
+		sums[i] = sha256.New()
+		err := eachEvent(ctx, j, key, 0, func(ev *journal.Event) error {
+			if ev.Seq > last {
+				return errNamed
+			}
+			_, err := sums[i].Write(journal.AppendFrame(nil, []journal.Event{*ev}))
+			return err
+		})
+		if err != nil && !errors.Is(err, errNamed) {
+			return false, err
+		}
+	}
+	return string(sums[0].Sum(nil)) == string(sums[1].Sum(nil)), nil
+}
+
+const (
+	movedPiece = 1 << 20 // bytes of the journal that one transition takes
+	movedBytes = 4 << 20 // and one commit
+	movedRuns  = 512
+)
+
+// A mover writes runs of other stores into one.
+type mover struct {
+	ctx   context.Context
+	to    *sqlite.Store
+	epoch uint64
+	batch []store.Transition
+	bytes int
+}
+
+// run takes a run as it is. One that is over, or parked, needs no row of the journal.
+func (m *mover) run(from *sqlite.Store, key store.Key) error {
+	head, err := from.Head(m.ctx, key)
+	if err != nil {
+		return err
+	}
+	text, err := from.Plan(m.ctx, head.PlanHash)
+	if err != nil {
+		return err
+	}
+	var park *store.Park
+	if !head.Settled() {
+		saved, err := from.Load(m.ctx, key)
+		switch {
+		case err == nil:
+			park = saved.Park
+		case !errors.Is(err, fault.StoreCorrupt): // else it counts as not parked
+			return err
+		}
+	}
+	t := store.Transition{Key: key, Epoch: m.epoch, First: 1, Head: &head, PlanHash: head.PlanHash, Plan: text}
+	put := func() error {
+		if park != nil || head.Settled() {
+			t.Fold = &store.Fold{First: t.First, Last: t.Last, Chunk: t.Frames}
+		}
+		t.Files = engine.FilesNamed(&t)
+		err := m.put(t)
+		t = store.Transition{Key: key, Epoch: m.epoch, First: t.Last + 1, Head: &head}
+		return err
+	}
+	err = eachEvent(m.ctx, from, key, 0, func(ev *journal.Event) error {
+		if len(t.Frames) > movedPiece {
+			if err := put(); err != nil {
+				return err
+			}
+		}
+		t.Last = ev.Seq
+		t.Frames = journal.AppendFrame(t.Frames, []journal.Event{*ev})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.Park = park
+	return put()
+}
+
+func (m *mover) put(t store.Transition) error { //nolint:gocritic // it is kept
+	m.batch = append(m.batch, t)
+	m.bytes += len(t.Frames) + len(t.Plan)
+	if m.bytes < movedBytes && len(m.batch) < movedRuns {
+		return nil
+	}
+	return m.flush()
+}
+
+func (m *mover) flush() error {
+	verdicts, err := m.to.Commit(m.ctx, m.batch)
+	for _, v := range verdicts {
+		err = errors.Join(err, v.Err)
+	}
+	m.batch, m.bytes = nil, 0
+	return err
+}
