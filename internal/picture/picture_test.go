@@ -164,6 +164,38 @@ func TestDataEdges(t *testing.T) {
 	}
 }
 
+// TestElseOfEveryCondition: where a condition has no else, an edge leads to what comes
+// after it, and where nothing does, its card says that it goes on.
+func TestElseOfEveryCondition(t *testing.T) {
+	pic := Of(compiledText(t, "sides", []byte(`name: sides
+steps:
+  - id: between
+    condition: {expression: 'true', then: [{id: last-of-side, condition: {expression: 'true', then: [{id: a, transform: {expression: '1'}}]}}]}
+  - id: both
+    condition: {expression: 'true', then: [{id: b, transform: {expression: '1'}}], else: [{id: c, transform: {expression: '1'}}]}
+  - id: last
+    when: 'true'
+    continue_on_error: true
+    condition: {expression: 'true', then: [{id: d, transform: {expression: '1'}}]}
+`)), "sides", false)
+	drawn := map[string]bool{}
+	for _, e := range pic.Edges {
+		if e.Kind == Passes {
+			drawn[e.From] = true
+		}
+	}
+	for i := range pic.Nodes {
+		n := &pic.Nodes[i]
+		if n.Kind != "condition" {
+			continue
+		}
+		edge, said := n.ID == "between", n.ID == "last" || n.ID == "between.then.last-of-side"
+		if got := slices.Contains(pic.cardLines(n), "else: goes on"); drawn[n.ID] != edge || got != said {
+			t.Errorf("%s: an else edge: %v, said on the card: %v; want %v, %v", n.ID, drawn[n.ID], got, edge, said)
+		}
+	}
+}
+
 // TestImpliedEdges: what comes after b, which comes after a, needs no line from
 // a; what only looks alike keeps its own.
 func TestImpliedEdges(t *testing.T) {

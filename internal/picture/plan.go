@@ -233,6 +233,10 @@ func variables(s *plan.Step) []plan.Var {
 func facts(p *plan.Plan, s *plan.Step) []string {
 	lines := []string{does(p, s)}
 	switch s.Kind {
+	case plan.Condition:
+		if s.Else == plan.None && len(s.Succs) == 0 {
+			lines = append(lines, "else: goes on") // no step comes after it that an edge could lead to
+		}
 	case plan.Parallel:
 		lines = append(lines, strategy[s.Strategy])
 	case plan.Loop:
