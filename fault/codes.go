@@ -227,11 +227,24 @@ func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
 	}
-	if row, ok := Lookup(CodeOf(err)); ok {
-		var e *Error
-		if row.Exit == ExitFailed && errors.As(err, &e) && len(e.Diags) > 0 {
-			return ExitDefinition
-		}
+	var e *Error
+	if errors.As(err, &e) && len(e.Diags) > 0 {
+		return ExitBeforeRun(CodeOf(err))
+	}
+	return exitOf(CodeOf(err))
+}
+
+// ExitBeforeRun is the exit code for a failure that ended a run before anything ran:
+// with a code that a run may fail with, that of definitions.
+func ExitBeforeRun(code Code) int {
+	if exit := exitOf(code); exit != ExitFailed {
+		return exit
+	}
+	return ExitDefinition
+}
+
+func exitOf(code Code) int {
+	if row, ok := Lookup(code); ok {
 		return row.Exit
 	}
 	return ExitFailed

@@ -77,5 +77,11 @@ func (v *runView) exit() int {
 	case journal.RunCancelled:
 		return fault.ExitCancelled
 	}
+	if v.Error != nil && !v.began {
+		// It met a limit that its recipe can set before anything ran.
+		if code := fault.Code(v.Error.Code); raisedBy[code] != "" {
+			return fault.ExitBeforeRun(code)
+		}
+	}
 	return fault.ExitFailed
 }

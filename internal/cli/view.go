@@ -27,6 +27,7 @@ type runView struct {
 	recipe   string
 	files    []journal.File // that the run was given
 	failures bool
+	began    bool // an attempt was handed out, or a step completed
 	// passed is how many steps failed and were skipped, as their onError says.
 	passed      int
 	firstPassed string
@@ -130,6 +131,7 @@ func (v *runView) apply(ev *journal.Event) error {
 	if ev.Step < 0 {
 		return v.applyRun(ev)
 	}
+	v.began = v.began || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvNodeCompleted
 	s := v.step(ev.Ref())
 	switch ev.Kind {
 	case journal.EvNodeReady:

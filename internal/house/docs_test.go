@@ -82,7 +82,7 @@ var exits = []struct {
 	{fault.ExitOK, "Done; a run completed."},
 	{fault.ExitFailed, "The run failed, or a check found a difference."},
 	{fault.ExitUsage, "The command, a flag or an input was not understood."},
-	{fault.ExitDefinition, "The recipe is not valid."},
+	{fault.ExitDefinition, "The recipe is not valid, or its run met one of its `limits` before anything ran: before an attempt was handed out and before a step completed."},
 	{fault.ExitNotFound, "A file, run or step does not exist."},
 	{fault.ExitForbidden, "Not allowed, for example a data directory that cannot be written."},
 	{fault.ExitCredits, "Credits or a quota do not suffice."},

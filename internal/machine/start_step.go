@@ -34,7 +34,7 @@ func (r *Run) startStep(s *scope, i int32) {
 	}
 	if r.started >= r.limits.TotalSteps {
 		r.finalFailure(s, i, &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"the run has begun %d steps, its limit; raise limits.max_total_steps", r.started)}, nil)
+			"the run has begun %s, its limit; raise limits.max_total_steps", count(r.started, "step"))}, nil)
 		return
 	}
 	code := r.prog.code(s.g.First + i)
@@ -256,9 +256,18 @@ func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
 	}
 	if total > lim.TotalSteps {
 		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"%d items of %d steps would make %d steps, the limit is %d; raise limits.max_total_steps", added, each, total, lim.TotalSteps)}
+			"%s of %s would make %s, the limit is %d; raise limits.max_total_steps",
+			count(added, "item"), count(each, "step"), count(total, "step"), lim.TotalSteps)}
 	}
 	return nil
+}
+
+// count is "1 step" or "3 steps".
+func count(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + one + "s"
 }
 
 // scopeSteps is how many steps a scope of a graph begins where none fails. A
