@@ -343,6 +343,7 @@ func (d *doctor) runs(ctx context.Context, j store.Reader) {
 		d.fail("runs", err)
 		return
 	case len(quarantined) > 0:
+		hideTexts(ctx, j, quarantined[:1])
 		d.problem("runs", "`"+d.app.hint("runs get", quarantined[0].Run)+"` says why, `"+d.app.hint("runs release", quarantined[0].Run)+"` lets it go on",
 			"%s set apart, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, oneLine(cut(quarantined[0].Quarantine, 100)))
 	}

@@ -40,7 +40,7 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	}
 	for _, h := range heads {
 		if h.Run == q.Prefix {
-			return h, believable(h)
+			return shownHead(ctx, j, h)
 		}
 	}
 	switch {
@@ -53,7 +53,13 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	case len(heads) > 1:
 		return store.Head{}, ambiguous(name, heads)
 	}
-	return heads[0], believable(heads[0])
+	return shownHead(ctx, j, heads[0])
+}
+
+// shownHead is a head as commands show it.
+func shownHead(ctx context.Context, j store.Reader, h store.Head) (store.Head, error) {
+	hideReason(&h, func() bool { return newMaskedJournal(j).marked(ctx, &h) })
+	return h, believable(h)
 }
 
 // believable is the error of a damaged head.

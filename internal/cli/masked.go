@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/roux-engine/roux/internal/journal"
@@ -58,8 +59,8 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 
 func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	head, err := m.Reader.Head(ctx, key)
-	if err == nil && head.Message != "" && m.marked(ctx, &head) {
-		head.Message = view.Masked
+	if err == nil {
+		m.hide(ctx, &head)
 	}
 	return head, err
 }
@@ -67,11 +68,30 @@ func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, er
 func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, error) {
 	heads, err := m.Reader.List(ctx, q)
 	for i := range heads {
-		if heads[i].Message != "" && m.marked(ctx, &heads[i]) {
-			heads[i].Message = view.Masked
-		}
+		m.hide(ctx, &heads[i])
 	}
 	return heads, err
+}
+
+func (m *maskedJournal) hide(ctx context.Context, head *store.Head) {
+	hideMessage(head, func() bool { return m.marked(ctx, head) })
+	hideReason(head, func() bool { return m.marked(ctx, head) })
+}
+
+// hideMessage hides why a run failed if its recipe marks inputs: it may hold one.
+func hideMessage(head *store.Head, marked func() bool) {
+	if head.Message != "" && marked() {
+		head.Message = view.Masked
+	}
+}
+
+// hideReason does so with why a run is set apart: what stands behind the first colon
+// may be the text of a panic. The reason of an imported run is of the import's making.
+func hideReason(head *store.Head, marked func() bool) {
+	ours, _, cause := strings.Cut(head.Quarantine, ": ")
+	if cause && !head.Imported() && marked() {
+		head.Quarantine = ours + ": " + view.Masked
+	}
 }
 
 // Load leaves out the state and the events of a run that has something to hide:
@@ -83,9 +103,7 @@ func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, 
 	}
 	out := *saved
 	out.State, out.StateLast, out.Tail = nil, 0, nil
-	if out.Head.Message != "" {
-		out.Head.Message = view.Masked
-	}
+	m.hide(ctx, &out.Head)
 	return &out, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
@@ -144,6 +145,66 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		t.Error("the socket is still there")
 	}
 	look()
+}
+
+// Why a run is set apart may be the text of a panic: where the recipe marks inputs, no
+// command shows more of it than where it happened, over the socket or not. What an
+// import says of a run is kept.
+func TestReasonsAreMasked(t *testing.T) {
+	const why, imported = "the machine panicked after event 3: no hush-token", store.ImportedReason + ", not verified"
+	for _, tt := range []struct{ recipe, reason, want string }{
+		{withSecrets, why, "the machine panicked after event 3: [masked]"},
+		{strings.ReplaceAll(withSecrets, ", writeOnly: true", ""), why, why},
+		{withSecrets, "the process died 3 times", "the process died 3 times"},
+		{withSecrets, imported, "not verified"},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		t.Setenv("ROUX_DATA", dir)
+		recipe := strings.Replace(tt.recipe, "steps:\n", "steps:\n  - {id: hold, wait: {signal: go}}\n", 1)
+		run := startedIn(t, dir, recipe, map[string]any{"token": "hush-token", "login": map[string]any{"password": "p"}, "keys": []any{}})
+		inHead(t, dir, run, func(head *store.Head) { head.Quarantine = tt.reason })
+		look := func(where string) {
+			t.Helper()
+			for _, args := range [][]string{
+				{"runs", "list"}, {"runs", "list", "-o", "json"}, {"runs", "get", run}, {"runs", "get", run, "-o", "json"}, {"doctor"},
+				{"resume", run}, {"trace", run}, {"explain", run, "hold"}, {"replay", run},
+			} {
+				out, talk, _ := inProcess("", args...)
+				if strings.Contains(tt.want, "masked") && strings.Contains(out+talk, "hush") {
+					t.Errorf("%s %v shows a secret:\n%s%s", where, args, out, talk)
+				}
+				if args[0] == "runs" && args[1] == "get" && !strings.Contains(out, tt.want) {
+					t.Errorf("%s %v does not say %q:\n%s%s", where, args, tt.want, out, talk)
+				}
+			}
+		}
+		look("alone")
+		h, r := hostedAt(t, dir)
+		look("beside a host")
+		for op, in := range map[string]ask{"head": {Key: store.Key{Run: run}}, "list": {}, "load": {Key: store.Key{Run: run}}} {
+			answer, err := call[json.RawMessage](t.Context(), r, op, in)
+			if err != nil || !strings.Contains(string(answer), tt.want) {
+				t.Errorf("the answer to %s: %v, %s", op, err, answer)
+			}
+		}
+		h.abandon()
+	}
+}
+
+// startedIn starts a run in a data directory that nobody holds afterwards.
+func startedIn(t *testing.T, dir, recipe string, input map[string]any) (run string) {
+	t.Helper()
+	e, err := library.Open(t.Context(), library.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err = e.Start(t.Context(), library.Request{Source: "r.yaml", Recipe: []byte(recipe), Input: input}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return run
 }
 
 // An input that is refused is not shown in the refusal.

@@ -142,6 +142,19 @@ func cancelledIn(t *testing.T, dir, mark string, lags bool) (run string) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
+	inHead(t, dir, run, func(head *store.Head) {
+		head.Quarantine = mark
+		if lags {
+			head.Status, head.Ended, head.Code, head.Message = "running", 0, "", ""
+		}
+	})
+	return run
+}
+
+// inHead changes the head of a run in a data directory that nobody holds.
+func inHead(t *testing.T, dir, run string, change func(*store.Head)) {
+	t.Helper()
+	ctx := t.Context()
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -150,14 +163,11 @@ func cancelledIn(t *testing.T, dir, mark string, lags bool) (run string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := findRun(ctx, st, run)
+	head, err := st.Head(ctx, store.Key{Account: account, Run: run})
 	if err != nil {
 		t.Fatal(err)
 	}
-	head.Quarantine = mark
-	if lags {
-		head.Status, head.Ended, head.Code, head.Message = "running", 0, "", ""
-	}
+	change(&head)
 	verdicts, err := st.Commit(ctx, []store.Transition{{Key: head.Key, Epoch: epoch, Head: &head}})
 	if err != nil || verdicts[0].Err != nil {
 		t.Fatal(err, verdicts)
@@ -165,5 +175,4 @@ func cancelledIn(t *testing.T, dir, mark string, lags bool) (run string) {
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return run
 }

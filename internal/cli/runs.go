@@ -97,7 +97,7 @@ func (a *app) listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				hideMessages(ctx, j, heads)
+				hideTexts(ctx, j, heads)
 				a.printHeads(heads)
 				if n := damagedIn(heads); n > 0 {
 					a.say("%s damaged: `%s` tells what else is, and a backup has the whole", are(n), a.hint("doctor", ""))
@@ -114,25 +114,13 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-// hideMessages hides the messages of runs whose recipe marks inputs as writeOnly.
-// A message may hold such a value, and which one only the journal tells, which a
-// list does not read. A plan that cannot be read may mark some too.
-func hideMessages(ctx context.Context, j store.Reader, heads []store.Head) {
-	marks := map[string]bool{}
+// hideTexts hides the messages of runs whose recipe marks inputs as writeOnly, and
+// why they are set apart. Those may hold such a value, and which one only the journal
+// tells, which a list does not read. A plan that cannot be read may mark some too.
+func hideTexts(ctx context.Context, j store.Reader, heads []store.Head) {
+	m := newMaskedJournal(j)
 	for i := range heads {
-		h := &heads[i]
-		if h.Message == "" {
-			continue
-		}
-		hide, known := marks[h.PlanHash]
-		if !known {
-			p, err := planOf(ctx, j, *h)
-			hide = err != nil || view.NewMask(p) != nil
-			marks[h.PlanHash] = hide
-		}
-		if hide {
-			h.Message = view.Masked
-		}
+		m.hide(ctx, &heads[i])
 	}
 }
 

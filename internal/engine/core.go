@@ -5,14 +5,17 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 const (
@@ -292,8 +295,9 @@ func (c *core) protect(l *live, fn func()) (err error) {
 		if v == nil {
 			return
 		}
-		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", v, "stack", string(debug.Stack()))
-		reason := fmt.Sprintf("the machine panicked after event %d: %v", l.run.Last(), v)
+		text := panicText(l.run.Plan(), v)
+		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
+		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		c.drop(l)
 		err = errQuarantined(l.key.Run, reason)
 		for _, in := range c.building.ins {
@@ -307,6 +311,15 @@ func (c *core) protect(l *live, fn func()) (err error) {
 	}()
 	fn()
 	return nil
+}
+
+// panicText is what a panic says. Commands, errors and logs show it: where the recipe
+// marks inputs, only what Go's runtime says is free of their values.
+func panicText(p *plan.Plan, v any) string {
+	if _, ok := v.(runtime.Error); !ok && view.NewMask(p) != nil {
+		return view.Masked
+	}
+	return fmt.Sprint(v)
 }
 
 // yield ends the holding of an attempt. One that the run has ended by itself (a

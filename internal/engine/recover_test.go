@@ -222,6 +222,34 @@ func badPlan(t *testing.T) *plan.Plan {
 	return p
 }
 
+// What a panic says may hold a value that the recipe marks as writeOnly: neither the
+// reason that is stored nor the error of a command has it then.
+func TestI16_PanicShowsNoMarkedValue(t *testing.T) {
+	for _, mark := range []string{"", ", writeOnly: true"} {
+		p := planOf(t, "name: a\ninputSchema: {type: object, properties: {token: {type: string"+mark+"}}}\n"+
+			"steps:\n  - {id: a, action: {name: noop}}\n", noop())
+		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
+		key := r.run(acc, p, map[string]any{"token": "hush-token"})
+		got := r.pull()
+		r.c.watch = panics("no hush-token")
+		r.settle(done(got, `{}`))
+		in := request(key, machine.Input{Kind: machine.InCancel})
+		reply := r.asked(in)
+		r.settle(in)
+		for _, text := range []string{r.head(key).Quarantine, fault.Message(reply().err)} {
+			if !strings.Contains(text, "panicked after event") || strings.Contains(text, "hush") != (mark == "") {
+				t.Errorf("with the mark %q it says: %s", mark, text)
+			}
+		}
+	}
+}
+
+// panics is a watch under which every turn panics with a text.
+type panics string
+
+func (p panics) Before(store.Key, *machine.Run, *machine.Input)             { panic(string(p)) }
+func (panics) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
+
 // A panic ends the part of one run; the process and the others go on, also when
 // both share a batch.
 func TestI16_PanicSetsOneRunApart(t *testing.T) {
