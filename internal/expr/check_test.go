@@ -77,6 +77,13 @@ func TestX31_R13_Check(t *testing.T) {
 		{`1 + nobody + nobody`, "", "undefined-name@4+6 undefined: nobody\nundefined-name@13+6 undefined: nobody"},
 		{`foo(1)`, "", `undefined-name@0+3 undefined function: foo`},
 		{`'x'.startWith('y')`, "", `undefined-name@4+9 undefined function: startWith; did you mean "startsWith"?`},
+		{`reduce(fileHashes, 0, any)`, "", `undefined-name@0+6 undefined function: reduce; did you mean "list.reduce(…)"?`},
+		{`exist(fileHashes, any, true)`, "", `undefined-name@0+5 undefined function: exist; did you mean "list.exists(…)"?`},
+		{`greatest(1, 2)`, "", `undefined-name@0+8 undefined function: greatest; did you mean "math.greatest(…)"?`},
+		{`[0].uuid()`, "", `undefined-name@4+4 undefined function: uuid; did you mean "uuid(…)"?`},
+		{`[0].sqrt()`, "", `undefined-name@4+4 undefined function: sqrt; did you mean "math.sqrt(…)"?`},
+		{`[0].reduce(any, 0, any)`, "", `undefined-name@4+6 undefined function: reduce; it takes 4 arguments`},
+		{`[0].map(any)`, "", `undefined-name@4+3 undefined function: map; it takes 2 or 3 arguments`},
 		{`fileHashes.map(f, g)`, "", "undefined-name@18+1 undefined: g"},
 
 		// Fields.
@@ -91,6 +98,11 @@ func TestX31_R13_Check(t *testing.T) {
 		// Types.
 		{`inspection.sizeBytes + 'x'`, "", `type@21+1 operator + does not take (int, string)`},
 		{`inspection.mimeType && true`, "", `type@10+1 want bool, got string`},
+		{`sum([1, 2])`, "", `type@0+3 function sum does not take (list(int)); did you mean "list.sum(…)"?`},
+		{`startsWith('a', 'b')`, "", `type@0+10 function startsWith does not take (string, string); did you mean "string.startsWith(…)"?`},
+		{`[1].toJson()`, "", `type@4+6 function toJson does not take list(int).(); did you mean "toJson(…)"?`},
+		{`sets.contains(1, 2)`, "", `type@5+8 function sets.contains does not take (int, int)`},
+		{`'a'.contains(1)`, "", `type@4+8 function contains does not take string.(int)`},
 		{`size(count)`, "", `type@0+4 function size does not take (int)`},
 		{`inspection.tags.map(t, t.foo)`, "", `type@24+1 string has no fields`},
 		{`count.map(x, x)`, "", `type@0+1 want a list or a map to walk, got int`},

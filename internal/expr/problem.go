@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -114,7 +113,7 @@ func explainIssue(src string, at int, msg string) Problem {
 		p.Rule = RuleUndefinedName
 		p.Msg = "undefined function: " + name
 		p.Offset, p.Len = wordBefore(letters, at, name)
-		p.Hint = nearHint(name[strings.LastIndexByte(name, '.')+1:], functionNames())
+		p.Hint = functionHint(lastName(name), strings.Contains(name, ".") || p.Offset > 0 && letters[p.Offset-1] == '.')
 	case strings.HasPrefix(msg, "undefined field "):
 		name := between(msg, "'")
 		p.Rule = RuleUndefinedField
@@ -131,6 +130,7 @@ func explainIssue(src string, at int, msg string) Problem {
 		} else {
 			p.Msg = "function " + name + " does not take " + args
 			p.Offset, p.Len = wordBefore(letters, at, name)
+			p.Hint = otherCallHint(name, !strings.HasPrefix(args, "("))
 		}
 	case strings.HasPrefix(msg, "expected type '"):
 		_, found, _ := strings.Cut(msg, " but found ")
@@ -164,7 +164,7 @@ func (p *Problem) parserLimit(msg string) bool {
 
 // wordBefore is the place of a function whose parenthesis is at a place.
 func wordBefore(letters []rune, at int, name string) (offset, n int) {
-	last := name[strings.LastIndexByte(name, '.')+1:]
+	last := lastName(name)
 	n = runes(last)
 	if at >= n && at <= len(letters) && string(letters[at-n:at]) == last {
 		return at - n, n
@@ -184,21 +184,6 @@ func wordAfter(letters []rune, at int, name []rune) (offset, n int) {
 }
 
 func isWordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-// functionNames are the functions and methods that an expression may call.
-var functionNames = sync.OnceValue(func() []string {
-	var names []string
-	for name := range base().Functions() {
-		name = name[strings.LastIndexByte(name, '.')+1:]
-		if name[0] >= 'a' && name[0] <= 'z' {
-			names = append(names, name)
-		}
-	}
-	names = append(names, "has", "all", "exists", "exists_one", "existsOne", "map", "filter", "sortBy",
-		"transformList", "transformMap", "transformMapEntry", "optMap", "optFlatMap", "bind", "reduce", "groupBy", "now", "uuid")
-	slices.Sort(names)
-	return slices.Compact(names)
-})
 
 // dialectHint recognises what other template languages write.
 func dialectHint(src string) string {
