@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/expr"
@@ -378,11 +379,22 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 		}
 		return fault.New(fault.Usage, "%s takes no input %q; it takes: %s", act.Name, oneLine(cut(name, 60)), strings.Join(known, ", "))
 	}
+	fields := expr.FileFields(act.Input)
+	for _, name := range fields {
+		if path, ok := params[name].(string); ok && !blob.ValidHash(path) {
+			word := "PATH"
+			if len(path) < 200 && path == oneLine(path) {
+				word = shellWord(path)
+			}
+			return fault.New(fault.Usage, "the input %q takes the hash of a file that is kept, and %q is none: `roux actions call %s --file %s` gives the file",
+				name, cut(path, 60), act.Name, word)
+		}
+	}
 	for _, name := range schema.Required {
 		if _, ok := params[name]; ok {
 			continue
 		}
-		if slices.Contains(expr.FileFields(act.Input), name) {
+		if slices.Contains(fields, name) {
 			if len(files) == 0 {
 				return fault.New(fault.Usage, "%s needs a file: `roux actions call %s --file PATH`", act.Name, act.Name)
 			}

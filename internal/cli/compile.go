@@ -170,12 +170,13 @@ func (a *app) printValidated(c *compiled, v validated) {
 	}
 	a.printDiagnostics(a.stderr, c)
 	_, _, problems := countDiagnostics(c.diags)
-	switch {
-	case v.Valid && problems == "":
-		a.text("%s: valid, %s\n", oneLine(c.name), count(v.Steps, "step"))
-	case v.Valid:
-		a.text("%s: valid, %s, %s\n", oneLine(c.name), count(v.Steps, "step"), problems)
-	default:
+	if !v.Valid {
 		a.screen.print(fmt.Sprintf("%s: %s\n", oneLine(c.name), problems))
+		return
 	}
+	note := ""
+	if c.recipe.Runnable() != nil {
+		note = "; a draft, which `run` refuses without --draft"
+	}
+	a.text("%s: valid, %s%s\n", oneLine(c.name), join(", ", count(v.Steps, "step"), problems), note)
 }
