@@ -212,6 +212,8 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 		e.Msg, e.Hint = "a second `: ` stands in this value", "put the value in quotes"
 	case strings.Contains(e.Msg, "cannot start any token"):
 		e.Msg, e.Hint = "a value cannot begin with this character", "put the value in quotes"
+	case strings.HasPrefix(e.Msg, "did not find expected") && strings.IndexAny(cut(line, int(e.Pos.Col)), "[{.") == 0:
+		e.Hint = "an expression with brackets stands in quotes"
 	}
 	return e
 }

@@ -119,6 +119,28 @@ func TestA09_Refused(t *testing.T) {
 	}
 }
 
+// TestExpressionsWantQuotes: brackets and what stands behind them in an expression are
+// YAML's own; where that breaks a text the hint says so, and nowhere else.
+func TestExpressionsWantQuotes(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a: {over: files[0], b: 1}": true,
+		"a: {over: [1, 2].sum()}":   true,
+		"a: [x[0]]":                 true,
+		"a:\n  b: [1, 2].sum()\n":   true,
+		"a:\n  b: {\"a\": 1}.a\n":   true,
+		"a: {over: [1, 2]\nb: 1":    false,
+		"a: [1, 2\n":                false,
+		"a:\n  b: 1\n c: 2\n":       false,
+	} {
+		_, problems := Parse([]byte(text), jsonx.Limits{})
+		if len(problems) == 0 {
+			t.Errorf("%q is accepted", text)
+		} else if got := problems[0].Hint == "an expression with brackets stands in quotes"; got != want {
+			t.Errorf("%q: %v, want the hint: %v", text, problems[0], want)
+		}
+	}
+}
+
 // TestA09_AliasesAreNoValues: an alias is refused where it stands, also when its
 // anchor has been refused already.
 func TestA09_AliasesAreNoValues(t *testing.T) {
