@@ -224,13 +224,12 @@ func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer func() { _ = r.Close() }()
-	var buf bytes.Buffer
 	first := size
 	if !sure {
 		first = min(size, 1<<20) // the size may be a lie
 	}
-	buf.Grow(int(first) + bytes.MinRead)
-	n, err := io.Copy(&buf, io.LimitReader(r, size+1))
+	buf := bytes.NewBuffer(make([]byte, 0, first+bytes.MinRead))
+	n, err := io.Copy(buf, io.LimitReader(r, size+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
