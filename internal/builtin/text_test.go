@@ -456,7 +456,7 @@ type broken struct{ action.Files }
 
 func (broken) Put(_ context.Context, r io.Reader, _, _ string) (action.FileInfo, error) {
 	_, _ = r.Read(make([]byte, 1))
-	panic("no such shelf")
+	panic("no such store")
 }
 
 // A panic beside an action is one of the action: it comes to its goroutine, where
@@ -470,11 +470,11 @@ func TestI16_PanicBesideAnAction(t *testing.T) {
 	}
 	write := func(w *bufio.Writer) error { return errors.Join(w.WriteByte('x'), w.Flush()) }
 	task := &action.Task{Files: broken{}}
-	if v := thrown(func() { _, _ = put(t.Context(), task, "a", "", write) }); !strings.HasPrefix(fmt.Sprint(v), "no such shelf") {
+	if v := thrown(func() { _, _ = put(t.Context(), task, "a", "", write) }); !strings.HasPrefix(fmt.Sprint(v), "no such store") {
 		t.Errorf("put: recovered %v", v)
 	}
 	job := func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }
-	if v := thrown(func() { _, _ = putMade(t.Context(), task, "a", "", job) }); !strings.HasPrefix(fmt.Sprint(v), "no such shelf") {
+	if v := thrown(func() { _, _ = putMade(t.Context(), task, "a", "", job) }); !strings.HasPrefix(fmt.Sprint(v), "no such store") {
 		t.Errorf("an image: recovered %v", v)
 	}
 	s := store(t)

@@ -23,8 +23,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// A judged is an image with what can be read in it.
-type judged struct {
+// An imageReport is an image with what can be read in it.
+type imageReport struct {
 	image      sqlite.Image
 	good       map[store.Key]uint64 // the last event of a run; 0 = it is set apart, and was not read
 	damaged    map[store.Key]string // why
@@ -32,15 +32,15 @@ type judged struct {
 	complaints []string
 }
 
-func (j *judged) complain(err error) {
+func (j *imageReport) complain(err error) {
 	if err != nil {
 		j.complaints = append(j.complaints, fault.Message(err))
 	}
 }
 
 // judgeImage reads an image as doctor reads a data directory.
-func judgeImage(ctx context.Context, im sqlite.Image) *judged {
-	j := &judged{image: im, good: map[store.Key]uint64{}, damaged: map[store.Key]string{}}
+func judgeImage(ctx context.Context, im sqlite.Image) *imageReport {
+	j := &imageReport{image: im, good: map[store.Key]uint64{}, damaged: map[store.Key]string{}}
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: im.Dir})
 	if err != nil {
 		j.complain(err)
@@ -60,7 +60,7 @@ func judgeImage(ctx context.Context, im sqlite.Image) *judged {
 }
 
 // runs judges the runs of an account.
-func (j *judged) runs(ctx context.Context, st *sqlite.Store, account string) error {
+func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string) error {
 	q := store.Query{Account: account, Limit: 500}
 	for {
 		heads, err := st.List(ctx, q)
@@ -85,14 +85,14 @@ func (j *judged) runs(ctx context.Context, st *sqlite.Store, account string) err
 
 // A selection says from which image each run is taken.
 type selection struct {
-	best *judged               // of which most runs verify
-	from map[store.Key]*judged // of all that verify anywhere, the one with most events
+	best *imageReport               // of which most runs verify
+	from map[store.Key]*imageReport // of all that verify anywhere, the one with most events
 	lost map[store.Key]string  // why, of all others
 }
 
 // choose finds the best image, and what others have that it has not.
-func choose(all []*judged) selection {
-	c := selection{from: map[store.Key]*judged{}, lost: map[store.Key]string{}}
+func choose(all []*imageReport) selection {
+	c := selection{from: map[store.Key]*imageReport{}, lost: map[store.Key]string{}}
 	for _, j := range all {
 		maps.Copy(c.lost, j.damaged)
 		if c.best == nil || len(j.good) > len(c.best.good) || len(j.good) == len(c.best.good) &&
@@ -101,7 +101,7 @@ func choose(all []*judged) selection {
 		}
 	}
 	maps.Copy(c.lost, c.best.damaged)
-	for _, j := range append([]*judged{c.best}, all...) {
+	for _, j := range append([]*imageReport{c.best}, all...) {
 		for key, last := range j.good {
 			if have := c.from[key]; have == nil || last > have.good[key] {
 				c.from[key] = j
@@ -132,7 +132,7 @@ func (c *selection) single() bool {
 // gather makes a store in a directory of all that verifies in any of the images, and
 // removes those.
 func gather(ctx context.Context, images []sqlite.Image, to string) (out salvaged, err error) {
-	var all []*judged
+	var all []*imageReport
 	for _, im := range images {
 		all = append(all, judgeImage(ctx, im))
 		if err := ctx.Err(); err != nil {
@@ -172,7 +172,7 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out salvaged
 
 // missed says why a run may have had more events than in the image it is taken from:
 // readings that take more of the log have it damaged.
-func missed(key store.Key, later []*judged) (why string) {
+func missed(key store.Key, later []*imageReport) (why string) {
 	for _, j := range later {
 		why = cmp.Or(j.damaged[key], why)
 	}
@@ -233,19 +233,19 @@ func (c *selection) rebuild(ctx context.Context, to string, out *salvaged) (err 
 }
 
 // sources are the images from which runs are taken, the best one first.
-func (c *selection) sources() []*judged {
-	sources := []*judged{c.best}
+func (c *selection) sources() []*imageReport {
+	sources := []*imageReport{c.best}
 	for _, j := range c.from {
 		if !slices.Contains(sources, j) {
 			sources = append(sources, j)
 		}
 	}
-	slices.SortFunc(sources[1:], func(a, b *judged) int { return strings.Compare(a.image.Dir, b.image.Dir) })
+	slices.SortFunc(sources[1:], func(a, b *imageReport) int { return strings.Compare(a.image.Dir, b.image.Dir) })
 	return sources
 }
 
 // move takes the runs of one image.
-func (c *selection) move(m *mover, j *judged, from, best *sqlite.Store, out *salvaged) error {
+func (c *selection) move(m *mover, j *imageReport, from, best *sqlite.Store, out *salvaged) error {
 	keys := slices.SortedFunc(maps.Keys(c.from), func(a, b store.Key) int {
 		return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Run, b.Run))
 	})

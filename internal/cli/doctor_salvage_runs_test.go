@@ -166,7 +166,7 @@ func TestSelection(t *testing.T) {
 		}
 		return m
 	}
-	all := []*judged{
+	all := []*imageReport{
 		{image: sqlite.Image{Way: "1"}, good: good("a3 b3 c3 i3")},
 		{image: sqlite.Image{Way: "2"}, good: good("b3 d3 e3 f3"), damaged: map[store.Key]string{key("c"): "a gap", key("g"): "a gap"}, complaints: []string{"odd"}},
 		{image: sqlite.Image{Way: "3"}, good: good("b3 d4 e3 f2 j1"), damaged: map[store.Key]string{key("c"): "a gap", key("g"): "torn", key("h"): "torn"},

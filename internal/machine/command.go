@@ -11,9 +11,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// commandsOf appends the commands that one event of scope s causes. Owed gives them from
-// state alone, but for those of what is about to be cancelled; a property test
-// holds that it gives no others.
+// commandsOf appends the commands that one event causes; s is its scope, nil for
+// an event of the run. Owed gives them from state alone, but for those of what is
+// about to be cancelled; a property test holds that it gives no others.
 func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	switch ev.Kind {
 	case journal.EvNodeQueued, journal.EvNodeLost:
@@ -33,7 +33,8 @@ func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	r.askComposites(ev, s)
 }
 
-// askComposites issues the command of a loop that came to need an answer.
+// askComposites issues the command of a loop that came to need an answer, from the
+// scope of the event outward.
 func (r *Run) askComposites(ev *journal.Event, own *scope) {
 	for s := own; s != nil; s = s.parent {
 		if ev.Kind >= journal.EvNodeOpened && s == own {

@@ -33,22 +33,22 @@ func Admit(t *Transition, run Standing) Verdict {
 	switch {
 	case t.First == 0 && t.Last == 0 && len(t.Frames) == 0:
 		if run == nil {
-			return refuse(fault.Conflict, "run %s has no events yet", t.Run)
+			return Refuse(fault.Conflict, "run %s has no events yet", t.Run)
 		}
 	case t.First != last+1 || t.Last < t.First || len(t.Frames) == 0:
-		return refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
+		return Refuse(fault.Conflict, "run %s: events %d to %d do not follow event %d", t.Run, t.First, t.Last, last)
 	case run == nil && t.Head == nil:
-		return refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
+		return Refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
 	}
 	if f := t.Fold; f != nil {
 		ends := f.Last == last || t.Last != 0 && f.Last == t.Last || run != nil && run.Boundary(f.Last)
 		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !ends {
-			return refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
+			return Refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
 		}
 		chunked = f.Last
 	}
 	if t.Park != nil && chunked != max(last, t.Last) {
-		return refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
+		return Refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
 	}
 	return Verdict{}
 }
@@ -64,14 +64,15 @@ func Fenced(epoch, owner uint64) error {
 // Taken refuses a start whose key has started another run, with the hash of the
 // request that did (I13).
 func (id *Idempotency) Taken(run, bodyHash string) Verdict {
-	v := refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, run)
+	v := Refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, run)
 	if bodyHash != id.BodyHash {
-		v = refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", id.Key)
+		v = Refuse(fault.IdempotencyMismatch, "idempotency key %q was used with another request", id.Key)
 	}
 	v.Run = run
 	return v
 }
 
-func refuse(code fault.Code, format string, args ...any) Verdict {
+// Refuse is the verdict on a transition that is not written, and why.
+func Refuse(code fault.Code, format string, args ...any) Verdict {
 	return Verdict{Err: fault.New(code, format, args...)}
 }

@@ -5,7 +5,7 @@
 // It decides the promise (what one commit holds, what a guard refuses, what a
 // reader may see) and leaves the keeping to its implementations, which all pass
 // storetest.Run. It never interprets an event: journals, snapshots and plans
-// are bytes here, numbered and framed by machine.
+// are bytes here, numbered and framed by package journal.
 package store
 
 import (
@@ -125,7 +125,7 @@ type Transition struct {
 	// First and Last number the events in Frames; both 0 when there are none.
 	// Guard: First follows the last event stored for the run.
 	First, Last uint64
-	// Frames are the events as machine encodes them, one or more frames.
+	// Frames are the events as journal.AppendFrame writes them, one or more frames.
 	Frames []byte
 
 	// PlanHash and Plan are set by the first transition of a run. The plan is

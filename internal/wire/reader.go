@@ -68,7 +68,7 @@ func (r *Reader) Bytes() []byte {
 // Take reads the next n bytes.
 func (r *Reader) Take(n int) []byte {
 	if r.Err == nil && (n < 0 || n > len(r.Buf)-r.Off) {
-		r.Err = errors.New("truncated event")
+		r.Err = errors.New("the bytes end early")
 	}
 	if r.Err != nil {
 		return nil

@@ -114,10 +114,6 @@ func (r *run) Damage() error {
 	return fault.New(fault.StoreCorrupt, "run %s: its stored events fail their checksum", r.head.Run)
 }
 
-func refuse(code fault.Code, format string, args ...any) store.Verdict {
-	return store.Verdict{Err: fault.New(code, format, args...)}
-}
-
 // apply carries out a transition that passed its guards, and keeps its bytes.
 func (m *model) apply(t *store.Transition) {
 	r := m.runs[t.Key]

@@ -85,9 +85,9 @@ func (m *model) mayGo(epoch uint64, key store.Key) store.Verdict {
 	case r == nil:
 		return store.Verdict{Err: notFound(key.Run)}
 	case !r.head.Settled():
-		return refuse(fault.Conflict, "run %s has not settled", key.Run)
+		return store.Refuse(fault.Conflict, "run %s has not settled", key.Run)
 	case len(r.tail) > 0:
-		return refuse(fault.Conflict, "run %s: events up to %d are only in the journal", key.Run, r.last)
+		return store.Refuse(fault.Conflict, "run %s: events up to %d are only in the journal", key.Run, r.last)
 	}
 	return store.Verdict{}
 }

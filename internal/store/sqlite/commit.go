@@ -253,7 +253,7 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 			return store.Verdict{}, err
 		}
 		if started == 0 {
-			return refuse(fault.Conflict, "run %s has begun already", t.Run), nil
+			return store.Refuse(fault.Conflict, "run %s has begun already", t.Run), nil
 		}
 		s.c.rows++
 		e = &entry{key: t.Key}
@@ -435,10 +435,6 @@ func (e *entry) Boundary(event uint64) bool {
 
 // Damage implements store.Standing.
 func (e *entry) Damage() error { return e.damage }
-
-func refuse(code fault.Code, format string, args ...any) store.Verdict {
-	return store.Verdict{Err: fault.New(code, format, args...)}
-}
 
 type newRow struct{ id, size int64 }
 

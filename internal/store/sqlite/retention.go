@@ -207,7 +207,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 		if e.damage != nil {
 			return store.Verdict{Err: e.damage}, nil // what is left of it is evidence
 		}
-		return refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
+		return store.Refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
 	}
 	var r foundRun
 	found, err := r.find(s.st.findRun, key)
@@ -227,7 +227,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 		return store.Verdict{}, err
 	}
 	if r.ended == 0 || r.owes {
-		return refuse(fault.Conflict, "run %s has not settled", key.Run), nil
+		return store.Refuse(fault.Conflict, "run %s has not settled", key.Run), nil
 	}
 	for _, st := range []struct {
 		*stmt
