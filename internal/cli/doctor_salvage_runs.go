@@ -87,7 +87,7 @@ func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string
 type selection struct {
 	best *imageReport               // of which most runs verify
 	from map[store.Key]*imageReport // of all that verify anywhere, the one with most events
-	lost map[store.Key]string  // why, of all others
+	lost map[store.Key]string       // why, of all others
 }
 
 // choose finds the best image, and what others have that it has not.
