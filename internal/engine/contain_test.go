@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,30 +38,24 @@ func poisonedInput(t *testing.T, n int) *plan.Plan {
 func TestI16_PanicWhileRendering(t *testing.T) {
 	for name, n := range map[string]int{"by the loop": 1, "by the crew": 20} {
 		t.Run(name, func(t *testing.T) {
-			e := open(t, memory.New(memory.Options{}), Config{}, noop())
-			bad := start(t, e, poisonedInput(t, n), nil)
-			good := start(t, e, planOf(t, chain(3), noop()), nil)
-			head := end(t, e, bad)
-			if head.Status != "failed" || head.Code != fault.InternalError || !strings.Contains(head.Message, "preparing step") {
-				t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
-			}
-			if head := end(t, e, good); head.Status != "completed" {
-				t.Errorf("the run beside it is %s: %s %s", head.Status, head.Code, head.Message)
-			}
-			// The steps that the first failure withdrew give their slots back when the
-			// crew comes to them, which may be after the run has ended.
-			held := func() bool {
-				if err := e.Sync(t.Context()); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				e := open(t, memory.New(memory.Options{}), Config{}, noop())
+				bad := start(t, e, poisonedInput(t, n), nil)
+				good := start(t, e, planOf(t, chain(3), noop()), nil)
+				head := end(t, e, bad)
+				if head.Status != "failed" || head.Code != fault.InternalError || !strings.Contains(head.Message, "preparing step") {
+					t.Errorf("the run is %s: %s %s", head.Status, head.Code, head.Message)
 				}
-				return e.core.arb.whole.used != 0
-			}
-			for try := 0; held() && try < 1_000_000; try++ {
-				runtime.Gosched()
-			}
-			if held() {
-				t.Errorf("%d slots are still held", e.core.arb.whole.used)
-			}
+				if head := end(t, e, good); head.Status != "completed" {
+					t.Errorf("the run beside it is %s: %s %s", head.Status, head.Code, head.Message)
+				}
+				// The steps that the first failure withdrew give their slots back when
+				// the crew comes to them, which may be after the run has ended.
+				synctest.Wait()
+				if n := e.core.arb.whole.used; n != 0 {
+					t.Errorf("%d slots are still held", n)
+				}
+			})
 		})
 	}
 }
