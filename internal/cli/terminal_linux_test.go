@@ -192,9 +192,13 @@ func TestResultsFitTheTerminal(t *testing.T) {
 	if _, talk, code := roux(t, env, "run", deep, "-q"); code != 0 {
 		t.Fatalf("exit %d: %s", code, talk)
 	}
+	widths := []int{40, 80, 120}
+	if testing.Short() {
+		widths = []int{80}
+	}
 	for _, args := range [][]string{{"runs", "list"}, {"runs", "get", "@last"}, {"trace", "@last"}, {"trace", "@last", "--flame"},
 		{"actions", "list"}, {"files", "ls"}} {
-		for _, columns := range []int{40, 80, 120} {
+		for _, columns := range widths {
 			text := shownIn(columns, args...)
 			for line := range strings.Lines(text) {
 				if line = strings.TrimRight(line, "\r\n"); lipgloss.Width(line) > columns {

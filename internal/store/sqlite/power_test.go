@@ -485,7 +485,7 @@ func TestF33_PowerCuts(t *testing.T) {
 	case os.Getenv("ROUX_LONG") != "":
 		seeds, images = 200, 100_000
 	case testing.Short():
-		seeds, images = 1, 150
+		seeds, images = 1, 60
 	}
 	c := newCutter(t)
 	c.run(t, seeds, 2, images)
@@ -507,6 +507,10 @@ func TestF33_PowerCuts(t *testing.T) {
 // The same cuts find a store that does not sync, or not every commit, or not the
 // directory in which its files are new.
 func TestF33_CutsCatchWhatDoesNotSync(t *testing.T) {
+	images := 60
+	if testing.Short() {
+		images = 20
+	}
 	pragma := func(mode string) func(*Store) {
 		return func(s *Store) {
 			st, err := s.db.prepare("PRAGMA synchronous=" + mode)
@@ -529,7 +533,7 @@ func TestF33_CutsCatchWhatDoesNotSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCutter(t)
 			c.begin, c.blind = tt.begin, tt.blind
-			c.run(t, 1, 1, 60)
+			c.run(t, 1, 1, images)
 			if len(c.broken) < c.images/10 {
 				t.Fatalf("%d of %d images are broken: these cuts would miss it", len(c.broken), c.images)
 			}

@@ -76,7 +76,7 @@ func TestI06_ReadErrorsEndLoudly(t *testing.T) {
 	}
 	n, step := reads.Load(), int64(1)
 	if testing.Short() {
-		step = 7 // a store reads alike for long
+		step = 61 // a store reads alike for long
 	}
 	t.Logf("%s; %d reads, of which each %d. fails", want, n, step)
 	loud := 0

@@ -44,7 +44,10 @@ func TestFlippedColumns(t *testing.T) {
 	}
 	db := rawDB(t, dir)
 	defer db.Close()
-	flips := 0
+	flips, step := 0, 1
+	if testing.Short() {
+		step = 7
+	}
 	for _, at := range []struct{ table, columns string }{
 		{"runs", "recipe version plan_hash status created updated ended code message used failures quarantine owes parked wake_at last pack packed start_sum head_sum park_sum reach_sum place_sum"},
 		{"idempotency", "body_hash run sum"},
@@ -58,7 +61,7 @@ func TestFlippedColumns(t *testing.T) {
 		{"owner", "epoch sum"},
 	} {
 		for column := range strings.FieldsSeq(at.columns) {
-			for bit := range 20 {
+			for bit := 0; bit < 20; bit += step {
 				flips++
 				undo := flipColumn(t, db, at.table, column, bit)
 				if c := checkOf(t, s); len(c) == 0 {
