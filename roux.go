@@ -6,26 +6,21 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"iter"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/store/sqlite"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -66,10 +61,8 @@ type Retention struct {
 type Engine struct {
 	account string
 	engine  *engine.Engine
-	store   *sqlite.Store
-	files   *blob.Store
-	actions *compile.Catalogue
-	egress  *egress.Client
+	node    *node.Node
+	actions *node.Actions
 }
 
 // Dispatch lets actions that parse files from strangers (PDFs, images, pages) do so
@@ -81,27 +74,18 @@ func Dispatch() { media.Dispatch() }
 // Open opens a data directory and goes on with the runs in it. A program that does
 // little else may call debug.SetGCPercent(200), as the roux binary does.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
-	out := egress.New(egress.Config{Allow: opt.EgressAllow})
-	actions := append(builtin.Actions(builtin.Config{Egress: out}), opt.Actions...)
-	decls := make([]*action.Action, len(actions))
-	for i := range actions {
-		decls[i] = &actions[i]
-	}
-	e := &Engine{account: cmp.Or(opt.Account, "local"), actions: compile.NewCatalogue(decls...), egress: out}
-	var err error
-	if e.store, err = sqlite.Open(ctx, sqlite.Options{Dir: opt.Dir}); err != nil {
+	actions := node.NewActions(opt.EgressAllow, opt.Actions...)
+	st, err := node.OpenStore(ctx, opt.Dir)
+	if err != nil {
 		return nil, err
 	}
-	if e.files, err = blob.Open(blob.Config{Dir: filepath.Join(opt.Dir, "files"), Inspect: builtin.AtUpload()}); err != nil {
-		return nil, errors.Join(err, e.store.Close())
-	}
-	e.engine, err = engine.Open(ctx, engine.Config{
-		Store: e.store, Actions: e.actions, Blobs: e.files, Retention: engine.Retention(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
+	n, err := node.Open(ctx, st, node.Config{
+		Dir: opt.Dir, Actions: actions.Catalogue, Retention: engine.Retention(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
 	})
 	if err != nil {
-		return nil, errors.Join(err, e.files.Close(), e.store.Close())
+		return nil, err
 	}
-	return e, nil
+	return &Engine{account: cmp.Or(opt.Account, "local"), engine: n.Engine, node: n, actions: actions}, nil
 }
 
 // Close stops the engine: attempts under way are given up and go on after the
@@ -115,9 +99,9 @@ func (e *Engine) Close() error {
 // Stop takes no new work, lets attempts under way finish until ctx ends, and
 // then closes.
 func (e *Engine) Stop(ctx context.Context) error {
-	_, err := e.engine.Stop(ctx)
-	e.egress.Close()
-	return errors.Join(err, e.files.Close(), e.store.Close())
+	err := e.node.Stop(ctx)
+	e.actions.Close()
+	return err
 }
 
 // A Request is what a run is started with.
@@ -142,7 +126,7 @@ type Request struct {
 // Start compiles a recipe and begins a run of it. The run is durable when its
 // id is returned.
 func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
-	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.actions})
+	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.actions.Catalogue})
 	if p == nil {
 		return "", fault.Invalid(fault.RecipeInvalid, diags)
 	}
@@ -184,12 +168,12 @@ func plain(input map[string]any) (map[string]any, error) {
 // Put stores a file for runs to work on. It is durable when Put returns, and
 // the same content is stored once.
 func (e *Engine) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
-	return e.files.Put(ctx, e.account, r, name, mimeType)
+	return e.node.Files.Put(ctx, e.account, r, name, mimeType)
 }
 
 // File opens a file, such as one that an action made.
 func (e *Engine) File(ctx context.Context, hash string) (action.File, error) {
-	return e.files.Open(ctx, e.account, hash)
+	return e.node.Files.Open(ctx, e.account, hash)
 }
 
 // An Event is one thing that happened to a run.

@@ -27,7 +27,7 @@ type floors struct {
 
 	grow, over *os.File
 	at         int64 // in over
-	st         *sqlite.Store
+	st         store.Store
 	epoch      uint64
 	buf        []byte
 

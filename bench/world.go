@@ -26,7 +26,7 @@ const account = "acme"
 type world struct {
 	dir  string
 	act  *action.Action
-	sql  *sqlite.Store
+	sql  store.Store
 	st   *tap
 	e    *engine.Engine
 	gone bool

@@ -28,10 +28,9 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/spell"
 )
 
@@ -114,17 +113,8 @@ func (a *app) late(err error) error {
 // useActions makes the actions of this release, which may reach what allow
 // opens, what recipes call.
 func (a *app) useActions(allow []netip.Prefix) {
-	a.list = append(builtin.Actions(builtin.Config{Egress: egress.New(egress.Config{Allow: allow})}), a.more...)
-	a.actions = catalogue(a.list)
-}
-
-// catalogue is what recipes may call.
-func catalogue(list []action.Action) *compile.Catalogue {
-	decls := make([]*action.Action, len(list))
-	for i := range list {
-		decls[i] = &list[i]
-	}
-	return compile.NewCatalogue(decls...)
+	actions := node.NewActions(allow, a.more...)
+	a.list, a.actions = actions.List, actions.Catalogue
 }
 
 // exit ends a command with a code after everything was said.

@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -134,7 +135,7 @@ func (a *app) newDemo() (*demo, error) {
 
 // tour runs both examples, with one failure on the way.
 func (d *demo) tour(ctx context.Context) error {
-	d.actions = catalogue(append(d.list, failsOnce(d.list, "pdf-to-markdown")...))
+	d.actions = node.Catalogue(append(d.list, failsOnce(d.list, "pdf-to-markdown")...))
 	d.say("\n1 of 2: a PDF becomes a digest. Its first reading fails, because the demo says so, and is retried.")
 	if err := d.scene(ctx, "document-digest.yaml", "report.pdf"); err != nil {
 		return err
@@ -193,7 +194,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 
 // watch follows a run to its end, saves what it made and closes the host.
 func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *followed) error {
-	interrupted, err := d.follow(ctx, h.watch, sigs, h.store.failed, []*followed{r})
+	interrupted, err := d.follow(ctx, h.watch, sigs, h.failed, []*followed{r})
 	switch {
 	case err != nil:
 		return h.lost(err)
@@ -203,7 +204,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 		return d.broken(h, r)
 	}
 	r.into = filepath.Join(d.dir, demoSave)
-	if r.saved, err = d.saveOutputs(ctx, h.files.Files(account), r.view, r.into); err != nil {
+	if r.saved, err = d.saveOutputs(ctx, h.node.Files.Files(account), r.view, r.into); err != nil {
 		return err
 	}
 	d.runs = append(d.runs, r)
@@ -222,14 +223,12 @@ func (d *demo) crash(ctx context.Context) (*crashed, error) {
 	sigs, unhook := interrupts()
 	defer unhook()
 	var head store.Head
-	h, err := d.openHost(ctx, func(ctx context.Context, ch *chosen) (err error) {
-		if head, err = findRun(ctx, ch, run); err != nil {
-			return err
+	h, err := d.openHost(ctx, func(ctx context.Context, r store.Reader) (_ []store.Head, err error) {
+		if head, err = findRun(ctx, r, run); err != nil {
+			return nil, err
 		}
-		if c.Before, err = lastEvent(ctx, ch, head.Key); err == nil {
-			ch.choose(run)
-		}
-		return err
+		c.Before, err = lastEvent(ctx, r, head.Key)
+		return []store.Head{head}, err
 	})
 	if err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // What is worth a word.
@@ -270,7 +270,7 @@ func (d *doctor) leftovers() {
 	}
 	d.mended("leftovers", "the next run removes those of uploads", count(len(found), "temporary file")+" of commands that were killed", func() error {
 		// Whoever holds the lock is at work with them.
-		st, err := sqlite.Open(d.ctx, sqlite.Options{Dir: d.dir})
+		st, err := node.OpenStore(d.ctx, d.dir)
 		if err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func (d *doctor) store() {
 		d.runs(d.ctx, r)
 		return
 	}
-	st, err := sqlite.Open(d.ctx, sqlite.Options{Dir: d.dir})
+	st, err := node.OpenStore(d.ctx, d.dir)
 	if err != nil {
 		d.fail("store", storageError(d.dir, err))
 		return

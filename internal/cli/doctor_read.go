@@ -11,8 +11,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/store/sqlite"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -39,7 +39,7 @@ func readingTime(store, files int64) time.Duration {
 
 // contents reads all that is in the data directory: the store, the files, and the
 // journals of the runs beside their heads.
-func (d *doctor) contents(st *sqlite.Store) {
+func (d *doctor) contents(st node.Store) {
 	files := filepath.Join(d.dir, filesDir)
 	size, err := st.Size(d.ctx)
 	if err != nil {

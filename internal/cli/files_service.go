@@ -106,39 +106,39 @@ func (h *host) PutFile(ctx context.Context, r io.Reader, name string) (action.Fi
 // ReadFile implements fileService.
 func (h *host) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
 	if n < 0 {
-		f, err := h.files.Open(ctx, account, hash)
+		f, err := h.node.Files.Open(ctx, account, hash)
 		if err != nil {
 			return nil, err
 		}
 		return f, nil
 	}
-	r, _, err := h.files.Part(ctx, account, hash, from, n)
+	r, _, err := h.node.Files.Part(ctx, account, hash, from, n)
 	return r, err
 }
 
 // FindFile implements fileService.
 func (h *host) FindFile(ctx context.Context, begin string) (shelved, error) {
-	e, err := h.files.Find(ctx, account, begin)
+	e, err := h.node.Files.Find(ctx, account, begin)
 	if err != nil {
 		return shelved{}, err
 	}
-	runs, err := h.engine.NamedBy(ctx, account, e.Info.Hash, maxNaming)
+	runs, err := h.node.Engine.NamedBy(ctx, account, e.Info.Hash, maxNaming)
 	return shelved{e, runs}, err
 }
 
 // ListFiles implements fileService.
 func (h *host) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
-	return h.files.List(ctx, account, q)
+	return h.node.Files.List(ctx, account, q)
 }
 
 // RemoveFile implements fileService.
 func (h *host) RemoveFile(ctx context.Context, hash string) error {
-	return h.engine.RemoveFile(ctx, account, hash)
+	return h.node.Engine.RemoveFile(ctx, account, hash)
 }
 
 // SweepFiles implements fileService.
 func (h *host) SweepFiles(ctx context.Context, dry bool) (engine.Swept, error) {
-	return h.engine.Sweep(ctx, dry)
+	return h.node.Engine.Sweep(ctx, dry)
 }
 
 // fileAsk is the part of a request that is about files.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/node"
 )
 
 // hosted is a process that holds a fresh data directory, and the way to it
@@ -32,7 +33,7 @@ func hostedAt(t *testing.T, dir string) (*host, *remote) {
 	t.Setenv("ROUX_DATA", dir)
 	a := &app{
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: catalogue(testActions()),
+		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: node.Catalogue(testActions()),
 	}
 	a.screen = newScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)

@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -57,7 +58,7 @@ func recipesOfTests(t *testing.T) map[string][]byte {
 
 // TestFormatKeepsThePlan: the plan of a formatted recipe has the same hash.
 func TestFormatKeepsThePlan(t *testing.T) {
-	actions := catalogue(append(builtin.Actions(builtin.Config{}), testActions()...))
+	actions := node.Catalogue(append(builtin.Actions(builtin.Config{}), testActions()...))
 	compared := 0
 	for name, text := range recipesOfTests(t) {
 		form := yamlx.Format

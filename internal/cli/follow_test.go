@@ -12,12 +12,13 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
 )
 
 // A panic in what shows a run is an error of that run: the engine, which is in the
 // same process, and the other runs go on (I16). What was wrong first is what is said.
 func TestI16_PanicWhileShowing(t *testing.T) {
-	p, _, _, diags := compile.Source("p.yaml", []byte("name: p\nsteps:\n  - {id: w, wait: {duration: 1s}}\n"), compile.Options{Actions: catalogue(testActions())})
+	p, _, _, diags := compile.Source("p.yaml", []byte("name: p\nsteps:\n  - {id: w, wait: {duration: 1s}}\n"), compile.Options{Actions: node.Catalogue(testActions())})
 	if p == nil {
 		t.Fatal(diags)
 	}
@@ -43,7 +44,7 @@ func TestI16_PanicWhileShowing(t *testing.T) {
 		return nil
 	}
 	var out, talk bytes.Buffer
-	a := &app{stdout: &out, stderr: &talk, now: time.Now, getenv: func(string) string { return "" }, actions: catalogue(testActions())}
+	a := &app{stdout: &out, stderr: &talk, now: time.Now, getenv: func(string) string { return "" }, actions: node.Catalogue(testActions())}
 	a.screen = newScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
 	runs := map[string]*followed{}

@@ -9,19 +9,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
-	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
 // patience is how long a command waits for one that holds the directory
@@ -32,12 +29,12 @@ const patience = 2 * time.Second
 const filesDir = datadir.Files
 
 // openStore opens the data directory for this process alone.
-func (a *app) openStore(ctx context.Context, dir string) (st *sqlite.Store, err error) {
+func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fault.New(fault.Usage, "%s is not a directory: --data and ROUX_DATA name one", dir)
 	}
 	for deadline := a.now().Add(patience); ; {
-		st, err = sqlite.Open(ctx, sqlite.Options{Dir: dir})
+		st, err = node.OpenStore(ctx, dir)
 		if !errors.Is(err, fault.StoreLocked) || a.now().After(deadline) {
 			if err != nil {
 				return nil, storageError(dir, notAsked(dir, err))
@@ -109,15 +106,14 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	return errors.Join(err, storageError(dir, st.Close()))
 }
 
-// A host is an engine on a data directory, with the socket that lets other
-// commands of the same user reach it.
+// A host is a node on a data directory, with the socket that lets other commands of
+// the same user reach it.
 type host struct {
 	store.Reader
 	dir    string
-	store  *chosen
-	files  *blob.Store
-	engine *engine.Engine
-	unhook func() // closes the socket
+	node   *node.Node
+	failed chan error // holds the first error of a commit, for the person who waits
+	unhook func()     // closes the socket
 	closed bool
 }
 
@@ -126,9 +122,10 @@ var _ runControl = (*host)(nil)
 // errAtOnce: the user would not wait for an orderly stop.
 var errAtOnce = errors.New("stopped at once")
 
-// openHost opens the data directory with an engine. choose names the runs that
-// the engine may take up; it is asked before the engine begins.
-func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *chosen) error) (*host, error) {
+// openHost opens the data directory with an engine. choose names the runs there that
+// the engine carries on; it is asked before the engine begins. Others rest, as Ctrl-C
+// promised: they must not go on because another one is started in their directory.
+func (a *app) openHost(ctx context.Context, choose func(context.Context, store.Reader) ([]store.Head, error)) (*host, error) {
 	engine.SetGC(a.getenv("GOGC"))
 	dir, err := a.dataDir()
 	if err != nil {
@@ -139,19 +136,22 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 		return nil, err
 	}
 	a.log.Debug("data directory", "dir", dir)
-	h := &host{Reader: st, dir: dir, store: newChosen(st), unhook: func() {}}
+	chosen := map[store.Key]bool{}
 	if choose != nil {
-		if err := choose(ctx, h.store); err != nil {
+		heads, err := choose(ctx, st)
+		if err != nil {
 			return nil, errors.Join(err, st.Close())
 		}
+		for _, head := range heads {
+			chosen[head.Key] = true
+		}
 	}
-	if h.files, err = blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir), Inspect: builtin.AtUpload()}); err != nil {
-		return nil, errors.Join(storageError(dir, err), st.Close())
-	}
-	if h.engine, err = engine.Open(ctx, engine.Config{
-		Store: h.store, Actions: a.actions, Blobs: h.files, Retention: a.retention(), Concurrency: a.number("concurrency"), Logger: a.log,
+	h := &host{Reader: st, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	if h.node, err = node.Open(ctx, st, node.Config{
+		Dir: dir, Actions: a.actions, Retention: a.retention(), Concurrency: a.number("concurrency"), Logger: a.log,
+		Select: func(key store.Key) bool { return chosen[key] }, CommitFailed: h.commitFailed,
 	}); err != nil {
-		return nil, errors.Join(storageError(dir, err), h.files.Close(), st.Close())
+		return nil, storageError(dir, err)
 	}
 	if h.unhook, err = serve(dir, st, h, h); err != nil {
 		h.unhook = func() {}
@@ -160,9 +160,17 @@ func (a *app) openHost(ctx context.Context, choose func(ctx context.Context, c *
 	return h, nil
 }
 
+// commitFailed keeps the first error of a commit.
+func (h *host) commitFailed(err error) {
+	select {
+	case h.failed <- err:
+	default:
+	}
+}
+
 // put keeps a file for the account.
 func (h *host) put(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
-	return h.files.Put(ctx, account, r, name, "")
+	return h.node.Files.Put(ctx, account, r, name, "")
 }
 
 // start begins a run; it is durable when start returns.
@@ -173,7 +181,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 	for _, f := range files {
 		req.Files = append(req.Files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})
 	}
-	started, err := h.engine.Start(ctx, req)
+	started, err := h.node.Engine.Start(ctx, req)
 	return started.Run, err
 }
 
@@ -181,7 +189,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	for {
 		last, ended := after, false
-		for ev, err := range h.engine.Watch(ctx, account, run, after) {
+		for ev, err := range h.node.Engine.Watch(ctx, account, run, after) {
 			if err == nil {
 				last, ended = ev.Seq, terminal(ev.Event)
 				err = fn(ev.Event)
@@ -205,12 +213,12 @@ func terminal(ev *journal.Event) bool {
 
 // Cancel implements runControl.
 func (h *host) Cancel(ctx context.Context, run, reason string) error {
-	return h.engine.Cancel(ctx, account, run, reason)
+	return h.node.Engine.Cancel(ctx, account, run, reason)
 }
 
 // Retry implements runControl.
 func (h *host) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
-	return h.engine.Retry(ctx, account, run, req)
+	return h.node.Engine.Retry(ctx, account, run, req)
 }
 
 // Signal implements runControl.
@@ -222,21 +230,21 @@ func (h *host) Signal(ctx context.Context, run, name string, data json.RawMessag
 			return fault.Wrap(fault.Usage, err, "the signal's payload is no JSON: %v", err)
 		}
 	}
-	return h.engine.Signal(ctx, account, run, name, v)
+	return h.node.Engine.Signal(ctx, account, run, name, v)
 }
 
 // Release implements runControl.
 func (h *host) Release(ctx context.Context, run string) error {
-	return h.engine.Release(ctx, account, run)
+	return h.node.Engine.Release(ctx, account, run)
 }
 
 // failure is why the engine ended by itself; nil while it runs.
-func (h *host) failure() error { return h.engine.Err() }
+func (h *host) failure() error { return h.node.Engine.Err() }
 
 // refused is an answer of the engine; where a commit failed, what failed it.
 func (h *host) refused(err error) error {
 	select {
-	case cause := <-h.store.failed:
+	case cause := <-h.failed:
 		return h.lost(cause)
 	default:
 		return storageError(h.dir, err)
@@ -290,16 +298,7 @@ func (h *host) stop(wait time.Duration) error {
 	h.unhook()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	_, err := h.engine.Stop(ctx)
-	if errors.Is(err, engine.ErrHangs) {
-		// The store is inside a write that may never return, and closing it would
-		// wait for that. The process ends, which is what the store is made for.
-		return err
-	}
-	if err = errors.Join(err, h.files.Close(), h.store.Close()); err != nil {
-		return storageError(h.dir, err)
-	}
-	return nil
+	return storageError(h.dir, h.node.Stop(ctx))
 }
 
 // lastEvent is the number of the run's last event.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/node"
 )
 
 // hostileNames are names that are more than names somewhere.
@@ -231,7 +232,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	// A process that holds the directory, asked by hand.
 	a := &app{
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: catalogue(testActions()),
+		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: node.Catalogue(testActions()),
 	}
 	a.screen = newScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)

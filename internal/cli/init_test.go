@@ -11,12 +11,13 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/node"
 )
 
 // TestInitEveryExample: a project made of any example holds together: its
 // recipe compiles without a warning, and what its command names is there.
 func TestInitEveryExample(t *testing.T) {
-	actions := catalogue(builtin.Actions(builtin.Config{}))
+	actions := node.Catalogue(builtin.Actions(builtin.Config{}))
 	for _, e := range examples.All() {
 		t.Run(e.Name, func(t *testing.T) {
 			files, run, err := project(e.Name)

@@ -14,6 +14,7 @@ import (
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -45,7 +46,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 	if err := os.WriteFile(file, []byte(manySecrets), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{stderr: new(bytes.Buffer), actions: catalogue(testActions())}
+	a := &app{stderr: new(bytes.Buffer), actions: node.Catalogue(testActions())}
 	c, err := a.compileFile(file, defaultSource)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 			t.Errorf("%s shows a secret:\n%s", what, text)
 		}
 	}
-	for ev, err := range h.engine.Watch(t.Context(), account, run, 0) {
+	for ev, err := range h.node.Engine.Watch(t.Context(), account, run, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 	if _, talk, code := inProcess("", "runs", "signal", run, "go"); code != 0 {
 		t.Fatal(talk)
 	}
-	if head, err := h.engine.Wait(t.Context(), account, run); err != nil || head.Status != "failed" {
+	if head, err := h.node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "failed" {
 		t.Fatalf("%+v, %v", head, err)
 	}
 	look()

@@ -151,12 +151,9 @@ func (a *app) resumeCommand() *cobra.Command {
 			sigs, unhook := interrupts()
 			defer unhook()
 			var heads []store.Head
-			h, err := a.openHost(ctx, func(ctx context.Context, c *chosen) error {
-				heads, err = a.resumable(ctx, c, args)
-				for _, head := range heads {
-					c.choose(head.Run)
-				}
-				return err
+			h, err := a.openHost(ctx, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
+				heads, err = a.resumable(ctx, r, args)
+				return heads, err
 			})
 			if err != nil {
 				return err
@@ -239,7 +236,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 		ctx, cancel = context.WithTimeoutCause(ctx, a.timeout, errWaited)
 		defer cancel()
 	}
-	interrupted, err := a.follow(ctx, h.watch, sigs, h.store.failed, runs)
+	interrupted, err := a.follow(ctx, h.watch, sigs, h.failed, runs)
 	switch {
 	case err != nil:
 		return h.lost(err)
@@ -253,7 +250,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 			return a.broken(h, r)
 		}
 		if r.into != "" && len(r.view.Outputs) > 0 {
-			if r.saved, err = a.saveOutputs(ctx, h.files.Files(account), r.view, r.into); err != nil {
+			if r.saved, err = a.saveOutputs(ctx, h.node.Files.Files(account), r.view, r.into); err != nil {
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/node"
 )
 
 // A stalledPipe is a pipe whose reader takes one piece and then nothing more
@@ -47,7 +48,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 	for i := range steps {
 		fmt.Fprintf(&src, "  - {id: s%d, action: {name: large, parameters: {bytes: 700000}}}\n", i)
 	}
-	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, getenv: os.Getenv, actions: catalogue(testActions())}
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, getenv: os.Getenv, actions: node.Catalogue(testActions())}
 	c, err := a.compileFile(write(t, "long.yaml", src.String()), 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 		if err := h.Signal(t.Context(), run, "go", nil); err != nil {
 			t.Error(err)
 		}
-		if head, err := h.engine.Wait(t.Context(), account, run); err != nil || head.Status != "completed" {
+		if head, err := h.node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "completed" {
 			t.Errorf("run %s: %+v, %v", run, head, err)
 		}
 	}
@@ -104,7 +105,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 	if most > 48<<20 {
 		t.Errorf("the log grew to %d MiB while %d MiB were written", most>>20, written>>20)
 	}
-	if err := h.engine.Sync(t.Context()); err != nil {
+	if err := h.node.Engine.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	nobodyReads(t, filepath.Join(h.dir, "roux.db"))

@@ -243,10 +243,9 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 	sigs, unhook := interrupts()
 	defer unhook()
 	var head store.Head
-	h, err := a.openHost(ctx, func(ctx context.Context, c *chosen) error {
-		head, err = findRun(ctx, c, name)
-		c.choose(head.Run)
-		return err
+	h, err := a.openHost(ctx, func(ctx context.Context, r store.Reader) ([]store.Head, error) {
+		head, err = findRun(ctx, r, name)
+		return []store.Head{head}, err
 	})
 	if err != nil {
 		return err

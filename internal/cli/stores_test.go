@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -134,7 +135,7 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 			}
 			now := last.Time.Add(30 * time.Minute)
 			e, err := engine.Open(t.Context(), engine.Config{
-				Store: st, Actions: catalogue(builtin.Actions(builtin.Config{})), Blobs: files, Now: func() time.Time { return now },
+				Store: st, Actions: node.Catalogue(builtin.Actions(builtin.Config{})), Blobs: files, Now: func() time.Time { return now },
 			})
 			if err != nil {
 				t.Fatal(err)

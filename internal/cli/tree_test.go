@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -22,7 +23,7 @@ func planFor(t *testing.T, text string) *plan.Plan {
 	if r == nil {
 		t.Fatal(diags)
 	}
-	p, diags := compile.Compile(r, src, compile.Options{Actions: catalogue(testActions())})
+	p, diags := compile.Compile(r, src, compile.Options{Actions: node.Catalogue(testActions())})
 	if p == nil {
 		t.Fatal(diags)
 	}

@@ -181,6 +181,9 @@ func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) 
 // or after it. We cannot tell, so every run in memory is suspect: forget them
 // and load again, once the store answers.
 func (c *core) lose(b *batch, err error) {
+	if c.ctx.Err() == nil && c.cfg.CommitFailed != nil {
+		c.cfg.CommitFailed(err)
+	}
 	if fatal(err) {
 		c.die(err, b)
 		return

@@ -29,6 +29,14 @@ type Config struct {
 	// Blobs is where Files come from. It is swept of what nobody wants, and what
 	// a request is about is touched in it. Default: neither.
 	Blobs *blob.Store
+	// Select names the runs of the store that this engine carries on by itself; it is
+	// asked while the engine opens and when it reads the store again. A run that begins
+	// here, or that a request is about, is carried on from then on. It must not block.
+	// Default: nil, all runs.
+	Select func(store.Key) bool
+	// CommitFailed is told of each commit that failed, before the requests in it are
+	// answered. The engine goes on trying. It must not block.
+	CommitFailed func(error)
 	// Retention is how long runs and files are kept.
 	Retention Retention
 

@@ -74,6 +74,8 @@ type core struct {
 	alone     bool        // the last one marked is not cleared yet
 	// apart are the runs that were set apart, and why, until their mark is durable.
 	apart map[store.Key]string
+	// taken are the runs that were in memory, under Config.Select.
+	taken map[store.Key]bool
 	// inherited are the runs that had attempts out when this engine began and were
 	// not written to since.
 	inherited map[store.Key]inherited
@@ -107,6 +109,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 		strays:    map[taskID]*flight{},
 		inherited: map[store.Key]inherited{},
 		apart:     map[store.Key]string{},
+		taken:     map[store.Key]bool{},
 		linger:    map[taskID]*ask{},
 		building:  new(batch), spare: new(batch),
 	}

@@ -171,6 +171,9 @@ func (c *core) enter(l *live) {
 	c.runsMu.Lock()
 	c.runs[l.key] = l
 	c.runsMu.Unlock()
+	if c.cfg.Select != nil {
+		c.taken[l.key] = true
+	}
 	l.age.l = l
 	l.touched = c.now
 	c.recent.toBack(&l.age)

@@ -86,7 +86,7 @@ func (c *core) fire(l *live) {
 // lookAhead arms the wake-ups of parked runs for the next hour.
 func (c *core) lookAhead() error {
 	until := c.now + hour
-	wakes, err := c.cfg.Store.Due(c.ctx, until, maxAhead)
+	wakes, more, err := c.due(until)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *core) lookAhead() error {
 			c.alarms.push(alarm{at: w.At, key: w.Key})
 		}
 	}
-	if len(wakes) == maxAhead {
+	if more {
 		// More are due before the hour is over; look again when these have rung.
 		until = max(wakes[maxAhead-1].At, c.now+50_000)
 	}

@@ -44,7 +44,7 @@ func (c *core) open(now int64) error {
 		if err := failpoint.Hit(failpoint.RecoverRun); err != nil {
 			return err
 		}
-		if saved.Head.Quarantine != "" || c.apart[saved.Head.Key] != "" {
+		if !c.takes(saved.Head.Key) || saved.Head.Quarantine != "" || c.apart[saved.Head.Key] != "" {
 			return nil
 		}
 		suspect := careful && c.suspect(saved)
@@ -205,7 +205,7 @@ func (c *core) resume() bool {
 	err := c.cfg.Store.Recover(c.ctx, func(saved *store.Saved) error {
 		key := saved.Head.Key
 		switch {
-		case saved.Head.Quarantine != "" || c.apart[key] != "":
+		case !c.takes(key) || saved.Head.Quarantine != "" || c.apart[key] != "":
 		case c.inherited[key].suspect:
 			c.suspects = append(c.suspects, key)
 		default:

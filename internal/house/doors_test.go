@@ -14,7 +14,7 @@ import (
 
 // atWork are the packages that work in a data directory. They open what is in it
 // through internal/datadir or an os.Root, which follow no link out of it.
-var atWork = []string{".", "internal/blob", "internal/cli", "internal/engine", "internal/store/sqlite"}
+var atWork = []string{".", "internal/blob", "internal/cli", "internal/engine", "internal/node", "internal/store/sqlite"}
 
 // doors are the calls that open, make, change or remove what a path leads to. Stat
 // and Lstat only look.

@@ -39,7 +39,8 @@ var floors = []struct {
 	}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/worker"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
-	{"6", []string{"internal/telemetry", "internal/simulate", "."}},
+	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
+	{"6, the library", []string{"."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},
@@ -167,6 +168,29 @@ func TestFloorPlanMachine(t *testing.T) {
 	for _, p := range machineUsers {
 		if !users[p] {
 			t.Errorf("%s does not import machine: strike it off the list", p)
+		}
+	}
+}
+
+// sqliteUsers are who may import the store of one machine by its name, beside what is
+// beside the floors: whoever opens it, and what saves runs out of a damaged one.
+var sqliteUsers = []string{"internal/node/node.go", "internal/cli/doctor_salvage.go", "internal/cli/doctor_salvage_runs.go"}
+
+// TestFloorPlanStore: everybody else knows the interfaces of package store.
+func TestFloorPlanStore(t *testing.T) {
+	users := map[string]bool{}
+	for _, f := range load(t) {
+		if f.test || strings.HasPrefix(f.pkg, "internal/store/") || !slices.Contains(f.imports, module+"/internal/store/sqlite") {
+			continue
+		}
+		users[f.path] = true
+		if !slices.Contains(sqliteUsers, f.path) && !slices.Contains(beside, strings.Split(f.pkg, "/")[0]) {
+			t.Errorf("%s imports sqlite: take store.Store, or open it with package node", f.path)
+		}
+	}
+	for _, p := range sqliteUsers {
+		if !users[p] {
+			t.Errorf("%s does not import sqlite: strike it off the list", p)
 		}
 	}
 }

@@ -111,6 +111,21 @@ type Notes interface {
 	SetNote(ctx context.Context, epoch uint64, name string, value []byte) error
 }
 
+// An Inspector tells of the files that a store is kept in. A store that has none, or
+// whose files are another program's, is no Inspector.
+type Inspector interface {
+	// Check reads everything and compares what must fit together. It returns the
+	// version of the schema and what is wrong, at most 20 lines; it changes nothing.
+	Check(ctx context.Context) (schema int, complaints []string, err error)
+	// Size is about how many bytes a check reads.
+	Size(ctx context.Context) (int64, error)
+	// Unfinished is how many pages of a commit that nobody was told of were dropped
+	// when the store was opened.
+	Unfinished() int
+	// Settings are those that a figure about the store is worth nothing without.
+	Settings() (map[string]string, error)
+}
+
 // The bounds past which the engine folds the runs that Uncovered names.
 const (
 	FoldBytes  = 32 << 20
