@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // An actionView is an action as `actions` shows it.
@@ -71,11 +72,11 @@ func (a *app) actionsList() *cobra.Command {
 				}
 				v := actionView{Name: act.Name, Version: act.Version, Aliases: act.Aliases, Description: act.Description, Cost: act.Cost, Takes: takesTypes(act)}
 				views = append(views, v)
-				rows = append(rows, []string{v.Name, v.Version, fmt.Sprint(v.Cost), cut(strings.Join(v.Takes, " "), 32), oneLine(cut(v.Description, 80))})
+				rows = append(rows, []string{v.Name, v.Version, fmt.Sprint(v.Cost), view.Cut(strings.Join(v.Takes, " "), 32), view.OneLine(view.Cut(v.Description, 80))})
 			}
 			a.show(views, func() {
 				if len(views) == 0 {
-					a.say("no action takes %s: `roux actions list` shows all", oneLine(takes))
+					a.say("no action takes %s: `roux actions list` shows all", view.OneLine(takes))
 					return
 				}
 				a.table(rows, 4, 3)
@@ -113,9 +114,9 @@ func (a *app) findAction(ref string) (*action.Action, error) {
 		return act, nil
 	}
 	if have := a.actions.Versions(name); len(have) > 0 {
-		return nil, fault.New(fault.ActionNotFound, "there is no version %q of %s; there are: %s", oneLine(cut(version, 40)), name, strings.Join(have, ", "))
+		return nil, fault.New(fault.ActionNotFound, "there is no version %q of %s; there are: %s", view.OneLine(view.Cut(version, 40)), name, strings.Join(have, ", "))
 	}
-	msg := fmt.Sprintf("there is no action %q", oneLine(cut(name, 60)))
+	msg := fmt.Sprintf("there is no action %q", view.OneLine(view.Cut(name, 60)))
 	near := nearest(name, a.actions.Names())
 	for _, n := range a.actions.Names() {
 		if sameWords(name, n) {
@@ -167,11 +168,11 @@ func (a *app) actionsGet() *cobra.Command {
 }
 
 func (a *app) printAction(v actionView) {
-	a.text("%s %s\n%s\n\n", v.Name, v.Version, fold(oneLine(v.Description), helpColumns, 0))
+	a.text("%s %s\n%s\n\n", v.Name, v.Version, fold(view.OneLine(v.Description), helpColumns, 0))
 	rows := [][]string{{"cost", credits1(v.Cost)}}
 	add := func(name, value string) {
 		if value != "" {
-			rows = append(rows, []string{name, oneLine(value)})
+			rows = append(rows, []string{name, view.OneLine(value)})
 		}
 	}
 	add("takes", strings.Join(v.Takes, " "))
@@ -198,7 +199,7 @@ func (a *app) printAction(v actionView) {
 		if i == 0 {
 			a.section("examples")
 		}
-		a.text("  %s\n    %s\n", oneLine(e.Title), oneLine(callLine(v, e)))
+		a.text("  %s\n    %s\n", view.OneLine(e.Title), view.OneLine(callLine(v, e)))
 	}
 }
 
@@ -206,7 +207,7 @@ func credits1(n int64) string {
 	if n == 0 {
 		return "nothing"
 	}
-	return count(int(n), "credit")
+	return view.Count(int(n), "credit")
 }
 
 // callLine is an example as a command.
@@ -281,15 +282,15 @@ func (a *app) fields(title string, schema json.RawMessage) {
 		}
 		text := f.Description
 		if len(f.Enum) > 0 {
-			text = join(" ", text, "One of "+strings.Trim(fmt.Sprint(f.Enum), "[]")+".")
+			text = view.Join(" ", text, "One of "+strings.Trim(fmt.Sprint(f.Enum), "[]")+".")
 		}
 		if len(f.Default) > 0 {
-			text = join(" ", text, "Default "+string(f.Default)+".")
+			text = view.Join(" ", text, "Default "+string(f.Default)+".")
 		}
 		if slices.Contains(s.Required, name) {
 			kind += ", required"
 		}
-		rows = append(rows, []string{"  " + name, kind, oneLine(text)})
+		rows = append(rows, []string{"  " + name, kind, view.OneLine(text)})
 	}
 	a.sheet(rows)
 }
@@ -375,19 +376,19 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 			continue
 		}
 		if near := nearest(name, known); near != "" {
-			return fault.New(fault.Usage, "%s takes no input %q; did you mean %q?", act.Name, oneLine(cut(name, 60)), near)
+			return fault.New(fault.Usage, "%s takes no input %q; did you mean %q?", act.Name, view.OneLine(view.Cut(name, 60)), near)
 		}
-		return fault.New(fault.Usage, "%s takes no input %q; it takes: %s", act.Name, oneLine(cut(name, 60)), strings.Join(known, ", "))
+		return fault.New(fault.Usage, "%s takes no input %q; it takes: %s", act.Name, view.OneLine(view.Cut(name, 60)), strings.Join(known, ", "))
 	}
 	fields := expr.FileFields(act.Input)
 	for _, name := range fields {
 		if path, ok := params[name].(string); ok && !blob.ValidHash(path) {
 			word := "PATH"
-			if len(path) < 200 && path == oneLine(path) {
+			if len(path) < 200 && path == view.OneLine(path) {
 				word = shellWord(path)
 			}
 			return fault.New(fault.Usage, "the input %q takes the hash of a file that is kept, and %q is none: `roux actions call %s --file %s` gives the file",
-				name, cut(path, 60), act.Name, word)
+				name, view.Cut(path, 60), act.Name, word)
 		}
 	}
 	for _, name := range schema.Required {
@@ -432,7 +433,7 @@ func mustJSON(v any) []byte {
 func (a *app) completeActions(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		for _, name := range a.actions.Names() {
-			list = append(list, name+"\t"+oneLine(a.actions.Find(name, "").Description))
+			list = append(list, name+"\t"+view.OneLine(a.actions.Find(name, "").Description))
 		}
 	}
 	return list, cobra.ShellCompDirectiveNoFileComp

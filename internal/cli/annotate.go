@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // annotate marks diagnostics for an automatic build (CI=1): one line each in the
@@ -44,7 +45,7 @@ func (a *app) annotateRun(recipe string, res result) {
 
 // message escapes what would end the line of an annotation or begin another.
 func message(s string) string {
-	return strings.ReplaceAll(oneLine(s), "%", "%25")
+	return strings.ReplaceAll(view.OneLine(s), "%", "%25")
 }
 
 // property escapes a value that stands before the message.

@@ -21,8 +21,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A bundle is a ZIP file that holds one run: manifest.json, plan.json, the
@@ -122,7 +122,7 @@ func (a *app) exportCommand() *cobra.Command {
 				}
 				if out != "-" {
 					a.show(done, func() {
-						a.text("%s: %s, %s events, %s\n", oneLine(done.File), done.Run, fmt.Sprint(done.Events), byteSize(done.Bytes).text())
+						a.text("%s: %s, %s events, %s\n", view.OneLine(done.File), done.Run, fmt.Sprint(done.Events), byteSize(done.Bytes).text())
 					})
 				}
 				return nil
@@ -208,7 +208,7 @@ func writeBundle(ctx context.Context, j store.Reader, head store.Head, w io.Writ
 	var frames, lines bytes.Buffer
 	err = eachShown(ctx, j, head.Key, p, 0, func(ev *journal.Event) error {
 		if redact {
-			if ev, err = redacted(ev); err != nil {
+			if ev, err = view.Redact(ev); err != nil {
 				return err
 			}
 		}
@@ -289,78 +289,6 @@ func (s *sealer) seal() error {
 	return err
 }
 
-// hidden stands in place of a text that --redact takes out.
-const hidden = "[redacted]"
-
-// redacted is an event without the texts that passed through the run. What the
-// fold relies on stays: kinds, numbers, shapes of values, names of signals.
-func redacted(ev *journal.Event) (*journal.Event, error) {
-	out := *ev
-	switch ev.Kind {
-	case journal.EvRunSignalled, journal.EvNodeWaiting, journal.EvRunRetried, journal.EvNodeOpened, journal.EvContract,
-		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
-		// Text is a name of the recipe or of Roux.
-	default:
-		if ev.Text != "" {
-			out.Text = hidden
-		}
-	}
-	if len(ev.Data) == 0 {
-		return &out, nil
-	}
-	var err error
-	if ev.Kind == journal.EvRunStarted {
-		out.Data, err = redactedStart(ev.Data)
-	} else {
-		var v any
-		if v, err = jsonx.Decode(ev.Data, jsonx.Limits{Bytes: len(ev.Data) + 1}); err == nil {
-			out.Data, err = jsonx.Canonical(hide(v))
-		}
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "event %d holds a value that cannot be read: %v", ev.Seq, err)
-	}
-	return &out, nil
-}
-
-// redactedStart hides what the user gave, and keeps what the fold needs.
-func redactedStart(data []byte) ([]byte, error) {
-	var st journal.Start
-	if err := json.Unmarshal(data, &st); err != nil {
-		return nil, err
-	}
-	for k, v := range st.Parameters {
-		st.Parameters[k] = hide(v)
-	}
-	for k := range st.Labels {
-		st.Labels[k] = hidden
-	}
-	for i := range st.Files {
-		st.Files[i].Name, st.Files[i].Extended = hidden, nil
-	}
-	if st.Correlation != st.Run {
-		st.Correlation = hidden
-	}
-	return json.Marshal(st)
-}
-
-// hide replaces every text in a value.
-func hide(v any) any {
-	switch v := v.(type) {
-	case string:
-		return hidden
-	case []any:
-		for i := range v {
-			v[i] = hide(v[i])
-		}
-	case map[string]any:
-		for k := range v {
-			v[k] = hide(v[k])
-		}
-	}
-	return v
-}
-
 func (a *app) importCommand() *cobra.Command {
 	var unverified bool
 	cmd := &cobra.Command{
@@ -390,7 +318,7 @@ func (a *app) importCommand() *cobra.Command {
 				return err
 			}
 			a.show(map[string]any{"id": b.Run, "recipe": b.Recipe, "status": b.run.Status().String(), "events": b.run.Last(), "state": state, "verified": !b.unverified}, func() {
-				a.text("%s %s: %s, %s, %d events\n", b.Run, state, oneLine(b.Recipe), b.run.Status(), b.run.Last())
+				a.text("%s %s: %s, %s, %d events\n", b.Run, state, view.OneLine(b.Recipe), b.run.Status(), b.run.Last())
 			})
 			return nil
 		},

@@ -80,7 +80,7 @@ func readBundle(path string, unverified bool) (b *bundle, err error) {
 		err = fmt.Errorf("it has version %d of the form, this release reads %d", b.Version, bundleVersion)
 	}
 	if err == nil && !isRunID(b.Run) {
-		err = fmt.Errorf("%q is no name of a run", cut(b.Run, 40))
+		err = fmt.Errorf("%q is no name of a run", view.Cut(b.Run, 40))
 	}
 	if err == nil {
 		b.planText, err = unpack(members, "plan.json", maxBundlePlan, !b.unverified)
@@ -120,7 +120,7 @@ func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
 		most, known := limits[f.Name]
 		switch size := f.UncompressedSize64; {
 		case !known:
-			return nil, fmt.Errorf("it holds %q, which no bundle does", cut(f.Name, 60))
+			return nil, fmt.Errorf("it holds %q, which no bundle does", view.Cut(f.Name, 60))
 		case members[f.Name] != nil:
 			return nil, fmt.Errorf("it holds %s twice", f.Name)
 		case size > most:
@@ -168,7 +168,7 @@ func (b *bundle) verify(members map[string]*zip.File, f *os.File, size int64) er
 	for _, name := range slices.Sorted(maps.Keys(b.Members)) {
 		want, file := b.Members[name], members[name]
 		if file == nil || name == "manifest.json" {
-			return fmt.Errorf("%s is missing", oneLine(cut(name, 60)))
+			return fmt.Errorf("%s is missing", view.OneLine(view.Cut(name, 60)))
 		}
 		if file.UncompressedSize64 != uint64(want.Size) { //nolint:gosec // a negative one is another size
 			return fmt.Errorf("%s was changed: it has %d bytes and was written with %d", name, file.UncompressedSize64, want.Size)
@@ -259,7 +259,7 @@ func (b *bundle) fold() (err error) {
 		return errors.New("its plan is not the one the manifest names")
 	}
 	b.run = view.NewState(b.plan)
-	shown := newView(b.plan, b.Run)
+	shown := view.NewRun(b.plan, b.Run)
 	marks := view.NewMask(b.plan) != nil
 	b.partial = b.Redacted
 	next := uint64(1)
@@ -281,7 +281,7 @@ func (b *bundle) fold() (err error) {
 			return err
 		}
 		_ = journal.Render(b.plan, b.Run, ev)
-		return shown.apply(ev)
+		return shown.Apply(ev)
 	})
 	if err != nil {
 		return err

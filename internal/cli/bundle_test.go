@@ -25,6 +25,7 @@ import (
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 const bundled = `name: bundled
@@ -242,7 +243,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	var out bytes.Buffer
 	none := func(string) string { return "" }
 	a := &app{stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: newScreen(&out, true, none)}
-	a.printCompared(compare(s, &side{plan: b.plan, view: newView(b.plan, b.Run)}, nil), [2]*side{s, s})
+	a.printCompared(view.Compare(s, view.NewSide(b.plan, b.Run, false), nil), [2]*view.Side{s, s})
 	if _, err := replay(ctx, st, head, 0); err != nil {
 		return false
 	}
@@ -250,29 +251,34 @@ func lookAtAll(t *testing.T, path string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.printRun(v, fullView{result: v.result(), WaitState: run.WaitState()}, head)
-	tr, pic, said := newTracer(b.plan, b.Run, maxSteps), picture.NewFold(b.plan, true), saidWriter{app: a, out: a.stream()}
+	a.printRun(v, fullView{result: resultOf(v), WaitState: run.WaitState()}, head)
+	tr, pic, said := view.NewTracer(b.plan, b.Run, view.MaxSteps), picture.NewFold(b.plan, true), saidWriter{app: a, out: a.stream()}
 	err = eachEvent(ctx, st, head.Key, 0, func(ev *journal.Event) error {
 		a.text("%s\n", a.eventLine(b.plan, ev))
-		if line, ok := logOf(b.plan, ev); ok {
+		if line, ok := view.SaidBy(b.plan, ev); ok {
 			said.add(line)
 		}
 		pic.Add(ev)
-		return tr.apply(ev)
+		return tr.Apply(ev)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	spans := tr.done(0)
+	spans := tr.Trace(0)
 	a.printTrace(tr, spans, false)
 	a.printTrace(tr, spans, true)
-	for ref := range tr.spans {
-		x := &explainer{v: newView(b.plan, b.Run), ref: ref}
-		if err := eachEvent(ctx, st, head.Key, 0, x.event); err != nil {
-			t.Fatal(err)
+	var explainAll func(spans []*view.Span)
+	explainAll = func(spans []*view.Span) {
+		for _, span := range spans {
+			x := view.NewExplainer(b.plan, b.Run, span.Ref)
+			if err := eachEvent(ctx, st, head.Key, 0, x.Apply); err != nil {
+				t.Fatal(err)
+			}
+			a.printExplanation(x.Explain())
+			explainAll(span.Children)
 		}
-		a.printExplanation(x.explain())
 	}
+	explainAll(spans.Steps)
 	if p, err := pic.Picture(head.Recipe, true); err == nil {
 		for _, form := range pictureForms {
 			_, _ = render(p, form, picture.Options{Width: 100}) // a picture that cannot be drawn is an error

@@ -32,6 +32,7 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // Main runs one command and returns its exit code.
@@ -209,7 +210,7 @@ func (a *app) addGroups(root *cobra.Command) {
 
 // unknownCommand names what the user may have meant.
 func unknownCommand(cmd *cobra.Command, name string) error {
-	msg := fmt.Sprintf("%s: there is no command %q", cmd.CommandPath(), oneLine(cut(name, 60)))
+	msg := fmt.Sprintf("%s: there is no command %q", cmd.CommandPath(), view.OneLine(view.Cut(name, 60)))
 	if near := nearest(name, names(cmd)); near != "" {
 		return fault.New(fault.Usage, "%s; did you mean `%s %s`?", msg, cmd.CommandPath(), near)
 	}
@@ -250,7 +251,7 @@ func wants(low, high int, usage string) cobra.PositionalArgs {
 		if len(args) < low {
 			return fault.New(fault.Usage, "%s needs more: `%s %s`", cmd.CommandPath(), cmd.CommandPath(), usage)
 		}
-		return fault.New(fault.Usage, "%s does not take %q: `%s %s`", cmd.CommandPath(), oneLine(args[high]), cmd.CommandPath(), usage)
+		return fault.New(fault.Usage, "%s does not take %q: `%s %s`", cmd.CommandPath(), view.OneLine(args[high]), cmd.CommandPath(), usage)
 	}
 }
 

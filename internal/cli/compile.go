@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // The limits of a recipe's source.
@@ -82,10 +83,10 @@ func countDiagnostics(diags []fault.Diagnostic) (errors, warnings int, text stri
 	}
 	var parts []string
 	if errors > 0 {
-		parts = append(parts, count(errors, "error"))
+		parts = append(parts, view.Count(errors, "error"))
 	}
 	if warnings > 0 {
-		parts = append(parts, count(warnings, "warning"))
+		parts = append(parts, view.Count(warnings, "warning"))
 	}
 	return errors, warnings, strings.Join(parts, ", ")
 }
@@ -171,12 +172,12 @@ func (a *app) printValidated(c *compiled, v validated) {
 	a.printDiagnostics(a.stderr, c)
 	_, _, problems := countDiagnostics(c.diags)
 	if !v.Valid {
-		a.screen.print(fmt.Sprintf("%s: %s\n", oneLine(c.name), problems))
+		a.screen.print(fmt.Sprintf("%s: %s\n", view.OneLine(c.name), problems))
 		return
 	}
 	note := ""
 	if c.recipe.Runnable() != nil {
 		note = "; a draft, which `run` refuses without --draft"
 	}
-	a.text("%s: valid, %s%s\n", oneLine(c.name), join(", ", count(v.Steps, "step"), problems), note)
+	a.text("%s: valid, %s%s\n", view.OneLine(c.name), view.Join(", ", view.Count(v.Steps, "step"), problems), note)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // completionTime is how long a shell waits for what it offers.
@@ -68,7 +69,7 @@ func runNames(ctx context.Context, j store.Reader, begun string, now time.Time) 
 			list = append(list, h.Run+"\t"+damagedStatus)
 			continue
 		}
-		list = append(list, h.Run+"\t"+oneLine(cut(h.Recipe, 32))+", "+join(" ", importedWord(h.Imported()), h.Status)+", "+ago(now, h.Created))
+		list = append(list, h.Run+"\t"+view.OneLine(view.Cut(h.Recipe, 32))+", "+view.Join(" ", importedWord(h.Imported()), h.Status)+", "+ago(now, h.Created))
 	}
 	return list
 }
@@ -83,9 +84,9 @@ func stepNames(ctx context.Context, j store.Reader, run string) (list []string) 
 	if err != nil {
 		return nil
 	}
-	for _, s := range v.order {
-		if v.steps[s.path] == s && len(list) < 10*offered {
-			list = append(list, s.path+"\t"+s.status)
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] == s && len(list) < 10*offered {
+			list = append(list, s.Path+"\t"+s.Status)
 		}
 	}
 	return list
@@ -188,7 +189,7 @@ func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list 
 		found, err := s.ListFiles(ctx, blob.Query{Limit: offered})
 		for _, e := range found {
 			if hash := e.Info.Hash[:shortHash]; strings.HasPrefix(hash, begun) {
-				list = append(list, hash+"\t"+oneLine(cut(e.Info.Name, 40))+", "+e.Info.MimeType)
+				list = append(list, hash+"\t"+view.OneLine(view.Cut(e.Info.Name, 40))+", "+e.Info.MimeType)
 			}
 		}
 		return err

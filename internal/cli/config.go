@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -210,7 +211,7 @@ func (c *configFile) walk(n *jsonx.Node, prefix, dir string) (diags []fault.Diag
 			if near := nearest(key, settingKeys()); near != "" {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
-			diags = append(diags, c.diagnostic(child.KeyPos, "unknown-field", fmt.Sprintf("there is no setting %q", oneLine(cut(key, 60))), hint))
+			diags = append(diags, c.diagnostic(child.KeyPos, "unknown-field", fmt.Sprintf("there is no setting %q", view.OneLine(view.Cut(key, 60))), hint))
 		}
 	}
 	return diags

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A settingView is a setting as `config` shows it.
@@ -70,7 +71,7 @@ func (a *app) configCommand() *cobra.Command {
 				rows := [][]string{{"KEY", "VALUE", "FROM"}}
 				for i := range settings {
 					views[i] = a.viewSetting(&settings[i], cmd)
-					rows = append(rows, []string{views[i].Key, oneLine(cut(views[i].Value, 60)), join(" ", views[i].Origin, views[i].Where)})
+					rows = append(rows, []string{views[i].Key, view.OneLine(view.Cut(views[i].Value, 60)), view.Join(" ", views[i].Origin, views[i].Where)})
 				}
 				a.show(views, func() { a.table(rows, 1, 2) })
 				return a.configErr
@@ -86,7 +87,7 @@ func (a *app) configCommand() *cobra.Command {
 					return err
 				}
 				v := a.viewSetting(s, cmd)
-				a.show(v, func() { a.text("%s\n", clean(v.Value)) })
+				a.show(v, func() { a.text("%s\n", view.Clean(v.Value)) })
 				return a.configErr
 			},
 		},
@@ -112,15 +113,15 @@ func (a *app) printSetting(v settingView) {
 	rows := [][]string{
 		{"setting", v.Key},
 		{"what for", v.What},
-		{"value", oneLine(v.Value)},
-		{"from", join(" ", v.Origin, v.Where)},
+		{"value", view.OneLine(v.Value)},
+		{"from", view.Join(" ", v.Origin, v.Where)},
 		{"takes", v.Want},
 		{"default", v.Default},
-		{"change it", join(", ", v.Flag, v.Env, v.Key+" in "+strings.Join(v.Files, " or "))},
+		{"change it", view.Join(", ", v.Flag, v.Env, v.Key+" in "+strings.Join(v.Files, " or "))},
 	}
 	for _, o := range v.Overridden {
 		if o.Origin != "default" {
-			rows = append(rows, []string{"overridden", fmt.Sprintf("%s from %s %s", oneLine(o.Value), o.Origin, o.Where)})
+			rows = append(rows, []string{"overridden", fmt.Sprintf("%s from %s %s", view.OneLine(o.Value), o.Origin, o.Where)})
 		}
 	}
 	a.sheet(rows)
@@ -132,9 +133,9 @@ func findSetting(key string) (*setting, error) {
 		return s, nil
 	}
 	if near := nearest(key, settingKeys()); near != "" {
-		return nil, fault.New(fault.Usage, "there is no setting %q; did you mean `roux config explain %s`?", oneLine(cut(key, 60)), near)
+		return nil, fault.New(fault.Usage, "there is no setting %q; did you mean `roux config explain %s`?", view.OneLine(view.Cut(key, 60)), near)
 	}
-	return nil, fault.New(fault.Usage, "there is no setting %q; there are: %s", oneLine(cut(key, 60)), strings.Join(settingKeys(), ", "))
+	return nil, fault.New(fault.Usage, "there is no setting %q; there are: %s", view.OneLine(view.Cut(key, 60)), strings.Join(settingKeys(), ", "))
 }
 
 func completeSettings(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {

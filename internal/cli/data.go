@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // localDir is the data directory of a project: used where it exists.
@@ -61,7 +62,7 @@ func dataDir(flag string, getenv func(string) string) (string, error) {
 		return "", fault.Wrap(fault.Usage, err, "data directory %q: %v", dir, err)
 	}
 	if _, err := os.Stat(abs); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENAMETOOLONG) {
-		return "", fault.Wrap(fault.Usage, err, "data directory %s: there can be no directory of this name: %v", cut(abs, 200), errors.Unwrap(err))
+		return "", fault.Wrap(fault.Usage, err, "data directory %s: there can be no directory of this name: %v", view.Cut(abs, 200), errors.Unwrap(err))
 	}
 	return abs, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // demoSave is where the demo puts what its runs made, in its directory.
@@ -84,13 +85,13 @@ func (a *app) demoCommand() *cobra.Command {
 				return err
 			}
 			for _, r := range d.runs {
-				res := r.view.result()
+				res := resultOf(r.view)
 				res.Saved = r.saved
-				out.Runs = append(out.Runs, demonstration{res, r.view.recipe})
+				out.Runs = append(out.Runs, demonstration{res, r.view.Recipe})
 			}
 			a.show(out, func() { d.statement(out) })
 			for _, r := range d.runs {
-				if code := r.view.exit(); code != fault.ExitOK {
+				if code := exitOf(r.view); code != fault.ExitOK {
 					return exit(code)
 				}
 			}
@@ -272,7 +273,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 		}
 		step, _ := ev.Payload["step"].(string)
 		run = ev.RunID
-		d.say("  process %d: %s", c.Pid, join(" ", ev.Type, oneLine(step)))
+		d.say("  process %d: %s", c.Pid, view.Join(" ", ev.Type, view.OneLine(step)))
 		if ev.Type == "node.completed" && strings.HasPrefix(step, "make[") {
 			c.KilledAfter = ev.Type + " " + step
 			break
@@ -296,18 +297,9 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 		if err != nil {
 			return err
 		}
-		done := map[journal.Ref]int{}
-		err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
-			switch ev.Kind {
-			case journal.EvRunRecovered:
-				c.Interrupted += ev.Interrupted()
-			case journal.EvNodeCompleted:
-				if done[ev.Ref()]++; done[ev.Ref()] > 1 {
-					c.Repeated++
-				}
-			}
-			return nil
-		})
+		var found view.Recovery
+		err = eachEvent(ctx, j, head.Key, 0, found.Apply)
+		c.Interrupted, c.Repeated = found.Interrupted, found.Repeated
 		if err != nil {
 			return err
 		}
@@ -323,11 +315,11 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 func (d *demo) statement(out *demonstrated) {
 	if c := out.Crash; c != nil {
 		d.text("\nthe crash\n")
-		d.text("  %d events were stored when the process died, %s interrupted and attempted again\n", c.Before, count(int(c.Interrupted), "attempt"))
+		d.text("  %d events were stored when the process died, %s interrupted and attempted again\n", c.Before, view.Count(int(c.Interrupted), "attempt"))
 		if c.Repeated == 0 {
 			d.text("  no step was done twice, and no credit taken twice\n")
 		} else {
-			d.text("  %s done twice\n", count(c.Repeated, "step"))
+			d.text("  %s done twice\n", view.Count(c.Repeated, "step"))
 		}
 		if c.Same {
 			d.text("  folding the journal again gives the state that is stored\n")
@@ -335,19 +327,19 @@ func (d *demo) statement(out *demonstrated) {
 	}
 	d.text("\nmade\n")
 	for _, r := range d.runs {
-		if digest, ok := decoded(r.view.Outputs).(map[string]any); ok && digest["digest"] != nil {
-			d.text("  %s\n", brief(rawOf(digest["digest"])))
+		if digest, ok := view.Decoded(r.view.Outputs).(map[string]any); ok && digest["digest"] != nil {
+			d.text("  %s\n", view.Brief(view.RawOf(digest["digest"])))
 		}
 		for _, f := range r.saved {
-			d.text("  %s\n", oneLine(f.Path))
+			d.text("  %s\n", view.OneLine(f.Path))
 		}
 	}
 	d.text("\ncredits\n")
 	rows, total := [][]string{}, int64(0)
 	for _, r := range d.runs {
-		for _, s := range r.view.order {
-			if s.cost > 0 {
-				rows = append(rows, []string{"  " + oneLine(r.view.recipe), oneLine(s.path), tries(s.attempts), fmt.Sprintf("%3d", s.cost)})
+		for _, s := range r.view.Order {
+			if s.Cost > 0 {
+				rows = append(rows, []string{"  " + view.OneLine(r.view.Recipe), view.OneLine(s.Path), tries(s.Attempts), fmt.Sprintf("%3d", s.Cost)})
 			}
 		}
 		total += r.view.Used

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A finding is what doctor says of one thing.
@@ -110,7 +111,7 @@ func (a *app) printFindings(list []finding) {
 	rows := make([][]string, len(list))
 	problems := 0
 	for i, f := range list {
-		rows[i] = []string{lookOf(signs[f.Status]).Glyph + " " + f.Status, f.Check, oneLine(f.Text)}
+		rows[i] = []string{lookOf(signs[f.Status]).Glyph + " " + f.Status, f.Check, view.OneLine(f.Text)}
 		if f.Status == isProblem {
 			problems++
 		}
@@ -118,12 +119,12 @@ func (a *app) printFindings(list []finding) {
 	a.text("%s", table(rows))
 	for _, f := range list {
 		if f.Fix != "" {
-			a.text("\n%s: %s\n  %s\n", f.Check, oneLine(f.Text), oneLine(f.Fix))
+			a.text("\n%s: %s\n  %s\n", f.Check, view.OneLine(f.Text), view.OneLine(f.Fix))
 		}
 	}
 	if problems == 0 {
 		a.say("nothing is wrong")
 		return
 	}
-	a.say("%s", count(problems, "problem"))
+	a.say("%s", view.Count(problems, "problem"))
 }

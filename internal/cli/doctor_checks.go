@@ -22,6 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // What is worth a word.
@@ -39,7 +40,7 @@ const releaseYear = 2026
 // machine looks at what has nothing to do with the data directory.
 func (d *doctor) machine() {
 	b := thisBuild()
-	d.ok("version", "%s", join(" ", "roux", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())))
+	d.ok("version", "%s", view.Join(" ", "roux", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())))
 	if len(b.Sabotage) > 0 {
 		d.problem("guards", "build without tags of the name sabotage_…", "%s", b.broken())
 	}
@@ -102,7 +103,7 @@ func (d *doctor) settings() {
 		if near := nearest(name, known); near != "" {
 			fix = "did you mean " + near + "?"
 		}
-		d.note("settings", fix, "nothing reads the variable %s", oneLine(name))
+		d.note("settings", fix, "nothing reads the variable %s", view.OneLine(name))
 	}
 	if v := d.app.lookup(settingOf("egress.allow"), nil)[0]; v.Origin != "default" {
 		d.note("egress", "take out of egress.allow what recipes need not reach", "actions may reach %s beside public addresses (%s)", v.Value, v.Where)
@@ -225,7 +226,7 @@ func fine(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
 	}
-	return took(d)
+	return view.Took(d)
 }
 
 func byteText(n uint64) string {
@@ -268,7 +269,7 @@ func (d *doctor) leftovers() {
 		d.ok("leftovers", "no temporary files")
 		return
 	}
-	d.mended("leftovers", "the next run removes those of uploads", count(len(found), "temporary file")+" of commands that were killed", func() error {
+	d.mended("leftovers", "the next run removes those of uploads", view.Count(len(found), "temporary file")+" of commands that were killed", func() error {
 		// Whoever holds the lock is at work with them.
 		st, err := node.OpenStore(d.ctx, d.dir)
 		if err != nil {
@@ -319,7 +320,7 @@ func (d *doctor) store() {
 		}
 	}()
 	if n := st.Unfinished(); n > 0 {
-		d.note("log", "nothing is to be done: what it was for was never answered, and is done again", "%s of a commit that a power cut or a kill left unfinished dropped", count(n, "page"))
+		d.note("log", "nothing is to be done: what it was for was never answered, and is done again", "%s of a commit that a power cut or a kill left unfinished dropped", view.Count(n, "page"))
 	}
 	d.contents(st)
 	d.runs(d.ctx, st)
@@ -333,8 +334,8 @@ func (d *doctor) runs(ctx context.Context, j store.Reader) {
 		return
 	}
 	if len(newest) > 0 {
-		if ahead := utc(max(newest[0].Created, newest[0].Updated)).Sub(d.app.now()); ahead > clockSkew {
-			d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", took(ahead))
+		if ahead := view.UTC(max(newest[0].Created, newest[0].Updated)).Sub(d.app.now()); ahead > clockSkew {
+			d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", view.Took(ahead))
 		}
 	}
 	open, quarantined, err := openRuns(ctx, j)
@@ -345,11 +346,11 @@ func (d *doctor) runs(ctx context.Context, j store.Reader) {
 	case len(quarantined) > 0:
 		hideTexts(ctx, j, quarantined[:1])
 		d.problem("runs", "`"+d.app.hint("runs get", quarantined[0].Run)+"` says why, `"+d.app.hint("runs release", quarantined[0].Run)+"` lets it go on",
-			"%s set apart, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, oneLine(cut(quarantined[0].Quarantine, 100)))
+			"%s set apart, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
 	}
 	if len(open) > 0 {
 		if dial(ctx, d.dir) == nil {
-			d.note("runs", "`"+d.app.hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, oneLine(cut(open[0].Recipe, 32)))
+			d.note("runs", "`"+d.app.hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, view.OneLine(view.Cut(open[0].Recipe, 32)))
 		} else {
 			d.ok("runs", "%s not ended", have(len(open)))
 		}

@@ -48,7 +48,7 @@ func (d *doctor) contents(st node.Store) {
 	}
 	held := bytesUnder(files)
 	if t := readingTime(size, held); t >= worthSaying {
-		d.app.say("reading %s, about %s; Ctrl-C ends it and changes nothing", byteText(uint64(size+held)), took(t))
+		d.app.say("reading %s, about %s; Ctrl-C ends it and changes nothing", byteText(uint64(size+held)), view.Took(t))
 	}
 	switch schema, complaints, err := st.Check(d.ctx); {
 	case err != nil:
@@ -96,7 +96,7 @@ func (d *doctor) files(dir string) {
 	if err = errors.Join(err, bs.Close()); err != nil && !errors.Is(err, errNamed) {
 		d.fail("files", storageError(d.dir, err))
 	} else if named == 0 {
-		d.ok("files", "%s of %s as their hashes say", count(read.Files, "file"), byteText(uint64(read.Bytes)))
+		d.ok("files", "%s of %s as their hashes say", view.Count(read.Files, "file"), byteText(uint64(read.Bytes)))
 	}
 }
 
@@ -135,7 +135,7 @@ func (d *doctor) heads(j store.Reader) {
 		q.After = heads[len(heads)-1].Run
 	}
 	if named == 0 {
-		d.ok("journals", "%s as lists show them", count(runs, "run"))
+		d.ok("journals", "%s as lists show them", view.Count(runs, "run"))
 	}
 }
 
@@ -163,7 +163,7 @@ func headFits(ctx context.Context, j store.Reader, h store.Head) (last uint64, e
 	if h.Status != run.Status().String() || h.Code != code || h.Message != message || (h.Ended != 0) != ended ||
 		ended && (h.Used != run.Used() || h.Failures != run.HasFailures()) {
 		return 0, fault.New(fault.StoreCorrupt, "run %s: lists show it as %q, its journal says %q", h.Run,
-			join(" ", h.Status, string(h.Code)), join(" ", run.Status().String(), string(code)))
+			view.Join(" ", h.Status, string(h.Code)), view.Join(" ", run.Status().String(), string(code)))
 	}
 	return run.Last(), nil
 }

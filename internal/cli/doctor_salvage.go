@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A salvaged says what came out of a damaged data directory.
@@ -76,15 +77,15 @@ func (a *app) salvage(ctx context.Context, to string) error {
 }
 
 func (a *app) printSalvaged(out salvaged) {
-	a.text("saved %s and %s to %s (the log was read: %s)\n", count(out.Runs, "run"), count(out.Files, "file"), out.Dir, out.Read)
+	a.text("saved %s and %s to %s (the log was read: %s)\n", view.Count(out.Runs, "run"), view.Count(out.Files, "file"), out.Dir, out.Read)
 	for _, o := range out.Others {
 		a.text("  the log was read %s for %s\n", o.Read, o.Run)
 	}
 	for _, d := range out.Damaged {
-		a.text("  not saved, or not whole: %s: %s\n", d.Run, oneLine(d.Why))
+		a.text("  not saved, or not whole: %s: %s\n", d.Run, view.OneLine(d.Why))
 	}
 	for _, c := range out.Store {
-		a.text("  store: %s\n", oneLine(c))
+		a.text("  store: %s\n", view.OneLine(c))
 	}
 	if out.Rest != "" {
 		a.say("what can be read of runs that are not saved is in %s: `roux events RUN --data %s`", out.Rest, shellWord(out.Rest))

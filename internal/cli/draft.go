@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A draft is a file that is written beside the one whose place it takes: nobody
@@ -100,7 +101,7 @@ func replaceFile(root *os.Root, name, shown string, text []byte) error {
 func openBeside(name string) (root *os.Root, base string, err error) {
 	dir, base := filepath.Split(name)
 	if base == "" {
-		return nil, "", fault.New(fault.Usage, "%s cannot be written: it names no file", cut(name, 200))
+		return nil, "", fault.New(fault.Usage, "%s cannot be written: it names no file", view.Cut(name, 200))
 	}
 	if root, err = os.OpenRoot(filepath.Clean(dir)); err != nil {
 		return nil, "", writeError(name, err)
@@ -118,9 +119,9 @@ func mayReplace(root *os.Root, name, shown string, force bool) error {
 	case err != nil:
 		return writeError(shown, err)
 	case !info.Mode().IsRegular():
-		return fault.New(fault.Conflict, "%s is no regular file and is not replaced", cut(shown, 200))
+		return fault.New(fault.Conflict, "%s is no regular file and is not replaced", view.Cut(shown, 200))
 	case !force:
-		return fault.New(fault.Conflict, "%s is there already: --force replaces it, -O names another", cut(shown, 200))
+		return fault.New(fault.Conflict, "%s is there already: --force replaces it, -O names another", view.Cut(shown, 200))
 	}
 	return nil
 }
@@ -133,9 +134,9 @@ func writeError(shown string, err error) error {
 	case err == nil || errors.As(err, &known):
 		return err
 	case errors.Is(err, syscall.ENOSPC):
-		return fault.Wrap(fault.StoreFull, err, "%s cannot be written: no space is left on the disk", cut(shown, 200))
+		return fault.Wrap(fault.StoreFull, err, "%s cannot be written: no space is left on the disk", view.Cut(shown, 200))
 	case errors.Is(err, fs.ErrPermission):
-		return fault.Wrap(fault.Unauthorized, err, "%s cannot be written: you may not write in %s", cut(shown, 200), cut(filepath.Dir(shown), 200))
+		return fault.Wrap(fault.Unauthorized, err, "%s cannot be written: you may not write in %s", view.Cut(shown, 200), view.Cut(filepath.Dir(shown), 200))
 	}
-	return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", cut(shown, 200), err)
+	return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", view.Cut(shown, 200), err)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // An estimated is what a run may cost, and what runs of the recipe did cost.
@@ -160,7 +161,7 @@ func percentile(values []int64, p float64) int64 {
 }
 
 func (a *app) printEstimate(e *estimated) {
-	a.text("%s\n", oneLine(e.Recipe))
+	a.text("%s\n", view.OneLine(e.Recipe))
 	rows := [][]string{
 		{"  steps cost", fmt.Sprintf("%d to %d credits", e.Least, e.Most)},
 	}
@@ -168,7 +169,7 @@ func (a *app) printEstimate(e *estimated) {
 	case e.Strategy == "":
 		rows = append(rows, []string{"  expected", fmt.Sprintf("%d, the most the steps cost: the recipe has no creditEstimation", e.Expected)})
 	case e.Formula != "":
-		rows = append(rows, []string{"  formula", oneLine(e.Formula)}, []string{"", "= " + oneLine(e.Expanded)})
+		rows = append(rows, []string{"  formula", view.OneLine(e.Formula)}, []string{"", "= " + view.OneLine(e.Expanded)})
 		fallthrough
 	default:
 		rows = append(rows, []string{"  expected", fmt.Sprintf("%d (%s)", e.Expected, e.Strategy)})
@@ -178,18 +179,18 @@ func (a *app) printEstimate(e *estimated) {
 	}
 	rows = append(rows,
 		[]string{"  would reserve", fmt.Sprintf("%d: %s", e.Reserved, whyReserved(e))},
-		[]string{"  takes", took(time.Duration(e.LeastMS)*time.Millisecond) + " to " + took(time.Duration(e.MostMS)*time.Millisecond) + " by the actions' own words"})
+		[]string{"  takes", view.Took(time.Duration(e.LeastMS)*time.Millisecond) + " to " + view.Took(time.Duration(e.MostMS)*time.Millisecond) + " by the actions' own words"})
 	if p := e.Past; p != nil {
-		rows = append(rows, []string{"  took before", fmt.Sprintf("%s; half at most %d credits and %s, 95 %% at most %d and %s", count(p.Runs, "run"),
-			p.P50, took(time.Duration(p.P50Ms)*time.Millisecond), p.P95, took(time.Duration(p.P95Ms)*time.Millisecond))})
+		rows = append(rows, []string{"  took before", fmt.Sprintf("%s; half at most %d credits and %s, 95 %% at most %d and %s", view.Count(p.Runs, "run"),
+			p.P50, view.Took(time.Duration(p.P50Ms)*time.Millisecond), p.P95, view.Took(time.Duration(p.P95Ms)*time.Millisecond))})
 	}
 	a.sheet(rows)
 	for _, o := range e.Open {
-		a.text("  open: %s\n", oneLine(o))
+		a.text("  open: %s\n", view.OneLine(o))
 	}
 	for _, f := range e.Files {
 		if problem, ok := f["problem"].(string); ok {
-			a.screen.print(fmt.Sprintf("%s %v: %s\n", a.screen.paint("warning", "warning:"), f["name"], oneLine(problem)))
+			a.screen.print(fmt.Sprintf("%s %v: %s\n", a.screen.paint("warning", "warning:"), f["name"], view.OneLine(problem)))
 		}
 	}
 }
@@ -197,7 +198,7 @@ func (a *app) printEstimate(e *estimated) {
 func whyReserved(e *estimated) string {
 	switch {
 	case e.Problem != "":
-		return "the cap, because " + oneLine(e.Problem)
+		return "the cap, because " + view.OneLine(e.Problem)
 	case len(e.Missing) > 0:
 		return "the cap, because " + strings.Join(e.Missing, ", ") + " has no value before the run"
 	case e.Cap > 0 && e.Reserved == e.Cap:

@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 func (a *app) filesCommand() *cobra.Command {
@@ -54,7 +55,7 @@ type fileView struct {
 func viewOfFile(info action.FileInfo, stored time.Time) fileView {
 	v := fileView{ID: info.Hash, Hash: info.Hash, Name: info.Name, MimeType: info.MimeType, Size: info.Size, Extended: info.Extended}
 	if !stored.IsZero() {
-		v.StoredAt = stamp(stored.UnixMicro())
+		v.StoredAt = view.Stamp(stored.UnixMicro())
 	}
 	return v
 }
@@ -125,7 +126,7 @@ func (a *app) putOne(ctx context.Context, s fileService, path, name string) (act
 		name = filepath.Base(path)
 	}
 	if size == 0 {
-		a.say("%s is empty (0 bytes)", oneLine(path))
+		a.say("%s is empty (0 bytes)", view.OneLine(path))
 	}
 	p := a.progress(f, name, size)
 	defer p.end()
@@ -140,7 +141,7 @@ func (a *app) putOne(ctx context.Context, s fileService, path, name string) (act
 func fileLine(v fileView) string {
 	words := []string{v.Hash, v.MimeType, sizeText(v.Size)}
 	if v.Name != "" {
-		words = append(words, oneLine(cut(v.Name, 80)))
+		words = append(words, view.OneLine(view.Cut(v.Name, 80)))
 	}
 	line := strings.Join(words, "  ")
 	if facts := factsText(v.Extended); facts != "" {
@@ -164,7 +165,7 @@ func factsText(raw json.RawMessage) string {
 		words = append(words, fmt.Sprintf("%v × %v", w, h))
 	}
 	if n, ok := fields["pageCount"].(float64); ok {
-		words = append(words, count(int(n), "page"))
+		words = append(words, view.Count(int(n), "page"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch v := fields[name].(type) {
@@ -174,14 +175,14 @@ func factsText(raw json.RawMessage) string {
 				words = append(words, fmt.Sprintf("%s %v", name, v))
 			}
 		case string:
-			words = append(words, fmt.Sprintf("%s %s", name, oneLine(cut(v, 60))))
+			words = append(words, fmt.Sprintf("%s %s", name, view.OneLine(view.Cut(v, 60))))
 		case bool:
 			if v {
 				words = append(words, name)
 			}
 		case map[string]any:
 			if name == "problem" {
-				words = append(words, fmt.Sprintf("%v: %s", v["code"], oneLine(fmt.Sprint(v["message"]))))
+				words = append(words, fmt.Sprintf("%v: %s", v["code"], view.OneLine(fmt.Sprint(v["message"]))))
 			}
 		}
 	}
@@ -251,7 +252,7 @@ func (a *app) printFiles(found []blob.Entry) {
 		rows := [][]string{{"FILE", "TYPE", "SIZE", "USED", "NAME", ""}}
 		for i, v := range views {
 			rows = append(rows, []string{v.Hash[:shortHash], v.MimeType, sizeText(v.Size), a.when(found[i].Stored.UnixMicro()),
-				oneLine(cut(v.Name, 40)), cut(factsText(v.Extended), 60)})
+				view.OneLine(view.Cut(v.Name, 40)), view.Cut(factsText(v.Extended), 60)})
 		}
 		a.table(rows, 5, 4)
 	})
@@ -281,7 +282,7 @@ roux files inspect sha256_1f3a2b -o 'template={{ extended.pageCount }}'`,
 }
 
 func (a *app) printFile(v fileView, stored time.Time) {
-	rows := [][]string{{"hash", v.Hash}, {"name", oneLine(v.Name)}, {"type", v.MimeType},
+	rows := [][]string{{"hash", v.Hash}, {"name", view.OneLine(v.Name)}, {"type", v.MimeType},
 		{"size", fmt.Sprintf("%s (%d bytes)", sizeText(v.Size), v.Size)}, {"used", a.exact(stored.UnixMicro())}}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(v.Extended, &fields) == nil {
@@ -295,7 +296,7 @@ func (a *app) printFile(v fileView, stored time.Time) {
 			case name == "problem" && json.Unmarshal(fields[name], &p) == nil:
 				text = fmt.Sprintf("%s: %s", p.Code, p.Message)
 			}
-			rows = append(rows, []string{oneLine(name), oneLine(text)})
+			rows = append(rows, []string{view.OneLine(name), view.OneLine(text)})
 		}
 	}
 	for i, run := range v.Runs {
@@ -303,7 +304,7 @@ func (a *app) printFile(v fileView, stored time.Time) {
 		if i > 0 {
 			label = ""
 		}
-		rows = append(rows, []string{label, oneLine(run)})
+		rows = append(rows, []string{label, view.OneLine(run)})
 	}
 	a.sheet(rows)
 	if len(v.Runs) == maxNaming {
@@ -329,7 +330,7 @@ func (a *app) filesRemove() *cobra.Command {
 						return err
 					}
 					out.add(viewOfFile(f.Info, f.Stored))
-					a.say("removed %s %s", f.Info.Hash[:shortHash], oneLine(cut(f.Info.Name, 80)))
+					a.say("removed %s %s", f.Info.Hash[:shortHash], view.OneLine(view.Cut(f.Info.Name, 80)))
 				}
 				return nil
 			})
@@ -370,12 +371,12 @@ func (a *app) printSwept(s engine.Swept, dry bool) {
 		verb = "would remove"
 	}
 	for _, run := range s.RunIDs {
-		a.text("run   %s\n", oneLine(run))
+		a.text("run   %s\n", view.OneLine(run))
 	}
 	for _, hash := range s.Hashes {
-		a.text("file  %s\n", oneLine(hash))
+		a.text("file  %s\n", view.OneLine(hash))
 	}
-	a.say("%s %s and %s of %s", verb, count(s.Runs, "run"), count(s.Files, "file"), sizeText(s.Bytes))
+	a.say("%s %s and %s of %s", verb, view.Count(s.Runs, "run"), view.Count(s.Files, "file"), sizeText(s.Bytes))
 }
 
 // largeFile is from when on an upload shows how far it is.
@@ -394,7 +395,7 @@ type progressReader struct {
 }
 
 func (a *app) progress(r io.Reader, name string, size int64) *progressReader {
-	return &progressReader{r: r, a: a, name: oneLine(cut(name, 40)), size: size}
+	return &progressReader{r: r, a: a, name: view.OneLine(view.Cut(name, 40)), size: size}
 }
 
 func (p *progressReader) Read(b []byte) (int, error) {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 func (a *app) filesGet() *cobra.Command {
@@ -56,7 +57,7 @@ roux files get 1f3a2b --range 0-1023 | xxd`,
 				}
 				path, err := a.save(src, to, f.Info.Name, f.Info.Hash, force)
 				if err == nil {
-					a.say("%s", oneLine(path))
+					a.say("%s", view.OneLine(path))
 				}
 				return err
 			})
@@ -72,7 +73,7 @@ roux files get 1f3a2b --range 0-1023 | xxd`,
 // missing. A last byte past the end means the end.
 func parseRange(text string, size int64) (from, n int64, err error) {
 	bad := func() (int64, int64, error) {
-		return 0, 0, fault.New(fault.Usage, "--range %s: want the first and the last byte, such as 0-1023, 1024- or -500", oneLine(cut(text, 40)))
+		return 0, 0, fault.New(fault.Usage, "--range %s: want the first and the last byte, such as 0-1023, 1024- or -500", view.OneLine(view.Cut(text, 40)))
 	}
 	first, last, ok := strings.Cut(text, "-")
 	if !ok || first == "" && last == "" {
@@ -129,7 +130,7 @@ func isText(b []byte) bool {
 		if r == utf8.RuneError && n == 1 {
 			return !utf8.FullRune(b) // cut off at the end of what was looked at
 		}
-		if dangerous(r) && r != '\r' && r != '\f' {
+		if view.Unprintable(r) && r != '\r' && r != '\f' {
 			return false
 		}
 		b = b[n:]
@@ -177,7 +178,7 @@ func safeName(name, substitute string) string {
 		name = name[i+1:]
 	}
 	name = strings.Map(func(r rune) rune {
-		if dangerous(r) || r < ' ' || strings.ContainsRune(`<>:"|?*`, r) || r == utf8.RuneError {
+		if view.Unprintable(r) || r < ' ' || strings.ContainsRune(`<>:"|?*`, r) || r == utf8.RuneError {
 			return '_'
 		}
 		return r

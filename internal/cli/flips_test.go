@@ -26,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // strangers is an account beside that of the commands, whose rows fill the
@@ -406,9 +407,9 @@ func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 	for _, h := range heads {
 		head, err := findRun(ctx, j, h.Run)
 		if err == nil {
-			var v *runView
+			var v *view.Run
 			if v, _, err = stateOf(ctx, j, head); err == nil {
-				show(shown, "runs get "+h.Run, v.result(), nil)
+				show(shown, "runs get "+h.Run, resultOf(v), nil)
 			}
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -126,16 +127,16 @@ func (a *app) finishFormat(args []string, list []*formatted, check, diff bool) e
 		for _, f := range list {
 			switch {
 			case f.Diff != "":
-				a.text("%s", clean(f.Diff))
+				a.text("%s", view.Clean(f.Diff))
 			case f.Changed && (check || diff):
-				a.text("%s: not in the one form\n", oneLine(f.File))
+				a.text("%s: not in the one form\n", view.OneLine(f.File))
 			case f.Changed:
-				a.text("%s: formatted\n", oneLine(f.File))
+				a.text("%s: formatted\n", view.OneLine(f.File))
 			}
 		}
 	})
 	if check && changed > 0 {
-		a.say("%s to format: `roux fmt FILE…` does, `roux fmt --diff FILE…` shows how", count(changed, "file"))
+		a.say("%s to format: `roux fmt FILE…` does, `roux fmt --diff FILE…` shows how", view.Count(changed, "file"))
 		return exit(fault.ExitFailed)
 	}
 	if changed == 0 {

@@ -28,7 +28,7 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	case name == "@last-failed":
 		q.Limit, q.Status = 1, journal.RunFailed.String()
 	case strings.HasPrefix(name, "@"):
-		return store.Head{}, fault.New(fault.Usage, "%s: there are @last and @last-failed", oneLine(name))
+		return store.Head{}, fault.New(fault.Usage, "%s: there are @last and @last-failed", view.OneLine(name))
 	default:
 		// The letters before the underscore are the same in every id, and those
 		// after it are capitals.
@@ -49,7 +49,7 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	case len(heads) == 0 && name == "@last-failed":
 		return store.Head{}, fault.New(fault.RunNotFound, "no run has failed: `roux runs list` shows all of them")
 	case len(heads) == 0:
-		return store.Head{}, fault.New(fault.RunNotFound, "there is no run %s: `roux runs list` shows those of this data directory", oneLine(name))
+		return store.Head{}, fault.New(fault.RunNotFound, "there is no run %s: `roux runs list` shows those of this data directory", view.OneLine(name))
 	case len(heads) > 1:
 		return store.Head{}, ambiguous(name, heads)
 	}
@@ -77,12 +77,12 @@ const candidates = 5
 func ambiguous(name string, heads []store.Head) error {
 	var list []string
 	for _, h := range heads[:min(len(heads), candidates)] {
-		list = append(list, fmt.Sprintf("%s (%s)", h.Run, join(", ", oneLine(cut(h.Recipe, 32)), viewOfHead(h).Status)))
+		list = append(list, fmt.Sprintf("%s (%s)", h.Run, view.Join(", ", view.OneLine(view.Cut(h.Recipe, 32)), viewOfHead(h).Status)))
 	}
 	if len(heads) > candidates {
 		list = append(list, "and more")
 	}
-	return fault.New(fault.Usage, "%s is the beginning of several run ids, give more letters: %s", oneLine(name), strings.Join(list, ", "))
+	return fault.New(fault.Usage, "%s is the beginning of several run ids, give more letters: %s", view.OneLine(name), strings.Join(list, ", "))
 }
 
 // planOf loads the plan a run started with.

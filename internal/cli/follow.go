@@ -34,7 +34,7 @@ type followed struct {
 	id   string
 	plan *plan.Plan
 	skip uint64 // events up to here are not news
-	view *runView
+	view *view.Run
 	err  error
 
 	into  string // where the files of its outputs go; "" = nowhere
@@ -57,7 +57,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 	defer cancel()
 	updates := make(chan update, 256)
 	for _, r := range runs {
-		r.view = newView(r.plan, r.id)
+		r.view = view.NewRun(r.plan, r.id)
 		mask := view.NewMask(r.plan)
 		go func() {
 			err := a.contained(r.id, func() error {
@@ -112,7 +112,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 
 // showEvent takes an event into the view of its run, and shows it.
 func (a *app) showEvent(show display, r *followed, ev *journal.Event) error {
-	if err := r.view.apply(ev); err != nil {
+	if err := r.view.Apply(ev); err != nil {
 		return err
 	}
 	a.logEvent(r, ev)
@@ -140,8 +140,8 @@ func (a *app) contained(run string, fn func() error) (err error) {
 // A display shows followed runs: redrawn, line by line, as JSON lines, or not.
 type display interface {
 	// rejoined comes once for a run that had begun before, at its last old event.
-	rejoined(v *runView)
-	event(v *runView, ev *journal.Event)
+	rejoined(v *view.Run)
+	event(v *view.Run, ev *journal.Event)
 	tick()
 	end()
 }
@@ -162,19 +162,19 @@ func (a *app) display(runs []*followed) display {
 
 type silent struct{}
 
-func (silent) rejoined(*runView)              {}
-func (silent) event(*runView, *journal.Event) {}
-func (silent) tick()                          {}
-func (silent) end()                           {}
+func (silent) rejoined(*view.Run)              {}
+func (silent) event(*view.Run, *journal.Event) {}
+func (silent) tick()                           {}
+func (silent) end()                            {}
 
 type jsonDisplay struct{ a *app }
 
-func (d *jsonDisplay) event(v *runView, ev *journal.Event) {
-	d.a.encode(journal.Render(v.plan, v.id, ev))
+func (d *jsonDisplay) event(v *view.Run, ev *journal.Event) {
+	d.a.encode(journal.Render(v.Plan, v.ID, ev))
 }
-func (d *jsonDisplay) rejoined(*runView) {}
-func (d *jsonDisplay) tick()             {}
-func (d *jsonDisplay) end()              {}
+func (d *jsonDisplay) rejoined(*view.Run) {}
+func (d *jsonDisplay) tick()              {}
+func (d *jsonDisplay) end()               {}
 
 // A lineDisplay prints one line per event.
 type lineDisplay struct {
@@ -182,31 +182,31 @@ type lineDisplay struct {
 	several bool
 }
 
-func (d *lineDisplay) event(v *runView, ev *journal.Event) {
-	line := d.a.eventLine(v.plan, ev)
+func (d *lineDisplay) event(v *view.Run, ev *journal.Event) {
+	line := d.a.eventLine(v.Plan, ev)
 	if d.several {
-		line = v.id + "  " + line
+		line = v.ID + "  " + line
 	}
 	d.a.screen.print(line + "\n")
 }
 
-func (d *lineDisplay) rejoined(v *runView) {
-	d.a.screen.print(fmt.Sprintf("%s %s goes on after event %d%s\n", oneLine(v.recipe), v.id, v.Events, v.open()))
+func (d *lineDisplay) rejoined(v *view.Run) {
+	d.a.screen.print(fmt.Sprintf("%s %s goes on after event %d%s\n", view.OneLine(v.Recipe), v.ID, v.Events, v.Open()))
 }
 func (d *lineDisplay) tick() {}
 func (d *lineDisplay) end()  {}
 
 type treeDisplay struct {
 	tree  *tree
-	view  *runView
+	view  *view.Run
 	dirty bool
 }
 
-func (d *treeDisplay) rejoined(*runView)              { d.dirty = true }
-func (d *treeDisplay) event(*runView, *journal.Event) { d.dirty = true }
+func (d *treeDisplay) rejoined(*view.Run)              { d.dirty = true }
+func (d *treeDisplay) event(*view.Run, *journal.Event) { d.dirty = true }
 
 func (d *treeDisplay) tick() {
-	if d.dirty || !d.view.done() {
+	if d.dirty || !d.view.Done() {
 		d.tree.draw(d.view)
 		d.dirty = false
 	}
@@ -228,7 +228,7 @@ func interrupts() (c <-chan os.Signal, stop func()) {
 // hint is a command line for the user to type, with the data directory when
 // one was named.
 func (a *app) hint(command, run string) string {
-	words := join(" ", "roux", command, run)
+	words := view.Join(" ", "roux", command, run)
 	if a.data != "" {
 		words += " --data " + shellWord(a.data)
 	}

@@ -63,7 +63,7 @@ func TestI16_PanicWhileShowing(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
-	if r := runs["sound"]; r.err != nil || !r.view.done() {
-		t.Errorf("the run beside them: done %v, %v", r.view.done(), r.err)
+	if r := runs["sound"]; r.err != nil || !r.view.Done() {
+		t.Errorf("the run beside them: done %v, %v", r.view.Done(), r.err)
 	}
 }

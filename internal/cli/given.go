@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A given is one input file of a run: a file of the user's, open, or the
@@ -45,7 +46,7 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 		for _, path := range paths {
 			f, size, err := openRegular(path)
 			if path != arg && errors.Is(err, fs.ErrPermission) {
-				a.say("%s may not be read and is left out", oneLine(path))
+				a.say("%s may not be read and is left out", view.OneLine(path))
 				continue
 			}
 			if err != nil {
@@ -55,7 +56,7 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 			if size == 0 && path != arg {
 				// One bad file of a folder must not keep the others from work: the
 				// step that reads it fails, and the recipe says what then.
-				a.say("%s is empty (0 bytes); a step that needs its content fails", oneLine(path))
+				a.say("%s is empty (0 bytes); a step that needs its content fails", view.OneLine(path))
 				continue
 			}
 			if size == 0 {
@@ -108,7 +109,7 @@ func (a *app) keepGiven(ctx context.Context, h *host, list []given) ([]action.Fi
 		if g.f == nil {
 			kept, err := h.FindFile(ctx, g.hash)
 			if errors.Is(err, fault.FileNotFound) {
-				err = fault.New(fault.FileNotFound, "%s: no such path, and no file is kept whose hash begins so; `%s` lists those that are", oneLine(g.hash), a.hint("files ls", ""))
+				err = fault.New(fault.FileNotFound, "%s: no such path, and no file is kept whose hash begins so; `%s` lists those that are", view.OneLine(g.hash), a.hint("files ls", ""))
 			}
 			if err != nil {
 				return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // The forms of a picture.
@@ -103,16 +104,16 @@ func (d *drawing) check() error {
 	ending := strings.ToLower(filepath.Ext(d.out))
 	switch {
 	case d.form != "" && !slices.Contains(pictureForms, d.form):
-		return fault.New(fault.Usage, "-o %s: want svg, mermaid, dot, ascii or json", oneLine(d.form))
+		return fault.New(fault.Usage, "-o %s: want svg, mermaid, dot, ascii or json", view.OneLine(d.form))
 	case d.form == "" && d.out == "":
 		d.form = asASCII
 	case d.form == "":
 		if d.form = byEnding[ending]; d.form == "" {
-			return fault.New(fault.Usage, "--out %s: the ending %q names no form; add -o svg, mermaid, dot, ascii or json", oneLine(d.out), ending)
+			return fault.New(fault.Usage, "--out %s: the ending %q names no form; add -o svg, mermaid, dot, ascii or json", view.OneLine(d.out), ending)
 		}
 	}
 	if d.direction != "down" && d.direction != "right" {
-		return fault.New(fault.Usage, "--direction %s: want down or right", oneLine(d.direction))
+		return fault.New(fault.Usage, "--direction %s: want down or right", view.OneLine(d.direction))
 	}
 	if d.width != 0 && (d.width < 40 || d.width > 1_000) {
 		return fault.New(fault.Usage, "--width %d: want 40 to 1000 columns", d.width)
@@ -136,7 +137,7 @@ func namesRun(arg string) bool {
 func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.Picture, error) {
 	if !namesRun(arg) {
 		if d.at != 0 || d.critical {
-			return nil, fault.New(fault.Usage, "--at and --critical are for a run: %s is a recipe; `roux graph @last` draws the last run", oneLine(arg))
+			return nil, fault.New(fault.Usage, "--at and --critical are for a run: %s is a recipe; `roux graph @last` draws the last run", view.OneLine(arg))
 		}
 		c, err := a.compileFile(arg, d.limit)
 		if err != nil {
@@ -205,7 +206,7 @@ func (a *app) deliver(pic *picture.Picture, d *drawing) error {
 	if err := replaceFile(root, base, d.out, []byte(text)); err != nil {
 		return err
 	}
-	a.say("wrote %s", oneLine(d.out))
+	a.say("wrote %s", view.OneLine(d.out))
 	return nil
 }
 

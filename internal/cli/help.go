@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/reference"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A commandView is a command as `help -o json` describes it for tools.
@@ -103,7 +104,7 @@ func unknownTopic(root, at *cobra.Command, args, rest []string) error {
 		if _, ok := reference.Find(near); ok {
 			near = strings.ToLower(near)
 		}
-		return fault.New(fault.Usage, "there is no command, code or topic %q; did you mean `roux help %s`?", oneLine(cut(word, 60)), near)
+		return fault.New(fault.Usage, "there is no command, code or topic %q; did you mean `roux help %s`?", view.OneLine(view.Cut(word, 60)), near)
 	}
 	return unknownCommand(root, word)
 }

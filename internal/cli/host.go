@@ -191,7 +191,7 @@ func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*jou
 		last, ended := after, false
 		for ev, err := range h.node.Engine.Watch(ctx, account, run, after) {
 			if err == nil {
-				last, ended = ev.Seq, terminal(ev.Event)
+				last, ended = ev.Seq, ev.Kind.Ends()
 				err = fn(ev.Event)
 			}
 			if err != nil {
@@ -204,11 +204,6 @@ func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*jou
 		// The run ended while its journal was being read.
 		after = last
 	}
-}
-
-// terminal says that the event ends a run, until a retry opens it again.
-func terminal(ev *journal.Event) bool {
-	return ev.Kind >= journal.EvRunCompleted && ev.Kind <= journal.EvRunExpired
 }
 
 // Cancel implements runControl.

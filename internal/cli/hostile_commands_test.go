@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // plainRecipe is enough for commands that want one.
@@ -73,7 +74,7 @@ func TestA15_A31_NamesThatAreRead(t *testing.T) {
 					out = strings.ReplaceAll(out, "\t", " ") // between columns, and what the template itself says
 				}
 				harmless(t, fmt.Sprintf("%.60q", args), out+talk)
-				if clean(name) != name {
+				if view.Clean(name) != name {
 					harmless(t, fmt.Sprintf("%.60q -o json", args), jsonTalk(args))
 				}
 			}

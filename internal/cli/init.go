@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 //go:embed starter
@@ -66,7 +67,7 @@ roux init my-digest --example document-digest`,
 			if dir != "." {
 				run = "cd " + shellWord(dir) + " && " + run
 			}
-			a.say("next: `%s`", oneLine(run))
+			a.say("next: `%s`", view.OneLine(run))
 			return nil
 		},
 	}
@@ -124,9 +125,9 @@ func exampleProject(name string) (files []projectText, run string, err error) {
 	e, ok := examples.Find(name)
 	if !ok {
 		if near := nearest(name, exampleNames()); near != "" {
-			return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; did you mean %s?", oneLine(cut(name, 60)), near)
+			return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; did you mean %s?", view.OneLine(view.Cut(name, 60)), near)
 		}
-		return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; there are: %s", oneLine(cut(name, 60)), strings.Join(exampleNames(), ", "))
+		return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; there are: %s", view.OneLine(view.Cut(name, 60)), strings.Join(exampleNames(), ", "))
 	}
 	text, err := examples.Read(e.Recipe)
 	if err != nil {

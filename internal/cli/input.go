@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -87,7 +88,7 @@ func (a *app) inputPaths(args []string) (paths []string, err error) {
 		n := len(paths)
 		for _, path := range found {
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-				a.say("%s is no file and is left out", oneLine(path))
+				a.say("%s is no file and is left out", view.OneLine(path))
 				continue
 			}
 			paths = append(paths, path)
@@ -194,7 +195,7 @@ func inputValue(name, text string, types []string) (any, error) {
 	if len(types) == 0 {
 		return text, nil
 	}
-	return nil, fault.New(fault.InputInvalid, "--input %s=%s: want %s, written as JSON", name, cut(text, 40), strings.Join(types, " or "))
+	return nil, fault.New(fault.InputInvalid, "--input %s=%s: want %s, written as JSON", name, view.Cut(text, 40), strings.Join(types, " or "))
 }
 
 // propertyTypes reads what the schema says of the types of its properties.
@@ -240,10 +241,10 @@ func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
 		name, value, _ := strings.Cut(assigned, "=")
 		field := fields[name]
 		if field == nil {
-			return limits, nil, fault.New(fault.Usage, "--set %s: a retry can raise limits.max_expression_cost, limits.max_loop_items, limits.max_total_steps and limits.memory_limit_mb", oneLine(arg))
+			return limits, nil, fault.New(fault.Usage, "--set %s: a retry can raise limits.max_expression_cost, limits.max_loop_items, limits.max_total_steps and limits.memory_limit_mb", view.OneLine(arg))
 		}
 		if *field, err = strconv.ParseInt(value, 10, 40); err != nil || *field < 1 {
-			return limits, nil, fault.New(fault.Usage, "--set %s: want a whole number of at least 1", oneLine(arg))
+			return limits, nil, fault.New(fault.Usage, "--set %s: want a whole number of at least 1", view.OneLine(arg))
 		}
 	}
 	limits.MemoryBytes <<= 20

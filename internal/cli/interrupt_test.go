@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 const waiting = `name: approval
@@ -134,7 +135,7 @@ func TestF35_SecondProcess(t *testing.T) {
 	if full["wait_state"] != "waiting_single" || full["resume_token"] != fmt.Sprintf("1.%v", full["events"]) {
 		t.Errorf("X84: wait_state %v, resume_token %v of %v events", full["wait_state"], full["resume_token"], full["events"])
 	}
-	if x := object[explanation](t, env, "explain", "@last", "approve"); x.Status != "waiting" || !strings.Contains(x.Next, "runs signal") {
+	if x := object[view.Explanation](t, env, "explain", "@last", "approve"); x.Status != "waiting" || !strings.Contains(x.Next, "runs signal") {
 		t.Errorf("explain through the socket: %+v", x)
 	}
 	if r := object[replayed](t, env, "replay", "@last"); !r.Same {

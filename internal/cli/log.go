@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // newLog is where -v goes: standard error, one line an entry, with the words
@@ -42,6 +43,6 @@ type logWriter struct{ s *screen }
 var _ io.Writer = logWriter{}
 
 func (w logWriter) Write(p []byte) (int, error) {
-	w.s.print(clean(string(p)))
+	w.s.print(view.Clean(string(p)))
 	return len(p), nil
 }

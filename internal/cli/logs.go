@@ -12,17 +12,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
-
-// A logLine is one thing that a step said.
-type logLine struct {
-	Event   uint64 `json:"event"`
-	At      string `json:"at"`
-	Step    string `json:"step"`
-	Attempt uint32 `json:"attempt,omitempty"`
-	Level   string `json:"level"` // of a log line; "stream" for streamed text
-	Text    string `json:"text"`
-}
 
 // levels are the levels of log lines, from the least.
 var levels = []string{"debug", "info", "warn", "error"}
@@ -62,7 +53,7 @@ func (a *app) logsCommand() *cobra.Command {
 					}
 					known = true
 				}
-				line, ok := logOf(t.plan, ev)
+				line, ok := view.SaidBy(t.plan, ev)
 				if !ok || !under(line.Step, step) || ev.At < from || attempt > 0 && line.Attempt != attempt ||
 					slices.Index(levels, line.Level) < slices.Index(levels, least) && line.Level != "stream" {
 					return nil
@@ -100,10 +91,10 @@ func knownStep(p *plan.Plan, step string) error {
 		return nil
 	}
 	if slices.Contains(ids, step) {
-		return fault.New(fault.StepNotFound, "step %q lies inside another one: give its whole name, such as each[0].%s for the first item of the loop each", oneLine(step), oneLine(step))
+		return fault.New(fault.StepNotFound, "step %q lies inside another one: give its whole name, such as each[0].%s for the first item of the loop each", view.OneLine(step), view.OneLine(step))
 	}
 	if near := nearest(step, ids); near != "" {
-		return fault.New(fault.StepNotFound, "no step %q in this run; did you mean %q?", oneLine(step), near)
+		return fault.New(fault.StepNotFound, "no step %q in this run; did you mean %q?", view.OneLine(step), near)
 	}
 	_, err := journal.ParseRef(p, step)
 	return err
@@ -115,21 +106,6 @@ func under(step, asked string) bool {
 	return ok && (rest == "" || asked == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// logOf is what an event says of a step's own words; ok is false for others.
-func logOf(p *plan.Plan, ev *journal.Event) (line logLine, ok bool) {
-	line = logLine{Event: ev.Seq, At: stamp(ev.At), Attempt: ev.Attempt, Text: ev.Text}
-	switch ev.Kind {
-	case journal.EvNodeLog:
-		line.Level = string(ev.Code)
-	case journal.EvNodeDelta:
-		line.Level = "stream"
-	default:
-		return line, false
-	}
-	line.Step = journal.StepPath(p, ev.Ref())
-	return line, true
-}
-
 // A saidWriter prints lines as they come; for people, streamed text of one step
 // runs on where it stopped.
 type saidWriter struct {
@@ -139,7 +115,7 @@ type saidWriter struct {
 	said bool
 }
 
-func (w *saidWriter) add(l logLine) {
+func (w *saidWriter) add(l view.Said) {
 	w.said = true
 	if w.app.output == asTable {
 		w.print(l)
@@ -147,18 +123,18 @@ func (w *saidWriter) add(l logLine) {
 	w.out.add(l)
 }
 
-func (w *saidWriter) print(l logLine) {
+func (w *saidWriter) print(l view.Said) {
 	if l.Level == "stream" {
 		if w.open != l.Step {
 			w.close()
-			w.app.text("%s  %s  ", l.At, oneLine(l.Step))
+			w.app.text("%s  %s  ", l.At, view.OneLine(l.Step))
 		}
 		w.open = l.Step
-		w.app.text("%s", strings.ReplaceAll(clean(l.Text), "\n", "\n  "))
+		w.app.text("%s", strings.ReplaceAll(view.Clean(l.Text), "\n", "\n  "))
 		return
 	}
 	w.close()
-	w.app.text("%s  %s  %-5s  %s\n", l.At, oneLine(l.Step), l.Level, oneLine(l.Text))
+	w.app.text("%s  %s  %-5s  %s\n", l.At, view.OneLine(l.Step), l.Level, view.OneLine(l.Text))
 }
 
 func (w *saidWriter) close() {

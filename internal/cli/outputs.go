@@ -5,18 +5,17 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/term"
 
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // printOutputs writes a run's outputs for people: one field after the other,
@@ -25,7 +24,7 @@ func (a *app) printOutputs(raw json.RawMessage) {
 	v, err := jsonx.Decode(raw, jsonx.Limits{Large: true})
 	fields, ok := v.(map[string]any)
 	if err != nil || !ok {
-		a.text("%s\n", clean(indent(raw)))
+		a.text("%s\n", view.Clean(indent(raw)))
 		return
 	}
 	if inner, ok := fields[a.unwrap].(map[string]any); ok && len(fields) == 1 {
@@ -54,8 +53,8 @@ func beginning(text string, columns int) string {
 				at = len(string([]rune(line)[:columns*(mostLines/2)]))
 			}
 			rest := text[at:]
-			return strings.TrimRight(text[:at], "\n") + "\n… " + count(strings.Count(strings.TrimRight(rest, "\n"), "\n")+1, "more line") +
-				" with " + count(len(strings.Fields(rest)), "word") + ": add `| less`, or `-o json > FILE`, to have them\n"
+			return strings.TrimRight(text[:at], "\n") + "\n… " + view.Count(strings.Count(strings.TrimRight(rest, "\n"), "\n")+1, "more line") +
+				" with " + view.Count(len(strings.Fields(rest)), "word") + ": add `| less`, or `-o json > FILE`, to have them\n"
 		}
 		at += len(line)
 	}
@@ -75,10 +74,10 @@ func (a *app) stdoutColumns() (int, bool) {
 }
 
 func fieldText(name string, v any) string {
-	name = oneLine(name)
+	name = view.OneLine(name)
 	v = readable(v)
 	if s, ok := v.(string); ok {
-		s = strings.TrimRight(clean(s), "\n")
+		s = strings.TrimRight(view.Clean(s), "\n")
 		if !strings.Contains(s, "\n") {
 			return name + ": " + s + "\n"
 		}
@@ -88,7 +87,7 @@ func fieldText(name string, v any) string {
 	if err != nil {
 		return name + ":\n"
 	}
-	text := clean(indent(raw))
+	text := view.Clean(indent(raw))
 	return name + ": " + text + "\n"
 }
 
@@ -96,7 +95,7 @@ func fieldText(name string, v any) string {
 func readable(v any) any {
 	switch v := v.(type) {
 	case jsonx.Large:
-		return "(" + largeText(v) + " in file " + v.Hash + ": roux files get " + v.Hash + ")"
+		return "(" + view.LargeText(v) + " in file " + v.Hash + ": roux files get " + v.Hash + ")"
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
@@ -111,18 +110,6 @@ func readable(v any) any {
 		return out
 	}
 	return v
-}
-
-// largeText is what a reference stands for, such as "1.4 MiB text".
-func largeText(l jsonx.Large) string {
-	size := fmt.Sprintf("%.1f KiB", float64(l.Bytes)/(1<<10))
-	if l.Bytes >= 1<<20 {
-		size = fmt.Sprintf("%.1f MiB", float64(l.Bytes)/(1<<20))
-	}
-	if l.List {
-		return size + " list of " + strconv.FormatInt(l.Size, 10)
-	}
-	return size + " text"
 }
 
 func indent(raw []byte) string {

@@ -11,6 +11,7 @@ import (
 	"path"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A placed is what became of a file that a command offers to write.
@@ -97,7 +98,7 @@ func (p *placer) write(name string, text []byte) error {
 func (a *app) showPlaced(list []placed) {
 	a.show(list, func() {
 		for _, p := range list {
-			line := fmt.Sprintf("%-9s  %s", p.Done, oneLine(p.File))
+			line := fmt.Sprintf("%-9s  %s", p.Done, view.OneLine(p.File))
 			if p.Why != "" {
 				line += ": " + p.Why
 			}

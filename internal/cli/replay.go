@@ -73,7 +73,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 		at = saved.Last
 	}
 	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
-	v, run := newView(p, head.Run), view.NewState(p)
+	v, run := view.NewRun(p, head.Run), view.NewState(p)
 	mask := view.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if ev.Seq > saved.Last {
@@ -83,7 +83,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 			return err
 		}
 		if shown := mask.Event(ev); ev.Seq <= at {
-			if err := v.apply(shown); err != nil {
+			if err := v.Apply(shown); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 		r.differ("the journal ends at event %d, the store says %d", run.Last(), saved.Last)
 	}
 	r.compareHead(run, head, p)
-	r.result, r.Same = v.result(), len(r.Differences) == 0
+	r.result, r.Same = resultOf(v), len(r.Differences) == 0
 	return r, nil
 }
 
@@ -128,9 +128,9 @@ func (r *replayed) compareHead(run *view.State, head store.Head, p *plan.Plan) {
 
 func (a *app) printReplay(r *replayed) error {
 	a.show(r, func() {
-		a.text("%s at event %d of %d: %s, %d steps\n", r.ID, r.At, r.Last, join(", ", importedWord(r.Imported), r.Status), len(r.Steps))
+		a.text("%s at event %d of %d: %s, %d steps\n", r.ID, r.At, r.Last, view.Join(", ", importedWord(r.Imported), r.Status), len(r.Steps))
 		for _, d := range r.Differences {
-			a.text("differs: %s\n", oneLine(d))
+			a.text("differs: %s\n", view.OneLine(d))
 		}
 		if r.Same {
 			what := "the head row"

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // errorObject is an error as programs get it.
@@ -49,15 +50,15 @@ func (a *app) report(err error) {
 		// The diagnostics were printed where the source text was at hand.
 		return
 	}
-	msg := oneLine(fault.Message(err))
+	msg := view.OneLine(fault.Message(err))
 	var b strings.Builder
 	if e != nil && len(e.Diags) == 1 && e.Diags[0].Pos.File != "" {
-		msg = oneLine(e.Diags[0].Pos.String() + ": " + msg)
+		msg = view.OneLine(e.Diags[0].Pos.String() + ": " + msg)
 	}
 	if e != nil && len(e.Diags) > 1 {
-		msg = fmt.Sprintf("%s: %s", strings.TrimSuffix(info.Meaning, "."), count(len(e.Diags), "problem"))
+		msg = fmt.Sprintf("%s: %s", strings.TrimSuffix(info.Meaning, "."), view.Count(len(e.Diags), "problem"))
 		for _, d := range e.Diags {
-			fmt.Fprintf(&b, "%s\n", oneLine(d.String()))
+			fmt.Fprintf(&b, "%s\n", view.OneLine(d.String()))
 		}
 	}
 	fmt.Fprintf(&b, "%s %s\n", a.screen.paint("error", "error:"), msg)
@@ -105,12 +106,12 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 // or turn the direction of reading as escapes (A31). They stand in strings only, so
 // the value stays the same.
 func escapeForTerminal(text []byte) []byte {
-	if !bytes.ContainsFunc(text, dangerous) {
+	if !bytes.ContainsFunc(text, view.Unprintable) {
 		return text
 	}
 	out := make([]byte, 0, len(text)+16)
 	for _, r := range string(text) {
-		if dangerous(r) {
+		if view.Unprintable(r) {
 			out = fmt.Appendf(out, "\\u%04x", r)
 		} else {
 			out = utf8.AppendRune(out, r)

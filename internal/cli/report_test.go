@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // TestExitCodes: whatever code an error carries, however deep, the command ends
@@ -100,7 +101,7 @@ func TestExitNumbers(t *testing.T) {
 		t.Errorf("waiting in vain exits %d, an interrupt %d", fault.ExitTimeout, fault.ExitInterrupted)
 	}
 	for status, want := range map[journal.RunStatus]int{journal.RunCompleted: 0, journal.RunFailed: 1, journal.RunExpired: 1, journal.RunCancelled: 10} {
-		if got := (&runView{History: &journal.History{Status: status}}).exit(); got != want {
+		if got := exitOf(&view.Run{History: &journal.History{Status: status}}); got != want {
 			t.Errorf("a run that is %v exits %d, want %d", status, got, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A result is the one object that `run -o json` ends with. Its fields are a
@@ -45,12 +46,12 @@ type resultCredits struct {
 
 var jsonNull = json.RawMessage("null")
 
-// result sums the run up: a step of the root scope under its id, an iteration
+// resultOf sums a run up: a step of the root scope under its id, an iteration
 // as loop[3].resize, at most maxSteps of them.
-func (v *runView) result() result {
-	steps, _ := v.Steps()
+func resultOf(v *view.Run) result {
+	steps, _ := v.History.Steps()
 	r := result{
-		ID: v.id, Status: v.Status.String(), Outputs: orNull(v.Outputs), Truncated: v.Truncated,
+		ID: v.ID, Status: v.Status.String(), Outputs: orNull(v.Outputs), Truncated: v.Truncated,
 		Steps: make(map[string]resultStep, len(steps)), Credits: resultCredits{v.Used},
 	}
 	if v.Error != nil {
@@ -69,15 +70,15 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// exit is the exit code that a run's end asks for.
-func (v *runView) exit() int {
+// exitOf is the exit code that a run's end asks for.
+func exitOf(v *view.Run) int {
 	switch v.Status {
 	case journal.RunCompleted:
 		return fault.ExitOK
 	case journal.RunCancelled:
 		return fault.ExitCancelled
 	}
-	if v.Error != nil && !v.began {
+	if v.Error != nil && !v.Began {
 		// It met a limit that its recipe can set before anything ran.
 		if code := fault.Code(v.Error.Code); raisedBy[code] != "" {
 			return fault.ExitBeforeRun(code)

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -41,7 +42,7 @@ cat recipe.yaml | roux run - -o json`,
 					a.annotate(c.diags)
 					a.shown = true
 					_, _, problems := countDiagnostics(c.diags)
-					a.screen.print(fmt.Sprintf("%s: %s; nothing was run\n", oneLine(c.name), problems))
+					a.screen.print(fmt.Sprintf("%s: %s; nothing was run\n", view.OneLine(c.name), problems))
 				}
 				return err
 			}
@@ -75,7 +76,7 @@ func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 && len(*files) > 0 {
 			return fault.New(fault.Usage, "--file takes one path, and %s came after it: give --file before each, or put the pattern in quotes: --file 'scans/*.pdf'",
-				oneLine(args[len(args)-1]))
+				view.OneLine(args[len(args)-1]))
 		}
 		return wants(1, 1, usage)(cmd, args)
 	}
@@ -127,7 +128,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	a.log.Debug("run started", "run", run, "plan", c.plan.Hash().String())
 	if !a.screen.live() {
-		a.say("%s %s", oneLine(c.recipe.Name), run)
+		a.say("%s %s", view.OneLine(c.recipe.Name), run)
 	}
 	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan, into: into}}, false)
 }
@@ -261,11 +262,11 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 	code := fault.ExitOK
 	var results []result
 	for _, r := range runs {
-		res := r.view.result()
+		res := resultOf(r.view)
 		res.Saved = r.saved
 		results = append(results, res)
 		a.printEnd(r.view, res, len(runs) > 1)
-		if c := r.view.exit(); c != fault.ExitOK && (code == fault.ExitOK || c == fault.ExitFailed) {
+		if c := exitOf(r.view); c != fault.ExitOK && (code == fault.ExitOK || c == fault.ExitFailed) {
 			code = c
 		}
 	}
@@ -291,37 +292,37 @@ var raisedBy = map[fault.Code]string{
 }
 
 // printEnd says how a run ended; its outputs are the data.
-func (a *app) printEnd(v *runView, res result, several bool) {
+func (a *app) printEnd(v *view.Run, res result, several bool) {
 	if res.Error != nil {
-		a.annotateRun(v.recipe, res)
+		a.annotateRun(v.Recipe, res)
 	}
 	if a.forPrograms() {
 		return
 	}
 	if res.Error != nil {
-		msg := oneLine(res.Error.Message)
-		a.screen.print(fmt.Sprintf("%s %s %s: %s: %s\n", a.screen.glyph(v.Status.String()), v.id, v.Status, res.Error.Code, msg))
+		msg := view.OneLine(res.Error.Message)
+		a.screen.print(fmt.Sprintf("%s %s %s: %s: %s\n", a.screen.glyph(v.Status.String()), v.ID, v.Status, res.Error.Code, msg))
 		if row, ok := fault.Lookup(res.Error.Code); ok && !a.quiet {
 			a.screen.print("  " + row.Remedy + "\n")
 		}
 		if !a.quiet && v.Status != journal.RunCompleted {
-			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.id+raisedBy[res.Error.Code]))
+			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.ID+raisedBy[res.Error.Code]))
 		}
 		return
 	}
-	if v.passed > 0 {
+	if v.Passed > 0 {
 		// Skipped is what the recipe asked for, and still what somebody who gave a
 		// folder of files wants to hear of.
-		a.say("skipped after a failure: %s; `%s` says why", count(v.passed, "step"), a.hint("explain", v.id+" "+shellWord(v.firstPassed)))
+		a.say("skipped after a failure: %s; `%s` says why", view.Count(v.Passed, "step"), a.hint("explain", v.ID+" "+shellWord(v.FirstPassed)))
 	}
 	if several {
-		a.text("%s %s\n", v.id, v.Status)
+		a.text("%s %s\n", v.ID, v.Status)
 	}
 	if len(v.Outputs) > 0 {
 		a.printOutputs(v.Outputs)
 	}
 	for _, f := range res.Saved {
-		a.text("%s  %s\n", f.Done, oneLine(f.Path))
+		a.text("%s  %s\n", f.Done, view.OneLine(f.Path))
 	}
 }
 
@@ -333,7 +334,7 @@ func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error
 	}
 	var open []string
 	for _, r := range runs {
-		if !r.view.done() {
+		if !r.view.Done() {
 			open = append(open, r.id)
 		}
 	}
@@ -342,7 +343,7 @@ func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error
 			a.timeout, open[0], a.hint("resume", open[0]), a.hint("runs cancel", open[0]))
 	}
 	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says; %s have not ended and stand still: `%s` goes on with them",
-		a.timeout, count(len(open), "run"), a.hint("resume", ""))
+		a.timeout, view.Count(len(open), "run"), a.hint("resume", ""))
 }
 
 // fewHints is for how many runs an interrupted command says how to go on.
@@ -358,7 +359,7 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 	} else if err != nil {
 		a.report(err)
 	}
-	open := slices.DeleteFunc(slices.Clone(runs), func(r *followed) bool { return r.view.done() })
+	open := slices.DeleteFunc(slices.Clone(runs), func(r *followed) bool { return r.view.Done() })
 	for _, r := range open[:min(len(open), fewHints)] {
 		a.screen.print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
 			r.id, a.hint("resume", r.id), a.hint("runs cancel", r.id)))

@@ -54,11 +54,11 @@ func viewOfHead(h store.Head) headView {
 		return headView{ID: h.Run, Status: damagedStatus, Code: fault.StoreCorrupt, Message: h.Damage}
 	}
 	v := headView{
-		ID: h.Run, Recipe: h.Recipe, Version: h.Version, Status: h.Status, CreatedAt: stamp(h.Created),
+		ID: h.Run, Recipe: h.Recipe, Version: h.Version, Status: h.Status, CreatedAt: view.Stamp(h.Created),
 		Used: h.Used, Failures: h.Failures, Quarantine: quarantineOf(h), Imported: h.Imported(), Code: h.Code, Message: h.Message,
 	}
 	if h.Ended != 0 {
-		v.EndedAt = stamp(h.Ended)
+		v.EndedAt = view.Stamp(h.Ended)
 	}
 	return v
 }
@@ -147,24 +147,24 @@ func (a *app) printHeads(heads []store.Head) {
 		rows := [][]string{{"ID", "RECIPE", "STATUS", "CREATED", "TOOK", "USED", ""}}
 		for _, h := range heads {
 			if h.Damage != "" {
-				rows = append(rows, []string{oneLine(h.Run), "", damagedStatus, "", "", "", string(fault.StoreCorrupt)})
+				rows = append(rows, []string{view.OneLine(h.Run), "", damagedStatus, "", "", "", string(fault.StoreCorrupt)})
 				continue
 			}
 			end := h.Ended
 			if end == 0 {
 				end = a.now().UnixMicro()
 			}
-			note := oneLine(cut(h.Message, 60))
+			note := view.OneLine(view.Cut(h.Message, 60))
 			status := h.Status
 			switch why := quarantineOf(h); {
 			case why != "":
-				status, note = "quarantined", oneLine(cut(why, 60))
+				status, note = "quarantined", view.OneLine(view.Cut(why, 60))
 			case h.Imported():
-				note = join(": ", store.ImportedReason, note)
+				note = view.Join(": ", store.ImportedReason, note)
 			}
 			rows = append(rows, []string{
-				h.Run, oneLine(cut(h.Recipe, 32)), status, a.when(h.Created),
-				took(time.Duration(end-h.Created) * time.Microsecond), fmt.Sprint(h.Used), note,
+				h.Run, view.OneLine(view.Cut(h.Recipe, 32)), status, a.when(h.Created),
+				view.Took(time.Duration(end-h.Created) * time.Microsecond), fmt.Sprint(h.Used), note,
 			})
 		}
 		a.table(rows, 6, 1)
@@ -221,12 +221,12 @@ func (a *app) getCommand() *cobra.Command {
 					return err
 				}
 				full := fullView{
-					result: v.result(), Recipe: head.Recipe, Version: head.Version, CreatedAt: stamp(head.Created),
+					result: resultOf(v), Recipe: head.Recipe, Version: head.Version, CreatedAt: view.Stamp(head.Created),
 					Generation: run.Generation(), WaitState: run.WaitState(), ResumeToken: run.ResumeToken(),
 					Failures: head.Failures, Quarantine: quarantineOf(head), Imported: head.Imported(), Plan: head.PlanHash, Events: v.Events,
 				}
 				if head.Ended != 0 {
-					full.EndedAt = stamp(head.Ended)
+					full.EndedAt = view.Stamp(head.Ended)
 				}
 				a.show(full, func() { a.printRun(v, full, head) })
 				return nil
@@ -237,18 +237,18 @@ func (a *app) getCommand() *cobra.Command {
 
 // stateOf folds the journal twice at once: into what people see and into the
 // machine's own state, which alone knows what the run waits for.
-func stateOf(ctx context.Context, j store.Reader, head store.Head) (*runView, *view.State, error) {
+func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *view.State, error) {
 	p, err := planOf(ctx, j, head)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, run := newView(p, head.Run), view.NewState(p)
+	v, run := view.NewRun(p, head.Run), view.NewState(p)
 	mask := view.NewMask(p)
 	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if err := run.Apply(ev); err != nil {
 			return err
 		}
-		return v.apply(mask.Event(ev))
+		return v.Apply(mask.Event(ev))
 	})
 	if err != nil {
 		return nil, nil, err
@@ -257,10 +257,10 @@ func stateOf(ctx context.Context, j store.Reader, head store.Head) (*runView, *v
 }
 
 // waitText says for what a run waits, and what lets it go on.
-func waitText(v *runView, state string) string {
-	for _, s := range v.order {
-		if v.steps[s.path] == s && s.status == "waiting" && s.note != "" {
-			return fmt.Sprintf("for the signal %s: `roux runs signal %s %s`", oneLine(s.note), v.id, oneLine(s.note))
+func waitText(v *view.Run, state string) string {
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
+			return fmt.Sprintf("for the signal %s: `roux runs signal %s %s`", view.OneLine(s.Note), v.ID, view.OneLine(s.Note))
 		}
 	}
 	return strings.ReplaceAll(state, "_", " ")
@@ -280,10 +280,10 @@ func importedText(h store.Head) string {
 		"; `roux runs adopt " + h.Run + "` makes it a run of this data directory"
 }
 
-func (a *app) printRun(v *runView, f fullView, head store.Head) {
+func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 	rows := [][]string{
 		{"run", f.ID},
-		{"recipe", oneLine(join(" ", f.Recipe, f.Version))},
+		{"recipe", view.OneLine(view.Join(" ", f.Recipe, f.Version))},
 		{"status", f.Status},
 		{"created", a.exact(head.Created)},
 	}
@@ -300,35 +300,35 @@ func (a *app) printRun(v *runView, f fullView, head store.Head) {
 	if f.Imported {
 		rows = append(rows, []string{store.ImportedReason, importedText(head)})
 	} else if f.Quarantine != "" {
-		rows = append(rows, []string{"quarantined", oneLine(f.Quarantine) + "; `roux runs release " + f.ID + "` lets it go on"})
+		rows = append(rows, []string{"quarantined", view.OneLine(f.Quarantine) + "; `roux runs release " + f.ID + "` lets it go on"})
 	}
 	if f.Error != nil {
-		rows = append(rows, []string{"error", oneLine(string(f.Error.Code) + ": " + f.Error.Message)})
+		rows = append(rows, []string{"error", view.OneLine(string(f.Error.Code) + ": " + f.Error.Message)})
 	}
 	if columns, ok := a.stdoutColumns(); ok {
 		rows[1][1] = cutColumns(rows[1][1], columns-len("quarantined")-columnGap)
 	}
 	a.text("%s\n", a.folded(table(rows), len("quarantined")+columnGap))
 	steps := [][]string{{"STEP", "STATUS", "TRIES", "TOOK", "USED", ""}}
-	for _, s := range v.listed() {
-		if s.folded != "" {
-			steps = append(steps, []string{s.path + "  " + s.folded})
+	for _, s := range v.Listed() {
+		if s.Others != "" {
+			steps = append(steps, []string{s.Path + "  " + s.Others})
 			continue
 		}
-		note := join(", ", s.undone, s.opened, s.note)
+		note := view.Join(", ", s.Undone, s.Opened, s.Note)
 		switch {
-		case s.code != "":
-			note = join(", ", note, fmt.Sprintf("%s: %s", s.code, s.message))
+		case s.Code != "":
+			note = view.Join(", ", note, fmt.Sprintf("%s: %s", s.Code, s.Message))
 		case note == "":
-			note = s.summary
+			note = s.Summary
 		}
 		steps = append(steps, []string{
-			s.path, s.status, fmt.Sprint(s.attempts), left0(s.micros), fmt.Sprint(s.cost), oneLine(cut(note, 72)),
+			s.Path, s.Status, fmt.Sprint(s.Attempts), left0(s.Micros), fmt.Sprint(s.Cost), view.OneLine(view.Cut(note, 72)),
 		})
 	}
 	a.table(steps, 5, ^0)
 	if f.Truncated {
-		a.text("… only the first %d steps are listed\n", maxSteps)
+		a.text("… only the first %d steps are listed\n", view.MaxSteps)
 	}
 	if len(v.Outputs) > 0 {
 		a.text("\noutputs\n")

@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A saved is a file of a run that was written where the user can open it.
@@ -32,8 +33,8 @@ type saved struct {
 // saveOutputs writes the files that a run's outputs name into a directory, under the
 // names they have in the run, else those that the store knows. What is there already is
 // never overwritten: a file with other content gets a number behind its name.
-func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, dir string) ([]saved, error) {
-	outputs := decoded(v.Outputs)
+func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, dir string) ([]saved, error) {
+	outputs := view.Decoded(v.Outputs)
 	var hashes []string
 	seen := map[string]bool{}
 	eachHash(outputs, func(hash string) {
@@ -50,7 +51,7 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, d
 		return nil, err
 	}
 	defer p.close()
-	names := v.fileNames(outputs)
+	names := fileNames(v, outputs)
 	var list []saved
 	for _, hash := range hashes {
 		wanted := names[hash]
@@ -75,7 +76,7 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *runView, d
 // objects of its outputs that hold one hash and a name, else those of objects of its
 // steps, else the name that an input file came with. Files of equal content have one
 // hash: there are as many names, at most, as the outputs name it times.
-func (v *runView) fileNames(outputs any) map[string][]string {
+func fileNames(v *view.Run, outputs any) map[string][]string {
 	names, times := map[string][]string{}, map[string]int{}
 	eachHash(outputs, func(hash string) { times[hash]++ })
 	note := func(hash, name string) {
@@ -85,15 +86,15 @@ func (v *runView) fileNames(outputs any) map[string][]string {
 	}
 	namesIn(outputs, note)
 	done := maps.Clone(names)
-	steps, order := v.Steps()
+	steps, order := v.History.Steps()
 	for _, path := range order {
-		namesIn(decoded(steps[path].Output), func(hash, name string) {
+		namesIn(view.Decoded(steps[path].Output), func(hash, name string) {
 			if done[hash] == nil {
 				note(hash, name)
 			}
 		})
 	}
-	for _, f := range v.files {
+	for _, f := range v.Files {
 		if names[f.Hash] == nil {
 			note(f.Hash, f.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // Files of equal content have one hash, and each is saved under its name: a picture
@@ -38,7 +39,7 @@ func TestSaveOfEqualFiles(t *testing.T) {
 // the run.
 func TestNamesOfSavedFiles(t *testing.T) {
 	a, b := "sha256_"+string(slices.Repeat([]byte("a"), 64)), "sha256_"+string(slices.Repeat([]byte("b"), 64))
-	v := &runView{History: journal.NewHistory(nil, 0)}
+	v := &view.Run{History: journal.NewHistory(nil, 0)}
 	for _, tt := range []struct {
 		outputs any
 		want    []string
@@ -49,7 +50,7 @@ func TestNamesOfSavedFiles(t *testing.T) {
 		{[]any{map[string]any{"file": a, "name": "x"}, map[string]any{"file": a, "name": "x"}}, []string{"x"}},
 		{map[string]any{"file": a, "other": b, "name": "x"}, nil},
 	} {
-		if got := v.fileNames(tt.outputs)[a]; !slices.Equal(got, tt.want) {
+		if got := fileNames(v, tt.outputs)[a]; !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.outputs, got, tt.want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -82,9 +83,9 @@ roux schema --write .vscode`,
 
 func unknownKind(kind string) error {
 	if near := nearest(kind, kindNames()); near != "" {
-		return fault.New(fault.Usage, "there is no schema of %q; did you mean `roux schema %s`?", oneLine(cut(kind, 60)), near)
+		return fault.New(fault.Usage, "there is no schema of %q; did you mean `roux schema %s`?", view.OneLine(view.Cut(kind, 60)), near)
 	}
-	return fault.New(fault.Usage, "there is no schema of %q; there are: %s", oneLine(cut(kind, 60)), strings.Join(kindNames(), ", "))
+	return fault.New(fault.Usage, "there is no schema of %q; there are: %s", view.OneLine(view.Cut(kind, 60)), strings.Join(kindNames(), ", "))
 }
 
 // printSchema prints a schema; for people it is the same JSON.

@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A setting is one row of the table from which help, docs/config.md, the names
@@ -207,7 +208,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		}
 		if err != nil {
 			return fault.Wrap(fault.ConfigInvalid, err, "%s: %s %q: %v; `roux config explain %s` says where values come from",
-				v.Where, s.key, oneLine(cut(v.Value, 60)), err, s.key)
+				v.Where, s.key, view.OneLine(view.Cut(v.Value, 60)), err, s.key)
 		}
 	}
 	a.getenv = a.configured
@@ -308,7 +309,7 @@ func (c choice) Type() string { return strings.Join(c.words, "|") }
 // when is a moment as --time asks for it.
 func (a *app) when(micros int64) string {
 	if a.times == timeISO {
-		return stamp(micros)
+		return view.Stamp(micros)
 	}
 	return ago(a.now(), micros)
 }
@@ -316,9 +317,9 @@ func (a *app) when(micros int64) string {
 // exact is a moment with its exact time, for a place that has room.
 func (a *app) exact(micros int64) string {
 	if a.times == timeISO {
-		return stamp(micros)
+		return view.Stamp(micros)
 	}
-	return stamp(micros) + " (" + ago(a.now(), micros) + ")"
+	return view.Stamp(micros) + " (" + ago(a.now(), micros) + ")"
 }
 
 // deadline makes --timeout the end of the command's context.

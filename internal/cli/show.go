@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
@@ -36,13 +37,13 @@ func (a *app) checkForm(more []string) error {
 		t, err := expr.CompileTemplate(src)
 		if err != nil {
 			a.output = asTable
-			return fault.Wrap(fault.Usage, err, "-o %s%s: %s", asTemplate, oneLine(cut(src, 80)), fault.Message(err))
+			return fault.Wrap(fault.Usage, err, "-o %s%s: %s", asTemplate, view.OneLine(view.Cut(src, 80)), fault.Message(err))
 		}
 		a.output, a.template = asTemplate, t
 	case !slices.Contains([]string{asTable, asJSON, asLines, asYAML, asName}, a.output):
 		got := a.output
 		a.output = asTable
-		return fault.New(fault.Usage, "-o %s: want %stable, json, jsonl, yaml, name or template={{ … }}", oneLine(got), listed(more))
+		return fault.New(fault.Usage, "-o %s: want %stable, json, jsonl, yaml, name or template={{ … }}", view.OneLine(got), listed(more))
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func (a *app) encodeTree(v any) error {
 		if !ok {
 			return fault.New(fault.Usage, "-o name: this result has no name; -o json shows what it has, -o 'template={{ … }}' picks from it")
 		}
-		a.text("%s\n", oneLine(name))
+		a.text("%s\n", view.OneLine(name))
 		return nil
 	}
 	return a.renderTemplate(n)
@@ -192,14 +193,14 @@ func (a *app) renderTemplate(n *jsonx.Node) error {
 		return fault.Wrap(fault.Usage, err, "-o template: %s; the element has %s", fault.Message(err), fieldList(n))
 	}
 	if s, ok := out.(string); ok {
-		a.text("%s\n", clean(s))
+		a.text("%s\n", view.Clean(s))
 		return nil
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
 		return fault.Wrap(fault.InternalError, err, "the template's result is no JSON: %v", err)
 	}
-	a.text("%s\n", clean(string(text)))
+	a.text("%s\n", view.Clean(string(text)))
 	return nil
 }
 
@@ -214,5 +215,5 @@ func fieldList(n *jsonx.Node) string {
 	if len(names) == 0 {
 		return "no fields, only `it`"
 	}
-	return oneLine(cut(strings.Join(names, ", "), 300)) + " and, whole, `it`"
+	return view.OneLine(view.Cut(strings.Join(names, ", "), 300)) + " and, whole, `it`"
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // simFile bounds an input file of a simulation: all of them are in memory.
@@ -105,7 +106,7 @@ func (a *app) simCommand() *cobra.Command {
 			s.again = replayCommand(args[0], map[string][]string{"--input": in, "--file": files, "--answer": answers, "--signal": signals})
 			opt := simulate.Options{Source: one, Durable: s.tally.See}
 			if trace {
-				opt.Trace = func(line string) { a.text("%s\n", oneLine(line)) }
+				opt.Trace = func(line string) { a.text("%s\n", view.OneLine(line)) }
 			}
 			if err := s.play(cmd.Context(), opt); err != nil {
 				return err
@@ -137,7 +138,7 @@ func fixed(one *simulate.One, answers, signals []string) error {
 			return err
 		}
 		if !one.Answer(name, raw) {
-			return fault.New(fault.StepNotFound, "--answer %s: no step of that id calls an action", oneLine(name))
+			return fault.New(fault.StepNotFound, "--answer %s: no step of that id calls an action", view.OneLine(name))
 		}
 	}
 	for _, arg := range signals {
@@ -150,7 +151,7 @@ func fixed(one *simulate.One, answers, signals []string) error {
 			return err
 		}
 		if !one.Signal(name, payload) {
-			return fault.New(fault.Usage, "--signal %s: no step waits for it", oneLine(name))
+			return fault.New(fault.Usage, "--signal %s: no step waits for it", view.OneLine(name))
 		}
 	}
 	return nil
@@ -160,10 +161,10 @@ func fixed(one *simulate.One, answers, signals []string) error {
 func nameAndJSON(flag, arg string) (name string, raw []byte, err error) {
 	name, text, ok := strings.Cut(arg, "=")
 	if !ok || name == "" {
-		return "", nil, fault.New(fault.Usage, "%s %s: want name=JSON, such as %s fetch='{\"status\": 200}'", flag, oneLine(cut(arg, 60)), flag)
+		return "", nil, fault.New(fault.Usage, "%s %s: want name=JSON, such as %s fetch='{\"status\": 200}'", flag, view.OneLine(view.Cut(arg, 60)), flag)
 	}
 	if raw, err = jsonx.CanonicalRaw([]byte(text)); err != nil {
-		return "", nil, fault.Wrap(fault.Usage, err, "%s %s: what follows = is not JSON: %v", flag, oneLine(name), err)
+		return "", nil, fault.Wrap(fault.Usage, err, "%s %s: what follows = is not JSON: %v", flag, view.OneLine(name), err)
 	}
 	return name, raw, nil
 }
@@ -180,7 +181,7 @@ func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File
 		if err != nil {
 			return err
 		}
-		shown = append(shown, oneLine(name+"="+cut(string(value), 40)))
+		shown = append(shown, view.OneLine(name+"="+view.Cut(string(value), 40)))
 	}
 	if len(shown) > 0 {
 		a.say("made up: %s; --input gives other values", strings.Join(shown, ", "))
@@ -224,7 +225,7 @@ func (a *app) simFiles(args []string) (list []simulate.File, err error) {
 
 func simFileOf(f *os.File, path string, size int64) (simulate.File, error) {
 	if size > simFile {
-		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", oneLine(path), byteSize(simFile).text())
+		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", view.OneLine(path), byteSize(simFile).text())
 	}
 	data := make([]byte, size)
 	n, err := f.ReadAt(data, 0)
@@ -320,8 +321,8 @@ func (s *simulation) result() *simulated {
 }
 
 func (a *app) printSimulated(s *simulated) {
-	a.text("%s: %s with %d faults and %d crashes, %s, %d transitions\n\n", oneLine(s.Recipe),
-		count(int(s.Schedules), "schedule"), s.Faults, s.Crashes, count(int(s.Runs), "run"), s.Transitions)
+	a.text("%s: %s with %d faults and %d crashes, %s, %d transitions\n\n", view.OneLine(s.Recipe),
+		view.Count(int(s.Schedules), "schedule"), s.Faults, s.Crashes, view.Count(int(s.Runs), "run"), s.Transitions)
 	rows := [][]string{{"ended", "runs", "because of"}}
 	for _, e := range s.Ends {
 		rows = append(rows, []string{e.Status, fmt.Sprint(e.Runs), e.Code})
@@ -334,9 +335,9 @@ func (a *app) printSimulated(s *simulated) {
 		if st.Tries > 0 {
 			tries = fmt.Sprintf("up to %d", st.Attempts)
 		}
-		rows = append(rows, []string{oneLine(st.Step), tries, fmt.Sprint(st.Completed), fmt.Sprint(st.Failed), fmt.Sprint(st.Skipped), fmt.Sprint(st.Cancelled)})
+		rows = append(rows, []string{view.OneLine(st.Step), tries, fmt.Sprint(st.Completed), fmt.Sprint(st.Failed), fmt.Sprint(st.Skipped), fmt.Sprint(st.Cancelled)})
 		if st.Completed+st.Failed+st.Cancelled == 0 && st.Tries == 0 {
-			never = append(never, oneLine(st.Step))
+			never = append(never, view.OneLine(st.Step))
 		}
 	}
 	a.text("%s\n", table(rows))
@@ -351,6 +352,6 @@ func (a *app) printSimulated(s *simulated) {
 	}
 	a.text("\nseed %d broke an invariant of Roux %s; the last %d things that happened:\n", s.Violation.Seed, s.Violation.Version, len(s.Violation.Last))
 	for _, line := range s.Violation.Last {
-		a.text("%s\n", oneLine(line))
+		a.text("%s\n", view.OneLine(line))
 	}
 }

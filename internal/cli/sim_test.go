@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/simulate"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // TestSimViolation: what `roux sim` says of a broken invariant: the seed, which
@@ -31,7 +32,7 @@ func TestSimViolation(t *testing.T) {
 	none := func(string) string { return "" }
 	a := &app{stdout: &out, stderr: &out, getenv: none, screen: newScreen(&out, true, none)}
 	a.printSimulated(&simulated{Recipe: "x", Seed: 40, Violation: v})
-	for _, want := range []string{"seed 40 broke an invariant of Roux " + v.Version, "the last 50 things", oneLine(v.Last[len(v.Last)-1])} {
+	for _, want := range []string{"seed 40 broke an invariant of Roux " + v.Version, "the last 50 things", view.OneLine(v.Last[len(v.Last)-1])} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}

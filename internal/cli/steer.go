@@ -124,9 +124,9 @@ func knownSignal(names []string, run, name string) error {
 	case len(names) == 0:
 		return fault.New(fault.Conflict, "no step of run %s waits for a signal", run)
 	case near != "":
-		return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; did you mean `roux runs signal %s %s`?", run, oneLine(cut(name, 60)), run, near)
+		return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; did you mean `roux runs signal %s %s`?", run, view.OneLine(view.Cut(name, 60)), run, near)
 	}
-	return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; they wait for: %s", run, oneLine(cut(name, 60)), oneLine(strings.Join(names, ", ")))
+	return fault.New(fault.Conflict, "no step of run %s waits for the signal %q; they wait for: %s", run, view.OneLine(view.Cut(name, 60)), view.OneLine(strings.Join(names, ", ")))
 }
 
 func (a *app) releaseCommand() *cobra.Command {
@@ -174,7 +174,7 @@ func (a *app) adoptCommand() *cobra.Command {
 						return fault.New(fault.Conflict, "run %s was not imported: there is nothing to adopt", head.Run)
 					case strings.Contains(head.Quarantine, withoutMasked) && !masked:
 						return fault.New(fault.Conflict, "run %s was imported%s: its steps would read %s or %s there; start it anew with `roux run`, or adopt it with --masked",
-							head.Run, withoutMasked, view.Masked, hidden)
+							head.Run, withoutMasked, view.Masked, view.Redacted)
 					}
 					return h.Release(ctx, head.Run)
 				},

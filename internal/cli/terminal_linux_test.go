@@ -12,6 +12,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // terminal100x30 opens a pseudo terminal of 100 columns and 30 lines.
@@ -232,7 +234,7 @@ func TestResultsFitTheTerminal(t *testing.T) {
 	}
 	for _, args := range [][]string{{"runs", "get", "@last", "-o", "json"}, {"events", "@last", "-o", "jsonl"}} {
 		text := shown(args...)
-		if strings.ContainsFunc(text, func(r rune) bool { return dangerous(r) && r != '\r' }) {
+		if strings.ContainsFunc(text, func(r rune) bool { return view.Unprintable(r) && r != '\r' }) {
 			t.Errorf("%v: %q", args, text)
 		}
 		piped, _, _ := roux(t, env, args...)

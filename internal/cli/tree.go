@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A tree redraws one run in place: its steps in the order of the recipe, open
@@ -22,7 +23,7 @@ type tree struct {
 }
 
 // draw replaces what stands on the screen by the present state.
-func (t *tree) draw(v *runView) {
+func (t *tree) draw(v *view.Run) {
 	columns, height := t.screen.size()
 	lines := t.lines(v, height-2)
 	var b strings.Builder
@@ -44,41 +45,41 @@ func (t *tree) draw(v *runView) {
 func (t *tree) forget() { t.drawn = 0 }
 
 // lines is the drawing, at most height lines of it.
-func (t *tree) lines(v *runView, height int) []string {
-	root := &v.plan.Graphs[0]
-	inner := map[string][]*stepView{} // open or failed steps by the root step they are under
-	for _, s := range v.order {
-		if v.steps[s.path] != s || s.ref.Path == "" || quietInside(s.status) {
+func (t *tree) lines(v *view.Run, height int) []string {
+	root := &v.Plan.Graphs[0]
+	inner := map[string][]*view.Step{} // open or failed steps by the root step they are under
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] != s || s.Ref.Path == "" || quietInside(s.Status) {
 			continue
 		}
-		top, _, _ := strings.Cut(s.path, ".")
+		top, _, _ := strings.Cut(s.Path, ".")
 		top, _, _ = strings.Cut(top, "[")
 		inner[top] = append(inner[top], s)
 	}
 	var body []string
 	for i := root.First; i < root.First+root.N; i++ {
-		step := &v.plan.Steps[i]
-		s := v.steps[step.ID]
+		step := &v.Plan.Steps[i]
+		s := v.ByPath[step.ID]
 		if s == nil {
-			s = &stepView{path: step.ID, status: "pending", items: -1}
+			s = &view.Step{Path: step.ID, Status: "pending", Items: -1}
 		}
 		body = append(body, t.step(v, s, step, 1))
 		for _, in := range inner[step.ID] {
-			body = append(body, t.step(v, in, &v.plan.Steps[in.ref.Step], 2))
+			body = append(body, t.step(v, in, &v.Plan.Steps[in.Ref.Step], 2))
 		}
 	}
 	next := t.next(v)
 	body = fit(body, max(height-2-len(next), 3))
-	head := t.screen.paint("running", "▸") + " " + join("  ", oneLine(v.recipe), t.screen.paint("quiet", v.id))
+	head := t.screen.paint("running", "▸") + " " + view.Join("  ", view.OneLine(v.Recipe), t.screen.paint("quiet", v.ID))
 	return append(append(append([]string{head}, body...), "  "+t.totals(v)), next...)
 }
 
 // next is what a person has to do for the run to go on. It has a line of its
 // own: behind a step, narrow terminals cut the command off.
-func (t *tree) next(v *runView) []string {
-	for _, s := range v.order {
-		if v.steps[s.path] == s && s.status == "waiting" && s.note != "" {
-			return []string{fmt.Sprintf("  next: roux runs signal %s %s", v.id, oneLine(s.note))}
+func (t *tree) next(v *view.Run) []string {
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
+			return []string{fmt.Sprintf("  next: roux runs signal %s %s", v.ID, view.OneLine(s.Note))}
 		}
 	}
 	return nil
@@ -128,86 +129,86 @@ func fit(lines []string, n int) []string {
 	return out
 }
 
-func (t *tree) step(v *runView, s *stepView, step *plan.Step, depth int) string {
-	name := oneLine(s.path)
+func (t *tree) step(v *view.Run, s *view.Step, step *plan.Step, depth int) string {
+	name := view.OneLine(s.Path)
 	if depth > 1 {
 		if i := strings.IndexAny(name, ".["); i > 0 {
 			name = strings.TrimPrefix(name[i:], ".")
 		}
 	}
-	if s.attempts > 1 {
-		name += fmt.Sprintf("  try %d/%d", s.attempts, max(step.Retry.Attempts, int64(s.attempts)))
+	if s.Attempts > 1 {
+		name += fmt.Sprintf("  try %d/%d", s.Attempts, max(step.Retry.Attempts, int64(s.Attempts)))
 	}
-	line := strings.Repeat("  ", depth) + t.screen.glyph(s.status) + " " + pad(name, 26-2*depth) + " "
+	line := strings.Repeat("  ", depth) + t.screen.glyph(s.Status) + " " + pad(name, 26-2*depth) + " "
 	return line + t.detail(v, s)
 }
 
 // detail is what a step's line says after its name.
-func (t *tree) detail(v *runView, s *stepView) string {
+func (t *tree) detail(v *view.Run, s *view.Step) string {
 	now := t.now().UnixMicro()
-	left := func(at int64) string { return took(time.Duration(max(0, at-now)) * time.Microsecond) }
+	left := func(at int64) string { return view.Took(time.Duration(max(0, at-now)) * time.Microsecond) }
 	running := ""
-	if s.began > 0 {
-		running = took(time.Duration(now-s.began) * time.Microsecond)
+	if s.Began > 0 {
+		running = view.Took(time.Duration(now-s.Began) * time.Microsecond)
 	}
-	switch s.status {
+	switch s.Status {
 	case "completed":
-		what := s.opened
+		what := s.Opened
 		if what == "" {
-			what = s.summary
+			what = s.Summary
 		}
-		return pad(left0(s.micros), 9) + " " + pad(credits(s.cost), 5) + " " + t.screen.paint("quiet", join(", ", s.undone, what))
+		return pad(left0(s.Micros), 9) + " " + pad(view.Credits(s.Cost), 5) + " " + t.screen.paint("quiet", view.Join(", ", s.Undone, what))
 	case "running":
-		what := join(" ", s.opened, oneLine(s.note))
-		if s.fraction > 0 {
-			what = join(" ", fmt.Sprintf("%d %%", int(100*s.fraction)), what)
+		what := view.Join(" ", s.Opened, view.OneLine(s.Note))
+		if s.Fraction > 0 {
+			what = view.Join(" ", fmt.Sprintf("%d %%", int(100*s.Fraction)), what)
 		}
-		if s.items >= 0 {
-			what = fmt.Sprintf("%d of %s begun", s.begun, count(int(s.items), "item"))
+		if s.Items >= 0 {
+			what = fmt.Sprintf("%d of %s begun", s.Begun, view.Count(int(s.Items), "item"))
 		}
 		return pad(running, 9) + " " + t.screen.paint("quiet", what)
 	case "retrying":
-		return pad("in "+left(s.due), 9) + " " + t.screen.paint("failed", join(": ", string(s.code), oneLine(s.message)))
+		return pad("in "+left(s.Due), 9) + " " + t.screen.paint("failed", view.Join(": ", string(s.Code), view.OneLine(s.Message)))
 	case "waiting":
 		what := ""
-		if s.note != "" {
-			what = "for the signal " + oneLine(s.note)
+		if s.Note != "" {
+			what = "for the signal " + view.OneLine(s.Note)
 		}
-		if s.due > 0 {
-			what = join(", ", what, "at most "+left(s.due))
+		if s.Due > 0 {
+			what = view.Join(", ", what, "at most "+left(s.Due))
 		}
 		return pad("waiting", 9) + " " + what
 	case "failed", "timed_out":
-		what := join(": ", string(s.code), oneLine(s.message))
-		if s.handled {
+		what := view.Join(": ", string(s.Code), view.OneLine(s.Message))
+		if s.Handled {
 			what += " (handled)"
 		}
-		return pad(left0(s.micros), 9) + " " + t.screen.paint(s.status, what)
+		return pad(left0(s.Micros), 9) + " " + t.screen.paint(s.Status, what)
 	case "pending":
 		return ""
 	}
-	return pad(s.status, 9) + " " + t.screen.paint("quiet", oneLine(s.note))
+	return pad(s.Status, 9) + " " + t.screen.paint("quiet", view.OneLine(s.Note))
 }
 
-func left0(micros int64) string { return took(time.Duration(micros) * time.Microsecond) }
+func left0(micros int64) string { return view.Took(time.Duration(micros) * time.Microsecond) }
 
-func (t *tree) totals(v *runView) string {
+func (t *tree) totals(v *view.Run) string {
 	parts := []string{t.screen.paint(v.Status.String(), v.Status.String())}
-	if v.failures && v.Status == journal.RunCompleted {
+	if v.Failures && v.Status == journal.RunCompleted {
 		parts = append(parts, "with handled failures")
 	}
 	if v.Used > 0 {
 		parts = append(parts, fmt.Sprintf("used %d", v.Used))
 	}
-	if v.gen > 1 {
-		parts = append(parts, fmt.Sprintf("generation %d", v.gen))
+	if v.Generation > 1 {
+		parts = append(parts, fmt.Sprintf("generation %d", v.Generation))
 	}
 	if v.Started > 0 {
 		end := v.Ended
 		if end == 0 {
 			end = t.now().UnixMicro()
 		}
-		parts = append(parts, "elapsed "+took(time.Duration(end-v.Started)*time.Microsecond))
+		parts = append(parts, "elapsed "+view.Took(time.Duration(end-v.Started)*time.Microsecond))
 	}
 	return strings.Join(parts, " · ")
 }

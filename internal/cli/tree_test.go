@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 func planFor(t *testing.T, text string) *plan.Plan {
@@ -53,7 +54,7 @@ steps:
 // TestTreeLooks draws each status with its glyph and what a person needs to know.
 func TestTreeLooks(t *testing.T) {
 	p := planFor(t, everyLook)
-	v := newView(p, "run_1")
+	v := view.NewRun(p, "run_1")
 	now := int64(1_000_000_000_000_000)
 	var seq uint64
 	say := func(path string, ev journal.Event) {
@@ -65,7 +66,7 @@ func TestTreeLooks(t *testing.T) {
 			ref := stepNamed(t, p, path)
 			ev.Path, ev.Step = ref.Path, ref.Step
 		}
-		if err := v.apply(&ev); err != nil {
+		if err := v.Apply(&ev); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,15 +124,15 @@ func TestTreeFits(t *testing.T) {
 		fmt.Fprintf(&text, "  - {id: s%d, transform: {expression: '%d'}}\n", i, i)
 	}
 	p := planFor(t, text.String())
-	v := newView(p, "run_1")
+	v := view.NewRun(p, "run_1")
 	for i := range 250 {
 		ref := stepNamed(t, p, fmt.Sprintf("s%d", i))
-		if err := v.apply(&journal.Event{Seq: uint64(i + 1), Kind: journal.EvNodeCompleted, Step: ref.Step}); err != nil {
+		if err := v.Apply(&journal.Event{Seq: uint64(i + 1), Kind: journal.EvNodeCompleted, Step: ref.Step}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ref := stepNamed(t, p, "s250")
-	if err := v.apply(&journal.Event{Seq: 251, Kind: journal.EvNodeStarted, Step: ref.Step, Attempt: 1}); err != nil {
+	if err := v.Apply(&journal.Event{Seq: 251, Kind: journal.EvNodeStarted, Step: ref.Step, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	tr := &tree{screen: newScreen(&bytes.Buffer{}, true, func(string) string { return "" }), now: time.Now}
@@ -146,12 +147,12 @@ func TestTreeFits(t *testing.T) {
 // the first maxSteps results.
 func TestF22_ViewIsBounded(t *testing.T) {
 	p := planFor(t, "name: many\nsteps:\n  - id: loop\n    loop: {over: '[1]', steps: [{id: each, action: {name: effect}}]}\n")
-	v := newView(p, "run_1")
+	v := view.NewRun(p, "run_1")
 	seq := uint64(0)
 	say := func(ref journal.Ref, ev journal.Event) {
 		seq++
 		ev.Seq, ev.Path, ev.Step = seq, ref.Path, ref.Step
-		if err := v.apply(&ev); err != nil {
+		if err := v.Apply(&ev); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,11 +163,11 @@ func TestF22_ViewIsBounded(t *testing.T) {
 		say(ref, journal.Event{Kind: journal.EvNodeStarted, Attempt: 1})
 		say(ref, journal.Event{Kind: journal.EvNodeCompleted, Data: []byte(`{"n":1}`), N: 1})
 	}
-	if len(v.order) > 2*maxSteps || len(v.steps) > 2*maxSteps {
-		t.Errorf("the view holds %d and %d steps", len(v.order), len(v.steps))
+	if len(v.Order) > 2*view.MaxSteps || len(v.ByPath) > 2*view.MaxSteps {
+		t.Errorf("the view holds %d and %d steps", len(v.Order), len(v.ByPath))
 	}
-	r := v.result()
-	if len(r.Steps) != maxSteps || !r.Truncated || r.Credits.Used != 20_000 {
+	r := resultOf(v)
+	if len(r.Steps) != view.MaxSteps || !r.Truncated || r.Credits.Used != 20_000 {
 		t.Errorf("the result has %d steps, truncated %t, used %d", len(r.Steps), r.Truncated, r.Credits.Used)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // A build says which Roux this is.
@@ -48,7 +49,7 @@ func thisBuild() build {
 }
 
 func (b build) short() string {
-	return join(" ", b.Version, cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch))
+	return view.Join(" ", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch))
 }
 
 // broken is what must be said of a build without a guard.

@@ -260,11 +260,6 @@ type Event struct {
 // Envelope is the event's public form (X179).
 func (ev Event) Envelope() journal.Envelope { return journal.Render(ev.Plan, ev.run, ev.Event) }
 
-// terminal says that the event ends a run, until a retry opens a generation.
-func terminal(ev *journal.Event) bool {
-	return ev.Kind >= journal.EvRunCompleted && ev.Kind <= journal.EvRunExpired
-}
-
 var errGap = errors.New("frames are missing")
 
 // Watch yields the run's events after number `after`, without gap or duplicate
@@ -371,7 +366,7 @@ func (w *watcher) give(ev *journal.Event) error {
 		return errGap
 	}
 	w.seen = ev.Seq
-	w.ended = terminal(ev)
+	w.ended = ev.Kind.Ends()
 	if !w.yield(Event{Event: ev, Plan: w.plan, run: w.key.Run}, nil) {
 		w.stopped = true
 		return errEnough

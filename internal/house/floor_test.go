@@ -9,6 +9,7 @@ package house_test
 import (
 	"fmt"
 	"go/ast"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -194,6 +195,47 @@ func TestFloorPlanStore(t *testing.T) {
 		}
 	}
 }
+
+// kindUsers are the files that tell kinds of events apart, beside what lies in journal,
+// machine and view: what an engine does as an event is committed, and what the
+// simulator compares.
+var kindUsers = []string{
+	"internal/engine/collect.go", "internal/engine/core.go", "internal/engine/poison.go",
+	"internal/simulate/gen_tally.go", "internal/simulate/judge.go",
+}
+
+// TestEventKinds: whoever wants to know what a run's events say asks one of the folds
+// of view, so that a new kind of event is taken in at one place.
+func TestEventKinds(t *testing.T) {
+	users := map[string]bool{}
+	for _, f := range load(t) {
+		if f.test || slices.Contains([]string{"internal/journal", "internal/machine", "internal/view"}, f.pkg) {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if ok && x.Name == "journal" && eventKind.MatchString(sel.Sel.Name) {
+				users[f.path] = true
+				if !slices.Contains(kindUsers, f.path) {
+					t.Errorf("%s: journal.%s: take a fold of package view, or make one there", f.fset.Position(n.Pos()), sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	for _, p := range kindUsers {
+		if !users[p] {
+			t.Errorf("%s tells no kinds of events apart: strike it off the list", p)
+		}
+	}
+}
+
+// eventKind is how the constants of kinds of events are named.
+var eventKind = regexp.MustCompile(`^Ev(Run|Node|Contract)`)
 
 // TestEventFieldsAreNamed: what Flag, N and M of an event mean depends on its
 // kind; whoever reads one asks by the name of the meaning.

@@ -236,6 +236,10 @@ func (e *Event) NotTaken() bool {
 	return e.Kind == EvNodeSkipped && Reason(e.Flag) == BranchNotTaken
 }
 
+// Ends says that an event of the kind ends its run, until a retry opens another
+// generation.
+func (k EventKind) Ends() bool { return k >= EvRunCompleted && k <= EvRunExpired }
+
 // EndStatus is the status of a run that an event of this kind ends; RunPending
 // when it ends none.
 func (k EventKind) EndStatus() RunStatus {

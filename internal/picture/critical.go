@@ -8,56 +8,18 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
-
-// times remember when step instances ended, for the critical path: the chain of
-// steps of which each waited for the one before, so that the run would have
-// been shorter had any of them been.
-type times struct {
-	ends   map[journal.Ref]int64
-	inside map[journal.Ref][]journal.Path // scopes that an instance opened
-	known  map[journal.Path]bool
-	full   bool
-}
-
-func newTimes() *times {
-	return &times{ends: map[journal.Ref]int64{}, inside: map[journal.Ref][]journal.Path{}, known: map[journal.Path]bool{}}
-}
-
-func (t *times) add(ev *journal.Event, status string) {
-	switch status {
-	case "completed", "failed", "timed_out", "skipped": // what was passed over may have been waited for
-	case "invalidated":
-		delete(t.ends, ev.Ref())
-		return
-	default:
-		return
-	}
-	if len(t.ends) >= maxTimed {
-		t.full = true
-		return
-	}
-	t.ends[journal.Ref{Path: journal.Path(strings.Clone(string(ev.Path))), Step: ev.Step}] = ev.At
-}
-
-// forget drops what ended in graphs that run anew.
-func (t *times) forget(p *plan.Plan, inside map[int32]bool) {
-	for ref := range t.ends {
-		if inside[p.Steps[ref.Step].Graph] {
-			delete(t.ends, ref)
-		}
-	}
-}
 
 // critical marks the critical path of a run that has ended.
 func (f *Fold) critical(pic *Picture) error {
-	if !f.status.Terminal() {
-		return fault.New(fault.Usage, "the run is %s: a critical path is that of a finished run", f.status)
+	if !f.Status.Terminal() {
+		return fault.New(fault.Usage, "the run is %s: a critical path is that of a finished run", f.Status)
 	}
-	if f.times.full {
-		return fault.New(fault.StepLimit, "the run has more than %d step instances: its critical path is not looked for", maxTimed)
+	if f.Times.Full {
+		return fault.New(fault.StepLimit, "the run has more than %d step instances: its critical path is not looked for", view.MaxTimed)
 	}
-	f.times.index(f.p)
+	f.Times.Index(f.Plan)
 	c := &critical{f: f, steps: map[int32]bool{}, edges: map[[2]int32]bool{}, graphs: map[int32]bool{}}
 	c.scope("", 0, 1<<62)
 	at := map[string]int32{}
@@ -65,9 +27,9 @@ func (f *Fold) critical(pic *Picture) error {
 		n := &pic.Nodes[i]
 		n.Critical = c.steps[n.Step]
 		at[n.ID] = n.Step
-		for _, g := range f.p.Steps[n.Step].Graphs() {
+		for _, g := range f.Plan.Steps[n.Step].Graphs() {
 			if c.graphs[g] {
-				at[scopeOf(f.p, n.ID, g)] = n.Step
+				at[scopeOf(f.Plan, n.ID, g)] = n.Step
 			}
 		}
 	}
@@ -82,19 +44,6 @@ func (f *Fold) critical(pic *Picture) error {
 	return nil
 }
 
-// index finds the scopes that each instance opened.
-func (t *times) index(p *plan.Plan) {
-	for ref := range t.ends {
-		if ref.Path == "" || t.known[ref.Path] {
-			continue
-		}
-		t.known[ref.Path] = true
-		if owner, ok := journal.Owner(p, ref.Path); ok {
-			t.inside[owner] = append(t.inside[owner], ref.Path)
-		}
-	}
-}
-
 type critical struct {
 	f      *Fold
 	steps  map[int32]bool
@@ -106,7 +55,7 @@ type critical struct {
 func (c *critical) last(path journal.Path, among []int32, until int64) (step int32, end int64) {
 	step = plan.None
 	for _, i := range among {
-		if at, ok := c.f.times.ends[journal.Ref{Path: path, Step: i}]; ok && at <= until && (step == plan.None || at >= end) {
+		if at, ok := c.f.Times.Ended(journal.Ref{Path: path, Step: i}); ok && at <= until && (step == plan.None || at >= end) {
 			step, end = i, at
 		}
 	}
@@ -115,7 +64,7 @@ func (c *critical) last(path journal.Path, among []int32, until int64) (step int
 
 // scope goes back from the last step of a scope to what it waited for.
 func (c *critical) scope(path journal.Path, graph int32, until int64) {
-	g := &c.f.p.Graphs[graph]
+	g := &c.f.Plan.Graphs[graph]
 	all := make([]int32, g.N)
 	for i := range all {
 		all[i] = g.First + int32(i)
@@ -124,7 +73,7 @@ func (c *critical) scope(path journal.Path, graph int32, until int64) {
 	for step != plan.None {
 		c.steps[step] = true
 		c.inner(journal.Ref{Path: path, Step: step}, end)
-		before, at := c.last(path, c.f.p.Steps[step].Preds, end)
+		before, at := c.last(path, c.f.Plan.Steps[step].Preds, end)
 		if before != plan.None {
 			c.edges[[2]int32{before, step}] = true
 		}
@@ -135,9 +84,9 @@ func (c *critical) scope(path journal.Path, graph int32, until int64) {
 // inner follows what a step opened: the scope that ended last, not after it.
 func (c *critical) inner(ref journal.Ref, until int64) {
 	best, graph, latest := journal.Path(""), plan.None, int64(-1)
-	for _, path := range c.f.times.inside[ref] {
-		for _, g := range c.f.p.Steps[ref.Step].Graphs() {
-			gr := &c.f.p.Graphs[g]
+	for _, path := range c.f.Times.Scopes(ref) {
+		for _, g := range c.f.Plan.Steps[ref.Step].Graphs() {
+			gr := &c.f.Plan.Graphs[g]
 			if gr.Role == plan.Compensation {
 				continue
 			}

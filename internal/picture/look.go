@@ -9,13 +9,6 @@ type Look struct {
 	Light, Dark string
 }
 
-// statuses are those that a step can have, the one that a stack of steps takes
-// its look from first.
-var statuses = []string{
-	"running", "retrying", "waiting", "queued", "blocked", "failed", "timed_out",
-	"cancelled", "invalidated", "completed", "skipped", "pending",
-}
-
 var looks = map[string]Look{
 	"pending":     {"○", "#5b6472", "#9aa4b2"},
 	"queued":      {"◌", "#475a86", "#93a7d6"},

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/roux-engine/roux/internal/view"
 )
 
 // Overview is the picture of a large plan with less on it. What a step owns is left
@@ -229,7 +231,7 @@ func (c *card) all(is func(*Node) bool) bool {
 
 // state counts the steps of the card by status.
 func (c *card) state() *State {
-	s := &State{Counts: map[string]int{}, Items: -1}
+	s := &State{view.StepTally{Counts: map[string]int{}, Items: -1}}
 	for _, n := range c.nodes {
 		switch {
 		case n.State != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/view"
 )
 
 var stories = []string{"everything", "generations", "nested", "waves"}
@@ -76,8 +77,8 @@ func compare(t *testing.T, p *plan.Plan, f *Fold, h *journal.History, withdrawn 
 		want[ref.Step][status]++
 	}
 	for i := range p.Steps {
-		got := maps.Clone(f.steps[i].Counts)
-		if own := f.steps[i].own; own != "" {
+		got := maps.Clone(f.Steps[i].Counts)
+		if own := f.Steps[i].Own; own != "" {
 			got = map[string]int{own: 1}
 		}
 		maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
@@ -191,14 +192,14 @@ func TestCriticalPathTakesTheLaterWay(t *testing.T) {
 // TestLineOfAStack: one card for all iterations says how many there are and how
 // each kind of them stands, in figures and in words.
 func TestLineOfAStack(t *testing.T) {
-	s := &State{Counts: map[string]int{"completed": 231, "failed": 6, "running": 3}, Items: 240, Tries: 3}
+	s := &State{view.StepTally{Counts: map[string]int{"completed": 231, "failed": 6, "running": 3}, Items: 240, Tries: 3}}
 	if got := s.line(true); got != "×240 ✓231 ✕6 ◐3" {
 		t.Errorf("line = %q", got)
 	}
 	if got := s.words(true); got != "running: 231 completed, 6 failed, 3 running" {
 		t.Errorf("words = %q", got)
 	}
-	one := &State{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}
+	one := &State{view.StepTally{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}}
 	if got := one.line(false); got != "completed · 41 ms · try 2/3 · 30 cr" {
 		t.Errorf("line = %q", got)
 	}
@@ -225,14 +226,14 @@ func TestI15_FoldIsBounded(t *testing.T) {
 		f.Add(&journal.Event{Kind: journal.EvNodeWaiting, Step: 1, Path: path})
 		f.Add(&journal.Event{Kind: journal.EvNodeCompleted, Step: 1, Path: path})
 	}
-	if len(f.known) > maxKnown+2 {
-		t.Errorf("%d entries, want at most %d", len(f.known), maxKnown)
+	if got := f.Known(); got > view.MaxKnown+2 {
+		t.Errorf("%d entries, want at most %d", got, view.MaxKnown)
 	}
 	for _, want := range []struct {
 		step int
 		line string
 	}{{0, "running · ×300000 ✓300000"}, {1, "×300000 ✓300000"}} {
-		if got := f.steps[want.step].line(want.step == 1); got != want.line {
+		if got := (&State{f.Steps[want.step]}).line(want.step == 1); got != want.line {
 			t.Errorf("step %d: %q, want %q", want.step, got, want.line)
 		}
 	}

@@ -6,45 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/view"
 )
 
-// A State is what a run has made of a step: of all its instances, when it
-// stands in a loop.
-type State struct {
-	// Counts are the instances by status; those of a loop step are its iterations.
-	Counts   map[string]int
-	Attempts int   // the most that one instance needed
-	Tries    int64 // how many it may need
-	Micros   int64 // how long the last one took
-	Cost     int64 // credits, of all
-	Items    int64 // of a loop; -1 = not known, or no loop
-	// Note says what it waits for, why it is held back or was passed over.
-	Note    string
-	Undone  string // "compensated", or why that failed
-	Code    fault.Code
-	Message string
-
-	own   string // the status of the step itself, where it has one instance
-	began bool
-}
-
-// Status is the one status whose look a card has: that of the instance that
-// most wants to be seen.
-func (s *State) Status() string {
-	if s.own != "" {
-		return s.own
-	}
-	for _, status := range statuses {
-		if s.Counts[status] > 0 {
-			return status
-		}
-	}
-	return "pending"
-}
+// A State is what a run has made of a step, as its card shows it.
+type State struct{ view.StepTally }
 
 // stacked says that the card stands for many.
 func (s *State) stacked(repeated bool) bool { return repeated || s.Items >= 0 }
@@ -123,29 +90,3 @@ func (s *State) details() []string {
 
 // detail is details in one line.
 func (s *State) detail() string { return strings.Join(s.details(), ": ") }
-
-func stamp(micros int64) string {
-	return time.UnixMicro(micros).UTC().Format("2006-01-02T15:04:05Z")
-}
-
-func waitNote(signal string, due int64) string {
-	var parts []string
-	if signal != "" {
-		parts = append(parts, "for signal "+signal)
-	}
-	if due > 0 {
-		parts = append(parts, "until "+stamp(due))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// reasons say why a step was passed over, in the words of explain.
-var reasons = map[journal.Reason]string{
-	journal.ByCondition:    "its condition was false",
-	journal.BranchNotTaken: "on the side that was not taken",
-	journal.ParentFailure:  "what it depends on failed",
-	journal.BranchLost:     "another branch decided first",
-	journal.ByOnError:      "it failed, and may be skipped",
-	journal.RunEnded:       "the run ended before its turn",
-	journal.ByCancel:       "the run was cancelled or expired",
-}

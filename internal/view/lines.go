@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package view
 
 import (
 	"encoding/json"
@@ -8,29 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// eventLine is one event in one line without control codes.
-func (a *app) eventLine(p *plan.Plan, ev *journal.Event) string {
-	at := utc(ev.At).Format("15:04:05.000")
-	if a.times == timeISO {
-		at = stamp(ev.At)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%6d  %s  %-18s", ev.Seq, at, ev.Name())
-	if ev.Step >= 0 {
-		b.WriteString("  " + journal.StepPath(p, ev.Ref()))
-	}
-	if text := eventText(p, ev); text != "" {
-		b.WriteString("  " + oneLine(text))
-	}
-	return strings.TrimRight(b.String(), " ")
-}
-
-// eventText says what an event adds to its name.
-func eventText(p *plan.Plan, ev *journal.Event) string {
+// EventText says what an event adds to its name.
+func EventText(p *plan.Plan, ev *journal.Event) string {
 	switch ev.Kind {
 	case journal.EvRunStarted:
 		return ""
@@ -44,13 +28,13 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 		}
 		return ""
 	case journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
-		return join(": ", string(ev.Code), ev.Text)
+		return Join(": ", string(ev.Code), ev.Text)
 	case journal.EvRunRecovered:
-		return count(int(ev.Interrupted()), "attempt") + " interrupted"
+		return Count(int(ev.Interrupted()), "attempt") + " interrupted"
 	case journal.EvRunSignalled:
 		return ev.Text
 	case journal.EvRunRetried:
-		return join(" ", fmt.Sprintf("generation %d", ev.Generation()), from(ev.Text))
+		return Join(" ", fmt.Sprintf("generation %d", ev.Generation()), from(ev.Text))
 	case journal.EvRunLimits:
 		return limitsText(ev.Data)
 	case journal.EvNodeBlocked:
@@ -66,21 +50,21 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeIteration:
 		return fmt.Sprintf("[%d]", ev.Item())
 	case journal.EvNodeProgress:
-		return join(" ", fmt.Sprintf("%d %%", ev.Percent()), ev.Text)
+		return Join(" ", fmt.Sprintf("%d %%", ev.Percent()), ev.Text)
 	case journal.EvNodeLog:
-		return join(": ", string(ev.Code), ev.Text)
+		return Join(": ", string(ev.Code), ev.Text)
 	case journal.EvNodeDelta:
 		return ev.Text
 	case journal.EvNodeWaiting:
 		return waitingText(ev.Text, ev.Due())
 	case journal.EvNodeRetried:
-		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, took(ev.Delay()))
+		return fmt.Sprintf("%s: %s; again in %s", ev.Code, ev.Text, Took(ev.Delay()))
 	case journal.EvNodeLost:
 		return fmt.Sprintf("try %d was lost", ev.Attempt)
 	case journal.EvNodeFallback:
 		return fmt.Sprintf("%s: %s; the fallback runs", ev.Code, ev.Text)
 	case journal.EvNodeCompleted:
-		return join("  ", took(time.Duration(ev.Micros())*time.Microsecond), credits(ev.Cost()), brief(ev.Data))
+		return Join("  ", Took(time.Duration(ev.Micros())*time.Microsecond), Credits(ev.Cost()), Brief(ev.Data))
 	case journal.EvNodeFailed:
 		text := fmt.Sprintf("%s: %s", ev.Code, ev.Text)
 		if ev.Handled() {
@@ -88,7 +72,7 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 		}
 		return text
 	case journal.EvNodeSkipped, journal.EvNodeCancelled:
-		return join(": ", ev.Reason().String(), string(ev.Code), ev.Text)
+		return Join(": ", ev.Reason().String(), string(ev.Code), ev.Text)
 	case journal.EvNodeInvalidated:
 		return "was " + ev.Before().String()
 	case journal.EvNodeCompensated:
@@ -98,9 +82,9 @@ func eventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeCompensating:
 		return "compensating"
 	case journal.EvNodeAborting:
-		return join(": ", "ends early", string(ev.Code), ev.Text)
+		return Join(": ", "ends early", string(ev.Code), ev.Text)
 	case journal.EvContract, journal.EvRunContract:
-		return join(": ", ev.Text, string(ev.Data))
+		return Join(": ", ev.Text, string(ev.Data))
 	}
 	return ""
 }
@@ -115,12 +99,12 @@ func openedText(p *plan.Plan, ev *journal.Event) string {
 		if ev.Items() < 0 {
 			return "items of a file"
 		}
-		return count(int(ev.Items()), "item")
+		return Count(int(ev.Items()), "item")
 	}
 	return ""
 }
 
-// branchText is the side of a condition that was taken.
+// sideText is the side of a condition that was taken.
 func sideText(side journal.Side) string {
 	switch side {
 	case journal.ThenSide:
@@ -131,13 +115,14 @@ func sideText(side journal.Side) string {
 	return "→ nothing"
 }
 
+// waitingText says what a step waits for.
 func waitingText(signal string, due int64) string {
 	var parts []string
 	if signal != "" {
 		parts = append(parts, fmt.Sprintf("for signal %q", signal))
 	}
 	if due > 0 {
-		parts = append(parts, "until "+stamp(due))
+		parts = append(parts, "until "+UTC(due).Format(time.RFC3339)) // a card has no room for more
 	}
 	return strings.Join(parts, ", ")
 }
@@ -147,24 +132,6 @@ func from(step string) string {
 		return ""
 	}
 	return "from " + step
-}
-
-func credits(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d cr", n)
-}
-
-// join joins what is not empty.
-func join(sep string, parts ...string) string {
-	var some []string
-	for _, p := range parts {
-		if p != "" {
-			some = append(some, p)
-		}
-	}
-	return strings.Join(some, sep)
 }
 
 // limitsText are the limits that a run has from an event on.
@@ -178,4 +145,41 @@ func limitsText(data []byte) string {
 		text += fmt.Sprintf(", %d for an expression", l.ExpressionCost)
 	}
 	return text
+}
+
+// undoneText says how a compensation ended.
+func undoneText(ev *journal.Event) string {
+	if ev.Undone() {
+		return "compensated"
+	}
+	return fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
+}
+
+// reasonText says what a reason of R4 means.
+func reasonText(reason string) string {
+	switch reason {
+	case journal.ByCondition.String():
+		return "its condition was false"
+	case journal.BranchNotTaken.String():
+		return "it is on the side that was not taken"
+	case journal.ParentFailure.String():
+		return "something it depends on failed"
+	case journal.BranchLost.String():
+		return "another branch decided first"
+	case journal.ByOnError.String():
+		return "it failed, and its onError says skip"
+	case journal.RunEnded.String():
+		return "the run ended before its turn"
+	case journal.ByCancel.String():
+		return "the run was cancelled or expired"
+	}
+	return reason
+}
+
+// failedStatus tells a timeout from other failures: a view, not a status (R4).
+func failedStatus(code fault.Code) string {
+	if fault.CauseOf(code) == fault.CauseTimeout {
+		return "timed_out"
+	}
+	return "failed"
 }

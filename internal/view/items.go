@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package view
 
 import (
 	"fmt"
@@ -99,27 +99,27 @@ func grouped(n int64) string {
 	return s
 }
 
-// listed are the steps that a list for people shows, in the order of the definition
+// Listed are the steps that a list for people shows, in the order of the definition
 // and of the items. Of a loop of many items some are left out; a step view with
 // nothing but folded then stands for them.
-func (v *runView) listed() []*stepView {
+func (v *Run) Listed() []*Step {
 	loops := map[journal.Ref]*itemCount{}
-	var list []*stepView
-	for _, s := range v.order {
-		if v.steps[s.path] != s || !s.keep {
+	var list []*Step
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] != s || !s.keep {
 			continue
 		}
 		list = append(list, s)
-		for _, it := range journal.Iterations(v.plan, s.ref.Path) {
+		for _, it := range journal.Iterations(v.Plan, s.Ref.Path) {
 			c := loops[it.Loop]
 			if c == nil {
 				c = &itemCount{}
-				if l := v.steps[journal.StepPath(v.plan, it.Loop)]; l != nil {
-					c.total = l.items
+				if l := v.ByPath[journal.StepPath(v.Plan, it.Loop)]; l != nil {
+					c.total = l.Items
 				}
 				loops[it.Loop] = c
 			}
-			c.add(it.N, s.status)
+			c.add(it.N, s.Status)
 		}
 	}
 	shown := map[journal.Ref]map[int64]bool{}
@@ -130,35 +130,35 @@ func (v *runView) listed() []*stepView {
 		}
 		shown[loop] = items
 		last := journal.Iteration{Loop: loop, N: 1 << 40} // after every item
-		list = append(list, &stepView{
-			path:   journal.StepPath(v.plan, loop) + "[…]",
-			ref:    journal.Ref{Path: last.Scope(v.plan), Step: v.plan.Graphs[v.plan.Steps[loop.Step].Body].First},
-			folded: rest,
+		list = append(list, &Step{
+			Path:   journal.StepPath(v.Plan, loop) + "[…]",
+			Ref:    journal.Ref{Path: last.Scope(v.Plan), Step: v.Plan.Graphs[v.Plan.Steps[loop.Step].Body].First},
+			Others: rest,
 		})
 	}
-	list = slices.DeleteFunc(list, func(s *stepView) bool {
-		return slices.ContainsFunc(journal.Iterations(v.plan, s.ref.Path), func(it journal.Iteration) bool {
+	list = slices.DeleteFunc(list, func(s *Step) bool {
+		return slices.ContainsFunc(journal.Iterations(v.Plan, s.Ref.Path), func(it journal.Iteration) bool {
 			items := shown[it.Loop]
 			return items != nil && !items[it.N] && it.N < 1<<40
 		})
 	})
-	slices.SortStableFunc(list, func(a, b *stepView) int { return journal.Compare(v.plan, a.ref, b.ref) })
+	slices.SortStableFunc(list, func(a, b *Step) int { return journal.Compare(v.Plan, a.Ref, b.Ref) })
 	return list
 }
 
-// ordered are the spans that a span owns, as people are shown them: in the order of
+// Ordered are the spans that a span owns, as people are shown them: in the order of
 // the definition and of the items, and of many items some. rest says what the
 // others are.
-func (s *span) ordered(p *plan.Plan) (list []*span, rest string) {
+func (s *Span) Ordered(p *plan.Plan) (list []*Span, rest string) {
 	list = slices.Clone(s.Children)
-	slices.SortStableFunc(list, func(a, b *span) int { return journal.Compare(p, a.ref, b.ref) })
-	if p.Steps[s.ref.Step].Kind != plan.Loop {
+	slices.SortStableFunc(list, func(a, b *Span) int { return journal.Compare(p, a.Ref, b.Ref) })
+	if p.Steps[s.Ref.Step].Kind != plan.Loop {
 		return list, ""
 	}
 	c := itemCount{total: s.items}
-	item := func(in *span) (int64, bool) {
-		all := journal.Iterations(p, in.ref.Path)
-		if len(all) == 0 || all[len(all)-1].Loop != s.ref {
+	item := func(in *Span) (int64, bool) {
+		all := journal.Iterations(p, in.Ref.Path)
+		if len(all) == 0 || all[len(all)-1].Loop != s.Ref {
 			return 0, false // of its fallback or compensation
 		}
 		return all[len(all)-1].N, true
@@ -172,7 +172,7 @@ func (s *span) ordered(p *plan.Plan) (list []*span, rest string) {
 	if items == nil {
 		return list, ""
 	}
-	return slices.DeleteFunc(list, func(in *span) bool {
+	return slices.DeleteFunc(list, func(in *Span) bool {
 		n, ok := item(in)
 		return ok && !items[n]
 	}), rest

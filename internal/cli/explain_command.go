@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/view"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "explain RUN STEP",
+		Short:   "Say why a step ran, was skipped, waits or failed",
+		Example: "roux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
+		Args:    wants(2, 2, "RUN STEP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.reading(cmd.Context(), func(ctx context.Context, j store.Reader) error {
+				head, err := findRun(ctx, j, args[0])
+				if err != nil {
+					return err
+				}
+				p, err := planOf(ctx, j, head)
+				if err != nil {
+					return err
+				}
+				if err := knownStep(p, args[1]); err != nil {
+					return err
+				}
+				ref, err := journal.ParseRef(p, args[1])
+				if err != nil {
+					return fault.Wrap(fault.StepNotFound, err, "%s is no step but a part of one: name a step in it; `%s` lists them", view.OneLine(args[1]), a.hint("trace", head.Run))
+				}
+				x := view.NewExplainer(p, head.Run, ref)
+				if err := eachShown(ctx, j, head.Key, p, 0, x.Apply); err != nil {
+					return err
+				}
+				e := x.Explain()
+				e.Imported = head.Imported()
+				a.show(e, func() { a.printExplanation(e) })
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printExplanation(e *view.Explanation) {
+	a.text("%s is %s\n", e.Step, e.Status)
+	if e.Imported {
+		a.text("  in a run that was imported: what it says happened elsewhere, if at all\n")
+	}
+	for _, w := range e.Why {
+		a.text("  because %s\n", view.OneLine(w))
+	}
+	if len(e.DependsOn) > 0 {
+		a.text("depends on\n")
+		for _, p := range e.DependsOn {
+			a.text("  %s, %s\n", p.Step, p.Status)
+		}
+	}
+	if len(e.Facts) > 0 {
+		a.text("facts\n")
+		rows := make([][]string, len(e.Facts))
+		for i, f := range e.Facts {
+			rows[i] = []string{fmt.Sprintf("  %6d", f.Event), f.At, f.Type, f.Text}
+		}
+		a.table(rows, 3)
+	}
+	if e.Next != "" {
+		a.text("next: %s\n", view.OneLine(e.Next))
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// MaxSteps is how many steps a result lists.
+const MaxSteps = 1_000
+
+// A Run is what people see of a run while it goes on and after: a fold of its
+// journal. The outcomes are journal.History's; what is added here is what a display
+// needs: since when, what for, which side.
+type Run struct {
+	*journal.History
+	Plan *plan.Plan
+	ID   string
+
+	Recipe     string
+	Files      []journal.File // that the run was given
+	Generation int64
+	Failures   bool // a step failed, whatever the status
+	Began      bool // an attempt was handed out, or a step completed
+	// Passed is how many steps failed and were skipped, as their onError says.
+	Passed      int
+	FirstPassed string
+
+	// ByPath are the steps that are kept, and Order the same in the order in which
+	// they first appeared, with some that were let go.
+	ByPath map[string]*Step
+	Order  []*Step
+
+	kept    int
+	dropped int // steps of inner scopes that were let go
+}
+
+// A Step is one step instance. Times are UTC µs, 0 = none.
+type Step struct {
+	Path     string
+	Ref      journal.Ref
+	Status   string // that of R4, and timed_out
+	Attempts uint32
+	Began    int64
+	Micros   int64 // duration once settled
+	Due      int64 // when it wakes up or is tried again
+	Cost     int64 // credits
+	Code     fault.Code
+	Message  string
+	Handled  bool    // the failure was
+	Note     string  // what it waits for, why it is blocked, how far it says it is
+	Fraction float64 // of its work that is done
+	Opened   string  // which side was taken, how many branches
+	Items    int64   // of a loop; -1 = not known
+	Begun    int64   // iterations begun
+	Summary  string  // its output in a few words
+	Undone   string  // "compensated" or why that failed
+	Others   string  // it stands for items that are not listed: what they are
+
+	keep bool
+}
+
+// NewRun returns a run of p that has no journal yet.
+func NewRun(p *plan.Plan, id string) *Run {
+	return &Run{History: journal.NewHistory(p, MaxSteps), Plan: p, ID: id, Generation: 1, ByPath: map[string]*Step{}}
+}
+
+// Done says that the run has ended, in its present generation.
+func (v *Run) Done() bool { return v.Ended != 0 }
+
+// Open says in a few words at which steps the run is.
+func (v *Run) Open() string {
+	var parts []string
+	for _, s := range v.Order {
+		if v.ByPath[s.Path] != s {
+			continue
+		}
+		switch s.Status {
+		case "waiting":
+			parts = append(parts, Join(" ", s.Path+" waits", waitingText(s.Note, s.Due)))
+		case "retrying":
+			parts = append(parts, s.Path+" is tried again at "+Stamp(s.Due))
+		case "queued", "running", "blocked":
+			if s.Opened == "" && s.Items < 0 {
+				parts = append(parts, s.Path+" is open")
+			}
+		}
+		if len(parts) == 4 {
+			parts = append(parts, "…")
+			break
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + OneLine(strings.Join(parts, "; "))
+}
+
+func (v *Run) step(ref journal.Ref) *Step {
+	path := journal.StepPath(v.Plan, ref)
+	s := v.ByPath[path]
+	if s == nil {
+		s = &Step{Path: path, Ref: ref, Status: "pending", Items: -1, keep: v.kept < MaxSteps}
+		if s.keep {
+			v.kept++
+		}
+		v.ByPath[path] = s
+		v.Order = append(v.Order, s)
+	}
+	return s
+}
+
+// settle records how a step ended. Past maxSteps a step of an inner scope is
+// let go then, so that a loop over 100,000 items costs its window.
+func (v *Run) settle(s *Step, status string, ev *journal.Event) {
+	s.Status, s.Micros, s.Note, s.Due = status, ev.Micros(), "", 0
+	if s.keep || s.Ref.Path == "" {
+		return
+	}
+	delete(v.ByPath, s.Path)
+	if v.dropped++; v.dropped%MaxSteps == 0 {
+		v.Order = slices.DeleteFunc(v.Order, func(s *Step) bool { return v.ByPath[s.Path] != s })
+	}
+}
+
+// Apply folds one event.
+func (v *Run) Apply(ev *journal.Event) error {
+	v.Add(ev)
+	if ev.Step < 0 {
+		return v.applyRun(ev)
+	}
+	v.Began = v.Began || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvNodeCompleted
+	s := v.step(ev.Ref())
+	switch ev.Kind {
+	case journal.EvNodeReady:
+		s.Status = "pending"
+	case journal.EvNodeQueued:
+		s.Status = "queued"
+	case journal.EvNodeBlocked:
+		s.Status, s.Note = "blocked", strings.Clone(ev.Text)
+	case journal.EvNodeStarted:
+		s.Status, s.Attempts, s.Note, s.Due = "running", ev.Attempt, "", 0
+		if s.Began == 0 {
+			s.Began = ev.At
+		}
+	case journal.EvNodeOpened:
+		s.Status, s.Began = "running", ev.At
+		v.applyOpened(s, ev)
+	case journal.EvNodeIteration:
+		s.Begun++
+	case journal.EvNodeProgress:
+		s.Fraction, s.Note = ev.Fraction(), strings.Clone(ev.Text)
+	case journal.EvNodeWaiting:
+		s.Status, s.Began, s.Due, s.Note = "waiting", ev.At, ev.Due(), strings.Clone(ev.Text)
+	case journal.EvNodeRetried:
+		s.Status, s.Due = "retrying", ev.Due()
+		s.failed(ev)
+	case journal.EvNodeLost:
+		s.Status, s.Note = "queued", "attempt lost"
+	case journal.EvNodeFallback:
+		s.Note = "fallback"
+		s.failed(ev)
+	case journal.EvNodeCompleted:
+		s.Code, s.Message, s.Cost, s.Summary = "", "", ev.Cost(), Brief(ev.Data)
+		v.settle(s, "completed", ev)
+	case journal.EvNodeFailed:
+		s.failed(ev)
+		s.Handled = ev.Handled()
+		v.settle(s, failedStatus(ev.Code), ev)
+	case journal.EvNodeSkipped, journal.EvNodeCancelled:
+		status := "skipped"
+		if ev.Kind == journal.EvNodeCancelled {
+			status = "cancelled"
+		}
+		if ev.Code != "" {
+			s.failed(ev)
+			if v.Passed == 0 {
+				v.FirstPassed = s.Path
+			}
+			if status == "skipped" {
+				v.Passed++
+			}
+		}
+		v.settle(s, status, ev)
+		s.Note = ev.Reason().String()
+	case journal.EvNodeInvalidated:
+		*s = Step{Path: s.Path, Ref: s.Ref, Status: "invalidated", Attempts: s.Attempts, keep: s.keep, Items: -1}
+	case journal.EvNodeCompensated:
+		s.Undone = undoneText(ev)
+	}
+	return nil
+}
+
+func (s *Step) failed(ev *journal.Event) { s.Code, s.Message = ev.Code, strings.Clone(ev.Text) }
+
+func (v *Run) applyOpened(s *Step, ev *journal.Event) {
+	switch v.Plan.Steps[ev.Step].Kind {
+	case plan.Condition:
+		s.Opened = sideText(ev.Side())
+	case plan.Parallel:
+		s.Opened = fmt.Sprintf("%d branches", ev.Branches())
+	case plan.Loop:
+		s.Items = ev.Items()
+	}
+}
+
+func (v *Run) applyRun(ev *journal.Event) error {
+	switch ev.Kind {
+	case journal.EvRunStarted:
+		var start struct {
+			Recipe string         `json:"recipe"`
+			Files  []journal.File `json:"files"`
+		}
+		if err := json.Unmarshal(ev.Data, &start); err != nil {
+			return fault.Wrap(fault.StoreCorrupt, err, "run %s: its first event cannot be read: %v", v.ID, err)
+		}
+		v.Recipe, v.Files = start.Recipe, start.Files
+	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
+		v.Failures = ev.HasFailures()
+	case journal.EvRunRetried:
+		v.Generation = ev.Generation()
+	}
+	return nil
+}

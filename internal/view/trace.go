@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"math"
+	"strings"
+
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
+)
+
+// A Span is one step instance in a trace, with what it owned below it.
+type Span struct {
+	Step      string             `json:"step"`
+	Name      string             `json:"name"`
+	Kind      string             `json:"kind"`
+	Depth     int                `json:"depth"`
+	Status    string             `json:"status"`
+	Attempts  uint32             `json:"attempts,omitempty"`
+	StartMs   float64            `json:"startMs"` // after the run's start
+	TookMs    float64            `json:"durationMs"`
+	QueueMs   float64            `json:"queueMs,omitempty"`
+	WorkMs    float64            `json:"workMs,omitempty"`
+	WaitMs    float64            `json:"waitMs,omitempty"`
+	BackoffMs float64            `json:"backoffMs,omitempty"`
+	Credits   int64              `json:"credits,omitempty"`
+	Note      string             `json:"note,omitempty"`
+	Error     *journal.StepError `json:"error,omitempty"`
+	Children  []*Span            `json:"children,omitempty"`
+
+	Ref        journal.Ref `json:"-"`
+	Begin, End int64       `json:"-"` // UTC µs
+	Phases     []Phase     `json:"-"`
+
+	opened string
+	items  int64 // of a loop, where they are known
+}
+
+// A Phase is a stretch of a span: what the step did then.
+type Phase struct {
+	Kind       PhaseKind
+	Begin, End int64 // UTC µs
+}
+
+// A PhaseKind is what a step did for a while.
+type PhaseKind uint8
+
+// The kinds of phases.
+const (
+	Queueing PhaseKind = iota
+	Working
+	Pausing // for something outside, or a time
+	BackingOff
+)
+
+// A Trace is a run as trace shows it.
+type Trace struct {
+	ID        string  `json:"id"`
+	Recipe    string  `json:"recipe"`
+	Depth     int     `json:"depth"` // of the run: 0, the runs that it contains below it
+	Status    string  `json:"status"`
+	Imported  bool    `json:"imported,omitempty"`
+	StartedAt string  `json:"startedAt,omitempty"`
+	TookMs    float64 `json:"durationMs"`
+	Credits   int64   `json:"credits"`
+	Steps     []*Span `json:"steps"`
+	Truncated bool    `json:"truncated,omitempty"`
+}
+
+// A Tracer folds a journal into spans. Beside the run, which says how each step
+// stands, it remembers since when.
+type Tracer struct {
+	*Run
+	Max   int   // step instances that it takes
+	Start int64 // of the run, UTC µs
+
+	spans  map[journal.Ref]*Span
+	roots  []*Span
+	cut    bool
+	recent int64 // time of the last event
+}
+
+// NewTracer returns a tracer of a run of p that has no journal yet, for at most most
+// step instances.
+func NewTracer(p *plan.Plan, run string, most int) *Tracer {
+	return &Tracer{Run: NewRun(p, run), Max: most, spans: map[journal.Ref]*Span{}}
+}
+
+// Apply folds one event.
+func (t *Tracer) Apply(ev *journal.Event) error {
+	if t.Start == 0 {
+		t.Start = ev.At
+	}
+	t.recent = ev.At
+	if err := t.Run.Apply(ev); err != nil || ev.Step < 0 {
+		return err
+	}
+	s := t.span(ev)
+	if s == nil {
+		return nil
+	}
+	switch ev.Kind {
+	case journal.EvNodeQueued, journal.EvNodeBlocked, journal.EvNodeLost:
+		s.enter(Queueing, ev.At)
+	case journal.EvNodeStarted, journal.EvNodeOpened, journal.EvNodeFallback, journal.EvNodeCompensating:
+		s.enter(Working, ev.At)
+		s.Attempts = max(s.Attempts, ev.Attempt)
+		if ev.Kind == journal.EvNodeOpened {
+			s.opened, s.items = openedText(t.Plan, ev), max(ev.Items(), 0)
+		}
+	case journal.EvNodeWaiting:
+		s.enter(Pausing, ev.At)
+	case journal.EvNodeRetried:
+		s.enter(BackingOff, ev.At)
+	case journal.EvNodeCompleted, journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled:
+		s.leave(ev.At)
+		t.settleSpan(s, ev)
+	case journal.EvNodeInvalidated:
+		// A retry begins the step anew; what it did before stays in the picture.
+		s.Status, s.Error, s.Note, s.End = "invalidated", nil, "", 0
+	}
+	return nil
+}
+
+func (t *Tracer) settleSpan(s *Span, ev *journal.Event) {
+	s.Error, s.Note = nil, ""
+	switch ev.Kind {
+	case journal.EvNodeCompleted:
+		if s.Status, s.Note = "completed", s.opened; s.Note == "" {
+			s.Note = Brief(ev.Data)
+		}
+		s.Credits += ev.Cost()
+	case journal.EvNodeFailed:
+		s.Status, s.Error = failedStatus(ev.Code), &journal.StepError{Code: string(ev.Code), Message: strings.Clone(ev.Text)}
+	case journal.EvNodeSkipped:
+		s.Status, s.Note = "skipped", ev.Reason().String()
+		if ev.Code != "" {
+			s.Error = &journal.StepError{Code: string(ev.Code), Message: strings.Clone(ev.Text)}
+		}
+	case journal.EvNodeCancelled:
+		s.Status, s.Note = "cancelled", ev.Reason().String()
+	}
+}
+
+// span finds or makes the span of an event's step, under the step that owns
+// its scope. It is nil when there are too many already.
+func (t *Tracer) span(ev *journal.Event) *Span {
+	ref := ev.Ref()
+	if s := t.spans[ref]; s != nil {
+		return s
+	}
+	if len(t.spans) >= t.Max {
+		t.cut = true
+		return nil
+	}
+	step := &t.Plan.Steps[ref.Step]
+	s := &Span{
+		Ref:  journal.Ref{Path: journal.Path(strings.Clone(string(ref.Path))), Step: ref.Step},
+		Step: journal.StepPath(t.Plan, ref), Name: t.Plan.Label(ref.Step), Kind: step.Kind.String(),
+		Status: "pending", Depth: int(t.Plan.Graphs[step.Graph].Depth), Begin: ev.At,
+	}
+	owner, ok := journal.Owner(t.Plan, ref.Path)
+	switch above := t.spans[owner]; {
+	case ok && above != nil:
+		above.Children = append(above.Children, s)
+	case ok:
+		t.cut = true // its owner was one too many
+		return nil
+	default:
+		t.roots = append(t.roots, s)
+	}
+	t.spans[s.Ref] = s
+	return s
+}
+
+func (s *Span) enter(kind PhaseKind, at int64) {
+	s.leave(at)
+	s.End = 0
+	s.Phases = append(s.Phases, Phase{Kind: kind, Begin: at})
+	s.Status = [...]string{"queued", "running", "waiting", "retrying"}[kind]
+}
+
+func (s *Span) leave(at int64) {
+	if n := len(s.Phases); n > 0 && s.Phases[n-1].End == 0 {
+		s.Phases[n-1].End = at
+	}
+	s.End = at
+}
+
+// Trace sums up. What is still open lasts until now, or, where nobody carries
+// the run on, at least until its last event.
+func (t *Tracer) Trace(now int64) *Trace {
+	end := t.Ended
+	if end == 0 {
+		end = max(now, t.recent)
+	}
+	for _, s := range t.spans {
+		s.sum(t.Start, end)
+	}
+	return &Trace{
+		ID: t.ID, Recipe: t.Recipe, Status: t.Status.String(), StartedAt: Stamp(t.Start),
+		TookMs: millis(end - t.Start), Credits: t.Used, Steps: append([]*Span{}, t.roots...), Truncated: t.cut,
+	}
+}
+
+func (s *Span) sum(start, end int64) {
+	open := s.Status == "queued" || s.Status == "running" || s.Status == "waiting" || s.Status == "retrying"
+	if s.End == 0 || open {
+		s.End = s.Begin
+		if open {
+			s.End = end
+		}
+	}
+	for i := range s.Phases {
+		p := &s.Phases[i]
+		if p.End == 0 {
+			p.End = s.End
+		}
+		to := [...]*float64{&s.QueueMs, &s.WorkMs, &s.WaitMs, &s.BackoffMs}[p.Kind]
+		*to += millis(p.End - p.Begin)
+	}
+	s.StartMs, s.TookMs = millis(s.Begin-start), millis(s.End-s.Begin)
+}
+
+func millis(us int64) float64 { return math.Round(float64(us)) / 1000 }
