@@ -123,7 +123,10 @@ func (f *floors) written(_ int, batch []store.Transition) {
 	f.buf = f.buf[:0]
 	for i := range batch {
 		t := &batch[i]
-		f.buf = append(append(f.buf, t.Frames...), t.Plan...)
+		f.buf = append(f.buf, t.Frames...)
+		for _, p := range t.Plans {
+			f.buf = append(f.buf, p.Data...)
+		}
 		if t.Fold != nil {
 			f.buf = append(append(f.buf, t.Fold.Chunk...), t.Fold.State...)
 		}

@@ -70,7 +70,10 @@ func (t *tap) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 
 // sizeOf is the number of bytes a transition gives the store to write.
 func sizeOf(t *store.Transition) int {
-	n := len(t.Frames) + len(t.Plan)
+	n := len(t.Frames)
+	for _, p := range t.Plans {
+		n += len(p.Data)
+	}
 	if t.Fold != nil {
 		n += len(t.Fold.Chunk) + len(t.Fold.State)
 	}

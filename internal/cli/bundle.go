@@ -21,6 +21,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -170,7 +171,7 @@ func (a *app) export(ctx context.Context, j store.Reader, head store.Head, path 
 
 func newManifest(head store.Head, redacted bool) manifest {
 	return manifest{Format: bundleFormat, Version: bundleVersion, Run: head.Run, Recipe: head.Recipe,
-		Status: head.Status, Plan: head.PlanHash, Redacted: redacted, Imported: head.Imported()}
+		Status: head.Status, Plan: plan.HashOf(head.PlanHash), Redacted: redacted, Imported: head.Imported()}
 }
 
 func writeBundle(ctx context.Context, j store.Reader, head store.Head, w io.Writer, redact bool) error {
@@ -350,7 +351,7 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 	if err != nil {
 		return "", err
 	}
-	head := store.Head{Key: key, Recipe: b.Recipe, PlanHash: b.Plan, Status: b.run.Status().String(), Created: b.created,
+	head := store.Head{Key: key, Recipe: b.Recipe, PlanHash: b.plan.Key(), Status: b.run.Status().String(), Created: b.created,
 		Updated: b.created, Ended: b.ended, Used: b.run.Used(), Failures: b.run.HasFailures()}
 	if b.ended != 0 {
 		head.Code, head.Message = b.run.Failure()
@@ -374,7 +375,7 @@ func (b *bundle) commit(ctx context.Context, st store.Store) (state string, err 
 	flush := func(h store.Head) error {
 		t.Head = &h
 		if t.First == 1 {
-			t.PlanHash, t.Plan = b.Plan, b.planText
+			t.Plans = []store.EncodedPlan{{Key: b.plan.Key(), Data: b.planText}}
 		}
 		verdicts, err := st.Commit(ctx, []store.Transition{t})
 		if err == nil {
@@ -411,7 +412,7 @@ func (b *bundle) have(ctx context.Context, st store.Store, key store.Key) (uint6
 	if err != nil {
 		return 0, err
 	}
-	last, same := uint64(0), head.PlanHash == b.Plan
+	last, same := uint64(0), plan.HashOf(head.PlanHash) == b.Plan
 	var mine [][]byte
 	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
 		mine = append(mine, journal.AppendFrame(nil, []journal.Event{*ev}))

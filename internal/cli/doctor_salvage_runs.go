@@ -333,7 +333,7 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 			return err
 		}
 	}
-	t := store.Transition{Key: key, Epoch: m.epoch, First: 1, Head: &head, PlanHash: head.PlanHash, Plan: text}
+	t := store.Transition{Key: key, Epoch: m.epoch, First: 1, Head: &head, Plans: []store.EncodedPlan{{Key: head.PlanHash, Data: text}}}
 	put := func() error {
 		if park != nil || head.Settled() {
 			t.Fold = &store.Fold{First: t.First, Last: t.Last, Chunk: t.Frames}
@@ -362,7 +362,10 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 
 func (m *mover) put(t store.Transition) error { //nolint:gocritic // it is kept
 	m.batch = append(m.batch, t)
-	m.bytes += len(t.Frames) + len(t.Plan)
+	m.bytes += len(t.Frames)
+	for _, p := range t.Plans {
+		m.bytes += len(p.Data)
+	}
 	if m.bytes < movedBytes && len(m.batch) < movedRuns {
 		return nil
 	}

@@ -331,7 +331,7 @@ func TestMoverTakesRunsAsTheyAre(t *testing.T) {
 			key := store.Key{Account: account, Run: fmt.Sprintf("%s-%d", what, size)}
 			keys = append(keys, key)
 			head := store.Head{Key: key, Recipe: "r", Version: "1", PlanHash: "plan", Status: "running", Created: 5, Updated: 6, Quarantine: "a reason"}
-			tr := store.Transition{Key: key, Epoch: epochs[0], First: 1, Last: 10, Head: &head, PlanHash: "plan", Plan: []byte("a plan")}
+			tr := store.Transition{Key: key, Epoch: epochs[0], First: 1, Last: 10, Head: &head, Plans: []store.EncodedPlan{{Key: "plan", Data: []byte("a plan")}}}
 			for seq := range uint64(10) {
 				ev := journal.Event{Seq: seq + 1, Kind: journal.EvNodeProgress, At: 7, Text: strings.Repeat("x", size)}
 				tr.Frames = journal.AppendFrame(tr.Frames, []journal.Event{ev})

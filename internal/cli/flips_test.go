@@ -186,7 +186,7 @@ func fillByStore(t *testing.T, dir string) {
 		head := store.Head{Key: key, Recipe: "r", Version: "1", PlanHash: fmt.Sprintf("plan %d", i%40), Status: "running", Created: at, Updated: at}
 		plan := noise(300)
 		start := store.Transition{Key: key, Epoch: epoch, First: 1, Last: 2, Frames: noise(200), Head: &head,
-			PlanHash: head.PlanHash, Plan: plan, Files: []string{fmt.Sprintf("sha256_%064d", i%7)},
+			Plans: []store.EncodedPlan{{Key: head.PlanHash, Data: plan}}, Files: []string{fmt.Sprintf("sha256_%064d", i%7)},
 			Idempotency: &store.Idempotency{Key: fmt.Sprintf("key %d", i), BodyHash: string(noise(40)), Until: at + 1<<40}}
 		commit(start)
 		chunk := noise(150)

@@ -116,7 +116,7 @@ func (r *replayed) compareHead(run *view.State, head store.Head, p *plan.Plan) {
 			r.differ("%s: %v stored, %v folded", name, stored, folded)
 		}
 	}
-	field("plan", head.PlanHash, p.Hash().String())
+	field("plan", plan.HashOf(head.PlanHash), p.Hash().String())
 	field("status", head.Status, run.Status().String())
 	field("ended", head.Ended != 0, run.Status().Terminal())
 	if head.Ended != 0 {

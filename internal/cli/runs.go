@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -223,7 +224,7 @@ func (a *app) getCommand() *cobra.Command {
 				full := fullView{
 					result: resultOf(v), Recipe: head.Recipe, Version: head.Version, CreatedAt: view.Stamp(head.Created),
 					Generation: run.Generation(), WaitState: run.WaitState(), ResumeToken: run.ResumeToken(),
-					Failures: head.Failures, Quarantine: quarantineOf(head), Imported: head.Imported(), Plan: head.PlanHash, Events: v.Events,
+					Failures: head.Failures, Quarantine: quarantineOf(head), Imported: head.Imported(), Plan: plan.HashOf(head.PlanHash), Events: v.Events,
 				}
 				if head.Ended != 0 {
 					full.EndedAt = view.Stamp(head.Ended)

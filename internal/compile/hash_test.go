@@ -182,6 +182,17 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 			t.Errorf("%q instead of %q is another plan", change[1], change[0])
 		}
 	}
+	// The key differs with the names of steps, and with nothing else of these.
+	for text, same := range map[string]bool{
+		strings.Replace(whole, "name: The first", "name: The very first", 1):         false,
+		strings.Replace(whole, "name: whole", "name: other", 1):                      true,
+		strings.Replace(whole, "description: what it does\n", "description: x\n", 1): true,
+	} {
+		key := planOf(t, "whole.yaml", []byte(text)).Key()
+		if (key == base.Key()) != same || plan.HashOf(key) != base.Hash().String() {
+			t.Errorf("the key is %s, that of the first one %s", key, base.Key())
+		}
+	}
 	if base.Label(0) != "The first" || base.Label(1) != "second" {
 		t.Errorf("the names for people are lost: %v", base.Labels)
 	}

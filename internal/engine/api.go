@@ -73,7 +73,7 @@ func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.touch(ctx, req.Account, req.Files, req.Parameters, prog.encoded); err != nil {
+	if err := e.touch(ctx, req.Account, req.Files, req.Parameters, prog.stored[0].Data); err != nil {
 		return nil, err
 	}
 	id, seed, err := e.ids.run()

@@ -125,7 +125,7 @@ func (c *core) transition(b *batch, l *live) {
 		l.parked = false
 	}
 	if l.begin != nil {
-		t.PlanHash, t.Plan = l.begin.prog.hash, l.begin.prog.encoded
+		t.Plans = l.begin.prog.stored
 		t.Idempotency = l.begin.idem
 	}
 	folded := -1

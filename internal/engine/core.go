@@ -180,7 +180,7 @@ func (c *core) start(in *input) error {
 	l := &live{tail: make([]byte, 0, room), key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
-		PlanHash: prog.hash, Created: c.now,
+		PlanHash: prog.key, Created: c.now,
 	}
 	c.enter(l)
 	err := c.decide(l, &in.m)

@@ -58,8 +58,8 @@ func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []stri
 		}
 	}
 	eachHash(t.Frames, find)
-	if t.First == 1 {
-		eachHash(t.Plan, find)
+	for i := range t.Plans {
+		eachHash(t.Plans[i].Data, find)
 	}
 	slices.Sort(files)
 	return slices.Compact(files)

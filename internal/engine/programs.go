@@ -26,8 +26,9 @@ import (
 // one plan share it.
 type program struct {
 	machine *machine.Program
-	hash    string
-	encoded []byte
+	key     string              // the plan's, under which it is stored
+	hash    string              // the plan's
+	stored  []store.EncodedPlan // the plan, for the transition that begins a run
 	input   atomic.Pointer[inputCheck]
 	calls   []atomic.Pointer[call] // by step
 	// room is how many bytes of frames the last run had that ended without having
@@ -40,11 +41,11 @@ func newProgram(p *plan.Plan) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode plan %s: %w", p.Hash(), err)
 	}
-	return prepared(p, p.Hash().String(), data), nil
+	return prepared(p, p.Key(), data), nil
 }
 
-func prepared(p *plan.Plan, hash string, encoded []byte) *program {
-	return &program{machine: machine.Prepare(p), hash: hash, encoded: encoded, calls: make([]atomic.Pointer[call], len(p.Steps))}
+func prepared(p *plan.Plan, key string, encoded []byte) *program {
+	return &program{machine: machine.Prepare(p), key: key, hash: plan.HashOf(key), stored: []store.EncodedPlan{{Key: key, Data: encoded}}, calls: make([]atomic.Pointer[call], len(p.Steps))}
 }
 
 // programs keeps prepared plans. It is bounded; a run in memory holds its
@@ -53,80 +54,64 @@ type programs struct {
 	limit int
 	mu    sync.RWMutex
 	byKey map[string]*program
-	given map[plan.Hash]*program // those of callers' plans, which byKey has too
-	order []*program             // oldest first
+	order []*program // oldest first
 }
 
 func newPrograms(limit int) *programs {
-	return &programs{limit: limit, byKey: map[string]*program{}, given: map[plan.Hash]*program{}}
+	return &programs{limit: limit, byKey: map[string]*program{}}
 }
 
-func (ps *programs) find(hash string) *program {
+func (ps *programs) find(key string) *program {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
-	return ps.byKey[hash]
+	return ps.byKey[key]
 }
 
-// add lists a program and returns the one that is listed under its hash.
+// add lists a program and returns the one that is listed under its key.
 func (ps *programs) add(p *program) *program {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if old := ps.byKey[p.hash]; old != nil {
+	if old := ps.byKey[p.key]; old != nil {
 		return old
 	}
 	if len(ps.order) >= ps.limit {
 		old := ps.order[0]
-		delete(ps.byKey, old.hash)
-		delete(ps.given, old.machine.Plan().Hash())
+		delete(ps.byKey, old.key)
 		ps.order = append(ps.order[:0], ps.order[1:]...)
 	}
-	ps.byKey[p.hash] = p
+	ps.byKey[p.key] = p
 	ps.order = append(ps.order, p)
 	return p
 }
 
 // of prepares a plan given by a caller.
 func (ps *programs) of(p *plan.Plan) (*program, error) {
-	hash := p.Hash()
-	ps.mu.RLock()
-	prog := ps.given[hash]
-	ps.mu.RUnlock()
-	if prog != nil {
+	if prog := ps.find(p.Key()); prog != nil {
 		return prog, nil
 	}
-	if prog = ps.find(hash.String()); prog == nil {
-		var err error
-		if prog, err = newProgram(p); err != nil {
-			return nil, err
-		}
-		prog = ps.add(prog)
+	prog, err := newProgram(p)
+	if err != nil {
+		return nil, err
 	}
-	if prog.machine.Plan().Hash() == hash { // so it is forgotten with the other
-		ps.mu.Lock()
-		if ps.byKey[prog.hash] == prog {
-			ps.given[hash] = prog
-		}
-		ps.mu.Unlock()
-	}
-	return prog, nil
+	return ps.add(prog), nil
 }
 
 // load prepares a stored plan.
-func (ps *programs) load(ctx context.Context, st store.Reader, hash string) (*program, error) {
-	if prog := ps.find(hash); prog != nil {
+func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*program, error) {
+	if prog := ps.find(key); prog != nil {
 		return prog, nil
 	}
-	data, err := st.Plan(ctx, hash)
+	data, err := st.Plan(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	p, err := plan.Decode(data)
 	if err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "the stored plan %s cannot be read", hash)
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "the stored plan %s cannot be read", key)
 	}
-	// The stored hash names the plan whatever a later release makes of its
+	// The stored key names the plan whatever a later release makes of its
 	// canonical form; a run executes the plan it started with.
-	return ps.add(prepared(p, hash, data)), nil
+	return ps.add(prepared(p, key, data)), nil
 }
 
 // inputCheck is a plan's inputSchema, ready to use.

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -217,4 +218,57 @@ func TestI14_WatchInShortPages(t *testing.T) {
 			t.Errorf("%d events", ended)
 		}
 	})
+}
+
+// Two accounts run recipes that mean the same and name their steps otherwise. Each is
+// shown its own names, from the engine that started the runs and from the next one.
+func TestStepNamesAreTheAccountsOwn(t *testing.T) {
+	st := memory.New(memory.Options{})
+	named := func(name string) string {
+		return "name: same\nsteps:\n  - {id: work, name: " + name + ", action: {name: noop}}\n"
+	}
+	e := open(t, st, Config{}, noop())
+	runs := map[string]string{}
+	for _, account := range []string{"first", "second"} {
+		s, err := e.Start(t.Context(), StartRequest{Account: account, Plan: planOf(t, named("Of the "+account), noop()), Recipe: "same"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[account] = s.Run
+		if _, err := e.Wait(t.Context(), account, s.Run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(e *Engine, where string) {
+		t.Helper()
+		for account, run := range runs {
+			shown := 0
+			for ev, err := range e.Events(t.Context(), account, run, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name, ok := ev.Envelope().Payload["name"]; ok {
+					shown++
+					if name != "Of the "+account {
+						t.Errorf("%s: account %s is shown the step name %q", where, account, name)
+					}
+				}
+			}
+			if shown == 0 {
+				t.Errorf("%s: account %s is shown no step name", where, account)
+			}
+			head, err := e.Head(t.Context(), account, run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, err := e.History(t.Context(), account, run, 1); err != nil || h == nil || plan.HashOf(head.PlanHash) != planOf(t, named("x"), noop()).Hash().String() {
+				t.Errorf("%s: the plan of account %s has the key %s, %v", where, account, head.PlanHash, err)
+			}
+		}
+	}
+	look(e, "at once")
+	if _, err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look(open(t, st, Config{}, noop()), "after a restart")
 }

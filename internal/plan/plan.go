@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Version is the version of the canonical form; it is part of the hash.
@@ -85,12 +86,13 @@ type Plan struct {
 	Limits   Limits    `json:"limits"`
 	Estimate *Estimate `json:"estimate,omitempty"`
 
-	// Labels are the names of steps by id where they differ from it. They are
-	// for people and no part of the hash: of two recipes that mean the same,
-	// the first stored names win.
+	// Labels are the names of steps by id where they differ from it. They are for
+	// people and no part of the hash, but of the key: recipes that mean the same and
+	// name their steps otherwise are stored apart.
 	Labels map[string]string `json:"labels,omitempty"`
 
 	hash Hash
+	key  string
 }
 
 // Limits are the effective limits of a run, after the server's maxima.
@@ -309,7 +311,7 @@ func ParseHash(s string) (Hash, error) {
 	return h, nil
 }
 
-// Hash is the plan's name. Seal or Decode must have been called.
+// Hash is the plan's name: recipes that mean the same have the same. Seal or Decode must have been called.
 func (p *Plan) Hash() Hash { return p.hash }
 
 // Seal computes the hash; the plan must not be changed afterwards.
@@ -320,7 +322,29 @@ func (p *Plan) Seal() error {
 		return fmt.Errorf("seal plan: %w", err)
 	}
 	p.hash = sha256.Sum256(data)
+	p.key = p.hash.String()
+	if len(p.Labels) > 0 {
+		labels, err := json.Marshal(p.Labels) // sorted by id
+		if err != nil {
+			return fmt.Errorf("seal plan: %w", err)
+		}
+		sum := sha256.Sum256(labels)
+		p.key += "." + hex.EncodeToString(sum[:16])
+	}
 	return nil
+}
+
+// Key names the plan as it is stored, with what is for people: its hash and, where
+// steps have labels, a dot and the first 16 bytes of their SHA-256. Runs of two
+// recipes that mean the same share a plan only where they also name the steps alike,
+// so that no account is shown the names that another one gave. Seal or Decode must
+// have been called.
+func (p *Plan) Key() string { return p.key }
+
+// HashOf is the hash in a key.
+func HashOf(key string) string {
+	hash, _, _ := strings.Cut(key, ".")
+	return hash
 }
 
 // canonical is the JSON of everything that carries meaning. Field order is

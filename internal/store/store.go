@@ -84,9 +84,9 @@ type Reader interface {
 	// hide that it is selected, it is.
 	List(ctx context.Context, q Query) ([]Head, error)
 
-	// Plan returns what a transition stored under that hash, or
-	// fault.RecipeNotFound. Plans are shared by accounts: the hash is their name.
-	Plan(ctx context.Context, hash string) ([]byte, error)
+	// Plan returns what a transition stored under that key, or
+	// fault.RecipeNotFound. Plans are shared by accounts: the key is of their content.
+	Plan(ctx context.Context, key string) ([]byte, error)
 }
 
 // A Recoverer finds the runs that go on.
@@ -143,10 +143,9 @@ type Transition struct {
 	// Frames are the events as journal.AppendFrame writes them, one or more frames.
 	Frames []byte
 
-	// PlanHash and Plan are set by the first transition of a run. The plan is
-	// stored unless one of that hash is there.
-	PlanHash string
-	Plan     []byte
+	// Plans are those that the run needs from here on: the first transition of a run
+	// has its own. One is written unless one of that key is there.
+	Plans []EncodedPlan
 
 	// Head, when set, replaces the head row: at the start, at the end and when
 	// the status changes. The first transition of a run must have one, and fixes
@@ -223,12 +222,18 @@ type Saved struct {
 	Err  error // Recover only: fault.StoreCorrupt
 }
 
+// An EncodedPlan is a plan as it is stored.
+type EncodedPlan struct {
+	Key  string // plan.Plan.Key
+	Data []byte // plan.Plan.Encode
+}
+
 // Head is the row that lists show; status and times are copies of the journal.
 type Head struct {
 	Key
 	Recipe   string
 	Version  string
-	PlanHash string
+	PlanHash string // the plan's key
 	Status   string
 	Created  int64 // UTC µs
 	Updated  int64

@@ -222,7 +222,10 @@ func (m *model) take(batch []store.Transition) ([]store.Verdict, []store.Transit
 func clone(t *store.Transition) store.Transition {
 	c := *t
 	c.Frames = bytes.Clone(t.Frames)
-	c.Plan = bytes.Clone(t.Plan)
+	c.Plans = slices.Clone(t.Plans)
+	for i := range c.Plans {
+		c.Plans[i].Data = bytes.Clone(c.Plans[i].Data)
+	}
 	c.Files = slices.Clone(t.Files)
 	if t.Head != nil {
 		h := *t.Head

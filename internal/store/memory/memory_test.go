@@ -40,8 +40,8 @@ var (
 func start(epoch uint64) store.Transition {
 	return store.Transition{
 		Key: key, Epoch: epoch, First: 1, Last: 2, Frames: []byte("1 2"),
-		Head:     &store.Head{Key: key, Status: "running"},
-		PlanHash: "p", Plan: []byte("plan"),
+		Head:        &store.Head{Key: key, Status: "running"},
+		Plans:       []store.EncodedPlan{{Key: "p", Data: []byte("plan")}},
 		Idempotency: &store.Idempotency{Key: "k", BodyHash: "b"},
 	}
 }

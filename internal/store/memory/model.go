@@ -130,8 +130,10 @@ func (m *model) apply(t *store.Transition) {
 			r.head.Recipe, r.head.Version, r.head.PlanHash, r.head.Created = old.Recipe, old.Version, old.PlanHash, old.Created
 		}
 	}
-	if t.PlanHash != "" && t.Plan != nil && m.plans[t.PlanHash] == nil {
-		m.plans[t.PlanHash] = t.Plan
+	for _, p := range t.Plans {
+		if m.plans[p.Key] == nil {
+			m.plans[p.Key] = p.Data
+		}
 	}
 	if t.Idempotency != nil {
 		m.keys[store.Key{Account: t.Account, Run: t.Idempotency.Key}] = used{
@@ -177,7 +179,7 @@ func (m *model) remember(t *store.Transition, r *run) {
 	if m.undo == nil {
 		return
 	}
-	key, plan := t.Key, t.PlanHash
+	key := t.Key
 	size, events := m.size, m.events
 	m.undo = append(m.undo, func() { m.size, m.events = size, events })
 	if r == nil {
@@ -186,8 +188,11 @@ func (m *model) remember(t *store.Transition, r *run) {
 		old := *r
 		m.undo = append(m.undo, func() { *r = old })
 	}
-	if _, ok := m.plans[plan]; !ok {
-		m.undo = append(m.undo, func() { delete(m.plans, plan) })
+	for _, p := range t.Plans {
+		if _, ok := m.plans[p.Key]; ok {
+			continue
+		}
+		m.undo = append(m.undo, func() { delete(m.plans, p.Key) })
 	}
 	if id := t.Idempotency; id != nil {
 		k := store.Key{Account: t.Account, Run: id.Key}

@@ -308,17 +308,18 @@ func (s *Store) pack(t *store.Transition) (at spot, err error) {
 // rest writes the records beside a head and notes the events. place says that
 // the run's row is yet to be told of the fold and its spot.
 func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, place bool) error {
-	if t.PlanHash != "" && t.Plan != nil {
-		if _, known := s.plans[t.PlanHash]; !known {
-			if err := failpoint.Hit(failpoint.PlanWrite); err != nil {
-				return err
-			}
-			if err := s.write(s.st.putPlan, t.PlanHash, t.Plan, sumOf(t.PlanHash, t.Plan)); err != nil {
-				return err
-			}
-			s.c.plans = append(s.c.plans, t.PlanHash)
-			s.c.bytes += int64(len(t.Plan))
+	for _, p := range t.Plans {
+		if _, known := s.plans[p.Key]; known {
+			continue
 		}
+		if err := failpoint.Hit(failpoint.PlanWrite); err != nil {
+			return err
+		}
+		if err := s.write(s.st.putPlan, p.Key, p.Data, sumOf(p.Key, p.Data)); err != nil {
+			return err
+		}
+		s.c.plans = append(s.c.plans, p.Key)
+		s.c.bytes += int64(len(p.Data))
 	}
 	if id := t.Idempotency; id != nil {
 		if err := s.write(s.st.putKey, t.Account, id.Key, id.BodyHash, t.Run, id.Until,

@@ -161,7 +161,7 @@ func fillWith(t *testing.T, s *Store, runs int) {
 		}
 		switch i {
 		case 1:
-			tr.PlanHash, tr.Plan, tr.Files = "plan", []byte("a plan"), []string{"sha256_f"}
+			tr.Plans, tr.Files = []store.EncodedPlan{{Key: "plan", Data: []byte("a plan")}}, []string{"sha256_f"}
 			tr.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 5}
 		case 2:
 			tr.Head.Ended, tr.Files = 7, []string{"sha256_g"}

@@ -24,7 +24,7 @@ func TestFlippedColumns(t *testing.T) {
 	second.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 1 << 50}
 	second.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1), Format: 1, State: []byte("state")}
 	second.Park = &store.Park{WakeAt: 1 << 50}
-	second.PlanHash, second.Plan = "plan", []byte("a plan")
+	second.Plans = []store.EncodedPlan{{Key: "plan", Data: []byte("a plan")}}
 	mustCommit(t, s, first, second)
 	// A run in two pieces, and a deleted one whose events are still in the journal.
 	third, fourth := startOf(epoch, runKey(2), "1"), startOf(epoch, runKey(3), "1")

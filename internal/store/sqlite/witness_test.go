@@ -178,7 +178,10 @@ func (w *witness) refused(t *store.Transition) []store.Transition {
 }
 
 func moveOf(t *store.Transition) (move, error) {
-	m := move{key: t.Key, plan: t.PlanHash, files: slices.Clone(t.Files), fold: t.Fold != nil}
+	m := move{key: t.Key, files: slices.Clone(t.Files), fold: t.Fold != nil}
+	for _, p := range t.Plans {
+		m.plan = p.Key
+	}
 	if t.Head != nil {
 		h := *t.Head
 		m.head = &h

@@ -44,11 +44,11 @@ func verdicts(h *harness) {
 	stale.Epoch--
 	gap := h.next(key("a"), 9, 9)
 	gap.Head = head(key("a"), "never", 1)
-	gap.PlanHash, gap.Plan = "never", []byte("never")
+	gap.Plans = []store.EncodedPlan{{Key: "never", Data: []byte("never")}}
 	gap.Idempotency = &store.Idempotency{Key: "never", BodyHash: "b"}
 	twice := h.start(key("a"), 1)
 	twice.Idempotency = &store.Idempotency{Key: "never", BodyHash: "b"}
-	twice.PlanHash, twice.Plan = "never", []byte("never")
+	twice.Plans = []store.EncodedPlan{{Key: "never", Data: []byte("never")}}
 	verdicts, err := h.s.Commit(ctx, []store.Transition{
 		gap, h.start(key("c"), 2), stale, twice, h.next(key("a"), 4, 5),
 	})
@@ -108,11 +108,11 @@ func sameRunInBatch(h *harness) {
 func batchBelongsToCaller(h *harness) {
 	k := key("a")
 	tr := h.start(k, 4)
-	tr.PlanHash, tr.Plan = "p", []byte("plan")
+	tr.Plans = []store.EncodedPlan{{Key: "p", Data: []byte("plan")}}
 	tr.Fold = fold(k, 1, 4)
 	last := h.next(k, 5, 6)
 	h.commit(tr, last)
-	for _, b := range [][]byte{tr.Frames, tr.Plan, tr.Fold.Chunk, tr.Fold.State, last.Frames} {
+	for _, b := range [][]byte{tr.Frames, tr.Plans[0].Data, tr.Fold.Chunk, tr.Fold.State, last.Frames} {
 		for i := range b {
 			b[i] = '?'
 		}
@@ -201,16 +201,29 @@ func plans(h *harness) {
 	_, err := h.s.Plan(ctx, "p")
 	h.wantCode(err, fault.RecipeNotFound)
 	tr := h.start(key("a"), 1)
-	tr.PlanHash, tr.Plan = "p", []byte(`{"steps":[]}`)
+	tr.Plans = []store.EncodedPlan{{Key: "p", Data: []byte(`{"steps":[]}`)}}
 	h.commit(tr)
 	again := h.start(store.Key{Account: "other", Run: "b"}, 1)
-	again.PlanHash, again.Plan = "p", []byte(`not looked at`)
+	again.Plans = []store.EncodedPlan{{Key: "p", Data: []byte(`not looked at`)}}
 	named := h.start(key("c"), 1)
-	named.PlanHash = "p"
 	h.commit(again, named)
-	p, err := h.s.Plan(ctx, "p")
+	// A later transition may bring more, some of which are there.
+	more := h.next(key("c"), 2, 2)
+	more.Plans = []store.EncodedPlan{{Key: "p", Data: []byte(`nor is this`)}, {Key: "q", Data: []byte(`{"q":1}`)}, {Key: "r", Data: []byte(`{"r":1}`)}}
+	// A refused one brings none.
+	late := h.next(key("c"), 2, 2)
+	late.Plans = []store.EncodedPlan{{Key: "s", Data: []byte(`{"s":1}`)}}
+	verdicts, err := h.s.Commit(ctx, []store.Transition{more, late})
 	h.must(err)
-	h.equal("plan", string(p), `{"steps":[]}`)
+	h.must(verdicts[0].Err)
+	h.wantCode(verdicts[1].Err, fault.Conflict)
+	for key, want := range map[string]string{"p": `{"steps":[]}`, "q": `{"q":1}`, "r": `{"r":1}`} {
+		p, err := h.s.Plan(ctx, key)
+		h.must(err)
+		h.equal("plan "+key, string(p), want)
+	}
+	_, err = h.s.Plan(ctx, "s")
+	h.wantCode(err, fault.RecipeNotFound)
 }
 
 func notes(h *harness) {

@@ -48,7 +48,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 func (h *harness) populate() {
 	h.Helper()
 	start := h.start(key("live"), 3)
-	start.PlanHash, start.Plan = "p", []byte("plan")
+	start.Plans = []store.EncodedPlan{{Key: "p", Data: []byte("plan")}}
 	start.Idempotency = &store.Idempotency{Key: "k", BodyHash: "b"}
 	h.commit(start, h.start(key("folded"), 2))
 	tr := h.next(key("folded"), 3, 5)
