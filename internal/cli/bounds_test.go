@@ -334,7 +334,7 @@ func TestAskedForTooMuch(t *testing.T) {
 	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != account }) {
 		t.Errorf("asked for the accounts %q", j.accounts)
 	}
-	if want := []int{50, 1, 50, 1, 50, 1, 1, 1, 500, pageBytes}; !slices.Equal(j.limits, want) {
+	if want := []int{50, 1, 50, 1, 50, 1, 1, 1, 500, store.PageBytes}; !slices.Equal(j.limits, want) {
 		t.Errorf("asked for %v, want %v", j.limits, want)
 	}
 	if want := []int{0, 0, 0, 1, maxListed}; !slices.Equal(s.limits, want) {

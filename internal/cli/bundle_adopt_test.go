@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/bundle"
 )
 
 // A run that was exported without some of its values is not carried on as if the
@@ -35,7 +36,7 @@ func TestMaskedRunsAreNotAdopted(t *testing.T) {
 				out, talk, code := inProcess("", args...)
 				return strings.Join(strings.Fields(out+talk), " "), code
 			}
-			file, bundle := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "b.zip")
+			file, packed := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "b.zip")
 			if err := os.WriteFile(file, []byte(tt.recipe), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -43,16 +44,16 @@ func TestMaskedRunsAreNotAdopted(t *testing.T) {
 				t.Fatal(said)
 			}
 			if len(tt.flags) > 0 && tt.flags[0] == "again" {
-				roux("from", "export", "@last", "--out", bundle)
-				roux("middle", "import", bundle)
-				roux("middle", "export", "@last", "--out", bundle, "--force")
-			} else if said, code := roux("from", append([]string{"export", "@last", "--out", bundle}, tt.flags...)...); code != 0 {
+				roux("from", "export", "@last", "--out", packed)
+				roux("middle", "import", packed)
+				roux("middle", "export", "@last", "--out", packed, "--force")
+			} else if said, code := roux("from", append([]string{"export", "@last", "--out", packed}, tt.flags...)...); code != 0 {
 				t.Fatal(said)
 			}
-			if said, code := roux("to", "import", bundle); code != 0 {
+			if said, code := roux("to", "import", packed); code != 0 {
 				t.Fatal(said)
 			}
-			if said, _ := roux("to", "runs", "get", "@last"); strings.Contains(said, withoutMasked) != tt.partial {
+			if said, _ := roux("to", "runs", "get", "@last"); strings.Contains(said, bundle.WithoutMasked) != tt.partial {
 				t.Errorf("runs get, partial %t: %s", tt.partial, said)
 			}
 			said, code := roux("to", "runs", "adopt", "@last")
@@ -76,7 +77,7 @@ func TestMaskedRunsAreNotAdopted(t *testing.T) {
 // here.
 func TestEstimateLeavesImportedRunsOut(t *testing.T) {
 	dir := t.TempDir()
-	file, bundle := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "b.zip")
+	file, packed := filepath.Join(dir, "r.yaml"), filepath.Join(dir, "b.zip")
 	if err := os.WriteFile(file, []byte("name: r\nsteps: [{id: a, transform: {expression: '1'}}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +91,8 @@ func TestEstimateLeavesImportedRunsOut(t *testing.T) {
 		return out
 	}
 	roux("from", "run", file, "-q")
-	roux("from", "export", "@last", "--out", bundle)
-	roux("to", "import", bundle)
+	roux("from", "export", "@last", "--out", packed)
+	roux("to", "import", packed)
 	if said := roux("to", "estimate", file); strings.Contains(said, "took before") {
 		t.Errorf("an imported run is counted: %s", said)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/bundle"
 )
 
 // writeTemp writes a file of the test's own.
@@ -137,12 +139,12 @@ func TestBundleSizesThatLie(t *testing.T) {
 		packed  uint64 // 0: as it is
 		size    uint64
 	}{
-		{"larger", bundleVersion, 0, 60_000},
-		{"much larger, as is its packed size", bundleVersion, 2 << 20, 200 << 20},
-		{"smaller", bundleVersion, 0, 10},
-		{"larger, without checksums", unhashedVersion, 0, 60_000},
-		{"much larger, as is its packed size, without checksums", unhashedVersion, 2 << 20, 200 << 20},
-		{"smaller, without checksums", unhashedVersion, 0, 10},
+		{"larger", bundle.Version, 0, 60_000},
+		{"much larger, as is its packed size", bundle.Version, 2 << 20, 200 << 20},
+		{"smaller", bundle.Version, 0, 10},
+		{"larger, without checksums", bundle.UnhashedVersion, 0, 60_000},
+		{"much larger, as is its packed size, without checksums", bundle.UnhashedVersion, 2 << 20, 200 << 20},
+		{"smaller, without checksums", bundle.UnhashedVersion, 0, 10},
 	} {
 		path := writeTemp(t, lyingBundle(t, good, tt.version, tt.packed, tt.size))
 		var before, after runtime.MemStats
@@ -162,27 +164,26 @@ func TestBundleSizesThatLie(t *testing.T) {
 // another packed size, than it has.
 func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, size uint64) []byte {
 	t.Helper()
-	var about manifest
+	var about bundle.Manifest
 	if err := json.Unmarshal(good["manifest.json"], &about); err != nil {
 		t.Fatal(err)
 	}
-	about.Members["journal.bin"] = member{int64(size), about.Members["journal.bin"].SHA256}
-	if about.Version = version; version == unhashedVersion {
+	about.Members["journal.bin"] = bundle.Member{Size: int64(size), SHA256: about.Members["journal.bin"].SHA256}
+	if about.Version = version; version == bundle.UnhashedVersion {
 		about.Members, about.Sum = nil, ""
 	}
-	sum, err := about.sum()
+	sum, err := about.Checksum()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version == bundleVersion {
+	if version == bundle.Version {
 		about.Sum = sum
 	}
 	var text, buf, packed bytes.Buffer
 	if err := writeJSON(&text, about, true); err != nil {
 		t.Fatal(err)
 	}
-	end := &sealer{w: &buf, hash: sha256.New()}
-	z := zip.NewWriter(end)
+	z := zip.NewWriter(&buf)
 	for name, data := range map[string][]byte{"plan.json": good["plan.json"], "events.jsonl": good["events.jsonl"], "manifest.json": text.Bytes()} {
 		w, err := z.Create(name)
 		if err == nil {
@@ -204,10 +205,17 @@ func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, 
 	if err == nil {
 		_, err = w.Write(packed.Bytes())
 	}
-	if err = errors.Join(err, z.SetComment(strings.Repeat("0", sealBytes)), z.Close(), end.seal()); err != nil {
+	if err = errors.Join(err, z.SetComment(strings.Repeat("0", bundle.SealBytes)), z.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return buf.Bytes()
+	return sealed(buf.Bytes())
+}
+
+// sealed puts the checksum that ends a bundle in its place.
+func sealed(data []byte) []byte {
+	all := len(data) - bundle.SealBytes
+	sum := sha256.Sum256(data[:all])
+	return append(data[:all:all], hex.EncodeToString(sum[:])...)
 }
 
 // What is packed just not too well, and named in the manifest as it is, takes the

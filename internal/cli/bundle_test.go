@@ -21,6 +21,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/bundle"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
@@ -89,16 +90,16 @@ func parts(t *testing.T, data []byte) map[string][]byte {
 // knows how they are made.
 func pack(t *testing.T, m map[string][]byte) string {
 	t.Helper()
-	var about manifest
+	var about bundle.Manifest
 	if json.Unmarshal(m["manifest.json"], &about) == nil {
-		about.Members = map[string]member{}
+		about.Members = map[string]bundle.Member{}
 		for name, data := range m {
 			if h := sha256.Sum256(data); name != "manifest.json" {
-				about.Members[name] = member{int64(len(data)), hex.EncodeToString(h[:])}
+				about.Members[name] = bundle.Member{Size: int64(len(data)), SHA256: hex.EncodeToString(h[:])}
 			}
 		}
 		var err error
-		if about.Sum, err = about.sum(); err != nil {
+		if about.Sum, err = about.Checksum(); err != nil {
 			t.Fatal(err)
 		}
 		var text bytes.Buffer
@@ -115,8 +116,7 @@ func pack(t *testing.T, m map[string][]byte) string {
 func packAsIs(t *testing.T, m map[string][]byte) string {
 	t.Helper()
 	var buf bytes.Buffer
-	end := &sealer{w: &buf, hash: sha256.New()}
-	z := zip.NewWriter(end)
+	z := zip.NewWriter(&buf)
 	for name, data := range m {
 		w, err := z.Create(name)
 		if err != nil {
@@ -126,11 +126,11 @@ func packAsIs(t *testing.T, m map[string][]byte) string {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(z.SetComment(strings.Repeat("0", sealBytes)), z.Close(), end.seal()); err != nil {
+	if err := errors.Join(z.SetComment(strings.Repeat("0", bundle.SealBytes)), z.Close()); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "b.zip")
-	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(path, sealed(buf.Bytes()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -153,7 +153,7 @@ func TestExportRedacts(t *testing.T) {
 			}
 		}
 		b, err := readBundle(pack(t, m), false)
-		if err != nil || b.Redacted == tt.want || b.Events != b.run.Last() {
+		if err != nil || b.Redacted == tt.want || b.Events != b.State.Last() {
 			t.Errorf("export %v cannot be read again: %v", tt.flags, err)
 		}
 	}
@@ -229,7 +229,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	}
 	st := memory.New(memory.Options{})
 	defer func() { _ = st.Close() }()
-	if _, err := b.commit(ctx, st); err != nil {
+	if _, err := b.Commit(ctx, st, account); err != nil {
 		return false
 	}
 	head, err := st.Head(ctx, store.Key{Account: account, Run: b.Run})
@@ -243,7 +243,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	var out bytes.Buffer
 	none := func(string) string { return "" }
 	a := &app{stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: newScreen(&out, true, none)}
-	a.printCompared(view.Compare(s, view.NewSide(b.plan, b.Run, false), nil), [2]*view.Side{s, s})
+	a.printCompared(view.Compare(s, view.NewSide(b.Definition, b.Run, false), nil), [2]*view.Side{s, s})
 	if _, err := replay(ctx, st, head, 0); err != nil {
 		return false
 	}
@@ -252,10 +252,10 @@ func lookAtAll(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	a.printRun(v, fullView{result: resultOf(v), WaitState: run.WaitState()}, head)
-	tr, pic, said := view.NewTracer(b.plan, b.Run, view.MaxSteps), picture.NewFold(b.plan, true), saidWriter{app: a, out: a.stream()}
-	err = eachEvent(ctx, st, head.Key, 0, func(ev *journal.Event) error {
-		a.text("%s\n", a.eventLine(b.plan, ev))
-		if line, ok := view.SaidBy(b.plan, ev); ok {
+	tr, pic, said := view.NewTracer(b.Definition, b.Run, view.MaxSteps), picture.NewFold(b.Definition, true), saidWriter{app: a, out: a.stream()}
+	err = store.EachEvent(ctx, st, head.Key, 0, func(ev *journal.Event) error {
+		a.text("%s\n", a.eventLine(b.Definition, ev))
+		if line, ok := view.SaidBy(b.Definition, ev); ok {
 			said.add(line)
 		}
 		pic.Add(ev)
@@ -270,8 +270,8 @@ func lookAtAll(t *testing.T, path string) bool {
 	var explainAll func(spans []*view.Span)
 	explainAll = func(spans []*view.Span) {
 		for _, span := range spans {
-			x := view.NewExplainer(b.plan, b.Run, span.Ref)
-			if err := eachEvent(ctx, st, head.Key, 0, x.Apply); err != nil {
+			x := view.NewExplainer(b.Definition, b.Run, span.Ref)
+			if err := store.EachEvent(ctx, st, head.Key, 0, x.Apply); err != nil {
 				t.Fatal(err)
 			}
 			a.printExplanation(x.Explain())
@@ -311,20 +311,20 @@ func TestImportIsWholeOrApart(t *testing.T) {
 	}
 	st := memory.New(memory.Options{})
 	defer func() { _ = st.Close() }()
-	b.piece = 200
+	b.Piece = 200
 	key := store.Key{Account: account, Run: b.Run}
 	for n := range 3 {
-		if _, err := b.commit(ctx, &tired{st, 1}); err == nil {
+		if _, err := b.Commit(ctx, &tired{st, 1}, account); err == nil {
 			t.Fatalf("import %d did not notice that the store failed", n)
 		}
-		if head, err := st.Head(ctx, key); err != nil || head.Quarantine != importing {
+		if head, err := st.Head(ctx, key); err != nil || head.Quarantine != bundle.Importing {
 			t.Fatalf("half an import is not set apart: %+v, %v", head, err)
 		}
 	}
-	if state, err := b.commit(ctx, st); state != "imported" || err != nil {
+	if state, err := b.Commit(ctx, st, account); state != "imported" || err != nil {
 		t.Fatalf("%q, %v", state, err)
 	}
-	if state, err := b.commit(ctx, st); state != "unchanged" || err != nil {
+	if state, err := b.Commit(ctx, st, account); state != "unchanged" || err != nil {
 		t.Errorf("again: %q, %v", state, err)
 	}
 	head, err := st.Head(ctx, key)
@@ -336,7 +336,7 @@ func TestImportIsWholeOrApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Run = b.Run
-	if _, err := other.commit(ctx, st); fault.CodeOf(err) != fault.Conflict {
+	if _, err := other.Commit(ctx, st, account); fault.CodeOf(err) != fault.Conflict {
 		t.Errorf("another journal under the same id: %v", err)
 	}
 }

@@ -209,7 +209,7 @@ func signalNames(ctx context.Context, j store.Reader, run string) []string {
 
 // signalsOf are the signals that steps of a run's recipe wait for.
 func signalsOf(ctx context.Context, j store.Reader, head store.Head) (list []string, err error) {
-	p, err := planOf(ctx, j, head)
+	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
 		return nil, err
 	}

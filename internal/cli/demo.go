@@ -235,7 +235,7 @@ func (d *demo) crash(ctx context.Context) (*crashed, error) {
 		return nil, err
 	}
 	defer h.abandon()
-	p, err := planOf(ctx, h, head)
+	p, err := store.LoadPlan(ctx, h, head)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 			return err
 		}
 		var found view.Recovery
-		err = eachEvent(ctx, j, head.Key, 0, found.Apply)
+		err = store.EachEvent(ctx, j, head.Key, 0, found.Apply)
 		c.Interrupted, c.Repeated = found.Interrupted, found.Repeated
 		if err != nil {
 			return err

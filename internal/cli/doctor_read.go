@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/bundle"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -144,7 +145,7 @@ func (d *doctor) heads(j store.Reader) {
 // be that its journal cannot be read; of an import that was interrupted only a part is
 // there.
 func headFits(ctx context.Context, j store.Reader, h store.Head) (last uint64, err error) {
-	if h.Quarantine == importing {
+	if h.Quarantine == bundle.Importing {
 		return 0, nil
 	}
 	run, err := folded(ctx, j, h)
@@ -175,10 +176,10 @@ func folded(ctx context.Context, j store.Reader, h store.Head) (run *view.State,
 			err = fault.New(fault.StoreCorrupt, "run %s: its journal cannot be folded: %v", h.Run, v)
 		}
 	}()
-	p, err := planOf(ctx, j, h)
+	p, err := store.LoadPlan(ctx, j, h)
 	if err != nil {
 		return nil, err
 	}
 	run = view.NewState(p)
-	return run, eachEvent(ctx, j, h.Key, 0, run.Apply)
+	return run, store.EachEvent(ctx, j, h.Key, 0, run.Apply)
 }

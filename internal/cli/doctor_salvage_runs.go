@@ -284,7 +284,7 @@ func continues(ctx context.Context, long, short store.Reader, key store.Key, las
 	var sums [2]hash.Hash
 	for i, j := range []store.Reader{long, short} {
 		sums[i] = sha256.New()
-		err := eachEvent(ctx, j, key, 0, func(ev *journal.Event) error {
+		err := store.EachEvent(ctx, j, key, 0, func(ev *journal.Event) error {
 			if ev.Seq > last {
 				return errNamed
 			}
@@ -343,7 +343,7 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 		t = store.Transition{Key: key, Epoch: m.epoch, First: t.Last + 1, Head: &head}
 		return err
 	}
-	err = eachEvent(m.ctx, from, key, 0, func(ev *journal.Event) error {
+	err = store.EachEvent(m.ctx, from, key, 0, func(ev *journal.Event) error {
 		if len(t.Frames) > movedPiece {
 			if err := put(); err != nil {
 				return err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/bundle"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
@@ -416,7 +417,7 @@ func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 			show(shown, "runs get "+h.Run, nil, err)
 			continue
 		}
-		p, err := planOf(ctx, j, head)
+		p, err := store.LoadPlan(ctx, j, head)
 		var lines bytes.Buffer
 		if err == nil {
 			err = eachShown(ctx, j, h.Key, p, 0, func(ev *journal.Event) error {
@@ -424,9 +425,9 @@ func showRuns(ctx context.Context, j store.Reader, shown map[string]string) {
 			})
 		}
 		show(shown, "events "+h.Run, lines.String(), err)
-		var bundle bytes.Buffer
-		err = writeBundle(ctx, j, head, &bundle, false)
-		show(shown, "export "+h.Run, sha256.Sum256(bundle.Bytes()), err)
+		var packed bytes.Buffer
+		err = bundle.Write(ctx, j, head, &packed, false)
+		show(shown, "export "+h.Run, sha256.Sum256(packed.Bytes()), err)
 	}
 }
 

@@ -16,8 +16,6 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-const pageBytes = 1 << 20
-
 // findRun resolves what a user calls a run: its id, a unique prefix of it,
 // @last or @last-failed.
 func findRun(ctx context.Context, j store.Reader, name string) (store.Head, error) {
@@ -85,56 +83,14 @@ func ambiguous(name string, heads []store.Head) error {
 	return fault.New(fault.Usage, "%s is the beginning of several run ids, give more letters: %s", view.OneLine(name), strings.Join(list, ", "))
 }
 
-// planOf loads the plan a run started with.
-func planOf(ctx context.Context, j store.Reader, head store.Head) (*plan.Plan, error) {
-	data, err := j.Plan(ctx, head.PlanHash)
-	if err != nil {
-		return nil, err
-	}
-	p, err := plan.Decode(data)
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "run %s: its plan cannot be read: %v", head.Run, err)
-	}
-	return p, nil
-}
-
-// eachEvent calls fn for the run's events after `after`, in order, as far as
-// they are stored, and checks that their numbers are dense (I14).
-func eachEvent(ctx context.Context, j store.Reader, key store.Key, after uint64, fn func(*journal.Event) error) error {
-	next := after + 1
-	for {
-		page, err := j.Events(ctx, key, next-1, pageBytes)
-		if err != nil {
-			return err
-		}
-		begin := next
-		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
-			if ev.Seq < next {
-				return nil // the page's first frame may begin earlier
-			}
-			if ev.Seq != next {
-				return fault.New(fault.StoreCorrupt, "run %s: event %d is missing, the journal goes on with %d", key.Run, next, ev.Seq)
-			}
-			next++
-			return fn(ev)
-		})
-		if err != nil {
-			return err
-		}
-		if next == begin || next > page.Last {
-			return nil
-		}
-	}
-}
-
-// eachShown is eachEvent for what people and programs see: without the values
+// eachShown is store.EachEvent for what people and programs see: without the values
 // that the recipe marks as writeOnly. To know them it reads from the first event.
 func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
 	mask, from := view.NewMask(p), after
 	if mask != nil {
 		from = 0
 	}
-	return eachEvent(ctx, j, key, from, func(ev *journal.Event) error {
+	return store.EachEvent(ctx, j, key, from, func(ev *journal.Event) error {
 		if ev = mask.Event(ev); ev.Seq <= after {
 			return nil
 		}

@@ -155,7 +155,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 		if err != nil {
 			return err
 		}
-		p, err := planOf(ctx, j, head)
+		p, err := store.LoadPlan(ctx, j, head)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/bundle"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -248,7 +249,7 @@ func TestA15_A31_BundlesOfStrangers(t *testing.T) {
 		}
 		return m
 	}
-	var man manifest
+	var man bundle.Manifest
 	if err := json.Unmarshal(good["manifest.json"], &man); err != nil {
 		t.Fatal(err)
 	}

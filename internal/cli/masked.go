@@ -43,7 +43,7 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 	if known {
 		return marks
 	}
-	p, err := planOf(ctx, m.Reader, *head)
+	p, err := store.LoadPlan(ctx, m.Reader, *head)
 	if err != nil {
 		return true
 	}
@@ -150,14 +150,14 @@ func (m *maskedJournal) learned(ctx context.Context, head store.Head, after uint
 	delete(m.masks, head.Key)
 	m.mu.Unlock()
 	if to == nil || to.last > after {
-		p, err := planOf(ctx, m.Reader, head)
+		p, err := store.LoadPlan(ctx, m.Reader, head)
 		if err != nil {
 			return nil, err
 		}
 		to = &maskedTo{mask: view.NewMask(p)}
 	}
 	for to.last < after {
-		page, err := m.Reader.Events(ctx, head.Key, to.last, pageBytes)
+		page, err := m.Reader.Events(ctx, head.Key, to.last, store.PageBytes)
 		if err != nil {
 			return nil, err
 		}

@@ -114,7 +114,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 	look()
 	key := store.Key{Run: run}
 	for op, in := range map[string]ask{
-		"head": {Key: key}, "list": {}, "load": {Key: key}, "events": {Key: key, Max: pageBytes},
+		"head": {Key: key}, "list": {}, "load": {Key: key}, "events": {Key: key, Max: store.PageBytes},
 	} {
 		answer, err := call[json.RawMessage](t.Context(), r, op, in)
 		if err != nil {
@@ -137,7 +137,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		hidden("a page of events", string(page.Frames))
 		last = max(last, page.Last)
 	}
-	whole, err := h.Reader.Events(t.Context(), store.Key{Account: account, Run: run}, 0, pageBytes)
+	whole, err := h.Reader.Events(t.Context(), store.Key{Account: account, Run: run}, 0, store.PageBytes)
 	if err != nil || !bytes.Contains(whole.Frames, []byte("hush")) || whole.Last != last {
 		t.Errorf("the journal itself: %d events, want %d: %v", last, whole.Last, err)
 	}

@@ -65,7 +65,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 	if at > saved.Last {
 		return nil, fault.New(fault.Usage, "--at %d: the run has %d events", at, saved.Last)
 	}
-	p, err := planOf(ctx, j, head)
+	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 	r := &replayed{At: at, Last: saved.Last, Imported: head.Imported()}
 	v, run := view.NewRun(p, head.Run), view.NewState(p)
 	mask := view.NewMask(p)
-	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
+	err = store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if ev.Seq > saved.Last {
 			return nil // written since the state was read
 		}

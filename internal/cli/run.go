@@ -168,7 +168,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			plans := map[string]*plan.Plan{} // ten thousand runs may share one
 			for i, head := range heads {
 				if plans[head.PlanHash] == nil {
-					if plans[head.PlanHash], err = planOf(ctx, h, head); err != nil {
+					if plans[head.PlanHash], err = store.LoadPlan(ctx, h, head); err != nil {
 						return err
 					}
 				}

@@ -239,13 +239,13 @@ func (a *app) getCommand() *cobra.Command {
 // stateOf folds the journal twice at once: into what people see and into the
 // machine's own state, which alone knows what the run waits for.
 func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *view.State, error) {
-	p, err := planOf(ctx, j, head)
+	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
 		return nil, nil, err
 	}
 	v, run := view.NewRun(p, head.Run), view.NewState(p)
 	mask := view.NewMask(p)
-	err = eachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
+	err = store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if err := run.Apply(ev); err != nil {
 			return err
 		}

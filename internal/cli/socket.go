@@ -138,7 +138,7 @@ func question(w http.ResponseWriter, r *http.Request) (*ask, error) {
 		return nil, fault.New(fault.Usage, "socket: %v", err)
 	}
 	in.Key.Account, in.Query.Account = account, account
-	in.Max = min(max(in.Max, 1), pageBytes)
+	in.Max = min(max(in.Max, 1), store.PageBytes)
 	in.Query.Limit = in.Query.Cap()
 	in.File.Query.Limit = min(max(in.File.Query.Limit, 0), maxListed)
 	return &in, nil

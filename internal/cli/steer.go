@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/bundle"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/store"
@@ -55,7 +56,7 @@ func (a *app) retryCommand() *cobra.Command {
 			return a.steer(cmd.Context(), args[0], steering{
 				done: "runs again",
 				act: func(ctx context.Context, h runControl, j store.Reader, head store.Head) error {
-					p, err := planOf(ctx, j, head)
+					p, err := store.LoadPlan(ctx, j, head)
 					if err != nil {
 						return err
 					}
@@ -168,13 +169,13 @@ func (a *app) adoptCommand() *cobra.Command {
 				done: "is adopted",
 				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
 					switch {
-					case head.Quarantine == importing:
-						return fault.New(fault.Conflict, "run %s: %s", head.Run, importing)
+					case head.Quarantine == bundle.Importing:
+						return fault.New(fault.Conflict, "run %s: %s", head.Run, bundle.Importing)
 					case !head.Imported():
 						return fault.New(fault.Conflict, "run %s was not imported: there is nothing to adopt", head.Run)
-					case strings.Contains(head.Quarantine, withoutMasked) && !masked:
+					case strings.Contains(head.Quarantine, bundle.WithoutMasked) && !masked:
 						return fault.New(fault.Conflict, "run %s was imported%s: its steps would read %s or %s there; start it anew with `roux run`, or adopt it with --masked",
-							head.Run, withoutMasked, view.Masked, view.Redacted)
+							head.Run, bundle.WithoutMasked, view.Masked, view.Redacted)
 					}
 					return h.Release(ctx, head.Run)
 				},
@@ -258,7 +259,7 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 	if err := s.act(ctx, h, h, head); err != nil {
 		return h.refused(err)
 	}
-	p, err := planOf(ctx, h, head)
+	p, err := store.LoadPlan(ctx, h, head)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 				if t.head, err = findRun(ctx, j, name); err != nil {
 					return err
 				}
-				if t.plan, err = planOf(ctx, j, t.head); err != nil {
+				if t.plan, err = store.LoadPlan(ctx, j, t.head); err != nil {
 					return err
 				}
 				a.sayImported(t.head)

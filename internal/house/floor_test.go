@@ -38,6 +38,7 @@ var floors = []struct {
 		"internal/store", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
 		"internal/blob", "internal/egress", "internal/media",
 	}},
+	{"3, a run in a file", []string{"internal/bundle"}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/worker"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},

@@ -177,3 +177,28 @@ func LargeText(l jsonx.Large) string {
 	}
 	return size + " text"
 }
+
+// ByteUnits are the units that sizes are written in, the smallest first; bytes have no
+// name, and stand last.
+var ByteUnits = []struct {
+	Name  string
+	Bytes int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
+
+// ShortBytes is an exact size in the largest unit that divides it: "4MiB", "1000".
+func ShortBytes(n int64) string {
+	for i := len(ByteUnits) - 2; i >= 0; i-- {
+		if u := ByteUnits[i]; n >= u.Bytes && n%u.Bytes == 0 {
+			return strconv.FormatInt(n/u.Bytes, 10) + u.Name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Bytes is ShortBytes for a sentence: "4MiB", "1000 bytes".
+func Bytes(n int64) string {
+	if s := ShortBytes(n); strings.HasSuffix(s, "B") {
+		return s
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}

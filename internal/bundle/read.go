@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package bundle
 
 import (
 	"archive/zip"
@@ -13,7 +13,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,44 +23,38 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A bundle is one that has been read and holds together.
-type bundle struct {
-	manifest
-	plan     *plan.Plan
+// A Bundle is one that has been read and holds together.
+type Bundle struct {
+	Manifest
+	Definition *plan.Plan
+	State      *view.State // that the journal folds into
+	Unverified bool        // it has no checksums
+	// Partial says that values in the journal were masked or redacted when it was
+	// exported.
+	Partial bool
+	// Piece is how many bytes of the journal one commit takes. Default 1 MiB.
+	Piece int
+
 	planText []byte
 	journal  []byte
-	run      *view.State // the fold of the journal
-	// unverified: it has no checksums.
-	unverified bool
-	// partial: values in the journal were masked or redacted when it was exported.
-	partial bool
-	piece   int // bytes of the journal that one commit takes
-	created int64
-	ended   int64
+	created  int64
+	ended    int64
 }
 
-// readBundle reads a bundle and folds it, trusting nothing in it. A bundle of an
+// Read reads a bundle of so many bytes and folds it, trusting nothing in it; one that
+// does not hold together is fault.FileInvalid. path names it in errors. A bundle of an
 // earlier release has no checksums, and is read only when unverified says so.
-func readBundle(path string, unverified bool) (b *bundle, err error) {
+func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, err error) {
 	bad := func(err error, what string) error {
 		return fault.Wrap(fault.FileInvalid, err, "%s is no bundle that roux export wrote: %s", path, what)
 	}
-	f, err := openFile(path, fault.FileNotFound)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fileError(path, fault.FileNotFound, err)
-	}
-	listing := &frugal{from: f, left: maxBundleListing}
-	z, err := zip.NewReader(listing, info.Size())
+	listing := &frugal{from: f, left: maxListing}
+	z, err := zip.NewReader(listing, size)
 	if err != nil {
 		return nil, bad(err, err.Error())
 	}
 	listing.left = math.MaxInt64
-	b = &bundle{piece: 1 << 20}
+	b = &Bundle{Piece: 1 << 20}
 	members, err := membersOf(z)
 	if err != nil {
 		return nil, bad(err, err.Error())
@@ -70,23 +63,23 @@ func readBundle(path string, unverified bool) (b *bundle, err error) {
 		return nil, bad(err, err.Error())
 	}
 	switch b.Version {
-	case bundleVersion:
-		err = b.verify(members, f, info.Size())
-	case unhashedVersion:
-		if b.unverified = true; !unverified {
+	case Version:
+		err = b.verify(members, f, size)
+	case UnhashedVersion:
+		if b.Unverified = true; !unverified {
 			return nil, fault.New(fault.FileInvalid, "%s was written by an earlier release and has no checksums: nobody can say whether it was changed; --unverified reads it all the same", path)
 		}
 	default:
-		err = fmt.Errorf("it has version %d of the form, this release reads %d", b.Version, bundleVersion)
+		err = fmt.Errorf("it has version %d of the form, this release reads %d", b.Version, Version)
 	}
 	if err == nil && !isRunID(b.Run) {
 		err = fmt.Errorf("%q is no name of a run", view.Cut(b.Run, 40))
 	}
 	if err == nil {
-		b.planText, err = unpack(members, "plan.json", maxBundlePlan, !b.unverified)
+		b.planText, err = unpack(members, "plan.json", maxPlan, !b.Unverified)
 	}
 	if err == nil {
-		b.journal, err = unpack(members, "journal.bin", maxBundleJournal, !b.unverified)
+		b.journal, err = unpack(members, "journal.bin", maxJournal, !b.Unverified)
 	}
 	if err == nil {
 		err = b.fold()
@@ -114,7 +107,7 @@ func (f *frugal) ReadAt(p []byte, at int64) (int, error) {
 // membersOf lists what a bundle says it holds. One that would be too large is
 // refused by what it declares, before any of it is unpacked.
 func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
-	limits := map[string]uint64{"manifest.json": maxBundleManifest, "plan.json": maxBundlePlan, "journal.bin": maxBundleJournal, "events.jsonl": maxBundleEvents}
+	limits := map[string]uint64{"manifest.json": maxManifest, "plan.json": maxPlan, "journal.bin": maxJournal, "events.jsonl": maxEvents}
 	members := map[string]*zip.File{}
 	for _, f := range z.File {
 		most, known := limits[f.Name]
@@ -124,7 +117,7 @@ func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
 		case members[f.Name] != nil:
 			return nil, fmt.Errorf("it holds %s twice", f.Name)
 		case size > most:
-			return nil, fmt.Errorf("%s has %s, more than %s", f.Name, byteSize(int64(min(size, 1<<62))).text(), byteSize(int64(most)).text())
+			return nil, fmt.Errorf("%s has %s, more than %s", f.Name, view.Bytes(int64(min(size, 1<<62))), view.Bytes(int64(most)))
 		case size > bombBytes && size/bombRatio > f.CompressedSize64:
 			return nil, fmt.Errorf("%s unpacks to more than %d times its size, which nothing that export writes does", f.Name, bombRatio)
 		}
@@ -134,26 +127,26 @@ func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
 }
 
 // readManifest reads and checks the manifest.
-func (b *bundle) readManifest(members map[string]*zip.File) error {
-	text, err := unpack(members, "manifest.json", maxBundleManifest, false)
+func (b *Bundle) readManifest(members map[string]*zip.File) error {
+	text, err := unpack(members, "manifest.json", maxManifest, false)
 	switch {
 	case err != nil:
 		return err
 	case !utf8.Valid(text):
 		return errors.New("manifest.json is not valid UTF-8")
-	case json.Unmarshal(text, &b.manifest) != nil || b.Format != bundleFormat:
+	case json.Unmarshal(text, &b.Manifest) != nil || b.Format != format:
 		return errors.New("its manifest.json is not ours")
 	}
-	if b.Version != bundleVersion {
+	if b.Version != Version {
 		return nil
 	}
 	// It is compared as export writes it: also what decoding ignores may not change.
-	sum, err := b.manifest.sum()
+	sum, err := b.Manifest.Checksum()
 	if err != nil {
 		return err
 	}
 	var again bytes.Buffer
-	if err := writeJSON(&again, b.manifest, true); err != nil {
+	if err := writeJSON(&again, b.Manifest, true); err != nil {
 		return err
 	}
 	if sum != b.Sum || !bytes.Equal(again.Bytes(), text) {
@@ -164,7 +157,7 @@ func (b *bundle) readManifest(members map[string]*zip.File) error {
 
 // verify compares every member, and then every byte of the file, with the
 // checksums that export wrote.
-func (b *bundle) verify(members map[string]*zip.File, f *os.File, size int64) error {
+func (b *Bundle) verify(members map[string]*zip.File, f io.ReaderAt, size int64) error {
 	for _, name := range slices.Sorted(maps.Keys(b.Members)) {
 		want, file := b.Members[name], members[name]
 		if file == nil || name == "manifest.json" {
@@ -191,11 +184,11 @@ func (b *bundle) verify(members map[string]*zip.File, f *os.File, size int64) er
 			return fmt.Errorf("%s is not named in the manifest", name)
 		}
 	}
-	h, end := sha256.New(), make([]byte, sealBytes)
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-sealBytes)); err != nil {
+	h, end := sha256.New(), make([]byte, SealBytes)
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-SealBytes)); err != nil {
 		return err
 	}
-	if _, err := f.ReadAt(end, size-sealBytes); err != nil {
+	if _, err := f.ReadAt(end, size-SealBytes); err != nil {
 		return err
 	}
 	if string(end) != hex.EncodeToString(h.Sum(nil)) {
@@ -240,7 +233,7 @@ func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([
 }
 
 // fold checks plan and journal by doing with them what every command will.
-func (b *bundle) fold() (err error) {
+func (b *Bundle) fold() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("its journal does not fit its plan: %v", v)
@@ -249,19 +242,19 @@ func (b *bundle) fold() (err error) {
 	if !utf8.Valid(b.planText) {
 		return errors.New("plan.json is not valid UTF-8")
 	}
-	if b.plan, err = plan.Decode(b.planText); err != nil {
+	if b.Definition, err = plan.Decode(b.planText); err != nil {
 		return err
 	}
-	if err := b.plan.Check(); err != nil {
+	if err := b.Definition.Check(); err != nil {
 		return err
 	}
-	if b.plan.Hash().String() != b.Plan {
+	if b.Definition.Hash().String() != b.Plan {
 		return errors.New("its plan is not the one the manifest names")
 	}
-	b.run = view.NewState(b.plan)
-	shown := view.NewRun(b.plan, b.Run)
-	marks := view.NewMask(b.plan) != nil
-	b.partial = b.Redacted
+	b.State = view.NewState(b.Definition)
+	shown := view.NewRun(b.Definition, b.Run)
+	marks := view.NewMask(b.Definition) != nil
+	b.Partial = b.Redacted
 	next := uint64(1)
 	err = journal.EachEvent(b.journal, func(ev *journal.Event) error {
 		if ev.Seq != next {
@@ -273,20 +266,20 @@ func (b *bundle) fold() (err error) {
 		if !utf8.ValidString(ev.Text) || !utf8.Valid(ev.Data) {
 			return fmt.Errorf("event %d holds text that is not valid UTF-8", ev.Seq)
 		}
-		b.partial = b.partial || marks && bytes.Contains(ev.Data, []byte(view.Masked))
-		if ev.Step >= 0 && (int(ev.Step) >= len(b.plan.Steps) || journal.StepPath(b.plan, ev.Ref()) == "") {
+		b.Partial = b.Partial || marks && bytes.Contains(ev.Data, []byte(view.Masked))
+		if ev.Step >= 0 && (int(ev.Step) >= len(b.Definition.Steps) || journal.StepPath(b.Definition, ev.Ref()) == "") {
 			return fmt.Errorf("event %d is about a step that the plan does not have", ev.Seq)
 		}
-		if err := b.run.Apply(ev); err != nil {
+		if err := b.State.Apply(ev); err != nil {
 			return err
 		}
-		_ = journal.Render(b.plan, b.Run, ev)
+		_ = journal.Render(b.Definition, b.Run, ev)
 		return shown.Apply(ev)
 	})
 	if err != nil {
 		return err
 	}
-	if start := b.run.Start(); start == nil || start.Run != b.Run {
+	if start := b.State.Start(); start == nil || start.Run != b.Run {
 		return errors.New("its journal is not that of the run the manifest names")
 	}
 	b.ended = shown.Ended

@@ -55,7 +55,7 @@ func readSide(ctx context.Context, j store.Reader, name string) (*view.Side, err
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOf(ctx, j, head)
+	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
 		return nil, err
 	}

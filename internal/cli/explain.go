@@ -25,7 +25,7 @@ func (a *app) explainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				p, err := planOf(ctx, j, head)
+				p, err := store.LoadPlan(ctx, j, head)
 				if err != nil {
 					return err
 				}
