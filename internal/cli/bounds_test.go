@@ -349,7 +349,7 @@ func TestSeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &doorkeeper{Listener: in, seats: make(chan struct{}, 2), closed: make(chan struct{})}
+	d := &peerCheck{Listener: in, seats: make(chan struct{}, 2), closed: make(chan struct{})}
 	var now, most atomic.Int64
 	served, leave := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup

@@ -448,7 +448,7 @@ func showStrangers(ctx context.Context, s store.Store, shown map[string]string) 
 	}
 	for i := range 7 {
 		hash := fmt.Sprintf("sha256_%064d", i)
-		naming, err := s.Naming(ctx, strangers, hash, 500)
+		naming, err := s.References(ctx, strangers, hash, 500)
 		show(shown, "naming "+hash, naming, err)
 	}
 	for i := range 3 {

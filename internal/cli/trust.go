@@ -142,7 +142,7 @@ func listen(dir string) (net.Listener, func(), error) {
 		undo()
 		return nil, nil, storageError(dir, err)
 	}
-	return &doorkeeper{Listener: ln, seats: make(chan struct{}, maxCallers), closed: make(chan struct{})}, func() {
+	return &peerCheck{Listener: ln, seats: make(chan struct{}, maxCallers), closed: make(chan struct{})}, func() {
 		_ = os.Remove(path)
 		undo()
 	}, nil
@@ -196,9 +196,9 @@ func bind(path, nursery string) (net.Listener, error) {
 	return ln, nil
 }
 
-// A doorkeeper lets in callers of this user (the system's own user could not be
+// A peerCheck lets in callers of this user (the system's own user could not be
 // kept out), and so many at a time.
-type doorkeeper struct {
+type peerCheck struct {
 	net.Listener
 	seats  chan struct{}
 	closed chan struct{}
@@ -209,7 +209,7 @@ type doorkeeper struct {
 func mayCall(peer, us int) bool { return peer == us || peer == 0 }
 
 // Accept implements net.Listener.
-func (d *doorkeeper) Accept() (net.Conn, error) {
+func (d *peerCheck) Accept() (net.Conn, error) {
 	select {
 	case d.seats <- struct{}{}:
 	case <-d.closed:
@@ -230,7 +230,7 @@ func (d *doorkeeper) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (d *doorkeeper) Close() error {
+func (d *peerCheck) Close() error {
 	d.once.Do(func() { close(d.closed) })
 	return d.Listener.Close()
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// secondLook finds what else is wrong with a text that already has problems of
+// checkMalformed finds what else is wrong with a text that already has problems of
 // form, so that a person mends all of it in one go. What is wrong in form is left out,
 // and a step of which nothing else remains is a stand-in with its name.
-func secondLook(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fault.Diagnostic {
+func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fault.Diagnostic {
 	draft := src.Draft()
 	if draft == nil || len(draft.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
 		return diags

@@ -14,7 +14,7 @@ import (
 func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
 	r, src, diags := recipe.Parse(file, text, recipe.Options{MaxBytes: int(opt.MaxSource)})
 	if r == nil {
-		return nil, nil, src, secondLook(src, diags, opt)
+		return nil, nil, src, checkMalformed(src, diags, opt)
 	}
 	p, more := Compile(r, src, opt)
 	diags = append(diags, more...)

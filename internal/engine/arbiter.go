@@ -13,112 +13,112 @@ import (
 // The arbiter decides which step that wants an attempt gets one. It knows
 // nothing durable: holdings are recounted from open attempts when runs load.
 //
-// A step passes its gates in one fixed order (action, provider, engine) and
+// A step passes its limits in one fixed order (action, provider, engine) and
 // holds each until its attempt ends. The fixed order is why two steps can never
-// wait for each other. Each gate serves accounts in turn and an account's steps
+// wait for each other. Each limit serves accounts in turn and an account's steps
 // in order of arrival, so that one account's flood costs another at most the
 // steps in front of it in the circle. A grant costs O(1).
 type arbiter struct {
-	granted []*ask // passed all gates; the core tells their runs
-	blocked []*ask // came to a full gate since the last look
-	whole   *gate  // the engine's own bound
-	actions map[string]*gate
-	outside map[string]*gate // providers
+	granted []*slotRequest // passed all limits; the core tells their runs
+	blocked []*slotRequest // came to a full limit since the last look
+	whole   *limit         // the engine's own bound
+	actions map[string]*limit
+	outside map[string]*limit // providers
 }
 
-// An ask is a step instance's wish for an attempt, until that attempt's end.
-type ask struct {
-	l      *live
+// A slotRequest is a step instance's request for an attempt, until that attempt's end.
+type slotRequest struct {
+	l      *loadedRun
 	ref    journal.Ref
 	fence  journal.Fence // of its attempt, once it was granted
-	fl     *flight       // its attempt, while that is out
-	gates  []*gate
-	passed int   // gates held: gates[:passed]
-	at     *gate // where it waits; nil = nowhere
-	told   *gate // the reason its run last heard
-	dead   bool  // withdrawn
+	fl     *inFlight     // its attempt, while that is out
+	limits []*limit
+	passed int    // limits held: limits[:passed]
+	at     *limit // where it waits; nil = nowhere
+	told   *limit // the reason its run last heard
+	dead   bool   // withdrawn
 }
 
-// A gate bounds how many attempts run at once.
-type gate struct {
+// A limit bounds how many attempts run at once.
+type limit struct {
 	reason string
-	limit  int
+	slots  int
 	used   int
-	lanes  map[string]*lane
-	turn   *lane  // the account to be served next; lanes with asks form a circle
-	last   string // the account served last
+	queues map[string]*accountQueue
+	turn   *accountQueue // the account to be served next; queues that are not empty form a circle
+	last   string        // the account served last
 }
 
-// A lane is one account's queue at a gate.
-type lane struct {
+// An accountQueue is one account's queue at a limit.
+type accountQueue struct {
 	account    string
-	queue      []*ask
+	queue      []*slotRequest
 	head       int
-	prev, next *lane // nil when not in the circle
+	prev, next *accountQueue // nil when not in the circle
 }
 
-func newArbiter(limit int) *arbiter {
+func newArbiter(slots int) *arbiter {
 	return &arbiter{
-		whole:   newGate(fmt.Sprintf("waits for one of the engine's %d slots", limit), limit),
-		actions: map[string]*gate{},
-		outside: map[string]*gate{},
+		whole:   newLimit(fmt.Sprintf("waits for one of the engine's %d slots", slots), slots),
+		actions: map[string]*limit{},
+		outside: map[string]*limit{},
 	}
 }
 
-func newGate(reason string, limit int) *gate {
-	return &gate{reason: reason, limit: limit, lanes: map[string]*lane{}}
+func newLimit(reason string, slots int) *limit {
+	return &limit{reason: reason, slots: slots, queues: map[string]*accountQueue{}}
 }
 
-// action returns the gates of an action: slots bounds the action, per its
+// action returns the limits of an action: slots bounds the action, per its
 // provider; 0 = no bound.
-func (a *arbiter) action(name, provider string, slots, per int) []*gate {
-	var gates []*gate
+func (a *arbiter) action(name, provider string, slots, per int) []*limit {
+	var limits []*limit
 	if slots > 0 {
 		g := a.actions[name]
 		if g == nil {
-			g = newGate(fmt.Sprintf("waits for one of the %d slots of action %q", slots, name), slots)
+			g = newLimit(fmt.Sprintf("waits for one of the %d slots of action %q", slots, name), slots)
 			a.actions[name] = g
 		}
-		gates = append(gates, g)
+		limits = append(limits, g)
 	}
 	if per > 0 && provider != "" {
 		g := a.outside[provider]
 		if g == nil {
-			g = newGate(fmt.Sprintf("waits for one of the %d slots of provider %q", per, provider), per)
+			g = newLimit(fmt.Sprintf("waits for one of the %d slots of provider %q", per, provider), per)
 			a.outside[provider] = g
 		}
-		gates = append(gates, g)
+		limits = append(limits, g)
 	}
-	return append(gates, a.whole)
+	return append(limits, a.whole)
 }
 
-// ask brings a wish to its first gate.
-func (a *arbiter) ask(l *live, ref journal.Ref, gates []*gate) {
-	if l.asks.get(ref) != nil {
+// request brings a step to its first limit.
+func (a *arbiter) request(l *loadedRun, ref journal.Ref, limits []*limit) {
+	if l.requests.get(ref) != nil {
 		return // asked again by recovery
 	}
-	k := &ask{l: l, ref: ref, gates: gates}
-	l.asks.add(k)
+	k := &slotRequest{l: l, ref: ref, limits: limits}
+	l.requests.add(k)
 	a.advance(k)
 }
 
 // holds counts an attempt that is already handed out, past every limit.
-func (a *arbiter) holds(l *live, ref journal.Ref, fence journal.Fence, gates []*gate) {
-	if l.asks.get(ref) != nil {
+func (a *arbiter) holds(l *loadedRun, ref journal.Ref, fence journal.Fence, limits []*limit) {
+	if l.requests.get(ref) != nil {
 		return
 	}
-	k := &ask{l: l, ref: ref, fence: fence, gates: gates, passed: len(gates)}
-	for _, g := range gates {
+	k := &slotRequest{l: l, ref: ref, fence: fence, limits: limits, passed: len(limits)}
+	for _, g := range limits {
 		g.used++
 	}
-	l.asks.add(k)
+	l.requests.add(k)
 }
 
-// advance takes k through the gates as far as they are open.
-func (a *arbiter) advance(k *ask) {
-	for k.passed < len(k.gates) {
-		g := k.gates[k.passed]
-		if g.used >= g.limit || g.turn != nil {
+// advance takes k through the limits as far as they are open.
+func (a *arbiter) advance(k *slotRequest) {
+	for k.passed < len(k.limits) {
+		g := k.limits[k.passed]
+		if g.used >= g.slots || g.turn != nil {
 			g.enqueue(k)
 			a.blocked = append(a.blocked, k)
 			return
@@ -128,27 +128,27 @@ func (a *arbiter) advance(k *ask) {
 	a.granted = append(a.granted, k)
 }
 
-// withdraw ends a wish or a holding: its attempt is over, or its step no longer
+// withdraw ends a request or a holding: its attempt is over, or its step no longer
 // wants one.
-func (a *arbiter) withdraw(k *ask) {
+func (a *arbiter) withdraw(k *slotRequest) {
 	if k.dead {
 		return
 	}
 	k.dead = true
-	for _, g := range k.gates[:k.passed] {
+	for _, g := range k.limits[:k.passed] {
 		g.used--
 	}
-	for _, g := range k.gates[:k.passed] {
+	for _, g := range k.limits[:k.passed] {
 		a.serve(g)
 	}
 }
 
-// withdrawAll ends everything a run wishes or holds, in the order of its refs.
-func (a *arbiter) withdrawAll(l *live) {
-	all := make([]*ask, 0, l.asks.len())
-	l.asks.all(func(k *ask) { all = append(all, k) })
-	l.asks = asks{}
-	slices.SortFunc(all, func(x, y *ask) int {
+// withdrawAll ends everything a run wants or holds, in the order of its refs.
+func (a *arbiter) withdrawAll(l *loadedRun) {
+	all := make([]*slotRequest, 0, l.requests.len())
+	l.requests.all(func(k *slotRequest) { all = append(all, k) })
+	l.requests = requestSet{}
+	slices.SortFunc(all, func(x, y *slotRequest) int {
 		return cmp.Or(cmp.Compare(x.ref.Path, y.ref.Path), cmp.Compare(x.ref.Step, y.ref.Step))
 	})
 	for _, k := range all {
@@ -157,8 +157,8 @@ func (a *arbiter) withdrawAll(l *live) {
 }
 
 // serve lets in who waits at g, as far as it has room.
-func (a *arbiter) serve(g *gate) {
-	for g.used < g.limit {
+func (a *arbiter) serve(g *limit) {
+	for g.used < g.slots {
 		k := g.dequeue()
 		if k == nil {
 			return
@@ -168,19 +168,19 @@ func (a *arbiter) serve(g *gate) {
 	}
 }
 
-func (g *gate) pass(k *ask) {
+func (g *limit) pass(k *slotRequest) {
 	g.used++
 	k.passed++
 	g.last = k.l.key.Account
 }
 
-func (g *gate) enqueue(k *ask) {
+func (g *limit) enqueue(k *slotRequest) {
 	k.at = g
 	account := k.l.key.Account
-	ln := g.lanes[account]
+	ln := g.queues[account]
 	if ln == nil {
-		ln = &lane{account: account}
-		g.lanes[account] = ln
+		ln = &accountQueue{account: account}
+		g.queues[account] = ln
 	}
 	ln.queue = append(ln.queue, k)
 	if ln.next != nil {
@@ -193,7 +193,7 @@ func (g *gate) enqueue(k *ask) {
 	// A new account comes last in the circle, but before the one that was served
 	// just now: that one is at the end of the line by what it got.
 	end := g.turn
-	if l := g.lanes[g.last]; l != nil && l != ln {
+	if l := g.queues[g.last]; l != nil && l != ln {
 		end = l
 		if g.turn == l {
 			g.turn = ln
@@ -203,11 +203,11 @@ func (g *gate) enqueue(k *ask) {
 	ln.prev.next, end.prev = ln, ln
 }
 
-// dequeue takes the next living ask of the account whose turn it is.
-func (g *gate) dequeue() *ask {
+// dequeue takes the next live request of the account whose turn it is.
+func (g *limit) dequeue() *slotRequest {
 	for g.turn != nil {
 		ln := g.turn
-		var k *ask
+		var k *slotRequest
 		for ln.head < len(ln.queue) && k == nil {
 			k = ln.queue[ln.head]
 			ln.queue[ln.head] = nil
@@ -232,13 +232,13 @@ func (g *gate) dequeue() *ask {
 	return nil
 }
 
-// leave takes an account without asks out of the circle. Its lane is forgotten
+// leave takes an account without requests out of the circle. Its queue is forgotten
 // so that accounts long gone cost nothing.
-func (g *gate) leave(ln *lane) {
+func (g *limit) leave(ln *accountQueue) {
 	if ln.next == ln {
 		g.turn = nil
 	} else {
 		ln.prev.next, ln.next.prev = ln.next, ln.prev
 	}
-	delete(g.lanes, ln.account)
+	delete(g.queues, ln.account)
 }

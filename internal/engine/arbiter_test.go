@@ -73,9 +73,9 @@ func TestHeldStepsSayWhyOnce(t *testing.T) {
 		t.Errorf("%d node.blocked events for 3 held steps", n)
 	}
 	r.wantStatus(key, "completed")
-	for _, g := range []*gate{r.c.arb.whole, r.c.arb.actions["noop"]} {
-		if g.used != 0 || g.turn != nil || len(g.lanes) != 0 {
-			t.Errorf("after the end %d of %d are held, %d accounts wait: %s", g.used, g.limit, len(g.lanes), g.reason)
+	for _, g := range []*limit{r.c.arb.whole, r.c.arb.actions["noop"]} {
+		if g.used != 0 || g.turn != nil || len(g.queues) != 0 {
+			t.Errorf("after the end %d of %d are held, %d accounts wait: %s", g.used, g.slots, len(g.queues), g.reason)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 			t.Fatalf("an alarm at %d comes after one at %d", a.at, last)
 		}
 		last = a.at
-		if a.bell != nil && a.bell.l != nil && a.bell.l.key == waits {
+		if a.timer != nil && a.timer.l != nil && a.timer.l.key == waits {
 			found = true
 		}
 		if len(r.c.alarms.heap) == 0 && !found {

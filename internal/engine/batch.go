@@ -10,8 +10,8 @@ import (
 // A batch is what shares one commit: the changes of many runs, and everything
 // that must wait until they are durable.
 type batch struct {
-	dirty []*live // runs with new events, in the order they were touched
-	bytes int     // of new events
+	dirty []*loadedRun // runs with new events, in the order they were touched
+	bytes int          // of new events
 	// urgent says that something waits for this batch. Progress alone waits for
 	// nobody; it rides along or goes at the next tick.
 	urgent bool
@@ -23,12 +23,12 @@ type batch struct {
 
 	// Filled by seal, in parallel.
 	trans []store.Transition
-	runs  []*live // nil for extra transitions
-	folds []int   // bytes of the run's tail its fold covers; -1 = no fold
+	runs  []*loadedRun // nil for extra transitions
+	folds []int        // bytes of the run's tail its fold covers; -1 = no fold
 }
 
 type owed struct {
-	l   *live
+	l   *loadedRun
 	cmd machine.Command
 }
 
@@ -61,7 +61,7 @@ func (b *batch) slim() {
 }
 
 // touch enters a run in the batch under construction. first is its next event.
-func (c *core) touch(l *live, first uint64) {
+func (c *core) touch(l *loadedRun, first uint64) {
 	if !l.dirty {
 		l.dirty = true
 		l.from = len(l.tail)
@@ -117,7 +117,7 @@ func (b *batch) addExtra(n int) {
 }
 
 // transition adds what the run did since the last batch.
-func (c *core) transition(b *batch, l *live) {
+func (c *core) transition(b *batch, l *loadedRun) {
 	t := store.Transition{Key: l.key, Epoch: c.epoch}
 	if len(l.tail) > l.from {
 		t.First, t.Last = l.first, l.run.Last()
@@ -153,7 +153,7 @@ func (c *core) transition(b *batch, l *live) {
 // fold covers the run's tail by a chunk when its size says so (storage.md: the
 // geometric rule keeps the cost of a transition independent of the length of
 // history), at the end of a run, and where parking or the pack rule asks.
-func (c *core) fold(l *live) *store.Fold {
+func (c *core) fold(l *loadedRun) *store.Fold {
 	settled := l.settled()
 	if len(l.tail) == 0 || !settled && !l.fold && !l.leaving && len(l.tail) <= max(minFold, 2*l.snap) {
 		return nil

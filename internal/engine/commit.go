@@ -18,7 +18,7 @@ import (
 // outlive a crash that forgets why it was sent; one carried out after it is at
 // worst sent again by recovery, and receivers know it by run, step and attempt.
 func (c *core) committed(verdicts []store.Verdict, err error) {
-	c.carryOn() // of the batch before, when this one is empty and came ahead
+	c.releaseCommitted() // of the batch before, when this one is empty and came ahead
 	b := c.flying
 	c.flying = nil
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			continue
 		}
 		if l == nil {
-			delete(c.apart, t.Key)
+			delete(c.quarantined, t.Key)
 			c.frames = append(c.frames, published{key: t.Key, head: t.Head})
 			continue
 		}
@@ -68,32 +68,32 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 				l.prog.room = b.folds[i] + b.folds[i]/16
 			}
 			c.drop(l)
-		case l.asks.len() == 0 && l.run.Quiet():
+		case l.requests.len() == 0 && l.run.Quiet():
 			c.resting = append(c.resting, rested{l, l.version})
 		}
 	}
-	c.landed = b
+	c.committedBatch = b
 	c.backoff = 0
 }
 
-// ahead seals the batch under construction when it is large enough to be committed
+// sealAhead seals the batch under construction when it is large enough to be committed
 // before what waited for the last one goes out: the store writes the one while what
 // follows from the other is done. A small one waits for that: its sync is most of
 // what it costs, and serves all who come along.
-func (c *core) ahead() *batch {
+func (c *core) sealAhead() *batch {
 	if len(c.building.dirty) < c.cfg.MinAhead {
 		return nil
 	}
 	return c.seal()
 }
 
-// carryOn lets out what waited for the batch that was committed last.
-func (c *core) carryOn() {
-	b := c.landed
+// releaseCommitted lets out what waited for the batch that was committed last.
+func (c *core) releaseCommitted() {
+	b := c.committedBatch
 	if b == nil {
 		return // it was lost
 	}
-	c.landed = nil
+	c.committedBatch = nil
 	for _, in := range b.ins {
 		in.send()
 	}
@@ -106,7 +106,7 @@ func (c *core) carryOn() {
 
 // emit turns a durable command into an effect. The run may have moved on since,
 // ahead of the disk: an attempt that is already over is not handed out.
-func (c *core) emit(l *live, cmd *machine.Command) {
+func (c *core) emit(l *loadedRun, cmd *machine.Command) {
 	if l.gone && cmd.Kind != machine.CmdCancelTask {
 		return
 	}
@@ -134,7 +134,7 @@ func (c *core) emit(l *live, cmd *machine.Command) {
 }
 
 // refused handles a transition that the store did not write.
-func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) {
+func (c *core) refused(b *batch, t *store.Transition, l *loadedRun, v store.Verdict) {
 	switch {
 	case fault.CodeOf(v.Err) == fault.StaleEpoch:
 		c.die(v.Err, b)
@@ -146,7 +146,7 @@ func (c *core) refused(b *batch, t *store.Transition, l *live, v store.Verdict) 
 		c.cfg.Logger.Error("a transition was refused; loading its run again", "run", t.Run, "err", v.Err)
 	}
 	began := l.begin != nil
-	if reason := c.apart[t.Key]; reason != "" {
+	if reason := c.quarantined[t.Key]; reason != "" {
 		c.correctMark(t.Key, reason, began)
 	}
 	l.flying = false
@@ -216,18 +216,18 @@ func (c *core) redo(in *input) {
 // forget empties memory.
 func (c *core) forget() {
 	for l := c.recent.front(); l != nil; l = c.recent.front() {
-		l.asks.all(c.stray)
-		l.asks = asks{} // the arbiter starts anew
+		l.requests.all(c.orphan)
+		l.requests = requestSet{} // the arbiter starts anew
 		c.drop(l)
 	}
-	for _, k := range c.linger {
-		c.stray(k)
+	for _, k := range c.overdue {
+		c.orphan(k)
 	}
 	c.arb = newArbiter(c.cfg.Concurrency)
 	c.alarms = alarms{}
 	c.resting = nil
 	c.horizon = 0
-	clear(c.linger)
+	clear(c.overdue)
 	c.continues, c.entering, c.suspects = nil, nil, nil
 }
 

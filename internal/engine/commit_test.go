@@ -143,7 +143,7 @@ func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 		}
 		verdicts, err := r.st.Commit(t.Context(), b.trans)
 		r.c.committed(verdicts, err)
-		r.c.carryOn()
+		r.c.releaseCommitted()
 		r.take()
 		r.settle()
 		if out := r.answer(second); out.err != nil || !out.existing || out.run != first.key.Run {
@@ -175,7 +175,7 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 	}
 	verdicts, err := r.st.Commit(t.Context(), b.trans)
 	r.c.committed(verdicts, err)
-	r.c.carryOn()
+	r.c.releaseCommitted()
 	r.take()
 	if len(r.tasks) != 0 {
 		t.Fatalf("an attempt that is over was handed out: %+v", r.tasks[0].id)

@@ -34,7 +34,7 @@ func poisonedInput(t *testing.T, n int) *plan.Plan {
 
 // A panic while an attempt's input is made fails that attempt. The process, the
 // loop and the other runs go on, whether the loop carries the attempt out or the
-// crew does.
+// executor does.
 func TestI16_PanicWhileRendering(t *testing.T) {
 	for name, n := range map[string]int{"by the loop": 1, "by the crew": 20} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestI16_PanicWhileRendering(t *testing.T) {
 					t.Errorf("the run beside it is %s: %s %s", head.Status, head.Code, head.Message)
 				}
 				// The steps that the first failure withdrew give their slots back when
-				// the crew comes to them, which may be after the run has ended.
+				// the executor comes to them, which may be after the run has ended.
 				synctest.Wait()
 				if n := e.core.arb.whole.used; n != 0 {
 					t.Errorf("%d slots are still held", n)

@@ -44,26 +44,26 @@ type core struct {
 	epoch uint64
 	now   int64 // UTC µs, never falls
 
-	runs     map[store.Key]*live // the loop writes it under runsMu, others read it so
+	runs     map[store.Key]*loadedRun // the loop writes it under runsMu, others read it so
 	runsMu   sync.RWMutex
 	most     int     // runs it has held at once
 	recent   runList // by touch
 	programs *programs
 	arb      *arbiter
-	// strays are the attempts handed out in this process whose run has left
+	// orphans are the attempts handed out in this process whose run has left
 	// memory since: after a reload they are not handed out again.
-	strays map[taskID]*flight
-	// linger are the slots of attempts that are over for their run (timed out,
+	orphans map[taskID]*inFlight
+	// overdue are the slots of attempts that are over for their run (timed out,
 	// cancelled) while their action has not returned.
-	linger map[taskID]*ask
+	overdue map[taskID]*slotRequest
 
 	alarms  alarms
 	horizon int64 // parked runs due until then have an alarm
 
-	backlog   []*input // arrived and not handled
-	continues []*live  // runs that owe InContinue
-	entering  []*live  // loaded by recovery, their commands not yet carried out
-	muted     bool     // commands of this turn come from Owed
+	backlog   []*input     // arrived and not handled
+	continues []*loadedRun // runs that owe InContinue
+	entering  []*loadedRun // loaded by recovery, their commands not yet carried out
+	muted     bool         // commands of this turn come from Owed
 	turn      machine.Turn
 	inner     machine.Input // what the core itself tells a run, used again
 
@@ -72,8 +72,8 @@ type core struct {
 	suspects  []store.Key // to be loaded one at a time
 	suspectAt int64       // not before
 	alone     bool        // the last one marked is not cleared yet
-	// apart are the runs that were set apart, and why, until their mark is durable.
-	apart map[store.Key]string
+	// quarantined are the runs that were set apart, and why, until their mark is durable.
+	quarantined map[store.Key]string
 	// taken are the runs that were in memory, under Config.Select.
 	taken map[store.Key]bool
 	// inherited are the runs that had attempts out when this engine began and were
@@ -81,7 +81,7 @@ type core struct {
 	inherited map[store.Key]inherited
 
 	building, flying, spare *batch
-	landed                  *batch // committed; what waited for it has not gone out
+	committedBatch          *batch // committed; what waited for it has not gone out
 	unfolded                int    // bytes committed since the last look at laggards
 	folding                 bool
 	resting                 []rested // quiet since their last commit, the first ones first, and stale entries
@@ -103,15 +103,15 @@ type core struct {
 func newCore(ctx context.Context, cfg *Config) *core {
 	c := &core{
 		cfg: cfg, ctx: ctx,
-		runs:      map[store.Key]*live{},
-		programs:  newPrograms(cfg.MaxPlans),
-		arb:       newArbiter(cfg.Concurrency),
-		strays:    map[taskID]*flight{},
-		inherited: map[store.Key]inherited{},
-		apart:     map[store.Key]string{},
-		taken:     map[store.Key]bool{},
-		linger:    map[taskID]*ask{},
-		building:  new(batch), spare: new(batch),
+		runs:        map[store.Key]*loadedRun{},
+		programs:    newPrograms(cfg.MaxPlans),
+		arb:         newArbiter(cfg.Concurrency),
+		orphans:     map[taskID]*inFlight{},
+		inherited:   map[store.Key]inherited{},
+		quarantined: map[store.Key]string{},
+		taken:       map[store.Key]bool{},
+		overdue:     map[taskID]*slotRequest{},
+		building:    new(batch), spare: new(batch),
 	}
 	c.recent.init()
 	c.turn.Limit = cfg.MaxTurn
@@ -177,7 +177,7 @@ func (c *core) start(in *input) error {
 	}
 	prog := in.begin.prog
 	room := min(max(prog.room, minRoom), maxRoom)
-	l := &live{tail: make([]byte, 0, room), key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
+	l := &loadedRun{tail: make([]byte, 0, room), key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
 		PlanHash: prog.key, Created: c.now,
@@ -218,9 +218,9 @@ func (c *core) deliver(in *input) error {
 		}
 	}
 	if in.holding {
-		if k := l.asks.get(in.m.Ref); k != nil && k.fence == in.m.Fence {
-			l.asks.remove(k)
-			c.linger[in.task()] = k
+		if k := l.requests.get(in.m.Ref); k != nil && k.fence == in.m.Fence {
+			l.requests.remove(k)
+			c.overdue[in.task()] = k
 		}
 	}
 	before := l.run.Last()
@@ -244,12 +244,12 @@ func (c *core) late(in *input) {
 }
 
 // decide runs one turn of the machine and takes up what follows from it.
-func (c *core) decide(l *live, in *machine.Input) error {
+func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
 		// It learns first that its attempts are lost: once it has moved on nothing
 		// else tells them from those of this process, should it be loaded again.
 		if c.resumeRun(l); l.gone {
-			return errQuarantined(l.key.Run, c.apart[l.key])
+			return errQuarantined(l.key.Run, c.quarantined[l.key])
 		}
 	}
 	in.At = c.now
@@ -285,14 +285,14 @@ func (c *core) decide(l *live, in *machine.Input) error {
 }
 
 // tell is decide for what the core itself has to say.
-func (c *core) tell(l *live, in machine.Input) error {
+func (c *core) tell(l *loadedRun, in machine.Input) error {
 	c.inner = in
 	return c.decide(l, &c.inner)
 }
 
 // protect runs code of one run. A panic in it ends that run's part in memory
 // and sets it apart; the others never notice (I16).
-func (c *core) protect(l *live, fn func()) (err error) {
+func (c *core) protect(l *loadedRun, fn func()) (err error) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -309,7 +309,7 @@ func (c *core) protect(l *live, fn func()) (err error) {
 			}
 		}
 		if l.begin == nil || l.flying { // else it does not exist
-			c.setApart(l.head, reason)
+			c.quarantine(l.head, reason)
 		}
 	}()
 	fn()
@@ -328,9 +328,9 @@ func panicText(p *plan.Plan, v any) string {
 // yield ends the holding of an attempt. One that the run has ended by itself (a
 // timeout, a cancel) while its action still runs keeps its slot until that has
 // returned or its grace is over (X115).
-func (c *core) yield(k *ask) {
-	if k.fl != nil && c.linger[k.fl.id] == nil {
-		c.linger[k.fl.id] = k
+func (c *core) yield(k *slotRequest) {
+	if k.fl != nil && c.overdue[k.fl.id] == nil {
+		c.overdue[k.fl.id] = k
 		return
 	}
 	c.arb.withdraw(k)
@@ -338,22 +338,22 @@ func (c *core) yield(k *ask) {
 
 // free gives back the slot of an action that has returned late or was given up.
 func (c *core) free(id taskID) {
-	if len(c.linger) == 0 {
+	if len(c.overdue) == 0 {
 		return
 	}
-	if k := c.linger[id]; k != nil {
-		delete(c.linger, id)
+	if k := c.overdue[id]; k != nil {
+		delete(c.overdue, id)
 		c.arb.withdraw(k)
 	}
 }
 
 // observe keeps what the engine itself must know of an event.
-func (c *core) observe(l *live, ev *journal.Event) {
+func (c *core) observe(l *loadedRun, ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
 		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
-		if k := l.asks.get(ev.Ref()); k != nil {
-			l.asks.remove(k)
+		if k := l.requests.get(ev.Ref()); k != nil {
+			l.requests.remove(k)
 			c.yield(k)
 		}
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
@@ -366,13 +366,13 @@ func (c *core) observe(l *live, ev *journal.Event) {
 // command takes up what a run owes. What touches the world waits for the batch;
 // what stays inside is done in this pass, so that completed(i), queued(i+1) and
 // started(i+1) are one commit.
-func (c *core) command(l *live, cmd *machine.Command) {
+func (c *core) command(l *loadedRun, cmd *machine.Command) {
 	if c.muted {
 		return
 	}
 	switch cmd.Kind {
 	case machine.CmdAcquire:
-		c.arb.ask(l, cmd.Ref, c.gatesOf(l, cmd.Ref))
+		c.arb.request(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
 	case machine.CmdContinue:
 		if !l.again {
 			l.again = true
@@ -387,16 +387,16 @@ func (c *core) command(l *live, cmd *machine.Command) {
 	}
 }
 
-// gatesOf are the gates before an attempt of a step.
-func (c *core) gatesOf(l *live, ref journal.Ref) []*gate {
+// limitsOf are the limits before an attempt of a step.
+func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 	i := l.run.Plan().Steps[ref.Step].Action
 	if i < 0 {
-		return []*gate{c.arb.whole}
+		return []*limit{c.arb.whole}
 	}
-	if l.gates == nil {
-		l.gates = make([][]*gate, len(l.run.Plan().Actions))
+	if l.limits == nil {
+		l.limits = make([][]*limit, len(l.run.Plan().Actions))
 	}
-	if l.gates[i] == nil {
+	if l.limits[i] == nil {
 		slots, provider := 0, ""
 		if start := l.run.Start(); int(i) < len(start.Pins) {
 			pin := &start.Pins[i]
@@ -404,12 +404,12 @@ func (c *core) gatesOf(l *live, ref journal.Ref) []*gate {
 			if a := c.cfg.Actions.Find(pin.Name, pin.Version); a != nil {
 				slots = a.Slots
 			}
-			l.gates[i] = c.arb.action(pin.Name, provider, slots, c.cfg.ProviderSlots[provider])
+			l.limits[i] = c.arb.action(pin.Name, provider, slots, c.cfg.ProviderSlots[provider])
 		} else {
-			l.gates[i] = []*gate{c.arb.whole}
+			l.limits[i] = []*limit{c.arb.whole}
 		}
 	}
-	return l.gates[i]
+	return l.limits[i]
 }
 
 // settle grants what can be granted and lets long turns go on, until nothing
@@ -443,7 +443,7 @@ func (c *core) settle() {
 }
 
 // grant gives a step its attempt.
-func (c *core) grant(k *ask) {
+func (c *core) grant(k *slotRequest) {
 	if k.dead {
 		return
 	}
@@ -459,7 +459,7 @@ func (c *core) grant(k *ask) {
 			return
 		}
 	}
-	l.asks.remove(k) // it no longer wants one
+	l.requests.remove(k) // it no longer wants one
 	c.arb.withdraw(k)
 }
 
@@ -479,7 +479,7 @@ func (c *core) hold() {
 }
 
 // arm sees to it that the run is looked at when its next timer is due.
-func (c *core) arm(l *live) {
+func (c *core) arm(l *loadedRun) {
 	due := l.run.NextDue()
 	if due == 0 || l.alarm != 0 && l.alarm <= due || l.gone {
 		return
@@ -488,13 +488,13 @@ func (c *core) arm(l *live) {
 }
 
 // ringAt makes `at` the run's valid alarm.
-func (c *core) ringAt(l *live, at int64) {
-	if l.bell == nil {
-		l.bell = &bell{l: l}
+func (c *core) ringAt(l *loadedRun, at int64) {
+	if l.timer == nil {
+		l.timer = &timerHandle{l: l}
 	}
 	before := l.alarm
 	l.alarm = at
-	l.bell.valid = c.alarms.push(alarm{at: at, bell: l.bell})
+	l.timer.valid = c.alarms.push(alarm{at: at, timer: l.timer})
 	if before != 0 {
 		c.alarms.died()
 	}

@@ -37,7 +37,7 @@ func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	}
 	verdicts, err := st.Commit(context.Background(), b.trans)
 	r.c.committed(verdicts, err)
-	r.c.carryOn()
+	r.c.releaseCommitted()
 	if out := reply(); out.err != nil {
 		t.Error(out.err)
 	}
@@ -364,7 +364,7 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	}
 	verdicts, err := st.Commit(context.Background(), b.trans)
 	r.c.committed(verdicts, err)
-	r.c.carryOn()
+	r.c.releaseCommitted()
 	if barrier.reply != nil {
 		t.Error("the barrier was not answered")
 	}

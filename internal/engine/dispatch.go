@@ -21,7 +21,7 @@ func poolID(id taskID) worker.ID {
 }
 
 // Withdrawn implements worker.Owner.
-func (fl *flight) Withdrawn() bool { return fl.cancelled.Load() }
+func (fl *inFlight) Withdrawn() bool { return fl.cancelled.Load() }
 
 // carryOut does what a durable command asks for.
 func (e *Engine) carryOut(ef *effect) {
@@ -62,8 +62,8 @@ func (e *Engine) inTurn(slots chan struct{}, fn func()) {
 
 // Do renders an attempt's input and has the pool call its action. It runs beside
 // the loop, since rendering evaluates templates, or on the loop's own goroutine
-// when that has left its seat.
-func (fl *flight) Do() {
+// when that has left its baton.
+func (fl *inFlight) Do() {
 	e := fl.e
 	if fl.Withdrawn() {
 		e.freed(fl)
@@ -88,7 +88,7 @@ func (fl *flight) Do() {
 
 // prepare renders the attempt's input and finds what it calls. Both work on what
 // a recipe says, so a panic in them is a failure of this attempt (I16).
-func (fl *flight) prepare(task *worker.Task) (fail *machine.Failure) {
+func (fl *inFlight) prepare(task *worker.Task) (fail *machine.Failure) {
 	e, t, key := fl.e, &fl.task, fl.id.key
 	defer func() {
 		if v := recover(); v != nil {
@@ -143,7 +143,7 @@ func (e *Engine) files(account string) action.Files {
 }
 
 // giveUp reports an attempt that failed before an action was called.
-func (e *Engine) giveUp(fl *flight, fail *machine.Failure) {
+func (e *Engine) giveUp(fl *inFlight, fail *machine.Failure) {
 	if fl.Withdrawn() {
 		e.freed(fl)
 		return
@@ -153,7 +153,7 @@ func (e *Engine) giveUp(fl *flight, fail *machine.Failure) {
 }
 
 // result posts what became of an attempt.
-func (e *Engine) result(fl *flight, in *input) {
+func (e *Engine) result(fl *inFlight, in *input) {
 	in.kind, in.key, in.live = inRun, fl.id.key, fl.live
 	m := &in.m
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, journal.FromWorker
@@ -169,7 +169,7 @@ func (e *Engine) result(fl *flight, in *input) {
 
 // taskDone is the pool's report of an attempt's end.
 func (e *Engine) taskDone(res worker.Result) {
-	fl := res.Owner.(*flight)
+	fl := res.Owner.(*inFlight)
 	if fl.Withdrawn() && res.Err != nil && res.Err.Code == fault.ExecutionCancelled {
 		e.freed(fl) // it did as it was told
 		return
@@ -186,16 +186,16 @@ func (e *Engine) taskDone(res worker.Result) {
 
 // taskFreed is the pool's report that a timed-out action has returned after all,
 // or was abandoned: its slot is free now.
-func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.freed(owner.(*flight)) }
+func (e *Engine) taskFreed(_ worker.ID, owner worker.Owner) { e.freed(owner.(*inFlight)) }
 
 // freed tells the core that an attempt holds its slot no more.
-func (e *Engine) freed(fl *flight) {
+func (e *Engine) freed(fl *inFlight) {
 	_ = e.post(&input{kind: inFreed, key: fl.id.key, m: machine.Input{Ref: fl.id.ref, Fence: fl.id.fence}})
 }
 
 // taskReport is what an attempt says while it works.
 func (e *Engine) taskReport(r worker.Report) {
-	fl := r.Owner.(*flight)
+	fl := r.Owner.(*inFlight)
 	if fl.Withdrawn() {
 		return
 	}

@@ -67,7 +67,7 @@ func TestAlarms(t *testing.T) {
 		type known struct {
 			at   int64
 			seq  uint64
-			bell *bell
+			bell *timerHandle
 		}
 		var set []known
 		dead := func() (n int) {
@@ -82,12 +82,12 @@ func TestAlarms(t *testing.T) {
 		for step := range 5_000 {
 			switch k := r.IntN(10); {
 			case k < 5 || len(set) == 0:
-				b := &bell{l: &live{}}
+				b := &timerHandle{l: &loadedRun{}}
 				a := known{at: 1 + r.Int64N(50), bell: b}
 				if r.IntN(4) == 0 {
 					a.bell = nil // of a parked run
 				}
-				a.seq = h.push(alarm{at: a.at, bell: a.bell})
+				a.seq = h.push(alarm{at: a.at, timer: a.bell})
 				if a.bell != nil {
 					a.bell.valid = a.seq
 				}
@@ -116,7 +116,7 @@ func TestAlarms(t *testing.T) {
 				if at := h.next(); at != want.at {
 					t.Fatalf("seed %d, step %d: the next is at %d, want %d", seed, step, at, want.at)
 				}
-				if a, ok := h.pop(); a.at != want.at || a.bell != want.bell || ok != living {
+				if a, ok := h.pop(); a.at != want.at || a.timer != want.bell || ok != living {
 					t.Fatalf("seed %d, step %d: popped %+v, means something %v; want %+v, %v", seed, step, a, ok, want, living)
 				}
 			}
@@ -143,12 +143,12 @@ func TestDeadAlarmsAreBounded(t *testing.T) {
 		var h alarms
 		h.push(alarm{at: 1, key: store.Key{Run: "parked"}})
 		for range living - 1 {
-			h.push(alarm{at: 2, bell: &bell{l: &live{}, valid: h.seq + 1}})
+			h.push(alarm{at: 2, timer: &timerHandle{l: &loadedRun{}, valid: h.seq + 1}})
 		}
-		var bells []*bell
+		var bells []*timerHandle
 		for range minDead + 1 {
-			b := &bell{l: &live{}, valid: h.seq + 1}
-			h.push(alarm{at: 3, bell: b})
+			b := &timerHandle{l: &loadedRun{}, valid: h.seq + 1}
+			h.push(alarm{at: 3, timer: b})
 			bells = append(bells, b)
 		}
 		all := len(h.heap)

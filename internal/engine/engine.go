@@ -18,15 +18,15 @@ import (
 // Engine is the driver: it owns the clock, the inbox, the committer and the
 // workers, and calls the core from one goroutine at a time.
 type Engine struct {
-	cfg     Config
-	core    *core // only the loop touches it, after Open
-	pool    *worker.Pool
-	hub     *hub
-	ids     *ids
-	dog     watchdog // the loop's
-	crew    worker.Crew
-	jobs    []worker.Job // let out and not handed out yet
-	cursors cursors
+	cfg      Config
+	core     *core // only the loop touches it, after Open
+	pool     *worker.Pool
+	hub      *hub
+	ids      *ids
+	watchdog watchdog // the loop's
+	crew     worker.Executor
+	jobs     []worker.Job // let out and not handed out yet
+	cursors  cursors
 
 	ctx    context.Context // of everything in the background
 	cancel context.CancelFunc
@@ -43,21 +43,21 @@ type Engine struct {
 	alarm   *time.Timer   // of the loop; it wakes as an input does
 	commits chan []store.Transition
 	results chan commitResult
-	names   namer // of whoever commits
-	here    here
-	seat    seat
+	names   fileReferences // of whoever commits
+	inline  inlineCommit
+	baton   baton
 	pending atomic.Int64 // requests waiting for an answer
 
 	reading, collecting chan struct{} // slots, see inTurn
 
-	stopping atomic.Bool
-	drained  atomic.Bool // no attempt will report any more
-	crashed  atomic.Bool // tests: leave at once, write nothing
-	done     chan struct{}
-	sweeping sync.Mutex
-	renewing sync.RWMutex // read-held from the touch of a file to the commit that names it
-	failure  error        // why the loop ended by itself; read after done
-	helpers  sync.WaitGroup
+	stopping  atomic.Bool
+	drained   atomic.Bool // no attempt will report any more
+	crashed   atomic.Bool // tests: leave at once, write nothing
+	done      chan struct{}
+	retaining sync.Mutex
+	renewing  sync.RWMutex // read-held from the touch of a file to the commit that names it
+	failure   error        // why the loop ended by itself; read after done
+	helpers   sync.WaitGroup
 }
 
 type commitResult struct {
@@ -85,10 +85,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.helpers.Go(e.commitLoop)
 	e.helpers.Go(e.hub.publish)
 	if e.cfg.Blobs != nil {
-		e.helpers.Go(e.sweepLoop)
+		e.helpers.Go(e.retentionLoop)
 	}
-	e.here.init(e)
-	e.seat.init()
+	e.inline.init(e)
+	e.baton.init()
 	e.alarm = time.AfterFunc(time.Hour, e.wake)
 	go e.loop()
 	return e, nil
@@ -148,7 +148,7 @@ func (e *Engine) wake() {
 	case e.signal <- struct{}{}:
 	default:
 	}
-	e.seat.wake()
+	e.baton.wake()
 }
 
 // take swaps the inbox for an empty one.
@@ -166,7 +166,7 @@ func (e *Engine) take() []*input {
 func (e *Engine) loop() {
 	c := e.core
 	for !e.crashed.Load() {
-		e.seat.woken.Store(false)
+		e.baton.woken.Store(false)
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.take())
 		e.catchUp()
@@ -175,7 +175,7 @@ func (e *Engine) loop() {
 			switch {
 			case len(b.trans) == 0:
 				c.committed(nil, nil)
-				c.carryOn()
+				c.releaseCommitted()
 			case e.alone(b):
 				if !e.commitHere(b) {
 					return // somebody else has ended the engine
@@ -186,7 +186,7 @@ func (e *Engine) loop() {
 			}
 		}
 		e.letOut()
-		if e.dog.hangs(c.flying != nil, c.now) {
+		if e.watchdog.hangs(c.flying != nil, c.now) {
 			c.hang()
 		}
 		if c.dead != nil || e.drained.Load() && (c.stalled != nil || e.emptied()) {
@@ -197,7 +197,7 @@ func (e *Engine) loop() {
 			e.setAlarm()
 		}
 		if lone && !more && len(e.jobs) == 1 {
-			if e.lend() {
+			if e.runInline() {
 				continue
 			}
 			return // somebody else drives now
@@ -211,7 +211,7 @@ func (e *Engine) loop() {
 		case r := <-e.results:
 			c.committed(r.verdicts, r.err)
 			ahead := e.goAhead()
-			c.carryOn()
+			c.releaseCommitted()
 			e.letOut()
 			e.handOut()
 			if !ahead {
@@ -225,13 +225,13 @@ func (e *Engine) loop() {
 
 // send gives a batch to the committer.
 func (e *Engine) send(b *batch) {
-	e.dog.sent++
+	e.watchdog.sent++
 	e.commits <- b.trans
 }
 
 // goAhead sends a large batch that was built during the last commit at once.
 func (e *Engine) goAhead() bool {
-	b := e.core.ahead()
+	b := e.core.sealAhead()
 	switch {
 	case b == nil:
 		return false
@@ -246,7 +246,7 @@ func (e *Engine) goAhead() bool {
 // setAlarm has the loop woken when the core has something to do by itself.
 func (e *Engine) setAlarm() {
 	at := e.core.wakeup()
-	if look := e.dog.next; look != 0 && (at == 0 || look < at) {
+	if look := e.watchdog.next; look != 0 && (at == 0 || look < at) {
 		at = look
 	}
 	if at != 0 {
@@ -285,7 +285,7 @@ func (e *Engine) letOut() {
 	}
 }
 
-// handOut gives the crew the attempts that were let out.
+// handOut gives the executor the attempts that were let out.
 func (e *Engine) handOut() {
 	if len(e.jobs) > 0 {
 		e.crew.Add(e.jobs...)

@@ -9,13 +9,13 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 )
 
-// A flight is an attempt in the hands of whoever carries it out: what they need
+// An inFlight is an attempt in the hands of whoever carries it out: what they need
 // in one piece, so that an attempt costs one allocation and no lookup.
-type flight struct {
+type inFlight struct {
 	id   taskID
 	task machine.Task
 	prog *program
-	live *live // for the loop; it may be gone by the time of the report
+	live *loadedRun // for the loop; it may be gone by the time of the report
 
 	// For whoever carries it out.
 	e         *Engine
@@ -25,23 +25,23 @@ type flight struct {
 	report    input       // its result
 }
 
-// asks are those of one run: what its steps wish and hold. Most runs have a few;
+// A requestSet is what the steps of one run want and hold. Most runs have a few;
 // those of wide plans are found by their step, or by an index in inner scopes.
-type asks struct {
-	few []*ask
-	// Instead of few, past fewAsks and until none is left:
+type requestSet struct {
+	few []*slotRequest
+	// Instead of few, past fewRequests and until none is left:
 	wide  bool
 	n     int
-	root  []*ask // of the run's own scope, by step
-	inner map[journal.Ref]*ask
+	root  []*slotRequest // of the run's own scope, by step
+	inner map[journal.Ref]*slotRequest
 }
 
-const fewAsks = 8
+const fewRequests = 8
 
-func (a *asks) len() int { return len(a.few) + a.n }
+func (a *requestSet) len() int { return len(a.few) + a.n }
 
-// get returns the ask of a step instance, nil when there is none.
-func (a *asks) get(ref journal.Ref) *ask {
+// get returns the request of a step instance, nil when there is none.
+func (a *requestSet) get(ref journal.Ref) *slotRequest {
 	if a.wide {
 		if ref.Path != "" {
 			return a.inner[ref]
@@ -60,8 +60,8 @@ func (a *asks) get(ref journal.Ref) *ask {
 }
 
 // add takes up the ask of a step instance that has none.
-func (a *asks) add(k *ask) {
-	if !a.wide && len(a.few) < fewAsks {
+func (a *requestSet) add(k *slotRequest) {
+	if !a.wide && len(a.few) < fewRequests {
 		a.few = append(a.few, k)
 		return
 	}
@@ -73,18 +73,18 @@ func (a *asks) add(k *ask) {
 	a.n++
 	if k.ref.Path != "" {
 		if a.inner == nil {
-			a.inner = make(map[journal.Ref]*ask, 2*fewAsks)
+			a.inner = make(map[journal.Ref]*slotRequest, 2*fewRequests)
 		}
 		a.inner[k.ref] = k
 		return
 	}
 	if short := int(k.ref.Step) + 1 - len(a.root); short > 0 {
-		a.root = append(a.root, make([]*ask, short)...)
+		a.root = append(a.root, make([]*slotRequest, short)...)
 	}
 	a.root[k.ref.Step] = k
 }
 
-func (a *asks) remove(k *ask) {
+func (a *requestSet) remove(k *slotRequest) {
 	if a.wide {
 		if a.get(k.ref) != k {
 			return
@@ -95,7 +95,7 @@ func (a *asks) remove(k *ask) {
 			a.root[k.ref.Step] = nil
 		}
 		if a.n--; a.n == 0 {
-			*a = asks{} // wide runs that wait hold nothing
+			*a = requestSet{} // wide runs that wait hold nothing
 		}
 		return
 	}
@@ -110,7 +110,7 @@ func (a *asks) remove(k *ask) {
 }
 
 // all calls fn for every ask, in no particular order.
-func (a *asks) all(fn func(*ask)) {
+func (a *requestSet) all(fn func(*slotRequest)) {
 	for _, k := range a.few {
 		fn(k)
 	}
@@ -126,53 +126,53 @@ func (a *asks) all(fn func(*ask)) {
 
 // launch notes that an attempt is handed out; nil when it is out already, as
 // after a reload.
-func (c *core) launch(l *live, id taskID) *flight {
-	k := l.asks.get(id.ref)
+func (c *core) launch(l *loadedRun, id taskID) *inFlight {
+	k := l.requests.get(id.ref)
 	if k != nil && k.fence != id.fence {
 		k = nil
 	}
-	if k != nil && k.fl != nil || c.strays[id] != nil {
+	if k != nil && k.fl != nil || c.orphans[id] != nil {
 		return nil
 	}
-	if k := c.linger[id]; k != nil && k.fl != nil {
+	if k := c.overdue[id]; k != nil && k.fl != nil {
 		return nil
 	}
-	fl := &flight{id: id, prog: l.prog, live: l}
+	fl := &inFlight{id: id, prog: l.prog, live: l}
 	if k != nil {
 		k.fl = fl
 	} else {
-		c.strays[id] = fl
+		c.orphans[id] = fl
 	}
 	return fl
 }
 
 // land notes that an attempt is not out any more, and returns it; nil when it
 // was not.
-func (c *core) land(l *live, id taskID) (fl *flight) {
+func (c *core) land(l *loadedRun, id taskID) (fl *inFlight) {
 	if l != nil && !l.gone {
-		if k := l.asks.get(id.ref); k != nil && k.fence == id.fence && k.fl != nil {
+		if k := l.requests.get(id.ref); k != nil && k.fence == id.fence && k.fl != nil {
 			fl, k.fl = k.fl, nil
 			return fl
 		}
 	}
-	if len(c.linger) > 0 {
-		if k := c.linger[id]; k != nil && k.fl != nil {
+	if len(c.overdue) > 0 {
+		if k := c.overdue[id]; k != nil && k.fl != nil {
 			fl, k.fl = k.fl, nil
 			return fl
 		}
 	}
-	if len(c.strays) > 0 {
-		if fl = c.strays[id]; fl != nil {
-			delete(c.strays, id)
+	if len(c.orphans) > 0 {
+		if fl = c.orphans[id]; fl != nil {
+			delete(c.orphans, id)
 		}
 	}
 	return fl
 }
 
-// stray keeps sight of an attempt whose run leaves memory.
-func (c *core) stray(k *ask) {
+// orphan keeps sight of an attempt whose run leaves memory.
+func (c *core) orphan(k *slotRequest) {
 	if k.fl != nil {
-		c.strays[k.fl.id] = k.fl
+		c.orphans[k.fl.id] = k.fl
 		k.fl = nil
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// The asks of a run are what was added and not removed, few or many, in its own
+// The requests of a run are what was added and not removed, few or many, in its own
 // scope and in inner ones.
 func TestAsksOfARun(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var a asks
-	want := map[journal.Ref]*ask{}
-	var gone *ask
+	var a requestSet
+	want := map[journal.Ref]*slotRequest{}
+	var gone *slotRequest
 	most := 0
 	for step := range 20_000 {
 		grow := step/500%2 == 0
@@ -29,7 +29,7 @@ func TestAsksOfARun(t *testing.T) {
 		}
 		switch {
 		case have == nil && (grow || r.IntN(20) == 0):
-			k := &ask{ref: ref}
+			k := &slotRequest{ref: ref}
 			a.add(k)
 			want[ref] = k
 		case have != nil && (!grow || r.IntN(3) == 0):
@@ -41,23 +41,23 @@ func TestAsksOfARun(t *testing.T) {
 		}
 		most = max(most, a.len())
 		if a.len() != len(want) {
-			t.Fatalf("at %d: %d asks, want %d", step, a.len(), len(want))
+			t.Fatalf("at %d: %d requests, want %d", step, a.len(), len(want))
 		}
 	}
 	seen := 0
-	a.all(func(k *ask) {
+	a.all(func(k *slotRequest) {
 		seen++
 		if want[k.ref] != k {
 			t.Errorf("%v is among all and should not be", k.ref)
 		}
 	})
 	if seen != len(want) || most < 50 {
-		t.Errorf("saw %d asks, want %d; at most there were %d", seen, len(want), most)
+		t.Errorf("saw %d requests, want %d; at most there were %d", seen, len(want), most)
 	}
 	for _, k := range want {
 		a.remove(k)
 	}
 	if a.len() != 0 || a.wide && a.root != nil {
-		t.Errorf("%d asks are left, wide %t", a.len(), a.wide)
+		t.Errorf("%d requests are left, wide %t", a.len(), a.wide)
 	}
 }

@@ -23,7 +23,7 @@ const (
 type input struct {
 	kind  inputKind
 	key   store.Key
-	live  *live // of key, when the sender knew it; it may be gone
+	live  *loadedRun // of key, when the sender knew it; it may be gone
 	m     machine.Input
 	begin *begin
 	// holding says that the attempt's action still runs although its result is
@@ -71,7 +71,7 @@ type taskID struct {
 type effect struct {
 	kind machine.CommandKind
 	id   taskID
-	fl   *flight       // CmdDispatch, CmdCancelTask
+	fl   *inFlight     // CmdDispatch, CmdCancelTask
 	task *machine.Task // CmdDispatch: that of fl
 	prog *program
 	from int64 // CmdNeedItems

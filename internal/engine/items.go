@@ -137,7 +137,7 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect, re
 		if err != nil {
 			return nil, false, c.fault(err)
 		}
-		if err := c.genuine(ctx, item, references); err != nil {
+		if err := c.checkReferences(ctx, item, references); err != nil {
 			return nil, false, err
 		}
 		if c.next >= ask.from {

@@ -4,7 +4,7 @@ package engine
 
 // A link is a run's place in a list.
 type link struct {
-	l          *live
+	l          *loadedRun
 	prev, next *link
 }
 
@@ -28,7 +28,7 @@ func (q *runList) toBack(k *link) {
 }
 
 // front is the oldest run, nil when there is none.
-func (q *runList) front() *live {
+func (q *runList) front() *loadedRun {
 	if q.head.next == &q.head {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (q *runList) front() *live {
 }
 
 // after is the run that follows l in the list, nil at its end.
-func (q *runList) after(k *link) *live {
+func (q *runList) after(k *link) *loadedRun {
 	if k.next == &q.head {
 		return nil
 	}

@@ -124,8 +124,8 @@ func TestI16_NoMarkOfARefusedStart(t *testing.T) {
 	r.c.committed(verdicts, err)
 	st.refuse = nil
 	r.settle()
-	if len(r.c.apart) != 0 {
-		t.Errorf("a run that does not exist is held apart: %v", r.c.apart)
+	if len(r.c.quarantined) != 0 {
+		t.Errorf("a run that does not exist is held apart: %v", r.c.quarantined)
 	}
 	if _, err := r.st.Head(context.Background(), in.key); fault.CodeOf(err) != fault.RunNotFound {
 		t.Errorf("the refused start left %v", err)
@@ -219,7 +219,7 @@ func TestReleaseInALostBatch(t *testing.T) {
 			if l := r.c.runs[key]; l != nil {
 				r.c.drop(l)
 			}
-			r.c.setApart(r.head(key), store.ImportedReason)
+			r.c.quarantine(r.head(key), store.ImportedReason)
 			r.settle()
 			if r.head(key).Quarantine == "" {
 				t.Fatal("the run is not set apart")

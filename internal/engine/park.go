@@ -28,9 +28,9 @@ func (c *core) ring() {
 		a, ok := c.alarms.pop()
 		switch {
 		case !ok:
-		case a.bell != nil:
-			a.bell.l.alarm = 0
-			c.fire(a.bell.l)
+		case a.timer != nil:
+			a.timer.l.alarm = 0
+			c.fire(a.timer.l)
 		case c.runs[a.key] != nil: // it has come in since, with an alarm of its own
 		default:
 			room--
@@ -62,7 +62,7 @@ func hopeless(err error) bool {
 	return false
 }
 
-func (c *core) fire(l *live) {
+func (c *core) fire(l *loadedRun) {
 	if due := l.run.NextDue(); due == 0 || due > c.now {
 		c.arm(l)
 		return
@@ -149,7 +149,7 @@ func (c *core) parkIdle() {
 }
 
 // leave lets a run out of memory, with the next batch when that has to say so.
-func (c *core) leave(l *live) {
+func (c *core) leave(l *loadedRun) {
 	switch {
 	case !l.dirty && l.settled() && len(l.tail) == 0:
 		c.drop(l) // a late request had brought it in
@@ -166,7 +166,7 @@ func (c *core) leave(l *live) {
 // rested is a run that was quiet when it was committed; it is so as long as it
 // has that version.
 type rested struct {
-	l       *live
+	l       *loadedRun
 	version uint32
 }
 
@@ -189,11 +189,11 @@ func (c *core) parkResting() {
 }
 
 // mayLeave says that the run owes nothing but waits, and nobody here holds it.
-func (c *core) mayLeave(l *live) bool {
+func (c *core) mayLeave(l *loadedRun) bool {
 	return !l.flying && !l.leaving && !l.again && !l.interrupted && (l.begin == nil || l.dirty) && l.run.Quiet()
 }
 
-func (c *core) wakesSoon(l *live) bool {
+func (c *core) wakesSoon(l *loadedRun) bool {
 	due := l.run.NextDue()
 	return due != 0 && due <= c.now+nap
 }

@@ -72,21 +72,21 @@ func TestRunList(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	var q runList
 	q.init()
-	runs := make([]live, 8)
+	runs := make([]loadedRun, 8)
 	for i := range runs {
 		runs[i].age.l = &runs[i]
 	}
-	var want []*live
+	var want []*loadedRun
 	for range 2_000 {
 		l := &runs[r.IntN(len(runs))]
-		want = slices.DeleteFunc(want, func(o *live) bool { return o == l })
+		want = slices.DeleteFunc(want, func(o *loadedRun) bool { return o == l })
 		if r.IntN(3) == 0 {
 			q.remove(&l.age)
 		} else {
 			q.toBack(&l.age)
 			want = append(want, l)
 		}
-		var got []*live
+		var got []*loadedRun
 		for l := q.front(); l != nil && len(got) <= len(runs); l = q.after(&l.age) {
 			got = append(got, l)
 		}

@@ -44,7 +44,7 @@ func (c *core) open(now int64) error {
 		if err := failpoint.Hit(failpoint.RecoverRun); err != nil {
 			return err
 		}
-		if !c.takes(saved.Head.Key) || saved.Head.Quarantine != "" || c.apart[saved.Head.Key] != "" {
+		if !c.takes(saved.Head.Key) || saved.Head.Quarantine != "" || c.quarantined[saved.Head.Key] != "" {
 			return nil
 		}
 		suspect := careful && c.suspect(saved)
@@ -108,7 +108,7 @@ type inherited struct {
 
 // bereaved says whether the attempts of a run that is being loaded were lost with
 // an earlier process, and forgets runs of which that will never be so.
-func (c *core) bereaved(l *live) bool {
+func (c *core) bereaved(l *loadedRun) bool {
 	h, ok := c.inherited[l.key]
 	if ok && (h.last != l.run.Last() || running(l) == 0) {
 		delete(c.inherited, l.key)
@@ -132,7 +132,7 @@ func (c *core) enterNext() {
 }
 
 // resumeRun carries out what a loaded run owes.
-func (c *core) resumeRun(l *live) {
+func (c *core) resumeRun(l *loadedRun) {
 	if l.interrupted {
 		l.interrupted = false
 		// The commands of this turn are among those owed below.
@@ -163,13 +163,13 @@ func (c *core) resumeRun(l *live) {
 
 // takeUp takes up an attempt that is open in a loaded run, and finds it again
 // where this process still carries it out.
-func (c *core) takeUp(l *live, ref journal.Ref, fence journal.Fence) {
-	c.arb.holds(l, ref, fence, c.gatesOf(l, ref))
+func (c *core) takeUp(l *loadedRun, ref journal.Ref, fence journal.Fence) {
+	c.arb.holds(l, ref, fence, c.limitsOf(l, ref))
 	id := taskID{l.key, ref, fence}
-	if fl := c.strays[id]; fl != nil {
-		if k := l.asks.get(ref); k.fence == fence {
+	if fl := c.orphans[id]; fl != nil {
+		if k := l.requests.get(ref); k.fence == fence {
 			k.fl = fl
-			delete(c.strays, id)
+			delete(c.orphans, id)
 		}
 	}
 }
@@ -182,12 +182,12 @@ const handedBack = "handed back"
 // stop: the process that wrote its last event was stopped in order. What became of
 // later ones is not asked: one that died before it wrote to the run has not lost
 // attempts of it, and one that was stopped before has not given them up.
-func (c *core) handedBack(l *live) bool {
+func (c *core) handedBack(l *loadedRun) bool {
 	return c.history.Began <= l.run.Now() && l.run.Now() <= c.history.Stopped && !l.released
 }
 
 // decideQuietly is decide for a turn whose commands are taken from Owed.
-func (c *core) decideQuietly(l *live, in *machine.Input) error {
+func (c *core) decideQuietly(l *loadedRun, in *machine.Input) error {
 	c.muted = true
 	defer func() { c.muted = false }()
 	err := c.decide(l, in)
@@ -205,7 +205,7 @@ func (c *core) resume() bool {
 	err := c.cfg.Store.Recover(c.ctx, func(saved *store.Saved) error {
 		key := saved.Head.Key
 		switch {
-		case !c.takes(key) || saved.Head.Quarantine != "" || c.apart[key] != "":
+		case !c.takes(key) || saved.Head.Quarantine != "" || c.quarantined[key] != "":
 		case c.inherited[key].suspect:
 			c.suspects = append(c.suspects, key)
 		default:
@@ -269,7 +269,7 @@ func (c *core) resume() bool {
 
 // markAgain marks the runs whose marks were in a lost batch and were not written.
 func (c *core) markAgain() error {
-	keys := slices.SortedFunc(maps.Keys(c.apart), func(a, b store.Key) int {
+	keys := slices.SortedFunc(maps.Keys(c.quarantined), func(a, b store.Key) int {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
 	})
 	for _, key := range keys {
@@ -278,9 +278,9 @@ func (c *core) markAgain() error {
 		case passing(err):
 			return err
 		case err != nil || head.Quarantine != "":
-			delete(c.apart, key)
+			delete(c.quarantined, key)
 		default:
-			c.setApart(head, c.apart[key])
+			c.quarantine(head, c.quarantined[key])
 		}
 	}
 	return nil
@@ -333,7 +333,7 @@ func (c *core) release(key store.Key) error {
 		return err
 	}
 	if saved.Head.Quarantine == "" {
-		if c.apart[key] != "" {
+		if c.quarantined[key] != "" {
 			return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
 				Msg: "run " + key.Run + " has just been set apart and its mark is not stored yet; try again in a moment"}
 		}
@@ -345,7 +345,7 @@ func (c *core) release(key store.Key) error {
 	if err != nil {
 		return errQuarantined(key.Run, err.Error())
 	}
-	delete(c.apart, key)
+	delete(c.quarantined, key)
 	c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
 	c.catchUp(l, head)
 	c.enter(l)
@@ -358,7 +358,7 @@ func (c *core) release(key store.Key) error {
 }
 
 // running is how many attempts of a run are handed out.
-func running(l *live) int {
+func running(l *loadedRun) int {
 	_, n := l.run.Open()
 	return n
 }

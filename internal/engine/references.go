@@ -14,12 +14,12 @@ import (
 // readReferences gives the references in the values of a run's journal.
 type readReferences func(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error)
 
-// genuine refuses an item whose references this run did not make. A file that came
+// checkReferences refuses an item whose references this run did not make. A file that came
 // from outside could otherwise name any file of the account whose hash its author
 // knows, and have a step read it (A13). The list in which a long loop's outputs
 // were collected holds references that are in the run's journal, and were before the
 // list was: the journal is read once for each cursor.
-func (c *cursor) genuine(ctx context.Context, item []byte, references readReferences) (err error) {
+func (c *cursor) checkReferences(ctx context.Context, item []byte, references readReferences) (err error) {
 	if !jsonx.Reserved(item) {
 		return nil
 	}

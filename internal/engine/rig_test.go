@@ -87,7 +87,7 @@ func (r *rig) commit() bool {
 		verdicts, err = r.st.Commit(context.Background(), b.trans)
 	}
 	r.c.committed(verdicts, err)
-	r.c.carryOn()
+	r.c.releaseCommitted()
 	r.take()
 	return true
 }

@@ -27,7 +27,7 @@ import (
 type Stage struct {
 	e       *Engine
 	clock   int64 // UTC µs, as told
-	names   namer
+	names   fileReferences
 	effects []Effect
 	ahead   *batch          // sealed, and not asked for yet
 	expired context.Context // is over: who waits with it does not wait
@@ -231,8 +231,8 @@ func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 		s.names.committed(verdicts, c.flying.trans)
 	}
 	c.committed(verdicts, err)
-	s.ahead = c.ahead()
-	c.carryOn()
+	s.ahead = c.sealAhead()
+	c.releaseCommitted()
 	s.letOut()
 }
 
@@ -327,14 +327,14 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 // those that are and by those that were given up but have not returned (I22).
 func (s *Stage) Held() (attempts, slots int) {
 	c := s.e.core
-	attempts = len(c.strays)
-	for _, k := range c.linger {
+	attempts = len(c.orphans)
+	for _, k := range c.overdue {
 		if k.fl != nil {
 			attempts++
 		}
 	}
 	for _, l := range c.runs {
-		l.asks.all(func(k *ask) {
+		l.requests.all(func(k *slotRequest) {
 			if k.fl != nil {
 				attempts++
 			}

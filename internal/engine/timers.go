@@ -12,15 +12,15 @@ import (
 // alarm a run: attempts come and go far more often than timers fire, so an
 // alarm that turns out early is corrected when it goes off, not when it changes.
 type alarm struct {
-	at   int64
-	bell *bell     // of a run in memory, or
-	key  store.Key // of a parked one
+	at    int64
+	timer *timerHandle // of a run in memory, or
+	key   store.Key    // of a parked one
 }
 
-// A bell is how an alarm finds its run. It is cut off when the run leaves
+// A timerHandle is how an alarm finds its run. It is cut off when the run leaves
 // memory: an alarm may outlive it by days and must not hold it.
-type bell struct {
-	l     *live
+type timerHandle struct {
+	l     *loadedRun
 	valid uint64 // seq of the run's one valid alarm
 }
 
@@ -61,14 +61,14 @@ type seqAlarm struct {
 }
 
 func (a *seqAlarm) living() bool {
-	return a.bell == nil || a.bell.l != nil && a.bell.valid == a.seq
+	return a.timer == nil || a.timer.l != nil && a.timer.valid == a.seq
 }
 
 func earlier(a, b *seqAlarm) bool {
 	return a.at < b.at || a.at == b.at && a.seq < b.seq
 }
 
-// push returns the number by which the alarm can be made a bell's valid one.
+// push returns the number by which the alarm can be made a timer handle's valid one.
 func (h *alarms) push(a alarm) uint64 {
 	h.seq++
 	h.heap = heap.Push(h.heap, seqAlarm{a, h.seq}, earlier)

@@ -201,8 +201,8 @@ func TestFloorPlanStore(t *testing.T) {
 // machine and view: what an engine does as an event is committed, and what the
 // simulator compares.
 var kindUsers = []string{
-	"internal/engine/collect.go", "internal/engine/core.go", "internal/engine/poison.go",
-	"internal/simulate/gen_tally.go", "internal/simulate/judge.go",
+	"internal/engine/collect.go", "internal/engine/core.go", "internal/engine/crash_history.go",
+	"internal/simulate/gen_tally.go", "internal/simulate/checker.go",
 }
 
 // TestEventKinds: whoever wants to know what a run's events say asks one of the folds

@@ -9,7 +9,7 @@ import (
 )
 
 // Check asserts what must hold of a run between two turns, whatever happened to
-// it: counters equal what they count (I5), the agenda holds what is due and
+// it: counters equal what they count (I5), the worklist holds what is due and
 // nothing else, and a run that has not ended waits for something (I6). The price
 // grows with the steps in memory; simulations pay it after every turn.
 func (r *Run) Check() error {

@@ -16,7 +16,7 @@ type composite struct {
 	scope *scope // of the step
 	step  int32  // local index
 	kind  compositeKind
-	pos   uint64 // agenda position; 0 = none
+	pos   uint64 // worklist position; 0 = none
 	asked bool   // its owed command was issued
 
 	kids  map[int64]*scope // in memory, by ordinal (branch or item index)

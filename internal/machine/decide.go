@@ -65,7 +65,7 @@ func (r *Run) take(in *Input) {
 	}
 }
 
-// advance carries out the agenda until it is empty or the turn is full.
+// advance carries out the worklist until it is empty or the turn is full.
 func (r *Run) advance() {
 	for !r.full() {
 		e, ok := r.agenda.front()

@@ -18,7 +18,7 @@ import (
 func Restore(g *Program, state []byte) (*Run, error) {
 	r := &Run{prog: g, plan: g.plan, limits: g.plan.Limits, missing: make(map[uint64][]*value)}
 	rd := reader{Reader: wire.Reader{Buf: state}, run: r}
-	rd.run0()
+	rd.header()
 	if rd.Err == nil && rd.Off != len(state) {
 		rd.Err = errors.New("bytes left over")
 	}
@@ -82,7 +82,7 @@ func (d *reader) stepError() stepError {
 	return stepError{fault.Code(d.str()), d.str()}
 }
 
-func (d *reader) run0() {
+func (d *reader) header() {
 	r := d.run
 	r.last = d.Uvarint()
 	r.now = d.Varint()

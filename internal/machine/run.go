@@ -46,8 +46,8 @@ type Run struct {
 	undo    []journal.Ref // completed steps with a compensation, in order of completion
 	undoing bool          // the last of undo has its compensation scope open
 
-	agenda agenda
-	runPos uint64 // of the run's own entry in the agenda; 0 = none
+	agenda worklist
+	runPos uint64 // of the run's own entry in the worklist; 0 = none
 	due    timers
 
 	mem     int64               // bytes of values held
@@ -88,7 +88,7 @@ type scope struct {
 	wave   int32          // plan.Waves: the wave that may start
 	inWave int32          // unsettled steps of that wave
 	cursor int32          // sweep: steps before it are settled
-	pos    uint64         // agenda position; 0 = none
+	pos    uint64         // worklist position; 0 = none
 
 	steps  []stepState
 	outs   map[int32]*value     // kept outputs by local index
@@ -130,7 +130,7 @@ type stepState struct {
 	keyGen  uint16 // … and generation
 	at      int64  // when it began, UTC µs; 0 = not begun
 	due     int64  // its timer in this status; 0 = none
-	pos     uint64 // agenda position; 0 = none
+	pos     uint64 // worklist position; 0 = none
 }
 
 type stepFlags uint16

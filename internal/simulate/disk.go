@@ -48,7 +48,7 @@ func (d *disk) Own(ctx context.Context) (uint64, error) {
 	return d.Store.Own(ctx)
 }
 
-// Commit implements store.Store. The judge hears of everything that was synced.
+// Commit implements store.Store. The checker hears of everything that was synced.
 func (d *disk) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
 	defer d.enter()()
 	verdicts, err := d.Store.Commit(ctx, batch)

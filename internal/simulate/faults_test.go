@@ -30,16 +30,16 @@ func TestNamedFaults(t *testing.T) {
 		// Who hears of no end tells the action to end, also when its run was set apart or
 		// its batch was lost: else an attempt is left in the end (I22).
 		{name: "F07 actions that hang", rates: map[Fault]int{ActionHangs: 2000, Panicked: 60, ReplyLost: 500, CommitRefused: 500, SlowSync: 2000},
-			tune: func(w *World) { w.weather.user = 20 }, struck: []Fault{ActionHangs, Panicked, ReplyLost, CommitRefused}},
+			tune: func(w *World) { w.faults.user = 20 }, struck: []Fault{ActionHangs, Panicked, ReplyLost, CommitRefused}},
 		// Timers fire once and never early (I9), and time never falls (I10), whatever
 		// the wall clock does while processes come and go.
 		{name: "F12 wall clocks that jump, leap and stand still", rates: map[Fault]int{
 			ClockForward: 600, ClockBack: 600, ClockFrozen: 600, ClockLeap: 600, Killed: 300, HandedBack: 200},
-			tune:   func(w *World) { w.weather.pass = 20 },
+			tune:   func(w *World) { w.faults.pass = 20 },
 			struck: []Fault{ClockForward, ClockBack, ClockFrozen, ClockLeap}},
 		{name: "F16 lost replies of the store", rates: map[Fault]int{ReplyLost: 2500, SlowSync: 2000}, struck: []Fault{ReplyLost}},
 		{name: "F17 F18 cancels and retries at any moment", rates: map[Fault]int{SlowSync: 4000, AttemptFailed: 3000, Killed: 100},
-			tune: func(w *World) { w.weather.user, w.weather.hasty = 40, 5000 }, struck: []Fault{SlowSync, AttemptFailed}},
+			tune: func(w *World) { w.faults.user, w.faults.hasty = 40, 5000 }, struck: []Fault{SlowSync, AttemptFailed}},
 		{name: "F31 F32 full and failing disks", rates: map[Fault]int{CommitRefused: 1500, SyncFailed: 500, ReadFailed: 500},
 			struck: []Fault{CommitRefused, SyncFailed, ReadFailed}},
 		{name: "F35 owners that were replaced go on", rates: map[Fault]int{TakenOver: 1500, CommitRefused: 500, Killed: 100},
@@ -49,8 +49,8 @@ func TestNamedFaults(t *testing.T) {
 		// sees every event all the same (I14).
 		{name: "F48 subscribers and exports that stop reading", rates: map[Fault]int{ReaderStalled: 3000, ReaderCut: 500},
 			tune: func(w *World) {
-				w.weather.read, w.weather.sweep, w.weather.longest = 30, 3, tenMinutes
-				w.weather.config.FoldBytes, w.weather.config.FoldCheck = 1, 1 // the journal is trimmed all the time
+				w.faults.read, w.faults.sweep, w.faults.longest = 30, 3, tenMinutes
+				w.faults.config.FoldBytes, w.faults.config.FoldCheck = 1, 1 // the journal is trimmed all the time
 			}, struck: []Fault{ReaderStalled, ReaderCut}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestNamedFaults(t *testing.T) {
 			}
 			all, _ := playOn(t, Options{Source: Drawn{}, tame: true, tune: func(w *World) {
 				for f, rate := range row.rates {
-					w.weather.rate[f] = rate
+					w.faults.rate[f] = rate
 				}
 				if row.tune != nil {
 					row.tune(w)
@@ -181,8 +181,8 @@ func TestF19_RunThatKillsItsLoader(t *testing.T) {
 	}
 	for seed := range seeds {
 		pl := NewPlayer(Options{Source: Drawn{}, tame: true, tune: func(w *World) {
-			w.poison, w.weather.longest, w.weather.steps, w.weather.user = killsLoader, 100_000, 400, 0
-			w.weather.config.MaxTurn = 0 // a run that gets further each time kills more often
+			w.poison, w.faults.longest, w.faults.steps, w.faults.user = killsLoader, 100_000, 400, 0
+			w.faults.config.MaxTurn = 0 // a run that gets further each time kills more often
 		}, spoil: func(w *World) {
 			if w.deaths > 12 {
 				w.broken("I16: the poisoned run killed %d processes", w.deaths)

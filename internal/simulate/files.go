@@ -13,15 +13,15 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A cabinet keeps the files of a world in memory. They are durable when Put
+// memoryFiles keeps the files of a world in memory. They are durable when Put
 // returns, as those of a real engine are.
-type cabinet struct {
+type memoryFiles struct {
 	w     *World
 	files map[string]*File
 }
 
 // Open implements action.Files.
-func (c *cabinet) Open(_ context.Context, hash string) (action.File, error) {
+func (c *memoryFiles) Open(_ context.Context, hash string) (action.File, error) {
 	f := c.files[hash]
 	if f == nil {
 		return nil, fault.New(fault.FileNotFound, "no file %s", hash)
@@ -33,7 +33,7 @@ func (c *cabinet) Open(_ context.Context, hash string) (action.File, error) {
 }
 
 // Put implements action.Files.
-func (c *cabinet) Put(_ context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
+func (c *memoryFiles) Put(_ context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return action.FileInfo{}, err

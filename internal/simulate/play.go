@@ -73,8 +73,8 @@ func (w *World) play() (err error) {
 			panic(v)
 		}
 	}()
-	w.say("seed %d, recipe %s, %d steps", w.seed, w.c.Name, w.weather.steps)
-	for range w.weather.steps {
+	w.say("seed %d, recipe %s, %d steps", w.seed, w.c.Name, w.faults.steps)
+	for range w.faults.steps {
 		w.step()
 	}
 	if w.opt.spoil != nil {
@@ -325,7 +325,7 @@ func (w *World) quietAtRest(p *process) {
 			quiet++
 		}
 	})
-	if most := w.weather.config.MaxLoaded; quiet > most {
+	if most := w.faults.config.MaxLoaded; quiet > most {
 		w.broken("I15: %d runs that may leave memory are kept, %d may stay", quiet, most)
 	}
 }
@@ -361,7 +361,7 @@ func (w *World) verdict() {
 }
 
 // readAll reads a run from its beginning: what a new reader sees is its journal.
-func (w *World) readAll(p *process, t *trial) {
+func (w *World) readAll(p *process, t *runRecord) {
 	r := &reader{w: w, t: t}
 	p.connect(r)
 	if !p.poll(r) || r.seen != t.seen.Last() {

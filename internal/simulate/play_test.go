@@ -131,12 +131,12 @@ func spoilt(t *testing.T, spoil func(*World)) error {
 }
 
 // TestBrokenWorldsAreNoticed: each way of breaking a promise is named by the
-// invariant it breaks. A judge that never convicts proves nothing.
+// invariant it breaks. A checker that never convicts proves nothing.
 func TestBrokenWorldsAreNoticed(t *testing.T) {
 	if err := spoilt(t, func(*World) {}); err != nil {
 		t.Fatalf("a world in which nothing was broken: %v", err)
 	}
-	some := func(w *World) *trial {
+	some := func(w *World) *runRecord {
 		for _, tr := range w.judge.all {
 			if !tr.deleted && tr.seen.Last() > 0 {
 				return tr
@@ -175,7 +175,7 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 			}
 		},
 		"I15: ": func(w *World) { // more at a time than was allowed
-			w.weather.config.Concurrency = 0
+			w.faults.config.Concurrency = 0
 			for _, p := range w.procs {
 				for _, k := range p.tasks {
 					p.bounded(k)

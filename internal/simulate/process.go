@@ -54,7 +54,7 @@ func (w *World) boot() *process {
 	p := &process{w: w, base: w.wall(), born: w.mono}
 	w.judge.began(p)
 	p.disk = &disk{Store: w.mem, p: p}
-	cfg := w.weather.config
+	cfg := w.faults.config
 	cfg.Store, cfg.Actions = p.disk, w.c.Actions
 	cfg.Files = func(string) action.Files { return &w.cabinet }
 	cfg.Rand = diceReader{w.dice}
@@ -71,7 +71,7 @@ func (w *World) boot() *process {
 	p.stage.Observe(w)
 	w.procs = append(w.procs, p)
 	p.stage.Live(func(l engine.LiveRun) {
-		if t := w.judge.trial(l.Key); l.Run.Last() != t.seen.Last() {
+		if t := w.judge.record(l.Key); l.Run.Last() != t.seen.Last() {
 			w.broken("I2: run %s was loaded to event %d and was synced to %d", l.Key.Run, l.Run.Last(), t.seen.Last())
 		}
 	})
@@ -232,7 +232,7 @@ func (p *process) pump() (moved bool) {
 			w.broken("I6: the engine never comes to rest")
 		}
 		switch {
-		case !w.calm && w.dice.IntN(10_000) < w.weather.hasty:
+		case !w.calm && w.dice.IntN(10_000) < w.faults.hasty:
 			return moved // the next input meets state ahead of the disk
 		case p.commit(), p.stage.Busy():
 			moved = true
@@ -272,7 +272,7 @@ func (p *process) act() {
 	for i := range effects {
 		ef := &effects[i]
 		w.stats.Effects++
-		t := w.judge.trial(ef.Key)
+		t := w.judge.record(ef.Key)
 		if t.seen.Last() == 0 {
 			w.broken("I1: run %s is not durable, and something is to be done for it", ef.Key.Run)
 		}

@@ -18,7 +18,7 @@ const tenMinutes = 600_000_000
 // Over all its connections it must see every event once, in order (I14).
 type reader struct {
 	w      *World
-	t      *trial
+	t      *runRecord
 	seen   uint64 // the last event
 	live   *engine.Reader
 	next   func() (engine.Event, error, bool) // of an export

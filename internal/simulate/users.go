@@ -87,7 +87,7 @@ func (p *process) bother() {
 }
 
 // inside names a step instance to retry from, anywhere in a run: most are in scopes.
-func (t *trial) inside(dice *rand.Rand) string {
+func (t *runRecord) inside(dice *rand.Rand) string {
 	if len(t.events) == 0 {
 		return ""
 	}
@@ -121,7 +121,7 @@ func (w *World) foreign(what string, key store.Key, err error) {
 	}
 }
 
-func (w *World) anyRun() *trial {
+func (w *World) anyRun() *runRecord {
 	if len(w.judge.all) == 0 {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 // A task is an attempt in the hands of a simulated worker.
 type task struct {
 	ef        engine.Effect
-	trial     *trial
+	trial     *runRecord
 	input     []byte
 	hash      []byte
 	fail      *machine.Failure // of rendering its input
@@ -26,7 +26,7 @@ type task struct {
 }
 
 // dispatch gives an attempt to a worker.
-func (p *process) dispatch(t *trial, ef *engine.Effect) {
+func (p *process) dispatch(t *runRecord, ef *engine.Effect) {
 	w := p.w
 	if !t.seen.Begun(ef.Ref, ef.Fence) {
 		w.broken("I1: run %s: step %s was handed out as attempt %d.%d, which is not durable",
@@ -66,7 +66,7 @@ func (p *process) bounded(k *task) {
 			same++
 		}
 	}
-	if most := w.weather.config.Concurrency; all > most {
+	if most := w.faults.config.Concurrency; all > most {
 		w.broken("I15: %d attempts are under way, %d may be", all, most)
 	}
 	if act := w.c.Actions.Find(k.ef.Task.Pin.Name, k.ef.Task.Pin.Version); act != nil && act.Slots > 0 && same > act.Slots {

@@ -49,12 +49,12 @@ type World struct {
 	seed    uint64
 	dice    *rand.Rand
 	c       *Case
-	weather weather
+	faults  faultProfile
 	plans   *engine.Plans
 	mem     *memory.Store
-	cabinet cabinet
+	cabinet memoryFiles
 	files   []journal.File
-	judge   judge
+	judge   checker
 	stats   Stats
 	turn    turnBefore
 
@@ -97,28 +97,28 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 		dice:  rand.New(rand.NewPCG(seed, 0x726f7578)),
 		keyed: map[store.Key]*engine.StartRequest{},
 	}
-	w.weather = draw(w.dice)
-	w.weather.rate[ActionHangs] = hangs(seed)
+	w.faults = draw(w.dice)
+	w.faults.rate[ActionHangs] = hangs(seed)
 	if restless(seed) {
-		w.weather.rate[HandedBack], w.weather.rate[Killed], w.weather.rate[TakenOver] = 900, 600, 0
-		w.weather.rate[ActionHangs] = 7_000
+		w.faults.rate[HandedBack], w.faults.rate[Killed], w.faults.rate[TakenOver] = 900, 600, 0
+		w.faults.rate[ActionHangs] = 7_000
 	}
 	if delving(seed) {
-		w.weather.user, w.weather.rate[TakenOver] = 12, 0
+		w.faults.user, w.faults.rate[TakenOver] = 12, 0
 	}
-	w.weather.config.MaxTurn = turns(seed)
-	w.weather.config.MinAhead = ahead(seed)
+	w.faults.config.MaxTurn = turns(seed)
+	w.faults.config.MinAhead = ahead(seed)
 	if w.dice.IntN(12) == 0 {
 		w.poison = pick(w.dice, killsLoader, killsWorker)
 	}
 	if opt.tame {
-		w.weather.rate, w.poison = [numFaults]int{}, wholesome
+		w.faults.rate, w.poison = [numFaults]int{}, wholesome
 	}
 	if opt.tune != nil {
 		opt.tune(w)
 	}
-	w.judge = judge{w: w, prog: prog, runs: map[store.Key]*trial{}}
-	w.cabinet = cabinet{w: w, files: map[string]*File{}}
+	w.judge = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}}
+	w.cabinet = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
 		f := &c.Files[i]
 		w.cabinet.files[f.Hash] = f
@@ -155,7 +155,7 @@ func (w *World) say(format string, args ...any) {
 
 // happens says whether a fault strikes now.
 func (w *World) happens(f Fault) bool {
-	r := w.weather.rate[f]
+	r := w.faults.rate[f]
 	if r == 0 || w.calm || w.dice.IntN(10_000) >= r {
 		return false
 	}
@@ -235,7 +235,7 @@ func (w *World) step() {
 		return
 	}
 	p := w.procs[w.dice.IntN(len(w.procs))]
-	wt := &w.weather
+	wt := &w.faults
 	switch n := w.dice.IntN(wt.work + wt.start + wt.user + wt.pass + wt.read + wt.sweep); {
 	case n < wt.work:
 		for range 1 + w.dice.IntN(wt.batch) {
@@ -280,12 +280,12 @@ func (w *World) step() {
 // pass lets time go by: to the next moment something is due, or any other.
 func (w *World) pass(p *process) {
 	if at := p.stage.Wakeup(); at != 0 && w.dice.IntN(2) == 0 {
-		if d := at - p.now(); d > 0 && d <= w.weather.longest {
+		if d := at - p.now(); d > 0 && d <= w.faults.longest {
 			w.mono += d
 			return
 		}
 	}
-	w.mono += w.dice.Int64N(w.weather.longest)
+	w.mono += w.dice.Int64N(w.faults.longest)
 }
 
 // sweep removes runs whose time is over.

@@ -10,9 +10,9 @@ import "context"
 // files after them. A crash in between leaves files that nobody names, which the
 // next sweep finds; it never leaves a run that names a missing file.
 type Retention interface {
-	// Naming returns runs of the account whose events name the file (as
+	// References returns runs of the account whose events name the file (as
 	// Transition.Files told), by id, at most limit.
-	Naming(ctx context.Context, account, hash string, limit int) (Naming, error)
+	References(ctx context.Context, account, hash string, limit int) (References, error)
 
 	// Ended returns settled runs that ended before `before` (UTC µs) and come
 	// after `after` in the order of (end, account, run), at most limit. Wake.At is
@@ -30,12 +30,12 @@ type Retention interface {
 	// run has ended or is gone, at most limit, and returns how many.
 	ForgetKeys(ctx context.Context, epoch uint64, before int64, limit int) (int, error)
 
-	// ForgetFile drops what Naming.Released says of a file that is gone.
+	// ForgetFile drops what References.Released says of a file that is gone.
 	ForgetFile(ctx context.Context, account, hash string) error
 }
 
-// Naming is who wants a file.
-type Naming struct {
+// References is who wants a file.
+type References struct {
 	Runs []string
 	// Released is when the last deleted run that named it had ended, UTC µs;
 	// 0 = no such run.

@@ -4,10 +4,10 @@ package store
 
 import "maps"
 
-// Slim returns m, or a copy in less memory once little is left of what it held:
+// ShrinkMap returns m, or a copy in less memory once little is left of what it held:
 // a map of Go never gives memory back, and a hundred thousand runs come and go.
-// most is what Slim returned before, 0 at first.
-func Slim[K comparable, V any](m map[K]V, most int) (map[K]V, int) {
+// most is what ShrinkMap returned before, 0 at first.
+func ShrinkMap[K comparable, V any](m map[K]V, most int) (map[K]V, int) {
 	n := len(m)
 	if n >= most {
 		return m, n

@@ -25,7 +25,7 @@ func TestSlim(t *testing.T) {
 		m, most := fill(c.n), 0
 		for i := c.n - 1; i >= c.left; i-- {
 			delete(m, i)
-			m, most = Slim(m, most)
+			m, most = ShrinkMap(m, most)
 		}
 		if len(m) != c.left || !maps.Equal(m, fill(c.left)) {
 			t.Errorf("%d of %d are left: %d entries", c.left, c.n, len(m))

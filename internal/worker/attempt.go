@@ -41,7 +41,7 @@ type attempt struct {
 
 	ended ending
 
-	saying saying
+	limiter reportLimiter
 }
 
 func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutMS) * time.Millisecond }
@@ -218,7 +218,7 @@ func (a *attempt) expire() {
 		return
 	}
 	a.settled, a.announcing = true, true
-	dropped := a.saying.close()
+	dropped := a.limiter.close()
 	a.grace.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
 	a.mu.Unlock()
 	a.end(errTimeout)
@@ -260,7 +260,7 @@ func (a *attempt) giveUp() {
 	}
 	report, later := !a.settled, a.announcing
 	a.settled, a.freed, a.freeLater = true, true, later
-	dropped := a.saying.close()
+	dropped := a.limiter.close()
 	a.mu.Unlock()
 	a.pool.countAbandoned(1)
 	a.pool.cfg.Logger.Warn("action did not return after it was cancelled", "run", a.task.Task.Run, "step", a.task.Task.Step,
@@ -286,7 +286,7 @@ func (a *attempt) finish(res Result) {
 	report, freed, later := !a.settled, a.freed, a.announcing
 	a.settled = true
 	a.freeLater = a.freeLater || later
-	res.Dropped = a.saying.close()
+	res.Dropped = a.limiter.close()
 	a.mu.Unlock()
 	a.stopTimer()
 	a.end(context.Canceled)

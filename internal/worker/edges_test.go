@@ -15,10 +15,10 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A crew keeps no job that is done, and no longer a list than jobs wait in it.
+// An executor keeps no job that is done, and no longer a list than jobs wait in it.
 func TestCrewForgetsJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Crew
+		var c Executor
 		for range 100 {
 			c.Add(jobFunc(func() {}), jobFunc(func() {}), jobFunc(func() {}))
 			synctest.Wait()
@@ -39,7 +39,7 @@ func TestCrewForgetsJobs(t *testing.T) {
 // A job that is moved to the front of the list is not held at its old place too.
 func TestCrewMovesJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Crew
+		var c Executor
 		c.ready = 1 // as if somebody were on the way: nothing is taken
 		c.Add(make([]Job, 10)...)
 		c.jobs[9] = jobFunc(func() {})

@@ -275,7 +275,7 @@ func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	p.mu.Unlock()
 	for _, a := range left {
 		a.stopTimer()
-		a.saying.close()
+		a.limiter.close()
 		a.end(errStopping)
 	}
 	if calls > 0 {

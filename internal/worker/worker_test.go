@@ -206,7 +206,7 @@ func TestI16_F19_Panic(t *testing.T) {
 			return action.Result{}, nil
 		},
 		"in its encoder": func(context.Context, *action.Task) (action.Result, error) {
-			return action.Result{Output: explosive{}}, nil
+			return action.Result{Output: panicsWhenEncoded{}}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,9 +233,9 @@ func TestI16_F19_Panic(t *testing.T) {
 	}
 }
 
-type explosive struct{}
+type panicsWhenEncoded struct{}
 
-func (explosive) MarshalJSON() ([]byte, error) { panic("in the encoder") }
+func (panicsWhenEncoded) MarshalJSON() ([]byte, error) { panic("in the encoder") }
 
 // X114, X115: the soft limit reports, the action may still clean up, and what
 // it returns late is ignored.

@@ -28,16 +28,16 @@ func (m *model) name(file store.Key, run string) {
 	runs[run] = struct{}{}
 }
 
-// Naming implements store.Retention.
-func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (store.Naming, error) {
+// References implements store.Retention.
+func (s *Store) References(ctx context.Context, account, hash string, limit int) (store.References, error) {
 	err := s.enter(ctx)
 	defer s.d.mu.Unlock()
 	if err != nil {
-		return store.Naming{}, err
+		return store.References{}, err
 	}
 	file := store.Key{Account: account, Run: hash}
 	runs := slices.Sorted(maps.Keys(s.d.synced.names[file]))
-	return store.Naming{Runs: runs[:min(len(runs), max(limit, 0))], Released: s.d.synced.released[file]}, nil
+	return store.References{Runs: runs[:min(len(runs), max(limit, 0))], Released: s.d.synced.released[file]}, nil
 }
 
 // Ended implements store.Retention.

@@ -120,12 +120,12 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	}
 	if c.inTx {
 		s.x.Lock()
-		s.x.takeOff(c.touched)
+		s.x.publishBegin(c.touched)
 		s.x.Unlock()
 		_, err = s.st.commit.exec()
 	}
 	s.x.Lock()
-	s.x.land(c.touched)
+	s.x.publishEnd(c.touched)
 	if err != nil {
 		s.x.Unlock()
 		return nil, err
@@ -279,17 +279,17 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 	return store.Verdict{}, s.rest(t, e, fold, at, t.Head == nil)
 }
 
-// A spot is where a transition's fold went: the number of its pack, 0 when it
+// A location is where a transition's fold went: the number of its pack, 0 when it
 // is in none, and what the run's row must say of it: the last event of its
 // first piece. These are nil where the row stays as it is.
-type spot struct {
+type location struct {
 	pack         int64
 	first, reach driver.Value
 	sum          driver.Value // of both
 }
 
 // pack puts a small fold into the commit's pack.
-func (s *Store) pack(t *store.Transition) (at spot, err error) {
+func (s *Store) pack(t *store.Transition) (at location, err error) {
 	f := t.Fold
 	if f == nil || !small(f) {
 		return at, nil
@@ -306,8 +306,8 @@ func (s *Store) pack(t *store.Transition) (at spot, err error) {
 }
 
 // rest writes the records beside a head and notes the events. place says that
-// the run's row is yet to be told of the fold and its spot.
-func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, place bool) error {
+// the run's row is yet to be told of the fold and its location.
+func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at location, place bool) error {
 	for _, p := range t.Plans {
 		if _, known := s.plans[p.Key]; known {
 			continue
@@ -370,7 +370,7 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at spot, pl
 }
 
 // keepFold writes the rows of a fold, as far as it needs any of its own.
-func (s *Store) keepFold(t *store.Transition, fold sealedFold, at spot) error {
+func (s *Store) keepFold(t *store.Transition, fold sealedFold, at location) error {
 	f := t.Fold
 	if f.State != nil && at.pack != 0 {
 		if err := failpoint.Hit(failpoint.SnapshotWrite); err != nil {

@@ -195,8 +195,8 @@ func (x *index) recall(r ref) []byte {
 	return nil
 }
 
-// takeOff and land enclose the moment at which a commit becomes visible.
-func (x *index) takeOff(touched []*entry) {
+// publishBegin and publishEnd enclose the moment at which a commit becomes visible.
+func (x *index) publishBegin(touched []*entry) {
 	for _, e := range touched {
 		if e.indexed {
 			e.flying = true
@@ -206,7 +206,7 @@ func (x *index) takeOff(touched []*entry) {
 	}
 }
 
-func (x *index) land(touched []*entry) {
+func (x *index) publishEnd(touched []*entry) {
 	for _, e := range touched {
 		e.flying = false
 	}
@@ -227,7 +227,7 @@ func (x *index) settle(e *entry) {
 	x.cover(e, e.chunked)
 	if (e.parked || e.settled) && len(e.refs) == 0 && e.damage == nil {
 		delete(x.runs, e.key)
-		x.runs, x.mostRuns = store.Slim(x.runs, x.mostRuns)
+		x.runs, x.mostRuns = store.ShrinkMap(x.runs, x.mostRuns)
 		x.dropped++
 		e.indexed = false
 		return
@@ -311,7 +311,7 @@ func (x *index) trimmed(ids []int64) {
 		delete(x.rows, id)
 	}
 	if len(ids) > 0 {
-		x.rows, x.mostRows = store.Slim(x.rows, x.mostRows)
+		x.rows, x.mostRows = store.ShrinkMap(x.rows, x.mostRows)
 	}
 	x.dead = x.dead[len(ids):]
 	if len(x.dead) == 0 {

@@ -123,7 +123,7 @@ func shownBy(s *Store) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("note: %w", err)
 	}
-	naming, err := s.Naming(ctx, "acme", "sha256_f", 10)
+	naming, err := s.References(ctx, "acme", "sha256_f", 10)
 	if err != nil {
 		return "", fmt.Errorf("naming: %w", err)
 	}

@@ -26,8 +26,8 @@ const (
 	purgeRuns = 64
 )
 
-// Naming implements store.Retention.
-func (s *Store) Naming(ctx context.Context, account, hash string, limit int) (n store.Naming, err error) {
+// References implements store.Retention.
+func (s *Store) References(ctx context.Context, account, hash string, limit int) (n store.References, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return n, err
 	}

@@ -48,23 +48,23 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	toFirstSchema(t, dir)
 	s = open(t, dir)
 	epoch = own(t, s)
-	naming := func(want store.Naming) {
+	naming := func(want store.References) {
 		t.Helper()
-		got, err := s.Naming(ctx, runKey(0).Account, "sha256_any", 10)
+		got, err := s.References(ctx, runKey(0).Account, "sha256_any", 10)
 		if err != nil || len(got.Runs) != len(want.Runs) || got.Released != want.Released {
 			t.Fatalf("Naming = %+v, %v, want %+v", got, err, want)
 		}
 	}
-	naming(store.Naming{Runs: []string{runKey(0).Run}})
+	naming(store.References{Runs: []string{runKey(0).Run}})
 	next := startOf(epoch, runKey(1), "1")
 	next.Files = []string{"sha256_one"}
 	mustCommit(t, s, next)
-	naming(store.Naming{Runs: []string{runKey(0).Run}})
+	naming(store.References{Runs: []string{runKey(0).Run}})
 	verdicts, err := s.Delete(ctx, epoch, []store.Key{runKey(0)})
 	if err != nil || verdicts[0].Err != nil {
 		t.Fatal(err, verdicts)
 	}
-	naming(store.Naming{Released: 5})
+	naming(store.References{Released: 5})
 }
 
 // A deletion that a crash cut off between head and folds is finished by the

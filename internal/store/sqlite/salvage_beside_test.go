@@ -71,7 +71,7 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("all %t: the note %s is %q, %v", all, name, value, err)
 			}
 		}
-		if n, err := s.Naming(ctx, runKey(1).Account, "sha256_second", 1); err != nil || n.Released != map[bool]int64{true: 5}[all] {
+		if n, err := s.References(ctx, runKey(1).Account, "sha256_second", 1); err != nil || n.Released != map[bool]int64{true: 5}[all] {
 			t.Errorf("all %t: a file was released at %d, %v", all, n.Released, err)
 		}
 	}

@@ -145,7 +145,7 @@ func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, er
 // writeHead replaces the columns that a new head does: beside it how far the events
 // reach, and where the first of them are when that is new. Of a damaged run, which
 // gets no events, what it says of them stays.
-func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at spot) error {
+func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at location) error {
 	k := sumsOf(e.key)
 	defer k.done()
 	args := [...]driver.Value{

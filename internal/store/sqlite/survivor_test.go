@@ -143,7 +143,7 @@ func (k *known) same(ctx context.Context, s *Store, key store.Key, ps *programs)
 		return errors.New("its events are not those that were acknowledged")
 	}
 	for _, hash := range k.files {
-		n, err := s.Naming(ctx, key.Account, hash, 500)
+		n, err := s.References(ctx, key.Account, hash, 500)
 		if err != nil || !slices.Contains(n.Runs, key.Run) {
 			return fmt.Errorf("it no longer names file %s: %w", hash, err)
 		}

@@ -23,7 +23,7 @@ func (h *harness) settled(k store.Key, at int64, files ...string) store.Transiti
 // that was deleted had ended at 9.
 func (h *harness) naming(account, hash string) string {
 	h.Helper()
-	n, err := h.s.Naming(ctx, account, hash, 10)
+	n, err := h.s.References(ctx, account, hash, 10)
 	h.must(err)
 	text := strings.Join(n.Runs, " ")
 	if n.Released != 0 {
@@ -80,7 +80,7 @@ func files(h *harness) {
 	}
 	h.equal("runs of the rival", h.naming("rival", "f1"), "a")
 	h.equal("runs of the rival", h.naming("rival", "f2"), "")
-	n, err := h.s.Naming(ctx, "acme", "f3", 1)
+	n, err := h.s.References(ctx, "acme", "f3", 1)
 	h.must(err)
 	h.equal("limited", strings.Join(n.Runs, " "), "a")
 }

@@ -69,8 +69,8 @@ type Swept struct {
 	Hashes []string `json:"fileHashes"`
 }
 
-// sweepState is where a cycle stands. It is kept as a note of the store.
-type sweepState struct {
+// A retentionState is where a cycle stands. It is kept as a note of the store.
+type retentionState struct {
 	Began int64      `json:"began"`           // UTC µs of the last cycle
 	Run   store.Wake `json:"run,omitzero"`    // the last one looked at
 	Runs  bool       `json:"runs,omitempty"`  // all runs of the cycle were looked at
@@ -78,12 +78,12 @@ type sweepState struct {
 	Busy  bool       `json:"busy,omitempty"`  // the cycle has more to do
 }
 
-// sweepLoop lets go of what is no longer kept, now and then. A process that
+// retentionLoop lets go of what is no longer kept, now and then. A process that
 // lives shorter than that goes on where the one before it stopped.
-func (e *Engine) sweepLoop() {
-	var st sweepState
+func (e *Engine) retentionLoop() {
+	var st retentionState
 	if raw, err := e.cfg.Store.Note(e.ctx, sweepNote); err != nil || raw != nil && json.Unmarshal(raw, &st) != nil {
-		st = sweepState{}
+		st = retentionState{}
 	}
 	for {
 		wait := time.Duration(st.Began-e.now())*time.Microsecond + sweepEvery
@@ -93,12 +93,12 @@ func (e *Engine) sweepLoop() {
 		if !e.sleep(wait) {
 			return
 		}
-		if err := e.sweepStep(&st); err != nil {
+		if err := e.retentionStep(&st); err != nil {
 			if e.ctx.Err() != nil || errors.Is(err, fault.StaleEpoch) {
 				return
 			}
 			e.cfg.Logger.Warn("old runs and files could not be removed; trying again in an hour", "err", err)
-			st = sweepState{Began: e.now()}
+			st = retentionState{Began: e.now()}
 		}
 	}
 }
@@ -117,14 +117,14 @@ func (e *Engine) sleep(d time.Duration) bool {
 	}
 }
 
-// sweepStep does one step of a cycle and notes where it stands.
-func (e *Engine) sweepStep(st *sweepState) error {
-	e.sweeping.Lock()
-	defer e.sweeping.Unlock()
+// retentionStep does one step of a cycle and notes where it stands.
+func (e *Engine) retentionStep(st *retentionState) error {
+	e.retaining.Lock()
+	defer e.retaining.Unlock()
 	if !st.Busy {
-		*st = sweepState{Began: e.now()}
+		*st = retentionState{Began: e.now()}
 	}
-	s := sweep{e: e, now: e.now()}
+	s := retention{e: e, now: e.now()}
 	err := s.step(e.ctx, st)
 	if s.swept.Runs+s.swept.Files > 0 {
 		e.cfg.Logger.Info("removed what is no longer kept", "runs", s.swept.Runs, "files", s.swept.Files, "bytes", s.swept.Bytes)
@@ -142,13 +142,13 @@ func (e *Engine) sweepStep(st *sweepState) error {
 // Sweep lets go at once of everything that is no longer kept, and says what it
 // was. dry only looks.
 func (e *Engine) Sweep(ctx context.Context, dry bool) (Swept, error) {
-	e.sweeping.Lock()
-	defer e.sweeping.Unlock()
+	e.retaining.Lock()
+	defer e.retaining.Unlock()
 	if err := failpoint.Hit(failpoint.SweepBefore); err != nil {
 		return Swept{}, err
 	}
-	s := sweep{e: e, now: e.now(), dry: dry, would: map[store.Key]int64{}}
-	st := sweepState{Began: s.now}
+	s := retention{e: e, now: e.now(), dry: dry, would: map[store.Key]int64{}}
+	st := retentionState{Began: s.now}
 	for {
 		if err := s.step(ctx, &st); err != nil {
 			return s.swept, err
@@ -159,8 +159,8 @@ func (e *Engine) Sweep(ctx context.Context, dry bool) (Swept, error) {
 	}
 }
 
-// A sweep is one pass over what is kept.
-type sweep struct {
+// A retention is one pass over what is kept.
+type retention struct {
 	e     *Engine
 	now   int64 // UTC µs
 	dry   bool
@@ -170,7 +170,7 @@ type sweep struct {
 
 // step does a bounded part of a cycle. Runs go before files: files that they
 // named are nobody's then, while a run never names a file that is gone.
-func (s *sweep) step(ctx context.Context, st *sweepState) error {
+func (s *retention) step(ctx context.Context, st *retentionState) error {
 	st.Busy = true
 	if !st.Runs {
 		return s.runs(ctx, st)
@@ -180,7 +180,7 @@ func (s *sweep) step(ctx context.Context, st *sweepState) error {
 	return err
 }
 
-func (s *sweep) runs(ctx context.Context, st *sweepState) error {
+func (s *retention) runs(ctx context.Context, st *retentionState) error {
 	keep := s.e.cfg.Retention.Runs
 	if keep < 0 {
 		return s.keys(ctx, st)
@@ -206,7 +206,7 @@ func (s *sweep) runs(ctx context.Context, st *sweepState) error {
 	return s.keys(ctx, st)
 }
 
-func (s *sweep) delete(ctx context.Context, ended []store.Wake) error {
+func (s *retention) delete(ctx context.Context, ended []store.Wake) error {
 	keys := make([]store.Key, len(ended))
 	for i, w := range ended {
 		keys[i] = w.Key
@@ -225,14 +225,14 @@ func (s *sweep) delete(ctx context.Context, ended []store.Wake) error {
 	return err
 }
 
-func (s *sweep) tookRun(key store.Key) {
+func (s *retention) tookRun(key store.Key) {
 	if s.swept.Runs++; len(s.swept.RunIDs) < maxSwept {
 		s.swept.RunIDs = append(s.swept.RunIDs, key.Run)
 	}
 }
 
 // keys forgets idempotency keys, and with the last of them the turn is the files'.
-func (s *sweep) keys(ctx context.Context, st *sweepState) error {
+func (s *retention) keys(ctx context.Context, st *retentionState) error {
 	n := 0
 	if !s.dry {
 		var err error
@@ -246,7 +246,7 @@ func (s *sweep) keys(ctx context.Context, st *sweepState) error {
 }
 
 // files looks at the next files and removes those that nobody wants.
-func (s *sweep) files(ctx context.Context, from string) (next string, err error) {
+func (s *retention) files(ctx context.Context, from string) (next string, err error) {
 	if s.e.cfg.Blobs == nil || s.e.cfg.Retention.Uploads < 0 {
 		return "", nil
 	}
@@ -288,8 +288,8 @@ func (s *sweep) files(ctx context.Context, from string) (next string, err error)
 }
 
 // wanted says whether a stored run names the file, or one did not long ago.
-func (s *sweep) wanted(ctx context.Context, f blob.Entry) (bool, error) {
-	n, err := s.e.cfg.Store.Naming(ctx, f.Account, f.Info.Hash, 1+len(s.would))
+func (s *retention) wanted(ctx context.Context, f blob.Entry) (bool, error) {
+	n, err := s.e.cfg.Store.References(ctx, f.Account, f.Info.Hash, 1+len(s.would))
 	if err != nil {
 		return true, err
 	}
@@ -306,7 +306,7 @@ func (s *sweep) wanted(ctx context.Context, f blob.Entry) (bool, error) {
 
 // NamedBy returns runs that name a file, at most limit.
 func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
-	n, err := e.cfg.Store.Naming(ctx, account, hash, limit)
+	n, err := e.cfg.Store.References(ctx, account, hash, limit)
 	return n.Runs, err
 }
 
@@ -316,7 +316,7 @@ func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {
 	// Requests that have touched it and not named it yet are let through first.
 	e.renewing.Lock()
 	defer e.renewing.Unlock()
-	n, err := e.cfg.Store.Naming(ctx, account, hash, 3)
+	n, err := e.cfg.Store.References(ctx, account, hash, 3)
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ func (e *Engine) alone(b *batch) bool {
 	return len(b.trans) == 1 && e.core.arb.whole.used <= 1 && e.length.Load() == 0 && !e.core.busy()
 }
 
-// here is the loop's own commit. While it lasts the loop cannot look whether the
+// An inlineCommit is the loop's own commit. While it lasts the loop cannot look whether the
 // disk hangs, so a timer does. It is set and stopped for each commit, which wakes
 // nobody.
-type here struct {
+type inlineCommit struct {
 	guard *time.Timer
 	looks atomic.Int32
 	// turn is odd while the loop commits, another number each time. Whoever moves
@@ -32,7 +32,7 @@ type here struct {
 
 const turnGone = math.MaxUint64 - 1 // even: the loop has lost the core
 
-func (h *here) init(e *Engine) {
+func (h *inlineCommit) init(e *Engine) {
 	h.guard = time.AfterFunc(time.Hour, e.lookHere)
 	h.guard.Stop()
 }
@@ -41,7 +41,7 @@ func (h *here) init(e *Engine) {
 // disk hung for so long that the engine has ended meanwhile: the core is no
 // longer the caller's.
 func (e *Engine) commitHere(b *batch) bool {
-	h := &e.here
+	h := &e.inline
 	h.looks.Store(0)
 	turn := h.turn.Add(1)
 	h.guard.Reset(hangsAfter / hangLooks)
@@ -51,7 +51,7 @@ func (e *Engine) commitHere(b *batch) bool {
 		return false
 	}
 	e.core.committed(r.verdicts, r.err)
-	e.core.carryOn()
+	e.core.releaseCommitted()
 	return true
 }
 
@@ -59,7 +59,7 @@ func (e *Engine) commitHere(b *batch) bool {
 // come back (F32). Looks are counted, as the watchdog counts them. One may be of
 // the commit before: it came too late to be stopped.
 func (e *Engine) lookHere() {
-	h := &e.here
+	h := &e.inline
 	turn := h.turn.Load()
 	if turn%2 == 0 {
 		return

@@ -22,11 +22,11 @@ const (
 	maxTouched = 10_000
 )
 
-// A namer finds the files that transitions name, for the store to keep with
+// fileReferences finds the files that transitions name, for the store to keep with
 // them. It belongs to the committer, beside the loop. Events are not decoded:
 // whatever looks like the hash of a file counts as one, which at worst keeps a
 // file too long.
-type namer struct {
+type fileReferences struct {
 	written map[named]struct{}
 }
 
@@ -36,7 +36,7 @@ type named struct {
 }
 
 // name sets Files of every transition of a batch.
-func (n *namer) name(batch []store.Transition) {
+func (n *fileReferences) name(batch []store.Transition) {
 	for i := range batch {
 		t := &batch[i]
 		t.Files = filesNamed(t, func(hash []byte) bool {
@@ -67,7 +67,7 @@ func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []stri
 
 // committed remembers what the store has now: a run that names a file in every
 // event writes it once.
-func (n *namer) committed(verdicts []store.Verdict, batch []store.Transition) {
+func (n *fileReferences) committed(verdicts []store.Verdict, batch []store.Transition) {
 	if len(n.written) > maxNamed || n.written == nil {
 		n.written = map[named]struct{}{}
 	}

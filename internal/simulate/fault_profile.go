@@ -64,9 +64,9 @@ var most = [numFaults]int{
 	ActionHangs: 500,
 }
 
-// A weather is how a schedule's world behaves: each seed draws its own, so that
+// A faultProfile is how a schedule's world behaves: each seed draws its own, so that
 // some worlds know one disaster well and others all of them a little.
-type weather struct {
+type faultProfile struct {
 	rate  [numFaults]int // in 10,000
 	steps int            // of phase 1
 	runs  int            // at most
@@ -82,9 +82,9 @@ type weather struct {
 
 func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
-// draw makes a weather.
-func draw(dice *rand.Rand) weather {
-	wt := weather{
+// draw makes a fault profile.
+func draw(dice *rand.Rand) faultProfile {
+	wt := faultProfile{
 		steps: 60 + dice.IntN(300), runs: 2 + dice.IntN(6),
 		work: 15 + dice.IntN(40), start: 2 + dice.IntN(8), user: dice.IntN(8), pass: 2 + dice.IntN(8),
 		read: dice.IntN(6), sweep: dice.IntN(2),

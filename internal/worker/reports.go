@@ -17,8 +17,8 @@ const progressStep = 0.005
 // are bounded too.
 const reportBytes = 64
 
-// saying bounds what an attempt says (I15). Its zero value is ready.
-type saying struct {
+// A reportLimiter bounds what an attempt says (I15). Its zero value is ready.
+type reportLimiter struct {
 	mu       sync.Mutex
 	closed   bool
 	logs     int
@@ -31,7 +31,7 @@ type saying struct {
 
 // close ends reporting and returns how much was dropped. What a runaway action
 // says later reaches nobody.
-func (s *saying) close() int64 {
+func (s *reportLimiter) close() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -41,7 +41,7 @@ func (s *saying) close() int64 {
 // say passes a report on when it is within bounds. The lock is held meanwhile:
 // reports arrive in the order they were made, and none after the result.
 func (a *attempt) say(r Report) {
-	s := &a.saying
+	s := &a.limiter
 	sink := a.pool.cfg.Report
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +72,9 @@ func (a *attempt) say(r Report) {
 
 // drop counts a report that cannot be passed on.
 func (a *attempt) drop() {
-	a.saying.mu.Lock()
-	a.saying.dropped++
-	a.saying.mu.Unlock()
+	a.limiter.mu.Lock()
+	a.limiter.dropped++
+	a.limiter.mu.Unlock()
 }
 
 // Progress implements action.Reporter.

@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// live is a run in memory.
-type live struct {
+// A loadedRun is a run in memory.
+type loadedRun struct {
 	key   store.Key
 	prog  *program
 	run   *machine.Run
@@ -49,13 +49,13 @@ type live struct {
 	released    bool   // it was set apart, and its attempts told to stop, until just now
 	gone        bool   // dropped from memory; whoever still points here is late
 
-	asks    asks
-	gates   [][]*gate // by plan action
-	bell    *bell     // nil until it has an alarm
-	alarm   int64     // its valid alarm; 0 = none
-	wake    int64     // WakeAt of its park entry
-	touched int64
-	age     link // in core.recent
+	requests requestSet
+	limits   [][]*limit   // by plan action
+	timer    *timerHandle // nil until it has an alarm
+	alarm    int64        // its valid alarm; 0 = none
+	wake     int64        // WakeAt of its park entry
+	touched  int64
+	age      link // in core.recent
 }
 
 // unended says that a run is in memory, stored, and has not ended as of its last
@@ -68,11 +68,11 @@ func (c *core) unended(key store.Key) bool {
 }
 
 // settled says that nothing will ever happen to the run by itself.
-func (l *live) settled() bool { return l.run.Status().Terminal() && l.run.Quiet() }
+func (l *loadedRun) settled() bool { return l.run.Status().Terminal() && l.run.Quiet() }
 
 // newHead brings the head row up to date and says whether it must be written:
 // at the start, at the end and when the status changes.
-func (l *live) newHead(now int64) bool {
+func (l *loadedRun) newHead(now int64) bool {
 	old := l.head
 	h := &l.head
 	status := l.run.Status()
@@ -92,11 +92,11 @@ func (l *live) newHead(now int64) bool {
 }
 
 // get returns a run, loading it when it is not in memory.
-func (c *core) get(key store.Key) (*live, error) {
+func (c *core) get(key store.Key) (*loadedRun, error) {
 	if l := c.runs[key]; l != nil {
 		return l, nil
 	}
-	if reason := c.apart[key]; reason != "" {
+	if reason := c.quarantined[key]; reason != "" {
 		return nil, errQuarantined(key.Run, reason)
 	}
 	if c.inherited[key].suspect {
@@ -105,7 +105,7 @@ func (c *core) get(key store.Key) (*live, error) {
 	}
 	saved, err := c.cfg.Store.Load(c.ctx, key)
 	if fault.CodeOf(err) == fault.StoreCorrupt {
-		c.setApartStored(key, err.Error())
+		c.quarantineStored(key, err.Error())
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (c *core) get(key store.Key) (*live, error) {
 
 // admit takes a stored run into memory. A run that cannot be read is set apart
 // (F20): its bytes are kept as they are, and the others go on.
-func (c *core) admit(saved *store.Saved) (*live, error) {
+func (c *core) admit(saved *store.Saved) (*loadedRun, error) {
 	if reason := saved.Head.Quarantine; reason != "" {
 		return nil, errQuarantined(saved.Head.Run, reason)
 	}
@@ -141,7 +141,7 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 		return nil, err
 	}
 	if err != nil {
-		c.setApart(saved.Head, err.Error())
+		c.quarantine(saved.Head, err.Error())
 		return nil, errQuarantined(saved.Head.Run, err.Error())
 	}
 	c.catchUp(l, saved.Head)
@@ -158,7 +158,7 @@ func (c *core) admit(saved *store.Saved) (*live, error) {
 // catchUp goes on from the time of a run that is loaded, where that is later: time
 // never falls, also when the wall clock was turned back while the process was down
 // (I10). What the process notes at its end is then not older than what it wrote.
-func (c *core) catchUp(l *live, head store.Head) {
+func (c *core) catchUp(l *loadedRun, head store.Head) {
 	if t := max(l.run.Now(), head.Updated); t > c.now {
 		c.cfg.Logger.Warn("the clock is behind the journal; going on from the journal's time",
 			"run", head.Run, "behind", time.Duration(t-c.now)*time.Microsecond)
@@ -167,7 +167,7 @@ func (c *core) catchUp(l *live, head store.Head) {
 }
 
 // enter makes a run part of memory.
-func (c *core) enter(l *live) {
+func (c *core) enter(l *loadedRun) {
 	c.runsMu.Lock()
 	c.runs[l.key] = l
 	c.runsMu.Unlock()
@@ -180,7 +180,7 @@ func (c *core) enter(l *live) {
 }
 
 // rebuild folds a stored run. Nothing it does changes the core.
-func (c *core) rebuild(saved *store.Saved) (l *live, err error) {
+func (c *core) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.cfg.Logger.Error("a run broke its fold", "run", saved.Head.Run, "panic", v, "stack", string(debug.Stack()))
@@ -198,7 +198,7 @@ func (c *core) rebuild(saved *store.Saved) (l *live, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l = &live{
+	l = &loadedRun{
 		key: saved.Head.Key, prog: prog, run: run, head: saved.Head,
 		chunked: saved.Chunked, snap: len(saved.State), ended: saved.Head.Ended,
 	}
@@ -340,31 +340,31 @@ func after(frames []byte, last uint64) ([]byte, error) {
 }
 
 // drop takes a run out of memory and gives back what it held.
-func (c *core) drop(l *live) {
+func (c *core) drop(l *loadedRun) {
 	if l.gone {
 		return
 	}
 	l.gone = true
 	c.runsMu.Lock()
 	delete(c.runs, l.key)
-	c.runs, c.most = store.Slim(c.runs, c.most)
+	c.runs, c.most = store.ShrinkMap(c.runs, c.most)
 	c.runsMu.Unlock()
 	c.recent.remove(&l.age)
-	if l.bell != nil {
-		l.bell.l = nil
+	if l.timer != nil {
+		l.timer.l = nil
 		if l.alarm != 0 {
 			c.alarms.died()
 		}
 	}
-	l.asks.all(c.stray)
+	l.requests.all(c.orphan)
 	c.arb.withdrawAll(l)
 }
 
-// setApart quarantines a run that is not, or no longer, in memory (I16). Where the
+// quarantine sets apart a run that is not, or no longer, in memory (I16). Where the
 // head is damaged nothing is stored: that would make the damage good.
-func (c *core) setApart(head store.Head, reason string) {
+func (c *core) quarantine(head store.Head, reason string) {
 	c.cfg.Logger.Error("run set apart", "run", head.Run, "reason", reason)
-	c.apart[head.Key] = reason
+	c.quarantined[head.Key] = reason
 	if head.Damage == "" {
 		head.Quarantine, head.Updated = reason, c.now
 		c.building.extra = append(c.building.extra, store.Transition{Key: head.Key, Epoch: c.epoch, Head: &head})
@@ -379,7 +379,7 @@ func (c *core) setApart(head store.Head, reason string) {
 func (c *core) correctMark(key store.Key, reason string, began bool) {
 	if began {
 		c.dropMark(key)
-		delete(c.apart, key)
+		delete(c.quarantined, key)
 		return
 	}
 	head, err := c.cfg.Store.Head(c.ctx, key)
@@ -389,7 +389,7 @@ func (c *core) correctMark(key store.Key, reason string, began bool) {
 	}
 	c.dropMark(key)
 	if head.Quarantine == "" {
-		c.setApart(head, reason)
+		c.quarantine(head, reason)
 	}
 }
 
@@ -403,7 +403,7 @@ func (c *core) dropMark(key store.Key) {
 // until then nobody else would tell their actions.
 func (c *core) recall(key store.Key) {
 	var ids []taskID
-	for id := range c.strays {
+	for id := range c.orphans {
 		if id.key == key {
 			ids = append(ids, id)
 		}
@@ -413,18 +413,18 @@ func (c *core) recall(key store.Key) {
 			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
 	})
 	for _, id := range ids {
-		c.effects = append(c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: c.strays[id].prog, fl: c.strays[id]})
-		delete(c.strays, id)
+		c.effects = append(c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: c.orphans[id].prog, fl: c.orphans[id]})
+		delete(c.orphans, id)
 	}
 }
 
-// setApartStored is setApart for a run of which only the head can be read.
-func (c *core) setApartStored(key store.Key, reason string) {
+// quarantineStored is quarantine for a run of which only the head can be read.
+func (c *core) quarantineStored(key store.Key, reason string) {
 	head, err := c.cfg.Store.Head(c.ctx, key)
 	if err != nil || head.Quarantine != "" {
 		return
 	}
-	c.setApart(head, reason)
+	c.quarantine(head, reason)
 }
 
 func errQuarantined(run, reason string) error {

@@ -21,10 +21,10 @@ import (
 
 // An attempt that is alone is carried out by the loop.
 func TestALoneAttemptIsCarriedOutByTheLoop(t *testing.T) {
-	lent := 0
+	inline := 0
 	a := act("noop", func(context.Context, *action.Task) (action.Result, error) {
-		if strings.Contains(string(debug.Stack()), "engine.(*Engine).lend(") {
-			lent++
+		if strings.Contains(string(debug.Stack()), "engine.(*Engine).runInline(") {
+			inline++
 		}
 		return action.Result{}, nil
 	})
@@ -33,8 +33,8 @@ func TestALoneAttemptIsCarriedOutByTheLoop(t *testing.T) {
 		t.Errorf("run is %s (%s)", head.Status, head.Message)
 	}
 	// The start, and whoever asks for the end, may be noticed first.
-	if lent < 40 {
-		t.Errorf("the loop carried out %d of 50 attempts", lent)
+	if inline < 40 {
+		t.Errorf("the loop carried out %d of 50 attempts", inline)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/roux-engine/roux/internal/sabotage"
 )
 
-// The agenda lists what the run can decide by itself: steps that may start,
+// The worklist lists what the run can decide by itself: steps that may start,
 // composites that can be joined or opened further, scopes to sweep, the run's
 // own end. It is part of the fold: Apply adds an entry the moment its predicate
 // becomes true and removes it the moment it becomes false, so that a refolded
 // run holds the same entries in the same order, and a Decide that stopped at
 // its limit goes on where it was (CmdContinue).
-type agenda struct {
+type worklist struct {
 	entries []entry
 	base    uint64 // entries dropped at the front so far
 	n       int    // entries not removed
@@ -37,16 +37,16 @@ const (
 	runEntry
 )
 
-func (a *agenda) len() int { return a.n }
+func (a *worklist) len() int { return a.n }
 
 // push appends an entry and returns its position, never 0.
-func (a *agenda) push(e entry) uint64 {
+func (a *worklist) push(e entry) uint64 {
 	a.entries = append(a.entries, e)
 	a.n++
 	return a.base + uint64(len(a.entries))
 }
 
-func (a *agenda) remove(pos uint64) {
+func (a *worklist) remove(pos uint64) {
 	i := pos - 1 - a.base // wraps for positions already trimmed
 	if i >= uint64(len(a.entries)) || a.entries[i].kind == noEntry {
 		return
@@ -57,7 +57,7 @@ func (a *agenda) remove(pos uint64) {
 }
 
 // front returns the oldest entry; ok is false when there is none.
-func (a *agenda) front() (e entry, ok bool) {
+func (a *worklist) front() (e entry, ok bool) {
 	a.trim()
 	if a.n == 0 {
 		return entry{}, false
@@ -66,7 +66,7 @@ func (a *agenda) front() (e entry, ok bool) {
 }
 
 // trim drops removed entries at the front. Positions are never reused.
-func (a *agenda) trim() {
+func (a *worklist) trim() {
 	i := 0
 	for i < len(a.entries) && a.entries[i].kind == noEntry {
 		i++
@@ -80,7 +80,7 @@ func (a *agenda) trim() {
 }
 
 // each visits the entries in order.
-func (a *agenda) each(fn func(entry)) {
+func (a *worklist) each(fn func(entry)) {
 	for _, e := range a.entries {
 		if e.kind != noEntry {
 			fn(e)
@@ -88,7 +88,7 @@ func (a *agenda) each(fn func(entry)) {
 	}
 }
 
-// track keeps an agenda position in step with its predicate.
+// track keeps a worklist position in step with its predicate.
 func (r *Run) track(pos *uint64, due bool, e entry) {
 	switch {
 	case due && *pos == 0:

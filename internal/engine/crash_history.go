@@ -146,7 +146,7 @@ func (c *core) blame(d lone) {
 		return
 	}
 	if saved.Head.Quarantine == "" {
-		c.setApart(saved.Head, fmt.Sprintf(quarantineMsg, d.N))
+		c.quarantine(saved.Head, fmt.Sprintf(quarantineMsg, d.N))
 	}
 }
 
@@ -190,7 +190,7 @@ func (c *core) nextSuspect() {
 		case err == nil && saved.Head.Quarantine == "":
 			err = c.enterSaved(saved)
 		case fault.CodeOf(err) == fault.StoreCorrupt:
-			c.setApartStored(key, err.Error())
+			c.quarantineStored(key, err.Error())
 		}
 		if passing(err) {
 			c.suspectAt = c.now + maxBackoff

@@ -26,8 +26,8 @@ func TestALoneRunIsCommittedByTheLoop(t *testing.T) {
 	if _, err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e.dog.sent != 0 {
-		t.Errorf("%d batches of a lone run went to the committer", e.dog.sent)
+	if e.watchdog.sent != 0 {
+		t.Errorf("%d batches of a lone run went to the committer", e.watchdog.sent)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestF32_DiskHangsInASharedCommit(t *testing.T) {
 		if err := e.Err(); !errors.Is(err, ErrHangs) {
 			t.Errorf("the engine ended with %v", err)
 		}
-		if e.dog.sent == 0 {
+		if e.watchdog.sent == 0 {
 			t.Error("no commit was shared: the test shows nothing")
 		}
 	})

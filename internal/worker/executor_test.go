@@ -16,7 +16,7 @@ func (f jobFunc) Do() { f() }
 
 // No job waits for another to return: each of these waits for all of them.
 func TestCrewJobsMayBlock(t *testing.T) {
-	var c Crew
+	var c Executor
 	const n = 500
 	var inside, done sync.WaitGroup
 	inside.Add(n)
@@ -37,7 +37,7 @@ func TestCrewJobsMayBlock(t *testing.T) {
 // Jobs that return at once are done by a few goroutines, and none stays behind.
 func TestCrewSharesGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Crew
+		var c Executor
 		var done, most atomic.Int64
 		before := runtime.NumGoroutine()
 		jobs := make([]Job, 10_000)
@@ -73,7 +73,7 @@ func TestCrewSharesGoroutines(t *testing.T) {
 // A job that ends its goroutine takes no other job with it.
 func TestCrewSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Crew
+		var c Executor
 		var done atomic.Int64
 		for i := range 300 {
 			c.Add(jobFunc(func() {

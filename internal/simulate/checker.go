@@ -14,21 +14,21 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A judge holds a world to the invariants. What it knows it has from the bytes
+// A checker holds a world to the invariants. What it knows it has from the bytes
 // that were synced and from what left the engine; of the engine's memory it only
 // asks whether it is what those bytes fold to.
-type judge struct {
+type checker struct {
 	w    *World
 	prog *machine.Program
-	runs map[store.Key]*trial
-	all  []*trial // in the order of their starts
+	runs map[store.Key]*runRecord
+	all  []*runRecord // in the order of their starts
 	// unheard are runs of batches that may be on the disk without having been synced.
 	unheard []store.Key
 	orderly bool // the last process was stopped in order
 }
 
-// A trial is what is known of one run.
-type trial struct {
+// A runRecord is what is known of one run.
+type runRecord struct {
 	key    store.Key
 	seen   *journal.Checker
 	shadow *machine.Run // the fold of all that was synced
@@ -66,11 +66,11 @@ func (w *World) broken(format string, args ...any) {
 	panic(violation{fmt.Errorf(format, args...)})
 }
 
-// trial returns what is known of a run.
-func (j *judge) trial(key store.Key) *trial {
+// record returns what is known of a run.
+func (j *checker) record(key store.Key) *runRecord {
 	t := j.runs[key]
 	if t == nil {
-		t = &trial{
+		t = &runRecord{
 			key: key, seen: journal.NewChecker(j.prog.Plan()), shadow: machine.NewRun(j.prog),
 			said: map[report]uint64{}, handed: map[report]struct{}{},
 		}
@@ -82,7 +82,7 @@ func (j *judge) trial(key store.Key) *trial {
 }
 
 // last is the run's last synced event.
-func (j *judge) last(key store.Key) uint64 {
+func (j *checker) last(key store.Key) uint64 {
 	if t := j.runs[key]; t != nil {
 		return t.seen.Last()
 	}
@@ -90,7 +90,7 @@ func (j *judge) last(key store.Key) uint64 {
 }
 
 // committed hears of a batch that was given to the store.
-func (j *judge) committed(batch []store.Transition, verdicts []store.Verdict, err error) {
+func (j *checker) committed(batch []store.Transition, verdicts []store.Verdict, err error) {
 	for i := range batch {
 		t := &batch[i]
 		switch {
@@ -108,15 +108,15 @@ func (j *judge) committed(batch []store.Transition, verdicts []store.Verdict, er
 			j.head(t)
 		}
 		if t.Fold != nil || t.Park != nil {
-			j.trial(t.Key).judged = 0 // another stored form, perhaps of the same events
+			j.record(t.Key).judged = 0 // another stored form, perhaps of the same events
 			j.kept(t.Key)
 		}
 	}
 }
 
 // sync takes events that have become durable.
-func (j *judge) sync(key store.Key, frames []byte) {
-	t := j.trial(key)
+func (j *checker) sync(key store.Key, frames []byte) {
+	t := j.record(key)
 	if t.deleted {
 		j.w.broken("F43: run %s was removed and has new events", key.Run)
 	}
@@ -132,7 +132,7 @@ func (j *judge) sync(key store.Key, frames []byte) {
 }
 
 // event takes one of them.
-func (j *judge) event(t *trial, ev *journal.Event) error {
+func (j *checker) event(t *runRecord, ev *journal.Event) error {
 	w := j.w
 	w.stats.Events++
 	w.stats.Kinds[ev.Kind]++
@@ -177,8 +177,8 @@ func (j *judge) event(t *trial, ev *journal.Event) error {
 }
 
 // head compares a head row with what the events say.
-func (j *judge) head(tr *store.Transition) {
-	t, h := j.trial(tr.Key), tr.Head
+func (j *checker) head(tr *store.Transition) {
+	t, h := j.record(tr.Key), tr.Head
 	if h.Quarantine != "" {
 		if !j.w.harmed(h.Quarantine) {
 			j.w.broken("I16: run %s is set apart, and nothing had harmed it: %s", tr.Run, h.Quarantine)
@@ -194,7 +194,7 @@ func (j *judge) head(tr *store.Transition) {
 }
 
 // catchUp reads what became durable without a word.
-func (j *judge) catchUp(key store.Key) {
+func (j *checker) catchUp(key store.Key) {
 	for {
 		last := j.last(key)
 		page, err := j.w.mem.Events(context.Background(), key, last, 1<<20)
@@ -207,8 +207,8 @@ func (j *judge) catchUp(key store.Key) {
 
 // kept compares the stored form of a run, snapshot and tail, with the fold of
 // its whole journal, and memory with both (I2).
-func (j *judge) kept(key store.Key) {
-	t := j.trial(key)
+func (j *checker) kept(key store.Key) {
+	t := j.record(key)
 	if t.deleted || t.judged == t.seen.Last() && !j.w.calm {
 		return
 	}
@@ -242,7 +242,7 @@ func (j *judge) kept(key store.Key) {
 }
 
 // same compares what is in memory with what the events fold to.
-func (j *judge) same(t *trial, run *machine.Run, want []byte) {
+func (j *checker) same(t *runRecord, run *machine.Run, want []byte) {
 	if got := run.Snapshot(nil); !bytes.Equal(got, want) {
 		j.w.broken("I2: run %s in memory is not what its %d events fold to", t.key.Run, t.seen.Last())
 	}
@@ -252,7 +252,7 @@ func (j *judge) same(t *trial, run *machine.Run, want []byte) {
 }
 
 // died compares the memory of a process that is gone with what was synced (I2).
-func (j *judge) died(p *process) {
+func (j *checker) died(p *process) {
 	if p != j.w.owner || p.stage == nil {
 		return
 	}
@@ -264,7 +264,7 @@ func (j *judge) died(p *process) {
 }
 
 // restore makes the run that its stored form describes.
-func (j *judge) restore(t *trial, saved *store.Saved) (*machine.Run, error) {
+func (j *checker) restore(t *runRecord, saved *store.Saved) (*machine.Run, error) {
 	run := machine.NewRun(j.prog)
 	if saved.State != nil {
 		var err error
@@ -293,7 +293,7 @@ func (j *judge) restore(t *trial, saved *store.Saved) (*machine.Run, error) {
 
 // survived asserts after a crash that nothing synced is gone, and that what is
 // there folds to what it was (I1, I2).
-func (j *judge) survived() {
+func (j *checker) survived() {
 	for _, key := range j.unheard {
 		j.catchUp(key)
 		if t := j.runs[key]; t != nil {
@@ -313,13 +313,13 @@ func (j *judge) survived() {
 }
 
 // deleted hears that a run was removed.
-func (j *judge) deleted(key store.Key, p *process) {
-	t := j.trial(key)
+func (j *checker) deleted(key store.Key, p *process) {
+	t := j.record(key)
 	t.deleted = true
 	if !t.seen.Status().Terminal() {
 		j.w.broken("run %s was removed while it was %s", key.Run, t.seen.Status())
 	}
-	if keep := p.w.weather.config.Retention.Runs.Microseconds(); t.seen.At()+keep > p.stage.Now() {
+	if keep := p.w.faults.config.Retention.Runs.Microseconds(); t.seen.At()+keep > p.stage.Now() {
 		j.w.broken("run %s was removed %d µs too early", key.Run, t.seen.At()+keep-p.stage.Now())
 	}
 }
@@ -380,7 +380,7 @@ func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *mac
 }
 
 // began hears that a process begins.
-func (j *judge) began(p *process) {
+func (j *checker) began(p *process) {
 	p.orderly, j.orderly = j.orderly, false
 	for _, t := range j.all {
 		t.inborn = t.seen.Last()
@@ -389,7 +389,7 @@ func (j *judge) began(p *process) {
 
 // stopped hears that a process has stopped in order. If it could note that, its
 // attempts are handed back; those that it found and never told of are not its own.
-func (j *judge) stopped(p *process) {
+func (j *checker) stopped(p *process) {
 	raw, err := j.w.mem.Note(context.Background(), "engine.history")
 	var note struct {
 		Running bool  `json:"running"`
@@ -413,7 +413,7 @@ func (j *judge) stopped(p *process) {
 // handed back if the process that wrote its last event was stopped in order, else
 // lost to a crash (F45). Who was replaced by another process may not know it.
 func (w *World) handedBack(key store.Key, in *machine.Input) {
-	t := w.judge.trial(key)
+	t := w.judge.record(key)
 	if in.Kind != machine.InWorkerLost || !in.All || t.unclear || w.stats.Faults[TakenOver] > 0 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 // A Job is something to do that may take any time and may block.
 type Job interface{ Do() }
 
-// A Crew carries out jobs. None waits for another to end, however long it takes,
+// An Executor carries out jobs. None waits for another to end, however long it takes,
 // as if each had a goroutine of its own; but jobs that return at once share one,
 // which costs far less. Jobs begin in the order in which they came.
 //
@@ -19,24 +19,24 @@ type Job interface{ Do() }
 // on the way sends another one first. When the job blocks, that one takes over;
 // when the job returns at once, its own goroutine goes on, and the other finds
 // less to do, or nothing.
-type Crew struct {
+type Executor struct {
 	mu    sync.Mutex
 	jobs  []Job
 	head  int // of jobs
 	ready int // goroutines that are not inside a job
 }
 
-// stint is after how many jobs that return at once a goroutine lets others go
+// yieldInterval is after how many jobs that return at once a goroutine lets others go
 // first: whoever takes the results should not have to wait for the last of a
 // thousand jobs, or the processors take turns where they could work side by side.
-const stint = 32
+const yieldInterval = 32
 
 // enough goroutines on their way need no other: jobs that blocked leave one
 // behind each, which goes when it comes back.
 const enough = 4
 
-// Add gives the crew more to do.
-func (c *Crew) Add(jobs ...Job) {
+// Add gives the executor more to do.
+func (c *Executor) Add(jobs ...Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -52,14 +52,14 @@ func (c *Crew) Add(jobs ...Job) {
 }
 
 // sendLocked keeps the rule.
-func (c *Crew) sendLocked() {
+func (c *Executor) sendLocked() {
 	if c.ready == 0 && c.head < len(c.jobs) {
 		c.ready++
 		go c.work()
 	}
 }
 
-func (c *Crew) work() {
+func (c *Executor) work() {
 	c.mu.Lock()
 	for n := 1; c.head < len(c.jobs); n++ {
 		j := c.jobs[c.head]
@@ -74,7 +74,7 @@ func (c *Crew) work() {
 		if c.ready > enough {
 			break
 		}
-		if n%stint == 0 {
+		if n%yieldInterval == 0 {
 			c.mu.Unlock()
 			runtime.Gosched()
 			c.mu.Lock()
