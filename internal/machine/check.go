@@ -84,7 +84,7 @@ func checkScope(r *Run, s *scope) error {
 			due = st.flags&flagReady == 0
 		}
 		if due != (st.pos != 0) {
-			return fmt.Errorf("step %s is due %v and on the agenda %v", step.ID, due, st.pos != 0)
+			return fmt.Errorf("step %s is due %v and on the worklist %v", step.ID, due, st.pos != 0)
 		}
 	}
 	for _, c := range s.comps {
@@ -105,14 +105,14 @@ func checkScope(r *Run, s *scope) error {
 		}
 		kids += open
 		if r.compositeDue(c) != (c.pos != 0) {
-			return fmt.Errorf("composite %s is due %v and on the agenda %v", s.step(r.plan, c.step).ID, r.compositeDue(c), c.pos != 0)
+			return fmt.Errorf("composite %s is due %v and on the worklist %v", s.step(r.plan, c.step).ID, r.compositeDue(c), c.pos != 0)
 		}
 	}
 	if live != s.live || kids != s.openKids {
 		return fmt.Errorf("counts %d live and %d kids, there are %d and %d", s.live, s.openKids, live, kids)
 	}
 	if due := s.state == scopeSweep && s.live > 0 && s.openKids == 0; due != (s.pos != 0) {
-		return fmt.Errorf("sweep is due %v and on the agenda %v", due, s.pos != 0)
+		return fmt.Errorf("sweep is due %v and on the worklist %v", due, s.pos != 0)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func recount(r *Run) int64 {
 // ones: its fence is that of a live attempt, or what was decided before goes on
 // with it (I3).
 func (r *Run) Admits(in *Input) bool {
-	if in.Kind != InResult && in.Kind != InProgress && in.Kind != InWorkerLost || in.All || r.agenda.len() > 0 {
+	if in.Kind != InResult && in.Kind != InProgress && in.Kind != InWorkerLost || in.All || r.worklist.len() > 0 {
 		return true
 	}
 	s, i := r.at(in.Ref)

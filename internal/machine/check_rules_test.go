@@ -27,8 +27,8 @@ steps:
 	d.do(&Input{Kind: InGranted, Ref: journal.Ref{Step: 0}})
 	d.turn.Limit = 1
 	d.decide(&Input{Kind: InSignal, Name: "go", Data: []byte(`1`)})
-	if d.run.agenda.len() != 1 {
-		t.Fatalf("%d steps are due, want t alone", d.run.agenda.len())
+	if d.run.worklist.len() != 1 {
+		t.Fatalf("%d steps are due, want t alone", d.run.worklist.len())
 	}
 	return d.run
 }
@@ -71,18 +71,18 @@ func TestCheckRules(t *testing.T) {
 		"a predecessor too many":     {midway, func(r *Run) { step(r, "b").waiting++ }, "I5: b counts 2 open predecessors, there are 1"},
 		"a predecessor too few":      {midway, func(r *Run) { step(r, "b").waiting-- }, "I5: b counts 0 open predecessors, there are 1"},
 		"begun too early":            {midway, func(r *Run) { step(r, "b").status = journal.Running }, "I5: b has begun with 1 predecessors open"},
-		"due and not listed":         {midway, func(r *Run) { step(r, "t").pos = 0 }, "t is due true and on the agenda false"},
-		"listed and running":         {midway, func(r *Run) { step(r, "a").pos = 1 }, "a is due false and on the agenda true"},
-		"listed before its time":     {midway, func(r *Run) { step(r, "b").pos = 1 }, "b is due false and on the agenda true"},
-		"ready, of a later wave":     {waves, func(r *Run) { s := step(r, "c"); step(r, "a").status, s.waiting = journal.Completed, 0 }, "c is due true and on the agenda false"},
+		"due and not listed":         {midway, func(r *Run) { step(r, "t").pos = 0 }, "t is due true and on the worklist false"},
+		"listed and running":         {midway, func(r *Run) { step(r, "a").pos = 1 }, "a is due false and on the worklist true"},
+		"listed before its time":     {midway, func(r *Run) { step(r, "b").pos = 1 }, "b is due false and on the worklist true"},
+		"ready, of a later wave":     {waves, func(r *Run) { s := step(r, "c"); step(r, "a").status, s.waiting = journal.Completed, 0 }, "c is due true and on the worklist false"},
 		"items beyond the window":    {midway, func(r *Run) { r.plan.Steps[stepNamed(r.plan, "each")].Concurrency = 1 }, "X59: loop each runs 2 items at once"},
 		"a scope too many":           {midway, func(r *Run) { each(r).open++ }, "composite each counts 3 open scopes, there are 2"},
-		"a composite that is listed": {midway, func(r *Run) { each(r).pos = 1 }, "composite each is due false and on the agenda true"},
-		"a composite that is due":    {midway, func(r *Run) { r.plan.Steps[stepNamed(r.plan, "each")].Concurrency = 9 }, "composite each is due true and on the agenda false"},
+		"a composite that is listed": {midway, func(r *Run) { each(r).pos = 1 }, "composite each is due false and on the worklist true"},
+		"a composite that is due":    {midway, func(r *Run) { r.plan.Steps[stepNamed(r.plan, "each")].Concurrency = 9 }, "composite each is due true and on the worklist false"},
 		"unsettled steps":            {midway, func(r *Run) { r.root.live++ }, "counts 6 live and 2 kids, there are 5 and 2"},
 		"open scopes":                {midway, func(r *Run) { r.root.openKids++ }, "counts 5 live and 3 kids, there are 5 and 2"},
-		"a scope that is swept":      {failing, func(r *Run) { r.root.pos = 0 }, "sweep is due true and on the agenda false"},
-		"a scope that is not swept":  {midway, func(r *Run) { r.root.pos = 1 }, "sweep is due false and on the agenda true"},
+		"a scope that is swept":      {failing, func(r *Run) { r.root.pos = 0 }, "sweep is due true and on the worklist false"},
+		"a scope that is not swept":  {midway, func(r *Run) { r.root.pos = 1 }, "sweep is due false and on the worklist true"},
 	}
 	refusals := map[string]error{}
 	for name, c := range cases {

@@ -152,8 +152,8 @@ func (l *ledger) owes() error {
 
 // differ names the first place where two runs differ, for a failing test.
 func differ(a, b *Run) string {
-	if a.agenda.len() != b.agenda.len() {
-		return fmt.Sprintf("agendas of %d and %d entries", a.agenda.len(), b.agenda.len())
+	if a.worklist.len() != b.worklist.len() {
+		return fmt.Sprintf("agendas of %d and %d entries", a.worklist.len(), b.worklist.len())
 	}
 	as, bs := a.sortedScopes(), b.sortedScopes()
 	if len(as) != len(bs) {

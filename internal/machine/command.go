@@ -94,7 +94,7 @@ func (r *Run) Owed(buf []Command) []Command {
 			}
 		}
 	}
-	if r.agenda.len() > 0 {
+	if r.worklist.len() > 0 {
 		buf = append(buf, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
 	}
 	return buf

@@ -31,7 +31,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 	}
 	r.advance()
 	r.forgetDecoded()
-	if r.agenda.len() > 0 {
+	if r.worklist.len() > 0 {
 		turn.Commands = append(turn.Commands, Command{Kind: CmdContinue, Ref: journal.Ref{Step: -1}})
 	}
 }
@@ -68,7 +68,7 @@ func (r *Run) take(in *Input) {
 // advance carries out the worklist until it is empty or the turn is full.
 func (r *Run) advance() {
 	for !r.full() {
-		e, ok := r.agenda.front()
+		e, ok := r.worklist.front()
 		if !ok {
 			return
 		}

@@ -76,7 +76,7 @@ func (c *chaos) feed(in *Input) *Turn {
 	was := c.run.status
 	once := *in
 	c.inputs = append(c.inputs, &once)
-	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.agenda.len() == 0
+	stale := in.Fence.Attempt > 0 && in.Fence != c.led.live[in.Ref] && c.run.worklist.len() == 0
 	c.run.Decide(in, &turn)
 	if turn.Err != nil && len(turn.Events)+len(turn.Commands) > 0 {
 		c.fail("I1: an input that was refused gave events, and whoever is refused writes nothing")

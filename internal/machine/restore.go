@@ -331,7 +331,7 @@ func (d *reader) entry(scopes []*scope) {
 	r := d.run
 	e := entry{kind: entryKind(d.Byte()), step: -1}
 	if e.kind == runEntry {
-		r.runPos = r.agenda.push(e)
+		r.runPos = r.worklist.push(e)
 		return
 	}
 	k := d.Uvarint()
@@ -344,7 +344,7 @@ func (d *reader) entry(scopes []*scope) {
 	}
 	s := scopes[k]
 	e.scope = s
-	pos := r.agenda.push(e)
+	pos := r.worklist.push(e)
 	switch {
 	case e.kind == stepEntry && e.step >= 0:
 		s.steps[e.step].pos = pos

@@ -91,10 +91,10 @@ func TestRestoreRefuses(t *testing.T) {
 		"outputs of items that did not begin": {func(r *Run) { comp(r, "l").loop.outs = make([]*value, 2) }, `a composite that step "l" does not have`},
 		"items without a list":                {func(r *Run) { comp(r, "l").loop.list = nil }, `a composite that step "l" does not have`},
 
-		"an entry of a step behind the last":   {func(r *Run) { r.agenda.push(entry{scope: r.root, step: r.root.g.N, kind: stepEntry}) }, "an agenda entry of no scope"},
-		"an entry of a kind":                   {func(r *Run) { r.agenda.push(entry{scope: r.root, step: 0, kind: 9}) }, "an agenda entry of an unknown kind"},
-		"an entry of a step that is none":      {func(r *Run) { r.agenda.push(entry{scope: r.root, step: -1, kind: stepEntry}) }, "an agenda entry of an unknown kind"},
-		"an entry of a composite that is none": {func(r *Run) { r.agenda.push(entry{scope: r.root, step: 0, kind: compositeEntry}) }, "an agenda entry of an unknown kind"},
+		"an entry of a step behind the last":   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: r.root.g.N, kind: stepEntry}) }, "an agenda entry of no scope"},
+		"an entry of a kind":                   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: 9}) }, "an agenda entry of an unknown kind"},
+		"an entry of a step that is none":      {func(r *Run) { r.worklist.push(entry{scope: r.root, step: -1, kind: stepEntry}) }, "an agenda entry of an unknown kind"},
+		"an entry of a composite that is none": {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: compositeEntry}) }, "an agenda entry of an unknown kind"},
 	}
 	refusals := map[string]error{}
 	for name, c := range cases {

@@ -46,9 +46,9 @@ type Run struct {
 	undo    []journal.Ref // completed steps with a compensation, in order of completion
 	undoing bool          // the last of undo has its compensation scope open
 
-	agenda worklist
-	runPos uint64 // of the run's own entry in the worklist; 0 = none
-	due    timers
+	worklist worklist
+	runPos   uint64 // of the run's own entry in the worklist; 0 = none
+	due      timers
 
 	mem     int64               // bytes of values held
 	frames  int64               // bytes of scopes and composites held; derived (memory.go)
@@ -195,7 +195,7 @@ func (r *Run) WaitState() string {
 	if r.status.Terminal() || r.start == nil {
 		return "none"
 	}
-	waiting, other := 0, r.agenda.len()
+	waiting, other := 0, r.worklist.len()
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
 			switch s.steps[i].status {
@@ -224,7 +224,7 @@ func (r *Run) WaitState() string {
 // Quiet says that the run owes nothing but waits for timers and signals (or has
 // ended and owes nothing), so that it may leave memory.
 func (r *Run) Quiet() bool {
-	if r.last == 0 || r.agenda.len() > 0 {
+	if r.last == 0 || r.worklist.len() > 0 {
 		return false
 	}
 	if r.busy == 0 {

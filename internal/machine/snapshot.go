@@ -54,8 +54,8 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		index[s] = k
 		w.scope(s, index)
 	}
-	w.uint(uint64(r.agenda.len()))
-	r.agenda.each(func(e entry) {
+	w.uint(uint64(r.worklist.len()))
+	r.worklist.each(func(e entry) {
 		w.byte(byte(e.kind))
 		if e.kind == runEntry {
 			return

@@ -92,9 +92,9 @@ func (a *worklist) each(fn func(entry)) {
 func (r *Run) track(pos *uint64, due bool, e entry) {
 	switch {
 	case due && *pos == 0:
-		*pos = r.agenda.push(e)
+		*pos = r.worklist.push(e)
 	case !due && *pos != 0:
-		r.agenda.remove(*pos)
+		r.worklist.remove(*pos)
 		*pos = 0
 	}
 }
