@@ -136,7 +136,7 @@ func TestTooLittle(t *testing.T) {
 // TestPagesNameFlags: the commands of the pages and comments that speak of this
 // program are such that it takes.
 func TestPagesNameFlags(t *testing.T) {
-	for _, page := range []string{"../docs/simulator.md", "../internal/sabotage/sabotage.go", "../.ci/run", "../.ci/nightly"} {
+	for _, page := range []string{"../docs/simulator.md", "../internal/mutation/mutation.go", "../.ci/run", "../.ci/nightly"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -41,8 +42,8 @@ const releaseYear = 2026
 func (d *doctor) machine() {
 	b := thisBuild()
 	d.ok("version", "%s", view.Join(" ", "roux", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())))
-	if len(b.Sabotage) > 0 {
-		d.problem("guards", "build without tags of the name sabotage_…", "%s", b.broken())
+	if b.Removable {
+		d.problem("guards", "build without the tag mutation", "%s", b.broken())
 	}
 	if now := d.app.now(); now.Year() < releaseYear {
 		d.problem("clock", "set the clock of this machine: times of runs, waits and retries come from it", "it says %s", now.UTC().Format(time.RFC3339))
@@ -92,7 +93,8 @@ func (d *doctor) settings() {
 	}
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "ROUX_") || slices.ContainsFunc(settings, func(s setting) bool { return s.env == name }) || slices.Contains(otherVariables, name) {
+		if !strings.HasPrefix(name, "ROUX_") || slices.ContainsFunc(settings, func(s setting) bool { return s.env == name }) || slices.Contains(otherVariables, name) ||
+			mutation.Removable && name == mutation.Variable {
 			continue
 		}
 		var known []string

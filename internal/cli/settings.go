@@ -15,7 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/egress"
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -184,7 +184,7 @@ func (s *setting) valid(text string) error {
 // were not given. It runs before every command.
 func (a *app) prepare(cmd *cobra.Command) error {
 	a.environ = a.getenv
-	if len(sabotage.Removed()) > 0 {
+	if mutation.Removable {
 		a.screen.print("warning: " + thisBuild().broken() + "\n") // also with --quiet
 	}
 	configErr := a.readConfigs()

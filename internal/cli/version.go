@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -24,12 +24,15 @@ type build struct {
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
-	// Sabotage are the guards that this build is without. A build for use has all.
-	Sabotage []string `json:"sabotage,omitempty"`
+	// Removable says that guards can be removed from this build, and Removed are those
+	// that it is without. A build for use has all.
+	Removable bool     `json:"guardsRemovable,omitempty"`
+	Removed   []string `json:"guardsRemoved,omitempty"`
 }
 
 func thisBuild() build {
-	b := build{Version: "unreleased", Plan: plan.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Sabotage: sabotage.Removed()}
+	b := build{Version: "unreleased", Plan: plan.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Removable: mutation.Removable, Removed: mutation.Removed()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -52,9 +55,12 @@ func (b build) short() string {
 	return view.Join(" ", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch))
 }
 
-// broken is what must be said of a build without a guard.
+// broken is what must be said of a build that is, or can be, without a guard.
 func (b build) broken() string {
-	return "this build is broken on purpose, for tests alone: " + strings.Join(b.Sabotage, ", ")
+	if len(b.Removed) == 0 {
+		return "this build can be broken on purpose, for tests alone: by " + mutation.Variable
+	}
+	return "this build is broken on purpose, for tests alone: " + strings.Join(b.Removed, ", ")
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -67,7 +73,7 @@ func (a *app) versionCommand() *cobra.Command {
 			b := thisBuild()
 			a.show(b, func() {
 				a.text("roux %s\n", b.short())
-				if len(b.Sabotage) > 0 {
+				if b.Removable {
 					a.text("%s\n", b.broken())
 				}
 			})

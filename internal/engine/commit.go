@@ -7,7 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/machine"
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -56,7 +56,7 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			l.chunked = t.Fold.Last
 			l.snap = len(t.Fold.State)
 		}
-		if l.gone || l.version != l.sealed && !sabotage.Reload {
+		if l.gone || l.version != l.sealed && !mutation.Reload {
 			continue
 		}
 		switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -379,7 +379,7 @@ func (c *core) command(l *loadedRun, cmd *machine.Command) {
 			c.continues = append(c.continues, l)
 		}
 	default:
-		if sabotage.CommitFirst {
+		if mutation.CommitFirst {
 			c.emit(l, cmd)
 		}
 		c.building.owed = append(c.building.owed, owed{l, *cmd})

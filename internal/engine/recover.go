@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -137,7 +137,7 @@ func (c *core) resumeRun(l *loadedRun) {
 		l.interrupted = false
 		// The commands of this turn are among those owed below.
 		in := &machine.Input{Kind: machine.InWorkerLost, All: true}
-		if c.handedBack(l) && !sabotage.HandBack {
+		if c.handedBack(l) && !mutation.HandBack {
 			in.Text = handedBack
 		}
 		if err := c.decideQuietly(l, in); err != nil && !l.gone {

@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // Decide takes one input and emits what follows from it. Everything emitted is
@@ -174,7 +174,7 @@ func (r *Run) takeResult(in *Input) {
 		r.takeCollected(s, i, c, in)
 		return
 	}
-	if st.status != journal.Running && !sabotage.Duplicate || c != nil || r.stale(st, in) {
+	if st.status != journal.Running && !mutation.Duplicate || c != nil || r.stale(st, in) {
 		if in.Fence.Attempt > 0 && in.Fence.Attempt <= st.attempt && !r.status.Terminal() && in.Outcome != Preview &&
 			st.flags&ignoredFlag(in.Source, in.Fence.Attempt == st.attempt) == 0 {
 			r.emitStep(s, i, journal.Event{Kind: journal.EvNodeIgnored, Flag: uint8(in.Source), Attempt: in.Fence.Attempt})
@@ -204,7 +204,7 @@ func (r *Run) takeResult(in *Input) {
 // stale says that the fence of an input does not name the live attempt of this
 // generation (I3, I7).
 func (r *Run) stale(st *stepState, in *Input) bool {
-	return in.Fence.Attempt != st.attempt && !sabotage.Fence || in.Fence.Gen != r.gen && !sabotage.Generation
+	return in.Fence.Attempt != st.attempt && !mutation.Fence || in.Fence.Gen != r.gen && !mutation.Generation
 }
 
 func ignoredFlag(src journal.Source, current bool) stepFlags {
@@ -247,7 +247,7 @@ const maxSignals = 1_000
 
 func (r *Run) takeSignal(in *Input) {
 	switch {
-	case (r.status.Terminal() || r.phase == phaseEnding) && !sabotage.Terminal:
+	case (r.status.Terminal() || r.phase == phaseEnding) && !mutation.Terminal:
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s and takes no signal", r.start.Run, r.statusText())
 		return
 	case len(r.signals) >= maxSignals:
@@ -338,7 +338,7 @@ func (r *Run) takeItems(in *Input) {
 
 // takeCollected answers CmdCollect, or reports that items could not be read.
 func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
-	if !c.owes() || in.Fence.Gen != r.gen && !sabotage.Generation {
+	if !c.owes() || in.Fence.Gen != r.gen && !mutation.Generation {
 		return
 	}
 	if in.Outcome == Failed {
@@ -414,7 +414,7 @@ func (r *Run) pin(step *plan.Step) journal.Pin {
 // takeCancel answers truly: accepted means the run will end cancelled and
 // nothing but compensations is dispatched after it (I8, X96, X97).
 func (r *Run) takeCancel(in *Input) {
-	if (r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep) && !sabotage.Cancel {
+	if (r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep) && !mutation.Cancel {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
 		return
 	}

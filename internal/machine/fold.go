@@ -8,8 +8,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // Apply folds one event of the journal into the run. Events already folded are
@@ -101,7 +101,7 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 		st.status = journal.Retrying
 		r.arm(s, i, ev.Due())
 	case journal.EvNodeLost:
-		if !ev.HandedBack() || sabotage.Losses {
+		if !ev.HandedBack() || mutation.Losses {
 			st.lost++
 		}
 		st.flags |= flagUnknown
@@ -307,7 +307,7 @@ func (r *Run) keep(s *scope, i int32, step *plan.Step, val *value) {
 			if f.slots == nil {
 				f.slots = make([]*value, r.plan.Graphs[f.graph].Slots)
 			}
-			if !sabotage.Rebind || f.slots[step.Slot] == nil {
+			if !mutation.Rebind || f.slots[step.Slot] == nil {
 				r.replace(&f.slots[step.Slot], val)
 			}
 		}
@@ -370,7 +370,7 @@ func (r *Run) settle(s *scope, i int32, status journal.Status) {
 	for _, succ := range step.Succs {
 		k := succ - s.g.First
 		s.steps[k].waiting--
-		if s.steps[k].waiting == 0 || sabotage.FanIn {
+		if s.steps[k].waiting == 0 || mutation.FanIn {
 			r.touchStep(s, k)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // takeRetry opens a new generation of a run that has ended (R5, X119): what
@@ -19,7 +19,7 @@ import (
 // step and everything that depends on it; with edited input, whatever read it.
 // Everything else keeps its result.
 func (r *Run) takeRetry(in *Input) {
-	if !r.status.Terminal() && !sabotage.Terminal {
+	if !r.status.Terminal() && !mutation.Terminal {
 		r.turn.Err = fault.New(fault.Conflict, "run %s is %s; only a run that has ended can be retried", r.start.Run, r.statusText())
 		return
 	}
@@ -156,7 +156,7 @@ func (g *generation) add(s *scope, i int32, reopen bool) {
 	if s.parent != nil {
 		own := s.owner - s.parent.g.First
 		g.add(s.parent, own, true)
-		if !sabotage.Dependents {
+		if !mutation.Dependents {
 			g.downstream(s.parent, own)
 		}
 	}
@@ -345,7 +345,7 @@ func (g *generation) ordered() []reset {
 		}
 		step := x.scope.step(g.run.plan, x.step)
 		for _, p := range step.Preds {
-			x.reopen = x.reopen && (g.find(x.scope, p-x.scope.g.First) < 0 || sabotage.Reopen)
+			x.reopen = x.reopen && (g.find(x.scope, p-x.scope.g.First) < 0 || mutation.Reopen)
 		}
 		if g.run.plan.Waves && step.Wave > x.scope.step(g.run.plan, g.resets[first].step).Wave {
 			x.reopen = false

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // itemBatch is how many items a loop over a file asks for at a time.
@@ -187,7 +187,7 @@ func (l *loopState) exhausted() bool { return !l.more && l.next >= l.have }
 func (c *composite) loopDue(step *plan.Step) bool {
 	l := c.loop
 	if l.hasItem() {
-		return c.open < step.Concurrency || sabotage.Window
+		return c.open < step.Concurrency || mutation.Window
 	}
 	return l.exhausted() && c.open == 0 && !c.collecting(step)
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // A timer is derived from state and never stored: the deadline of an attempt,
@@ -43,7 +43,7 @@ func (r *Run) arm(s *scope, i int32, due int64) {
 
 // live says that the timer still means something.
 func (r *Run) timerLive(t timer) bool {
-	if sabotage.Timer {
+	if mutation.Timer {
 		return true
 	}
 	if t.scope.state == scopeSweep {

@@ -4,8 +4,8 @@ package machine
 
 import (
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/plan"
-	"github.com/roux-engine/roux/internal/sabotage"
 )
 
 // The worklist lists what the run can decide by itself: steps that may start,
@@ -102,7 +102,7 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 // touchStep re-evaluates whether a step may be started or announced.
 func (r *Run) touchStep(s *scope, i int32) {
 	st := &s.steps[i]
-	settled := st.waiting == 0 || sabotage.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
+	settled := st.waiting == 0 || mutation.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
 	due := (st.status == journal.Pending || st.status == journal.Invalidated) && settled &&
 		s.state == scopeOpen && !s.heldBack()
 	if due && r.plan.Waves && s.step(r.plan, i).Wave > s.wave {

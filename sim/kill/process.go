@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
 // A line is one event as a command with -o jsonl prints it.
@@ -110,14 +112,17 @@ func (c *client) hear(text string) (*line, error) {
 	return &l, c.note(text, l.EventID == 1)
 }
 
-// command is a command on the data directory. It sees nothing of the
-// environment of whoever runs the bench but what a process needs.
+// command is a command on the data directory. It sees nothing of the environment of
+// whoever runs the bench but what a process needs, and which guard it is without.
 func (c *client) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.exe, args...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "TMPDIR=" + os.TempDir(),
 		"ROUX_DATA=" + c.dir, "ROUX_EGRESS_ALLOW=127.0.0.1/32", "ROUX_RETAIN_RUNS=1h", "ROUX_RETAIN_FILES=1h", "ROUX_RETAIN_UPLOADS=1h",
 	}, c.env...)
+	if guard := os.Getenv(mutation.Variable); guard != "" { // of a binary that is broken on purpose
+		cmd.Env = append(cmd.Env, mutation.Variable+"="+guard)
+	}
 	cmd.Dir = os.TempDir()
 	return cmd
 }

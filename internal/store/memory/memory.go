@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -83,7 +83,7 @@ func (s *Store) Crash(choice uint64) *Store {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.closed = fault.New(fault.StoreFailed, "the process that had opened this store has died")
-	if sabotage.Fsync {
+	if mutation.Fsync {
 		d.synced.rollback() // the last commit was answered and not synced
 	}
 	keep := int(choice % uint64(len(d.written)+1))
@@ -172,7 +172,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 		s.failed = fault.New(fault.StoreFailed, "an earlier sync failed, so nothing more is acknowledged: start again")
 		return nil, fault.New(fault.StoreFailed, "the disk refused to sync")
 	}
-	if sabotage.Fsync {
+	if mutation.Fsync {
 		d.synced.undo = []func(){} // the next crash takes this commit back
 	}
 	verdicts, accepted := d.synced.take(batch)

@@ -27,7 +27,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/failpoint"
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -221,7 +221,7 @@ const readerCache = "cache_size(-128)"
 
 // synchronous is the pragma by which an answered commit is on the disk.
 func synchronous() string {
-	if sabotage.Fsync {
+	if mutation.Fsync {
 		return "synchronous(OFF)"
 	}
 	return "synchronous(FULL)"

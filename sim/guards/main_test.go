@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
-// TestEveryGuardIsMissed builds the simulator without each guard in turn: an
-// invariant is broken each time, within a minute.
+// TestEveryGuardIsMissed plays without each guard in turn: an invariant is broken each
+// time, within a minute.
 func TestEveryGuardIsMissed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the simulator once a guard: -short leaves that out")
+		t.Skip("plays the simulator once a guard: -short leaves that out")
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("the guards are the same everywhere; Linux, where system calls can be counted, is enough")
@@ -30,7 +30,7 @@ func TestEveryGuardIsMissed(t *testing.T) {
 	if missed > 0 {
 		t.Errorf("%d guards were missed by nobody", missed)
 	}
-	want := len(sabotage.Guards()) + 1
+	want := len(mutation.Guards()) + 1
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Log("without strace the real binary's syncs are not counted")
 		want--
@@ -40,16 +40,16 @@ func TestEveryGuardIsMissed(t *testing.T) {
 	}
 }
 
-// TestChosen: names with and without the tag's beginning; a wrong one is told.
+// TestChosen: guards by name; a wrong one is told.
 func TestChosen(t *testing.T) {
-	some, err := chosen("fence,sabotage_fsync")
-	if err != nil || len(some) != 2 || some[0].Tag != "sabotage_fence" || some[1].Tag != fsyncTag {
+	some, err := chosen("fence,fsync")
+	if err != nil || len(some) != 2 || some[0].Name != "fence" || some[1].Name != fsyncGuard {
 		t.Errorf("got %v, %v", some, err)
 	}
 	if _, err := chosen("fences"); err == nil || !strings.Contains(err.Error(), "there are fence, duplicate") {
 		t.Errorf("got %v", err)
 	}
-	if all, err := chosen(""); err != nil || len(all) != len(sabotage.Guards()) {
-		t.Errorf("got %d of %d guards, %v", len(all), len(sabotage.Guards()), err)
+	if all, err := chosen(""); err != nil || len(all) != len(mutation.Guards()) {
+		t.Errorf("got %d of %d guards, %v", len(all), len(mutation.Guards()), err)
 	}
 }

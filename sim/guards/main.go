@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sabotage removes the guards of the engine, one at a time, and asks
-// whether the simulator notices: it builds ./sim without the guard and plays
-// schedules until an invariant is broken or the time is over. It exits 1 when a
+// Command guards removes the guards of the engine, one at a time, and asks
+// whether the simulator notices: it builds ./sim so that they can be removed and plays
+// schedules without one until an invariant is broken or the time is over. It exits 1 when a
 // guard is missed by nobody, for such a guard is not proved to be there.
 //
-//	go run ./sim/sabotage                 all of them, 60 s each at most
-//	go run ./sim/sabotage -only fence,fsync -seconds 20
+//	go run ./sim/guards                 all of them, 60 s each at most
+//	go run ./sim/guards -only fence,fsync -seconds 20
 //
 // It decides nothing about what is broken; that is the simulator's word. Of the
 // real binary it decides one thing by itself: whether its commits are synced, by
@@ -29,7 +29,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
 type options struct {
@@ -50,7 +50,7 @@ func main() {
 	defer stop()
 	missed, err := run(ctx, os.Stdout, o)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sabotage:", err)
+		fmt.Fprintln(os.Stderr, "guards:", err)
 		os.Exit(2)
 	}
 	if missed > 0 {
@@ -70,7 +70,7 @@ type caught struct {
 
 // run removes each guard that is asked for. It returns how many nobody missed.
 func run(ctx context.Context, out io.Writer, o options) (missed int, err error) {
-	dir, err := os.MkdirTemp("", "roux-sabotage-")
+	dir, err := os.MkdirTemp("", "roux-guards-")
 	if err != nil {
 		return 0, err
 	}
@@ -79,16 +79,20 @@ func run(ctx context.Context, out io.Writer, o options) (missed int, err error) 
 	if err != nil {
 		return 0, err
 	}
+	sim := filepath.Join(dir, "sim")
+	if err := build(ctx, sim, mutation.Tag, "./sim"); err != nil {
+		return 0, err
+	}
 	for _, g := range guards {
-		c, err := remove(ctx, dir, g, o)
+		c, err := remove(ctx, sim, g, o)
 		if err != nil {
-			return missed, fmt.Errorf("%s: %w", g.Tag, err)
+			return missed, fmt.Errorf("%s: %w", g.Name, err)
 		}
 		if !c.Caught {
 			missed++
 		}
 		show(out, o, c)
-		if g.Tag == fsyncTag {
+		if g.Name == fsyncGuard {
 			c, err := syncs(ctx, dir, g)
 			if err != nil {
 				return missed, err
@@ -106,19 +110,18 @@ func run(ctx context.Context, out io.Writer, o options) (missed int, err error) 
 	return missed, ctx.Err()
 }
 
-func chosen(only string) ([]sabotage.Guard, error) {
-	all := sabotage.Guards()
+func chosen(only string) ([]mutation.Guard, error) {
+	all := mutation.Guards()
 	if only == "" {
 		return all, nil
 	}
-	var some []sabotage.Guard
+	var some []mutation.Guard
 	for name := range strings.SplitSeq(only, ",") {
-		tag := "sabotage_" + strings.TrimPrefix(name, "sabotage_")
-		i := slices.IndexFunc(all, func(g sabotage.Guard) bool { return g.Tag == tag })
+		i := slices.IndexFunc(all, func(g mutation.Guard) bool { return g.Name == name })
 		if i < 0 {
 			var names []string
 			for _, g := range all {
-				names = append(names, strings.TrimPrefix(g.Tag, "sabotage_"))
+				names = append(names, g.Name)
 			}
 			return nil, fmt.Errorf("there is no guard %q; there are %s", name, strings.Join(names, ", "))
 		}
@@ -131,7 +134,7 @@ func show(out io.Writer, o options, c caught) {
 	if o.json {
 		line, err := json.Marshal(c)
 		if err != nil {
-			panic("sabotage: a result is not JSON: " + err.Error())
+			panic("guards: a result is not JSON: " + err.Error())
 		}
 		fmt.Fprintf(out, "%s\n", line)
 		return
@@ -149,16 +152,12 @@ func show(out io.Writer, o options, c caught) {
 // violation is how ./sim says that an invariant was broken.
 var violation = regexp.MustCompile(`(?m)^VIOLATION in seed (\d+): (.*)$`)
 
-// remove builds the simulator without a guard and plays until it notices.
-func remove(ctx context.Context, dir string, g sabotage.Guard, o options) (caught, error) {
-	c := caught{Guard: strings.TrimPrefix(g.Tag, "sabotage_"), Keeps: g.Keeps}
-	bin := filepath.Join(dir, g.Tag)
-	if err := build(ctx, bin, g.Tag, "./sim"); err != nil {
-		return c, err
-	}
-	defer os.Remove(bin)
+// remove plays without a guard until the simulator notices.
+func remove(ctx context.Context, sim string, g mutation.Guard, o options) (caught, error) {
+	c := caught{Guard: g.Name, Keeps: g.Keeps}
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, bin, "-seed", fmt.Sprint(o.seed), "-duration", fmt.Sprintf("%ds", o.seconds))
+	cmd := exec.CommandContext(ctx, sim, "-seed", fmt.Sprint(o.seed), "-duration", fmt.Sprintf("%ds", o.seconds))
+	cmd.Env = append(os.Environ(), mutation.Variable+"="+g.Name)
 	said, err := cmd.CombinedOutput()
 	c.Seconds = time.Since(began).Seconds()
 	if err == nil {

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roux-engine/roux/internal/sabotage"
+	"github.com/roux-engine/roux/internal/mutation"
 )
 
-const fsyncTag = "sabotage_fsync"
+// fsyncGuard is the guard that is looked at in the real binary too.
+const fsyncGuard = "fsync"
 
 // chainSteps is how many steps the real binary carries out, one commit each.
 const chainSteps = 20
@@ -23,7 +24,7 @@ const chainSteps = 20
 // syncs counts the syncs of the real binary, with the guard and without: a chain
 // of steps commits once a step, and each commit syncs once. The simulator's disk
 // is a model; this is what shows that the real store is told to sync.
-func syncs(ctx context.Context, dir string, g sabotage.Guard) (caught, error) {
+func syncs(ctx context.Context, dir string, g mutation.Guard) (caught, error) {
 	c := caught{Guard: "fsync, real", Keeps: g.Keeps}
 	if _, err := exec.LookPath("strace"); err != nil {
 		c.Skipped, c.By = true, "there is no strace on this machine to count system calls with"
@@ -34,7 +35,7 @@ func syncs(ctx context.Context, dir string, g sabotage.Guard) (caught, error) {
 	if err != nil {
 		return c, err
 	}
-	without, err := countSyncs(ctx, dir, "without", g.Tag)
+	without, err := countSyncs(ctx, dir, "without", g.Name)
 	if err != nil {
 		return c, err
 	}
@@ -44,9 +45,13 @@ func syncs(ctx context.Context, dir string, g sabotage.Guard) (caught, error) {
 	return c, nil
 }
 
-// countSyncs runs a chain with the real binary and counts fsync and fdatasync.
-func countSyncs(ctx context.Context, dir, name, tag string) (int, error) {
-	bin := filepath.Join(dir, "roux-"+name)
+// countSyncs runs a chain with the real binary, as it ships or without a guard, and
+// counts fsync and fdatasync.
+func countSyncs(ctx context.Context, dir, name, guard string) (int, error) {
+	bin, tag := filepath.Join(dir, "roux-"+name), ""
+	if guard != "" {
+		tag = mutation.Tag
+	}
 	if err := build(ctx, bin, tag, "./cmd/roux"); err != nil {
 		return 0, err
 	}
@@ -63,6 +68,9 @@ func countSyncs(ctx context.Context, dir, name, tag string) (int, error) {
 	cmd := exec.CommandContext(ctx, "strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", calls,
 		bin, "--data", filepath.Join(dir, "data-"+name), "run", path)
 	cmd.Dir = dir
+	if guard != "" {
+		cmd.Env = append(os.Environ(), mutation.Variable+"="+guard)
+	}
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, said)
 	}

@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// TestSabotage: a guard that can be removed stands in code that ships, else its
+// TestGuards: a guard that can be removed stands in code that ships, else its
 // tag would remove nothing; and nothing that builds what ships names a tag.
-func TestSabotage(t *testing.T) {
+func TestGuards(t *testing.T) {
 	files := load(t)
-	constants := sabotageConstants(files)
+	constants := guardConstants(files)
 	if len(constants) < 11 {
 		t.Fatalf("%d guards found: %v", len(constants), constants)
 	}
 	for name, uses := range constants {
 		if uses == 0 {
-			t.Errorf("no code asks sabotage.%s: its tag removes nothing", name)
+			t.Errorf("no code asks mutation.%s: to remove it changes nothing", name)
 		}
 	}
 	for _, pattern := range []string{".ci/*", "Makefile"} {
@@ -36,21 +36,20 @@ func TestSabotage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(text), "sabotage_") {
-				t.Errorf("%s names a sabotage tag: only sim/sabotage builds with them", path)
+			if strings.Contains(string(text), "tags mutation") || strings.Contains(string(text), "ROUX_MUTATION") {
+				t.Errorf("%s builds with the tag mutation, or removes a guard: only sim/guards does", path)
 			}
 		}
 	}
 }
 
-// TestSabotageRuleCatches: a constant that nothing uses is seen.
-func TestSabotageRuleCatches(t *testing.T) {
+// TestGuardRuleCatches: a constant that nothing uses is seen.
+func TestGuardRuleCatches(t *testing.T) {
 	var files []*source
 	for path, body := range map[string]string{
-		"internal/sabotage/x_off.go": "package sabotage\n\nconst Used = false\n",
-		"internal/sabotage/y_off.go": "package sabotage\n\nconst Unused = false\n",
-		"internal/machine/x.go":      "package machine\n\nvar x = sabotage.Used\n",
-		"internal/machine/x_test.go": "package machine\n\nvar y = sabotage.Unused\n",
+		"internal/mutation/guards.go": "package mutation\n\nconst (\n\tUsed = false\n\tUnused = false\n)\n",
+		"internal/machine/x.go":       "package machine\n\nvar x = mutation.Used\n",
+		"internal/machine/x_test.go":  "package machine\n\nvar y = mutation.Unused\n",
 	} {
 		f, err := parse(path, []byte(spdx+"\n"+body))
 		if err != nil {
@@ -58,23 +57,25 @@ func TestSabotageRuleCatches(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	if got := sabotageConstants(files); !maps.Equal(got, map[string]int{"Used": 1, "Unused": 0}) {
+	if got := guardConstants(files); !maps.Equal(got, map[string]int{"Used": 1, "Unused": 0}) {
 		t.Errorf("got %v", got)
 	}
 }
 
-// sabotageConstants counts, for every constant of the package, the places in
+// guardConstants counts, for every guard of package mutation, the places in
 // code outside of tests that ask for it.
-func sabotageConstants(files []*source) map[string]int {
+func guardConstants(files []*source) map[string]int {
 	uses := map[string]int{}
 	for _, f := range files {
-		if f.pkg != "internal/sabotage" || f.test {
+		if f.path != "internal/mutation/guards.go" {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
 				for _, spec := range d.Specs {
-					uses[spec.(*ast.ValueSpec).Names[0].Name] += 0
+					if name := spec.(*ast.ValueSpec).Names[0].Name; name != "Removable" {
+						uses[name] += 0
+					}
 				}
 			}
 			return true
@@ -82,12 +83,12 @@ func sabotageConstants(files []*source) map[string]int {
 	}
 	names := slices.Collect(maps.Keys(uses))
 	for _, f := range files {
-		if f.pkg == "internal/sabotage" || f.test {
+		if f.pkg == "internal/mutation" || f.test {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "sabotage" && slices.Contains(names, sel.Sel.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "mutation" && slices.Contains(names, sel.Sel.Name) {
 					uses[sel.Sel.Name]++
 				}
 			}

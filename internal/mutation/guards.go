@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !mutation
+
+package mutation
+
+// Removable says that the environment can remove guards from this build.
+const Removable = false
+
+// Each removes the guard that Guards says it does.
+const (
+	Fence       = false
+	Duplicate   = false
+	Generation  = false
+	FanIn       = false
+	Terminal    = false
+	Cancel      = false
+	Timer       = false
+	Window      = false
+	Dependents  = false
+	Reopen      = false
+	Rebind      = false
+	Losses      = false
+	CommitFirst = false
+	Reload      = false
+	HandBack    = false
+	Fsync       = false
+)

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build mutation
+
+package mutation
+
+import "os"
+
+// Removable says that the environment can remove guards from this build.
+const Removable = true
+
+// Each removes the guard that Guards says it does.
+var (
+	Fence       = without("fence")
+	Duplicate   = without("duplicate")
+	Generation  = without("generation")
+	FanIn       = without("fanin")
+	Terminal    = without("terminal")
+	Cancel      = without("cancel")
+	Timer       = without("timer")
+	Window      = without("window")
+	Dependents  = without("dependents")
+	Reopen      = without("reopen")
+	Rebind      = without("rebind")
+	Losses      = without("losses")
+	CommitFirst = without("commitfirst")
+	Reload      = without("reload")
+	HandBack    = without("handback")
+	Fsync       = without("fsync")
+)
+
+func without(guard string) bool { return os.Getenv(Variable) == guard }
