@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house_test
+
+import (
+	"go/ast"
+	"testing"
+)
+
+// refusedNames are names that types, functions, methods and fields of a package had,
+// and what the field calls the thing. They are refused where they were: in another
+// package the same word may be the right one.
+var refusedNames = map[string]map[string]string{
+	"internal/machine": {"agenda": "worklist", "Witness": "journal.Checker", "run0": "header"},
+	"internal/engine": {
+		"seat": "baton", "lend": "runInline", "standBy": "standby", "dog": "watchdog", "here": "inlineCommit", "flight": "inFlight",
+		"gate": "limit", "lane": "accountQueue", "stray": "orphan", "strays": "orphans", "linger": "overdue",
+		"apart": "quarantined", "setApart": "quarantine", "namer": "fileReferences", "genuine": "checkReferences",
+		"landed": "committedBatch", "carryOn": "releaseCommitted", "sweepLoop": "retentionLoop",
+	},
+	"internal/store":        {"Slim": "ShrinkMap", "Naming": "References", "Keeper": "Retention"},
+	"internal/store/sqlite": {"takeOff": "publishBegin", "land": "publishEnd", "spot": "location"},
+	"internal/worker":       {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
+	"internal/compile":      {"secondLook": "checkMalformed"},
+	"internal/cli":          {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "chosenStore": "engine.Config.Select", "runView": "view.Run"},
+	"internal/simulate":     {"weather": "faultProfile"},
+	"internal/mutation":     {"sabotage": "mutation"},
+}
+
+// TestRefusedNames: what once had a name of our own has that of the field.
+func TestRefusedNames(t *testing.T) {
+	seen := map[string]int{}
+	for _, f := range load(t) {
+		refused := refusedNames[f.pkg]
+		if refused == nil || f.test {
+			continue
+		}
+		look := func(id *ast.Ident) {
+			seen[f.pkg]++
+			if better := refused[id.Name]; better != "" {
+				t.Errorf("%s: %s: the field says %s", f.fset.Position(id.Pos()), id.Name, better)
+			}
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				look(n.Name)
+			case *ast.ValueSpec:
+				for _, id := range n.Names {
+					look(id)
+				}
+			case *ast.FuncDecl:
+				look(n.Name)
+			case *ast.Field:
+				for _, id := range n.Names {
+					look(id)
+				}
+			}
+			return true
+		})
+	}
+	for pkg := range refusedNames {
+		if seen[pkg] == 0 {
+			t.Errorf("no name of package %s was looked at", pkg)
+		}
+	}
+}
