@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// The Groups of a comparison, in the order in which they are shown. Time
+// Groups are those of a comparison, in the order in which they are shown. Time
 // differs between any two runs, so it alone makes no difference.
 var Groups = []string{"definition", "inputs", "path", "outputs", "attempts", "credits", "time"}
 
