@@ -60,7 +60,6 @@ type Retention struct {
 // An Engine runs recipes. It is safe for concurrent use.
 type Engine struct {
 	account string
-	engine  *engine.Engine
 	node    *node.Node
 	actions *node.Actions
 }
@@ -85,7 +84,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{account: cmp.Or(opt.Account, "local"), engine: n.Engine, node: n, actions: actions}, nil
+	return &Engine{account: cmp.Or(opt.Account, "local"), node: n, actions: actions}, nil
 }
 
 // Close stops the engine: attempts under way are given up and go on after the
@@ -97,7 +96,8 @@ func (e *Engine) Close() error {
 }
 
 // Stop takes no new work, lets attempts under way finish until ctx ends, and
-// then closes.
+// then closes. Where the disk hangs inside a write it says so and leaves the store open,
+// since closing would wait for that write: end the process.
 func (e *Engine) Stop(ctx context.Context) error {
 	err := e.node.Stop(ctx)
 	e.actions.Close()
@@ -141,7 +141,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	for i, f := range req.Files {
 		files[i] = journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended}
 	}
-	started, err := e.engine.Start(ctx, engine.StartRequest{
+	started, err := e.node.Engine.Start(ctx, engine.StartRequest{
 		Account: e.account, Plan: p, Recipe: r.Name, Version: r.Version, Parameters: input, Files: files,
 		IdempotencyKey: req.IdempotencyKey, Correlation: req.Correlation, Labels: req.Labels,
 	})
@@ -200,7 +200,7 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 		if mask != nil {
 			from = 0 // what is to be masked is learned from the first event on
 		}
-		for ev, err := range e.engine.Watch(ctx, e.account, run, from) {
+		for ev, err := range e.node.Engine.Watch(ctx, e.account, run, from) {
 			if err != nil {
 				yield(Event{}, err)
 				return
@@ -221,7 +221,7 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 
 // mask is that of a run's recipe; nil when it marks no input as writeOnly.
 func (e *Engine) mask(ctx context.Context, run string) (*view.Mask, error) {
-	p, err := e.engine.PlanOf(ctx, e.account, run)
+	p, err := e.node.Engine.PlanOf(ctx, e.account, run)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ type Result struct {
 
 // Get says how a run stands.
 func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
-	head, err := e.engine.Head(ctx, e.account, run)
+	head, err := e.node.Engine.Head(ctx, e.account, run)
 	if err != nil {
 		return Result{}, err
 	}
@@ -263,7 +263,7 @@ func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 	if head.Code != "" {
 		res.Err = fault.New(head.Code, "%s", head.Message)
 	}
-	h, err := e.engine.History(ctx, e.account, run, 1)
+	h, err := e.node.Engine.History(ctx, e.account, run, 1)
 	if err != nil {
 		return Result{}, err
 	}
@@ -276,7 +276,7 @@ func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 
 // Wait returns how a run ended, once it has.
 func (e *Engine) Wait(ctx context.Context, run string) (Result, error) {
-	if _, err := e.engine.Wait(ctx, e.account, run); err != nil {
+	if _, err := e.node.Engine.Wait(ctx, e.account, run); err != nil {
 		return Result{}, err
 	}
 	return e.Get(ctx, run)
@@ -285,7 +285,7 @@ func (e *Engine) Wait(ctx context.Context, run string) (Result, error) {
 // Cancel ends a run. nil means that it will end cancelled; fault.TooLate that
 // its verdict was fixed before.
 func (e *Engine) Cancel(ctx context.Context, run, reason string) error {
-	return e.engine.Cancel(ctx, e.account, run, reason)
+	return e.node.Engine.Cancel(ctx, e.account, run, reason)
 }
 
 // Signal gives a run what one of its wait steps waits for.
@@ -294,7 +294,7 @@ func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
 	if err != nil {
 		return fault.Wrap(fault.InputInvalid, err, "the signal's data is no JSON value: %v", err)
 	}
-	return e.engine.Signal(ctx, e.account, run, name, json.RawMessage(raw))
+	return e.node.Engine.Signal(ctx, e.account, run, name, json.RawMessage(raw))
 }
 
 // Retry runs again what failed in a run that has ended, or everything from step
@@ -330,7 +330,7 @@ func (e *Engine) RetryWith(ctx context.Context, run string, opt RetryOptions) er
 	}
 	l := opt.Limits
 	memory := max(-1, min(l.MemoryLimitMB, 1<<40)) << 20 // what would overflow is refused all the same
-	return e.engine.Retry(ctx, e.account, run, engine.RetryRequest{From: opt.From, Edits: edits, Limits: plan.Limits{
+	return e.node.Engine.Retry(ctx, e.account, run, engine.RetryRequest{From: opt.From, Edits: edits, Limits: plan.Limits{
 		TotalSteps: l.MaxTotalSteps, LoopItems: l.MaxLoopItems, MemoryBytes: memory, ExpressionCost: l.MaxExpressionCost,
 	}})
 }

@@ -36,7 +36,7 @@ func poisonedInput(t *testing.T, n int) *plan.Plan {
 // loop and the other runs go on, whether the loop carries the attempt out or the
 // executor does.
 func TestI16_PanicWhileRendering(t *testing.T) {
-	for name, n := range map[string]int{"by the loop": 1, "by the crew": 20} {
+	for name, n := range map[string]int{"by the loop": 1, "by the executor": 20} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := open(t, memory.New(memory.Options{}), Config{}, noop())

@@ -24,7 +24,7 @@ type Engine struct {
 	hub      *hub
 	ids      *ids
 	watchdog watchdog // the loop's
-	crew     worker.Executor
+	executor worker.Executor
 	jobs     []worker.Job // let out and not handed out yet
 	cursors  cursors
 
@@ -288,7 +288,7 @@ func (e *Engine) letOut() {
 // handOut gives the executor the attempts that were let out.
 func (e *Engine) handOut() {
 	if len(e.jobs) > 0 {
-		e.crew.Add(e.jobs...)
+		e.executor.Add(e.jobs...)
 		clear(e.jobs)
 		e.jobs = e.jobs[:0]
 	}

@@ -22,9 +22,8 @@ var refusedNames = map[string]map[string]string{
 	"internal/store/sqlite": {"takeOff": "publishBegin", "land": "publishEnd", "spot": "location"},
 	"internal/worker":       {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
 	"internal/compile":      {"secondLook": "checkMalformed"},
-	"internal/cli":          {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "chosenStore": "engine.Config.Select", "runView": "view.Run"},
+	"internal/cli":          {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "runView": "view.Run"},
 	"internal/simulate":     {"weather": "faultProfile"},
-	"internal/mutation":     {"sabotage": "mutation"},
 }
 
 // TestRefusedNames: what once had a name of our own has that of the field.

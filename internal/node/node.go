@@ -42,14 +42,6 @@ func OpenStore(ctx context.Context, dir string) (Store, error) {
 	return st, nil
 }
 
-// OpenFiles opens the files of a data directory.
-func OpenFiles(dir string) (*blob.Store, error) {
-	return blob.Open(blob.Config{Dir: FilesDir(dir), Inspect: builtin.AtUpload()})
-}
-
-// FilesDir is where a data directory keeps its files.
-func FilesDir(dir string) string { return filepath.Join(dir, datadir.Files) }
-
 // Actions are what steps may call.
 type Actions struct {
 	List      []action.Action // Roux's, and then the program's own
@@ -102,7 +94,7 @@ type Node struct {
 // Open opens the files of a data directory and an engine over its store. The store is
 // the node's from then on; where Open fails it is closed.
 func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
-	files, err := OpenFiles(cfg.Dir)
+	files, err := blob.Open(blob.Config{Dir: filepath.Join(cfg.Dir, datadir.Files), Inspect: builtin.AtUpload()})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}

@@ -89,6 +89,7 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 	return ""
 }
 
+// openedText says which side, branches or items a step opened.
 func openedText(p *plan.Plan, ev *journal.Event) string {
 	switch p.Steps[ev.Step].Kind {
 	case plan.Condition:

@@ -4,7 +4,6 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -117,7 +116,7 @@ func (v *Run) step(ref journal.Ref) *Step {
 	return s
 }
 
-// settle records how a step ended. Past maxSteps a step of an inner scope is
+// settle records how a step ended. Past MaxSteps a step of an inner scope is
 // let go then, so that a loop over 100,000 items costs its window.
 func (v *Run) settle(s *Step, status string, ev *journal.Event) {
 	s.Status, s.Micros, s.Note, s.Due = status, ev.Micros(), "", 0
@@ -201,14 +200,11 @@ func (v *Run) Apply(ev *journal.Event) error {
 func (s *Step) failed(ev *journal.Event) { s.Code, s.Message = ev.Code, strings.Clone(ev.Text) }
 
 func (v *Run) applyOpened(s *Step, ev *journal.Event) {
-	switch v.Plan.Steps[ev.Step].Kind {
-	case plan.Condition:
-		s.Opened = sideText(ev.Side())
-	case plan.Parallel:
-		s.Opened = fmt.Sprintf("%d branches", ev.Branches())
-	case plan.Loop:
+	if v.Plan.Steps[ev.Step].Kind == plan.Loop {
 		s.Items = ev.Items()
+		return
 	}
+	s.Opened = openedText(v.Plan, ev)
 }
 
 func (v *Run) applyRun(ev *journal.Event) error {

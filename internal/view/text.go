@@ -47,7 +47,7 @@ func Unprintable(r rune) bool {
 		r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
 }
 
-// OneLine is clean for a place that has one line.
+// OneLine is Clean for a place that has one line.
 func OneLine(s string) string {
 	return Clean(strings.Join(strings.Fields(s), " "))
 }
