@@ -73,10 +73,8 @@ func TestHeldStepsSayWhyOnce(t *testing.T) {
 		t.Errorf("%d node.blocked events for 3 held steps", n)
 	}
 	r.wantStatus(key, "completed")
-	for _, g := range []*limit{r.c.arb.whole, r.c.arb.actions["noop"]} {
-		if g.used != 0 || g.turn != nil || len(g.queues) != 0 {
-			t.Errorf("after the end %d of %d are held, %d accounts wait: %s", g.used, g.slots, len(g.queues), g.reason)
-		}
+	if left := r.c.attempts.arbiter.Usage(); len(left) != 0 {
+		t.Errorf("after the end slots are held: %+v", left)
 	}
 }
 
@@ -121,8 +119,8 @@ func TestF17_CancelWhileHeld(t *testing.T) {
 	r.wantStatus(held, "cancelled")
 	r.work()
 	r.wantStatus(other, "completed")
-	if g := r.c.arb.actions["noop"]; g.used != 0 || g.turn != nil {
-		t.Errorf("%d slots are still held", g.used)
+	if left := r.c.attempts.arbiter.Usage(); len(left) != 0 {
+		t.Errorf("slots are still held: %+v", left)
 	}
 }
 

@@ -68,7 +68,7 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 				l.prog.room = b.folds[i] + b.folds[i]/16
 			}
 			c.drop(l)
-		case l.requests.len() == 0 && l.run.Quiet():
+		case l.requests.Len() == 0 && l.run.Quiet():
 			c.resting = append(c.resting, rested{l, l.version})
 		}
 	}
@@ -113,18 +113,18 @@ func (c *core) emit(l *loadedRun, cmd *machine.Command) {
 	e := effect{kind: cmd.Kind, id: taskID{l.key, cmd.Ref, cmd.Fence}, prog: l.prog}
 	switch cmd.Kind {
 	case machine.CmdDispatch:
-		if e.fl = c.launch(l, e.id); e.fl == nil {
+		if e.fl = c.attempts.launch(l, e.id); e.fl == nil {
 			return // recovery asks for what still runs in this process
 		}
 		over := true
 		err := c.protect(l, func() { over = !l.run.TaskInto(&e.fl.task, cmd.Ref, cmd.Fence) })
 		if err != nil || over {
-			c.land(l, e.id)
+			c.attempts.land(l, e.id)
 			return
 		}
 		e.task = &e.fl.task
 	case machine.CmdCancelTask:
-		if e.fl = c.land(l, e.id); e.fl == nil {
+		if e.fl = c.attempts.land(l, e.id); e.fl == nil {
 			return
 		}
 	default:
@@ -216,18 +216,18 @@ func (c *core) redo(in *input) {
 // forget empties memory.
 func (c *core) forget() {
 	for l := c.recent.front(); l != nil; l = c.recent.front() {
-		l.requests.all(c.orphan)
+		l.requests.Each(c.attempts.orphan)
 		l.requests = requestSet{} // the arbiter starts anew
 		c.drop(l)
 	}
-	for _, k := range c.overdue {
-		c.orphan(k)
+	for _, k := range c.attempts.overdue {
+		c.attempts.orphan(k)
 	}
-	c.arb = newArbiter(c.cfg.Concurrency)
+	c.attempts.arbiter = newArbiter(c.cfg.Concurrency)
 	c.alarms = alarms{}
 	c.resting = nil
 	c.horizon = 0
-	clear(c.overdue)
+	clear(c.attempts.overdue)
 	c.continues, c.entering, c.suspects = nil, nil, nil
 }
 

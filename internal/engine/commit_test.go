@@ -104,7 +104,7 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 	if len(r.c.runs) != 0 {
 		t.Errorf("%d runs are in memory", len(r.c.runs))
 	}
-	if used := r.c.arb.whole.used; used != 0 {
+	if used := r.c.attempts.arbiter.InUse(); used != 0 {
 		t.Errorf("%d slots are held", used)
 	}
 	if n := r.published(in.key); n != 0 || len(r.tasks) != 0 {

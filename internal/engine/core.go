@@ -49,13 +49,7 @@ type core struct {
 	most     int     // runs it has held at once
 	recent   runList // by touch
 	programs *programs
-	arb      *arbiter
-	// orphans are the attempts handed out in this process whose run has left
-	// memory since: after a reload they are not handed out again.
-	orphans map[taskID]*inFlight
-	// overdue are the slots of attempts that are over for their run (timed out,
-	// cancelled) while their action has not returned.
-	overdue map[taskID]*slotRequest
+	attempts attempts
 
 	alarms  alarms
 	horizon int64 // parked runs due until then have an alarm
@@ -95,7 +89,6 @@ type core struct {
 	backoff int64
 	dead    error // no commit will ever succeed again
 	closing bool  // no new grants
-	ignored int64 // reports that came too late to change anything
 
 	watch watch // nil outside of simulations
 }
@@ -105,12 +98,10 @@ func newCore(ctx context.Context, cfg *Config) *core {
 		cfg: cfg, ctx: ctx,
 		runs:        map[store.Key]*loadedRun{},
 		programs:    newPrograms(cfg.MaxPlans),
-		arb:         newArbiter(cfg.Concurrency),
-		orphans:     map[taskID]*inFlight{},
+		attempts:    newAttempts(cfg.Concurrency),
 		inherited:   map[store.Key]inherited{},
 		quarantined: map[store.Key]string{},
 		taken:       map[store.Key]bool{},
-		overdue:     map[taskID]*slotRequest{},
 		building:    new(batch), spare: new(batch),
 	}
 	c.recent.init()
@@ -147,7 +138,7 @@ func (c *core) full() bool {
 // busy says that handle has more to do, once there is room.
 func (c *core) busy() bool {
 	return c.stalled == nil && c.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.entering) > 0 || !c.closing && len(c.arb.granted) > 0)
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.entering) > 0 || !c.closing && c.attempts.arbiter.Granted())
 }
 
 // one handles one input. Its answer, if somebody waits for one, is fixed here
@@ -161,7 +152,7 @@ func (c *core) one(in *input) {
 	case inRelease:
 		in.out = answer{run: in.key.Run, err: c.release(in.key)}
 	case inFreed:
-		c.free(in.task())
+		c.attempts.free(in.task())
 		return
 	}
 	if in.reply != nil {
@@ -200,11 +191,11 @@ func (c *core) deliver(in *input) error {
 		in.m.Kind == machine.InWorkerLost && !in.m.All
 	if report {
 		id := in.task()
-		if c.land(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
+		if c.attempts.land(l, id) == nil && in.m.Source == journal.FromWorker && in.m.Fence != (journal.Fence{}) {
 			c.late(in) // its attempt was cancelled, or a reload has given it up
 		}
 		if !in.holding {
-			c.free(id)
+			c.attempts.free(id)
 		}
 	}
 	if l == nil && in.m.Kind == machine.InProgress {
@@ -218,9 +209,9 @@ func (c *core) deliver(in *input) error {
 		}
 	}
 	if in.holding {
-		if k := l.requests.get(in.m.Ref); k != nil && k.fence == in.m.Fence {
-			l.requests.remove(k)
-			c.overdue[in.task()] = k
+		if k := l.requests.Get(in.m.Ref); k != nil && k.Fence == in.m.Fence {
+			l.requests.Remove(k)
+			c.attempts.overdue[in.task()] = k
 		}
 	}
 	before := l.run.Last()
@@ -239,8 +230,8 @@ func (c *core) deliver(in *input) error {
 // late counts a report that cannot change anything any more. Where the run is
 // live and the attempt known, the machine tells its watchers as well.
 func (c *core) late(in *input) {
-	c.ignored++
-	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.ignored)
+	c.attempts.ignored++
+	c.cfg.Logger.Debug("a report came too late", "run", in.key.Run, "attempt", in.m.Fence.Attempt, "ignored", c.attempts.ignored)
 }
 
 // decide runs one turn of the machine and takes up what follows from it.
@@ -325,36 +316,14 @@ func panicText(p *plan.Plan, v any) string {
 	return fmt.Sprint(v)
 }
 
-// yield ends the holding of an attempt. One that the run has ended by itself (a
-// timeout, a cancel) while its action still runs keeps its slot until that has
-// returned or its grace is over (X115).
-func (c *core) yield(k *slotRequest) {
-	if k.fl != nil && c.overdue[k.fl.id] == nil {
-		c.overdue[k.fl.id] = k
-		return
-	}
-	c.arb.withdraw(k)
-}
-
-// free gives back the slot of an action that has returned late or was given up.
-func (c *core) free(id taskID) {
-	if len(c.overdue) == 0 {
-		return
-	}
-	if k := c.overdue[id]; k != nil {
-		delete(c.overdue, id)
-		c.arb.withdraw(k)
-	}
-}
-
 // observe keeps what the engine itself must know of an event.
 func (c *core) observe(l *loadedRun, ev *journal.Event) {
 	switch ev.Kind {
 	case journal.EvNodeRetried, journal.EvNodeLost, journal.EvNodeFallback, journal.EvNodeCompleted,
 		journal.EvNodeFailed, journal.EvNodeSkipped, journal.EvNodeCancelled, journal.EvNodeInvalidated:
-		if k := l.requests.get(ev.Ref()); k != nil {
-			l.requests.remove(k)
-			c.yield(k)
+		if k := l.requests.Get(ev.Ref()); k != nil {
+			l.requests.Remove(k)
+			c.attempts.yield(k)
 		}
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
 		l.ended = ev.At
@@ -372,7 +341,7 @@ func (c *core) command(l *loadedRun, cmd *machine.Command) {
 	}
 	switch cmd.Kind {
 	case machine.CmdAcquire:
-		c.arb.request(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
+		c.attempts.request(l, cmd.Ref, c.limitsOf(l, cmd.Ref))
 	case machine.CmdContinue:
 		if !l.again {
 			l.again = true
@@ -391,7 +360,7 @@ func (c *core) command(l *loadedRun, cmd *machine.Command) {
 func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 	i := l.run.Plan().Steps[ref.Step].Action
 	if i < 0 {
-		return []*limit{c.arb.whole}
+		return c.attempts.arbiter.Limits("", "", 0, 0) // the engine's own
 	}
 	if l.limits == nil {
 		l.limits = make([][]*limit, len(l.run.Plan().Actions))
@@ -404,9 +373,9 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 			if a := c.cfg.Actions.Find(pin.Name, pin.Version); a != nil {
 				slots = a.Slots
 			}
-			l.limits[i] = c.arb.action(pin.Name, provider, slots, c.cfg.ProviderSlots[provider])
+			l.limits[i] = c.attempts.arbiter.Limits(pin.Name, provider, slots, c.cfg.ProviderSlots[provider])
 		} else {
-			l.limits[i] = []*limit{c.arb.whole}
+			l.limits[i] = c.attempts.arbiter.Limits("", "", 0, 0)
 		}
 	}
 	return l.limits[i]
@@ -417,16 +386,8 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 func (c *core) settle() {
 	for !c.full() {
 		switch {
-		case len(c.arb.granted) > 0 && !c.closing:
-			granted := c.arb.granted
-			c.arb.granted = nil
-			for _, k := range granted {
-				c.grant(k)
-			}
-			if c.arb.granted == nil {
-				clear(granted)
-				c.arb.granted = granted[:0]
-			}
+		case !c.closing && c.attempts.arbiter.Granted():
+			c.attempts.arbiter.EachGranted(c.grant)
 		case len(c.continues) > 0:
 			l := c.continues[0]
 			c.continues = c.continues[1:]
@@ -444,38 +405,31 @@ func (c *core) settle() {
 
 // grant gives a step its attempt.
 func (c *core) grant(k *slotRequest) {
-	if k.dead {
+	if k.Withdrawn() {
 		return
 	}
-	l := k.l
-	err := c.tell(l, machine.Input{Kind: machine.InGranted, Ref: k.ref})
+	l := k.Holder.l
+	err := c.tell(l, machine.Input{Kind: machine.InGranted, Ref: k.Ref})
 	c.building.urgent = true
-	if err != nil || k.dead {
+	if err != nil || k.Withdrawn() {
 		return
 	}
 	for i := range c.turn.Events {
-		if e := &c.turn.Events[i]; e.Kind == journal.EvNodeStarted && e.Step == k.ref.Step && e.Path == k.ref.Path {
-			k.fence = journal.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
+		if e := &c.turn.Events[i]; e.Kind == journal.EvNodeStarted && e.Step == k.Ref.Step && e.Path == k.Ref.Path {
+			k.Fence = journal.Fence{Gen: l.run.Generation(), Attempt: e.Attempt}
 			return
 		}
 	}
-	l.requests.remove(k) // it no longer wants one
-	c.arb.withdraw(k)
+	l.requests.Remove(k) // it no longer wants one
+	c.attempts.arbiter.Withdraw(k)
 }
 
 // hold tells runs that a step of theirs has to wait, when the reason is new.
 func (c *core) hold() {
-	blocked := c.arb.blocked
-	for _, k := range blocked {
-		if k.dead || k.at == nil || k.told == k.at {
-			continue
-		}
-		k.told = k.at
-		_ = c.tell(k.l, machine.Input{Kind: machine.InHeld, Ref: k.ref, Text: k.at.reason})
+	c.attempts.arbiter.EachBlocked(func(k *slotRequest, reason string) {
+		_ = c.tell(k.Holder.l, machine.Input{Kind: machine.InHeld, Ref: k.Ref, Text: reason})
 		c.building.urgent = true
-	}
-	clear(blocked)
-	c.arb.blocked = blocked[:0]
+	})
 }
 
 // arm sees to it that the run is looked at when its next timer is due.

@@ -303,8 +303,8 @@ func TestI22_LostWorkerFreesItsSlot(t *testing.T) {
 	r.settle(&input{kind: inRun, key: run, m: machine.Input{Kind: machine.InWorkerLost, Ref: lost.id.ref, Fence: lost.id.fence}})
 	r.work()
 	r.wantStatus(run, "completed")
-	if r.c.arb.whole.used != 0 || len(r.c.orphans)+len(r.c.overdue) != 0 {
-		t.Errorf("at the end %d slots are taken, %d strays, %d linger", r.c.arb.whole.used, len(r.c.orphans), len(r.c.overdue))
+	if r.c.attempts.arbiter.InUse() != 0 || len(r.c.attempts.orphans)+len(r.c.attempts.overdue) != 0 {
+		t.Errorf("at the end %d slots are taken, %d attempts are orphans, %d overdue", r.c.attempts.arbiter.InUse(), len(r.c.attempts.orphans), len(r.c.attempts.overdue))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // committer and to wait for its word wakes two threads for nothing, which is much
 // of what a step of a lone chain costs beside its sync.
 func (e *Engine) alone(b *batch) bool {
-	return len(b.trans) == 1 && e.core.arb.whole.used <= 1 && e.length.Load() == 0 && !e.core.busy()
+	return len(b.trans) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.length.Load() == 0 && !e.core.busy()
 }
 
 // An inlineCommit is the loop's own commit. While it lasts the loop cannot look whether the

@@ -356,8 +356,8 @@ func (c *core) drop(l *loadedRun) {
 			c.alarms.died()
 		}
 	}
-	l.requests.all(c.orphan)
-	c.arb.withdrawAll(l)
+	l.requests.Each(c.attempts.orphan)
+	c.attempts.arbiter.WithdrawAll(&l.requests)
 }
 
 // quarantine sets apart a run that is not, or no longer, in memory (I16). Where the
@@ -403,7 +403,7 @@ func (c *core) dropMark(key store.Key) {
 // until then nobody else would tell their actions.
 func (c *core) recall(key store.Key) {
 	var ids []taskID
-	for id := range c.orphans {
+	for id := range c.attempts.orphans {
 		if id.key == key {
 			ids = append(ids, id)
 		}
@@ -413,8 +413,8 @@ func (c *core) recall(key store.Key) {
 			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
 	})
 	for _, id := range ids {
-		c.effects = append(c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: c.orphans[id].prog, fl: c.orphans[id]})
-		delete(c.orphans, id)
+		c.effects = append(c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: c.attempts.orphans[id].prog, fl: c.attempts.orphans[id]})
+		delete(c.attempts.orphans, id)
 	}
 }
 

@@ -164,12 +164,12 @@ func (c *core) resumeRun(l *loadedRun) {
 // takeUp takes up an attempt that is open in a loaded run, and finds it again
 // where this process still carries it out.
 func (c *core) takeUp(l *loadedRun, ref journal.Ref, fence journal.Fence) {
-	c.arb.holds(l, ref, fence, c.limitsOf(l, ref))
+	c.attempts.hold(l, ref, fence, c.limitsOf(l, ref))
 	id := taskID{l.key, ref, fence}
-	if fl := c.orphans[id]; fl != nil {
-		if k := l.requests.get(ref); k.fence == fence {
-			k.fl = fl
-			delete(c.orphans, id)
+	if fl := c.attempts.orphans[id]; fl != nil {
+		if k := l.requests.Get(ref); k.Fence == fence {
+			k.Holder.fl = fl
+			delete(c.attempts.orphans, id)
 		}
 	}
 }

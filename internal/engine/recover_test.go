@@ -265,8 +265,8 @@ func TestI16_PanicSetsOneRunApart(t *testing.T) {
 	if !strings.Contains(head.Quarantine, "panicked") {
 		t.Fatalf("the run's quarantine says %q", head.Quarantine)
 	}
-	if g := r.c.arb.whole; g.used != 0 {
-		t.Errorf("%d slots are still held", g.used)
+	if n := r.c.attempts.arbiter.InUse(); n != 0 {
+		t.Errorf("%d slots are still held", n)
 	}
 	in := request(kb, machine.Input{Kind: machine.InCancel})
 	reply := r.asked(in)

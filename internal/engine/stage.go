@@ -327,20 +327,20 @@ func (s *Stage) Find(key store.Key) (LiveRun, bool) {
 // those that are and by those that were given up but have not returned (I22).
 func (s *Stage) Held() (attempts, slots int) {
 	c := s.e.core
-	attempts = len(c.orphans)
-	for _, k := range c.overdue {
-		if k.fl != nil {
+	attempts = len(c.attempts.orphans)
+	for _, k := range c.attempts.overdue {
+		if k.Holder.fl != nil {
 			attempts++
 		}
 	}
 	for _, l := range c.runs {
-		l.requests.all(func(k *slotRequest) {
-			if k.fl != nil {
+		l.requests.Each(func(k *slotRequest) {
+			if k.Holder.fl != nil {
 				attempts++
 			}
 		})
 	}
-	return attempts, c.arb.whole.used
+	return attempts, c.attempts.arbiter.InUse()
 }
 
 // Loaded is how many runs are in memory.

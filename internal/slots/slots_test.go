@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slots
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/journal"
+)
+
+// The requests of a run are what was added and not removed, few or many, in its own
+// scope and in inner ones.
+func TestSet(t *testing.T) {
+	type request = Request[struct{}]
+	r := rand.New(rand.NewPCG(1, 2))
+	var s Set[struct{}]
+	want := map[journal.Ref]*request{}
+	var removed *request
+	most := 0
+	for step := range 20_000 {
+		grow := step/500%2 == 0
+		ref := journal.Ref{Step: r.Int32N(100)}
+		if r.IntN(3) == 0 {
+			ref.Path = journal.Path([]byte{byte(r.IntN(3))})
+		}
+		have := want[ref]
+		if got := s.Get(ref); got != have {
+			t.Fatalf("at %d: the request of %v is %v, want %v", step, ref, got, have)
+		}
+		switch {
+		case have == nil && (grow || r.IntN(20) == 0):
+			k := &request{Ref: ref}
+			s.add(k)
+			want[ref] = k
+		case have != nil && (!grow || r.IntN(3) == 0):
+			s.Remove(have)
+			delete(want, ref)
+			removed = have
+		case removed != nil:
+			s.Remove(removed) // it is not there, though its place may be taken
+		}
+		most = max(most, s.Len())
+		if s.Len() != len(want) {
+			t.Fatalf("at %d: %d requests, want %d", step, s.Len(), len(want))
+		}
+	}
+	seen := 0
+	s.Each(func(k *request) {
+		seen++
+		if want[k.Ref] != k {
+			t.Errorf("%v is in the set and should not be", k.Ref)
+		}
+	})
+	if seen != len(want) || most < 50 {
+		t.Errorf("saw %d requests, want %d; at most there were %d", seen, len(want), most)
+	}
+	for _, k := range want {
+		s.Remove(k)
+	}
+	if s.Len() != 0 || s.wide && s.root != nil {
+		t.Errorf("%d requests are left, wide %t", s.Len(), s.wide)
+	}
+}
+
+// Whatever is requested, held and withdrawn in whatever order: no limit has more in
+// use than slots, what is granted is what holds them, nothing waits beside a free
+// slot, each account is served in its own order, and at the end nothing is left.
+func TestArbiter(t *testing.T) {
+	type request = Request[int]
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		a := New[int](1 + r.IntN(6))
+		limits := [][]*Limit[int]{
+			a.Limits("", "", 0, 0),
+			a.Limits("resize", "", 2, 0),
+			a.Limits("ask", "model", 3, 2),
+			a.Limits("draw", "model", 0, 2),
+		}
+		runs := map[string]*Set[int]{"a": {}, "b": {}, "c": {}}
+		var waiting, holding []*request
+		next := 0
+		drop := func(list []*request, i int) []*request { return append(list[:i:i], list[i+1:]...) }
+		take := func() {
+			for a.Granted() {
+				a.EachGranted(func(k *request) {
+					for i, w := range waiting {
+						if w == k {
+							waiting = drop(waiting, i)
+							holding = append(holding, k)
+							return
+						}
+					}
+					if !k.Withdrawn() {
+						t.Fatalf("request %d was granted twice", k.Holder)
+					}
+				})
+			}
+			for _, h := range holding {
+				for _, w := range waiting {
+					if h.Account == w.Account && h.Ref.Path == w.Ref.Path && w.Holder < h.Holder {
+						t.Fatalf("request %d was granted before %d of its account", h.Holder, w.Holder)
+					}
+				}
+			}
+			for _, u := range a.Usage() {
+				if u.InUse > u.Slots {
+					t.Fatalf("%d of %d slots in use: %s", u.InUse, u.Slots, u.Reason)
+				}
+			}
+			if a.InUse() != len(holding) {
+				t.Fatalf("the engine's limit has %d in use, %d requests hold it", a.InUse(), len(holding))
+			}
+			for _, w := range waiting {
+				if w.at == nil || w.at.used < w.at.slots {
+					t.Fatalf("request %d waits beside a free slot", w.Holder)
+				}
+			}
+		}
+		for range 300 {
+			switch n := r.IntN(10); {
+			case n < 5:
+				which, account := r.IntN(len(limits)), string(rune('a'+r.IntN(3)))
+				// The path stands for the action: order is kept among its requests.
+				k := &request{Account: account, Ref: journal.Ref{Path: journal.Path([]byte{byte(which)}), Step: int32(next)}, Holder: next}
+				next++
+				waiting = append(waiting, k)
+				a.Request(runs[account], k, limits[which])
+			case n < 9 && len(holding) > 0:
+				i := r.IntN(len(holding))
+				k := holding[i]
+				holding = drop(holding, i)
+				runs[k.Account].Remove(k)
+				a.Withdraw(k)
+				a.Withdraw(k) // the second time it does nothing
+			case n == 9 && len(waiting) > 0:
+				i := r.IntN(len(waiting))
+				k := waiting[i]
+				waiting = drop(waiting, i)
+				runs[k.Account].Remove(k)
+				a.Withdraw(k)
+			}
+			take()
+		}
+		for _, run := range runs {
+			a.WithdrawAll(run)
+		}
+		waiting, holding = nil, nil
+		a.EachGranted(func(k *request) {
+			if !k.Withdrawn() {
+				t.Fatalf("request %d was granted after the end", k.Holder)
+			}
+		})
+		if left := a.Usage(); len(left) != 0 {
+			t.Fatalf("at the end slots are in use: %+v", left)
+		}
+	}
+}
+
+// A request that comes to a full limit is reported with the reason, once for each limit.
+func TestBlockedOncePerReason(t *testing.T) {
+	type request = Request[string]
+	a := New[string](1)
+	var run Set[string]
+	first, second := &request{Ref: journal.Ref{Step: 1}}, &request{Ref: journal.Ref{Step: 2}, Holder: "second"}
+	one := a.Limits("resize", "", 1, 0)
+	a.Request(&run, first, one)
+	a.Request(&run, second, one)
+	third := &request{Ref: journal.Ref{Step: 3}}
+	a.Request(&run, third, a.Limits("", "", 0, 0))
+	var told []string
+	look := func() {
+		a.EachBlocked(func(k *request, reason string) {
+			if k == second {
+				told = append(told, reason)
+			}
+		})
+	}
+	look()
+	look()
+	a.Withdraw(first) // second passes the action's limit and comes to the engine's, which third gets
+	look()
+	want := []string{`waits for one of the 1 slots of action "resize"`, "waits for one of the engine's 1 slots"}
+	if len(told) != 2 || told[0] != want[0] || told[1] != want[1] {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
