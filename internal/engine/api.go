@@ -11,6 +11,7 @@ import (
 	"iter"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
@@ -332,7 +333,7 @@ func (e *Engine) History(ctx context.Context, account, run string, maxSteps int)
 		return nil, err
 	}
 	h, mask := journal.NewHistory(p, maxSteps), view.NewMask(p)
-	err = eachStored(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
+	err = store.EachEvent(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
 		h.Add(mask.Event(ev))
 		return nil
 	})
@@ -345,56 +346,24 @@ func (e *Engine) PlanOf(ctx context.Context, account, run string) (*plan.Plan, e
 	if err != nil {
 		return nil, err
 	}
-	prog, err := e.core.programs.load(ctx, e.cfg.Store, head.PlanHash)
-	if err != nil {
-		return nil, err
-	}
-	return prog.machine.Plan(), nil
+	return e.core.plan(ctx, head.PlanHash)
+}
+
+// Watch yields the run's events after number `after`; see feed.Feed.Watch. It ends with
+// an error when the engine stops.
+func (e *Engine) Watch(ctx context.Context, account, run string, after uint64) iter.Seq2[feed.Event, error] {
+	return e.feed.Watch(ctx, store.Key{Account: account, Run: run}, after)
 }
 
 // Events yields the stored events after number `after` and ends with the last.
 // An event is valid until the next one is asked for.
-func (e *Engine) Events(ctx context.Context, account, run string, after uint64) iter.Seq2[Event, error] {
-	key := store.Key{Account: account, Run: run}
-	return func(yield func(Event, error) bool) {
-		p, err := e.PlanOf(ctx, account, run)
-		if err == nil {
-			err = eachStored(ctx, e.cfg.Store, key, after, func(ev *journal.Event) error {
-				if !yield(Event{Event: ev, Plan: p, run: run}, nil) {
-					return errEnough
-				}
-				return nil
-			})
-		}
-		if err != nil {
-			yield(Event{}, err)
-		}
-	}
+func (e *Engine) Events(ctx context.Context, account, run string, after uint64) iter.Seq2[feed.Event, error] {
+	return e.feed.Events(ctx, store.Key{Account: account, Run: run}, after)
 }
 
 // Wait returns the head of the run once it has ended.
 func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, error) {
 	key := store.Key{Account: account, Run: run}
-	s := e.hub.join(key, true)
-	defer e.hub.leave(key, s)
-	// A run in memory that had not ended when it was joined will say when it
-	// does: there is nothing to read. That is known without the loop.
-	var head store.Head
-	var err error
-	if !e.core.unended(key) {
-		head, err = e.cfg.Store.Head(ctx, key)
-	}
-	for err == nil && head.Ended == 0 {
-		if head.Quarantine != "" {
-			return head, errQuarantined(run, head.Quarantine)
-		}
-		var n news
-		switch n, err = s.next(ctx); {
-		case n.head != nil:
-			head = *n.head
-		case n.behind && err == nil:
-			head, err = e.cfg.Store.Head(ctx, key)
-		}
-	}
-	return head, err
+	// A run in memory that has not ended publishes its end: nothing needs to be read.
+	return e.feed.Wait(ctx, key, func() bool { return e.core.unended(key) })
 }

@@ -25,7 +25,7 @@ import (
 // maxEarly allows; what was left out is read again after that.
 func (e *Engine) collectList(ctx context.Context, ask *effect) (jsonx.Large, error) {
 	g := newGather(ask.prog.machine.Plan(), ask.id.ref)
-	if err := eachStored(ctx, e.cfg.Store, ask.id.key, 0, g.find); err != nil {
+	if err := store.EachEvent(ctx, e.cfg.Store, ask.id.key, 0, g.find); err != nil {
 		return jsonx.Large{}, err
 	}
 	g.pad(ask.n)
@@ -142,7 +142,7 @@ func (g *gather) write(ctx context.Context, st store.Reader, key store.Key, w *b
 	}
 	for err == nil && ls.next < len(ls.outs) {
 		from := ls.next
-		err = eachStored(ctx, st, key, 0, func(ev *journal.Event) error {
+		err = store.EachEvent(ctx, st, key, 0, func(ev *journal.Event) error {
 			if i, ok := wanted[ev.Seq]; ok {
 				return ls.put(i, ev)
 			}

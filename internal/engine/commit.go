@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/store"
@@ -36,7 +37,7 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 		}
 		if l == nil {
 			delete(c.quarantined, t.Key)
-			c.frames = append(c.frames, published{key: t.Key, head: t.Head})
+			c.frames = append(c.frames, feed.Published{Key: t.Key, Head: t.Head})
 			continue
 		}
 		l.flying, l.begin = false, nil
@@ -48,7 +49,7 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 		}
 		if len(t.Frames) > 0 || t.Head != nil {
 			c.unfolded += len(t.Frames)
-			c.frames = append(c.frames, published{t.Key, t.Frames, t.Head})
+			c.frames = append(c.frames, feed.Published{Key: t.Key, Frames: t.Frames, Head: t.Head})
 		}
 		if n := b.folds[i]; n >= 0 {
 			l.tail = slices.Clone(l.tail[n:])

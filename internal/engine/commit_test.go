@@ -41,7 +41,7 @@ func (s *choosy) Commit(ctx context.Context, batch []store.Transition) ([]store.
 // published is how many news of a run went out to those who watch.
 func (r *rig) published(key store.Key) (n int) {
 	for i := range r.frames {
-		if r.frames[i].key == key {
+		if r.frames[i].Key == key {
 			n++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
@@ -81,7 +82,7 @@ type core struct {
 	resting                 []rested // quiet since their last commit, the first ones first, and stale entries
 
 	effects []effect
-	frames  []published
+	frames  []feed.Published
 
 	stalled error // commits fail: memory is empty until retryAt
 	lost    []*batch
@@ -240,7 +241,7 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 		// It learns first that its attempts are lost: once it has moved on nothing
 		// else tells them from those of this process, should it be loaded again.
 		if c.resumeRun(l); l.gone {
-			return errQuarantined(l.key.Run, c.quarantined[l.key])
+			return store.ErrQuarantined(l.key.Run, c.quarantined[l.key])
 		}
 	}
 	in.At = c.now
@@ -293,7 +294,7 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
 		c.drop(l)
-		err = errQuarantined(l.key.Run, reason)
+		err = store.ErrQuarantined(l.key.Run, reason)
 		for _, in := range c.building.ins {
 			if in.key == l.key {
 				in.out = answer{run: l.key.Run, err: err} // what it was told will not be written

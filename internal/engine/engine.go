@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -21,7 +22,7 @@ type Engine struct {
 	cfg      Config
 	core     *core // only the loop touches it, after Open
 	pool     *worker.Pool
-	hub      *hub
+	feed     *feed.Feed
 	ids      *ids
 	watchdog watchdog // the loop's
 	executor worker.Executor
@@ -72,7 +73,6 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.hub = newHub()
 	e.pool = worker.New(worker.Config{
 		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace,
 	})
@@ -83,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.core.ctx = e.ctx
 	e.helpers.Go(e.commitLoop)
-	e.helpers.Go(e.hub.publish)
+	e.helpers.Go(e.feed.Run)
 	if e.cfg.Blobs != nil {
 		e.helpers.Go(e.retentionLoop)
 	}
@@ -114,6 +114,7 @@ func assemble(cfg Config) (*Engine, error) {
 	e.wall.Store(e.began.UnixMicro())
 	e.ids = newIDs(cfg.Rand, cfg.Now)
 	e.core = newCore(e.ctx, &e.cfg)
+	e.feed = feed.New(cfg.Store, e.core.plan)
 	return e, nil
 }
 
@@ -279,7 +280,7 @@ func (e *Engine) letOut() {
 	clear(c.effects)
 	c.effects = c.effects[:0]
 	if len(c.frames) > 0 {
-		e.hub.send(c.frames)
+		e.feed.Publish(c.frames)
 		clear(c.frames)
 		c.frames = c.frames[:0]
 	}
@@ -356,7 +357,7 @@ func (e *Engine) finish() {
 	if c.dead != nil {
 		e.pool.Stop(e.ctx) // their results would have nowhere to go
 	}
-	e.hub.close(err)
+	e.feed.Close(err)
 	if !errors.Is(err, ErrHangs) { // else the committer may never come back
 		e.helpers.Wait()
 	}

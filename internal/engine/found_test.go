@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -191,7 +192,7 @@ func TestF16_WatchersHearOfLostReplies(t *testing.T) {
 	s.Handle(now, m)
 	pump()
 	events := 0
-	r, err := s.Watch(m.Key(), 0, func(Event) { events++ })
+	r, err := s.Watch(m.Key(), 0, func(feed.Event) { events++ })
 	if err != nil {
 		t.Fatal(err)
 	}

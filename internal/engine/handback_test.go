@@ -66,7 +66,7 @@ func (l *lineage) stop() {
 // losses are the attempts of a run that were lost, in order: true = handed back.
 func (l *lineage) losses(key store.Key) (back []bool) {
 	l.t.Helper()
-	err := eachStored(l.t.Context(), l.st, key, 0, func(ev *journal.Event) error {
+	err := store.EachEvent(l.t.Context(), l.st, key, 0, func(ev *journal.Event) error {
 		if ev.Kind == journal.EvNodeLost {
 			back = append(back, ev.Flag&1 != 0)
 		}

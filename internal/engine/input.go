@@ -78,11 +78,3 @@ type effect struct {
 	n    int64
 	file string
 }
-
-// published is a stretch of a run's journal that has become durable. Without a
-// run it says that any run may have such stretches that nobody was told of.
-type published struct {
-	key    store.Key
-	frames []byte
-	head   *store.Head // when the batch wrote one
-}

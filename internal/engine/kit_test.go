@@ -153,7 +153,7 @@ func trace(t testing.TB, st store.Store, p *plan.Plan, account, run string) []st
 	t.Helper()
 	var lines []string
 	next := uint64(1)
-	err := eachStored(context.Background(), st, store.Key{Account: account, Run: run}, 0, func(ev *journal.Event) error {
+	err := store.EachEvent(context.Background(), st, store.Key{Account: account, Run: run}, 0, func(ev *journal.Event) error {
 		if ev.Seq != next {
 			return fmt.Errorf("event %d where %d was expected", ev.Seq, next)
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,7 +96,7 @@ func (c *core) get(key store.Key) (*loadedRun, error) {
 		return l, nil
 	}
 	if reason := c.quarantined[key]; reason != "" {
-		return nil, errQuarantined(key.Run, reason)
+		return nil, store.ErrQuarantined(key.Run, reason)
 	}
 	if c.inherited[key].suspect {
 		return nil, &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
@@ -125,7 +124,7 @@ func (c *core) get(key store.Key) (*loadedRun, error) {
 		c.arm(l) // looking ahead passes over runs in memory
 	}
 	if err == nil && l.gone {
-		return nil, errQuarantined(key.Run, "it cannot go on")
+		return nil, store.ErrQuarantined(key.Run, "it cannot go on")
 	}
 	return l, err
 }
@@ -134,7 +133,7 @@ func (c *core) get(key store.Key) (*loadedRun, error) {
 // (F20): its bytes are kept as they are, and the others go on.
 func (c *core) admit(saved *store.Saved) (*loadedRun, error) {
 	if reason := saved.Head.Quarantine; reason != "" {
-		return nil, errQuarantined(saved.Head.Run, reason)
+		return nil, store.ErrQuarantined(saved.Head.Run, reason)
 	}
 	l, err := c.rebuild(saved)
 	if passing(err) {
@@ -142,7 +141,7 @@ func (c *core) admit(saved *store.Saved) (*loadedRun, error) {
 	}
 	if err != nil {
 		c.quarantine(saved.Head, err.Error())
-		return nil, errQuarantined(saved.Head.Run, err.Error())
+		return nil, store.ErrQuarantined(saved.Head.Run, err.Error())
 	}
 	c.catchUp(l, saved.Head)
 	l.interrupted = len(c.inherited) > 0 && c.bereaved(l)
@@ -236,7 +235,7 @@ func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Sa
 		return run.Apply(ev)
 	}
 	if run.Last() < saved.StateLast { // a snapshot of another format is only skipped
-		if err := eachStored(ctx, st, saved.Head.Key, run.Last(), apply); err != nil {
+		if err := store.EachEvent(ctx, st, saved.Head.Key, run.Last(), apply); err != nil && !errors.Is(err, errEnough) {
 			return nil, fmt.Errorf("fold run %s: %w", saved.Head.Run, err)
 		}
 	}
@@ -251,32 +250,6 @@ func refold(ctx context.Context, st store.Reader, prog *program, saved *store.Sa
 
 // errEnough stops a walk over events before its end.
 var errEnough = errors.New("enough")
-
-// eachStored calls fn for the stored events after `last`, in order.
-func eachStored(ctx context.Context, st store.Reader, key store.Key, last uint64, fn func(*journal.Event) error) error {
-	for {
-		page, err := st.Events(ctx, key, last, pageBytes)
-		if err != nil {
-			return err
-		}
-		if page.Next <= last {
-			return nil
-		}
-		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
-			if ev.Seq <= last {
-				return nil
-			}
-			return fn(ev)
-		})
-		if errors.Is(err, errEnough) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		last = page.Next
-	}
-}
 
 // supply gives a restored run the values its snapshot only names.
 func supply(ctx context.Context, st store.Reader, key store.Key, run *machine.Run) error {
@@ -425,11 +398,4 @@ func (c *core) quarantineStored(key store.Key, reason string) {
 		return
 	}
 	c.quarantine(head, reason)
-}
-
-func errQuarantined(run, reason string) error {
-	if strings.HasPrefix(reason, store.ImportedReason) {
-		return fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `roux runs adopt %s` makes it a run of this data directory", run, run)
-	}
-	return fault.New(fault.Quarantined, "run %s is set apart: %s; `roux runs release %s` lets it go on", run, reason, run)
 }

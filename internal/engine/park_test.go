@@ -41,7 +41,7 @@ steps:
 func rendered(t testing.TB, st store.Store, p *plan.Plan, key store.Key) string {
 	t.Helper()
 	var b strings.Builder
-	err := eachStored(context.Background(), st, key, 0, func(ev *journal.Event) error {
+	err := store.EachEvent(context.Background(), st, key, 0, func(ev *journal.Event) error {
 		env := journal.Render(p, key.Run, ev)
 		env.Timestamp = ""
 		delete(env.Payload, "durationMs")

@@ -114,6 +114,15 @@ func (ps *programs) load(ctx context.Context, st store.Reader, key string) (*pro
 	return ps.add(prepared(p, key, data)), nil
 }
 
+// plan returns the plan that is stored under a key.
+func (c *core) plan(ctx context.Context, key string) (*plan.Plan, error) {
+	prog, err := c.programs.load(ctx, c.cfg.Store, key)
+	if err != nil {
+		return nil, err
+	}
+	return prog.machine.Plan(), nil
+}
+
 // inputCheck is a plan's inputSchema, ready to use.
 type inputCheck struct {
 	schema *expr.Schema

@@ -70,7 +70,7 @@ outputs: {a: steps.a.output, b: steps.b.output}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := eachStored(t.Context(), st, key, 0, func(ev *journal.Event) error {
+	if err := store.EachEvent(t.Context(), st, key, 0, func(ev *journal.Event) error {
 		events = append(events, *ev)
 		return nil
 	}); err != nil {

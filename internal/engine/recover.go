@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/mutation"
@@ -262,7 +263,7 @@ func (c *core) resume() bool {
 	c.stalled = nil
 	// What a lost batch wrote all the same was published to nobody, and may be the
 	// last thing that its runs ever do.
-	c.frames = append(c.frames, published{})
+	c.frames = append(c.frames, feed.Published{})
 	c.cfg.Logger.Info("the store answers again", "runs", len(c.runs))
 	return true
 }
@@ -343,7 +344,7 @@ func (c *core) release(key store.Key) error {
 	saved.Head.Quarantine = ""
 	l, err := c.rebuild(saved)
 	if err != nil {
-		return errQuarantined(key.Run, err.Error())
+		return store.ErrQuarantined(key.Run, err.Error())
 	}
 	delete(c.quarantined, key)
 	c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)

@@ -178,7 +178,7 @@ func TestI10_TimeNeverFalls(t *testing.T) {
 	r.pass(61_000_000)
 	r.work()
 	r.wantStatus(key, "completed")
-	if err := eachStored(context.Background(), r.st, key, 0, check); err != nil {
+	if err := store.EachEvent(context.Background(), r.st, key, 0, check); err != nil {
 		t.Error(err)
 	}
 }

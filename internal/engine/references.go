@@ -42,7 +42,7 @@ func (c *cursor) checkReferences(ctx context.Context, item []byte, references re
 // references are those in the values of a run's journal.
 func (e *Engine) references(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error) {
 	own := map[jsonx.Large]bool{}
-	err := eachStored(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
+	err := store.EachEvent(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
 		for rest := ev.Data; ; {
 			ref, _, end, ok := jsonx.NextLarge(rest)
 			if !ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
@@ -30,7 +31,7 @@ type rig struct {
 	tasks   []effect // handed out and not finished
 	freed   []*input // slots of cancelled tasks, which obey at once
 	effects []effect // of other kinds
-	frames  []published
+	frames  []feed.Published
 }
 
 const rigEpoch = 1_700_000_000_000_000
@@ -272,7 +273,7 @@ func verify(t testing.TB, st store.Store, key store.Key) {
 		t.Fatal(err)
 	}
 	direct := machine.NewRun(prog.machine)
-	if err := eachStored(ctx, st, key, 0, direct.Apply); err != nil {
+	if err := store.EachEvent(ctx, st, key, 0, direct.Apply); err != nil {
 		t.Fatalf("run %s: %v", key.Run, err)
 	}
 	short, err := refold(ctx, st, prog, saved, 0)

@@ -111,9 +111,7 @@ func TestSlopeFindsALeakInNoise(t *testing.T) {
 func wantAtRest(t *testing.T, e *Engine) {
 	t.Helper()
 	attempts, slots := (&Stage{e: e}).Held()
-	e.hub.mu.Lock()
-	subscribers := len(e.hub.subs)
-	e.hub.mu.Unlock()
+	subscribers, _ := e.feed.Usage()
 	if attempts != 0 || slots != 0 || subscribers != 0 || e.pending.Load() != 0 || e.length.Load() != 0 {
 		t.Errorf("%d attempts, %d slots, %d subscribers, %d requests and %d messages are left",
 			attempts, slots, subscribers, e.pending.Load(), e.length.Load())

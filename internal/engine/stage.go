@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
@@ -51,7 +52,6 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 	}
 	e.cancel() // nothing runs in the background
 	e.ctx, s.expired = ctx, e.ctx
-	e.hub = newHub()
 	e.core.ctx = ctx
 	if plans != nil {
 		e.core.programs = plans.p
@@ -245,9 +245,7 @@ func (s *Stage) letOut() {
 	}
 	clear(c.effects)
 	c.effects = c.effects[:0]
-	s.e.hub.mu.Lock()
-	s.e.hub.deliver(c.frames)
-	s.e.hub.mu.Unlock()
+	s.e.feed.Deliver(c.frames)
 	clear(c.frames)
 	c.frames = c.frames[:0]
 }
@@ -350,13 +348,13 @@ func (s *Stage) Loaded() int { return len(s.e.core.runs) }
 // polled, and not before.
 type Reader struct {
 	s *Stage
-	w *watcher
+	w *feed.Watcher
 }
 
 // Watch begins to read a run's events after number `after`; fn is called with
 // each of them by Poll.
-func (s *Stage) Watch(key store.Key, after uint64, fn func(Event)) (*Reader, error) {
-	w, err := s.e.follow(s.e.ctx, key, after, func(ev Event, _ error) bool { fn(ev); return true })
+func (s *Stage) Watch(key store.Key, after uint64, fn func(feed.Event)) (*Reader, error) {
+	w, err := s.e.feed.Follow(s.e.ctx, key, after, func(ev feed.Event, _ error) bool { fn(ev); return true })
 	if err != nil {
 		return nil, err
 	}
@@ -366,24 +364,24 @@ func (s *Stage) Watch(key store.Key, after uint64, fn func(Event)) (*Reader, err
 // Poll reads what there is, and says whether the event that ended the run was
 // the last of it. After an error or the end the Reader is used up.
 func (r *Reader) Poll() (ended bool, err error) {
-	for !r.w.ended {
-		err := r.w.turn(r.s.e.ctx, r.s.expired)
+	for !r.w.Ended() {
+		err := r.w.Next(r.s.e.ctx, r.s.expired)
 		if errors.Is(err, context.Canceled) {
 			return false, nil // nothing new
 		}
 		if err != nil {
-			r.w.leave()
+			r.w.Close()
 			return false, err
 		}
 	}
-	r.w.leave()
+	r.w.Close()
 	return true, nil
 }
 
 // Close ends the reading.
-func (r *Reader) Close() { r.w.leave() }
+func (r *Reader) Close() { r.w.Close() }
 
 // Events is Engine.Events.
-func (s *Stage) Events(ctx context.Context, key store.Key, after uint64) func(func(Event, error) bool) {
+func (s *Stage) Events(ctx context.Context, key store.Key, after uint64) func(func(feed.Event, error) bool) {
 	return s.e.Events(ctx, key.Account, key.Run, after)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
@@ -57,7 +58,7 @@ func TestStage(t *testing.T) {
 		t.Fatalf("the start was answered %+v, %v", out, told)
 	}
 	var seen []uint64
-	r, err := s.Watch(m.Key(), 0, func(ev Event) { seen = append(seen, ev.Seq) })
+	r, err := s.Watch(m.Key(), 0, func(ev feed.Event) { seen = append(seen, ev.Seq) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestStage(t *testing.T) {
 	if err != nil || head.Ended != now || uint64(len(seen)) == 0 {
 		t.Fatalf("the run ended at %d, want %d (%v)", head.Ended, now, err)
 	}
-	if n := s.e.hub.watching.Load(); n != 0 {
+	if n, _ := s.e.feed.Usage(); n != 0 {
 		t.Errorf("%d readers are left", n)
 	}
 	if s.Busy() || s.Dead() != nil || s.Stalled() != nil || s.Loaded() != 0 {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -59,7 +60,7 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	finish(ended)
 	resume := make(chan struct{})
 	var stalled, done sync.WaitGroup
-	read := func(name string, events iter.Seq2[Event, error]) {
+	read := func(name string, events iter.Seq2[feed.Event, error]) {
 		stalled.Add(1)
 		done.Go(func() {
 			next, last := uint64(1), ""
@@ -85,15 +86,15 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	read("an export of a run that has ended", e.Events(t.Context(), acc, ended, 0))
 	read("a subscriber behind a run that has ended", e.Watch(t.Context(), acc, ended, 0))
 	read("a subscriber of a run that goes on", e.Watch(t.Context(), acc, live, 0))
-	var pages iter.Seq2[Event, error] = func(yield func(Event, error) bool) {
-		err := eachStored(t.Context(), st, store.Key{Account: acc, Run: ended}, 0, func(ev *journal.Event) error {
-			if !yield(Event{Event: ev, Plan: p, run: ended}, nil) {
+	var pages iter.Seq2[feed.Event, error] = func(yield func(feed.Event, error) bool) {
+		err := store.EachEvent(t.Context(), st, store.Key{Account: acc, Run: ended}, 0, func(ev *journal.Event) error {
+			if !yield(feed.Event{Event: ev, Plan: p}, nil) {
 				return errEnough
 			}
 			return nil
 		})
 		if err != nil {
-			yield(Event{}, err)
+			yield(feed.Event{}, err)
 		}
 	}
 	read("a reader of pages", pages)
@@ -120,7 +121,7 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	if most > 48<<20 || most >= written {
 		t.Errorf("the log grew to %d MiB while %d MiB were written", most>>20, written>>20)
 	}
-	if held := waitingFor(e); held > 3*maxBehind {
+	if _, held := e.feed.Usage(); held > 3*feed.MaxBehind {
 		t.Errorf("%d KiB wait in memory for three subscribers", held>>10)
 	}
 	if err := e.Sync(t.Context()); err != nil {
@@ -130,22 +131,6 @@ func TestF48_StalledReadersHoldNoTransaction(t *testing.T) {
 	t.Logf("%s of virtual time: %d MiB written, at most %d MiB of log", time.Since(began).Truncate(time.Minute)+10*time.Minute, written>>20, most>>20)
 	close(resume)
 	done.Wait()
-}
-
-// waitingFor is how many bytes of frames wait for subscribers.
-func waitingFor(e *Engine) (held int) {
-	e.hub.mu.Lock()
-	defer e.hub.mu.Unlock()
-	for _, subs := range e.hub.subs {
-		for _, s := range subs {
-			s.mu.Lock()
-			for _, f := range s.frames {
-				held += len(f)
-			}
-			s.mu.Unlock()
-		}
-	}
-	return held
 }
 
 // wantNoTransaction asks SQLite itself: a log can only be cut to nothing when

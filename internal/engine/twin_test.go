@@ -268,7 +268,7 @@ func (w *twin) check() string {
 		verify(w.t, w.st, key)
 		done := map[string]bool{}
 		next := uint64(1)
-		err = eachStored(context.Background(), w.st, key, 0, func(ev *journal.Event) error {
+		err = store.EachEvent(context.Background(), w.st, key, 0, func(ev *journal.Event) error {
 			if ev.Seq != next {
 				return fmt.Errorf("event %d where %d is due", ev.Seq, next)
 			}

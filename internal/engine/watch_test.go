@@ -105,19 +105,3 @@ func TestI14_RetryBetweenHeadAndPage(t *testing.T) {
 		}
 	})
 }
-
-// A subscriber hears of nothing that was sent before it came: that a run had
-// ended is no news when it was retried since.
-func TestSubscribersHearOfNothingOlder(t *testing.T) {
-	h := newHub()
-	key := store.Key{Account: acc, Run: "run"}
-	early := h.join(key, true)
-	h.send([]published{{key: key, head: &store.Head{Key: key, Ended: 1}}})
-	late := h.join(key, true)
-	h.mu.Lock()
-	h.drain() // what publish does when it comes to it
-	h.mu.Unlock()
-	if early.head == nil || late.head != nil {
-		t.Errorf("who was there hears of %v, who came later of %v", early.head, late.head)
-	}
-}

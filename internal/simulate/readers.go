@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/feed"
 )
 
 // tenMinutes is how long a reader that has stopped stays away.
@@ -21,7 +22,7 @@ type reader struct {
 	t      *runRecord
 	seen   uint64 // the last event
 	live   *engine.Reader
-	next   func() (engine.Event, error, bool) // of an export
+	next   func() (feed.Event, error, bool) // of an export
 	stop   func()
 	export bool
 	until  int64 // it reads nothing before
@@ -47,7 +48,7 @@ func (p *process) connect(r *reader) {
 		return
 	}
 	if r.export {
-		r.next, r.stop = iter.Pull2(iter.Seq2[engine.Event, error](p.stage.Events(context.Background(), r.t.key, r.seen)))
+		r.next, r.stop = iter.Pull2(iter.Seq2[feed.Event, error](p.stage.Events(context.Background(), r.t.key, r.seen)))
 	} else {
 		var err error
 		p.guard(func() { r.live, err = p.stage.Watch(r.t.key, r.seen, r.take) })
@@ -71,7 +72,7 @@ func (r *reader) cut() {
 }
 
 // take sees an event.
-func (r *reader) take(ev engine.Event) {
+func (r *reader) take(ev feed.Event) {
 	w, t := r.w, r.t
 	w.stats.Reads++
 	switch {

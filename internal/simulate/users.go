@@ -9,6 +9,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -105,7 +106,7 @@ const stranger = "stranger"
 // pry asserts that a stranger sees nothing of a run (I17).
 func (p *process) pry(key store.Key) {
 	var err error
-	p.guard(func() { _, err = p.stage.Watch(key, 0, func(engine.Event) {}) })
+	p.guard(func() { _, err = p.stage.Watch(key, 0, func(feed.Event) {}) })
 	if !p.dead {
 		p.w.foreign("watch", key, err)
 	}

@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
@@ -11,7 +12,7 @@ import (
 )
 
 // PageBytes is about how much of a journal is read at once.
-const PageBytes = 1 << 20
+const PageBytes = 256 << 10
 
 // LoadPlan returns the plan a run started with; one that cannot be read is
 // fault.StoreCorrupt.
@@ -27,18 +28,31 @@ func LoadPlan(ctx context.Context, r Reader, head Head) (*plan.Plan, error) {
 	return p, nil
 }
 
-// EachEvent calls fn for the run's events after `after`, in order, as far as
+// EachPage calls fn for the pages of the run's journal after event `after`, in order,
+// as far as they are stored: once at least, with an empty page when there is nothing.
+func EachPage(ctx context.Context, r Reader, key Key, after uint64, fn func(*Page) error) error {
+	for {
+		page, err := r.Events(ctx, key, after, PageBytes)
+		if err != nil {
+			return err
+		}
+		if err := fn(&page); err != nil {
+			return err
+		}
+		if page.Next <= after || page.Next >= page.Last {
+			return nil
+		}
+		after = page.Next
+	}
+}
+
+// EachEvent calls fn for the run's events after event `after`, in order, as far as
 // they are stored, and checks that their numbers are dense (I14): one that is missing
 // is fault.StoreCorrupt.
 func EachEvent(ctx context.Context, r Reader, key Key, after uint64, fn func(*journal.Event) error) error {
 	next := after + 1
-	for {
-		page, err := r.Events(ctx, key, next-1, PageBytes)
-		if err != nil {
-			return err
-		}
-		begin := next
-		err = journal.EachEvent(page.Frames, func(ev *journal.Event) error {
+	return EachPage(ctx, r, key, after, func(page *Page) error {
+		return journal.EachEvent(page.Frames, func(ev *journal.Event) error {
 			if ev.Seq < next {
 				return nil // the page's first frame may begin earlier
 			}
@@ -48,11 +62,14 @@ func EachEvent(ctx context.Context, r Reader, key Key, after uint64, fn func(*jo
 			next++
 			return fn(ev)
 		})
-		if err != nil {
-			return err
-		}
-		if next == begin || next > page.Last {
-			return nil
-		}
+	})
+}
+
+// ErrQuarantined is the error of a request to a run that is set aside for reason, with
+// the remedy.
+func ErrQuarantined(run, reason string) error {
+	if strings.HasPrefix(reason, ImportedReason) {
+		return fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `roux runs adopt %s` makes it a run of this data directory", run, run)
 	}
+	return fault.New(fault.Quarantined, "run %s is set apart: %s; `roux runs release %s` lets it go on", run, reason, run)
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A Feed hands what has become durable to subscribers. The engine only appends to a
+// queue; one goroutine, in Run, does the rest. Make one with New.
+type Feed struct {
+	store  store.Reader
+	planOf func(ctx context.Context, hash string) (*plan.Plan, error)
+
+	watching atomic.Int64  // subscribers to frames
+	waiting  atomic.Int64  // subscribers to heads alone
+	signal   chan struct{} // 1 slot
+
+	queueMu sync.Mutex // all that Publish takes
+	queue   []Published
+
+	mu     sync.Mutex
+	spare  []Published // the other queue
+	subs   map[store.Key][]*subscriber
+	closed error
+}
+
+// Published is a stretch of a run's journal that has become durable. The zero value
+// says that any run may have such stretches that were not published.
+type Published struct {
+	Key    store.Key
+	Frames []byte
+	Head   *store.Head // when the commit wrote one
+}
+
+// New returns a feed of the runs in st. planOf returns the plan that is stored under a
+// hash.
+func New(st store.Reader, planOf func(ctx context.Context, hash string) (*plan.Plan, error)) *Feed {
+	return &Feed{store: st, planOf: planOf, signal: make(chan struct{}, 1), subs: map[store.Key][]*subscriber{}}
+}
+
+// Publish queues what a commit has made durable, in the order of commits. What nobody
+// watches is left out: a later subscriber begins with the journal.
+func (f *Feed) Publish(news []Published) {
+	all := f.watching.Load() > 0
+	if !all && f.waiting.Load() == 0 {
+		return
+	}
+	before := 0
+	f.queueMu.Lock()
+	if all {
+		f.queue = append(f.queue, news...)
+	} else {
+		before = len(f.queue)
+		for i := range news {
+			if news[i].Head != nil || news[i].Key.Run == "" {
+				f.queue = append(f.queue, news[i])
+			}
+		}
+	}
+	some := len(f.queue) > before
+	f.queueMu.Unlock()
+	if some {
+		f.wake()
+	}
+}
+
+func (f *Feed) wake() {
+	select {
+	case f.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers what is published until Close.
+func (f *Feed) Run() {
+	for range f.signal {
+		f.mu.Lock()
+		closed := f.closed
+		f.drain()
+		if closed != nil {
+			for _, subs := range f.subs {
+				for _, s := range subs {
+					s.end(closed)
+				}
+			}
+		}
+		f.mu.Unlock()
+		if closed != nil {
+			return
+		}
+	}
+}
+
+// Deliver hands news to the subscribers at once, for an engine without goroutines.
+func (f *Feed) Deliver(news []Published) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deliver(news)
+}
+
+// Close ends the feed: every subscriber, present and future, gets err after what was
+// published before.
+func (f *Feed) Close(err error) {
+	f.mu.Lock()
+	f.closed = err
+	f.mu.Unlock()
+	f.wake()
+}
+
+// drain delivers the queue. The caller holds mu.
+func (f *Feed) drain() {
+	f.queueMu.Lock()
+	queue := f.queue
+	f.queue = f.spare[:0]
+	f.queueMu.Unlock()
+	f.deliver(queue)
+	clear(queue)
+	f.spare = queue
+}
+
+// deliver hands news to the subscribers. The caller holds mu.
+func (f *Feed) deliver(news []Published) {
+	for i := range news {
+		if news[i].Key.Run == "" {
+			for _, subs := range f.subs {
+				for _, s := range subs {
+					s.lag()
+				}
+			}
+			continue
+		}
+		for _, s := range f.subs[news[i].Key] {
+			s.push(&news[i])
+		}
+	}
+}
+
+// join subscribes to a run: to its frames and heads, or to heads alone.
+func (f *Feed) join(key store.Key, heads bool) *subscriber {
+	s := &subscriber{heads: heads, signal: make(chan struct{}, 1)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed != nil {
+		s.closed = f.closed
+		return s
+	}
+	f.drain() // what was published before is not for it: for example, the end before a retry
+	f.subs[key] = append(f.subs[key], s)
+	f.count(s).Add(1)
+	return s
+}
+
+func (f *Feed) count(s *subscriber) *atomic.Int64 {
+	if s.heads {
+		return &f.waiting
+	}
+	return &f.watching
+}
+
+// Usage is how many subscribers there are, and how many bytes of frames wait for them.
+func (f *Feed) Usage() (subscribers, bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, subs := range f.subs {
+		subscribers += len(subs)
+		for _, s := range subs {
+			s.mu.Lock()
+			for _, frames := range s.frames {
+				bytes += len(frames)
+			}
+			s.mu.Unlock()
+		}
+	}
+	return subscribers, bytes
+}
+
+func (f *Feed) leave(key store.Key, s *subscriber) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	subs := f.subs[key]
+	i := slices.Index(subs, s)
+	if i < 0 {
+		return
+	}
+	if subs = slices.Delete(subs, i, i+1); len(subs) > 0 {
+		f.subs[key] = subs
+	} else {
+		delete(f.subs, key)
+	}
+	f.count(s).Add(-1)
+}

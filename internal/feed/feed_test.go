@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/roux-engine/roux/internal/store"
+)
+
+const acc = "acme"
+
+var errEnded = errors.New("the engine has ended")
+
+func runNews(run, frames string, head bool) Published {
+	p := Published{Key: store.Key{Account: acc, Run: run}, Frames: []byte(frames)}
+	if head {
+		p.Head = &store.Head{Status: frames}
+	}
+	return p
+}
+
+// heard is what waits for a subscriber: its frames, whether some were let go, the
+// status of the head. "nothing" = nothing waits.
+func heard(t *testing.T, s *subscriber) string {
+	t.Helper()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	n, err := s.next(ended)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			return err.Error()
+		}
+		return "nothing"
+	}
+	text := ""
+	for _, f := range n.frames {
+		text += string(f) + " "
+	}
+	if n.behind {
+		text += "behind "
+	}
+	if n.head != nil {
+		text += "head " + n.head.Status
+	}
+	return text
+}
+
+// I14: a subscriber hears of its run, of heads alone where that is what it asked
+// for, once of each, and that it may have missed something.
+func TestSubscribersHearOfTheirRun(t *testing.T) {
+	f := New(nil, nil)
+	key := func(run string) store.Key { return store.Key{Account: acc, Run: run} }
+	f.Publish([]Published{runNews("a", "before", true)})
+	if len(f.queue) != 0 {
+		t.Error("what nobody asked for is kept")
+	}
+	heads := f.join(key("a"), true)
+	if f.watching.Load() != 0 || f.waiting.Load() != 1 {
+		t.Errorf("%d watch and %d wait", f.watching.Load(), f.waiting.Load())
+	}
+	f.Publish([]Published{runNews("a", "1", false), runNews("b", "1", false)})
+	if len(f.queue) != 0 || len(f.signal) != 0 {
+		t.Error("frames are kept although all who listen want heads")
+	}
+	f.Publish([]Published{runNews("a", "2", false), {}, runNews("a", "done", true)})
+	if len(f.queue) != 2 || len(f.signal) != 1 {
+		t.Errorf("%d news, %d signals, want the head and the gap", len(f.queue), len(f.signal))
+	}
+	frames := f.join(key("a"), false) // what was sent before is not for it
+	other := f.join(key("b"), false)
+	if f.watching.Load() != 2 || f.waiting.Load() != 1 {
+		t.Errorf("%d watch and %d wait", f.watching.Load(), f.waiting.Load())
+	}
+	for s, want := range map[*subscriber]string{heads: "behind head done", frames: "nothing", other: "nothing"} {
+		if got := heard(t, s); got != want {
+			t.Errorf("heard %q, want %q", got, want)
+		}
+	}
+	f.Publish([]Published{runNews("a", "3", false), runNews("a", "4", false), runNews("a", "5", true), runNews("a", "", true)})
+	f.mu.Lock()
+	f.drain()
+	f.mu.Unlock()
+	for s, want := range map[*subscriber]string{heads: "head ", frames: "3 4 5 head ", other: "nothing"} {
+		for range 2 {
+			if got := heard(t, s); got != want {
+				t.Errorf("heard %q, want %q", got, want)
+			}
+			want = "nothing" // the second time
+		}
+	}
+	f.leave(key("a"), heads)
+	f.leave(key("a"), heads)
+	if f.waiting.Load() != 0 || len(f.subs[key("a")]) != 1 {
+		t.Errorf("%d wait, %d subscribe to run a", f.waiting.Load(), len(f.subs[key("a")]))
+	}
+	f.leave(key("a"), frames)
+	f.leave(key("b"), other)
+	if f.watching.Load() != 0 || len(f.subs) != 0 {
+		t.Errorf("%d watch, %d runs have subscribers", f.watching.Load(), len(f.subs))
+	}
+}
+
+// I15: frames wait for a slow subscriber up to a bound; past it they are let go, and
+// it is told. Once it has read it hears of frames again.
+func TestI15_SlowSubscribersAreBounded(t *testing.T) {
+	s := &subscriber{signal: make(chan struct{}, 1)}
+	half := make([]byte, MaxBehind/2)
+	push := func(frames []byte) { s.push(&Published{Frames: frames}) }
+	for _, c := range []struct {
+		more string
+		want string
+	}{{"", "2 frames, behind false"}, {"x", "0 frames, behind true"}} {
+		push(half)
+		push(half)
+		if c.more != "" {
+			push([]byte(c.more))
+			push([]byte(c.more)) // it stays behind
+		}
+		n, err := s.next(t.Context())
+		if got := fmt.Sprintf("%d frames, behind %v", len(n.frames), n.behind); err != nil || got != c.want {
+			t.Errorf("with %d bytes more: %s, %v; want %s", len(c.more), got, err, c.want)
+		}
+		push([]byte("on"))
+		if got := heard(t, s); got != "on " {
+			t.Errorf("then it hears %q", got)
+		}
+	}
+	push([]byte("old"))
+	s.lag()
+	if got := heard(t, s); got != "behind " {
+		t.Errorf("after a gap it hears %q", got)
+	}
+}
+
+// A feed that is closed tells every subscriber, later ones too; what was published
+// before comes first.
+func TestFeedEnds(t *testing.T) {
+	f := New(nil, nil)
+	key := store.Key{Account: acc, Run: "a"}
+	s := f.join(key, false)
+	f.Publish([]Published{runNews("a", "last", false)})
+	f.Close(errEnded)
+	f.Run() // returns, since the hub has ended
+	if got := heard(t, s); got != "last " {
+		t.Errorf("heard %q", got)
+	}
+	for _, s := range []*subscriber{s, f.join(key, true)} {
+		if _, err := s.next(t.Context()); !errors.Is(err, errEnded) {
+			t.Errorf("then %v", err)
+		}
+	}
+	if f.waiting.Load() != 0 {
+		t.Error("one who came later is counted")
+	}
+}
+
+// A subscriber hears of nothing that was sent before it came: that a run had
+// ended is no news when it was retried since.
+func TestSubscribersHearOfNothingOlder(t *testing.T) {
+	f := New(nil, nil)
+	key := store.Key{Account: acc, Run: "run"}
+	early := f.join(key, true)
+	f.Publish([]Published{{Key: key, Head: &store.Head{Key: key, Ended: 1}}})
+	late := f.join(key, true)
+	f.mu.Lock()
+	f.drain() // what Run does when it comes to it
+	f.mu.Unlock()
+	if early.head == nil || late.head != nil {
+		t.Errorf("who was there hears of %v, who came later of %v", early.head, late.head)
+	}
+}

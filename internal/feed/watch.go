@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// An Event is an event of a run with the plan that gives it its public form.
+type Event struct {
+	*journal.Event
+	Plan *plan.Plan
+	run  string
+}
+
+// Envelope is the event's public form (X179).
+func (ev Event) Envelope() journal.Envelope { return journal.Render(ev.Plan, ev.run, ev.Event) }
+
+var (
+	errGap     = errors.New("frames are missing")
+	errStopped = errors.New("the reader wants no more")
+)
+
+// Watch yields the run's events after number `after`, without gap or duplicate
+// (I14): first from the journal, then as they become durable. It ends after the
+// event that ends the run, when ctx ends, or with an error when the feed is closed.
+// An event is valid until the next one is asked for.
+func (f *Feed) Watch(ctx context.Context, key store.Key, after uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		w, err := f.Follow(ctx, key, after, yield)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer w.Close()
+		for !w.ended && !w.stopped {
+			if err := w.Next(ctx, ctx); err != nil {
+				if !w.stopped {
+					yield(Event{}, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// A Watcher follows one run.
+type Watcher struct {
+	f       *Feed
+	s       *subscriber
+	key     store.Key
+	plan    *plan.Plan
+	seen    uint64      // last event yielded or skipped
+	last    uint64      // last event the journal had
+	head    *store.Head // read, and not looked at yet
+	stored  bool        // the journal is to be read next
+	ended   bool        // the event that ended the run was the last one
+	stopped bool        // the reader wants no more
+	yield   func(Event, error) bool
+}
+
+// Follow begins to watch a run: Next calls yield with each event. It is Watch for a
+// caller that must not block.
+func (f *Feed) Follow(ctx context.Context, key store.Key, after uint64, yield func(Event, error) bool) (*Watcher, error) {
+	s := f.join(key, false) // first: nothing that is written after the head was read is missed
+	head, err := f.store.Head(ctx, key)
+	var p *plan.Plan
+	if err == nil {
+		p, err = f.planOf(ctx, head.PlanHash)
+	}
+	if err != nil {
+		f.leave(key, s)
+		return nil, err
+	}
+	return &Watcher{f: f, s: s, key: key, plan: p, seen: after, head: &head, stored: true, yield: yield}, nil
+}
+
+// Ended reports whether the event that ended the run was the last one.
+func (w *Watcher) Ended() bool { return w.ended }
+
+// Close ends the watching.
+func (w *Watcher) Close() { w.f.leave(w.key, w.s) }
+
+// Next yields the next events, from the journal or from the feed. wait bounds how
+// long it waits for some; ctx bounds reads.
+func (w *Watcher) Next(ctx, wait context.Context) error {
+	if !w.stored {
+		again, err := w.live(wait)
+		if errors.Is(err, errGap) {
+			again, err = true, nil
+		}
+		w.stored = again
+		return err
+	}
+	w.stored = false
+	// The head is read first: when it says that the run has ended, that end is in the
+	// journal that is read after it, also when the cursor lies behind the end.
+	var head store.Head
+	var err error
+	if w.head != nil {
+		head, w.head = *w.head, nil
+	} else {
+		head, err = w.f.store.Head(ctx, w.key)
+	}
+	if err == nil {
+		err = w.journal(ctx)
+	}
+	if err != nil || w.stopped || w.ended {
+		return err
+	}
+	if head.Quarantine != "" {
+		return store.ErrQuarantined(w.key.Run, head.Quarantine)
+	}
+	if head.Ended != 0 && w.seen >= w.last {
+		// Unless a retry came between the two: then the journal that was read is the
+		// beginning of another generation.
+		var again store.Head
+		again, err = w.f.store.Head(ctx, w.key)
+		w.ended = again.Ended == head.Ended
+	}
+	return err
+}
+
+func (w *Watcher) give(ev *journal.Event) error {
+	if ev.Seq <= w.seen {
+		return nil
+	}
+	if ev.Seq != w.seen+1 {
+		return errGap
+	}
+	w.seen = ev.Seq
+	w.ended = ev.Kind.Ends()
+	if !w.yield(Event{Event: ev, Plan: w.plan, run: w.key.Run}, nil) {
+		w.stopped = true
+		return errStopped
+	}
+	return nil
+}
+
+// journal yields what is stored. It reads in pages, so that a slow reader holds no
+// transaction open.
+func (w *Watcher) journal(ctx context.Context) error {
+	err := store.EachPage(ctx, w.f.store, w.key, w.seen, func(page *store.Page) error {
+		w.last = page.Last
+		err := journal.EachEvent(page.Frames, w.give)
+		w.ended = w.ended && page.Next >= page.Last
+		return err
+	})
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// live yields what the feed has published. again = read the journal first.
+func (w *Watcher) live(ctx context.Context) (again bool, err error) {
+	n, err := w.s.next(ctx)
+	if err != nil || n.behind {
+		return n.behind, err
+	}
+	for _, frames := range n.frames {
+		if err := journal.EachEvent(frames, w.give); err != nil {
+			if errors.Is(err, errStopped) {
+				return false, nil
+			}
+			return false, err
+		}
+	}
+	if n.head != nil && n.head.Quarantine != "" {
+		return false, store.ErrQuarantined(w.key.Run, n.head.Quarantine)
+	}
+	return false, nil
+}
+
+// Events yields the stored events after number `after` and ends with the last one.
+// An event is valid until the next one is asked for.
+func (f *Feed) Events(ctx context.Context, key store.Key, after uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		head, err := f.store.Head(ctx, key)
+		var p *plan.Plan
+		if err == nil {
+			p, err = f.planOf(ctx, head.PlanHash)
+		}
+		if err == nil {
+			err = store.EachEvent(ctx, f.store, key, after, func(ev *journal.Event) error {
+				if !yield(Event{Event: ev, Plan: p, run: key.Run}, nil) {
+					return errStopped
+				}
+				return nil
+			})
+		}
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// Wait returns the head of the run once it has ended. live reports whether the run is
+// known not to have ended; it is called after the subscription has begun, and saves a
+// read of the head where it is true.
+func (f *Feed) Wait(ctx context.Context, key store.Key, live func() bool) (store.Head, error) {
+	s := f.join(key, true)
+	defer f.leave(key, s)
+	var head store.Head
+	var err error
+	if !live() {
+		head, err = f.store.Head(ctx, key)
+	}
+	for err == nil && head.Ended == 0 {
+		if head.Quarantine != "" {
+			return head, store.ErrQuarantined(key.Run, head.Quarantine)
+		}
+		var n news
+		switch n, err = s.next(ctx); {
+		case n.head != nil:
+			head = *n.head
+		case n.behind && err == nil:
+			head, err = f.store.Head(ctx, key)
+		}
+	}
+	return head, err
+}
