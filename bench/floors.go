@@ -127,8 +127,8 @@ func (f *floors) written(_ int, batch []store.Transition) {
 		for _, p := range t.Plans {
 			f.buf = append(f.buf, p.Data...)
 		}
-		if t.Fold != nil {
-			f.buf = append(append(f.buf, t.Fold.Chunk...), t.Fold.State...)
+		if t.Compaction != nil {
+			f.buf = append(append(f.buf, t.Compaction.Chunk...), t.Compaction.State...)
 		}
 	}
 	if len(f.buf) == 0 {

@@ -74,8 +74,8 @@ func sizeOf(t *store.Transition) int {
 	for _, p := range t.Plans {
 		n += len(p.Data)
 	}
-	if t.Fold != nil {
-		n += len(t.Fold.Chunk) + len(t.Fold.State)
+	if t.Compaction != nil {
+		n += len(t.Compaction.Chunk) + len(t.Compaction.State)
 	}
 	return n
 }
@@ -89,10 +89,10 @@ func copyOf(batch []store.Transition) []store.Transition {
 			h := *t.Head
 			t.Head = &h
 		}
-		if t.Fold != nil {
-			f := *t.Fold
+		if t.Compaction != nil {
+			f := *t.Compaction
 			f.Chunk, f.State = bytes.Clone(f.Chunk), bytes.Clone(f.State)
-			t.Fold = &f
+			t.Compaction = &f
 		}
 	}
 	return batch

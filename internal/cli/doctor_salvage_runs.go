@@ -323,12 +323,12 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 	if err != nil {
 		return err
 	}
-	var park *store.Park
+	var park *store.Suspension
 	if !head.Settled() {
 		saved, err := from.Load(m.ctx, key)
 		switch {
 		case err == nil:
-			park = saved.Park
+			park = saved.Suspension
 		case !errors.Is(err, fault.StoreCorrupt): // else it counts as not parked
 			return err
 		}
@@ -336,7 +336,7 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 	t := store.Transition{Key: key, Epoch: m.epoch, First: 1, Head: &head, Plans: []store.EncodedPlan{{Key: head.PlanHash, Data: text}}}
 	put := func() error {
 		if park != nil || head.Settled() {
-			t.Fold = &store.Fold{First: t.First, Last: t.Last, Chunk: t.Frames}
+			t.Compaction = &store.Compaction{First: t.First, Last: t.Last, Chunk: t.Frames}
 		}
 		t.Files = engine.FilesNamed(&t)
 		err := m.put(t)
@@ -356,7 +356,7 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 	if err != nil {
 		return err
 	}
-	t.Park = park
+	t.Suspension = park
 	return put()
 }
 

@@ -340,7 +340,7 @@ func TestMoverTakesRunsAsTheyAre(t *testing.T) {
 				head.Status, head.Ended = "completed", 9
 			}
 			if what == "parked" {
-				tr.Fold, tr.Park = &store.Fold{First: 1, Last: 10, Chunk: tr.Frames}, &store.Park{WakeAt: 12}
+				tr.Compaction, tr.Suspension = &store.Compaction{First: 1, Last: 10, Chunk: tr.Frames}, &store.Suspension{WakeAt: 12}
 			}
 			verdicts, err := stores[0].Commit(t.Context(), []store.Transition{tr})
 			if err = errors.Join(err, verdicts[0].Err); err != nil {
@@ -360,8 +360,8 @@ func TestMoverTakesRunsAsTheyAre(t *testing.T) {
 		if err = errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		if was.Head != is.Head || !bytes.Equal(was.Tail, is.Tail) || was.Last != is.Last || !reflect.DeepEqual(was.Park, is.Park) {
-			t.Errorf("%s is %+v with %d bytes, parked %v, and was %+v with %d, parked %v", key.Run, is.Head, len(is.Tail), is.Park, was.Head, len(was.Tail), was.Park)
+		if was.Head != is.Head || !bytes.Equal(was.Tail, is.Tail) || was.Last != is.Last || !reflect.DeepEqual(was.Suspension, is.Suspension) {
+			t.Errorf("%s is %+v with %d bytes, parked %v, and was %+v with %d, parked %v", key.Run, is.Head, len(is.Tail), is.Suspension, was.Head, len(was.Tail), was.Suspension)
 		}
 		if covered := is.Chunked == is.Last; covered != !strings.HasPrefix(key.Run, "live") {
 			t.Errorf("%s: chunks reach event %d of %d", key.Run, is.Chunked, is.Last)

@@ -197,22 +197,22 @@ func fillByStore(t *testing.T, dir string) {
 		next := store.Transition{Key: key, Epoch: epoch, First: 3, Last: 4, Frames: noise(100)}
 		switch i % 4 {
 		case 0: // live, with a snapshot
-			next.Fold = &store.Fold{First: 1, Last: 4, Chunk: chunk, Format: 1, State: noise(100)}
+			next.Compaction = &store.Compaction{First: 1, Last: 4, Chunk: chunk, Format: 1, State: noise(100)}
 			commit(next, store.Transition{Key: key, Epoch: epoch, First: 5, Last: 5, Frames: noise(50)})
 		case 1: // ended
 			head.Status, head.Ended, head.Used = "completed", at+5_000_000, 3
 			next.Head = &head
-			next.Fold = &store.Fold{First: 1, Last: 4, Chunk: chunk}
+			next.Compaction = &store.Compaction{First: 1, Last: 4, Chunk: chunk}
 			commit(next)
 			if i%3 == 0 {
 				gone = append(gone, key)
 			}
 		case 2: // parked, with a second fold
-			next.Fold = &store.Fold{First: 1, Last: 4, Chunk: chunk, Format: 1, State: noise(80)}
-			next.Park = &store.Park{WakeAt: at + 1<<42}
+			next.Compaction = &store.Compaction{First: 1, Last: 4, Chunk: chunk, Format: 1, State: noise(80)}
+			next.Suspension = &store.Suspension{WakeAt: at + 1<<42}
 			commit(next)
 			commit(store.Transition{Key: key, Epoch: epoch, First: 5, Last: 6, Frames: noise(60),
-				Fold: &store.Fold{First: 5, Last: 6, Chunk: noise(160), Format: 1, State: noise(90)}, Park: &store.Park{WakeAt: at + 1<<43}})
+				Compaction: &store.Compaction{First: 5, Last: 6, Chunk: noise(160), Format: 1, State: noise(90)}, Suspension: &store.Suspension{WakeAt: at + 1<<43}})
 		}
 	}
 	verdicts, err := s.Delete(ctx, epoch, gone)

@@ -21,10 +21,10 @@ type batch struct {
 	owed  []owed   // commands of its events
 	extra []store.Transition
 
-	// Filled by seal, in parallel.
-	trans []store.Transition
-	runs  []*loadedRun // nil for extra transitions
-	folds []int        // bytes of the run's tail its fold covers; -1 = no fold
+	// Filled by encodeBatch, in parallel.
+	trans     []store.Transition
+	runs      []*loadedRun // nil for extra transitions
+	compacted []int        // bytes of the run's tail its compaction covers; -1 = none
 }
 
 type owed struct {
@@ -46,7 +46,7 @@ func (b *batch) reset() {
 	clear(b.runs)
 	*b = batch{
 		dirty: b.dirty[:0], ins: b.ins[:0], owed: b.owed[:0], extra: b.extra[:0],
-		trans: b.trans[:0], runs: b.runs[:0], folds: b.folds[:0],
+		trans: b.trans[:0], runs: b.runs[:0], compacted: b.compacted[:0],
 	}
 }
 
@@ -76,10 +76,10 @@ func (c *core) touch(l *loadedRun, first uint64) {
 	c.recent.toBack(&l.age)
 }
 
-// seal turns the batch under construction into transitions and starts the next
+// encodeBatch turns the batch under construction into transitions and starts the next
 // one. It returns nil while a commit is under way or nothing needs to go yet. A
 // batch without transitions needs no commit, only committed.
-func (c *core) seal() *batch {
+func (c *core) encodeBatch() *batch {
 	if c.flying != nil || c.stalled != nil || c.dead != nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (c *core) seal() *batch {
 // addExtra takes up the extra transitions from number n on.
 func (b *batch) addExtra(n int) {
 	for _, t := range b.extra[n:] {
-		b.trans, b.runs, b.folds = append(b.trans, t), append(b.runs, nil), append(b.folds, -1)
+		b.trans, b.runs, b.compacted = append(b.trans, t), append(b.runs, nil), append(b.compacted, -1)
 	}
 }
 
@@ -122,15 +122,15 @@ func (c *core) transition(b *batch, l *loadedRun) {
 	if len(l.tail) > l.from {
 		t.First, t.Last = l.first, l.run.Last()
 		t.Frames = l.tail[l.from:len(l.tail):len(l.tail)]
-		l.parked = false
+		l.suspended = false
 	}
 	if l.begin != nil {
 		t.Plans = l.begin.prog.stored
 		t.Idempotency = l.begin.idem
 	}
-	folded := -1
-	if fold := c.fold(l); fold != nil {
-		t.Fold, folded = fold, len(l.tail)
+	compacted := -1
+	if f := c.compaction(l); f != nil {
+		t.Compaction, compacted = f, len(l.tail)
 	}
 	if l.gone { // its snapshot panicked: nothing of this is written but its mark, with the head as it was
 		return
@@ -140,25 +140,25 @@ func (c *core) transition(b *batch, l *loadedRun) {
 		t.Head = &head
 	}
 	if l.leaving {
-		t.Park = &store.Park{WakeAt: l.run.NextDue()}
-		l.wake, l.parked = t.Park.WakeAt, true
+		t.Suspension = &store.Suspension{WakeAt: l.run.NextDue()}
+		l.wake, l.suspended = t.Suspension.WakeAt, true
 	}
-	l.dirty, l.flying, l.sealed = false, true, l.version
-	l.leaving, l.fold, l.forceHead = false, false, false
+	l.dirty, l.flying, l.encoded = false, true, l.version
+	l.leaving, l.compact, l.forceHead = false, false, false
 	b.trans = append(b.trans, t)
 	b.runs = append(b.runs, l)
-	b.folds = append(b.folds, folded)
+	b.compacted = append(b.compacted, compacted)
 }
 
-// fold covers the run's tail by a chunk when its size says so (storage.md: the
+// compaction covers the run's tail by a chunk when its size says so (storage.md: the
 // geometric rule keeps the cost of a transition independent of the length of
-// history), at the end of a run, and where parking or the pack rule asks.
-func (c *core) fold(l *loadedRun) *store.Fold {
+// history), at the end of a run, and where suspending or the pack rule asks.
+func (c *core) compaction(l *loadedRun) *store.Compaction {
 	settled := l.settled()
-	if len(l.tail) == 0 || !settled && !l.fold && !l.leaving && len(l.tail) <= max(minFold, 2*l.snap) {
+	if len(l.tail) == 0 || !settled && !l.compact && !l.leaving && len(l.tail) <= max(minCompaction, 2*l.snap) {
 		return nil
 	}
-	f := &store.Fold{First: l.chunked + 1, Last: l.run.Last(), Chunk: l.tail[:len(l.tail):len(l.tail)]}
+	f := &store.Compaction{First: l.chunked + 1, Last: l.run.Last(), Chunk: l.tail[:len(l.tail):len(l.tail)]}
 	if settled {
 		return f
 	}

@@ -48,25 +48,25 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 			delete(c.inherited, t.Key)
 		}
 		if len(t.Frames) > 0 || t.Head != nil {
-			c.unfolded += len(t.Frames)
+			c.uncompacted += len(t.Frames)
 			c.frames = append(c.frames, feed.Published{Key: t.Key, Frames: t.Frames, Head: t.Head})
 		}
-		if n := b.folds[i]; n >= 0 {
+		if n := b.compacted[i]; n >= 0 {
 			l.tail = slices.Clone(l.tail[n:])
 			l.from -= n // meaningful only while dirty
-			l.chunked = t.Fold.Last
-			l.snap = len(t.Fold.State)
+			l.chunked = t.Compaction.Last
+			l.snap = len(t.Compaction.State)
 		}
-		if l.gone || l.version != l.sealed && !mutation.Reload {
+		if l.gone || l.version != l.encoded && !mutation.Reload {
 			continue
 		}
 		switch {
-		case t.Park != nil:
+		case t.Suspension != nil:
 			c.drop(l)
-			c.expect(t.Key, t.Park.WakeAt)
-		case t.Fold != nil && l.settled():
-			if t.Fold.First == 1 {
-				l.prog.room = b.folds[i] + b.folds[i]/16
+			c.expect(t.Key, t.Suspension.WakeAt)
+		case t.Compaction != nil && l.settled():
+			if t.Compaction.First == 1 {
+				l.prog.room = b.compacted[i] + b.compacted[i]/16
 			}
 			c.drop(l)
 		case l.requests.Len() == 0 && l.run.Quiet():
@@ -77,15 +77,15 @@ func (c *core) committed(verdicts []store.Verdict, err error) {
 	c.backoff = 0
 }
 
-// sealAhead seals the batch under construction when it is large enough to be committed
+// encodeAhead encodes the batch under construction when it is large enough to be committed
 // before what waited for the last one goes out: the store writes the one while what
 // follows from the other is done. A small one waits for that: its sync is most of
 // what it costs, and serves all who come along.
-func (c *core) sealAhead() *batch {
+func (c *core) encodeAhead() *batch {
 	if len(c.building.dirty) < c.cfg.MinAhead {
 		return nil
 	}
-	return c.seal()
+	return c.encodeBatch()
 }
 
 // releaseCommitted lets out what waited for the batch that was committed last.

@@ -122,7 +122,7 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 // Of two starts with one idempotency key the second is told of the first's run. What
 // was asked of the run that it would have been is not done, and not said to be.
 func TestI1_RequestsOfARefusedTwin(t *testing.T) {
-	for _, sealed := range []bool{false, true} {
+	for _, encoded := range []bool{false, true} {
 		r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
 		p := planOf(t, chain(1), noop())
 		twin := func() *input {
@@ -134,11 +134,11 @@ func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 		r.settle(first)
 		r.handle(second)
 		cancel := request(second.key, machine.Input{Kind: machine.InCancel})
-		if !sealed { // it shares the batch of the start
+		if !encoded { // it shares the batch of the start
 			r.handle(cancel)
 		}
-		b := r.c.seal()
-		if sealed { // it comes while that is being written
+		b := r.c.encodeBatch()
+		if encoded { // it comes while that is being written
 			r.handle(cancel)
 		}
 		verdicts, err := r.st.Commit(t.Context(), b.trans)
@@ -147,7 +147,7 @@ func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 		r.take()
 		r.settle()
 		if out := r.answer(second); out.err != nil || !out.existing || out.run != first.key.Run {
-			t.Errorf("sealed %v: the second start is answered %+v", sealed, out)
+			t.Errorf("encoded %v: the second start is answered %+v", encoded, out)
 		}
 		wantCode(t, r.answer(cancel).err, fault.RunNotFound)
 		r.work()
@@ -161,7 +161,7 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
 	in := r.start(acc, planOf(t, chain(1), noop()), nil)
 	r.handle(in)
-	b := r.c.seal()
+	b := r.c.encodeBatch()
 	if b == nil {
 		t.Fatal("the start needs no commit")
 	}

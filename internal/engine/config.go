@@ -50,14 +50,14 @@ type Config struct {
 	ProviderSlots map[string]int
 
 	// MaxLoaded is how many runs stay in memory; quiet ones beyond it are
-	// parked. Default 100,000.
+	// suspended. Default 100,000.
 	MaxLoaded int
-	// ParkAfter is how long a quiet run stays in memory untouched. Parking it
+	// SuspendAfter is how long a quiet run stays in memory untouched. Suspending it
 	// costs 20 µs and waking it some 200, while in memory it takes 5 KB and makes
 	// the next start after a crash slower. Default 1 s.
-	ParkAfter time.Duration
+	SuspendAfter time.Duration
 	// MaxResting is how many quiet runs stay in memory for that long; those quiet
-	// for longest are parked before their time. Default 1,000.
+	// for longest are suspended before their time. Default 1,000.
 	MaxResting int
 	// MaxPending is how many requests may wait for the disk; more are refused
 	// before they are accepted. Default 10,000.
@@ -71,12 +71,12 @@ type Config struct {
 	// MaxTurn is after how many events what one input causes goes on in another
 	// turn, which other inputs may come before. 0 = machine.MaxEvents.
 	MaxTurn int
-	// FoldBytes and FoldEvents are how much of the journal may be uncovered by
-	// chunks before the runs that hold it are folded. Default 32 MiB, 500,000.
-	FoldBytes, FoldEvents int64
-	// FoldCheck is how many bytes are committed between two looks at that.
+	// CompactBytes and CompactEvents are how much of the journal may be uncovered by
+	// chunks before the runs that hold it are compacted. Default 32 MiB, 500,000.
+	CompactBytes, CompactEvents int64
+	// CompactCheck is how many bytes are committed between two looks at that.
 	// Default 1 MiB.
-	FoldCheck int
+	CompactCheck int
 	// MaxPlans is how many plans are kept ready. Default 1,000.
 	MaxPlans int
 	// Grace is how long a cancelled attempt may take to return. Default 5 s.
@@ -129,13 +129,13 @@ func (cfg *Config) defaults() error {
 	cfg.MaxLimits.ExpressionCost = min(cmp.Or(cfg.MaxLimits.ExpressionCost, most.ExpressionCost), most.ExpressionCost)
 	cfg.MaxLoaded = cmp.Or(cfg.MaxLoaded, 100_000)
 	cfg.MaxResting = cmp.Or(cfg.MaxResting, 1_000)
-	cfg.ParkAfter = cmp.Or(cfg.ParkAfter, time.Second)
+	cfg.SuspendAfter = cmp.Or(cfg.SuspendAfter, time.Second)
 	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.MaxBatchBytes = cmp.Or(cfg.MaxBatchBytes, 2<<20)
 	cfg.MinAhead = cmp.Or(cfg.MinAhead, 64)
-	cfg.FoldBytes = cmp.Or(cfg.FoldBytes, 32<<20)
-	cfg.FoldEvents = cmp.Or(cfg.FoldEvents, 500_000)
-	cfg.FoldCheck = cmp.Or(cfg.FoldCheck, 1<<20)
+	cfg.CompactBytes = cmp.Or(cfg.CompactBytes, 32<<20)
+	cfg.CompactEvents = cmp.Or(cfg.CompactEvents, 500_000)
+	cfg.CompactCheck = cmp.Or(cfg.CompactCheck, 1<<20)
 	cfg.MaxPlans = cmp.Or(cfg.MaxPlans, 1_000)
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	return nil

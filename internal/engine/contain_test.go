@@ -165,7 +165,7 @@ func TestWholeOutputAsTheOnlyInput(t *testing.T) {
 			return action.Result{}, nil
 		})
 		for _, expr := range []string{"steps.one.output", "steps['one'].result", "one.output"} {
-			for _, wait := range []string{"1ms", "1h"} { // in an hour it is parked
+			for _, wait := range []string{"1ms", "1h"} { // in an hour it is suspended
 				synctest.Test(t, func(t *testing.T) {
 					p := planOf(t, "name: whole\nsteps:\n  - {id: one, action: {name: giver}}\n  - {id: nap, wait: {duration: "+wait+"}}\n"+
 						"  - {id: two, action: {name: taker}, inputBindings: {in: \""+expr+"\"}}\n", giver, taker)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	minFold   = 16 << 10 // tails below it wait for the end of the run or a pack
-	pageBytes = 256 << 10
+	minCompaction = 16 << 10 // tails below it wait for the end of the run or a pack
+	pageBytes     = 256 << 10
 	// maxRuns bounds a batch where events are small: a run that starts or ends
 	// costs a row beside the journal's one.
 	maxRuns = 2_000
@@ -35,8 +35,8 @@ const (
 // goroutine at a time:
 //
 //	handle(now, inputs)  what arrived; nothing leaves yet
-//	seal()               the batch to commit, nil when there is none
-//	committed(verdicts)  what the store said; the next batch may be sealed
+//	encodeBatch()               the batch to commit, nil when there is none
+//	committed(verdicts)  what the store said; the next batch may be encoded
 //	carryOn()            fills effects and frames with what waited for that
 //	wakeup()             when to call handle again at the latest
 type core struct {
@@ -53,7 +53,7 @@ type core struct {
 	attempts attempts
 
 	alarms  alarms
-	horizon int64 // parked runs due until then have an alarm
+	horizon int64 // suspended runs due until then have an alarm
 
 	backlog   []*input     // arrived and not handled
 	continues []*loadedRun // runs that owe InContinue
@@ -77,8 +77,8 @@ type core struct {
 
 	building, flying, spare *batch
 	committedBatch          *batch // committed; what waited for it has not gone out
-	unfolded                int    // bytes committed since the last look at laggards
-	folding                 bool
+	uncompacted             int    // bytes committed since the last look at laggards
+	compacting              bool
 	resting                 []rested // quiet since their last commit, the first ones first, and stale entries
 
 	effects []effect

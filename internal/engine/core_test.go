@@ -22,7 +22,7 @@ func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	in := r.start(acc, p, nil)
 	reply := r.asked(in)
 	r.handle(in)
-	b := r.c.seal()
+	b := r.c.encodeBatch()
 	if b == nil {
 		t.Fatal("a start makes no batch")
 	}
@@ -32,8 +32,8 @@ func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	if len(in.reply) != 0 || len(cancel.reply) != 0 || len(r.c.effects) != 0 || len(r.c.frames) != 0 {
 		t.Fatalf("before the commit: %d and %d answers, %d effects, %d frames left", len(in.reply), len(cancel.reply), len(r.c.effects), len(r.c.frames))
 	}
-	if r.c.seal() != nil {
-		t.Fatal("a second batch was sealed while the first is being committed")
+	if r.c.encodeBatch() != nil {
+		t.Fatal("a second batch was encoded while the first is being committed")
 	}
 	verdicts, err := st.Commit(context.Background(), b.trans)
 	r.c.committed(verdicts, err)
@@ -350,7 +350,7 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: r.tasks[0].id.ref, Fence: r.tasks[0].id.fence,
 		Progress: machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
 	r.handle(log)
-	if r.c.seal() != nil {
+	if r.c.encodeBatch() != nil {
 		t.Fatal("a log line triggered a commit")
 	}
 	if at := r.c.wakeup(); at > r.now+lazyTick {
@@ -358,7 +358,7 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	}
 	barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
 	r.handle(barrier)
-	b := r.c.seal()
+	b := r.c.encodeBatch()
 	if b == nil || len(b.trans) != 1 {
 		t.Fatal("the barrier does not flush the line")
 	}

@@ -85,7 +85,7 @@ func TestAlarms(t *testing.T) {
 				b := &timerHandle{l: &loadedRun{}}
 				a := known{at: 1 + r.Int64N(50), bell: b}
 				if r.IntN(4) == 0 {
-					a.bell = nil // of a parked run
+					a.bell = nil // of a suspended run
 				}
 				a.seq = h.push(alarm{at: a.at, timer: a.bell})
 				if a.bell != nil {
@@ -141,7 +141,7 @@ func TestAlarms(t *testing.T) {
 func TestDeadAlarmsAreBounded(t *testing.T) {
 	for _, living := range []int{0, minDead - 1, minDead, minDead + 1, minDead + 2} {
 		var h alarms
-		h.push(alarm{at: 1, key: store.Key{Run: "parked"}})
+		h.push(alarm{at: 1, key: store.Key{Run: "suspended"}})
 		for range living - 1 {
 			h.push(alarm{at: 2, timer: &timerHandle{l: &loadedRun{}, valid: h.seq + 1}})
 		}

@@ -172,7 +172,7 @@ func (e *Engine) loop() {
 		c.handle(e.now(), e.take())
 		e.catchUp()
 		lone := false
-		if b := c.seal(); b != nil {
+		if b := c.encodeBatch(); b != nil {
 			switch {
 			case len(b.trans) == 0:
 				c.committed(nil, nil)
@@ -232,7 +232,7 @@ func (e *Engine) send(b *batch) {
 
 // goAhead sends a large batch that was built during the last commit at once.
 func (e *Engine) goAhead() bool {
-	b := e.core.sealAhead()
+	b := e.core.encodeAhead()
 	switch {
 	case b == nil:
 		return false
@@ -365,14 +365,14 @@ func (e *Engine) finish() {
 	close(e.done)
 }
 
-// emptied folds and parks what is in memory, and says that nothing is left to
+// emptied compacts and suspends what is in memory, and says that nothing is left to
 // be written. Only then may the store be told that this was a clean end.
 func (e *Engine) emptied() bool {
 	c := e.core
 	if c.flying != nil || c.busy() || c.stalled != nil || e.length.Load() > 0 {
 		return false
 	}
-	if !c.foldAll() || !c.building.empty() {
+	if !c.compactAll() || !c.building.empty() {
 		return false
 	}
 	failpoint.Pass(failpoint.StopBefore)

@@ -552,18 +552,18 @@ func TestI10_ClockTurnedBack(t *testing.T) {
 		st := memory.New(memory.Options{})
 		e := open(t, st, Config{}, noop())
 		p := planOf(t, waitRecipe, noop())
-		parked := start(t, e, p, nil)
+		suspended := start(t, e, p, nil)
 		time.Sleep(20 * time.Second)
 		if _, err := e.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		e = open(t, st.Reopen(), Config{Now: func() time.Time { return time.Now().Add(-24 * time.Hour) }}, noop())
-		run := start(t, e, p, nil) // its time is a day before the parked run's
-		if err := e.Signal(t.Context(), acc, parked, "hello", nil); err != nil {
+		run := start(t, e, p, nil) // its time is a day before the suspended run's
+		if err := e.Signal(t.Context(), acc, suspended, "hello", nil); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if head := end(t, e, parked); head.Status != "completed" {
+		if head := end(t, e, suspended); head.Status != "completed" {
 			t.Errorf("run is %s (%s)", head.Status, head.Message)
 		}
 		if d := time.Since(began); d < 39*time.Second || d > 41*time.Second {

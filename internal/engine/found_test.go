@@ -100,14 +100,14 @@ func TestF16_LostReplyOfACancel(t *testing.T) {
 	r.wantStatus(run, "cancelled")
 }
 
-// A parked run that a refused request brings into memory wakes when it is due.
+// A suspended run that a refused request brings into memory wakes when it is due.
 func TestRefusedRequestKeepsTheTimer(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{ParkAfter: time.Minute}, noop())
+	r := newRig(t, st, Config{SuspendAfter: time.Minute}, noop())
 	run := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: w, wait: {duration: 20h}}\n"), nil)
 	r.pass(2 * hour)
 	if len(r.c.runs) != 0 {
-		t.Fatal("the run was not parked")
+		t.Fatal("the run was not suspended")
 	}
 	retry := request(run, machine.Input{Kind: machine.InRetry})
 	r.settle(retry)
@@ -174,7 +174,7 @@ func TestF16_WatchersHearOfLostReplies(t *testing.T) {
 	now := int64(rigEpoch)
 	pump := func() {
 		for {
-			batch, ok := s.Seal()
+			batch, ok := s.EncodeBatch()
 			if !ok {
 				return
 			}

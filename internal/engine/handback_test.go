@@ -39,7 +39,7 @@ func (l *lineage) work(ms ...*Message) {
 	for end := l.now + 1_000_000; l.now < end; l.now += 10_000 {
 		l.s.Handle(l.now, ms...)
 		ms = nil
-		for batch, ok := l.s.Seal(); ok; batch, ok = l.s.Seal() {
+		for batch, ok := l.s.EncodeBatch(); ok; batch, ok = l.s.EncodeBatch() {
 			if len(batch) == 0 {
 				l.s.Committed(nil, nil)
 				continue
@@ -57,7 +57,7 @@ func (l *lineage) stop() {
 		if n > 10 {
 			l.t.Fatal("the engine does not stop")
 		}
-		for batch, ok := l.s.Seal(); ok; batch, ok = l.s.Seal() {
+		for batch, ok := l.s.EncodeBatch(); ok; batch, ok = l.s.EncodeBatch() {
 			l.s.Committed(l.st.Commit(l.t.Context(), batch))
 		}
 	}

@@ -23,7 +23,7 @@ type loadedRun struct {
 	key   store.Key
 	prog  *program
 	run   *machine.Run
-	head  store.Head // as of the last sealed batch
+	head  store.Head // as of the last encoded batch
 	begin *begin     // until the run's first transition is durable
 	// unended is true while the head that is stored says so; others read it.
 	unended atomic.Bool
@@ -38,13 +38,13 @@ type loadedRun struct {
 	first       uint64 // … with this event
 	flying      bool   // part of the batch being committed
 	version     uint32 // grows with every touch
-	sealed      uint32 // version when last sealed
-	fold        bool   // seal with a fold
-	leaving     bool   // seal with a park
-	parked      bool   // the store has, or is given, a park entry as of the last event
+	encoded     uint32 // version when last encoded
+	compact     bool   // encode with a compaction
+	leaving     bool   // encode with a suspension
+	suspended   bool   // the store has, or is given, a suspension entry as of the last event
 	again       bool   // InContinue is due
 	interrupted bool   // loaded with attempts whose worker is gone
-	forceHead   bool   // seal with a head row
+	forceHead   bool   // encode with a head row
 	released    bool   // it was set apart, and its attempts told to stop, until just now
 	gone        bool   // dropped from memory; whoever still points here is late
 
@@ -52,7 +52,7 @@ type loadedRun struct {
 	limits   [][]*limit   // by plan action
 	timer    *timerHandle // nil until it has an alarm
 	alarm    int64        // its valid alarm; 0 = none
-	wake     int64        // WakeAt of its park entry
+	wake     int64        // WakeAt of its suspension entry
 	touched  int64
 	age      link // in core.recent
 }
@@ -109,7 +109,7 @@ func (c *core) get(key store.Key) (*loadedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	astray := saved.Park == nil && !saved.Head.Settled() // it ought to have been in memory
+	astray := saved.Suspension == nil && !saved.Head.Settled() // it ought to have been in memory
 	if astray {
 		if err := c.owns(); err != nil {
 			return nil, err
@@ -205,8 +205,8 @@ func (c *core) rebuild(saved *store.Saved) (l *loadedRun, err error) {
 		l.ended = run.Now() // the head lags
 	}
 	l.unended.Store(l.ended == 0)
-	if saved.Park != nil {
-		l.parked, l.wake = true, saved.Park.WakeAt
+	if saved.Suspension != nil {
+		l.suspended, l.wake = true, saved.Suspension.WakeAt
 	}
 	if saved.Last > saved.Chunked {
 		l.tail, err = after(saved.Tail, saved.Chunked)

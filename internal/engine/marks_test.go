@@ -61,7 +61,7 @@ func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	key := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: a, action: {name: noop}}\n  - {id: w, wait: {signal: go}}\n", noop()), nil)
 	task := r.pull()
 	l := r.c.runs[key]
-	l.fold = true
+	l.compact = true
 	r.handle(done(task, `1`))
 	breakSnapshot(t, l.run)
 	r.settle()
@@ -92,7 +92,7 @@ func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	key := r.run(acc, planOf(t, chain(1), noop()), nil)
 	task := r.pull()
 	r.handle(done(task, `1`))
-	b := r.c.seal()
+	b := r.c.encodeBatch()
 	if b == nil || len(b.trans) != 1 || b.trans[0].Head == nil || b.trans[0].Head.Status != "completed" {
 		t.Fatalf("the end of the run is not on its way: %+v", b)
 	}
@@ -116,7 +116,7 @@ func TestI16_NoMarkOfARefusedStart(t *testing.T) {
 	r := newRig(t, st, Config{}, noop())
 	in := r.start(acc, planOf(t, chain(1), noop()), nil)
 	r.handle(in)
-	b := r.c.seal()
+	b := r.c.encodeBatch()
 	r.c.watch = &panicker{left: 1}
 	r.handle(request(in.key, machine.Input{Kind: machine.InSignal, Name: "go"}))
 	st.refuse = func(*store.Transition) bool { return true }

@@ -25,8 +25,8 @@ func TestDefaults(t *testing.T) {
 	if err := cfg.defaults(); err != nil {
 		t.Fatal(err)
 	}
-	got := []any{cfg.Concurrency, cfg.MaxLoaded, cfg.ParkAfter, cfg.MaxResting, cfg.MaxPending, cfg.MaxBatchBytes, cfg.MinAhead,
-		cfg.FoldBytes, cfg.FoldEvents, cfg.FoldCheck, cfg.MaxPlans, cfg.Grace, cfg.Retention.Runs, cfg.Retention.Files, cfg.Retention.Uploads}
+	got := []any{cfg.Concurrency, cfg.MaxLoaded, cfg.SuspendAfter, cfg.MaxResting, cfg.MaxPending, cfg.MaxBatchBytes, cfg.MinAhead,
+		cfg.CompactBytes, cfg.CompactEvents, cfg.CompactCheck, cfg.MaxPlans, cfg.Grace, cfg.Retention.Runs, cfg.Retention.Files, cfg.Retention.Uploads}
 	want := []any{1024, 100_000, time.Second, 1_000, 10_000, 2 << 20, 64, int64(32 << 20), int64(500_000), 1 << 20, 1_000, 5 * time.Second,
 		DefaultRetainRuns, DefaultRetainFiles, DefaultRetainUploads}
 	if !slices.Equal(got, want) {

@@ -25,7 +25,7 @@ const (
 )
 
 // open makes this core the owner of the store's runs and loads those that are
-// neither parked nor settled. Attempts that were open have no worker any more:
+// neither suspended nor settled. Attempts that were open have no worker any more:
 // their runs are told so as they enter.
 func (c *core) open(now int64) error {
 	c.now = now
@@ -311,7 +311,7 @@ func (c *core) wrote(t *store.Transition) (bool, error) {
 }
 
 // unmarked says whether the store holds a transition without events, as far as
-// somebody waits for that: for a mark that was taken back, not for a fold or a mark.
+// somebody waits for that: for a mark that was taken back, not for a compaction or a mark.
 func (c *core) unmarked(t *store.Transition) (bool, error) {
 	if t.Head == nil || t.Head.Quarantine != "" {
 		return true, nil

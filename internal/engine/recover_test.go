@@ -295,7 +295,7 @@ func TestI16_PanicSetsOneRunApart(t *testing.T) {
 // are counted before they happen, in the store.
 func TestI16_PoisonedRunIsFound(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{ParkAfter: time.Hour}, noop())
+	r := newRig(t, st, Config{SuspendAfter: time.Hour}, noop())
 	p := planOf(t, "name: w\norder: none\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop())
 	quiet := r.run(acc, planOf(t, "name: q\nsteps:\n  - {id: w, wait: {signal: go}}\n"), nil)
 	first, poison := r.run(acc, p, nil), r.run(acc, p, nil)

@@ -193,10 +193,10 @@ func (forgetful) Open(_ context.Context, hash string) (action.File, error) {
 	return nil, fault.New(fault.FileNotFound, "no file %s", hash)
 }
 
-// Runs whose values lie in files are parked and taken up again after a crash, and
+// Runs whose values lie in files are suspended and taken up again after a crash, and
 // render the same input and write the same journal; what they hold in memory is
 // the reference (R38).
-func TestReferencesSurviveParkingAndCrashes(t *testing.T) {
+func TestReferencesSurviveSuspensionAndCrashes(t *testing.T) {
 	const recipe = `
 name: parked
 steps:

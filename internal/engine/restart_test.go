@@ -105,7 +105,7 @@ func TestF01_KilledOverSQLite(t *testing.T) {
 }
 
 // After a crash and after a clean stop the same work goes on over the disk, with
-// parked runs, timers and signals.
+// suspended runs, timers and signals.
 func TestRestartOverSQLite(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		dir := t.TempDir()
@@ -228,7 +228,7 @@ steps:
 // much has happened: ROUX_LONG=1 does the million transitions of the bar.
 func TestJournalStaysBounded(t *testing.T) {
 	transitions, limit := int64(20_000), int64(2<<20)
-	cfg := Config{FoldBytes: 512 << 10, FoldCheck: 64 << 10}
+	cfg := Config{CompactBytes: 512 << 10, CompactCheck: 64 << 10}
 	if os.Getenv("ROUX_LONG") != "" {
 		transitions, limit, cfg = 1_000_000, 64<<20, Config{}
 	}
@@ -238,7 +238,7 @@ func TestJournalStaysBounded(t *testing.T) {
 	st := disk(t, t.TempDir())
 	defer st.Close()
 	e := open(t, st, cfg, noop())
-	// Runs that end fold themselves; these wait in the middle, with work in hand.
+	// Runs that end are compacted anyway; these wait in the middle, with work in hand.
 	p := planOf(t, `
 name: half
 order: none

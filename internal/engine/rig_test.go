@@ -78,7 +78,7 @@ func (r *rig) handle(ins ...*input) { r.c.handle(r.now, ins) }
 // commit commits what is due and takes what is released. It says whether there
 // was anything.
 func (r *rig) commit() bool {
-	b := r.c.seal()
+	b := r.c.encodeBatch()
 	if b == nil {
 		return false
 	}

@@ -25,7 +25,7 @@ func TestSelect(t *testing.T) {
 	}})
 	work := planOf(t, chain(1), noop())
 	nap := planOf(t, "name: nap\nsteps:\n  - {id: nap, wait: {duration: PT1M}}\n", noop())
-	before := newRig(t, st, Config{ParkAfter: 1}, noop())
+	before := newRig(t, st, Config{SuspendAfter: 1}, noop())
 	mine, other := before.run(acc, work, nil), before.run(acc, work, nil)
 	myNap, otherNap := before.run(acc, nap, nil), before.run(acc, nap, nil)
 	asked := before.run(acc, planOf(t, "name: ask\nsteps:\n  - {id: ask, wait: {signal: go}}\n  - {id: nap, wait: {duration: PT1M}}\n", noop()), nil)
@@ -67,7 +67,7 @@ func TestSelect(t *testing.T) {
 func TestSelectDue(t *testing.T) {
 	st := memory.New(memory.Options{})
 	nap := planOf(t, "name: nap\nsteps:\n  - {id: nap, wait: {duration: PT1M}}\n", noop())
-	before := newRig(t, st, Config{ParkAfter: 1}, noop())
+	before := newRig(t, st, Config{SuspendAfter: 1}, noop())
 	const others = maxAhead + 10
 	var keys []store.Key
 	for range others {

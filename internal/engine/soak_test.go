@@ -230,7 +230,7 @@ func TestF50_Soak(t *testing.T) {
 	plans, actions := soakShapes(t, 500*time.Millisecond)
 	st := disk(t, dir)
 	e := open(t, st, Config{
-		Logger: slog.New(slog.DiscardHandler), Blobs: files, ParkAfter: time.Second,
+		Logger: slog.New(slog.DiscardHandler), Blobs: files, SuspendAfter: time.Second,
 		Retention: Retention{Runs: min(20*time.Second, length/5)},
 	}, actions...)
 	var warm series

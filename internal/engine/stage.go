@@ -19,7 +19,7 @@ import (
 // how disasters are rehearsed: one goroutine and one seed give one history.
 //
 //	Handle(now, messages)     what arrived; nothing leaves yet
-//	batch, ok := Seal()       what to commit; ok and empty: nothing to write, but answers wait
+//	batch, ok := EncodeBatch()       what to commit; ok and empty: nothing to write, but answers wait
 //	Committed(verdicts, err)  what the store said
 //	Effects()                 what to do in the world now
 //	Wakeup()                  when to call Handle again at the latest
@@ -30,7 +30,7 @@ type Stage struct {
 	clock   int64 // UTC µs, as told
 	names   fileReferences
 	effects []Effect
-	ahead   *batch          // sealed, and not asked for yet
+	ahead   *batch          // encoded, and not asked for yet
 	expired context.Context // is over: who waits with it does not wait
 }
 
@@ -206,13 +206,13 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	s.letOut()
 }
 
-// Seal returns the batch to commit next; ok says that there is one. It is empty
+// EncodeBatch returns the batch to commit next; ok says that there is one. It is empty
 // when only answers wait: then Committed(nil, nil) follows at once.
-func (s *Stage) Seal() (batch []store.Transition, ok bool) {
+func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 	b := s.ahead
 	s.ahead = nil
 	if b == nil {
-		b = s.e.core.seal()
+		b = s.e.core.encodeBatch()
 	}
 	if b == nil {
 		return nil, false
@@ -223,15 +223,15 @@ func (s *Stage) Seal() (batch []store.Transition, ok bool) {
 	return b.trans, true
 }
 
-// Committed takes the store's word on the batch of the last Seal. Before what
-// waited for it goes out the next one may be sealed, for Seal to return.
+// Committed takes the store's word on the batch of the last EncodeBatch. Before what
+// waited for it goes out the next one may be encoded, for EncodeBatch to return.
 func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c := s.e.core
 	if err == nil && len(verdicts) > 0 {
 		s.names.committed(verdicts, c.flying.trans)
 	}
 	c.committed(verdicts, err)
-	s.ahead = c.sealAhead()
+	s.ahead = c.encodeAhead()
 	c.releaseCommitted()
 	s.letOut()
 }
@@ -287,7 +287,7 @@ func (s *Stage) Stalled() error { return s.e.core.stalled }
 // written.
 func (s *Stage) Stop() { s.e.stopping.Store(true) }
 
-// Stopped folds and parks what is in memory, and says that nothing is left to
+// Stopped compacts and suspends what is in memory, and says that nothing is left to
 // be written.
 func (s *Stage) Stopped() bool { return s.e.emptied() }
 

@@ -34,7 +34,7 @@ func TestStage(t *testing.T) {
 	s.Observe(&turns)
 	commit := func() {
 		t.Helper()
-		batch, ok := s.Seal()
+		batch, ok := s.EncodeBatch()
 		if !ok {
 			t.Fatal("nothing to commit")
 		}

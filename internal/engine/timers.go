@@ -14,7 +14,7 @@ import (
 type alarm struct {
 	at    int64
 	timer *timerHandle // of a run in memory, or
-	key   store.Key    // of a parked one
+	key   store.Key    // of a suspended one
 }
 
 // A timerHandle is how an alarm finds its run. It is cut off when the run leaves

@@ -78,7 +78,7 @@ func newTwin(t *testing.T, seed uint64) *twin {
 		}
 		return memory.OK
 	}})
-	w.cfg = Config{MaxLoaded: 6, FoldBytes: 2 << 10, FoldCheck: 512}
+	w.cfg = Config{MaxLoaded: 6, CompactBytes: 2 << 10, CompactCheck: 512}
 	w.take(0)
 	return w
 }

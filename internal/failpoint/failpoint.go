@@ -30,17 +30,17 @@ const (
 // The points. Those passed with [Hit] can also fail; the others, passed with
 // [Pass], lie where there is nobody to tell of an error.
 const (
-	StoreOpened     Point = "store.open.after"     // the directory is ours, nothing is read yet
-	StoreOwned      Point = "store.own.after"      // the epoch is taken, nothing is recovered
-	CommitBefore    Point = "store.commit.before"  // nothing of a batch is written
-	CommitMiddle    Point = "store.commit.middle"  // written, the transaction is open
-	CommitAfter     Point = "store.commit.after"   // durable; the engine does not know yet
-	PlanWrite       Point = "store.plan.write"     // before a plan is written beside its run
-	FoldWrite       Point = "store.fold.write"     // before a chunk is written
-	SnapshotWrite   Point = "store.snapshot.write" // between a chunk and its snapshot
-	ParkWrite       Point = "store.park.write"     // before a run is marked as parked
-	TrimBefore      Point = "store.trim.before"    // dead rows are known
-	TrimMiddle      Point = "store.trim.middle"    // deleted, the transaction is open
+	StoreOpened     Point = "store.open.after"       // the directory is ours, nothing is read yet
+	StoreOwned      Point = "store.own.after"        // the epoch is taken, nothing is recovered
+	CommitBefore    Point = "store.commit.before"    // nothing of a batch is written
+	CommitMiddle    Point = "store.commit.middle"    // written, the transaction is open
+	CommitAfter     Point = "store.commit.after"     // durable; the engine does not know yet
+	PlanWrite       Point = "store.plan.write"       // before a plan is written beside its run
+	CompactionWrite Point = "store.compaction.write" // before a chunk is written
+	SnapshotWrite   Point = "store.snapshot.write"   // between a chunk and its snapshot
+	SuspendWrite    Point = "store.suspend.write"    // before a run is marked as suspended
+	TrimBefore      Point = "store.trim.before"      // dead rows are known
+	TrimMiddle      Point = "store.trim.middle"      // deleted, the transaction is open
 	CheckpointFirst Point = "store.checkpoint.before"
 	CheckpointHalf  Point = "store.checkpoint.middle" // copied; the log has not begun anew
 	CheckpointLast  Point = "store.checkpoint.after"
@@ -69,7 +69,7 @@ const (
 	BlobFacts       Point = "blob.put.facts"      // before the directory is synced
 	BlobDone        Point = "blob.put.done"
 	BlobRemove      Point = "blob.remove.middle" // the facts are gone, the bytes are not
-	StopBefore      Point = "engine.stop.before" // folded; the clean end is not noted
+	StopBefore      Point = "engine.stop.before" // compacted; the clean end is not noted
 )
 
 // Points are all points, with whether they can fail.
@@ -79,7 +79,7 @@ var Points = []struct {
 }{
 	{StoreOpened, true}, {StoreOwned, true},
 	{CommitBefore, true}, {CommitMiddle, true}, {CommitAfter, true},
-	{PlanWrite, true}, {FoldWrite, true}, {SnapshotWrite, true}, {ParkWrite, true},
+	{PlanWrite, true}, {CompactionWrite, true}, {SnapshotWrite, true}, {SuspendWrite, true},
 	{TrimBefore, true}, {TrimMiddle, true},
 	{CheckpointFirst, true}, {CheckpointHalf, true}, {CheckpointLast, true},
 	{DeleteBefore, true}, {DeleteMiddle, true}, {NoteWrite, true},

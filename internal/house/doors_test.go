@@ -44,15 +44,15 @@ var mayOpen = map[string]string{
 	"internal/cli/trust.go listen":              "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/cli/doctor_salvage.go emptyDir":   "the new directory that the user names; it is secured before anything is put there",
 	// In a data directory, where the call cannot be led away.
-	"internal/cli/doctor_checks.go leftovers":       "the data directory itself, which its user may reach by a link",
-	"internal/cli/doctor_checks.go syncTime":        "makes a new file or fails, and removes that name",
-	"internal/cli/doctor_read.go bytesUnder":        "adds up sizes, and follows and opens no file",
-	"internal/cli/doctor_salvage_runs.go gather":    "renames and removes what was just made in a directory that is closed to others",
-	"internal/cli/trust.go writePointer":            "removes a name, and makes a new file or fails",
-	"internal/cli/trust.go bind":                    "removes names, and makes the socket in a new directory that is closed to others",
-	"internal/store/sqlite/reserve.go spendReserve": "removes a name, to have its space",
-	"internal/store/sqlite/salvage.go Salvage":      "makes a new directory or fails",
-	"internal/store/sqlite/sqlite.go makeDir":       "makes the data directory itself and those above it",
+	"internal/cli/doctor_checks.go leftovers":                "the data directory itself, which its user may reach by a link",
+	"internal/cli/doctor_checks.go syncTime":                 "makes a new file or fails, and removes that name",
+	"internal/cli/doctor_read.go bytesUnder":                 "adds up sizes, and follows and opens no file",
+	"internal/cli/doctor_salvage_runs.go gather":             "renames and removes what was just made in a directory that is closed to others",
+	"internal/cli/trust.go writePointer":                     "removes a name, and makes a new file or fails",
+	"internal/cli/trust.go bind":                             "removes names, and makes the socket in a new directory that is closed to others",
+	"internal/store/sqlite/disk_reserve.go spendDiskReserve": "removes a name, to have its space",
+	"internal/store/sqlite/salvage.go Salvage":               "makes a new directory or fails",
+	"internal/store/sqlite/sqlite.go makeDir":                "makes the data directory itself and those above it",
 }
 
 // TestDoors: what lies in a data directory is opened by internal/datadir or below

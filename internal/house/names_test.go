@@ -17,13 +17,26 @@ var refusedNames = map[string]map[string]string{
 		"gate": "limit", "lane": "accountQueue", "stray": "orphan", "strays": "orphans", "linger": "overdue",
 		"apart": "quarantined", "setApart": "quarantine", "namer": "fileReferences", "genuine": "checkReferences",
 		"landed": "committedBatch", "carryOn": "releaseCommitted", "sweepLoop": "retentionLoop",
+		"seal": "encodeBatch", "sealAhead": "encodeAhead", "Seal": "EncodeBatch", "sealed": "encoded",
+		"ParkAfter": "SuspendAfter", "parkIdle": "suspendIdle", "parkResting": "suspendResting", "parked": "suspended",
+		"FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents", "FoldCheck": "CompactCheck", "foldLaggards": "compactLaggards",
+		"foldAll": "compactAll", "unfolded": "uncompacted", "folding": "compacting",
 	},
-	"internal/store":        {"Slim": "ShrinkMap", "Naming": "References", "Keeper": "Retention"},
-	"internal/store/sqlite": {"takeOff": "publishBegin", "land": "publishEnd", "spot": "location"},
-	"internal/worker":       {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
-	"internal/compile":      {"secondLook": "checkMalformed"},
-	"internal/cli":          {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "runView": "view.Run"},
-	"internal/simulate":     {"weather": "faultProfile"},
+	"internal/store": {
+		"Slim": "ShrinkMap", "Naming": "References", "Keeper": "Retention",
+		"Fold": "Compaction", "FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents", "Park": "Suspension",
+	},
+	"internal/store/memory": {"park": "suspension"},
+	"internal/store/sqlite": {
+		"takeOff": "publishBegin", "land": "publishEnd", "spot": "location", "seal": "encodeBlob", "unseal": "decodeBlob",
+		"folded": "compacted", "folds": "compacted", "keepFold": "writeCompaction", "dropFolded": "dropCompacted", "removeFolds": "removeCompacted",
+		"park": "suspend", "parked": "suspended", "newParked": "newSuspended", "spendReserve": "spendDiskReserve", "keepReserve": "keepDiskReserve",
+	},
+	"internal/store/storetest": {"fold": "compaction", "folds": "compactions", "parking": "suspensions"},
+	"internal/worker":          {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
+	"internal/compile":         {"secondLook": "checkMalformed"},
+	"internal/cli":             {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "runView": "view.Run"},
+	"internal/simulate":        {"weather": "faultProfile", "Parked": "Suspended"},
 }
 
 // TestRefusedNames: what once had a name of our own has that of the field.

@@ -45,7 +45,7 @@ func Guards() []Guard {
 		{"rebind", Rebind, "machine: a name that is bound again has the later value (R41)"},
 		{"losses", Losses, "machine: an attempt that was handed back counts as no loss (F45)"},
 		{"commitfirst", CommitFirst, "engine: what a transition asks for leaves after its commit (I1)"},
-		{"reload", Reload, "engine: a run that has changed since its batch was sealed stays in memory (I2)"},
+		{"reload", Reload, "engine: a run that has changed since its batch was encoded stays in memory (I2)"},
 		{"handback", HandBack, "engine: attempts that an orderly stop gave up are handed back, not lost (F45)"},
 		{"fsync", Fsync, "store: an answered commit is synced, in memory and in SQLite (I1, I21)"},
 	}

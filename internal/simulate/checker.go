@@ -107,7 +107,7 @@ func (j *checker) committed(batch []store.Transition, verdicts []store.Verdict, 
 		if t.Head != nil {
 			j.head(t)
 		}
-		if t.Fold != nil || t.Park != nil {
+		if t.Compaction != nil || t.Suspension != nil {
 			j.record(t.Key).judged = 0 // another stored form, perhaps of the same events
 			j.kept(t.Key)
 		}

@@ -99,11 +99,11 @@ func draw(dice *rand.Rand) faultProfile {
 	}
 	wt.config = engine.Config{
 		MaxLoaded:     pick(dice, 1, 2, 3, 1000),
-		ParkAfter:     pick(dice, time.Second, time.Minute, 10*time.Minute),
+		SuspendAfter:  pick(dice, time.Second, time.Minute, 10*time.Minute),
 		Concurrency:   pick(dice, 1, 2, 5, 1024, 1024),
 		MaxBatchBytes: pick(dice, 400, 4<<10, 2<<20, 2<<20),
-		FoldBytes:     pick(dice, int64(1), 2<<10, 32<<20),
-		FoldCheck:     pick(dice, 1, 512, 1<<20),
+		CompactBytes:  pick(dice, int64(1), 2<<10, 32<<20),
+		CompactCheck:  pick(dice, 1, 512, 1<<20),
 		Retention:     engine.Retention{Runs: pick(dice, time.Second, time.Hour, 7*24*time.Hour)},
 	}
 	return wt

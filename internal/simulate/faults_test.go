@@ -50,7 +50,7 @@ func TestNamedFaults(t *testing.T) {
 		{name: "F48 subscribers and exports that stop reading", rates: map[Fault]int{ReaderStalled: 3000, ReaderCut: 500},
 			tune: func(w *World) {
 				w.faults.read, w.faults.sweep, w.faults.longest = 30, 3, tenMinutes
-				w.faults.config.FoldBytes, w.faults.config.FoldCheck = 1, 1 // the journal is trimmed all the time
+				w.faults.config.CompactBytes, w.faults.config.CompactCheck = 1, 1 // the journal is trimmed all the time
 			}, struck: []Fault{ReaderStalled, ReaderCut}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

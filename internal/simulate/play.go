@@ -122,7 +122,7 @@ func (w *World) disturb() {
 // number of whole batches is there afterwards, the first ones.
 func (w *World) power() {
 	for _, p := range append([]*process(nil), w.procs...) {
-		if p.flight == sealed && len(p.batch) > 0 && w.dice.IntN(2) == 0 {
+		if p.flight == encoded && len(p.batch) > 0 && w.dice.IntN(2) == 0 {
 			w.mem.Tear(p.batch)
 			for i := range p.batch {
 				w.judge.unheard = append(w.judge.unheard, p.batch[i].Key)
@@ -307,8 +307,8 @@ func (w *World) unfinished() string {
 				return err.Error()
 			}
 			where := "ought to be in memory"
-			if saved.Park != nil {
-				where = fmt.Sprintf("is parked until %d", saved.Park.WakeAt)
+			if saved.Suspension != nil {
+				where = fmt.Sprintf("is suspended until %d", saved.Suspension.WakeAt)
 			}
 			return fmt.Sprintf("run %s is %s after event %d, has a timer due at %d and %s", t.key.Run, t.seen.Status(), t.seen.Last(), t.shadow.NextDue(), where)
 		}

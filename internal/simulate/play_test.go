@@ -58,9 +58,9 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("%s never struck", name)
 		}
 	})
-	if all.Parked == 0 || all.Quarantined == 0 || all.Swept == 0 || all.Reads == 0 {
-		t.Errorf("%d runs were parked, %d set apart, %d removed, %d events read: the worlds see too little",
-			all.Parked, all.Quarantined, all.Swept, all.Reads)
+	if all.Suspended == 0 || all.Quarantined == 0 || all.Swept == 0 || all.Reads == 0 {
+		t.Errorf("%d runs were suspended, %d set apart, %d removed, %d events read: the worlds see too little",
+			all.Suspended, all.Quarantined, all.Swept, all.Reads)
 	}
 }
 

@@ -45,7 +45,7 @@ type flight uint8
 
 const (
 	landed  flight = iota // there is none
-	sealed                // not written yet
+	encoded               // not written yet
 	written               // written, its answer not heard yet
 )
 
@@ -173,16 +173,16 @@ func (p *process) commit() bool {
 	}
 	slow := p.flight != landed
 	if p.flight == landed {
-		batch, ok := p.stage.Seal()
+		batch, ok := p.stage.EncodeBatch()
 		if !ok {
 			return false
 		}
-		p.batch, p.flight = batch, sealed
+		p.batch, p.flight = batch, encoded
 		p.verdicts, p.err = nil, nil
 		slow = len(batch) > 0 && w.happens(SlowSync)
 	}
 	if slow && !w.calm && w.dice.IntN(3) > 0 {
-		if p.flight == sealed && w.dice.IntN(2) == 0 {
+		if p.flight == encoded && w.dice.IntN(2) == 0 {
 			p.write()
 		}
 		return false
@@ -208,7 +208,7 @@ func (p *process) commit() bool {
 
 // write gives the batch to the store.
 func (p *process) write() {
-	if p.flight != sealed {
+	if p.flight != encoded {
 		return
 	}
 	p.flight = written
@@ -217,8 +217,8 @@ func (p *process) write() {
 	}
 	p.w.stats.Commits++
 	for i := range p.batch {
-		if p.batch[i].Park != nil {
-			p.w.stats.Parked++
+		if p.batch[i].Suspension != nil {
+			p.w.stats.Suspended++
 		}
 	}
 	p.guard(func() { p.verdicts, p.err = p.disk.Commit(context.Background(), p.batch) })

@@ -23,7 +23,7 @@ type Stats struct {
 	Requests    int64 // of users
 	Effects     int64 // let out
 	Crashes     int64 // of any kind
-	Parked      int64 // runs that left memory
+	Suspended   int64 // runs that left memory
 	Quarantined int64
 	Reads       int64 // events that readers saw
 	Swept       int64 // runs removed
@@ -40,7 +40,7 @@ func (s *Stats) Add(o *Stats) {
 		from int64
 	}{
 		{&s.Transitions, o.Transitions}, {&s.Events, o.Events}, {&s.Commits, o.Commits}, {&s.Runs, o.Runs}, {&s.Ended, o.Ended},
-		{&s.Requests, o.Requests}, {&s.Effects, o.Effects}, {&s.Crashes, o.Crashes}, {&s.Parked, o.Parked},
+		{&s.Requests, o.Requests}, {&s.Effects, o.Effects}, {&s.Crashes, o.Crashes}, {&s.Suspended, o.Suspended},
 		{&s.Quarantined, o.Quarantined}, {&s.Reads, o.Reads}, {&s.Swept, o.Swept},
 	} {
 		*f.to += f.from

@@ -24,7 +24,7 @@ func Admit(t *Transition, run Standing) Verdict {
 	var last, chunked uint64
 	if run != nil {
 		last, chunked = run.Ends()
-		if t.Last != 0 || t.Fold != nil || t.Park != nil {
+		if t.Last != 0 || t.Compaction != nil || t.Suspension != nil {
 			if err := run.Damage(); err != nil {
 				return Verdict{Err: err}
 			}
@@ -40,15 +40,15 @@ func Admit(t *Transition, run Standing) Verdict {
 	case run == nil && t.Head == nil:
 		return Refuse(fault.Conflict, "run %s: the first transition needs a head", t.Run)
 	}
-	if f := t.Fold; f != nil {
+	if f := t.Compaction; f != nil {
 		ends := f.Last == last || t.Last != 0 && f.Last == t.Last || run != nil && run.Boundary(f.Last)
 		if f.First != chunked+1 || f.Last < f.First || len(f.Chunk) == 0 || !ends {
 			return Refuse(fault.Conflict, "run %s: a chunk of events %d to %d does not follow event %d or end with a transition", t.Run, f.First, f.Last, chunked)
 		}
 		chunked = f.Last
 	}
-	if t.Park != nil && chunked != max(last, t.Last) {
-		return Refuse(fault.Conflict, "run %s cannot be parked: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
+	if t.Suspension != nil && chunked != max(last, t.Last) {
+		return Refuse(fault.Conflict, "run %s cannot be suspended: chunks end at event %d of %d", t.Run, chunked, max(last, t.Last))
 	}
 	return Verdict{}
 }

@@ -21,7 +21,7 @@ type Retention interface {
 
 	// Delete removes settled runs: head, events, snapshot, and what they name.
 	// Each answers by itself: fault.StaleEpoch; fault.RunNotFound; fault.Conflict
-	// when it is not settled, or when events of it are only in the journal (fold
+	// when it is not settled, or when events of it are only in the journal (compact
 	// it first). Afterwards the run answers like one that never existed, also
 	// after a crash.
 	Delete(ctx context.Context, epoch uint64, keys []Key) ([]Verdict, error)

@@ -59,7 +59,7 @@ type Committer interface {
 	// Uncovered says what trimming waits for: bytes and number of the events
 	// that are only in the journal, and up to 1,000 runs that hold them, the one
 	// with the oldest first. It scans nothing, however long the journal is. Past
-	// FoldBytes or FoldEvents the engine folds those runs; a parked run is never
+	// CompactBytes or CompactEvents the engine compacts those runs; a suspended run is never
 	// among them, a settled one may be.
 	Uncovered() (bytes, events int64, oldest []Key)
 }
@@ -91,13 +91,13 @@ type Reader interface {
 
 // A Recoverer finds the runs that go on.
 type Recoverer interface {
-	// Recover calls fn for every run that is neither parked nor settled (it
+	// Recover calls fn for every run that is neither suspended nor settled (it
 	// ended and owes nothing), in no particular order. A run whose bytes are
 	// damaged is passed with Saved.Err set and must not stop the others. What
 	// is committed meanwhile is in the runs that come later.
 	Recover(ctx context.Context, fn func(*Saved) error) error
 
-	// Due returns parked runs whose wake-up time is at most until (UTC µs),
+	// Due returns suspended runs whose wake-up time is at most until (UTC µs),
 	// earliest first, at most limit.
 	Due(ctx context.Context, until int64, limit int) ([]Wake, error)
 }
@@ -126,10 +126,10 @@ type Inspector interface {
 	Settings() (map[string]string, error)
 }
 
-// The bounds past which the engine folds the runs that Uncovered names.
+// The bounds past which the engine compacts the runs that Uncovered names.
 const (
-	FoldBytes  = 32 << 20
-	FoldEvents = 500_000
+	CompactBytes  = 32 << 20
+	CompactEvents = 500_000
 )
 
 // A Transition is what one commit does to one run.
@@ -160,30 +160,30 @@ type Transition struct {
 	// come again, and need not be that of a stored file.
 	Files []string
 
-	// Fold, when set, covers the run's events up to Fold.Last: they are kept as
+	// Compaction, when set, covers the run's events up to Compaction.Last: they are kept as
 	// a chunk and need no journal row any more.
-	Fold *Fold
+	Compaction *Compaction
 
-	// Park, when set together with (or after) a Fold that covers all events,
+	// Suspension, when set together with (or after) a Compaction that covers all events,
 	// says that the run leaves memory.
-	Park *Park
+	Suspension *Suspension
 }
 
-// A Fold moves a run's events from the journal into a chunk, with the state
+// A Compaction moves a run's events from the journal into a chunk, with the state
 // after the last of them. Chunk holds events First..Last as uncompressed frames
 // (the store compresses); First follows the previous chunk's last, and Last is
 // the Last of a transition, this one or an earlier. State may be nil for a
 // settled run, whose state nobody needs.
-type Fold struct {
+type Compaction struct {
 	First, Last uint64
 	Chunk       []byte
 	Format      uint32 // of State
 	State       []byte
 }
 
-// A Park is the index entry of a run that is not in memory. The next transition
-// with events and without a Park ends it.
-type Park struct {
+// A Suspension is the index entry of a run that is not in memory. The next transition
+// with events and without a Suspension ends it.
+type Suspension struct {
 	WakeAt int64 // UTC µs of its next timer; 0 = none
 }
 
@@ -214,12 +214,12 @@ type Saved struct {
 	// Chunked is the last event kept in a chunk; later ones are only in the journal.
 	Chunked uint64
 	// Tail are the frames after StateLast (or from event 1 without a snapshot).
-	// The first frame may begin before StateLast+1; skip what is folded.
+	// The first frame may begin before StateLast+1; skip the events up to StateLast.
 	Tail []byte
 	// Last is the number of the run's last event.
-	Last uint64
-	Park *Park // set when the run is parked
-	Err  error // Recover only: fault.StoreCorrupt
+	Last       uint64
+	Suspension *Suspension // set while the run is suspended
+	Err        error       // Recover only: fault.StoreCorrupt
 }
 
 // An EncodedPlan is a plan as it is stored.
@@ -263,7 +263,7 @@ func (h *Head) Imported() bool { return strings.HasPrefix(h.Quarantine, Imported
 // Settled says that nothing will ever happen to the run by itself.
 func (h *Head) Settled() bool { return h.Ended != 0 && !h.Owes }
 
-// A Wake is a parked run's next timer.
+// A Wake is a suspended run's next timer.
 type Wake struct {
 	Key
 	At int64

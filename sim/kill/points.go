@@ -56,7 +56,7 @@ var stories = map[failpoint.Point]story{
 	failpoint.RecoverRun:      resumed,
 	failpoint.LostRecorded:    resumed,
 	failpoint.SnapshotWrite:   stopped,
-	failpoint.ParkWrite:       stopped,
+	failpoint.SuspendWrite:    stopped,
 	failpoint.TrimBefore:      large,
 	failpoint.TrimMiddle:      large,
 	failpoint.CheckpointFirst: large,

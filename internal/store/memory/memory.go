@@ -235,15 +235,15 @@ func clone(t *store.Transition) store.Transition {
 		id := *t.Idempotency
 		c.Idempotency = &id
 	}
-	if t.Fold != nil {
-		f := *t.Fold
+	if t.Compaction != nil {
+		f := *t.Compaction
 		f.Chunk = bytes.Clone(f.Chunk)
 		f.State = bytes.Clone(f.State)
-		c.Fold = &f
+		c.Compaction = &f
 	}
-	if t.Park != nil {
-		p := *t.Park
-		c.Park = &p
+	if t.Suspension != nil {
+		p := *t.Suspension
+		c.Suspension = &p
 	}
 	return c
 }

@@ -43,15 +43,15 @@ type used struct {
 }
 
 type run struct {
-	head    store.Head
-	last    uint64
-	chunks  []record
-	tail    []record // not covered by a chunk
-	format  uint32
-	state   []byte
-	stateAt uint64
-	park    *store.Park
-	damaged bool
+	head       store.Head
+	last       uint64
+	chunks     []record
+	tail       []record // not covered by a chunk
+	format     uint32
+	state      []byte
+	stateAt    uint64
+	suspension *store.Suspension
+	damaged    bool
 }
 
 // A record is frames that hold the events first..last.
@@ -152,9 +152,9 @@ func (m *model) apply(t *store.Transition) {
 			m.queue = append(m.queue, queued{t.Key, m.seq})
 		}
 		r.last = t.Last
-		r.park = nil
+		r.suspension = nil
 	}
-	if f := t.Fold; f != nil {
+	if f := t.Compaction; f != nil {
 		r.chunks = append(r.chunks, record{f.First, f.Last, f.Chunk, 0})
 		for len(r.tail) > 0 && r.tail[0].last <= f.Last {
 			m.size -= int64(len(r.tail[0].frames))
@@ -168,8 +168,8 @@ func (m *model) apply(t *store.Transition) {
 			r.format, r.state, r.stateAt = f.Format, f.State, f.Last
 		}
 	}
-	if t.Park != nil {
-		r.park = t.Park
+	if t.Suspension != nil {
+		r.suspension = t.Suspension
 	}
 }
 

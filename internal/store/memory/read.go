@@ -40,9 +40,9 @@ func (r *run) saved() *store.Saved {
 			}
 		}
 	}
-	if r.park != nil {
-		p := *r.park
-		out.Park = &p
+	if r.suspension != nil {
+		p := *r.suspension
+		out.Suspension = &p
 	}
 	return out
 }
@@ -86,13 +86,13 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 	return nil
 }
 
-// live is a run as it is now; nil when it is parked, settled or gone.
+// live is a run as it is now; nil when it is suspended, settled or gone.
 func (s *Store) live(key store.Key) *store.Saved {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	r := s.d.synced.runs[key]
 	switch {
-	case r == nil || r.park != nil || r.head.Settled():
+	case r == nil || r.suspension != nil || r.head.Settled():
 		return nil
 	case r.damaged:
 		return &store.Saved{Head: r.head, Err: corrupt(key.Run)}
@@ -113,8 +113,8 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) ([]store.Wake, 
 	}
 	var due []store.Wake
 	for key, r := range s.d.synced.runs {
-		if r.park != nil && r.park.WakeAt != 0 && r.park.WakeAt <= until {
-			due = append(due, store.Wake{Key: key, At: r.park.WakeAt})
+		if r.suspension != nil && r.suspension.WakeAt != 0 && r.suspension.WakeAt <= until {
+			due = append(due, store.Wake{Key: key, At: r.suspension.WakeAt})
 		}
 	}
 	slices.SortFunc(due, func(a, b store.Wake) int {

@@ -16,7 +16,7 @@ import (
 // BenchmarkCommit measures one durable commit of a batch whose transitions
 // carry only events, two of 60 bytes each, over 10,000 live runs, beside a bare
 // append and sync of the same bytes in the same run. Every 512 commits the runs
-// that Uncovered names are folded outside the clock.
+// that Uncovered names are compacted outside the clock.
 func BenchmarkCommit(b *testing.B) {
 	frames := bytes.Repeat([]byte("event-------"), 10)
 	for _, n := range []int{1, 16, 256, 1024} {
@@ -25,7 +25,7 @@ func BenchmarkCommit(b *testing.B) {
 			epoch := own(b, s)
 			runs := max(10_000, n)
 			last := make([]uint64, runs)
-			folded := make([]uint64, runs)
+			compacted := make([]uint64, runs)
 			var batch []store.Transition
 			for i := range runs {
 				t := startOf(epoch, runKey(i), "start")
@@ -44,9 +44,9 @@ func BenchmarkCommit(b *testing.B) {
 					last[r] += 2
 				}
 				mustCommit(b, s, batch...)
-				if size, _, _ := s.uncovered(); size > store.FoldBytes {
+				if size, _, _ := s.uncovered(); size > store.CompactBytes {
 					b.StopTimer()
-					foldAll(b, s, epoch, last, folded)
+					compactAll(b, s, epoch, last, compacted)
 					b.StartTimer()
 				}
 			}
@@ -86,8 +86,8 @@ func (s *Store) uncovered() (size, events int64, runs int) {
 	return s.x.uncoveredBytes, s.x.uncoveredEvents, len(s.x.runs)
 }
 
-// foldAll folds every run with uncovered events, as the engine would.
-func foldAll(t testing.TB, s *Store, epoch uint64, last, folded []uint64) {
+// compactAll compacts every run with uncovered events, as the engine would.
+func compactAll(t testing.TB, s *Store, epoch uint64, last, compacted []uint64) {
 	t.Helper()
 	for {
 		_, _, oldest := s.Uncovered()
@@ -100,17 +100,17 @@ func foldAll(t testing.TB, s *Store, epoch uint64, last, folded []uint64) {
 			if _, err := fmt.Sscanf(k.Run, "run_%d", &i); err != nil {
 				t.Fatal(err)
 			}
-			batch = append(batch, store.Transition{Key: k, Epoch: epoch, Fold: &store.Fold{
-				First: folded[i] + 1, Last: last[i], Chunk: make([]byte, 60*(last[i]-folded[i])), Format: 1, State: make([]byte, 200),
+			batch = append(batch, store.Transition{Key: k, Epoch: epoch, Compaction: &store.Compaction{
+				First: compacted[i] + 1, Last: last[i], Chunk: make([]byte, 60*(last[i]-compacted[i])), Format: 1, State: make([]byte, 200),
 			}})
-			folded[i] = last[i]
+			compacted[i] = last[i]
 		}
 		mustCommit(t, s, batch...)
 	}
 }
 
 // BenchmarkLife is a run's whole life of ten transitions in batches of 256:
-// head rows at start and end, and a fold of all events at the end.
+// head rows at start and end, and a compaction of all events at the end.
 func BenchmarkLife(b *testing.B) {
 	frames := bytes.Repeat([]byte("event-------"), 10)
 	s := openWith(b, Options{Dir: b.TempDir()})
@@ -128,7 +128,7 @@ func BenchmarkLife(b *testing.B) {
 				case 9:
 					head := store.Head{Recipe: "r", Status: "completed", Created: 1, Updated: 2, Ended: 3}
 					*t = store.Transition{Key: runKey(n + i), Epoch: epoch, First: 10, Last: 10, Frames: frames, Head: &head,
-						Fold: &store.Fold{First: 1, Last: 10, Chunk: bytes.Repeat(frames, 10)}}
+						Compaction: &store.Compaction{First: 1, Last: 10, Chunk: bytes.Repeat(frames, 10)}}
 				default:
 					*t = store.Transition{Key: runKey(n + i), Epoch: epoch, First: uint64(step) + 1, Last: uint64(step) + 1, Frames: frames}
 				}

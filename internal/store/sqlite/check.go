@@ -39,7 +39,7 @@ func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err
 		return 0, nil, err
 	}
 	c := checking{s: s}
-	for _, part := range []func(context.Context) error{c.pages, c.schema, c.journal, c.sealed, c.rows, c.heads} {
+	for _, part := range []func(context.Context) error{c.pages, c.schema, c.journal, c.encoded, c.rows, c.heads} {
 		if err = part(ctx); err != nil {
 			break
 		}
@@ -117,8 +117,8 @@ func (c *checking) journal(ctx context.Context) error {
 	})
 }
 
-// sealed reads chunks, packs and states.
-func (c *checking) sealed(ctx context.Context) error {
+// encoded reads chunks, packs and states.
+func (c *checking) encoded(ctx context.Context) error {
 	for _, at := range []struct{ what, query string }{
 		{"chunk", `SELECT run || ' ' || last, data FROM chunks`},
 		{"state", `SELECT run || ' ' || last, state FROM snapshots`},
@@ -130,7 +130,7 @@ func (c *checking) sealed(ctx context.Context) error {
 			if err := rows.Scan(&name, &data); err != nil {
 				return err
 			}
-			data, err := unseal(data)
+			data, err := decodeBlob(data)
 			if err == nil && at.what == "pack" {
 				err = eachPiece(data, func(*piece, []byte) bool { return true })
 			}

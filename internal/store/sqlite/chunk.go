@@ -16,11 +16,11 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A sealed blob is CRC-32C of the rest, length before packing u32, packing u8,
+// An encoded blob is CRC-32C of the rest, length before packing u32, packing u8,
 // bytes. Chunks are packed; snapshots are not, because they stand in the way of
 // the commit that carries them and are soon replaced.
 const (
-	sealHead   = 9
+	blobHead   = 9
 	asIs       = 0
 	deflated   = 1 // written by releases up to schema 2
 	zstandard  = 2
@@ -39,50 +39,50 @@ var (
 		return &encoder{Encoder: e}
 	}}
 	decoder = sync.OnceValue(func() *zstd.Decoder {
-		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxSealed)) // the options are valid
+		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxBlob)) // the options are valid
 		return d
 	})
 )
 
 // maxSealed bounds what a blob may say it grows to.
-const maxSealed = 1 << 30
+const maxBlob = 1 << 30
 
-// sealedFold is a fold with rows of its own, ready to be written. It is made before the store is
+// encodedCompaction is a compaction with rows of its own, ready to be written. It is made before the store is
 // locked: packing takes longer than the commit.
-type sealedFold struct {
+type encodedCompaction struct {
 	chunk, state []byte
 }
 
-func sealFolds(batch []store.Transition) []sealedFold {
-	var sealed []sealedFold
+func encodeCompactions(batch []store.Transition) []encodedCompaction {
+	var encoded []encodedCompaction
 	for i := range batch {
-		if f := batch[i].Fold; f != nil && !small(f) {
-			if sealed == nil {
-				sealed = make([]sealedFold, len(batch))
+		if f := batch[i].Compaction; f != nil && !small(f) {
+			if encoded == nil {
+				encoded = make([]encodedCompaction, len(batch))
 			}
-			sealed[i].chunk = seal(f.Chunk, true)
+			encoded[i].chunk = encodeBlob(f.Chunk, true)
 			if f.State != nil {
-				sealed[i].state = seal(f.State, false)
+				encoded[i].state = encodeBlob(f.State, false)
 			}
 		}
 	}
-	return sealed
+	return encoded
 }
 
-// seal returns data sealed, in memory of its own.
-func seal(data []byte, pack bool) []byte {
-	room := make([]byte, 0, sealHead+len(data))
+// encodeBlob returns data encoded, in memory of its own.
+func encodeBlob(data []byte, pack bool) []byte {
+	room := make([]byte, 0, blobHead+len(data))
 	if pack {
 		if out, ok := squeeze(room, data); ok {
 			return out
 		}
 	}
-	out := append(room[:sealHead], data...)
+	out := append(room[:blobHead], data...)
 	putHead(out, asIs, len(data))
 	return out
 }
 
-// squeeze seals data packed, in room if there is enough of it. false says that this
+// squeeze encodes data packed, in room if there is enough of it. false says that this
 // is not worthwhile, and gives room back.
 func squeeze(room, data []byte) (out []byte, ok bool) {
 	if len(data) < worthwhile {
@@ -93,12 +93,12 @@ func squeeze(room, data []byte) (out []byte, ok bool) {
 	if !e.shrinks(data) {
 		return room, false
 	}
-	out = e.EncodeAll(data, append(room[:0], make([]byte, sealHead)...))
+	out = e.EncodeAll(data, append(room[:0], make([]byte, blobHead)...))
 	putHead(out, zstandard, len(data))
 	return out, true
 }
 
-// putHead completes a sealed blob whose data were n bytes.
+// putHead completes an encoded blob whose data were n bytes.
 func putHead(b []byte, how byte, n int) {
 	b[8] = how
 	binary.LittleEndian.PutUint32(b[4:], uint32(n))
@@ -126,14 +126,14 @@ func (e *encoder) shrinks(data []byte) bool {
 	return len(e.tried) < len(e.sample)*9/10
 }
 
-func unseal(b []byte) ([]byte, error) {
-	if len(b) < sealHead {
+func decodeBlob(b []byte) ([]byte, error) {
+	if len(b) < blobHead {
 		return nil, fmt.Errorf("%d bytes are too few", len(b))
 	}
 	if sum(b[4:]) != binary.LittleEndian.Uint32(b) {
 		return nil, errors.New("the checksum does not fit")
 	}
-	body := b[sealHead:]
+	body := b[blobHead:]
 	n := binary.LittleEndian.Uint32(b[4:])
 	switch b[8] {
 	case asIs:
@@ -145,7 +145,7 @@ func unseal(b []byte) ([]byte, error) {
 		}
 		return out, nil
 	case zstandard:
-		out, err := decoder().DecodeAll(body, make([]byte, 0, min(n, maxSealed)))
+		out, err := decoder().DecodeAll(body, make([]byte, 0, min(n, maxBlob)))
 		if err == nil && len(out) != int(n) {
 			err = fmt.Errorf("%d bytes, want %d", len(out), n)
 		}

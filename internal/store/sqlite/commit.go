@@ -58,13 +58,13 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	sealed := sealFolds(batch)
+	encoded := encodeCompactions(batch)
 	s.w.Lock()
 	defer s.w.Unlock()
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	verdicts, err := s.commitLocked(batch, sealed)
+	verdicts, err := s.commitLocked(batch, encoded)
 	if err == nil {
 		err = failpoint.Hit(failpoint.CommitAfter)
 	}
@@ -78,7 +78,7 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 	return verdicts, nil
 }
 
-func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]store.Verdict, error) {
+func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompaction) ([]store.Verdict, error) {
 	if err := failpoint.Hit(failpoint.CommitBefore); err != nil {
 		return nil, err
 	}
@@ -93,12 +93,12 @@ func (s *Store) commitLocked(batch []store.Transition, sealed []sealedFold) ([]s
 	verdicts := make([]store.Verdict, len(batch))
 	written := int64(0)
 	for i := range batch {
-		var fold sealedFold
-		if sealed != nil {
-			fold = sealed[i]
+		var compaction encodedCompaction
+		if encoded != nil {
+			compaction = encoded[i]
 		}
 		var err error
-		if verdicts[i], err = s.one(&batch[i], fold); err != nil {
+		if verdicts[i], err = s.one(&batch[i], compaction); err != nil {
 			return nil, err
 		}
 		if verdicts[i].Err == nil {
@@ -199,9 +199,9 @@ func (s *Store) find(key store.Key) (*entry, error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	e := &entry{key: key, parked: r.parked, settled: r.ended != 0 && !r.owes, open: r.ended == 0 && !r.owes, chunked: r.folded.last(), last: r.folded.last()}
-	if e.damage = r.folded.check(key); e.damage == nil && r.folded.reach > e.last {
-		e.damage = lostEvents(key, e.last+1, r.folded.reach)
+	e := &entry{key: key, suspended: r.suspended, settled: r.ended != 0 && !r.owes, open: r.ended == 0 && !r.owes, chunked: r.compacted.last(), last: r.compacted.last()}
+	if e.damage = r.compacted.check(key); e.damage == nil && r.compacted.reach > e.last {
+		e.damage = lostEvents(key, e.last+1, r.compacted.reach)
 	}
 	s.c.fresh[key] = e
 	return e, nil
@@ -212,14 +212,14 @@ func (s *Store) touch(e *entry) {
 		return
 	}
 	e.mark = s.c.mark
-	e.newLast, e.newChunked, e.newParked, e.newSettled, e.newOpen = e.last, e.chunked, e.parked, e.settled, e.open
+	e.newLast, e.newChunked, e.newSuspended, e.newSettled, e.newOpen = e.last, e.chunked, e.suspended, e.settled, e.open
 	e.added = e.added[:0]
 	s.c.touched = append(s.c.touched, e)
 }
 
 // one checks a transition's guards and writes all of it but its events. What it
 // refuses has written nothing.
-func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error) {
+func (s *Store) one(t *store.Transition, compaction encodedCompaction) (store.Verdict, error) {
 	if err := store.Fenced(t.Epoch, s.epoch); err != nil {
 		return store.Verdict{Err: err}, nil
 	}
@@ -264,7 +264,7 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		if err != nil {
 			return store.Verdict{}, err
 		}
-		return store.Verdict{}, s.rest(t, e, fold, at, true)
+		return store.Verdict{}, s.rest(t, e, compaction, at, true)
 	}
 	at, err := s.pack(t)
 	if err != nil {
@@ -276,10 +276,10 @@ func (s *Store) one(t *store.Transition, fold sealedFold) (store.Verdict, error)
 		}
 		e.took(t.Head)
 	}
-	return store.Verdict{}, s.rest(t, e, fold, at, t.Head == nil)
+	return store.Verdict{}, s.rest(t, e, compaction, at, t.Head == nil)
 }
 
-// A location is where a transition's fold went: the number of its pack, 0 when it
+// A location is where a transition's compaction went: the number of its pack, 0 when it
 // is in none, and what the run's row must say of it: the last event of its
 // first piece. These are nil where the row stays as it is.
 type location struct {
@@ -288,9 +288,9 @@ type location struct {
 	sum          driver.Value // of both
 }
 
-// pack puts a small fold into the commit's pack.
+// pack puts a small compaction into the commit's pack.
 func (s *Store) pack(t *store.Transition) (at location, err error) {
-	f := t.Fold
+	f := t.Compaction
 	if f == nil || !small(f) {
 		return at, nil
 	}
@@ -306,8 +306,8 @@ func (s *Store) pack(t *store.Transition) (at location, err error) {
 }
 
 // rest writes the records beside a head and notes the events. place says that
-// the run's row is yet to be told of the fold and its location.
-func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at location, place bool) error {
+// the run's row is yet to be told of the compaction and its location.
+func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction, at location, place bool) error {
 	for _, p := range t.Plans {
 		if _, known := s.plans[p.Key]; known {
 			continue
@@ -337,41 +337,41 @@ func (s *Store) rest(t *store.Transition, e *entry, fold sealedFold, at location
 		e.added = append(e.added, ref{first: t.First, last: t.Last})
 		s.c.accepted = append(s.c.accepted, t)
 		s.c.places = append(s.c.places, placed{e, len(e.added) - 1})
-		if e.newParked && t.Park == nil {
-			if err := s.write(s.st.wake, t.Account, t.Run, parkSum(t.Key, 0, 0)); err != nil {
+		if e.newSuspended && t.Suspension == nil {
+			if err := s.write(s.st.wake, t.Account, t.Run, suspendSum(t.Key, 0, 0)); err != nil {
 				return err
 			}
-			e.newParked = false
+			e.newSuspended = false
 		}
 	}
-	if f := t.Fold; f != nil {
-		if err := failpoint.Hit(failpoint.FoldWrite); err != nil {
+	if f := t.Compaction; f != nil {
+		if err := failpoint.Hit(failpoint.CompactionWrite); err != nil {
 			return err
 		}
-		if err := s.keepFold(t, fold, at); err != nil {
+		if err := s.writeCompaction(t, compaction, at); err != nil {
 			return err
 		}
 		e.newChunked = f.Last
 	}
-	if p := t.Park; p != nil {
-		if err := failpoint.Hit(failpoint.ParkWrite); err != nil {
+	if p := t.Suspension; p != nil {
+		if err := failpoint.Hit(failpoint.SuspendWrite); err != nil {
 			return err
 		}
-		e.newParked = true
-		return s.write(s.st.park, t.Account, t.Run, p.WakeAt, at.first, at.reach, parkSum(t.Key, 1, p.WakeAt), at.sum,
+		e.newSuspended = true
+		return s.write(s.st.suspend, t.Account, t.Run, p.WakeAt, at.first, at.reach, suspendSum(t.Key, 1, p.WakeAt), at.sum,
 			int64(e.newLast), reachSum(t.Key, int64(e.newLast)))
 	}
 	// Events that leave the journal are lost without a sign unless the run's row
 	// says how far they reached.
-	if place && t.Fold != nil {
+	if place && t.Compaction != nil {
 		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum, int64(e.newLast), reachSum(t.Key, int64(e.newLast)))
 	}
 	return nil
 }
 
-// keepFold writes the rows of a fold, as far as it needs any of its own.
-func (s *Store) keepFold(t *store.Transition, fold sealedFold, at location) error {
-	f := t.Fold
+// writeCompaction writes the rows of a compaction, as far as it needs any of its own.
+func (s *Store) writeCompaction(t *store.Transition, compaction encodedCompaction, at location) error {
+	f := t.Compaction
 	if f.State != nil && at.pack != 0 {
 		if err := failpoint.Hit(failpoint.SnapshotWrite); err != nil {
 			return err
@@ -383,15 +383,15 @@ func (s *Store) keepFold(t *store.Transition, fold sealedFold, at location) erro
 	case at.pack != 0:
 		return s.write(s.st.putPiece, t.Account, t.Run, int64(f.First), int64(f.Last), at.pack, pieceSum(t.Key, f.First, f.Last, at.pack))
 	}
-	s.c.bytes += int64(len(fold.chunk) + len(fold.state))
-	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), fold.chunk, chunkSum(t.Key, f.First, f.Last))
-	if err == nil && fold.state != nil {
+	s.c.bytes += int64(len(compaction.chunk) + len(compaction.state))
+	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), compaction.chunk, chunkSum(t.Key, f.First, f.Last))
+	if err == nil && compaction.state != nil {
 		err = failpoint.Hit(failpoint.SnapshotWrite)
 	}
-	if err != nil || fold.state == nil {
+	if err != nil || compaction.state == nil {
 		return err
 	}
-	return s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), fold.state,
+	return s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), compaction.state,
 		stateSum(t.Key, f.Last, f.Format))
 }
 
@@ -443,7 +443,7 @@ type newRow struct{ id, size int64 }
 // rows when there is a transaction anyway or enough of them.
 func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	c := &s.c
-	s.dropFolded()
+	s.dropCompacted()
 	var spans []span
 	if c.inTx || len(s.x.dead) > 4*trimRows {
 		spans, trim = s.x.trimmable(trimRows, trimBytes)
@@ -487,9 +487,9 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	return rows, trim, nil
 }
 
-// dropFolded leaves out events that a chunk of the same commit holds: a run
-// that is folded at its end has no row for its last transition.
-func (s *Store) dropFolded() {
+// dropCompacted leaves out events that a chunk of the same commit holds: a run
+// that is compacted at its end has no row for its last transition.
+func (s *Store) dropCompacted() {
 	c := &s.c
 	n := 0
 	for i, t := range c.accepted {

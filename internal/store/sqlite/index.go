@@ -52,7 +52,7 @@ type entry struct {
 	key           store.Key
 	last, chunked uint64
 	refs          []ref // events after chunked, in order
-	parked        bool
+	suspended     bool
 	settled       bool
 	open          bool  // its row is known to say that it has neither ended nor owes anything
 	damage        error // of a stored record that no chunk covers
@@ -63,13 +63,13 @@ type entry struct {
 	flying bool
 
 	// What the commit under way makes of it; valid when mark is that commit's.
-	mark       uint64
-	newLast    uint64
-	newChunked uint64
-	newParked  bool
-	newSettled bool
-	newOpen    bool
-	added      []ref
+	mark         uint64
+	newLast      uint64
+	newChunked   uint64
+	newSuspended bool
+	newSettled   bool
+	newOpen      bool
+	added        []ref
 }
 
 // A ref says where a record is.
@@ -217,7 +217,7 @@ func (x *index) publishEnd(touched []*entry) {
 func (x *index) settle(e *entry) {
 	e.version++
 	e.last, e.chunked = e.newLast, e.newChunked
-	e.parked, e.settled, e.open = e.newParked, e.newSettled, e.newOpen
+	e.suspended, e.settled, e.open = e.newSuspended, e.newSettled, e.newOpen
 	for _, r := range e.added {
 		if r.row != 0 {
 			x.addRef(e, r)
@@ -225,7 +225,7 @@ func (x *index) settle(e *entry) {
 	}
 	e.added = e.added[:0]
 	x.cover(e, e.chunked)
-	if (e.parked || e.settled) && len(e.refs) == 0 && e.damage == nil {
+	if (e.suspended || e.settled) && len(e.refs) == 0 && e.damage == nil {
 		delete(x.runs, e.key)
 		x.runs, x.mostRuns = store.ShrinkMap(x.runs, x.mostRuns)
 		x.dropped++

@@ -15,11 +15,11 @@ import (
 
 // A shadow is what a test knows of a run whose transitions it has made.
 type shadow struct {
-	last, chunked uint64
-	ends          []uint64 // of the transitions after chunked
-	at            []int    // in which commit each was made
-	turn          int      // the commit that gave it its place among those to be folded
-	parked, ended bool
+	last, chunked    uint64
+	ends             []uint64 // of the transitions after chunked
+	at               []int    // in which commit each was made
+	turn             int      // the commit that gave it its place among those to be compacted
+	suspended, ended bool
 }
 
 // uncovered says whether events of the run are in the journal only.
@@ -98,7 +98,7 @@ func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (bat
 			if !run.uncovered() {
 				run.turn = step
 			}
-			run.ends, run.at, run.last, run.parked = append(run.ends, tr.Last), append(run.at, step), tr.Last, false
+			run.ends, run.at, run.last, run.suspended = append(run.ends, tr.Last), append(run.at, step), tr.Last, false
 		}
 		if run.last == tr.Last && (tr.First == 1 || r.IntN(4) == 0) {
 			tr.Head = &store.Head{Key: key, Recipe: "r", Status: "running", Created: 1, Updated: 1}
@@ -108,15 +108,15 @@ func draw(r *rand.Rand, epoch uint64, runs map[store.Key]*shadow, step int) (bat
 		}
 		if run.uncovered() && r.IntN(3) == 0 {
 			n := 1 + r.IntN(len(run.ends))
-			tr.Fold = &store.Fold{First: run.chunked + 1, Last: run.ends[n-1], Chunk: []byte("chunk"), Format: 1, State: []byte("state")}
-			run.chunked, run.ends, run.at = tr.Fold.Last, run.ends[n:], run.at[n:]
-			run.turn = step // what a fold leaves is younger
+			tr.Compaction = &store.Compaction{First: run.chunked + 1, Last: run.ends[n-1], Chunk: []byte("chunk"), Format: 1, State: []byte("state")}
+			run.chunked, run.ends, run.at = tr.Compaction.Last, run.ends[n:], run.at[n:]
+			run.turn = step // what a compaction leaves is younger
 		}
 		if !run.uncovered() && r.IntN(2) == 0 {
-			tr.Park = &store.Park{WakeAt: int64(step)}
-			run.parked = true
+			tr.Suspension = &store.Suspension{WakeAt: int64(step)}
+			run.suspended = true
 		}
-		if tr.First != 0 || tr.Fold != nil || tr.Park != nil {
+		if tr.First != 0 || tr.Compaction != nil || tr.Suspension != nil {
 			batch = append(batch, tr)
 		}
 	}
@@ -138,7 +138,7 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 			came[key] = run.turn
 		}
 		// One that waits for its next event may be there or not.
-		if held := e != nil; run.uncovered() && !held || held && !run.uncovered() && (run.parked || run.ended) {
+		if held := e != nil; run.uncovered() && !held || held && !run.uncovered() && (run.suspended || run.ended) {
 			t.Errorf("run %s is in the index: %v, while it is %+v", key.Run, held, run)
 		}
 		if e == nil {

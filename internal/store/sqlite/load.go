@@ -88,15 +88,15 @@ func (s *Store) isOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.park_sum, ` + foldedColumns + `,
+const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.park_sum, ` + compactedColumns + `,
 	ifnull(s.last, 0), ifnull(s.format, 0), s.state, ifnull(s.sum, -1)
 	FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run`
 
-// folded is where the folds of a run are: the columns of foldedColumns.
-type folded struct {
+// compacted is where the compactions of a run are: the columns of compactedColumns.
+type compacted struct {
 	reach  uint64 // the last event that the run's row knows of
 	chunks uint64 // the last event in them
-	pack   int64  // 0 = the first fold is in none
+	pack   int64  // 0 = the first compaction is in none
 	packed uint64
 	pieces uint64
 
@@ -104,12 +104,12 @@ type folded struct {
 }
 
 // columns are where the columns go.
-func (f *folded) columns() []any {
+func (f *compacted) columns() []any {
 	return []any{&f.reach, &f.chunks, &f.pack, &f.packed, &f.pieces, &f.reachSum, &f.placeSum}
 }
 
 // check refuses what the run's row says when it is not as it was written.
-func (f *folded) check(key store.Key) error {
+func (f *compacted) check(key store.Key) error {
 	if f.reachSum != reachSum(key, int64(f.reach)) || !sumFits(f.placeSum, placeSum(key, f.pack, int64(f.packed)), f.pack, int64(f.packed)) {
 		return damagedHead(key, "place of its events")
 	}
@@ -118,9 +118,9 @@ func (f *folded) check(key store.Key) error {
 
 // A foundRun is what a commit asks of a run that the index does not have.
 type foundRun struct {
-	parked, owes bool
-	ended        int64
-	folded       folded
+	suspended, owes bool
+	ended           int64
+	compacted       compacted
 }
 
 // find reads a run's row; false when there is none. What is no number counts as 0,
@@ -135,32 +135,32 @@ func (r *foundRun) find(st *stmt, key store.Key) (bool, error) {
 	for i := range v {
 		n[i], _ = v[i].(int64)
 	}
-	r.parked, r.ended, r.owes = n[0] != 0, n[1], n[2] != 0
-	r.folded = folded{uint64(n[3]), uint64(n[4]), n[5], uint64(n[6]), uint64(n[7]), n[8], n[9]}
+	r.suspended, r.ended, r.owes = n[0] != 0, n[1], n[2] != 0
+	r.compacted = compacted{uint64(n[3]), uint64(n[4]), n[5], uint64(n[6]), uint64(n[7]), n[8], n[9]}
 	return true, nil
 }
 
-func (f *folded) last() uint64 { return max(f.chunks, f.packs()) }
+func (f *compacted) last() uint64 { return max(f.chunks, f.packs()) }
 
 // packs is the last event in a pack.
-func (f *folded) packs() uint64 { return max(f.packed, f.pieces) }
+func (f *compacted) packs() uint64 { return max(f.packed, f.pieces) }
 
 // A savedRow is a run's head and snapshot.
 type savedRow struct {
-	head      headRow
-	parked    int64
-	wakeAt    int64
-	parkSum   int64
-	folded    folded
-	stateLast uint64
-	format    uint32
-	state     []byte
-	stateSum  int64
+	head       headRow
+	suspended  int64
+	wakeAt     int64
+	suspendSum int64
+	compacted  compacted
+	stateLast  uint64
+	format     uint32
+	state      []byte
+	stateSum   int64
 }
 
 func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
-	places := append(headPlaces(&r.head), &r.parked, &r.wakeAt, &r.parkSum)
-	places = append(places, r.folded.columns()...)
+	places := append(headPlaces(&r.head), &r.suspended, &r.wakeAt, &r.suspendSum)
+	places = append(places, r.compacted.columns()...)
 	return row.Scan(append(places, &r.stateLast, &r.format, &r.state, &r.stateSum)...)
 }
 
@@ -170,10 +170,10 @@ func (r *savedRow) check() error {
 	if err := r.head.check(); err != nil {
 		return err
 	}
-	if !sumFits(r.parkSum, parkSum(r.head.Key, r.parked, r.wakeAt), r.parked, r.wakeAt) {
-		return damagedHead(r.head.Key, "mark of a parked run")
+	if !sumFits(r.suspendSum, suspendSum(r.head.Key, r.suspended, r.wakeAt), r.suspended, r.wakeAt) {
+		return damagedHead(r.head.Key, "mark of a suspended run")
 	}
-	if err := r.folded.check(r.head.Key); err != nil {
+	if err := r.compacted.check(r.head.Key); err != nil {
 		return err
 	}
 	if r.state != nil && r.stateSum != stateSum(r.head.Key, r.stateLast, r.format) {
@@ -216,25 +216,25 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 	if err := row.check(); err != nil {
 		return nil, err
 	}
-	out := &store.Saved{Head: row.head.Head, Chunked: row.folded.last()}
+	out := &store.Saved{Head: row.head.Head, Chunked: row.compacted.last()}
 	out.Last = out.Chunked
 	if v.e != nil {
 		out.Chunked, out.Last = v.chunked, v.last
 	}
-	if row.parked != 0 {
-		out.Park = &store.Park{WakeAt: row.wakeAt}
+	if row.suspended != 0 {
+		out.Suspension = &store.Suspension{WakeAt: row.wakeAt}
 	}
 	if row.state != nil {
 		// A damaged snapshot loses nothing: the events before it are all there.
-		if state, err := unseal(row.state); err == nil {
+		if state, err := decodeBlob(row.state); err == nil {
 			out.State, out.StateLast, out.Format = state, row.stateLast, row.format
 		}
 	}
-	if err := s.packedState(ctx, out, &row.folded); err != nil {
+	if err := s.packedState(ctx, out, &row.compacted); err != nil {
 		return nil, err
 	}
 	t := tail{s: s, key: key, at: out.StateLast}
-	if err := t.folds(ctx, out.Chunked, &row.folded); err != nil {
+	if err := t.compacted(ctx, out.Chunked, &row.compacted); err != nil {
 		return nil, err
 	}
 	if err := t.journal(ctx, v.refs); err != nil {
@@ -243,7 +243,7 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 	if !s.same(key, &v) {
 		return nil, errMoved
 	}
-	if want := max(out.Last, row.folded.reach); t.at != want {
+	if want := max(out.Last, row.compacted.reach); t.at != want {
 		return nil, lostEvents(key, t.at+1, want)
 	}
 	out.Tail = t.frames
@@ -258,7 +258,7 @@ type tail struct {
 	frames   []byte
 	maxBytes int // stop before this many; 0 = never
 	full     bool
-	strict   bool // each fold must begin where the one before it ended
+	strict   bool // each compaction must begin where the one before it ended
 }
 
 // add appends frames of the events first..last and says whether to go on.
@@ -278,8 +278,8 @@ func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 	return true, nil
 }
 
-// folds adds the pieces and chunks after t.at.
-func (t *tail) folds(ctx context.Context, until uint64, f *folded) (err error) {
+// compactions adds the pieces and chunks after t.at.
+func (t *tail) compacted(ctx context.Context, until uint64, f *compacted) (err error) {
 	var refs []pieceRef
 	for t.at < until && !t.full {
 		for len(refs) > 0 && refs[0].last <= t.at {
@@ -325,7 +325,7 @@ func (t *tail) chunk(ctx context.Context) error {
 	if first > t.at+1 {
 		return lostEvents(t.key, t.at+1, first-1)
 	}
-	frames, err := unseal(data)
+	frames, err := decodeBlob(data)
 	if err != nil {
 		return fault.Wrap(fault.StoreCorrupt, err, "run %s: the chunk of events %d to %d is damaged (offset: event %d): %v", t.key.Run, first, last, first, err)
 	}
@@ -408,7 +408,7 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 func (s *Store) page(ctx context.Context, key store.Key, after uint64, maxBytes int, strict bool) (page store.Page, err error) {
 	err = s.stable(ctx, key, func() error {
 		v := s.view(key)
-		var f folded
+		var f compacted
 		if v.e == nil || after < v.chunked {
 			err := s.q.reach.QueryRowContext(brief(ctx), key.Account, key.Run).Scan(f.columns()...)
 			if errors.Is(err, sql.ErrNoRows) {
@@ -438,7 +438,7 @@ func (s *Store) page(ctx context.Context, key store.Key, after uint64, maxBytes 
 			return v.damage // a damaged run's pages end here, loudly
 		}
 		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1), strict: strict}
-		if err := t.folds(ctx, v.chunked, &f); err != nil {
+		if err := t.compacted(ctx, v.chunked, &f); err != nil {
 			return err
 		}
 		if err := t.journal(ctx, v.refs); err != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// TestLostFoldIsLoud: the last events of a run are in a piece or a chunk, whose row
-// is lost. The run does not end earlier for that, whether it is parked or live.
-func TestLostFoldIsLoud(t *testing.T) {
+// TestLostCompactionIsLoud: the last events of a run are in a piece or a chunk, whose row
+// is lost. The run does not end earlier for that, whether it is suspended or live.
+func TestLostCompactionIsLoud(t *testing.T) {
 	for _, tt := range []struct {
-		table string
-		park  *store.Park
-		size  int
+		table      string
+		suspension *store.Suspension
+		size       int
 	}{
-		{"pieces", nil, 1}, {"pieces", &store.Park{WakeAt: 7}, 1},
-		{"chunks", nil, maxPiece + 1}, {"chunks", &store.Park{}, maxPiece + 1},
+		{"pieces", nil, 1}, {"pieces", &store.Suspension{WakeAt: 7}, 1},
+		{"chunks", nil, maxPiece + 1}, {"chunks", &store.Suspension{}, maxPiece + 1},
 	} {
 		dir := t.TempDir()
 		s := open(t, dir)
 		epoch := own(t, s)
 		start := startOf(epoch, runKey(0), "1")
-		start.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+		start.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 		mustCommit(t, s, start)
-		mustCommit(t, s, store.Transition{Key: runKey(0), Epoch: epoch, First: 2, Last: 3, Frames: []byte("23"), Park: tt.park,
-			Fold: &store.Fold{First: 2, Last: 3, Chunk: make([]byte, tt.size)}})
+		mustCommit(t, s, store.Transition{Key: runKey(0), Epoch: epoch, First: 2, Last: 3, Frames: []byte("23"), Suspension: tt.suspension,
+			Compaction: &store.Compaction{First: 2, Last: 3, Chunk: make([]byte, tt.size)}})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestLostFoldIsLoud(t *testing.T) {
 		}
 		s = open(t, dir)
 		if _, err := s.Load(ctx, runKey(0)); !errors.Is(err, fault.StoreCorrupt) {
-			t.Errorf("without %s, parked %t: Load = %v", tt.table, tt.park != nil, err)
+			t.Errorf("without %s, suspended %t: Load = %v", tt.table, tt.suspension != nil, err)
 		}
 		at, err := uint64(0), error(nil)
 		for range 3 {
@@ -52,7 +52,7 @@ func TestLostFoldIsLoud(t *testing.T) {
 			at = page.Next
 		}
 		if !errors.Is(err, fault.StoreCorrupt) {
-			t.Errorf("without %s, parked %t: the events end after %d: %v", tt.table, tt.park != nil, at, err)
+			t.Errorf("without %s, suspended %t: the events end after %d: %v", tt.table, tt.suspension != nil, at, err)
 		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // A caller is what an engine is to a store: it knows of each run the last event
-// and the last one in a chunk, and folds when the store says so.
+// and the last one in a chunk, and compacts when the store says so.
 type caller struct {
 	*testing.T
-	s            *Store
-	epoch        uint64
-	last, folded []uint64
-	batch        []store.Transition
-	folds        int
+	s               *Store
+	epoch           uint64
+	last, compacted []uint64
+	batch           []store.Transition
+	compactions     int
 }
 
 func (c *caller) add(r int) *store.Transition {
@@ -39,13 +39,13 @@ func eventOf(r int, n uint64) []byte {
 	return fmt.Appendf(nil, "%08d %012d ................................................\n", r, n)
 }
 
-func (c *caller) fold(r int) *store.Fold {
+func (c *caller) compaction(r int) *store.Compaction {
 	var chunk []byte
-	for n := c.folded[r] + 1; n <= c.last[r]; n++ {
+	for n := c.compacted[r] + 1; n <= c.last[r]; n++ {
 		chunk = append(chunk, eventOf(r, n)...)
 	}
-	f := &store.Fold{First: c.folded[r] + 1, Last: c.last[r], Chunk: chunk, Format: 1, State: make([]byte, 100)}
-	c.folded[r] = c.last[r]
+	f := &store.Compaction{First: c.compacted[r] + 1, Last: c.last[r], Chunk: chunk, Format: 1, State: make([]byte, 100)}
+	c.compacted[r] = c.last[r]
 	return f
 }
 
@@ -55,14 +55,14 @@ func (c *caller) flush() {
 	c.batch = c.batch[:0]
 }
 
-// relieve folds the runs that hold the oldest events until half is left.
+// relieve compacts the runs that hold the oldest events until half is left.
 func (c *caller) relieve() {
 	c.Helper()
 	size, events, _ := c.s.uncovered()
-	if size <= store.FoldBytes && events <= store.FoldEvents {
+	if size <= store.CompactBytes && events <= store.CompactEvents {
 		return
 	}
-	for size > store.FoldBytes/2 || events > store.FoldEvents/2 {
+	for size > store.CompactBytes/2 || events > store.CompactEvents/2 {
 		var oldest []store.Key
 		size, events, oldest = c.s.Uncovered()
 		for _, k := range oldest {
@@ -70,8 +70,8 @@ func (c *caller) relieve() {
 			if _, err := fmt.Sscanf(k.Run, "run_%d", &r); err != nil {
 				c.Fatal(err)
 			}
-			c.folds++
-			c.batch = append(c.batch, store.Transition{Key: k, Epoch: c.epoch, Fold: c.fold(r)})
+			c.compactions++
+			c.batch = append(c.batch, store.Transition{Key: k, Epoch: c.epoch, Compaction: c.compaction(r)})
 		}
 		c.flush()
 	}
@@ -89,7 +89,7 @@ func (c *caller) journalBytes() (stated, counted int64) {
 	return st.JournalBytes, counted
 }
 
-// After a million transitions, with packs of idle runs folded when the store
+// After a million transitions, with packs of idle runs compacted when the store
 // says so, the journal holds at most 64 MiB, and any run is readable from its
 // first event. Some runs stop early and are laggards for ever, some are long.
 func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
 		t.Skip("a million transitions are long")
 	}
 	const total, runs = 1_000_000, 20_000
-	c := &caller{T: t, s: openWith(t, Options{Dir: t.TempDir()}), last: make([]uint64, runs), folded: make([]uint64, runs)}
+	c := &caller{T: t, s: openWith(t, Options{Dir: t.TempDir()}), last: make([]uint64, runs), compacted: make([]uint64, runs)}
 	c.epoch = own(t, c.s)
 	most := int64(0)
 	next := 0
@@ -126,15 +126,15 @@ func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
 	stated, counted := c.journalBytes()
 	most = max(most, stated)
 	size, events, live := c.s.uncovered()
-	t.Logf("%d transitions, %d folds: journal %.1f MiB, at most %.1f MiB; uncovered %.1f MiB, %d events, %d runs in the index",
-		total, c.folds, float64(stated)/(1<<20), float64(most)/(1<<20), float64(size)/(1<<20), events, live)
+	t.Logf("%d transitions, %d compactions: journal %.1f MiB, at most %.1f MiB; uncovered %.1f MiB, %d events, %d runs in the index",
+		total, c.compactions, float64(stated)/(1<<20), float64(most)/(1<<20), float64(size)/(1<<20), events, live)
 	if stated != counted {
 		t.Errorf("Stats says %d bytes, the table has %d", stated, counted)
 	}
 	if most > 64<<20 {
 		t.Errorf("the journal had %d bytes, want at most 64 MiB", most)
 	}
-	if c.folds == 0 {
+	if c.compactions == 0 {
 		t.Error("the rule was never applied")
 	}
 	check := func(s *Store) {
@@ -178,8 +178,8 @@ func TestAMillionTransitionsLeaveAShortJournal(t *testing.T) {
 		if _, err := fmt.Sscanf(saved.Head.Run, "run_%d", &r); err != nil {
 			return err
 		}
-		if saved.Err != nil || saved.Last != c.last[r] || saved.Chunked != c.folded[r] {
-			return errors.Join(saved.Err, fault.New(fault.InternalError, "run %d: last %d, chunked %d, want %d, %d", r, saved.Last, saved.Chunked, c.last[r], c.folded[r]))
+		if saved.Err != nil || saved.Last != c.last[r] || saved.Chunked != c.compacted[r] {
+			return errors.Join(saved.Err, fault.New(fault.InternalError, "run %d: last %d, chunked %d, want %d, %d", r, saved.Last, saved.Chunked, c.last[r], c.compacted[r]))
 		}
 		return nil
 	}); err != nil {

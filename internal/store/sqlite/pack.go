@@ -15,25 +15,25 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A pack is a sealed blob with the folds of many runs:
+// A pack is an encoded blob with the compactions of many runs:
 //
 //	version u8
 //	pieces   length of what follows (varint),
 //	         account, run (length and bytes each), first, last-first, format,
 //	         length of the state + 1 or 0 for none (varints), state, frames
 //
-// Small folds share packs because a row each, compressed for itself, costs ten
+// Small compactions share packs because a row each, compressed for itself, costs ten
 // times as much to write and three times the space. The price is that damage to
 // a pack hurts all its runs, so a pack is small.
 const (
 	packVersion = 1
-	maxPiece    = 16 << 10 // a larger fold has rows of its own
+	maxPiece    = 16 << 10 // a larger compaction has rows of its own
 	packSize    = 32 << 10 // a pack that has reached it takes no more pieces
 	cachedPacks = 16       // of which a reader has just had a run
 	somePieces  = 64       // that a reader of events looks up at once
 )
 
-// A piece is the fold of one run in a pack, into which it points: whoever looks
+// A piece is the compaction of one run in a pack, into which it points: whoever looks
 // for one passes hundreds of others.
 type piece struct {
 	account, run []byte
@@ -53,10 +53,10 @@ type pieceRef struct {
 	pack        int64
 }
 
-// small says that a fold goes into a pack.
-func small(f *store.Fold) bool { return len(f.Chunk)+len(f.State) <= maxPiece }
+// small says that a compaction goes into a pack.
+func small(f *store.Compaction) bool { return len(f.Chunk)+len(f.State) <= maxPiece }
 
-func appendPiece(buf []byte, key store.Key, f *store.Fold) []byte {
+func appendPiece(buf []byte, key store.Key, f *store.Compaction) []byte {
 	var head [4 * binary.MaxVarintLen64]byte
 	h := binary.AppendUvarint(head[:0], f.First)
 	h = binary.AppendUvarint(h, f.Last-f.First)
@@ -133,7 +133,7 @@ func eachPiece(data []byte, fn func(p *piece, raw []byte) bool) error {
 // packing is the pack that the commit under way fills.
 type packing struct {
 	next int64  // number of the pack that is open, or will be
-	open []byte // it, after room for the head of a sealed blob
+	open []byte // it, after room for the head of an encoded blob
 	room []byte // for it in fewer bytes
 }
 
@@ -145,20 +145,20 @@ func (p *packing) reset() {
 	p.open = p.open[:0]
 }
 
-// add puts a fold into the pack and returns its number. full says that it takes no
+// add puts a compaction into the pack and returns its number. full says that it takes no
 // more and is to be written.
-func (p *packing) add(key store.Key, f *store.Fold) (id int64, full bool) {
+func (p *packing) add(key store.Key, f *store.Compaction) (id int64, full bool) {
 	if len(p.open) == 0 {
-		p.open = append(p.open, make([]byte, sealHead)...)
+		p.open = append(p.open, make([]byte, blobHead)...)
 		p.open = append(p.open, packVersion)
 	}
 	p.open = appendPiece(p.open, key, f)
-	return p.next, len(p.open) >= sealHead+packSize
+	return p.next, len(p.open) >= blobHead+packSize
 }
 
-// sealed is the open pack as it is stored, until the next one is.
-func (p *packing) sealed() []byte {
-	data := p.open[sealHead:]
+// encoded is the open pack as it is stored, until the next one is.
+func (p *packing) encoded() []byte {
+	data := p.open[blobHead:]
 	var ok bool
 	if p.room, ok = squeeze(p.room, data); ok {
 		return p.room
@@ -173,7 +173,7 @@ func (s *Store) writePack() error {
 	if len(p.open) == 0 {
 		return nil
 	}
-	data := p.sealed()
+	data := p.encoded()
 	if err := s.write(s.st.putPack, p.next, data); err != nil {
 		return err
 	}
@@ -229,15 +229,15 @@ func (s *Store) packAt(ctx context.Context, id int64) ([]byte, error) {
 }
 
 func (s *Store) readPack(ctx context.Context, id int64) ([]byte, error) {
-	var sealed []byte
-	err := s.q.pack.QueryRowContext(brief(ctx), id).Scan(&sealed)
+	var encoded []byte
+	err := s.q.pack.QueryRowContext(brief(ctx), id).Scan(&encoded)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, errMoved
 	}
 	if err != nil {
 		return nil, err
 	}
-	data, err := unseal(sealed)
+	data, err := decodeBlob(encoded)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "pack %d is damaged: %v", id, err)
 	}
@@ -269,9 +269,9 @@ func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (piece, er
 	return found, nil
 }
 
-// pieces lists where the folds of a run are that are in packs and end after an
+// pieces lists where the compactions of a run are that are in packs and end after an
 // event, in order: the first of them, or all with a negative limit.
-func (s *Store) pieces(ctx context.Context, key store.Key, f *folded, after uint64, limit int) (refs []pieceRef, err error) {
+func (s *Store) pieces(ctx context.Context, key store.Key, f *compacted, after uint64, limit int) (refs []pieceRef, err error) {
 	if f.packed > after {
 		refs = append(refs, pieceRef{1, f.packed, f.pack})
 	}
@@ -300,7 +300,7 @@ func (s *Store) pieces(ctx context.Context, key store.Key, f *folded, after uint
 // packedState gives out the newest state in a piece, when that is newer than
 // what out has. It is in the last piece of a run that goes on: a run that rests
 // often has many, and looks at no other.
-func (s *Store) packedState(ctx context.Context, out *store.Saved, f *folded) error {
+func (s *Store) packedState(ctx context.Context, out *store.Saved, f *compacted) error {
 	newest := f.packs()
 	if newest <= out.StateLast {
 		return nil
@@ -345,7 +345,7 @@ func (s *Store) removePieces(ctx context.Context, keys []store.Key) error {
 	packs := map[int64]map[store.Key]struct{}{}
 	var order []int64
 	for _, key := range keys {
-		refs, err := s.pieces(ctx, key, &folded{pieces: 1}, 0, -1)
+		refs, err := s.pieces(ctx, key, &compacted{pieces: 1}, 0, -1)
 		if errors.Is(err, fault.StoreCorrupt) {
 			continue // it stays, for doctor to name
 		}
@@ -410,9 +410,9 @@ func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]st
 		case left == nil:
 			_, err = s.st.dropPack.exec(id)
 		default:
-			sealed := seal(left, true)
-			size = len(sealed)
-			_, err = s.st.replacePack.exec(id, sealed)
+			encoded := encodeBlob(left, true)
+			size = len(encoded)
+			_, err = s.st.replacePack.exec(id, encoded)
 		}
 	}
 	if err != nil && !errors.Is(err, errMoved) && !errors.Is(err, fault.StoreCorrupt) {

@@ -18,23 +18,23 @@ import (
 )
 
 // packed makes a store with n runs of three events that share one pack, the
-// last one parked. The events of each run differ from all others'.
+// last one suspended. The events of each run differ from all others'.
 func packed(t *testing.T, dir string, n int) *Store {
 	t.Helper()
 	s := open(t, dir)
 	epoch := own(t, s)
-	var starts, folds []store.Transition
+	var starts, compactions []store.Transition
 	for i := range n {
 		tr := startOf(epoch, runKey(i), string(packedEvents(i)))
 		tr.Last = 3
 		starts = append(starts, tr)
-		folds = append(folds, store.Transition{Key: runKey(i), Epoch: epoch, Fold: &store.Fold{
+		compactions = append(compactions, store.Transition{Key: runKey(i), Epoch: epoch, Compaction: &store.Compaction{
 			First: 1, Last: 3, Chunk: packedEvents(i), Format: 9, State: fmt.Append(nil, "state of ", i),
 		}})
 	}
-	folds[n-1].Park = &store.Park{WakeAt: 7}
+	compactions[n-1].Suspension = &store.Suspension{WakeAt: 7}
 	mustCommit(t, s, starts...)
-	mustCommit(t, s, folds...)
+	mustCommit(t, s, compactions...)
 	wantPacks(t, s, 1)
 	return s
 }
@@ -61,9 +61,9 @@ func wantPacked(t *testing.T, s *Store, i int) {
 	}
 }
 
-// Folds of one commit share a pack; each run finds its own in it, also after
+// Compactions of one commit share a pack; each run finds its own in it, also after
 // the store was opened again.
-func TestFoldsOfOneCommitShareAPack(t *testing.T) {
+func TestCompactionsOfOneCommitShareAPack(t *testing.T) {
 	dir := t.TempDir()
 	s := packed(t, dir, 20)
 	for i := range 20 {
@@ -79,7 +79,7 @@ func TestFoldsOfOneCommitShareAPack(t *testing.T) {
 	// Numbers go on where they were.
 	epoch := own(t, s)
 	tr := startOf(epoch, runKey(99), "1")
-	tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+	tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 	mustCommit(t, s, tr)
 	wantPacks(t, s, 2)
 	wantPacked(t, s, 3)
@@ -97,7 +97,7 @@ func TestPacksAreSmall(t *testing.T) {
 			chunk[k] = byte(rng.Uint32())
 		}
 		tr := startOf(epoch, runKey(i), "1")
-		tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: chunk}
+		tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: chunk}
 		batch = append(batch, tr)
 	}
 	mustCommit(t, s, batch...)
@@ -105,18 +105,18 @@ func TestPacksAreSmall(t *testing.T) {
 	if err := s.read.QueryRow(`SELECT max(length(data)), count(*) FROM packs`).Scan(&most, &packs); err != nil {
 		t.Fatal(err)
 	}
-	if most > packSize+maxPiece+sealHead || packs < 12 {
+	if most > packSize+maxPiece+blobHead || packs < 12 {
 		t.Fatalf("%d packs, the largest of %d bytes", packs, most)
 	}
 	for i := range batch {
 		page, err := s.Events(ctx, runKey(i), 0, 1<<20)
-		if err != nil || !bytes.Equal(page.Frames, batch[i].Fold.Chunk) {
+		if err != nil || !bytes.Equal(page.Frames, batch[i].Compaction.Chunk) {
 			t.Fatalf("run %d: %d bytes, %v", i, len(page.Frames), err)
 		}
 	}
 }
 
-// Small folds and large ones of a run follow each other in any order, and every
+// Small compactions and large ones of a run follow each other in any order, and every
 // event is read from every cursor.
 func TestPiecesAndChunksOfOneRun(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -130,18 +130,18 @@ func TestPiecesAndChunksOfOneRun(t *testing.T) {
 		if n == 1 {
 			tr.Head = startOf(epoch, runKey(0), "").Head
 		}
-		tr.Fold = &store.Fold{First: n, Last: n, Chunk: want[i], Format: 1, State: fmt.Append(nil, n)}
+		tr.Compaction = &store.Compaction{First: n, Last: n, Chunk: want[i], Format: 1, State: fmt.Append(nil, n)}
 		if i == 3 || i == 6 {
-			tr.Fold.State = nil // the state before it stays
+			tr.Compaction.State = nil // the state before it stays
 		}
 		mustCommit(t, s, tr)
 		saved, err := s.Load(ctx, runKey(0))
 		at := n
-		if tr.Fold.State == nil {
+		if tr.Compaction.State == nil {
 			at--
 		}
 		if err != nil || saved.StateLast != at || string(saved.State) != fmt.Sprint(at) || saved.Last != n {
-			t.Fatalf("after fold %d: state %q after event %d, last %d, %v", n, saved.State, saved.StateLast, saved.Last, err)
+			t.Fatalf("after compaction %d: state %q after event %d, last %d, %v", n, saved.State, saved.StateLast, saved.Last, err)
 		}
 	}
 	for after := range sizes {
@@ -162,11 +162,11 @@ func TestManyPiecesOfOneRun(t *testing.T) {
 		t.Helper()
 		var batch []store.Transition
 		for n := uint64(1); n <= times; n++ {
-			tr := store.Transition{Key: runKey(run), Epoch: epoch, First: n, Last: n, Frames: eventOf(run, n), Park: &store.Park{}}
+			tr := store.Transition{Key: runKey(run), Epoch: epoch, First: n, Last: n, Frames: eventOf(run, n), Suspension: &store.Suspension{}}
 			if n == 1 {
 				tr.Head = startOf(epoch, runKey(run), "").Head
 			}
-			tr.Fold = &store.Fold{First: n, Last: n, Chunk: tr.Frames, Format: 1, State: fmt.Append(nil, "state ", n)}
+			tr.Compaction = &store.Compaction{First: n, Last: n, Chunk: tr.Frames, Format: 1, State: fmt.Append(nil, "state ", n)}
 			batch = append(batch, tr)
 		}
 		mustCommit(t, s, batch...)
@@ -206,7 +206,7 @@ func TestF20_DamagedPack(t *testing.T) {
 	s := packed(t, t.TempDir(), 5)
 	epoch := s.epoch
 	other := startOf(epoch, runKey(77), "1")
-	other.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+	other.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 	mustCommit(t, s, other)
 	var data []byte
 	if err := s.read.QueryRow(`SELECT data FROM packs WHERE id = 1`).Scan(&data); err != nil {
@@ -278,7 +278,7 @@ func TestDeletedRunsLeaveTheirPacks(t *testing.T) {
 func FuzzEachPiece(f *testing.F) {
 	pack := []byte{packVersion}
 	for i := range 3 {
-		pack = appendPiece(pack, runKey(i), &store.Fold{First: 1, Last: 9, Chunk: []byte("frames"), Format: 300, State: []byte("s")})
+		pack = appendPiece(pack, runKey(i), &store.Compaction{First: 1, Last: 9, Chunk: []byte("frames"), Format: 300, State: []byte("s")})
 	}
 	f.Add(pack)
 	f.Add(pack[:len(pack)-3])
@@ -298,7 +298,7 @@ func FuzzEachPiece(f *testing.F) {
 }
 
 // What does not shrink is stored as it is, and comes back as it was; so does what does.
-func TestSealTriesASample(t *testing.T) {
+func TestEncodeBlobTriesASample(t *testing.T) {
 	random := make([]byte, 32<<10)
 	dice := rand.NewChaCha8([32]byte{1})
 	_, _ = dice.Read(random) // it never fails
@@ -314,13 +314,13 @@ func TestSealTriesASample(t *testing.T) {
 		{"less", bytes.Repeat([]byte{'a'}, worthwhile-1), asIs},
 		{"nothing", nil, asIs},
 	} {
-		sealed := seal(c.data, true)
-		back, err := unseal(sealed)
+		encoded := encodeBlob(c.data, true)
+		back, err := decodeBlob(encoded)
 		if err != nil || !bytes.Equal(back, c.data) {
 			t.Errorf("%s: it came back as %d bytes of %d, %v", c.what, len(back), len(c.data), err)
 		}
-		if sealed[8] != c.how {
-			t.Errorf("%s: packed as %d, want %d", c.what, sealed[8], c.how)
+		if encoded[8] != c.how {
+			t.Errorf("%s: packed as %d, want %d", c.what, encoded[8], c.how)
 		}
 	}
 }
@@ -341,14 +341,14 @@ func TestDeflatedChunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := append(make([]byte, sealHead), body.Bytes()...)
+		out := append(make([]byte, blobHead), body.Bytes()...)
 		putHead(out, deflated, n)
 		return out
 	}
-	if got, err := unseal(packed(len(data))); err != nil || !bytes.Equal(got, data) {
+	if got, err := decodeBlob(packed(len(data))); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if got, err := unseal(packed(len(data) + 1)); err == nil {
+	if got, err := decodeBlob(packed(len(data) + 1)); err == nil {
 		t.Errorf("%d bytes of a chunk that has less", len(got))
 	}
 }

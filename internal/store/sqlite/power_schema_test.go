@@ -22,9 +22,9 @@ func TestF33_PowerCutsInAMigration(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	epoch := own(t, s)
-	folded, live := startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1")
-	folded.Fold = &store.Fold{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), maxPiece+1)} // packs came later
-	mustCommit(t, s, folded, live)
+	compacted, live := startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1")
+	compacted.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), maxPiece+1)} // packs came later
+	mustCommit(t, s, compacted, live)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +108,9 @@ func usableAfterCut(dir string) error {
 	if err != nil {
 		return err
 	}
-	verdicts, err := s.Commit(ctx, []store.Transition{{Key: runKey(1), Epoch: epoch, Fold: &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}}})
+	verdicts, err := s.Commit(ctx, []store.Transition{{Key: runKey(1), Epoch: epoch, Compaction: &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}}})
 	if err != nil || verdicts[0].Err != nil {
-		return fmt.Errorf("fold: %w, %+v", err, verdicts)
+		return fmt.Errorf("compaction: %w, %+v", err, verdicts)
 	}
 	for i := range 2 {
 		saved, err := s.Load(ctx, runKey(i))

@@ -171,7 +171,7 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	w := &witness{Store: s, tape: l.tape, keys: map[string]string{}}
 	now := newHands(clock)
 	e, err := engine.Open(ctx, engine.Config{
-		Store: w, Actions: shapes().actions, MaxLoaded: 6, FoldBytes: 12 << 10, FoldCheck: 2 << 10, Now: now.time,
+		Store: w, Actions: shapes().actions, MaxLoaded: 6, CompactBytes: 12 << 10, CompactCheck: 2 << 10, Now: now.time,
 		Blobs: files, Retention: engine.Retention{Runs: 30 * time.Minute},
 	})
 	if err != nil {
@@ -409,7 +409,7 @@ func (c *cutter) count(l *load) {
 		}
 		for i := range f.moves {
 			m := &f.moves[i]
-			for what, is := range map[string]bool{"folds": m.fold, "parks": m.park != nil, "names of files": len(m.files) > 0, "keys": m.idem != nil, "ends": m.head != nil && m.head.Ended != 0} {
+			for what, is := range map[string]bool{"compactions": m.compaction, "suspensions": m.suspension != nil, "names of files": len(m.files) > 0, "keys": m.idem != nil, "ends": m.head != nil && m.head.Ended != 0} {
 				if is {
 					c.seen[what]++
 				}
@@ -495,7 +495,7 @@ func TestF33_PowerCuts(t *testing.T) {
 	}
 	for _, what := range []string{
 		"syncs of the directory", "pages checkpointed", "restarts of the log", "commits of several runs",
-		"folds", "packs", "parks", "names of files", "keys", "ends", "deletions",
+		"compactions", "packs", "suspensions", "names of files", "keys", "ends", "deletions",
 	} {
 		if c.seen[what] == 0 {
 			t.Errorf("the loads had no %s", what)

@@ -29,7 +29,7 @@ func (q *queries) prepare(ctx context.Context, db *sql.DB) error {
 		{&q.plan, `SELECT data, sum FROM plans WHERE hash = ?1`},
 		{&q.note, `SELECT value, sum FROM notes WHERE name = ?1`},
 		{&q.saved, savedQuery + ` WHERE r.account = ?1 AND r.run = ?2`},
-		{&q.reach, `SELECT ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
+		{&q.reach, `SELECT ` + compactedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
 		{&q.pack, `SELECT data FROM packs WHERE id = ?1`},
 		{&q.pieces, `SELECT first, last, pack, sum FROM pieces WHERE account = ?1 AND run = ?2 AND last > ?3 ORDER BY last LIMIT ?4`},
 		{&q.chunk, `SELECT first, last, data, sum FROM chunks WHERE account = ?1 AND run = ?2 AND last > ?3 ORDER BY last LIMIT 1`},

@@ -134,7 +134,7 @@ func shownBy(s *Store) (string, error) {
 	return fmt.Sprintf("%v, plan %s, note %s, naming %v, ended %v", seen, plan, note, naming, ended), nil
 }
 
-// fillStore makes a store of live, parked and settled runs, with folds of both kinds.
+// fillStore makes a store of live, suspended and settled runs, with compactions of both kinds.
 func fillStore(t *testing.T, dir string, runs int) {
 	t.Helper()
 	s, err := Open(ctx, Options{Dir: dir, cold: true})
@@ -154,10 +154,10 @@ func fillWith(t *testing.T, s *Store, runs int) {
 	for i := range runs {
 		tr := startOf(epoch, runKey(i), "1")
 		if i%50 == 0 {
-			tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), i/50%2*(maxPiece+1)+1), Format: 1, State: []byte("state")}
+			tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), i/50%2*(maxPiece+1)+1), Format: 1, State: []byte("state")}
 		}
 		if i%100 == 0 {
-			tr.Park = &store.Park{WakeAt: int64(i) + 1}
+			tr.Suspension = &store.Suspension{WakeAt: int64(i) + 1}
 		}
 		switch i {
 		case 1:
@@ -165,7 +165,7 @@ func fillWith(t *testing.T, s *Store, runs int) {
 			tr.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 5}
 		case 2:
 			tr.Head.Ended, tr.Files = 7, []string{"sha256_g"}
-			tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+			tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 		}
 		batch = append(batch, tr)
 	}
@@ -251,7 +251,7 @@ func writesTo(s *Store) (string, error) {
 	other.Idempotency = &store.Idempotency{Key: "key", BodyHash: "other", Until: 5}
 	verdicts, err := s.Commit(ctx, []store.Transition{
 		again, other, second, startOf(epoch, runKey(1003), "1"),
-		{Key: runKey(0), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")},  // parked
+		{Key: runKey(0), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")},  // suspended
 		{Key: runKey(50), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")}, // in a chunk
 		{Key: runKey(5), Epoch: epoch, First: 5, Last: 5, Frames: []byte("5")},  // a gap
 		{Key: runKey(6), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2")},

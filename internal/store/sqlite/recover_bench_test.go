@@ -11,7 +11,7 @@ import (
 
 // BenchmarkRecover opens a store after a crash and recovers 20,000 live runs
 // with a chunk, a snapshot of 100 bytes and five events in the journal each;
-// beside them are 20,000 parked ones.
+// beside them are 20,000 suspended ones.
 func BenchmarkRecover(b *testing.B) {
 	const runs = 20_000
 	s := open(b, b.TempDir())
@@ -24,9 +24,9 @@ func BenchmarkRecover(b *testing.B) {
 			case n == 1:
 				t = startOf(epoch, runKey(r), string(eventOf(r, 1)))
 			case n == 2:
-				t.Fold = &store.Fold{First: 1, Last: 2, Chunk: append(eventOf(r, 1), eventOf(r, 2)...), State: make([]byte, 100)}
+				t.Compaction = &store.Compaction{First: 1, Last: 2, Chunk: append(eventOf(r, 1), eventOf(r, 2)...), State: make([]byte, 100)}
 				if r >= runs {
-					t.Park = &store.Park{WakeAt: 1}
+					t.Suspension = &store.Suspension{WakeAt: 1}
 				}
 			case r >= runs:
 				continue

@@ -133,12 +133,12 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 		}
 	}
 	// What is left is removed another time.
-	s.whole = s.removeFolds(ctx, gone) == nil && len(left) < purgeRuns
+	s.whole = s.removeCompacted(ctx, gone) == nil && len(left) < purgeRuns
 	return verdicts, nil
 }
 
-// removeFolds removes the chunks and pieces of deleted runs.
-func (s *Store) removeFolds(ctx context.Context, gone []store.Key) error {
+// removeCompacted removes the chunks and pieces of deleted runs.
+func (s *Store) removeCompacted(ctx context.Context, gone []store.Key) error {
 	if err := s.removePieces(ctx, gone); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 		return store.Verdict{Err: notFound(key)}, nil
 	}
 	if _, err = s.Head(context.Background(), key); err == nil {
-		err = r.folded.check(key)
+		err = r.compacted.check(key)
 	}
 	if errors.Is(err, fault.StoreCorrupt) { // nobody knows whether it has settled, or what goes with it
 		return store.Verdict{Err: err}, nil
@@ -247,7 +247,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 	return store.Verdict{}, nil
 }
 
-// halfRemoved lists deleted runs of which a crash, or a failed removal, left folds
+// halfRemoved lists deleted runs of which a crash, or a failed removal, left compactions
 // behind.
 func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before, sum FROM deleted d
@@ -262,7 +262,7 @@ func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
 			return err
 		}
-		if stored == deletedSum(key, before) { // the folds of another run are not removed
+		if stored == deletedSum(key, before) { // the compactions of another run are not removed
 			left = append(left, key)
 		}
 		return nil

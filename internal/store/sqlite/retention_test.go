@@ -40,7 +40,7 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	epoch := own(t, s)
 	old := startOf(epoch, runKey(0), "1")
 	old.Head.Ended = 5
-	old.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)} // packs came later
+	old.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)} // packs came later
 	mustCommit(t, s, old)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	naming(store.References{Released: 5})
 }
 
-// A deletion that a crash cut off between head and folds is finished by the
+// A deletion that a crash cut off between head and compactions is finished by the
 // next one, and the mark goes when nothing is left that it speaks of.
 func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	for i, size := range []int{1, maxPiece + 1} { // one in a pack, one in a chunk
 		tr := startOf(epoch, runKey(i), "1")
 		tr.Head.Ended = 5
-		tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, size)}
+		tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, size)}
 		mustCommit(t, s, tr)
 	}
 	if _, err := s.deleteHeads(epoch, []store.Key{runKey(0), runKey(1)}); err != nil { // and the process dies here
@@ -141,7 +141,7 @@ func TestMarksOfDeletedRunsGo(t *testing.T) {
 	over := func(i int) store.Transition {
 		tr := startOf(epoch, runKey(i), "1")
 		tr.Head.Ended = 5
-		tr.Fold = &store.Fold{First: 1, Last: 1, Chunk: tr.Frames}
+		tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: tr.Frames}
 		return tr
 	}
 	mustCommit(t, s, startOf(epoch, runKey(9), "1")) // it is in the journal
@@ -154,11 +154,11 @@ func TestMarksOfDeletedRunsGo(t *testing.T) {
 	if _, err := s.Delete(&soonOver{Context: ctx}, epoch, []store.Key{runKey(1)}); err != nil {
 		t.Fatal(err)
 	}
-	wantPacks(t, s, 1) // it was told to stop before it removed the folds
-	mustCommit(t, s, store.Transition{Key: runKey(9), Epoch: epoch, Fold: &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}})
+	wantPacks(t, s, 1) // it was told to stop before it removed the compactions
+	mustCommit(t, s, store.Transition{Key: runKey(9), Epoch: epoch, Compaction: &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}})
 	for s.trim() {
 	}
-	marks("when its folds are yet to go", 1)
+	marks("when its compactions are yet to go", 1)
 	marks("when nothing is left", 0)
 	wantPacks(t, s, 1)
 }

@@ -101,7 +101,7 @@ func FuzzParseRow(f *testing.F) {
 
 // spoiled is a store with a journal of three rows of which the second can be
 // replaced: r0..r3 have events 1 in row 1, 2 in row 2; r3 and r4 have one in
-// row 3; r5 ended in row 1 and p is parked.
+// row 3; r5 ended in row 1 and p is suspended.
 type spoiled struct {
 	*testing.T
 	s   *Store
@@ -119,9 +119,9 @@ func newSpoiled(t *testing.T) *spoiled {
 	}
 	over := startOf(epoch, runKey(5), "1")
 	over.Head.Ended = 9
-	parked := startOf(epoch, runKey(6), "1")
-	parked.Fold, parked.Park = &store.Fold{First: 1, Last: 1, Chunk: []byte("1"), State: []byte("s")}, &store.Park{WakeAt: 1}
-	mustCommit(t, s, append(first, startOf(epoch, runKey(4), "1"), over, parked)...)
+	suspended := startOf(epoch, runKey(6), "1")
+	suspended.Compaction, suspended.Suspension = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1"), State: []byte("s")}, &store.Suspension{WakeAt: 1}
+	mustCommit(t, s, append(first, startOf(epoch, runKey(4), "1"), over, suspended)...)
 	mustCommit(t, s, second...)
 	mustCommit(t, s,
 		store.Transition{Key: runKey(3), Epoch: epoch, First: 3, Last: 3, Frames: []byte("3")},
@@ -232,7 +232,7 @@ func TestF20_DamageIsNamedAndKept(t *testing.T) {
 	}
 	epoch := sp.s.epoch
 	for i, last := range map[int]uint64{0: 2, 2: 2, 3: 3} {
-		mustCommit(t, sp.s, store.Transition{Key: runKey(i), Epoch: epoch, Fold: &store.Fold{First: 1, Last: last, Chunk: []byte("c")}})
+		mustCommit(t, sp.s, store.Transition{Key: runKey(i), Epoch: epoch, Compaction: &store.Compaction{First: 1, Last: last, Chunk: []byte("c")}})
 	}
 	for sp.s.trim() {
 	}
@@ -245,7 +245,7 @@ func TestF20_DamageIsNamedAndKept(t *testing.T) {
 // A record that a chunk covers may rot: nobody needs it.
 func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
 	sp := newSpoiled(t)
-	mustCommit(t, sp.s, store.Transition{Key: runKey(1), Epoch: sp.s.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: []byte("12")}})
+	mustCommit(t, sp.s, store.Transition{Key: runKey(1), Epoch: sp.s.epoch, Compaction: &store.Compaction{First: 1, Last: 2, Chunk: []byte("12")}})
 	data := bytes.Clone(sp.row)
 	data[sp.rec[1].off+sp.rec[1].n-1] ^= 1
 	sp.replace(data)
@@ -257,10 +257,10 @@ func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
 func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
 	sp := newSpoiled(t)
 	events := strings.Repeat("12", maxPiece) // too many for a pack
-	fold := func(i int) store.Transition {
-		return store.Transition{Key: runKey(i), Epoch: sp.s.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: []byte(events), Format: 1, State: []byte("state")}}
+	compaction := func(i int) store.Transition {
+		return store.Transition{Key: runKey(i), Epoch: sp.s.epoch, Compaction: &store.Compaction{First: 1, Last: 2, Chunk: []byte(events), Format: 1, State: []byte("state")}}
 	}
-	mustCommit(t, sp.s, fold(0), fold(1))
+	mustCommit(t, sp.s, compaction(0), compaction(1))
 	spoil := func(query string) {
 		st, err := sp.s.db.prepare(query)
 		if err == nil {

@@ -23,7 +23,7 @@ func TestTakeOver(t *testing.T) {
 		run.Files = []string{"sha256_" + key}
 		if n == 1 { // it is over
 			run.Head.Ended = 5
-			run.Fold = &store.Fold{First: 1, Last: 1, Chunk: run.Frames}
+			run.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: run.Frames}
 		}
 		mustCommit(t, s, run)
 		other = run

@@ -24,10 +24,10 @@ const maxKept = 64 << 20
 type scanned struct {
 	refs []foundRef
 	// From the tables.
-	known           bool
-	parked, settled bool
-	reach, chunked  uint64
-	damage          error // of what they say
+	known              bool
+	suspended, settled bool
+	reach, chunked     uint64
+	damage             error // of what they say
 }
 
 type foundRef struct {
@@ -196,8 +196,8 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 		err = eachRow(rows, func() error {
 			var key store.Key
 			var found scanned
-			var f folded
-			if err := rows.Scan(append([]any{&key.Account, &key.Run, &found.parked, &found.settled}, f.columns()...)...); err != nil {
+			var f compacted
+			if err := rows.Scan(append([]any{&key.Account, &key.Run, &found.suspended, &found.settled}, f.columns()...)...); err != nil {
 				return err
 			}
 			run := runs[key]
@@ -217,7 +217,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 }
 
 func lookUpQuery(n int) string {
-	return `SELECT r.account, r.run, r.parked <> 0, r.ended <> 0 AND r.owes = 0, ` + foldedColumns + `
+	return `SELECT r.account, r.run, r.parked <> 0, r.ended <> 0 AND r.owes = 0, ` + compactedColumns + `
 		FROM (VALUES ` + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + `) v
 		CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`
 }
@@ -235,7 +235,7 @@ func eachRow(rows *sql.Rows, fn func() error) error {
 // enter puts one run into the index: the refs that no chunk covers as far as
 // they are whole and without a gap, and what is wrong after that.
 func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
-	e := &entry{key: key, last: run.chunked, chunked: run.chunked, parked: run.parked, settled: run.settled, damage: run.damage}
+	e := &entry{key: key, last: run.chunked, chunked: run.chunked, suspended: run.suspended, settled: run.settled, damage: run.damage}
 	proven := int64(0) // no row before this one can have held more of the run
 	for _, r := range run.refs {
 		switch {
@@ -258,7 +258,7 @@ func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
 	if e.damage == nil && run.reach > e.last {
 		e.damage = lostEvents(key, e.last+1, run.reach)
 	}
-	if live := !run.parked && !run.settled; e.damage == nil && live {
+	if live := !run.suspended && !run.settled; e.damage == nil && live {
 		for _, l := range lost {
 			if l.row > proven {
 				e.damage = damagedAt(key, l.row, l.off, "the row is damaged and may have held events of this run")
@@ -383,7 +383,7 @@ func (s *Store) recovered(ctx context.Context, run *readRun) (*store.Saved, erro
 	saved, err := run.saved, run.err
 	if errors.Is(err, errMoved) || s.commits() != run.start {
 		saved, err = s.Load(ctx, run.head.Key)
-		if err == nil && (saved.Park != nil || saved.Head.Settled()) {
+		if err == nil && (saved.Suspension != nil || saved.Head.Settled()) {
 			return nil, nil
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// I15: what a burst of runs took is given back when they are parked, however long
+// I15: what a burst of runs took is given back when they are suspended, however long
 // nothing follows: no entry, pack, row or transition of it is held.
 func TestI15_BurstLeavesNothing(t *testing.T) {
 	for _, runs := range []int{5 * keptRuns, keptRuns / 2} {
@@ -23,16 +23,16 @@ func TestI15_BurstLeavesNothing(t *testing.T) {
 func burst(t *testing.T, runs int) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
-	var starts, parks []store.Transition
+	var starts, suspensions []store.Transition
 	for n := range runs {
 		starts = append(starts, startOf(epoch, runKey(n), "1"))
-		parks = append(parks, store.Transition{
-			Key: runKey(n), Epoch: epoch, Park: &store.Park{},
-			Fold: &store.Fold{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)},
+		suspensions = append(suspensions, store.Transition{
+			Key: runKey(n), Epoch: epoch, Suspension: &store.Suspension{},
+			Compaction: &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)},
 		})
 	}
 	mustCommit(t, s, starts...)
-	mustCommit(t, s, parks...)
+	mustCommit(t, s, suspensions...)
 
 	s.w.Lock()
 	defer s.w.Unlock()
@@ -61,13 +61,13 @@ func burst(t *testing.T, runs int) {
 func TestARestingJournalIsShort(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
-	var parks []store.Transition
+	var suspensions []store.Transition
 	for n := range 12 {
 		mustCommit(t, s, startOf(epoch, runKey(n), strings.Repeat("x", 1<<20)))
-		parks = append(parks, store.Transition{Key: runKey(n), Epoch: epoch, Park: &store.Park{},
-			Fold: &store.Fold{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)}})
+		suspensions = append(suspensions, store.Transition{Key: runKey(n), Epoch: epoch, Suspension: &store.Suspension{},
+			Compaction: &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)}})
 	}
-	mustCommit(t, s, parks...)
+	mustCommit(t, s, suspensions...)
 	limit := time.Now().Add(10 * time.Second)
 	for {
 		st, err := s.Stats(ctx)
@@ -114,9 +114,9 @@ func TestNewestRowsAreRemembered(t *testing.T) {
 		t.Errorf("%d bytes of large rows are held", got)
 	}
 	kept := s.x.recent[0].id
-	fold := store.Transition{Key: runKey(9), Epoch: epoch, Park: &store.Park{},
-		Fold: &store.Fold{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)}}
-	mustCommit(t, s, fold)
+	compaction := store.Transition{Key: runKey(9), Epoch: epoch, Suspension: &store.Suspension{},
+		Compaction: &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, 100), Format: 1, State: make([]byte, 100)}}
+	mustCommit(t, s, compaction)
 	if s.x.recent[0].id == kept || s.x.recent[1].id == kept {
 		t.Error("a row without events that are needed is remembered")
 	}

@@ -99,11 +99,11 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		return nil, dirFault(err, dir)
 	}
 	s, err := openDir(ctx, dir, opt)
-	if errors.Is(err, fault.StoreFull) && spendReserve(dir) {
+	if errors.Is(err, fault.StoreFull) && spendDiskReserve(dir) {
 		s, err = openDir(ctx, dir, opt)
 	}
 	if err == nil && !opt.cold && opt.vfs == "" {
-		keepReserve(dir)
+		keepDiskReserve(dir)
 	}
 	return s, err
 }

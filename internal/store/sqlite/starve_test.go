@@ -109,10 +109,10 @@ func TestF48_EveryWriteIsCheckpointed(t *testing.T) {
 	over.Head.Ended = 5
 	over.Idempotency = &store.Idempotency{Key: "key"}
 	over.Files = []string{"file"}
-	over.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)}
+	over.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)}
 	small := startOf(epoch, runKey(1), "1")
 	small.Head.Ended = 5
-	small.Fold = &store.Fold{First: 1, Last: 1, Chunk: small.Frames}
+	small.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: small.Frames}
 	mustCommit(t, s, over, small)
 	for _, write := range []struct {
 		what string

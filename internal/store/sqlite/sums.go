@@ -31,8 +31,8 @@ import (
 //	file_released  sum        the whole row
 //	deleted        sum        the whole row
 //	owner          sum        the whole row
-//	snapshots      sum        the row but its state, which is sealed
-//	chunks         sum        the row but its data, which are sealed; -1 = written
+//	snapshots      sum        the row but its state, which is encoded
+//	chunks         sum        the row but its data, which are encoded; -1 = written
 //	                          before there was one
 //
 // A checksum is CRC-32C over the columns in that order: a number is a 1 and its
@@ -129,7 +129,7 @@ var registerSum = sync.OnceValue(func() error {
 	})
 })
 
-// writeStart makes the row of a new run, with its sums. It is not parked and has no
+// writeStart makes the row of a new run, with its sums. It is not suspended and has no
 // place, which needs none.
 func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, error) {
 	k := sumsOf(key)
@@ -189,8 +189,8 @@ func sumFits(stored, want, a, b int64) bool {
 	return stored == want || stored == noSum && a == 0 && b == 0
 }
 
-func parkSum(key store.Key, parked, wakeAt int64) int64 {
-	return sumOf(key.Account, key.Run, parked, wakeAt)
+func suspendSum(key store.Key, suspended, wakeAt int64) int64 {
+	return sumOf(key.Account, key.Run, suspended, wakeAt)
 }
 
 func stateSum(key store.Key, last uint64, format uint32) int64 {

@@ -22,17 +22,17 @@ func TestFlippedColumns(t *testing.T) {
 	epoch := own(t, s)
 	first, second := startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1")
 	second.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 1 << 50}
-	second.Fold = &store.Fold{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1), Format: 1, State: []byte("state")}
-	second.Park = &store.Park{WakeAt: 1 << 50}
+	second.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1), Format: 1, State: []byte("state")}
+	second.Suspension = &store.Suspension{WakeAt: 1 << 50}
 	second.Plans = []store.EncodedPlan{{Key: "plan", Data: []byte("a plan")}}
 	mustCommit(t, s, first, second)
 	// A run in two pieces, and a deleted one whose events are still in the journal.
 	third, fourth := startOf(epoch, runKey(2), "1"), startOf(epoch, runKey(3), "1")
-	third.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+	third.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 	fourth.Head.Ended, fourth.Files = 5, []string{"sha256_f"}
-	fourth.Fold = &store.Fold{First: 1, Last: 1, Chunk: []byte("1")}
+	fourth.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
 	mustCommit(t, s, third, fourth)
-	mustCommit(t, s, store.Transition{Key: runKey(2), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2"), Fold: &store.Fold{First: 2, Last: 2, Chunk: []byte("2")}})
+	mustCommit(t, s, store.Transition{Key: runKey(2), Epoch: epoch, First: 2, Last: 2, Frames: []byte("2"), Compaction: &store.Compaction{First: 2, Last: 2, Chunk: []byte("2")}})
 	if v, err := s.Delete(ctx, epoch, []store.Key{runKey(3)}); err != nil || v[0].Err != nil {
 		t.Fatal(v, err)
 	}

@@ -107,8 +107,8 @@ func (k *known) same(ctx context.Context, s *Store, key store.Key, ps *programs)
 	if saved.Last != uint64(len(k.events)) {
 		return fmt.Errorf("it has %d events, want %d", saved.Last, len(k.events))
 	}
-	if (saved.Park == nil) != (k.park == nil) || k.park != nil && *saved.Park != *k.park {
-		return fmt.Errorf("it is parked as %+v, want %+v", saved.Park, k.park)
+	if (saved.Suspension == nil) != (k.suspension == nil) || k.suspension != nil && *saved.Suspension != *k.suspension {
+		return fmt.Errorf("it is suspended as %+v, want %+v", saved.Suspension, k.suspension)
 	}
 	g, err := ps.load(ctx, s, k.plan)
 	if err != nil {

@@ -41,14 +41,14 @@ type fact struct {
 
 // A move is what one transition did to its run.
 type move struct {
-	key    store.Key
-	events []uint64 // checksums of the events, in order
-	head   *store.Head
-	park   *store.Park
-	files  []string
-	plan   string
-	idem   *store.Idempotency
-	fold   bool
+	key        store.Key
+	events     []uint64 // checksums of the events, in order
+	head       *store.Head
+	suspension *store.Suspension
+	files      []string
+	plan       string
+	idem       *store.Idempotency
+	compaction bool
 }
 
 var crcTable = crc64.MakeTable(crc64.ECMA)
@@ -163,7 +163,7 @@ func (w *witness) refused(t *store.Transition) []store.Transition {
 		return []store.Transition{start}
 	case 1: // events that leave a gap
 		gap := *t
-		gap.Head, gap.Fold, gap.Park, gap.Idempotency = nil, nil, nil, nil
+		gap.Head, gap.Compaction, gap.Suspension, gap.Idempotency = nil, nil, nil, nil
 		gap.First, gap.Last, gap.Frames = t.Last+1_000, t.Last+1_000, []byte("refused")
 		return []store.Transition{gap}
 	case 2: // a run without a head
@@ -178,7 +178,7 @@ func (w *witness) refused(t *store.Transition) []store.Transition {
 }
 
 func moveOf(t *store.Transition) (move, error) {
-	m := move{key: t.Key, files: slices.Clone(t.Files), fold: t.Fold != nil}
+	m := move{key: t.Key, files: slices.Clone(t.Files), compaction: t.Compaction != nil}
 	for _, p := range t.Plans {
 		m.plan = p.Key
 	}
@@ -186,9 +186,9 @@ func moveOf(t *store.Transition) (move, error) {
 		h := *t.Head
 		m.head = &h
 	}
-	if t.Park != nil {
-		p := *t.Park
-		m.park = &p
+	if t.Suspension != nil {
+		p := *t.Suspension
+		m.suspension = &p
 	}
 	if t.Idempotency != nil {
 		id := *t.Idempotency
@@ -215,11 +215,11 @@ type truth struct {
 }
 
 type known struct {
-	head   store.Head
-	events []uint64
-	park   *store.Park
-	plan   string
-	files  []string
+	head       store.Head
+	events     []uint64
+	suspension *store.Suspension
+	plan       string
+	files      []string
 }
 
 func newTruth() *truth {
@@ -249,10 +249,10 @@ func (t *truth) holds(f *fact) {
 			k.head = *m.head
 		}
 		switch {
-		case m.park != nil:
-			k.park = m.park
+		case m.suspension != nil:
+			k.suspension = m.suspension
 		case len(m.events) > 0:
-			k.park = nil
+			k.suspension = nil
 		}
 		if m.plan != "" {
 			k.plan = m.plan
@@ -310,14 +310,14 @@ func (f *fact) landed(ctx context.Context, s *Store, before *truth) (bool, error
 	if len(no) > 0 {
 		return false, nil
 	}
-	// No events: folds, heads and parks. The heads and parks tell.
+	// No events: compactions, heads and suspensions. The heads and suspensions tell.
 	for i := range f.moves {
 		m := &f.moves[i]
 		saved, err := s.Load(ctx, m.key)
 		if err != nil {
 			return false, err
 		}
-		if m.park != nil && (saved.Park == nil || *saved.Park != *m.park) || m.head != nil && saved.Head != *m.head {
+		if m.suspension != nil && (saved.Suspension == nil || *saved.Suspension != *m.suspension) || m.head != nil && saved.Head != *m.head {
 			return false, nil
 		}
 	}

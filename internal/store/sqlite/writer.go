@@ -111,7 +111,7 @@ func (s *stmt) row(dst []driver.Value, args ...driver.Value) (bool, error) {
 type statements struct {
 	begin, commit, rollback        *stmt
 	insertRow, deleteRows          *stmt
-	startRun, park, wake           *stmt
+	startRun, suspend, wake        *stmt
 	putHead, putHeadPlace          *stmt
 	putHeadAlone, putOpenHead      *stmt
 	place, putPack, putPiece       *stmt
@@ -130,10 +130,10 @@ type statements struct {
 	replacePack, dropPack                 *stmt
 }
 
-// foldedColumns are how far the events of a run (r) reach, how far its chunks do,
+// compactedColumns are how far the events of a run (r) reach, how far its chunks do,
 // its pack and the last event of its piece there, how far its other pieces reach,
 // and the checksums.
-const foldedColumns = `r.last, ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0), r.pack, r.packed,
+const compactedColumns = `r.last, ifnull((SELECT max(c.last) FROM chunks c WHERE c.account = r.account AND c.run = r.run), 0), r.pack, r.packed,
 	ifnull((SELECT max(p.last) FROM pieces p WHERE p.account = r.account AND p.run = r.run), 0), r.reach_sum, r.place_sum`
 
 const headColumns = `account, run, recipe, version, plan_hash, status, created, updated, ended,
@@ -171,11 +171,11 @@ func (s *statements) prepare(w *writer) error {
 			last = ?6, reach_sum = ?7 WHERE account = ?1 AND run = ?2`},
 		{&s.putPack, `INSERT INTO packs (id, data) VALUES (?1, ?2)`},
 		{&s.putPiece, `INSERT INTO pieces (account, run, first, last, pack, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
-		{&s.park, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed), park_sum = ?6,
+		{&s.suspend, `UPDATE runs SET parked = 1, wake_at = ?3, pack = ifnull(?4, pack), packed = ifnull(?5, packed), park_sum = ?6,
 			place_sum = ifnull(?7, place_sum), last = ?8, reach_sum = ?9
 			WHERE account = ?1 AND run = ?2`},
 		{&s.wake, `UPDATE runs SET parked = 0, wake_at = 0, park_sum = ?3 WHERE account = ?1 AND run = ?2`},
-		{&s.findRun, `SELECT parked, ended, owes, ` + foldedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
+		{&s.findRun, `SELECT parked, ended, owes, ` + compactedColumns + ` FROM runs r WHERE account = ?1 AND run = ?2`},
 		{&s.putPlan, `INSERT INTO plans (hash, data, sum) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`},
 		{&s.findKey, `SELECT run, body_hash, until, sum FROM idempotency WHERE account = ?1 AND key = ?2`},
 		{&s.putKey, `INSERT INTO idempotency (account, key, body_hash, run, until, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},

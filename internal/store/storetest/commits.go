@@ -109,10 +109,10 @@ func batchBelongsToCaller(h *harness) {
 	k := key("a")
 	tr := h.start(k, 4)
 	tr.Plans = []store.EncodedPlan{{Key: "p", Data: []byte("plan")}}
-	tr.Fold = fold(k, 1, 4)
+	tr.Compaction = compaction(k, 1, 4)
 	last := h.next(k, 5, 6)
 	h.commit(tr, last)
-	for _, b := range [][]byte{tr.Frames, tr.Plans[0].Data, tr.Fold.Chunk, tr.Fold.State, last.Frames} {
+	for _, b := range [][]byte{tr.Frames, tr.Plans[0].Data, tr.Compaction.Chunk, tr.Compaction.State, last.Frames} {
 		for i := range b {
 			b[i] = '?'
 		}
@@ -185,9 +185,9 @@ func idempotency(h *harness) {
 	h.wantCode(err, fault.RunNotFound)
 	h.commit(start("b", "other", "k", "another"), start("c", "acme", "k2", "body"))
 	// A run that has begun is a conflict of its own, whatever the key.
-	parked := start("p", "acme", "kp", "body")
-	parked.Fold, parked.Park = fold(key("p"), 1, 1), &store.Park{}
-	h.commit(parked)
+	suspended := start("p", "acme", "kp", "body")
+	suspended.Compaction, suspended.Suspension = compaction(key("p"), 1, 1), &store.Suspension{}
+	h.commit(suspended)
 	h.equal("run of a second start", h.refused(fault.Conflict, start("p", "acme", "k", "another")).Run, "")
 	// Twins in one batch: the first wins.
 	verdicts, err := h.s.Commit(ctx, []store.Transition{start("d", "acme", "k3", "x"), start("e", "acme", "k3", "x")})
@@ -298,7 +298,7 @@ func closed(h *harness) {
 	}
 }
 
-// Readers never see a run between two states, whatever commits and folds run
+// Readers never see a run between two states, whatever commits and compactions run
 // beside them.
 func concurrent(h *harness) {
 	const runs, rounds = 4, 40
@@ -347,7 +347,7 @@ func concurrent(h *harness) {
 				if n == 5 {
 					first = 1
 				}
-				tr.Fold = fold(tr.Key, first, n)
+				tr.Compaction = compaction(tr.Key, first, n)
 			}
 			batch = append(batch, tr)
 		}

@@ -35,7 +35,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 		{"F20_DamageCostsOneRun", damaged},
 		{"DeletedRunsStayDeleted", staysDeleted},
 		{"NamesOfFilesSurvive", namesSurvive},
-		{"ManyRunsFoldedTogetherSurvive", packsSurvive},
+		{"ManyRunsCompactedTogetherSurvive", packsSurvive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := disk(t)
@@ -50,13 +50,13 @@ func (h *harness) populate() {
 	start := h.start(key("live"), 3)
 	start.Plans = []store.EncodedPlan{{Key: "p", Data: []byte("plan")}}
 	start.Idempotency = &store.Idempotency{Key: "k", BodyHash: "b"}
-	h.commit(start, h.start(key("folded"), 2))
-	tr := h.next(key("folded"), 3, 5)
-	tr.Fold = fold(key("folded"), 1, 5)
+	h.commit(start, h.start(key("compacted"), 2))
+	tr := h.next(key("compacted"), 3, 5)
+	tr.Compaction = compaction(key("compacted"), 1, 5)
 	h.commit(tr, h.next(key("live"), 4, 4))
-	h.commit(h.next(key("folded"), 6, 6))
-	tr = h.start(key("parked"), 2)
-	tr.Fold, tr.Park = fold(key("parked"), 1, 2), &store.Park{WakeAt: 42}
+	h.commit(h.next(key("compacted"), 6, 6))
+	tr = h.start(key("suspended"), 2)
+	tr.Compaction, tr.Suspension = compaction(key("suspended"), 1, 2), &store.Suspension{WakeAt: 42}
 	over := h.start(key("ended"), 2)
 	over.Head.Ended, over.Head.Status = 9, "completed"
 	h.commit(tr, over)
@@ -67,14 +67,14 @@ func (h *harness) populate() {
 func (h *harness) populated() {
 	h.Helper()
 	h.holds(key("live"), 4)
-	h.holds(key("folded"), 6)
-	h.holds(key("parked"), 2)
+	h.holds(key("compacted"), 6)
+	h.holds(key("suspended"), 2)
 	h.holds(key("ended"), 2)
-	h.equal("chunked", h.load(key("folded")).Chunked, uint64(5))
+	h.equal("chunked", h.load(key("compacted")).Chunked, uint64(5))
 	h.equal("head", h.load(key("live")).Head, *head(key("live"), "running", 1000))
 	wakes, err := h.s.Due(ctx, 42, 10)
 	h.must(err)
-	h.equal("due", wakes, []store.Wake{{Key: key("parked"), At: 42}})
+	h.equal("due", wakes, []store.Wake{{Key: key("suspended"), At: 42}})
 	p, err := h.s.Plan(ctx, "p")
 	h.must(err)
 	h.equal("plan", string(p), "plan")
@@ -90,11 +90,11 @@ func (h *harness) populated() {
 		found[s.Head.Run] = true
 		return nil
 	}))
-	h.equal("recovered", found, map[string]bool{"live": true, "folded": true})
+	h.equal("recovered", found, map[string]bool{"live": true, "compacted": true})
 	twin := h.start(key("twin"), 1)
 	twin.Idempotency = &store.Idempotency{Key: "k", BodyHash: "b"}
 	h.equal("run of the key", h.refused(fault.Conflict, twin).Run, "live")
-	for _, k := range []string{"live", "folded", "parked", "ended"} { // guards know them
+	for _, k := range []string{"live", "compacted", "suspended", "ended"} { // guards know them
 		h.refused(fault.Conflict, h.start(key(k), 1))
 		h.refused(fault.Conflict, h.next(key(k), 9, 9))
 	}
@@ -114,10 +114,10 @@ func reopened(h *harness, d Disk) {
 		h.reopen(d.Reopen(h.T, h.s))
 		h.populated()
 	}
-	h.commit(h.next(key("live"), 5, 5), h.next(key("folded"), 7, 7), h.next(key("parked"), 3, 3), h.next(key("ended"), 3, 3))
+	h.commit(h.next(key("live"), 5, 5), h.next(key("compacted"), 7, 7), h.next(key("suspended"), 3, 3), h.next(key("ended"), 3, 3))
 	h.must(h.s.Close())
 	h.reopen(d.Reopen(h.T, h.s))
-	for k, last := range map[string]uint64{"live": 5, "folded": 7, "parked": 3, "ended": 3} {
+	for k, last := range map[string]uint64{"live": 5, "compacted": 7, "suspended": 3, "ended": 3} {
 		h.holds(key(k), last)
 	}
 }
@@ -130,7 +130,7 @@ func survives(h *harness, d Disk) {
 		tr := h.next(key("live"), n, n)
 		if n%10 == 0 {
 			saved := h.load(key("live"))
-			tr.Fold = fold(key("live"), saved.Chunked+1, n)
+			tr.Compaction = compaction(key("live"), saved.Chunked+1, n)
 		}
 		h.commit(tr)
 		if n%4 == 0 {
@@ -177,7 +177,7 @@ func damaged(h *harness, d Disk) {
 	}))
 	h.equal("recovered whole", seen, map[string]bool{"r0": true, "r1": true, "r2": false, "r3": true, "r4": true})
 	h.refused(fault.StoreCorrupt, h.next(hurt, 4, 4))
-	h.refused(fault.StoreCorrupt, store.Transition{Key: hurt, Epoch: h.epoch, Fold: fold(hurt, 1, 3)})
+	h.refused(fault.StoreCorrupt, store.Transition{Key: hurt, Epoch: h.epoch, Compaction: compaction(hurt, 1, 3)})
 	// It can be set apart, and the others go on.
 	apart := head(hurt, "running", 1)
 	apart.Quarantine = "damaged"

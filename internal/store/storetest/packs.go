@@ -15,8 +15,8 @@ const packRuns = 300
 func packKey(i int) store.Key { return key(fmt.Sprintf("p%03d", i)) }
 
 // packed takes many runs through their lives side by side, the way an engine
-// does it: parked by one commit, woken, folded again, ended and deleted. It
-// leaves those whose number is 0 by 4 parked at event 4, 1 by 4 awake with event
+// does it: suspended by one commit, woken, compacted again, ended and deleted. It
+// leaves those whose number is 0 by 4 suspended at event 4, 1 by 4 awake with event
 // 5 in the journal, 2 by 4 ended at event 8, and no others.
 func (h *harness) packed() {
 	h.Helper()
@@ -37,17 +37,17 @@ func (h *harness) packed() {
 	})
 	each(func(i int, tr *store.Transition) bool {
 		*tr = h.next(tr.Key, 3, 4)
-		tr.Fold, tr.Park = fold(tr.Key, 1, 4), &store.Park{WakeAt: int64(1 + i)}
+		tr.Compaction, tr.Suspension = compaction(tr.Key, 1, 4), &store.Suspension{WakeAt: int64(1 + i)}
 		return true
 	})
 	each(func(i int, tr *store.Transition) bool {
 		*tr = h.next(tr.Key, 5, 5)
 		return i%4 != 0
 	})
-	each(func(i int, tr *store.Transition) bool { // laggards, and then parked again
-		tr.Fold = fold(tr.Key, 5, 5)
+	each(func(i int, tr *store.Transition) bool { // laggards, and then suspended again
+		tr.Compaction = compaction(tr.Key, 5, 5)
 		if i%8 >= 6 {
-			tr.Park = &store.Park{}
+			tr.Suspension = &store.Suspension{}
 		}
 		return i%4 >= 2
 	})
@@ -55,8 +55,8 @@ func (h *harness) packed() {
 		*tr = h.next(tr.Key, 6, 8)
 		tr.Head = head(tr.Key, "completed", 1000)
 		tr.Head.Ended = int64(100 + i)
-		tr.Fold = fold(tr.Key, 6, 8)
-		tr.Fold.State = nil
+		tr.Compaction = compaction(tr.Key, 6, 8)
+		tr.Compaction.State = nil
 		return i%4 >= 2
 	})
 	var over []store.Key
@@ -76,13 +76,13 @@ func (h *harness) holdsPacked() {
 		case 0:
 			h.holds(k, 4)
 			saved := h.load(k)
-			h.equal("park", saved.Park, &store.Park{WakeAt: int64(1 + i)})
+			h.equal("suspension", saved.Suspension, &store.Suspension{WakeAt: int64(1 + i)})
 			h.equal("state's and chunk's last", []uint64{saved.StateLast, saved.Chunked}, []uint64{4, 4})
 		case 1:
 			awake++
 			h.holds(k, 5)
 			saved := h.load(k)
-			h.equal("park", saved.Park, (*store.Park)(nil))
+			h.equal("suspension", saved.Suspension, (*store.Suspension)(nil))
 			h.equal("state's and chunk's last", []uint64{saved.StateLast, saved.Chunked}, []uint64{4, 4})
 		case 2:
 			h.holds(k, 8)
@@ -127,7 +127,7 @@ func packsSurvive(h *harness, d Disk) {
 	h.holdsPacked()
 	// What is packed from now on does not get into the way of what was.
 	for i := 1; i < packRuns; i += 4 {
-		h.commit(store.Transition{Key: packKey(i), Epoch: h.epoch, Fold: fold(packKey(i), 5, 5), Park: &store.Park{}})
+		h.commit(store.Transition{Key: packKey(i), Epoch: h.epoch, Compaction: compaction(packKey(i), 5, 5), Suspension: &store.Suspension{}})
 	}
 	for i := range packRuns {
 		switch i % 4 {

@@ -39,13 +39,13 @@ func cursors(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 5))
 	tr := h.next(k, 6, 11)
-	tr.Fold = fold(k, 1, 11)
+	tr.Compaction = compaction(k, 1, 11)
 	h.commit(tr)
 	for n := uint64(12); n < 30; n += 3 {
 		h.commit(h.next(k, n, n+2))
 	}
 	tr = h.next(k, 30, 30)
-	tr.Fold = fold(k, 12, 26)
+	tr.Compaction = compaction(k, 12, 26)
 	h.commit(tr)
 	h.commit(h.next(k, 31, 33))
 	const last = 33
@@ -76,8 +76,8 @@ func cursors(h *harness) {
 func accounts(h *harness) {
 	mine, theirs := key("a"), store.Key{Account: "rival", Run: "a"}
 	tr := h.start(mine, 3)
-	tr.Fold = fold(mine, 1, 3)
-	tr.Park = &store.Park{WakeAt: 5}
+	tr.Compaction = compaction(mine, 1, 3)
+	tr.Suspension = &store.Suspension{WakeAt: 5}
 	h.commit(tr, h.start(key("b"), 1))
 	unknown := store.Key{Account: "rival", Run: "zzz"}
 	for _, k := range []store.Key{theirs, unknown, {Account: "", Run: "a"}} {
@@ -92,7 +92,7 @@ func accounts(h *harness) {
 	// One id in two accounts is two runs.
 	h.commit(h.start(theirs, 2))
 	h.commit(h.next(theirs, 3, 3))
-	h.commit(store.Transition{Key: theirs, Epoch: h.epoch, Fold: fold(theirs, 1, 3)}, h.next(mine, 4, 4))
+	h.commit(store.Transition{Key: theirs, Epoch: h.epoch, Compaction: compaction(theirs, 1, 3)}, h.next(mine, 4, 4))
 	h.holds(theirs, 3)
 	h.holds(mine, 4)
 	for account, want := range map[string]int{"acme": 2, "rival": 1, "nobody": 0, "": 0} {
@@ -160,18 +160,18 @@ func list(h *harness) {
 	h.equal("default limit", len(heads), 50)
 }
 
-// recovery: parked and settled runs cost nothing, all others come.
+// recovery: suspended and settled runs cost nothing, all others come.
 func recovery(h *harness) {
-	live, folded, parked, ended, owing := key("live"), key("folded"), key("parked"), key("ended"), key("owing")
-	park := h.start(parked, 2)
-	park.Fold, park.Park = fold(parked, 1, 2), &store.Park{WakeAt: 7}
-	half := h.start(folded, 4)
-	half.Fold = fold(folded, 1, 4)
+	live, compacted, suspended, ended, owing := key("live"), key("compacted"), key("suspended"), key("ended"), key("owing")
+	suspension := h.start(suspended, 2)
+	suspension.Compaction, suspension.Suspension = compaction(suspended, 1, 2), &store.Suspension{WakeAt: 7}
+	half := h.start(compacted, 4)
+	half.Compaction = compaction(compacted, 1, 4)
 	over := h.start(ended, 3)
 	over.Head.Ended = 9
 	owes := h.start(owing, 3)
 	owes.Head.Ended, owes.Head.Owes = 9, true
-	h.commit(h.start(live, 1), h.next(live, 2, 5), half, h.next(folded, 5, 6), park, over, owes)
+	h.commit(h.start(live, 1), h.next(live, 2, 5), half, h.next(compacted, 5, 6), suspension, over, owes)
 
 	recovered := func() string {
 		var got []string
@@ -184,16 +184,16 @@ func recovery(h *harness) {
 		slices.Sort(got)
 		return strings.Join(got, " ")
 	}
-	h.equal("recovered", recovered(), "folded:6 live:5 owing:3")
-	// What a parked run does next makes it live; what it ends makes it settled.
+	h.equal("recovered", recovered(), "compacted:6 live:5 owing:3")
+	// What a suspended run does next makes it live; what it ends makes it settled.
 	paid := store.Transition{Key: owing, Epoch: h.epoch, Head: head(owing, "failed", 1)}
 	paid.Head.Ended = 9
-	h.commit(h.next(parked, 3, 3), paid)
-	h.equal("recovered", recovered(), "folded:6 live:5 parked:3")
+	h.commit(h.next(suspended, 3, 3), paid)
+	h.equal("recovered", recovered(), "compacted:6 live:5 suspended:3")
 	again := h.next(ended, 4, 4) // a user's retry
 	again.Head = head(ended, "running", 1)
 	h.commit(again)
-	h.equal("recovered", recovered(), "ended:4 folded:6 live:5 parked:3")
+	h.equal("recovered", recovered(), "compacted:6 ended:4 live:5 suspended:3")
 	stop := fault.New(fault.Stopping, "enough")
 	if err := h.s.Recover(ctx, func(*store.Saved) error { return stop }); err != stop { //nolint:errorlint // the very error
 		h.Fatalf("Recover = %v, want the error of fn", err)
@@ -207,8 +207,8 @@ func recovery(h *harness) {
 				if s.Head.Key != live {
 					h.commit(h.next(live, n, n))
 				}
-				if s.Head.Key != folded {
-					h.commit(h.next(folded, n+1, n+1))
+				if s.Head.Key != compacted {
+					h.commit(h.next(compacted, n+1, n+1))
 				}
 			}
 		}

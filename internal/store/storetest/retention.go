@@ -10,12 +10,12 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// settled makes a run that ended at `at` with all events folded and names files.
+// settled makes a run that ended at `at` with all events compacted and names files.
 func (h *harness) settled(k store.Key, at int64, files ...string) store.Transition {
 	tr := h.start(k, 2)
 	tr.Head.Status, tr.Head.Ended = "completed", at
 	tr.Files = files
-	tr.Fold = &store.Fold{First: 1, Last: 2, Chunk: frames(k, 1, 2)}
+	tr.Compaction = &store.Compaction{First: 1, Last: 2, Chunk: frames(k, 1, 2)}
 	return tr
 }
 
@@ -90,9 +90,9 @@ func deletion(h *harness) {
 	old, young, live, owing, other := key("old"), key("young"), key("live"), key("owing"), store.Key{Account: "rival", Run: "old"}
 	owes := h.settled(owing, 5, "f")
 	owes.Head.Owes = true
-	parked := h.start(key("parked"), 2)
-	parked.Fold, parked.Park = fold(key("parked"), 1, 2), &store.Park{WakeAt: 1}
-	h.commit(parked, h.settled(old, 10, "f", "g"), h.settled(young, 30, "f"), h.start(live, 3), owes, h.settled(other, 20, "f"))
+	suspended := h.start(key("suspended"), 2)
+	suspended.Compaction, suspended.Suspension = compaction(key("suspended"), 1, 2), &store.Suspension{WakeAt: 1}
+	h.commit(suspended, h.settled(old, 10, "f", "g"), h.settled(young, 30, "f"), h.start(live, 3), owes, h.settled(other, 20, "f"))
 
 	ended := func(before int64, after store.Wake, limit int) (runs string) {
 		wakes, err := h.s.Ended(ctx, before, after, limit)
@@ -108,7 +108,7 @@ func deletion(h *harness) {
 	h.equal("limited", ended(99, store.Wake{}, 1), "acme/old@10 ")
 	h.equal("after one", ended(99, store.Wake{Key: old, At: 10}, 10), "rival/old@20 acme/young@30 ")
 
-	h.delete(fault.Conflict, live, owing, key("parked"))
+	h.delete(fault.Conflict, live, owing, key("suspended"))
 	h.delete(fault.RunNotFound, key("nobody"), store.Key{Account: "rival", Run: "young"})
 	verdicts, err := h.s.Delete(ctx, h.epoch-1, []store.Key{old})
 	h.must(err)
@@ -132,14 +132,14 @@ func deletion(h *harness) {
 }
 
 // uncoveredRuns: a settled run whose events are only in the journal must be
-// folded before it can go.
+// compacted before it can go.
 func uncoveredRuns(h *harness) {
 	k := key("a")
 	tr := h.settled(k, 10)
-	tr.Fold = nil
+	tr.Compaction = nil
 	h.commit(tr)
 	h.delete(fault.Conflict, k)
-	h.commit(store.Transition{Key: k, Epoch: h.epoch, Fold: &store.Fold{First: 1, Last: 2, Chunk: frames(k, 1, 2)}})
+	h.commit(store.Transition{Key: k, Epoch: h.epoch, Compaction: &store.Compaction{First: 1, Last: 2, Chunk: frames(k, 1, 2)}})
 	h.delete("", k)
 	h.gone(k)
 }
@@ -150,9 +150,9 @@ func longRuns(h *harness) {
 	h.commit(h.start(k, 1))
 	for n := uint64(2); n < 60; n++ {
 		tr := h.next(k, n, n)
-		tr.Fold = &store.Fold{First: n, Last: n, Chunk: frames(k, n, n)}
+		tr.Compaction = &store.Compaction{First: n, Last: n, Chunk: frames(k, n, n)}
 		if n == 2 {
-			tr.Fold = &store.Fold{First: 1, Last: 2, Chunk: frames(k, 1, 2)}
+			tr.Compaction = &store.Compaction{First: 1, Last: 2, Chunk: frames(k, 1, 2)}
 		}
 		if n == 59 {
 			tr.Head = head(k, "completed", 1)
@@ -197,10 +197,10 @@ func forgottenKeys(h *harness) {
 func staysDeleted(h *harness, d Disk) {
 	a, b := key("a"), key("b")
 	over := h.settled(a, 5, "f")
-	fold := over.Fold
-	over.Fold = nil
+	compaction := over.Compaction
+	over.Compaction = nil
 	h.commit(over, h.start(b, 3)) // one journal row for both
-	h.commit(store.Transition{Key: a, Epoch: h.epoch, Fold: fold})
+	h.commit(store.Transition{Key: a, Epoch: h.epoch, Compaction: compaction})
 	h.delete("", a)
 	for range 2 {
 		h.s = d.Crash(h.T, h.s)
@@ -214,7 +214,7 @@ func staysDeleted(h *harness, d Disk) {
 		}))
 	}
 	end := h.next(b, 4, 4)
-	end.Head, end.Fold = head(b, "completed", 1), &store.Fold{First: 1, Last: 4, Chunk: frames(b, 1, 4)}
+	end.Head, end.Compaction = head(b, "completed", 1), &store.Compaction{First: 1, Last: 4, Chunk: frames(b, 1, 4)}
 	end.Head.Ended = 6
 	h.commit(end)
 	h.delete("", b)

@@ -35,12 +35,12 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"HeadsAreReplaced", heads},
 		{"I14_AnyCursorGivesTheSameEvents", cursors},
 		{"I17_OtherAccountsSeeNothing", accounts},
-		{"FoldsMoveEvents", folds},
-		{"FoldGuards", foldGuards},
+		{"CompactionMovesEvents", compactions},
+		{"CompactionGuards", compactionGuards},
 		{"UncoveredCounts", uncovered},
 		{"JournalIsTrimmed", trimmed},
-		{"Parking", parking},
-		{"ManyRunsFoldedTogether", packs},
+		{"Suspension", suspensions},
+		{"ManyRunsCompactedTogether", packs},
 		{"DueIsOrdered", due},
 		{"Recover", recovery},
 		{"I13_IdempotencyKeys", idempotency},
@@ -153,9 +153,9 @@ func (h *harness) next(k store.Key, first, last uint64) store.Transition {
 	return store.Transition{Key: k, Epoch: h.epoch, First: first, Last: last, Frames: frames(k, first, last)}
 }
 
-// fold covers first..last, with a state that names last.
-func fold(k store.Key, first, last uint64) *store.Fold {
-	return &store.Fold{First: first, Last: last, Chunk: frames(k, first, last), Format: 7, State: state(k, last)}
+// compaction covers first..last, with a state that names last.
+func compaction(k store.Key, first, last uint64) *store.Compaction {
+	return &store.Compaction{First: first, Last: last, Chunk: frames(k, first, last), Format: 7, State: state(k, last)}
 }
 
 func state(k store.Key, last uint64) []byte {

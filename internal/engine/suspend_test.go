@@ -18,7 +18,7 @@ import (
 )
 
 // waiter waits for a signal, works with what it got, waits for time, and uses
-// values from before each wait: a parked run must find them again.
+// values from before each wait: a suspended run must find them again.
 const waiter = `
 name: waiter
 inputSchema: {type: object, properties: {n: {type: integer}}}
@@ -116,7 +116,7 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 }
 
 // Few runs in memory give the same journals as all of them.
-func TestParkedRunsBehaveAlike(t *testing.T) {
+func TestSuspendedRunsBehaveAlike(t *testing.T) {
 	n := 10_000
 	if testing.Short() || raceOn {
 		n = 500
@@ -131,9 +131,9 @@ func TestParkedRunsBehaveAlike(t *testing.T) {
 	_ = waitingRuns(t, n/10, max(2, n/1000), true)
 }
 
-// A parked run costs the next start nothing, and a quiet run is parked when it
+// A suspended run costs the next start nothing, and a quiet run is suspended when it
 // has been idle, without any pressure.
-func TestIdleRunsArePark(t *testing.T) {
+func TestIdleRunsAreSuspended(t *testing.T) {
 	st := memory.New(memory.Options{})
 	r := newRig(t, st, Config{}, noop())
 	p := planOf(t, waiter, noop())
@@ -141,13 +141,13 @@ func TestIdleRunsArePark(t *testing.T) {
 	if len(r.c.runs) != 1 {
 		t.Fatal("the run left memory at once")
 	}
-	r.pass(2 * r.cfg.ParkAfter.Microseconds())
+	r.pass(2 * r.cfg.SuspendAfter.Microseconds())
 	if len(r.c.runs) != 0 {
 		t.Fatal("an idle run is still in memory")
 	}
 	saved, err := st.Load(context.Background(), key)
-	if err != nil || saved.Park == nil || saved.Park.WakeAt != rigEpoch+7_200_000_000 {
-		t.Fatalf("its park entry is %+v (%v)", saved.Park, err)
+	if err != nil || saved.Suspension == nil || saved.Suspension.WakeAt != rigEpoch+7_200_000_000 {
+		t.Fatalf("its suspension is %+v (%v)", saved.Suspension, err)
 	}
 	n := 0
 	if err := st.Recover(context.Background(), func(*store.Saved) error { n++; return nil }); err != nil || n != 0 {
@@ -157,7 +157,7 @@ func TestIdleRunsArePark(t *testing.T) {
 
 // Of many runs that begin to wait at once only the last ones stay in memory, so
 // that a crash at that moment leaves the next start little to read. One that
-// goes on soon is not worth parking.
+// goes on soon is not worth suspending.
 func TestRestingRunsAreFew(t *testing.T) {
 	st := memory.New(memory.Options{})
 	r := newRig(t, st, Config{MaxResting: 10}, noop())
@@ -172,7 +172,7 @@ func TestRestingRunsAreFew(t *testing.T) {
 		t.Fatalf("%d runs are in memory, want 100 that nap and about 10", n)
 	}
 	if r.c.runs[keys[99]] == nil || r.c.runs[keys[0]] != nil {
-		t.Error("not those are parked that have been quiet for longest")
+		t.Error("not those are suspended that have been quiet for longest")
 	}
 	n := 0
 	r = r.reopen(st.Crash(0))
@@ -190,7 +190,7 @@ func TestRestingRunsAreFew(t *testing.T) {
 	if len(r.tasks) != 100 {
 		t.Errorf("%d of 100 runs went on", len(r.tasks))
 	}
-	r.pass(3 * r.cfg.ParkAfter.Microseconds())
+	r.pass(3 * r.cfg.SuspendAfter.Microseconds())
 	for _, e := range r.c.resting {
 		if !e.still() {
 			t.Fatal("a run that has left is still listed as resting, and held in memory")
@@ -199,7 +199,7 @@ func TestRestingRunsAreFew(t *testing.T) {
 }
 
 // A thousand runs whose attempts take long, begun one after the other, do not wake
-// the loop a thousand times a second to see whether they may be parked.
+// the loop a thousand times a second to see whether they may be suspended.
 func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
 	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
 	p := planOf(t, chain(1), noop())
@@ -221,14 +221,14 @@ func TestRunsAtWorkAreLookedAtTogether(t *testing.T) {
 	}
 }
 
-// The journal stays bounded: small runs are folded in packs.
-func TestLaggardsAreFolded(t *testing.T) {
+// The journal stays bounded: small runs are compacted in packs.
+func TestLaggardsAreCompacted(t *testing.T) {
 	st := memory.New(memory.Options{})
-	r := newRig(t, st, Config{FoldBytes: 64 << 10, FoldCheck: 4 << 10}, noop())
+	r := newRig(t, st, Config{CompactBytes: 64 << 10, CompactCheck: 4 << 10}, noop())
 	p := planOf(t, "name: w\norder: none\nsteps:\n  - {id: w, wait: {signal: go}}\n  - {id: a, action: {name: noop}}\n", noop())
 	var keys []store.Key
 	for range 2_000 {
-		keys = append(keys, r.run(acc, p, nil)) // open attempts: none may be parked
+		keys = append(keys, r.run(acc, p, nil)) // open attempts: none may be suspended
 	}
 	if s, _ := st.Stats(context.Background()); s.JournalBytes > 128<<10 {
 		t.Errorf("%d bytes of journal are not covered", s.JournalBytes)

@@ -9,29 +9,29 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-func folds(h *harness) {
+func compactions(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 4), h.next(k, 5, 6))
 	saved := h.load(k)
-	h.equal("state before a fold", saved.State, []byte(nil))
-	h.equal("chunked before a fold", saved.Chunked, uint64(0))
+	h.equal("state before a compaction", saved.State, []byte(nil))
+	h.equal("chunked before a compaction", saved.Chunked, uint64(0))
 	// In a transition of its own, up to an earlier event.
-	h.commit(store.Transition{Key: k, Epoch: h.epoch, Fold: fold(k, 1, 4)})
+	h.commit(store.Transition{Key: k, Epoch: h.epoch, Compaction: compaction(k, 1, 4)})
 	saved = h.load(k)
 	h.equal("state", string(saved.State), string(state(k, 4)))
 	h.equal("format, state's and chunk's last", []uint64{uint64(saved.Format), saved.StateLast, saved.Chunked}, []uint64{7, 4, 4})
 	h.holds(k, 6)
 	// Together with events, over all of them.
 	tr := h.next(k, 7, 9)
-	tr.Fold = fold(k, 5, 9)
+	tr.Compaction = compaction(k, 5, 9)
 	h.commit(tr)
 	saved = h.load(k)
 	h.equal("state's and chunk's last", []uint64{saved.StateLast, saved.Chunked}, []uint64{9, 9})
 	h.holds(k, 9)
 	// Without a state: the older one stays, and the chunk after it is the tail.
 	tr = h.next(k, 10, 12)
-	tr.Fold = fold(k, 10, 12)
-	tr.Fold.State = nil
+	tr.Compaction = compaction(k, 10, 12)
+	tr.Compaction.State = nil
 	h.commit(tr)
 	saved = h.load(k)
 	h.equal("state's and chunk's last", []uint64{saved.StateLast, saved.Chunked}, []uint64{9, 12})
@@ -40,8 +40,8 @@ func folds(h *harness) {
 	b := key("b")
 	tr = h.start(b, 3)
 	tr.Head.Ended = 5
-	tr.Fold = fold(b, 1, 3)
-	tr.Fold.State = nil
+	tr.Compaction = compaction(b, 1, 3)
+	tr.Compaction.State = nil
 	h.commit(tr)
 	h.holds(b, 3)
 	h.commit(h.next(b, 4, 4))
@@ -49,41 +49,41 @@ func folds(h *harness) {
 	// Twice in one batch.
 	c := key("c")
 	one, two := h.start(c, 2), h.next(c, 3, 4)
-	one.Fold, two.Fold = fold(c, 1, 2), fold(c, 3, 4)
+	one.Compaction, two.Compaction = compaction(c, 1, 2), compaction(c, 3, 4)
 	h.commit(one, two, h.next(c, 5, 5))
 	h.holds(c, 5)
 	// Of events that an earlier transition of the batch brought.
 	d := key("d")
 	two = h.next(d, 3, 4)
-	two.Fold = fold(d, 1, 2)
+	two.Compaction = compaction(d, 1, 2)
 	h.commit(h.start(d, 2), two)
 	h.holds(d, 4)
 	// A large one.
 	e := key("e")
 	big := h.start(e, 30000)
-	big.Fold = fold(e, 1, 30000)
+	big.Compaction = compaction(e, 1, 30000)
 	h.commit(big)
 	h.holds(e, 30000)
 }
 
-func foldGuards(h *harness) {
+func compactionGuards(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 4), h.next(k, 5, 6))
-	for _, f := range []*store.Fold{
-		fold(k, 2, 4),                           // leaves out event 1
-		fold(k, 1, 7),                           // an event that is not there
-		fold(k, 1, 5),                           // ends inside a transition
+	for _, f := range []*store.Compaction{
+		compaction(k, 2, 4),                     // leaves out event 1
+		compaction(k, 1, 7),                     // an event that is not there
+		compaction(k, 1, 5),                     // ends inside a transition
 		{First: 1, Last: 6, State: state(k, 6)}, // would lose the events
 	} {
-		h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Fold: f})
+		h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Compaction: f})
 	}
-	h.commit(store.Transition{Key: k, Epoch: h.epoch, Fold: fold(k, 1, 4)})
-	h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Fold: fold(k, 1, 4)})
-	h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Fold: fold(k, 1, 6)})
-	h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Park: &store.Park{}}) // 5 and 6 are not covered
+	h.commit(store.Transition{Key: k, Epoch: h.epoch, Compaction: compaction(k, 1, 4)})
+	h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Compaction: compaction(k, 1, 4)})
+	h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Compaction: compaction(k, 1, 6)})
+	h.refused(fault.Conflict, store.Transition{Key: k, Epoch: h.epoch, Suspension: &store.Suspension{}}) // 5 and 6 are not covered
 	h.holds(k, 6)
-	if h.load(k).Park != nil {
-		h.Fatal("a refused park parked the run")
+	if h.load(k).Suspension != nil {
+		h.Fatal("a refused suspension suspended the run")
 	}
 }
 
@@ -100,26 +100,26 @@ func uncovered(h *harness) {
 	if size < int64(len(frames(a, 1, 3))) {
 		h.Fatalf("uncovered bytes = %d", size)
 	}
-	h.commit(store.Transition{Key: c, Epoch: h.epoch, Fold: fold(c, 1, 3)})
+	h.commit(store.Transition{Key: c, Epoch: h.epoch, Compaction: compaction(c, 1, 3)})
 	smaller, events, oldest := h.s.Uncovered()
 	h.equal("uncovered events", events, int64(8))
 	h.equal("oldest", oldest, []store.Key{a, b})
 	if smaller >= size {
-		h.Fatalf("uncovered bytes = %d after a fold, %d before", smaller, size)
+		h.Fatalf("uncovered bytes = %d after a compaction, %d before", smaller, size)
 	}
-	// What a fold leaves is younger.
+	// What a compaction leaves is younger.
 	h.commit(h.next(c, 4, 4))
 	h.commit(h.next(b, 6, 6))
-	h.commit(store.Transition{Key: b, Epoch: h.epoch, Fold: fold(b, 1, 5)})
+	h.commit(store.Transition{Key: b, Epoch: h.epoch, Compaction: compaction(b, 1, 5)})
 	_, events, oldest = h.s.Uncovered()
 	h.equal("uncovered events", events, int64(5))
 	h.equal("oldest", oldest, []store.Key{a, c, b})
 	h.commit(
-		store.Transition{Key: a, Epoch: h.epoch, Fold: fold(a, 1, 3)},
-		store.Transition{Key: b, Epoch: h.epoch, Fold: fold(b, 6, 6)},
-		store.Transition{Key: c, Epoch: h.epoch, Fold: fold(c, 4, 4)})
+		store.Transition{Key: a, Epoch: h.epoch, Compaction: compaction(a, 1, 3)},
+		store.Transition{Key: b, Epoch: h.epoch, Compaction: compaction(b, 6, 6)},
+		store.Transition{Key: c, Epoch: h.epoch, Compaction: compaction(c, 4, 4)})
 	size, events, oldest = h.s.Uncovered()
-	h.equal("uncovered when all is folded", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
+	h.equal("uncovered when all is compacted", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
 }
 
 // A journal row stays as long as it holds an event that no chunk has, and goes
@@ -135,7 +135,7 @@ func trimmed(h *harness) {
 				tr = h.start(k, 1)
 			}
 			if n%100 == 0 && r > 0 {
-				tr.Fold = fold(k, n-99, n)
+				tr.Compaction = compaction(k, n-99, n)
 			}
 			batch = append(batch, tr)
 		}
@@ -145,12 +145,12 @@ func trimmed(h *harness) {
 	h.holds(laggard, 600)
 	_, events, oldest := h.s.Uncovered()
 	h.equal("uncovered", []any{events, oldest}, []any{int64(600), []store.Key{laggard}})
-	h.commit(store.Transition{Key: laggard, Epoch: h.epoch, Fold: fold(laggard, 1, 600)})
+	h.commit(store.Transition{Key: laggard, Epoch: h.epoch, Compaction: compaction(laggard, 1, 600)})
 	var before, after store.Stats
 	for n := uint64(601); n <= 640; n++ { // trimming rides on commits
 		k := key("r1")
 		tr := h.next(k, n, n)
-		tr.Fold = fold(k, n, n)
+		tr.Compaction = compaction(k, n, n)
 		h.commit(tr)
 		var err error
 		after, err = h.s.Stats(ctx)
@@ -171,34 +171,34 @@ func trimmed(h *harness) {
 	}
 }
 
-func parking(h *harness) {
+func suspensions(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 3))
-	if h.load(k).Park != nil {
-		h.Fatal("a run that was not parked is")
+	if h.load(k).Suspension != nil {
+		h.Fatal("a run that was not suspended is")
 	}
-	h.commit(store.Transition{Key: k, Epoch: h.epoch, Fold: fold(k, 1, 3), Park: &store.Park{WakeAt: 50}})
-	h.equal("park", h.load(k).Park, &store.Park{WakeAt: 50})
+	h.commit(store.Transition{Key: k, Epoch: h.epoch, Compaction: compaction(k, 1, 3), Suspension: &store.Suspension{WakeAt: 50}})
+	h.equal("suspension", h.load(k).Suspension, &store.Suspension{WakeAt: 50})
 	h.holds(k, 3)
 	// A head alone does not wake it; another time replaces the first.
 	h.commit(store.Transition{Key: k, Epoch: h.epoch, Head: head(k, "running", 2)})
-	h.commit(store.Transition{Key: k, Epoch: h.epoch, Park: &store.Park{WakeAt: 60}})
-	h.equal("park", h.load(k).Park, &store.Park{WakeAt: 60})
+	h.commit(store.Transition{Key: k, Epoch: h.epoch, Suspension: &store.Suspension{WakeAt: 60}})
+	h.equal("suspension", h.load(k).Suspension, &store.Suspension{WakeAt: 60})
 	// Events wake it.
 	h.refused(fault.Conflict, h.next(k, 3, 3))
 	h.commit(h.next(k, 4, 5))
-	if p := h.load(k).Park; p != nil {
-		h.Fatalf("park = %v after an event", p)
+	if p := h.load(k).Suspension; p != nil {
+		h.Fatalf("suspension = %v after an event", p)
 	}
 	wakes, err := h.s.Due(ctx, 100, 10)
 	h.must(err)
 	h.equal("due", len(wakes), 0)
 	h.holds(k, 5)
-	// And parked again, with its last event in the same transition.
+	// And suspended again, with its last event in the same transition.
 	tr := h.next(k, 6, 6)
-	tr.Fold, tr.Park = fold(k, 4, 6), &store.Park{}
+	tr.Compaction, tr.Suspension = compaction(k, 4, 6), &store.Suspension{}
 	h.commit(tr)
-	h.equal("park", h.load(k).Park, &store.Park{})
+	h.equal("suspension", h.load(k).Suspension, &store.Suspension{})
 	wakes, err = h.s.Due(ctx, 1<<60, 10)
 	h.must(err)
 	h.equal("due without a timer", len(wakes), 0)
@@ -209,7 +209,7 @@ func due(h *harness) {
 	for i, at := range []int64{30, 10, 20, 0, 10} {
 		k := key(fmt.Sprint("p", i))
 		tr := h.start(k, 1)
-		tr.Fold, tr.Park = fold(k, 1, 1), &store.Park{WakeAt: at}
+		tr.Compaction, tr.Suspension = compaction(k, 1, 1), &store.Suspension{WakeAt: at}
 		h.commit(tr)
 	}
 	at := func(until int64, limit int) (runs string) {

@@ -19,11 +19,11 @@ const (
 )
 
 // spendReserve gives the space back to the disk and says whether there was any.
-func spendReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveName)) == nil }
+func spendDiskReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveName)) == nil }
 
 // keepReserve holds the space again, or as much of it as there is. Whatever goes
 // wrong here is no reason not to open the store.
-func keepReserve(dir string) {
+func keepDiskReserve(dir string) {
 	path := filepath.Join(dir, reserveName)
 	info, err := os.Lstat(path)
 	if err == nil && (info.Size() >= reserveBytes || !info.Mode().IsRegular()) {

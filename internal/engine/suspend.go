@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	maxPark    = 256       // idle runs that leave memory with one batch
-	nap        = 5_000_000 // µs: a run whose timer is due by then is not worth parking
+	maxSuspend = 256       // idle runs that leave memory with one batch
+	nap        = 5_000_000 // µs: a run whose timer is due by then is not worth suspending
 	maxRing    = 1_000     // timers that fire in one pass (F11)
-	maxAhead   = 10_000    // parked runs whose wake-ups are kept in memory
+	maxAhead   = 10_000    // suspended runs whose wake-ups are kept in memory
 	hour       = 3_600_000_000
 	stuckTimer = 1_000_000 // µs until a timer that changed nothing is looked at again
 )
 
 // ring fires the timers that are due, a bounded number in one pass.
 func (c *core) ring() {
-	room := max(16, c.cfg.MaxLoaded-len(c.runs)) // parked runs that may come in
+	room := max(16, c.cfg.MaxLoaded-len(c.runs)) // suspended runs that may come in
 	for n := 0; n < maxRing && room > 0 && !c.full(); n++ {
 		at := c.alarms.next()
 		if at == 0 || at > c.now {
@@ -39,7 +39,7 @@ func (c *core) ring() {
 				c.fire(l)
 				continue
 			}
-			c.cfg.Logger.Warn("a parked run could not be woken", "run", a.key.Run, "err", err)
+			c.cfg.Logger.Warn("a suspended run could not be woken", "run", a.key.Run, "err", err)
 			if !hopeless(err) {
 				c.alarms.push(alarm{at: c.now + maxBackoff, key: a.key})
 			}
@@ -83,7 +83,7 @@ func (c *core) fire(l *loadedRun) {
 	}
 }
 
-// lookAhead arms the wake-ups of parked runs for the next hour.
+// lookAhead arms the wake-ups of suspended runs for the next hour.
 func (c *core) lookAhead() error {
 	until := c.now + hour
 	wakes, more, err := c.due(until)
@@ -110,27 +110,27 @@ func (c *core) expect(key store.Key, wake int64) {
 	}
 }
 
-// tidy lets idle runs leave memory, and folds runs whose events keep old
+// tidy lets idle runs leave memory, and compacts runs whose events keep old
 // journal rows alive.
 func (c *core) tidy() {
-	c.parkResting()
-	c.parkIdle()
-	if c.folding || c.unfolded >= c.cfg.FoldCheck {
-		c.unfolded = 0
-		c.foldLaggards()
+	c.suspendResting()
+	c.suspendIdle()
+	if c.compacting || c.uncompacted >= c.cfg.CompactCheck {
+		c.uncompacted = 0
+		c.compactLaggards()
 	}
 }
 
-// parkIdle parks quiet runs, the longest untouched first: all that are idle,
+// suspendIdle suspends quiet runs, the longest untouched first: all that are idle,
 // and as many more as exceed what memory may hold.
-func (c *core) parkIdle() {
+func (c *core) suspendIdle() {
 	excess := len(c.runs) - c.cfg.MaxLoaded
 	if c.closing {
 		excess = len(c.runs)
 	}
-	idle := c.now - c.cfg.ParkAfter.Microseconds()
+	idle := c.now - c.cfg.SuspendAfter.Microseconds()
 	// Runs that cannot leave are passed over, but not all of them every time.
-	for n := min(2*max(excess, 0)+maxPark, 8*maxPark); n > 0; n-- {
+	for n := min(2*max(excess, 0)+maxSuspend, 8*maxSuspend); n > 0; n-- {
 		l := c.recent.front()
 		if l == nil || excess <= 0 && l.touched > idle {
 			return
@@ -153,7 +153,7 @@ func (c *core) leave(l *loadedRun) {
 	switch {
 	case !l.dirty && l.settled() && len(l.tail) == 0:
 		c.drop(l) // a late request had brought it in
-	case !l.dirty && l.parked && l.wake == l.run.NextDue():
+	case !l.dirty && l.suspended && l.wake == l.run.NextDue():
 		c.drop(l)
 		c.expect(l.key, l.wake)
 	default:
@@ -172,14 +172,14 @@ type rested struct {
 
 func (r rested) still() bool { return !r.l.gone && r.l.version == r.version }
 
-// parkResting parks what has been quiet for longest when more than MaxResting
+// suspendResting suspends what has been quiet for longest when more than MaxResting
 // runs are, also before their time: after a crash each of them has to be read
 // before anything can go on.
-func (c *core) parkResting() {
+func (c *core) suspendResting() {
 	for len(c.resting) > 0 && !c.resting[0].still() {
 		c.resting[0], c.resting = rested{}, c.resting[1:]
 	}
-	for n := min(len(c.resting)-c.cfg.MaxResting, 4*maxPark); n > 0; n-- {
+	for n := min(len(c.resting)-c.cfg.MaxResting, 4*maxSuspend); n > 0; n-- {
 		r := c.resting[0]
 		c.resting[0], c.resting = rested{}, c.resting[1:]
 		if r.still() && c.mayLeave(r.l) && !c.wakesSoon(r.l) {
@@ -198,20 +198,20 @@ func (c *core) wakesSoon(l *loadedRun) bool {
 	return due != 0 && due <= c.now+nap
 }
 
-// foldLaggards folds the runs that keep the oldest journal rows alive, once
-// those are too many: the geometric rule alone never folds a small run. It goes
+// compactLaggards compacts the runs that keep the oldest journal rows alive, once
+// those are too many: the geometric rule alone never compacts a small run. It goes
 // on, batch by batch, until three quarters of what started it are left: thousands
-// of runs that advance side by side bring new events as fast as one batch folds
-// old ones. With less left, each run is folded more often, and a fold costs the
+// of runs that advance side by side bring new events as fast as one batch compacts
+// old ones. With less left, each run is compacted more often, and a compaction costs the
 // same whatever it covers.
-// What only waits is parked while we are at it, and costs the next start nothing.
-func (c *core) foldLaggards() {
+// What only waits is suspended while we are at it, and costs the next start nothing.
+func (c *core) compactLaggards() {
 	size, events, oldest := c.cfg.Store.Uncovered()
-	if c.folding {
+	if c.compacting {
 		size, events = size+size/3, events+events/3
 	}
-	c.folding = size >= c.cfg.FoldBytes || events >= c.cfg.FoldEvents
-	if !c.folding {
+	c.compacting = size >= c.cfg.CompactBytes || events >= c.cfg.CompactEvents
+	if !c.compacting {
 		return
 	}
 	some := false
@@ -224,22 +224,22 @@ func (c *core) foldLaggards() {
 		if c.mayLeave(l) {
 			l.leaving = true
 		}
-		l.fold, some = true, true
+		l.compact, some = true, true
 		c.building.urgent = true
 		c.building.bytes += len(l.tail)
 	}
-	c.folding = some // else wait for more events: these are held by a commit or another
+	c.compacting = some // else wait for more events: these are held by a commit or another
 }
 
-// foldAll covers what is left in memory at a clean end, so that the next start
+// compactAll covers what is left in memory at a clean end, so that the next start
 // reads snapshots and no journal. It says whether there was nothing to do.
-func (c *core) foldAll() bool {
+func (c *core) compactAll() bool {
 	none := true
 	for l := c.recent.front(); l != nil && c.building.bytes < 4*c.cfg.MaxBatchBytes; {
 		next := c.recent.after(&l.age)
-		if len(l.tail) > 0 && !l.fold {
+		if len(l.tail) > 0 && !l.compact {
 			c.touch(l, l.run.Last()+1)
-			l.fold, none = true, false
+			l.compact, none = true, false
 			c.building.urgent = true
 			c.building.bytes += len(l.tail)
 		}
@@ -272,8 +272,8 @@ func (c *core) wakeup() int64 {
 	}
 	if l := c.recent.front(); l != nil {
 		// A little later, so that runs are looked at many at a time: each that is
-		// at work would wake the loop once every ParkAfter.
-		sooner(l.touched + c.cfg.ParkAfter.Microseconds() + lazyTick)
+		// at work would wake the loop once every SuspendAfter.
+		sooner(l.touched + c.cfg.SuspendAfter.Microseconds() + lazyTick)
 	}
 	return at
 }
