@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -79,7 +80,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	n, err := node.Open(ctx, st, node.Config{
-		Dir: opt.Dir, Actions: actions.Catalogue, Retention: engine.Retention(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
+		Dir: opt.Dir, Actions: actions.Catalogue, Retention: retention.Policy(opt.Retention), Concurrency: opt.Concurrency, Logger: opt.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
-	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -338,7 +338,7 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 		if park != nil || head.Settled() {
 			t.Compaction = &store.Compaction{First: t.First, Last: t.Last, Chunk: t.Frames}
 		}
-		t.Files = engine.FilesNamed(&t)
+		t.Files = retention.FilesNamed(&t)
 		err := m.put(t)
 		t = store.Transition{Key: key, Epoch: m.epoch, First: t.Last + 1, Head: &head}
 		return err

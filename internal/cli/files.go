@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -365,7 +365,7 @@ roux files gc`,
 	return cmd
 }
 
-func (a *app) printSwept(s engine.Swept, dry bool) {
+func (a *app) printSwept(s retention.Removed, dry bool) {
 	verb := "removed"
 	if dry {
 		verb = "would remove"

@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/retention"
 )
 
 // A fileService is what commands ask of the files of a data directory: the process
@@ -33,7 +33,7 @@ type fileService interface {
 	FindFile(ctx context.Context, begin string) (shelved, error)
 	ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error)
 	RemoveFile(ctx context.Context, hash string) error
-	SweepFiles(ctx context.Context, dry bool) (engine.Swept, error)
+	SweepFiles(ctx context.Context, dry bool) (retention.Removed, error)
 }
 
 // A shelved is a file with the runs that name it.
@@ -137,8 +137,8 @@ func (h *host) RemoveFile(ctx context.Context, hash string) error {
 }
 
 // SweepFiles implements fileService.
-func (h *host) SweepFiles(ctx context.Context, dry bool) (engine.Swept, error) {
-	return h.node.Engine.Sweep(ctx, dry)
+func (h *host) SweepFiles(ctx context.Context, dry bool) (retention.Removed, error) {
+	return h.node.Engine.Clean(ctx, dry)
 }
 
 // fileAsk is the part of a request that is about files.
@@ -376,8 +376,8 @@ func (r *remote) RemoveFile(ctx context.Context, hash string) error {
 }
 
 // SweepFiles implements fileService.
-func (r *remote) SweepFiles(ctx context.Context, dry bool) (engine.Swept, error) {
-	return callWithin[engine.Swept](ctx, r, largeAnswer, "file-gc", ask{File: fileAsk{Dry: dry}})
+func (r *remote) SweepFiles(ctx context.Context, dry bool) (retention.Removed, error) {
+	return callWithin[retention.Removed](ctx, r, largeAnswer, "file-gc", ask{File: fileAsk{Dry: dry}})
 }
 
 // openRegular opens a file of the user's for reading. A pipe or a device is

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/compile/recipe"
-	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/retention"
 )
 
 // forever is the value of a setting that lets nothing go.
@@ -18,7 +18,7 @@ const forever = "forever"
 const maxRetention = 36_500 * 24 * time.Hour
 
 // retention is how long this data directory keeps what it holds.
-func (a *app) retention() engine.Retention {
+func (a *app) retention() retention.Policy {
 	get := func(key string) time.Duration {
 		d, err := parseRetention(a.lookup(settingOf(key), nil)[0].Value)
 		if err != nil {
@@ -26,7 +26,7 @@ func (a *app) retention() engine.Retention {
 		}
 		return d
 	}
-	return engine.Retention{Runs: get("retain.runs"), Files: get("retain.files"), Uploads: get("retain.uploads")}
+	return retention.Policy{Runs: get("retain.runs"), Files: get("retain.files"), Uploads: get("retain.uploads")}
 }
 
 // parseRetention reads days ("7d"), a duration as recipes write it ("36h",
@@ -46,7 +46,7 @@ func parseRetention(text string) (time.Duration, error) {
 		return 0, fmt.Errorf(`want a duration such as 7d or 36h, or forever`)
 	case ms > maxRetention.Milliseconds():
 		return 0, fmt.Errorf("want at most 36500d, or forever")
-	case d < engine.MinRetainUploads:
+	case d < retention.MinUploads:
 		return 0, fmt.Errorf("want at least %s: a run that is being started with a file must find it", "1h")
 	default:
 		return d, nil

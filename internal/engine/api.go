@@ -16,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -48,8 +49,8 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (Started, error) {
 	if e.stopping.Load() {
 		return Started{}, errStopping
 	}
-	e.renewing.RLock()
-	defer e.renewing.RUnlock()
+	e.cleaner.BeginNaming()
+	defer e.cleaner.EndNaming()
 	in, err := e.toStart(ctx, &req)
 	if err != nil {
 		return Started{}, err
@@ -74,7 +75,7 @@ func (e *Engine) toStart(ctx context.Context, req *StartRequest) (*input, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.touch(ctx, req.Account, req.Files, req.Parameters, prog.stored[0].Data); err != nil {
+	if err := e.cleaner.Touch(ctx, req.Account, req.Files, req.Parameters, prog.stored[0].Data); err != nil {
 		return nil, err
 	}
 	id, seed, err := e.ids.run()
@@ -198,8 +199,8 @@ func (e *Engine) toCancel(ctx context.Context, account, run, reason string) (*in
 
 // Signal gives a run what a wait step waits for. data is any JSON value.
 func (e *Engine) Signal(ctx context.Context, account, run, name string, data any) error {
-	e.renewing.RLock()
-	defer e.renewing.RUnlock()
+	e.cleaner.BeginNaming()
+	defer e.cleaner.EndNaming()
 	in, err := e.toSignal(ctx, account, run, name, data)
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func (e *Engine) toSignal(ctx context.Context, account, run, name string, data a
 	if err := e.notEnded(ctx, account, run, "it takes no signal"); err != nil {
 		return nil, err
 	}
-	if err := e.touch(ctx, account, nil, data); err != nil {
+	if err := e.cleaner.Touch(ctx, account, nil, data); err != nil {
 		return nil, err
 	}
 	return toRun(account, run, machine.Input{Kind: machine.InSignal, Name: name, Data: raw}), nil
@@ -237,8 +238,8 @@ func (e *Engine) Retry(ctx context.Context, account, run string, req RetryReques
 	if e.stopping.Load() {
 		return errStopping
 	}
-	e.renewing.RLock()
-	defer e.renewing.RUnlock()
+	e.cleaner.BeginNaming()
+	defer e.cleaner.EndNaming()
 	in, err := e.toRetry(ctx, account, run, req)
 	if err != nil {
 		return err
@@ -257,7 +258,7 @@ func (e *Engine) toRetry(ctx context.Context, account, run string, req RetryRequ
 			return nil, fault.Wrap(fault.InputInvalid, err, "the edited input is no JSON object: %v", err)
 		}
 		m.Kind, m.Data = machine.InEdit, raw
-		if err := e.touch(ctx, account, nil, req.Edits); err != nil {
+		if err := e.cleaner.Touch(ctx, account, nil, req.Edits); err != nil {
 			return nil, err
 		}
 	}
@@ -366,4 +367,21 @@ func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, err
 	key := store.Key{Account: account, Run: run}
 	// A run in memory that has not ended publishes its end: nothing needs to be read.
 	return e.feed.Wait(ctx, key, func() bool { return e.core.unended(key) })
+}
+
+// Clean removes everything that is no longer kept at once, and returns what it was. With
+// dry it removes nothing and returns what it would remove.
+func (e *Engine) Clean(ctx context.Context, dry bool) (retention.Removed, error) {
+	return e.cleaner.Clean(ctx, dry)
+}
+
+// NamedBy returns runs that name a file, at most limit.
+func (e *Engine) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
+	return e.cleaner.NamedBy(ctx, account, hash, limit)
+}
+
+// RemoveFile removes a file that no stored run names, whatever its age.
+// fault.Conflict names the runs that do.
+func (e *Engine) RemoveFile(ctx context.Context, account, hash string) error {
+	return e.cleaner.RemoveFile(ctx, account, hash)
 }

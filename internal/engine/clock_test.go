@@ -88,7 +88,7 @@ func TestI10_SweepsAfterAJump(t *testing.T) {
 	}
 	kept := func(when string, e *Engine, b *blob.Store, f journal.File) {
 		t.Helper()
-		if got, err := e.Sweep(t.Context(), false); err != nil || !has(t, b, f) {
+		if got, err := e.Clean(t.Context(), false); err != nil || !has(t, b, f) {
 			t.Errorf("%s: what was uploaded just now is taken: %+v, %v", when, got, err)
 		}
 	}

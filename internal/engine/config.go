@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -26,8 +27,8 @@ type Config struct {
 	// Files gives an account's files to its actions. Default: none, and
 	// whatever needs a file fails FILE_NOT_FOUND.
 	Files func(account string) action.Files
-	// Blobs is where Files come from. It is swept of what nobody wants, and what
-	// a request is about is touched in it. Default: neither.
+	// Blobs is where Files come from. Files that are no longer kept are removed
+	// from it, and those that a request is about are renewed. Default: neither.
 	Blobs *blob.Store
 	// Select names the runs of the store that this engine carries on by itself; it is
 	// asked while the engine opens and when it reads the store again. A run that begins
@@ -38,7 +39,7 @@ type Config struct {
 	// answered. The engine goes on trying. It must not block.
 	CommitFailed func(error)
 	// Retention is how long runs and files are kept.
-	Retention Retention
+	Retention retention.Policy
 
 	// Concurrency is how many attempts may be handed out at once. Default 1024.
 	Concurrency int
@@ -111,7 +112,7 @@ func (cfg *Config) defaults() error {
 	if cfg.Files == nil && cfg.Blobs != nil {
 		cfg.Files = cfg.Blobs.Files
 	}
-	cfg.Retention.defaults()
+	cfg.Retention.SetDefaults()
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

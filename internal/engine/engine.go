@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -44,21 +45,20 @@ type Engine struct {
 	alarm   *time.Timer   // of the loop; it wakes as an input does
 	commits chan []store.Transition
 	results chan commitResult
-	names   fileReferences // of whoever commits
+	names   retention.References // the committer's
 	inline  inlineCommit
 	baton   baton
 	pending atomic.Int64 // requests waiting for an answer
 
 	reading, collecting chan struct{} // slots, see inTurn
 
-	stopping  atomic.Bool
-	drained   atomic.Bool // no attempt will report any more
-	crashed   atomic.Bool // tests: leave at once, write nothing
-	done      chan struct{}
-	retaining sync.Mutex
-	renewing  sync.RWMutex // read-held from the touch of a file to the commit that names it
-	failure   error        // why the loop ended by itself; read after done
-	helpers   sync.WaitGroup
+	stopping atomic.Bool
+	drained  atomic.Bool // no attempt will report any more
+	crashed  atomic.Bool // tests: leave at once, write nothing
+	done     chan struct{}
+	cleaner  retention.Cleaner
+	failure  error // why the loop ended by itself; read after done
+	helpers  sync.WaitGroup
 }
 
 type commitResult struct {
@@ -82,10 +82,11 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.core.ctx = e.ctx
+	e.cleaner.Epoch = e.core.epoch
 	e.helpers.Go(e.commitLoop)
 	e.helpers.Go(e.feed.Run)
 	if e.cfg.Blobs != nil {
-		e.helpers.Go(e.retentionLoop)
+		e.helpers.Go(func() { e.cleaner.Run(e.ctx) })
 	}
 	e.inline.init(e)
 	e.baton.init()
@@ -114,6 +115,8 @@ func assemble(cfg Config) (*Engine, error) {
 	e.wall.Store(e.began.UnixMicro())
 	e.ids = newIDs(cfg.Rand, cfg.Now)
 	e.core = newCore(e.ctx, &e.cfg)
+	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
+	e.cleaner.Now, e.cleaner.Wall, e.cleaner.Logger = e.now, cfg.Now, cfg.Logger
 	e.feed = feed.New(cfg.Store, e.core.plan)
 	return e, nil
 }
@@ -321,10 +324,10 @@ func (e *Engine) commitLoop() {
 // the loop.
 func (e *Engine) commit(batch []store.Transition) commitResult {
 	failpoint.Pass(failpoint.SendBefore)
-	e.names.name(batch)
+	e.names.Name(batch)
 	verdicts, err := e.cfg.Store.Commit(e.ctx, batch)
 	if err == nil {
-		e.names.committed(verdicts, batch)
+		e.names.Committed(verdicts, batch)
 	}
 	return commitResult{verdicts, err}
 }

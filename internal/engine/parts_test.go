@@ -4,7 +4,6 @@ package engine
 
 import (
 	"bufio"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 	got := []any{cfg.Concurrency, cfg.MaxLoaded, cfg.SuspendAfter, cfg.MaxResting, cfg.MaxPending, cfg.MaxBatchBytes, cfg.MinAhead,
 		cfg.CompactBytes, cfg.CompactEvents, cfg.CompactCheck, cfg.MaxPlans, cfg.Grace, cfg.Retention.Runs, cfg.Retention.Files, cfg.Retention.Uploads}
 	want := []any{1024, 100_000, time.Second, 1_000, 10_000, 2 << 20, 64, int64(32 << 20), int64(500_000), 1 << 20, 1_000, 5 * time.Second,
-		DefaultRetainRuns, DefaultRetainFiles, DefaultRetainUploads}
+		retention.DefaultRuns, retention.DefaultFiles, retention.DefaultUploads}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
@@ -37,14 +37,14 @@ func TestDefaults(t *testing.T) {
 	}
 	most := compile.DefaultLimits().Max
 	cfg.MaxLimits = plan.Limits{TotalSteps: 7, LoopItems: 8, MemoryBytes: 9, ExpressionCost: most.ExpressionCost + 1}
-	cfg.Retention = Retention{Runs: 1, Files: -1, Uploads: 1}
+	cfg.Retention = retention.Policy{Runs: 1, Files: -1, Uploads: 1}
 	if err := cfg.defaults(); err != nil {
 		t.Fatal(err)
 	}
 	if l := cfg.MaxLimits; l.TotalSteps != 7 || l.LoopItems != 8 || l.MemoryBytes != 9 || l.ExpressionCost != most.ExpressionCost {
 		t.Errorf("limits %+v", l)
 	}
-	if r := cfg.Retention; r.Runs != time.Second || r.Files != -1 || r.Uploads != MinRetainUploads {
+	if r := cfg.Retention; r.Runs != time.Second || r.Files != -1 || r.Uploads != retention.MinUploads {
 		t.Errorf("retention %+v", r)
 	}
 	if err := new(Config).defaults(); err == nil {
@@ -93,46 +93,6 @@ func TestRunList(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("%d runs in another order than the %d that are there", len(got), len(want))
 		}
-	}
-}
-
-// Hashes are found wherever they stand in bytes, each once, and nothing else is.
-func TestHashesAreFound(t *testing.T) {
-	a, b := hashPrefix+strings.Repeat("0a", 32), hashPrefix+strings.Repeat("9f", 32)
-	for text, want := range map[string][]string{
-		"":                             nil,
-		"sha256":                       nil,
-		a:                              {a},
-		a[1:]:                          nil,
-		a[:len(a)-1]:                   nil,
-		a + b:                          {a, b},
-		"_" + a + "_" + b + "_":        {a, b},
-		a + "0":                        {a},
-		"sha256_" + a:                  {a},
-		hashPrefix + b[7:70] + "g" + a: {a},
-		hashPrefix + b[7:70] + ":" + a: {a},
-		hashPrefix + b[7:70] + "/":     nil,
-		hashPrefix + b[7:70] + "`":     nil,
-		strings.ToUpper(a):             nil,
-		`{"x":"` + a + `"}` + a:        {a, a},
-	} {
-		var got []string
-		eachHash([]byte(text), func(h []byte) { got = append(got, string(h)) })
-		if !slices.Equal(got, want) {
-			t.Errorf("in %q: %q, want %q", text, got, want)
-		}
-	}
-	into := map[string]struct{}{}
-	collectHashes(map[string]any{a: []any{"x", "y " + b, []byte(a), 7, nil}}, into)
-	if len(into) != 2 {
-		t.Errorf("found %v", into)
-	}
-	for i := range maxTouched {
-		into[fmt.Sprint(i)] = struct{}{}
-	}
-	collectHashes(hashPrefix+strings.Repeat("c", 64), into)
-	if len(into) != maxTouched+2 {
-		t.Errorf("%d hashes of one request are looked at", len(into))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -148,15 +149,15 @@ func TestRetentionIsConfigured(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tt := range []struct {
 		name                string
-		keep                Retention
+		keep                retention.Policy
 		run, named, unnamed time.Duration // gone after; 0 = still there after 40 days
 	}{
-		{"runs before files", Retention{Runs: 2 * day, Files: 5 * day, Uploads: 3 * day}, 2 * day, 5 * day, 3 * day},
-		{"files with their runs", Retention{Runs: 5 * day, Files: day, Uploads: time.Hour}, 5 * day, 5 * day, 2 * time.Hour},
-		{"uploads no shorter than an hour", Retention{Uploads: time.Millisecond}, 7 * day, 7 * day, 2 * time.Hour},
-		{"runs for ever", Retention{Runs: -1}, 0, 0, day},
-		{"files for ever", Retention{Files: -1}, 7 * day, 0, day},
-		{"uploads for ever", Retention{Uploads: -1}, 7 * day, 0, 0},
+		{"runs before files", retention.Policy{Runs: 2 * day, Files: 5 * day, Uploads: 3 * day}, 2 * day, 5 * day, 3 * day},
+		{"files with their runs", retention.Policy{Runs: 5 * day, Files: day, Uploads: time.Hour}, 5 * day, 5 * day, 2 * time.Hour},
+		{"uploads no shorter than an hour", retention.Policy{Uploads: time.Millisecond}, 7 * day, 7 * day, 2 * time.Hour},
+		{"runs for ever", retention.Policy{Runs: -1}, 0, 0, day},
+		{"files for ever", retention.Policy{Files: -1}, 7 * day, 0, day},
+		{"uploads for ever", retention.Policy{Uploads: -1}, 7 * day, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -212,10 +213,10 @@ func TestSweepByHand(t *testing.T) {
 		time.Sleep(8 * 24 * time.Hour)
 		again := upload(t, blobs, "file 4")
 		e = open(t, swept(t, st.Reopen()), Config{Blobs: blobs}, noop())
-		var got [3]Swept
+		var got [3]retention.Removed
 		for i := range got {
 			var err error
-			if got[i], err = e.Sweep(t.Context(), i == 0); err != nil {
+			if got[i], err = e.Clean(t.Context(), i == 0); err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(got[i].Hashes)
@@ -247,7 +248,7 @@ func swept(t testing.TB, st *memory.Store) *memory.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.SetNote(context.Background(), epoch, sweepNote, []byte(note)); err != nil {
+	if err := st.SetNote(context.Background(), epoch, retention.Note, []byte(note)); err != nil {
 		t.Fatal(err)
 	}
 	return st
@@ -258,11 +259,11 @@ func swept(t testing.TB, st *memory.Store) *memory.Store {
 func TestF43_StartRacesSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{Blobs: blobs, Retention: Retention{Uploads: 48 * time.Hour}}, noop())
+		e := open(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 48 * time.Hour}}, noop())
 		f, v, s := upload(t, blobs, "input"), upload(t, blobs, "value"), upload(t, blobs, "signal")
 		time.Sleep(47 * time.Hour)
 		// The same request reaches the engine and dies before it is committed.
-		if err := e.touch(t.Context(), acc, []journal.File{f}, map[string]any{"x": []any{v.Hash}}); err != nil {
+		if err := e.cleaner.Touch(t.Context(), acc, []journal.File{f}, map[string]any{"x": []any{v.Hash}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(40 * time.Hour)
@@ -394,8 +395,8 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 			e.crash()
 			time.Sleep(25 * time.Hour)
 			weak := &frail{Store: swept(t, st.Reopen()), failAt: at}
-			e = open(t, weak, Config{Blobs: blobs, Retention: Retention{Uploads: 24 * time.Hour}}, noop())
-			_, err := e.Sweep(t.Context(), false)
+			e = open(t, weak, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 24 * time.Hour}}, noop())
+			_, err := e.Clean(t.Context(), false)
 			finished = err == nil && weak.ops < at
 			if err != nil && !errors.Is(err, errDied) {
 				t.Fatal(err)
@@ -419,14 +420,14 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				eachHash(saved.Tail, func(hash []byte) {
-					if !there[string(hash)] {
+				for _, hash := range retention.FilesNamed(&store.Transition{Frames: saved.Tail}) {
+					if !there[hash] {
 						t.Errorf("died at operation %d: run %s names %s, which is gone", at, h.Run, hash)
 					}
-				})
+				}
 			}
-			e = open(t, st, Config{Blobs: blobs, Retention: Retention{Uploads: 24 * time.Hour}}, noop())
-			if _, err := e.Sweep(t.Context(), false); err != nil {
+			e = open(t, st, Config{Blobs: blobs, Retention: retention.Policy{Uploads: 24 * time.Hour}}, noop())
+			if _, err := e.Clean(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := e.Head(t.Context(), acc, young); err != nil || !has(t, blobs, kept) || !has(t, blobs, shared) {
@@ -446,14 +447,14 @@ func TestSweepCrashesAnywhere(t *testing.T) {
 	}
 }
 
-// A step of a sweep is bounded, and the next one goes on where it stopped, also
+// A step of retention is bounded, and the next one goes on where it stopped, also
 // in the next process.
-func TestSweepGoesInSteps(t *testing.T) {
+func TestRetentionGoesInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, blobs := memory.New(memory.Options{}), blobsOf(t)
-		e := open(t, st, Config{}, noop()) // it has no files, and sweeps nothing
+		e := open(t, st, Config{}, noop()) // it has no files, and removes nothing
 		p := planOf(t, chain(1), noop())
-		const runs = 2*sweepRuns + 50
+		const step, runs = 200, 2*200 + 50 // a step removes 200 runs
 		for range runs {
 			start(t, e, p, nil)
 		}
@@ -475,18 +476,18 @@ func TestSweepGoesInSteps(t *testing.T) {
 		st = st.Reopen()
 		e = open(t, st, Config{Blobs: blobs}, noop())
 		synctest.Wait()
-		if n := count(); n != runs-sweepRuns {
-			t.Errorf("%d runs after the first step, want %d", n, runs-sweepRuns)
+		if n := count(); n != runs-step {
+			t.Errorf("%d runs after the first step, want %d", n, runs-step)
 		}
-		time.Sleep(sweepPause)
+		time.Sleep(retention.Pause)
 		synctest.Wait()
 		e.crash()
 		st = st.Reopen()
-		if n := count(); n != runs-2*sweepRuns {
-			t.Errorf("%d runs after the second step, want %d", n, runs-2*sweepRuns)
+		if n := count(); n != runs-2*step {
+			t.Errorf("%d runs after the second step, want %d", n, runs-2*step)
 		}
 		open(t, st, Config{Blobs: blobs}, noop())
-		time.Sleep(sweepPause)
+		time.Sleep(retention.Pause)
 		synctest.Wait()
 		if n := count(); n != 0 {
 			t.Errorf("%d runs after the third step, in the next process", n)
@@ -494,32 +495,9 @@ func TestSweepGoesInSteps(t *testing.T) {
 	})
 }
 
-// Whatever looks like a file's hash is one; what only begins like one is not.
-func TestHashesInBytes(t *testing.T) {
-	h := "sha256_" + strings.Repeat("0123456789abcdef", 4)
-	for _, tt := range []struct {
-		text string
-		want int
-	}{
-		{"", 0}, {h, 1}, {"x" + h + "y", 1}, {h + h, 2}, {`{"a":"` + h + `","b":"` + h + `"}`, 2},
-		{h[:70], 0}, {"sha256_" + h, 1}, {"sha256_sha256_" + h, 1}, {strings.ToUpper(h), 0},
-		{"sha256_" + strings.Repeat("g", 64), 0}, {h[:20] + h, 1}, {"sha256_", 0},
-	} {
-		n := 0
-		eachHash([]byte(tt.text), func(hash []byte) {
-			if n++; !blob.ValidHash(string(hash)) {
-				t.Errorf("%q is no hash", hash)
-			}
-		})
-		if n != tt.want {
-			t.Errorf("%q holds %d hashes, want %d", tt.text, n, tt.want)
-		}
-	}
-}
-
 // The same on a disk: what is over is gone for good, what is not stays, and a
 // restart finds neither damage nor leftovers.
-func TestSweepOnDisk(t *testing.T) {
+func TestRetentionOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -548,7 +526,7 @@ func TestSweepOnDisk(t *testing.T) {
 	end(t, e, young)
 	live := startWith(t, e, planOf(t, waits, noop()), nil, upload(t, blobs, "held"))
 	ahead.Add(int64(30 * time.Hour))
-	got, err := e.Sweep(t.Context(), false)
+	got, err := e.Clean(t.Context(), false)
 	if err != nil || got.Runs != 5 || got.Files != 5 {
 		t.Fatalf("the sweep took %+v, %v, want 5 runs and their 5 files", got, err)
 	}

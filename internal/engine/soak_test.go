@@ -26,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
@@ -136,7 +137,7 @@ func TestF50_ThreeDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plans, actions := soakShapes(t, 5*time.Minute)
 		st := memory.New(memory.Options{})
-		e := open(t, st, Config{Logger: slog.New(slog.DiscardHandler), Blobs: blobs(t), Retention: Retention{Runs: 2 * time.Hour}, ProviderSlots: map[string]int{"p": 3}}, actions...)
+		e := open(t, st, Config{Logger: slog.New(slog.DiscardHandler), Blobs: blobs(t), Retention: retention.Policy{Runs: 2 * time.Hour}, ProviderSlots: map[string]int{"p": 3}}, actions...)
 		var wg sync.WaitGroup
 		for hour := range long {
 			for minute := range 60 {
@@ -231,7 +232,7 @@ func TestF50_Soak(t *testing.T) {
 	st := disk(t, dir)
 	e := open(t, st, Config{
 		Logger: slog.New(slog.DiscardHandler), Blobs: files, SuspendAfter: time.Second,
-		Retention: Retention{Runs: min(20*time.Second, length/5)},
+		Retention: retention.Policy{Runs: min(20*time.Second, length/5)},
 	}, actions...)
 	var warm series
 	parts := map[string]*series{} // of the memory, for whoever looks for growth
@@ -254,7 +255,7 @@ func TestF50_Soak(t *testing.T) {
 		}
 		wg.Wait()
 		if round%10 == 0 {
-			if _, err := e.Sweep(t.Context(), false); err != nil {
+			if _, err := e.Clean(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -329,7 +330,7 @@ const maxDescriptors = 6*3 + 10
 func wantAllRemoved(t *testing.T, e *Engine) {
 	t.Helper()
 	for tick := time.Tick(100 * time.Millisecond); ; <-tick {
-		if _, err := e.Sweep(t.Context(), false); err != nil {
+		if _, err := e.Clean(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		heads, err := e.List(t.Context(), store.Query{Account: acc, Limit: 1})

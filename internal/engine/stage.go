@@ -10,6 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/feed"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -28,7 +29,7 @@ import (
 type Stage struct {
 	e       *Engine
 	clock   int64 // UTC µs, as told
-	names   fileReferences
+	names   retention.References
 	effects []Effect
 	ahead   *batch          // encoded, and not asked for yet
 	expired context.Context // is over: who waits with it does not wait
@@ -60,6 +61,7 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 	if err := e.core.open(e.now()); err != nil {
 		return nil, err
 	}
+	e.cleaner.Epoch = e.core.epoch
 	e.catchUp()
 	return s, nil
 }
@@ -218,7 +220,7 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 		return nil, false
 	}
 	if len(b.trans) > 0 {
-		s.names.name(b.trans)
+		s.names.Name(b.trans)
 	}
 	return b.trans, true
 }
@@ -228,7 +230,7 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c := s.e.core
 	if err == nil && len(verdicts) > 0 {
-		s.names.committed(verdicts, c.flying.trans)
+		s.names.Committed(verdicts, c.flying.trans)
 	}
 	c.committed(verdicts, err)
 	s.ahead = c.encodeAhead()
@@ -291,10 +293,10 @@ func (s *Stage) Stop() { s.e.stopping.Store(true) }
 // be written.
 func (s *Stage) Stopped() bool { return s.e.emptied() }
 
-// Sweep is Engine.Sweep at time now.
-func (s *Stage) Sweep(ctx context.Context, now int64) (Swept, error) {
+// Clean is Engine.Clean at time now.
+func (s *Stage) Clean(ctx context.Context, now int64) (retention.Removed, error) {
 	s.tell(now)
-	return s.e.Sweep(ctx, false)
+	return s.e.Clean(ctx, false)
 }
 
 // A LiveRun is a run in memory.

@@ -39,7 +39,7 @@ var floors = []struct {
 		"internal/blob", "internal/egress", "internal/media",
 	}},
 	{"3, a run in a file", []string{"internal/bundle"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/feed"}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/feed", "internal/retention"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},

@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/egress"
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -76,7 +77,7 @@ func Catalogue(list []action.Action) *compile.Catalogue {
 type Config struct {
 	Dir         string // of the data; required
 	Actions     *compile.Catalogue
-	Retention   engine.Retention
+	Retention   retention.Policy
 	Concurrency int
 	Logger      *slog.Logger
 	// Select and CommitFailed are the engine's.

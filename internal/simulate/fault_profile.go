@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/retention"
 )
 
 // A Fault is one kind of thing that goes wrong.
@@ -104,7 +105,7 @@ func draw(dice *rand.Rand) faultProfile {
 		MaxBatchBytes: pick(dice, 400, 4<<10, 2<<20, 2<<20),
 		CompactBytes:  pick(dice, int64(1), 2<<10, 32<<20),
 		CompactCheck:  pick(dice, 1, 512, 1<<20),
-		Retention:     engine.Retention{Runs: pick(dice, time.Second, time.Hour, 7*24*time.Hour)},
+		Retention:     retention.Policy{Runs: pick(dice, time.Second, time.Hour, 7*24*time.Hour)},
 	}
 	return wt
 }

@@ -291,7 +291,7 @@ func (w *World) pass(p *process) {
 // sweep removes runs whose time is over.
 func (p *process) sweep() {
 	p.guard(func() {
-		swept, err := p.stage.Sweep(p.w.ctx(), p.now())
+		swept, err := p.stage.Clean(p.w.ctx(), p.now())
 		p.w.swept = true
 		p.w.stats.Swept += int64(swept.Runs)
 		if err != nil {

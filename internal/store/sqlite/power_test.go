@@ -28,6 +28,7 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/retention"
 )
 
 const account = "acme"
@@ -172,7 +173,7 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	now := newHands(clock)
 	e, err := engine.Open(ctx, engine.Config{
 		Store: w, Actions: shapes().actions, MaxLoaded: 6, CompactBytes: 12 << 10, CompactCheck: 2 << 10, Now: now.time,
-		Blobs: files, Retention: engine.Retention{Runs: 30 * time.Minute},
+		Blobs: files, Retention: retention.Policy{Runs: 30 * time.Minute},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +242,7 @@ func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand
 			now.pass(time.Duration(dice.IntN(20)) * time.Minute)
 			err = e.Sync(ctx)
 		case k < 12:
-			_, err = e.Sweep(ctx, false)
+			_, err = e.Clean(ctx, false)
 		default:
 			s.w.Lock()
 			s.up.pages = checkpointPages

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package retention
 
 import (
 	"bytes"
@@ -22,11 +22,10 @@ const (
 	maxTouched = 10_000
 )
 
-// fileReferences finds the files that transitions name, for the store to keep with
-// them. It belongs to the committer, beside the loop. Events are not decoded:
-// whatever looks like the hash of a file counts as one, which at worst keeps a
-// file too long.
-type fileReferences struct {
+// References finds the files that transitions name, for the store to keep with them.
+// Events are not decoded: whatever looks like the hash of a file counts as one, which
+// at worst keeps a file too long. It is for one goroutine at a time: the committer.
+type References struct {
 	written map[named]struct{}
 }
 
@@ -35,8 +34,8 @@ type named struct {
 	hash string
 }
 
-// name sets Files of every transition of a batch.
-func (n *fileReferences) name(batch []store.Transition) {
+// Name sets Files of every transition of a batch.
+func (n *References) Name(batch []store.Transition) {
 	for i := range batch {
 		t := &batch[i]
 		t.Files = filesNamed(t, func(hash []byte) bool {
@@ -65,9 +64,9 @@ func filesNamed(t *store.Transition, known func(hash []byte) bool) (files []stri
 	return slices.Compact(files)
 }
 
-// committed remembers what the store has now: a run that names a file in every
+// Committed remembers what the store has now: a run that names a file in every
 // event writes it once.
-func (n *fileReferences) committed(verdicts []store.Verdict, batch []store.Transition) {
+func (n *References) Committed(verdicts []store.Verdict, batch []store.Transition) {
 	if len(n.written) > maxNamed || n.written == nil {
 		n.written = map[named]struct{}{}
 	}
@@ -110,15 +109,22 @@ func hexDigits(b []byte) int {
 	return min(len(b), 64)
 }
 
-// touch renews the files that a request is about before it is accepted: from
-// here to the commit that names them no sweep takes them away. Input files must
-// be there; hashes among values and in a plan need not be those of files.
-func (e *Engine) touch(ctx context.Context, account string, files []journal.File, values ...any) error {
-	if e.cfg.Blobs == nil {
+// BeginNaming is called before Touch, and EndNaming once what names the files has been
+// committed: a file is not removed in between.
+func (c *Cleaner) BeginNaming() { c.naming.RLock() }
+
+// EndNaming ends what BeginNaming began.
+func (c *Cleaner) EndNaming() { c.naming.RUnlock() }
+
+// Touch renews the files that a request is about before it is accepted, so that none is
+// removed before the commit that names it. Input files must be there; hashes among
+// values and in a plan need not be those of files.
+func (c *Cleaner) Touch(ctx context.Context, account string, files []journal.File, values ...any) error {
+	if c.Blobs == nil {
 		return nil
 	}
 	for i := range files {
-		if err := e.cfg.Blobs.Touch(ctx, account, files[i].Hash); err != nil {
+		if err := c.Blobs.Touch(ctx, account, files[i].Hash); err != nil {
 			return err
 		}
 	}
@@ -127,7 +133,7 @@ func (e *Engine) touch(ctx context.Context, account string, files []journal.File
 		collectHashes(v, hashes)
 	}
 	for hash := range hashes {
-		if err := e.cfg.Blobs.Touch(ctx, account, hash); err != nil && !errors.Is(err, fault.FileNotFound) {
+		if err := c.Blobs.Touch(ctx, account, hash); err != nil && !errors.Is(err, fault.FileNotFound) {
 			return err
 		}
 	}

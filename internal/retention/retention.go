@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package retention decides which runs, idempotency keys and files are no longer kept,
+// and removes them.
+//
+// A run goes some time after it has settled, a file some time after the last run that
+// names it, an upload that no run names after its last use. Runs go before files: a
+// crash in between leaves files that no run names, which the next pass finds, and never
+// a run that names a missing file. The package also finds the files that a transition
+// names, for the store to keep with it, and renews those that a request is about. It
+// never removes what a stored run names, and never what is younger than its policy
+// says.
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/failpoint"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A Policy is how long things are kept. Zero fields take the default; less than
+// zero keeps for ever.
+type Policy struct {
+	Runs    time.Duration // after a run has settled. Default 7 days
+	Files   time.Duration // after the last run that names a file has settled. Default 7 days
+	Uploads time.Duration // after the last use of a file that no run names. Default 24 h
+}
+
+// The defaults, and the least time for uploads: within it an action must have
+// returned the file that it put, and a run begun that was given one.
+const (
+	DefaultRuns    = 7 * 24 * time.Hour
+	DefaultFiles   = 7 * 24 * time.Hour
+	DefaultUploads = 24 * time.Hour
+	MinUploads     = time.Hour
+)
+
+// SetDefaults replaces zero fields by the defaults, and raises what is too short.
+func (p *Policy) SetDefaults() {
+	set := func(d *time.Duration, standard, least time.Duration) {
+		switch {
+		case *d == 0:
+			*d = standard
+		case *d > 0:
+			*d = max(*d, least)
+		}
+	}
+	set(&p.Runs, DefaultRuns, time.Second)
+	set(&p.Files, DefaultFiles, time.Second)
+	set(&p.Uploads, DefaultUploads, MinUploads)
+}
+
+const (
+	// Note is the name of the store's note about where a cycle stands.
+	Note = "sweep"
+	// Pause is how long a cycle rests between two steps of bounded work.
+	Pause = 10 * time.Second
+
+	every                         = time.Hour // between the beginnings of two cycles
+	runsStep, keysStep, filesStep = 200, 1_000, 1_000
+	// maxListed bounds the lists of what was removed.
+	maxListed = 1_000
+)
+
+// Removed is what was removed, or would be.
+type Removed struct {
+	Runs  int   `json:"runs"`
+	Keys  int   `json:"idempotencyKeys"`
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// RunIDs and Hashes are the first 1,000 of each.
+	RunIDs []string `json:"runIds"`
+	Hashes []string `json:"fileHashes"`
+}
+
+// A state is where a cycle stands. It is kept as a note of the store.
+type state struct {
+	Began int64      `json:"began"`           // UTC µs of the last cycle
+	Run   store.Wake `json:"run,omitzero"`    // the last one looked at
+	Runs  bool       `json:"runs,omitempty"`  // all runs of the cycle were looked at
+	Files string     `json:"files,omitempty"` // see blob.Store.Walk
+	Busy  bool       `json:"busy,omitempty"`  // the cycle has more to do
+}
+
+// A Cleaner removes what is no longer kept. Its fields are set before its first use.
+type Cleaner struct {
+	Store interface {
+		store.Retention
+		store.Notes
+	}
+	Blobs  *blob.Store // nil: no files
+	Policy Policy
+	Epoch  uint64       // under which the store takes changes
+	Now    func() int64 // the engine's time, UTC µs
+	Wall   func() time.Time
+	Logger *slog.Logger
+
+	cleaning sync.Mutex
+	naming   sync.RWMutex // read-held from the touch of a file to the commit that names it
+}
+
+// Run removes what is no longer kept, a step at a time, until ctx ends. A process that
+// lives shorter than a cycle goes on where the one before it stopped.
+func (c *Cleaner) Run(ctx context.Context) {
+	var st state
+	if raw, err := c.Store.Note(ctx, Note); err != nil || raw != nil && json.Unmarshal(raw, &st) != nil {
+		st = state{}
+	}
+	for {
+		wait := time.Duration(st.Began-c.Now())*time.Microsecond + every
+		if wait = min(wait, every); st.Busy {
+			wait = Pause
+		}
+		if !sleep(ctx, wait) {
+			return
+		}
+		if err := c.step(ctx, &st); err != nil {
+			if ctx.Err() != nil || errors.Is(err, fault.StaleEpoch) {
+				return
+			}
+			c.Logger.Warn("old runs and files could not be removed; trying again in an hour", "err", err)
+			st = state{Began: c.Now()}
+		}
+	}
+}
+
+// sleep waits for d and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// step does one step of a cycle and notes where it stands.
+func (c *Cleaner) step(ctx context.Context, st *state) error {
+	c.cleaning.Lock()
+	defer c.cleaning.Unlock()
+	if !st.Busy {
+		*st = state{Began: c.Now()}
+	}
+	s := pass{c: c, now: c.Now()}
+	err := s.step(ctx, st)
+	if s.removed.Runs+s.removed.Files > 0 {
+		c.Logger.Info("removed what is no longer kept", "runs", s.removed.Runs, "files", s.removed.Files, "bytes", s.removed.Bytes)
+	}
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return c.Store.SetNote(ctx, c.Epoch, Note, raw)
+}
+
+// Clean removes everything that is no longer kept at once, and returns what it was. With
+// dry it removes nothing and returns what it would remove.
+func (c *Cleaner) Clean(ctx context.Context, dry bool) (Removed, error) {
+	c.cleaning.Lock()
+	defer c.cleaning.Unlock()
+	if err := failpoint.Hit(failpoint.SweepBefore); err != nil {
+		return Removed{}, err
+	}
+	s := pass{c: c, now: c.Now(), dry: dry, would: map[store.Key]int64{}}
+	st := state{Began: s.now}
+	for {
+		if err := s.step(ctx, &st); err != nil {
+			return s.removed, err
+		}
+		if !st.Busy {
+			return s.removed, failpoint.Hit(failpoint.SweepAfter)
+		}
+	}
+}
+
+// A pass is one look at what is kept.
+type pass struct {
+	c       *Cleaner
+	now     int64 // UTC µs
+	dry     bool
+	would   map[store.Key]int64 // dry: runs that would go, and when they ended
+	removed Removed
+}
+
+// step does a bounded part of a cycle. Runs go before files: files that they
+// named are nobody's then, while a run never names a file that is gone.
+func (s *pass) step(ctx context.Context, st *state) error {
+	st.Busy = true
+	if !st.Runs {
+		return s.runs(ctx, st)
+	}
+	next, err := s.files(ctx, st.Files)
+	st.Files, st.Busy = next, next != ""
+	return err
+}
+
+func (s *pass) runs(ctx context.Context, st *state) error {
+	keep := s.c.Policy.Runs
+	if keep < 0 {
+		return s.keys(ctx, st)
+	}
+	ended, err := s.c.Store.Ended(ctx, s.now-keep.Microseconds(), st.Run, runsStep)
+	if err != nil {
+		return err
+	}
+	if s.dry {
+		for _, w := range ended {
+			s.would[w.Key] = w.At
+			s.addRun(w.Key)
+		}
+	} else if err := s.delete(ctx, ended); err != nil {
+		return err
+	}
+	if len(ended) > 0 {
+		st.Run = ended[len(ended)-1]
+	}
+	if len(ended) == runsStep {
+		return nil
+	}
+	return s.keys(ctx, st)
+}
+
+func (s *pass) delete(ctx context.Context, ended []store.Wake) error {
+	keys := make([]store.Key, len(ended))
+	for i, w := range ended {
+		keys[i] = w.Key
+	}
+	verdicts, err := s.c.Store.Delete(ctx, s.c.Epoch, keys)
+	for i, v := range verdicts {
+		switch {
+		case v.Err == nil:
+			s.addRun(keys[i])
+		case errors.Is(v.Err, fault.StaleEpoch):
+			return v.Err
+		case !errors.Is(v.Err, fault.RunNotFound):
+			s.c.Logger.Debug("a run could not be removed", "run", keys[i].Run, "err", v.Err)
+		}
+	}
+	return err
+}
+
+func (s *pass) addRun(key store.Key) {
+	if s.removed.Runs++; len(s.removed.RunIDs) < maxListed {
+		s.removed.RunIDs = append(s.removed.RunIDs, key.Run)
+	}
+}
+
+// keys forgets idempotency keys, and with the last of them the turn is the files'.
+func (s *pass) keys(ctx context.Context, st *state) error {
+	n := 0
+	if !s.dry {
+		var err error
+		if n, err = s.c.Store.ForgetKeys(ctx, s.c.Epoch, s.now, keysStep); err != nil {
+			return err
+		}
+	}
+	s.removed.Keys += n
+	st.Runs = n < keysStep
+	return nil
+}
+
+// files looks at the next files and removes those that nobody wants.
+func (s *pass) files(ctx context.Context, from string) (next string, err error) {
+	if s.c.Blobs == nil || s.c.Policy.Uploads < 0 {
+		return "", nil
+	}
+	// Files are stamped by the wall clock, which may be behind the engine's (I10).
+	now := time.UnixMicro(min(s.now, s.c.Wall().UnixMicro()))
+	notAfter := now.Add(-s.c.Policy.Uploads)
+	return s.c.Blobs.Walk(ctx, from, filesStep, func(f blob.Entry) error {
+		if f.Stored.After(notAfter) {
+			return nil
+		}
+		wanted, err := s.wanted(ctx, f)
+		if err != nil || wanted {
+			return err
+		}
+		if !s.dry {
+			gone, err := s.c.Blobs.Remove(ctx, f.Account, f.Info.Hash, notAfter)
+			if err != nil && !errors.Is(err, fault.FileNotFound) {
+				// One that cannot be removed, as on Windows while it is open, must
+				// not keep the others.
+				s.c.Logger.Debug("a file could not be removed", "file", f.Info.Hash, "err", err)
+				return nil
+			}
+			if !gone {
+				return nil
+			}
+			if err := failpoint.Hit(failpoint.SweepFile); err != nil {
+				return err
+			}
+			if err := s.c.Store.ForgetFile(ctx, f.Account, f.Info.Hash); err != nil {
+				return err
+			}
+		}
+		s.removed.Bytes += f.Info.Size
+		if s.removed.Files++; len(s.removed.Hashes) < maxListed {
+			s.removed.Hashes = append(s.removed.Hashes, f.Info.Hash)
+		}
+		return nil
+	})
+}
+
+// wanted says whether a stored run names the file, or one did not long ago.
+func (s *pass) wanted(ctx context.Context, f blob.Entry) (bool, error) {
+	n, err := s.c.Store.References(ctx, f.Account, f.Info.Hash, 1+len(s.would))
+	if err != nil {
+		return true, err
+	}
+	for _, run := range n.Runs {
+		ended, would := s.would[store.Key{Account: f.Account, Run: run}]
+		if !would {
+			return true, nil
+		}
+		n.Released = max(n.Released, ended)
+	}
+	keep := s.c.Policy.Files
+	return n.Released != 0 && (keep < 0 || n.Released > s.now-keep.Microseconds()), nil
+}
+
+// NamedBy returns runs that name a file, at most limit.
+func (c *Cleaner) NamedBy(ctx context.Context, account, hash string, limit int) ([]string, error) {
+	n, err := c.Store.References(ctx, account, hash, limit)
+	return n.Runs, err
+}
+
+// RemoveFile removes a file that no stored run names, whatever its age.
+// fault.Conflict names the runs that do.
+func (c *Cleaner) RemoveFile(ctx context.Context, account, hash string) error {
+	// Requests that have touched it and not named it yet are let through first.
+	c.naming.Lock()
+	defer c.naming.Unlock()
+	n, err := c.Store.References(ctx, account, hash, 3)
+	if err != nil {
+		return err
+	}
+	if len(n.Runs) > 0 {
+		return fault.New(fault.Conflict, "file %s is named by %s: it goes with the last run that names it", hash, someRuns(n.Runs))
+	}
+	gone, err := c.Blobs.Remove(ctx, account, hash, time.UnixMicro(c.Now()))
+	if err == nil && !gone {
+		err = fault.New(fault.Conflict, "file %s was stored again just now", hash)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Store.ForgetFile(ctx, account, hash)
+}
+
+func someRuns(runs []string) string {
+	runs = slices.Clone(runs)
+	switch len(runs) {
+	case 1:
+		return "run " + runs[0]
+	case 2:
+		return "runs " + runs[0] + " and " + runs[1]
+	}
+	return "runs " + runs[0] + ", " + runs[1] + " and others"
+}
