@@ -3,8 +3,6 @@
 package engine
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
@@ -81,66 +78,4 @@ func TestI15_LoopsAreServedInTurn(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestCollectHoldsAWindow: outputs that come long before their turn are not all
-// held; each is read again when it is near. Whatever the order of the events and
-// the room there is, the list is in order.
-func TestCollectHoldsAWindow(t *testing.T) {
-	p := planOf(t, "name: r\nsteps:\n  - {id: l, loop: {over: 'lists.range(100)', maxConcurrency: 100, steps: [{id: x, action: {name: noop}}]}}\n", noop())
-	const n = 100
-	for name, order := range map[string]func(int) int{
-		"in order": func(i int) int { return i }, "backwards": func(i int) int { return n - 1 - i },
-		"the first last": func(i int) int { return (i + 1) % n }, "mixed": func(i int) int { return i * 37 % n },
-	} {
-		var frames []byte
-		for k := range n {
-			i := order(k)
-			ev := journal.Event{Seq: uint64(k + 1), Kind: journal.EvNodeCompleted, Step: p.Steps[0].Body, Data: fmt.Appendf(nil, `"%0100d"`, i)}
-			ev.Path, ev.Step = journal.Iteration{Loop: journal.Ref{}, N: int64(i)}.Scope(p), p.Graphs[p.Steps[0].Body].First
-			frames = journal.AppendFrame(frames, []journal.Event{ev})
-		}
-		for _, room := range []int{0, 500, maxEarly} {
-			g := newGather(p, journal.Ref{})
-			g.early = room
-			st := &rereading{frames: frames, last: n}
-			if err := store.EachEvent(t.Context(), st, store.Key{}, 0, g.find); err != nil {
-				t.Fatal(err)
-			}
-			var buf bytes.Buffer
-			w := bufio.NewWriter(&buf)
-			if err := g.write(t.Context(), st, store.Key{}, w); err != nil {
-				t.Fatal(err)
-			}
-			w.Flush()
-			items := strings.Split(strings.Trim(buf.String(), "[]"), ",")
-			if len(items) != n {
-				t.Fatalf("%s, room for %d bytes: the list has %d items", name, room, len(items))
-			}
-			for i, item := range items {
-				if want := fmt.Sprintf(`"%0100d"`, i); item != want {
-					t.Fatalf("%s, room for %d bytes: item %d is %s", name, room, i, item)
-				}
-			}
-			if passes := st.pages - 1; room == maxEarly && passes != 1 || room == 500 && passes > n/4+1 {
-				t.Errorf("%s, room for %d bytes: the journal was read %d times", name, room, passes)
-			}
-		}
-	}
-}
-
-// rereading is a store of one journal that counts the pages it gives.
-type rereading struct {
-	store.Store
-	frames []byte
-	last   uint64
-	pages  int
-}
-
-func (s *rereading) Events(_ context.Context, _ store.Key, after uint64, _ int) (store.Page, error) {
-	s.pages++
-	if after >= s.last {
-		return store.Page{Next: after}, nil
-	}
-	return store.Page{Frames: s.frames, Next: s.last}, nil
 }

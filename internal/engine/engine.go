@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/feed"
+	"github.com/roux-engine/roux/internal/loops"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/worker"
@@ -28,7 +29,7 @@ type Engine struct {
 	watchdog watchdog // the loop's
 	executor worker.Executor
 	jobs     []worker.Job // let out and not handed out yet
-	cursors  cursors
+	cursors  loops.Cursors
 
 	ctx    context.Context // of everything in the background
 	cancel context.CancelFunc
@@ -364,7 +365,7 @@ func (e *Engine) finish() {
 	if !errors.Is(err, ErrHangs) { // else the committer may never come back
 		e.helpers.Wait()
 	}
-	e.cursors.close()
+	e.cursors.Close()
 	close(e.done)
 }
 

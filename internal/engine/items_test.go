@@ -17,7 +17,6 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
@@ -111,62 +110,6 @@ func TestNeedItems(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A loop over items that hold references reads the journal for them once, and not for
-// each window: its work would grow with the square of the run.
-func TestReferencesAreReadOnce(t *testing.T) {
-	files := blobs(t)
-	ref := jsonx.Large{Hash: "sha256_" + strings.Repeat("a", 64), Size: 3, Bytes: 3}
-	list := "[" + strings.TrimSuffix(strings.Repeat(string(ref.Append(nil))+",", 100), ",") + "]"
-	info, err := files.Put(t.Context(), acc, strings.NewReader(list), "a.json", "application/json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cs, reads := new(cursors), 0
-	defer cs.close()
-	for from := int64(0); from < 100; from += 10 {
-		items, _, err := cs.read(t.Context(), files.Files(acc), &effect{file: info.Hash, n: 10, from: from}, func(context.Context, store.Key) (map[jsonx.Large]bool, error) {
-			reads++
-			return map[jsonx.Large]bool{ref: true}, nil
-		})
-		if err != nil || len(items) != 10 {
-			t.Fatalf("%d items, %v", len(items), err)
-		}
-	}
-	if reads != 1 {
-		t.Errorf("the journal was read %d times for 10 windows", reads)
-	}
-}
-
-// A window in the middle of a file is found again after a restart, when nothing
-// is open any more.
-func TestNeedItemsAfterARestart(t *testing.T) {
-	files := blobs(t)
-	info, err := files.Put(t.Context(), acc, strings.NewReader("0\n1\n2\n3\n4\n"), "a.jsonl", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := &effect{file: info.Hash, n: 2}
-	for _, fresh := range []bool{false, true} {
-		cs := new(cursors)
-		for from := int64(0); from < 6; from += 2 {
-			if fresh {
-				cs.close()
-			}
-			ask.from = from
-			items, more, err := cs.read(t.Context(), files.Files(acc), ask, nil) // no item holds a reference
-			if err != nil || more != (from < 4) {
-				t.Fatalf("window at %d: more=%v, %v", from, more, err)
-			}
-			for i, item := range items {
-				if string(item) != fmt.Sprint(from+int64(i)) {
-					t.Errorf("window at %d: item %d is %s", from, i, item)
-				}
-			}
-		}
-		cs.close()
 	}
 }
 

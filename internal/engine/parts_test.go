@@ -3,10 +3,8 @@
 package engine
 
 import (
-	"bufio"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -105,17 +103,6 @@ func TestAbsentActionsAreNamed(t *testing.T) {
 		p.Actions[0].Version = version
 		if _, err := e.pin(p); fault.CodeOf(err) != fault.ActionNotFound || fault.Message(err) != want {
 			t.Errorf("version %q: %v, want %s", version, err, want)
-		}
-	}
-}
-
-// An item may have maxItem bytes, and a line that ends the file is one.
-func TestLongestLine(t *testing.T) {
-	for more, want := range []fault.Code{"", fault.ValueTooLarge} {
-		line := `"` + strings.Repeat("x", maxItem-2+more) + `"`
-		item, err := lineItems(bufio.NewReader(strings.NewReader(line)))()
-		if fault.CodeOf(err) != want || err == nil && string(item) != line {
-			t.Errorf("%d bytes more: %d bytes, %v", more, len(item), err)
 		}
 	}
 }

@@ -39,7 +39,7 @@ var floors = []struct {
 		"internal/blob", "internal/egress", "internal/media",
 	}},
 	{"3, a run in a file", []string{"internal/bundle"}},
-	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/feed", "internal/retention"}},
+	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/feed", "internal/retention", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},
@@ -201,7 +201,7 @@ func TestFloorPlanStore(t *testing.T) {
 // machine and view: what an engine does as an event is committed, and what the
 // simulator compares.
 var kindUsers = []string{
-	"internal/engine/collect.go", "internal/engine/core.go", "internal/engine/crash_history.go",
+	"internal/loops/collect.go", "internal/engine/core.go", "internal/engine/crash_history.go",
 	"internal/simulate/gen_tally.go", "internal/simulate/checker.go",
 }
 

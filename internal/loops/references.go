@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package loops
 
 import (
 	"context"
@@ -11,20 +11,17 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// readReferences gives the references in the values of a run's journal.
-type readReferences func(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error)
-
 // checkReferences refuses an item whose references this run did not make. A file that came
 // from outside could otherwise name any file of the account whose hash its author
 // knows, and have a step read it (A13). The list in which a long loop's outputs
 // were collected holds references that are in the run's journal, and were before the
 // list was: the journal is read once for each cursor.
-func (c *cursor) checkReferences(ctx context.Context, item []byte, references readReferences) (err error) {
+func (c *cursor) checkReferences(ctx context.Context, item []byte, made func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (err error) {
 	if !jsonx.Reserved(item) {
 		return nil
 	}
 	if c.own == nil {
-		if c.own, err = references(ctx, c.key); err != nil {
+		if c.own, err = made(ctx, c.key); err != nil {
 			return err
 		}
 	}
@@ -39,10 +36,10 @@ func (c *cursor) checkReferences(ctx context.Context, item []byte, references re
 	return nil
 }
 
-// references are those in the values of a run's journal.
-func (e *Engine) references(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error) {
+// References returns the references in the values of a run's journal.
+func References(ctx context.Context, st store.Reader, key store.Key) (map[jsonx.Large]bool, error) {
 	own := map[jsonx.Large]bool{}
-	err := store.EachEvent(ctx, e.cfg.Store, key, 0, func(ev *journal.Event) error {
+	err := store.EachEvent(ctx, st, key, 0, func(ev *journal.Event) error {
 		for rest := ev.Data; ; {
 			ref, _, end, ok := jsonx.NextLarge(rest)
 			if !ok {

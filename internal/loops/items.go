@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+// Package loops reads the items that a loop runs over from a file, and writes the
+// outputs of its iterations into one.
+//
+// It decides what an item of a JSON array, of JSON lines or of CSV is, how much is read
+// at once, and where an iteration's output lies in a journal. It never decides which
+// iteration runs; and it refuses items that hold references which their run did not
+// make.
+package loops
 
 import (
 	"bufio"
@@ -17,47 +24,32 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
-	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/store"
 )
+
+// A Window is what a loop wants to read: N items of a file, from number From on.
+type Window struct {
+	Key     store.Key
+	Loop    journal.Ref
+	File    string // its hash
+	From, N int64
+}
+
+// Items are what was read.
+type Items struct {
+	Items [][]byte // canonical JSON
+	More  bool     // others may follow
+	Total int64    // of a window that begins with the first item: how many the file has
+}
 
 // maxItem bounds one item of a loop over a file: an inline value.
 const maxItem = 1 << 20
 
-// readItems answers CmdNeedItems: the next items of the file a loop runs over.
-func (e *Engine) readItems(ask *effect) {
-	var items [][]byte
-	var more bool
-	var total int64
-	err := e.contain(ask.id.key.Run, "reading the items of a loop", func() (err error) {
-		if ask.from == 0 {
-			if total, err = countItems(e.ctx, e.files(ask.id.key.Account), ask); err != nil {
-				return err
-			}
-		}
-		items, more, err = e.cursors.read(e.ctx, e.files(ask.id.key.Account), ask, e.references)
-		return err
-	})
-	in := &input{kind: inRun, key: ask.id.key}
-	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items, More: more, Total: total}
-	if err != nil {
-		if e.ctx.Err() != nil {
-			return
-		}
-		in.m = failed(ask, err)
-	}
-	_ = e.post(in)
-}
-
-func failed(ask *effect, err error) machine.Input {
-	return machine.Input{Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Failed,
-		Err: &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}}
-}
-
-// cursors keep the files of running loops open between two windows, so that
-// reading a file of n items costs n and not n². They are bounded: what was not
-// used lately is closed, and opened again from its start when it is needed.
-type cursors struct {
+// Cursors keep the files of running loops open between two windows, so that reading a
+// file of n items costs n and not n². They are bounded: the one that was not used for
+// longest is closed, and opened again from its start when it is needed. The zero value
+// is ready; goroutines may share it.
+type Cursors struct {
 	mu   sync.Mutex
 	open []*cursor // least recently used first
 }
@@ -76,12 +68,13 @@ type cursor struct {
 	own map[jsonx.Large]bool
 }
 
-// take removes the cursor that stands where ask wants to read.
-func (cs *cursors) take(ask *effect) *cursor {
+// take removes and returns a cursor that stands at the window or before it; nil when
+// there is none.
+func (cs *Cursors) take(w *Window) *cursor {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for i, c := range cs.open {
-		if c.key == ask.id.key && c.ref == ask.id.ref && c.hash == ask.file && c.next <= ask.from {
+		if c.key == w.Key && c.ref == w.Loop && c.hash == w.File && c.next <= w.From {
 			cs.open = append(cs.open[:i], cs.open[i+1:]...)
 			return c
 		}
@@ -89,7 +82,7 @@ func (cs *cursors) take(ask *effect) *cursor {
 	return nil
 }
 
-func (cs *cursors) put(c *cursor) {
+func (cs *Cursors) put(c *cursor) {
 	cs.mu.Lock()
 	cs.open = append(cs.open, c)
 	var old *cursor
@@ -102,7 +95,8 @@ func (cs *cursors) put(c *cursor) {
 	}
 }
 
-func (cs *cursors) close() {
+// Close closes every file.
+func (cs *Cursors) Close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.open {
@@ -111,11 +105,24 @@ func (cs *cursors) close() {
 	cs.open = nil
 }
 
-// read gives the next items. references gives those that the run made.
-func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect, references readReferences) (items [][]byte, more bool, err error) {
-	c := cs.take(ask)
+// Read reads a window. The first window of a file is read after the file has been read
+// to its end: a limit that its last item passes, or an item that cannot be read, is
+// known before anything is done. made returns the references in the values of the run's
+// journal; it is called once for a file at most, when an item holds one.
+func (cs *Cursors) Read(ctx context.Context, files action.Files, w *Window, made func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items Items, err error) {
+	if w.From == 0 {
+		if items.Total, err = countItems(ctx, files, w); err != nil {
+			return Items{}, err
+		}
+	}
+	items.Items, items.More, err = cs.read(ctx, files, w, made)
+	return items, err
+}
+
+func (cs *Cursors) read(ctx context.Context, files action.Files, w *Window, made func(context.Context, store.Key) (map[jsonx.Large]bool, error)) (items [][]byte, more bool, err error) {
+	c := cs.take(w)
 	if c == nil {
-		if c, err = openItems(ctx, files, ask); err != nil {
+		if c, err = openItems(ctx, files, w); err != nil {
 			return nil, false, err
 		}
 	}
@@ -126,7 +133,7 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect, re
 		}
 	}()
 	size := 0
-	for ; c.next < ask.from+ask.n && size < maxItem; c.next++ {
+	for ; c.next < w.From+w.N && size < maxItem; c.next++ {
 		item, err := c.read()
 		if errors.Is(err, io.EOF) {
 			return items, false, nil
@@ -137,10 +144,10 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect, re
 		if err != nil {
 			return nil, false, c.fault(err)
 		}
-		if err := c.checkReferences(ctx, item, references); err != nil {
+		if err := c.checkReferences(ctx, item, made); err != nil {
 			return nil, false, err
 		}
-		if c.next >= ask.from {
+		if c.next >= w.From {
 			items = append(items, item)
 			size += len(item)
 		}
@@ -153,11 +160,9 @@ func (cs *cursors) read(ctx context.Context, files action.Files, ask *effect, re
 // maxCounted bounds the counting of items: no server allows a loop of more.
 const maxCounted = 1_000_001
 
-// countItems is how many items a file has, as far as a loop may have any. The file is
-// read to its end before the first item is worked on: a limit that is passed by its
-// last row, or a row that cannot be read, is known before anything was done.
-func countItems(ctx context.Context, files action.Files, ask *effect) (int64, error) {
-	c, err := openItems(ctx, files, ask)
+// countItems is how many items a file has, up to maxCounted.
+func countItems(ctx context.Context, files action.Files, w *Window) (int64, error) {
+	c, err := openItems(ctx, files, w)
 	if err != nil {
 		return 0, err
 	}
@@ -188,12 +193,12 @@ func itemFault(err error) error {
 	return err
 }
 
-func openItems(ctx context.Context, files action.Files, ask *effect) (*cursor, error) {
-	f, err := files.Open(ctx, ask.file)
+func openItems(ctx context.Context, files action.Files, w *Window) (*cursor, error) {
+	f, err := files.Open(ctx, w.File)
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{key: ask.id.key, ref: ask.id.ref, hash: ask.file, file: f}
+	c := &cursor{key: w.Key, ref: w.Loop, hash: w.File, file: f}
 	info := f.Info()
 	br := bufio.NewReaderSize(f, 64<<10)
 	if bom, _ := br.Peek(3); bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
@@ -209,7 +214,7 @@ func openItems(ctx context.Context, files action.Files, ask *effect) (*cursor, e
 	}
 	if err != nil {
 		f.Close()
-		return nil, fault.Wrap(fault.FileInvalid, err, "file %s cannot be looped over: %v; want a JSON array, JSON lines or CSV with a header", ask.file, err)
+		return nil, fault.Wrap(fault.FileInvalid, err, "file %s cannot be looped over: %v; want a JSON array, JSON lines or CSV with a header", w.File, err)
 	}
 	return c, nil
 }
@@ -334,37 +339,4 @@ func canonicalItem(raw []byte) ([]byte, error) {
 
 func errItemTooLarge() error {
 	return fault.New(fault.ValueTooLarge, "the item has more than %d bytes", maxItem)
-}
-
-// collect answers CmdCollect: the outputs of a loop's iterations, in order, as the
-// reference to a list in a file. They are read back from the journal, where they
-// already are; nothing else holds them all.
-func (e *Engine) collect(ask *effect) {
-	var list jsonx.Large
-	err := e.contain(ask.id.key.Run, "collecting the outputs of a loop", func() (err error) {
-		list, err = e.collectList(e.ctx, ask)
-		return err
-	})
-	if e.ctx.Err() != nil {
-		return
-	}
-	in := &input{kind: inRun, key: ask.id.key, m: machine.Input{
-		Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Success}}
-	if err == nil {
-		in.m.Output = list.Append(nil)
-	} else {
-		in.m = failed(ask, err)
-	}
-	_ = e.post(in)
-}
-
-// noFiles is what actions see where no files are configured.
-type noFiles struct{}
-
-func (noFiles) Open(context.Context, string) (action.File, error) {
-	return nil, fault.New(fault.FileNotFound, "this engine keeps no files")
-}
-
-func (noFiles) Put(context.Context, io.Reader, string, string) (action.FileInfo, error) {
-	return action.FileInfo{}, fault.New(fault.StoreReadOnly, "this engine keeps no files")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package loops
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -16,32 +17,42 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// collectList writes the outputs of a loop's iterations into a file, as the JSON array
-// that they are, and returns the reference to it.
+// A Loop is one that has ended.
+type Loop struct {
+	Plan *plan.Plan
+	Key  store.Key
+	Ref  journal.Ref
+	N    int64 // its iterations
+}
+
+// Collect writes the outputs of a loop's iterations into a file, as the JSON array that
+// they are, and returns the reference to it. Outputs are read back from the journal,
+// where they already are; nothing else holds them all.
 //
-// The journal is read twice. The first reading finds for each item the event
-// that holds its output in the end: a retry may have replaced earlier ones. The
-// second writes them in order and keeps what came before its turn, as much as
-// maxEarly allows; what was left out is read again after that.
-func (e *Engine) collectList(ctx context.Context, ask *effect) (jsonx.Large, error) {
-	g := newGather(ask.prog.machine.Plan(), ask.id.ref)
-	if err := store.EachEvent(ctx, e.cfg.Store, ask.id.key, 0, g.find); err != nil {
+// The journal is read twice. The first reading finds for each item the event that holds
+// its output in the end: a retry may have replaced earlier ones. The second writes them
+// in order and keeps what came before its turn, as much as maxEarly allows; what was
+// left out is read again after that. contain calls a function that a second goroutine
+// runs and returns a panic in it as an error.
+func Collect(ctx context.Context, st store.Reader, files action.Files, loop *Loop, contain func(fn func() error) error) (jsonx.Large, error) {
+	g := newGather(loop.Plan, loop.Ref)
+	if err := store.EachEvent(ctx, st, loop.Key, 0, g.find); err != nil {
 		return jsonx.Large{}, err
 	}
-	g.pad(ask.n)
+	g.pad(loop.N)
 	r, w := io.Pipe()
 	defer r.Close() // ends the writer when Put stopped early
 	go func() {
-		w.CloseWithError(e.contain(ask.id.key.Run, "reading the outputs of a loop", func() error {
+		w.CloseWithError(contain(func() error {
 			buf := bufio.NewWriterSize(w, 64<<10)
-			if err := g.write(ctx, e.cfg.Store, ask.id.key, buf); err != nil {
+			if err := g.write(ctx, st, loop.Key, buf); err != nil {
 				return err
 			}
 			return buf.Flush()
 		}))
 	}()
-	name := g.plan.Steps[ask.id.ref.Step].ID + ".json"
-	info, err := e.files(ask.id.key.Account).Put(ctx, r, name, "application/json")
+	name := g.plan.Steps[loop.Ref.Step].ID + ".json"
+	info, err := files.Put(ctx, r, name, "application/json")
 	if err != nil {
 		return jsonx.Large{}, err
 	}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/loops"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// readItems answers CmdNeedItems: the next items of the file a loop runs over.
+func (e *Engine) readItems(ask *effect) {
+	var items loops.Items
+	err := e.contain(ask.id.key.Run, "reading the items of a loop", func() (err error) {
+		w := loops.Window{Key: ask.id.key, Loop: ask.id.ref, File: ask.file, From: ask.from, N: ask.n}
+		items, err = e.cursors.Read(e.ctx, e.files(ask.id.key.Account), &w, e.references)
+		return err
+	})
+	in := &input{kind: inRun, key: ask.id.key}
+	in.m = machine.Input{Kind: machine.InItems, Ref: ask.id.ref, From: ask.from, Items: items.Items, More: items.More, Total: items.Total}
+	if err != nil {
+		if e.ctx.Err() != nil {
+			return
+		}
+		in.m = failed(ask, err)
+	}
+	_ = e.post(in)
+}
+
+func failed(ask *effect, err error) machine.Input {
+	return machine.Input{Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Failed,
+		Err: &machine.Failure{Code: fault.CodeOf(err), Msg: fault.Message(err)}}
+}
+
+// references are those in the values of a run's journal.
+func (e *Engine) references(ctx context.Context, key store.Key) (map[jsonx.Large]bool, error) {
+	return loops.References(ctx, e.cfg.Store, key)
+}
+
+// collect answers CmdCollect: the outputs of a loop's iterations, in order, as the
+// reference to a list in a file.
+func (e *Engine) collect(ask *effect) {
+	var list jsonx.Large
+	run := ask.id.key.Run
+	err := e.contain(run, "collecting the outputs of a loop", func() (err error) {
+		loop := loops.Loop{Plan: ask.prog.machine.Plan(), Key: ask.id.key, Ref: ask.id.ref, N: ask.n}
+		list, err = loops.Collect(e.ctx, e.cfg.Store, e.files(ask.id.key.Account), &loop, func(fn func() error) error {
+			return e.contain(run, "reading the outputs of a loop", fn)
+		})
+		return err
+	})
+	if e.ctx.Err() != nil {
+		return
+	}
+	in := &input{kind: inRun, key: ask.id.key, m: machine.Input{
+		Kind: machine.InResult, Ref: ask.id.ref, Fence: ask.id.fence, Outcome: machine.Success}}
+	if err == nil {
+		in.m.Output = list.Append(nil)
+	} else {
+		in.m = failed(ask, err)
+	}
+	_ = e.post(in)
+}
+
+// noFiles is what actions see where no files are configured.
+type noFiles struct{}
+
+func (noFiles) Open(context.Context, string) (action.File, error) {
+	return nil, fault.New(fault.FileNotFound, "this engine keeps no files")
+}
+
+func (noFiles) Put(context.Context, io.Reader, string, string) (action.FileInfo, error) {
+	return action.FileInfo{}, fault.New(fault.StoreReadOnly, "this engine keeps no files")
+}
