@@ -114,7 +114,7 @@ func newCore(ctx context.Context, cfg *Config) *core {
 func (c *core) handle(now int64, ins []*input) {
 	c.now = max(c.now, now)
 	c.backlog = append(c.backlog, ins...)
-	if c.dead != nil || c.stalled != nil && !c.resume() {
+	if c.dead != nil || c.stalled != nil && !c.reload() {
 		c.refuse()
 		return
 	}
@@ -240,7 +240,7 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
 		// It learns first that its attempts are lost: once it has moved on nothing
 		// else tells them from those of this process, should it be loaded again.
-		if c.resumeRun(l); l.gone {
+		if c.recoverRun(l); l.gone {
 			return store.ErrQuarantined(l.key.Run, c.quarantined[l.key])
 		}
 	}

@@ -62,7 +62,7 @@ func (e *Engine) inTurn(slots chan struct{}, fn func()) {
 
 // Do renders an attempt's input and has the pool call its action. It runs beside
 // the loop, since rendering evaluates templates, or on the loop's own goroutine
-// when that has left its baton.
+// when that has left the core.
 func (fl *inFlight) Do() {
 	e := fl.e
 	if fl.Withdrawn() {
@@ -162,7 +162,7 @@ func (e *Engine) result(fl *inFlight, in *input) {
 		return // the engine has ended: its attempt is open in the journal
 	}
 	if !fl.own || in != &fl.report || in.holding {
-		e.wake() // but lend's own attempt, which has returned: lend looks
+		e.wake() // except for runInline's own attempt: it looks itself
 	}
 	failpoint.Pass(failpoint.ResultAfter)
 }

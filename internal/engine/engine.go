@@ -42,14 +42,13 @@ type Engine struct {
 	length atomic.Int64 // of inbox
 	closed error        // set once the inbox takes nothing more
 
-	signal  chan struct{} // 1 slot: the inbox or a flag changed
-	alarm   *time.Timer   // of the loop; it wakes as an input does
-	commits chan []store.Transition
-	results chan commitResult
-	names   retention.References // the committer's
-	inline  inlineCommit
-	baton   baton
-	pending atomic.Int64 // requests waiting for an answer
+	signal   chan struct{} // 1 slot: the inbox or a flag changed
+	alarm    *time.Timer   // of the loop; it wakes as an input does
+	commits  chan []store.Transition
+	results  chan commitResult
+	names    retention.References // the committer's
+	handover handover
+	pending  atomic.Int64 // requests waiting for an answer
 
 	reading, collecting chan struct{} // slots, see inTurn
 
@@ -89,8 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.cfg.Blobs != nil {
 		e.helpers.Go(func() { e.cleaner.Run(e.ctx) })
 	}
-	e.inline.init(e)
-	e.baton.init()
+	e.handover.init(e.look)
 	e.alarm = time.AfterFunc(time.Hour, e.wake)
 	go e.loop()
 	return e, nil
@@ -153,7 +151,7 @@ func (e *Engine) wake() {
 	case e.signal <- struct{}{}:
 	default:
 	}
-	e.baton.wake()
+	e.handover.wake()
 }
 
 // take swaps the inbox for an empty one.
@@ -171,7 +169,7 @@ func (e *Engine) take() []*input {
 func (e *Engine) loop() {
 	c := e.core
 	for !e.crashed.Load() {
-		e.baton.woken.Store(false)
+		e.handover.woken.Store(false)
 		c.closing = e.stopping.Load()
 		c.handle(e.now(), e.take())
 		e.catchUp()
@@ -182,8 +180,8 @@ func (e *Engine) loop() {
 				c.committed(nil, nil)
 				c.releaseCommitted()
 			case e.alone(b):
-				if !e.commitHere(b) {
-					return // somebody else has ended the engine
+				if !e.commitInline(b) {
+					return // the guard has ended the engine
 				}
 				lone = true
 			default:
@@ -205,7 +203,7 @@ func (e *Engine) loop() {
 			if e.runInline() {
 				continue
 			}
-			return // somebody else drives now
+			return // the standby goroutine runs the loop now
 		}
 		e.handOut()
 		if more {
@@ -269,7 +267,7 @@ func (e *Engine) catchUp() {
 	}
 }
 
-// letOut carries out what the core released. Attempts wait for handOut, or lend.
+// letOut carries out what the core released. Attempts wait for handOut or runInline.
 func (e *Engine) letOut() {
 	c := e.core
 	if len(c.effects) > 0 {

@@ -119,7 +119,7 @@ func (c *core) get(key store.Key) (*loadedRun, error) {
 	switch {
 	case err != nil:
 	case astray:
-		c.resumeRun(l)
+		c.recoverRun(l)
 	default:
 		c.arm(l) // looking ahead passes over runs in memory
 	}

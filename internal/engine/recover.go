@@ -124,7 +124,7 @@ func (c *core) enterNext() {
 		l := c.entering[0]
 		c.entering = c.entering[1:]
 		if !l.gone {
-			c.resumeRun(l)
+			c.recoverRun(l)
 		}
 	}
 	if len(c.entering) == 0 && (len(c.suspects) > 0 || c.alone) {
@@ -132,8 +132,8 @@ func (c *core) enterNext() {
 	}
 }
 
-// resumeRun carries out what a loaded run owes.
-func (c *core) resumeRun(l *loadedRun) {
+// recoverRun carries out what a loaded run owes.
+func (c *core) recoverRun(l *loadedRun) {
 	if l.interrupted {
 		l.interrupted = false
 		// The commands of this turn are among those owed below.
@@ -196,10 +196,10 @@ func (c *core) decideQuietly(l *loadedRun, in *machine.Input) error {
 	return err
 }
 
-// resume loads every run again after a failed commit, and says whether it could.
+// reload loads every run again after a failed commit, and says whether it could.
 // What the lost batch held is looked up run by run: our epoch guards the
 // journals, so an event number that is there was written by that batch (F16).
-func (c *core) resume() bool {
+func (c *core) reload() bool {
 	if c.now < c.retryAt {
 		return false
 	}
@@ -354,7 +354,7 @@ func (c *core) release(key store.Key) error {
 	c.touch(l, l.run.Last()+1)
 	c.building.urgent = true
 	l.interrupted = running(l) > 0
-	c.resumeRun(l)
+	c.recoverRun(l)
 	return nil
 }
 

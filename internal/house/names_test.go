@@ -13,7 +13,7 @@ import (
 var refusedNames = map[string]map[string]string{
 	"internal/machine": {"agenda": "worklist", "Witness": "journal.Checker", "run0": "header"},
 	"internal/engine": {
-		"seat": "baton", "lend": "runInline", "standBy": "standby", "dog": "watchdog", "here": "inlineCommit", "flight": "inFlight",
+		"resume": "reload", "resumeRun": "recoverRun", "seat": "handover", "baton": "handover", "lend": "runInline", "standBy": "standby", "dog": "watchdog", "here": "handover", "inlineCommit": "handover", "flight": "inFlight",
 		"gate": "limit", "lane": "accountQueue", "stray": "orphan", "strays": "orphans", "linger": "overdue",
 		"apart": "quarantined", "setApart": "quarantine", "namer": "fileReferences", "genuine": "checkReferences",
 		"landed": "committedBatch", "carryOn": "releaseCommitted", "sweepLoop": "retentionLoop",

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A handover passes the core from the loop's goroutine to another one while the loop
+// is away in a call that may block.
+//
+// A loop that gives a batch to the committer, or an attempt to the executor, and then
+// waits for the answer wakes two threads each time. For a run that is alone this is
+// most of what a step costs beside its sync: committing on the loop's goroutine saves
+// 10 µs a step of a chain, and carrying out the attempt there as well brings what a
+// step adds to the store's time from 60 µs to between 5 and 23 (p50, go run ./bench
+// -shapes chain). So the loop calls the store and the action itself when nothing else
+// can happen meanwhile, and another goroutine takes the core when something does:
+//
+//	committing  the timer takes it when the disk hangs, to end the engine (F32)
+//	acting      the standby goroutine takes it as soon as anything arrives, however
+//	            long the action takes, and runs the loop from then on
+//
+// The core belongs to one goroutine at a time, and this is how that is kept: leaving
+// begins an absence with a number of its own, and who claims it, by one
+// compare-and-swap, has the core. A loop that comes back and cannot claim its own
+// absence has lost the core and returns.
+type handover struct {
+	// state is the number of the absence and, in its low two bits, where the loop is.
+	state atomic.Uint64
+
+	woken    atomic.Bool   // something arrived since the loop began its pass
+	call     chan struct{} // 1 slot: something arrived while the loop was acting
+	standing bool          // there is a standby goroutine; belongs to the owner of the core
+
+	guard *time.Timer  // runs while the loop commits
+	looks atomic.Int32 // of the guard, at this commit
+}
+
+// Where the loop's goroutine is.
+const (
+	present    = iota // it has the core
+	committing        // in Store.Commit
+	acting            // in an action
+	whereBits  = 3
+)
+
+func (h *handover) init(look func()) {
+	h.call = make(chan struct{}, 1)
+	h.guard = time.AfterFunc(time.Hour, look)
+	h.guard.Stop()
+}
+
+// leave begins an absence. The caller has the core, and has lost it if it cannot claim
+// the absence afterwards.
+func (h *handover) leave(where uint64) (absence uint64) {
+	absence = ((h.state.Load() | whereBits) + 1) | where
+	h.state.Store(absence)
+	return absence
+}
+
+// claim takes the core from an absence. Of all who try, one succeeds.
+func (h *handover) claim(absence uint64) bool {
+	return h.state.CompareAndSwap(absence, absence&^whereBits)
+}
+
+// away returns the absence that lasts, if the loop is there.
+func (h *handover) away(where uint64) (absence uint64, ok bool) {
+	absence = h.state.Load()
+	return absence, absence&whereBits == where
+}
+
+// wake calls the standby goroutine when the loop is acting. It notes first that
+// something arrived: either it sees that the loop is away, or the loop, having left,
+// sees the note.
+func (h *handover) wake() {
+	h.woken.Store(true)
+	if _, ok := h.away(acting); ok {
+		select {
+		case h.call <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// alone reports whether hardly anything can happen while this batch is being committed
+// but new requests: it is one run's, no attempt but the one that it lets out holds a
+// slot, nothing has arrived, and the core has nothing more to do. What arrives all the
+// same waits for the commit.
+func (e *Engine) alone(b *batch) bool {
+	return len(b.trans) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.length.Load() == 0 && !e.core.busy()
+}
+
+// commitInline commits a batch on the loop's own goroutine. It returns false when the
+// disk hung for so long that the guard has ended the engine: the core is no longer the
+// caller's.
+func (e *Engine) commitInline(b *batch) bool {
+	h := &e.handover
+	h.looks.Store(0)
+	absence := h.leave(committing)
+	h.guard.Reset(hangsAfter / hangLooks)
+	r := e.commit(b.trans)
+	h.guard.Stop()
+	if !h.claim(absence) {
+		return false
+	}
+	e.core.committed(r.verdicts, r.err)
+	e.core.releaseCommitted()
+	return true
+}
+
+// look is the guard's: it ends the engine when the loop's commit does not come back
+// (F32). Looks are counted, as the watchdog counts them. One may be meant for the
+// commit before: it came too late to be stopped.
+func (e *Engine) look() {
+	h := &e.handover
+	absence, ok := h.away(committing)
+	if !ok {
+		return
+	}
+	if h.looks.Add(1) <= hangLooks {
+		h.guard.Reset(hangsAfter / hangLooks)
+		return
+	}
+	if h.claim(absence) {
+		e.core.hang()
+		e.letOut()
+		e.finish()
+	}
+}
+
+// runInline carries out the one attempt that was let out, on the loop's own goroutine.
+// It returns false when the standby goroutine has taken the core meanwhile.
+func (e *Engine) runInline() (back bool) {
+	h := &e.handover
+	if !h.standing {
+		h.standing = true
+		go e.standby()
+	}
+	fl := e.jobs[0].(*inFlight)
+	e.jobs[0] = nil
+	e.jobs = e.jobs[:0]
+	fl.own = true
+	absence := h.leave(acting)
+	if h.woken.Load() { // before the loop left, perhaps during the commit
+		h.wake()
+	}
+	returned := false
+	defer func() {
+		if !returned { // the action ended the goroutine by runtime.Goexit
+			e.wake()
+		}
+	}()
+	fl.Do()
+	returned = true
+	if h.claim(absence) {
+		return true
+	}
+	e.wake() // the new owner may have looked before the report was there
+	return false
+}
+
+// standby takes the core when it is called while the loop is acting, and runs the loop
+// from then on.
+func (e *Engine) standby() {
+	h := &e.handover
+	for {
+		select {
+		case <-h.call:
+			if absence, ok := h.away(acting); ok && h.claim(absence) {
+				h.standing = false
+				e.loop()
+				return
+			}
+		case <-e.done:
+			return
+		}
+	}
+}
