@@ -366,7 +366,7 @@ func (e *Engine) Events(ctx context.Context, account, run string, after uint64) 
 func (e *Engine) Wait(ctx context.Context, account, run string) (store.Head, error) {
 	key := store.Key{Account: account, Run: run}
 	// A run in memory that has not ended publishes its end: nothing needs to be read.
-	return e.feed.Wait(ctx, key, func() bool { return e.core.unended(key) })
+	return e.feed.Wait(ctx, key, func() bool { return e.core.residency.unended(key) })
 }
 
 // Clean removes everything that is no longer kept at once, and returns what it was. With

@@ -175,12 +175,12 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 		r.settle(ins...)
 		r.work()
 	}
-	if n := cap(r.c.alarms.heap); n > 4*minDead {
+	if n := cap(r.c.residency.alarms.heap); n > 4*minDead {
 		t.Errorf("room for %d alarms, for one run in memory", n)
 	}
 	last := int64(0)
-	for found := false; len(r.c.alarms.heap) > 0; {
-		a, _ := r.c.alarms.pop()
+	for found := false; len(r.c.residency.alarms.heap) > 0; {
+		a, _ := r.c.residency.alarms.pop()
 		if a.at < last {
 			t.Fatalf("an alarm at %d comes after one at %d", a.at, last)
 		}
@@ -188,7 +188,7 @@ func TestAlarmsOfTheDeadAreForgotten(t *testing.T) {
 		if a.timer != nil && a.timer.l != nil && a.timer.l.key == waits {
 			found = true
 		}
-		if len(r.c.alarms.heap) == 0 && !found {
+		if len(r.c.residency.alarms.heap) == 0 && !found {
 			t.Error("the alarm of the run that waits is gone")
 		}
 	}
@@ -203,13 +203,13 @@ func TestBatchesOfManyRunsLeaveNoRoom(t *testing.T) {
 		ins = append(ins, r.start(acc, p, nil))
 	}
 	r.handle(ins...)
-	if n := cap(r.c.building.dirty); n < 10*keptRuns {
+	if n := cap(r.c.pipeline.building.dirty); n < 10*keptRuns {
 		t.Fatalf("the batch had %d runs", n)
 	}
 	r.settle()
 	r.work()
 	r.pass(1_000_000)
-	for _, b := range []*batch{r.c.building, r.c.spare} {
+	for _, b := range []*batch{r.c.pipeline.building, r.c.pipeline.spare} {
 		if n := max(cap(b.dirty), cap(b.ins), cap(b.owed), cap(b.trans), cap(b.runs)); n > 2*keptRuns {
 			t.Errorf("room for %d runs is kept while there is none", n)
 		}
@@ -232,15 +232,15 @@ steps:
 	for range laps {
 		r.pass(1_000_000)
 		r.work()
-		most = max(most, len(r.c.alarms.heap))
+		most = max(most, len(r.c.residency.alarms.heap))
 		dead := 0
-		for i := range r.c.alarms.heap {
-			if !r.c.alarms.heap[i].living() {
+		for i := range r.c.residency.alarms.heap {
+			if !r.c.residency.alarms.heap[i].living() {
 				dead++
 			}
 		}
-		if dead != r.c.alarms.dead {
-			t.Fatalf("%d alarms are dead, %d were counted", dead, r.c.alarms.dead)
+		if dead != r.c.residency.alarms.dead {
+			t.Fatalf("%d alarms are dead, %d were counted", dead, r.c.residency.alarms.dead)
 		}
 	}
 	r.wantStatus(loops, "completed")

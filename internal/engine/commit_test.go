@@ -101,8 +101,8 @@ func TestRefusedStartLeavesNothing(t *testing.T) {
 	st.refuse = func(tr *store.Transition) bool { return tr.Key == in.key }
 	r.settle(in)
 	wantCode(t, r.answer(in).err, fault.Conflict)
-	if len(r.c.runs) != 0 {
-		t.Errorf("%d runs are in memory", len(r.c.runs))
+	if len(r.c.residency.runs) != 0 {
+		t.Errorf("%d runs are in memory", len(r.c.residency.runs))
 	}
 	if used := r.c.attempts.arbiter.InUse(); used != 0 {
 		t.Errorf("%d slots are held", used)
@@ -137,13 +137,13 @@ func TestI1_RequestsOfARefusedTwin(t *testing.T) {
 		if !encoded { // it shares the batch of the start
 			r.handle(cancel)
 		}
-		b := r.c.encodeBatch()
+		b := r.c.pipeline.encodeBatch()
 		if encoded { // it comes while that is being written
 			r.handle(cancel)
 		}
 		verdicts, err := r.st.Commit(t.Context(), b.trans)
-		r.c.committed(verdicts, err)
-		r.c.releaseCommitted()
+		r.c.pipeline.committed(verdicts, err)
+		r.c.pipeline.releaseCommitted()
 		r.take()
 		r.settle()
 		if out := r.answer(second); out.err != nil || !out.existing || out.run != first.key.Run {
@@ -161,7 +161,7 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 	r := newRig(t, memory.New(memory.Options{}), Config{}, noop())
 	in := r.start(acc, planOf(t, chain(1), noop()), nil)
 	r.handle(in)
-	b := r.c.encodeBatch()
+	b := r.c.pipeline.encodeBatch()
 	if b == nil {
 		t.Fatal("the start needs no commit")
 	}
@@ -174,8 +174,8 @@ func TestAnOldDispatchDoesNotBlockTheNewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	verdicts, err := r.st.Commit(t.Context(), b.trans)
-	r.c.committed(verdicts, err)
-	r.c.releaseCommitted()
+	r.c.pipeline.committed(verdicts, err)
+	r.c.pipeline.releaseCommitted()
 	r.take()
 	if len(r.tasks) != 0 {
 		t.Fatalf("an attempt that is over was handed out: %+v", r.tasks[0].id)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/feed"
@@ -34,78 +33,41 @@ const (
 // core is the engine without its goroutines. Its owner calls, always from one
 // goroutine at a time:
 //
-//	handle(now, inputs)  what arrived; nothing leaves yet
-//	encodeBatch()               the batch to commit, nil when there is none
-//	committed(verdicts)  what the store said; the next batch may be encoded
-//	carryOn()            fills effects and frames with what waited for that
-//	wakeup()             when to call handle again at the latest
+//	handle(now, inputs)          what arrived; nothing leaves yet
+//	pipeline.encodeBatch()       the batch to commit, nil when there is none
+//	pipeline.committed(verdicts) what the store answered; the next batch may be encoded
+//	pipeline.releaseCommitted()  fills effects and frames with what waited for that
+//	wakeup()                     when to call handle again at the latest
 type core struct {
 	cfg   *Config
 	ctx   context.Context // of reads from the store
 	epoch uint64
 	now   int64 // UTC µs, never falls
 
-	runs     map[store.Key]*loadedRun // the loop writes it under runsMu, others read it so
-	runsMu   sync.RWMutex
-	most     int     // runs it has held at once
-	recent   runList // by touch
-	programs *programs
-	attempts attempts
-
-	alarms  alarms
-	horizon int64 // suspended runs due until then have an alarm
+	programs  *programs
+	attempts  attempts  // what is handed out, and the slots
+	residency residency // which runs are in memory
+	pipeline  pipeline  // what becomes durable
+	recovery  recovery  // what follows a crash or a failed commit
 
 	backlog   []*input     // arrived and not handled
 	continues []*loadedRun // runs that owe InContinue
-	entering  []*loadedRun // loaded by recovery, their commands not yet carried out
 	muted     bool         // commands of this turn come from Owed
 	turn      machine.Turn
 	inner     machine.Input // what the core itself tells a run, used again
-
-	since     int64       // no process has died since then; 0 = since this one began
-	history   history     // of this engine's crashes
-	suspects  []store.Key // to be loaded one at a time
-	suspectAt int64       // not before
-	alone     bool        // the last one marked is not cleared yet
-	// quarantined are the runs that were set apart, and why, until their mark is durable.
-	quarantined map[store.Key]string
-	// taken are the runs that were in memory, under Config.Select.
-	taken map[store.Key]bool
-	// inherited are the runs that had attempts out when this engine began and were
-	// not written to since.
-	inherited map[store.Key]inherited
-
-	building, flying, spare *batch
-	committedBatch          *batch // committed; what waited for it has not gone out
-	uncompacted             int    // bytes committed since the last look at laggards
-	compacting              bool
-	resting                 []rested // quiet since their last commit, the first ones first, and stale entries
+	closing   bool          // no new grants
 
 	effects []effect
 	frames  []feed.Published
-
-	stalled error // commits fail: memory is empty until retryAt
-	lost    []*batch
-	retryAt int64
-	backoff int64
-	dead    error // no commit will ever succeed again
-	closing bool  // no new grants
 
 	watch watch // nil outside of simulations
 }
 
 func newCore(ctx context.Context, cfg *Config) *core {
-	c := &core{
-		cfg: cfg, ctx: ctx,
-		runs:        map[store.Key]*loadedRun{},
-		programs:    newPrograms(cfg.MaxPlans),
-		attempts:    newAttempts(cfg.Concurrency),
-		inherited:   map[store.Key]inherited{},
-		quarantined: map[store.Key]string{},
-		taken:       map[store.Key]bool{},
-		building:    new(batch), spare: new(batch),
-	}
-	c.recent.init()
+	c := &core{cfg: cfg, ctx: ctx, programs: newPrograms(cfg.MaxPlans), attempts: newAttempts(cfg.Concurrency)}
+	c.residency.init(c)
+	c.pipeline.init(c)
+	c.recovery.init(c)
 	c.turn.Limit = cfg.MaxTurn
 	return c
 }
@@ -114,32 +76,27 @@ func newCore(ctx context.Context, cfg *Config) *core {
 func (c *core) handle(now int64, ins []*input) {
 	c.now = max(c.now, now)
 	c.backlog = append(c.backlog, ins...)
-	if c.dead != nil || c.stalled != nil && !c.reload() {
-		c.refuse()
+	if c.recovery.dead != nil || c.recovery.stalled != nil && !c.recovery.reload() {
+		c.recovery.refuse()
 		return
 	}
 	n := 0
-	for ; n < len(c.backlog) && !c.full(); n++ {
+	for ; n < len(c.backlog) && !c.pipeline.full(); n++ {
 		c.one(c.backlog[n])
 		c.backlog[n] = nil
 	}
 	rest := copy(c.backlog, c.backlog[n:])
 	clear(c.backlog[rest:])
 	c.backlog = c.backlog[:rest]
-	c.enterNext()
-	c.ring()
+	c.recovery.enterNext()
+	c.residency.ring()
 	c.settle()
-}
-
-// full says that the batch under construction should go first.
-func (c *core) full() bool {
-	return c.building.bytes >= c.cfg.MaxBatchBytes || len(c.building.dirty) >= maxRuns
 }
 
 // busy says that handle has more to do, once there is room.
 func (c *core) busy() bool {
-	return c.stalled == nil && c.dead == nil &&
-		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.entering) > 0 || !c.closing && c.attempts.arbiter.Granted())
+	return c.recovery.stalled == nil && c.recovery.dead == nil &&
+		(len(c.backlog) > 0 || len(c.continues) > 0 || len(c.recovery.entering) > 0 || !c.closing && c.attempts.arbiter.Granted())
 }
 
 // one handles one input. Its answer, if somebody waits for one, is fixed here
@@ -151,14 +108,14 @@ func (c *core) one(in *input) {
 	case inRun:
 		in.out = answer{run: in.key.Run, err: c.deliver(in)}
 	case inRelease:
-		in.out = answer{run: in.key.Run, err: c.release(in.key)}
+		in.out = answer{run: in.key.Run, err: c.recovery.release(in.key)}
 	case inFreed:
 		c.attempts.free(in.task())
 		return
 	}
 	if in.reply != nil {
-		c.building.ins = append(c.building.ins, in)
-		c.building.urgent = true
+		c.pipeline.building.ins = append(c.pipeline.building.ins, in)
+		c.pipeline.building.urgent = true
 	}
 }
 
@@ -169,15 +126,15 @@ func (c *core) start(in *input) error {
 	}
 	prog := in.begin.prog
 	room := min(max(prog.room, minRoom), maxRoom)
-	l := &loadedRun{tail: make([]byte, 0, room), key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
+	l := &loadedRun{storedState: storedState{tail: make([]byte, 0, room)}, key: in.key, prog: prog, run: machine.NewRun(prog.machine), begin: in.begin}
 	l.head = store.Head{
 		Key: in.key, Recipe: in.begin.recipe, Version: in.begin.version,
 		PlanHash: prog.key, Created: c.now,
 	}
-	c.enter(l)
+	c.residency.enter(l)
 	err := c.decide(l, &in.m)
 	if err != nil {
-		c.drop(l)
+		c.residency.drop(l)
 	}
 	return err
 }
@@ -186,7 +143,7 @@ func (c *core) start(in *input) error {
 func (c *core) deliver(in *input) error {
 	l := in.live
 	if l == nil || l.gone {
-		l = c.runs[in.key]
+		l = c.residency.runs[in.key]
 	}
 	report := in.m.Kind == machine.InResult && in.m.Outcome != machine.Preview ||
 		in.m.Kind == machine.InWorkerLost && !in.m.All
@@ -205,7 +162,7 @@ func (c *core) deliver(in *input) error {
 	}
 	if l == nil {
 		var err error
-		if l, err = c.get(in.key); err != nil {
+		if l, err = c.residency.get(in.key); err != nil {
 			return err
 		}
 	}
@@ -218,12 +175,12 @@ func (c *core) deliver(in *input) error {
 	before := l.run.Last()
 	err := c.decide(l, &in.m)
 	if in.m.Kind != machine.InProgress && l.run.Last() != before {
-		c.building.urgent = true
+		c.pipeline.building.urgent = true
 	}
 	// It is handled again if what it met is lost: also a report that came to
 	// nothing because of a cancel that is not durable yet.
 	if report && in.reply == nil && (l.dirty || l.flying) {
-		c.building.ins = append(c.building.ins, in)
+		c.pipeline.building.ins = append(c.pipeline.building.ins, in)
 	}
 	return err
 }
@@ -240,8 +197,8 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	if l.interrupted {
 		// It learns first that its attempts are lost: once it has moved on nothing
 		// else tells them from those of this process, should it be loaded again.
-		if c.recoverRun(l); l.gone {
-			return store.ErrQuarantined(l.key.Run, c.quarantined[l.key])
+		if c.recovery.recoverRun(l); l.gone {
+			return store.ErrQuarantined(l.key.Run, c.recovery.quarantined[l.key])
 		}
 	}
 	in.At = c.now
@@ -252,10 +209,10 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 		}
 		l.run.Decide(in, t)
 		if t.Err == nil && len(t.Events) > 0 {
-			c.touch(l, t.Events[0].Seq)
+			c.pipeline.touch(l, t.Events[0].Seq)
 			before := len(l.tail)
 			l.tail = journal.AppendFrame(l.tail, t.Events)
-			c.building.bytes += len(l.tail) - before
+			c.pipeline.building.bytes += len(l.tail) - before
 		}
 	}); err != nil {
 		return err
@@ -272,7 +229,7 @@ func (c *core) decide(l *loadedRun, in *machine.Input) error {
 	for i := range t.Commands {
 		c.command(l, &t.Commands[i])
 	}
-	c.arm(l)
+	c.residency.arm(l)
 	return nil
 }
 
@@ -293,15 +250,15 @@ func (c *core) protect(l *loadedRun, fn func()) (err error) {
 		text := panicText(l.run.Plan(), v)
 		c.cfg.Logger.Error("a run broke the machine", "run", l.key.Run, "panic", text, "stack", string(debug.Stack()))
 		reason := fmt.Sprintf("the machine panicked after event %d: %s", l.run.Last(), text)
-		c.drop(l)
+		c.residency.drop(l)
 		err = store.ErrQuarantined(l.key.Run, reason)
-		for _, in := range c.building.ins {
+		for _, in := range c.pipeline.building.ins {
 			if in.key == l.key {
 				in.out = answer{run: l.key.Run, err: err} // what it was told will not be written
 			}
 		}
 		if l.begin == nil || l.flying { // else it does not exist
-			c.quarantine(l.head, reason)
+			c.recovery.quarantine(l.head, reason)
 		}
 	}()
 	fn()
@@ -350,10 +307,10 @@ func (c *core) command(l *loadedRun, cmd *machine.Command) {
 		}
 	default:
 		if mutation.CommitFirst {
-			c.emit(l, cmd)
+			c.pipeline.emit(l, cmd)
 		}
-		c.building.owed = append(c.building.owed, owed{l, *cmd})
-		c.building.urgent = true
+		c.pipeline.building.owed = append(c.pipeline.building.owed, owed{l, *cmd})
+		c.pipeline.building.urgent = true
 	}
 }
 
@@ -385,7 +342,7 @@ func (c *core) limitsOf(l *loadedRun, ref journal.Ref) []*limit {
 // settle grants what can be granted and lets long turns go on, until nothing
 // more follows or the batch is full. Then it tells who is held back, and why.
 func (c *core) settle() {
-	for !c.full() {
+	for !c.pipeline.full() {
 		switch {
 		case !c.closing && c.attempts.arbiter.Granted():
 			c.attempts.arbiter.EachGranted(c.grant)
@@ -395,7 +352,7 @@ func (c *core) settle() {
 			l.again = false
 			if !l.gone {
 				_ = c.tell(l, machine.Input{Kind: machine.InContinue})
-				c.building.urgent = true
+				c.pipeline.building.urgent = true
 			}
 		default:
 			c.hold()
@@ -411,7 +368,7 @@ func (c *core) grant(k *slotRequest) {
 	}
 	l := k.Holder.l
 	err := c.tell(l, machine.Input{Kind: machine.InGranted, Ref: k.Ref})
-	c.building.urgent = true
+	c.pipeline.building.urgent = true
 	if err != nil || k.Withdrawn() {
 		return
 	}
@@ -429,30 +386,8 @@ func (c *core) grant(k *slotRequest) {
 func (c *core) hold() {
 	c.attempts.arbiter.EachBlocked(func(k *slotRequest, reason string) {
 		_ = c.tell(k.Holder.l, machine.Input{Kind: machine.InHeld, Ref: k.Ref, Text: reason})
-		c.building.urgent = true
+		c.pipeline.building.urgent = true
 	})
-}
-
-// arm sees to it that the run is looked at when its next timer is due.
-func (c *core) arm(l *loadedRun) {
-	due := l.run.NextDue()
-	if due == 0 || l.alarm != 0 && l.alarm <= due || l.gone {
-		return
-	}
-	c.ringAt(l, due)
-}
-
-// ringAt makes `at` the run's valid alarm.
-func (c *core) ringAt(l *loadedRun, at int64) {
-	if l.timer == nil {
-		l.timer = &timerHandle{l: l}
-	}
-	before := l.alarm
-	l.alarm = at
-	l.timer.valid = c.alarms.push(alarm{at: at, timer: l.timer})
-	if before != 0 {
-		c.alarms.died()
-	}
 }
 
 var errStopping = fault.New(fault.Stopping, "the engine is stopping and takes no new work; try again after it has started")

@@ -22,7 +22,7 @@ func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	in := r.start(acc, p, nil)
 	reply := r.asked(in)
 	r.handle(in)
-	b := r.c.encodeBatch()
+	b := r.c.pipeline.encodeBatch()
 	if b == nil {
 		t.Fatal("a start makes no batch")
 	}
@@ -32,12 +32,12 @@ func TestI1_NothingLeavesBeforeTheCommit(t *testing.T) {
 	if len(in.reply) != 0 || len(cancel.reply) != 0 || len(r.c.effects) != 0 || len(r.c.frames) != 0 {
 		t.Fatalf("before the commit: %d and %d answers, %d effects, %d frames left", len(in.reply), len(cancel.reply), len(r.c.effects), len(r.c.frames))
 	}
-	if r.c.encodeBatch() != nil {
+	if r.c.pipeline.encodeBatch() != nil {
 		t.Fatal("a second batch was encoded while the first is being committed")
 	}
 	verdicts, err := st.Commit(context.Background(), b.trans)
-	r.c.committed(verdicts, err)
-	r.c.releaseCommitted()
+	r.c.pipeline.committed(verdicts, err)
+	r.c.pipeline.releaseCommitted()
 	if out := reply(); out.err != nil {
 		t.Error(out.err)
 	}
@@ -168,8 +168,8 @@ func TestI13_IdempotencyKey(t *testing.T) {
 	if len(r.tasks) != 2 {
 		t.Errorf("%d tasks were handed out, want one for each of two runs", len(r.tasks))
 	}
-	if len(r.c.runs) != 2 {
-		t.Errorf("%d runs in memory, want 2", len(r.c.runs))
+	if len(r.c.residency.runs) != 2 {
+		t.Errorf("%d runs in memory, want 2", len(r.c.residency.runs))
 	}
 }
 
@@ -304,7 +304,7 @@ func TestI21_FailedSyncStopsAcknowledging(t *testing.T) {
 	reply := r.asked(in)
 	r.settle(done(r.pull(), `{}`), in)
 	wantCode(t, reply().err, fault.StoreFailed)
-	if r.c.dead == nil {
+	if r.c.recovery.dead == nil {
 		t.Fatal("the core goes on after a failed sync")
 	}
 	bad = false
@@ -331,7 +331,7 @@ func TestF35_StaleOwnerIsRefused(t *testing.T) {
 	reply := first.asked(in)
 	first.settle(done(task, `"zombie"`), in)
 	wantCode(t, reply().err, fault.StaleEpoch)
-	if first.c.dead == nil || len(first.tasks) != 0 {
+	if first.c.recovery.dead == nil || len(first.tasks) != 0 {
 		t.Error("the first owner goes on")
 	}
 	second.work()
@@ -350,7 +350,7 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	log := &input{kind: inRun, key: key, m: machine.Input{Kind: machine.InProgress, Ref: r.tasks[0].id.ref, Fence: r.tasks[0].id.fence,
 		Progress: machine.Progress{Kind: machine.ProgressLog, Level: "info", Text: "hello"}}}
 	r.handle(log)
-	if r.c.encodeBatch() != nil {
+	if r.c.pipeline.encodeBatch() != nil {
 		t.Fatal("a log line triggered a commit")
 	}
 	if at := r.c.wakeup(); at > r.now+lazyTick {
@@ -358,13 +358,13 @@ func TestBarrierWaitsForWhatItSaw(t *testing.T) {
 	}
 	barrier := &input{kind: inBarrier, reply: make(chan answer, 1)}
 	r.handle(barrier)
-	b := r.c.encodeBatch()
+	b := r.c.pipeline.encodeBatch()
 	if b == nil || len(b.trans) != 1 {
 		t.Fatal("the barrier does not flush the line")
 	}
 	verdicts, err := st.Commit(context.Background(), b.trans)
-	r.c.committed(verdicts, err)
-	r.c.releaseCommitted()
+	r.c.pipeline.committed(verdicts, err)
+	r.c.pipeline.releaseCommitted()
 	if barrier.reply != nil {
 		t.Error("the barrier was not answered")
 	}
@@ -380,7 +380,7 @@ func TestI15_BatchIsBounded(t *testing.T) {
 		ins = append(ins, r.start(acc, p, nil))
 	}
 	r.handle(ins...)
-	if n := len(r.c.building.dirty); n > maxRuns {
+	if n := len(r.c.pipeline.building.dirty); n > maxRuns {
 		t.Errorf("%d runs share a batch, want at most %d", n, maxRuns)
 	}
 	r.settle()

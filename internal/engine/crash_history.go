@@ -43,63 +43,63 @@ type lone struct {
 	N       int    `json:"n"`    // deaths with no new event between
 }
 
-func (c *core) saveHistory() error {
-	c.history.Clock = c.now
-	data, err := json.Marshal(&c.history)
+func (r *recovery) saveHistory() error {
+	r.history.Clock = r.c.now
+	data, err := json.Marshal(&r.history)
 	if err != nil {
 		return fmt.Errorf("encode the engine's history: %w", err)
 	}
-	return c.cfg.Store.SetNote(c.ctx, c.epoch, historyNote, data)
+	return r.c.cfg.Store.SetNote(r.c.ctx, r.c.epoch, historyNote, data)
 }
 
 // lookAtCrashes notes whether the last process died, and says whether runs must
 // be loaded one at a time because it keeps dying.
-func (c *core) lookAtCrashes() (careful bool, err error) {
-	data, err := c.cfg.Store.Note(c.ctx, historyNote)
+func (r *recovery) lookAtCrashes() (careful bool, err error) {
+	data, err := r.c.cfg.Store.Note(r.c.ctx, historyNote)
 	if err != nil {
 		return false, err
 	}
-	h := &c.history
+	h := &r.history
 	*h = history{}
 	if data != nil {
 		if err := json.Unmarshal(data, h); err != nil {
-			c.cfg.Logger.Warn("the engine's history cannot be read; starting a new one", "err", err)
+			r.c.cfg.Logger.Warn("the engine's history cannot be read; starting a new one", "err", err)
 			*h = history{}
 		}
 	}
-	if h.Clock > c.now {
-		c.cfg.Logger.Warn("the clock was turned back; going on from the time of the last engine")
-		c.now = h.Clock
+	if h.Clock > r.c.now {
+		r.c.cfg.Logger.Warn("the clock was turned back; going on from the time of the last engine")
+		r.c.now = h.Clock
 	}
 	if data != nil && !h.Running && h.Stopped == 0 {
 		h.Stopped = h.Clock // an earlier release, which did not say it
 	}
-	c.now = max(c.now, h.Stopped+1) // what happens from now on is younger
+	r.c.now = max(r.c.now, h.Stopped+1) // what happens from now on is younger
 	if !h.Running {
-		c.since = h.Began
+		r.since = h.Began
 	}
 	if h.Running {
-		h.Crashes = append(h.Crashes, c.now)
+		h.Crashes = append(h.Crashes, r.c.now)
 		if h.Alone != nil {
-			c.blame(*h.Alone)
+			r.blame(*h.Alone)
 		}
 	}
 	kept := h.Crashes[:0]
 	for _, at := range h.Crashes {
-		if c.now-at <= crashWindow {
+		if r.c.now-at <= crashWindow {
 			kept = append(kept, at)
 		}
 	}
 	h.Crashes, h.Alone, h.Running = kept, nil, true
-	c.suspectAt = c.now
-	return len(kept) >= crashLimit, c.saveHistory()
+	r.suspectAt = r.c.now
+	return len(kept) >= crashLimit, r.saveHistory()
 }
 
 // suspect says whether a run may be what kills the process: it was active around
 // the first of the crashes, and it had work in hand. When loading those alone
 // does not help, every run that was active then is suspect: its mere fold may
 // be deadly. Events are decoded for this and not folded.
-func (c *core) suspect(saved *store.Saved) bool {
+func (r *recovery) suspect(saved *store.Saved) bool {
 	if saved.Err != nil {
 		return false
 	}
@@ -115,22 +115,22 @@ func (c *core) suspect(saved *store.Saved) bool {
 		}
 		return nil
 	})
-	if last < c.history.Crashes[0]-crashWindow {
+	if last < r.history.Crashes[0]-crashWindow {
 		return false
 	}
-	return err != nil || busy || len(open) > 0 || len(c.history.Crashes) >= desperate
+	return err != nil || busy || len(open) > 0 || len(r.history.Crashes) >= desperate
 }
 
 // blame counts a death against the run that was being loaded alone, and sets it
 // apart when it is one too many (I16).
-func (c *core) blame(d lone) {
+func (r *recovery) blame(d lone) {
 	key := store.Key{Account: d.Account, Run: d.Run}
-	saved, err := c.cfg.Store.Load(c.ctx, key)
+	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
 	if err != nil {
 		return // settled, damaged or gone: it is handled where it is met
 	}
 	d.Last, d.N = saved.Last, 1
-	h := &c.history
+	h := &r.history
 	for i, old := range h.Deaths {
 		if old.Account != d.Account || old.Run != d.Run {
 			continue
@@ -146,68 +146,68 @@ func (c *core) blame(d lone) {
 		return
 	}
 	if saved.Head.Quarantine == "" {
-		c.quarantine(saved.Head, fmt.Sprintf(quarantineMsg, d.N))
+		r.quarantine(saved.Head, fmt.Sprintf(quarantineMsg, d.N))
 	}
 }
 
 // nextSuspect loads the next suspect, alone: only when everything before it is
 // durable, and after a mark that survives what it may do.
-func (c *core) nextSuspect() {
-	if c.now < c.suspectAt || c.flying != nil || !c.building.empty() {
+func (r *recovery) nextSuspect() {
+	if r.c.now < r.suspectAt || r.c.pipeline.flying != nil || !r.c.pipeline.building.empty() {
 		return
 	}
-	h := &c.history
-	if len(c.suspects) == 0 {
-		h.Alone, c.alone = nil, false
-		if err := c.saveHistory(); fatal(err) {
-			c.die(err, c.building)
+	h := &r.history
+	if len(r.suspects) == 0 {
+		h.Alone, r.alone = nil, false
+		if err := r.saveHistory(); fatal(err) {
+			r.die(err, r.c.pipeline.building)
 		} else if err != nil {
-			c.cfg.Logger.Warn("the engine's history could not be saved", "err", err)
+			r.c.cfg.Logger.Warn("the engine's history could not be saved", "err", err)
 		}
 		return
 	}
-	key := c.suspects[0]
+	key := r.suspects[0]
 	h.Alone = &lone{Account: key.Account, Run: key.Run}
-	if err := c.saveHistory(); fatal(err) {
-		c.die(err, c.building) // while all that there is waits for its turn, no commit would find out
+	if err := r.saveHistory(); fatal(err) {
+		r.die(err, r.c.pipeline.building) // while all that there is waits for its turn, no commit would find out
 		return
 	} else if err != nil {
-		c.suspectAt = c.now + maxBackoff
-		c.cfg.Logger.Warn("a suspect cannot be marked; loading it later", "run", key.Run, "err", err)
+		r.suspectAt = r.c.now + maxBackoff
+		r.c.cfg.Logger.Warn("a suspect cannot be marked; loading it later", "run", key.Run, "err", err)
 		return
 	}
-	c.alone = true
-	c.suspectAt = c.now
-	if c.runs[key] == nil {
-		saved, err := c.cfg.Store.Load(c.ctx, key)
+	r.alone = true
+	r.suspectAt = r.c.now
+	if r.c.residency.runs[key] == nil {
+		saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
 		if err == nil {
-			err = c.owns()
+			err = r.owns()
 		}
 		switch {
 		case fault.CodeOf(err) == fault.StaleEpoch:
-			c.die(err, c.building)
+			r.die(err, r.c.pipeline.building)
 			return
 		case err == nil && saved.Head.Quarantine == "":
-			err = c.enterSaved(saved)
+			err = r.enterSaved(saved)
 		case fault.CodeOf(err) == fault.StoreCorrupt:
-			c.quarantineStored(key, err.Error())
+			r.quarantineStored(key, err.Error())
 		}
 		if passing(err) {
-			c.suspectAt = c.now + maxBackoff
-			c.cfg.Logger.Warn("a suspect cannot be read; loading it later", "run", key.Run, "err", err)
+			r.suspectAt = r.c.now + maxBackoff
+			r.c.cfg.Logger.Warn("a suspect cannot be read; loading it later", "run", key.Run, "err", err)
 			return
 		}
 	}
-	c.suspects = c.suspects[1:]
-	if h, ok := c.inherited[key]; ok {
+	r.suspects = r.suspects[1:]
+	if h, ok := r.inherited[key]; ok {
 		h.suspect = false
-		c.inherited[key] = h
+		r.inherited[key] = h
 	}
-	if l := c.runs[key]; l != nil && running(l) > 0 {
-		c.suspectAt = c.now + suspectPause
+	if l := r.c.residency.runs[key]; l != nil && running(l) > 0 {
+		r.suspectAt = r.c.now + suspectPause
 	}
-	if len(c.suspects) == 0 {
-		c.suspectAt = c.now + suspectedFor
+	if len(r.suspects) == 0 {
+		r.suspectAt = r.c.now + suspectedFor
 	}
-	c.enterNext()
+	r.enterNext()
 }

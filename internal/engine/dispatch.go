@@ -158,7 +158,7 @@ func (e *Engine) result(fl *inFlight, in *input) {
 	m := &in.m
 	m.Kind, m.Ref, m.Fence, m.Source = machine.InResult, fl.id.ref, fl.id.fence, journal.FromWorker
 	failpoint.Pass(failpoint.ResultBefore)
-	if e.put(in) != nil {
+	if e.inbox.put(in) != nil {
 		return // the engine has ended: its attempt is open in the journal
 	}
 	if !fl.own || in != &fl.report || in.holding {

@@ -25,6 +25,7 @@ type Engine struct {
 	core     *core // only the loop touches it, after Open
 	pool     *worker.Pool
 	feed     *feed.Feed
+	cleaner  retention.Cleaner
 	ids      *ids
 	watchdog watchdog // the loop's
 	executor worker.Executor
@@ -33,15 +34,9 @@ type Engine struct {
 
 	ctx    context.Context // of everything in the background
 	cancel context.CancelFunc
-	began  time.Time
-	wall   atomic.Int64 // of began, UTC µs; moved forward when the journal is ahead
+	clock  clock
 
-	mu     sync.Mutex
-	inbox  []*input
-	spare  []*input
-	length atomic.Int64 // of inbox
-	closed error        // set once the inbox takes nothing more
-
+	inbox    inbox
 	signal   chan struct{} // 1 slot: the inbox or a flag changed
 	alarm    *time.Timer   // of the loop; it wakes as an input does
 	commits  chan []store.Transition
@@ -56,7 +51,6 @@ type Engine struct {
 	drained  atomic.Bool // no attempt will report any more
 	crashed  atomic.Bool // tests: leave at once, write nothing
 	done     chan struct{}
-	cleaner  retention.Cleaner
 	failure  error // why the loop ended by itself; read after done
 	helpers  sync.WaitGroup
 }
@@ -77,7 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		Done: e.taskDone, Freed: e.taskFreed, Report: e.taskReport, Logger: e.cfg.Logger, Grace: e.cfg.Grace,
 	})
 	e.core.ctx = ctx
-	if err := e.core.open(e.now()); err != nil {
+	if err := e.core.recovery.open(e.now()); err != nil {
 		e.cancel()
 		return nil, err
 	}
@@ -110,8 +104,7 @@ func assemble(cfg Config) (*Engine, error) {
 		collecting: make(chan struct{}, maxCollecting),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.began = cfg.Now()
-	e.wall.Store(e.began.UnixMicro())
+	e.clock.start(cfg.Now)
 	e.ids = newIDs(cfg.Rand, cfg.Now)
 	e.core = newCore(e.ctx, &e.cfg)
 	e.cleaner.Store, e.cleaner.Blobs, e.cleaner.Policy = cfg.Store, cfg.Blobs, cfg.Retention
@@ -120,29 +113,17 @@ func assemble(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// now is the engine's time. It goes on from the wall clock at start by the
-// monotonic clock, so that a jump of the wall clock moves no timer (I10).
-func (e *Engine) now() int64 { return e.wall.Load() + e.cfg.Now().Sub(e.began).Microseconds() }
+// now is the engine's time, UTC µs.
+func (e *Engine) now() int64 { return e.clock.now() }
 
-// post puts an input into the inbox. Only requests can be refused here; reports
-// of workers always get in, their number is bounded by the tasks handed out.
+// post puts an input into the inbox and wakes the loop. Only requests can be refused
+// here; reports of workers always get in, since their number is bounded by the tasks
+// handed out.
 func (e *Engine) post(in *input) error {
-	err := e.put(in)
+	err := e.inbox.put(in)
 	if err == nil {
 		e.wake()
 	}
-	return err
-}
-
-// put is post by somebody who sees to it that the loop looks.
-func (e *Engine) put(in *input) error {
-	e.mu.Lock()
-	err := e.closed
-	if err == nil {
-		e.inbox = append(e.inbox, in)
-		e.length.Store(int64(len(e.inbox)))
-	}
-	e.mu.Unlock()
 	return err
 }
 
@@ -154,31 +135,20 @@ func (e *Engine) wake() {
 	e.handover.wake()
 }
 
-// take swaps the inbox for an empty one.
-func (e *Engine) take() []*input {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ins := e.inbox
-	clear(e.spare) // handled long since; they would hold their runs in memory
-	e.inbox, e.spare = e.spare[:0], ins
-	e.length.Store(0)
-	return ins
-}
-
 // loop feeds the core until it is stopped or can acknowledge nothing any more.
 func (e *Engine) loop() {
 	c := e.core
 	for !e.crashed.Load() {
 		e.handover.woken.Store(false)
 		c.closing = e.stopping.Load()
-		c.handle(e.now(), e.take())
-		e.catchUp()
+		c.handle(e.now(), e.inbox.take())
+		e.clock.atLeast(e.core.now)
 		lone := false
-		if b := c.encodeBatch(); b != nil {
+		if b := c.pipeline.encodeBatch(); b != nil {
 			switch {
 			case len(b.trans) == 0:
-				c.committed(nil, nil)
-				c.releaseCommitted()
+				c.pipeline.committed(nil, nil)
+				c.pipeline.releaseCommitted()
 			case e.alone(b):
 				if !e.commitInline(b) {
 					return // the guard has ended the engine
@@ -189,13 +159,13 @@ func (e *Engine) loop() {
 			}
 		}
 		e.letOut()
-		if e.watchdog.hangs(c.flying != nil, c.now) {
-			c.hang()
+		if e.watchdog.hangs(c.pipeline.flying != nil, c.now) {
+			c.recovery.hang()
 		}
-		if c.dead != nil || e.drained.Load() && (c.stalled != nil || e.emptied()) {
+		if c.recovery.dead != nil || e.drained.Load() && (c.recovery.stalled != nil || e.emptied()) {
 			break
 		}
-		more := c.flying == nil && (c.busy() || c.stalled == nil && c.building.urgent && !c.building.empty())
+		more := c.pipeline.flying == nil && (c.busy() || c.recovery.stalled == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
 		if !more {
 			e.setAlarm()
 		}
@@ -212,9 +182,9 @@ func (e *Engine) loop() {
 		select {
 		case <-e.signal:
 		case r := <-e.results:
-			c.committed(r.verdicts, r.err)
+			c.pipeline.committed(r.verdicts, r.err)
 			ahead := e.goAhead()
-			c.releaseCommitted()
+			c.pipeline.releaseCommitted()
 			e.letOut()
 			e.handOut()
 			if !ahead {
@@ -234,12 +204,12 @@ func (e *Engine) send(b *batch) {
 
 // goAhead sends a large batch that was built during the last commit at once.
 func (e *Engine) goAhead() bool {
-	b := e.core.encodeAhead()
+	b := e.core.pipeline.encodeAhead()
 	switch {
 	case b == nil:
 		return false
 	case len(b.trans) == 0:
-		e.core.committed(nil, nil)
+		e.core.pipeline.committed(nil, nil)
 		return false
 	}
 	e.send(b)
@@ -255,15 +225,6 @@ func (e *Engine) setAlarm() {
 	if at != 0 {
 		// Below a millisecond a timer costs more than it saves.
 		e.alarm.Reset(max(time.Duration(at-e.now())*time.Microsecond, time.Millisecond))
-	}
-}
-
-// catchUp follows the core where the journal is ahead: the wall clock was turned
-// back while the process was down. Time goes on from the journal's, or every
-// timer would wait for the difference.
-func (e *Engine) catchUp() {
-	if ahead := e.core.now - e.now(); ahead > 0 {
-		e.wall.Add(ahead)
 	}
 }
 
@@ -303,9 +264,9 @@ func (e *Engine) handOut() {
 func (e *Engine) gather() {
 	const most = 40 * time.Microsecond
 	began := time.Now()
-	for n := e.length.Load(); ; {
+	for n := e.inbox.length.Load(); ; {
 		runtime.Gosched()
-		m := e.length.Load()
+		m := e.inbox.length.Load()
 		if m == n || time.Since(began) > most {
 			return
 		}
@@ -334,29 +295,24 @@ func (e *Engine) commit(batch []store.Transition) commitResult {
 // finish ends the loop's helpers and answers whoever still waits.
 func (e *Engine) finish() {
 	c := e.core
-	e.failure = c.dead
-	if c.stalled != nil && e.failure == nil {
+	e.failure = c.recovery.dead
+	if c.recovery.stalled != nil && e.failure == nil {
 		// Waiting for the disk to come back is a server's way; whoever stops it
 		// has no time. What was not acknowledged is done again.
-		e.failure = c.stalled
-		c.tellAll(c.stalled)
+		e.failure = c.recovery.stalled
+		c.recovery.tellAll(c.recovery.stalled)
 	}
 	err := e.failure
 	if err == nil {
 		err = errStopping
 	}
-	e.mu.Lock()
-	e.closed = err
-	late := e.inbox
-	e.inbox = nil
-	e.mu.Unlock()
-	for _, in := range late {
+	for _, in := range e.inbox.close(err) {
 		in.out = answer{run: in.key.Run, err: err}
 		in.send()
 	}
 	close(e.commits)
 	e.cancel()
-	if c.dead != nil {
+	if c.recovery.dead != nil {
 		e.pool.Stop(e.ctx) // their results would have nowhere to go
 	}
 	e.feed.Close(err)
@@ -371,19 +327,19 @@ func (e *Engine) finish() {
 // be written. Only then may the store be told that this was a clean end.
 func (e *Engine) emptied() bool {
 	c := e.core
-	if c.flying != nil || c.busy() || c.stalled != nil || e.length.Load() > 0 {
+	if c.pipeline.flying != nil || c.busy() || c.recovery.stalled != nil || e.inbox.length.Load() > 0 {
 		return false
 	}
-	if !c.compactAll() || !c.building.empty() {
+	if !c.residency.compactAll() || !c.pipeline.building.empty() {
 		return false
 	}
 	failpoint.Pass(failpoint.StopBefore)
-	c.history.Running, c.history.Alone = false, nil
-	c.history.Began, c.history.Stopped = c.since, c.now
-	if len(c.suspects) > 0 { // a crash may have taken attempts of theirs
-		c.history.Began, c.history.Stopped = 0, -1
+	c.recovery.history.Running, c.recovery.history.Alone = false, nil
+	c.recovery.history.Began, c.recovery.history.Stopped = c.recovery.since, c.now
+	if len(c.recovery.suspects) > 0 { // a crash may have taken attempts of theirs
+		c.recovery.history.Began, c.recovery.history.Stopped = 0, -1
 	}
-	if err := c.saveHistory(); err != nil {
+	if err := c.recovery.saveHistory(); err != nil {
 		c.cfg.Logger.Warn("the clean end could not be noted", "err", err)
 	}
 	return true

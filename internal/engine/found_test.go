@@ -106,13 +106,13 @@ func TestRefusedRequestKeepsTheTimer(t *testing.T) {
 	r := newRig(t, st, Config{SuspendAfter: time.Minute}, noop())
 	run := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: w, wait: {duration: 20h}}\n"), nil)
 	r.pass(2 * hour)
-	if len(r.c.runs) != 0 {
+	if len(r.c.residency.runs) != 0 {
 		t.Fatal("the run was not suspended")
 	}
 	retry := request(run, machine.Input{Kind: machine.InRetry})
 	r.settle(retry)
-	if r.answer(retry).err == nil || len(r.c.runs) != 1 {
-		t.Fatalf("the retry gives %v, and %d runs are in memory", r.answer(retry).err, len(r.c.runs))
+	if r.answer(retry).err == nil || len(r.c.residency.runs) != 1 {
+		t.Fatalf("the retry gives %v, and %d runs are in memory", r.answer(retry).err, len(r.c.residency.runs))
 	}
 	r.pass(19 * hour)
 	r.wantStatus(run, "completed")
@@ -232,8 +232,8 @@ func TestF35_ReplacedWhileStalled(t *testing.T) {
 	}
 	old.now += 5_000_000
 	old.settle()
-	if fault.CodeOf(old.c.dead) != fault.StaleEpoch || len(old.tasks) > 0 {
-		t.Errorf("the old owner goes on: %v, %d attempts handed out", old.c.dead, len(old.tasks))
+	if fault.CodeOf(old.c.recovery.dead) != fault.StaleEpoch || len(old.tasks) > 0 {
+		t.Errorf("the old owner goes on: %v, %d attempts handed out", old.c.recovery.dead, len(old.tasks))
 	}
 	heir.work()
 	heir.wantStatus(run, "completed")
@@ -249,8 +249,8 @@ func TestSuspectsAreNotLoadedByRequests(t *testing.T) {
 		r.now += 1_000_000
 		r = r.reopen(r.st.(*memory.Store).Crash(0))
 	}
-	if len(r.c.suspects) != 1 {
-		t.Fatalf("%d suspects after two deaths", len(r.c.suspects))
+	if len(r.c.recovery.suspects) != 1 {
+		t.Fatalf("%d suspects after two deaths", len(r.c.recovery.suspects))
 	}
 	cancel := request(run, machine.Input{Kind: machine.InCancel})
 	r.handle(cancel)
@@ -289,8 +289,8 @@ func TestI6_SuspectsOfAFailedDisk(t *testing.T) {
 		r = r.reopen(&unsaved{r.st.(*memory.Store).Crash(0), good}) // one note is that it runs
 		r.settle()
 		r.pass(5_000_000)
-		if fault.CodeOf(r.c.dead) != fault.StoreFailed {
-			t.Errorf("the last suspect is not %s, and the engine goes on: %v", name, r.c.dead)
+		if fault.CodeOf(r.c.recovery.dead) != fault.StoreFailed {
+			t.Errorf("the last suspect is not %s, and the engine goes on: %v", name, r.c.recovery.dead)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (h *handover) wake() {
 // slot, nothing has arrived, and the core has nothing more to do. What arrives all the
 // same waits for the commit.
 func (e *Engine) alone(b *batch) bool {
-	return len(b.trans) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.length.Load() == 0 && !e.core.busy()
+	return len(b.trans) == 1 && e.core.attempts.arbiter.InUse() <= 1 && e.inbox.length.Load() == 0 && !e.core.busy()
 }
 
 // commitInline commits a batch on the loop's own goroutine. It returns false when the
@@ -105,8 +105,8 @@ func (e *Engine) commitInline(b *batch) bool {
 	if !h.claim(absence) {
 		return false
 	}
-	e.core.committed(r.verdicts, r.err)
-	e.core.releaseCommitted()
+	e.core.pipeline.committed(r.verdicts, r.err)
+	e.core.pipeline.releaseCommitted()
 	return true
 }
 
@@ -124,7 +124,7 @@ func (e *Engine) look() {
 		return
 	}
 	if h.claim(absence) {
-		e.core.hang()
+		e.core.recovery.hang()
 		e.letOut()
 		e.finish()
 	}

@@ -60,7 +60,7 @@ func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	r := newRig(t, st, Config{}, noop())
 	key := r.run(acc, planOf(t, "name: w\nsteps:\n  - {id: a, action: {name: noop}}\n  - {id: w, wait: {signal: go}}\n", noop()), nil)
 	task := r.pull()
-	l := r.c.runs[key]
+	l := r.c.residency.runs[key]
 	l.compact = true
 	r.handle(done(task, `1`))
 	breakSnapshot(t, l.run)
@@ -71,7 +71,7 @@ func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	r.consistent(key)
 	r = r.reopen(st.Crash(0))
 	r.settle()
-	if len(r.tasks) != 0 || r.c.runs[key] != nil {
+	if len(r.tasks) != 0 || r.c.residency.runs[key] != nil {
 		t.Error("after a restart the run goes on though it was set apart")
 	}
 	release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
@@ -92,7 +92,7 @@ func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	key := r.run(acc, planOf(t, chain(1), noop()), nil)
 	task := r.pull()
 	r.handle(done(task, `1`))
-	b := r.c.encodeBatch()
+	b := r.c.pipeline.encodeBatch()
 	if b == nil || len(b.trans) != 1 || b.trans[0].Head == nil || b.trans[0].Head.Status != "completed" {
 		t.Fatalf("the end of the run is not on its way: %+v", b)
 	}
@@ -100,7 +100,7 @@ func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	r.handle(request(key, machine.Input{Kind: machine.InSignal, Name: "go"}))
 	st.refuse = func(*store.Transition) bool { return true }
 	verdicts, err := st.Commit(context.Background(), b.trans)
-	r.c.committed(verdicts, err)
+	r.c.pipeline.committed(verdicts, err)
 	st.refuse = nil
 	r.settle()
 	if head := r.head(key); head.Quarantine == "" {
@@ -116,16 +116,16 @@ func TestI16_NoMarkOfARefusedStart(t *testing.T) {
 	r := newRig(t, st, Config{}, noop())
 	in := r.start(acc, planOf(t, chain(1), noop()), nil)
 	r.handle(in)
-	b := r.c.encodeBatch()
+	b := r.c.pipeline.encodeBatch()
 	r.c.watch = &panicker{left: 1}
 	r.handle(request(in.key, machine.Input{Kind: machine.InSignal, Name: "go"}))
 	st.refuse = func(*store.Transition) bool { return true }
 	verdicts, err := st.Commit(context.Background(), b.trans)
-	r.c.committed(verdicts, err)
+	r.c.pipeline.committed(verdicts, err)
 	st.refuse = nil
 	r.settle()
-	if len(r.c.quarantined) != 0 {
-		t.Errorf("a run that does not exist is held apart: %v", r.c.quarantined)
+	if len(r.c.recovery.quarantined) != 0 {
+		t.Errorf("a run that does not exist is held apart: %v", r.c.recovery.quarantined)
 	}
 	if _, err := r.st.Head(context.Background(), in.key); fault.CodeOf(err) != fault.RunNotFound {
 		t.Errorf("the refused start left %v", err)
@@ -216,10 +216,10 @@ func TestReleaseInALostBatch(t *testing.T) {
 				r.work()
 			}
 			r = r.reopen(st.Crash(0))
-			if l := r.c.runs[key]; l != nil {
-				r.c.drop(l)
+			if l := r.c.residency.runs[key]; l != nil {
+				r.c.residency.drop(l)
 			}
-			r.c.quarantine(r.head(key), store.ImportedReason)
+			r.c.recovery.quarantine(r.head(key), store.ImportedReason)
 			r.settle()
 			if r.head(key).Quarantine == "" {
 				t.Fatal("the run is not set apart")
@@ -260,12 +260,12 @@ func TestReplacedEngineNotesNothing(t *testing.T) {
 	st := memory.New(memory.Options{})
 	old := newRig(t, st, Config{}, noop())
 	next := newRig(t, st, Config{}, noop())
-	old.c.history.Running = false
-	if err := old.c.saveHistory(); fault.CodeOf(err) != fault.StaleEpoch {
+	old.c.recovery.history.Running = false
+	if err := old.c.recovery.saveHistory(); fault.CodeOf(err) != fault.StaleEpoch {
 		t.Errorf("the replaced engine's note: %v, want STALE_EPOCH", err)
 	}
 	last := next.reopen(st.Crash(0))
-	if n := len(last.c.history.Crashes); n < 1 {
+	if n := len(last.c.recovery.history.Crashes); n < 1 {
 		t.Errorf("%d crashes are known, want that of the engine that took over", n)
 	}
 }

@@ -140,7 +140,7 @@ func TestF11_ManyTimersAtOnce(t *testing.T) {
 	r.now += 60_000_000
 	for n := 0; len(r.tasks) < min(runs, r.cfg.Concurrency); n++ {
 		r.handle()
-		if fired := len(r.c.building.dirty); fired > maxRing {
+		if fired := len(r.c.pipeline.building.dirty); fired > maxRing {
 			t.Fatalf("%d timers fired in one pass, want at most %d", fired, maxRing)
 		}
 		r.commit()
@@ -311,11 +311,11 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 		if n+2 >= desperate {
 			want = 3
 		}
-		if len(r.c.suspects) != want {
-			t.Fatalf("death %d: %d suspects, want %d", n+2, len(r.c.suspects), want)
+		if len(r.c.recovery.suspects) != want {
+			t.Fatalf("death %d: %d suspects, want %d", n+2, len(r.c.recovery.suspects), want)
 		}
 		// The process dies the moment the poisoned run is marked and loaded.
-		for r.handle(); r.c.history.Alone == nil || r.c.history.Alone.Run != poison.Run; r.handle() {
+		for r.handle(); r.c.recovery.history.Alone == nil || r.c.recovery.history.Alone.Run != poison.Run; r.handle() {
 			r.commit()
 			r.now += 1000
 		}
@@ -331,7 +331,7 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 	if head := r.head(first); head.Quarantine != "" {
 		t.Errorf("the other run is set apart too: %q", head.Quarantine)
 	}
-	if head := r.head(quiet); head.Quarantine != "" || r.c.runs[quiet] == nil {
+	if head := r.head(quiet); head.Quarantine != "" || r.c.residency.runs[quiet] == nil {
 		t.Errorf("the quiet run is not loaded: %q", head.Quarantine)
 	}
 	sig := request(quiet, machine.Input{Kind: machine.InSignal, Name: "go", Data: []byte(`1`)})
@@ -341,7 +341,7 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantStatus(quiet, "completed")
-	if r.c.history.Alone != nil {
+	if r.c.recovery.history.Alone != nil {
 		t.Error("the last suspect is still marked")
 	}
 }

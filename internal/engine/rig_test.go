@@ -39,7 +39,7 @@ const rigEpoch = 1_700_000_000_000_000
 func newRig(t testing.TB, st store.Store, cfg Config, actions ...*action.Action) *rig {
 	t.Helper()
 	r := rigOver(t, st, cfg, actions...)
-	if err := r.c.open(r.now); err != nil {
+	if err := r.c.recovery.open(r.now); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -66,7 +66,7 @@ func (r *rig) reopen(st store.Store) *rig {
 	n := &rig{t: r.t, st: st, cfg: r.cfg, now: r.now, seq: r.seq}
 	n.cfg.Store = st
 	n.c = newCore(context.Background(), n.cfg)
-	if err := n.c.open(n.now); err != nil {
+	if err := n.c.recovery.open(n.now); err != nil {
 		r.t.Fatal(err)
 	}
 	return n
@@ -78,7 +78,7 @@ func (r *rig) handle(ins ...*input) { r.c.handle(r.now, ins) }
 // commit commits what is due and takes what is released. It says whether there
 // was anything.
 func (r *rig) commit() bool {
-	b := r.c.encodeBatch()
+	b := r.c.pipeline.encodeBatch()
 	if b == nil {
 		return false
 	}
@@ -87,8 +87,8 @@ func (r *rig) commit() bool {
 	if len(b.trans) > 0 {
 		verdicts, err = r.st.Commit(context.Background(), b.trans)
 	}
-	r.c.committed(verdicts, err)
-	r.c.releaseCommitted()
+	r.c.pipeline.committed(verdicts, err)
+	r.c.pipeline.releaseCommitted()
 	r.take()
 	return true
 }

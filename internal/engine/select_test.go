@@ -37,8 +37,8 @@ func TestSelect(t *testing.T) {
 	before.cfg.CommitFailed = func(err error) { failures = append(failures, err) }
 	r := before.reopen(st)
 	r.settle()
-	if len(r.c.runs) != 1 || r.c.runs[mine] == nil {
-		t.Fatalf("%d runs were loaded, want the one that is chosen and has not left memory", len(r.c.runs))
+	if len(r.c.residency.runs) != 1 || r.c.residency.runs[mine] == nil {
+		t.Fatalf("%d runs were loaded, want the one that is chosen and has not left memory", len(r.c.residency.runs))
 	}
 	began := r.run(acc, nap, nil)
 	r.settle(request(asked, machine.Input{Kind: machine.InSignal, Name: "go"}))
@@ -56,7 +56,7 @@ func TestSelect(t *testing.T) {
 	}
 	for _, key := range []store.Key{other, otherNap} {
 		r.wantStatus(key, "running")
-		if r.c.runs[key] != nil {
+		if r.c.residency.runs[key] != nil {
 			t.Errorf("run %s was taken up", key.Run)
 		}
 	}
@@ -77,7 +77,7 @@ func TestSelectDue(t *testing.T) {
 	last := keys[len(keys)-1]
 	before.cfg.Select = func(key store.Key) bool { return key == last }
 	r := before.reopen(st)
-	wakes, more, err := r.c.due(r.now + hour)
+	wakes, more, err := r.c.residency.due(r.now + hour)
 	if err != nil || more || len(wakes) != 1 || wakes[0].Key != last {
 		t.Errorf("due are %d wake-ups, more %t, %v; want the last run's", len(wakes), more, err)
 	}

@@ -58,11 +58,11 @@ func OpenStage(ctx context.Context, cfg Config, plans *Plans, now int64) (*Stage
 		e.core.programs = plans.p
 	}
 	s.e = e
-	if err := e.core.open(e.now()); err != nil {
+	if err := e.core.recovery.open(e.now()); err != nil {
 		return nil, err
 	}
 	e.cleaner.Epoch = e.core.epoch
-	e.catchUp()
+	e.clock.atLeast(e.core.now)
 	return s, nil
 }
 
@@ -179,7 +179,7 @@ func (s *Stage) CarryOut(ef *Effect) *Message {
 	case machine.CmdCollect:
 		s.e.collect(&ef.ask)
 	}
-	ins := s.e.take()
+	ins := s.e.inbox.take()
 	if len(ins) == 0 {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (s *Stage) Handle(now int64, messages ...*Message) {
 	}
 	s.e.core.closing = s.e.stopping.Load()
 	s.e.core.handle(at, ins)
-	s.e.catchUp()
+	s.e.clock.atLeast(s.e.core.now)
 	s.letOut()
 }
 
@@ -214,7 +214,7 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 	b := s.ahead
 	s.ahead = nil
 	if b == nil {
-		b = s.e.core.encodeBatch()
+		b = s.e.core.pipeline.encodeBatch()
 	}
 	if b == nil {
 		return nil, false
@@ -230,11 +230,11 @@ func (s *Stage) EncodeBatch() (batch []store.Transition, ok bool) {
 func (s *Stage) Committed(verdicts []store.Verdict, err error) {
 	c := s.e.core
 	if err == nil && len(verdicts) > 0 {
-		s.names.Committed(verdicts, c.flying.trans)
+		s.names.Committed(verdicts, c.pipeline.flying.trans)
 	}
-	c.committed(verdicts, err)
-	s.ahead = c.encodeAhead()
-	c.releaseCommitted()
+	c.pipeline.committed(verdicts, err)
+	s.ahead = c.pipeline.encodeAhead()
+	c.pipeline.releaseCommitted()
 	s.letOut()
 }
 
@@ -262,7 +262,7 @@ func (s *Stage) Effects() []Effect {
 // Busy says that Handle has more to do at this moment.
 func (s *Stage) Busy() bool {
 	c := s.e.core
-	return c.flying == nil && (c.busy() || c.stalled == nil && c.dead == nil && c.building.urgent && !c.building.empty())
+	return c.pipeline.flying == nil && (c.busy() || c.recovery.stalled == nil && c.recovery.dead == nil && c.pipeline.building.urgent && !c.pipeline.building.empty())
 }
 
 // Wakeup is when Handle must be called again at the latest, by the caller's
@@ -279,10 +279,10 @@ func (s *Stage) Wakeup() int64 {
 func (s *Stage) Now() int64 { return s.e.now() }
 
 // Dead is why no commit will ever succeed again; nil while one may.
-func (s *Stage) Dead() error { return s.e.core.dead }
+func (s *Stage) Dead() error { return s.e.core.recovery.dead }
 
 // Stalled is why commits fail until the store answers again; nil when they do not.
-func (s *Stage) Stalled() error { return s.e.core.stalled }
+func (s *Stage) Stalled() error { return s.e.core.recovery.stalled }
 
 // Stop begins an orderly end: no new work is taken and no attempt handed out.
 // Once every attempt has reported or was given up, Stopped says whether all is
@@ -309,14 +309,14 @@ type LiveRun struct {
 // Live calls fn for the runs in memory, the longest untouched first.
 func (s *Stage) Live(fn func(LiveRun)) {
 	c := s.e.core
-	for l := c.recent.front(); l != nil; l = c.recent.after(&l.age) {
+	for l := c.residency.recent.front(); l != nil; l = c.residency.recent.after(&l.age) {
 		fn(LiveRun{l.key, l.run, l.dirty || l.flying})
 	}
 }
 
 // Find returns a run in memory.
 func (s *Stage) Find(key store.Key) (LiveRun, bool) {
-	l := s.e.core.runs[key]
+	l := s.e.core.residency.runs[key]
 	if l == nil {
 		return LiveRun{}, false
 	}
@@ -333,7 +333,7 @@ func (s *Stage) Held() (attempts, slots int) {
 			attempts++
 		}
 	}
-	for _, l := range c.runs {
+	for _, l := range c.residency.runs {
 		l.requests.Each(func(k *slotRequest) {
 			if k.Holder.fl != nil {
 				attempts++
@@ -344,7 +344,7 @@ func (s *Stage) Held() (attempts, slots int) {
 }
 
 // Loaded is how many runs are in memory.
-func (s *Stage) Loaded() int { return len(s.e.core.runs) }
+func (s *Stage) Loaded() int { return len(s.e.core.residency.runs) }
 
 // A Reader is Engine.Watch without waiting: a subscriber that reads when it is
 // polled, and not before.

@@ -69,8 +69,8 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 	for i := range n {
 		keys = append(keys, r.run(acc, p, map[string]any{"n": int64(i)}))
 	}
-	if len(r.c.runs) > loaded {
-		t.Errorf("%d runs are in memory, %d allowed", len(r.c.runs), loaded)
+	if len(r.c.residency.runs) > loaded {
+		t.Errorf("%d runs are in memory, %d allowed", len(r.c.residency.runs), loaded)
 	}
 	if crash {
 		st = st.Crash(0)
@@ -93,8 +93,8 @@ func waitingRuns(t *testing.T, n, loaded int, crash bool) []string {
 		}
 	}
 	r.work()
-	if len(r.c.runs) > loaded {
-		t.Errorf("%d runs are in memory, %d allowed", len(r.c.runs), loaded)
+	if len(r.c.residency.runs) > loaded {
+		t.Errorf("%d runs are in memory, %d allowed", len(r.c.residency.runs), loaded)
 	}
 	for range 30 {
 		r.pass(5 * 60_000_000)
@@ -138,11 +138,11 @@ func TestIdleRunsAreSuspended(t *testing.T) {
 	r := newRig(t, st, Config{}, noop())
 	p := planOf(t, waiter, noop())
 	key := r.run(acc, p, map[string]any{"n": int64(1)})
-	if len(r.c.runs) != 1 {
+	if len(r.c.residency.runs) != 1 {
 		t.Fatal("the run left memory at once")
 	}
 	r.pass(2 * r.cfg.SuspendAfter.Microseconds())
-	if len(r.c.runs) != 0 {
+	if len(r.c.residency.runs) != 0 {
 		t.Fatal("an idle run is still in memory")
 	}
 	saved, err := st.Load(context.Background(), key)
@@ -168,10 +168,10 @@ func TestRestingRunsAreFew(t *testing.T) {
 		r.run(acc, nap, nil)
 		keys = append(keys, r.run(acc, p, map[string]any{"n": int64(1)}))
 	}
-	if n := len(r.c.runs); n < 100 || n > 112 {
+	if n := len(r.c.residency.runs); n < 100 || n > 112 {
 		t.Fatalf("%d runs are in memory, want 100 that nap and about 10", n)
 	}
-	if r.c.runs[keys[99]] == nil || r.c.runs[keys[0]] != nil {
+	if r.c.residency.runs[keys[99]] == nil || r.c.residency.runs[keys[0]] != nil {
 		t.Error("not those are suspended that have been quiet for longest")
 	}
 	n := 0
@@ -191,7 +191,7 @@ func TestRestingRunsAreFew(t *testing.T) {
 		t.Errorf("%d of 100 runs went on", len(r.tasks))
 	}
 	r.pass(3 * r.cfg.SuspendAfter.Microseconds())
-	for _, e := range r.c.resting {
+	for _, e := range r.c.residency.resting {
 		if !e.still() {
 			t.Fatal("a run that has left is still listed as resting, and held in memory")
 		}

@@ -87,8 +87,8 @@ func newTwin(t *testing.T, seed uint64) *twin {
 func (w *twin) take(i int) {
 	r := rigOver(w.t, w.st, w.cfg, noopSlots3())
 	r.now, r.seq = w.now, 0
-	if err := r.c.open(w.now); err != nil {
-		r.c.dead = err
+	if err := r.c.recovery.open(w.now); err != nil {
+		r.c.recovery.dead = err
 	}
 	w.rigs[i] = r
 }
@@ -114,14 +114,14 @@ func (w *twin) step() {
 	}
 	i := w.dice.IntN(2)
 	r := w.rigs[i]
-	if r == nil || r.c.dead != nil {
-		if r != nil && fault.CodeOf(r.c.dead) == fault.StaleEpoch {
+	if r == nil || r.c.recovery.dead != nil {
+		if r != nil && fault.CodeOf(r.c.recovery.dead) == fault.StaleEpoch {
 			w.stale++
 		}
 		w.rigs[i] = nil
 		other := w.rigs[1-i]
 		switch {
-		case other == nil || fault.CodeOf(other.c.dead) == fault.StoreFailed:
+		case other == nil || fault.CodeOf(other.c.recovery.dead) == fault.StoreFailed:
 			w.die()
 		case w.dice.IntN(40) == 0:
 			w.take(i) // the other one does not know yet
@@ -231,17 +231,17 @@ func (w *twin) finish() {
 	for n := 0; ; n++ {
 		w.take(0)
 		r := w.rigs[0]
-		if r.c.dead == nil {
+		if r.c.recovery.dead == nil {
 			for range 200 {
 				r.work()
 				r.pass(10_000_000)
 				w.now = r.now
-				if r.c.dead != nil {
+				if r.c.recovery.dead != nil {
 					break
 				}
 			}
 		}
-		if r.c.dead == nil {
+		if r.c.recovery.dead == nil {
 			return
 		}
 		if n == 50 {

@@ -46,15 +46,3 @@ func (w *watchdog) hangs(flying bool, now int64) bool {
 	}
 	return w.next != 0 && w.looks >= hangLooks
 }
-
-// hang ends a core whose commit does not come back. The batch is not touched:
-// the store is still reading it.
-func (c *core) hang() {
-	b := c.flying
-	c.flying = nil
-	for _, in := range b.ins {
-		in.out = answer{run: in.key.Run, err: ErrHangs}
-		in.send()
-	}
-	c.die(ErrHangs, new(batch))
-}

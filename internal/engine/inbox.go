@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// An inbox holds what has arrived for the loop. Any goroutine may put.
+type inbox struct {
+	mu     sync.Mutex
+	queue  []*input
+	spare  []*input     // the queue that was taken before
+	length atomic.Int64 // of queue
+	closed error        // set once the inbox takes nothing more
+}
+
+// put appends an input. The caller sees to it that the loop looks.
+func (b *inbox) put(in *input) error {
+	b.mu.Lock()
+	err := b.closed
+	if err == nil {
+		b.queue = append(b.queue, in)
+		b.length.Store(int64(len(b.queue)))
+	}
+	b.mu.Unlock()
+	return err
+}
+
+// take returns what has arrived since the last call. The slice is used again after the
+// next one.
+func (b *inbox) take() []*input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ins := b.queue
+	clear(b.spare) // handled long since; they would keep their runs in memory
+	b.queue, b.spare = b.spare[:0], ins
+	b.length.Store(0)
+	return ins
+}
+
+// close has put return err from now on, and returns what was not taken.
+func (b *inbox) close(err error) []*input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	late := b.queue
+	b.closed, b.queue = err, nil
+	return late
+}

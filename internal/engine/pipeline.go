@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A pipeline makes what runs do durable: one batch is being built while another one is
+// being committed, and what waited for a batch is released after its commit.
+//
+//	touch         a run has something to commit
+//	encodeBatch   the batch under construction becomes transitions
+//	committed     the store has answered
+//	releaseCommitted  what waited for the batch goes out
+type pipeline struct {
+	c                       *core
+	building, flying, spare *batch
+	committedBatch          *batch // committed; what waited for it has not gone out
+}
+
+func (p *pipeline) init(c *core) { *p = pipeline{c: c, building: new(batch), spare: new(batch)} }
+
+// touch enters a run in the batch under construction. first is its next event.
+func (p *pipeline) touch(l *loadedRun, first uint64) {
+	if !l.dirty {
+		l.dirty = true
+		l.from = len(l.tail)
+		l.first = first
+		p.building.dirty = append(p.building.dirty, l)
+	}
+	if p.building.since == 0 {
+		p.building.since = p.c.now
+	}
+	l.version++
+	l.touched = p.c.now
+	p.c.residency.recent.toBack(&l.age)
+}
+
+// encodeBatch turns the batch under construction into transitions and starts the next
+// one. It returns nil while a commit is under way or nothing needs to go yet. A
+// batch without transitions needs no commit, only committed.
+func (p *pipeline) encodeBatch() *batch {
+	if p.flying != nil || p.c.recovery.stalled != nil || p.c.recovery.dead != nil {
+		return nil
+	}
+	p.c.residency.tidy()
+	if p.spare == nil {
+		p.spare = new(batch) // the others are being filled and carried out
+	}
+	b := p.building
+	if b.empty() {
+		b.urgent, b.since = false, 0
+		b.slim()
+		p.spare.slim()
+		return nil
+	}
+	if !b.urgent && !p.full() && p.c.now < b.since+lazyTick {
+		return nil
+	}
+	b.addExtra(0)
+	before := len(b.extra)
+	for _, l := range b.dirty {
+		if !l.gone {
+			p.transition(b, l)
+		}
+	}
+	b.addExtra(before) // marks of runs of which no snapshot could be made
+	p.building, p.spare, p.flying = p.spare, nil, b
+	return b
+}
+
+// transition adds what the run did since the last batch.
+func (p *pipeline) transition(b *batch, l *loadedRun) {
+	t := store.Transition{Key: l.key, Epoch: p.c.epoch}
+	if len(l.tail) > l.from {
+		t.First, t.Last = l.first, l.run.Last()
+		t.Frames = l.tail[l.from:len(l.tail):len(l.tail)]
+		l.suspended = false
+	}
+	if l.begin != nil {
+		t.Plans = l.begin.prog.stored
+		t.Idempotency = l.begin.idem
+	}
+	compacted := -1
+	if f := p.compaction(l); f != nil {
+		t.Compaction, compacted = f, len(l.tail)
+	}
+	if l.gone { // its snapshot panicked: nothing of this is written but its mark, with the head as it was
+		return
+	}
+	if l.newHead(p.c.now) {
+		head := l.head
+		t.Head = &head
+	}
+	if l.leaving {
+		t.Suspension = &store.Suspension{WakeAt: l.run.NextDue()}
+		l.wake, l.suspended = t.Suspension.WakeAt, true
+	}
+	l.dirty, l.flying, l.encoded = false, true, l.version
+	l.leaving, l.compact, l.forceHead = false, false, false
+	b.trans = append(b.trans, t)
+	b.runs = append(b.runs, l)
+	b.compacted = append(b.compacted, compacted)
+}
+
+// compaction covers the run's tail by a chunk when its size says so (storage.md: the
+// geometric rule keeps the cost of a transition independent of the length of
+// history), at the end of a run, and where suspending or the pack rule asks.
+func (p *pipeline) compaction(l *loadedRun) *store.Compaction {
+	settled := l.settled()
+	if len(l.tail) == 0 || !settled && !l.compact && !l.leaving && len(l.tail) <= max(minCompaction, 2*l.snap) {
+		return nil
+	}
+	f := &store.Compaction{First: l.chunked + 1, Last: l.run.Last(), Chunk: l.tail[:len(l.tail):len(l.tail)]}
+	if settled {
+		return f
+	}
+	if err := p.c.protect(l, func() { f.Format, f.State = machine.SnapshotFormat, l.run.Snapshot(nil) }); err != nil {
+		return nil
+	}
+	return f
+}
+
+// full says that the batch under construction should go first.
+func (p *pipeline) full() bool {
+	return p.building.bytes >= p.c.cfg.MaxBatchBytes || len(p.building.dirty) >= maxRuns
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/machine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// quarantine sets apart a run that is not, or no longer, in memory (I16). Where the
+// head is damaged nothing is stored: that would make the damage good.
+func (r *recovery) quarantine(head store.Head, reason string) {
+	r.c.cfg.Logger.Error("run set apart", "run", head.Run, "reason", reason)
+	r.quarantined[head.Key] = reason
+	if head.Damage == "" {
+		head.Quarantine, head.Updated = reason, r.c.now
+		r.c.pipeline.building.extra = append(r.c.pipeline.building.extra, store.Transition{Key: head.Key, Epoch: r.c.epoch, Head: &head})
+		r.c.pipeline.building.urgent = true
+	}
+	r.recall(head.Key)
+}
+
+// quarantineStored is quarantine for a run of which only the head can be read.
+func (r *recovery) quarantineStored(key store.Key, reason string) {
+	head, err := r.c.cfg.Store.Head(r.c.ctx, key)
+	if err != nil || head.Quarantine != "" {
+		return
+	}
+	r.quarantine(head, reason)
+}
+
+// correctMark replaces the mark of a run whose last transition was refused after
+// the run was set apart: the mark is not stored yet, and its head tells of that
+// transition. A run whose start was refused does not exist and has no mark.
+func (r *recovery) correctMark(key store.Key, reason string, began bool) {
+	if began {
+		r.dropMark(key)
+		delete(r.quarantined, key)
+		return
+	}
+	head, err := r.c.cfg.Store.Head(r.c.ctx, key)
+	if err != nil {
+		r.c.cfg.Logger.Error("the head of a run that is set apart cannot be read", "run", key.Run, "err", err)
+		return
+	}
+	r.dropMark(key)
+	if head.Quarantine == "" {
+		r.quarantine(head, reason)
+	}
+}
+
+// dropMark takes back the mark of a run that waits to be stored.
+func (r *recovery) dropMark(key store.Key) {
+	r.c.pipeline.building.extra = slices.DeleteFunc(r.c.pipeline.building.extra, func(t store.Transition) bool { return t.Key == key })
+}
+
+// recall tells the attempts of a run that has been set apart to stop, also those
+// that it lost sight of in a reload. Whoever releases the run finds them lost;
+// until then nobody else would tell their actions.
+func (r *recovery) recall(key store.Key) {
+	var ids []taskID
+	for id := range r.c.attempts.orphans {
+		if id.key == key {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b taskID) int { // one seed gives one order
+		return cmp.Or(cmp.Compare(a.ref.Path, b.ref.Path), cmp.Compare(a.ref.Step, b.ref.Step),
+			cmp.Compare(a.fence.Gen, b.fence.Gen), cmp.Compare(a.fence.Attempt, b.fence.Attempt))
+	})
+	for _, id := range ids {
+		r.c.effects = append(r.c.effects, effect{kind: machine.CmdCancelTask, id: id, prog: r.c.attempts.orphans[id].prog, fl: r.c.attempts.orphans[id]})
+		delete(r.c.attempts.orphans, id)
+	}
+}
+
+// markAgain marks the runs whose marks were in a lost batch and were not written.
+func (r *recovery) markAgain() error {
+	keys := slices.SortedFunc(maps.Keys(r.quarantined), func(a, b store.Key) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
+	})
+	for _, key := range keys {
+		head, err := r.c.cfg.Store.Head(r.c.ctx, key)
+		switch {
+		case passing(err):
+			return err
+		case err != nil || head.Quarantine != "":
+			delete(r.quarantined, key)
+		default:
+			r.quarantine(head, r.quarantined[key])
+		}
+	}
+	return nil
+}
+
+// release takes a run out of quarantine. Whatever was in the hands of a worker
+// when it was set apart is lost.
+func (r *recovery) release(key store.Key) error {
+	if r.c.residency.runs[key] != nil {
+		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
+	}
+	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
+	if err != nil {
+		return err
+	}
+	if saved.Head.Quarantine == "" {
+		if r.quarantined[key] != "" {
+			return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
+				Msg: "run " + key.Run + " has just been set apart and its mark is not stored yet; try again in a moment"}
+		}
+		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
+	}
+	head := saved.Head
+	saved.Head.Quarantine = ""
+	l, err := r.c.residency.rebuild(saved)
+	if err != nil {
+		return store.ErrQuarantined(key.Run, err.Error())
+	}
+	delete(r.quarantined, key)
+	r.c.cfg.Logger.Info("run released", "run", key.Run, "reason", head.Quarantine)
+	r.c.residency.catchUp(l, head)
+	r.c.residency.enter(l)
+	l.forceHead, l.released = true, true
+	r.c.pipeline.touch(l, l.run.Last()+1)
+	r.c.pipeline.building.urgent = true
+	l.interrupted = running(l) > 0
+	r.recoverRun(l)
+	return nil
+}
