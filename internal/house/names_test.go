@@ -11,7 +11,14 @@ import (
 // and what the field calls the thing. They are refused where they were: in another
 // package the same word may be the right one.
 var refusedNames = map[string]map[string]string{
-	"internal/machine": {"agenda": "worklist", "Witness": "journal.Checker", "run0": "header"},
+	"internal/machine": {
+		"agenda": "worklist", "Witness": "journal.Checker", "run0": "header", "kids": "children", "kidStatus": "childStatus", "sweepKids": "sweepChildren",
+		"ask": "issueOwedCommand", "question": "owedCommand", "take": "handle", "fold": "apply", "mustFold": "mustApply", "undoing": "compensating",
+		"culprit": "failedStep", "holds": "checkMemory", "opens": "checkOpen", "touchStep": "refreshStep",
+		"generation": "resetSet", "admit": "openHeld", "moment": "parseWaitEnd", "lacks": "missing",
+	},
+	"internal/journal": {"See": "Check", "wholly": "checkResets", "loses": "checkLost", "begins": "checkBegin", "timely": "checkTiming", "became": "statusAfter",
+		"quickStart": "readPlainStart"},
 	"internal/engine": {
 		"resume": "reload", "resumeRun": "recoverRun", "seat": "handover", "baton": "handover", "lend": "runInline", "standBy": "standby", "dog": "watchdog", "here": "handover", "inlineCommit": "handover", "flight": "inFlight",
 		"gate": "limit", "lane": "accountQueue", "stray": "orphan", "strays": "orphans", "linger": "overdue",

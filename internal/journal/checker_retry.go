@@ -10,7 +10,7 @@ import (
 )
 
 // resetSeen is a step instance that a retry reset.
-type resetSeen struct {
+type resetRecord struct {
 	ref    Ref
 	reopen bool
 }
@@ -18,23 +18,23 @@ type resetSeen struct {
 // wholly asserts, once all resets of a retry were read, that they are whole: what
 // waits for a step that was reset was reset with it, and so was what owns it
 // (X119); and nothing goes on in the middle that waits for what will run again (I5).
-func (w *Checker) wholly() error {
-	resets := w.resets
-	w.resets = w.resets[:0]
+func (c *Checker) checkResets() error {
+	resets := c.resets
+	c.resets = c.resets[:0]
 	for _, x := range resets {
-		step := &w.plan.Steps[x.ref.Step]
-		name := StepPath(w.plan, x.ref)
+		step := &c.plan.Steps[x.ref.Step]
+		name := StepPath(c.plan, x.ref)
 		for _, next := range step.Succs {
-			if st := w.StepStatus(Ref{x.ref.Path, next}); st.Settled() {
-				return fmt.Errorf("X119: %s is reset, and %s, which waits for it, stays %s", name, w.plan.Steps[next].ID, st)
+			if st := c.StepStatus(Ref{x.ref.Path, next}); st.Settled() {
+				return fmt.Errorf("X119: %s is reset, and %s, which waits for it, stays %s", name, c.plan.Steps[next].ID, st)
 			}
 		}
-		if owner, ok := Owner(w.plan, x.ref.Path); ok && w.StepStatus(owner).Settled() {
-			return fmt.Errorf("X119: %s is reset, and %s, which owns it, stays %s", name, StepPath(w.plan, owner), w.StepStatus(owner))
+		if owner, ok := Owner(c.plan, x.ref.Path); ok && c.StepStatus(owner).Settled() {
+			return fmt.Errorf("X119: %s is reset, and %s, which owns it, stays %s", name, StepPath(c.plan, owner), c.StepStatus(owner))
 		}
 		for _, p := range step.Preds {
-			if st := w.StepStatus(Ref{x.ref.Path, p}); x.reopen && !st.Settled() {
-				return fmt.Errorf("I5: %s goes on in the middle while %s, which it waits for, is %s", name, w.plan.Steps[p].ID, st)
+			if st := c.StepStatus(Ref{x.ref.Path, p}); x.reopen && !st.Settled() {
+				return fmt.Errorf("I5: %s goes on in the middle while %s, which it waits for, is %s", name, c.plan.Steps[p].ID, st)
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func (w *Checker) wholly() error {
 
 // loses asserts that crashes count against lost_limit, and that attempts which an
 // orderly stop handed back do not (X90, F45).
-func (w *Checker) loses(s *seen, ev *Event) error {
+func (c *Checker) checkLost(s *stepRecord, ev *Event) error {
 	switch {
 	case ev.Kind == EvNodeLost && !ev.HandedBack():
 		if s.lost++; s.lost > LostLimit {
@@ -65,51 +65,51 @@ type bound struct {
 }
 
 // outermost is the name that a step binds in the outermost frame, "" when none.
-func (w *Checker) outermost(step int32) string {
-	st := &w.plan.Steps[step]
-	if !st.Keep || st.Slot < 0 || w.plan.Graphs[st.Graph].Frame != 0 {
+func (c *Checker) rootBinding(step int32) string {
+	st := &c.plan.Steps[step]
+	if !st.Keep || st.Slot < 0 || c.plan.Graphs[st.Graph].Frame != 0 {
 		return ""
 	}
 	return st.Bind
 }
 
-func (w *Checker) binds(ev *Event) {
-	if ev.Kind != EvNodeCompleted || w.outermost(ev.Step) == "" {
+func (c *Checker) recordBinding(ev *Event) {
+	if ev.Kind != EvNodeCompleted || c.rootBinding(ev.Step) == "" {
 		return
 	}
 	b := bound{ref: ev.Ref()}
 	if !ev.FromInner() {
 		b.data = bytes.Clone(ev.Data)
 	}
-	if w.bound == nil {
-		w.bound = bindings{}
+	if c.bound == nil {
+		c.bound = bindings{}
 	}
-	name := w.outermost(ev.Step)
-	w.bound[name] = append(w.bound[name], b)
+	name := c.rootBinding(ev.Step)
+	c.bound[name] = append(c.bound[name], b)
 }
 
 // unbinds forgets what a step has bound that is reset. What inner scopes of it
 // have bound is not followed any more.
-func (w *Checker) unbinds(ev *Event) {
-	for name, list := range w.bound {
+func (c *Checker) dropBindings(ev *Event) {
+	for name, list := range c.bound {
 		var kept []bound
 		for _, b := range list {
 			switch {
 			case b.ref == ev.Ref():
-			case !ev.Reopened() && w.inside(b.ref, ev.Ref()):
+			case !ev.Reopened() && c.ownedBy(b.ref, ev.Ref()):
 				kept = append(kept, bound{ref: b.ref})
 			default:
 				kept = append(kept, b)
 			}
 		}
-		w.bound[name] = kept
+		c.bound[name] = kept
 	}
 }
 
 // inside says whether a step instance lies in a scope that another one owns.
-func (w *Checker) inside(ref, owner Ref) bool {
+func (c *Checker) ownedBy(ref, owner Ref) bool {
 	for {
-		above, ok := Owner(w.plan, ref.Path)
+		above, ok := Owner(c.plan, ref.Path)
 		if !ok || above == owner {
 			return ok
 		}
@@ -119,8 +119,8 @@ func (w *Checker) inside(ref, owner Ref) bool {
 
 // results asserts that a run which completes gives for each name what was bound to
 // it last, where its outputs are all its bindings (R41).
-func (w *Checker) results(ev *Event) error {
-	if ev.Kind != EvRunCompleted || len(w.plan.Outputs) > 0 || len(w.plan.OutputSchema) > 0 {
+func (c *Checker) checkOutputs(ev *Event) error {
+	if ev.Kind != EvRunCompleted || len(c.plan.Outputs) > 0 || len(c.plan.OutputSchema) > 0 {
 		return nil
 	}
 	v, err := jsonx.Decode(ev.Data, ValueLimits)
@@ -128,14 +128,14 @@ func (w *Checker) results(ev *Event) error {
 	if err != nil || !ok {
 		return fmt.Errorf("R41: event %d gives outputs that are no object: %.60s", ev.Seq, ev.Data)
 	}
-	for name, list := range w.bound {
+	for name, list := range c.bound {
 		if len(list) == 0 || list[len(list)-1].data == nil {
 			continue
 		}
 		b := list[len(list)-1]
 		got, err := jsonx.Canonical(outputs[name])
 		if err != nil || !bytes.Equal(got, b.data) {
-			return fmt.Errorf("R41: event %d gives %q as %.60s; %s bound it last, to %.60s", ev.Seq, name, got, StepPath(w.plan, b.ref), b.data)
+			return fmt.Errorf("R41: event %d gives %q as %.60s; %s bound it last, to %.60s", ev.Seq, name, got, StepPath(c.plan, b.ref), b.data)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ const (
 )
 
 // eventRoom is more than most events take beside their texts.
-const eventRoom = 24
+const eventOverhead = 24
 
 // AppendFrame appends consecutive events of one Decide as one frame.
 func AppendFrame(buf []byte, events []Event) []byte {
@@ -42,7 +42,7 @@ func AppendFrame(buf []byte, events []Event) []byte {
 	need := 0
 	for i := range events {
 		e := &events[i]
-		need += eventRoom + len(e.Path) + len(e.Code) + len(e.Text) + len(e.Data) + len(e.Hash)
+		need += eventOverhead + len(e.Path) + len(e.Code) + len(e.Text) + len(e.Data) + len(e.Hash)
 	}
 	if need > cap(buf)-len(buf) {
 		buf = slices.Grow(buf, max(need, len(buf))) // twice as much: append would copy it five times on its way

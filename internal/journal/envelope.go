@@ -195,7 +195,7 @@ func renderStep(p *plan.Plan, step *plan.Step, ev *Event, payload map[string]any
 	case EvNodeCompensating:
 		payload["phase"] = "compensating"
 	case EvNodeCompensated:
-		payload["ok"] = ev.Undone()
+		payload["ok"] = ev.CompensationOK()
 		putError(payload, ev.Code, ev.Text)
 	case EvNodeAborting:
 		payload["phase"] = "aborting"

@@ -108,4 +108,4 @@ func (e *Event) Reopened() bool { return e.N == 1 }
 func (e *Event) Source() Source { return Source(e.Flag) }
 
 // Undone says that the compensation succeeded (EvNodeCompensated).
-func (e *Event) Undone() bool { return e.Flag == 0 }
+func (e *Event) CompensationOK() bool { return e.Flag == 0 }

@@ -89,7 +89,7 @@ func (h *History) Add(ev *Event) {
 		return
 	}
 	if ev.Kind == EvNodeCompleted {
-		if !undoes(h.plan, ev.Path) {
+		if !inCompensation(h.plan, ev.Path) {
 			h.Used += ev.Cost()
 		}
 	}
@@ -148,7 +148,7 @@ func (h *History) Add(ev *Event) {
 }
 
 // undoes says whether a scope is that of a compensation, or inside one.
-func undoes(p *plan.Plan, path Path) bool {
+func inCompensation(p *plan.Plan, path Path) bool {
 	var buf [8]Level
 	levels, _ := path.Levels(p, buf[:0])
 	for _, l := range levels {

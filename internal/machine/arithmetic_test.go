@@ -165,7 +165,7 @@ func TestJitterStays(t *testing.T) {
 		s := *r.root
 		s.path, s.steps = tt.path, []stepState{{attempt: tt.attempt}}
 		r.gen = tt.gen
-		if got := r.unit(&s, 0); got != tt.want {
+		if got := r.jitterFraction(&s, 0); got != tt.want {
 			t.Errorf("seed %d, path %q, generation %d, attempt %d: %v, want %v", tt.seed, tt.path, tt.gen, tt.attempt, got, tt.want)
 		}
 	}

@@ -25,8 +25,8 @@ func (r *Run) Check() error {
 	if err != nil {
 		return err
 	}
-	if want := r.recountFrames(); r.frames != want {
-		return fmt.Errorf("R38: the run counts %d bytes of open scopes and holds %d", r.frames, want)
+	if want := r.recountStructs(); r.structMem != want {
+		return fmt.Errorf("R38: the run counts %d bytes of open scopes and holds %d", r.structMem, want)
 	}
 	if r.status.Terminal() {
 		if r.busy != 0 || r.alive != 0 {
@@ -43,8 +43,8 @@ func (r *Run) Check() error {
 // CheckValues asserts that the bytes the run counts are those it holds (R38).
 // given is what its input and the edits of it take.
 func (r *Run) CheckValues(given int64) error {
-	if want := given + recount(r); r.mem != want {
-		return fmt.Errorf("R38: the run counts %d bytes of values and holds %d", r.mem, want)
+	if want := given + recountValues(r); r.valueMem != want {
+		return fmt.Errorf("R38: the run counts %d bytes of values and holds %d", r.valueMem, want)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (r *Run) waitsForSignal() bool {
 }
 
 func checkScope(r *Run, s *scope) error {
-	live, kids := int32(0), int32(0)
+	live, children := int32(0), int32(0)
 	for k := range s.steps {
 		i := int32(k)
 		st, step := &s.steps[k], s.step(r.plan, i)
@@ -89,36 +89,36 @@ func checkScope(r *Run, s *scope) error {
 	}
 	for _, c := range s.comps {
 		open, running := int32(0), int32(0)
-		for _, kid := range c.kids {
-			if kid.live > 0 {
+		for _, child := range c.children {
+			if child.live > 0 {
 				open++
-				if !kid.held {
+				if !child.held {
 					running++
 				}
 			}
 		}
-		if c.kind == looping && running > s.step(r.plan, c.step).Concurrency {
+		if c.kind == loopComposite && running > s.step(r.plan, c.step).Concurrency {
 			return fmt.Errorf("X59: loop %s runs %d items at once", s.step(r.plan, c.step).ID, running)
 		}
 		if open != c.open {
 			return fmt.Errorf("composite %s counts %d open scopes, there are %d", s.step(r.plan, c.step).ID, c.open, open)
 		}
-		kids += open
+		children += open
 		if r.compositeDue(c) != (c.pos != 0) {
 			return fmt.Errorf("composite %s is due %v and on the worklist %v", s.step(r.plan, c.step).ID, r.compositeDue(c), c.pos != 0)
 		}
 	}
-	if live != s.live || kids != s.openKids {
-		return fmt.Errorf("counts %d live and %d kids, there are %d and %d", s.live, s.openKids, live, kids)
+	if live != s.live || children != s.openChildren {
+		return fmt.Errorf("counts %d live and %d children, there are %d and %d", s.live, s.openChildren, live, children)
 	}
-	if due := s.state == scopeSweep && s.live > 0 && s.openKids == 0; due != (s.pos != 0) {
+	if due := s.state == scopeSweep && s.live > 0 && s.openChildren == 0; due != (s.pos != 0) {
 		return fmt.Errorf("sweep is due %v and on the worklist %v", due, s.pos != 0)
 	}
 	return nil
 }
 
 // recount adds up the values that anything in the run refers to, each once.
-func recount(r *Run) int64 {
+func recountValues(r *Run) int64 {
 	seen := map[*value]bool{}
 	total := int64(0)
 	add := func(v *value) {

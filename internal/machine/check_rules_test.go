@@ -63,8 +63,8 @@ func TestCheckRules(t *testing.T) {
 		change func(r *Run)
 		want   string
 	}{
-		"bytes of scopes":            {midway, func(r *Run) { r.frames++ }, "R38: the run counts"},
-		"bytes of values":            {midway, func(r *Run) { r.mem++ }, "bytes of values and holds"},
+		"bytes of scopes":            {midway, func(r *Run) { r.structMem++ }, "R38: the run counts"},
+		"bytes of values":            {midway, func(r *Run) { r.valueMem++ }, "bytes of values and holds"},
 		"begun after the end":        {ended, func(r *Run) { r.busy++ }, "R10: the run has ended with 1 steps begun and 0 scopes open"},
 		"open after the end":         {ended, func(r *Run) { r.alive++ }, "R10: the run has ended with 0 steps begun and 1 scopes open"},
 		"nothing to wait for":        {waves, func(r *Run) { r.ttlDue, r.busy = 0, 0 }, "I6: the run is dispatching and waits for nothing"},
@@ -79,15 +79,15 @@ func TestCheckRules(t *testing.T) {
 		"a scope too many":           {midway, func(r *Run) { each(r).open++ }, "composite each counts 3 open scopes, there are 2"},
 		"a composite that is listed": {midway, func(r *Run) { each(r).pos = 1 }, "composite each is due false and on the worklist true"},
 		"a composite that is due":    {midway, func(r *Run) { r.plan.Steps[stepNamed(r.plan, "each")].Concurrency = 9 }, "composite each is due true and on the worklist false"},
-		"unsettled steps":            {midway, func(r *Run) { r.root.live++ }, "counts 6 live and 2 kids, there are 5 and 2"},
-		"open scopes":                {midway, func(r *Run) { r.root.openKids++ }, "counts 5 live and 3 kids, there are 5 and 2"},
+		"unsettled steps":            {midway, func(r *Run) { r.root.live++ }, "counts 6 live and 2 children, there are 5 and 2"},
+		"open scopes":                {midway, func(r *Run) { r.root.openChildren++ }, "counts 5 live and 3 children, there are 5 and 2"},
 		"a scope that is swept":      {failing, func(r *Run) { r.root.pos = 0 }, "sweep is due true and on the worklist false"},
 		"a scope that is not swept":  {midway, func(r *Run) { r.root.pos = 1 }, "sweep is due false and on the worklist true"},
 	}
 	refusals := map[string]error{}
 	for name, c := range cases {
 		r := c.run(t)
-		given := r.mem - recount(r)
+		given := r.valueMem - recountValues(r)
 		check := func() error {
 			if err := r.Check(); err != nil {
 				return err

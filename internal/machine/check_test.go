@@ -41,7 +41,7 @@ func (l *ledger) turn(t *Turn) error {
 		if ev.Kind == journal.EvNodeStarted {
 			l.live[ev.Ref()] = journal.Fence{Gen: gen, Attempt: ev.Attempt}
 		}
-		if err := l.seen.See(ev); err != nil {
+		if err := l.seen.Check(ev); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func (l *ledger) turn(t *Turn) error {
 		if st, k := l.run.at(ev.Ref()); ev.Kind == journal.EvNodeStarted && st != nil && st.steps[k].attempt == ev.Attempt {
 			key = l.run.effectKey(st, k) // else it was swept in the same turn
 		}
-		if err := l.seen.Effect(ev, gen, key); err != nil {
+		if err := l.seen.CheckEffectKey(ev, gen, key); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (l *ledger) check() error {
 	if err := l.owes(); err != nil {
 		return err
 	}
-	if err := l.run.CheckValues(l.seen.Given()); err != nil {
+	if err := l.run.CheckValues(l.seen.InputBytes()); err != nil {
 		return err
 	}
 	return l.run.Check()
@@ -112,8 +112,8 @@ func (l *ledger) replays() error {
 
 // willFire lists the timers that mean something, in order.
 func willFire(r *Run) (order []string) {
-	due := r.due
-	due.row, due.heap = slices.Clone(due.row), slices.Clone(due.heap)
+	due := r.timers
+	due.sorted, due.heap = slices.Clone(due.sorted), slices.Clone(due.heap)
 	for first := due.first(); first != nil; first = due.first() {
 		t := *first
 		due.pop()
@@ -168,8 +168,8 @@ func differ(a, b *Run) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d/%d/%d/%v/%d/%d and %d/%d/%d/%v/%d/%d", a.last, a.status, a.mem, a.undo, len(a.signals), a.started,
-		b.last, b.status, b.mem, b.undo, len(b.signals), b.started)
+	return fmt.Sprintf("%d/%d/%d/%v/%d/%d and %d/%d/%d/%v/%d/%d", a.last, a.status, a.valueMem, a.compensations, len(a.signals), a.started,
+		b.last, b.status, b.valueMem, b.compensations, len(b.signals), b.started)
 }
 
 // stepNamed is the plan's step of an id.

@@ -137,10 +137,10 @@ func (j *account) judge() error {
 	w := journal.NewChecker(j.plan)
 	for i := range j.events {
 		ev := &j.events[i]
-		if err := w.See(&ev.Event); err != nil {
+		if err := w.Check(&ev.Event); err != nil {
 			return err
 		}
-		if err := w.Effect(&ev.Event, w.Generation(), ev.key); err != nil {
+		if err := w.CheckEffectKey(&ev.Event, w.Generation(), ev.key); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ steps:
 	w := journal.NewChecker(p)
 	see := func(ev journal.Event) error {
 		ev.Seq = w.Last() + 1
-		return w.See(&ev)
+		return w.Check(&ev)
 	}
 	var again []journal.Event // the item and its step
 	for _, ev := range d.do(&Input{Kind: InStart, Start: &journal.Start{Run: "run_1", Account: "acct", Seed: 1, Pins: pinsOf(p)}}) {

@@ -11,6 +11,37 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
+// CommandKind is what must be done in the world.
+type CommandKind uint8
+
+// The commands. All are idempotent: recovery carries out again what is owed.
+const (
+	// CmdAcquire asks the arbiter for an attempt: answer InGranted or InHeld.
+	CmdAcquire CommandKind = iota + 1
+	// CmdDispatch hands the attempt Fence to a worker; see Run.Task.
+	CmdDispatch
+	// CmdCancelTask tells whoever carries out the attempt Fence to stop.
+	CmdCancelTask
+	// CmdNeedItems asks for items From.. (at most N) of the file File: answer InItems.
+	CmdNeedItems
+	// CmdCollect asks for the outputs of the N iterations of a finished loop as one
+	// list in a file, because together they exceed the inline limit: answer InResult
+	// with the reference to it (jsonx.Large) as Output.
+	CmdCollect
+	// CmdContinue asks for InContinue: the last Decide stopped at its limit.
+	CmdContinue
+)
+
+// A Command is one of them.
+type Command struct {
+	Kind  CommandKind
+	Ref   journal.Ref
+	Fence journal.Fence
+	From  int64
+	N     int64
+	File  string
+}
+
 // commandsOf appends the commands that one event causes; s is its scope, nil for
 // an event of the run. Owed gives them from state alone, but for those of what is
 // about to be cancelled; a property test holds that it gives no others.
@@ -30,15 +61,15 @@ func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
 	}
-	r.askComposites(ev, s)
+	r.issueOwed(ev, s)
 }
 
 // askComposites issues the command of a loop that came to need an answer, from the
 // scope of the event outward.
-func (r *Run) askComposites(ev *journal.Event, own *scope) {
+func (r *Run) issueOwed(ev *journal.Event, own *scope) {
 	for s := own; s != nil; s = s.parent {
 		if ev.Kind >= journal.EvNodeOpened && s == own {
-			r.ask(s.comps[ev.Step-s.g.First])
+			r.issueOwedCommand(s.comps[ev.Step-s.g.First])
 		}
 		if s.parent == nil {
 			return
@@ -47,20 +78,20 @@ func (r *Run) askComposites(ev *journal.Event, own *scope) {
 			// Nothing above can have changed while this scope is open.
 			return
 		}
-		r.ask(s.parent.comps[s.owner-s.parent.g.First])
+		r.issueOwedCommand(s.parent.comps[s.owner-s.parent.g.First])
 	}
 }
 
-func (r *Run) ask(c *composite) {
-	if c == nil || c.asked || !c.owes() {
+func (r *Run) issueOwedCommand(c *composite) {
+	if c == nil || c.issued || !c.owes() {
 		return
 	}
-	c.asked = true
-	r.command(c.question(r.gen))
+	c.issued = true
+	r.command(c.owedCommand(r.gen))
 }
 
 // question is the command whose answer the loop waits for.
-func (c *composite) question(gen uint32) Command {
+func (c *composite) owedCommand(gen uint32) Command {
 	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: journal.Fence{Gen: gen}, N: c.loop.next}
 	if c.needsItems() {
 		cmd.Kind, cmd.From, cmd.N, cmd.File = CmdNeedItems, c.loop.have, itemBatch, c.loop.file
@@ -86,7 +117,7 @@ func (r *Run) Owed(buf []Command) []Command {
 			case journal.Running:
 				if c := s.comps[i]; c != nil {
 					if c.owes() {
-						buf = append(buf, c.question(r.gen))
+						buf = append(buf, c.owedCommand(r.gen))
 					}
 				} else if s.step(r.plan, i).Kind == plan.Action {
 					buf = append(buf, Command{Kind: CmdDispatch, Ref: s.ref(i), Fence: fence})

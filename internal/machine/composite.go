@@ -13,26 +13,26 @@ import (
 // A composite is a step that owns running scopes: a taken side, branches,
 // iterations, a fallback, a compensation.
 type composite struct {
-	scope *scope // of the step
-	step  int32  // local index
-	kind  compositeKind
-	pos   uint64 // worklist position; 0 = none
-	asked bool   // its owed command was issued
+	scope  *scope // of the step
+	step   int32  // local index
+	kind   compositeKind
+	pos    uint64 // worklist position; 0 = none
+	issued bool   // its owed command was issued
 
-	kids  map[int64]*scope // in memory, by ordinal (branch or item index)
-	open  int32            // kids not settled
-	ended bool             // the join is decided or the step aborted: no new kids
-	err   *stepError       // why it was aborted
+	children map[int64]*scope // in memory, by ordinal (branch or item index)
+	open     int32            // children not settled
+	ended    bool             // the join is decided or the step aborted: no new children
+	err      *stepError       // why it was aborted
 
 	// Condition, fallback, compensation: what became of the one scope.
-	inner kidStatus
+	inner childStatus
 	out   *value
 	cause stepError
 
 	// Parallel.
-	branches []branch
-	ok, bad  int32
-	winner   int32 // -1 = none
+	branches     []branch
+	nOK, nFailed int32
+	winner       int32 // -1 = none
 
 	loop *loopState
 }
@@ -40,24 +40,24 @@ type composite struct {
 type compositeKind uint8
 
 const (
-	conditional compositeKind = iota
-	parallel
-	looping
-	falling
-	undoing
+	conditionComposite compositeKind = iota
+	parallelComposite
+	loopComposite
+	fallbackComposite
+	compensationComposite
 )
 
-type kidStatus uint8
+type childStatus uint8
 
 const (
-	kidOpen kidStatus = iota
-	kidOK
-	kidFailed
-	kidLost
+	childOpen childStatus = iota
+	childOK
+	childFailed
+	childCancelled
 )
 
 type branch struct {
-	status kidStatus
+	status childStatus
 	out    *value
 	err    stepError
 }
@@ -69,7 +69,7 @@ func (r *Run) newComposite(s *scope, i int32, kind compositeKind) *composite {
 		s.comps = make(map[int32]*composite, 2)
 	}
 	s.comps[i] = c
-	r.frames += compositeBytes
+	r.structMem += compositeBytes
 	return c
 }
 
@@ -78,14 +78,14 @@ func (r *Run) newScope(path journal.Path, graph int32, parent *scope, owner int3
 	g := &r.plan.Graphs[graph]
 	s := &scope{path: path, graph: graph, g: g, parent: parent, owner: owner, ordinal: ordinal,
 		failed: -1, live: g.N, steps: make([]stepState, g.N)}
-	r.frames += s.frameBytes()
+	r.structMem += s.structBytes()
 	s.frame = s
 	if g.Frame != graph && parent != nil {
 		s.frame = parent.frame
 	}
 	if g.N > 0 {
 		r.alive++
-		r.touchRun()
+		r.refreshRun()
 	}
 	if r.plan.Waves && g.N > 0 {
 		s.inWave = int32(len(r.prog.waves[graph][0]))
@@ -96,7 +96,7 @@ func (r *Run) newScope(path journal.Path, graph int32, parent *scope, owner int3
 		s.steps[k].keyGen = gen
 	}
 	for k := range s.steps {
-		r.touchStep(s, int32(k))
+		r.refreshStep(s, int32(k))
 	}
 	return s
 }
@@ -111,23 +111,23 @@ func (r *Run) openChild(c *composite, graph int32, ordinal int64, item *value) e
 		r.dropOlder(path)
 	}
 	s := r.newScope(path, graph, c.scope, c.scope.g.First+c.step, ordinal)
-	s.item = r.hold(item)
+	s.item = r.addRef(item)
 	r.scopes[path] = s
-	if c.kids == nil {
-		c.kids = make(map[int64]*scope, 2)
+	if c.children == nil {
+		c.children = make(map[int64]*scope, 2)
 	}
-	c.kids[kidKey(s)] = s
+	c.children[childKey(s)] = s
 	c.open++
-	c.scope.openKids++
-	r.touchScope(c.scope)
+	c.scope.openChildren++
+	r.refreshScope(c.scope)
 	if s.live == 0 {
 		r.scopeSettled(s)
 	}
 	return nil
 }
 
-// kidKey tells the kids of one composite apart.
-func kidKey(s *scope) int64 {
+// kidKey tells the children of one composite apart.
+func childKey(s *scope) int64 {
 	if s.g.Role == plan.Branch {
 		return int64(s.g.Ordinal)
 	}
@@ -139,31 +139,31 @@ func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 	step := s.step(r.plan, i)
 	switch step.Kind {
 	case plan.Condition:
-		c := r.newComposite(s, i, conditional)
+		c := r.newComposite(s, i, conditionComposite)
 		switch ev.Side() {
 		case journal.ThenSide:
 			return r.openChild(c, step.Then, 0, nil)
 		case journal.ElseSide:
 			return r.openChild(c, step.Else, 0, nil)
 		}
-		c.inner = kidOK
-		r.touchComposite(c)
+		c.inner = childOK
+		r.refreshComposite(c)
 	case plan.Parallel:
-		c := r.newComposite(s, i, parallel)
+		c := r.newComposite(s, i, parallelComposite)
 		c.branches = make([]branch, len(step.Branches))
-		r.frames += int64(len(c.branches)) * branchBytes
+		r.structMem += int64(len(c.branches)) * branchBytes
 		for _, g := range step.Branches {
 			if err := r.openChild(c, g, 0, nil); err != nil {
 				return err
 			}
 		}
-		r.touchComposite(c)
+		r.refreshComposite(c)
 	case plan.Loop:
-		c := r.newComposite(s, i, looping)
+		c := r.newComposite(s, i, loopComposite)
 		c.loop = newLoopState(ev)
-		r.frames += c.loop.frameBytes()
-		r.hold(c.loop.list)
-		r.touchComposite(c)
+		r.structMem += c.loop.structBytes()
+		r.addRef(c.loop.list)
+		r.refreshComposite(c)
 	default:
 		return errImpossible(ev, "the step owns no scopes")
 	}
@@ -172,7 +172,7 @@ func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 
 func (r *Run) openFallback(s *scope, i int32) error {
 	st := &s.steps[i]
-	c := r.newComposite(s, i, falling)
+	c := r.newComposite(s, i, fallbackComposite)
 	r.begin(s, i, journal.Running)
 	st.due = 0
 	return r.openChild(c, s.step(r.plan, i).Fallback, 0, nil)
@@ -185,8 +185,8 @@ func (r *Run) abort(s *scope, i int32, ev *journal.Event) error {
 		return errImpossible(ev, "the step has no open scopes")
 	}
 	c.ended, c.err = true, &stepError{ev.Code, ev.Text}
-	r.sweepKids(c, journal.BranchLost)
-	r.touchComposite(c)
+	r.sweepChildren(c, journal.BranchLost)
+	r.refreshComposite(c)
 	return nil
 }
 
@@ -203,81 +203,81 @@ func (r *Run) sweep(s *scope, why journal.Reason) {
 	}
 	for _, c := range s.sortedComps() {
 		c.ended = true
-		r.sweepKids(c, inner)
-		r.touchComposite(c)
+		r.sweepChildren(c, inner)
+		r.refreshComposite(c)
 	}
 	for k := range s.steps {
-		r.touchStep(s, int32(k))
+		r.refreshStep(s, int32(k))
 	}
-	r.touchScope(s)
+	r.refreshScope(s)
 }
 
-func (r *Run) sweepKids(c *composite, why journal.Reason) {
-	for _, kid := range c.sortedKids() {
-		if kid.live > 0 {
-			r.sweep(kid, why)
+func (r *Run) sweepChildren(c *composite, why journal.Reason) {
+	for _, child := range c.sortedChildren() {
+		if child.live > 0 {
+			r.sweep(child, why)
 		}
 	}
 }
 
 // scopeSettled tells the owner of a scope that every step in it has settled.
 func (r *Run) scopeSettled(s *scope) {
-	r.touchScope(s)
+	r.refreshScope(s)
 	if s.parent == nil {
-		r.touchRun()
+		r.refreshRun()
 		return
 	}
 	c := s.parent.comps[s.owner-s.parent.g.First]
 	c.open--
-	s.parent.openKids--
+	s.parent.openChildren--
 	status := s.outcome()
-	r.kidSettled(c, s, status)
-	if c.kind == looping {
-		r.admit(c, s)
+	r.childSettled(c, s, status)
+	if c.kind == loopComposite {
+		r.openHeld(c, s)
 	}
-	if status == kidOK && !s.g.Compensates {
+	if status == childOK && !s.g.Compensates {
 		r.dropScope(s)
 	}
-	r.touchComposite(c)
+	r.refreshComposite(c)
 	if s.parent.state == scopeSweep {
-		r.touchScope(s.parent)
+		r.refreshScope(s.parent)
 	}
-	r.touchRun()
+	r.refreshRun()
 }
 
 // outcome is what a settled scope means to its owner.
-func (s *scope) outcome() kidStatus {
+func (s *scope) outcome() childStatus {
 	switch {
 	case s.state == scopeSweep && s.reason != 0:
-		return kidLost
+		return childCancelled
 	case s.failed >= 0:
-		return kidFailed
+		return childFailed
 	}
-	return kidOK
+	return childOK
 }
 
 // kidSettled keeps what the join needs of a settled scope.
-func (r *Run) kidSettled(c *composite, s *scope, status kidStatus) {
+func (r *Run) childSettled(c *composite, s *scope, status childStatus) {
 	cause := s.cause()
 	switch c.kind {
-	case parallel:
+	case parallelComposite:
 		b := &c.branches[s.g.Ordinal]
-		*b = branch{status: status, out: r.hold(s.out), err: cause}
+		*b = branch{status: status, out: r.addRef(s.out), err: cause}
 		switch status {
-		case kidOK:
-			c.ok++
+		case childOK:
+			c.nOK++
 			if c.winner < 0 {
 				c.winner = s.g.Ordinal
 			}
-		case kidFailed:
-			c.bad++
+		case childFailed:
+			c.nFailed++
 		}
 		if !c.ended && c.joined(s.parent.step(r.plan, c.step)) {
 			// The join is decided: what still runs has lost (X46–X52, R27).
 			c.ended = true
-			r.sweepKids(c, journal.BranchLost)
+			r.sweepChildren(c, journal.BranchLost)
 		}
-	case looping:
+	case loopComposite:
 		r.itemSettled(c, s, status, cause)
 	default:
 		c.inner, c.cause = status, cause
@@ -296,14 +296,14 @@ func (s *scope) cause() stepError {
 // joined is the table of design section 9: whether the outcome of a parallel
 // step is decided by the branches that have settled.
 func (c *composite) joined(step *plan.Step) bool {
-	all := c.ok+c.bad == int32(len(c.branches))
+	all := c.nOK+c.nFailed == int32(len(c.branches))
 	switch step.WaitFor {
 	case plan.WaitAll:
-		return all || step.Strategy == plan.FailFast && c.bad > 0
+		return all || step.Strategy == plan.FailFast && c.nFailed > 0
 	case plan.WaitAny:
-		return all || c.ok > 0 || step.Strategy == plan.FailFast && c.bad > 0
+		return all || c.nOK > 0 || step.Strategy == plan.FailFast && c.nFailed > 0
 	default:
-		return all || c.ok > 0
+		return all || c.nOK > 0
 	}
 }
 
@@ -313,30 +313,30 @@ func (c *composite) succeeded(step *plan.Step) bool {
 	case step.WaitFor == plan.WaitAll && step.Strategy == plan.Ignore:
 		return true
 	case step.WaitFor == plan.WaitAll:
-		return c.bad == 0
+		return c.nFailed == 0
 	case step.WaitFor == plan.WaitAny && step.Strategy == plan.Ignore:
 		return true
 	default:
-		return c.ok > 0
+		return c.nOK > 0
 	}
 }
 
 // compositeDue says that Decide can do something with c.
 func (r *Run) compositeDue(c *composite) bool {
 	st := &c.scope.steps[c.step]
-	if c.kind == undoing || st.status != journal.Running || c.scope.state == scopeSweep || c.scope.heldBack() {
+	if c.kind == compensationComposite || st.status != journal.Running || c.scope.state == scopeSweep || c.scope.heldBack() {
 		return false // a compensation is the run's business, a sweep the scope's
 	}
 	if c.ended {
 		return c.open == 0
 	}
 	switch c.kind {
-	case parallel:
+	case parallelComposite:
 		return c.open == 0
-	case looping:
+	case loopComposite:
 		return c.loopDue(c.scope.step(r.plan, c.step))
 	default:
-		return c.inner != kidOpen
+		return c.inner != childOpen
 	}
 }
 
@@ -346,11 +346,11 @@ func (r *Run) dropComposite(s *scope, i int32) {
 	if c == nil {
 		return
 	}
-	for _, kid := range c.sortedKids() {
-		if kid.g.Compensates && c.kind != undoing {
+	for _, child := range c.sortedChildren() {
+		if child.g.Compensates && c.kind != compensationComposite {
 			continue // its steps may have to be undone: it stays, without an owner
 		}
-		r.dropScope(kid)
+		r.dropScope(child)
 	}
 	r.track(&c.pos, false, entry{})
 	r.release(c.out)
@@ -361,7 +361,7 @@ func (r *Run) dropComposite(s *scope, i int32) {
 		r.release(l.list)
 		r.releaseOuts(l)
 	}
-	r.frames -= c.frameBytes()
+	r.structMem -= c.structBytes()
 	delete(s.comps, i)
 }
 
@@ -381,11 +381,11 @@ func (r *Run) dropScope(s *scope) {
 	}
 	r.release(s.out)
 	r.release(s.item)
-	r.frames -= s.frameBytes()
+	r.structMem -= s.structBytes()
 	delete(r.scopes, s.path)
 	if s.parent != nil {
-		if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && c.kids[kidKey(s)] == s {
-			delete(c.kids, kidKey(s))
+		if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && c.children[childKey(s)] == s {
+			delete(c.children, childKey(s))
 		}
 	}
 }
@@ -394,7 +394,7 @@ func (r *Run) dropScope(s *scope) {
 // left to undo: its steps will be undone as what they do now.
 func (r *Run) dropOlder(path journal.Path) {
 	within := func(p journal.Path) bool { return strings.HasPrefix(string(p), string(path)) }
-	r.undo = slices.DeleteFunc(r.undo, func(u journal.Ref) bool { return within(u.Path) })
+	r.compensations = slices.DeleteFunc(r.compensations, func(u journal.Ref) bool { return within(u.Path) })
 	for p, old := range r.scopes {
 		if within(p) {
 			r.dropScope(old)
@@ -422,5 +422,5 @@ func (s *scope) owned() bool {
 		return true
 	}
 	c := s.parent.comps[s.owner-s.parent.g.First]
-	return c != nil && c.kids[kidKey(s)] == s
+	return c != nil && c.children[childKey(s)] == s
 }

@@ -13,6 +13,26 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
+// The limits of one Decide: past either it owes CmdContinue.
+const (
+	MaxEvents = 1_000
+	MaxBytes  = 1 << 20
+)
+
+// A Turn is what one Decide yields. The caller owns it and may reuse it: the
+// slices are appended to after being cut to zero length.
+type Turn struct {
+	Events   []journal.Event
+	Commands []Command
+	// Limit is after how many events a Decide stops and owes CmdContinue, for
+	// those who want smaller turns. Default MaxEvents.
+	Limit int
+	// Err refuses a user's input (InCancel, InRetry, InEdit, InSignal, InStart)
+	// and says why; nothing was emitted then. Late or repeated inputs of
+	// machines are not errors: they yield no events.
+	Err error
+}
+
 // Decide takes one input and emits what follows from it. Everything emitted is
 // folded already; the caller makes it durable before it acts on any command or
 // answers anybody.
@@ -25,7 +45,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 		turn.Err = fault.New(fault.RunNotFound, "the run has not started")
 		return
 	}
-	r.take(in)
+	r.handle(in)
 	if turn.Err != nil {
 		return // what is left of an earlier turn comes with its own InContinue
 	}
@@ -37,31 +57,31 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 }
 
 // take folds in what the input says by itself.
-func (r *Run) take(in *Input) {
+func (r *Run) handle(in *Input) {
 	switch in.Kind {
 	case InStart:
-		r.takeStart(in)
+		r.handleStart(in)
 	case InGranted:
-		r.takeGranted(in)
+		r.handleGranted(in)
 	case InHeld:
-		r.takeHeld(in)
+		r.handleHeld(in)
 	case InResult:
-		r.takeResult(in)
+		r.handleResult(in)
 	case InProgress:
-		r.takeProgress(in)
+		r.handleProgress(in)
 	case InTimer:
 		r.fireTimers()
 	case InSignal:
-		r.takeSignal(in)
+		r.handleSignal(in)
 	case InItems:
-		r.takeItems(in)
+		r.handleItems(in)
 	case InWorkerLost:
-		r.takeWorkerLost(in)
+		r.handleWorkerLost(in)
 	case InContinue:
 	case InCancel:
-		r.takeCancel(in)
+		r.handleCancel(in)
 	case InRetry, InEdit:
-		r.takeRetry(in)
+		r.handleRetry(in)
 	}
 }
 
@@ -100,7 +120,7 @@ func (r *Run) emit(s *scope, ev journal.Event) {
 	if s != nil {
 		ev.Path = s.path
 	}
-	r.mustFold(&ev, s)
+	r.mustApply(&ev, s)
 	r.size += 48 + len(ev.Data) + len(ev.Text)
 	r.turn.Events = append(r.turn.Events, ev)
 	r.commandsOf(&ev, s)
@@ -117,7 +137,7 @@ func (r *Run) emitRun(ev journal.Event) {
 	r.emit(nil, ev)
 }
 
-func (r *Run) takeStart(in *Input) {
+func (r *Run) handleStart(in *Input) {
 	if r.start != nil {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has started already", r.start.Run)
 		return
@@ -132,13 +152,13 @@ func (r *Run) takeStart(in *Input) {
 
 // running says so once, when the first step begins (X78, X80), and again when
 // work goes on after a preview (X79).
-func (r *Run) running() {
+func (r *Run) emitRunning() {
 	if r.status == journal.RunDispatching || r.status == journal.RunPreview {
 		r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunRunning), N: int64(r.status)})
 	}
 }
 
-func (r *Run) takeGranted(in *Input) {
+func (r *Run) handleGranted(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
 		return
@@ -147,11 +167,11 @@ func (r *Run) takeGranted(in *Input) {
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep {
 		return // it was or will be cancelled; the arbiter sees no node.started
 	}
-	r.running()
+	r.emitRunning()
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1})
 }
 
-func (r *Run) takeHeld(in *Input) {
+func (r *Run) handleHeld(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil || s.steps[i].status != journal.Queued && s.steps[i].status != journal.Blocked {
 		return
@@ -163,15 +183,15 @@ func (r *Run) takeHeld(in *Input) {
 // attempt, of this generation. Webhook, poll and a worker that was thought dead
 // may all report; the first wins, and the first loser of each source is told to
 // the people who watch (I3, X81, X82, X95).
-func (r *Run) takeResult(in *Input) {
+func (r *Run) handleResult(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
 		return
 	}
 	st := &s.steps[i]
 	c := s.comps[i]
-	if c != nil && c.kind == looping {
-		r.takeCollected(s, i, c, in)
+	if c != nil && c.kind == loopComposite {
+		r.handleCollected(s, i, c, in)
 		return
 	}
 	if st.status != journal.Running && !mutation.Duplicate || c != nil || r.stale(st, in) {
@@ -188,15 +208,15 @@ func (r *Run) takeResult(in *Input) {
 		}
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodePreview, Data: in.Output})
 	case Success:
-		r.running()
-		if f := r.fits(in.Output); f != nil {
+		r.emitRunning()
+		if f := r.checkOutput(in.Output); f != nil {
 			r.failStep(s, i, f, in.InputHash)
 			return
 		}
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: in.Output, N: in.Cost, Attempt: st.attempt,
 			M: r.clock - st.at, Hash: in.InputHash})
 	case Failed:
-		r.running()
+		r.emitRunning()
 		r.failStep(s, i, in.Err, in.InputHash)
 	}
 }
@@ -215,14 +235,14 @@ func ignoredFlag(src journal.Source, current bool) stepFlags {
 }
 
 // fits refuses an output past the inline limit or the run's memory (R38).
-func (r *Run) fits(out []byte) *Failure {
+func (r *Run) checkOutput(out []byte) *Failure {
 	if len(out) > maxInline {
 		return &Failure{Code: fault.OutputTooLarge, Msg: fmt.Sprintf("the output has %d bytes, the limit is %d; return a file instead", len(out), maxInline)}
 	}
-	return r.holds(len(out))
+	return r.checkMemory(len(out))
 }
 
-func (r *Run) takeProgress(in *Input) {
+func (r *Run) handleProgress(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
 		return
@@ -245,7 +265,7 @@ func (r *Run) takeProgress(in *Input) {
 // maxSignals bounds the signals nobody waits for yet (I15).
 const maxSignals = 1_000
 
-func (r *Run) takeSignal(in *Input) {
+func (r *Run) handleSignal(in *Input) {
 	switch {
 	case (r.status.Terminal() || r.phase == phaseEnding) && !mutation.Terminal:
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s and takes no signal", r.start.Run, r.statusText())
@@ -269,7 +289,7 @@ func (r *Run) takeSignal(in *Input) {
 		r.turn.Err = journal.ErrReserved(fmt.Sprintf("the payload of signal %q", in.Name))
 		return
 	}
-	if f := r.fits(data); f != nil {
+	if f := r.checkOutput(data); f != nil {
 		r.turn.Err = fault.New(f.Code, "signal %q: %s", in.Name, f.Msg)
 		return
 	}
@@ -302,7 +322,7 @@ func (r *Run) signalled(s *scope, i int32, data []byte) {
 }
 
 // takeItems answers CmdNeedItems.
-func (r *Run) takeItems(in *Input) {
+func (r *Run) handleItems(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
 		return
@@ -321,9 +341,9 @@ func (r *Run) takeItems(in *Input) {
 	data = append(data, ']')
 	// The limits are judged by all that there is, before the first item is begun.
 	known := max(in.Total-c.loop.have, int64(len(in.Items)))
-	f := r.loopFits(s, i, c.loop.have+known, known)
+	f := r.checkLoop(s, i, c.loop.have+known, known)
 	if f == nil {
-		f = r.holds(len(data) + itemBytes*len(in.Items))
+		f = r.checkMemory(len(data) + itemBytes*len(in.Items))
 	}
 	if f != nil {
 		r.abortStep(s, i, f)
@@ -337,7 +357,7 @@ func (r *Run) takeItems(in *Input) {
 }
 
 // takeCollected answers CmdCollect, or reports that items could not be read.
-func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
+func (r *Run) handleCollected(s *scope, i int32, c *composite, in *Input) {
 	if !c.owes() || in.Fence.Gen != r.gen && !mutation.Generation {
 		return
 	}
@@ -353,7 +373,7 @@ func (r *Run) takeCollected(s *scope, i int32, c *composite, in *Input) {
 // takeWorkerLost gives up attempts whose worker is gone. The effect may have
 // happened: the attempt counts against lost_limit, not against the retries, and
 // its successor keeps the effect key (I4).
-func (r *Run) takeWorkerLost(in *Input) {
+func (r *Run) handleWorkerLost(in *Input) {
 	if !in.All {
 		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == journal.Running && s.comps[i] == nil && !r.stale(&s.steps[i], in) {
 			r.loseAttempt(s, i, in.Text)
@@ -413,7 +433,7 @@ func (r *Run) pin(step *plan.Step) journal.Pin {
 
 // takeCancel answers truly: accepted means the run will end cancelled and
 // nothing but compensations is dispatched after it (I8, X96, X97).
-func (r *Run) takeCancel(in *Input) {
+func (r *Run) handleCancel(in *Input) {
 	if (r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep) && !mutation.Cancel {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())
 		return

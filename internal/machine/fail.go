@@ -23,7 +23,7 @@ type evaluator func(expr.Vars) (any, error)
 // policy, else what onError and the scope's rule say (design section 10).
 func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
-	r.violated(s, i, f)
+	r.emitViolation(s, i, f)
 	n := int64(st.fails) + 1 // definitive failures so far
 	// In a scope that has ended nothing is tried again.
 	if s.state == scopeOpen && retryable(&step.Retry, f) && n < step.Retry.Attempts {
@@ -40,7 +40,7 @@ func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 }
 
 // violated tells of a broken contract before what follows from it (X172).
-func (r *Run) violated(s *scope, i int32, f *Failure) {
+func (r *Run) emitViolation(s *scope, i int32, f *Failure) {
 	if f.Phase == "" {
 		return
 	}
@@ -61,7 +61,7 @@ func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	switch {
 	case step.OnError == plan.OnErrorSkip:
 		ev.Kind, ev.Flag = journal.EvNodeSkipped, uint8(journal.ByOnError)
-	case step.OnError == plan.OnErrorFallback && s.state == scopeOpen && st.flags&flagFallback == 0 && !s.compensates():
+	case step.OnError == plan.OnErrorFallback && s.state == scopeOpen && st.flags&flagFallback == 0 && !s.inCompensation():
 		ev.Kind = journal.EvNodeFallback
 	default:
 		ev.Kind = journal.EvNodeFailed
@@ -132,13 +132,13 @@ func (r *Run) backoff(s *scope, i int32, p *plan.Retry, n int64, retryAfterMS in
 	base = min(base, limit)
 	// The conversion keeps compilers from fusing the two operations into one of
 	// another rounding: a run waits the same time on every machine.
-	delay := int64(base * (1 - p.Jitter + float64(p.Jitter*r.unit(s, i))))
+	delay := int64(base * (1 - p.Jitter + float64(p.Jitter*r.jitterFraction(s, i))))
 	return max(delay, min(retryAfterMS, maxRetryAfterMS), 0)
 }
 
 // unit is a number in [0,1) that the run's seed, the step instance and the
 // attempt determine.
-func (r *Run) unit(s *scope, i int32) float64 {
+func (r *Run) jitterFraction(s *scope, i int32) float64 {
 	h := fnv.New64a()
 	var b [8]byte
 	put := func(v uint64) {
@@ -214,7 +214,7 @@ func typeName(v any) string {
 }
 
 // text writes a value as a message.
-func text(v any) string {
+func messageText(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v

@@ -18,12 +18,12 @@ import (
 // failed, was cancelled or never ran is reset; with a step to start from, that
 // step and everything that depends on it; with edited input, whatever read it.
 // Everything else keeps its result.
-func (r *Run) takeRetry(in *Input) {
+func (r *Run) handleRetry(in *Input) {
 	if !r.status.Terminal() && !mutation.Terminal {
 		r.turn.Err = fault.New(fault.Conflict, "run %s is %s; only a run that has ended can be retried", r.start.Run, r.statusText())
 		return
 	}
-	g := &generation{run: r, index: make(map[instance]int)}
+	g := &resetSet{run: r, index: make(map[stepInstance]int)}
 	ev := journal.Event{Kind: journal.EvRunRetried, N: int64(r.gen) + 1, Text: in.Name}
 	if in.Name != "" {
 		ref, err := journal.ParseRef(r.plan, in.Name)
@@ -31,7 +31,7 @@ func (r *Run) takeRetry(in *Input) {
 			r.turn.Err = err
 			return
 		}
-		if r.turn.Err = g.from(ref); r.turn.Err != nil {
+		if r.turn.Err = g.addFrom(ref); r.turn.Err != nil {
 			return
 		}
 	}
@@ -42,7 +42,7 @@ func (r *Run) takeRetry(in *Input) {
 			return
 		}
 		ev.Data = in.Data
-		g.edited(fields)
+		g.addReaders(fields)
 	}
 	if in.Kind == InEdit && len(in.Data) == 0 {
 		r.turn.Err = fault.New(fault.Usage, "an edit needs the input fields to replace")
@@ -52,13 +52,13 @@ func (r *Run) takeRetry(in *Input) {
 	if in.Limits != nil {
 		wanted = *in.Limits
 	}
-	limits, err := r.raised(wanted)
+	limits, err := r.raisedLimits(wanted)
 	if err != nil {
 		r.turn.Err = err
 		return
 	}
-	g.failed(r.root)
-	g.rebound()
+	g.addFailed(r.root)
+	g.addRebound()
 	if len(g.resets) == 0 && r.status == journal.RunCompleted && in.Kind == InRetry {
 		r.turn.Err = fault.New(fault.Conflict, "run %s has completed; name the step to run again from", r.start.Run)
 		return
@@ -79,7 +79,7 @@ func (r *Run) takeRetry(in *Input) {
 
 // raised are the run's limits with those that a retry asks for: more than before,
 // for what a run has done cannot be undone by allowing less.
-func (r *Run) raised(wanted plan.Limits) (plan.Limits, error) {
+func (r *Run) raisedLimits(wanted plan.Limits) (plan.Limits, error) {
 	limits, cost := r.limits, journal.ExpressionCost(r.limits)
 	for _, f := range []struct {
 		name string
@@ -121,13 +121,13 @@ func editedFields(data []byte) (map[string]any, error) {
 }
 
 // A generation collects the step instances that a retry resets.
-type generation struct {
+type resetSet struct {
 	run    *Run
 	resets []reset
-	index  map[instance]int // into resets
+	index  map[stepInstance]int // into resets
 }
 
-type instance struct {
+type stepInstance struct {
 	scope *scope
 	step  int32
 }
@@ -138,49 +138,49 @@ type reset struct {
 	reopen bool // keep what the composite holds, run only what is reset in it
 }
 
-func (g *generation) find(s *scope, i int32) int {
-	if k, ok := g.index[instance{s, i}]; ok {
+func (g *resetSet) find(s *scope, i int32) int {
+	if k, ok := g.index[stepInstance{s, i}]; ok {
 		return k
 	}
 	return -1
 }
 
 // add resets a step instance and reopens what owns it.
-func (g *generation) add(s *scope, i int32, reopen bool) {
+func (g *resetSet) add(s *scope, i int32, reopen bool) {
 	if k := g.find(s, i); k >= 0 {
 		g.resets[k].reopen = g.resets[k].reopen && reopen
 		return
 	}
-	g.index[instance{s, i}] = len(g.resets)
+	g.index[stepInstance{s, i}] = len(g.resets)
 	g.resets = append(g.resets, reset{s, i, reopen})
 	if s.parent != nil {
 		own := s.owner - s.parent.g.First
 		g.add(s.parent, own, true)
 		if !mutation.Dependents {
-			g.downstream(s.parent, own)
+			g.addDependents(s.parent, own)
 		}
 	}
 }
 
 // downstream resets everything that depends on a reset step, in its scope.
-func (g *generation) downstream(s *scope, i int32) {
+func (g *resetSet) addDependents(s *scope, i int32) {
 	for _, succ := range s.step(g.run.plan, i).Succs {
 		k := succ - s.g.First
 		if g.find(s, k) < 0 {
 			g.add(s, k, false)
-			g.downstream(s, k)
+			g.addDependents(s, k)
 		}
 	}
 }
 
 // failed resets what did not complete, and what was undone.
-func (g *generation) failed(s *scope) {
+func (g *resetSet) addFailed(s *scope) {
 	for k := range s.steps {
 		i, st := int32(k), &s.steps[k]
 		switch {
 		case st.flags&flagCompensated != 0:
 			g.add(s, i, false)
-			g.downstream(s, i)
+			g.addDependents(s, i)
 			continue
 		case st.status == journal.Cancelled, st.status == journal.StepFailed && st.flags&flagHandled == 0,
 			st.status == journal.Skipped && (st.reason == journal.ParentFailure || st.reason == journal.RunEnded || st.reason == journal.BranchLost):
@@ -188,15 +188,15 @@ func (g *generation) failed(s *scope) {
 			continue
 		}
 		c := s.comps[i]
-		reopen := c != nil && c.resumable(st.status)
+		reopen := c != nil && c.reopenable(st.status)
 		g.add(s, i, reopen)
 		// What ran on '' in place of this step's output is withdrawn with it.
-		g.downstream(s, i)
+		g.addDependents(s, i)
 		if !reopen {
 			continue
 		}
-		for _, kid := range c.sortedKids() {
-			g.failed(kid)
+		for _, child := range c.sortedChildren() {
+			g.addFailed(child)
 		}
 	}
 }
@@ -204,22 +204,22 @@ func (g *generation) failed(s *scope) {
 // resumable: what the composite holds is still in memory, so only what failed
 // inside needs to run again. A loop always holds where it was. A step that failed
 // with its fallback starts over; one cancelled in its fallback goes on there.
-func (c *composite) resumable(status journal.Status) bool {
+func (c *composite) reopenable(status journal.Status) bool {
 	switch c.kind {
-	case looping:
+	case loopComposite:
 		return true
-	case falling:
-		return status == journal.Cancelled && len(c.kids) > 0
-	case undoing:
+	case fallbackComposite:
+		return status == journal.Cancelled && len(c.children) > 0
+	case compensationComposite:
 		return false
 	}
-	return len(c.kids) > 0
+	return len(c.children) > 0
 }
 
 // from resets a step and its cone.
-func (g *generation) from(ref journal.Ref) error {
+func (g *resetSet) addFrom(ref journal.Ref) error {
 	s, i := g.run.at(ref)
-	if s == nil || !s.stands() {
+	if s == nil || !s.reachable() {
 		return fault.New(fault.StepNotFound, "step %q is not in memory any more: what surrounds it has completed; name the step that owns it",
 			journal.StepPath(g.run.plan, ref))
 	}
@@ -227,13 +227,13 @@ func (g *generation) from(ref journal.Ref) error {
 		return fault.New(fault.Conflict, "step %q has not run", journal.StepPath(g.run.plan, ref))
 	}
 	g.add(s, i, false)
-	g.downstream(s, i)
+	g.addDependents(s, i)
 	return nil
 }
 
 // stands says that the scope and all around it have their owner. What is kept
 // only to be undone cannot go on: what would take its end is gone.
-func (s *scope) stands() bool {
+func (s *scope) reachable() bool {
 	for ; s.parent != nil; s = s.parent {
 		if !s.owned() {
 			return false
@@ -244,12 +244,12 @@ func (s *scope) stands() bool {
 
 // edited resets every root step that reads one of the changed fields, itself or
 // in what it owns.
-func (g *generation) edited(fields map[string]any) {
+func (g *resetSet) addReaders(fields map[string]any) {
 	root := g.run.root
 	for k := range root.steps {
-		if root.steps[k].status.Settled() && g.run.prog.readsInput(root.g.First+int32(k), fields) {
+		if root.steps[k].status.Settled() && g.run.prog.readsFields(root.g.First+int32(k), fields) {
 			g.add(root, int32(k), false)
-			g.downstream(root, int32(k))
+			g.addDependents(root, int32(k))
 		}
 	}
 }
@@ -257,7 +257,7 @@ func (g *generation) edited(fields map[string]any) {
 // rebound resets what had bound a name before a step that is reset, where that was
 // done in a scope which has been left since: its value is not held any more, and
 // the step that is reset, and those after it, may read it (R41).
-func (g *generation) rebound() {
+func (g *resetSet) addRebound() {
 	p := g.run.plan
 	type name struct{ graph, slot int32 }
 	var inner map[name][]int32 // steps that bind a name of a frame around them
@@ -278,9 +278,9 @@ func (g *generation) rebound() {
 		}
 		f := x.scope.frame
 		for _, i := range inner[name{f.graph, step.Slot}] {
-			if s, own := g.left(f, p.Steps[i].Graph); s != nil && own >= 0 && g.find(s, own) < 0 {
+			if s, own := g.findLeft(f, p.Steps[i].Graph); s != nil && own >= 0 && g.find(s, own) < 0 {
 				g.add(s, own, false)
-				g.downstream(s, own)
+				g.addDependents(s, own)
 			}
 		}
 	}
@@ -288,20 +288,20 @@ func (g *generation) rebound() {
 
 // left finds the step, in a frame or a scope inside, that owned a scope of a graph
 // and left it; nil when that scope is in memory or was never opened.
-func (g *generation) left(f *scope, graph int32) (s *scope, own int32) {
+func (g *resetSet) findLeft(f *scope, graph int32) (s *scope, own int32) {
 	p := g.run.plan
 	if graph == f.graph {
 		return f, -1
 	}
 	owner := p.Graphs[graph].Owner
-	if s, own = g.left(f, p.Steps[owner].Graph); s == nil || own >= 0 {
+	if s, own = g.findLeft(f, p.Steps[owner].Graph); s == nil || own >= 0 {
 		return s, own
 	}
 	own = owner - s.g.First
 	if c := s.comps[own]; c != nil {
-		for _, kid := range c.kids {
-			if kid.graph == graph {
-				return kid, -1
+		for _, child := range c.children {
+			if child.graph == graph {
+				return child, -1
 			}
 		}
 	}
@@ -314,7 +314,7 @@ func (g *generation) left(f *scope, graph int32) (s *scope, own int32) {
 // ordered puts the resets so that outer scopes come before inner ones and a
 // step before its successors: counters then never fall below zero. Earlier waves
 // come before later ones: each reset finds the first wave among those before it.
-func (g *generation) ordered() []reset {
+func (g *resetSet) ordered() []reset {
 	slices.SortStableFunc(g.resets, func(a, b reset) int {
 		if d := len(a.scope.path) - len(b.scope.path); d != 0 {
 			return d
@@ -333,7 +333,7 @@ func (g *generation) ordered() []reset {
 		return int(a.step - b.step)
 	})
 	for k := range g.resets {
-		g.index[instance{g.resets[k].scope, g.resets[k].step}] = k
+		g.index[stepInstance{g.resets[k].scope, g.resets[k].step}] = k
 	}
 	// A step that will wait again, for another or for its wave, cannot go on in the
 	// middle. The first reset of a scope belongs to the first wave that opens anew.
@@ -354,7 +354,7 @@ func (g *generation) ordered() []reset {
 	// What a plainly reset step owned is forgotten with it.
 	var kept []reset
 	for _, x := range g.resets {
-		if !g.replaced(x) {
+		if !g.ownerReset(x) {
 			kept = append(kept, x)
 		}
 	}
@@ -362,7 +362,7 @@ func (g *generation) ordered() []reset {
 }
 
 // replaced: something that owns the step instance runs anew as a whole.
-func (g *generation) replaced(x reset) bool {
+func (g *resetSet) ownerReset(x reset) bool {
 	for s := x.scope; s.parent != nil; s = s.parent {
 		if k := g.find(s.parent, s.owner-s.parent.g.First); k >= 0 && !g.resets[k].reopen {
 			return true
@@ -372,7 +372,7 @@ func (g *generation) replaced(x reset) bool {
 }
 
 // readsInput says whether a step or anything it owns reads one of the fields.
-func (g *Program) readsInput(step int32, fields map[string]any) bool {
+func (g *Program) readsFields(step int32, fields map[string]any) bool {
 	st, code := &g.plan.Steps[step], g.code(step)
 	reads := func(refs []expr.Ref) bool {
 		for _, ref := range refs {
@@ -399,7 +399,7 @@ func (g *Program) readsInput(step int32, fields map[string]any) bool {
 	for _, graph := range st.Graphs() {
 		gr := &g.plan.Graphs[graph]
 		for k := range gr.N {
-			if g.readsInput(gr.First+k, fields) {
+			if g.readsFields(gr.First+k, fields) {
 				return true
 			}
 		}
@@ -407,16 +407,16 @@ func (g *Program) readsInput(step int32, fields map[string]any) bool {
 	return false
 }
 
-func (r *Run) foldRetried(ev *journal.Event) error {
+func (r *Run) applyRetried(ev *journal.Event) error {
 	r.gen = uint32(ev.Generation())
 	r.status, r.phase, r.verdict = journal.RunDispatching, phaseOpen, 0
-	r.code, r.message, r.culprit, r.failures = "", "", -1, false
+	r.code, r.message, r.failedStep, r.failures = "", "", -1, false
 	r.ttlDue = ev.At + r.plan.TTLMS*1000
 	r.started = 0
 	if len(ev.Data) == 0 {
 		return nil
 	}
-	r.mem += int64(len(ev.Data))
+	r.valueMem += int64(len(ev.Data))
 	fields, err := editedFields(ev.Data)
 	if err != nil {
 		return errImpossible(ev, err.Error())
@@ -442,21 +442,21 @@ func (r *Run) patch(fields map[string]any) {
 }
 
 // foldInvalidated withdraws a step instance from its settled state.
-func (r *Run) foldInvalidated(s *scope, i int32, ev *journal.Event) {
+func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	reopen := ev.Reopened()
 	if s.live == 0 {
 		r.reopenScope(s)
 	}
 	s.live++
-	s.state, s.reason, s.cursor, s.down = scopeOpen, 0, 0, nil
+	s.state, s.reason, s.cursor, s.downstream = scopeOpen, 0, 0, nil
 	if s.failed == s.g.First+i || s.failed >= 0 && s.steps[s.failed-s.g.First].status != journal.StepFailed {
 		s.failed = -1
 	}
 	for _, succ := range step.Succs {
 		k := succ - s.g.First
 		s.steps[k].waiting++
-		r.touchStep(s, k)
+		r.refreshStep(s, k)
 	}
 	if r.plan.Waves {
 		r.recountWave(s) // it does not count this step yet: see generation.ordered
@@ -464,7 +464,7 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *journal.Event) {
 	status := journal.Pending
 	if st.status == journal.Completed {
 		status = journal.Invalidated
-		r.undo = slices.DeleteFunc(r.undo, func(u journal.Ref) bool { return u == s.ref(i) })
+		r.compensations = slices.DeleteFunc(r.compensations, func(u journal.Ref) bool { return u == s.ref(i) })
 	}
 	if out := s.outs[i]; out != nil {
 		r.release(out)
@@ -488,46 +488,46 @@ func (r *Run) foldInvalidated(s *scope, i int32, ev *journal.Event) {
 	*st = stepState{status: status, flags: flags, attempt: attempt, keyGen: keyGen, keyTry: keyTry, waiting: waiting, pos: pos}
 	if c := s.comps[i]; reopen && c != nil {
 		r.begin(s, i, journal.Running)
-		c.ended, c.err, c.asked, c.inner = false, nil, false, kidOpen
-		r.touchComposite(c)
+		c.ended, c.err, c.issued, c.inner = false, nil, false, childOpen
+		r.refreshComposite(c)
 	} else {
 		r.dropComposite(s, i)
 	}
-	r.touchStep(s, i)
+	r.refreshStep(s, i)
 }
 
 // reopenScope counts a settled scope as open again, for itself and its owner.
 func (r *Run) reopenScope(s *scope) {
 	r.alive++
-	r.touchRun()
+	r.refreshRun()
 	if s.parent == nil {
 		return
 	}
 	c := s.parent.comps[s.owner-s.parent.g.First]
 	c.open++
-	s.parent.openKids++
+	s.parent.openChildren++
 	switch c.kind {
-	case parallel:
+	case parallelComposite:
 		b := &c.branches[s.g.Ordinal]
 		switch b.status {
-		case kidOK:
-			c.ok--
-		case kidFailed:
-			c.bad--
+		case childOK:
+			c.nOK--
+		case childFailed:
+			c.nFailed--
 		}
 		if c.winner == s.g.Ordinal {
 			c.winner = -1
 		}
 		r.release(b.out)
 		*b = branch{}
-	case looping:
-		if s.outcome() == kidFailed {
-			c.loop.bad--
+	case loopComposite:
+		if s.outcome() == childFailed {
+			c.loop.nFailed--
 		}
 		s.held = c.open > s.parent.step(r.plan, c.step).Concurrency
 	}
 	r.replace(&s.out, nil)
-	r.touchComposite(c)
+	r.refreshComposite(c)
 }
 
 // recountWave finds the first wave of a scope that has not settled.
@@ -546,7 +546,7 @@ func (r *Run) recountWave(s *scope) {
 	}
 	for k := range s.steps {
 		s.steps[k].flags &^= flagReady
-		r.touchStep(s, int32(k))
+		r.refreshStep(s, int32(k))
 	}
 }
 

@@ -23,15 +23,15 @@ const maxInline = 1 << 20
 // stay in memory while they fit in one event together; past that they live in
 // the journal only, and the engine collects them into a list in a file at the end.
 type loopState struct {
-	file  string // "" = an inline list
-	list  *value // inline list, or the batch of items read last
-	from  int64  // index of list's first item
-	items [][]byte
-	have  int64 // items known: the batch ends here
-	more  bool  // further items may follow (file only)
-	next  int64 // index of the next item to open
-	bad   int64
-	first stepError // of the first failed iteration
+	file     string // "" = an inline list
+	list     *value // inline list, or the batch of items read last
+	from     int64  // index of list's first item
+	items    [][]byte
+	have     int64 // items known: the batch ends here
+	more     bool  // further items may follow (file only)
+	next     int64 // index of the next item to open
+	nFailed  int64
+	firstErr stepError // of the first failed iteration
 
 	outs     []*value // by index, while they are few
 	outBytes int64
@@ -47,24 +47,24 @@ func newLoopState(ev *journal.Event) *loopState {
 	return l
 }
 
-func (r *Run) foldItems(s *scope, i int32, ev *journal.Event) error {
+func (r *Run) applyItems(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
 	if c == nil || c.loop == nil || ev.From() != c.loop.have {
 		return errImpossible(ev, "no loop waits for these items")
 	}
 	l := c.loop
 	r.replace(&l.list, newValue(ev.Seq, ev.Data))
-	r.frames -= l.frameBytes()
+	r.structMem -= l.structBytes()
 	l.items, l.from = nil, l.have
 	l.have += ev.Count()
-	r.frames += l.frameBytes()
+	r.structMem += l.structBytes()
 	l.more = ev.More()
-	c.asked = false
-	r.touchComposite(c)
+	c.issued = false
+	r.refreshComposite(c)
 	return nil
 }
 
-func (r *Run) foldIteration(s *scope, i int32, ev *journal.Event) error {
+func (r *Run) applyIteration(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
 	if c == nil || c.loop == nil || ev.Item() != c.loop.next {
 		return errImpossible(ev, "no loop is at this item")
@@ -77,7 +77,7 @@ func (r *Run) foldIteration(s *scope, i int32, ev *journal.Event) error {
 	if err := r.openChild(c, s.step(r.plan, i).Body, ev.Item(), item); err != nil {
 		return err
 	}
-	r.touchComposite(c)
+	r.refreshComposite(c)
 	return nil
 }
 
@@ -98,33 +98,33 @@ func (r *Run) loopItem(l *loopState, n int64) (*value, error) {
 		v.raw = l.items[k]
 	}
 	if v.raw == nil {
-		r.miss(v)
+		r.markMissing(v)
 	}
 	return v, nil
 }
 
 // itemSettled keeps an iteration's output, or its error in the item's place.
-func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepError) {
+func (r *Run) itemSettled(c *composite, s *scope, status childStatus, cause stepError) {
 	l := c.loop
 	out := s.out
-	if status == kidFailed {
-		if l.bad == 0 {
-			l.first = cause
+	if status == childFailed {
+		if l.nFailed == 0 {
+			l.firstErr = cause
 		}
-		l.bad++
+		l.nFailed++
 		raw, _ := json.Marshal(map[string]any{"error": map[string]string{"code": string(cause.code), "message": cause.msg}})
 		out = newValue(0, raw)
 		if c.scope.step(r.plan, c.step).Strategy == plan.FailFast && !c.ended {
 			c.ended = true
-			r.sweepKids(c, journal.BranchLost)
+			r.sweepChildren(c, journal.BranchLost)
 		}
 	}
-	if l.spilled || status == kidLost {
+	if l.spilled || status == childCancelled {
 		return
 	}
 	for int64(len(l.outs)) <= s.ordinal {
 		l.outs = append(l.outs, nil)
-		r.frames += outBytes
+		r.structMem += outBytes
 	}
 	if out != nil {
 		out.dec.Store(nil) // the list is made of the texts
@@ -142,28 +142,28 @@ func (r *Run) itemSettled(c *composite, s *scope, status kidStatus, cause stepEr
 // no room for: as many are held back as are open beyond it. One that settled makes
 // no room when it was itself held back: a loop in it had asked for items, and there
 // were none.
-func (r *Run) admit(c *composite, settled *scope) {
+func (r *Run) openHeld(c *composite, settled *scope) {
 	if c.ended || settled.held || c.open < c.scope.step(r.plan, c.step).Concurrency {
 		return
 	}
-	for _, kid := range c.sortedKids() {
-		if kid.held && kid.live > 0 && kid.state == scopeOpen {
-			kid.held = false
-			r.touchAll(kid)
+	for _, child := range c.sortedChildren() {
+		if child.held && child.live > 0 && child.state == scopeOpen {
+			child.held = false
+			r.refreshTree(child)
 			return
 		}
 	}
 }
 
 // touchAll re-evaluates everything in a scope and below it.
-func (r *Run) touchAll(s *scope) {
+func (r *Run) refreshTree(s *scope) {
 	for k := range s.steps {
-		r.touchStep(s, int32(k))
+		r.refreshStep(s, int32(k))
 	}
 	for _, c := range s.sortedComps() {
-		r.touchComposite(c)
-		for _, kid := range c.sortedKids() {
-			r.touchAll(kid)
+		r.refreshComposite(c)
+		for _, child := range c.sortedChildren() {
+			r.refreshTree(child)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (r *Run) releaseOuts(l *loopState) {
 	for _, v := range l.outs {
 		r.release(v)
 	}
-	r.frames -= int64(len(l.outs)) * outBytes
+	r.structMem -= int64(len(l.outs)) * outBytes
 	l.outs, l.outBytes = nil, 0
 }
 
@@ -197,7 +197,7 @@ func (c *composite) loopDue(step *plan.Step) bool {
 func (c *composite) collecting(step *plan.Step) bool {
 	l := c.loop
 	return l.spilled && l.exhausted() && c.open == 0 && !c.ended &&
-		(l.bad == 0 || step.Strategy == plan.Ignore)
+		(l.nFailed == 0 || step.Strategy == plan.Ignore)
 }
 
 // needsItems: the batch is used up and the file has more.
@@ -233,17 +233,17 @@ func (l *loopState) output() []byte {
 	return b.Bytes()
 }
 
-// sortedKids returns the kids in order, so that folding is deterministic.
-func (c *composite) sortedKids() []*scope {
-	if len(c.kids) == 0 {
+// sortedKids returns the children in order, so that folding is deterministic.
+func (c *composite) sortedChildren() []*scope {
+	if len(c.children) == 0 {
 		return nil
 	}
-	kids := make([]*scope, 0, len(c.kids))
-	for _, k := range c.kids {
-		kids = append(kids, k)
+	children := make([]*scope, 0, len(c.children))
+	for _, k := range c.children {
+		children = append(children, k)
 	}
-	slices.SortFunc(kids, func(a, b *scope) int {
-		return cmp.Compare(kidKey(a), kidKey(b))
+	slices.SortFunc(children, func(a, b *scope) int {
+		return cmp.Compare(childKey(a), childKey(b))
 	})
-	return kids
+	return children
 }

@@ -28,10 +28,10 @@ const (
 
 // Memory is how many bytes the run holds, as its memory limit counts them:
 // values, open scopes, and what its loops know of their items.
-func (r *Run) Memory() int64 { return r.mem + r.frames }
+func (r *Run) Memory() int64 { return r.valueMem + r.structMem }
 
 // holds refuses values past the run's memory.
-func (r *Run) holds(n int) *Failure {
+func (r *Run) checkMemory(n int) *Failure {
 	if r.Memory()+int64(n) > r.limits.MemoryBytes {
 		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
 	}
@@ -39,7 +39,7 @@ func (r *Run) holds(n int) *Failure {
 }
 
 // opens refuses scopes past the run's memory, before they are made.
-func (r *Run) opens(graphs ...int32) *Failure {
+func (r *Run) checkOpen(graphs ...int32) *Failure {
 	total := r.Memory()
 	for _, g := range graphs {
 		if g != plan.None {
@@ -58,7 +58,7 @@ func (r *Run) opens(graphs ...int32) *Failure {
 func graphBytes(g *plan.Graph) int64 { return scopeBytes + int64(g.N)*stepBytes }
 
 // frameBytes is what a scope takes, without its composites.
-func (s *scope) frameBytes() int64 {
+func (s *scope) structBytes() int64 {
 	if s.parent == nil {
 		return 0
 	}
@@ -72,11 +72,11 @@ func (s *scope) frameBytes() int64 {
 func (e stepError) bytes() int64 { return errorBytes + int64(len(e.msg)) }
 
 // frameBytes is what a composite takes, without its scopes.
-func (c *composite) frameBytes() int64 {
-	return compositeBytes + int64(len(c.branches))*branchBytes + c.loop.frameBytes()
+func (c *composite) structBytes() int64 {
+	return compositeBytes + int64(len(c.branches))*branchBytes + c.loop.structBytes()
 }
 
-func (l *loopState) frameBytes() int64 {
+func (l *loopState) structBytes() int64 {
 	if l == nil {
 		return 0
 	}
@@ -84,11 +84,11 @@ func (l *loopState) frameBytes() int64 {
 }
 
 // recountFrames adds up what scopes and composites take.
-func (r *Run) recountFrames() (total int64) {
+func (r *Run) recountStructs() (total int64) {
 	r.eachScope(func(s *scope) {
-		total += s.frameBytes()
+		total += s.structBytes()
 		for _, c := range s.comps {
-			total += c.frameBytes()
+			total += c.structBytes()
 		}
 	})
 	return total

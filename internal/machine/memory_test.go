@@ -120,11 +120,11 @@ func TestDecodedValuesAreForgotten(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	if run.status != journal.RunRunning || run.mem < n*200_000 {
-		t.Fatalf("the run is %s (%s) and holds %d bytes of values", run.status, run.message, run.mem)
+	if run.status != journal.RunRunning || run.valueMem < n*200_000 {
+		t.Fatalf("the run is %s (%s) and holds %d bytes of values", run.status, run.message, run.valueMem)
 	}
 	if limit := run.limits.MemoryBytes; grown > 2*limit+12*minDecoded {
-		t.Errorf("%d bytes of values take %d of the heap; the limit is %d", run.mem, grown, limit)
+		t.Errorf("%d bytes of values take %d of the heap; the limit is %d", run.valueMem, grown, limit)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestMemoryOfScopesIsGivenBack(t *testing.T) {
 	run := NewRun(prog)
 	var turn Turn
 	run.Decide(&Input{Kind: InStart, At: t0, Start: &journal.Start{Run: "run_1", Account: "a", Pins: pinsOf(run.plan)}}, &turn)
-	open := run.frames
+	open := run.structMem
 	if want := int64(5*(scopeBytes+stepBytes) + compositeBytes + 20*itemBytes); open != want {
 		t.Errorf("five open iterations are counted as %d bytes, want %d", open, want)
 	}
@@ -156,11 +156,11 @@ func TestMemoryOfScopesIsGivenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back.frames != run.frames {
-			t.Fatalf("input %d: a restored run counts %d bytes, want %d", k, back.frames, run.frames)
+		if back.structMem != run.structMem {
+			t.Fatalf("input %d: a restored run counts %d bytes, want %d", k, back.structMem, run.structMem)
 		}
 	}
-	if run.status != journal.RunRunning || run.frames != 0 {
-		t.Errorf("the run is %s (%s) and counts %d bytes of scopes, none is open", run.status, run.message, run.frames)
+	if run.status != journal.RunRunning || run.structMem != 0 {
+		t.Errorf("the run is %s (%s) and counts %d bytes of scopes, none is open", run.status, run.message, run.structMem)
 	}
 }

@@ -26,13 +26,13 @@ type Program struct {
 // stepCode is what a step evaluates. Two goroutines may compile the same step;
 // both results are equal and either may stay.
 type stepCode struct {
-	when, expr *expr.Program
-	params     *expr.Tree
-	bindings   []*expr.Program
-	order      []int    // bindings by name, as in canonical JSON
-	names      [][]byte // of bindings, as in canonical JSON, with the colon
-	each       int64    // of a loop: the steps that one item begins
-	err        error
+	when, expr   *expr.Program
+	params       *expr.Tree
+	bindings     []*expr.Program
+	order        []int    // bindings by name, as in canonical JSON
+	names        [][]byte // of bindings, as in canonical JSON, with the colon
+	stepsPerItem int64    // of a loop: the steps that one item begins
+	err          error
 }
 
 type outputCode struct {
@@ -63,7 +63,7 @@ func (g *Program) Plan() *plan.Plan { return g.plan }
 
 // within is the program under limits that a retry has raised. It is the run's own:
 // few runs are raised, and their expressions compile anew.
-func (g *Program) within(l plan.Limits) *Program {
+func (g *Program) withLimits(l plan.Limits) *Program {
 	if journal.ExpressionCost(l) == g.cost {
 		return g
 	}
@@ -93,7 +93,7 @@ func (g *Program) code(step int32) *stepCode {
 func (g *Program) compileStep(st *plan.Step) *stepCode {
 	c := new(stepCode)
 	if st.Kind == plan.Loop {
-		c.each = scopeSteps(g.plan, st.Body)
+		c.stepsPerItem = scopeSteps(g.plan, st.Body)
 	}
 	if c.when, c.err = g.compile(st.When); c.err != nil {
 		return c

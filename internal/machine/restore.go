@@ -22,7 +22,7 @@ func Restore(g *Program, state []byte) (*Run, error) {
 	if rd.Err == nil && rd.Off != len(state) {
 		rd.Err = errors.New("bytes left over")
 	}
-	r.frames = r.recountFrames()
+	r.structMem = r.recountStructs()
 	if rd.Err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, rd.Err, "snapshot damaged at byte %d: %v", rd.Off, rd.Err)
 	}
@@ -74,7 +74,7 @@ func (d *reader) value() *value {
 	if index >= 0 {
 		v = &value{seq: seq, index: index, list: whole}
 	}
-	d.run.miss(v)
+	d.run.markMissing(v)
 	return v
 }
 
@@ -93,10 +93,10 @@ func (d *reader) header() {
 	r.phase = phase(d.Byte())
 	r.verdict = journal.RunStatus(d.Byte())
 	r.code, r.message = fault.Code(d.str()), d.str()
-	r.culprit = int32(d.Varint())
+	r.failedStep = int32(d.Varint())
 	r.failures = d.bool()
-	r.used, r.started, r.ttlDue, r.mem = d.Varint(), d.Varint(), d.Varint(), d.Varint()
-	r.undoing = d.bool()
+	r.used, r.started, r.ttlDue, r.valueMem = d.Varint(), d.Varint(), d.Varint(), d.Varint()
+	r.compensating = d.bool()
 	for range d.count() {
 		r.edits = append(r.edits, d.Uvarint())
 	}
@@ -104,7 +104,7 @@ func (d *reader) header() {
 		r.signals = append(r.signals, signal{d.str(), d.value()})
 	}
 	for range d.count() {
-		r.undo = append(r.undo, journal.Ref{Path: journal.Path(d.str()), Step: int32(d.Uvarint())})
+		r.compensations = append(r.compensations, journal.Ref{Path: journal.Path(d.str()), Step: int32(d.Uvarint())})
 	}
 	var scopes []*scope
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
@@ -159,7 +159,7 @@ func (d *reader) scope(before []*scope) *scope {
 	s.deltas = readMap(d, d.Varint)
 	s.comps = readMap(d, d.composite)
 	if d.Err == nil {
-		d.Err = s.fits(r.plan)
+		d.Err = s.check(r.plan)
 	}
 	for i, c := range s.comps {
 		c.scope, c.step = s, i
@@ -187,12 +187,12 @@ func (d *reader) fitsPlan(before []*scope, parent, graph uint64) bool {
 
 // fits says that what was read of a scope can be state of its graph, so that
 // nothing later indexes past it.
-func (s *scope) fits(p *plan.Plan) error {
+func (s *scope) check(p *plan.Plan) error {
 	for i, c := range s.comps {
 		if i < 0 || i >= s.g.N {
 			return errors.New("a composite of no step")
 		}
-		if step := s.step(p, i); !c.fits(step) {
+		if step := s.step(p, i); !c.matches(step) {
 			return fmt.Errorf("a composite that step %q does not have", step.ID)
 		}
 	}
@@ -207,21 +207,21 @@ func (s *scope) fits(p *plan.Plan) error {
 	return nil
 }
 
-func (c *composite) fits(step *plan.Step) bool {
-	if (c.kind == looping) != (c.loop != nil) || (c.kind != parallel) != (len(c.branches) == 0) {
+func (c *composite) matches(step *plan.Step) bool {
+	if (c.kind == loopComposite) != (c.loop != nil) || (c.kind != parallelComposite) != (len(c.branches) == 0) {
 		return false
 	}
 	switch c.kind {
-	case conditional:
+	case conditionComposite:
 		return step.Kind == plan.Condition
-	case parallel:
+	case parallelComposite:
 		return step.Kind == plan.Parallel && len(c.branches) == len(step.Branches)
-	case looping:
+	case loopComposite:
 		return step.Kind == plan.Loop && int64(len(c.loop.outs)) <= c.loop.next && (c.loop.list != nil || c.loop.have == 0)
-	case falling:
+	case fallbackComposite:
 		return step.Fallback != plan.None
 	}
-	return c.kind == undoing && step.Compensate != plan.None
+	return c.kind == compensationComposite && step.Compensate != plan.None
 }
 
 func readMap[V any](d *reader, get func() V) map[int32]V {
@@ -260,16 +260,16 @@ func (d *reader) composite() *composite {
 		e := d.stepError()
 		c.err = &e
 	}
-	c.inner = kidStatus(d.Byte())
+	c.inner = childStatus(d.Byte())
 	c.out = d.value()
 	c.cause = d.stepError()
 	for range d.count() {
-		b := branch{status: kidStatus(d.Byte()), out: d.value(), err: d.stepError()}
+		b := branch{status: childStatus(d.Byte()), out: d.value(), err: d.stepError()}
 		switch b.status {
-		case kidOK:
-			c.ok++
-		case kidFailed:
-			c.bad++
+		case childOK:
+			c.nOK++
+		case childFailed:
+			c.nFailed++
 		}
 		c.branches = append(c.branches, b)
 	}
@@ -278,7 +278,7 @@ func (d *reader) composite() *composite {
 		return c
 	}
 	l := &loopState{file: d.str(), list: d.value(), from: d.Varint(), have: d.Varint(), more: d.bool(),
-		next: d.Varint(), bad: d.Varint(), first: d.stepError(), spilled: d.bool(), outBytes: d.Varint()}
+		next: d.Varint(), nFailed: d.Varint(), firstErr: d.stepError(), spilled: d.bool(), outBytes: d.Varint()}
 	for range d.count() {
 		l.outs = append(l.outs, d.value())
 	}
@@ -298,13 +298,13 @@ func (d *reader) connect(scopes []*scope) {
 			}
 			r.scopes[s.path] = s
 			if c := s.parent.comps[s.owner-s.parent.g.First]; c != nil && !s.orphan {
-				if c.kids == nil {
-					c.kids = make(map[int64]*scope, 2)
+				if c.children == nil {
+					c.children = make(map[int64]*scope, 2)
 				}
-				c.kids[kidKey(s)] = s
+				c.children[childKey(s)] = s
 				if s.live > 0 {
 					c.open++
-					s.parent.openKids++
+					s.parent.openChildren++
 				}
 			}
 		}
@@ -358,12 +358,12 @@ func (d *reader) entry(scopes []*scope) {
 }
 
 // miss notes a value whose bytes must be supplied.
-func (r *Run) miss(v *value) {
+func (r *Run) markMissing(v *value) {
 	if r.missing == nil {
 		r.missing = make(map[uint64][]*value)
 	}
-	if !v.lacks {
-		v.lacks = true
+	if !v.missing {
+		v.missing = true
 		r.missing[v.seq] = append(r.missing[v.seq], v)
 	}
 }
@@ -404,7 +404,7 @@ func (r *Run) Supply(ev *journal.Event) error {
 		if err != nil {
 			return err
 		}
-		r.limits, r.prog = limits, r.prog.within(limits)
+		r.limits, r.prog = limits, r.prog.withLimits(limits)
 	}
 	waiting := r.missing[ev.Seq]
 	if len(waiting) == 0 {

@@ -25,34 +25,34 @@ type Run struct {
 	gen    uint32
 	// phase is phaseOpen until the verdict is fixed and no plan step may start
 	// any more, phaseEnding while open steps are swept and compensations run.
-	phase    phase
-	verdict  journal.RunStatus
-	code     fault.Code
-	message  string
-	culprit  int32 // the step the verdict names; -1 = none
-	failures bool  // an unhandled failure happened (R9)
-	used     int64
-	started  int64 // step instances run in this generation, against Limits.TotalSteps
-	ttlDue   int64
+	phase      phase
+	verdict    journal.RunStatus
+	code       fault.Code
+	message    string
+	failedStep int32 // the step the verdict names; -1 = none
+	failures   bool  // an unhandled failure happened (R9)
+	used       int64
+	started    int64 // step instances run in this generation, against Limits.TotalSteps
+	ttlDue     int64
 
 	root   *scope
 	scopes map[journal.Path]*scope // all others in memory
 	alive  int                     // scopes with unsettled steps, the root included
 	busy   int                     // step instances begun and not settled
 
-	edits   []uint64 // events that replaced input fields or limits
-	limits  plan.Limits
-	signals []signal      // received and not yet consumed, oldest first
-	undo    []journal.Ref // completed steps with a compensation, in order of completion
-	undoing bool          // the last of undo has its compensation scope open
+	edits         []uint64 // events that replaced input fields or limits
+	limits        plan.Limits
+	signals       []signal      // received and not yet consumed, oldest first
+	compensations []journal.Ref // completed steps with a compensation, in order of completion
+	compensating  bool          // the last of undo has its compensation scope open
 
 	worklist worklist
 	runPos   uint64 // of the run's own entry in the worklist; 0 = none
-	due      timers
+	timers   timerQueue
 
-	mem     int64               // bytes of values held
-	frames  int64               // bytes of scopes and composites held; derived (memory.go)
-	missing map[uint64][]*value // restored references not yet supplied
+	valueMem  int64               // bytes of values held
+	structMem int64               // bytes of scopes and composites held; derived (memory.go)
+	missing   map[uint64][]*value // restored references not yet supplied
 
 	turn  *Turn // of the Decide under way
 	clock int64 // its time
@@ -96,13 +96,13 @@ type scope struct {
 	deltas map[int32]int64      // next deltaIndex by local index
 	comps  map[int32]*composite // by local index
 	// openKids counts the unsettled scopes its composites own.
-	openKids int32
-	slots    []*value // bindings, when it is a frame
-	out      *value   // output of the graph's last step
-	item     *value   // loop body: the item
-	down     []bool   // sweep: downstream of failed; derived
-	held     bool     // loop body, reopened by a retry: waits for room in the window
-	orphan   bool     // Restore: no composite owns it
+	openChildren int32
+	slots        []*value // bindings, when it is a frame
+	out          *value   // output of the graph's last step
+	item         *value   // loop body: the item
+	downstream   []bool   // sweep: downstream of failed; derived
+	held         bool     // loop body, reopened by a retry: waits for room in the window
+	orphan       bool     // Restore: no composite owns it
 }
 
 type scopeState uint8
@@ -154,7 +154,7 @@ const (
 
 // NewRun returns a run without history: InStart begins it.
 func NewRun(g *Program) *Run {
-	return &Run{prog: g, plan: g.plan, limits: g.plan.Limits, culprit: -1, gen: 1}
+	return &Run{prog: g, plan: g.plan, limits: g.plan.Limits, failedStep: -1, gen: 1}
 }
 
 // Plan is the plan the run executes.

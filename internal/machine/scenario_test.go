@@ -300,7 +300,7 @@ func (w *world) line(s string) {
 		return
 	case "state":
 		fmt.Fprintf(&w.out, "%s wait_state=%s used=%d failures=%v generation=%d quiet=%v next=%s memory=%d\n", w.run.status, w.run.WaitState(),
-			w.run.used, w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()), w.run.mem-w.led.seen.Given())
+			w.run.used, w.run.failures, w.run.gen, w.run.Quiet(), w.when(w.run.NextDue()), w.run.valueMem-w.led.seen.InputBytes())
 		return
 	default:
 		w.t.Fatalf("unknown directive %q", s)

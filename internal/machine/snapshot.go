@@ -26,13 +26,13 @@ func (r *Run) Snapshot(buf []byte) []byte {
 	w.byte(byte(r.verdict))
 	w.str(string(r.code))
 	w.str(r.message)
-	w.int(int64(r.culprit))
+	w.int(int64(r.failedStep))
 	w.bool(r.failures)
 	w.int(r.used)
 	w.int(r.started)
 	w.int(r.ttlDue)
-	w.int(r.mem)
-	w.bool(r.undoing)
+	w.int(r.valueMem)
+	w.bool(r.compensating)
 	w.uint(uint64(len(r.edits)))
 	for _, seq := range r.edits {
 		w.uint(seq)
@@ -42,8 +42,8 @@ func (r *Run) Snapshot(buf []byte) []byte {
 		w.str(sig.name)
 		w.value(sig.val)
 	}
-	w.uint(uint64(len(r.undo)))
-	for _, u := range r.undo {
+	w.uint(uint64(len(r.compensations)))
+	for _, u := range r.compensations {
 		w.str(string(u.Path))
 		w.uint(uint64(u.Step))
 	}
@@ -199,8 +199,8 @@ func (w *writer) composite(c *composite) {
 	w.int(l.have)
 	w.bool(l.more)
 	w.int(l.next)
-	w.int(l.bad)
-	w.stepError(l.first)
+	w.int(l.nFailed)
+	w.stepError(l.firstErr)
 	w.bool(l.spilled)
 	w.int(l.outBytes)
 	w.uint(uint64(len(l.outs)))

@@ -34,7 +34,7 @@ func (r *Run) startStep(s *scope, i int32) {
 	}
 	if r.started >= r.limits.TotalSteps {
 		r.finalFailure(s, i, &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
-			"the run has begun %s, its limit; raise limits.max_total_steps", count(r.started, "step"))}, nil)
+			"the run has begun %s, its limit; raise limits.max_total_steps", plural(r.started, "step"))}, nil)
 		return
 	}
 	code := r.prog.code(s.g.First + i)
@@ -54,7 +54,7 @@ func (r *Run) startStep(s *scope, i int32) {
 		}
 	}
 	if step.Kind != plan.Action {
-		r.running()
+		r.emitRunning()
 	}
 	switch step.Kind {
 	case plan.Action:
@@ -155,7 +155,7 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 	if taken != journal.ThenSide {
 		open = step.Else
 	}
-	if f := r.opens(open); f != nil {
+	if f := r.checkOpen(open); f != nil {
 		r.finalFailure(s, i, f, nil)
 		return
 	}
@@ -172,7 +172,7 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 }
 
 func (r *Run) startParallel(s *scope, i int32, step *plan.Step) {
-	if f := r.opens(step.Branches...); f != nil {
+	if f := r.checkOpen(step.Branches...); f != nil {
 		r.finalFailure(s, i, f, nil)
 		return
 	}
@@ -199,7 +199,7 @@ func (r *Run) encode(v any) ([]byte, *Failure) {
 	if err != nil {
 		return nil, failureOf(err, fault.TemplateError)
 	}
-	if f := r.fits(raw); f != nil {
+	if f := r.checkOutput(raw); f != nil {
 		return nil, f
 	}
 	return raw, nil
@@ -214,10 +214,10 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 	if list, ok := v.([]any); ok {
 		raw, f := r.encode(v)
 		if f == nil {
-			f = r.loopFits(s, i, int64(len(list)), int64(len(list)))
+			f = r.checkLoop(s, i, int64(len(list)), int64(len(list)))
 		}
 		if f == nil {
-			f = r.holds(len(raw) + itemBytes*len(list))
+			f = r.checkMemory(len(raw) + itemBytes*len(list))
 		}
 		if f != nil {
 			r.finalFailure(s, i, f, nil)
@@ -229,7 +229,7 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 	hash := fileHash(v)
 	if l, ok := v.(jsonx.Large); ok && l.List {
 		hash = l.Hash
-		if f := r.loopFits(s, i, l.Size, l.Size); f != nil {
+		if f := r.checkLoop(s, i, l.Size, l.Size); f != nil {
 			r.finalFailure(s, i, f, nil)
 			return
 		}
@@ -244,8 +244,8 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 
 // loopFits checks the items of a loop, and those that are new × the steps of one
 // against the steps that are left, when the loop opens or reads on.
-func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
-	lim, each := r.limits, r.prog.code(s.g.First+i).each
+func (r *Run) checkLoop(s *scope, i int32, items, added int64) *Failure {
+	lim, each := r.limits, r.prog.code(s.g.First+i).stepsPerItem
 	if items > lim.LoopItems {
 		return &Failure{Code: fault.ItemLimit, Msg: fmt.Sprintf(
 			"the loop has %d items, the limit is %d; raise limits.max_loop_items", items, lim.LoopItems)}
@@ -257,13 +257,13 @@ func (r *Run) loopFits(s *scope, i int32, items, added int64) *Failure {
 	if total > lim.TotalSteps {
 		return &Failure{Code: fault.StepLimit, Msg: fmt.Sprintf(
 			"%s of %s would make %s, the limit is %d; raise limits.max_total_steps",
-			count(added, "item"), count(each, "step"), count(total, "step"), lim.TotalSteps)}
+			plural(added, "item"), plural(each, "step"), plural(total, "step"), lim.TotalSteps)}
 	}
 	return nil
 }
 
 // count is "1 step" or "3 steps".
-func count(n int64, one string) string {
+func plural(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -334,7 +334,7 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 			r.finalFailure(s, i, failureOf(err, fault.TemplateError), nil)
 			return
 		}
-		until, ok := r.moment(v)
+		until, ok := r.parseWaitEnd(v)
 		if !ok {
 			r.finalFailure(s, i, &Failure{Code: fault.TemplateError, Msg: fmt.Sprintf(
 				"%q gives %s, want a time such as 2026-01-31T09:00:00Z or a duration such as 90s", step.Expr.Src, typeName(v))}, nil)
@@ -360,7 +360,7 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 const maxWaitMS = 1 << 43
 
 // moment reads when a wait ends: a point in time, or a duration from now.
-func (r *Run) moment(v any) (us int64, ok bool) {
+func (r *Run) parseWaitEnd(v any) (us int64, ok bool) {
 	text, _ := v.(string)
 	if ms, err := plan.ParseDuration(text); err == nil {
 		return r.clock + min(ms, maxWaitMS)*1000, true
@@ -382,7 +382,7 @@ func (r *Run) startFail(s *scope, i int32, step *plan.Step, code *stepCode) {
 		if err != nil {
 			f = failureOf(err, fault.TemplateError)
 		} else {
-			f.Msg = text(v)
+			f.Msg = messageText(v)
 		}
 	}
 	r.finalFailure(s, i, f, nil)

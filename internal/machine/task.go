@@ -98,8 +98,8 @@ func (t *Task) capture(e *env) {
 
 // noInput is the input of a step that has neither parameters nor bindings.
 var (
-	noInput     = []byte("{}")
-	noInputHash = sha256.Sum256(noInput)
+	emptyInput     = []byte("{}")
+	emptyInputHash = sha256.Sum256(emptyInput)
 )
 
 // Render makes the action's input: parameters and bindings in one object (a
@@ -121,8 +121,8 @@ func (t *Task) Render() (input, hash []byte, fail *Failure) {
 		return nil, nil, &Failure{Code: fault.ValueTooLarge, Msg: "the input has " + sizeText(int64(len(raw))) +
 			", the limit is " + sizeText(maxInline) + "; pass a file"}
 	}
-	if len(raw) == len(noInput) {
-		return noInput, noInputHash[:], nil
+	if len(raw) == len(emptyInput) {
+		return emptyInput, emptyInputHash[:], nil
 	}
 	sum := sha256.Sum256(raw)
 	n := len(raw)
@@ -188,10 +188,10 @@ func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
 			return nil, nil, false
 		}
 	}
-	size := len(noInput) + sha256.Size
+	size := len(emptyInput) + sha256.Size
 	for k := range step.Bindings {
 		p := &parts[k]
-		if p.raw, ok = t.vars.pick(t.code.bindings[k]); !ok {
+		if p.raw, ok = t.vars.selectRaw(t.code.bindings[k]); !ok {
 			if p.v, fail = t.bound(k); fail != nil {
 				return nil, fail, true
 			}

@@ -62,18 +62,18 @@ func (r *Run) timerLive(t timer) bool {
 }
 
 func (r *Run) pushTimer(t timer) {
-	if n := r.due.len(); n > 64 && n > 4*r.busy {
-		r.due.keep(r.timerLive)
+	if n := r.timers.len(); n > 64 && n > 4*r.busy {
+		r.timers.keep(r.timerLive)
 	}
-	r.due.push(t)
+	r.timers.push(t)
 }
 
 // NextDue is when the run wants InTimer next, UTC µs; 0 = never.
 func (r *Run) NextDue() int64 {
-	first := r.due.first()
+	first := r.timers.first()
 	for first != nil && !r.timerLive(*first) {
-		r.due.pop()
-		first = r.due.first()
+		r.timers.pop()
+		first = r.timers.first()
 	}
 	next := r.ttlDue
 	if first != nil && (next == 0 || first.due < next) {
@@ -90,13 +90,13 @@ func (r *Run) fireTimers() {
 		return
 	}
 	for !r.full() {
-		first := r.due.first()
+		first := r.timers.first()
 		if first == nil || first.due > r.clock {
 			return
 		}
 		t := *first
 		live := r.timerLive(t)
-		r.due.pop()
+		r.timers.pop()
 		if live {
 			r.fire(t)
 		}

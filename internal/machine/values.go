@@ -19,14 +19,14 @@ import (
 // changes, so tasks share it with the loop; the decoded form is made when an
 // expression first wants it.
 type value struct {
-	seq   uint64 // event that carries it; 0 = only here (snapshots write it out)
-	index int64  // element of that event's array; -1 = the whole Data
-	list  *value // of an element: the whole array
-	raw   []byte // nil until supplied, after Restore
-	n     int64  // bytes of a whole value, also while raw is not supplied
-	refs  int32  // places in the run that hold it; the loop's alone
-	lacks bool   // Restore: Missing names it
-	dec   atomic.Pointer[any]
+	seq     uint64 // event that carries it; 0 = only here (snapshots write it out)
+	index   int64  // element of that event's array; -1 = the whole Data
+	list    *value // of an element: the whole array
+	raw     []byte // nil until supplied, after Restore
+	n       int64  // bytes of a whole value, also while raw is not supplied
+	refs    int32  // places in the run that hold it; the loop's alone
+	missing bool   // Restore: Missing names it
+	dec     atomic.Pointer[any]
 }
 
 func newValue(seq uint64, raw []byte) *value {
@@ -59,7 +59,7 @@ func (v *value) size() int64 {
 // hold counts one more place that refers to a value; the first one adds its
 // bytes to what the run holds (R38). An element holds its array, whose memory
 // it shares.
-func (r *Run) hold(v *value) *value {
+func (r *Run) addRef(v *value) *value {
 	if v == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (r *Run) hold(v *value) *value {
 		whole = v.list
 	}
 	if whole.refs++; whole.refs == 1 {
-		r.mem += whole.n
+		r.valueMem += whole.n
 	}
 	return v
 }
@@ -82,13 +82,13 @@ func (r *Run) release(v *value) {
 		v = v.list
 	}
 	if v.refs--; v.refs == 0 {
-		r.mem -= v.n
+		r.valueMem -= v.n
 	}
 }
 
 // replace puts v where old was.
 func (r *Run) replace(at **value, v *value) {
-	r.hold(v)
+	r.addRef(v)
 	r.release(*at)
 	*at = v
 }
@@ -161,21 +161,21 @@ type env struct {
 	vars  []plan.Var
 	// substitute gives '' for values that are absent (X120, X42).
 	substitute bool
-	now        vars // of the name looked up last
+	found      vars // of the name looked up last
 }
 
 // Lookup implements expr.Vars.
 func (e *env) Lookup(name string) (any, bool) {
-	e.now.list = e.now.buf[:0]
+	e.found.list = e.found.buf[:0]
 	for i := range e.vars {
 		if v := &e.vars[i]; v.Name == name {
-			e.now.add(e, e.vars[i:i+1])
+			e.found.add(e, e.vars[i:i+1])
 		}
 	}
-	if len(e.now.list) == 0 {
+	if len(e.found.list) == 0 {
 		return e.run.input.get(name)
 	}
-	return e.now.Lookup(name)
+	return e.found.Lookup(name)
 }
 
 // capture says what a name means now.
@@ -215,7 +215,7 @@ func (e *env) capture(v *plan.Var) captured {
 		}
 		return c
 	case plan.VarNow, plan.VarSeed:
-		c.kind, c.any = plainVar, e.ofStep(v.Kind)
+		c.kind, c.any = plainVar, e.ownVar(v.Kind)
 		return c
 	}
 	if e.substitute {
@@ -228,16 +228,16 @@ func (e *env) capture(v *plan.Var) captured {
 // capture is neither.
 //
 //go:noinline
-func (e *env) ofStep(kind plan.VarKind) string {
+func (e *env) ownVar(kind plan.VarKind) string {
 	if kind == plan.VarNow {
-		return e.ready()
+		return e.readyTime()
 	}
-	return e.seed()
+	return e.uuidSeed()
 }
 
 // ready is when the step became ready in its generation. All its attempts, and what
 // is evaluated before it begins, see the same time, so that their input is the same.
-func (e *env) ready() string {
+func (e *env) readyTime() string {
 	at := e.run.clock
 	if st := &e.scope.steps[e.step]; st.status.Begun() {
 		at = st.at
@@ -247,7 +247,7 @@ func (e *env) ready() string {
 
 // seed is a text that no other step instance has, nor this one in a generation whose
 // effect key has another generation in it.
-func (e *env) seed() string {
+func (e *env) uuidSeed() string {
 	ref := e.scope.ref(e.step)
 	return strings.Join([]string{e.run.start.Account, e.run.start.Run, journal.StepPath(e.run.plan, ref),
 		strconv.Itoa(int(e.scope.steps[e.step].keyGen))}, "\x00")
@@ -275,9 +275,9 @@ func (s *scope) boundIn(f *scope, p *plan.Plan, slot int32, newest **value) {
 		}
 	}
 	for _, c := range s.comps {
-		for _, kid := range c.kids {
-			if kid.frame == f {
-				kid.boundIn(f, p, slot, newest)
+		for _, child := range c.children {
+			if child.frame == f {
+				child.boundIn(f, p, slot, newest)
 			}
 		}
 	}

@@ -78,18 +78,18 @@ func (vs *vars) Lookup(name string) (any, bool) {
 			continue
 		}
 		if c.member == "" {
-			return vs.show(c)
+			return vs.exprValue(c)
 		}
 		if members == nil {
 			members = make(map[string]any, 2)
 		}
-		members[c.member], _ = vs.show(c)
+		members[c.member], _ = vs.exprValue(c)
 	}
 	return members, members != nil
 }
 
 // show gives a captured value as expressions see it.
-func (vs *vars) show(c *captured) (any, bool) {
+func (vs *vars) exprValue(c *captured) (any, bool) {
 	switch c.kind {
 	case plainVar:
 		return c.any, true
@@ -126,7 +126,7 @@ func (vs *vars) decode(v *value) (any, bool) {
 
 // pick is the canonical text of what a program selects, when that can be had
 // without decoding and evaluating; ok is false when it cannot.
-func (vs *vars) pick(p *expr.Program) (raw []byte, ok bool) {
+func (vs *vars) selectRaw(p *expr.Program) (raw []byte, ok bool) {
 	name, path, ok := p.Selection()
 	if !ok {
 		return nil, false

@@ -49,7 +49,7 @@ func TestPickIsEval(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				raw, ok := vs.pick(p)
+				raw, ok := vs.selectRaw(p)
 				if !ok {
 					continue
 				}

@@ -100,7 +100,7 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 }
 
 // touchStep re-evaluates whether a step may be started or announced.
-func (r *Run) touchStep(s *scope, i int32) {
+func (r *Run) refreshStep(s *scope, i int32) {
 	st := &s.steps[i]
 	settled := st.waiting == 0 || mutation.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
 	due := (st.status == journal.Pending || st.status == journal.Invalidated) && settled &&
@@ -123,7 +123,7 @@ func (s *scope) heldBack() bool {
 }
 
 // compensates says whether s is a compensation scope or inside one.
-func (s *scope) compensates() bool {
+func (s *scope) inCompensation() bool {
 	for ; s != nil; s = s.parent {
 		if s.g.Role == plan.Compensation {
 			return true
@@ -132,14 +132,14 @@ func (s *scope) compensates() bool {
 	return false
 }
 
-func (r *Run) touchScope(s *scope) {
-	r.track(&s.pos, s.state == scopeSweep && s.live > 0 && s.openKids == 0, entry{scope: s, step: -1, kind: scopeEntry})
+func (r *Run) refreshScope(s *scope) {
+	r.track(&s.pos, s.state == scopeSweep && s.live > 0 && s.openChildren == 0, entry{scope: s, step: -1, kind: scopeEntry})
 }
 
-func (r *Run) touchComposite(c *composite) {
+func (r *Run) refreshComposite(c *composite) {
 	r.track(&c.pos, r.compositeDue(c), entry{scope: c.scope, step: c.step, kind: compositeEntry})
 }
 
-func (r *Run) touchRun() {
+func (r *Run) refreshRun() {
 	r.track(&r.runPos, r.runDue(), entry{step: -1, kind: runEntry})
 }

@@ -74,7 +74,7 @@ func (j *checker) record(key store.Key) *runRecord {
 			key: key, seen: journal.NewChecker(j.prog.Plan()), shadow: machine.NewRun(j.prog),
 			said: map[report]uint64{}, handed: map[report]struct{}{},
 		}
-		t.seen.Count(j.w.opt.Cells)
+		t.seen.CountHits(j.w.opt.Cells)
 		j.runs[key] = t
 		j.all = append(j.all, t)
 	}
@@ -143,7 +143,7 @@ func (j *checker) event(t *runRecord, ev *journal.Event) error {
 		w.say("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(j.prog.Plan(), ev.Ref()), ev.Code)
 	}
 	gen := t.seen.Generation()
-	if err := t.seen.See(ev); err != nil {
+	if err := t.seen.Check(ev); err != nil {
 		return err
 	}
 	if ev.Kind == journal.EvRunEnding && ev.Verdict() == journal.RunCancelled {
@@ -163,7 +163,7 @@ func (j *checker) event(t *runRecord, ev *journal.Event) error {
 	if ev.Kind == journal.EvNodeStarted {
 		key = t.shadow.EffectKey(ev.Ref())
 	}
-	if err := t.seen.Effect(ev, t.seen.Generation(), key); err != nil {
+	if err := t.seen.CheckEffectKey(ev, t.seen.Generation(), key); err != nil {
 		return fmt.Errorf("event %d: %w", ev.Seq, err)
 	}
 	if w.opt.Durable != nil {
@@ -246,7 +246,7 @@ func (j *checker) same(t *runRecord, run *machine.Run, want []byte) {
 	if got := run.Snapshot(nil); !bytes.Equal(got, want) {
 		j.w.broken("I2: run %s in memory is not what its %d events fold to", t.key.Run, t.seen.Last())
 	}
-	if err := run.CheckValues(t.seen.Given()); err != nil {
+	if err := run.CheckValues(t.seen.InputBytes()); err != nil {
 		j.w.broken("run %s: %v", t.key.Run, err)
 	}
 }

@@ -36,7 +36,7 @@ func (p *process) dispatch(t *runRecord, ef *engine.Effect) {
 		w.broken("I8: run %s: step %s was handed out as attempt %d.%d, which had ended before",
 			ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
 	}
-	if key, known := t.seen.Key(ef.Ref, ef.Fence); known && key != ef.Task.EffectKey {
+	if key, known := t.seen.EffectKey(ef.Ref, ef.Fence); known && key != ef.Task.EffectKey {
 		w.broken("I4: run %s: step %s was handed out with another effect key than its journal gives", ef.Key.Run, ef.Task.StepPath)
 	}
 	at := report{ef.Ref, ef.Fence}

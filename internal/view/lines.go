@@ -76,7 +76,7 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 	case journal.EvNodeInvalidated:
 		return "was " + ev.Before().String()
 	case journal.EvNodeCompensated:
-		if !ev.Undone() {
+		if !ev.CompensationOK() {
 			return fmt.Sprintf("failed: %s: %s", ev.Code, ev.Text)
 		}
 	case journal.EvNodeCompensating:
@@ -150,7 +150,7 @@ func limitsText(data []byte) string {
 
 // undoneText says how a compensation ended.
 func undoneText(ev *journal.Event) string {
-	if ev.Undone() {
+	if ev.CompensationOK() {
 		return "compensated"
 	}
 	return fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)

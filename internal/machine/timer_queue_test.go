@@ -16,7 +16,7 @@ import (
 func TestTimersComeInOrder(t *testing.T) {
 	in := &scope{g: &plan.Graph{}}
 	rapid.Check(t, func(t *rapid.T) {
-		var q timers
+		var q timerQueue
 		var want []timer
 		for range rapid.IntRange(1, 400).Draw(t, "times") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
@@ -53,7 +53,7 @@ func TestTimersComeInOrder(t *testing.T) {
 				t.Fatalf("the first is %v of %v", first, want)
 			}
 		}
-		for _, list := range [][]timer{q.row[:q.front], q.row[len(q.row):cap(q.row)], q.heap[len(q.heap):cap(q.heap)]} {
+		for _, list := range [][]timer{q.sorted[:q.front], q.sorted[len(q.sorted):cap(q.sorted)], q.heap[len(q.heap):cap(q.heap)]} {
 			for _, x := range list {
 				if x.scope != nil {
 					t.Fatal("a timer that left is still held")

@@ -67,7 +67,7 @@ func EncodeStart(st *Start) ([]byte, error) {
 		}
 		rec.Parameters = raw
 	}
-	if data, ok := appendStart(nil, &rec); ok {
+	if data, ok := appendPlainStart(nil, &rec); ok {
 		return data, nil
 	}
 	return json.Marshal(&rec)
@@ -76,7 +76,7 @@ func EncodeStart(st *Start) ([]byte, error) {
 // DecodeStart reads what [EncodeStart] wrote in any release; anything else is
 // fault.StoreCorrupt. It shares no memory with data.
 func DecodeStart(data []byte) (*Start, error) {
-	rec, ok := quickStart(data)
+	rec, ok := readPlainStart(data)
 	if !ok {
 		rec = new(startRecord)
 		if err := json.Unmarshal(data, rec); err != nil {
@@ -105,7 +105,7 @@ func DecodeStart(data []byte) (*Start, error) {
 // another shape is left to it.
 
 // appendStart writes a start; ok is false when it has another shape.
-func appendStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
+func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
 	if len(st.Files) > 0 || len(st.Labels) > 0 {
 		return nil, false
@@ -114,9 +114,9 @@ func appendStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	w.text(`{"run":`, st.Run)
 	w.text(`,"account":`, st.Account)
 	w.text(`,"recipe":`, st.Recipe)
-	w.some(`,"version":`, st.Version)
+	w.optional(`,"version":`, st.Version)
 	w.text(`,"plan":`, st.PlanHash)
-	w.some(`,"correlationId":`, st.Correlation)
+	w.optional(`,"correlationId":`, st.Correlation)
 	w.b = append(w.b, `,"seed":`...)
 	w.b = strconv.AppendUint(w.b, st.Seed, 10)
 	for i := range st.Pins {
@@ -131,7 +131,7 @@ func appendStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 			w.b = append(w.b, `,"cost":`...)
 			w.b = strconv.AppendInt(w.b, pin.Cost, 10)
 		}
-		w.some(`,"provider":`, pin.Provider)
+		w.optional(`,"provider":`, pin.Provider)
 		if pin.Once {
 			w.b = append(w.b, `,"atMostOnce":true`...)
 		}
@@ -160,7 +160,7 @@ func (w *startWriter) text(name, value string) {
 	w.b = append(w.b, '"')
 }
 
-func (w *startWriter) some(name, value string) {
+func (w *startWriter) optional(name, value string) {
 	if value != "" {
 		w.text(name, value)
 	}
@@ -189,7 +189,7 @@ func plainBytes(b []byte) bool {
 }
 
 // quickStart reads what appendStart wrote; ok is false for anything else.
-func quickStart(data []byte) (_ *startRecord, ok bool) {
+func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 	// Texts are cut out of one string, which parameters may not make large.
 	head, params, given := bytes.Cut(data, []byte(`,"parameters":`))
 	r := startReader{rest: string(head), ok: true}
@@ -198,9 +198,9 @@ func quickStart(data []byte) (_ *startRecord, ok bool) {
 	st.Run = r.text(`{"run":"`)
 	st.Account = r.text(`,"account":"`)
 	st.Recipe = r.text(`,"recipe":"`)
-	st.Version = r.some(`,"version":"`)
+	st.Version = r.optional(`,"version":"`)
 	st.PlanHash = r.text(`,"plan":"`)
-	st.Correlation = r.some(`,"correlationId":"`)
+	st.Correlation = r.optional(`,"correlationId":"`)
 	if !r.take(`,"seed":`) {
 		return nil, false
 	}
@@ -218,7 +218,7 @@ func quickStart(data []byte) (_ *startRecord, ok bool) {
 					pin.Cost = -pin.Cost
 				}
 			}
-			pin.Provider = r.some(`,"provider":"`)
+			pin.Provider = r.optional(`,"provider":"`)
 			pin.Once = r.take(`,"atMostOnce":true`)
 			r.ok = r.take("}") && r.ok
 			st.Pins = append(st.Pins, pin)
@@ -261,7 +261,7 @@ func (r *startReader) text(prefix string) string {
 	return s
 }
 
-func (r *startReader) some(prefix string) string {
+func (r *startReader) optional(prefix string) string {
 	if !strings.HasPrefix(r.rest, prefix) {
 		return ""
 	}

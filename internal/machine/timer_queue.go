@@ -5,19 +5,19 @@ package machine
 import "github.com/roux-engine/roux/internal/heap"
 
 // timers gives out timers by compare, the least first.
-type timers struct {
+type timerQueue struct {
 	// row holds, from front on, those that came in order. Of steps with one
 	// timeout all do: ten thousand at once cost no search.
-	row   []timer
-	front int
-	heap  []timer // the others, a binary heap
+	sorted []timer
+	front  int
+	heap   []timer // the others, a binary heap
 }
 
-func (q *timers) len() int { return len(q.row) - q.front + len(q.heap) }
+func (q *timerQueue) len() int { return len(q.sorted) - q.front + len(q.heap) }
 
-func (q *timers) push(t timer) {
-	if q.front == len(q.row) || q.row[len(q.row)-1].compare(t) <= 0 {
-		q.row = append(q.row, t)
+func (q *timerQueue) push(t timer) {
+	if q.front == len(q.sorted) || q.sorted[len(q.sorted)-1].compare(t) <= 0 {
+		q.sorted = append(q.sorted, t)
 		return
 	}
 	q.heap = heap.Push(q.heap, t, earlier)
@@ -26,45 +26,45 @@ func (q *timers) push(t timer) {
 func earlier(a, b *timer) bool { return a.compare(*b) < 0 }
 
 // first is the least, valid until the next call; nil = there is none.
-func (q *timers) first() *timer {
+func (q *timerQueue) first() *timer {
 	switch {
-	case q.front == len(q.row):
+	case q.front == len(q.sorted):
 		if len(q.heap) == 0 {
 			return nil
 		}
 		return &q.heap[0]
-	case len(q.heap) > 0 && q.heap[0].compare(q.row[q.front]) < 0:
+	case len(q.heap) > 0 && q.heap[0].compare(q.sorted[q.front]) < 0:
 		return &q.heap[0]
 	}
-	return &q.row[q.front]
+	return &q.sorted[q.front]
 }
 
 // pop takes the first away. There must be one.
-func (q *timers) pop() {
+func (q *timerQueue) pop() {
 	if len(q.heap) > 0 && q.first() == &q.heap[0] {
 		_, q.heap = heap.Pop(q.heap, earlier)
 		return
 	}
-	q.row[q.front] = timer{}
+	q.sorted[q.front] = timer{}
 	q.front++
 	switch {
-	case q.front == len(q.row):
-		q.row, q.front = q.row[:0], 0
-	case q.front >= 64 && q.front > len(q.row)/2:
-		n := copy(q.row, q.row[q.front:])
-		clear(q.row[n:])
-		q.row, q.front = q.row[:n], 0
+	case q.front == len(q.sorted):
+		q.sorted, q.front = q.sorted[:0], 0
+	case q.front >= 64 && q.front > len(q.sorted)/2:
+		n := copy(q.sorted, q.sorted[q.front:])
+		clear(q.sorted[n:])
+		q.sorted, q.front = q.sorted[:n], 0
 	}
 }
 
 // keep drops those of which ok says no, so that a long chain of steps with
 // timeouts keeps as many timers as are open.
-func (q *timers) keep(ok func(timer) bool) {
-	row, others := q.row, q.heap
-	q.row, q.heap = row[:0], others[:0]
+func (q *timerQueue) keep(ok func(timer) bool) {
+	row, others := q.sorted, q.heap
+	q.sorted, q.heap = row[:0], others[:0]
 	for _, t := range row[q.front:] {
 		if ok(t) {
-			q.row = append(q.row, t)
+			q.sorted = append(q.sorted, t)
 		}
 	}
 	for _, t := range others {
@@ -73,7 +73,7 @@ func (q *timers) keep(ok func(timer) bool) {
 		}
 	}
 	q.front = 0
-	clear(row[len(q.row):])
+	clear(row[len(q.sorted):])
 	clear(others[len(q.heap):])
 	heap.Init(q.heap, earlier)
 }

@@ -1,19 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine decides what a run does next.
-//
-// A Run is the durable state of one execution of a plan: the fold of its
-// journal. Decide takes one Input and emits the Events that follow from it,
-// applying each as it is emitted, so that decision and fold cannot diverge;
-// Owed lists the Commands that a Run still needs carried out:
-//
-//	input -> Decide -> events -> (caller commits) -> commands -> (caller acts)
-//
-// The package does no I/O and knows no clock and no randomness: time arrives
-// in inputs, jitter is a hash. The same inputs in the same order give the same
-// journal on every machine, which is what makes crash recovery, replay and the
-// simulator possible. It never decides across runs: slots, quotas and fairness
-// are the engine's arbiter.
 package machine
 
 import (
@@ -112,54 +98,3 @@ const (
 	ProgressLog
 	ProgressDelta
 )
-
-// CommandKind is what must be done in the world.
-type CommandKind uint8
-
-// The commands. All are idempotent: recovery carries out again what is owed.
-const (
-	// CmdAcquire asks the arbiter for an attempt: answer InGranted or InHeld.
-	CmdAcquire CommandKind = iota + 1
-	// CmdDispatch hands the attempt Fence to a worker; see Run.Task.
-	CmdDispatch
-	// CmdCancelTask tells whoever carries out the attempt Fence to stop.
-	CmdCancelTask
-	// CmdNeedItems asks for items From.. (at most N) of the file File: answer InItems.
-	CmdNeedItems
-	// CmdCollect asks for the outputs of the N iterations of a finished loop as one
-	// list in a file, because together they exceed the inline limit: answer InResult
-	// with the reference to it (jsonx.Large) as Output.
-	CmdCollect
-	// CmdContinue asks for InContinue: the last Decide stopped at its limit.
-	CmdContinue
-)
-
-// A Command is one of them.
-type Command struct {
-	Kind  CommandKind
-	Ref   journal.Ref
-	Fence journal.Fence
-	From  int64
-	N     int64
-	File  string
-}
-
-// The limits of one Decide: past either it owes CmdContinue.
-const (
-	MaxEvents = 1_000
-	MaxBytes  = 1 << 20
-)
-
-// A Turn is what one Decide yields. The caller owns it and may reuse it: the
-// slices are appended to after being cut to zero length.
-type Turn struct {
-	Events   []journal.Event
-	Commands []Command
-	// Limit is after how many events a Decide stops and owes CmdContinue, for
-	// those who want smaller turns. Default MaxEvents.
-	Limit int
-	// Err refuses a user's input (InCancel, InRetry, InEdit, InSignal, InStart)
-	// and says why; nothing was emitted then. Late or repeated inputs of
-	// machines are not errors: they yield no events.
-	Err error
-}

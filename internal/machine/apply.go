@@ -32,29 +32,29 @@ func (r *Run) Apply(ev *journal.Event) error {
 		}
 	}
 	ev.Data = bytes.Clone(ev.Data) // values outlive the page they were read from
-	return r.foldStored(ev, s)
+	return r.applyStored(ev, s)
 }
 
 // foldStored folds an event that came from a store. What this release wrote
 // always fits; a damaged event may fit nothing, and a check of every index that
 // could be wrong would be more code than the fold. The run is useless after it.
-func (r *Run) foldStored(ev *journal.Event, s *scope) (err error) {
+func (r *Run) applyStored(ev *journal.Event, s *scope) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errImpossible(ev, fmt.Sprint("it fits no state: ", p))
 		}
 	}()
-	return r.fold(ev, s)
+	return r.apply(ev, s)
 }
 
 // fold changes the state as the event says; s is the scope that its path names,
 // nil for an event of the run. It evaluates nothing and reads
 // nothing but the event, the plan and the state: the fold of a published kind
 // never changes.
-func (r *Run) fold(ev *journal.Event, s *scope) error {
+func (r *Run) apply(ev *journal.Event, s *scope) error {
 	r.last, r.now = ev.Seq, ev.At
 	if ev.Step < 0 {
-		return r.foldRun(ev)
+		return r.applyRun(ev)
 	}
 	if ev.NotTaken() {
 		return nil
@@ -64,7 +64,7 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 	switch ev.Kind {
 	case journal.EvNodeReady:
 		st.flags |= flagReady
-		r.touchStep(s, i)
+		r.refreshStep(s, i)
 	case journal.EvNodeQueued:
 		r.begin(s, i, journal.Queued)
 		st.due = 0
@@ -82,9 +82,9 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 		r.begin(s, i, journal.Running)
 		return r.openComposite(s, i, ev)
 	case journal.EvNodeItems:
-		return r.foldItems(s, i, ev)
+		return r.applyItems(s, i, ev)
 	case journal.EvNodeIteration:
-		return r.foldIteration(s, i, ev)
+		return r.applyIteration(s, i, ev)
 	case journal.EvNodeDelta:
 		if s.deltas == nil {
 			s.deltas = make(map[int32]int64, 1)
@@ -114,9 +114,9 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 	case journal.EvNodeAborting:
 		return r.abort(s, i, ev)
 	case journal.EvNodeCompleted:
-		return r.foldCompleted(s, i, ev)
+		return r.applyCompleted(s, i, ev)
 	case journal.EvNodeFailed:
-		r.foldFailed(s, i, ev)
+		r.applyFailed(s, i, ev)
 	case journal.EvNodeSkipped:
 		st.reason = ev.Reason()
 		if ev.Code != "" {
@@ -134,26 +134,26 @@ func (r *Run) fold(ev *journal.Event, s *scope) error {
 		}
 		r.settle(s, i, journal.Cancelled)
 	case journal.EvNodeInvalidated:
-		r.foldInvalidated(s, i, ev)
+		r.applyInvalidated(s, i, ev)
 	case journal.EvNodeIgnored:
 		st.flags |= ignoredFlag(ev.Source(), ev.Attempt == st.attempt)
 	case journal.EvNodeCompensating:
-		r.undoing = true
-		return r.openChild(r.newComposite(s, i, undoing), s.step(r.plan, i).Compensate, 0, nil)
+		r.compensating = true
+		return r.openChild(r.newComposite(s, i, compensationComposite), s.step(r.plan, i).Compensate, 0, nil)
 	case journal.EvNodeCompensated:
 		st.flags |= flagCompensated
-		r.failures = r.failures || !ev.Undone()
-		r.undo = r.undo[:len(r.undo)-1]
-		r.undoing = false
+		r.failures = r.failures || !ev.CompensationOK()
+		r.compensations = r.compensations[:len(r.compensations)-1]
+		r.compensating = false
 		r.dropComposite(s, i)
-		r.touchRun()
+		r.refreshRun()
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about a step", ev.Seq, ev.Kind)
 	}
 	return nil
 }
 
-func (r *Run) foldRun(ev *journal.Event) error {
+func (r *Run) applyRun(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvRunStarted:
 		st, err := journal.DecodeStart(ev.Data)
@@ -161,7 +161,7 @@ func (r *Run) foldRun(ev *journal.Event) error {
 			return err
 		}
 		r.start, r.input = st, newInputs(st)
-		r.mem += int64(len(ev.Data))
+		r.valueMem += int64(len(ev.Data))
 		r.status = journal.RunDispatching
 		r.ttlDue = ev.At + r.plan.TTLMS*1000
 		r.root = r.newScope("", 0, nil, -1, 0)
@@ -169,18 +169,18 @@ func (r *Run) foldRun(ev *journal.Event) error {
 		r.status = ev.Status()
 	case journal.EvRunEnding:
 		r.phase, r.verdict = phaseEnding, ev.Verdict()
-		r.code, r.message, r.culprit = ev.Code, ev.Text, ev.FailedStep()
+		r.code, r.message, r.failedStep = ev.Code, ev.Text, ev.FailedStep()
 		r.ttlDue, r.status = 0, journal.RunRunning
 		if r.verdict == journal.RunCancelled || r.verdict == journal.RunExpired {
 			r.sweep(r.root, journal.ByCancel)
 		}
 	case journal.EvRunCompleted, journal.EvRunFailed, journal.EvRunCancelled, journal.EvRunExpired:
-		r.foldEnd(ev)
+		r.applyEnd(ev)
 	case journal.EvRunRecovered, journal.EvRunContract:
 	case journal.EvRunSignalled:
-		r.signals = append(r.signals, signal{ev.Text, r.hold(newValue(ev.Seq, ev.Data))})
+		r.signals = append(r.signals, signal{ev.Text, r.addRef(newValue(ev.Seq, ev.Data))})
 	case journal.EvRunRetried:
-		if err := r.foldRetried(ev); err != nil {
+		if err := r.applyRetried(ev); err != nil {
 			return err
 		}
 	case journal.EvRunLimits:
@@ -188,15 +188,15 @@ func (r *Run) foldRun(ev *journal.Event) error {
 		if err != nil {
 			return errImpossible(ev, err.Error())
 		}
-		r.limits, r.prog, r.edits = limits, r.prog.within(limits), append(r.edits, ev.Seq)
+		r.limits, r.prog, r.edits = limits, r.prog.withLimits(limits), append(r.edits, ev.Seq)
 	default:
 		return fault.New(fault.StoreCorrupt, "event %d: kind %d is not about the run", ev.Seq, ev.Kind)
 	}
-	r.touchRun()
+	r.refreshRun()
 	return nil
 }
 
-func (r *Run) foldEnd(ev *journal.Event) {
+func (r *Run) applyEnd(ev *journal.Event) {
 	r.phase, r.verdict = phaseEnding, ev.Kind.EndStatus()
 	r.status = r.verdict
 	r.failures = r.failures || ev.HasFailures()
@@ -205,7 +205,7 @@ func (r *Run) foldEnd(ev *journal.Event) {
 		r.code, r.message = ev.Code, ev.Text
 	}
 	if ev.Kind == journal.EvRunFailed {
-		r.culprit = ev.FailedStep()
+		r.failedStep = ev.FailedStep()
 	}
 }
 
@@ -223,7 +223,7 @@ func (r *Run) begin(s *scope, i int32, status journal.Status) {
 		}
 	}
 	st.status = status
-	r.touchStep(s, i)
+	r.refreshStep(s, i)
 }
 
 // countFailure records a failure of an attempt. Where the effect may have
@@ -247,21 +247,21 @@ func (r *Run) setErr(s *scope, i int32, ev *journal.Event) {
 	r.dropErr(s, i)
 	e := stepError{ev.Code, ev.Text}
 	if s.errs[i] = e; s.parent != nil {
-		r.frames += e.bytes()
+		r.structMem += e.bytes()
 	}
 }
 
 func (r *Run) dropErr(s *scope, i int32) {
 	if e, ok := s.errs[i]; ok {
 		if delete(s.errs, i); s.parent != nil {
-			r.frames -= e.bytes()
+			r.structMem -= e.bytes()
 		}
 	}
 }
 
-func (r *Run) foldCompleted(s *scope, i int32, ev *journal.Event) error {
+func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
-	if !s.compensates() {
+	if !s.inCompensation() {
 		r.used += ev.Cost() // undoing is recorded and not charged (R44)
 	}
 	if ev.Attempt > 0 {
@@ -280,12 +280,12 @@ func (r *Run) foldCompleted(s *scope, i int32, ev *journal.Event) error {
 	} else {
 		val = newValue(ev.Seq, ev.Data)
 	}
-	r.keep(s, i, step, val)
+	r.storeOutput(s, i, step, val)
 	if step.Kind == plan.Wait && step.Signal != "" {
 		r.consumeSignal(step.Signal)
 	}
-	if step.Compensate != plan.None && !s.compensates() {
-		r.undo = append(r.undo, s.ref(i))
+	if step.Compensate != plan.None && !s.inCompensation() {
+		r.compensations = append(r.compensations, s.ref(i))
 	}
 	r.dropErr(s, i)
 	r.dropComposite(s, i)
@@ -294,7 +294,7 @@ func (r *Run) foldCompleted(s *scope, i int32, ev *journal.Event) error {
 }
 
 // keep stores an output where later expressions look for it.
-func (r *Run) keep(s *scope, i int32, step *plan.Step, val *value) {
+func (r *Run) storeOutput(s *scope, i int32, step *plan.Step, val *value) {
 	if step.Keep {
 		if s.outs == nil {
 			s.outs = make(map[int32]*value, 4)
@@ -327,7 +327,7 @@ func (r *Run) consumeSignal(name string) {
 	}
 }
 
-func (r *Run) foldFailed(s *scope, i int32, ev *journal.Event) {
+func (r *Run) applyFailed(s *scope, i int32, ev *journal.Event) {
 	st := &s.steps[i]
 	r.setErr(s, i, ev)
 	if ev.Attempt > 0 {
@@ -361,9 +361,9 @@ func (r *Run) settle(s *scope, i int32, status journal.Status) {
 		r.busy--
 	}
 	st.status, st.due = status, 0
-	r.touchStep(s, i)
+	r.refreshStep(s, i)
 	if c := s.comps[i]; c != nil {
-		r.touchComposite(c)
+		r.refreshComposite(c)
 	}
 	s.live--
 	step := s.step(r.plan, i)
@@ -371,7 +371,7 @@ func (r *Run) settle(s *scope, i int32, status journal.Status) {
 		k := succ - s.g.First
 		s.steps[k].waiting--
 		if s.steps[k].waiting == 0 || mutation.FanIn {
-			r.touchStep(s, k)
+			r.refreshStep(s, k)
 		}
 	}
 	if r.plan.Waves {
@@ -427,7 +427,7 @@ func (r *Run) advanceWave(s *scope, settled int32) {
 			if !s.steps[k].status.Settled() {
 				s.inWave++
 			}
-			r.touchStep(s, k)
+			r.refreshStep(s, k)
 		}
 	}
 }
@@ -437,8 +437,8 @@ func errImpossible(ev *journal.Event, why string) error {
 }
 
 // mustFold folds an event that Decide itself made.
-func (r *Run) mustFold(ev *journal.Event, s *scope) {
-	if err := r.fold(ev, s); err != nil {
+func (r *Run) mustApply(ev *journal.Event, s *scope) {
+	if err := r.apply(ev, s); err != nil {
 		panic(fmt.Sprintf("machine: run %s cannot fold its own event: %v", r.start.Run, err))
 	}
 }

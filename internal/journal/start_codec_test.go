@@ -56,7 +56,7 @@ func TestStartIsJSON(t *testing.T) {
 		if err := json.Unmarshal(want, &plain); err != nil {
 			t.Fatal(err)
 		}
-		got, ok := quickStart(data)
+		got, ok := readPlainStart(data)
 		if !ok {
 			continue
 		}
@@ -81,7 +81,7 @@ func FuzzStart(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		rec, ok := quickStart(data)
+		rec, ok := readPlainStart(data)
 		if !ok {
 			return
 		}
