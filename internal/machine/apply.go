@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Apply folds one event of the journal into the run. Events already folded are
-// passed over, so replay over a snapshot is idempotent; a gap or an event that
-// fits no state is fault.StoreCorrupt.
+// Apply applies one event of the journal to the run. Events that were applied before
+// are ignored, so replay over a snapshot is idempotent. A gap, or an event that is
+// impossible in this state, is fault.StoreCorrupt.
 func (r *Run) Apply(ev *journal.Event) error {
 	if ev.Seq <= r.last {
 		return nil
@@ -31,26 +31,26 @@ func (r *Run) Apply(ev *journal.Event) error {
 			return fault.New(fault.StoreCorrupt, "event %d (%s) names a step that is not in memory", ev.Seq, ev.Name())
 		}
 	}
-	ev.Data = bytes.Clone(ev.Data) // values outlive the page they were read from
+	ev.Data = bytes.Clone(ev.Data) // the value must outlive the page it was read from
 	return r.applyStored(ev, s)
 }
 
-// foldStored folds an event that came from a store. What this release wrote
-// always fits; a damaged event may fit nothing, and a check of every index that
-// could be wrong would be more code than the fold. The run is useless after it.
+// applyStored applies an event that came from a store. An event that this release
+// wrote always applies. A damaged event may make any index invalid; applyStored
+// recovers from the panic, because checking every index would take more code than
+// applying the event. The run must not be used after an error.
 func (r *Run) applyStored(ev *journal.Event, s *scope) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errImpossible(ev, fmt.Sprint("it fits no state: ", p))
+			err = errImpossible(ev, fmt.Sprint("it is impossible in this state: ", p))
 		}
 	}()
 	return r.apply(ev, s)
 }
 
-// fold changes the state as the event says; s is the scope that its path names,
-// nil for an event of the run. It evaluates nothing and reads
-// nothing but the event, the plan and the state: the fold of a published kind
-// never changes.
+// apply changes the state by one event; s is the scope that its path names, nil for an
+// event of the run. It evaluates no expression and reads nothing but the event, the
+// plan and the state. How a published kind is applied never changes.
 func (r *Run) apply(ev *journal.Event, s *scope) error {
 	r.last, r.now = ev.Seq, ev.At
 	if ev.Step < 0 {
@@ -73,7 +73,7 @@ func (r *Run) apply(ev *journal.Event, s *scope) error {
 	case journal.EvNodeStarted:
 		r.begin(s, i, journal.Running)
 		st.attempt = ev.Attempt
-		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // of what is now the attempt before
+		told := st.flags / flagIgnored & 7 * flagIgnoredOlder // for the attempt that now becomes the previous one
 		st.flags = st.flags&^(flagsIgnored|flagUnknown) | told
 		if ms := s.step(r.plan, i).TimeoutMS; ms > 0 {
 			r.arm(s, i, ev.At+ms*1000)
@@ -209,7 +209,7 @@ func (r *Run) applyEnd(ev *journal.Event) {
 	}
 }
 
-// begin marks a step instance as begun: it left pending.
+// begin marks a step instance as begun, which is when it leaves pending.
 func (r *Run) begin(s *scope, i int32, status journal.Status) {
 	st := &s.steps[i]
 	if !st.status.Begun() {
@@ -226,9 +226,8 @@ func (r *Run) begin(s *scope, i int32, status journal.Status) {
 	r.refreshStep(s, i)
 }
 
-// countFailure records a failure of an attempt. Where the effect may have
-// happened all the same, after a timeout or a loss, the effect key stays as it
-// is; otherwise the next try is another one (I4).
+// countFailure records a failed attempt. After a timeout or a loss the effect may have
+// happened, so the effect key stays; otherwise the next try gets a new one (I4).
 func (r *Run) countFailure(s *scope, i int32, ev *journal.Event) {
 	st := &s.steps[i]
 	st.fails++
@@ -262,13 +261,13 @@ func (r *Run) dropErr(s *scope, i int32) {
 func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	if !s.inCompensation() {
-		r.used += ev.Cost() // undoing is recorded and not charged (R44)
+		r.used += ev.Cost() // compensations are recorded and not charged (R44)
 	}
 	if ev.Attempt > 0 {
-		st.keyTry++ // the effect is known: another generation is another effect
+		st.keyTry++ // the effect is known, so another generation is another effect
 	}
 	if st.at == 0 {
-		r.started++ // a transform never begins: it is run in one go
+		r.started++ // a transform completes without having begun
 	}
 	var val *value
 	if ev.FromInner() {
@@ -293,7 +292,7 @@ func (r *Run) applyCompleted(s *scope, i int32, ev *journal.Event) error {
 	return nil
 }
 
-// keep stores an output where later expressions look for it.
+// storeOutput stores an output where later expressions look it up.
 func (r *Run) storeOutput(s *scope, i int32, step *plan.Step, val *value) {
 	if step.Keep {
 		if s.outs == nil {
@@ -352,9 +351,9 @@ func (r *Run) applyFailed(s *scope, i int32, ev *journal.Event) {
 	r.settle(s, i, journal.StepFailed)
 }
 
-// settle closes a step instance for this generation and lets everything that
-// waited for it know. Fan-in is this counter: a successor becomes ready at the
-// one decrement that reaches zero (I5, X56).
+// settle ends a step instance for this generation and decrements the counters of its
+// successors. Fan-in is this counter: a successor becomes ready when the counter
+// reaches zero, which happens once (I5, X56).
 func (r *Run) settle(s *scope, i int32, status journal.Status) {
 	st := &s.steps[i]
 	if st.status.Begun() {
@@ -389,9 +388,9 @@ func (r *Run) settle(s *scope, i int32, status journal.Status) {
 	}
 }
 
-// unhandled is the failure that a settled scope of a draining run names: the
-// first one unless a step with substitute_default went on without it (R9), else
-// another that nothing consumed; -1 = none.
+// unhandled is the failed step that a settled scope of a draining run reports: the
+// first one, unless a step with substitute_default ran in spite of it (R9), else
+// another that no step consumed; -1 = none.
 func (r *Run) unhandled(s *scope) int32 {
 	if !s.consumed(r.plan, s.failed-s.g.First) {
 		return s.failed
@@ -404,7 +403,8 @@ func (r *Run) unhandled(s *scope) int32 {
 	return -1
 }
 
-// consumed says that a step with substitute_default ran on a failure.
+// consumed reports whether a step with substitute_default ran in spite of the failure
+// of step i.
 func (s *scope) consumed(p *plan.Plan, i int32) bool {
 	for _, succ := range s.step(p, i).Succs {
 		st := &s.steps[succ-s.g.First]
@@ -415,7 +415,7 @@ func (s *scope) consumed(p *plan.Plan, i int32) bool {
 	return false
 }
 
-// advanceWave opens the next wave of a scope when the one before has settled.
+// advanceWave opens the next wave of a scope once the current one has settled.
 func (r *Run) advanceWave(s *scope, settled int32) {
 	if settled == s.wave {
 		s.inWave--
@@ -436,9 +436,9 @@ func errImpossible(ev *journal.Event, why string) error {
 	return fault.New(fault.StoreCorrupt, "event %d (%s): %s", ev.Seq, ev.Name(), why)
 }
 
-// mustFold folds an event that Decide itself made.
+// mustApply applies an event that Decide itself made.
 func (r *Run) mustApply(ev *journal.Event, s *scope) {
 	if err := r.apply(ev, s); err != nil {
-		panic(fmt.Sprintf("machine: run %s cannot fold its own event: %v", r.start.Run, err))
+		panic(fmt.Sprintf("machine: run %s cannot apply its own event: %v", r.start.Run, err))
 	}
 }

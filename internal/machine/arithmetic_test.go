@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// startedRun is a run of a small plan, for tests of what it computes.
+// startedRun is a run of a small plan that has started.
 func startedRun(t testing.TB, seed uint64) *Run {
 	t.Helper()
 	p := compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n")
@@ -87,8 +87,9 @@ func TestBackoffJitter(t *testing.T) {
 	}
 }
 
-// I4: the effect key is a function of account, run, scope path, step, generation
-// and try; no two lists of fields read alike, however they are cut.
+// I4: the effect key is a function of account, run, scope path, step, generation and
+// try. Different lists of fields never encode alike, wherever the borders between
+// fields are.
 func TestI4_EffectKeysAreDistinct(t *testing.T) {
 	seen := map[string]string{}
 	note := func(r *Run, s *scope, what string) {
@@ -144,8 +145,8 @@ func TestI4_EffectKeysAreDistinct(t *testing.T) {
 	}
 }
 
-// TestJitterStays: the same run waits the same time in every release, so the
-// number that a seed, a step instance, a generation and an attempt give is fixed.
+// TestJitterStays: the same run waits the same time in every release, so the number
+// that follows from a seed, a step instance, a generation and an attempt is fixed.
 func TestJitterStays(t *testing.T) {
 	for _, tt := range []struct {
 		seed    uint64

@@ -8,10 +8,10 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// Check asserts what must hold of a run between two turns, whatever happened to
-// it: counters equal what they count (I5), the worklist holds what is due and
-// nothing else, and a run that has not ended waits for something (I6). The price
-// grows with the steps in memory; simulations pay it after every turn.
+// Check asserts the invariants of a run between two turns: counters equal what they
+// count (I5), the worklist holds exactly what is due, and a run that has not ended
+// waits for something (I6). Its cost grows with the steps in memory; simulations call
+// it after every turn.
 func (r *Run) Check() error {
 	if r.last == 0 {
 		return nil
@@ -40,8 +40,8 @@ func (r *Run) Check() error {
 	return nil
 }
 
-// CheckValues asserts that the bytes the run counts are those it holds (R38).
-// given is what its input and the edits of it take.
+// CheckValues asserts that the count of value bytes equals the values held (R38).
+// given is the size of the run's input and of its edits.
 func (r *Run) CheckValues(given int64) error {
 	if want := given + recountValues(r); r.valueMem != want {
 		return fmt.Errorf("R38: the run counts %d bytes of values and holds %d", r.valueMem, want)
@@ -117,7 +117,7 @@ func checkScope(r *Run, s *scope) error {
 	return nil
 }
 
-// recount adds up the values that anything in the run refers to, each once.
+// recountValues adds up the values that the run refers to, each once.
 func recountValues(r *Run) int64 {
 	seen := map[*value]bool{}
 	total := int64(0)
@@ -134,9 +134,9 @@ func recountValues(r *Run) int64 {
 	return total
 }
 
-// Admits says whether a report of a worker may change more than a count of late
-// ones: its fence is that of a live attempt, or what was decided before goes on
-// with it (I3).
+// Admits reports whether a worker's report may do more than record a late result: its
+// fence is that of a live attempt, or the run has work left from an earlier turn,
+// which continues with this input (I3).
 func (r *Run) Admits(in *Input) bool {
 	if in.Kind != InResult && in.Kind != InProgress && in.Kind != InWorkerLost || in.All || r.worklist.len() > 0 {
 		return true
@@ -151,8 +151,8 @@ func (r *Run) Admits(in *Input) bool {
 	return in.Fence == (journal.Fence{Gen: r.gen, Attempt: s.steps[i].attempt})
 }
 
-// EffectKey is the effect key of the attempt that a step instance was handed out
-// last as; "" when it is not in memory.
+// EffectKey is the effect key of the last attempt of a step instance; "" when the step
+// is not in memory.
 func (r *Run) EffectKey(ref journal.Ref) string {
 	s, i := r.at(ref)
 	if s == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// midway is a run in the middle: a and two items of a window of two run, b waits
-// for a, and t is due, because the turn was full.
+// midway is a run whose last turn was full: a and two items of a window of two run, b
+// waits for a, and t is due.
 func midway(t *testing.T) *Run {
 	t.Helper()
 	d := drive(t, Prepare(compilePlan(t, `
@@ -33,7 +33,7 @@ steps:
 	return d.run
 }
 
-// waves is a run of two waves in the first one.
+// waves is a run of two waves, in its first wave.
 func waves(t *testing.T) *Run {
 	return drive(t, Prepare(compilePlan(t, "name: r\nscheduling: waves\norder: none\nsteps:\n"+
 		"  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}}\n  - {id: c, action: {name: work}, dependsOn: [a]}\n"))).run
@@ -53,8 +53,8 @@ func ended(t *testing.T) *Run {
 	return drive(t, Prepare(compilePlan(t, "name: r\nsteps: [{id: a, transform: {expression: '1'}}]\n"))).run
 }
 
-// TestCheckRules: what is asserted of a run between turns is refused when one
-// field of a sound run is another, and every such rule has a case.
+// TestCheckRules: Check returns an error when one field of a valid run is changed.
+// Every rule of Check has a case.
 func TestCheckRules(t *testing.T) {
 	step := func(r *Run, id string) *stepState { return &r.root.steps[stepNamed(r.plan, id)] }
 	each := func(r *Run) *composite { return r.root.comps[stepNamed(r.plan, "each")] }
@@ -107,10 +107,10 @@ func TestCheckRules(t *testing.T) {
 	covered(t, rulesIn(t, "check.go"), refusals)
 }
 
-// TestAdmits: only a report of a live attempt may change a run that owes itself
-// nothing (I3).
+// TestAdmits: only the report of a live attempt may change a run whose worklist is
+// empty (I3).
 func TestAdmits(t *testing.T) {
-	w := &world{t: t, now: t0}
+	w := &fakeEngine{t: t, now: t0}
 	w.play(`
 name: r
 order: none
@@ -156,9 +156,10 @@ steps:
 	}
 }
 
-// TestDurations: what ends a step says how long it took, whatever kind it is.
+// TestDurations: the event that ends a step has the step's duration, whatever kind the
+// step is.
 func TestDurations(t *testing.T) {
-	w := &world{t: t, now: t0, auto: true}
+	w := &fakeEngine{t: t, now: t0, auto: true}
 	w.play(`
 name: r
 failure_policy: drain

@@ -11,19 +11,19 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A ledger watches one run from outside: it keeps its journal, and after every
-// turn asserts what must always hold (reliability.md, I1–I9 as far as one run
-// can show them).
-type ledger struct {
+// A runChecker observes one run from outside: it keeps the run's journal and asserts
+// the invariants after every turn (reliability.md, I1–I9 as far as one run can show
+// them).
+type runChecker struct {
 	run    *Run
 	seen   *journal.Checker
 	frames []byte
 	owed   map[string]bool               // issued commands
-	live   map[journal.Ref]journal.Fence // the attempt handed out last
+	live   map[journal.Ref]journal.Fence // the attempt dispatched last
 }
 
-func newLedger(r *Run) *ledger {
-	return &ledger{run: r, seen: journal.NewChecker(r.plan), owed: map[string]bool{}, live: map[journal.Ref]journal.Fence{}}
+func newLedger(r *Run) *runChecker {
+	return &runChecker{run: r, seen: journal.NewChecker(r.plan), owed: map[string]bool{}, live: map[journal.Ref]journal.Fence{}}
 }
 
 func commandKey(c Command) string {
@@ -33,8 +33,8 @@ func commandKey(c Command) string {
 	return fmt.Sprintf("%d %x %d %d.%d %d", c.Kind, c.Ref.Path, c.Ref.Step, c.Fence.Gen, c.Fence.Attempt, c.From)
 }
 
-// turn takes in what a Decide yielded and checks everything.
-func (l *ledger) turn(t *Turn) error {
+// turn records the result of a Decide and checks the invariants.
+func (l *runChecker) turn(t *Turn) error {
 	gen := l.run.gen
 	for i := range t.Events {
 		ev := &t.Events[i]
@@ -48,7 +48,7 @@ func (l *ledger) turn(t *Turn) error {
 	for i := range t.Events {
 		ev, key := &t.Events[i], ""
 		if st, k := l.run.at(ev.Ref()); ev.Kind == journal.EvNodeStarted && st != nil && st.steps[k].attempt == ev.Attempt {
-			key = l.run.effectKey(st, k) // else it was swept in the same turn
+			key = l.run.effectKey(st, k) // otherwise it was swept in the same turn
 		}
 		if err := l.seen.CheckEffectKey(ev, gen, key); err != nil {
 			return err
@@ -61,8 +61,8 @@ func (l *ledger) turn(t *Turn) error {
 	return l.check()
 }
 
-// check asserts the invariants of the state as it stands.
-func (l *ledger) check() error {
+// check asserts the invariants of the current state.
+func (l *runChecker) check() error {
 	if l.run.last == 0 {
 		return nil
 	}
@@ -78,8 +78,9 @@ func (l *ledger) check() error {
 	return l.run.Check()
 }
 
-// replays: folding the journal, and restoring a snapshot, give the same bytes (I2).
-func (l *ledger) replays() error {
+// replays asserts that applying the journal, and restoring a snapshot, give the same
+// bytes (I2).
+func (l *runChecker) replays() error {
 	want := l.run.Snapshot(nil)
 	again := NewRun(l.run.prog)
 	if err := journal.EachEvent(l.frames, again.Apply); err != nil {
@@ -110,7 +111,7 @@ func (l *ledger) replays() error {
 	return nil
 }
 
-// willFire lists the timers that mean something, in order.
+// willFire lists the live timers, in order.
 func willFire(r *Run) (order []string) {
 	due := r.timers
 	due.sorted, due.heap = slices.Clone(due.sorted), slices.Clone(due.heap)
@@ -140,8 +141,8 @@ func supplyAll(r *Run, frames []byte) error {
 	return nil
 }
 
-// owes: what is owed was issued as a command, by an event.
-func (l *ledger) owes() error {
+// owes asserts that every owed command was issued because of an event.
+func (l *runChecker) owes() error {
 	for _, c := range l.run.Owed(nil) {
 		if !l.owed[commandKey(c)] {
 			return fmt.Errorf("Owed names a command that no event issued: %+v", c)
@@ -150,10 +151,10 @@ func (l *ledger) owes() error {
 	return nil
 }
 
-// differ names the first place where two runs differ, for a failing test.
+// differ describes the first difference between two runs, for a failing test.
 func differ(a, b *Run) string {
 	if a.worklist.len() != b.worklist.len() {
-		return fmt.Sprintf("agendas of %d and %d entries", a.worklist.len(), b.worklist.len())
+		return fmt.Sprintf("worklists of %d and %d entries", a.worklist.len(), b.worklist.len())
 	}
 	as, bs := a.sortedScopes(), b.sortedScopes()
 	if len(as) != len(bs) {
@@ -172,7 +173,7 @@ func differ(a, b *Run) string {
 		b.last, b.status, b.valueMem, b.compensations, len(b.signals), b.started)
 }
 
-// stepNamed is the plan's step of an id.
+// stepNamed is the index of the plan's step with that id.
 func stepNamed(p *plan.Plan, id string) int32 {
 	for i := range p.Steps {
 		if p.Steps[i].ID == id {

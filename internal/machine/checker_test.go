@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// TestCheckerItems: after a retry a loop may come to an item again whose steps an
-// earlier generation had queued, but only once.
+// TestCheckerItems: after a retry a loop may open an item again whose steps an earlier
+// generation had queued, but only once.
 func TestCheckerItems(t *testing.T) {
 	p := compilePlan(t, `
 name: r

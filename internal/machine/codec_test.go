@@ -15,19 +15,19 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// storyFrames is the journal of a run that uses most kinds of event, and the
-// program it belongs to.
-func storyFrames(t testing.TB) (*Program, []byte, []byte) {
+// goldenFrames is the journal of a run that uses most kinds of event, and the run's
+// program.
+func goldenFrames(t testing.TB) (*Program, []byte, []byte) {
 	t.Helper()
-	w := &world{t: t, now: t0, auto: true}
-	w.play(stories["everything"].recipe)
-	for _, line := range stories["everything"].lines {
+	w := &fakeEngine{t: t, now: t0, auto: true}
+	w.play(goldenRuns["everything"].recipe)
+	for _, line := range goldenRuns["everything"].lines {
 		w.line(line)
 	}
 	return w.prog, w.led.frames, w.run.Snapshot(nil)
 }
 
-// decodeAll returns copies of the events of frames.
+// decodeAll returns copies of the events of the frames.
 func decodeAll(frames []byte) (events []journal.Event, err error) {
 	err = journal.EachEvent(frames, func(ev *journal.Event) error {
 		e := *ev
@@ -63,12 +63,12 @@ func TestFramesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestF20_DamagedFrames: any byte flipped, any length cut: decoding either fails
-// with STORE_CORRUPT and the offset, or gives events; folding those either
-// fails or gives a run. Never a panic. (Integrity is the store's: a CRC finds
-// the flips that decode.)
+// TestF20_DamagedFrames: flip any byte, or cut at any length. Decoding either fails
+// with STORE_CORRUPT and the offset, or returns events; applying those either fails or
+// gives a run. Neither panics. (The store checks integrity: its CRC finds the flips
+// that decode.)
 func TestF20_DamagedFrames(t *testing.T) {
-	prog, frames, _ := storyFrames(t)
+	prog, frames, _ := goldenFrames(t)
 	good, err := decodeAll(frames)
 	if err != nil {
 		t.Fatal(err)
@@ -102,8 +102,8 @@ func TestF20_DamagedFrames(t *testing.T) {
 	}
 }
 
-// What is damaged is named by the byte at which its event begins, and by that of the
-// frame where that is damaged.
+// A damaged event is reported with the byte offset where the event begins; a damaged
+// frame header with the offset of the frame.
 func TestDamageIsNamedByItsPlace(t *testing.T) {
 	events := []journal.Event{{Seq: 1, At: 1, Kind: journal.EvNodeLog, Text: "first"}, {Seq: 2, At: 1, Kind: journal.EvNodeLog, Text: "second"}}
 	one := journal.AppendFrame(nil, events[:1])
@@ -119,17 +119,17 @@ func TestDamageIsNamedByItsPlace(t *testing.T) {
 		}
 	}
 	frame := append(bytes.Clone(one), 0)
-	for _, damaged := range [][]byte{both, frame} { // both begin behind the first event
+	for _, damaged := range [][]byte{both, frame} { // both begin after the first event
 		if _, err := decodeAll(damaged); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("damaged at byte %d:", len(one))) {
 			t.Errorf("%v, want byte %d", err, len(one))
 		}
 	}
 }
 
-// TestF20_DamagedSnapshots: the same for snapshots: every flip is refused or
-// gives state that can be written out again; every cut is refused.
+// TestF20_DamagedSnapshots: the same for snapshots. Every flip is rejected or gives a
+// state that can be written again; every cut is rejected.
 func TestF20_DamagedSnapshots(t *testing.T) {
-	prog, _, state := storyFrames(t)
+	prog, _, state := goldenFrames(t)
 	for at := range state {
 		if _, err := Restore(prog, state[:at]); fault.CodeOf(err) != fault.StoreCorrupt {
 			t.Fatalf("cut at %d: %v", at, err)
@@ -149,11 +149,11 @@ func TestF20_DamagedSnapshots(t *testing.T) {
 	}
 }
 
-// TestApplyRefuses: a gap, an event before the first, an event of no step in
-// memory, of an unknown kind or of the wrong sort are STORE_CORRUPT; an event
-// folded already is passed over (I2).
+// TestApplyRefuses: a gap, an event before the first, an event of a step that is not
+// in memory, of an unknown kind or of the wrong sort is STORE_CORRUPT. An event that
+// was applied before is ignored (I2).
 func TestApplyRefuses(t *testing.T) {
-	prog, frames, _ := storyFrames(t)
+	prog, frames, _ := goldenFrames(t)
 	events, err := decodeAll(frames)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestApplyRefuses(t *testing.T) {
 }
 
 func FuzzEachEvent(f *testing.F) {
-	_, frames, _ := storyFrames(f)
+	_, frames, _ := goldenFrames(f)
 	f.Add(frames)
 	f.Add(frames[:len(frames)/2])
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -203,7 +203,7 @@ func FuzzEachEvent(f *testing.F) {
 		if err != nil || len(events) == 0 {
 			return
 		}
-		// What decodes is written out the same, event by event.
+		// A decoded event encodes to the same bytes.
 		var again []byte
 		for i := range events {
 			again = journal.AppendFrame(again, events[i:i+1])
@@ -219,7 +219,7 @@ func FuzzEachEvent(f *testing.F) {
 }
 
 func FuzzApply(f *testing.F) {
-	prog, frames, _ := storyFrames(f)
+	prog, frames, _ := goldenFrames(f)
 	f.Add(frames)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		run := NewRun(prog)
@@ -230,7 +230,7 @@ func FuzzApply(f *testing.F) {
 }
 
 func FuzzRestore(f *testing.F) {
-	prog, _, state := storyFrames(f)
+	prog, _, state := goldenFrames(f)
 	f.Add(state)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if run, err := Restore(prog, data); err == nil {

@@ -11,28 +11,29 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// CommandKind is what must be done in the world.
+// CommandKind is a kind of action that the caller must carry out.
 type CommandKind uint8
 
-// The commands. All are idempotent: recovery carries out again what is owed.
+// The commands. All are idempotent, because recovery repeats those that are owed.
 const (
-	// CmdAcquire asks the arbiter for an attempt: answer InGranted or InHeld.
+	// CmdAcquire requests a slot for an attempt; the answer is InGranted or InHeld.
 	CmdAcquire CommandKind = iota + 1
 	// CmdDispatch hands the attempt Fence to a worker; see Run.Task.
 	CmdDispatch
-	// CmdCancelTask tells whoever carries out the attempt Fence to stop.
+	// CmdCancelTask asks the worker of the attempt Fence to stop.
 	CmdCancelTask
-	// CmdNeedItems asks for items From.. (at most N) of the file File: answer InItems.
+	// CmdNeedItems requests at most N items, from index From on, of the file File; the
+	// answer is InItems.
 	CmdNeedItems
-	// CmdCollect asks for the outputs of the N iterations of a finished loop as one
-	// list in a file, because together they exceed the inline limit: answer InResult
-	// with the reference to it (jsonx.Large) as Output.
+	// CmdCollect requests the outputs of the N iterations of a finished loop as one
+	// list in a file, because together they exceed the inline limit. The answer is
+	// InResult with the reference to the file (jsonx.Large) as Output.
 	CmdCollect
-	// CmdContinue asks for InContinue: the last Decide stopped at its limit.
+	// CmdContinue requests InContinue, because the last Decide stopped at its limit.
 	CmdContinue
 )
 
-// A Command is one of them.
+// A Command is one action that the caller must carry out after the commit.
 type Command struct {
 	Kind  CommandKind
 	Ref   journal.Ref
@@ -42,9 +43,10 @@ type Command struct {
 	File  string
 }
 
-// commandsOf appends the commands that one event causes; s is its scope, nil for
-// an event of the run. Owed gives them from state alone, but for those of what is
-// about to be cancelled; a property test holds that it gives no others.
+// commandsOf appends the commands that one event causes; s is its scope, nil for an
+// event of the run. Owed derives the same commands from state alone, except those for
+// steps that are about to be cancelled. A property test asserts that it derives no
+// others.
 func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	switch ev.Kind {
 	case journal.EvNodeQueued, journal.EvNodeLost:
@@ -56,7 +58,7 @@ func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
 	case journal.EvNodeRetried, journal.EvNodeFailed, journal.EvNodeFallback, journal.EvNodeSkipped:
-		// The machine's own clock ended the attempt: its worker does not know.
+		// The machine ended the attempt by its own clock, so the worker does not know.
 		if ev.Attempt > 0 && fault.CauseOf(ev.Code) == fault.CauseTimeout {
 			r.command(Command{Kind: CmdCancelTask, Ref: ev.Ref(), Fence: journal.Fence{Gen: r.gen, Attempt: ev.Attempt}})
 		}
@@ -64,8 +66,8 @@ func (r *Run) commandsOf(ev *journal.Event, s *scope) {
 	r.issueOwed(ev, s)
 }
 
-// askComposites issues the command of a loop that came to need an answer, from the
-// scope of the event outward.
+// issueOwed issues the commands that loops have come to owe, from the scope of the
+// event outward.
 func (r *Run) issueOwed(ev *journal.Event, own *scope) {
 	for s := own; s != nil; s = s.parent {
 		if ev.Kind >= journal.EvNodeOpened && s == own {
@@ -75,7 +77,7 @@ func (r *Run) issueOwed(ev *journal.Event, own *scope) {
 			return
 		}
 		if s.live > 0 && s == own && ev.Kind != journal.EvNodeItems {
-			// Nothing above can have changed while this scope is open.
+			// Nothing further out can have changed while this scope is open.
 			return
 		}
 		r.issueOwedCommand(s.parent.comps[s.owner-s.parent.g.First])
@@ -90,7 +92,7 @@ func (r *Run) issueOwedCommand(c *composite) {
 	r.command(c.owedCommand(r.gen))
 }
 
-// question is the command whose answer the loop waits for.
+// owedCommand is the command whose answer the loop waits for.
 func (c *composite) owedCommand(gen uint32) Command {
 	cmd := Command{Kind: CmdCollect, Ref: c.scope.ref(c.step), Fence: journal.Fence{Gen: gen}, N: c.loop.next}
 	if c.needsItems() {
@@ -101,12 +103,12 @@ func (c *composite) owedCommand(gen uint32) Command {
 
 func (r *Run) command(c Command) { r.turn.Commands = append(r.turn.Commands, c) }
 
-// Owed appends the commands whose closing event is absent and still wanted, in
-// the order of scopes and steps. Recovery is carrying them out.
+// Owed appends the commands that are still wanted and whose closing event is absent,
+// in the order of scopes and steps. Recovery carries them out.
 func (r *Run) Owed(buf []Command) []Command {
 	for _, s := range r.sortedScopes() {
 		if s.state == scopeSweep {
-			continue // what is open in it is about to be cancelled
+			continue // its open steps are about to be cancelled
 		}
 		for k := range s.steps {
 			st, i := &s.steps[k], int32(k)
@@ -131,8 +133,8 @@ func (r *Run) Owed(buf []Command) []Command {
 	return buf
 }
 
-// Open is how many attempts the run holds or waits for: the fold from which a
-// restart recounts slots.
+// Open counts the attempts that the run holds or waits for. A restart recounts slots
+// from it.
 func (r *Run) Open() (queued, running int) {
 	r.eachScope(func(s *scope) {
 		for i := range s.steps {
@@ -149,7 +151,7 @@ func (r *Run) Open() (queued, running int) {
 	return queued, running
 }
 
-// EachRunning visits the attempts that were handed out, in order.
+// EachRunning visits the attempts that were dispatched and have not ended, in order.
 func (r *Run) EachRunning(fn func(journal.Ref, journal.Fence)) {
 	for _, s := range r.sortedScopes() {
 		for i := range s.steps {

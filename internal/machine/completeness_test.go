@@ -18,22 +18,22 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// The completeness tests ask of every field of a recipe and of a plan: is there
-// a scenario that goes red when the field is ignored? They ignore it on purpose
-// and play the scenarios. What no scenario can show is listed with its reason.
+// The completeness tests check that for every field of a recipe and of a plan a
+// scenario fails when the field is ignored. They clear the field and replay the
+// scenarios. Fields that no scenario can show are listed with a reason.
 
 // planFieldsUnseen are the fields of a plan that no scenario needs.
 var planFieldsUnseen = map[string]string{
 	"Plan.Version":      "the version of the canonical form: plan's own tests",
-	"Plan.Estimate":     "kept for the ledger to come",
+	"Plan.Estimate":     "kept for the runChecker to come",
 	"Plan.Labels":       "names for people: shown in payloads, which scenarios leave out; TestEnvelope",
 	"Plan.InputSchema":  "checked where a run is started: the engine's tests",
-	"Estimate.Strategy": "kept for the ledger to come",
-	"Estimate.Fixed":    "kept for the ledger to come",
-	"Estimate.PerFile":  "kept for the ledger to come",
-	"Estimate.Formula":  "kept for the ledger to come",
-	"Estimate.Max":      "kept for the ledger to come",
-	"Estimate.Policy":   "kept for the ledger to come",
+	"Estimate.Strategy": "kept for the runChecker to come",
+	"Estimate.Fixed":    "kept for the runChecker to come",
+	"Estimate.PerFile":  "kept for the runChecker to come",
+	"Estimate.Formula":  "kept for the runChecker to come",
+	"Estimate.Max":      "kept for the runChecker to come",
+	"Estimate.Policy":   "kept for the runChecker to come",
 	"Graph.Depth":       "checked by compile",
 	"Step.As":           "the loop variable's name: expressions carry it (Var.Name); kept for people",
 	"Step.Index":        "as Step.As",
@@ -52,13 +52,13 @@ var recipeFieldsUnseen = map[string]string{
 	"Recipe.CreatedBy":                "for the registry to come",
 	"Recipe.Dialect":                  "there is one so far: recipe's tests refuse others",
 	"Recipe.InputSchema":              "checked where a run is started: the engine's tests",
-	"Recipe.CreditEstimation":         "compile's goldens; the ledger is to come",
-	"Recipe.CreditPolicy":             "compile's goldens; the ledger is to come",
-	"CreditEstimation.Strategy":       "compile's goldens; the ledger is to come",
-	"CreditEstimation.FixedCredits":   "compile's goldens; the ledger is to come",
-	"CreditEstimation.PerFileCredits": "compile's goldens; the ledger is to come",
-	"CreditEstimation.Formula":        "compile's goldens; the ledger is to come",
-	"CreditEstimation.MaxCredits":     "compile's goldens; the ledger is to come",
+	"Recipe.CreditEstimation":         "compile's goldens; the runChecker is to come",
+	"Recipe.CreditPolicy":             "compile's goldens; the runChecker is to come",
+	"CreditEstimation.Strategy":       "compile's goldens; the runChecker is to come",
+	"CreditEstimation.FixedCredits":   "compile's goldens; the runChecker is to come",
+	"CreditEstimation.PerFileCredits": "compile's goldens; the runChecker is to come",
+	"CreditEstimation.Formula":        "compile's goldens; the runChecker is to come",
+	"CreditEstimation.MaxCredits":     "compile's goldens; the runChecker is to come",
 	"Limits.MaxScopeDepth":            "checked by compile: its goldens",
 	"Step.Recipe":                     "refused by compile with NOT_AVAILABLE: its goldens",
 	"Step.Type":                       "follows from the kind's field; compile's goldens refuse another one",
@@ -67,7 +67,7 @@ var recipeFieldsUnseen = map[string]string{
 	"Action.Version":                  "resolved by compile's catalogue: its goldens",
 }
 
-// silent is a testing.TB whose failures are panics: of a run that is broken on
+// silent is a testing.TB that panics when a test fails. Of a run that is broken on
 // purpose it only matters that it differs.
 type silent struct{ testing.TB }
 
@@ -76,14 +76,15 @@ func (silent) Log(...any)                        {}
 func (silent) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
 func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// replay plays a scenario's blocks on another plan and says whether all comes as written.
+// replay plays a scenario's blocks on another plan and reports whether the output is
+// as written.
 func replay(p *plan.Plan, blocks []block) (same bool) {
 	defer func() {
 		if recover() != nil {
 			same = false
 		}
 	}()
-	w := &world{t: silent{}, now: t0, auto: true}
+	w := &fakeEngine{t: silent{}, now: t0, auto: true}
 	w.begin(p)
 	for _, b := range blocks[1:] {
 		if w.play(b.does()) != b.want {
@@ -110,7 +111,8 @@ func allScenarios(t *testing.T) (all []scenario) {
 	return all
 }
 
-// zero sets a field to nothing wherever it occurs in v; false = it was nothing.
+// zero clears a field wherever it occurs in v; changed is false when it was zero
+// everywhere.
 func zero(v reflect.Value, field string) (changed bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -136,7 +138,7 @@ func zero(v reflect.Value, field string) (changed bool) {
 	return changed
 }
 
-// fields lists Type.Field of a struct and of those it holds.
+// fields lists Type.Field of a struct and of the structs it contains.
 func fields(t reflect.Type, into map[string]bool) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -235,10 +237,10 @@ func TestEveryRecipeFieldMatters(t *testing.T) {
 	})
 }
 
-// kindsUnseen are inputs, outcomes and so on that no scenario shows.
+// kindsUnseen are the inputs, outcomes and other kinds that no scenario shows.
 var kindsUnseen = map[string]string{
 	"source 2":    "polls come with external jobs; TestRandomRuns reports by them",
-	"run pending": "reserving comes with the ledger; a run is dispatching from its first event",
+	"run pending": "reserving comes with the runChecker; a run is dispatching from its first event",
 	"run queued":  "quotas come with the service",
 }
 
@@ -247,7 +249,7 @@ var kindsUnseen = map[string]string{
 func TestEveryKindIsPlayed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, sc := range allScenarios(t) {
-		w := &world{t: t, now: t0, auto: true, seen: seen}
+		w := &fakeEngine{t: t, now: t0, auto: true, seen: seen}
 		for _, b := range sc.blocks {
 			w.play(b.does())
 		}

@@ -10,21 +10,21 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A composite is a step that owns running scopes: a taken side, branches,
-// iterations, a fallback, a compensation.
+// A composite is a step that owns running scopes: the side of a condition, branches,
+// iterations, a fallback or a compensation.
 type composite struct {
 	scope  *scope // of the step
 	step   int32  // local index
 	kind   compositeKind
 	pos    uint64 // worklist position; 0 = none
-	issued bool   // its owed command was issued
+	issued bool   // its owed command was issued and is not answered
 
 	children map[int64]*scope // in memory, by ordinal (branch or item index)
 	open     int32            // children not settled
-	ended    bool             // the join is decided or the step aborted: no new children
+	ended    bool             // the join is decided or the step is aborted: no new children open
 	err      *stepError       // why it was aborted
 
-	// Condition, fallback, compensation: what became of the one scope.
+	// Condition, fallback, compensation: the outcome of the one scope.
 	inner childStatus
 	out   *value
 	cause stepError
@@ -73,7 +73,7 @@ func (r *Run) newComposite(s *scope, i int32, kind compositeKind) *composite {
 	return c
 }
 
-// newScope makes a scope, not yet known to an owner.
+// newScope makes a scope; the caller registers it with its owner.
 func (r *Run) newScope(path journal.Path, graph int32, parent *scope, owner int32, ordinal int64) *scope {
 	g := &r.plan.Graphs[graph]
 	s := &scope{path: path, graph: graph, g: g, parent: parent, owner: owner, ordinal: ordinal,
@@ -126,7 +126,7 @@ func (r *Run) openChild(c *composite, graph int32, ordinal int64, item *value) e
 	return nil
 }
 
-// kidKey tells the children of one composite apart.
+// childKey identifies a child within its composite.
 func childKey(s *scope) int64 {
 	if s.g.Role == plan.Branch {
 		return int64(s.g.Ordinal)
@@ -134,7 +134,7 @@ func childKey(s *scope) int64 {
 	return s.ordinal
 }
 
-// openComposite folds node.started of a condition, parallel or loop step.
+// openComposite applies node.started of a condition, parallel or loop step.
 func (r *Run) openComposite(s *scope, i int32, ev *journal.Event) error {
 	step := s.step(r.plan, i)
 	switch step.Kind {
@@ -178,7 +178,7 @@ func (r *Run) openFallback(s *scope, i int32) error {
 	return r.openChild(c, s.step(r.plan, i).Fallback, 0, nil)
 }
 
-// abort folds the decision to end a composite early (its total_timeout).
+// abort applies the decision to end a composite early (its total_timeout).
 func (r *Run) abort(s *scope, i int32, ev *journal.Event) error {
 	c := s.comps[i]
 	if c == nil {
@@ -190,8 +190,8 @@ func (r *Run) abort(s *scope, i int32, ev *journal.Event) error {
 	return nil
 }
 
-// sweep begins to close everything in a scope that is not settled. Scopes
-// inside go first, so that a composite closes after what it owns.
+// sweep begins to settle every open step of a scope. Inner scopes come first, so that
+// a composite settles after the scopes it owns.
 func (r *Run) sweep(s *scope, why journal.Reason) {
 	if s.state == scopeSweep && (why == 0 || s.reason == journal.ByCancel) {
 		return
@@ -220,7 +220,7 @@ func (r *Run) sweepChildren(c *composite, why journal.Reason) {
 	}
 }
 
-// scopeSettled tells the owner of a scope that every step in it has settled.
+// scopeSettled notifies the owner of a scope that all steps in it have settled.
 func (r *Run) scopeSettled(s *scope) {
 	r.refreshScope(s)
 	if s.parent == nil {
@@ -245,7 +245,7 @@ func (r *Run) scopeSettled(s *scope) {
 	r.refreshRun()
 }
 
-// outcome is what a settled scope means to its owner.
+// outcome is the status of a settled scope as its owner sees it.
 func (s *scope) outcome() childStatus {
 	switch {
 	case s.state == scopeSweep && s.reason != 0:
@@ -256,7 +256,7 @@ func (s *scope) outcome() childStatus {
 	return childOK
 }
 
-// kidSettled keeps what the join needs of a settled scope.
+// childSettled keeps what the join needs of a settled scope.
 func (r *Run) childSettled(c *composite, s *scope, status childStatus) {
 	cause := s.cause()
 	switch c.kind {
@@ -273,7 +273,7 @@ func (r *Run) childSettled(c *composite, s *scope, status childStatus) {
 			c.nFailed++
 		}
 		if !c.ended && c.joined(s.parent.step(r.plan, c.step)) {
-			// The join is decided: what still runs has lost (X46–X52, R27).
+			// The join is decided: branches that still run have lost (X46–X52, R27).
 			c.ended = true
 			r.sweepChildren(c, journal.BranchLost)
 		}
@@ -285,7 +285,7 @@ func (r *Run) childSettled(c *composite, s *scope, status childStatus) {
 	}
 }
 
-// cause is the error that ended a scope.
+// cause is the error that ended the scope.
 func (s *scope) cause() stepError {
 	if s.failed < 0 {
 		return stepError{}
@@ -293,8 +293,8 @@ func (s *scope) cause() stepError {
 	return s.errs[s.failed-s.g.First]
 }
 
-// joined is the table of design section 9: whether the outcome of a parallel
-// step is decided by the branches that have settled.
+// joined is the table of design section 9: it reports whether the branches that have
+// settled decide the outcome of a parallel step.
 func (c *composite) joined(step *plan.Step) bool {
 	all := c.nOK+c.nFailed == int32(len(c.branches))
 	switch step.WaitFor {
@@ -307,7 +307,7 @@ func (c *composite) joined(step *plan.Step) bool {
 	}
 }
 
-// succeeded says how a decided join came out.
+// succeeded reports whether a decided join is a success.
 func (c *composite) succeeded(step *plan.Step) bool {
 	switch {
 	case step.WaitFor == plan.WaitAll && step.Strategy == plan.Ignore:
@@ -321,11 +321,11 @@ func (c *composite) succeeded(step *plan.Step) bool {
 	}
 }
 
-// compositeDue says that Decide can do something with c.
+// compositeDue reports whether Decide can advance c.
 func (r *Run) compositeDue(c *composite) bool {
 	st := &c.scope.steps[c.step]
 	if c.kind == compensationComposite || st.status != journal.Running || c.scope.state == scopeSweep || c.scope.heldBack() {
-		return false // a compensation is the run's business, a sweep the scope's
+		return false // the run ends a compensation, and the scope its sweep
 	}
 	if c.ended {
 		return c.open == 0
@@ -340,7 +340,7 @@ func (r *Run) compositeDue(c *composite) bool {
 	}
 }
 
-// dropComposite forgets a composite and its scopes; all of them have settled.
+// dropComposite removes a composite and its scopes; all of them have settled.
 func (r *Run) dropComposite(s *scope, i int32) {
 	c := s.comps[i]
 	if c == nil {
@@ -348,7 +348,7 @@ func (r *Run) dropComposite(s *scope, i int32) {
 	}
 	for _, child := range c.sortedChildren() {
 		if child.g.Compensates && c.kind != compensationComposite {
-			continue // its steps may have to be undone: it stays, without an owner
+			continue // it stays without an owner, because its steps may have to be compensated
 		}
 		r.dropScope(child)
 	}
@@ -390,8 +390,8 @@ func (r *Run) dropScope(s *scope) {
 	}
 }
 
-// dropOlder forgets a scope of an older generation that runs anew, with what it
-// left to undo: its steps will be undone as what they do now.
+// dropOlder removes a scope of an older generation that is about to run again, with
+// its pending compensations: the new execution of its steps replaces them.
 func (r *Run) dropOlder(path journal.Path) {
 	within := func(p journal.Path) bool { return strings.HasPrefix(string(p), string(path)) }
 	r.compensations = slices.DeleteFunc(r.compensations, func(u journal.Ref) bool { return within(u.Path) })
@@ -415,8 +415,8 @@ func (s *scope) sortedComps() []*composite {
 	return comps
 }
 
-// owned: the composite that opened the scope still stands. One that completed
-// leaves scopes with compensations behind.
+// owned reports whether the composite that opened the scope is still in memory. A
+// composite that has completed leaves its scopes with compensations behind.
 func (s *scope) owned() bool {
 	if s.parent == nil {
 		return true

@@ -13,33 +13,33 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// The limits of one Decide: past either it owes CmdContinue.
+// The limits of one Decide. When it reaches either, it stops and owes CmdContinue.
 const (
 	MaxEvents = 1_000
 	MaxBytes  = 1 << 20
 )
 
-// A Turn is what one Decide yields. The caller owns it and may reuse it: the
-// slices are appended to after being cut to zero length.
+// A Turn is the result of one Decide. The caller owns it and may reuse it: Decide cuts
+// the slices to length zero and appends to them.
 type Turn struct {
 	Events   []journal.Event
 	Commands []Command
-	// Limit is after how many events a Decide stops and owes CmdContinue, for
-	// those who want smaller turns. Default MaxEvents.
+	// Limit is the number of events after which a Decide stops and owes CmdContinue.
+	// Default MaxEvents.
 	Limit int
-	// Err refuses a user's input (InCancel, InRetry, InEdit, InSignal, InStart)
-	// and says why; nothing was emitted then. Late or repeated inputs of
-	// machines are not errors: they yield no events.
+	// Err is why a user's input (InCancel, InRetry, InEdit, InSignal, InStart) was
+	// refused; no event was emitted then. Late and repeated inputs of workers and
+	// timers are not errors: they yield no events.
 	Err error
 }
 
-// Decide takes one input and emits what follows from it. Everything emitted is
-// folded already; the caller makes it durable before it acts on any command or
-// answers anybody.
+// Decide handles one input and emits the events that follow from it. The events are
+// already applied to the run. The caller must make them durable before it carries out
+// a command or answers a request.
 func (r *Run) Decide(in *Input, turn *Turn) {
 	turn.Events, turn.Commands, turn.Err = turn.Events[:0], turn.Commands[:0], nil
 	r.turn, r.size = turn, 0
-	r.clock = max(in.At, r.now) // one clock, never backwards (I10)
+	r.clock = max(in.At, r.now) // time never goes backwards within a run (I10)
 	defer func() { r.turn = nil }()
 	if r.start == nil && in.Kind != InStart {
 		turn.Err = fault.New(fault.RunNotFound, "the run has not started")
@@ -47,7 +47,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 	}
 	r.handle(in)
 	if turn.Err != nil {
-		return // what is left of an earlier turn comes with its own InContinue
+		return // work left from an earlier turn continues with its own InContinue
 	}
 	r.advance()
 	r.forgetDecoded()
@@ -56,7 +56,7 @@ func (r *Run) Decide(in *Input, turn *Turn) {
 	}
 }
 
-// take folds in what the input says by itself.
+// handle emits the events that follow from the input directly; advance does the rest.
 func (r *Run) handle(in *Input) {
 	switch in.Kind {
 	case InStart:
@@ -85,7 +85,7 @@ func (r *Run) handle(in *Input) {
 	}
 }
 
-// advance carries out the worklist until it is empty or the turn is full.
+// advance works through the worklist until it is empty or the turn is full.
 func (r *Run) advance() {
 	for !r.full() {
 		e, ok := r.worklist.front()
@@ -104,17 +104,17 @@ func (r *Run) advance() {
 			r.advanceRun()
 		}
 		if r.last == before {
-			panic("machine: an agenda entry that was due decided nothing")
+			panic("machine: a worklist entry that was due decided nothing")
 		}
 	}
 }
 
-// full says that the turn is at its limit (design section 3).
+// full reports whether the turn has reached its limit (design section 3).
 func (r *Run) full() bool {
 	return len(r.turn.Events) >= cmp.Or(r.turn.Limit, MaxEvents) || r.size >= MaxBytes
 }
 
-// emit folds an event and appends it to the turn with the commands it causes.
+// emit applies an event and appends it to the turn, with the commands it causes.
 func (r *Run) emit(s *scope, ev journal.Event) {
 	ev.Seq, ev.At = r.last+1, r.clock
 	if s != nil {
@@ -150,8 +150,8 @@ func (r *Run) handleStart(in *Input) {
 	r.emitRun(journal.Event{Kind: journal.EvRunStarted, Data: data})
 }
 
-// running says so once, when the first step begins (X78, X80), and again when
-// work goes on after a preview (X79).
+// emitRunning changes the status to running when the first step begins (X78, X80), and
+// again when work continues after a preview (X79).
 func (r *Run) emitRunning() {
 	if r.status == journal.RunDispatching || r.status == journal.RunPreview {
 		r.emitRun(journal.Event{Kind: journal.EvRunStatus, Flag: uint8(journal.RunRunning), N: int64(r.status)})
@@ -165,7 +165,7 @@ func (r *Run) handleGranted(in *Input) {
 	}
 	st := &s.steps[i]
 	if st.status != journal.Queued && st.status != journal.Blocked || s.state == scopeSweep {
-		return // it was or will be cancelled; the arbiter sees no node.started
+		return // it was or will be cancelled; the arbiter sees that no node.started follows
 	}
 	r.emitRunning()
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeStarted, Attempt: st.attempt + 1})
@@ -179,10 +179,10 @@ func (r *Run) handleHeld(in *Input) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeBlocked, Text: in.Text})
 }
 
-// takeResult admits one result per attempt: the fence must be that of the live
-// attempt, of this generation. Webhook, poll and a worker that was thought dead
-// may all report; the first wins, and the first loser of each source is told to
-// the people who watch (I3, X81, X82, X95).
+// handleResult admits one result per attempt: the fence must be that of the live
+// attempt of this generation. A webhook, a poll and a worker that was presumed dead
+// may all report. The first result wins; the first late one of each source is recorded
+// as node.ignored (I3, X81, X82, X95).
 func (r *Run) handleResult(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
@@ -221,8 +221,8 @@ func (r *Run) handleResult(in *Input) {
 	}
 }
 
-// stale says that the fence of an input does not name the live attempt of this
-// generation (I3, I7).
+// stale reports whether the fence of an input names another attempt than the live one
+// of this generation (I3, I7).
 func (r *Run) stale(st *stepState, in *Input) bool {
 	return in.Fence.Attempt != st.attempt && !mutation.Fence || in.Fence.Gen != r.gen && !mutation.Generation
 }
@@ -234,7 +234,8 @@ func ignoredFlag(src journal.Source, current bool) stepFlags {
 	return flagIgnoredOlder << min(src, journal.FromPoll)
 }
 
-// fits refuses an output past the inline limit or the run's memory (R38).
+// checkOutput returns a failure when an output exceeds the inline limit or the run's
+// memory (R38).
 func (r *Run) checkOutput(out []byte) *Failure {
 	if len(out) > maxInline {
 		return &Failure{Code: fault.OutputTooLarge, Msg: fmt.Sprintf("the output has %d bytes, the limit is %d; return a file instead", len(out), maxInline)}
@@ -262,7 +263,7 @@ func (r *Run) handleProgress(in *Input) {
 	}
 }
 
-// maxSignals bounds the signals nobody waits for yet (I15).
+// maxSignals bounds the signals that no step waits for yet (I15).
 const maxSignals = 1_000
 
 func (r *Run) handleSignal(in *Input) {
@@ -299,7 +300,7 @@ func (r *Run) handleSignal(in *Input) {
 	}
 }
 
-// waiter finds the step that has waited longest for a signal.
+// waiter finds the step that has waited longest for the signal.
 func (r *Run) waiter(name string) (found *scope, at int32) {
 	var best int64
 	r.eachScope(func(s *scope) {
@@ -321,7 +322,7 @@ func (r *Run) signalled(s *scope, i int32, data []byte) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: data, M: r.clock - s.steps[i].at})
 }
 
-// takeItems answers CmdNeedItems.
+// handleItems handles the answer to CmdNeedItems.
 func (r *Run) handleItems(in *Input) {
 	s, i := r.at(in.Ref)
 	if s == nil {
@@ -339,7 +340,8 @@ func (r *Run) handleItems(in *Input) {
 		data = append(data, item...)
 	}
 	data = append(data, ']')
-	// The limits are judged by all that there is, before the first item is begun.
+	// The limits are checked against the total number of items, before the first one
+	// begins.
 	known := max(in.Total-c.loop.have, int64(len(in.Items)))
 	f := r.checkLoop(s, i, c.loop.have+known, known)
 	if f == nil {
@@ -356,7 +358,8 @@ func (r *Run) handleItems(in *Input) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeItems, N: in.From, M: int64(len(in.Items)), Data: data, Flag: flag})
 }
 
-// takeCollected answers CmdCollect, or reports that items could not be read.
+// handleCollected handles the answer to CmdCollect, and the failure of either command
+// of a loop.
 func (r *Run) handleCollected(s *scope, i int32, c *composite, in *Input) {
 	if !c.owes() || in.Fence.Gen != r.gen && !mutation.Generation {
 		return
@@ -370,9 +373,9 @@ func (r *Run) handleCollected(s *scope, i int32, c *composite, in *Input) {
 	}
 }
 
-// takeWorkerLost gives up attempts whose worker is gone. The effect may have
-// happened: the attempt counts against lost_limit, not against the retries, and
-// its successor keeps the effect key (I4).
+// handleWorkerLost gives up attempts whose worker is lost. The effect may have
+// happened, so the attempt counts against lost_limit and not against the retries, and
+// the next attempt keeps the effect key (I4).
 func (r *Run) handleWorkerLost(in *Input) {
 	if !in.All {
 		if s, i := r.at(in.Ref); s != nil && s.steps[i].status == journal.Running && s.comps[i] == nil && !r.stale(&s.steps[i], in) {
@@ -397,7 +400,7 @@ func (r *Run) handleWorkerLost(in *Input) {
 	}
 	r.emitRun(journal.Event{Kind: journal.EvRunRecovered, N: int64(len(all))})
 	for _, l := range all {
-		if l.s.steps[l.i].status == journal.Running { // a failure may have swept it
+		if l.s.steps[l.i].status == journal.Running { // the failure of an earlier one may have swept it
 			r.loseAttempt(l.s, l.i, in.Text)
 		}
 	}
@@ -406,7 +409,7 @@ func (r *Run) handleWorkerLost(in *Input) {
 func (r *Run) loseAttempt(s *scope, i int32, handedBack string) {
 	st := &s.steps[i]
 	if s.state == scopeSweep {
-		return // it is about to be cancelled
+		return // the sweep is about to cancel it
 	}
 	if r.pin(s.step(r.plan, i)).Once {
 		r.finalFailure(s, i, &Failure{Code: fault.Interrupted, Msg: "the attempt was lost, and the action may be attempted only once"}, nil)
@@ -431,8 +434,8 @@ func (r *Run) pin(step *plan.Step) journal.Pin {
 	return journal.Pin{}
 }
 
-// takeCancel answers truly: accepted means the run will end cancelled and
-// nothing but compensations is dispatched after it (I8, X96, X97).
+// handleCancel accepts a cancel only if the run will end cancelled. After that, only
+// compensations are dispatched (I8, X96, X97).
 func (r *Run) handleCancel(in *Input) {
 	if (r.status.Terminal() || r.phase == phaseEnding || r.root.failed >= 0 && r.root.state == scopeSweep) && !mutation.Cancel {
 		r.turn.Err = fault.New(fault.TooLate, "run %s is %s; it cannot be cancelled any more", r.start.Run, r.statusText())

@@ -12,9 +12,9 @@ import (
 )
 
 // TestEnvelope: every transition is an event with id, type, time, correlation and
-// payload; the id is dense per run and so serves as its idempotency key (X91,
-// X179, X180). Those of a step carry its wave (X58). Durations are ISO 8601 where
-// a text is wanted (X100).
+// payload. The id is dense per run, so it serves as an idempotency key (X91, X179,
+// X180). Events of a step carry its wave (X58). Durations are ISO 8601 where a text is
+// expected (X100).
 func TestEnvelope(t *testing.T) {
 	prog := Prepare(compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, name: First, action: {name: work}}\n  - {id: b, action: {name: work}, dependsOn: [a]}\n"))
 	d := drive(t, prog)
@@ -41,7 +41,8 @@ func TestEnvelope(t *testing.T) {
 			}
 		}
 	}
-	// The wave is written out under this name, 1 for what waits for a root (X58).
+	// The field of the wave has this name; a step that waits for a root is in wave 1
+	// (X58).
 	i := slices.IndexFunc(events, func(ev journal.Event) bool { return ev.Step == 1 })
 	if raw, err := json.Marshal(journal.Render(prog.plan, "run_1", &events[i])); err != nil || !strings.Contains(string(raw), `"correlation":{"wave":1,"phase":"engine"}`) {
 		t.Errorf("%s, %v: the event of b does not say wave 1", raw, err)
@@ -63,8 +64,8 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestEnvelopeSaysWho: a run names the correlation id it was given, and a result
-// that came too late names who sent it (X91).
+// TestEnvelopeSaysWho: a run's events carry the correlation id it was given, and a
+// late result carries its source (X91).
 func TestEnvelopeSaysWho(t *testing.T) {
 	prog := Prepare(compilePlan(t, "name: r\nsteps:\n  - {id: a, action: {name: work}}\n"))
 	run, turn := NewRun(prog), Turn{}
@@ -88,8 +89,8 @@ func TestEnvelopeSaysWho(t *testing.T) {
 	}
 }
 
-// TestNames: every kind has a published name of the one enum (X175, X176, X177, X178), and
-// the names of the sources are all there.
+// TestNames: every kind has a published name from the one enum (X175, X176, X177,
+// X178), and every name in the sources is there.
 func TestNames(t *testing.T) {
 	published := map[string]bool{}
 	for _, kind := range journal.Kinds() {

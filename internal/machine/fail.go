@@ -19,13 +19,13 @@ import (
 
 type evaluator func(expr.Vars) (any, error)
 
-// failStep decides what a failed attempt means: another try by the retry
-// policy, else what onError and the scope's rule say (design section 10).
+// failStep decides what follows from a failed attempt: another try by the retry
+// policy, else onError and the failure strategy of the scope (design section 10).
 func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
 	r.emitViolation(s, i, f)
 	n := int64(st.fails) + 1 // definitive failures so far
-	// In a scope that has ended nothing is tried again.
+	// Nothing is retried in a scope that has ended.
 	if s.state == scopeOpen && retryable(&step.Retry, f) && n < step.Retry.Attempts {
 		delay := r.backoff(s, i, &step.Retry, n, f.RetryAfterMS)
 		due := r.clock + delay*1000
@@ -39,7 +39,8 @@ func (r *Run) failStep(s *scope, i int32, f *Failure, hash []byte) {
 	r.finalFailure(s, i, f, hash)
 }
 
-// violated tells of a broken contract before what follows from it (X172).
+// emitViolation records a violated contract, before the events that follow from it
+// (X172).
 func (r *Run) emitViolation(s *scope, i int32, f *Failure) {
 	if f.Phase == "" {
 		return
@@ -48,12 +49,12 @@ func (r *Run) emitViolation(s *scope, i int32, f *Failure) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvContract, Text: f.Phase, Data: data, Attempt: s.steps[i].attempt})
 }
 
-// finalFailure is a failure that no further try mends.
+// finalFailure handles a failure that is not retried.
 func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	step, st := s.step(r.plan, i), &s.steps[i]
 	ev := journal.Event{Code: f.Code, Text: f.Msg, Hash: hash}
 	if st.status == journal.Running && s.comps[i] == nil {
-		ev.Attempt = st.attempt // it is an attempt that ends here
+		ev.Attempt = st.attempt // the failure ends an attempt
 	}
 	if st.at > 0 {
 		ev.M = r.clock - st.at
@@ -72,7 +73,7 @@ func (r *Run) finalFailure(s *scope, i int32, f *Failure, hash []byte) {
 	r.emitStep(s, i, ev)
 }
 
-// abortStep ends a step early. A composite first closes what it owns.
+// abortStep ends a step early. A composite first settles the scopes it owns.
 func (r *Run) abortStep(s *scope, i int32, f *Failure) {
 	if c := s.comps[i]; c != nil && c.open > 0 {
 		r.emitStep(s, i, journal.Event{Kind: journal.EvNodeAborting, Code: f.Code, Text: f.Msg})
@@ -81,9 +82,9 @@ func (r *Run) abortStep(s *scope, i int32, f *Failure) {
 	r.finalFailure(s, i, f, nil)
 }
 
-// retryable says whether a retry policy covers a failure. Without a list every
-// cause that another try can mend is covered; expressions, definitions and inputs
-// never are: they would fail the same way (X36, X124, R13, R40).
+// retryable reports whether the retry policy covers a failure. Without a list of
+// causes it covers every transient cause. Expressions, definitions and inputs are
+// never retried, because they would fail the same way (X36, X124, R13, R40).
 func retryable(p *plan.Retry, f *Failure) bool {
 	cause := fault.CauseOf(f.Code)
 	switch cause {
@@ -114,30 +115,30 @@ func retryable(p *plan.Retry, f *Failure) bool {
 	return false
 }
 
-// maxRetryAfterMS caps what a provider may ask for (design section 10).
+// maxRetryAfterMS caps the delay that a provider may ask for (design section 10).
 const maxRetryAfterMS = 3_600_000
 
-// backoff is the delay in ms after the n-th definitive failure:
-// min(max, initial × multiplier^(n−1)) × (1 − jitter + jitter × u), and at
-// least what the provider asked for (R18, X111, X112). u is a hash of the run's
-// seed, the step instance and the attempt, so replay gives the same delay.
+// backoff is the delay in ms after the n-th definitive failure: min(max, initial ×
+// multiplier^(n−1)) × (1 − jitter + jitter × u), and at least the delay that the
+// provider asked for (R18, X111, X112). u is a hash of the run's seed, the step
+// instance and the attempt, so replay gives the same delay.
 func (r *Run) backoff(s *scope, i int32, p *plan.Retry, n int64, retryAfterMS int64) int64 {
 	base := float64(p.InitialMS)
 	limit := float64(p.MaxMS)
-	if base > 0 && p.Multiplier > 1 { // else it never grows, however many failures
+	if base > 0 && p.Multiplier > 1 { // otherwise the delay never grows, so the loop is not needed
 		for k := int64(1); k < n && base < limit; k++ {
 			base *= p.Multiplier
 		}
 	}
 	base = min(base, limit)
-	// The conversion keeps compilers from fusing the two operations into one of
-	// another rounding: a run waits the same time on every machine.
+	// The conversion keeps compilers from fusing the two operations, which rounds
+	// differently: the delay is the same on every machine.
 	delay := int64(base * (1 - p.Jitter + float64(p.Jitter*r.jitterFraction(s, i))))
 	return max(delay, min(retryAfterMS, maxRetryAfterMS), 0)
 }
 
-// unit is a number in [0,1) that the run's seed, the step instance and the
-// attempt determine.
+// jitterFraction is a number in [0,1) that depends on the run's seed, the step
+// instance and the attempt only.
 func (r *Run) jitterFraction(s *scope, i int32) float64 {
 	h := fnv.New64a()
 	var b [8]byte
@@ -152,7 +153,7 @@ func (r *Run) jitterFraction(s *scope, i int32) float64 {
 	put(uint64(s.g.First + i))
 	put(uint64(r.gen))
 	put(uint64(s.steps[i].attempt))
-	x := h.Sum64() // finish as splitmix64 does: FNV alone leaves the high bits poor
+	x := h.Sum64() // finish as splitmix64 does, because FNV alone leaves the high bits poor
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27
@@ -161,8 +162,8 @@ func (r *Run) jitterFraction(s *scope, i int32) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// failureOf turns an evaluation error into a failure; generic expression errors
-// get the code of the place they happened in.
+// failureOf turns an evaluation error into a failure. Generic expression errors get
+// the given code, which names the place where they happened.
 func failureOf(err error, code fault.Code) *Failure {
 	var fe *fault.Error
 	if errors.As(err, &fe) {
@@ -184,7 +185,7 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// typeName names a JSON value's type for people.
+// typeName describes a JSON value for a message.
 func typeName(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -213,7 +214,7 @@ func typeName(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// text writes a value as a message.
+// messageText formats a value as a message.
 func messageText(v any) string {
 	switch v := v.(type) {
 	case string:

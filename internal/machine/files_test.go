@@ -10,9 +10,9 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// What inspection found at upload is part of run.started and reaches
-// expressions; a file of which nothing is known, as in journals before the
-// field, has an empty object there, so that has() can ask it (X158, X159).
+// The result of inspection at upload is part of run.started and available to
+// expressions. A file without one, as in older journals, has an empty object there, so
+// that has() is valid (X158, X159).
 func TestX158_FilesCarryWhatInspectionFound(t *testing.T) {
 	st := &journal.Start{Run: "run_1", Account: "acct", Files: []journal.File{
 		{Hash: "sha256_a", Name: "a.pdf", MimeType: "application/pdf", Size: 5, Extended: json.RawMessage(`{"pageCount":3,"title":"T"}`)},

@@ -14,10 +14,10 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// takeRetry opens a new generation of a run that has ended (R5, X119): what
-// failed, was cancelled or never ran is reset; with a step to start from, that
-// step and everything that depends on it; with edited input, whatever read it.
-// Everything else keeps its result.
+// handleRetry opens a new generation of a run that has ended (R5, X119). It resets the
+// steps that failed, were cancelled or never ran. With a step to start from, it resets
+// that step and its dependents; with edited input, the steps that read it. All other
+// steps keep their results.
 func (r *Run) handleRetry(in *Input) {
 	if !r.status.Terminal() && !mutation.Terminal {
 		r.turn.Err = fault.New(fault.Conflict, "run %s is %s; only a run that has ended can be retried", r.start.Run, r.statusText())
@@ -77,8 +77,8 @@ func (r *Run) handleRetry(in *Input) {
 	}
 }
 
-// raised are the run's limits with those that a retry asks for: more than before,
-// for what a run has done cannot be undone by allowing less.
+// raisedLimits returns the run's limits with those that a retry asks for. They can
+// only grow, because what a run has already used cannot be taken back.
 func (r *Run) raisedLimits(wanted plan.Limits) (plan.Limits, error) {
 	limits, cost := r.limits, journal.ExpressionCost(r.limits)
 	for _, f := range []struct {
@@ -120,7 +120,7 @@ func editedFields(data []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// A generation collects the step instances that a retry resets.
+// A resetSet collects the step instances that a retry resets.
 type resetSet struct {
 	run    *Run
 	resets []reset
@@ -135,7 +135,7 @@ type stepInstance struct {
 type reset struct {
 	scope  *scope
 	step   int32
-	reopen bool // keep what the composite holds, run only what is reset in it
+	reopen bool // the composite keeps its scopes; only steps that are reset in them run
 }
 
 func (g *resetSet) find(s *scope, i int32) int {
@@ -145,7 +145,7 @@ func (g *resetSet) find(s *scope, i int32) int {
 	return -1
 }
 
-// add resets a step instance and reopens what owns it.
+// add resets a step instance and reopens the steps that own it.
 func (g *resetSet) add(s *scope, i int32, reopen bool) {
 	if k := g.find(s, i); k >= 0 {
 		g.resets[k].reopen = g.resets[k].reopen && reopen
@@ -162,7 +162,7 @@ func (g *resetSet) add(s *scope, i int32, reopen bool) {
 	}
 }
 
-// downstream resets everything that depends on a reset step, in its scope.
+// addDependents resets every step of the scope that depends on a reset step.
 func (g *resetSet) addDependents(s *scope, i int32) {
 	for _, succ := range s.step(g.run.plan, i).Succs {
 		k := succ - s.g.First
@@ -173,7 +173,7 @@ func (g *resetSet) addDependents(s *scope, i int32) {
 	}
 }
 
-// failed resets what did not complete, and what was undone.
+// addFailed resets the steps that did not complete, and those that were compensated.
 func (g *resetSet) addFailed(s *scope) {
 	for k := range s.steps {
 		i, st := int32(k), &s.steps[k]
@@ -190,7 +190,7 @@ func (g *resetSet) addFailed(s *scope) {
 		c := s.comps[i]
 		reopen := c != nil && c.reopenable(st.status)
 		g.add(s, i, reopen)
-		// What ran on '' in place of this step's output is withdrawn with it.
+		// Dependents that ran with '' in place of this step's output are reset too.
 		g.addDependents(s, i)
 		if !reopen {
 			continue
@@ -201,9 +201,10 @@ func (g *resetSet) addFailed(s *scope) {
 	}
 }
 
-// resumable: what the composite holds is still in memory, so only what failed
-// inside needs to run again. A loop always holds where it was. A step that failed
-// with its fallback starts over; one cancelled in its fallback goes on there.
+// reopenable reports whether the scopes of a composite are still in memory, so that
+// only the failed steps inside need to run again. A loop always keeps its position. A
+// step that failed with its fallback starts over; one that was cancelled in its
+// fallback continues there.
 func (c *composite) reopenable(status journal.Status) bool {
 	switch c.kind {
 	case loopComposite:
@@ -216,7 +217,7 @@ func (c *composite) reopenable(status journal.Status) bool {
 	return len(c.children) > 0
 }
 
-// from resets a step and its cone.
+// addFrom resets a step and all its dependents.
 func (g *resetSet) addFrom(ref journal.Ref) error {
 	s, i := g.run.at(ref)
 	if s == nil || !s.reachable() {
@@ -231,8 +232,9 @@ func (g *resetSet) addFrom(ref journal.Ref) error {
 	return nil
 }
 
-// stands says that the scope and all around it have their owner. What is kept
-// only to be undone cannot go on: what would take its end is gone.
+// reachable reports whether the scope and all scopes around it have their owner. A
+// scope that is kept only for compensation cannot continue, because the composite that
+// would receive its outcome is gone.
 func (s *scope) reachable() bool {
 	for ; s.parent != nil; s = s.parent {
 		if !s.owned() {
@@ -242,8 +244,8 @@ func (s *scope) reachable() bool {
 	return true
 }
 
-// edited resets every root step that reads one of the changed fields, itself or
-// in what it owns.
+// addReaders resets every root step that reads one of the changed fields, itself or in
+// a scope it owns.
 func (g *resetSet) addReaders(fields map[string]any) {
 	root := g.run.root
 	for k := range root.steps {
@@ -254,13 +256,13 @@ func (g *resetSet) addReaders(fields map[string]any) {
 	}
 }
 
-// rebound resets what had bound a name before a step that is reset, where that was
-// done in a scope which has been left since: its value is not held any more, and
-// the step that is reset, and those after it, may read it (R41).
+// addRebound finds steps that bound the same name as a reset step, earlier and in a
+// scope that has been left since, and resets the owner of that scope. The earlier
+// value is no longer held, and the reset step and its successors may read it (R41).
 func (g *resetSet) addRebound() {
 	p := g.run.plan
 	type name struct{ graph, slot int32 }
-	var inner map[name][]int32 // steps that bind a name of a frame around them
+	var inner map[name][]int32 // steps that bind a name of an enclosing frame
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if frame := p.Graphs[st.Graph].Frame; st.Slot >= 0 && frame != st.Graph {
@@ -270,7 +272,7 @@ func (g *resetSet) addRebound() {
 			inner[name{frame, st.Slot}] = append(inner[name{frame, st.Slot}], int32(i))
 		}
 	}
-	for k := 0; k < len(g.resets) && inner != nil; k++ { // it grows on the way
+	for k := 0; k < len(g.resets) && inner != nil; k++ { // add appends to g.resets
 		x := g.resets[k]
 		step := x.scope.step(p, x.step)
 		if step.Slot < 0 || x.scope.outs[x.step] == nil {
@@ -286,8 +288,9 @@ func (g *resetSet) addRebound() {
 	}
 }
 
-// left finds the step, in a frame or a scope inside, that owned a scope of a graph
-// and left it; nil when that scope is in memory or was never opened.
+// findLeft finds the step, in a frame or a scope inside it, that owned a scope of a
+// graph and has left it; s is nil when that scope was never opened, own is -1 when it
+// is in memory.
 func (g *resetSet) findLeft(f *scope, graph int32) (s *scope, own int32) {
 	p := g.run.plan
 	if graph == f.graph {
@@ -311,9 +314,10 @@ func (g *resetSet) findLeft(f *scope, graph int32) (s *scope, own int32) {
 	return s, own
 }
 
-// ordered puts the resets so that outer scopes come before inner ones and a
-// step before its successors: counters then never fall below zero. Earlier waves
-// come before later ones: each reset finds the first wave among those before it.
+// ordered sorts the resets: outer scopes before inner ones, and a step before its
+// successors, so that counters never fall below zero. Earlier waves come before later
+// ones, because each reset looks for the first wave among those before it. It leaves
+// out steps whose owner is reset as a whole.
 func (g *resetSet) ordered() []reset {
 	slices.SortStableFunc(g.resets, func(a, b reset) int {
 		if d := len(a.scope.path) - len(b.scope.path); d != 0 {
@@ -335,8 +339,9 @@ func (g *resetSet) ordered() []reset {
 	for k := range g.resets {
 		g.index[stepInstance{g.resets[k].scope, g.resets[k].step}] = k
 	}
-	// A step that will wait again, for another or for its wave, cannot go on in the
-	// middle. The first reset of a scope belongs to the first wave that opens anew.
+	// A step that will wait again, for a predecessor or for its wave, starts over
+	// instead of being reopened. The first reset of a scope belongs to the first wave
+	// that reopens.
 	first := 0
 	for k := range g.resets {
 		x := &g.resets[k]
@@ -351,7 +356,7 @@ func (g *resetSet) ordered() []reset {
 			x.reopen = false
 		}
 	}
-	// What a plainly reset step owned is forgotten with it.
+	// The scopes of a step that starts over are dropped with it.
 	var kept []reset
 	for _, x := range g.resets {
 		if !g.ownerReset(x) {
@@ -361,7 +366,7 @@ func (g *resetSet) ordered() []reset {
 	return kept
 }
 
-// replaced: something that owns the step instance runs anew as a whole.
+// ownerReset reports whether a step that owns the step instance starts over.
 func (g *resetSet) ownerReset(x reset) bool {
 	for s := x.scope; s.parent != nil; s = s.parent {
 		if k := g.find(s.parent, s.owner-s.parent.g.First); k >= 0 && !g.resets[k].reopen {
@@ -371,7 +376,8 @@ func (g *resetSet) ownerReset(x reset) bool {
 	return false
 }
 
-// readsInput says whether a step or anything it owns reads one of the fields.
+// readsFields reports whether a step, or a step in a scope it owns, reads one of the
+// fields.
 func (g *Program) readsFields(step int32, fields map[string]any) bool {
 	st, code := &g.plan.Steps[step], g.code(step)
 	reads := func(refs []expr.Ref) bool {
@@ -422,7 +428,7 @@ func (r *Run) applyRetried(ev *journal.Event) error {
 		return errImpossible(ev, err.Error())
 	}
 	r.edits = append(r.edits, ev.Seq)
-	if r.start != nil { // else Supply will
+	if r.start != nil { // otherwise Supply does it
 		r.patch(fields)
 	}
 	return nil
@@ -441,7 +447,7 @@ func (r *Run) patch(fields map[string]any) {
 	r.start, r.input = &st, newInputs(&st)
 }
 
-// foldInvalidated withdraws a step instance from its settled state.
+// applyInvalidated resets a settled step instance.
 func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
 	st, step := &s.steps[i], s.step(r.plan, i)
 	reopen := ev.Reopened()
@@ -459,7 +465,7 @@ func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
 		r.refreshStep(s, k)
 	}
 	if r.plan.Waves {
-		r.recountWave(s) // it does not count this step yet: see generation.ordered
+		r.recountWave(s) // this step is not counted yet: see resetSet.ordered
 	}
 	status := journal.Pending
 	if st.status == journal.Completed {
@@ -475,7 +481,7 @@ func (r *Run) applyInvalidated(s *scope, i int32, ev *journal.Event) {
 	}
 	r.dropErr(s, i)
 	if st.flags&flagCompensated != 0 {
-		st.flags &^= flagUnknown // whatever it was, it was undone
+		st.flags &^= flagUnknown // its compensation has undone whatever happened
 	}
 	if st.flags&flagUnknown == 0 {
 		st.keyGen, st.keyTry = uint16(r.gen), 0

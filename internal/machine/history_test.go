@@ -14,9 +14,9 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// TestHistory: what people are shown of the frozen journals, in full.
+// TestHistory: the history of the golden journals, in full.
 func TestHistory(t *testing.T) {
-	for name := range stories {
+	for name := range goldenRuns {
 		base := filepath.Join("testdata", "journals", name)
 		h := journal.NewHistory(mustPlan(t, base+".plan.json"), 0)
 		events, err := decodeAll(mustRead(t, base+".bin"))
@@ -55,7 +55,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryAgrees: of every scenario a history tells the same as the run, of the
+// TestHistoryAgrees: for every scenario the history agrees with the run about the
 // steps that the run still holds.
 func TestHistoryAgrees(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -63,7 +63,7 @@ func TestHistoryAgrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		w := &world{t: t, now: t0, auto: true}
+		w := &fakeEngine{t: t, now: t0, auto: true}
 		for _, b := range readScenario(t, file) {
 			w.play(b.does())
 		}
@@ -88,7 +88,7 @@ func TestHistoryAgrees(t *testing.T) {
 					continue
 				}
 				switch st.status {
-				case journal.Pending: // it may tell of an earlier generation
+				case journal.Pending: // it may be about an earlier generation
 					continue
 				case journal.Queued, journal.Blocked:
 					queued++
@@ -118,8 +118,8 @@ func TestHistoryAgrees(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: step instances and attempts past a bound are left out, and
-// the former is said.
+// TestHistoryIsBounded: step instances and attempts beyond a bound are left out;
+// Truncated reports the former.
 func TestHistoryIsBounded(t *testing.T) {
 	p := compilePlan(t, "name: r\norder: none\nsteps:\n  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}}\n  - {id: c, action: {name: work}}\n")
 	for bound, want := range map[int]string{0: "a b c", 1: "a", 2: "a b", 3: "a b c", 4: "a b c"} {

@@ -8,27 +8,27 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// InputKind is what arrives at a run.
+// InputKind is a kind of input of a run.
 type InputKind uint8
 
-// The inputs. Each may come twice, late, in any order.
+// The inputs. Each may arrive twice, late, and in any order.
 const (
 	InStart      InputKind = iota + 1 // Input.Start
 	InGranted                         // Ref: the arbiter grants an attempt
-	InHeld                            // Ref, Text: the arbiter holds it back, reason in Text
+	InHeld                            // Ref, Text: the arbiter holds the attempt back; Text is the reason
 	InResult                          // Ref, Fence, Outcome, …
 	InProgress                        // Ref, Fence, Progress
-	InTimer                           // time is At: whatever is due fires
+	InTimer                           // fires the timers that are due at At
 	InSignal                          // Name, Data
 	InItems                           // Ref, From, Items, More
-	InWorkerLost                      // Ref and Fence, or All: attempts whose worker is gone
-	InContinue                        // go on with what is already decided
+	InWorkerLost                      // Ref and Fence, or All: attempts whose worker is lost
+	InContinue                        // continue with the worklist
 	InCancel                          // Text: reason
-	InRetry                           // Name: "" = what failed, else the step to start from
-	InEdit                            // Data: JSON object of input fields to replace
+	InRetry                           // Name: the step to start from; "" = the failed steps
+	InEdit                            // Data: JSON object of the input fields to replace
 )
 
-// An Input is one thing that happened outside. At is required in all of them.
+// An Input is one thing that happened outside the run. At is always required.
 type Input struct {
 	Kind  InputKind
 	At    int64 // UTC µs, never decreasing over the inputs of a run
@@ -41,7 +41,7 @@ type Input struct {
 	Outcome   Outcome
 	Output    []byte // canonical JSON, at most 1 MiB
 	InputHash []byte // SHA-256 of the rendered input, 32 bytes; nil when not rendered
-	Cost      int64  // credits of a success
+	Cost      int64  // credits, of a success
 	Err       *Failure
 	Source    journal.Source
 
@@ -49,39 +49,40 @@ type Input struct {
 
 	From  int64    // InItems: index of the first
 	Items [][]byte // InItems: JSON values
-	More  bool     // InItems: others follow
-	Total int64    // InItems: how many there are in all, where they were counted; 0 = not known
-	All   bool     // InWorkerLost: every open attempt, after a restart
+	More  bool     // InItems: more items follow
+	Total int64    // InItems: the number of all items, if known; 0 = not known
+	All   bool     // InWorkerLost: every open attempt (after a restart)
 
 	Name string
 	Text string
 	Data []byte
-	// Limits are those that a retry raises; a field that is zero stays. nil = none.
+	// Limits are those that a retry raises; a field that is zero stays as it is. nil =
+	// none.
 	Limits *plan.Limits
 }
 
-// Outcome is what an attempt reports.
+// Outcome is what an attempt reported.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Success Outcome = iota + 1
 	Failed
-	Preview // a partial result in Output; the attempt goes on (X79)
+	Preview // a partial result in Output; the attempt continues (X79)
 )
 
 // A Failure is why an attempt failed.
 type Failure struct {
 	Code         fault.Code
 	Msg          string
-	RetryAfterMS int64 // lower bound for the next try; 0 = none
+	RetryAfterMS int64 // the least delay before the next try; 0 = none
 	// Phase ("input" or "output") and Violations are set when a contract was
 	// violated (X172).
 	Phase      string
 	Violations []string
 }
 
-// Progress is what a running attempt tells people.
+// Progress is a report of a running attempt, for people.
 type Progress struct {
 	Kind     ProgressKind
 	Fraction float64 // ProgressFraction: 0..1
@@ -89,7 +90,7 @@ type Progress struct {
 	Text     string
 }
 
-// ProgressKind tells deltas, logs and fractions apart.
+// ProgressKind tells progress reports apart.
 type ProgressKind uint8
 
 // The kinds of progress.

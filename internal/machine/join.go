@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// advanceComposite opens a composite's next iteration or joins it.
+// advanceComposite opens the next iteration of a composite or joins it.
 func (r *Run) advanceComposite(c *composite) {
 	s, i := c.scope, c.step
 	step := s.step(r.plan, i)
@@ -39,13 +39,13 @@ func (r *Run) advanceComposite(c *composite) {
 	}
 }
 
-// joinInner ends a condition or a fallback with what became of its one scope.
+// joinInner ends a condition or a fallback with the outcome of its one scope.
 func (r *Run) joinInner(s *scope, i int32, c *composite) {
 	since := r.clock - s.steps[i].at
 	switch {
 	case c.inner == childFailed || c.inner == childCancelled:
 		msg := c.cause.msg
-		if first, ok := s.errs[i]; ok && c.kind == fallbackComposite { // what the fallback was for
+		if first, ok := s.errs[i]; ok && c.kind == fallbackComposite { // the failure that the fallback replaced
 			msg = fmt.Sprintf("the step failed: %s: %s; its fallback failed: %s", first.code, cutText(first.msg), cutText(msg))
 		}
 		r.finalFailure(s, i, &Failure{Code: c.cause.code, Msg: msg}, nil)
@@ -77,8 +77,8 @@ func (r *Run) joinParallel(s *scope, i int32, step *plan.Step, c *composite) {
 	}
 	raw := c.parallelOutput(step, true)
 	if len(raw) > maxInline {
-		// The branches' own outputs stay readable by name; only this summary
-		// of them does without.
+		// The outputs of the branches stay readable by name; only this summary leaves
+		// them out.
 		raw = c.parallelOutput(step, false)
 	}
 	if f := r.checkOutput(raw); f != nil {
@@ -88,8 +88,8 @@ func (r *Run) joinParallel(s *scope, i int32, step *plan.Step, c *composite) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: raw, M: r.clock - s.steps[i].at})
 }
 
-// lostBranches is the failure of a join, which names each branch that failed. The
-// code is that of the first.
+// branchesFailure is the failure of a join. It names each branch that failed and has
+// the code of the first.
 func (c *composite) branchesFailure() *Failure {
 	f := &Failure{Code: fault.StepFailed, Msg: "no branch succeeded"}
 	var each []string
@@ -114,7 +114,7 @@ func (c *composite) branchesFailure() *Failure {
 	return f
 }
 
-// cutText shortens a message that becomes part of another: they may nest.
+// cutText shortens a message that is quoted in another; messages may nest.
 func cutText(msg string) string {
 	const most = 500
 	if len(msg) <= most {
@@ -166,7 +166,7 @@ func (r *Run) joinLoop(s *scope, i int32, step *plan.Step, c *composite) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: l.output(), M: r.clock - s.steps[i].at})
 }
 
-// sweepScope closes what is still open in a scope that has ended.
+// sweepScope settles the open steps of a scope that has ended.
 func (r *Run) sweepScope(s *scope) {
 	if s.reason == 0 && s.downstream == nil && s.failed >= 0 {
 		s.downstream = s.findDownstream(r.plan)
@@ -203,7 +203,7 @@ func (r *Run) sweepScope(s *scope) {
 	}
 }
 
-// downstream marks everything that waits, directly or not, for the failed step.
+// findDownstream marks every step that depends, directly or not, on the failed step.
 func (s *scope) findDownstream(p *plan.Plan) []bool {
 	down := make([]bool, s.g.N)
 	work := []int32{s.failed}

@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// driven is a started run whose steps are granted and ended by hand.
+// driven is a started run whose steps the test grants and ends.
 type driven struct {
 	t    *testing.T
 	run  *Run
@@ -26,7 +26,7 @@ func drive(t *testing.T, p *Program) *driven {
 	return d
 }
 
-// do gives one input, and what the run still owes itself.
+// do gives one input to the run and continues it until nothing is left to decide.
 func (d *driven) do(in *Input) []journal.Event {
 	in.At = t0
 	d.run.Decide(in, &d.turn)
@@ -38,7 +38,7 @@ func (d *driven) do(in *Input) []journal.Event {
 	return all
 }
 
-// end ends the attempt of a step instance, well or badly.
+// end ends the attempt of a step instance with success or failure.
 func (d *driven) end(ref journal.Ref, well bool) []journal.Event {
 	d.do(&Input{Kind: InGranted, Ref: ref})
 	s, i := d.run.at(ref)
@@ -65,8 +65,8 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// expectJoin restates the table of design section 9 in words of its own: how
-// many branches are heard before the step is decided, and whether it completes.
+// expectJoin states the table of design section 9 independently: after how many
+// branches the step is decided, and whether it completes.
 func expectJoin(waitFor, strategy string, heard []bool) (decided int, completes bool) {
 	someFailed := slices.Contains(heard, false)
 	firstFailure, firstSuccess := slices.Index(heard, false)+1, slices.Index(heard, true)+1
@@ -162,7 +162,7 @@ func TestF06_JoinsSettle(t *testing.T) {
 	type end struct {
 		name  string
 		apply []journal.Event
-		bad   bool // gives dependents nothing to stand on
+		bad   bool // leaves its dependents without a result
 	}
 	ends := []end{
 		{"completed", []journal.Event{{Kind: journal.EvNodeStarted, Attempt: 1}, {Kind: journal.EvNodeCompleted, Data: []byte("1"), Attempt: 1}}, false},
@@ -232,8 +232,8 @@ func TestF06_JoinsSettle(t *testing.T) {
 	t.Logf("%d runs", runs)
 }
 
-// TestF04_TenThousandParents: the last of 10,000 parents to settle readies their
-// one dependent, once, in whatever order they come (I5, X56).
+// TestF04_TenThousandParents: the last of 10,000 parents to settle makes their one
+// dependent ready, once, in whatever order they settle (I5, X56).
 func TestF04_TenThousandParents(t *testing.T) {
 	const n = 10_000
 	p := &plan.Plan{Graphs: []plan.Graph{{N: n + 1, Owner: plan.None, Out: n, Waves: 2}}, TTLMS: 3_600_000,
@@ -255,7 +255,7 @@ func TestF04_TenThousandParents(t *testing.T) {
 	d := drive(t, Prepare(p))
 	queued := 0
 	for k := range int32(n) {
-		ref := journal.Ref{Step: k * 7919 % n} // 7919 is coprime to n: each once
+		ref := journal.Ref{Step: k * 7919 % n} // 7919 is coprime to n, so each comes once
 		for _, ev := range append(d.end(ref, true), d.end(ref, true)...) {
 			if ev.Kind == journal.EvNodeQueued && ev.Step == n {
 				queued++

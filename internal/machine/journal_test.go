@@ -16,9 +16,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// stories are the runs whose journals are frozen: together they hold every kind
-// of event. Their recipes and lines are those of scenarios.
-var stories = map[string]struct {
+// goldenRuns are the runs whose journals are frozen. Together they contain every kind
+// of event. Their recipes and lines have the form of scenarios.
+var goldenRuns = map[string]struct {
 	recipe string
 	lines  []string
 }{
@@ -81,8 +81,8 @@ outputs: {all: all, n: size(all)}
 `,
 		lines: []string{`start`, `finish outer[0].inner[1].x output=2`, `finish outer[0].inner[0].x output=1`, `restart`, `finish outer[1].inner[0].x output=3`, `finish outer[1].inner[1].x output=4`},
 	},
-	// What the hands brought: files with what inspection found, waits whose length
-	// is an expression, references to large values.
+	// Features of later releases: files with inspection results, waits whose length is
+	// an expression, references to large values.
 	"hands": {
 		recipe: `
 name: hands
@@ -130,11 +130,11 @@ steps:
 	},
 }
 
-// A frozen story: its plan, its journal, the state the journal folds to, and
-// the public form of its events. Written once, by -rewrite when absent, and
-// never again: what this release wrote, every later one must read (F46, I23).
+// The golden journals: the plan, the journal, the state that the journal folds to, and
+// the public form of the events. -rewrite writes files that are absent and never
+// changes one: every later release must read what this release wrote (F46, I23).
 func TestF46_GoldenJournals(t *testing.T) {
-	for name, story := range stories {
+	for name, story := range goldenRuns {
 		t.Run(name, func(t *testing.T) {
 			base := filepath.Join("testdata", "journals", name)
 			if _, err := os.Stat(base + ".bin"); os.IsNotExist(err) && *rewrite {
@@ -166,11 +166,11 @@ func TestF46_GoldenJournals(t *testing.T) {
 	}
 }
 
-// TestF46_GoldenSnapshots: the state after each event of a frozen journal has the
-// bytes that it had when the journal was frozen, as long as the snapshot's format
-// has its number (I2): stores hold snapshots of earlier releases.
+// TestF46_GoldenSnapshots: the snapshot after each event of a golden journal has the
+// same bytes as when the journal was frozen, as long as the snapshot format keeps its
+// number (I2). Stores hold snapshots of earlier releases.
 func TestF46_GoldenSnapshots(t *testing.T) {
-	for name := range stories {
+	for name := range goldenRuns {
 		base := filepath.Join("testdata", "journals", name)
 		prog := Prepare(mustPlan(t, base+".plan.json"))
 		run := NewRun(prog)
@@ -205,11 +205,11 @@ func TestF46_GoldenSnapshots(t *testing.T) {
 	}
 }
 
-// TestF46_GoldenJournalsHoldEveryKind: a kind of event that no frozen journal holds
-// could lose its meaning unseen.
+// TestF46_GoldenJournalsHoldEveryKind: the meaning of a kind of event that no golden
+// journal contains could change unnoticed.
 func TestF46_GoldenJournalsHoldEveryKind(t *testing.T) {
 	held := map[journal.EventKind]bool{}
-	for name := range stories {
+	for name := range goldenRuns {
 		events, err := decodeAll(mustRead(t, filepath.Join("testdata", "journals", name+".bin")))
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestF46_GoldenJournalsHoldEveryKind(t *testing.T) {
 
 func freeze(t *testing.T, base, recipe string, lines []string) {
 	t.Helper()
-	w := &world{t: t, now: t0, auto: true}
+	w := &fakeEngine{t: t, now: t0, auto: true}
 	w.play(recipe)
 	for _, line := range lines {
 		w.line(line)
@@ -251,8 +251,7 @@ func freeze(t *testing.T, base, recipe string, lines []string) {
 	}
 }
 
-// describe writes a run's state in words that no change of its representation
-// alters.
+// describe writes a run's state in a form that does not depend on its representation.
 func describe(r *Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s generation=%d used=%d failures=%v code=%s message=%q events=%d\n", r.status, r.gen, r.used, r.failures, r.code, r.message, r.last)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestContinue: one Decide yields at most 1,000 events or 1 MiB, then owes
-// CmdContinue; what follows is the same as without the limit, and a run that is
+// CmdContinue. The events are the same as without the limit, and a run that is
 // restored in between owes the same (design 3).
 func TestContinue(t *testing.T) {
 	src := "name: r\nlimits: {max_total_steps: 5000}\nsteps:\n  - {id: l, loop: {over: input.list, maxConcurrency: 7, steps: [{id: x, transform: {expression: item + 1}}]}, outputBinding: all}\noutputs: {n: size(all)}\n"
@@ -62,8 +62,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// The same by size: a turn stops once it holds 1 MiB, so that a batch of large
-// outputs is several commits.
+// The same by size: a turn stops once it holds 1 MiB, so that a batch of large outputs
+// becomes several commits.
 func TestContinueBySize(t *testing.T) {
 	src := "name: r\nsteps:\n  - {id: l, loop: {over: '[1, 2, 3, 4, 5, 6, 7, 8]', steps: [{id: x, transform: {expression: input.text + string(item)}}]}}\n"
 	prog := Prepare(compilePlan(t, src))
@@ -92,7 +92,7 @@ func TestContinueBySize(t *testing.T) {
 	}
 }
 
-// TestF21_Boundaries: each limit admits its figure and refuses one more.
+// TestF21_Boundaries: each limit allows its exact figure and refuses one more.
 func TestF21_Boundaries(t *testing.T) {
 	word := func(n int64) []byte { return append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, int(n)-2)...), '"') }
 	t.Run("an output of 1 MiB", func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestF21_Boundaries(t *testing.T) {
 	})
 }
 
-// TestF21_OversizedRunIsCancelled: a run whose values, steps and waiting signals
-// are all at their limits can be cancelled.
+// TestF21_OversizedRunIsCancelled: a run whose values, steps and pending signals are
+// all at their limits can be cancelled.
 func TestF21_OversizedRunIsCancelled(t *testing.T) {
 	const src = "name: r\norder: none\nlimits: {memory_limit_mb: 1, max_total_steps: 3}\nsteps:\n" +
 		"  - {id: a, action: {name: work}, outputBinding: x}\n  - {id: b, wait: {signal: never}}\n  - {id: c, action: {name: work}}\noutputs: {n: size(x)}\n"
@@ -186,8 +186,8 @@ func TestF21_OversizedRunIsCancelled(t *testing.T) {
 	}
 }
 
-// TestF22_DeepAndWide: ten scopes in each other, a thousand steps in each, end
-// within the steps they have, and no turn is longer than its limit.
+// TestF22_DeepAndWide: ten nested scopes with a thousand steps each end within the
+// step limit, and no turn exceeds its limit.
 func TestF22_DeepAndWide(t *testing.T) {
 	const depth, wide = 10, 1_000
 	steps := `{"id": "last", "action": {"name": "work"}}`
@@ -224,7 +224,7 @@ func TestF22_DeepAndWide(t *testing.T) {
 	}
 }
 
-// Sizes are told in the largest unit that they fill.
+// Sizes are printed in the largest unit that is at least one.
 func TestSizeText(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1024.0 KiB", 1 << 20: "1.0 MiB", 5 << 19: "2.5 MiB",

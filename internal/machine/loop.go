@@ -13,29 +13,30 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// itemBatch is how many items a loop over a file asks for at a time.
+// itemBatch is how many items of a file a loop requests at a time.
 const itemBatch = 256
 
-// maxInline is the largest output that travels in an event (design section 7).
+// maxInline is the size of the largest output that fits in an event (design section
+// 7).
 const maxInline = 1 << 20
 
-// loopState is what a loop keeps besides its window of open iterations. Outputs
-// stay in memory while they fit in one event together; past that they live in
-// the journal only, and the engine collects them into a list in a file at the end.
+// loopState is the state of a loop besides its window of open iterations. Outputs stay
+// in memory while together they fit in one event. After that they are only in the
+// journal, and at the end the engine collects them into a list in a file.
 type loopState struct {
 	file     string // "" = an inline list
 	list     *value // inline list, or the batch of items read last
 	from     int64  // index of list's first item
 	items    [][]byte
-	have     int64 // items known: the batch ends here
+	have     int64 // items known so far: the end of the batch
 	more     bool  // further items may follow (file only)
 	next     int64 // index of the next item to open
 	nFailed  int64
 	firstErr stepError // of the first failed iteration
 
-	outs     []*value // by index, while they are few
+	outs     []*value // by index, until spilled
 	outBytes int64
-	spilled  bool // outs were given up
+	spilled  bool // outs were released because they became too large
 }
 
 func newLoopState(ev *journal.Event) *loopState {
@@ -81,7 +82,7 @@ func (r *Run) applyIteration(s *scope, i int32, ev *journal.Event) error {
 	return nil
 }
 
-// loopItem returns one item of the batch in memory. Items are split once a batch.
+// loopItem returns one item of the batch in memory. A batch is split into items once.
 func (r *Run) loopItem(l *loopState, n int64) (*value, error) {
 	if l.items == nil && l.list.raw != nil {
 		var raw []json.RawMessage
@@ -103,7 +104,7 @@ func (r *Run) loopItem(l *loopState, n int64) (*value, error) {
 	return v, nil
 }
 
-// itemSettled keeps an iteration's output, or its error in the item's place.
+// itemSettled stores the output of an iteration, or its error in place of the output.
 func (r *Run) itemSettled(c *composite, s *scope, status childStatus, cause stepError) {
 	l := c.loop
 	out := s.out
@@ -127,21 +128,21 @@ func (r *Run) itemSettled(c *composite, s *scope, status childStatus, cause step
 		r.structMem += outBytes
 	}
 	if out != nil {
-		out.dec.Store(nil) // the list is made of the texts
+		out.dec.Store(nil) // the list is assembled from the JSON text
 	}
 	l.outBytes += out.size() - l.outs[s.ordinal].size()
 	r.replace(&l.outs[s.ordinal], out)
-	// Each comes with a comma, or stands as null.
+	// Each element adds a comma; a missing one is written as null.
 	if l.outBytes+5*int64(len(l.outs)) > maxInline {
 		r.releaseOuts(l)
 		l.spilled = true
 	}
 }
 
-// admit lets the next iteration go on that a retry reopened and the window had
-// no room for: as many are held back as are open beyond it. One that settled makes
-// no room when it was itself held back: a loop in it had asked for items, and there
-// were none.
+// openHeld lets the next iteration continue that a retry reopened and for which the
+// window had no room. As many are held as are open beyond the window. An iteration
+// that settles while it is held itself frees no room. (That happens when a loop inside
+// it had requested items, and there were none.)
 func (r *Run) openHeld(c *composite, settled *scope) {
 	if c.ended || settled.held || c.open < c.scope.step(r.plan, c.step).Concurrency {
 		return
@@ -155,7 +156,7 @@ func (r *Run) openHeld(c *composite, settled *scope) {
 	}
 }
 
-// touchAll re-evaluates everything in a scope and below it.
+// refreshTree updates the worklist entries of a scope and of all scopes inside it.
 func (r *Run) refreshTree(s *scope) {
 	for k := range s.steps {
 		r.refreshStep(s, int32(k))
@@ -168,7 +169,7 @@ func (r *Run) refreshTree(s *scope) {
 	}
 }
 
-// releaseOuts forgets the outputs of iterations.
+// releaseOuts releases the outputs of iterations.
 func (r *Run) releaseOuts(l *loopState) {
 	for _, v := range l.outs {
 		r.release(v)
@@ -177,13 +178,13 @@ func (r *Run) releaseOuts(l *loopState) {
 	l.outs, l.outBytes = nil, 0
 }
 
-// hasItem says that the next item is in memory.
+// hasItem reports whether the next item is in memory.
 func (l *loopState) hasItem() bool { return l.next < l.have }
 
-// exhausted says that every item was opened.
+// exhausted reports whether every item has been opened.
 func (l *loopState) exhausted() bool { return !l.more && l.next >= l.have }
 
-// loopDue: open another iteration, or join.
+// loopDue reports whether another iteration can open, or the loop can be joined.
 func (c *composite) loopDue(step *plan.Step) bool {
 	l := c.loop
 	if l.hasItem() {
@@ -192,21 +193,21 @@ func (c *composite) loopDue(step *plan.Step) bool {
 	return l.exhausted() && c.open == 0 && !c.collecting(step)
 }
 
-// collecting: all iterations have ended well and their outputs are to be put in
-// a file before the loop can complete.
+// collecting reports whether all iterations have ended well and their outputs must be
+// collected in a file before the loop completes.
 func (c *composite) collecting(step *plan.Step) bool {
 	l := c.loop
 	return l.spilled && l.exhausted() && c.open == 0 && !c.ended &&
 		(l.nFailed == 0 || step.Strategy == plan.Ignore)
 }
 
-// needsItems: the batch is used up and the file has more.
+// needsItems reports whether the batch is used up and the file has more items.
 func (c *composite) needsItems() bool {
 	l := c.loop
 	return !c.ended && l.more && l.next >= l.have
 }
 
-// owes says that the composite waits for the answer to a command.
+// owes reports whether the composite waits for the answer to a command.
 func (c *composite) owes() bool {
 	if c.loop == nil || c.scope.steps[c.step].status != journal.Running {
 		return false
@@ -214,7 +215,7 @@ func (c *composite) owes() bool {
 	return c.needsItems() || c.loop.spilled && c.loop.exhausted() && c.open == 0 && !c.ended
 }
 
-// output assembles the loop's output from what it kept.
+// output assembles the loop's output from the outputs in memory.
 func (l *loopState) output() []byte {
 	var b bytes.Buffer
 	b.Grow(int(l.outBytes) + 2)
@@ -233,7 +234,8 @@ func (l *loopState) output() []byte {
 	return b.Bytes()
 }
 
-// sortedKids returns the children in order, so that folding is deterministic.
+// sortedChildren returns the children in order, so that applying events is
+// deterministic.
 func (c *composite) sortedChildren() []*scope {
 	if len(c.children) == 0 {
 		return nil

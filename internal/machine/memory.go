@@ -9,28 +9,29 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// What a run holds besides its values: open scopes, the steps in them, and what
-// loops know of their items. The figures are what a 64-bit machine takes for
-// them, map entries and worklist included, rounded up. They are the same on every
-// machine because decisions depend on them.
+// The sizes of what a run holds besides its values: open scopes, the steps in them,
+// and the known items of loops. The figures are those of a 64-bit machine, map entries
+// and worklist included, rounded up. They are the same on every machine because
+// decisions depend on them.
 //
-// The root scope is not counted: it is as large as the recipe is, whatever the
-// input. Snapshots hold none of this: it follows from the scopes.
+// The root scope is not counted, because its size depends on the recipe and not on the
+// input. Snapshots leave these counts out, because they follow from the scopes.
 const (
-	scopeBytes     = 768 // a scope, its item and its outputs without their text
-	stepBytes      = 128 // a step of it
+	scopeBytes     = 768 // a scope, its item, and its outputs without their text
+	stepBytes      = 128 // a step of a scope
 	compositeBytes = 512 // a step that owns scopes
 	branchBytes    = 64
-	itemBytes      = 72 // an item of a loop that is in memory, beside its text
-	outBytes       = 96 // an output of an iteration, beside its text
-	errorBytes     = 64 // an error, beside its text
+	itemBytes      = 72 // an item of a loop in memory, without its text
+	outBytes       = 96 // an output of an iteration, without its text
+	errorBytes     = 64 // an error, without its text
 )
 
-// Memory is how many bytes the run holds, as its memory limit counts them:
-// values, open scopes, and what its loops know of their items.
+// Memory is how many bytes the run holds, as its memory limit counts them: values,
+// open scopes, and the known items of loops.
 func (r *Run) Memory() int64 { return r.valueMem + r.structMem }
 
-// holds refuses values past the run's memory.
+// checkMemory returns a failure when n more bytes of values would exceed the run's
+// memory.
 func (r *Run) checkMemory(n int) *Failure {
 	if r.Memory()+int64(n) > r.limits.MemoryBytes {
 		return &Failure{Code: fault.MemoryLimit, Msg: "the run's values would exceed " + sizeText(r.limits.MemoryBytes) + "; pass files, or raise limits.memory_limit_mb"}
@@ -38,7 +39,7 @@ func (r *Run) checkMemory(n int) *Failure {
 	return nil
 }
 
-// opens refuses scopes past the run's memory, before they are made.
+// checkOpen returns a failure when opening the scopes would exceed the run's memory.
 func (r *Run) checkOpen(graphs ...int32) *Failure {
 	total := r.Memory()
 	for _, g := range graphs {
@@ -54,10 +55,10 @@ func (r *Run) checkOpen(graphs ...int32) *Failure {
 		len(r.scopes)+len(graphs), sizeText(r.limits.MemoryBytes))}
 }
 
-// graphBytes is what a scope of a graph takes when it is opened.
+// graphBytes is the size of a scope of the graph when it opens.
 func graphBytes(g *plan.Graph) int64 { return scopeBytes + int64(g.N)*stepBytes }
 
-// frameBytes is what a scope takes, without its composites.
+// structBytes is the size of a scope without its composites.
 func (s *scope) structBytes() int64 {
 	if s.parent == nil {
 		return 0
@@ -71,7 +72,7 @@ func (s *scope) structBytes() int64 {
 
 func (e stepError) bytes() int64 { return errorBytes + int64(len(e.msg)) }
 
-// frameBytes is what a composite takes, without its scopes.
+// structBytes is the size of a composite without its scopes.
 func (c *composite) structBytes() int64 {
 	return compositeBytes + int64(len(c.branches))*branchBytes + c.loop.structBytes()
 }
@@ -83,7 +84,7 @@ func (l *loopState) structBytes() int64 {
 	return (l.have-l.from)*itemBytes + int64(len(l.outs))*outBytes
 }
 
-// recountFrames adds up what scopes and composites take.
+// recountStructs adds up the sizes of scopes and composites.
 func (r *Run) recountStructs() (total int64) {
 	r.eachScope(func(s *scope) {
 		total += s.structBytes()
@@ -94,7 +95,7 @@ func (r *Run) recountStructs() (total int64) {
 	return total
 }
 
-// eachValue visits every place that refers to a value, which may be nil.
+// eachValue visits every reference to a value; the value may be nil.
 func (r *Run) eachValue(fn func(*value)) {
 	for _, sig := range r.signals {
 		fn(sig.val)
@@ -123,12 +124,13 @@ func (r *Run) eachValue(fn func(*value)) {
 	})
 }
 
-// minDecoded is how many bytes of values may stand decoded in any run.
+// minDecoded is how many bytes of decoded values any run may hold.
 const minDecoded = 4 << 20
 
-// forgetDecoded drops the decoded form of values once many were decoded. A list
-// of small numbers takes twelve times its text when it is decoded, and nothing
-// counts that: what is decoded at any time is held to a share of the run's memory.
+// forgetDecoded drops the decoded form of values after many were decoded. A decoded
+// list of small numbers takes twelve times the memory of its text, and the memory
+// limit does not count it. So the decoded values are limited to a share of the run's
+// memory.
 func (r *Run) forgetDecoded() {
 	if r.input == nil || r.input.decoded.Load() <= max(minDecoded, r.limits.MemoryBytes/32) {
 		return

@@ -12,17 +12,17 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// nested is a loop in a loop: 1,000 items of the outer one and atOnce of each inner
-// one are worked on at once.
+// nested is a loop in a loop: 1,000 items of the outer loop, and atOnce of each inner
+// loop, run at the same time.
 func nested(over, inner string, atOnce int, steps string) string {
 	return fmt.Sprintf("name: r\nlimits: {memory_limit_mb: 16, max_total_steps: 1000000}\nsteps:\n"+
 		"  - {id: outer, loop: {over: '%s', maxConcurrency: 1000, steps: [{id: inner, loop: {over: '%s', maxConcurrency: %d, steps: [%s]}}]}}\n",
 		over, inner, atOnce, steps)
 }
 
-// TestMemoryLimitIsKept: a run is refused MEMORY_LIMIT before it takes twice its
-// limit of the heap, whatever it holds: open iterations and their steps, the items
-// of loops, small outputs, decoded lists.
+// TestMemoryLimitIsKept: a run fails with MEMORY_LIMIT before the heap grows by twice
+// its limit, whatever it holds: open iterations and their steps, the items of loops,
+// small outputs, decoded lists.
 func TestMemoryLimitIsKept(t *testing.T) {
 	const thousand = "lists.range(1000)"
 	for _, tt := range []struct{ name, src string }{
@@ -51,8 +51,8 @@ func TestMemoryLimitIsKept(t *testing.T) {
 	}
 }
 
-// growth runs without an answer from outside until nothing is left to decide, and
-// tells how much the heap grew at most.
+// growth runs the machine until nothing is left to decide, and returns the largest
+// growth of the heap.
 func growth(t *testing.T, run *Run) (most int64) {
 	var turn Turn
 	heap := func() int64 {
@@ -90,8 +90,8 @@ func growth(t *testing.T, run *Run) (most int64) {
 	return max(most, heap()-base)
 }
 
-// TestDecodedValuesAreForgotten: decoded forms of values do not add up. Each list
-// of 200 kB takes 2.4 MB once an expression has read it.
+// TestDecodedValuesAreForgotten: decoded values do not accumulate. Each list of 200 kB
+// takes 2.4 MB once an expression has read it.
 func TestDecodedValuesAreForgotten(t *testing.T) {
 	var b strings.Builder
 	const n = 60
@@ -128,8 +128,8 @@ func TestDecodedValuesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestMemoryOfScopesIsGivenBack: what scopes take is counted as long as they are
-// open, and a restored run counts the same.
+// TestMemoryOfScopesIsGivenBack: the memory of scopes is counted while they are open,
+// and a restored run counts the same.
 func TestMemoryOfScopesIsGivenBack(t *testing.T) {
 	src := "name: r\nsteps:\n  - {id: l, loop: {over: 'lists.range(20)', maxConcurrency: 5, steps: [{id: x, action: {name: work}}]}}\n  - {id: w, wait: {signal: go}}\n"
 	prog := Prepare(compilePlan(t, src))

@@ -12,26 +12,25 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Program is a plan made ready to run: its expressions compile when a run
-// first needs them and are shared by all runs of the plan. It is safe for
-// concurrent use.
+// A Program is a plan ready to run. Its expressions are compiled when a run first
+// needs them and are shared by all runs of the plan. It is safe for concurrent use.
 type Program struct {
 	plan    *plan.Plan
-	cost    int64 // what evaluating an expression may cost
+	cost    int64 // the most that evaluating an expression may cost
 	steps   []atomic.Pointer[stepCode]
 	outputs atomic.Pointer[outputCode]
 	waves   [][][]int32 // graph → wave → local step indices; only with plan.Waves
 }
 
-// stepCode is what a step evaluates. Two goroutines may compile the same step;
-// both results are equal and either may stay.
+// stepCode is the compiled code of a step. Two goroutines may compile the same step;
+// the results are equal, and either may be kept.
 type stepCode struct {
 	when, expr   *expr.Program
 	params       *expr.Tree
 	bindings     []*expr.Program
-	order        []int    // bindings by name, as in canonical JSON
-	names        [][]byte // of bindings, as in canonical JSON, with the colon
-	stepsPerItem int64    // of a loop: the steps that one item begins
+	order        []int    // indices of bindings, sorted by name as in canonical JSON
+	names        [][]byte // names of bindings as in canonical JSON, with the colon
+	stepsPerItem int64    // of a loop: how many steps one item begins
 	err          error
 }
 
@@ -41,7 +40,7 @@ type outputCode struct {
 	err    error
 }
 
-// Prepare makes a sealed plan ready to run.
+// Prepare returns the program of a sealed plan.
 func Prepare(p *plan.Plan) *Program {
 	g := &Program{plan: p, cost: journal.ExpressionCost(p.Limits), steps: make([]atomic.Pointer[stepCode], len(p.Steps))}
 	if p.Waves {
@@ -58,11 +57,12 @@ func Prepare(p *plan.Plan) *Program {
 	return g
 }
 
-// Plan is the plan it was made from.
+// Plan is the plan that the program was made from.
 func (g *Program) Plan() *plan.Plan { return g.plan }
 
-// within is the program under limits that a retry has raised. It is the run's own:
-// few runs are raised, and their expressions compile anew.
+// withLimits returns the program under limits that a retry has raised. That program
+// belongs to the one run. Few runs raise their limits, so compiling their expressions
+// again is acceptable.
 func (g *Program) withLimits(l plan.Limits) *Program {
 	if journal.ExpressionCost(l) == g.cost {
 		return g
@@ -80,7 +80,7 @@ func (g *Program) compile(e *plan.Expr) (*expr.Program, error) {
 	return expr.CompileWithin(e.Src, g.cost)
 }
 
-// code returns what the step evaluates.
+// code returns the compiled code of a step.
 func (g *Program) code(step int32) *stepCode {
 	if c := g.steps[step].Load(); c != nil {
 		return c

@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// rapidDice let rapid decide what a recipe looks like, so that it can shrink it.
+// rapidDice lets rapid decide what a recipe looks like, so that rapid can shrink it.
 type rapidDice struct{ t *rapid.T }
 
 func (d rapidDice) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "dice") }
@@ -39,21 +39,21 @@ func drawPlan(t *rapid.T) *plan.Plan {
 	return p
 }
 
-// A chaos drives one run through disorder: results late, doubled, lost,
-// reordered; crashes; clocks; cancels and retries by impatient people.
+// A chaos drives one run through faults: results that are late, duplicated, lost or
+// reordered; crashes; clock jumps; cancels and retries by impatient users.
 type chaos struct {
 	t      *rapid.T
 	prog   *Program
 	run    *Run
-	led    *ledger
+	led    *runChecker
 	now    int64
 	todo   []Command // issued and not yet carried out
-	done   []*Input  // results delivered, to be delivered again
+	done   []*Input  // results delivered, which may be delivered again
 	tries  int       // user retries left
-	limit  int       // of events a turn, so that inputs come between its parts
+	limit  int       // limit of events per turn, so that inputs come between the parts of a turn
 	lossy  bool      // most attempts are lost, or handed back
 	trace  []string
-	inputs []*Input // all of them, in order; nil is a crash
+	inputs []*Input // all inputs in order; nil is a crash
 }
 
 func newChaos(t *rapid.T, p *plan.Plan) *chaos {
@@ -111,7 +111,7 @@ func (c *chaos) fail(msg string) {
 	c.t.Fatal(msg)
 }
 
-// carryOut does what a command asks, well or badly.
+// carryOut carries out a command, with success or failure.
 func (c *chaos) carryOut(cmd Command, well bool) {
 	switch cmd.Kind {
 	case CmdAcquire:
@@ -161,7 +161,8 @@ func (c *chaos) carryOut(cmd Command, well bool) {
 	}
 }
 
-// handedBack draws whether attempts were lost to a crash, or to an orderly stop.
+// handedBack draws whether attempts are lost to a crash or handed back by an orderly
+// stop.
 func (c *chaos) handedBack() string {
 	return rapid.SampledFrom([]string{"", "stopping"}).Draw(c.t, "handed back")
 }
@@ -205,7 +206,7 @@ func (c *chaos) retry() {
 		in.Name = c.run.plan.Steps[root.First+rapid.Int32Range(0, root.N-1).Draw(c.t, "from")].ID
 	case 2:
 		in.Kind, in.Data = InEdit, []byte(`{"zero":1}`)
-	case 3: // from inside, wherever an attempt was handed out
+	case 3: // from an inner step, wherever an attempt was dispatched
 		var begun []string
 		for ref := range c.led.live {
 			begun = append(begun, journal.StepPath(c.run.plan, ref))
@@ -220,7 +221,8 @@ func (c *chaos) retry() {
 	c.feed(in)
 }
 
-// crash loses memory. Attempts in process are lost; commands are owed again.
+// crash drops the run from memory. Attempts in process are lost, and commands are owed
+// again.
 func (c *chaos) crash() {
 	back, err := Restore(c.prog, c.run.Snapshot(nil))
 	if err != nil {
@@ -238,7 +240,7 @@ func (c *chaos) crash() {
 	c.todo = c.run.Owed(nil)
 }
 
-// settleDown is phase 2: faults stop, and the run must end (I6).
+// settleDown is phase 2: no more faults occur, and the run must end (I6).
 func (c *chaos) settleDown() {
 	for n := 0; !c.run.status.Terminal(); n++ {
 		if n > 5_000 {
@@ -261,8 +263,8 @@ func (c *chaos) settleDown() {
 	}
 }
 
-// again gives the same inputs, and crashes, to another run: the plan, the inputs
-// and nothing else determine the journal (X72).
+// again gives the same inputs and crashes to another run: only the plan and the inputs
+// determine the journal (X72).
 func (c *chaos) again() {
 	run, turn, frames := NewRun(c.prog), Turn{}, []byte(nil)
 	for n, in := range c.inputs {
@@ -289,10 +291,10 @@ func (c *chaos) again() {
 	}
 }
 
-// TestRandomRuns draws a recipe and disorder, and asserts I1–I9 after every
-// turn, and the statuses of steps and run by Checker. What is recorded
-// is recorded once under redelivery, crash and retry (X72). X76, X77, X78, X80,
-// F04, F05, F06, F09, F17, F43.
+// TestRandomRuns draws a recipe and faults. It asserts I1–I9 after every turn, and
+// checks the statuses of steps and run with a Checker. Every event is recorded once
+// under redelivery, crash and retry (X72). X76, X77, X78, X80, F04, F05, F06, F09,
+// F17, F43.
 func TestRandomRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, drawPlan(t))

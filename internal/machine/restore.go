@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/wire"
 )
 
-// Restore reads what Snapshot wrote. Values are absent until Supply has seen
-// every event that Missing names; only then may Decide be called.
+// Restore reads a snapshot that Snapshot wrote. The values are absent until Supply has
+// received every event that Missing lists; only then may Decide be called.
 func Restore(g *Program, state []byte) (*Run, error) {
 	r := &Run{prog: g, plan: g.plan, limits: g.plan.Limits, missing: make(map[uint64][]*value)}
 	rd := reader{Reader: wire.Reader{Buf: state}, run: r}
@@ -32,13 +32,13 @@ func Restore(g *Program, state []byte) (*Run, error) {
 type reader struct {
 	wire.Reader
 	run    *Run
-	values map[uint64]*value // by event: what was one value stays one
+	values map[uint64]*value // by event, so that references to one value share it
 }
 
 func (d *reader) bool() bool  { return d.Byte() != 0 }
 func (d *reader) str() string { return string(d.Bytes()) }
 
-// count reads a length and refuses one that the bytes left cannot hold.
+// count reads a length and rejects one that exceeds the bytes left.
 func (d *reader) count() int {
 	n := d.Uvarint()
 	if n > uint64(len(d.Buf)-d.Off) {
@@ -124,7 +124,7 @@ func (d *reader) scope(before []*scope) *scope {
 	r := d.run
 	parent, graph := d.Uvarint(), d.Uvarint()
 	if d.Err == nil && !d.fitsPlan(before, parent, graph) {
-		d.Err = errors.New("a scope that fits no plan")
+		d.Err = errors.New("a scope that does not fit the plan")
 	}
 	if d.Err != nil {
 		return nil
@@ -167,8 +167,8 @@ func (d *reader) scope(before []*scope) *scope {
 	return s
 }
 
-// fitsPlan: the scope's graph belongs to a step of its parent's graph, and the
-// bytes left can hold its steps (two each at least).
+// fitsPlan reports whether the scope's graph belongs to a step of its parent's graph,
+// and the bytes left can hold its steps (at least two bytes each).
 func (d *reader) fitsPlan(before []*scope, parent, graph uint64) bool {
 	p := d.run.plan
 	if parent > uint64(len(before)) || graph >= uint64(len(p.Graphs)) || (parent == 0) != (len(before) == 0) {
@@ -185,15 +185,15 @@ func (d *reader) fitsPlan(before []*scope, parent, graph uint64) bool {
 	return g.Owner >= of.First && g.Owner < of.First+of.N
 }
 
-// fits says that what was read of a scope can be state of its graph, so that
-// nothing later indexes past it.
+// check reports whether the decoded scope is a possible state of its graph, so that
+// later code never indexes out of range.
 func (s *scope) check(p *plan.Plan) error {
 	for i, c := range s.comps {
 		if i < 0 || i >= s.g.N {
-			return errors.New("a composite of no step")
+			return errors.New("a composite of a step that does not exist")
 		}
 		if step := s.step(p, i); !c.matches(step) {
-			return fmt.Errorf("a composite that step %q does not have", step.ID)
+			return fmt.Errorf("a composite that step %q cannot have", step.ID)
 		}
 	}
 	switch {
@@ -286,7 +286,7 @@ func (d *reader) composite() *composite {
 	return c
 }
 
-// connect derives what the snapshot leaves out: owners, counts, timers.
+// connect derives what the snapshot leaves out: owners, counts and timers.
 func (d *reader) connect(scopes []*scope) {
 	r := d.run
 	for k, s := range scopes {
@@ -337,7 +337,7 @@ func (d *reader) entry(scopes []*scope) {
 	k := d.Uvarint()
 	e.step = int32(d.Varint())
 	if d.Err == nil && (k >= uint64(len(scopes)) || e.step >= scopes[k].g.N) {
-		d.Err = errors.New("an agenda entry of no scope")
+		d.Err = errors.New("a worklist entry without a scope")
 	}
 	if d.Err != nil {
 		return
@@ -353,11 +353,11 @@ func (d *reader) entry(scopes []*scope) {
 	case e.kind == scopeEntry:
 		s.pos = pos
 	default:
-		d.Err = errors.New("an agenda entry of an unknown kind")
+		d.Err = errors.New("a worklist entry of an unknown kind")
 	}
 }
 
-// miss notes a value whose bytes must be supplied.
+// markMissing records a value whose bytes must be supplied.
 func (r *Run) markMissing(v *value) {
 	if r.missing == nil {
 		r.missing = make(map[uint64][]*value)
@@ -368,7 +368,7 @@ func (r *Run) markMissing(v *value) {
 	}
 }
 
-// Missing lists, ascending, the events whose values must be supplied before
+// Missing lists, in ascending order, the events whose values must be supplied before
 // Decide may be called.
 func (r *Run) Missing() []uint64 {
 	seqs := make([]uint64, 0, len(r.missing)+1)
@@ -383,8 +383,8 @@ func (r *Run) Missing() []uint64 {
 	return slices.Compact(seqs)
 }
 
-// Supply gives back the values an event carries. Events arrive in ascending
-// order; those not missing are passed over.
+// Supply restores the values that an event carries. Events arrive in ascending order;
+// events that are not missing are ignored.
 func (r *Run) Supply(ev *journal.Event) error {
 	switch {
 	case ev.Seq == 1 && r.start == nil:

@@ -10,10 +10,10 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// composed is a run in which every kind of composite is open, but a compensation.
+// composed is a run in which every kind of composite is open, except a compensation.
 func composed(t *testing.T) *Run {
 	t.Helper()
-	w := &world{t: t, now: t0, auto: true}
+	w := &fakeEngine{t: t, now: t0, auto: true}
 	w.play(`
 name: r
 scheduling: waves
@@ -32,11 +32,11 @@ steps:
 	return w.run
 }
 
-// TestRestoreRefuses: a snapshot that no run of the plan can have is refused, by
-// the words that say what is wrong with it, and every such refusal has a case.
+// TestRestoreRefuses: a snapshot that no run of the plan can have is rejected with a
+// message that names the fault. Every such message has a case.
 func TestRestoreRefuses(t *testing.T) {
 	comp := func(r *Run, id string) *composite { return r.root.comps[stepNamed(r.plan, id)] }
-	// move gives one step's composite to another.
+	// move moves a composite from one step to another.
 	move := func(from, to string) func(*Run) {
 		return func(r *Run) {
 			c := comp(r, from)
@@ -55,8 +55,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}{
 		"a run status":            {func(r *Run) { r.status = journal.RunExpired + 1 }, "an unknown run status"},
 		"a step's status":         {func(r *Run) { r.root.steps[0].status = journal.Invalidated + 1 }, "an unknown status"},
-		"a graph":                 {func(r *Run) { r.root.graph = 1 }, "a scope that fits no plan"},
-		"a graph beyond the plan": {func(r *Run) { r.root.graph = int32(len(r.plan.Graphs)) }, "a scope that fits no plan"},
+		"a graph":                 {func(r *Run) { r.root.graph = 1 }, "a scope that does not fit the plan"},
+		"a graph beyond the plan": {func(r *Run) { r.root.graph = int32(len(r.plan.Graphs)) }, "a scope that does not fit the plan"},
 		"a scope inside of another": {func(r *Run) {
 			var in, of *scope
 			for _, s := range r.scopes {
@@ -68,33 +68,33 @@ func TestRestoreRefuses(t *testing.T) {
 				}
 			}
 			in.parent = of
-		}, "a scope that fits no plan"},
-		"a step before the first": {func(r *Run) { r.root.comps[-1] = comp(r, "c") }, "a composite of no step"},
-		"a step behind the last":  {func(r *Run) { r.root.comps[r.root.g.N] = comp(r, "c") }, "a composite of no step"},
+		}, "a scope that does not fit the plan"},
+		"a step before the first": {func(r *Run) { r.root.comps[-1] = comp(r, "c") }, "a composite of a step that does not exist"},
+		"a step behind the last":  {func(r *Run) { r.root.comps[r.root.g.N] = comp(r, "c") }, "a composite of a step that does not exist"},
 		"a failed step before":    {func(r *Run) { r.root.failed = -2 }, "a failed step of another scope"},
 		"a failed step behind":    {func(r *Run) { r.root.failed = r.root.g.N }, "a failed step of another scope"},
 		"too many bindings":       {func(r *Run) { r.root.slots = make([]*value, r.root.g.Slots+1) }, "a wrong number of bindings"},
 		"a wave before the first": {func(r *Run) { r.root.wave = -1 }, "a wave that does not exist"},
 		"a wave behind the last":  {func(r *Run) { r.root.wave = r.root.g.Waves }, "a wave that does not exist"},
 
-		"a condition's scope for an action":   {move("c", "a"), `a composite that step "a" does not have`},
-		"branches for an action":              {move("p", "a"), `a composite that step "a" does not have`},
-		"items for an action":                 {move("l", "a"), `a composite that step "a" does not have`},
-		"a fallback for a step without":       {move("f", "z"), `a composite that step "z" does not have`},
-		"a compensation for a step without":   {func(r *Run) { comp(r, "c").kind = compensationComposite }, `a composite that step "c" does not have`},
-		"a kind of composite":                 {func(r *Run) { comp(r, "c").kind = compensationComposite + 1 }, `a composite that step "c" does not have`},
-		"a loop without its state":            {func(r *Run) { comp(r, "l").loop = nil }, `a composite that step "l" does not have`},
-		"a condition with items":              {func(r *Run) { comp(r, "c").loop = comp(r, "l").loop }, `a composite that step "c" does not have`},
-		"a parallel step without branches":    {func(r *Run) { comp(r, "p").branches = nil }, `a composite that step "p" does not have`},
-		"a condition with branches":           {func(r *Run) { comp(r, "c").branches = comp(r, "p").branches }, `a composite that step "c" does not have`},
-		"a branch too few":                    {func(r *Run) { comp(r, "p").branches = comp(r, "p").branches[:1] }, `a composite that step "p" does not have`},
-		"outputs of items that did not begin": {func(r *Run) { comp(r, "l").loop.outs = make([]*value, 2) }, `a composite that step "l" does not have`},
-		"items without a list":                {func(r *Run) { comp(r, "l").loop.list = nil }, `a composite that step "l" does not have`},
+		"a condition's scope for an action":   {move("c", "a"), `a composite that step "a" cannot have`},
+		"branches for an action":              {move("p", "a"), `a composite that step "a" cannot have`},
+		"items for an action":                 {move("l", "a"), `a composite that step "a" cannot have`},
+		"a fallback for a step without":       {move("f", "z"), `a composite that step "z" cannot have`},
+		"a compensation for a step without":   {func(r *Run) { comp(r, "c").kind = compensationComposite }, `a composite that step "c" cannot have`},
+		"a kind of composite":                 {func(r *Run) { comp(r, "c").kind = compensationComposite + 1 }, `a composite that step "c" cannot have`},
+		"a loop without its state":            {func(r *Run) { comp(r, "l").loop = nil }, `a composite that step "l" cannot have`},
+		"a condition with items":              {func(r *Run) { comp(r, "c").loop = comp(r, "l").loop }, `a composite that step "c" cannot have`},
+		"a parallel step without branches":    {func(r *Run) { comp(r, "p").branches = nil }, `a composite that step "p" cannot have`},
+		"a condition with branches":           {func(r *Run) { comp(r, "c").branches = comp(r, "p").branches }, `a composite that step "c" cannot have`},
+		"a branch too few":                    {func(r *Run) { comp(r, "p").branches = comp(r, "p").branches[:1] }, `a composite that step "p" cannot have`},
+		"outputs of items that did not begin": {func(r *Run) { comp(r, "l").loop.outs = make([]*value, 2) }, `a composite that step "l" cannot have`},
+		"items without a list":                {func(r *Run) { comp(r, "l").loop.list = nil }, `a composite that step "l" cannot have`},
 
-		"an entry of a step behind the last":   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: r.root.g.N, kind: stepEntry}) }, "an agenda entry of no scope"},
-		"an entry of a kind":                   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: 9}) }, "an agenda entry of an unknown kind"},
-		"an entry of a step that is none":      {func(r *Run) { r.worklist.push(entry{scope: r.root, step: -1, kind: stepEntry}) }, "an agenda entry of an unknown kind"},
-		"an entry of a composite that is none": {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: compositeEntry}) }, "an agenda entry of an unknown kind"},
+		"an entry of a step behind the last":   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: r.root.g.N, kind: stepEntry}) }, "a worklist entry without a scope"},
+		"an entry of a kind":                   {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: 9}) }, "a worklist entry of an unknown kind"},
+		"an entry of a step that is none":      {func(r *Run) { r.worklist.push(entry{scope: r.root, step: -1, kind: stepEntry}) }, "a worklist entry of an unknown kind"},
+		"an entry of a composite that is none": {func(r *Run) { r.worklist.push(entry{scope: r.root, step: 0, kind: compositeEntry}) }, "a worklist entry of an unknown kind"},
 	}
 	refusals := map[string]error{}
 	for name, c := range cases {
@@ -110,7 +110,7 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 
-	// What no state can be written as.
+	// Snapshots that Snapshot cannot write.
 	r := composed(t)
 	state := r.Snapshot(nil)
 	_, refusals["a byte too many"] = Restore(r.prog, append(state[:len(state):len(state)], 0))
@@ -153,10 +153,10 @@ func TestRestoreRefuses(t *testing.T) {
 	covered(t, rulesIn(t, "restore.go"), refusals)
 }
 
-// Items of a list that a snapshot only names are asked for also where an iteration
-// began after it: each gets its own, and not nothing.
+// The items of a list that a snapshot refers to are requested also where an iteration
+// began after the snapshot. Each iteration gets its own item.
 func TestItemsOfANamedList(t *testing.T) {
-	w := &world{t: t, now: t0, auto: true}
+	w := &fakeEngine{t: t, now: t0, auto: true}
 	w.play(`
 name: r
 steps:

@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Run is the state of one execution: the fold of its journal. It is owned by
-// one goroutine at a time; what leaves it for other goroutines is a Task.
+// A Run is the state of one execution: the fold of its journal. It is owned by one
+// goroutine at a time; other goroutines get a Task.
 type Run struct {
 	prog *Program
 	plan *plan.Plan
@@ -23,16 +23,16 @@ type Run struct {
 
 	status journal.RunStatus
 	gen    uint32
-	// phase is phaseOpen until the verdict is fixed and no plan step may start
-	// any more, phaseEnding while open steps are swept and compensations run.
+	// phase is phaseOpen until the verdict is fixed. Then it is phaseEnding: no plan
+	// step may start, open steps are swept, and compensations run.
 	phase      phase
 	verdict    journal.RunStatus
 	code       fault.Code
 	message    string
-	failedStep int32 // the step the verdict names; -1 = none
+	failedStep int32 // the step that the verdict names; -1 = none
 	failures   bool  // an unhandled failure happened (R9)
 	used       int64
-	started    int64 // step instances run in this generation, against Limits.TotalSteps
+	started    int64 // step instances begun in this generation, counted against Limits.TotalSteps
 	ttlDue     int64
 
 	root   *scope
@@ -44,7 +44,7 @@ type Run struct {
 	limits        plan.Limits
 	signals       []signal      // received and not yet consumed, oldest first
 	compensations []journal.Ref // completed steps with a compensation, in order of completion
-	compensating  bool          // the last of undo has its compensation scope open
+	compensating  bool          // the compensation scope of the last of compensations is open
 
 	worklist worklist
 	runPos   uint64 // of the run's own entry in the worklist; 0 = none
@@ -54,7 +54,7 @@ type Run struct {
 	structMem int64               // bytes of scopes and composites held; derived (memory.go)
 	missing   map[uint64][]*value // restored references not yet supplied
 
-	turn  *Turn // of the Decide under way
+	turn  *Turn // of the current Decide
 	clock int64 // its time
 	size  int   // bytes of its events so far
 }
@@ -79,7 +79,7 @@ type scope struct {
 	parent  *scope // nil for the root
 	owner   int32  // plan-wide step in parent; -1 for the root
 	ordinal int64
-	frame   *scope // where bindings of this scope live: itself or outward
+	frame   *scope // the scope that holds this scope's bindings: itself or an enclosing one
 
 	state  scopeState
 	reason journal.Reason // why it is being swept
@@ -95,14 +95,14 @@ type scope struct {
 	errs   map[int32]stepError  // errors by local index
 	deltas map[int32]int64      // next deltaIndex by local index
 	comps  map[int32]*composite // by local index
-	// openKids counts the unsettled scopes its composites own.
+	// openChildren counts the unsettled scopes that its composites own.
 	openChildren int32
-	slots        []*value // bindings, when it is a frame
+	slots        []*value // bindings, when the scope is a frame
 	out          *value   // output of the graph's last step
 	item         *value   // loop body: the item
-	downstream   []bool   // sweep: downstream of failed; derived
-	held         bool     // loop body, reopened by a retry: waits for room in the window
-	orphan       bool     // Restore: no composite owns it
+	downstream   []bool   // sweep: steps that depend on failed; derived
+	held         bool     // loop body reopened by a retry: waits for room in the window
+	orphan       bool     // Restore: owned by no composite
 }
 
 type scopeState uint8
@@ -124,12 +124,12 @@ type stepState struct {
 	reason  journal.Reason
 	lost    uint8  // lost attempts in this generation
 	waiting int32  // predecessors not settled
-	attempt uint32 // hand-outs so far: the fence's attempt
+	attempt uint32 // dispatches so far: the attempt of the fence
 	fails   uint32 // definitive failures in this generation
 	keyTry  uint32 // effect key (I4): try …
 	keyGen  uint16 // … and generation
 	at      int64  // when it began, UTC µs; 0 = not begun
-	due     int64  // its timer in this status; 0 = none
+	due     int64  // when its timer fires in this status; 0 = none
 	pos     uint64 // worklist position; 0 = none
 }
 
@@ -137,12 +137,12 @@ type stepFlags uint16
 
 const (
 	flagHandled     stepFlags = 1 << iota // failed, but continue_on_error consumed it
-	flagReady                             // node.ready was said while its wave was closed
+	flagReady                             // node.ready was emitted while its wave was closed
 	flagUnknown                           // the last attempt's outcome is unknown (I4)
 	flagCompensated                       // its compensation has run
 	flagFallback                          // its fallback scope is or was open
-	// node.ignored was said for the current attempt, or for one before it,
-	// since the current one began. One bit per source.
+	// node.ignored was emitted, since the current attempt began, for the current
+	// attempt or for an earlier one. One bit per source.
 	flagIgnored
 	_
 	_
@@ -152,7 +152,7 @@ const (
 	flagsIgnored = 7*flagIgnored | 7*flagIgnoredOlder
 )
 
-// NewRun returns a run without history: InStart begins it.
+// NewRun returns a run without history; InStart begins it.
 func NewRun(g *Program) *Run {
 	return &Run{prog: g, plan: g.plan, limits: g.plan.Limits, failedStep: -1, gen: 1}
 }
@@ -172,17 +172,18 @@ func (r *Run) Status() journal.RunStatus { return r.status }
 // Generation counts from 1 and grows with every retry or edit (R5).
 func (r *Run) Generation() uint32 { return r.gen }
 
-// Used is the sum of the costs of completed attempts, in credits; those of
-// compensations are in the journal and not in it (R44).
+// Used is the sum of the costs of completed attempts, in credits. The costs of
+// compensations are in the journal but are not counted (R44).
 func (r *Run) Used() int64 { return r.used }
 
-// Start is what the run was given, nil before run.started. Do not modify it.
+// Start is the start of the run, nil before run.started. Do not modify it.
 func (r *Run) Start() *journal.Start { return r.start }
 
-// HasFailures says that a step failed and nothing handled it (R9).
+// HasFailures reports whether a step failed and nothing handled it (R9).
 func (r *Run) HasFailures() bool { return r.failures }
 
-// Failure is why the run did not complete; "" when it did or is live.
+// Failure is why the run did not complete; the code is "" when it completed or has not
+// ended.
 func (r *Run) Failure() (fault.Code, string) { return r.code, r.message }
 
 // ResumeToken changes with every event and every generation (X84).
@@ -190,7 +191,7 @@ func (r *Run) ResumeToken() string {
 	return strconv.FormatUint(uint64(r.gen), 10) + "." + strconv.FormatUint(r.last, 10)
 }
 
-// WaitState is derived from the graph and never stored (R3).
+// WaitState is computed from the steps and never stored (R3).
 func (r *Run) WaitState() string {
 	if r.status.Terminal() || r.start == nil {
 		return "none"
@@ -221,8 +222,8 @@ func (r *Run) WaitState() string {
 	}
 }
 
-// Quiet says that the run owes nothing but waits for timers and signals (or has
-// ended and owes nothing), so that it may leave memory.
+// Quiet reports whether the run owes no command and at most waits for timers and
+// signals, so that it may be suspended.
 func (r *Run) Quiet() bool {
 	if r.last == 0 || r.worklist.len() > 0 {
 		return false
@@ -245,8 +246,8 @@ func (r *Run) Quiet() bool {
 	return quiet
 }
 
-// eachScope visits the scopes in memory, outermost first, in path order where
-// it matters to callers (they sort).
+// eachScope visits the scopes in memory: the root first, the others in any order.
+// Callers that need an order sort.
 func (r *Run) eachScope(fn func(*scope)) {
 	if r.root == nil {
 		return
@@ -257,7 +258,7 @@ func (r *Run) eachScope(fn func(*scope)) {
 	}
 }
 
-// at returns the step instance of a ref, or nil when its scope is gone.
+// at returns the step instance of a ref; the scope is nil when it is not in memory.
 func (r *Run) at(ref journal.Ref) (*scope, int32) {
 	s := r.scope(ref.Path)
 	if s == nil || ref.Step < s.g.First || ref.Step >= s.g.First+s.g.N {
@@ -273,7 +274,7 @@ func (r *Run) scope(p journal.Path) *scope {
 	return r.scopes[p]
 }
 
-// step is the plan's step at a local index of a scope.
+// step is the plan's step at a local index of the scope.
 func (s *scope) step(p *plan.Plan, i int32) *plan.Step { return &p.Steps[s.g.First+i] }
 
 func (s *scope) ref(i int32) journal.Ref { return journal.Ref{Path: s.path, Step: s.g.First + i} }

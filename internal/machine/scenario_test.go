@@ -26,8 +26,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of scenar
 // t0 is when every scenario begins.
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// testActions are what scenario recipes may call: `work` takes and gives
-// anything; the others differ in one declared fact each.
+// testActions are the actions that scenario recipes may call. `work` accepts and
+// returns anything; the others differ from it in one declared property each.
 func testActions() compile.Actions {
 	anything := json.RawMessage(`{"type":"object"}`)
 	no := false
@@ -62,7 +62,7 @@ func pinsOf(p *plan.Plan) []journal.Pin {
 	return pins
 }
 
-// TestScenarios runs the stories in testdata, one idea a file.
+// TestScenarios runs the scenarios in testdata, one idea per file.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -73,9 +73,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// A block of a scenario file: what is done, ----, what follows. The first one
-// holds comment lines that tell the story, and the recipe. Blocks end at an
-// empty line after ----.
+// A block of a scenario file is a list of directives, a line "----", and the expected
+// output. The first block holds comment lines, which describe the scenario, and the
+// recipe. A block ends at an empty line after "----".
 type block struct{ head, want string }
 
 func (b block) does() string { return strings.TrimSpace(stripComments(b.head)) }
@@ -92,7 +92,7 @@ func readScenario(t testing.TB, file string) (blocks []block) {
 			t.Fatalf("%s: text after the last block: %q", file, rest)
 		}
 		want, next := "", strings.TrimPrefix(tail, "\n")
-		if next == tail { // something is expected
+		if next == tail { // output is expected
 			want, next, _ = strings.Cut(tail, "\n\n")
 			want = strings.TrimSuffix(want, "\n") + "\n"
 		}
@@ -103,7 +103,7 @@ func readScenario(t testing.TB, file string) (blocks []block) {
 }
 
 func runScenario(t *testing.T, file string) {
-	w := &world{t: t, now: t0, auto: true}
+	w := &fakeEngine{t: t, now: t0, auto: true}
 	var out strings.Builder
 	for _, b := range readScenario(t, file) {
 		got := w.play(b.does())
@@ -129,21 +129,22 @@ func stripComments(s string) string {
 	return b.String()
 }
 
-// world stands for the engine: it grants, continues and reports as told.
-type world struct {
+// fakeEngine stands for the engine: it grants attempts, continues the run and reports
+// results as the directives say.
+type fakeEngine struct {
 	t     testing.TB
 	prog  *Program
 	run   *Run
-	led   *ledger
+	led   *runChecker
 	now   int64
 	auto  bool // grant every attempt and continue at once
 	quiet bool // print only node and run outcomes
 	out   strings.Builder
-	seen  map[string]bool // what the story met, when anybody asks
+	seen  map[string]bool // the kinds and names that the scenario has shown; nil = not recorded
 }
 
-// met notes the kinds and names that a turn shows.
-func (w *world) met(in *Input, turn *Turn) {
+// met records the kinds and names that a turn shows.
+func (w *fakeEngine) met(in *Input, turn *Turn) {
 	if w.seen == nil {
 		return
 	}
@@ -174,7 +175,7 @@ func (w *world) met(in *Input, turn *Turn) {
 	w.seen["wait "+w.run.WaitState()] = true
 }
 
-func (w *world) play(block string) string {
+func (w *fakeEngine) play(block string) string {
 	w.out.Reset()
 	if w.run == nil {
 		w.begin(compilePlan(w.t, block))
@@ -189,14 +190,14 @@ func (w *world) play(block string) string {
 	return w.out.String()
 }
 
-func (w *world) begin(p *plan.Plan) {
+func (w *fakeEngine) begin(p *plan.Plan) {
 	w.prog = Prepare(p)
 	w.run = NewRun(w.prog)
 	w.led = newLedger(w.run)
 }
 
 // line carries out one directive.
-func (w *world) line(s string) {
+func (w *fakeEngine) line(s string) {
 	verb, rest, _ := strings.Cut(s, " ")
 	args := parseArgs(rest)
 	in := &Input{At: w.now}
@@ -326,7 +327,7 @@ func exact(v any) any {
 	return v
 }
 
-func (w *world) result(verb string, args map[string]string) {
+func (w *fakeEngine) result(verb string, args map[string]string) {
 	in := &Input{At: w.now, Kind: InResult, Ref: w.ref(args[""])}
 	in.Fence = w.fence(in.Ref, args)
 	if args["by"] == "webhook" {
@@ -359,7 +360,7 @@ func (w *world) result(verb string, args map[string]string) {
 	w.feed(in)
 }
 
-func (w *world) ref(s string) journal.Ref {
+func (w *fakeEngine) ref(s string) journal.Ref {
 	ref, err := journal.ParseRef(w.prog.plan, s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -367,8 +368,8 @@ func (w *world) ref(s string) journal.Ref {
 	return ref
 }
 
-// fence is the live attempt of a step instance, or what the directive says.
-func (w *world) fence(ref journal.Ref, args map[string]string) journal.Fence {
+// fence is the live attempt of a step instance, or the fence that the directive names.
+func (w *fakeEngine) fence(ref journal.Ref, args map[string]string) journal.Fence {
 	f := journal.Fence{Gen: w.run.gen}
 	if s, i := w.run.at(ref); s != nil {
 		f.Attempt = s.steps[i].attempt
@@ -384,9 +385,9 @@ func (w *world) fence(ref journal.Ref, args map[string]string) journal.Fence {
 	return f
 }
 
-// feed gives an input to the run, prints what follows and does what the engine
-// would do at once: grant, and continue.
-func (w *world) feed(in *Input) {
+// feed gives an input to the run, prints the result and does what the engine would do
+// at once: grant and continue.
+func (w *fakeEngine) feed(in *Input) {
 	queue := []*Input{in}
 	for len(queue) > 0 {
 		in, queue = queue[0], queue[1:]
@@ -417,7 +418,7 @@ func (w *world) feed(in *Input) {
 
 var commandNames = [...]string{"", "acquire", "dispatch", "cancel", "need items", "collect", "continue"}
 
-func (w *world) printCommand(c Command) {
+func (w *fakeEngine) printCommand(c Command) {
 	if w.quiet {
 		return
 	}
@@ -431,14 +432,14 @@ func (w *world) printCommand(c Command) {
 	w.out.WriteByte('\n')
 }
 
-func (w *world) when(us int64) string {
+func (w *fakeEngine) when(us int64) string {
 	if us == 0 {
 		return "never"
 	}
 	return "+" + time.Duration((us-t0)*1000).String()
 }
 
-func (w *world) print(ev *journal.Event) {
+func (w *fakeEngine) print(ev *journal.Event) {
 	if w.quiet && (ev.Kind == journal.EvNodeQueued || ev.Kind == journal.EvNodeStarted || ev.Kind == journal.EvRunStatus || ev.Kind == journal.EvNodeOpened || ev.Kind == journal.EvNodeIteration) {
 		return
 	}
@@ -482,9 +483,9 @@ func (w *world) print(ev *journal.Event) {
 	b.WriteByte('\n')
 }
 
-// restart loses memory: the run is restored from its snapshot and owes again
-// what was not done.
-func (w *world) restart() {
+// restart drops the run from memory, restores it from its snapshot and prints what it
+// owes.
+func (w *fakeEngine) restart() {
 	back, err := Restore(w.prog, w.run.Snapshot(nil))
 	if err != nil {
 		w.t.Fatal(err)
@@ -498,7 +499,7 @@ func (w *world) restart() {
 	}
 }
 
-func (w *world) showInput(step string) {
+func (w *fakeEngine) showInput(step string) {
 	ref := w.ref(step)
 	task := w.run.Task(ref, w.fence(ref, nil))
 	if task == nil {
@@ -541,8 +542,8 @@ func parseArgs(s string) map[string]string {
 	return args
 }
 
-// number reads an argument that may be missing.
-func (w *world) number(text string) int64 {
+// number parses an argument; 0 when it is missing.
+func (w *fakeEngine) number(text string) int64 {
 	if text == "" {
 		return 0
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/roux-engine/roux/internal/wire"
 )
 
-// SnapshotFormat is the format number of Snapshot; a state of another format
-// is not restored but folded again from its events.
+// SnapshotFormat is the format number of Snapshot. A snapshot in another format is not
+// restored; the run is replayed from its events instead.
 const SnapshotFormat = 1
 
-// Snapshot appends the run's state. Values are references to the events that
-// carry them, so a snapshot is small whatever the run has produced. Equal runs
-// give equal bytes: that is how replay is verified (I2).
+// Snapshot appends the run's state. Values are written as references to the events
+// that carry them, so a snapshot stays small however large the outputs are. Equal runs
+// give equal bytes, which is how replay is verified (I2).
 func (r *Run) Snapshot(buf []byte) []byte {
 	w := writer{buf}
 	w.uint(r.last)
@@ -81,8 +81,8 @@ func (w *writer) bool(b bool) {
 	}
 }
 
-// value writes a reference: 0 for none, else event+2 and element, or 1 and the
-// bytes when no event carries it.
+// value writes a reference: 0 for none; 1 and the bytes when no event carries the
+// value; otherwise the event's number + 1 and the element.
 func (w *writer) value(v *value) {
 	switch {
 	case v == nil:
@@ -150,7 +150,7 @@ func sorted[V any](m map[int32]V, put func(int32, V), w *writer) {
 	}
 }
 
-// step writes a step's state; an untouched one takes two bytes.
+// step writes a step's state; a step that has not changed takes two bytes.
 func (w *writer) step(st *stepState) {
 	w.byte(byte(st.status))
 	w.int(int64(st.waiting))

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// startStep begins a step whose predecessors have all settled: the policy for
-// failed parents first, then `when`, then what its kind does.
+// startStep begins a step whose predecessors have all settled. It applies the policy
+// for failed parents, then `when`, then what the kind of step requires.
 func (r *Run) startStep(s *scope, i int32) {
 	step := s.step(r.plan, i)
 	if r.plan.Waves && step.Wave > s.wave {
@@ -74,7 +74,8 @@ func (r *Run) startStep(s *scope, i int32) {
 	}
 }
 
-// parentsFailed looks at the aggregated statuses of all predecessors (X121).
+// parentsFailed reports whether the combined status of the predecessors is a failure
+// (X121).
 func (r *Run) parentsFailed(s *scope, step *plan.Step) bool {
 	if s.failed < 0 && !r.plan.Drain {
 		return false // fail_fast sweeps the scope instead
@@ -87,7 +88,7 @@ func (r *Run) parentsFailed(s *scope, step *plan.Step) bool {
 	return false
 }
 
-// unsatisfied: the step gave its dependents nothing to stand on (R8).
+// unsatisfied reports whether the step left its dependents without a result (R8).
 func (st *stepState) unsatisfied() bool {
 	switch st.status {
 	case journal.StepFailed:
@@ -120,7 +121,7 @@ func (r *Run) failedParents(s *scope, step *plan.Step) string {
 	return text
 }
 
-// env is what the step's expressions see.
+// env is the environment of the step's expressions.
 func (r *Run) env(s *scope, i int32, step *plan.Step, vars []plan.Var) *env {
 	return &env{run: r, scope: s, step: i, vars: vars,
 		substitute: step.ParentFailure == plan.SubstituteDefault && r.parentsFailed(s, step)}
@@ -161,8 +162,8 @@ func (r *Run) startCondition(s *scope, i int32, step *plan.Step, code *stepCode)
 	}
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, Flag: uint8(taken)})
 	if other != plan.None {
-		// The other side is skipped (X44). It has no scope: these events are
-		// for readers.
+		// The steps of the other side are skipped (X44). That side has no scope; the
+		// events are for readers.
 		g, path := &r.plan.Graphs[other], s.path.Child(other, 0)
 		for k := range g.N {
 			ev := journal.Event{Kind: journal.EvNodeSkipped, Flag: uint8(journal.BranchNotTaken), Step: g.First + k, Path: path}
@@ -193,7 +194,7 @@ func (r *Run) startTransform(s *scope, i int32, step *plan.Step, code *stepCode)
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeCompleted, Data: raw})
 }
 
-// encode makes an expression's result an output.
+// encode encodes the result of an expression as an output.
 func (r *Run) encode(v any) ([]byte, *Failure) {
 	raw, err := jsonx.Canonical(v)
 	if err != nil {
@@ -242,8 +243,9 @@ func (r *Run) startLoop(s *scope, i int32, step *plan.Step, code *stepCode) {
 	r.emitStep(s, i, journal.Event{Kind: journal.EvNodeOpened, N: -1, Text: hash})
 }
 
-// loopFits checks the items of a loop, and those that are new × the steps of one
-// against the steps that are left, when the loop opens or reads on.
+// checkLoop checks the number of items of a loop, and whether the steps of the added
+// items fit in the steps that are left. It is called when the loop opens and when it
+// reads more items.
 func (r *Run) checkLoop(s *scope, i int32, items, added int64) *Failure {
 	lim, each := r.limits, r.prog.code(s.g.First+i).stepsPerItem
 	if items > lim.LoopItems {
@@ -262,7 +264,7 @@ func (r *Run) checkLoop(s *scope, i int32, items, added int64) *Failure {
 	return nil
 }
 
-// count is "1 step" or "3 steps".
+// plural returns "1 step" or "3 steps".
 func plural(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -270,9 +272,9 @@ func plural(n int64, one string) string {
 	return strconv.FormatInt(n, 10) + " " + one + "s"
 }
 
-// scopeSteps is how many steps a scope of a graph begins where none fails. A
-// condition counts with the shorter of its sides, a parallel step that not all of its
-// branches have to end with the shortest of them; what `when` may skip counts alone.
+// scopeSteps is how many steps a scope of a graph begins when none fails. A condition
+// counts its shorter side. A parallel step that does not wait for all branches counts
+// the shortest. A step with `when` counts itself only.
 func scopeSteps(p *plan.Plan, graph int32) (n int64) {
 	if graph == plan.None {
 		return 0
@@ -303,8 +305,8 @@ func branchSteps(p *plan.Plan, st *plan.Step) (n int64) {
 	return n
 }
 
-// fileHash recognises the forms in which a file travels in values: its hash,
-// or an object with one (an entry of files, the output of an action that makes one).
+// fileHash recognises the forms that a file has in values: its hash, or an object that
+// contains one (an entry of files, the output of an action that makes a file).
 func fileHash(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -355,11 +357,12 @@ func (r *Run) startWait(s *scope, i int32, step *plan.Step, code *stepCode) {
 	}
 }
 
-// maxWaitMS, 278 years, is beyond any ttl; what is longer waits so long, since
-// UTC µs would overflow.
+// maxWaitMS is 278 years, longer than any ttl. Longer waits are cut to it, because UTC
+// µs would overflow.
 const maxWaitMS = 1 << 43
 
-// moment reads when a wait ends: a point in time, or a duration from now.
+// parseWaitEnd returns when a wait ends: at a point in time, or after a duration from
+// now.
 func (r *Run) parseWaitEnd(v any) (us int64, ok bool) {
 	text, _ := v.(string)
 	if ms, err := plan.ParseDuration(text); err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// TestLeavesVerdict: completed when every leaf is completed or skipped; else
-// cancelled when a step is and none failed; else failed (X93).
+// TestLeavesVerdict: a run is completed when every leaf is completed or skipped; else
+// cancelled when a step is cancelled and none failed; else failed (X93).
 func TestLeavesVerdict(t *testing.T) {
 	const src = "name: r\norder: none\nfailure_policy: drain\nresult_rule: leaves\nsteps:\n" +
 		"  - {id: a, action: {name: work}}\n  - {id: b, action: {name: work}, dependsOn: [a]}\n  - {id: c, action: {name: work}, dependsOn: [a]}\n"

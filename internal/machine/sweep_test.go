@@ -9,11 +9,10 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 )
 
-// What comes between the parts of a sweep that needs several turns.
+// Inputs that arrive between the parts of a sweep that takes several turns.
 
-// swept is a run of three steps in turns of one event: a is waiting for its
-// retry, the others run; then `with` ends the run and one event of the sweep
-// is out.
+// swept is a run of three steps in turns of one event: a waits for its retry, the
+// others run. Then `with` ends the run, and the sweep has emitted one event.
 func swept(t *testing.T, with func(d *driven)) *driven {
 	t.Helper()
 	d := drive(t, Prepare(compilePlan(t, `
@@ -43,8 +42,8 @@ func (d *driven) decide(in *Input) {
 	d.run.Decide(in, &d.turn)
 }
 
-// TestCancelWhileFailing: a failure has fixed the verdict although open steps
-// are still being closed; a cancel is too late then (I8, F17, X95).
+// TestCancelWhileFailing: a failure has fixed the verdict although open steps are
+// still being settled; a cancel is too late then (I8, F17, X95).
 func TestCancelWhileFailing(t *testing.T) {
 	for _, step := range []int32{0, 2} {
 		d := swept(t, func(d *driven) {
@@ -66,8 +65,9 @@ func TestCancelWhileFailing(t *testing.T) {
 	}
 }
 
-// TestNothingBeginsInASweep: a retry that falls due, a grant, a failure with
-// tries left and a loss change nothing that is about to be cancelled (X95, X96, X113).
+// TestNothingBeginsInASweep: a retry that falls due, a grant, a failure with tries
+// left, and a loss change nothing about steps that are about to be cancelled (X95,
+// X96, X113).
 func TestNothingBeginsInASweep(t *testing.T) {
 	for what, in := range map[string]*Input{
 		"a retry falls due": {Kind: InTimer, At: t0 + 5_000_000},

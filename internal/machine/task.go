@@ -17,16 +17,16 @@ import (
 	"github.com/roux-engine/roux/internal/wire"
 )
 
-// A Task is what an attempt needs to be carried out, captured in the loop and
-// rendered elsewhere: it shares nothing with the run that changes.
+// A Task is what a worker needs to carry out an attempt. It is captured in the loop
+// and rendered elsewhere; it shares nothing mutable with the run.
 type Task struct {
 	Ref       journal.Ref
 	Fence     journal.Fence
 	Pin       journal.Pin
-	StepPath  string // pages[3].resize
+	StepPath  string // for example pages[3].resize
 	EffectKey string
 	TimeoutMS int64
-	InputC    json.RawMessage // the step's contracts, beside the action's schemas
+	InputC    json.RawMessage // the step's contracts, in addition to the action's schemas
 	OutputC   json.RawMessage
 
 	step  *plan.Step
@@ -35,8 +35,8 @@ type Task struct {
 	files []journal.File
 }
 
-// Task captures the attempt a CmdDispatch speaks of; nil when its fence is not
-// the live one any more.
+// Task captures the attempt of a CmdDispatch; nil when the fence is no longer the
+// current one.
 func (r *Run) Task(ref journal.Ref, fence journal.Fence) *Task {
 	t := new(Task)
 	if !r.TaskInto(t, ref, fence) {
@@ -45,11 +45,12 @@ func (r *Run) Task(ref journal.Ref, fence journal.Fence) *Task {
 	return t
 }
 
-// Files are the run's input files, as the run knows them: a file's name is that
-// which it came with in this run. The caller must not change them.
+// Files are the run's input files, under the names they have in this run. The caller
+// must not change them.
 func (t *Task) Files() []journal.File { return t.files }
 
-// TaskInto is Task with memory of the caller; false is its nil.
+// TaskInto is like Task but stores the task in t; it reports false where Task would
+// return nil.
 func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	s, i := r.at(ref)
 	if s == nil {
@@ -68,9 +69,9 @@ func (r *Run) TaskInto(t *Task, ref journal.Ref, fence journal.Fence) bool {
 	return true
 }
 
-// effectKey is derived, never random (I4): the same while the outcome of the
-// last attempt is unknown, another after a definitive failure or in a new
-// generation. Fields are length-prefixed so that no two lists read alike.
+// effectKey is derived, never random (I4). It stays the same while the outcome of the
+// last attempt is unknown, and changes after a definitive failure and in a new
+// generation. Fields are length-prefixed so that different lists never encode alike.
 func (r *Run) effectKey(s *scope, i int32) string {
 	st := &s.steps[i]
 	var buf [256]byte
@@ -86,8 +87,8 @@ func (r *Run) effectKey(s *scope, i int32) string {
 	return string(text[:])
 }
 
-// capture resolves what the step's bindings and parameters name. Values are
-// shared, and nobody changes them; decoding and evaluating is left to Render.
+// capture resolves the names that the step's bindings and parameters use. The values
+// are shared and never change; Render decodes and evaluates them.
 func (t *Task) capture(e *env) {
 	step := t.step
 	t.vars.add(e, step.ParamRef)
@@ -102,16 +103,16 @@ var (
 	emptyInputHash = sha256.Sum256(emptyInput)
 )
 
-// Render makes the action's input: parameters and bindings in one object (a
-// clash was refused at compile), the run's only file where a file input has no
-// binding. It is pure and may run on any goroutine. hash is SHA-256 of input.
-// Nobody may change either.
+// Render makes the action's input: one object of parameters and bindings (a clash was
+// refused at compile), and the run's only file when a file input has no binding. It is
+// pure and may run on any goroutine. hash is the SHA-256 of input. The caller must
+// change neither.
 func (t *Task) Render() (input, hash []byte, fail *Failure) {
 	if t.code.err != nil {
 		return nil, nil, failureOf(t.code.err, fault.TemplateError)
 	}
 	raw, fail := t.render()
-	if t.vars.err != nil { // what it made of the expressions is not their fault
+	if t.vars.err != nil { // an evaluation error would only be a consequence of this one
 		fail = failureOf(t.vars.err, fault.TemplateError)
 	}
 	if fail != nil {
@@ -171,9 +172,9 @@ func (t *Task) render() ([]byte, *Failure) {
 	return raw, nil
 }
 
-// renderBindings makes the input where that is bindings alone, and there are
-// few. What a binding only picks from a recorded value goes in as it stands
-// there, without being decoded. ok is false when that is not the case.
+// renderBindings renders an input that consists of a few bindings only. A binding that
+// only selects a part of a recorded value is copied without decoding. ok is false when
+// the input has another form.
 func (t *Task) renderBindings() (raw []byte, fail *Failure, ok bool) {
 	step, order := t.step, t.code.order
 	var parts [8]struct {
@@ -232,8 +233,8 @@ func (t *Task) bound(k int) (any, *Failure) {
 	return nil, f
 }
 
-// absent: a root name of the binding has no value at all, as when its branch
-// was not taken (R40).
+// absent reports whether a root name of the binding has no value at all, as when its
+// branch was not taken (R40).
 func (t *Task) absent(b *plan.Binding) bool {
 	for k := range b.Expr.Vars {
 		v := &b.Expr.Vars[k]

@@ -11,9 +11,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A timer is derived from state and never stored: the deadline of an attempt,
-// a retry, a wait (stepState.due), or a step's total_timeout. Entries whose
-// state has moved on are passed over.
+// A timer is derived from state and never stored: the deadline of an attempt, the time
+// of a retry, the end of a wait (stepState.due), or a step's total_timeout. Timers
+// whose state has changed since are ignored.
 type timer struct {
 	due   int64
 	scope *scope
@@ -21,8 +21,8 @@ type timer struct {
 	total bool
 }
 
-// compare orders timers completely, so that those of one moment fire in the
-// same order in a run that was restored.
+// compare is a total order, so that timers of the same moment fire in the same order
+// in a restored run.
 func (a timer) compare(b timer) int {
 	total := 0
 	switch {
@@ -35,24 +35,24 @@ func (a timer) compare(b timer) int {
 		cmp.Compare(a.scope.g.First+a.step, b.scope.g.First+b.step), total)
 }
 
-// arm sets the timer of a step instance in its present status.
+// arm sets the timer of a step instance for its current status.
 func (r *Run) arm(s *scope, i int32, due int64) {
 	s.steps[i].due = due
 	r.pushTimer(timer{due: due, scope: s, step: i})
 }
 
-// live says that the timer still means something.
+// timerLive reports whether the timer still applies.
 func (r *Run) timerLive(t timer) bool {
 	if mutation.Timer {
 		return true
 	}
 	if t.scope.state == scopeSweep {
-		return false // what is open in it is being cancelled
+		return false // its open steps are being cancelled
 	}
 	st := &t.scope.steps[t.step]
 	if t.total {
-		// A fallback runs after the step's own time is used up, and what is
-		// being aborted is aborted once.
+		// A fallback is not bound by the step's total_timeout, and a step that is
+		// being aborted is not aborted again.
 		if c := t.scope.comps[t.step]; c != nil && c.err != nil {
 			return false
 		}
@@ -68,7 +68,7 @@ func (r *Run) pushTimer(t timer) {
 	r.timers.push(t)
 }
 
-// NextDue is when the run wants InTimer next, UTC µs; 0 = never.
+// NextDue is when the run next needs InTimer, UTC µs; 0 = never.
 func (r *Run) NextDue() int64 {
 	first := r.timers.first()
 	for first != nil && !r.timerLive(*first) {
@@ -82,7 +82,7 @@ func (r *Run) NextDue() int64 {
 	return next
 }
 
-// fireTimers fires what is due at this turn's time, each once (I9).
+// fireTimers fires the timers that are due at the time of this turn, each once (I9).
 func (r *Run) fireTimers() {
 	if r.ttlDue > 0 && r.clock >= r.ttlDue {
 		r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(journal.RunExpired), Code: fault.ExecutionExpired, N: -1,

@@ -4,13 +4,14 @@ package machine
 
 import "github.com/roux-engine/roux/internal/heap"
 
-// timers gives out timers by compare, the least first.
+// timerQueue is a priority queue of timers in the order of compare.
 type timerQueue struct {
-	// row holds, from front on, those that came in order. Of steps with one
-	// timeout all do: ten thousand at once cost no search.
+	// sorted holds, from front on, the timers that were pushed in order. Timers of
+	// steps with the same timeout all are, so ten thousand at once need no heap
+	// operation.
 	sorted []timer
 	front  int
-	heap   []timer // the others, a binary heap
+	heap   []timer // the other timers, as a binary heap
 }
 
 func (q *timerQueue) len() int { return len(q.sorted) - q.front + len(q.heap) }
@@ -25,7 +26,7 @@ func (q *timerQueue) push(t timer) {
 
 func earlier(a, b *timer) bool { return a.compare(*b) < 0 }
 
-// first is the least, valid until the next call; nil = there is none.
+// first is the least timer, valid until the next call; nil = the queue is empty.
 func (q *timerQueue) first() *timer {
 	switch {
 	case q.front == len(q.sorted):
@@ -39,7 +40,7 @@ func (q *timerQueue) first() *timer {
 	return &q.sorted[q.front]
 }
 
-// pop takes the first away. There must be one.
+// pop removes the first timer. The queue must not be empty.
 func (q *timerQueue) pop() {
 	if len(q.heap) > 0 && q.first() == &q.heap[0] {
 		_, q.heap = heap.Pop(q.heap, earlier)
@@ -57,8 +58,8 @@ func (q *timerQueue) pop() {
 	}
 }
 
-// keep drops those of which ok says no, so that a long chain of steps with
-// timeouts keeps as many timers as are open.
+// keep drops the timers for which ok is false, so that a long chain of steps with
+// timeouts holds only as many timers as are live.
 func (q *timerQueue) keep(ok func(timer) bool) {
 	row, others := q.sorted, q.heap
 	q.sorted, q.heap = row[:0], others[:0]

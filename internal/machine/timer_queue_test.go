@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// I9: timers come out in their order, however they went in, and those that mean
-// nothing any more leave together.
+// I9: timers leave the queue in order, whatever the order they were pushed in, and
+// keep removes all that do not apply any more.
 func TestTimersComeInOrder(t *testing.T) {
 	in := &scope{g: &plan.Graph{}}
 	rapid.Check(t, func(t *rapid.T) {

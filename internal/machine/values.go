@@ -15,17 +15,16 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A value is JSON that the journal holds and the run refers to. It never
-// changes, so tasks share it with the loop; the decoded form is made when an
-// expression first wants it.
+// A value is JSON that the journal holds and the run refers to. It never changes, so
+// tasks share it with the loop. It is decoded when an expression first needs it.
 type value struct {
-	seq     uint64 // event that carries it; 0 = only here (snapshots write it out)
-	index   int64  // element of that event's array; -1 = the whole Data
-	list    *value // of an element: the whole array
+	seq     uint64 // event that carries it; 0 = none (snapshots then contain the bytes)
+	index   int64  // element of that event's array; -1 = the whole of Data
+	list    *value // of an element: the array
 	raw     []byte // nil until supplied, after Restore
-	n       int64  // bytes of a whole value, also while raw is not supplied
-	refs    int32  // places in the run that hold it; the loop's alone
-	missing bool   // Restore: Missing names it
+	n       int64  // size of a whole value, also while raw is not supplied
+	refs    int32  // references from the run; used by the loop only
+	missing bool   // set by Restore: Missing lists it
 	dec     atomic.Pointer[any]
 }
 
@@ -56,9 +55,9 @@ func (v *value) size() int64 {
 	return v.n
 }
 
-// hold counts one more place that refers to a value; the first one adds its
-// bytes to what the run holds (R38). An element holds its array, whose memory
-// it shares.
+// addRef counts one more reference to a value. The first one adds its bytes to the
+// run's memory (R38). An element counts as its array, because it shares the array's
+// memory.
 func (r *Run) addRef(v *value) *value {
 	if v == nil {
 		return nil
@@ -73,7 +72,7 @@ func (r *Run) addRef(v *value) *value {
 	return v
 }
 
-// release takes back one hold.
+// release removes one reference.
 func (r *Run) release(v *value) {
 	if v == nil {
 		return
@@ -86,20 +85,20 @@ func (r *Run) release(v *value) {
 	}
 }
 
-// replace puts v where old was.
+// replace stores v in place of the old value.
 func (r *Run) replace(at **value, v *value) {
 	r.addRef(v)
 	r.release(*at)
 	*at = v
 }
 
-// inputs is what expressions see of a run's start. It is made when the first
-// expression asks, in the loop, so that runs that wait do not carry it, and
-// never changes then.
+// inputs are the variables that expressions see of a run's start. They are made in the
+// loop when the first expression needs them, so that waiting runs do not hold them,
+// and never change after that.
 type inputs struct {
 	start   *journal.Start
 	vars    map[string]any
-	decoded atomic.Int64 // bytes of recorded values that were decoded, see forgetDecoded
+	decoded atomic.Int64 // bytes of recorded values decoded since forgetDecoded last dropped them
 }
 
 func newInputs(st *journal.Start) *inputs { return &inputs{start: st} }
@@ -112,7 +111,7 @@ func (in *inputs) get(name string) (any, bool) {
 	return v, ok
 }
 
-// variables are the names that a start gives to expressions.
+// variables are the names that a start defines for expressions.
 func variables(st *journal.Start) map[string]any {
 	hashes := make([]any, len(st.Files))
 	files := make([]any, len(st.Files))
@@ -142,8 +141,8 @@ func variables(st *journal.Start) map[string]any {
 	}
 }
 
-// extended is what inspection found as expressions see it: an object in any
-// case, so that has(files[0].extended.pageCount) answers for every file.
+// extended is the result of file inspection as expressions see it. It is always an
+// object, so that has(files[0].extended.pageCount) is valid for every file.
 func extended(f *journal.File) map[string]any {
 	v, err := jsonx.Decode(f.Extended, journal.InlineLimits)
 	if fields, ok := v.(map[string]any); err == nil && ok {
@@ -152,16 +151,16 @@ func extended(f *journal.File) map[string]any {
 	return map[string]any{}
 }
 
-// env is what the expressions of one step instance see. It resolves names when
-// asked, in the loop; capture notes what a name means for other goroutines.
+// env is the environment of one step instance's expressions. It resolves names in the
+// loop; capture records the meaning of a name for other goroutines.
 type env struct {
 	run   *Run
 	scope *scope
-	step  int32 // local index of the step that asks
+	step  int32 // local index of the step
 	vars  []plan.Var
-	// substitute gives '' for values that are absent (X120, X42).
+	// substitute replaces absent values by '' (X120, X42).
 	substitute bool
-	found      vars // of the name looked up last
+	found      vars // of the last Lookup
 }
 
 // Lookup implements expr.Vars.
@@ -178,7 +177,7 @@ func (e *env) Lookup(name string) (any, bool) {
 	return e.found.Lookup(name)
 }
 
-// capture says what a name means now.
+// capture records what a name means now.
 func (e *env) capture(v *plan.Var) captured {
 	c := captured{name: v.Name, member: v.Member, substitute: e.substitute}
 	if v.Kind == plan.VarStep || v.Member != "" {
@@ -224,8 +223,8 @@ func (e *env) capture(v *plan.Var) captured {
 	return c
 }
 
-// ofStep is what a step gives its expressions of itself. It is rare and long, and
-// capture is neither.
+// ownVar is a variable that depends on the step itself. It is rarely used and long;
+// keeping it out of line keeps capture short.
 //
 //go:noinline
 func (e *env) ownVar(kind plan.VarKind) string {
@@ -235,8 +234,9 @@ func (e *env) ownVar(kind plan.VarKind) string {
 	return e.uuidSeed()
 }
 
-// ready is when the step became ready in its generation. All its attempts, and what
-// is evaluated before it begins, see the same time, so that their input is the same.
+// readyTime is when the step became ready in its generation. All its attempts, and the
+// expressions evaluated before it begins, see the same time, so that their input is
+// the same.
 func (e *env) readyTime() string {
 	at := e.run.clock
 	if st := &e.scope.steps[e.step]; st.status.Begun() {
@@ -245,17 +245,17 @@ func (e *env) readyTime() string {
 	return time.UnixMicro(at).UTC().Format(time.RFC3339Nano)
 }
 
-// seed is a text that no other step instance has, nor this one in a generation whose
-// effect key has another generation in it.
+// uuidSeed is a text that is unique to this step instance and to the generation in its
+// effect key.
 func (e *env) uuidSeed() string {
 	ref := e.scope.ref(e.step)
 	return strings.Join([]string{e.run.start.Account, e.run.start.Run, journal.StepPath(e.run.plan, ref),
 		strconv.Itoa(int(e.scope.steps[e.step].keyGen))}, "\x00")
 }
 
-// bound is the value of a binding: that of the step which bound it last, nil when
-// none has. A retry empties the slot with the step that filled it; what another
-// step had bound before holds again then, as if the later one had never run.
+// bound is the value of a binding: the output of the step that bound it last, nil when
+// there is none. A retry that resets a step empties the slot that the step filled. The
+// value that another step bound before then applies again.
 func (r *Run) bound(f *scope, slot int32) (val *value) {
 	if int(slot) < len(f.slots) {
 		val = f.slots[slot]
@@ -266,8 +266,8 @@ func (r *Run) bound(f *scope, slot int32) (val *value) {
 	return val
 }
 
-// boundIn looks for the newest output that was bound to a slot of frame f, in s
-// and in the scopes that share the frame.
+// boundIn finds the newest output that was bound to a slot of frame f, in s and in the
+// scopes that share the frame.
 func (s *scope) boundIn(f *scope, p *plan.Plan, slot int32, newest **value) {
 	for i, v := range s.outs {
 		if v != nil && s.step(p, i).Slot == slot && (*newest == nil || v.seq > (*newest).seq) {
@@ -290,8 +290,8 @@ func outerFrame(f *scope) *scope {
 	return f.parent.frame
 }
 
-// captureStep is what `steps.<id>` shows: output and result only when there is
-// one, status, and error (null when it did not fail, X43).
+// captureStep captures `steps.<id>`: output and result if there is one, status, and
+// error (null when the step did not fail, X43).
 func (e *env) captureStep(v *plan.Var, c *captured) {
 	c.kind, c.status = stepVar, journal.Pending
 	for s := e.scope; s != nil; s = s.parent {

@@ -11,26 +11,26 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// vars are the variables of a task: what names meant at the moment it was
-// captured. They are decoded when an expression asks, on whatever goroutine
-// evaluates it; the zero vars has none.
+// vars are the variables of a task: the meaning of names when the task was captured. A
+// value is decoded when an expression needs it, on the goroutine that evaluates the
+// expression. The zero vars is empty.
 type vars struct {
 	list []captured
-	buf  [1]captured // most tasks have no more
-	err  error       // a recorded value that cannot be read
-	// meter counts the bytes that are decoded; nil = nobody counts.
+	buf  [1]captured // enough for most tasks
+	err  error       // set when a recorded value cannot be read
+	// meter counts the bytes that are decoded; nil = they are not counted.
 	meter *atomic.Int64
 }
 
-// captured is one name, or one member of it.
+// captured is the meaning of one name, or of one member of it.
 type captured struct {
 	name, member string
 	kind         capturedKind
-	val          *value         // of a recorded value; the output of a step, nil when it has none
-	any          any            // of a plain value
-	status       journal.Status // of a step, with the rest
+	val          *value         // a recorded value; or the output of a step, nil when it has none
+	any          any            // a plain value
+	status       journal.Status // of a step, with the fields below
 	failed       *stepError
-	substitute   bool // '' stands for an output that is absent
+	substitute   bool // an absent output reads as ''
 }
 
 type capturedKind uint8
@@ -42,7 +42,8 @@ const (
 	stepVar
 )
 
-// add captures what names mean now. A name that is there already means the same.
+// add captures the names. A name that was captured before has the same meaning and is
+// skipped.
 func (vs *vars) add(e *env, names []plan.Var) {
 	if vs.list == nil {
 		vs.list = vs.buf[:0]
@@ -88,7 +89,7 @@ func (vs *vars) Lookup(name string) (any, bool) {
 	return members, members != nil
 }
 
-// show gives a captured value as expressions see it.
+// exprValue returns a captured value as expressions see it.
 func (vs *vars) exprValue(c *captured) (any, bool) {
 	switch c.kind {
 	case plainVar:
@@ -124,8 +125,8 @@ func (vs *vars) decode(v *value) (any, bool) {
 	return d, true
 }
 
-// pick is the canonical text of what a program selects, when that can be had
-// without decoding and evaluating; ok is false when it cannot.
+// selectRaw returns the canonical JSON of the value that a program selects, if that is
+// possible without decoding and evaluating; ok is false if not.
 func (vs *vars) selectRaw(p *expr.Program) (raw []byte, ok bool) {
 	name, path, ok := p.Selection()
 	if !ok {
@@ -156,7 +157,7 @@ func (vs *vars) selectRaw(p *expr.Program) (raw []byte, ok bool) {
 			if len(x) > 1<<10 {
 				return nil, false
 			}
-		default: // it may be too large for an expression
+		default: // a large value may exceed the limits of an expression
 			return nil, false
 		}
 		raw, err := jsonx.AppendCanonical(nil, v)

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// What a binding picks without evaluating is what evaluating it gives, byte for
-// byte; and what it does not pick is left to the evaluation.
+// The value that a binding selects without evaluation equals the evaluated value, byte
+// for byte; what cannot be selected is evaluated.
 func TestPickIsEval(t *testing.T) {
 	outputs := []string{
 		`{"a":1,"b":{"c":["x",null,-7],"d":"line\n"},"e":1.5,"size":3}`, `{"a":{"a":{"a":true}}}`, `[1,2]`, `"text"`, `null`, `7`, `{}`,
@@ -68,7 +68,7 @@ func TestPickIsEval(t *testing.T) {
 			}
 		}
 	}
-	if whole < 10 { // but references and what is too large
+	if whole < 10 { // except references and values that are too large
 		t.Errorf("a whole output was picked only %d times", whole)
 	}
 	if picked < 100 {
@@ -76,8 +76,8 @@ func TestPickIsEval(t *testing.T) {
 	}
 }
 
-// A recorded value that cannot be read is what the failure tells of, and not
-// that its step did not run.
+// When a recorded value cannot be read, the failure says so, and not that its step did
+// not run.
 func TestRenderUnreadableValue(t *testing.T) {
 	step := &plan.Step{Bindings: []plan.Binding{{Name: "in", Expr: plan.Expr{Src: "bound.a", Vars: []plan.Var{{Name: "bound", Kind: plan.VarBinding}}}}}}
 	task := &Task{step: step, code: Prepare(&plan.Plan{}).compileStep(step), vars: vars{list: []captured{{name: "bound", kind: recordedVar, val: newValue(7, []byte(`{"a"`))}}}}

@@ -13,12 +13,12 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// runDue: every scope has settled and the run has not ended.
+// runDue reports whether every scope has settled and the run has not ended.
 func (r *Run) runDue() bool {
 	return r.root != nil && r.alive == 0 && !r.status.Terminal()
 }
 
-// advanceRun ends the run, by way of its compensations.
+// advanceRun ends the run, after its compensations.
 func (r *Run) advanceRun() {
 	switch {
 	case r.compensating:
@@ -50,7 +50,7 @@ func (r *Run) decideVerdict() {
 	switch {
 	case r.plan.Leaves && r.plan.Drain:
 		verdict = r.leavesVerdict()
-	case failed >= 0: // fail_fast fails at once, whatever its leaves (X118)
+	case failed >= 0: // fail_fast fails at once, whatever the status of the leaves (X118)
 		verdict = journal.RunFailed
 	}
 	if verdict == journal.RunCompleted {
@@ -77,11 +77,11 @@ func (r *Run) decideVerdict() {
 	r.fixVerdict(verdict, code, msg, failed)
 }
 
-// maxNamed bounds the failed steps that run.completed names.
+// maxNamed bounds how many failed steps run.completed names.
 const maxNamed = 20
 
-// failedSteps names the failures that the leaves of a completed run outlived
-// (R9), separated by commas.
+// failedSteps names the unhandled failures of a run that completed because its leaves
+// did (R9), separated by commas.
 func (r *Run) failedSteps() string {
 	if !r.failures {
 		return ""
@@ -96,8 +96,8 @@ func (r *Run) failedSteps() string {
 	return strings.Join(ids, ",")
 }
 
-// leavesVerdict is the rule of the workflow-execution source (X93). A failure
-// that continue_on_error consumed counts as an end like any other (R9).
+// leavesVerdict is the rule of the workflow-execution source (X93). A failure that
+// continue_on_error handled counts like any other end (R9).
 func (r *Run) leavesVerdict() journal.RunStatus {
 	leaves, failed, cancelled := true, false, false
 	for i := range r.root.steps {
@@ -125,7 +125,7 @@ func (r *Run) failureFlag() uint8 {
 	return 0
 }
 
-// fixVerdict ends the run now, or after its compensations.
+// fixVerdict ends the run, now or after its compensations.
 func (r *Run) fixVerdict(verdict journal.RunStatus, code fault.Code, msg string, failed int32) {
 	if len(r.compensations) > 0 {
 		r.emitRun(journal.Event{Kind: journal.EvRunEnding, Flag: uint8(verdict), Code: code, Text: msg, N: int64(failed)})
@@ -147,8 +147,8 @@ func (r *Run) end(verdict journal.RunStatus, code fault.Code, msg string, failed
 	r.emitRun(ev)
 }
 
-// outputs is the run's result: the recipe's `outputs`, else the fields that
-// outputSchema names found in the last step's output, else every binding (R41).
+// outputs is the run's result: the recipe's `outputs`; else the fields of outputSchema
+// that are in the last step's output; else every binding (R41).
 func (r *Run) outputs() ([]byte, *Failure) {
 	code := r.prog.outputCode()
 	if code.err != nil {

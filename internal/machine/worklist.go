@@ -8,19 +8,19 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// The worklist lists what the run can decide by itself: steps that may start,
-// composites that can be joined or opened further, scopes to sweep, the run's
-// own end. It is part of the fold: Apply adds an entry the moment its predicate
-// becomes true and removes it the moment it becomes false, so that a refolded
-// run holds the same entries in the same order, and a Decide that stopped at
-// its limit goes on where it was (CmdContinue).
+// The worklist lists what the run can decide without another input: steps that may
+// start, composites that can be joined or opened further, scopes to sweep, and the end
+// of the run. It is part of the state: applying an event adds an entry as soon as its
+// condition becomes true and removes it as soon as it becomes false. So a replayed run
+// has the same entries in the same order, and a Decide that stopped at its limit can
+// continue where it was (CmdContinue).
 type worklist struct {
 	entries []entry
 	base    uint64 // entries dropped at the front so far
 	n       int    // entries not removed
 }
 
-// An entry is one thing to decide. The zero entry was removed.
+// An entry is one thing to decide. A zero entry has been removed.
 type entry struct {
 	scope *scope
 	step  int32 // local index; -1 = the scope itself
@@ -37,58 +37,59 @@ const (
 	runEntry
 )
 
-func (a *worklist) len() int { return a.n }
+func (w *worklist) len() int { return w.n }
 
 // push appends an entry and returns its position, never 0.
-func (a *worklist) push(e entry) uint64 {
-	a.entries = append(a.entries, e)
-	a.n++
-	return a.base + uint64(len(a.entries))
+func (w *worklist) push(e entry) uint64 {
+	w.entries = append(w.entries, e)
+	w.n++
+	return w.base + uint64(len(w.entries))
 }
 
-func (a *worklist) remove(pos uint64) {
-	i := pos - 1 - a.base // wraps for positions already trimmed
-	if i >= uint64(len(a.entries)) || a.entries[i].kind == noEntry {
+func (w *worklist) remove(pos uint64) {
+	i := pos - 1 - w.base // wraps around for positions already trimmed
+	if i >= uint64(len(w.entries)) || w.entries[i].kind == noEntry {
 		return
 	}
-	a.entries[i] = entry{}
-	a.n--
-	a.trim()
+	w.entries[i] = entry{}
+	w.n--
+	w.trim()
 }
 
 // front returns the oldest entry; ok is false when there is none.
-func (a *worklist) front() (e entry, ok bool) {
-	a.trim()
-	if a.n == 0 {
+func (w *worklist) front() (e entry, ok bool) {
+	w.trim()
+	if w.n == 0 {
 		return entry{}, false
 	}
-	return a.entries[0], true
+	return w.entries[0], true
 }
 
 // trim drops removed entries at the front. Positions are never reused.
-func (a *worklist) trim() {
+func (w *worklist) trim() {
 	i := 0
-	for i < len(a.entries) && a.entries[i].kind == noEntry {
+	for i < len(w.entries) && w.entries[i].kind == noEntry {
 		i++
 	}
-	a.base += uint64(i)
-	if i*2 >= len(a.entries) { // move only when half is dead: amortised constant
-		a.entries = a.entries[:copy(a.entries, a.entries[i:])]
+	w.base += uint64(i)
+	if i*2 >= len(w.entries) { // move only when half is dead: amortised constant
+		w.entries = w.entries[:copy(w.entries, w.entries[i:])]
 	} else {
-		a.entries = a.entries[i:]
+		w.entries = w.entries[i:]
 	}
 }
 
 // each visits the entries in order.
-func (a *worklist) each(fn func(entry)) {
-	for _, e := range a.entries {
+func (w *worklist) each(fn func(entry)) {
+	for _, e := range w.entries {
 		if e.kind != noEntry {
 			fn(e)
 		}
 	}
 }
 
-// track keeps a worklist position in step with its predicate.
+// track adds or removes a worklist entry so that it is present exactly while due is
+// true.
 func (r *Run) track(pos *uint64, due bool, e entry) {
 	switch {
 	case due && *pos == 0:
@@ -99,7 +100,8 @@ func (r *Run) track(pos *uint64, due bool, e entry) {
 	}
 }
 
-// touchStep re-evaluates whether a step may be started or announced.
+// refreshStep updates the worklist entry of a step, which may be due to start or to be
+// announced.
 func (r *Run) refreshStep(s *scope, i int32) {
 	st := &s.steps[i]
 	settled := st.waiting == 0 || mutation.FanIn && int(st.waiting) < len(s.step(r.plan, i).Preds)
@@ -111,8 +113,8 @@ func (r *Run) refreshStep(s *scope, i int32) {
 	r.track(&st.pos, due, entry{scope: s, step: i, kind: stepEntry})
 }
 
-// heldBack: a retry reopened the iteration that s belongs to, and the window of
-// its loop has no room for it yet.
+// heldBack reports whether a retry reopened the iteration that contains s while the
+// window of its loop has no room for it.
 func (s *scope) heldBack() bool {
 	for ; s != nil; s = s.parent {
 		if s.held {
@@ -122,7 +124,7 @@ func (s *scope) heldBack() bool {
 	return false
 }
 
-// compensates says whether s is a compensation scope or inside one.
+// inCompensation reports whether s is a compensation scope or inside one.
 func (s *scope) inCompensation() bool {
 	for ; s != nil; s = s.parent {
 		if s.g.Role == plan.Compensation {
