@@ -10,20 +10,20 @@ import (
 )
 
 // A Checker reads one run's journal in order and asserts what must hold of any
-// journal, whatever made it. It knows the plan and nothing of the run's state,
-// so that fold and checker cannot be wrong in the same way: what a step may
-// become (X76), what a run may become (X77, X78, X80), one end a step and
-// generation (I3), nothing begun before what it depends on (I5), after a failure
-// that ends its scope (X95) or after the verdict (I7, I8), timers that fire once
-// and never early (I9), time that never falls (I10), numbers without gaps (I14).
-// For each rule, TestCheckerRules has a journal that breaks it.
+// journal, whatever made it. It knows the plan but not the run's state, so that the
+// machine and the checker cannot be wrong in the same way. It checks the transitions
+// of steps (X76) and of the run (X77, X78, X80); that a step ends once per generation
+// (I3); that nothing begins before its dependencies (I5), after a failure that ended
+// its scope (X95) or after the verdict (I7, I8); that timers fire once and never early
+// (I9); that time never goes backwards (I10) and numbers have no gaps (I14). For each
+// rule, TestCheckerRules has a journal that breaks it.
 type Checker struct {
 	plan       *plan.Plan
 	last       uint64
 	at         int64
 	gen        uint32
 	inputBytes int64
-	// limits are those in force; a retry may raise them.
+	// limits are the current ones; a retry may raise them.
 	limits plan.Limits
 
 	status  RunStatus
@@ -31,39 +31,39 @@ type Checker struct {
 	expires int64
 	signals int64
 
-	hits  *Hits // nil = nobody counts
+	hits  *Hits // nil = not counted
 	steps map[Ref]*stepRecord
-	ended map[Path]bool // scopes in which nothing may begin any more
+	ended map[Path]bool // scopes in which nothing may begin
 	begun map[item]uint32
 
-	retrying bool          // a retry's own events are being read: its limits and resets
+	retrying bool          // the events read now belong to the retry itself: its limits and resets
 	resets   []resetRecord // of that retry
 	bound    bindings
 
 	effects map[Ref]*effect
-	keys    map[string]bool // effect keys handed out
+	keys    map[string]bool // effect keys in use
 }
 
-// item is one of a loop; begun has the generation that began it last, after the
-// first one, in which each begins once.
+// item is one item of a loop. begun maps it to the generation that began it last. An
+// item begins once per generation; the first generation is not recorded.
 type item struct {
 	loop    Ref
 	Ordinal int64
 }
 
-// seen is what a journal has told of a step instance.
+// stepRecord is what the journal so far says about a step instance.
 type stepRecord struct {
 	status  Status
 	settled uint32 // generation of its last end
-	attempt uint32 // the last one that was handed out, in
+	attempt uint32 // the attempt dispatched last, in
 	gen     uint32 // … this generation
 	due     int64  // of the timer it waits for
 	deltas  int64
 	lost    int  // attempts lost to crashes since it was reset
-	done    bool // it was completed in a scope that is to be opened anew
+	done    bool // it completed in a scope that will be opened again
 }
 
-// NewChecker returns a checker of a run of p that has no journal yet.
+// NewChecker returns a checker of a run of p whose journal is empty so far.
 func NewChecker(p *plan.Plan) *Checker {
 	return &Checker{plan: p, limits: p.Limits, gen: 1, steps: map[Ref]*stepRecord{}, ended: map[Path]bool{}, begun: map[item]uint32{}, effects: map[Ref]*effect{}, keys: map[string]bool{}}
 }
@@ -74,19 +74,19 @@ func (c *Checker) Last() uint64 { return c.last }
 // At is the time of the last event seen.
 func (c *Checker) At() int64 { return c.at }
 
-// Status is what the run has become.
+// Status is the run's status after the events so far.
 func (c *Checker) Status() RunStatus { return c.status }
 
 // Generation is the run's generation.
 func (c *Checker) Generation() uint32 { return c.gen }
 
-// Signals is how many signals the run has taken.
+// Signals is how many signals the run has received.
 func (c *Checker) Signals() int64 { return c.signals }
 
-// Given is how many bytes the run's input and its edits take.
+// InputBytes is the size of the run's input and of its edits.
 func (c *Checker) InputBytes() int64 { return c.inputBytes }
 
-// StepStatus is what a step instance has become.
+// StepStatus is the status of a step instance after the events so far.
 func (c *Checker) StepStatus(ref Ref) Status {
 	if s := c.steps[ref]; s != nil {
 		return s.status
@@ -94,20 +94,19 @@ func (c *Checker) StepStatus(ref Ref) Status {
 	return Pending
 }
 
-// Live says that fence is the attempt of a step instance that was handed out
-// last, and that it has not ended.
+// Live reports whether fence is the last attempt of a step instance and has not ended.
 func (c *Checker) Live(ref Ref, fence Fence) bool {
 	s := c.steps[ref]
 	return s != nil && s.status == Running && s.attempt == fence.Attempt && s.gen == fence.Gen && c.gen == fence.Gen
 }
 
-// Begun says that the attempt of that fence was handed out at some time.
+// Begun reports whether the attempt of that fence was ever dispatched.
 func (c *Checker) Begun(ref Ref, fence Fence) bool {
 	s := c.steps[ref]
 	return s != nil && (s.gen > fence.Gen || s.gen == fence.Gen && s.attempt >= fence.Attempt)
 }
 
-// See takes the next event.
+// Check checks the next event.
 func (c *Checker) Check(ev *Event) error {
 	if ev.Seq != c.last+1 {
 		return fmt.Errorf("I14: event %d follows event %d", ev.Seq, c.last)
@@ -137,7 +136,7 @@ func (c *Checker) Check(ev *Event) error {
 	return nil
 }
 
-// run takes an event of the run itself.
+// checkRun checks an event of the run itself.
 func (c *Checker) checkRun(ev *Event) error {
 	var next RunStatus
 	switch ev.Kind {
@@ -184,7 +183,7 @@ func (c *Checker) checkRun(ev *Event) error {
 		if err := c.checkOutputs(ev); err != nil {
 			return err
 		}
-	case EvRunEnding: // it runs, towards a verdict that is fixed
+	case EvRunEnding: // the run continues until it ends with this verdict
 		if c.verdict != RunPending {
 			return fmt.Errorf("I8: event %d fixes the verdict %s, which was %s", ev.Seq, ev.Verdict(), c.verdict)
 		}
@@ -206,7 +205,8 @@ func (c *Checker) checkRun(ev *Event) error {
 	return nil
 }
 
-// became is the status an event gives its step; Pending = none of its own.
+// statusAfter is the status that an event gives its step; Pending = the event sets
+// none.
 var statusAfter = func() (to [eventKinds]Status) {
 	for _, row := range changes {
 		if row.to != same && row.event != EvNodeInvalidated {
@@ -216,7 +216,7 @@ var statusAfter = func() (to [eventKinds]Status) {
 	return to
 }()
 
-// step takes an event of a step instance.
+// checkStep checks an event of a step instance.
 func (c *Checker) checkStep(ev *Event) error {
 	s := c.steps[ev.Ref()]
 	if s == nil {
@@ -245,10 +245,10 @@ func (c *Checker) checkStep(ev *Event) error {
 	if next == Pending {
 		from := s.status
 		if (ev.Kind == EvNodeCompensating || ev.Kind == EvNodeCompensated) && from == Pending && s.done {
-			from = Completed // its scope was not opened anew: what it did is still to be undone
+			from = Completed // its scope was not opened again, so it must still be compensated
 		}
 		if it := (item{ev.Ref(), ev.Item()}); ev.Kind == EvNodeIteration && c.gen > 1 && c.begun[it] != c.gen {
-			// A loop that was reopened comes to items that an earlier generation had.
+			// A reopened loop opens items again that an earlier generation had.
 			c.begun[it] = c.gen
 			c.resetInner(ev, ev.Item())
 		}
@@ -285,9 +285,9 @@ func (c *Checker) checkStep(ev *Event) error {
 	return nil
 }
 
-// begins asserts that a step begins when everything it depends on has settled
-// (I5), and not in a scope that has ended (X95, X96), as the whole run has after
-// the verdict (I8), or inside of one.
+// checkBegin asserts that a step begins only after everything it depends on has
+// settled (I5), and not in a scope that has ended (X95, X96) or inside one. The
+// verdict ends the scope of the whole run (I8).
 func (c *Checker) checkBegin(s *stepRecord, ev *Event) error {
 	switch ev.Kind {
 	case EvNodeReady, EvNodeQueued, EvNodeStarted, EvNodeOpened, EvNodeIteration, EvNodeWaiting:
@@ -317,8 +317,8 @@ func (c *Checker) checkBegin(s *stepRecord, ev *Event) error {
 	return nil
 }
 
-// earlier finds a step in the same scope that has not settled and belongs to an
-// earlier wave; -1 = none.
+// unsettledEarlier finds a step of the same scope that belongs to an earlier wave and
+// has not settled; -1 = none.
 func (c *Checker) unsettledEarlier(ref Ref) int32 {
 	step := &c.plan.Steps[ref.Step]
 	g := &c.plan.Graphs[step.Graph]
@@ -330,8 +330,8 @@ func (c *Checker) unsettledEarlier(ref Ref) int32 {
 	return -1
 }
 
-// within says whether a scope around the one that p names has ended. What undoes
-// a step begins after that.
+// inEndedScope reports whether a scope around p has ended. Compensations are exempt,
+// because they begin after that.
 func (c *Checker) inEndedScope(p Path) (ended bool) {
 	if len(c.ended) == 0 {
 		return false
@@ -349,7 +349,7 @@ func (c *Checker) inEndedScope(p Path) (ended bool) {
 	return ended
 }
 
-// timely asserts that what only a timer can do was not done early (I9).
+// checkTiming asserts that no timer fired early (I9).
 func (c *Checker) checkTiming(s *stepRecord, ev *Event) error {
 	early := s.due - ev.At
 	step := &c.plan.Steps[ev.Step]
@@ -364,8 +364,8 @@ func (c *Checker) checkTiming(s *stepRecord, ev *Event) error {
 	return nil
 }
 
-// reset: a step that is only reopened runs on; another is as it was at first,
-// with everything it owned.
+// checkReset checks the reset of a step. A step that is only reopened keeps running;
+// any other returns to its first state, with everything it owned.
 func (c *Checker) checkReset(s *stepRecord, ev *Event) error {
 	if !c.retrying {
 		return fmt.Errorf("X119: it is reset in the middle of generation %d", c.gen)
@@ -390,7 +390,7 @@ func (c *Checker) checkReset(s *stepRecord, ev *Event) error {
 	return c.checkChange(ev, was, s.status)
 }
 
-// change asserts that the table of changes has such a cell, and counts it (X76).
+// checkChange asserts that the transition is in the table, and counts it (X76).
 func (c *Checker) checkChange(ev *Event, from, to Status) error {
 	if !c.allow(Change{ev.Kind, from, to}) {
 		return fmt.Errorf("X76: it was %s and became %s", from, to)
@@ -398,7 +398,7 @@ func (c *Checker) checkChange(ev *Event, from, to Status) error {
 	return nil
 }
 
-// met counts a change and says whether the table has it.
+// allow counts a transition and reports whether it is in the table.
 func (c *Checker) allow(ch Change) bool {
 	if !allowed[ch.Event][ch.From][ch.To] {
 		return false
@@ -409,13 +409,13 @@ func (c *Checker) allow(ch Change) bool {
 	return true
 }
 
-// Count has the changes that the checker sees counted in hits.
+// CountHits makes the checker count the transitions it sees in hits.
 func (c *Checker) CountHits(hits *Hits) { c.hits = hits }
 
 const everyItem = -1
 
-// forget withdraws what is known of scopes that are opened anew, or will be: those
-// of one item, or all that the step owns.
+// resetInner resets the records of steps in scopes that are, or will be, opened again:
+// the scope of one item, or all scopes that the step owns.
 func (c *Checker) resetInner(ev *Event, ordinal int64) {
 	var buf [16]Level
 	own, _ := ev.Path.Levels(c.plan, buf[:0])
@@ -432,20 +432,20 @@ func (c *Checker) resetInner(ev *Event, ordinal int64) {
 	}
 }
 
-// An effect is what an observer knows of an instance's last attempt.
+// An effect is what an observer knows about the last attempt of a step instance.
 type effect struct {
 	key     string
 	gen     uint32
 	attempt uint32
 	open    bool // it has not ended
-	unknown bool // it ended, and its effect may have happened or not
+	unknown bool // it ended, and its effect may or may not have happened
 }
 
-// Effect asserts I4: a new attempt carries the key of the one before it while
-// that one's outcome is unknown, else a key that nobody had before. Inside
-// scopes a retry may begin anew, with new keys. ev is an event of generation
-// gen; key is the effect key of the attempt that an EvNodeStarted hands out, ""
-// when it is not known any more.
+// CheckEffectKey asserts I4: while the outcome of an attempt is unknown the next
+// attempt has the same key; otherwise it has a key that was never used. In inner
+// scopes a retry may start over with new keys. ev is an event of generation gen; key
+// is the effect key of the attempt that an EvNodeStarted starts, "" when it is not
+// known.
 func (c *Checker) CheckEffectKey(ev *Event, gen uint32, key string) error {
 	e := c.effects[ev.Ref()]
 	switch ev.Kind {
@@ -468,7 +468,7 @@ func (c *Checker) CheckEffectKey(ev *Event, gen uint32, key string) error {
 		}
 	case EvNodeCompensated:
 		if e != nil {
-			e.unknown = false // whatever it was, it was undone
+			e.unknown = false // the compensation has undone whatever happened
 		}
 	case EvNodeRetried, EvNodeFailed, EvNodeFallback, EvNodeSkipped, EvNodeCompleted:
 		if e != nil && e.open {
@@ -479,7 +479,8 @@ func (c *Checker) CheckEffectKey(ev *Event, gen uint32, key string) error {
 	return nil
 }
 
-// Key is the effect key of an attempt, when it is the last that was handed out.
+// EffectKey is the effect key of an attempt; ok is false unless it is the step's last
+// attempt.
 func (c *Checker) EffectKey(ref Ref, fence Fence) (key string, ok bool) {
 	e := c.effects[ref]
 	if e == nil || e.gen != fence.Gen || e.attempt != fence.Attempt {

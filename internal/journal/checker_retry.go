@@ -15,9 +15,9 @@ type resetRecord struct {
 	reopen bool
 }
 
-// wholly asserts, once all resets of a retry were read, that they are whole: what
-// waits for a step that was reset was reset with it, and so was what owns it
-// (X119); and nothing goes on in the middle that waits for what will run again (I5).
+// checkResets asserts, after all resets of a retry were read, that they are complete:
+// the dependents and the owner of a reset step are reset too (X119), and no step is
+// reopened whose predecessors will run again (I5).
 func (c *Checker) checkResets() error {
 	resets := c.resets
 	c.resets = c.resets[:0]
@@ -41,8 +41,8 @@ func (c *Checker) checkResets() error {
 	return nil
 }
 
-// loses asserts that crashes count against lost_limit, and that attempts which an
-// orderly stop handed back do not (X90, F45).
+// checkLost asserts that attempts lost to crashes count against lost_limit, and that
+// attempts handed back by an orderly stop do not (X90, F45).
 func (c *Checker) checkLost(s *stepRecord, ev *Event) error {
 	switch {
 	case ev.Kind == EvNodeLost && !ev.HandedBack():
@@ -55,16 +55,17 @@ func (c *Checker) checkLost(s *stepRecord, ev *Event) error {
 	return nil
 }
 
-// bindings are what the steps of a run's outermost frame have bound: for each name
-// the steps that bind it and were not reset since, the last one last.
+// bindings are the names bound in the run's outermost frame: for each name the steps
+// that bind it and were not reset since, the last one last.
 type bindings map[string][]bound
 
 type bound struct {
 	ref  Ref
-	data []byte // nil = the output of an inner scope, which is not followed
+	data []byte // nil = the output of an inner scope, which is not tracked
 }
 
-// outermost is the name that a step binds in the outermost frame, "" when none.
+// rootBinding is the name that a step binds in the outermost frame; "" when it binds
+// none.
 func (c *Checker) rootBinding(step int32) string {
 	st := &c.plan.Steps[step]
 	if !st.Keep || st.Slot < 0 || c.plan.Graphs[st.Graph].Frame != 0 {
@@ -88,8 +89,8 @@ func (c *Checker) recordBinding(ev *Event) {
 	c.bound[name] = append(c.bound[name], b)
 }
 
-// unbinds forgets what a step has bound that is reset. What inner scopes of it
-// have bound is not followed any more.
+// dropBindings removes the bindings of a step that is reset. The values bound in its
+// inner scopes are no longer tracked.
 func (c *Checker) dropBindings(ev *Event) {
 	for name, list := range c.bound {
 		var kept []bound
@@ -106,7 +107,7 @@ func (c *Checker) dropBindings(ev *Event) {
 	}
 }
 
-// inside says whether a step instance lies in a scope that another one owns.
+// ownedBy reports whether a step instance is in a scope that owner owns, at any depth.
 func (c *Checker) ownedBy(ref, owner Ref) bool {
 	for {
 		above, ok := Owner(c.plan, ref.Path)
@@ -117,8 +118,8 @@ func (c *Checker) ownedBy(ref, owner Ref) bool {
 	}
 }
 
-// results asserts that a run which completes gives for each name what was bound to
-// it last, where its outputs are all its bindings (R41).
+// checkOutputs asserts that a completed run outputs, for each name, the value bound
+// last, if its outputs are all its bindings (R41).
 func (c *Checker) checkOutputs(ev *Event) error {
 	if ev.Kind != EvRunCompleted || len(c.plan.Outputs) > 0 || len(c.plan.OutputSchema) > 0 {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/roux-engine/roux/internal/wire"
 )
 
-// The journal's form of events. A frame holds consecutive events of one run:
+// The stored form of events. A frame holds consecutive events of one run:
 //
 //	uvarint(first seq) uvarint(At) uvarint(count) event…
 //
-// and an event is its kind, a byte pair that says which fields follow, and
-// those fields as varints or length-prefixed bytes. Integrity is the store's.
+// An event is its kind, two bytes that say which fields follow, and those fields as
+// varints or length-prefixed bytes. The store protects integrity.
 const (
 	hasFlag = 1 << iota
 	hasStep
@@ -31,7 +31,7 @@ const (
 	hasHash
 )
 
-// eventRoom is more than most events take beside their texts.
+// eventOverhead is more bytes than most events take without their texts.
 const eventOverhead = 24
 
 // AppendFrame appends consecutive events of one Decide as one frame.
@@ -45,7 +45,7 @@ func AppendFrame(buf []byte, events []Event) []byte {
 		need += eventOverhead + len(e.Path) + len(e.Code) + len(e.Text) + len(e.Data) + len(e.Hash)
 	}
 	if need > cap(buf)-len(buf) {
-		buf = slices.Grow(buf, max(need, len(buf))) // twice as much: append would copy it five times on its way
+		buf = slices.Grow(buf, max(need, len(buf))) // at least double, because append would copy it five times while growing
 	}
 	buf = binary.AppendUvarint(buf, events[0].Seq)
 	buf = binary.AppendUvarint(buf, uint64(events[0].At))
@@ -105,9 +105,9 @@ func appendEvent(buf []byte, e *Event) []byte {
 	return buf
 }
 
-// EachEvent decodes concatenated frames and calls fn for every event, in order.
-// The event's Path, Text, Code are copies; Data and Hash share frames' memory.
-// A decoding error is fault.StoreCorrupt and names the byte offset.
+// EachEvent decodes concatenated frames and calls fn for every event, in order. The
+// event's Path, Text and Code are copies; Data and Hash share the memory of frames. A
+// decoding error is fault.StoreCorrupt and contains the byte offset.
 func EachEvent(frames []byte, fn func(*Event) error) error {
 	d := wire.Reader{Buf: frames}
 	var e Event

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal says what a run's journal holds.
+// Package journal defines what a run's journal holds.
 //
-// A journal is a run's events in order, numbered 1, 2, 3. This package has their
-// kinds and fields, the bytes they are stored as, the paths that name scopes and
-// step instances, the envelope that people see, the history of every step that
-// follows from them, and the table of which event may follow which with the
-// [Checker] that holds a journal to it.
+// A journal is a run's events in order, numbered 1, 2, 3. This package has their kinds
+// and fields, their stored form, the paths that name scopes and step instances, the
+// envelope that is their public form, and the history of every step. It also has the
+// table of allowed transitions and the [Checker] that checks a journal against it.
 //
-// It decides nothing about a run: what follows from an event is package machine,
-// and whoever only reads events imports this package and not that one. It does no
-// I/O and knows no clock.
+// It decides nothing about a run: package machine does. Code that only reads events
+// imports this package and not machine. It does no I/O and uses no clock.
 package journal

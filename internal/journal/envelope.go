@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// An Envelope is the public form of an event (X179). It is a function of the
-// event and the plan alone, so any part of a journal can be shown by itself.
+// An Envelope is the public form of an event (X179). It depends on the event and the
+// plan alone, so any part of a journal can be shown by itself.
 type Envelope struct {
 	EventID     uint64         `json:"eventId"`
 	Sequence    uint64         `json:"sequence"`
@@ -30,12 +30,12 @@ type Correlation struct {
 	Phase string `json:"phase"`
 }
 
-// Time writes UTC µs as RFC 3339.
+// Time formats UTC µs as RFC 3339.
 func Time(us int64) string {
 	return time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
-// Render gives the public form of an event of a run.
+// Render returns the public form of an event of a run.
 func Render(p *plan.Plan, run string, ev *Event) Envelope {
 	env := Envelope{EventID: ev.Seq, Sequence: ev.Seq, Type: ev.Name(), RunID: run, Timestamp: Time(ev.At)}
 	payload := make(map[string]any, 6)

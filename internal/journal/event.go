@@ -4,15 +4,15 @@ package journal
 
 import "github.com/roux-engine/roux/fault"
 
-// EventKind is what happened. Its numbers are journal format: append only, and
-// the fold of a published kind never changes; a new meaning is a new kind.
-// Several kinds may share a public name ([EventKind.Name]).
+// EventKind is what happened. Its numbers are journal format: they are only added, and
+// how a published kind is applied never changes; a new meaning is a new kind. Several
+// kinds may share a public name ([EventKind.Name]).
 type EventKind uint8
 
 // The kinds. The comment names the fields in use besides Seq, At and Ref.
 const (
 	EvRunStarted   EventKind = 1  // Data: Start as JSON
-	EvRunStatus    EventKind = 2  // Flag: new Status; N: the one before
+	EvRunStatus    EventKind = 2  // Flag: new RunStatus; N: the previous one
 	EvRunEnding    EventKind = 3  // the verdict is fixed: Flag RunStatus; Code, Text; N: first failed step or -1
 	EvRunCompleted EventKind = 4  // Data: outputs; N: cost; Flag: 1 = has_failures, Text: failed steps by id, with commas
 	EvRunFailed    EventKind = 5  // Code, Text; N: first failed step or -1; Flag: as above
@@ -25,7 +25,7 @@ const (
 	EvRunLimits    EventKind = 12 // Data: the run's limits from here on, as JSON; after EvRunRetried
 
 	EvNodeReady        EventKind = 20 // dependencies settled, but its wave has not begun
-	EvNodeQueued       EventKind = 21 // wants an attempt
+	EvNodeQueued       EventKind = 21 // waits for an attempt
 	EvNodeBlocked      EventKind = 22 // Text: reason
 	EvNodeStarted      EventKind = 23 // Attempt: an attempt was granted and will be dispatched
 	EvNodeOpened       EventKind = 24 // condition: Flag Taken; parallel: N branches; loop: N items or -1, Data inline list or Text file hash
@@ -36,22 +36,22 @@ const (
 	EvNodeDelta        EventKind = 29 // N: deltaIndex; Text
 	EvNodePreview      EventKind = 30 // Data
 	EvNodeWaiting      EventKind = 31 // N: due or 0; Text: signal
-	EvNodeRetried      EventKind = 32 // Attempt that failed; Code, Text; N: due; M: delay in ms; Hash
-	EvNodeLost         EventKind = 33 // Attempt that was lost; queued again; Flag 1, Text: handed back by a clean stop, which does not count
-	EvNodeFallback     EventKind = 34 // Attempt that failed last; Code, Text: why; the fallback scope opens; Hash
-	EvNodeCompleted    EventKind = 35 // Data: output, or Flag 1 = that of its inner scope; N: cost; M: duration in µs; Hash
+	EvNodeRetried      EventKind = 32 // Attempt: the one that failed; Code, Text; N: due; M: delay in ms; Hash
+	EvNodeLost         EventKind = 33 // Attempt: the one that was lost; queued again; Flag 1, Text: handed back by a clean stop, which does not count
+	EvNodeFallback     EventKind = 34 // Attempt: the one that failed last; Code, Text: why; the fallback scope opens; Hash
+	EvNodeCompleted    EventKind = 35 // Data: output, or Flag 1 = the output of its inner scope; N: cost; M: duration in µs; Hash
 	EvNodeFailed       EventKind = 36 // Code, Text; Flag: 1 = handled; Attempt; M: duration in µs; Hash
 	EvNodeSkipped      EventKind = 37 // Flag: Reason
-	EvNodeCancelled    EventKind = 38 // Flag: Reason; Attempt, when one was handed out; M: duration in µs
-	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened with what it holds; by a new generation
+	EvNodeCancelled    EventKind = 38 // Flag: Reason; Attempt, when one was dispatched; M: duration in µs
+	EvNodeInvalidated  EventKind = 39 // Flag: Status before; N: 1 = reopened and keeps its scopes; part of a retry
 	EvNodeIgnored      EventKind = 40 // Flag: Source; Attempt
 	EvNodeCompensated  EventKind = 41 // Flag: 1 = failed; Code, Text
 	EvContract         EventKind = 42 // Text: phase; Data: JSON array of violations; Attempt
 	EvNodeCompensating EventKind = 43 // the step's compensation scope opens
-	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; what it owns is swept first
+	EvNodeAborting     EventKind = 44 // Code, Text: the composite ends early; its scopes are swept first
 )
 
-// names maps kinds to the published names: the one enum of X178.
+// names maps kinds to their published names, the one enum of X178.
 var names = [...]string{
 	EvRunStarted:       "run.started",
 	EvRunStatus:        "run.status.changed",
@@ -81,7 +81,7 @@ var names = [...]string{
 	EvNodeLost:         "node.retried",
 	EvNodeFallback:     "node.retried",
 	EvNodeCompleted:    "node.completed",
-	EvNodeFailed:       "node.failed", // node.timed_out when its cause is timeout
+	EvNodeFailed:       "node.failed", // node.timed_out when the cause is a timeout
 	EvNodeSkipped:      "node.skipped",
 	EvNodeCancelled:    "node.cancelled",
 	EvNodeInvalidated:  "node.invalidated",
@@ -120,8 +120,8 @@ func (e *Event) Name() string {
 	return e.Kind.Name()
 }
 
-// Name is the published name of the kind; events of some kinds have another one
-// by what they hold ([Event.Name]).
+// Name is the published name of the kind. For some kinds the name of an event depends
+// on its contents ([Event.Name]).
 func (k EventKind) Name() string {
 	if !k.Known() {
 		return "unknown"
@@ -129,7 +129,7 @@ func (k EventKind) Name() string {
 	return names[k]
 }
 
-// Known says that there is such a kind.
+// Known reports whether there is such a kind.
 func (k EventKind) Known() bool { return int(k) < len(names) && names[k] != "" }
 
 // Kinds lists the kinds of events.
@@ -165,13 +165,13 @@ var statusNames = [...]string{"pending", "blocked", "queued", "running", "waitin
 
 func (st Status) String() string { return statusNames[st] }
 
-// Known says that there is such a status.
+// Known reports whether there is such a status.
 func (st Status) Known() bool { return int(st) < len(statusNames) }
 
-// Begun says that the step has begun and has not settled.
+// Begun reports whether the step has begun and has not settled.
 func (st Status) Begun() bool { return st >= Blocked && st <= Retrying }
 
-// Settled says that the status is final for its generation.
+// Settled reports whether the status is final for its generation.
 func (st Status) Settled() bool { return st >= Completed && st <= Cancelled }
 
 // A RunStatus is the status of a run (R2).
@@ -195,10 +195,10 @@ var runStatusNames = [...]string{"pending", "queued", "dispatching", "running", 
 
 func (s RunStatus) String() string { return runStatusNames[s] }
 
-// Known says that there is such a status.
+// Known reports whether there is such a status.
 func (s RunStatus) Known() bool { return int(s) < len(runStatusNames) }
 
-// Terminal says that the run has ended, in its generation.
+// Terminal reports whether the run has ended, in its generation.
 func (s RunStatus) Terminal() bool { return s >= RunCompleted }
 
 // A Reason is why a step was skipped or cancelled.
@@ -220,7 +220,8 @@ var reasonNames = [...]string{"", "condition", "branch_not_taken", "parent_failu
 
 func (r Reason) String() string { return reasonNames[r] }
 
-// Source is who reports a result; the first loser of each is one node.ignored.
+// Source is where a result came from. The first late result of each source is recorded
+// as node.ignored.
 type Source uint8
 
 // The sources.
@@ -230,18 +231,19 @@ const (
 	FromPoll
 )
 
-// NotTaken says that the event is about a step of a side that was not taken. Such
-// steps have no scope; the event is for readers and changes nothing.
+// NotTaken reports whether the event is about a step on the side of a condition that
+// was not taken. Such steps have no scope; the event is for readers and does not
+// change the state.
 func (e *Event) NotTaken() bool {
 	return e.Kind == EvNodeSkipped && Reason(e.Flag) == BranchNotTaken
 }
 
-// Ends says that an event of the kind ends its run, until a retry opens another
+// Ends reports whether an event of the kind ends its run, until a retry opens another
 // generation.
 func (k EventKind) Ends() bool { return k >= EvRunCompleted && k <= EvRunExpired }
 
-// EndStatus is the status of a run that an event of this kind ends; RunPending
-// when it ends none.
+// EndStatus is the status of a run that an event of this kind ends; RunPending when
+// the kind does not end a run.
 func (k EventKind) EndStatus() RunStatus {
 	switch k {
 	case EvRunCompleted:

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStatusNames: the names that people and programs read, in full (X76, X77,
-// X78, R2, R4), and which of them are ends.
+// TestStatusNames: the status names that people and programs read, in full (X76, X77,
+// X78, R2, R4), and which of them are final.
 func TestStatusNames(t *testing.T) {
 	for st, want := range map[Status]string{
 		Pending: "pending", Blocked: "blocked", Queued: "queued", Running: "running", Waiting: "waiting", Retrying: "retrying",

@@ -4,13 +4,13 @@ package journal
 
 import "time"
 
-// What the fields Flag, N and M of an event mean depends on its kind. The methods
-// here name each meaning; what an event of another kind answers means nothing.
+// The meaning of the fields Flag, N and M of an event depends on its kind. The methods
+// here name each meaning. A method must only be called for the kinds it lists.
 
 // Status is the new status of the run (EvRunStatus).
 func (e *Event) Status() RunStatus { return RunStatus(e.Flag) }
 
-// Previous is the status of the run before (EvRunStatus).
+// Previous is the previous status of the run (EvRunStatus).
 func (e *Event) Previous() RunStatus { return RunStatus(e.N) }
 
 // Verdict is the status that the run will end with (EvRunEnding).
@@ -20,7 +20,7 @@ func (e *Event) Verdict() RunStatus { return RunStatus(e.Flag) }
 // none (EvRunEnding, EvRunFailed).
 func (e *Event) FailedStep() int32 { return int32(e.N) }
 
-// HasFailures says that steps failed in the run, whatever its end
+// HasFailures reports whether steps failed in the run, whatever its end
 // (EvRunCompleted, EvRunFailed, EvRunCancelled, EvRunExpired).
 func (e *Event) HasFailures() bool { return e.Flag&1 != 0 }
 
@@ -30,10 +30,10 @@ func (e *Event) Interrupted() int64 { return e.N }
 // Generation is the number of the generation that a retry opens (EvRunRetried).
 func (e *Event) Generation() int64 { return e.N }
 
-// A Side is one of the two graphs of a condition.
+// A Side is one of the two graphs of a condition, or neither.
 type Side uint8
 
-// The sides; they are journal format.
+// The sides. The numbers are journal format.
 const (
 	ThenSide Side = iota + 1
 	ElseSide
@@ -46,17 +46,17 @@ func (e *Event) Side() Side { return Side(e.Flag) }
 // Branches is how many branches a parallel step opens (EvNodeOpened).
 func (e *Event) Branches() int64 { return e.N }
 
-// Items is how many items a loop has, -1 when they are in a file that is yet to
-// be read (EvNodeOpened).
+// Items is how many items a loop has; -1 when they are in a file that has not been
+// read (EvNodeOpened).
 func (e *Event) Items() int64 { return e.N }
 
-// From is the index of the first of the items that were read (EvNodeItems).
+// From is the index of the first item that was read (EvNodeItems).
 func (e *Event) From() int64 { return e.N }
 
 // Count is how many items were read (EvNodeItems).
 func (e *Event) Count() int64 { return e.M }
 
-// More says that other items follow (EvNodeItems).
+// More reports whether more items follow (EvNodeItems).
 func (e *Event) More() bool { return e.Flag&1 != 0 }
 
 // Item is the index of the item whose iteration opens (EvNodeIteration).
@@ -75,14 +75,14 @@ func (e *Event) DeltaIndex() int64 { return e.N }
 // only a signal ends (EvNodeWaiting, EvNodeRetried).
 func (e *Event) Due() int64 { return e.N }
 
-// Delay is how long the next try is put off (EvNodeRetried).
+// Delay is the delay before the next try (EvNodeRetried).
 func (e *Event) Delay() time.Duration { return time.Duration(e.M) * time.Millisecond }
 
-// HandedBack says that an orderly stop handed the attempt back, which does not
+// HandedBack reports whether an orderly stop handed the attempt back, which does not
 // count as a loss (EvNodeLost).
 func (e *Event) HandedBack() bool { return e.Flag&1 != 0 }
 
-// FromInner says that the output of the step is that of the scope it opened, and
+// FromInner reports whether the output of the step is that of the scope it opened, and
 // not in Data (EvNodeCompleted).
 func (e *Event) FromInner() bool { return e.Flag&1 != 0 }
 
@@ -92,7 +92,8 @@ func (e *Event) Cost() int64 { return e.N }
 // Micros is how long the step took, in µs (EvNodeCompleted, EvNodeFailed, EvNodeCancelled).
 func (e *Event) Micros() int64 { return e.M }
 
-// Handled says that the failure was handled and ends nothing else (EvNodeFailed).
+// Handled reports whether the failure was handled, so that it ends nothing else
+// (EvNodeFailed).
 func (e *Event) Handled() bool { return e.Flag&1 != 0 }
 
 // Reason is why the step was not carried out (EvNodeSkipped, EvNodeCancelled).
@@ -101,11 +102,12 @@ func (e *Event) Reason() Reason { return Reason(e.Flag) }
 // Before is the status of the step before it was reset (EvNodeInvalidated).
 func (e *Event) Before() Status { return Status(e.Flag) }
 
-// Reopened says that the step goes on with what it holds (EvNodeInvalidated).
+// Reopened reports whether the step keeps its scopes and continues
+// (EvNodeInvalidated).
 func (e *Event) Reopened() bool { return e.N == 1 }
 
-// Source is who reported the result that came too late (EvNodeIgnored).
+// Source is where the late result came from (EvNodeIgnored).
 func (e *Event) Source() Source { return Source(e.Flag) }
 
-// Undone says that the compensation succeeded (EvNodeCompensated).
+// CompensationOK reports whether the compensation succeeded (EvNodeCompensated).
 func (e *Event) CompensationOK() bool { return e.Flag == 0 }

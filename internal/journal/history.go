@@ -11,15 +11,15 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// History is what became of every step instance of a run, folded from its
-// events: what people are shown when it is over. Unlike a Run it remembers
-// scopes that have closed; it decides nothing.
+// History is the outcome of every step instance of a run, computed from its events. It
+// is shown when a run has ended. Unlike a machine.Run it keeps scopes that have
+// closed; it decides nothing.
 type History struct {
 	plan  *plan.Plan
 	max   int
 	steps map[Ref]*StepResult
 	order []Ref
-	// Truncated says that there were more step instances than max.
+	// Truncated reports that there were more step instances than max.
 	Truncated bool
 	Status    RunStatus
 	Outputs   json.RawMessage
@@ -30,13 +30,13 @@ type History struct {
 	Ended     int64 // 0 while live
 }
 
-// StepError is an error as people see it.
+// StepError is an error as it is shown.
 type StepError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// StepResult is one step instance's end.
+// StepResult is the outcome of one step instance.
 type StepResult struct {
 	Status     string          `json:"status"`
 	Output     json.RawMessage `json:"output"`
@@ -44,14 +44,14 @@ type StepResult struct {
 	Reason     string          `json:"reason,omitempty"`
 	Attempts   int             `json:"attempts"`
 	DurationMS float64         `json:"durationMs"`
-	// FailedAttempts are those that failed or were lost, at most the first 20 of a
-	// generation.
+	// FailedAttempts are the attempts that failed or were lost, at most the first 20
+	// of a generation.
 	FailedAttempts []FailedAttempt `json:"failedAttempts,omitempty"`
 
-	ended bool // it has settled, and was not reset since
+	ended bool // it has settled and was not reset since
 }
 
-// A FailedAttempt is a try of a step that was not the one which completed it.
+// A FailedAttempt is an attempt that did not complete its step.
 type FailedAttempt struct {
 	Attempt int    `json:"attempt"`
 	Code    string `json:"code"`
@@ -60,7 +60,7 @@ type FailedAttempt struct {
 
 const maxFailedAttempts = 20
 
-// attempt notes how an attempt ended that did not complete its step.
+// attempt records how an attempt ended that did not complete its step.
 func (res *StepResult) attempt(ev *Event) {
 	f := FailedAttempt{int(ev.Attempt), string(ev.Code), ev.Text}
 	switch {
@@ -76,12 +76,13 @@ func (res *StepResult) attempt(ev *Event) {
 	res.FailedAttempts = append(res.FailedAttempts, f)
 }
 
-// NewHistory keeps at most maxSteps step instances; 0 = no bound.
+// NewHistory returns a history that keeps at most maxSteps step instances; 0 = no
+// bound.
 func NewHistory(p *plan.Plan, maxSteps int) *History {
 	return &History{plan: p, max: maxSteps, steps: make(map[Ref]*StepResult)}
 }
 
-// Add folds the next event of the run.
+// Add adds the next event of the run.
 func (h *History) Add(ev *Event) {
 	h.Events = ev.Seq
 	if ev.Step < 0 {
@@ -99,7 +100,7 @@ func (h *History) Add(ev *Event) {
 	}
 	switch ev.Kind {
 	case EvNodeReady, EvNodeQueued, EvNodeOpened, EvNodeWaiting, EvNodeCompleted, EvNodeFailed, EvNodeSkipped, EvNodeCancelled:
-		if res.ended { // the scope around it was opened anew: this is another one
+		if res.ended { // the scope around it was opened again, so this is a new instance
 			*res = StepResult{}
 		}
 	}
@@ -147,7 +148,7 @@ func (h *History) Add(ev *Event) {
 	}
 }
 
-// undoes says whether a scope is that of a compensation, or inside one.
+// inCompensation reports whether a scope is that of a compensation, or inside one.
 func inCompensation(p *plan.Plan, path Path) bool {
 	var buf [8]Level
 	levels, _ := path.Levels(p, buf[:0])
@@ -190,8 +191,8 @@ func (h *History) result(ref Ref) *StepResult {
 	return res
 }
 
-// innerOutput is the output of a condition or fallback: that of the last step
-// of the scope it opened.
+// innerOutput is the output of a condition or fallback: the output of the last step of
+// the scope it opened.
 func (h *History) innerOutput(ref Ref) json.RawMessage {
 	step := &h.plan.Steps[ref.Step]
 	for _, g := range [...]int32{step.Fallback, step.Then, step.Else} {
@@ -206,8 +207,8 @@ func (h *History) innerOutput(ref Ref) json.RawMessage {
 	return nil
 }
 
-// Steps returns the results under their paths, and the paths in the order in
-// which the steps first appeared.
+// Steps returns the results by path, and the paths in the order in which the steps
+// first appeared.
 func (h *History) Steps() (map[string]*StepResult, []string) {
 	m := make(map[string]*StepResult, len(h.order))
 	paths := make([]string, 0, len(h.order))

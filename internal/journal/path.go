@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Path is the binary name of a scope, a running instance of a graph: for each
-// level below the root, uvarint(graph) uvarint(ordinal), outermost first. The
-// root's is empty. Ordinal is the item index of a loop body, 0 elsewhere.
+// A Path is the binary name of a scope, a running instance of a graph: for each level
+// below the root, uvarint(graph) uvarint(ordinal), outermost first. The root's path is
+// empty. Ordinal is the item index of a loop body, 0 elsewhere.
 type Path string
 
 // A Ref names a step instance: a step of the plan in a scope.
@@ -23,13 +23,14 @@ type Ref struct {
 	Step int32 // plan-wide index; -1 = the run itself
 }
 
-// A Fence admits one result: it names an attempt of a step instance.
+// A Fence names an attempt of a step instance. Only a result with the current fence is
+// admitted.
 type Fence struct {
 	Gen     uint32 // generation of the run, from 1
-	Attempt uint32 // hand-outs of this step instance in any generation, from 1
+	Attempt uint32 // dispatches of this step instance in all generations, from 1
 }
 
-// Child names a scope below p: one of the graph, for the item of that ordinal.
+// Child is the path of a scope below p: of that graph, for the item of that ordinal.
 func (p Path) Child(graph int32, ordinal int64) Path {
 	var buf [64]byte
 	b := append(buf[:0], p...)
@@ -44,7 +45,8 @@ type Level struct {
 	Ordinal int64
 }
 
-// Levels decodes p for a plan and appends to buf; ok is false when it names no scope of it.
+// Levels decodes p for a plan and appends the levels to buf; ok is false when p names
+// no scope of the plan.
 func (p Path) Levels(pl *plan.Plan, buf []Level) (_ []Level, ok bool) {
 	b := []byte(p)
 	for len(b) > 0 {
@@ -62,9 +64,9 @@ func (p Path) Levels(pl *plan.Plan, buf []Level) (_ []Level, ok bool) {
 	return buf, true
 }
 
-// Owner is the step instance whose scope path names: the loop of an iteration,
-// the condition of a side. ok is false for the root scope and for a path that
-// names no scope of the plan.
+// Owner is the step instance that owns the scope of path: the loop of an iteration,
+// the condition of a side. ok is false for the root scope and for a path that names no
+// scope of the plan.
 func Owner(p *plan.Plan, path Path) (owner Ref, ok bool) {
 	var buf [8]Level
 	levels, ok := path.Levels(p, buf[:0])
@@ -78,10 +80,10 @@ func Owner(p *plan.Plan, path Path) (owner Ref, ok bool) {
 	return Ref{Path: above, Step: p.Graphs[levels[len(levels)-1].Graph].Owner}, true
 }
 
-// StepPath writes a step instance for people: a step of the root scope under
-// its id, an iteration as loop[3].resize, a branch as par[0].resize, a side of
-// a condition as check.then.convert, a fallback as charge.fallback.backup.
-// It is "" for the run itself.
+// StepPath formats a step instance for people: a step of the root scope as its id, an
+// iteration as loop[3].resize, a branch as par[0].resize, a side of a condition as
+// check.then.convert, a fallback as charge.fallback.backup. It is "" for the run
+// itself.
 func StepPath(p *plan.Plan, ref Ref) string {
 	if ref.Step < 0 || int(ref.Step) >= len(p.Steps) {
 		return ""
@@ -92,7 +94,7 @@ func StepPath(p *plan.Plan, ref Ref) string {
 	return ScopePath(p, ref.Path) + "." + p.Steps[ref.Step].ID
 }
 
-// ScopePath writes a scope for people; "" is the root.
+// ScopePath formats a scope for people; "" is the root.
 func ScopePath(p *plan.Plan, path Path) string {
 	var buf [8]Level
 	levels, ok := path.Levels(p, buf[:0])
@@ -118,8 +120,7 @@ func ScopePath(p *plan.Plan, path Path) string {
 	return b.String()
 }
 
-// ParseRef reads what StepPath wrote. A step id alone that is unique in the
-// plan but not in the root scope is accepted when no loop lies above it.
+// ParseRef reads what StepPath wrote.
 func ParseRef(p *plan.Plan, s string) (Ref, error) {
 	elems := strings.Split(s, ".")
 	ref := Ref{Step: -1}
@@ -195,8 +196,8 @@ func findStep(p *plan.Plan, graph int32, id string) int32 {
 	return -1
 }
 
-// Compare orders step instances as the definition does: what a step owns follows
-// it, the iterations of a loop by their index, branches by their number.
+// Compare orders step instances as in the definition: a step comes before the steps it
+// owns, iterations are ordered by index, and branches by number.
 func Compare(p *plan.Plan, a, b Ref) int {
 	var x, y [8]Level
 	one, _ := a.Path.Levels(p, x[:0])
@@ -215,7 +216,7 @@ func Compare(p *plan.Plan, a, b Ref) int {
 	return cmp.Compare(a.Step, b.Step)
 }
 
-// ownerAt is the step that stands for ref in the scope of level i.
+// ownerAt is the step that contains ref in the scope of level i, or ref's own step.
 func ownerAt(p *plan.Plan, ref Ref, levels []Level, i int) int32 {
 	if i < len(levels) {
 		return p.Graphs[levels[i].Graph].Owner
@@ -229,7 +230,7 @@ type Iteration struct {
 	N    int64 // from 0
 }
 
-// Iterations are those that path leads through, the outermost first.
+// Iterations are the iterations that path goes through, the outermost first.
 func Iterations(p *plan.Plan, path Path) (list []Iteration) {
 	var buf [8]Level
 	levels, ok := path.Levels(p, buf[:0])

@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// TestCompare: step instances stand in the order of the definition, iterations in
-// that of their items, also from ten on; what a step owns follows it.
+// TestCompare: step instances are in the order of the definition, and iterations in
+// the order of their items, also from ten on. Steps come before the steps they own.
 func TestCompare(t *testing.T) {
 	p, _, _, diags := compile.Source("x.yaml", []byte(`name: x
 steps:
@@ -89,8 +89,8 @@ steps:
 	return p
 }
 
-// TestParseRef: every name that StepPath writes is read again, and nothing that
-// only looks like one.
+// TestParseRef: every name that StepPath writes can be read again; texts that only
+// look like one are refused.
 func TestParseRef(t *testing.T) {
 	p := pathsPlan(t)
 	for _, name := range strings.Fields(`a a.fallback.f a.compensation.a-undo fork fork[0].l fork[1].r each each[0].in each[7].in check check.then.y`) {
@@ -117,7 +117,7 @@ func TestParseRef(t *testing.T) {
 	}
 }
 
-// TestStrangePaths: what names no step or scope of the plan has no name, and an
+// TestStrangePaths: a path that names no step or scope of the plan has no name, and an
 // event about it is shown as one of the run.
 func TestStrangePaths(t *testing.T) {
 	p := pathsPlan(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Start is everything a run is given. It is the payload of run.started.
+// Start is everything that a run starts with. It is the payload of run.started.
 type Start struct {
 	Run         string            `json:"run"`
 	Account     string            `json:"account"`
@@ -33,12 +33,12 @@ type File struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
 	Size     int64  `json:"sizeBytes"`
-	// Extended is what inspection found at upload, a JSON object (pageCount,
-	// width, …); nil = nothing. Journals before the field have none.
+	// Extended is the result of file inspection at upload, a JSON object (pageCount,
+	// width, …); nil = none. Journals older than the field have none.
 	Extended json.RawMessage `json:"extended,omitempty"`
 }
 
-// A Pin is what an action reference resolved to when the run started.
+// A Pin is the action that a reference resolved to when the run started.
 type Pin struct {
 	Name     string `json:"name"`
 	Version  string `json:"version"`
@@ -47,14 +47,15 @@ type Pin struct {
 	Once     bool   `json:"atMostOnce,omitempty"`
 }
 
-// startRecord keeps parameters exact: encoding/json would make doubles of them.
+// startRecord keeps parameters exact; encoding/json would convert numbers to float64.
 type startRecord struct {
 	Start
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
-// EncodeStart writes a start as run.started holds it, parameters exactly. Parameters
-// that are no JSON, or use the name of references, are fault.InputInvalid.
+// EncodeStart encodes a start as the payload of run.started, with exact parameters.
+// Parameters that are not JSON, or that use the reserved name of references, are
+// fault.InputInvalid.
 func EncodeStart(st *Start) ([]byte, error) {
 	rec := startRecord{Start: *st}
 	if len(st.Parameters) > 0 {
@@ -73,8 +74,8 @@ func EncodeStart(st *Start) ([]byte, error) {
 	return json.Marshal(&rec)
 }
 
-// DecodeStart reads what [EncodeStart] wrote in any release; anything else is
-// fault.StoreCorrupt. It shares no memory with data.
+// DecodeStart reads what [EncodeStart] wrote in any release; any other input is
+// fault.StoreCorrupt. The result shares no memory with data.
 func DecodeStart(data []byte) (*Start, error) {
 	rec, ok := readPlainStart(data)
 	if !ok {
@@ -99,12 +100,12 @@ func DecodeStart(data []byte) (*Start, error) {
 	return st, nil
 }
 
-// Most starts are of one shape: no files, no labels, and texts without escapes.
-// They are written and read below without encoding/json, which takes as long as
-// three steps of the run; byte for byte as encoding/json writes them. What has
-// another shape is left to it.
+// Most starts have the plain form: no files, no labels, and no text with escapes. The
+// functions below write and read that form without encoding/json, which takes as long
+// as three steps of a run. The bytes are those of encoding/json. All other starts use
+// encoding/json.
 
-// appendStart writes a start; ok is false when it has another shape.
+// appendPlainStart encodes a start; ok is false when it does not have the plain form.
 func appendPlainStart(b []byte, rec *startRecord) (_ []byte, ok bool) {
 	st := &rec.Start
 	if len(st.Files) > 0 || len(st.Labels) > 0 {
@@ -166,7 +167,7 @@ func (w *startWriter) optional(name, value string) {
 	}
 }
 
-// plainText: encoding/json writes it as it is, between quotes.
+// plainText reports whether encoding/json writes s unchanged, between quotes.
 func plainText(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -177,7 +178,7 @@ func plainText(s string) bool {
 	return true
 }
 
-// plainBytes: encoding/json writes this JSON as it is.
+// plainBytes reports whether encoding/json writes this JSON unchanged.
 func plainBytes(b []byte) bool {
 	for _, c := range b {
 		switch {
@@ -188,9 +189,10 @@ func plainBytes(b []byte) bool {
 	return true
 }
 
-// quickStart reads what appendStart wrote; ok is false for anything else.
+// readPlainStart reads what appendPlainStart wrote; ok is false for any other input.
 func readPlainStart(data []byte) (_ *startRecord, ok bool) {
-	// Texts are cut out of one string, which parameters may not make large.
+	// The texts are substrings of head. It excludes the parameters, which may be
+	// large.
 	head, params, given := bytes.Cut(data, []byte(`,"parameters":`))
 	r := startReader{rest: string(head), ok: true}
 	rec := new(startRecord)
@@ -236,7 +238,7 @@ func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 	return rec, r.ok && r.rest == ""
 }
 
-// startReader cuts texts out of one string.
+// startReader reads texts as substrings of one string.
 type startReader struct {
 	rest string
 	ok   bool

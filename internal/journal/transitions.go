@@ -43,7 +43,7 @@ var changes = [...]struct {
 	{EvNodeWaiting, Waiting, []Status{Pending, Invalidated}},
 	{EvNodeRetried, Retrying, []Status{Running}},
 	{EvNodeLost, Queued, []Status{Running}},
-	// A step that waits for its next try does not fail by a timeout: that try comes
+	// A step that waits for its next try does not time out: either that try comes
 	// before total_timeout, or there is none.
 	{EvNodeFallback, Running, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting}},
 	{EvNodeAborting, same, []Status{Running}},
@@ -53,7 +53,7 @@ var changes = [...]struct {
 	{EvNodeCancelled, Cancelled, []Status{Pending, Invalidated, Blocked, Queued, Running, Waiting, Retrying}},
 	{EvNodeInvalidated, Invalidated, []Status{Completed}},
 	{EvNodeInvalidated, Pending, []Status{StepFailed, Skipped, Cancelled}},
-	{EvNodeInvalidated, Running, []Status{StepFailed, Cancelled}}, // reopened with what it holds
+	{EvNodeInvalidated, Running, []Status{StepFailed, Cancelled}}, // reopened, keeping its scopes
 	{EvNodeIgnored, same, []Status{Pending, Invalidated, Blocked, Queued, Running, Retrying, Completed, StepFailed, Skipped, Cancelled}},
 	{EvContract, same, []Status{Running}},
 	{EvNodeCompensating, same, []Status{Completed}},
@@ -74,13 +74,13 @@ var runChanges = [...]struct {
 	{EvRunEnding, RunRunning, []RunStatus{RunDispatching, RunRunning, RunPreview}},
 	{EvRunCompleted, RunCompleted, []RunStatus{RunDispatching, RunRunning, RunPreview}},
 	{EvRunFailed, RunFailed, []RunStatus{RunDispatching, RunRunning, RunPreview}},
-	// A run that is cancelled or expires runs from then on; what undoes its steps
-	// may give a preview.
+	// A run that is cancelled or expires is running until then; its compensations may
+	// give a preview.
 	{EvRunCancelled, RunCancelled, []RunStatus{RunRunning, RunPreview}},
 	{EvRunExpired, RunExpired, []RunStatus{RunRunning, RunPreview}},
 }
 
-// same stands in changes where an event leaves the status as it is.
+// same means, in the table of changes, that the event leaves the status unchanged.
 const same = Invalidated + 1
 
 // Changes lists the cells of the table.
@@ -113,13 +113,13 @@ var allowed = func() (t [eventKinds][same][same]bool) {
 	return t
 }()
 
-// Hits counts how often a cell was met.
+// Hits counts how often each cell of the table occurred.
 type Hits [eventKinds][same][same]uint64
 
-// Of is how often a cell was met.
+// Of is how often a cell occurred.
 func (h *Hits) Of(c Change) uint64 { return h[c.Event][c.From][c.To] }
 
-// Add takes in the counts of another.
+// Add adds the counts of other.
 func (h *Hits) Add(other *Hits) {
 	for k := range other {
 		for from := range other[k] {
@@ -130,7 +130,7 @@ func (h *Hits) Add(other *Hits) {
 	}
 }
 
-// Missing lists the cells that were never met.
+// Missing lists the cells that never occurred.
 func (h *Hits) Missing() (missing []Change) {
 	for _, c := range Changes() {
 		if h.Of(c) == 0 {
@@ -140,13 +140,13 @@ func (h *Hits) Missing() (missing []Change) {
 	return missing
 }
 
-// Met is how many cells were met, of how many.
+// Met is how many of the cells occurred.
 func (h *Hits) Met() (met, all int) {
 	all = len(Changes())
 	return all - len(h.Missing()), all
 }
 
-// Rarest says which cell was met least, and how often.
+// Rarest describes the cell that occurred least, with its count.
 func (h *Hits) Rarest() string {
 	cells := Changes()
 	least := cells[0]

@@ -16,54 +16,54 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Groups are those of a comparison, in the order in which they are shown. Time
-// differs between any two runs, so it alone makes no difference.
+// Groups are the groups of a comparison, in the order in which they are shown. Time
+// differs between any two runs, so runs that differ only in time are the same.
 var Groups = []string{"definition", "inputs", "path", "outputs", "attempts", "credits", "time"}
 
-// maxDifferences bounds what is listed of one group.
+// maxDifferences bounds how many differences of one group are listed.
 const maxDifferences = 200
 
-// A Comparison is what diff found.
+// A Comparison is the result of comparing two runs.
 type Comparison struct {
 	Runs     [2]string               `json:"runs"`
-	Imported []string                `json:"imported,omitempty"` // those of them that were
+	Imported []string                `json:"imported,omitempty"` // which of the runs were imported
 	Same     bool                    `json:"same"`
 	First    *Divergence             `json:"firstDivergence,omitempty"`
 	Groups   map[string][]Difference `json:"groups"`
 	Cut      bool                    `json:"truncated,omitempty"`
 }
 
-// A Difference is one difference: where, and what either run has there; null where
-// it has nothing.
+// A Difference is one difference: the place, and the value each run has there; null
+// where it has none.
 type Difference struct {
 	Where string          `json:"where"`
 	A     json.RawMessage `json:"a"`
 	B     json.RawMessage `json:"b"`
 }
 
-// A Divergence is the earliest step that went otherwise.
+// A Divergence is the earliest step that settled differently.
 type Divergence struct {
 	Step   string    `json:"step"`
 	Text   string    `json:"text"`
-	Events [2]uint64 `json:"events"` // in each run; 0 = it never got there
+	Events [2]uint64 `json:"events"` // in each run; 0 = the run did not reach the step
 }
 
-// A Side is one of the two runs, folded from its journal.
+// A Side is one of the two runs, built from its journal.
 type Side struct {
 	*Run
 	Imported bool
 	start    journal.Start
 	results  map[string]*journal.StepResult
 	paths    []string
-	settled  map[string]uint64 // event that settled a step
+	settled  map[string]uint64 // by path: the event that settled the step
 }
 
-// NewSide returns a run of p that has no journal yet.
+// NewSide returns a side for a run of p, without events.
 func NewSide(p *plan.Plan, run string, imported bool) *Side {
 	return &Side{Run: NewRun(p, run), Imported: imported, settled: map[string]uint64{}}
 }
 
-// Apply folds the run's next event.
+// Apply adds the run's next event.
 func (s *Side) Apply(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvRunStarted:
@@ -78,7 +78,7 @@ func (s *Side) Apply(ev *journal.Event) error {
 	return s.Run.Apply(ev)
 }
 
-// Compare finds what differs between two runs.
+// Compare compares two runs. only lists the groups to compare; empty = all.
 func Compare(a, b *Side, only []string) *Comparison {
 	for _, s := range []*Side{a, b} {
 		s.results, s.paths = s.History.Steps()
@@ -125,8 +125,8 @@ func Compare(a, b *Side, only []string) *Comparison {
 	return c
 }
 
-// compareDefinition compares plans step by step; names for people are no part
-// of their meaning.
+// compareDefinition compares plans step by step. Labels are not compared, because they
+// do not change the meaning.
 func compareDefinition(a, b *Side, add func(group, where string, x, y any)) {
 	if a.Plan.Hash() == b.Plan.Hash() {
 		return
@@ -138,8 +138,8 @@ func compareDefinition(a, b *Side, add func(group, where string, x, y any)) {
 	}
 }
 
-// stepsByPlace gives what each step says under its place in the definition,
-// without the numbers that follow from it.
+// stepsByPlace returns the fields of each step by its place in the definition, without
+// the numbers that only follow from that place.
 func stepsByPlace(p *plan.Plan) map[string]any {
 	m := make(map[string]any, len(p.Steps))
 	for i := range p.Steps {
@@ -166,7 +166,7 @@ func stepsByPlace(p *plan.Plan) map[string]any {
 	return m
 }
 
-// placeOf names a step of a plan by the steps that own it, as StepPath does.
+// placeOf names a step by the steps that own it, as StepPath does.
 func placeOf(p *plan.Plan, step int32) string {
 	s := &p.Steps[step]
 	g := &p.Graphs[s.Graph]
@@ -216,7 +216,7 @@ func errorText(e *journal.StepError) string {
 	return e.Code + ": " + e.Message
 }
 
-// firstOf names the earliest step that settled otherwise: its status, its error
+// firstOf returns the earliest step that settled differently: in its status, its error
 // or its output.
 func firstOf(a, b *Side) *Divergence {
 	var first *Divergence
@@ -252,7 +252,7 @@ func orMax(n uint64) uint64 {
 	return n
 }
 
-// TookMS is how long the run took, in ms; 0 while it goes on.
+// TookMS is how long the run took, in ms; 0 if it has not ended.
 func (s *Side) TookMS() float64 {
 	if s.Ended == 0 {
 		return 0
@@ -268,8 +268,8 @@ func filesOf(s *Side) any {
 	return list
 }
 
-// compareValues calls fn for every place in which two JSON values differ; a
-// place is written as in an expression.
+// compareValues calls fn for every place in which two JSON values differ; the place is
+// written as in an expression.
 func compareValues(at string, x, y any, fn func(at string, x, y any)) {
 	switch x := x.(type) {
 	case map[string]any:
@@ -299,7 +299,7 @@ func at0(list []any, i int) any {
 	return nil
 }
 
-// union is a with what only b has behind it.
+// union is a, followed by the elements that only b has.
 func union(a, b []string) []string {
 	have := make(map[string]bool, len(a))
 	for _, s := range a {
@@ -321,7 +321,8 @@ func anyOf(m map[string]any) any {
 	return m
 }
 
-// Decoded is a recorded value; what cannot be read is compared as text.
+// Decoded decodes a recorded value; a value that cannot be decoded is returned as
+// text.
 func Decoded(raw []byte) any {
 	if len(raw) == 0 {
 		return nil
@@ -333,11 +334,11 @@ func Decoded(raw []byte) any {
 	return v
 }
 
-// RawOf is a value as JSON, in canonical form where it has one.
+// RawOf is a value as JSON, canonical if possible.
 func RawOf(v any) json.RawMessage {
 	raw, err := jsonx.Canonical(v)
 	if err != nil {
-		// A number of a plan, such as 0.5, or an int that is none of JSON's.
+		// A plan may contain numbers without a canonical form, such as 0.5 or an int.
 		raw, _ = json.Marshal(v)
 	}
 	return raw

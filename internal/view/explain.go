@@ -11,20 +11,20 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// An Explanation is why a step is where it is: the chain of facts, each with
-// the event that proves it.
+// An Explanation is why a step has its status: a chain of facts, each with the event
+// that proves it.
 type Explanation struct {
 	Run       string       `json:"run"`
 	Step      string       `json:"step"`
 	Status    string       `json:"status"`
-	Imported  bool         `json:"imported,omitempty"` // the run was
+	Imported  bool         `json:"imported,omitempty"` // the run was imported
 	Why       []string     `json:"why"`
 	DependsOn []Dependency `json:"dependsOn,omitempty"`
 	Facts     []Fact       `json:"facts"`
 	Next      string       `json:"next,omitempty"`
 }
 
-// A Dependency is a step that must have settled before, and how it stands.
+// A Dependency is a step that must settle first, and its status.
 type Dependency struct {
 	Step   string `json:"step"`
 	Status string `json:"status"`
@@ -38,21 +38,21 @@ type Fact struct {
 	Text  string `json:"text,omitempty"`
 }
 
-// An Explainer folds the run and keeps the facts about one step.
+// An Explainer follows a run and keeps the facts about one step.
 type Explainer struct {
 	run   *Run
 	ref   journal.Ref
 	facts []Fact
-	mine  Step // the step's state, also when the view lets it go
+	mine  Step // the step's state, kept even when the run's view drops the step
 	seen  bool
 }
 
-// NewExplainer explains a step of a run of p.
+// NewExplainer returns an explainer for a step of a run of p.
 func NewExplainer(p *plan.Plan, run string, ref journal.Ref) *Explainer {
 	return &Explainer{run: NewRun(p, run), ref: ref}
 }
 
-// Apply folds the run's next event.
+// Apply adds the run's next event.
 func (x *Explainer) Apply(ev *journal.Event) error {
 	if ev.Ref() == x.ref && len(x.facts) < MaxSteps {
 		x.facts = append(x.facts, Fact{ev.Seq, Stamp(ev.At), ev.Name(), OneLine(EventText(x.run.Plan, ev))})
@@ -71,7 +71,7 @@ func (x *Explainer) Apply(ev *journal.Event) error {
 	return nil
 }
 
-// Explain says why the step stands as it does after the events so far.
+// Explain explains the step's status after the events so far.
 func (x *Explainer) Explain() *Explanation {
 	p := x.run.Plan
 	step := &p.Steps[x.ref.Step]
@@ -88,7 +88,8 @@ func (x *Explainer) Explain() *Explanation {
 	return e
 }
 
-// parents lists what the step waits for; unmet are those that have not settled well.
+// parents adds the step's dependencies to e; unmet are those that have not settled
+// well.
 func (x *Explainer) parents(e *Explanation, step *plan.Step) (unmet []Dependency) {
 	for _, pred := range step.Preds {
 		path := journal.StepPath(x.run.Plan, journal.Ref{Path: x.ref.Path, Step: pred})
@@ -173,8 +174,8 @@ func (x *Explainer) whyPending(e *Explanation, because func(string, ...any), unm
 	}
 }
 
-// closedAbove finds the nearest step above whose scope holds this one and has
-// not opened it.
+// closedAbove finds the nearest owning step whose scope contains this step and has not
+// opened; open is true when there is none.
 func (x *Explainer) closedAbove() (owner, state string, open bool) {
 	path := journal.StepPath(x.run.Plan, x.ref)
 	for {

@@ -11,25 +11,25 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// What people are shown of a loop of many items: the first of them, and so many of
-// those that did not complete. Programs get all.
+// Of a loop with many items, people are shown the first ones, and some of the others
+// that did not complete. Programs get all.
 const (
 	firstItems = 20
 	otherItems = 20
 )
 
-// ranks order statuses by how much an item of that status wants to be seen.
+// ranks orders statuses by how important it is to show an item of that status.
 var ranks = []string{"failed", "timed_out", "waiting", "blocked", "retrying", "running", "queued", "pending", "cancelled", "completed"}
 
 func rank(status string) int {
 	if i := slices.Index(ranks, status); i >= 0 {
 		return i
 	}
-	return len(ranks) // skipped, invalidated: says nothing about the item
+	return len(ranks) // skipped, invalidated: no information about the item
 }
 
-// An itemCount is a loop as lists of its steps show it: what is known of its items,
-// by the status of the step that tells most.
+// An itemCount collects the items of a loop for a list of its steps. The status of an
+// item is that of its most important step.
 type itemCount struct {
 	statuses map[int64]string
 	total    int64 // items of the loop; 0 = not known
@@ -44,7 +44,7 @@ func (c *itemCount) add(n int64, status string) {
 	}
 }
 
-// shown are the items that are listed; nil = all. rest says what the others are.
+// shown returns the items that are listed; nil = all. rest describes the others.
 func (c *itemCount) shown() (items map[int64]bool, rest string) {
 	if len(c.statuses) <= firstItems {
 		return nil, ""
@@ -90,7 +90,7 @@ func (c *itemCount) shown() (items map[int64]bool, rest string) {
 	return items, fmt.Sprintf("%s more %s: %s", grouped(more), what, strings.Join(parts, ", "))
 }
 
-// grouped writes a number with commas: 12,345.
+// grouped formats a number with commas: 12,345.
 func grouped(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -99,9 +99,9 @@ func grouped(n int64) string {
 	return s
 }
 
-// Listed are the steps that a list for people shows, in the order of the definition
-// and of the items. Of a loop of many items some are left out; a step view with
-// nothing but folded then stands for them.
+// Listed returns the steps that a list for people shows, in the order of the
+// definition and of the items. Some items of a loop with many are left out; a step
+// with only Path, Ref and Others then stands for them.
 func (v *Run) Listed() []*Step {
 	loops := map[journal.Ref]*itemCount{}
 	var list []*Step
@@ -129,7 +129,7 @@ func (v *Run) Listed() []*Step {
 			continue
 		}
 		shown[loop] = items
-		last := journal.Iteration{Loop: loop, N: 1 << 40} // after every item
+		last := journal.Iteration{Loop: loop, N: 1 << 40} // sorts after every item
 		list = append(list, &Step{
 			Path:   journal.StepPath(v.Plan, loop) + "[…]",
 			Ref:    journal.Ref{Path: last.Scope(v.Plan), Step: v.Plan.Graphs[v.Plan.Steps[loop.Step].Body].First},
@@ -146,9 +146,8 @@ func (v *Run) Listed() []*Step {
 	return list
 }
 
-// Ordered are the spans that a span owns, as people are shown them: in the order of
-// the definition and of the items, and of many items some. rest says what the
-// others are.
+// Ordered returns the children of a span as people are shown them: in the order of the
+// definition and of the items, and only some of many items. rest describes the others.
 func (s *Span) Ordered(p *plan.Plan) (list []*Span, rest string) {
 	list = slices.Clone(s.Children)
 	slices.SortStableFunc(list, func(a, b *Span) int { return journal.Compare(p, a.Ref, b.Ref) })
@@ -159,7 +158,7 @@ func (s *Span) Ordered(p *plan.Plan) (list []*Span, rest string) {
 	item := func(in *Span) (int64, bool) {
 		all := journal.Iterations(p, in.Ref.Path)
 		if len(all) == 0 || all[len(all)-1].Loop != s.Ref {
-			return 0, false // of its fallback or compensation
+			return 0, false // it belongs to the loop's fallback or compensation
 		}
 		return all[len(all)-1].N, true
 	}

@@ -4,7 +4,7 @@ package view
 
 import "testing"
 
-// TestItemCount: what is shown, and what is said of the rest.
+// TestItemCount: which items are shown, and how the rest is described.
 func TestItemCount(t *testing.T) {
 	fill := func(n int64, total int64, odd map[int64]string) (map[int64]bool, string) {
 		c := itemCount{total: total}
@@ -12,7 +12,7 @@ func TestItemCount(t *testing.T) {
 			c.add(i, "completed")
 			if odd[i] != "" {
 				c.add(i, odd[i])
-				c.add(i, "completed") // says less
+				c.add(i, "completed") // less important
 			}
 		}
 		return c.shown()

@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// EventText says what an event adds to its name.
+// EventText is the text that is shown after an event's name.
 func EventText(p *plan.Plan, ev *journal.Event) string {
 	switch ev.Kind {
 	case journal.EvRunStarted:
@@ -89,7 +89,7 @@ func EventText(p *plan.Plan, ev *journal.Event) string {
 	return ""
 }
 
-// openedText says which side, branches or items a step opened.
+// openedText describes the side, branches or items that a step opened.
 func openedText(p *plan.Plan, ev *journal.Event) string {
 	switch p.Steps[ev.Step].Kind {
 	case plan.Condition:
@@ -116,14 +116,14 @@ func sideText(side journal.Side) string {
 	return "→ nothing"
 }
 
-// waitingText says what a step waits for.
+// waitingText describes what a step waits for.
 func waitingText(signal string, due int64) string {
 	var parts []string
 	if signal != "" {
 		parts = append(parts, fmt.Sprintf("for signal %q", signal))
 	}
 	if due > 0 {
-		parts = append(parts, "until "+UTC(due).Format(time.RFC3339)) // a card has no room for more
+		parts = append(parts, "until "+UTC(due).Format(time.RFC3339)) // without milliseconds, because a card is narrow
 	}
 	return strings.Join(parts, ", ")
 }
@@ -135,7 +135,7 @@ func from(step string) string {
 	return "from " + step
 }
 
-// limitsText are the limits that a run has from an event on.
+// limitsText describes the limits that a run has from an event on.
 func limitsText(data []byte) string {
 	var l plan.Limits
 	if json.Unmarshal(data, &l) != nil {
@@ -148,7 +148,7 @@ func limitsText(data []byte) string {
 	return text
 }
 
-// undoneText says how a compensation ended.
+// undoneText describes how a compensation ended.
 func undoneText(ev *journal.Event) string {
 	if ev.CompensationOK() {
 		return "compensated"
@@ -156,7 +156,7 @@ func undoneText(ev *journal.Event) string {
 	return fmt.Sprintf("compensation failed: %s: %s", ev.Code, ev.Text)
 }
 
-// reasonText says what a reason of R4 means.
+// reasonText explains a reason of R4.
 func reasonText(reason string) string {
 	switch reason {
 	case journal.ByCondition.String():
@@ -177,7 +177,8 @@ func reasonText(reason string) string {
 	return reason
 }
 
-// failedStatus tells a timeout from other failures: a view, not a status (R4).
+// failedStatus distinguishes a timeout from other failures. timed_out is a display
+// status and not one of R4.
 func failedStatus(code fault.Code) string {
 	if fault.CauseOf(code) == fault.CauseTimeout {
 		return "timed_out"

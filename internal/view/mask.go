@@ -18,37 +18,37 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Masked stands where a value is not shown.
+// Masked replaces a value that is not shown.
 const Masked = "[masked]"
 
 const (
-	// shortText is the length below which a text is masked only where it is a
-	// whole value, and a number not at all: parts of other words, and other
-	// numbers, would be taken for it.
+	// shortText is the length below which a text is masked only where it is the whole
+	// value, and a number not at all. Otherwise parts of other words, and other
+	// numbers, would be masked by mistake.
 	shortText = 4
-	// maxSchemaDepth bounds how many parts of a schema are followed that all speak
-	// of one value, maxSchemaWork how many for all values of an event. What is not
-	// reached is masked.
+	// maxSchemaDepth bounds how many nested schema parts are followed for one value,
+	// and maxSchemaWork how many for all values of an event. Values beyond a bound are
+	// masked.
 	maxSchemaDepth = 32
 	maxSchemaWork  = 200_000
-	// maxWholes is how many objects and lists are known again wherever they are
-	// passed on; the texts and long numbers in others are all the same.
+	// maxWholes bounds how many objects and lists are recognised as a whole where they
+	// are passed on. The texts and long numbers inside others are still masked.
 	maxWholes = 64
 )
 
-// A Mask hides the values that the recipe's input schema marks as writeOnly, in
-// events that are shown or exported: where the input stands, such a value of any
-// type wholly, and every text and long number of it, and every object and list,
-// wherever a step passed it on. The run itself is folded from the events as they
-// are. A Mask takes the events of a run in order, from the first.
+// A Mask hides the values that the recipe's input schema marks as writeOnly, in events
+// that are shown or exported. In the input it hides the whole value, of any type.
+// Where a step passes the value on, it hides every text, long number, object and list
+// of it. The run itself is computed from the unmasked events. A Mask must see the
+// events of a run in order, from the first.
 type Mask struct {
 	schema map[string]any
-	texts  []string // longest first, so that none hides part of another; numbers too, as they are written
-	wholes []any    // the objects and lists, none of them empty
-	work   int      // parts of the schema that were followed for this event
+	texts  []string // longest first, so that none hides a part of another; numbers too, in their text form
+	wholes []any    // the objects and lists that are not empty
+	work   int      // schema parts followed for this event
 }
 
-// NewMask returns the mask of a plan; nil when it marks nothing.
+// NewMask returns the mask of a plan; nil when the plan marks nothing.
 func NewMask(p *plan.Plan) *Mask {
 	var schema map[string]any
 	if !bytes.Contains(p.InputSchema, []byte(`"writeOnly"`)) || json.Unmarshal(p.InputSchema, &schema) != nil {
@@ -57,7 +57,7 @@ func NewMask(p *plan.Plan) *Mask {
 	return &Mask{schema: schema}
 }
 
-// Event returns an event as it may be shown. It never changes ev itself.
+// Event returns an event as it may be shown. It never changes ev.
 func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	if m == nil {
 		return ev
@@ -67,7 +67,7 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	case journal.EvRunStarted:
 		st, err := journal.DecodeStart(ev.Data)
 		if err != nil {
-			return ev // nothing can be shown of it
+			return ev // nothing of it can be shown
 		}
 		st.Parameters = m.Fields(st.Parameters)
 		if out.Data, err = journal.EncodeStart(st); err != nil {
@@ -89,13 +89,13 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	change := m.value
 	switch ev.Kind {
 	case journal.EvRunLimits:
-		return ev // what a person raised, and the fold reads
+		return ev // the limits that a person raised, which readers of the state need
 	case journal.EvNodeOpened, journal.EvNodeItems, journal.EvRunCompleted:
-		change = m.inside // a list of items, or outputs by name, stays one
+		change = m.inside // a list of items, or outputs by name, stays a list or an object
 	}
 	switch ev.Kind {
 	case journal.EvRunSignalled, journal.EvNodeOpened, journal.EvContract, journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
-		// Text is a name of the recipe or of Roux, or of a file.
+		// Text is a name from the recipe, from Roux, or of a file.
 	default:
 		out.Text = m.text(ev.Text)
 	}
@@ -103,7 +103,7 @@ func (m *Mask) Event(ev *journal.Event) *journal.Event {
 	return &out
 }
 
-// rewrite changes a JSON value. What cannot be read is not shown.
+// rewrite applies change to a JSON value. A value that cannot be decoded is masked.
 func (m *Mask) rewrite(data []byte, change func(any) any) []byte {
 	if len(data) == 0 {
 		return data
@@ -118,19 +118,19 @@ func (m *Mask) rewrite(data []byte, change func(any) any) []byte {
 	return data
 }
 
-// Fields masks parameters of the run, and learns what is marked in them.
+// Fields masks parameters of the run, and remembers the marked values in them.
 func (m *Mask) Fields(params map[string]any) map[string]any {
 	m.work = 0
 	masked, _ := m.marked(m.schema, params, 0).(map[string]any)
 	slices.SortFunc(m.texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	m.texts = slices.Compact(m.texts)
-	// A text may stand in other parameters too.
+	// The same text may occur in other parameters.
 	masked, _ = m.value(masked).(map[string]any)
 	return masked
 }
 
-// marked masks what a schema marks in a value. depth is how many parts of the
-// schema led here that speak of the same value.
+// marked masks the parts of v that a schema marks. depth is how many nested schema
+// parts have been followed for this value.
 func (m *Mask) marked(schema any, v any, depth int) any {
 	s, ok := schema.(map[string]any)
 	if !ok {
@@ -170,9 +170,9 @@ func (m *Mask) marked(schema any, v any, depth int) any {
 	return v
 }
 
-// markedFields masks what a schema marks in the fields of an object. Words that
-// apply to fields which no other word names are taken to apply where none does by
-// name: a mark too many hides a value, one too few shows it.
+// markedFields masks the marked fields of an object. A keyword for fields that no
+// other keyword names is applied where no field is named explicitly. This may hide a
+// value too many, but never shows one too many.
 func (m *Mask) markedFields(s, v map[string]any) any {
 	out := make(map[string]any, len(v))
 	props, _ := s["properties"].(map[string]any)
@@ -194,12 +194,12 @@ func (m *Mask) markedFields(s, v map[string]any) any {
 	return out
 }
 
-// markedItems does so with the items of a list.
+// markedItems masks the marked items of a list.
 func (m *Mask) markedItems(s map[string]any, v []any) any {
 	out := make([]any, len(v))
 	first, _ := s["prefixItems"].([]any)
 	rest := s["items"]
-	if places, ok := rest.([]any); ok { // as drafts before 2020-12 write it
+	if places, ok := rest.([]any); ok { // the form of drafts before 2020-12
 		first, rest = places, s["additionalItems"]
 	}
 	for i, item := range v {
@@ -214,7 +214,7 @@ func (m *Mask) markedItems(s map[string]any, v []any) any {
 	return out
 }
 
-// resolve follows a reference into the schema itself: by a path, or by a name.
+// resolve follows a reference within the schema, by path or by name.
 func (m *Mask) resolve(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {
@@ -245,7 +245,7 @@ func (m *Mask) resolve(ref string) any {
 	return at
 }
 
-// anchored finds the part of a schema that has a name.
+// anchored finds the part of a schema with that name.
 func anchored(at any, name string, depth int) any {
 	if depth > maxSchemaDepth {
 		return nil
@@ -270,13 +270,13 @@ func anchored(at any, name string, depth int) any {
 	return nil
 }
 
-// learn keeps the texts, numbers, objects and lists of a marked value.
+// learn remembers the texts, numbers, objects and lists of a marked value.
 func (m *Mask) learn(v any) {
 	switch v := v.(type) {
 	case string:
 		if v != "" && v != Masked {
 			m.texts = append(m.texts, v)
-			// Messages quote texts, and show URLs with them.
+			// Messages quote texts, and URLs within texts.
 			forms := []string{unquoted(strconv.Quote(v)), unquoted(jsonText(v))}
 			if len(v) >= shortText {
 				forms = append(forms, escaped(v, "$&+,/:;=@"), escaped(v, "$&+:=@"), strings.ReplaceAll(escaped(v, " "), " ", "+"))
@@ -304,11 +304,11 @@ func (m *Mask) learn(v any) {
 	}
 }
 
-// unquoted is what stands between the quotes around a text.
+// unquoted is s without the quotes around it.
 func unquoted(s string) string { return strings.TrimSuffix(strings.TrimPrefix(s, `"`), `"`) }
 
-// escaped is a text as URLs write it: in a path, as a part of one, or in a query,
-// which differ in what they keep.
+// escaped is a text as it occurs in URLs. keep lists the characters that are not
+// escaped; they differ between a path, a part of a path, and a query.
 func escaped(s, keep string) string {
 	const digits = "0123456789ABCDEF"
 	out := make([]byte, 0, len(s))
@@ -323,14 +323,14 @@ func escaped(s, keep string) string {
 	return string(out)
 }
 
-// learnWhole keeps a marked object or list.
+// learnWhole remembers a marked object or list.
 func (m *Mask) learnWhole(v any, size int) {
 	if size > 0 && len(m.wholes) < maxWholes && !m.whole(v) {
 		m.wholes = append(m.wholes, v)
 	}
 }
 
-// jsonText is a value as JSON, and a number as a template, too, writes it.
+// jsonText is a value as JSON; a template formats a number the same way.
 func jsonText(v any) string {
 	text, err := jsonx.Canonical(v)
 	if err != nil {
@@ -339,7 +339,7 @@ func jsonText(v any) string {
 	return string(text)
 }
 
-// value masks the marked values in a value, which is not changed.
+// value returns v with the marked values masked; v is not changed.
 func (m *Mask) value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -361,7 +361,7 @@ func (m *Mask) value(v any) any {
 	return v
 }
 
-// inside masks what is in an object or a list, which stays one.
+// inside masks the contents of an object or a list, which itself stays.
 func (m *Mask) inside(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -380,7 +380,7 @@ func (m *Mask) inside(v any) any {
 	return m.value(v)
 }
 
-// whole says whether an object or a list is a marked one.
+// whole reports whether an object or a list is a marked one.
 func (m *Mask) whole(v any) bool {
 	return slices.ContainsFunc(m.wholes, func(w any) bool { return reflect.DeepEqual(v, w) })
 }
@@ -394,7 +394,8 @@ func (m *Mask) text(s string) string {
 	return s
 }
 
-// cutShort masks the beginnings of a text in messages that show no more of it.
+// cutShort masks the beginning of a text at the end of a message that was cut off
+// there.
 func cutShort(s, t string) string {
 	const ellipsis = "…"
 	for at := 0; ; {
@@ -404,7 +405,7 @@ func cutShort(s, t string) string {
 		}
 		end := at + i
 		begin := end
-		// The longest beginning of t that ends here.
+		// The longest prefix of t that ends here.
 		for n := min(len(t), end); n >= shortText; n-- {
 			if s[end-n:end] == t[:n] {
 				begin = end - n

@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// masked is what a mask makes of a run's first event and of one with data.
+// masked returns a run's first event, and one with data, as the mask shows them.
 func masked(t *testing.T, schema, params, data string) (start, later string) {
 	t.Helper()
 	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(schema)})
@@ -44,7 +44,8 @@ func masked(t *testing.T, schema, params, data string) (start, later string) {
 	return string(text), string(shown)
 }
 
-// A marked value is masked wholly, whatever its type, and where the schema marks it.
+// A marked value is masked as a whole, whatever its type, wherever the schema marks
+// it.
 func TestMaskedInput(t *testing.T) {
 	const mark = `"writeOnly": true`
 	for _, tt := range []struct{ name, schema, params, want string }{
@@ -90,7 +91,7 @@ func TestMaskedInput(t *testing.T) {
 	}
 }
 
-// What a step passes on of a marked value is masked, too.
+// A marked value is masked where a step passes it on.
 func TestMaskedOnTheWay(t *testing.T) {
 	const schema = `{"properties": {"a": {"writeOnly": true}}}`
 	for _, tt := range []struct{ name, secret, data, want string }{
@@ -120,7 +121,7 @@ func TestMaskedOnTheWay(t *testing.T) {
 	}
 }
 
-// What is masked as URLs write it is what net/url makes of it.
+// The escaped form that is masked is the one that net/url writes.
 func TestEscaped(t *testing.T) {
 	all := "ü\xff"
 	for c := range byte(0x80) {
@@ -137,7 +138,8 @@ func TestEscaped(t *testing.T) {
 	}
 }
 
-// A mask leaves the events alone that it is given, and a schema without a mark has none.
+// A mask does not change the events it is given, and a schema without a mark has no
+// mask.
 func TestMaskChangesNothing(t *testing.T) {
 	if NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"type": "string"}}}`)}) != nil {
 		t.Error("a schema without a mark has a mask")
@@ -159,8 +161,8 @@ func TestMaskChangesNothing(t *testing.T) {
 	}
 }
 
-// What the fold reads of an event keeps its form: a list of items is a list, outputs
-// are an object, limits are numbers.
+// An event that readers of the state need keeps its form: a list of items stays a
+// list, outputs an object, limits numbers.
 func TestMaskKeepsForms(t *testing.T) {
 	m := NewMask(&plan.Plan{InputSchema: json.RawMessage(`{"properties": {"a": {"writeOnly": true}, "o": {"writeOnly": true}, "n": {"writeOnly": true}}}`)})
 	first, err := journal.EncodeStart(&journal.Start{Parameters: map[string]any{"a": []any{int64(1001), int64(2), "x"}, "o": map[string]any{"k": true}, "n": int64(200_000)}})
@@ -185,8 +187,8 @@ func TestMaskKeepsForms(t *testing.T) {
 	}
 }
 
-// A schema that refers to itself many times is followed a bounded number of times,
-// what is deep in a value is reached, and what is not reached is not shown.
+// A schema that refers to itself many times is followed a bounded number of times.
+// Deep values are reached; a value that is not reached is not shown.
 func TestMaskIsBounded(t *testing.T) {
 	deep := `"hush"`
 	for range 60 {
@@ -202,8 +204,8 @@ func TestMaskIsBounded(t *testing.T) {
 	}
 }
 
-// A mark is found behind as many parts of a schema as are followed for one value,
-// and in fields and items as many again.
+// A mark is found behind as many schema parts as are followed for one value, and again
+// as many for each field and item.
 func TestMaskDepth(t *testing.T) {
 	sub, plain := `{"writeOnly": true}`, `{}`
 	for range maxSchemaDepth {
@@ -218,9 +220,9 @@ func TestMaskDepth(t *testing.T) {
 		{`{"properties": {"a": {"items": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
 		{`{"properties": {"a": {"unevaluatedItems": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
 		{`{"properties": {"a": {"contains": ` + sub + `}}}`, `{"a": [4711]}`, `{"a":["[masked]"]}`},
-		// Deeper than that nobody looks: it may be marked.
+		// Deeper parts are not followed, so the value may be marked.
 		{`{"properties": {"a": {"allOf": [{"allOf": [` + sub + `]}]}}}`, `{"a": 4711}`, `{"a":"[masked]"}`},
-		// As deep, and nothing marks it.
+		// As deep, and without a mark.
 		{`{"$defs": {"x": {"writeOnly": true}}, "properties": {"a": ` + plain + `}}`, `{"a": 4711}`, `{"a":4711}`},
 		{`{"$defs": {"x": {"writeOnly": true}}, "patternProperties": {"a": ` + plain + `}}`, `{"a": 4711}`, `{"a":4711}`},
 		{`{"$defs": {"x": {"writeOnly": true}}, "additionalProperties": ` + plain + `}`, `{"a": 4711}`, `{"a":4711}`},

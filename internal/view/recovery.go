@@ -4,15 +4,15 @@ package view
 
 import "github.com/roux-engine/roux/internal/journal"
 
-// A Recovery tells from a run's events what crashes did to it.
+// A Recovery counts, from a run's events, what crashes did to the run.
 type Recovery struct {
-	Interrupted int64 // attempts that were under way
-	Repeated    int   // completions of a step beyond its first: 0, unless it ran anew
+	Interrupted int64 // interrupted attempts
+	Repeated    int   // completions of a step after its first; more than 0 only if it ran again
 
 	done map[journal.Ref]bool
 }
 
-// Apply folds the run's next event.
+// Apply adds the run's next event.
 func (r *Recovery) Apply(ev *journal.Event) error {
 	switch ev.Kind {
 	case journal.EvRunRecovered:

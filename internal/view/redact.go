@@ -10,17 +10,17 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Redacted stands in place of a text that --redact takes out.
+// Redacted replaces a text that --redact removes.
 const Redacted = "[redacted]"
 
-// Redact returns an event without the texts that passed through the run. What the
-// fold relies on stays: kinds, numbers, shapes of values, names of signals.
+// Redact returns an event without the texts that passed through the run. It keeps what
+// the state depends on: kinds, numbers, the form of values, names of signals.
 func Redact(ev *journal.Event) (*journal.Event, error) {
 	out := *ev
 	switch ev.Kind {
 	case journal.EvRunSignalled, journal.EvNodeWaiting, journal.EvRunRetried, journal.EvNodeOpened, journal.EvContract,
 		journal.EvRunContract, journal.EvNodeBlocked, journal.EvRunCompleted:
-		// Text is a name of the recipe or of Roux.
+		// Text is a name from the recipe or from Roux.
 	default:
 		if ev.Text != "" {
 			out.Text = Redacted
@@ -44,7 +44,7 @@ func Redact(ev *journal.Event) (*journal.Event, error) {
 	return &out, nil
 }
 
-// redactedStart hides what the user gave, and keeps what the fold needs.
+// redactedStart hides the user's input and keeps what the state depends on.
 func redactedStart(data []byte) ([]byte, error) {
 	var st journal.Start
 	if err := json.Unmarshal(data, &st); err != nil {

@@ -15,66 +15,66 @@ import (
 // MaxSteps is how many steps a result lists.
 const MaxSteps = 1_000
 
-// A Run is what people see of a run while it goes on and after: a fold of its
-// journal. The outcomes are journal.History's; what is added here is what a display
-// needs: since when, what for, which side.
+// A Run is a run as it is displayed, during and after execution. The outcomes come
+// from journal.History; Run adds what a display needs, such as times, notes and the
+// side that was taken.
 type Run struct {
 	*journal.History
 	Plan *plan.Plan
 	ID   string
 
 	Recipe     string
-	Files      []journal.File // that the run was given
+	Files      []journal.File // the run's input files
 	Generation int64
 	Failures   bool // a step failed, whatever the status
-	Began      bool // an attempt was handed out, or a step completed
-	// Passed is how many steps failed and were skipped, as their onError says.
+	Began      bool // an attempt was dispatched, or a step completed
+	// Passed is how many steps failed and were skipped because of their onError.
 	Passed      int
 	FirstPassed string
 
-	// ByPath are the steps that are kept, and Order the same in the order in which
-	// they first appeared, with some that were let go.
+	// ByPath are the steps that are kept. Order has the same steps in the order in
+	// which they first appeared, and some that were dropped.
 	ByPath map[string]*Step
 	Order  []*Step
 
 	kept    int
-	dropped int // steps of inner scopes that were let go
+	dropped int // steps of inner scopes that were dropped
 }
 
 // A Step is one step instance. Times are UTC µs, 0 = none.
 type Step struct {
 	Path     string
 	Ref      journal.Ref
-	Status   string // that of R4, and timed_out
+	Status   string // a status of R4, or timed_out
 	Attempts uint32
 	Began    int64
 	Micros   int64 // duration once settled
-	Due      int64 // when it wakes up or is tried again
+	Due      int64 // when it wakes up or is retried
 	Cost     int64 // credits
 	Code     fault.Code
 	Message  string
-	Handled  bool    // the failure was
-	Note     string  // what it waits for, why it is blocked, how far it says it is
-	Fraction float64 // of its work that is done
-	Opened   string  // which side was taken, how many branches
+	Handled  bool    // the failure was handled
+	Note     string  // what it waits for, why it is blocked, or its progress text
+	Fraction float64 // how much of its work is done, from 0 to 1
+	Opened   string  // which side was taken, or how many branches
 	Items    int64   // of a loop; -1 = not known
 	Begun    int64   // iterations begun
 	Summary  string  // its output in a few words
-	Undone   string  // "compensated" or why that failed
-	Others   string  // it stands for items that are not listed: what they are
+	Undone   string  // "compensated", or why the compensation failed
+	Others   string  // set on a step that stands for items that are not listed: describes them
 
 	keep bool
 }
 
-// NewRun returns a run of p that has no journal yet.
+// NewRun returns a view of a run of p, without events.
 func NewRun(p *plan.Plan, id string) *Run {
 	return &Run{History: journal.NewHistory(p, MaxSteps), Plan: p, ID: id, Generation: 1, ByPath: map[string]*Step{}}
 }
 
-// Done says that the run has ended, in its present generation.
+// Done reports whether the run has ended, in its current generation.
 func (v *Run) Done() bool { return v.Ended != 0 }
 
-// Open says in a few words at which steps the run is.
+// Open describes in a few words which steps are open.
 func (v *Run) Open() string {
 	var parts []string
 	for _, s := range v.Order {
@@ -116,8 +116,8 @@ func (v *Run) step(ref journal.Ref) *Step {
 	return s
 }
 
-// settle records how a step ended. Past MaxSteps a step of an inner scope is
-// let go then, so that a loop over 100,000 items costs its window.
+// settle records how a step ended. Beyond MaxSteps it drops a step of an inner scope,
+// so that a loop over 100,000 items only needs memory for its window.
 func (v *Run) settle(s *Step, status string, ev *journal.Event) {
 	s.Status, s.Micros, s.Note, s.Due = status, ev.Micros(), "", 0
 	if s.keep || s.Ref.Path == "" {
@@ -129,7 +129,7 @@ func (v *Run) settle(s *Step, status string, ev *journal.Event) {
 	}
 }
 
-// Apply folds one event.
+// Apply adds the run's next event.
 func (v *Run) Apply(ev *journal.Event) error {
 	v.Add(ev)
 	if ev.Step < 0 {

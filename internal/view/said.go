@@ -7,7 +7,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Said is one thing that a step said.
+// A LogLine is one message of a step: a log line or streamed text.
 type Said struct {
 	Event   uint64 `json:"event"`
 	At      string `json:"at"`
@@ -17,7 +17,7 @@ type Said struct {
 	Text    string `json:"text"`
 }
 
-// SaidBy is what an event says of a step's own words; ok is false for others.
+// StepLog is the step's message in an event; ok is false for events without one.
 func SaidBy(p *plan.Plan, ev *journal.Event) (line Said, ok bool) {
 	line = Said{Event: ev.Seq, At: Stamp(ev.At), Attempt: ev.Attempt, Text: ev.Text}
 	switch ev.Kind {

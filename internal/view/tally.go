@@ -10,48 +10,46 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// MaxKnown is how many settled step instances a tally remembers, so that one that
-// runs again in a later generation is not counted twice.
+// MaxKnown is how many settled step instances a tally remembers, so that one that runs
+// again in a later generation is not counted twice.
 const MaxKnown = 200_000
 
-// A Tally counts what a run has made of each step of its plan. It keeps a state per
-// step, one entry per open step instance and a bounded number of settled ones: a loop
-// over a million items does not cost a million entries.
+// A Tally counts the outcomes of each step of a run's plan. It holds a state per step,
+// one entry per open step instance and a bounded number of settled ones, so a loop
+// over a million items does not need a million entries.
 type Tally struct {
 	Plan   *plan.Plan
-	Steps  []StepTally // by the number of the step
+	Steps  []StepTally // by the step's index
 	Opened []int       // how many scopes of each graph were opened
 	Status journal.RunStatus
 	Last   uint64 // number of the last event
-	Times  *Times // nil unless they were asked for
+	Times  *Times // nil unless requested
 
 	known  map[journal.Ref]string // the status of instances
-	failed map[journal.Path]int32 // iterations in which something failed, and the step that did
-	many   []bool                 // graphs that lie in a loop: their steps have many instances
+	failed map[journal.Path]int32 // iterations in which a step failed, and that step
+	many   []bool                 // graphs inside a loop, whose steps have many instances
 }
 
-// A StepTally is what a run has made of a step: of all its instances, when it
-// stands in a loop.
+// A StepTally is the state of a step: for a step in a loop, of all its instances.
 type StepTally struct {
-	// Counts are the instances by status; those of a loop step are its iterations.
+	// Counts are the instances by status; for a loop step, its iterations.
 	Counts   map[string]int
-	Attempts int   // the most that one instance needed
-	Tries    int64 // how many it may need
-	Micros   int64 // how long the last one took
-	Cost     int64 // credits, of all
+	Attempts int   // the most attempts that one instance needed
+	Tries    int64 // how many attempts an instance may have
+	Micros   int64 // duration of the last instance
+	Cost     int64 // credits, of all instances
 	Items    int64 // of a loop; -1 = not known, or no loop
-	// Note says what it waits for, why it is held back or was passed over.
+	// Note is what the step waits for, or why it is blocked or skipped.
 	Note    string
-	Undone  string // "compensated", or why that failed
+	Undone  string // "compensated", or why the compensation failed
 	Code    fault.Code
 	Message string
 
-	Own   string // the status of the step itself, where it has one instance
-	Began bool   // an instance was handed out, opened or waits
+	Own   string // the status of the step itself, if it has one instance
+	Began bool   // an instance was dispatched, has opened or waits
 }
 
-// Status is the one status whose look a card has: that of the instance that
-// most wants to be seen.
+// Status is the status that is displayed: that of the most important instance.
 func (s *StepTally) Status() string {
 	if s.Own != "" {
 		return s.Own
@@ -64,22 +62,21 @@ func (s *StepTally) Status() string {
 	return "pending"
 }
 
-// statuses are those that a step can have, the one that a stack of steps takes
-// its look from first.
+// statuses are all statuses of a step, the most important first.
 var statuses = []string{
 	"running", "retrying", "waiting", "queued", "blocked", "failed", "timed_out",
 	"cancelled", "invalidated", "completed", "skipped", "pending",
 }
 
-// NewTally returns the tally of a run of p that has no journal yet. With timed it
-// remembers when each step instance ended.
+// NewTally returns a tally of a run of p, without events. With timed it also records
+// when each step instance ended.
 func NewTally(p *plan.Plan, timed bool) *Tally {
 	t := &Tally{
 		Plan: p, Steps: make([]StepTally, len(p.Steps)), Opened: make([]int, len(p.Graphs)),
 		known: map[journal.Ref]string{}, failed: map[journal.Path]int32{},
 	}
 	t.many = make([]bool, len(p.Graphs))
-	for i := range p.Graphs { // a graph comes after the one that holds its owner
+	for i := range p.Graphs { // a graph comes after the graph that contains its owner
 		if g := &p.Graphs[i]; g.Owner != plan.None {
 			t.many[i] = g.Role == plan.Body || t.many[p.Steps[g.Owner].Graph]
 		}
@@ -97,7 +94,7 @@ func (t *Tally) fresh(step int32) {
 	t.Steps[step] = StepTally{Counts: map[string]int{}, Items: -1, Tries: t.Plan.Steps[step].Retry.Attempts}
 }
 
-// Add folds the run's next event.
+// Add adds the run's next event.
 func (t *Tally) Add(ev *journal.Event) {
 	t.Last = ev.Seq
 	if ev.Step < 0 {
@@ -215,13 +212,13 @@ func (t *Tally) settle(ev *journal.Event, s *StepTally) {
 // Known is how many step instances the tally remembers.
 func (t *Tally) Known() int { return len(t.known) }
 
-// set moves a step instance to a status.
+// set changes the status of a step instance.
 func (t *Tally) set(ev *journal.Event, status string) {
 	ref := ev.Ref()
 	before := t.known[ref]
 	s := &t.Steps[ev.Step]
 	if t.Plan.Steps[ev.Step].Kind == plan.Loop && !t.many[t.Plan.Steps[ev.Step].Graph] {
-		s.Own = status // its counts are its iterations
+		s.Own = status // its counts are those of its iterations
 	} else {
 		if before != "" {
 			s.Counts[before]--
@@ -240,7 +237,7 @@ func (t *Tally) set(ev *journal.Event, status string) {
 	}
 }
 
-// over says that a status is final for its generation.
+// final reports whether a status is final for its generation.
 func over(status string) bool {
 	switch status {
 	case "completed", "failed", "timed_out", "skipped", "cancelled":
@@ -249,9 +246,9 @@ func over(status string) bool {
 	return false
 }
 
-// withdraw forgets what happened inside a step that a retry runs anew. Of one
-// in a loop the other iterations keep theirs: there an instance that comes
-// again takes the place of the old one.
+// resetInner removes the records of what is inside a step that a retry runs again.
+// Inside a loop the other iterations keep theirs; there a repeated instance replaces
+// the old one.
 func (t *Tally) withdraw(step int32) {
 	if t.many[t.Plan.Steps[step].Graph] {
 		return
@@ -277,7 +274,7 @@ func (t *Tally) withdraw(step int32) {
 }
 
 func (t *Tally) forget(step int32, inside map[int32]bool) {
-	if t.Steps[step].Own != "" { // its counts are its iterations
+	if t.Steps[step].Own != "" { // its counts are those of its iterations
 		t.Steps[step].Counts = map[string]int{}
 	}
 	for _, g := range t.Plan.Steps[step].Graphs() {
@@ -289,8 +286,8 @@ func (t *Tally) forget(step int32, inside map[int32]bool) {
 	}
 }
 
-// iteration counts for the loop around a step: an iteration has failed with the
-// first failure in it that nothing handled, and is over with its last step.
+// iteration updates the counts of the loop around a step. An iteration fails at the
+// first unhandled failure in it, and ends with its last step.
 func (t *Tally) iteration(ev *journal.Event, before, status string) {
 	g := &t.Plan.Graphs[t.Plan.Steps[ev.Step].Graph]
 	if g.Role != plan.Body {
@@ -298,7 +295,7 @@ func (t *Tally) iteration(ev *journal.Event, before, status string) {
 	}
 	loop := &t.Steps[g.Owner]
 	if t.many[t.Plan.Steps[g.Owner].Graph] {
-		return // a loop in a loop: its instances are counted
+		return // for a nested loop the instances are counted
 	}
 	failure := (status == "failed" || status == "timed_out") && !ev.Handled()
 	_, failed := t.failed[ev.Path]
@@ -321,7 +318,7 @@ func (t *Tally) iteration(ev *journal.Event, before, status string) {
 	}
 }
 
-// ended is how an iteration ended whose last step ended so.
+// ended is the status of an iteration whose last step ended with the given status.
 func ended(last string) string {
 	if last == "cancelled" {
 		return last
@@ -329,14 +326,14 @@ func ended(last string) string {
 	return "completed"
 }
 
-// Settled says that no instance of a step is open and some instance was.
+// Settled reports whether the step has instances and none of them is open.
 func (t *Tally) Settled(step int32) bool { return over(t.Steps[step].Status()) }
 
-// Passed says that the run never will open, or never opened, a graph.
+// NeverOpened reports whether the run has not opened a graph and never will.
 func (t *Tally) Passed(g int32) bool {
 	for g != 0 {
 		owner := t.Plan.Graphs[g].Owner
-		// What undoes a step may still be wanted until the run has ended.
+		// A compensation may still run until the run has ended.
 		never := t.Settled(owner) && t.Plan.Graphs[g].Role != plan.Compensation
 		if t.Opened[g] == 0 && (t.Status.Terminal() || never) {
 			return true

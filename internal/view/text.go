@@ -16,9 +16,9 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Clean makes text from recipes, files and services safe for a terminal (A31):
-// control characters and bidirectional overrides, which could repaint the
-// screen or reorder what is read, become visible escapes. Line breaks stay.
+// Clean makes text from recipes, files and services safe for a terminal (A31). It
+// replaces control characters and bidirectional overrides, which could repaint the
+// screen or reorder the text, by visible escapes. Line breaks stay.
 func Clean(s string) string {
 	if !strings.ContainsFunc(s, Unprintable) && utf8.ValidString(s) {
 		return s
@@ -41,13 +41,13 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// Unprintable says that Clean does not let a character through.
+// Unprintable reports whether Clean replaces a character.
 func Unprintable(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' ||
 		r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
 }
 
-// OneLine is Clean for a place that has one line.
+// OneLine is Clean on a single line.
 func OneLine(s string) string {
 	return Clean(strings.Join(strings.Fields(s), " "))
 }
@@ -61,7 +61,7 @@ func Cut(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Took is a duration as people read it.
+// Took formats a duration for people.
 func Took(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -78,7 +78,7 @@ func Took(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// Count is "1 step" or "3 steps".
+// Count returns "1 step" or "3 steps".
 func Count(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -86,13 +86,13 @@ func Count(n int, one string) string {
 	return strconv.Itoa(n) + " " + one + "s"
 }
 
-// UTC is a moment of the journal (UTC µs) as a time.
+// UTC converts a time of the journal (UTC µs).
 func UTC(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// Stamp is a moment in the one form of JSON and tables: RFC 3339, UTC, ms.
+// Stamp formats a time for JSON and tables: RFC 3339, UTC, ms.
 func Stamp(micros int64) string { return UTC(micros).Format("2006-01-02T15:04:05.000Z") }
 
-// Brief sums a JSON value up in a few words for a progress line.
+// Brief summarises a JSON value in a few words for a progress line.
 func Brief(raw []byte) string {
 	v, err := jsonx.Decode(raw, jsonx.Limits{Large: true})
 	if err != nil {
@@ -130,7 +130,8 @@ func briefValue(v any, top bool) string {
 	return string(b)
 }
 
-// briefFields puts what says something by itself before what only has a size.
+// briefFields puts fields with a meaningful short value before those of which only the
+// size is shown.
 func briefFields(fields map[string]any) string {
 	var plain, sized []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -147,7 +148,7 @@ func briefFields(fields map[string]any) string {
 	return strings.Join(append(plain, sized...), ", ")
 }
 
-// Credits is "3 cr", and empty for none.
+// Credits returns "3 cr", and "" for 0.
 func Credits(n int64) string {
 	if n == 0 {
 		return ""
@@ -155,7 +156,7 @@ func Credits(n int64) string {
 	return fmt.Sprintf("%d cr", n)
 }
 
-// Join joins what is not empty.
+// Join joins the parts that are not empty.
 func Join(sep string, parts ...string) string {
 	var some []string
 	for _, p := range parts {
@@ -166,7 +167,7 @@ func Join(sep string, parts ...string) string {
 	return strings.Join(some, sep)
 }
 
-// LargeText is what a reference stands for, such as "1.4 MiB text".
+// LargeText describes the value behind a reference, such as "1.4 MiB text".
 func LargeText(l jsonx.Large) string {
 	size := fmt.Sprintf("%.1f KiB", float64(l.Bytes)/(1<<10))
 	if l.Bytes >= 1<<20 {
@@ -178,14 +179,15 @@ func LargeText(l jsonx.Large) string {
 	return size + " text"
 }
 
-// ByteUnits are the units that sizes are written in, the smallest first; bytes have no
-// name, and stand last.
+// ByteUnits are the units of sizes, the smallest first. Bytes have no name and come
+// last.
 var ByteUnits = []struct {
 	Name  string
 	Bytes int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
 
-// ShortBytes is an exact size in the largest unit that divides it: "4MiB", "1000".
+// ShortBytes formats an exact size in the largest unit that divides it: "4MiB",
+// "1000".
 func ShortBytes(n int64) string {
 	for i := len(ByteUnits) - 2; i >= 0; i-- {
 		if u := ByteUnits[i]; n >= u.Bytes && n%u.Bytes == 0 {

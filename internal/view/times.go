@@ -9,17 +9,17 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// MaxTimed is how many step instances Times takes.
+// MaxTimed is how many step instances Times records.
 const MaxTimed = 500_000
 
-// Times remember when step instances ended, for the critical path: the chain of
-// steps of which each waited for the one before, so that the run would have
-// been shorter had any of them been.
+// Times records when step instances ended, for the critical path: the chain of steps
+// in which each waited for the one before, so that shortening any of them would have
+// shortened the run.
 type Times struct {
 	ends   map[journal.Ref]int64
 	inside map[journal.Ref][]journal.Path // scopes that an instance opened
 	known  map[journal.Path]bool
-	Full   bool // there were more, and the rest was not taken
+	Full   bool // there were more instances than MaxTimed
 }
 
 func newTimes() *Times {
@@ -28,7 +28,7 @@ func newTimes() *Times {
 
 func (t *Times) add(ev *journal.Event, status string) {
 	switch status {
-	case "completed", "failed", "timed_out", "skipped": // what was passed over may have been waited for
+	case "completed", "failed", "timed_out", "skipped": // a step may have waited for a skipped one
 	case "invalidated":
 		delete(t.ends, ev.Ref())
 		return
@@ -42,7 +42,7 @@ func (t *Times) add(ev *journal.Event, status string) {
 	t.ends[journal.Ref{Path: journal.Path(strings.Clone(string(ev.Path))), Step: ev.Step}] = ev.At
 }
 
-// forget drops what ended in graphs that run anew.
+// forget removes the instances in graphs that run again.
 func (t *Times) forget(p *plan.Plan, inside map[int32]bool) {
 	for ref := range t.ends {
 		if inside[p.Steps[ref.Step].Graph] {
@@ -57,8 +57,8 @@ func (t *Times) Ended(ref journal.Ref) (at int64, ok bool) {
 	return at, ok
 }
 
-// Scopes are those that a step instance opened and in which steps ended. Index must
-// have been called.
+// Scopes are the scopes that a step instance opened and in which steps ended. Index
+// must have been called.
 func (t *Times) Scopes(ref journal.Ref) []journal.Path { return t.inside[ref] }
 
 // Index finds the scopes that each instance opened.

@@ -10,7 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A Span is one step instance in a trace, with what it owned below it.
+// A Span is one step instance in a trace, with the spans of the steps it owned.
 type Span struct {
 	Step      string             `json:"step"`
 	Name      string             `json:"name"`
@@ -18,7 +18,7 @@ type Span struct {
 	Depth     int                `json:"depth"`
 	Status    string             `json:"status"`
 	Attempts  uint32             `json:"attempts,omitempty"`
-	StartMs   float64            `json:"startMs"` // after the run's start
+	StartMs   float64            `json:"startMs"` // after the start of the run
 	TookMs    float64            `json:"durationMs"`
 	QueueMs   float64            `json:"queueMs,omitempty"`
 	WorkMs    float64            `json:"workMs,omitempty"`
@@ -34,31 +34,31 @@ type Span struct {
 	Phases     []Phase     `json:"-"`
 
 	opened string
-	items  int64 // of a loop, where they are known
+	items  int64 // of a loop, if known
 }
 
-// A Phase is a stretch of a span: what the step did then.
+// A Phase is a part of a span in which the step did one thing.
 type Phase struct {
 	Kind       PhaseKind
 	Begin, End int64 // UTC µs
 }
 
-// A PhaseKind is what a step did for a while.
+// A PhaseKind is what a step did during a phase.
 type PhaseKind uint8
 
 // The kinds of phases.
 const (
 	Queueing PhaseKind = iota
 	Working
-	Pausing // for something outside, or a time
+	Pausing // waiting for something outside, or for a time
 	BackingOff
 )
 
-// A Trace is a run as trace shows it.
+// A Trace is a run as `roux trace` shows it.
 type Trace struct {
 	ID        string  `json:"id"`
 	Recipe    string  `json:"recipe"`
-	Depth     int     `json:"depth"` // of the run: 0, the runs that it contains below it
+	Depth     int     `json:"depth"` // 0 for the run itself, more for the runs inside it
 	Status    string  `json:"status"`
 	Imported  bool    `json:"imported,omitempty"`
 	StartedAt string  `json:"startedAt,omitempty"`
@@ -68,11 +68,11 @@ type Trace struct {
 	Truncated bool    `json:"truncated,omitempty"`
 }
 
-// A Tracer folds a journal into spans. Beside the run, which says how each step
-// stands, it remembers since when.
+// A Tracer builds spans from a journal. In addition to the view of the run it records
+// since when each step has its status.
 type Tracer struct {
 	*Run
-	Max   int   // step instances that it takes
+	Max   int   // the most step instances it records
 	Start int64 // of the run, UTC µs
 
 	spans  map[journal.Ref]*Span
@@ -81,13 +81,13 @@ type Tracer struct {
 	recent int64 // time of the last event
 }
 
-// NewTracer returns a tracer of a run of p that has no journal yet, for at most most
-// step instances.
+// NewTracer returns a tracer of a run of p, without events, for at most most step
+// instances.
 func NewTracer(p *plan.Plan, run string, most int) *Tracer {
 	return &Tracer{Run: NewRun(p, run), Max: most, spans: map[journal.Ref]*Span{}}
 }
 
-// Apply folds one event.
+// Apply adds the next event.
 func (t *Tracer) Apply(ev *journal.Event) error {
 	if t.Start == 0 {
 		t.Start = ev.At
@@ -117,7 +117,7 @@ func (t *Tracer) Apply(ev *journal.Event) error {
 		s.leave(ev.At)
 		t.settleSpan(s, ev)
 	case journal.EvNodeInvalidated:
-		// A retry begins the step anew; what it did before stays in the picture.
+		// A retry starts the step again; its earlier phases stay in the trace.
 		s.Status, s.Error, s.Note, s.End = "invalidated", nil, "", 0
 	}
 	return nil
@@ -143,8 +143,8 @@ func (t *Tracer) settleSpan(s *Span, ev *journal.Event) {
 	}
 }
 
-// span finds or makes the span of an event's step, under the step that owns
-// its scope. It is nil when there are too many already.
+// span finds or makes the span of an event's step, under the span of the step that
+// owns its scope; nil when there are too many already.
 func (t *Tracer) span(ev *journal.Event) *Span {
 	ref := ev.Ref()
 	if s := t.spans[ref]; s != nil {
@@ -165,7 +165,7 @@ func (t *Tracer) span(ev *journal.Event) *Span {
 	case ok && above != nil:
 		above.Children = append(above.Children, s)
 	case ok:
-		t.cut = true // its owner was one too many
+		t.cut = true // its owner was beyond the limit
 		return nil
 	default:
 		t.roots = append(t.roots, s)
@@ -188,8 +188,8 @@ func (s *Span) leave(at int64) {
 	s.End = at
 }
 
-// Trace sums up. What is still open lasts until now, or, where nobody carries
-// the run on, at least until its last event.
+// Trace returns the trace. An open span lasts until now, or, if no process carries the
+// run on, until its last event.
 func (t *Tracer) Trace(now int64) *Trace {
 	end := t.Ended
 	if end == 0 {
