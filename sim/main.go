@@ -341,7 +341,7 @@ func (s *session) replay() int {
 // the rest: the schedule is played again, which gives the same one.
 func (s *session) violation(res *simulate.Result) {
 	fmt.Fprintf(s.out, "\nVIOLATION in seed %d: %v\n", res.Seed, res.Err)
-	lines, again, err := simulate.Last(simulate.Options{Source: simulate.Drawn{}}, res.Seed)
+	lines, again, err := simulate.ReplayTail(simulate.Options{Source: simulate.Drawn{}}, res.Seed)
 	if err != nil || again.Hash != res.Hash {
 		fmt.Fprintf(s.out, "played again it has hash %016x, not %016x (%v): something else than the seed decides\n", again.Hash, res.Hash, err)
 	}

@@ -96,8 +96,8 @@ func TestViolationIsReported(t *testing.T) {
 			t.Errorf("the report does not say %q:\n%s", want, out.String())
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n < simulate.LastLines || n > simulate.LastLines+10 {
-		t.Errorf("the report has %d lines, want the last %d and a few", n, simulate.LastLines)
+	if n := strings.Count(out.String(), "\n"); n < simulate.TailLines || n > simulate.TailLines+10 {
+		t.Errorf("the report has %d lines, want the last %d and a few", n, simulate.TailLines)
 	}
 	if strings.Contains(out.String(), "something else than the seed decides") {
 		t.Error("played again the seed gave another history")

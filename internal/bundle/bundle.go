@@ -40,7 +40,7 @@ const (
 
 // SealBytes is the length of the comment that ends a bundle: the SHA-256 of all bytes
 // before it, in hexadecimal.
-const SealBytes = 2 * sha256.Size
+const ChecksumBytes = 2 * sha256.Size
 
 // A bundle is a ZIP file that holds one run: manifest.json, plan.json, the journal as
 // it is stored (journal.bin) and, for people and other programs, as public events
@@ -118,7 +118,7 @@ func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, re
 	m := NewManifest(head, redact)
 	m.Members = map[string]Member{}
 	// What is written last stands last: the comment is the checksum of the rest.
-	end := &sealer{w: w, hash: sha256.New()}
+	end := &trailerWriter{w: w, hash: sha256.New()}
 	z := zip.NewWriter(end)
 	put := func(name string, data []byte) error {
 		method := zip.Deflate
@@ -170,7 +170,7 @@ func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, re
 	if err := writeJSON(&about, m, true); err != nil {
 		return err
 	}
-	if err := errors.Join(put("manifest.json", about.Bytes()), z.SetComment(strings.Repeat("0", SealBytes)), z.Close()); err != nil {
+	if err := errors.Join(put("manifest.json", about.Bytes()), z.SetComment(strings.Repeat("0", ChecksumBytes)), z.Close()); err != nil {
 		return err
 	}
 	return end.seal()
@@ -199,15 +199,15 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 // A sealer passes on all but the last bytes, in whose place seal puts the
 // checksum of what it has passed on.
-type sealer struct {
+type trailerWriter struct {
 	w    io.Writer
 	hash hash.Hash
 	held []byte
 }
 
-func (s *sealer) Write(p []byte) (int, error) {
+func (s *trailerWriter) Write(p []byte) (int, error) {
 	s.held = append(s.held, p...)
-	n := len(s.held) - SealBytes
+	n := len(s.held) - ChecksumBytes
 	if n <= 0 {
 		return len(p), nil
 	}
@@ -219,7 +219,7 @@ func (s *sealer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *sealer) seal() error {
+func (s *trailerWriter) seal() error {
 	_, err := io.WriteString(s.w, hex.EncodeToString(s.hash.Sum(nil)))
 	return err
 }

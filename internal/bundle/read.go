@@ -48,7 +48,7 @@ func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, e
 	bad := func(err error, what string) error {
 		return fault.Wrap(fault.FileInvalid, err, "%s is no bundle that roux export wrote: %s", path, what)
 	}
-	listing := &frugal{from: f, left: maxListing}
+	listing := &byteLimit{from: f, left: maxListing}
 	z, err := zip.NewReader(listing, size)
 	if err != nil {
 		return nil, bad(err, err.Error())
@@ -82,7 +82,7 @@ func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, e
 		b.journal, err = unpack(members, "journal.bin", maxJournal, !b.Unverified)
 	}
 	if err == nil {
-		err = b.fold()
+		err = b.checkJournal()
 	}
 	if err != nil {
 		return nil, bad(err, err.Error())
@@ -92,12 +92,12 @@ func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, e
 
 // A frugal file gives so many bytes and no more: the list of members is read before
 // anything in it can be judged, and takes several times its size in memory.
-type frugal struct {
+type byteLimit struct {
 	from io.ReaderAt
 	left int64
 }
 
-func (f *frugal) ReadAt(p []byte, at int64) (int, error) {
+func (f *byteLimit) ReadAt(p []byte, at int64) (int, error) {
 	if f.left -= int64(len(p)); f.left < 0 {
 		return 0, errors.New("its list of members is too long")
 	}
@@ -184,11 +184,11 @@ func (b *Bundle) verify(members map[string]*zip.File, f io.ReaderAt, size int64)
 			return fmt.Errorf("%s is not named in the manifest", name)
 		}
 	}
-	h, end := sha256.New(), make([]byte, SealBytes)
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-SealBytes)); err != nil {
+	h, end := sha256.New(), make([]byte, ChecksumBytes)
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-ChecksumBytes)); err != nil {
 		return err
 	}
-	if _, err := f.ReadAt(end, size-SealBytes); err != nil {
+	if _, err := f.ReadAt(end, size-ChecksumBytes); err != nil {
 		return err
 	}
 	if string(end) != hex.EncodeToString(h.Sum(nil)) {
@@ -233,7 +233,7 @@ func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([
 }
 
 // fold checks plan and journal by doing with them what every command will.
-func (b *Bundle) fold() (err error) {
+func (b *Bundle) checkJournal() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("its journal does not fit its plan: %v", v)

@@ -205,7 +205,7 @@ func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, 
 	if err == nil {
 		_, err = w.Write(packed.Bytes())
 	}
-	if err = errors.Join(err, z.SetComment(strings.Repeat("0", bundle.SealBytes)), z.Close()); err != nil {
+	if err = errors.Join(err, z.SetComment(strings.Repeat("0", bundle.ChecksumBytes)), z.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return sealed(buf.Bytes())
@@ -213,7 +213,7 @@ func lyingBundle(t *testing.T, good map[string][]byte, version int, compressed, 
 
 // sealed puts the checksum that ends a bundle in its place.
 func sealed(data []byte) []byte {
-	all := len(data) - bundle.SealBytes
+	all := len(data) - bundle.ChecksumBytes
 	sum := sha256.Sum256(data[:all])
 	return append(data[:all:all], hex.EncodeToString(sum[:])...)
 }

@@ -126,7 +126,7 @@ func packAsIs(t *testing.T, m map[string][]byte) string {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(z.SetComment(strings.Repeat("0", bundle.SealBytes)), z.Close()); err != nil {
+	if err := errors.Join(z.SetComment(strings.Repeat("0", bundle.ChecksumBytes)), z.Close()); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "b.zip")
@@ -255,7 +255,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	tr, pic, said := view.NewTracer(b.Definition, b.Run, view.MaxSteps), picture.NewFold(b.Definition, true), saidWriter{app: a, out: a.stream()}
 	err = store.EachEvent(ctx, st, head.Key, 0, func(ev *journal.Event) error {
 		a.text("%s\n", a.eventLine(b.Definition, ev))
-		if line, ok := view.SaidBy(b.Definition, ev); ok {
+		if line, ok := view.StepLog(b.Definition, ev); ok {
 			said.add(line)
 		}
 		pic.Add(ev)

@@ -53,7 +53,7 @@ func (a *app) logsCommand() *cobra.Command {
 					}
 					known = true
 				}
-				line, ok := view.SaidBy(t.plan, ev)
+				line, ok := view.StepLog(t.plan, ev)
 				if !ok || !under(line.Step, step) || ev.At < from || attempt > 0 && line.Attempt != attempt ||
 					slices.Index(levels, line.Level) < slices.Index(levels, least) && line.Level != "stream" {
 					return nil
@@ -115,7 +115,7 @@ type saidWriter struct {
 	said bool
 }
 
-func (w *saidWriter) add(l view.Said) {
+func (w *saidWriter) add(l view.LogLine) {
 	w.said = true
 	if w.app.output == asTable {
 		w.print(l)
@@ -123,7 +123,7 @@ func (w *saidWriter) add(l view.Said) {
 	w.out.add(l)
 }
 
-func (w *saidWriter) print(l view.Said) {
+func (w *saidWriter) print(l view.LogLine) {
 	if l.Level == "stream" {
 		if w.open != l.Step {
 			w.close()

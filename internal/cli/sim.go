@@ -292,7 +292,7 @@ func (s *simulation) play(ctx context.Context, opt simulate.Options) error {
 }
 
 func violationOf(res *simulate.Result, opt simulate.Options, replay string) (*simViolation, error) {
-	last, _, err := simulate.Last(opt, res.Seed)
+	last, _, err := simulate.ReplayTail(opt, res.Seed)
 	return &simViolation{Seed: res.Seed, Broken: res.Err.Error(), Version: thisBuild().short(), Replay: replay, Last: last}, err
 }
 

@@ -25,7 +25,7 @@ func TestSimViolation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Seed != 40 || v.Broken != "I0: made up" || v.Version != thisBuild().short() || !strings.HasSuffix(v.Replay, "--trace") || len(v.Last) != simulate.LastLines {
+	if v.Seed != 40 || v.Broken != "I0: made up" || v.Version != thisBuild().short() || !strings.HasSuffix(v.Replay, "--trace") || len(v.Last) != simulate.TailLines {
 		t.Errorf("violation %+v has %d lines", v, len(v.Last))
 	}
 	var out bytes.Buffer

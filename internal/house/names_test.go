@@ -43,7 +43,12 @@ var refusedNames = map[string]map[string]string{
 	"internal/worker":          {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
 	"internal/compile":         {"secondLook": "checkMalformed"},
 	"internal/cli":             {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "runView": "view.Run"},
-	"internal/simulate":        {"weather": "faultProfile", "Parked": "Suspended"},
+	"internal/simulate": {"weather": "faultProfile", "Parked": "Suspended", "judge": "checker", "cabinet": "blobs", "trial": "runRecord", "ask": "request", "say": "tracef", "heir": "survivor",
+		"bother": "userAction", "pry": "probeForeign", "haunt": "lateReport", "bury": "endFailed", "landed": "noBatch"},
+	"internal/view":   {"Said": "LogLine", "SaidBy": "StepLog", "withdraw": "resetInner"},
+	"internal/bundle": {"frugal": "byteLimit", "sealer": "trailerWriter"},
+	"sim/kill": {"story": "trigger", "scene": "scenario", "stage": "scenarioRun", "whole": "finishIntact", "under": "runInjected", "hear": "readLine",
+		"steer": "sendSignals", "age": "makeExpired"},
 }
 
 // TestRefusedNames: what once had a name of our own has that of the field.

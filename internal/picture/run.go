@@ -33,7 +33,7 @@ func (f *Fold) Picture(name string, bindings bool) (*Picture, error) {
 	for i := range pic.Groups {
 		g := &pic.Groups[i]
 		if graph, ok := scopes[g.ID]; ok {
-			g.Untaken = f.Passed(graph)
+			g.Untaken = f.NeverOpened(graph)
 		}
 	}
 	steps := map[string]int32{}
@@ -60,7 +60,7 @@ func (f *Fold) node(n *Node) {
 		n.Untaken = s.Status() == "skipped"
 		return
 	}
-	if n.Untaken = f.Status.Terminal() || f.Passed(f.Plan.Steps[n.Step].Graph); n.Untaken {
+	if n.Untaken = f.Status.Terminal() || f.NeverOpened(f.Plan.Steps[n.Step].Graph); n.Untaken {
 		return
 	}
 	if g := f.Plan.Steps[n.Step].Graph; g == 0 || f.Opened[g] > 0 {
@@ -81,7 +81,7 @@ func (f *Fold) node(n *Node) {
 func (f *Fold) edge(e *Edge, steps, scopes map[string]int32) {
 	if e.Kind == Opens {
 		g := scopes[e.To]
-		e.Taken, e.Untaken = f.Opened[g] > 0, f.Passed(g)
+		e.Taken, e.Untaken = f.Opened[g] > 0, f.NeverOpened(g)
 		return
 	}
 	to := steps[e.To]
@@ -95,9 +95,9 @@ func (f *Fold) edge(e *Edge, steps, scopes map[string]int32) {
 	case Rejoins:
 		g := scopes[e.From]
 		e.Taken = f.Opened[g] > 0 && f.Steps[to].Began
-		e.Untaken = !e.Taken && (f.Status.Terminal() || f.Passed(g))
+		e.Untaken = !e.Taken && (f.Status.Terminal() || f.NeverOpened(g))
 		return
 	}
 	e.Taken = f.Steps[to].Began
-	e.Untaken = !e.Taken && (f.Status.Terminal() || f.Passed(f.Plan.Steps[to].Graph) || f.Steps[to].Status() == "skipped")
+	e.Untaken = !e.Taken && (f.Status.Terminal() || f.NeverOpened(f.Plan.Steps[to].Graph) || f.Steps[to].Status() == "skipped")
 }

@@ -14,160 +14,160 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A checker holds a world to the invariants. What it knows it has from the bytes
-// that were synced and from what left the engine; of the engine's memory it only
-// asks whether it is what those bytes fold to.
+// A checker checks the invariants of a world. It only knows the bytes that were synced
+// and what left the engine. It reads the engine's memory only to compare it with what
+// those bytes fold to.
 type checker struct {
 	w    *World
 	prog *machine.Program
 	runs map[store.Key]*runRecord
 	all  []*runRecord // in the order of their starts
-	// unheard are runs of batches that may be on the disk without having been synced.
-	unheard []store.Key
-	orderly bool // the last process was stopped in order
+	// unsynced are runs of batches that may be on the disk although their sync failed.
+	unsynced []store.Key
+	orderly  bool // the last process was stopped in order
 }
 
-// A runRecord is what is known of one run.
+// A runRecord is what the checker knows about one run.
 type runRecord struct {
-	key    store.Key
-	seen   *journal.Checker
-	shadow *machine.Run // the fold of all that was synced
-	events []journal.Event
-	hashes []uint64 // of the events
-	sum    uint64   // of all of them
-	judged uint64   // the stored form was compared at this event
+	key        store.Key
+	journal    *journal.Checker
+	replica    *machine.Run // the run rebuilt from everything that was synced
+	events     []journal.Event
+	hashes     []uint64 // of the events
+	sum        uint64   // hash of all events
+	comparedAt uint64   // the stored form was compared at this event
 
-	said    map[report]uint64   // hashes of successful outputs that workers reported
-	handed  map[report]struct{} // attempts that were let out
-	cancels int64               // durable, and
-	asked   acks                // what users were promised
-	inborn  uint64              // the last event when the newest process began
-	givenUp uint64              // the last event when the process that wrote it stopped in order
-	unclear bool                // … and another one died, and then one stopped, that did not know the run
-	deleted bool
+	reported    map[report]uint64   // hashes of successful outputs that workers reported
+	dispatched  map[report]struct{} // attempts that were dispatched
+	cancels     int64               // cancels in the journal, and
+	acked       acks                // … what users were told
+	bootEvent   uint64              // the last event when the newest process started
+	stopEvent   uint64              // the last event when the process that wrote it stopped in order
+	unknownLoss bool                // … and after it one process died, then another stopped that had not loaded the run
+	deleted     bool
 }
 
-// acks counts what users were told had happened.
+// acks counts the requests of each kind that were acknowledged.
 type acks struct {
 	cancels, retries, signals int64
 }
 
-// A report names an attempt.
+// A report identifies an attempt.
 type report struct {
 	ref   journal.Ref
 	fence journal.Fence
 }
 
-// violation is what a broken invariant panics with.
+// violation is the panic value of a broken invariant.
 type violation struct{ err error }
 
-// broken ends the schedule.
-func (w *World) broken(format string, args ...any) {
+// fail ends the schedule with a broken invariant.
+func (w *World) fail(format string, args ...any) {
 	panic(violation{fmt.Errorf(format, args...)})
 }
 
-// record returns what is known of a run.
-func (j *checker) record(key store.Key) *runRecord {
-	t := j.runs[key]
+// record returns the record of a run.
+func (c *checker) record(key store.Key) *runRecord {
+	t := c.runs[key]
 	if t == nil {
 		t = &runRecord{
-			key: key, seen: journal.NewChecker(j.prog.Plan()), shadow: machine.NewRun(j.prog),
-			said: map[report]uint64{}, handed: map[report]struct{}{},
+			key: key, journal: journal.NewChecker(c.prog.Plan()), replica: machine.NewRun(c.prog),
+			reported: map[report]uint64{}, dispatched: map[report]struct{}{},
 		}
-		t.seen.CountHits(j.w.opt.Cells)
-		j.runs[key] = t
-		j.all = append(j.all, t)
+		t.journal.CountHits(c.w.opt.Cells)
+		c.runs[key] = t
+		c.all = append(c.all, t)
 	}
 	return t
 }
 
 // last is the run's last synced event.
-func (j *checker) last(key store.Key) uint64 {
-	if t := j.runs[key]; t != nil {
-		return t.seen.Last()
+func (c *checker) last(key store.Key) uint64 {
+	if t := c.runs[key]; t != nil {
+		return t.journal.Last()
 	}
 	return 0
 }
 
-// committed hears of a batch that was given to the store.
-func (j *checker) committed(batch []store.Transition, verdicts []store.Verdict, err error) {
+// committed observes a batch that was given to the store.
+func (c *checker) committed(batch []store.Transition, verdicts []store.Verdict, err error) {
 	for i := range batch {
 		t := &batch[i]
 		switch {
 		case err != nil:
-			j.catchUp(t.Key)
-			j.unheard = append(j.unheard, t.Key) // a crash may bring it to light
+			c.catchUp(t.Key)
+			c.unsynced = append(c.unsynced, t.Key) // it may reappear after a crash
 			continue
 		case verdicts[i].Err != nil:
 			continue
 		}
 		if t.Last != 0 {
-			j.sync(t.Key, bytes.Clone(t.Frames))
+			c.synced(t.Key, bytes.Clone(t.Frames))
 		}
 		if t.Head != nil {
-			j.head(t)
+			c.checkHead(t)
 		}
 		if t.Compaction != nil || t.Suspension != nil {
-			j.record(t.Key).judged = 0 // another stored form, perhaps of the same events
-			j.kept(t.Key)
+			c.record(t.Key).comparedAt = 0 // the stored form has changed, perhaps without new events
+			c.checkStored(t.Key)
 		}
 	}
 }
 
-// sync takes events that have become durable.
-func (j *checker) sync(key store.Key, frames []byte) {
-	t := j.record(key)
+// synced checks events that have become durable.
+func (c *checker) synced(key store.Key, frames []byte) {
+	t := c.record(key)
 	if t.deleted {
-		j.w.broken("F43: run %s was removed and has new events", key.Run)
+		c.w.fail("F43: run %s was removed and has new events", key.Run)
 	}
 	err := journal.EachEvent(frames, func(ev *journal.Event) error {
-		if ev.Seq <= t.seen.Last() {
+		if ev.Seq <= t.journal.Last() {
 			return nil
 		}
-		return j.event(t, ev)
+		return c.checkEvent(t, ev)
 	})
 	if err != nil {
-		j.w.broken("run %s: %v", key.Run, err)
+		c.w.fail("run %s: %v", key.Run, err)
 	}
 }
 
-// event takes one of them.
-func (j *checker) event(t *runRecord, ev *journal.Event) error {
-	w := j.w
+// checkEvent checks one of them.
+func (c *checker) checkEvent(t *runRecord, ev *journal.Event) error {
+	w := c.w
 	w.stats.Events++
 	w.stats.Kinds[ev.Kind]++
 	if ev.Kind == journal.EvNodeCompleted || ev.Kind == journal.EvNodeFailed {
-		w.stats.Steps[j.prog.Plan().Steps[ev.Step].Kind]++
+		w.stats.Steps[c.prog.Plan().Steps[ev.Step].Kind]++
 	}
 	if w.trace != nil {
-		w.say("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(j.prog.Plan(), ev.Ref()), ev.Code)
+		w.tracef("  synced %s %d %s %s %s", t.key.Run, ev.Seq, ev.Name(), journal.StepPath(c.prog.Plan(), ev.Ref()), ev.Code)
 	}
-	gen := t.seen.Generation()
-	if err := t.seen.Check(ev); err != nil {
+	gen := t.journal.Generation()
+	if err := t.journal.Check(ev); err != nil {
 		return err
 	}
 	if ev.Kind == journal.EvRunEnding && ev.Verdict() == journal.RunCancelled {
 		t.cancels++
 	}
 	if ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 {
-		want, ok := t.said[report{ev.Ref(), journal.Fence{Gen: gen, Attempt: ev.Attempt}}]
+		want, ok := t.reported[report{ev.Ref(), journal.Fence{Gen: gen, Attempt: ev.Attempt}}]
 		if !ok || want != hashBytes(1, ev.Data) {
 			return fmt.Errorf("I3: event %d: step %s completed by attempt %d with what no worker reported of it",
-				ev.Seq, journal.StepPath(j.prog.Plan(), ev.Ref()), ev.Attempt)
+				ev.Seq, journal.StepPath(c.prog.Plan(), ev.Ref()), ev.Attempt)
 		}
 	}
-	if err := t.shadow.Apply(ev); err != nil {
+	if err := t.replica.Apply(ev); err != nil {
 		return fmt.Errorf("I2: event %d cannot be folded: %w", ev.Seq, err)
 	}
 	key := ""
 	if ev.Kind == journal.EvNodeStarted {
-		key = t.shadow.EffectKey(ev.Ref())
+		key = t.replica.EffectKey(ev.Ref())
 	}
-	if err := t.seen.CheckEffectKey(ev, t.seen.Generation(), key); err != nil {
+	if err := t.journal.CheckEffectKey(ev, t.journal.Generation(), key); err != nil {
 		return fmt.Errorf("event %d: %w", ev.Seq, err)
 	}
 	if w.opt.Durable != nil {
-		w.opt.Durable(t.key, t.shadow, ev)
+		w.opt.Durable(t.key, t.replica, ev)
 	}
 	h := hashEvent(ev)
 	t.events = append(t.events, *ev)
@@ -176,99 +176,99 @@ func (j *checker) event(t *runRecord, ev *journal.Event) error {
 	return nil
 }
 
-// head compares a head row with what the events say.
-func (j *checker) head(tr *store.Transition) {
-	t, h := j.record(tr.Key), tr.Head
+// checkHead compares a head row with the events.
+func (c *checker) checkHead(tr *store.Transition) {
+	t, h := c.record(tr.Key), tr.Head
 	if h.Quarantine != "" {
-		if !j.w.harmed(h.Quarantine) {
-			j.w.broken("I16: run %s is set apart, and nothing had harmed it: %s", tr.Run, h.Quarantine)
+		if !c.w.mayQuarantine(h.Quarantine) {
+			c.w.fail("I16: run %s is quarantined, and nothing had made it fail: %s", tr.Run, h.Quarantine)
 		}
 		return
 	}
-	if status := t.seen.Status(); h.Status != status.String() || (h.Ended != 0) != status.Terminal() {
-		j.w.broken("run %s is %s and its row says %s, ended %d", tr.Run, status, h.Status, h.Ended)
+	if status := t.journal.Status(); h.Status != status.String() || (h.Ended != 0) != status.Terminal() {
+		c.w.fail("run %s is %s and its row has %s, ended %d", tr.Run, status, h.Status, h.Ended)
 	}
-	if h.Ended > t.seen.At() {
-		j.w.broken("run %s ended at %d and its row says %d", tr.Run, t.seen.At(), h.Ended)
+	if h.Ended > t.journal.At() {
+		c.w.fail("run %s ended at %d and its row has %d", tr.Run, t.journal.At(), h.Ended)
 	}
 }
 
-// catchUp reads what became durable without a word.
-func (j *checker) catchUp(key store.Key) {
+// catchUp reads events that became durable although their commit failed.
+func (c *checker) catchUp(key store.Key) {
 	for {
-		last := j.last(key)
-		page, err := j.w.mem.Events(context.Background(), key, last, 1<<20)
+		last := c.last(key)
+		page, err := c.w.mem.Events(context.Background(), key, last, 1<<20)
 		if err != nil || page.Next <= last {
 			return
 		}
-		j.sync(key, page.Frames)
+		c.synced(key, page.Frames)
 	}
 }
 
-// kept compares the stored form of a run, snapshot and tail, with the fold of
-// its whole journal, and memory with both (I2).
-func (j *checker) kept(key store.Key) {
-	t := j.record(key)
-	if t.deleted || t.judged == t.seen.Last() && !j.w.calm {
+// checkStored compares the stored form of a run (snapshot and tail) with a replay of
+// its whole journal, and the owner's memory with both (I2).
+func (c *checker) checkStored(key store.Key) {
+	t := c.record(key)
+	if t.deleted || t.comparedAt == t.journal.Last() && !c.w.noFaults {
 		return
 	}
-	t.judged = t.seen.Last()
-	want := t.shadow.Snapshot(nil)
-	// Only the owner's memory counts: one that has been replaced may dream on.
-	for _, p := range j.w.procs {
-		if p != j.w.owner {
+	t.comparedAt = t.journal.Last()
+	want := t.replica.Snapshot(nil)
+	// Only the owner's memory counts: a process that was replaced may be out of date.
+	for _, p := range c.w.procs {
+		if p != c.w.owner {
 			continue
 		}
 		l, ok := p.stage.Find(key)
-		if !ok || l.Run.Last() != t.seen.Last() {
+		if !ok || l.Run.Last() != t.journal.Last() {
 			continue
 		}
-		j.same(t, l.Run, want)
+		c.checkMemory(t, l.Run, want)
 	}
-	saved, err := j.w.mem.Load(context.Background(), key)
+	saved, err := c.w.mem.Load(context.Background(), key)
 	if err != nil {
-		j.w.broken("I1: run %s was synced, and the store says: %v", key.Run, err)
+		c.w.fail("I1: run %s was synced, and the store returns: %v", key.Run, err)
 	}
-	if saved.Last < t.seen.Last() {
-		j.w.broken("I1: run %s was synced to event %d, and the store has %d", key.Run, t.seen.Last(), saved.Last)
+	if saved.Last < t.journal.Last() {
+		c.w.fail("I1: run %s was synced to event %d, and the store has %d", key.Run, t.journal.Last(), saved.Last)
 	}
-	back, err := j.restore(t, saved)
+	back, err := c.restore(t, saved)
 	if err != nil {
-		j.w.broken("I2: run %s: %v", key.Run, err)
+		c.w.fail("I2: run %s: %v", key.Run, err)
 	}
 	if got := back.Snapshot(nil); !bytes.Equal(got, want) {
-		j.w.broken("I2: run %s as stored is not what its %d events fold to", key.Run, t.seen.Last())
+		c.w.fail("I2: run %s as stored is not what its %d events fold to", key.Run, t.journal.Last())
 	}
 }
 
-// same compares what is in memory with what the events fold to.
-func (j *checker) same(t *runRecord, run *machine.Run, want []byte) {
+// checkMemory compares the run in memory with a replay of its events.
+func (c *checker) checkMemory(t *runRecord, run *machine.Run, want []byte) {
 	if got := run.Snapshot(nil); !bytes.Equal(got, want) {
-		j.w.broken("I2: run %s in memory is not what its %d events fold to", t.key.Run, t.seen.Last())
+		c.w.fail("I2: run %s in memory is not what its %d events fold to", t.key.Run, t.journal.Last())
 	}
-	if err := run.CheckValues(t.seen.InputBytes()); err != nil {
-		j.w.broken("run %s: %v", t.key.Run, err)
+	if err := run.CheckValues(t.journal.InputBytes()); err != nil {
+		c.w.fail("run %s: %v", t.key.Run, err)
 	}
 }
 
-// died compares the memory of a process that is gone with what was synced (I2).
-func (j *checker) died(p *process) {
-	if p != j.w.owner || p.stage == nil {
+// died compares the memory of a dead process with what was synced (I2).
+func (c *checker) died(p *process) {
+	if p != c.w.owner || p.stage == nil {
 		return
 	}
 	p.stage.Live(func(l engine.LiveRun) {
-		if t := j.runs[l.Key]; t != nil && l.Run.Last() == t.seen.Last() && t.seen.Last() > 0 {
-			j.same(t, l.Run, t.shadow.Snapshot(nil))
+		if t := c.runs[l.Key]; t != nil && l.Run.Last() == t.journal.Last() && t.journal.Last() > 0 {
+			c.checkMemory(t, l.Run, t.replica.Snapshot(nil))
 		}
 	})
 }
 
-// restore makes the run that its stored form describes.
-func (j *checker) restore(t *runRecord, saved *store.Saved) (*machine.Run, error) {
-	run := machine.NewRun(j.prog)
+// restore makes a run from its stored form.
+func (c *checker) restore(t *runRecord, saved *store.Saved) (*machine.Run, error) {
+	run := machine.NewRun(c.prog)
 	if saved.State != nil {
 		var err error
-		if run, err = machine.Restore(j.prog, saved.State); err != nil {
+		if run, err = machine.Restore(c.prog, saved.State); err != nil {
 			return nil, err
 		}
 	}
@@ -291,40 +291,40 @@ func (j *checker) restore(t *runRecord, saved *store.Saved) (*machine.Run, error
 	return run, nil
 }
 
-// survived asserts after a crash that nothing synced is gone, and that what is
-// there folds to what it was (I1, I2).
-func (j *checker) survived() {
-	for _, key := range j.unheard {
-		j.catchUp(key)
-		if t := j.runs[key]; t != nil {
-			t.judged = 0
+// checkSurvived asserts after a crash that everything synced is still there and gives
+// the same state (I1, I2).
+func (c *checker) checkSurvived() {
+	for _, key := range c.unsynced {
+		c.catchUp(key)
+		if t := c.runs[key]; t != nil {
+			t.comparedAt = 0
 		}
 	}
-	j.unheard = j.unheard[:0]
-	for _, t := range j.all {
+	c.unsynced = c.unsynced[:0]
+	for _, t := range c.all {
 		if t.deleted {
 			continue
 		}
-		j.catchUp(t.key)
-		if t.seen.Last() > 0 {
-			j.kept(t.key)
+		c.catchUp(t.key)
+		if t.journal.Last() > 0 {
+			c.checkStored(t.key)
 		}
 	}
 }
 
-// deleted hears that a run was removed.
-func (j *checker) deleted(key store.Key, p *process) {
-	t := j.record(key)
+// deleted records that a run was removed.
+func (c *checker) deleted(key store.Key, p *process) {
+	t := c.record(key)
 	t.deleted = true
-	if !t.seen.Status().Terminal() {
-		j.w.broken("run %s was removed while it was %s", key.Run, t.seen.Status())
+	if !t.journal.Status().Terminal() {
+		c.w.fail("run %s was removed while it was %s", key.Run, t.journal.Status())
 	}
-	if keep := p.w.faults.config.Retention.Runs.Microseconds(); t.seen.At()+keep > p.stage.Now() {
-		j.w.broken("run %s was removed %d µs too early", key.Run, t.seen.At()+keep-p.stage.Now())
+	if keep := p.w.faults.config.Retention.Runs.Microseconds(); t.journal.At()+keep > p.stage.Now() {
+		c.w.fail("run %s was removed %d µs too early", key.Run, t.journal.At()+keep-p.stage.Now())
 	}
 }
 
-// Before implements engine's watch: every turn of every run in memory.
+// Before observes the engine: it is called before every turn of every run in memory.
 func (w *World) Before(key store.Key, run *machine.Run, in *machine.Input) {
 	w.mayPanic(key, in)
 	w.turn = turnBefore{terminal: run.Status().Terminal(), admits: run.Admits(in), last: run.Last()}
@@ -333,64 +333,63 @@ func (w *World) Before(key store.Key, run *machine.Run, in *machine.Input) {
 	}
 }
 
-// turnBefore is what must be known of a run before a turn.
+// turnBefore is the state of a run before a turn, as far as the checks need it.
 type turnBefore struct {
 	terminal, admits bool
 	last             uint64
 }
 
-// After implements engine's watch. It asserts what must hold after every
-// transition.
+// After observes the engine: it asserts the invariants after every turn.
 func (w *World) After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn) {
 	if w.opt.Observe != nil {
 		w.opt.Observe.After(key, run, in, t)
 	}
 	if w.trace != nil {
-		w.say("  %s: input %d %s gives %d events %v", key.Run, in.Kind, journal.StepPath(run.Plan(), in.Ref), len(t.Events), t.Err)
+		w.tracef("  %s: input %d %s gives %d events %v", key.Run, in.Kind, journal.StepPath(run.Plan(), in.Ref), len(t.Events), t.Err)
 	}
 	if len(t.Events) == 0 {
 		if run.Last() != w.turn.last {
-			w.broken("run %s: an input without events moved it from event %d to %d", key.Run, w.turn.last, run.Last())
+			w.fail("run %s: an input without events moved it from event %d to %d", key.Run, w.turn.last, run.Last())
 		}
 		return
 	}
 	w.stats.Transitions++
-	w.handedBack(key, in)
+	w.checkHandedBack(key, in)
 	if t.Err != nil {
-		w.broken("I1: run %s: input %d was refused and gave %s", key.Run, in.Kind, t.Events[0].Name())
+		w.fail("I1: run %s: input %d was refused and gave %s", key.Run, in.Kind, t.Events[0].Name())
 	}
 	if w.turn.terminal && in.Kind != machine.InRetry && in.Kind != machine.InEdit {
-		w.broken("I7: run %s had ended, and input %d gave %s", key.Run, in.Kind, t.Events[0].Name())
+		w.fail("I7: run %s had ended, and input %d gave %s", key.Run, in.Kind, t.Events[0].Name())
 	}
 	if !w.turn.admits {
 		for i := range t.Events {
 			if t.Events[i].Kind != journal.EvNodeIgnored {
-				w.broken("I3: run %s: a report of an attempt that is over gave %s", key.Run, t.Events[i].Name())
+				w.fail("I3: run %s: a report of an attempt that is over gave %s", key.Run, t.Events[i].Name())
 			}
 		}
 	}
 	for i := range t.Events {
 		if ev := &t.Events[i]; ev.At < in.At {
-			w.broken("I10: run %s: event %d is older than what caused it", key.Run, ev.Seq)
+			w.fail("I10: run %s: event %d is older than what caused it", key.Run, ev.Seq)
 		}
 	}
 	if err := run.Check(); err != nil {
-		w.broken("run %s after event %d: %v", key.Run, run.Last(), err)
+		w.fail("run %s after event %d: %v", key.Run, run.Last(), err)
 	}
 }
 
-// began hears that a process begins.
-func (j *checker) began(p *process) {
-	p.orderly, j.orderly = j.orderly, false
-	for _, t := range j.all {
-		t.inborn = t.seen.Last()
+// began records the start of a process.
+func (c *checker) began(p *process) {
+	p.orderly, c.orderly = c.orderly, false
+	for _, t := range c.all {
+		t.bootEvent = t.journal.Last()
 	}
 }
 
-// stopped hears that a process has stopped in order. If it could note that, its
-// attempts are handed back; those that it found and never told of are not its own.
-func (j *checker) stopped(p *process) {
-	raw, err := j.w.mem.Note(context.Background(), "engine.history")
+// stopped records that a process has stopped in order. If it could write its note, its
+// attempts are handed back. Attempts that it found and did not load are not its own.
+func (c *checker) stopped(p *process) {
+	raw, err := c.w.mem.Note(context.Background(), "engine.history")
 	var note struct {
 		Running bool  `json:"running"`
 		Stopped int64 `json:"stopped"`
@@ -398,33 +397,33 @@ func (j *checker) stopped(p *process) {
 	if err != nil || json.Unmarshal(raw, &note) != nil || note.Running {
 		return
 	}
-	j.orderly = note.Stopped > 0 // else it left runs unread that a crash had hit, and counts all as lost
-	for _, t := range j.all {
-		switch last := t.seen.Last(); {
-		case last != t.inborn:
-			t.givenUp, t.unclear = last, !j.orderly
-		case t.givenUp == last && (!p.orderly || !j.orderly):
-			t.unclear = true
+	c.orderly = note.Stopped > 0 // otherwise it left runs unread after a crash, and all their attempts count as lost
+	for _, t := range c.all {
+		switch last := t.journal.Last(); {
+		case last != t.bootEvent:
+			t.stopEvent, t.unknownLoss = last, !c.orderly
+		case t.stopEvent == last && (!p.orderly || !c.orderly):
+			t.unknownLoss = true
 		}
 	}
 }
 
-// handedBack asserts that a run is told the truth of how its attempts were lost:
-// handed back if the process that wrote its last event was stopped in order, else
-// lost to a crash (F45). Who was replaced by another process may not know it.
-func (w *World) handedBack(key store.Key, in *machine.Input) {
-	t := w.judge.record(key)
-	if in.Kind != machine.InWorkerLost || !in.All || t.unclear || w.stats.Faults[TakenOver] > 0 {
+// checkHandedBack asserts that a run is told correctly how its attempts were lost:
+// handed back if the process that wrote its last event was stopped in order, otherwise
+// lost to a crash (F45). A process that was replaced by another may not know.
+func (w *World) checkHandedBack(key store.Key, in *machine.Input) {
+	t := w.checker.record(key)
+	if in.Kind != machine.InWorkerLost || !in.All || t.unknownLoss || w.stats.Faults[TakenOver] > 0 {
 		return
 	}
 	head, err := w.mem.Head(w.ctx(), key)
-	apart := err == nil && head.Quarantine != "" // it is being released; its attempts were told to stop then
-	if back := w.turn.last == t.givenUp && !apart; back != (in.Text != "") {
-		w.broken("F45: run %s: its attempts after event %d are handed back: %v, and the run is told %q", key.Run, w.turn.last, back, in.Text)
+	quarantined := err == nil && head.Quarantine != "" // it is being released; its attempts were told to stop when it was quarantined
+	if back := w.turn.last == t.stopEvent && !quarantined; back != (in.Text != "") {
+		w.fail("F45: run %s: its attempts after event %d are handed back: %v, and the run is told %q", key.Run, w.turn.last, back, in.Text)
 	}
 }
 
-// mix and the hashes below are not for adversaries: they tell histories apart.
+// mix and the hashes below only tell histories apart; they are not secure.
 func mix(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9e3779b97f4a7c15
 	return h ^ h>>29

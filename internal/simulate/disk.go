@@ -10,24 +10,24 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A disk is the store as one process sees it: calls fail, and some of them are
-// the last thing that the process does.
+// A disk is the store as one process sees it: calls fail, and the process may die in a
+// call.
 type disk struct {
 	*memory.Store
 	p    *process
 	open int // calls under way (F48: readers that pause hold none)
 }
 
-// gone is what a call panics with when the process dies in it.
-type gone struct{ p *process }
+// processDied is the panic value of a call in which the process dies.
+type processDied struct{ p *process }
 
 var errRead = fault.New(fault.ServiceUnavailable, "the store does not answer")
 
 // enter begins a call.
 func (d *disk) enter() (leave func()) {
 	w := d.p.w
-	if d.p.doomed || w.happens(KilledInCall) {
-		panic(gone{d.p})
+	if d.p.dying || w.happens(KilledInCall) {
+		panic(processDied{d.p})
 	}
 	d.open++
 	return d.leave
@@ -35,31 +35,31 @@ func (d *disk) enter() (leave func()) {
 
 func (d *disk) leave() { d.open-- }
 
-// fails says whether a read fails.
-func (d *disk) fails() bool { return d.p.w.happens(ReadFailed) }
+// readFails reports whether this read fails.
+func (d *disk) readFails() bool { return d.p.w.happens(ReadFailed) }
 
 // Own implements store.Store.
 func (d *disk) Own(ctx context.Context) (uint64, error) {
 	defer d.enter()()
-	if d.fails() {
+	if d.readFails() {
 		return 0, errRead
 	}
 	d.p.w.owner = d.p
 	return d.Store.Own(ctx)
 }
 
-// Commit implements store.Store. The checker hears of everything that was synced.
+// Commit implements store.Store. The checker sees every batch that was synced.
 func (d *disk) Commit(ctx context.Context, batch []store.Transition) ([]store.Verdict, error) {
 	defer d.enter()()
 	verdicts, err := d.Store.Commit(ctx, batch)
-	d.p.w.judge.committed(batch, verdicts, err)
+	d.p.w.checker.committed(batch, verdicts, err)
 	return verdicts, err
 }
 
 // Load implements store.Store.
 func (d *disk) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 	defer d.enter()()
-	if d.fails() {
+	if d.readFails() {
 		return nil, errRead
 	}
 	return d.Store.Load(ctx, key)
@@ -68,7 +68,7 @@ func (d *disk) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 // Recover implements store.Store.
 func (d *disk) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	defer d.enter()()
-	if d.fails() {
+	if d.readFails() {
 		return errRead
 	}
 	return d.Store.Recover(ctx, fn)
@@ -77,14 +77,14 @@ func (d *disk) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 // Due implements store.Store.
 func (d *disk) Due(ctx context.Context, until int64, limit int) ([]store.Wake, error) {
 	defer d.enter()()
-	if d.fails() {
+	if d.readFails() {
 		return nil, errRead
 	}
 	return d.Store.Due(ctx, until, limit)
 }
 
-// Events implements store.Store. No process dies in it: it is called where a
-// panic of the fold is caught.
+// Events implements store.Store. No process dies in it, because the engine calls it
+// where it recovers panics of a replay.
 func (d *disk) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
 	d.open++
 	defer d.leave()
@@ -95,7 +95,7 @@ func (d *disk) Events(ctx context.Context, key store.Key, after uint64, maxBytes
 func (d *disk) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	d.open++
 	defer d.leave()
-	if d.fails() {
+	if d.readFails() {
 		return store.Head{}, errRead
 	}
 	return d.Store.Head(ctx, key)
@@ -104,7 +104,7 @@ func (d *disk) Head(ctx context.Context, key store.Key) (store.Head, error) {
 // Note implements store.Store.
 func (d *disk) Note(ctx context.Context, name string) ([]byte, error) {
 	defer d.enter()()
-	if d.fails() {
+	if d.readFails() {
 		return nil, errRead
 	}
 	return d.Store.Note(ctx, name)
@@ -113,7 +113,7 @@ func (d *disk) Note(ctx context.Context, name string) ([]byte, error) {
 // SetNote implements store.Store.
 func (d *disk) SetNote(ctx context.Context, epoch uint64, name string, value []byte) error {
 	defer d.enter()()
-	if d.fails() {
+	if d.readFails() {
 		return errRead
 	}
 	return d.Store.SetNote(ctx, epoch, name, value)
@@ -125,7 +125,7 @@ func (d *disk) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]st
 	verdicts, err := d.Store.Delete(ctx, epoch, keys)
 	for i, v := range verdicts {
 		if err == nil && v.Err == nil {
-			d.p.w.judge.deleted(keys[i], d.p)
+			d.p.w.checker.deleted(keys[i], d.p)
 		}
 	}
 	return verdicts, err

@@ -10,39 +10,39 @@ import (
 	"github.com/roux-engine/roux/internal/retention"
 )
 
-// A Fault is one kind of thing that goes wrong.
+// A Fault is a kind of fault.
 type Fault uint8
 
 // The faults.
 const (
-	Killed          Fault = iota // a process is gone, its disk is not
-	PowerCut                     // all processes and what was not synced are gone
-	KilledInCall                 // a process is gone in the middle of a call to its store
+	Killed          Fault = iota // a process dies; what it wrote stays
+	PowerCut                     // all processes die, and what was not synced is lost
+	KilledInCall                 // a process dies during a call to its store
 	CommitRefused                // the disk is full for a moment
-	ReplyLost                    // a commit was written and its answer was not heard (F16)
+	ReplyLost                    // a commit was written and its answer is lost (F16)
 	SyncFailed                   // a commit was written and its sync failed
-	SlowSync                     // a commit takes long, and others arrive meanwhile
+	SlowSync                     // a commit takes long, and other inputs arrive meanwhile
 	ReadFailed                   // the store answers a read with an error
-	TakenOver                    // another process owns the store, the old one goes on
-	HandedBack                   // a process is stopped in order, its attempts are given up
+	TakenOver                    // another process becomes the owner of the store, and the old one continues
+	HandedBack                   // a process is stopped in order and gives up its attempts
 	ClockForward                 // the wall clock jumps ahead (F12)
 	ClockBack                    // … back
-	ClockFrozen                  // … stands still
+	ClockFrozen                  // … stops
 	ClockLeap                    // … has a second too many or too few
 	AttemptFailed                // an action fails
-	AttemptLost                  // a worker is gone, its attempt is never reported
-	ReportDelayed                // a report is held back
+	AttemptLost                  // a worker dies, and its attempt is never reported
+	ReportDelayed                // a report is delayed
 	ReportDoubled                // … arrives twice
 	ReportLate                   // … arrives although its attempt was cancelled
 	Reordered                    // messages arrive in another order
-	ActionHolds                  // an action goes on after its attempt has ended
+	ActionHolds                  // an action continues after its attempt has ended
 	FileFailed                   // a file cannot be read for a moment
 	ReaderCut                    // a subscriber loses its connection
 	ReaderStalled                // … or stops reading
-	AnswerLost                   // a user does not hear the answer and asks again
+	AnswerLost                   // a user does not receive the answer and repeats the request
 	Panicked                     // a run's own code panics in the engine
-	ProcessPoisoned              // a run kills whatever loads it
-	ActionHangs                  // an action ends when it is told to, and not before
+	ProcessPoisoned              // a run kills every process that loads it
+	ActionHangs                  // an action ends only when it is told to stop
 	numFaults
 )
 
@@ -55,9 +55,9 @@ var faultNames = [numFaults]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// most is how often a fault happens at most, in 10,000 occasions. What an
-// occasion is depends on the fault: a step of the schedule, a commit, a report.
-var most = [numFaults]int{
+// maxRate is the highest rate of each fault, per 10,000 occasions. What an occasion is
+// depends on the fault: a step of the schedule, a commit, a report.
+var maxRate = [numFaults]int{
 	Killed: 500, PowerCut: 300, KilledInCall: 200, CommitRefused: 600, ReplyLost: 600, SyncFailed: 200, SlowSync: 4000, ReadFailed: 300,
 	TakenOver: 150, HandedBack: 200, ClockForward: 300, ClockBack: 300, ClockFrozen: 300, ClockLeap: 300,
 	AttemptFailed: 4000, AttemptLost: 1500, ReportDelayed: 4000, ReportDoubled: 5000, ReportLate: 5000, Reordered: 5000,
@@ -65,40 +65,41 @@ var most = [numFaults]int{
 	ActionHangs: 500,
 }
 
-// A faultProfile is how a schedule's world behaves: each seed draws its own, so that
-// some worlds know one disaster well and others all of them a little.
+// A faultProfile is how often each fault occurs in a schedule, and how the schedule is
+// composed. Each seed draws its own, so that some worlds have many faults of one kind
+// and others a few of each.
 type faultProfile struct {
-	rate  [numFaults]int // in 10,000
+	rate  [numFaults]int // per 10,000 occasions
 	steps int            // of phase 1
 	runs  int            // at most
 
-	// What happens in one step, by weight.
+	// The weights of what happens in one step.
 	work, start, user, pass, read, sweep int
 
-	batch   int // messages handed in at once, at most
-	hasty   int // in 10,000: a commit is put off for the next step's sake
-	longest int64
-	config  engine.Config
+	batch       int // most messages handed in at once
+	delayCommit int // per 10,000: a commit is delayed in favour of the next step
+	longest     int64
+	config      engine.Config
 }
 
 func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
-// draw makes a fault profile.
+// draw draws a fault profile.
 func draw(dice *rand.Rand) faultProfile {
-	wt := faultProfile{
+	fp := faultProfile{
 		steps: 60 + dice.IntN(300), runs: 2 + dice.IntN(6),
 		work: 15 + dice.IntN(40), start: 2 + dice.IntN(8), user: dice.IntN(8), pass: 2 + dice.IntN(8),
 		read: dice.IntN(6), sweep: dice.IntN(2),
-		batch: 1 + dice.IntN(4), hasty: dice.IntN(6000),
+		batch: 1 + dice.IntN(4), delayCommit: dice.IntN(6000),
 		longest: pick(dice, int64(50_000), 2_000_000, 60_000_000, 3_600_000_000),
 	}
-	wild := 1 + dice.IntN(3)     // in 4: how much of all that can go wrong does
-	for f := range ActionHangs { // which came later: see hangs
+	wild := 1 + dice.IntN(3)     // in 4: the share of faults that occur at all
+	for f := range ActionHangs { // later faults are drawn elsewhere: see hangRate
 		if dice.IntN(4) < wild {
-			wt.rate[f] = 1 + dice.IntN(most[f])
+			fp.rate[f] = 1 + dice.IntN(maxRate[f])
 		}
 	}
-	wt.config = engine.Config{
+	fp.config = engine.Config{
 		MaxLoaded:     pick(dice, 1, 2, 3, 1000),
 		SuspendAfter:  pick(dice, time.Second, time.Minute, 10*time.Minute),
 		Concurrency:   pick(dice, 1, 2, 5, 1024, 1024),
@@ -107,31 +108,31 @@ func draw(dice *rand.Rand) faultProfile {
 		CompactCheck:  pick(dice, 1, 512, 1<<20),
 		Retention:     retention.Policy{Runs: pick(dice, time.Second, time.Hour, 7*24*time.Hour)},
 	}
-	return wt
+	return fp
 }
 
-// hangs draws how often actions hang, from the seed alone: the worlds in which none
-// does are those that the seeds had before there was this fault.
-func hangs(seed uint64) int {
+// hangRate draws how often actions hang. It depends on the seed alone, so that seeds
+// older than this fault keep their worlds where no action hangs.
+func hangRate(seed uint64) int {
 	dice := rand.New(rand.NewPCG(seed, 0x68616e67))
 	if dice.IntN(4) > 0 {
 		return 0
 	}
-	return 1 + dice.IntN(most[ActionHangs])
+	return 1 + dice.IntN(maxRate[ActionHangs])
 }
 
-// restless says, from the seed alone like turns, that processes are stopped in order
-// and killed by turns, again and again, while attempts take long: each attempt is
-// handed back or lost many times.
-func restless(seed uint64) bool { return seed%17 == 9 || seed%17 == 14 }
+// handsBackOften reports whether processes are stopped and killed alternately, again
+// and again, while attempts take long, so that each attempt is handed back or lost
+// many times. Like maxTurn it depends on the seed alone.
+func handsBackOften(seed uint64) bool { return seed%17 == 9 || seed%17 == 14 }
 
-// delving says, from the seed alone like turns, that users retry runs from steps
-// inside of others, and that they do so often.
-func delving(seed uint64) bool { return seed%17 == 10 }
+// retriesInside reports whether users often retry from steps inside other steps. Like
+// maxTurn it depends on the seed alone.
+func retriesInside(seed uint64) bool { return seed%17 == 10 }
 
-// turns is how many events a turn has at most, 0 = as many as elsewhere, from the
-// seed alone: none of the seeds that were kept before there was this is among them.
-func turns(seed uint64) int {
+// maxTurn is the most events of a turn, 0 = the default. It depends on the seed alone,
+// so that the seeds kept from before this option keep their worlds.
+func maxTurn(seed uint64) int {
 	switch seed % 11 {
 	case 2:
 		return 1
@@ -141,9 +142,9 @@ func turns(seed uint64) int {
 	return 0
 }
 
-// ahead is how many runs a batch has to have to be committed before what waited for
-// the last one goes out, 0 = more than there are, from the seed alone like turns.
-func ahead(seed uint64) int {
+// minAhead is how many runs a batch needs to be committed before the results of the
+// last batch are let out, 0 = never. Like maxTurn it depends on the seed alone.
+func minAhead(seed uint64) int {
 	switch seed % 13 {
 	case 3:
 		return 1

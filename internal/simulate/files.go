@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// memoryFiles keeps the files of a world in memory. They are durable when Put
-// returns, as those of a real engine are.
+// memoryFiles keeps the files of a world in memory. They are durable when Put returns,
+// as in a real engine.
 type memoryFiles struct {
 	w     *World
 	files map[string]*File

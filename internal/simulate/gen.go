@@ -16,20 +16,20 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Drawn is a Source of recipes that are drawn: number n is the same recipe in
-// every process, with every kind of step and every policy somewhere among its
-// neighbours (sample.Recipe). Most are small; one in forty is wide, one deep.
+// Drawn is a Source of random recipes. Number n is the same recipe in every process.
+// Neighbouring numbers cover every kind of step and every policy (sample.Recipe). Most
+// recipes are small; one in forty is wide, one in forty deep.
 type Drawn struct{}
 
-// streamOfCases keeps the dice that draw a case apart from those of a schedule.
+// streamOfCases separates the random numbers of a case from those of a schedule.
 const streamOfCases = 0x5ca1ab1e
 
-// drawnLimits keep drawn recipes small: a loop in a loop would else fill the memory.
-// A retry may raise them a little.
+// drawnLimits keep drawn recipes small, because a loop in a loop could fill the
+// memory. A retry may raise them a little.
 var drawnLimits = compile.Limits{Default: plan.Limits{TotalSteps: 1_000}}
 
-// Case draws recipe n. One that does not compile is a fault of the generator or
-// of the compiler, and an error.
+// Case draws recipe n. A recipe that does not compile is a bug of the generator or of
+// the compiler, and an error.
 func (Drawn) Case(n uint64) (*Case, error) {
 	dice := rand.New(rand.NewPCG(n, streamOfCases))
 	src, err := json.Marshal(sample.Recipe(dice, shapeOf(n, dice)))
@@ -55,14 +55,14 @@ func (Drawn) Case(n uint64) (*Case, error) {
 	}
 	switch dice.IntN(40) {
 	case 0:
-		c.Files = nil // the file is not there
+		c.Files = nil // the file is missing
 	case 1:
 		c.Answer = drawLarge
 	}
 	return c, nil
 }
 
-// drawnWhen is input.when: a minute and a bit after the clock of a World begins.
+// drawnWhen is input.when: 75 seconds after the clock of a World begins.
 const drawnWhen = "2026-01-01T00:01:15Z"
 
 var drawnSignals = []string{"go", "more"}
@@ -80,13 +80,13 @@ func shapeOf(n uint64, dice *rand.Rand) sample.Shape {
 		s.Steps, s.Width, s.Depth = 50, 2, 24
 	case 29:
 		s.Steps, s.Width = 1+dice.IntN(3), 0
-	case 7, 13, 31, 37: // none of the seeds that were kept before there was this is among them
+	case 7, 13, 31, 37: // none of the seeds kept from before this option is among them
 		s.Rebind = 50
 	}
 	return s
 }
 
-// drawnActions differ in what the engine and the machine treat differently.
+// drawnActions differ in every property that the engine and the machine depend on.
 var drawnActions = func() *compile.Catalogue {
 	anything := json.RawMessage(`{"type":"object"}`)
 	return compile.NewCatalogue(
@@ -103,8 +103,8 @@ var drawnActions = func() *compile.Catalogue {
 	)
 }()
 
-// drawFile draws what input.file holds: a list in one of the three forms, longer
-// now and then than one window of items, and now and then not a list at all.
+// drawFile draws the contents of input.file: a list in one of the three forms,
+// sometimes longer than one window of items, and sometimes not a list at all.
 func drawFile(dice *rand.Rand) File {
 	n := dice.IntN(8)
 	if dice.IntN(25) == 0 {
@@ -121,14 +121,15 @@ func drawFile(dice *rand.Rand) File {
 	case 3:
 		f = File{Name: "list.csv", MimeType: "text/csv", Data: []byte("n\n" + strings.Repeat("7\n", n))}
 	case 4:
-		f.Data = append(f.Data[:len(f.Data)-1], ", 1"...) // torn
+		f.Data = append(f.Data[:len(f.Data)-1], ", 1"...) // truncated
 	}
 	f.Hash = fmt.Sprintf("sha256_%x", sha256.Sum256(f.Data))
 	return f
 }
 
-// stepsOf names a few steps that a user may retry from: those that own others,
-// which then begin anew with all they own, others of the root, and one inside.
+// stepsOf returns a few steps that a user may retry from: steps that own others, which
+// then start over with everything they own, other steps of the root, and one inner
+// step.
 func stepsOf(p *plan.Plan, dice *rand.Rand) []string {
 	root := &p.Graphs[0]
 	var owners, from []string
@@ -146,15 +147,15 @@ func stepsOf(p *plan.Plan, dice *rand.Rand) []string {
 	return append(from, p.Steps[dice.IntN(len(p.Steps))].ID)
 }
 
-// drawAnswer makes the output of an attempt that succeeds: mostly an object, as
-// contracts want.
+// drawAnswer makes the output of a successful attempt: usually an object, as contracts
+// require.
 func drawAnswer(dice *rand.Rand, _ *machine.Task, _ []byte) []byte {
 	return []byte([]string{`{"ok":true}`, `{"ok":true}`, `{"n":[1,2,{"x":null}]}`, `{"text":"` + strings.Repeat("long ", 40) + `"}`,
 		`[1,"two"]`, `"text"`, `7`, `null`}[dice.IntN(8)])
 }
 
-// drawLarge makes outputs of which few fit together: loops spill, and ask for
-// their outputs to be collected.
+// drawLarge makes outputs of which only a few fit in memory together, so that loops
+// spill and request that their outputs are collected.
 func drawLarge(dice *rand.Rand, t *machine.Task, input []byte) []byte {
 	if dice.IntN(3) == 0 {
 		return drawAnswer(dice, t, input)

@@ -14,12 +14,12 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 )
 
-// Answers makes outputs for actions that are not executed: values of the form
-// that their output schemas, and the contracts of the steps, declare. It knows
-// what an output looks like and nothing of what it means.
+// Answers makes outputs for actions that are not executed: values that fit their
+// output schemas and the contracts of the steps. It knows the form of an output, not
+// its meaning.
 type Answers struct {
 	actions engine.Actions
-	files   []File // what a field of format "file" names
+	files   []File // the values of fields of format "file"
 	known   map[string]*form
 	fixed   map[int32][]byte // by step of the plan
 }
@@ -29,8 +29,8 @@ func NewAnswers(actions engine.Actions, files []File) *Answers {
 	return &Answers{actions: actions, files: files, known: map[string]*form{}}
 }
 
-// Complete adds the fields that an input schema requires and given has not, made
-// up like outputs. It returns their names.
+// Complete adds random values for the fields that an input schema requires and given
+// lacks. It returns their names.
 func (a *Answers) Complete(dice *rand.Rand, schema []byte, given map[string]any) (made []string) {
 	f := newForm(schema)
 	props, _ := f.root["properties"].(map[string]any)
@@ -51,7 +51,7 @@ func (a *Answers) Complete(dice *rand.Rand, schema []byte, given map[string]any)
 	return made
 }
 
-// A form is a JSON Schema that values are made for.
+// A form is a JSON Schema that values are drawn for.
 type form struct {
 	root  map[string]any
 	check *expr.Schema
@@ -78,7 +78,7 @@ func (a *Answers) Answer(dice *rand.Rand, t *machine.Task, _ []byte) []byte {
 	}
 	f := a.form(t)
 	out := []byte(`{}`)
-	for range 8 { // what a schema forbids in ways that are not looked at is drawn again
+	for range 8 { // draw again when the schema forbids the value in a way that drawing ignores
 		v := a.value(dice, f, f.root, 0)
 		if _, object := v.(map[string]any); !object {
 			v = map[string]any{}
@@ -93,8 +93,8 @@ func (a *Answers) Answer(dice *rand.Rand, t *machine.Task, _ []byte) []byte {
 	return out
 }
 
-// form is what an attempt's output must fit: the action's schema and the step's
-// contract, which has the last word on a property that both name.
+// form is the schema of an attempt's output: the action's schema and the step's
+// contract. The contract takes precedence for a property that both define.
 func (a *Answers) form(t *machine.Task) *form {
 	key := t.Pin.Name + "@" + t.Pin.Version + string(t.OutputC)
 	f := a.known[key]
@@ -137,7 +137,8 @@ func merged(f, c *form) *form {
 
 const maxNesting = 8
 
-// value draws a value of a schema. Where it says nothing, anything will do.
+// value draws a value that fits a schema; any value fits where the schema has no
+// constraint.
 func (a *Answers) value(dice *rand.Rand, f *form, s map[string]any, depth int) any {
 	if ref, ok := s["$ref"].(string); ok && depth < maxNesting {
 		if def := f.definition(ref); def != nil {
@@ -176,7 +177,7 @@ func (a *Answers) value(dice *rand.Rand, f *form, s map[string]any, depth int) a
 	return map[string]any{}
 }
 
-// kindOf is the type that a schema asks for, one of them.
+// kindOf draws one of the types that a schema allows.
 func kindOf(dice *rand.Rand, s map[string]any) string {
 	switch t := s["type"].(type) {
 	case string:

@@ -9,14 +9,14 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// One is a Source of one recipe: every schedule plays it.
+// One is a Source with a single recipe: every schedule plays it.
 type One struct {
 	c     Case
 	fixed map[int32][]byte
 }
 
-// NewOne returns a source of the plan of a user's recipe. The actions are those
-// it was compiled with; none is executed, their outputs are made by [Answers].
+// NewOne returns a source for the plan of a user's recipe. The actions are those it
+// was compiled with. They are not executed; [Answers] makes their outputs.
 func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, input map[string]any, files []File) *One {
 	c := Case{Name: name, Recipe: text, Plan: p, Actions: actions, Parameters: input, Files: files, Payloads: map[string]any{}}
 	for i := range p.Steps {
@@ -31,8 +31,8 @@ func NewOne(name string, text []byte, p *plan.Plan, actions engine.Actions, inpu
 	return &One{c: c, fixed: map[int32][]byte{}}
 }
 
-// Answer has a step give that output, canonical JSON, whenever it succeeds; false
-// = the recipe has no action step of that id.
+// Answer sets the output, canonical JSON, of a step whenever it succeeds; it returns
+// false when the recipe has no action step of that id.
 func (o *One) Answer(step string, output []byte) bool {
 	found := false
 	for i := range o.c.Plan.Steps {
@@ -43,8 +43,8 @@ func (o *One) Answer(step string, output []byte) bool {
 	return found
 }
 
-// Signal has a signal carry that payload; false = the recipe waits for none of
-// that name.
+// Signal sets the payload of a signal; it returns false when no step of the recipe
+// waits for it.
 func (o *One) Signal(name string, payload any) bool {
 	o.c.Payloads[name] = payload
 	return slices.Contains(o.c.Signals, name)
@@ -53,8 +53,8 @@ func (o *One) Signal(name string, payload any) bool {
 // Case returns the recipe.
 func (o *One) Case(uint64) (*Case, error) {
 	c := o.c
-	// Each has its own: answers keep what they have read of schemas, and several
-	// goroutines may play.
+	// Each Case has its own answers, because they cache schemas and several goroutines
+	// may play.
 	a := NewAnswers(c.Actions, c.Files)
 	a.fixed = o.fixed
 	c.Answer = a.Answer

@@ -12,32 +12,32 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Tally is what schedules of one recipe showed of it, from durable events
-// alone. It says nothing of how often something happens outside of simulations.
+// A Tally counts what happened to one recipe in simulated schedules, from durable
+// events alone. The frequencies say nothing about runs outside of simulations.
 type Tally struct {
 	plan  *plan.Plan
 	steps []StepTally
 	ends  map[End]int64
-	runs  map[store.Key]*runTally // of the schedule under way
+	runs  map[store.Key]*runTally // of the current schedule
 }
 
-// A StepTally is what became of one step of a recipe, over all runs, iterations
+// A StepTally counts the outcomes of one step of a recipe, over all runs, iterations
 // and generations.
 type StepTally struct {
 	Step   string `json:"step"`
 	Kind   string `json:"kind"`
 	Action string `json:"action,omitempty"`
-	// Attempts is how often one and the same effect was attempted at most: with
-	// the same effect key, because the outcome of the attempt before was unknown.
+	// Attempts is how often the same effect was attempted at most: with the same
+	// effect key, because the outcome of the previous attempt was unknown.
 	Attempts  int   `json:"attemptsOfOneEffect,omitempty"`
-	Tries     int   `json:"attemptsAtMost,omitempty"` // of one step instance, in all
+	Tries     int   `json:"attemptsAtMost,omitempty"` // the most attempts of one step instance
 	Completed int64 `json:"completed"`
 	Failed    int64 `json:"failed"`
 	Skipped   int64 `json:"skipped"`
 	Cancelled int64 `json:"cancelled"`
 }
 
-// An End is how runs ended.
+// An End is a way in which runs ended.
 type End struct {
 	Status string `json:"status"`
 	Code   string `json:"code,omitempty"`
@@ -62,7 +62,7 @@ func NewTally(p *plan.Plan) *Tally {
 	return t
 }
 
-// stepName is a step's id, behind those of the steps that own it.
+// stepName is a step's id, preceded by those of the steps that own it.
 func stepName(p *plan.Plan, i int32) string {
 	name := p.Steps[i].ID
 	for g := p.Steps[i].Graph; p.Graphs[g].Owner >= 0; g = p.Steps[p.Graphs[g].Owner].Graph {
@@ -71,7 +71,7 @@ func stepName(p *plan.Plan, i int32) string {
 	return name
 }
 
-// See takes an event that has become durable, and the run that it was folded into.
+// See adds an event that has become durable, and the run after that event.
 func (t *Tally) See(key store.Key, run *machine.Run, ev *journal.Event) {
 	r := t.runs[key]
 	if r == nil {
@@ -108,7 +108,7 @@ func (t *Tally) See(key store.Key, run *machine.Run, ev *journal.Event) {
 	}
 }
 
-// Close counts the ends of the schedule that is over.
+// Close counts the ends of the runs of the finished schedule.
 func (t *Tally) Close() {
 	for _, r := range t.runs {
 		if r.end.Status != "" {
@@ -118,7 +118,7 @@ func (t *Tally) Close() {
 	clear(t.runs)
 }
 
-// Add takes in what another tally of the same recipe saw.
+// Add adds the counts of another tally of the same recipe.
 func (t *Tally) Add(o *Tally) {
 	for i := range o.steps {
 		s, from := &t.steps[i], &o.steps[i]
@@ -136,5 +136,5 @@ func (t *Tally) Add(o *Tally) {
 // Steps lists the steps in the order of the plan.
 func (t *Tally) Steps() []StepTally { return slices.Clone(t.steps) }
 
-// Ends says how runs ended, and how often.
+// Ends returns how often runs ended in each way.
 func (t *Tally) Ends() map[End]int64 { return maps.Clone(t.ends) }

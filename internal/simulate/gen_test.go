@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDrawnCases: every number is a recipe that compiles, and always the same one.
+// TestDrawnCases: every number gives a recipe that compiles, and always the same one.
 func TestDrawnCases(t *testing.T) {
 	var wide, deep, windows int
 	for i := range uint64(400) {

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 )
 
-// A Player plays schedules, one after the other. It is used by one goroutine.
+// A Player plays schedules, one after the other. It must be used by one goroutine.
 type Player struct {
 	opt   Options
 	n     uint64
@@ -20,23 +20,23 @@ type Player struct {
 	plans *engine.Plans
 }
 
-// A Result is what came of one schedule.
+// A Result is the outcome of one schedule.
 type Result struct {
 	Seed uint64
 	Case *Case
-	// Hash is of everything that became durable and of every throw of the dice: one
-	// seed, one hash.
+	// Hash covers everything that became durable and the state of the random numbers:
+	// the same seed gives the same hash.
 	Hash  uint64
 	Stats Stats
-	// Err is the invariant that was broken; nil = all held.
+	// Err is the broken invariant; nil = none.
 	Err error
 }
 
 // NewPlayer returns a player.
 func NewPlayer(opt Options) *Player { return &Player{opt: opt} }
 
-// Play plays the schedule of a seed. An error is not a broken invariant: the
-// source has no recipe for it.
+// Play plays the schedule of a seed. err is not a broken invariant; it is set when the
+// source has no recipe for the seed.
 func (pl *Player) Play(seed uint64) (res Result, err error) {
 	if n := seed / SeedsPerCase; pl.c == nil || n != pl.n {
 		if pl.c, err = pl.opt.Source.Case(n); err != nil {
@@ -47,7 +47,7 @@ func (pl *Player) Play(seed uint64) (res Result, err error) {
 	}
 	plans := pl.plans
 	if seed%16 == 0 {
-		plans = nil // every start of a process reads its plans from the store
+		plans = nil // a process then reads its plans from the store at every start
 	}
 	w := newWorld(seed, pl.c, pl.prog, plans, &pl.opt)
 	res = Result{Seed: seed, Case: pl.c}
@@ -68,12 +68,12 @@ func (w *World) play() (err error) {
 		case nil:
 		case violation:
 			err = v.err
-			w.say("VIOLATION: %v", err)
+			w.tracef("VIOLATION: %v", err)
 		default:
 			panic(v)
 		}
 	}()
-	w.say("seed %d, recipe %s, %d steps", w.seed, w.c.Name, w.faults.steps)
+	w.tracef("seed %d, recipe %s, %d steps", w.seed, w.c.Name, w.faults.steps)
 	for range w.faults.steps {
 		w.step()
 	}
@@ -81,21 +81,21 @@ func (w *World) play() (err error) {
 		w.opt.spoil(w)
 	}
 	w.finish()
-	w.verdict()
+	w.checkEnd()
 	return nil
 }
 
 func (w *World) ctx() context.Context { return context.Background() }
 
-// disturb lets happen what befalls processes, disks and clocks.
-func (w *World) disturb() {
+// injectFaults lets faults of processes, disks and clocks occur.
+func (w *World) injectFaults() {
 	if len(w.procs) > 0 {
 		p := w.procs[w.dice.IntN(len(w.procs))]
 		switch {
 		case w.happens(Killed):
 			p.die()
 		case w.happens(PowerCut):
-			w.power()
+			w.powerCut()
 		case w.happens(HandedBack):
 			p.stop()
 		case len(w.procs) < 3 && w.happens(TakenOver):
@@ -118,24 +118,23 @@ func (w *World) disturb() {
 	}
 }
 
-// power ends every process at once. Of what was written and not synced, any
-// number of whole batches is there afterwards, the first ones.
-func (w *World) power() {
+// powerCut ends every process at once. Of the batches that were written and not
+// synced, a prefix of any length survives.
+func (w *World) powerCut() {
 	for _, p := range append([]*process(nil), w.procs...) {
-		if p.flight == encoded && len(p.batch) > 0 && w.dice.IntN(2) == 0 {
+		if p.commitState == unwritten && len(p.batch) > 0 && w.dice.IntN(2) == 0 {
 			w.mem.Tear(p.batch)
 			for i := range p.batch {
-				w.judge.unheard = append(w.judge.unheard, p.batch[i].Key)
+				w.checker.unsynced = append(w.checker.unsynced, p.batch[i].Key)
 			}
 		}
 		p.die()
 	}
 	w.mem = w.mem.Crash(w.dice.Uint64())
-	w.judge.survived()
+	w.checker.checkSurvived()
 }
 
-// stop ends a process in order: its attempts are given up, everything else is
-// written.
+// stop ends a process in order: it gives up its attempts and writes everything else.
 func (p *process) stop() {
 	w := p.w
 	p.stage.Stop()
@@ -149,9 +148,9 @@ func (p *process) stop() {
 			break
 		}
 		var over bool
-		p.guard(func() { over = p.flight == landed && p.stage.Stopped() })
+		p.call(func() { over = p.commitState == noBatch && p.stage.Stopped() })
 		if over && !p.dead && p == w.owner {
-			w.judge.stopped(p)
+			w.checker.stopped(p)
 		}
 		if over || p.dead {
 			break
@@ -162,35 +161,34 @@ func (p *process) stop() {
 	p.die()
 }
 
-// finish is phase 2: nothing goes wrong any more, and every run must come to
-// its end (I6).
+// finish is phase 2: no more faults occur, and every run must end (I6).
 func (w *World) finish() {
-	w.calm, w.frozen = true, 0
-	w.say("phase 2")
-	p := w.heir()
+	w.noFaults, w.frozen = true, 0
+	w.tracef("phase 2")
+	p := w.survivor()
 	signals := w.dice.IntN(4)
 	for n := 0; ; n++ {
 		if n > 20_000 {
-			w.broken("I6: after %d rounds without faults %s", n, w.unfinished())
+			w.fail("I6: after %d rounds without faults %s", n, w.unfinished())
 		}
 		if p.dead || p.stage.Dead() != nil {
-			p = w.heir()
+			p = w.survivor()
 		}
 		if p.round() {
 			continue
 		}
-		w.quietAtRest(p)
+		w.checkLoaded(p)
 		stalled := p.stage.Stalled() != nil
-		if !stalled && w.released(p) {
+		if !stalled && w.releaseQuarantined(p) {
 			continue
 		}
-		if w.unfinished() == "" && len(p.asks) == 0 && !stalled {
+		if w.unfinished() == "" && len(p.requests) == 0 && !stalled {
 			return
 		}
 		if signals > 0 && !stalled {
 			signals--
-			for _, t := range w.judge.all {
-				if !t.deleted && !t.seen.Status().Terminal() {
+			for _, t := range w.checker.all {
+				if !t.deleted && !t.journal.Status().Terminal() {
 					p.signal(t.key)
 				}
 			}
@@ -198,51 +196,52 @@ func (w *World) finish() {
 		}
 		at := p.stage.Wakeup()
 		if at == 0 {
-			w.broken("I6: the engine waits for nothing, and %s", w.unfinished())
+			w.fail("I6: the engine waits for nothing, and %s", w.unfinished())
 		}
 		if !stalled {
-			at = w.punctual(p, at)
+			at = w.checkWakeup(p, at)
 		}
-		w.say("wait %d µs, %d runs in memory", at-p.now(), p.stage.Loaded())
+		w.tracef("wait %d µs, %d runs in memory", at-p.now(), p.stage.Loaded())
 		w.mono += max(1, at-p.now())
 		p.handle()
 	}
 }
 
-// carefully is how long, in µs, a timer may be late of a run that is loaded with care,
-// or again after a read that failed.
-const carefully = 6_000_000
+// lateTolerance is how late, in µs, a timer may fire when its run is loaded with care,
+// or again after a failed read.
+const lateTolerance = 6_000_000
 
-// punctual asserts that an engine which sleeps until `at` sleeps through no timer
-// (I9), and says until when the world may: an engine looks ahead every hour, and
+// checkWakeup asserts that an engine that sleeps until `at` does not miss a timer
+// (I9). It returns until when the world may skip: an engine wakes up every hour, and
 // some runs wait for years.
-func (w *World) punctual(p *process, at int64) int64 {
+func (w *World) checkWakeup(p *process, at int64) int64 {
 	due := w.firstDue()
 	if due == 0 {
 		return at
 	}
-	due = max(p.now(), due-(p.stage.Now()-p.now())) // by the process's clock
-	if at > due+carefully {
-		w.broken("I9: a timer is due in %d µs, and the engine sleeps for %d µs: %s", due-p.now(), at-p.now(), w.unfinished())
+	due = max(p.now(), due-(p.stage.Now()-p.now())) // by the clock of the process
+	if at > due+lateTolerance {
+		w.fail("I9: a timer is due in %d µs, and the engine sleeps for %d µs: %s", due-p.now(), at-p.now(), w.unfinished())
 	}
 	return max(at, due)
 }
 
 // firstDue is when the first timer of any run is due; 0 = there is none.
 func (w *World) firstDue() (first int64) {
-	for _, t := range w.judge.all {
-		if t.deleted || t.seen.Status().Terminal() {
+	for _, t := range w.checker.all {
+		if t.deleted || t.journal.Status().Terminal() {
 			continue
 		}
-		if due := t.shadow.NextDue(); due != 0 && (first == 0 || due < first) {
+		if due := t.replica.NextDue(); due != 0 && (first == 0 || due < first) {
 			first = due
 		}
 	}
 	return first
 }
 
-// heir is the process that goes on in phase 2: the owner, if it is well.
-func (w *World) heir() *process {
+// survivor is the process that continues in phase 2: the owner if it works, else a new
+// one.
+func (w *World) survivor() *process {
 	var well *process
 	for _, p := range slices.Clone(w.procs) {
 		if p == w.owner && p.stage.Dead() == nil {
@@ -255,17 +254,17 @@ func (w *World) heir() *process {
 		return well
 	}
 	w.mem = w.mem.Crash(w.dice.Uint64())
-	w.judge.survived()
+	w.checker.checkSurvived()
 	p := w.boot()
 	if p == nil {
-		w.broken("no engine comes up although nothing is wrong")
+		w.fail("no engine comes up although nothing is wrong")
 	}
 	return p
 }
 
-// round does everything that is to be done at this moment.
+// round does everything that can be done now, and reports whether it did anything.
 func (p *process) round() (moved bool) {
-	p.release(true)
+	p.deliverDelayed(true)
 	for range len(p.tasks) {
 		moved = p.work() || moved
 	}
@@ -274,15 +273,15 @@ func (p *process) round() (moved bool) {
 	return moved
 }
 
-// released lets runs go that were set apart.
-func (w *World) released(p *process) (any bool) {
-	for _, t := range w.judge.all {
-		if t.deleted || t.seen.Last() == 0 {
+// releaseQuarantined releases quarantined runs.
+func (w *World) releaseQuarantined(p *process) (any bool) {
+	for _, t := range w.checker.all {
+		if t.deleted || t.journal.Last() == 0 {
 			continue
 		}
 		head, err := w.mem.Head(w.ctx(), t.key)
 		if err != nil {
-			w.broken("I1: run %s was durable, and the store says: %v", t.key.Run, err)
+			w.fail("I1: run %s was durable, and the store returns: %v", t.key.Run, err)
 		}
 		if head.Quarantine == "" {
 			continue
@@ -290,18 +289,18 @@ func (w *World) released(p *process) (any bool) {
 		w.stats.Quarantined++
 		m, err := p.stage.Release(t.key)
 		if err != nil {
-			w.broken("run %s is set apart and cannot be released: %v", t.key.Run, err)
+			w.fail("run %s is quarantined and cannot be released: %v", t.key.Run, err)
 		}
-		p.ask(&ask{m: m, kind: askRelease, key: t.key}, nil)
+		p.send(&request{m: m, kind: requestRelease, key: t.key}, nil)
 		any = true
 	}
 	return any
 }
 
-// unfinished names a run that has not ended.
+// unfinished describes a run that has not ended; "" = there is none.
 func (w *World) unfinished() string {
-	for _, t := range w.judge.all {
-		if !t.deleted && t.seen.Last() > 0 && !t.seen.Status().Terminal() {
+	for _, t := range w.checker.all {
+		if !t.deleted && t.journal.Last() > 0 && !t.journal.Status().Terminal() {
 			saved, err := w.mem.Load(w.ctx(), t.key)
 			if err != nil {
 				return err.Error()
@@ -310,15 +309,15 @@ func (w *World) unfinished() string {
 			if saved.Suspension != nil {
 				where = fmt.Sprintf("is suspended until %d", saved.Suspension.WakeAt)
 			}
-			return fmt.Sprintf("run %s is %s after event %d, has a timer due at %d and %s", t.key.Run, t.seen.Status(), t.seen.Last(), t.shadow.NextDue(), where)
+			return fmt.Sprintf("run %s is %s after event %d, has a timer due at %d and %s", t.key.Run, t.journal.Status(), t.journal.Last(), t.replica.NextDue(), where)
 		}
 	}
 	return ""
 }
 
-// quietAtRest asserts that memory is bounded by configuration (I15): of the runs
-// that may leave it no more stay than it was told to keep.
-func (w *World) quietAtRest(p *process) {
+// checkLoaded asserts that memory is bounded by configuration (I15): no more runs that
+// could be suspended are in memory than the configuration allows.
+func (w *World) checkLoaded(p *process) {
 	quiet := 0
 	p.stage.Live(func(l engine.LiveRun) {
 		if l.Run.Quiet() && !l.Ahead {
@@ -326,75 +325,75 @@ func (w *World) quietAtRest(p *process) {
 		}
 	})
 	if most := w.faults.config.MaxLoaded; quiet > most {
-		w.broken("I15: %d runs that may leave memory are kept, %d may stay", quiet, most)
+		w.fail("I15: %d runs that may leave memory are kept, %d may stay", quiet, most)
 	}
 }
 
-// verdict asserts what must be true in the end.
-func (w *World) verdict() {
+// checkEnd asserts what must be true at the end.
+func (w *World) checkEnd() {
 	p := w.procs[0]
 	for n := 0; len(p.readers)+len(w.readers) > 0; n++ {
 		if p.read(); n > 10_000 {
-			w.broken("I14: every run has ended, and a reader of run %s waits after event %d", p.readers[0].t.key.Run, p.readers[0].seen)
+			w.fail("I14: every run has ended, and a reader of run %s waits after event %d", p.readers[0].t.key.Run, p.readers[0].seen)
 		}
 	}
-	for _, t := range w.judge.all {
-		if t.deleted || t.seen.Last() == 0 {
+	for _, t := range w.checker.all {
+		if t.deleted || t.journal.Last() == 0 {
 			continue
 		}
 		w.stats.Runs++
 		w.stats.Ended++
-		w.judge.kept(t.key)
+		w.checker.checkStored(t.key)
 		w.readAll(p, t)
 		head, err := w.mem.Head(w.ctx(), t.key)
-		if err != nil || !head.Settled() || head.Status != t.seen.Status().String() {
-			w.broken("run %s is %s, and its row says %+v, %v", t.key.Run, t.seen.Status(), head, err)
+		if err != nil || !head.Settled() || head.Status != t.journal.Status().String() {
+			w.fail("run %s is %s, and its row has %+v, %v", t.key.Run, t.journal.Status(), head, err)
 		}
 	}
 	if attempts, slots := p.stage.Held(); attempts != 0 || slots != 0 {
-		w.broken("I22: everything has ended, and %d attempts and %d slots are taken", attempts, slots)
+		w.fail("I22: everything has ended, and %d attempts and %d slots are taken", attempts, slots)
 	}
-	if len(p.asks) > 0 {
-		w.broken("%d requests were never answered", len(p.asks))
+	if len(p.requests) > 0 {
+		w.fail("%d requests were never answered", len(p.requests))
 	}
-	w.onceAKey()
+	w.checkIdempotency()
 }
 
-// readAll reads a run from its beginning: what a new reader sees is its journal.
+// readAll reads a run from its beginning and compares that with its journal.
 func (w *World) readAll(p *process, t *runRecord) {
 	r := &reader{w: w, t: t}
 	p.connect(r)
-	if !p.poll(r) || r.seen != t.seen.Last() {
-		w.broken("I14: a reader of run %s from its beginning sees %d of %d events", t.key.Run, r.seen, t.seen.Last())
+	if !p.poll(r) || r.seen != t.journal.Last() {
+		w.fail("I14: a reader of run %s from its beginning sees %d of %d events", t.key.Run, r.seen, t.journal.Last())
 	}
 	r.cut()
 	p.drop(r)
 }
 
-// onceAKey asserts that an idempotency key started one run (I13). Sweeps forget
-// keys after a day.
-func (w *World) onceAKey() {
+// checkIdempotency asserts that an idempotency key started one run (I13). Retention
+// removes keys after a day.
+func (w *World) checkIdempotency() {
 	if w.swept {
 		return
 	}
 	runs := map[*engine.StartRequest]string{}
-	for _, t := range w.judge.all {
+	for _, t := range w.checker.all {
 		req := w.keyed[t.key]
-		if req == nil || t.seen.Last() == 0 {
+		if req == nil || t.journal.Last() == 0 {
 			continue
 		}
 		if other := runs[req]; other != "" {
-			w.broken("I13: one idempotency key started runs %s and %s", other, t.key.Run)
+			w.fail("I13: one idempotency key started runs %s and %s", other, t.key.Run)
 		}
 		runs[req] = t.key.Run
 	}
 }
 
-// hash is of everything that became durable, and of where the dice stand: they
-// are thrown at every turn of the history.
+// hash covers everything that became durable and the state of the random numbers,
+// which are drawn at every turn of the schedule.
 func (w *World) hash() uint64 {
 	h := mix(mix(w.seed, uint64(w.stats.Transitions)), w.dice.Uint64())
-	for _, t := range w.judge.all {
+	for _, t := range w.checker.all {
 		h = mix(hashBytes(h, []byte(t.key.Run)), t.sum)
 		if t.deleted {
 			h = mix(h, 1)

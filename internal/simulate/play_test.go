@@ -20,8 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// playOn plays n seeds from the first on and fails at the first invariant that
-// is broken.
+// playOn plays n seeds from first on and fails at the first broken invariant.
 func playOn(t *testing.T, opt Options, first, n uint64) (all Stats, hash uint64) {
 	t.Helper()
 	pl := NewPlayer(opt)
@@ -39,9 +38,9 @@ func playOn(t *testing.T, opt Options, first, n uint64) (all Stats, hash uint64)
 	return all, hash
 }
 
-// TestSchedules plays some hundred worlds, and holds them to I1-I10, I14-I17,
-// I21 and I22. Every fault must have struck: the gate of an hour plays the same
-// worlds (`go run ./sim -cells`), and asks for every change of the table as well. F01, F02, F03, F05,
+// TestSchedules plays some hundred worlds and checks I1-I10, I14-I17, I21 and I22.
+// Every fault must have occurred. The hourly gate plays the same worlds (`go run ./sim
+// -cells`) and also requires every cell of the table of changes. F01, F02, F03, F05,
 // F07, F16, F17, F35, F43 in simulation.
 func TestSchedules(t *testing.T) {
 	n := uint64(640)
@@ -59,13 +58,13 @@ func TestSchedules(t *testing.T) {
 		}
 	})
 	if all.Suspended == 0 || all.Quarantined == 0 || all.Swept == 0 || all.Reads == 0 {
-		t.Errorf("%d runs were suspended, %d set apart, %d removed, %d events read: the worlds see too little",
+		t.Errorf("%d runs were suspended, %d quarantined, %d removed, %d events read: the worlds see too little",
 			all.Suspended, all.Quarantined, all.Swept, all.Reads)
 	}
 }
 
-// TestOneSeedOneHistory: the same seeds give the same bytes, whatever the number
-// of processors (I2).
+// TestOneSeedOneHistory: the same seeds give the same bytes, whatever the number of
+// processors (I2).
 func TestOneSeedOneHistory(t *testing.T) {
 	n := uint64(96)
 	if testing.Short() {
@@ -83,8 +82,8 @@ func TestOneSeedOneHistory(t *testing.T) {
 	}
 }
 
-// TestKeptSeeds plays the seeds that once found something. Each is a file of
-// testdata/seeds, named by the seed, that says what it found.
+// TestKeptSeeds plays the seeds that once found a bug. Each is a file of
+// testdata/seeds named by the seed; its text is what it found.
 func TestKeptSeeds(t *testing.T) {
 	files, err := filepath.Glob("testdata/seeds/*.txt")
 	if err != nil || len(files) == 0 {
@@ -114,10 +113,10 @@ func firstLine(path string) (string, error) {
 	return s.Text(), s.Err()
 }
 
-// spoilt plays a quiet world that is broken on purpose before phase 2.
+// spoilt plays a world without faults that is broken on purpose before phase 2.
 func spoilt(t *testing.T, spoil func(*World)) error {
 	t.Helper()
-	pl := NewPlayer(Options{Source: Drawn{}, tame: true, spoil: spoil})
+	pl := NewPlayer(Options{Source: Drawn{}, noFaults: true, spoil: spoil})
 	for seed := range uint64(64) {
 		res, err := pl.Play(seed)
 		if err != nil {
@@ -130,72 +129,72 @@ func spoilt(t *testing.T, spoil func(*World)) error {
 	return nil
 }
 
-// TestBrokenWorldsAreNoticed: each way of breaking a promise is named by the
-// invariant it breaks. A checker that never convicts proves nothing.
+// TestBrokenWorldsAreNoticed: each way of breaking an invariant is reported as that
+// invariant. A checker that never fails proves nothing.
 func TestBrokenWorldsAreNoticed(t *testing.T) {
 	if err := spoilt(t, func(*World) {}); err != nil {
 		t.Fatalf("a world in which nothing was broken: %v", err)
 	}
 	some := func(w *World) *runRecord {
-		for _, tr := range w.judge.all {
-			if !tr.deleted && tr.seen.Last() > 0 {
+		for _, tr := range w.checker.all {
+			if !tr.deleted && tr.journal.Last() > 0 {
 				return tr
 			}
 		}
 		return nil
 	}
 	for want, spoil := range map[string]func(*World){
-		"I1: run": func(w *World) { // another disk: what was synced is gone
+		"I1: run": func(w *World) { // another disk: what was synced is lost
 			for len(w.procs) > 0 {
 				w.procs[0].die()
 			}
 			w.mem = memory.New(memory.Options{})
-			w.judge.survived()
+			w.checker.checkSurvived()
 		},
-		"I14: a reader": func(w *World) { // another event than was written
+		"I14: a reader": func(w *World) { // the reader gets another event than was written
 			if tr := some(w); tr != nil {
 				tr.hashes[0]++
 			}
 		},
-		"I2: run": func(w *World) { // the events fold to something else
+		"I2: run": func(w *World) { // the events give another state
 			if tr := some(w); tr != nil {
-				w.calm, tr.shadow = true, machine.NewRun(w.judge.prog)
-				w.judge.kept(tr.key)
+				w.noFaults, tr.replica = true, machine.NewRun(w.checker.prog)
+				w.checker.checkStored(tr.key)
 			}
 		},
-		"in memory is not what": func(w *World) { // a process dies whose memory had been spoilt
-			for _, tr := range w.judge.all {
-				tr.shadow = machine.NewRun(w.judge.prog)
+		"in memory is not what": func(w *World) { // a process dies whose memory was corrupted
+			for _, tr := range w.checker.all {
+				tr.replica = machine.NewRun(w.checker.prog)
 			}
 			w.procs[0].die()
 		},
-		"I9: a timer is due": func(w *World) { // an engine that looks for what is due once a year
+		"I9: a timer is due": func(w *World) { // an engine that looks for due timers once a year
 			for _, p := range w.procs {
-				w.punctual(p, p.now()+8_760*3_600_000_000)
+				w.checkWakeup(p, p.now()+8_760*3_600_000_000)
 			}
 		},
-		"I15: ": func(w *World) { // more at a time than was allowed
+		"I15: ": func(w *World) { // more at a time than the configuration allows
 			w.faults.config.Concurrency = 0
 			for _, p := range w.procs {
 				for _, k := range p.tasks {
-					p.bounded(k)
+					p.checkBounds(k)
 				}
 			}
 		},
-		"I17: a stranger's cancel": func(w *World) { // who is told more than that there is no such run
+		"I17: a stranger's cancel": func(w *World) { // a stranger learns more than that there is no such run
 			if tr := some(w); tr != nil {
-				w.refused(&ask{kind: askCancel, key: store.Key{Account: stranger, Run: tr.key.Run}}, fault.New(fault.TooLate, "it has ended"))
+				w.checkRefusal(&request{kind: requestCancel, key: store.Key{Account: stranger, Run: tr.key.Run}}, fault.New(fault.TooLate, "it has ended"))
 			}
 		},
-		"I8: run": func(w *World) { // a cancel was promised that no journal has
+		"I8: run": func(w *World) { // a cancel was acknowledged that is in no journal
 			if tr := some(w); tr != nil {
-				w.answered(&ask{kind: askCancel, key: tr.key}, engine.Answer{Run: tr.key.Run})
+				w.checkAnswer(&request{kind: requestCancel, key: tr.key}, engine.Answer{Run: tr.key.Run})
 			}
 		},
-		"handed out twice": func(w *World) {
+		"dispatched twice": func(w *World) {
 			for _, p := range w.procs {
 				for _, k := range p.tasks {
-					p.dispatch(k.trial, &k.ef)
+					p.dispatch(k.run, &k.ef)
 				}
 			}
 		},
@@ -203,12 +202,12 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 			for _, p := range w.procs {
 				for _, k := range p.tasks {
 					k.ef.Fence.Attempt += 7
-					p.dispatch(k.trial, &k.ef)
+					p.dispatch(k.run, &k.ef)
 				}
 			}
 		},
 		"which had ended before": func(w *World) {
-			for _, tr := range w.judge.all {
+			for _, tr := range w.checker.all {
 				for i := range tr.events {
 					if ev := &tr.events[i]; ev.Kind == journal.EvNodeCompleted && ev.Attempt > 0 && !tr.deleted {
 						w.procs[0].dispatch(tr, &engine.Effect{
@@ -219,7 +218,7 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 				}
 			}
 		},
-		"what no worker reported": func(w *World) { // a result from nowhere
+		"what no worker reported": func(w *World) { // a result that no worker reported
 			for _, p := range w.procs {
 				for _, k := range p.tasks {
 					p.inbox = append(p.inbox, p.stage.Report(&k.ef, machine.Input{Kind: machine.InResult, Outcome: machine.Success, Output: []byte("1")}, false))
@@ -239,7 +238,7 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 	}
 }
 
-// mistaken panics once in a run's own code, as a mistake of the machine would.
+// mistaken panics once in a run's own code, as a bug of the machine would.
 type mistaken struct{ made bool }
 
 func (m *mistaken) Before(_ store.Key, _ *machine.Run, in *machine.Input) {
@@ -251,11 +250,11 @@ func (m *mistaken) Before(_ store.Key, _ *machine.Run, in *machine.Input) {
 
 func (*mistaken) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
 
-// TestMistakesAreNoticed: a run that is set apart because the machine panicked is
-// let go on in phase 2 and may well end: it is a violation all the same.
+// TestMistakesAreNoticed: a run that is quarantined because the machine panicked is
+// released in phase 2 and may end. It is a violation nevertheless.
 func TestMistakesAreNoticed(t *testing.T) {
 	m := new(mistaken)
-	pl := NewPlayer(Options{Source: Drawn{}, tame: true, Observe: m})
+	pl := NewPlayer(Options{Source: Drawn{}, noFaults: true, Observe: m})
 	for seed := uint64(0); !m.made && seed < 64; seed++ {
 		res, err := pl.Play(seed)
 		if err != nil {
@@ -270,7 +269,7 @@ func TestMistakesAreNoticed(t *testing.T) {
 	}
 }
 
-// TestTraceIsTheHistory: the trace of a seed is the same each time, and reading it
+// TestTraceIsTheHistory: the trace of a seed is the same each time, and tracing
 // changes nothing.
 func TestTraceIsTheHistory(t *testing.T) {
 	trace := func() (lines []string, res Result) {

@@ -14,71 +14,71 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A process is one engine with what is in its memory: messages, attempts in the
-// hands of workers, users and readers who are connected to it.
+// A process is one engine with everything in its memory: messages, attempts that
+// workers carry out, and the users and readers connected to it.
 type process struct {
 	w     *World
 	stage *engine.Stage
 	disk  *disk
-	base  int64 // the wall clock when it began
-	born  int64 // the world's clock then
+	base  int64 // the wall clock at its start
+	born  int64 // the world's clock at its start
 
-	inbox   []*engine.Message
-	later   []*engine.Message // reports that are held back
-	tasks   []*task
-	asks    []*ask
-	readers []*reader
+	inbox    []*engine.Message
+	delayed  []*engine.Message // delayed reports
+	tasks    []*task
+	requests []*request
+	readers  []*reader
 
-	flight   flight
-	batch    []store.Transition
-	verdicts []store.Verdict
-	err      error
+	commitState commitState
+	batch       []store.Transition
+	verdicts    []store.Verdict
+	err         error
 
-	orderly bool // the process before it was stopped in order
-	forgot  bool // runs that had attempts under way: a batch of theirs was lost, or they panicked
-	doomed  bool // it dies in its next call
-	dead    bool
+	orderly  bool // the previous process was stopped in order
+	lostRuns bool // it lost runs with running attempts: their batch was lost, or they panicked
+	dying    bool // it dies in its next call
+	dead     bool
 }
 
-// flight says where the batch under way is.
-type flight uint8
+// commitState is the state of the current batch.
+type commitState uint8
 
 const (
-	landed  flight = iota // there is none
-	encoded               // not written yet
-	written               // written, its answer not heard yet
+	noBatch   commitState = iota // no batch
+	unwritten                    // encoded by the engine, not yet written
+	written                      // written, but its answer has not arrived
 )
 
-// boot begins a process. nil when it did not come up.
+// boot starts a process; nil when it could not start.
 func (w *World) boot() *process {
 	p := &process{w: w, base: w.wall(), born: w.mono}
-	w.judge.began(p)
+	w.checker.began(p)
 	p.disk = &disk{Store: w.mem, p: p}
 	cfg := w.faults.config
 	cfg.Store, cfg.Actions = p.disk, w.c.Actions
-	cfg.Files = func(string) action.Files { return &w.cabinet }
+	cfg.Files = func(string) action.Files { return &w.blobs }
 	cfg.Rand = diceReader{w.dice}
 	if w.trace != nil {
-		w.say("boot at %d", w.mono)
+		w.tracef("boot at %d", w.mono)
 		cfg.Logger = w.logger
 	}
 	var err error
-	p.guard(func() { p.stage, err = engine.OpenStage(context.Background(), cfg, w.plans, p.now()) })
+	p.call(func() { p.stage, err = engine.OpenStage(context.Background(), cfg, w.plans, p.now()) })
 	if p.dead || err != nil {
-		w.say("it did not come up: %v", err)
+		w.tracef("it did not come up: %v", err)
 		return nil
 	}
 	p.stage.Observe(w)
 	w.procs = append(w.procs, p)
 	p.stage.Live(func(l engine.LiveRun) {
-		if t := w.judge.record(l.Key); l.Run.Last() != t.seen.Last() {
-			w.broken("I2: run %s was loaded to event %d and was synced to %d", l.Key.Run, l.Run.Last(), t.seen.Last())
+		if t := w.checker.record(l.Key); l.Run.Last() != t.journal.Last() {
+			w.fail("I2: run %s was loaded to event %d and was synced to %d", l.Key.Run, l.Run.Last(), t.journal.Last())
 		}
 	})
 	return p
 }
 
-// diceReader gives the world's dice as random bytes.
+// diceReader reads random bytes from the world's random numbers.
 type diceReader struct{ dice *rand.Rand }
 
 func (r diceReader) Read(b []byte) (int, error) {
@@ -88,15 +88,15 @@ func (r diceReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// now is the process's clock: the wall clock at its start, then even time.
+// now is the process's clock: the wall clock at its start, then monotonic time.
 func (p *process) now() int64 { return p.base + p.w.mono - p.born }
 
-// guard calls the engine, in which the process may die.
-func (p *process) guard(fn func()) {
+// call calls the engine; the process may die in the call.
+func (p *process) call(fn func()) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
-		case gone:
+		case processDied:
 			p.die()
 		default:
 			panic(v)
@@ -105,12 +105,12 @@ func (p *process) guard(fn func()) {
 	p.w.inside = p
 	fn()
 	p.w.inside = nil
-	if p.doomed {
+	if p.dying {
 		p.die()
 	}
 }
 
-// die ends the process where it stands: what was in its memory is gone.
+// die ends the process at once: everything in its memory is lost.
 func (p *process) die() {
 	w := p.w
 	w.inside = nil
@@ -119,36 +119,36 @@ func (p *process) die() {
 	}
 	p.dead = true
 	w.stats.Crashes++
-	w.say("a process is gone")
-	w.judge.died(p)
+	w.tracef("a process is gone")
+	w.checker.died(p)
 	w.procs = slices.DeleteFunc(w.procs, func(q *process) bool { return q == p })
-	for _, a := range p.asks {
-		w.unheard(a)
+	for _, a := range p.requests {
+		w.answerLost(a)
 	}
 	for _, r := range p.readers {
 		r.cut()
 		w.readers = append(w.readers, r)
 	}
 	for _, t := range p.tasks {
-		if t.over == nil && w.happens(ReportLate) && len(w.zombies) < 20 {
-			w.zombies = append(w.zombies, t) // it works on, and reports to whoever is there
+		if t.report == nil && w.happens(ReportLate) && len(w.zombies) < 20 {
+			w.zombies = append(w.zombies, t) // the worker continues, and reports to a later process
 		}
 	}
 }
 
-// handle hands messages in.
+// handle hands messages to the engine.
 func (p *process) handle(ms ...*engine.Message) {
 	if p.dead {
 		return
 	}
-	p.guard(func() { p.stage.Handle(p.now(), ms...) })
+	p.call(func() { p.stage.Handle(p.now(), ms...) })
 	if !p.dead {
 		p.act()
 	}
-	p.listen()
+	p.collectAnswers()
 }
 
-// deliver hands in what has arrived, some of it, in some order.
+// deliver hands in some of the messages that have arrived, in some order.
 func (p *process) deliver(most int) bool {
 	n := min(len(p.inbox), most)
 	if n == 0 {
@@ -165,24 +165,24 @@ func (p *process) deliver(most int) bool {
 	return true
 }
 
-// commit moves the batch under way on, and says whether it did.
+// commit advances the current batch, and reports whether it was committed.
 func (p *process) commit() bool {
 	w := p.w
 	if p.dead {
 		return false
 	}
-	slow := p.flight != landed
-	if p.flight == landed {
+	slow := p.commitState != noBatch
+	if p.commitState == noBatch {
 		batch, ok := p.stage.EncodeBatch()
 		if !ok {
 			return false
 		}
-		p.batch, p.flight = batch, encoded
+		p.batch, p.commitState = batch, unwritten
 		p.verdicts, p.err = nil, nil
 		slow = len(batch) > 0 && w.happens(SlowSync)
 	}
-	if slow && !w.calm && w.dice.IntN(3) > 0 {
-		if p.flight == encoded && w.dice.IntN(2) == 0 {
+	if slow && !w.noFaults && w.dice.IntN(3) > 0 {
+		if p.commitState == unwritten && w.dice.IntN(2) == 0 {
 			p.write()
 		}
 		return false
@@ -192,26 +192,26 @@ func (p *process) commit() bool {
 		return false
 	}
 	if len(p.batch) > 0 && w.happens(KilledInCall) {
-		p.die() // written, and nobody was told
+		p.die() // written, but the engine did not get the answer
 		return false
 	}
-	p.flight = landed
-	p.forgot = p.forgot || p.err != nil
-	p.guard(func() { p.stage.Committed(p.verdicts, p.err) })
+	p.commitState = noBatch
+	p.lostRuns = p.lostRuns || p.err != nil
+	p.call(func() { p.stage.Committed(p.verdicts, p.err) })
 	p.batch = nil
 	if !p.dead {
 		p.act()
-		p.listen()
+		p.collectAnswers()
 	}
 	return true
 }
 
 // write gives the batch to the store.
 func (p *process) write() {
-	if p.flight != encoded {
+	if p.commitState != unwritten {
 		return
 	}
-	p.flight = written
+	p.commitState = written
 	if len(p.batch) == 0 {
 		return
 	}
@@ -221,60 +221,62 @@ func (p *process) write() {
 			p.w.stats.Suspended++
 		}
 	}
-	p.guard(func() { p.verdicts, p.err = p.disk.Commit(context.Background(), p.batch) })
+	p.call(func() { p.verdicts, p.err = p.disk.Commit(context.Background(), p.batch) })
 }
 
-// pump lets follow what follows at this moment. It says whether anything did.
+// pump does everything that can follow at this moment, and reports whether anything
+// happened.
 func (p *process) pump() (moved bool) {
 	w := p.w
 	for n := 0; !p.dead; n++ {
 		if n > 10_000 {
-			w.broken("I6: the engine never comes to rest")
+			w.fail("I6: the engine never comes to rest")
 		}
 		switch {
-		case !w.calm && w.dice.IntN(10_000) < w.faults.hasty:
-			return moved // the next input meets state ahead of the disk
+		case !w.noFaults && w.dice.IntN(10_000) < w.faults.delayCommit:
+			return moved // the next input meets state that is ahead of the disk
 		case p.commit(), p.stage.Busy():
 			moved = true
 			p.handle()
 		default:
-			p.bury()
+			p.endFailed()
 			return moved
 		}
 	}
 	return moved
 }
 
-// bury ends a process that will never acknowledge anything again.
-func (p *process) bury() {
+// endFailed ends a process whose store has failed, so that it will never acknowledge
+// anything again.
+func (p *process) endFailed() {
 	if p.dead || p.stage.Dead() == nil {
 		return
 	}
-	p.listen()
-	for _, a := range p.asks {
-		if !slices.Contains(p.inbox, a.m) { // else it never reached it
-			p.w.broken("I21: an engine that is at its end has not answered the %s of run %s", askNames[a.kind], a.key.Run)
+	p.collectAnswers()
+	for _, a := range p.requests {
+		if !slices.Contains(p.inbox, a.m) { // otherwise the request never reached it
+			p.w.fail("I21: a failed engine has not answered the %s of run %s", requestNames[a.kind], a.key.Run)
 		}
 	}
 	err := p.stage.Dead()
-	p.w.say("an engine has ended: %v", err)
+	p.w.tracef("an engine has ended: %v", err)
 	p.die()
 	if fault.CodeOf(err) == fault.StoreFailed {
-		p.w.power() // what it had written may be there or not
+		p.w.powerCut() // what it had written may or may not survive
 	}
 }
 
-// act takes what the engine lets out into the world. Nothing of it may speak of
-// what is not durable (I1).
+// act carries out what the engine lets out. None of it may depend on what is not
+// durable (I1).
 func (p *process) act() {
 	w := p.w
 	effects := p.stage.Effects()
 	for i := range effects {
 		ef := &effects[i]
 		w.stats.Effects++
-		t := w.judge.record(ef.Key)
-		if t.seen.Last() == 0 {
-			w.broken("I1: run %s is not durable, and something is to be done for it", ef.Key.Run)
+		t := w.checker.record(ef.Key)
+		if t.journal.Last() == 0 {
+			w.fail("I1: run %s is not durable, and a command for it was let out", ef.Key.Run)
 		}
 		switch ef.Kind {
 		case machine.CmdDispatch:
@@ -283,7 +285,7 @@ func (p *process) act() {
 			p.cancelled(ef)
 		default:
 			var m *engine.Message
-			p.guard(func() { m = p.stage.CarryOut(ef) })
+			p.call(func() { m = p.stage.CarryOut(ef) })
 			if p.dead {
 				return
 			}
@@ -294,10 +296,10 @@ func (p *process) act() {
 	}
 }
 
-// report brings a report of a worker on its way.
+// report sends a worker's report.
 func (p *process) report(m *engine.Message) {
 	if p.w.happens(ReportDelayed) {
-		p.later = append(p.later, m)
+		p.delayed = append(p.delayed, m)
 		return
 	}
 	p.inbox = append(p.inbox, m)

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 )
 
-// F50: a day of disasters, world after world. When each is over, nothing of it is
-// left: no attempt, no slot (I22), no goroutine, no memory.
+// F50: a simulated day of faults, world after world. When a world ends nothing is left
+// of it: no attempt, no slot (I22), no goroutine, no memory.
 func TestF50_ADayOfDisasters(t *testing.T) {
 	const hour = 3_600_000_000
 	day := int64(24 * hour)
@@ -44,7 +44,7 @@ func TestF50_ADayOfDisasters(t *testing.T) {
 				t.Fatalf("seed %d: %d attempts and %d slots are left", seed, attempts, slots)
 			}
 		}
-		// Some runs wait for years: a world counts for the hours in which it was disturbed.
+		// Some runs wait for years; a world counts for the hours with faults only.
 		lived += min(w.mono, hour)
 		faults += w.stats.FaultCount()
 		if lived-sampled >= hour {

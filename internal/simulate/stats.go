@@ -10,20 +10,20 @@ import (
 // numKinds is more than the number of any kind of event.
 const numKinds = 64
 
-// Stats count what schedules did.
+// Stats are counts over schedules.
 type Stats struct {
-	// Transitions are turns of runs that emitted events: one Decide that changed
-	// a state, whatever became of it. An input that changes nothing is none, and
-	// a turn of a thousand events is one.
+	// Transitions are turns of runs that emitted events: one Decide that changed a
+	// state, whether or not it was committed. An input that changes nothing is not
+	// counted, and a turn of a thousand events counts once.
 	Transitions int64
 	Events      int64 // that became durable
 	Commits     int64
 	Runs        int64 // that became durable
 	Ended       int64
 	Requests    int64 // of users
-	Effects     int64 // let out
+	Effects     int64 // let out by the engine
 	Crashes     int64 // of any kind
-	Suspended   int64 // runs that left memory
+	Suspended   int64 // runs that were suspended
 	Quarantined int64
 	Reads       int64 // events that readers saw
 	Swept       int64 // runs removed
@@ -59,7 +59,7 @@ func (s *Stats) Add(o *Stats) {
 	}
 }
 
-// FaultCount is how many faults of all kinds struck.
+// FaultCount is how many faults of all kinds occurred.
 func (s *Stats) FaultCount() (n int64) {
 	for _, f := range s.Faults {
 		n += f
@@ -74,14 +74,14 @@ func (s *Stats) EachFault(fn func(name string, n int64)) {
 	}
 }
 
-// EachStep calls fn for every kind of step with how many of them settled.
+// EachStep calls fn for every kind of step with how many steps of it settled.
 func (s *Stats) EachStep(fn func(kind plan.Kind, n int64)) {
 	for k, n := range s.Steps {
 		fn(plan.Kind(k), n)
 	}
 }
 
-// EachKind calls fn for every kind of event that was seen.
+// EachKind calls fn for every kind of event that occurred.
 func (s *Stats) EachKind(fn func(kind journal.EventKind, n int64)) {
 	for k, n := range s.Kinds {
 		if n > 0 {

@@ -14,29 +14,29 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// An ask is a request that somebody waits for.
-type ask struct {
+// A request is a request of a user who waits for the answer.
+type request struct {
 	m    *engine.Message
-	kind askKind
+	kind requestKind
 	key  store.Key
-	req  *engine.StartRequest // askStart
+	req  *engine.StartRequest // of a requestStart
 }
 
-type askKind uint8
+type requestKind uint8
 
 const (
-	askStart askKind = iota
-	askCancel
-	askRetry
-	askSignal
-	askRelease
-	askSync
+	requestStart requestKind = iota
+	requestCancel
+	requestRetry
+	requestSignal
+	requestRelease
+	requestSync
 )
 
-var askNames = [...]string{"start", "cancel", "retry", "signal", "release", "sync"}
+var requestNames = [...]string{"start", "cancel", "retry", "signal", "release", "sync"}
 
-// bother lets an impatient user do something.
-func (p *process) bother() {
+// userAction lets an impatient user do something.
+func (p *process) userAction() {
 	w := p.w
 	t := w.anyRun()
 	if t == nil {
@@ -45,7 +45,7 @@ func (p *process) bother() {
 	key := t.key
 	if w.dice.IntN(30) == 0 {
 		key.Account = stranger
-		p.pry(key)
+		p.probeForeign(key)
 	}
 	if p.dead {
 		return
@@ -53,7 +53,7 @@ func (p *process) bother() {
 	switch w.dice.IntN(12) {
 	case 0, 1:
 		m, err := p.stage.Cancel(key, "impatience")
-		p.ask(&ask{m: m, kind: askCancel, key: key}, err)
+		p.send(&request{m: m, kind: requestCancel, key: key}, err)
 	case 2, 3, 4:
 		var edits map[string]any
 		from := ""
@@ -63,23 +63,23 @@ func (p *process) bother() {
 		if n := len(w.c.From); n > 0 && w.dice.IntN(2) == 0 {
 			from = w.c.From[w.dice.IntN(n)]
 		}
-		if delving(w.seed) {
+		if retriesInside(w.seed) {
 			from = t.inside(w.dice)
 		}
 		req := engine.RetryRequest{From: from, Edits: edits}
 		if w.seed%3 == 0 {
-			req.Limits.TotalSteps = t.shadow.Plan().Limits.TotalSteps + int64(w.seed%50)
+			req.Limits.TotalSteps = t.replica.Plan().Limits.TotalSteps + int64(w.seed%50)
 		}
 		m, err := p.stage.Retry(key, req)
-		p.ask(&ask{m: m, kind: askRetry, key: key}, err)
+		p.send(&request{m: m, kind: requestRetry, key: key}, err)
 	case 5, 6, 7, 8:
 		p.signal(key)
 	case 9:
 		m, err := p.stage.Release(key)
-		p.ask(&ask{m: m, kind: askRelease, key: key}, err)
+		p.send(&request{m: m, kind: requestRelease, key: key}, err)
 	case 10:
 		m, err := p.stage.Sync()
-		p.ask(&ask{m: m, kind: askSync}, err)
+		p.send(&request{m: m, kind: requestSync}, err)
 	default:
 		if n := len(w.repeats); n > 0 {
 			p.start(w.repeats[w.dice.IntN(n)])
@@ -87,46 +87,46 @@ func (p *process) bother() {
 	}
 }
 
-// inside names a step instance to retry from, anywhere in a run: most are in scopes.
+// inside returns a step instance of a run to retry from; most are in inner scopes.
 func (t *runRecord) inside(dice *rand.Rand) string {
 	if len(t.events) == 0 {
 		return ""
 	}
 	for range 8 {
 		if ev := &t.events[dice.IntN(len(t.events))]; ev.Step >= 0 && (ev.Path != "" || dice.IntN(4) == 0) {
-			return journal.StepPath(t.shadow.Plan(), ev.Ref())
+			return journal.StepPath(t.replica.Plan(), ev.Ref())
 		}
 	}
 	return ""
 }
 
-// A stranger is an account that has no runs: every id is one that it does not know.
+// A stranger is an account without runs. The answer to it must be the same as for an
+// unknown id.
 const stranger = "stranger"
 
-// pry asserts that a stranger sees nothing of a run (I17).
-func (p *process) pry(key store.Key) {
+// probeForeign asserts that a stranger sees nothing of a run (I17).
+func (p *process) probeForeign(key store.Key) {
 	var err error
-	p.guard(func() { _, err = p.stage.Watch(key, 0, func(feed.Event) {}) })
+	p.call(func() { _, err = p.stage.Watch(key, 0, func(feed.Event) {}) })
 	if !p.dead {
-		p.w.foreign("watch", key, err)
+		p.w.checkForeign("watch", key, err)
 	}
 }
 
-// foreign asserts that a stranger is told what it would be told of a run that does
-// not exist.
-func (w *World) foreign(what string, key store.Key, err error) {
+// checkForeign asserts that a stranger gets the answer for a run that does not exist.
+func (w *World) checkForeign(what string, key store.Key, err error) {
 	switch code := fault.CodeOf(err); code {
 	case fault.RunNotFound, fault.Stopping, fault.StoreFull, fault.StoreFailed, fault.StaleEpoch, fault.ServiceUnavailable:
 	default:
-		w.broken("I17: a stranger's %s of run %s is answered %s %v", what, key.Run, code, err)
+		w.fail("I17: a stranger's %s of run %s is answered %s %v", what, key.Run, code, err)
 	}
 }
 
 func (w *World) anyRun() *runRecord {
-	if len(w.judge.all) == 0 {
+	if len(w.checker.all) == 0 {
 		return nil
 	}
-	return w.judge.all[w.dice.IntN(len(w.judge.all))]
+	return w.checker.all[w.dice.IntN(len(w.checker.all))]
 }
 
 func (p *process) signal(key store.Key) {
@@ -141,11 +141,11 @@ func (p *process) signal(key store.Key) {
 	if given, ok := w.c.Payloads[name]; ok {
 		payload = given
 	}
-	p.guard(func() { m, err = p.stage.Signal(key, name, payload) })
-	p.ask(&ask{m: m, kind: askSignal, key: key}, err)
+	p.call(func() { m, err = p.stage.Signal(key, name, payload) })
+	p.send(&request{m: m, kind: requestSignal, key: key}, err)
 }
 
-// newStart is a request for another run.
+// newStart is a request to start another run.
 func (w *World) newStart() *engine.StartRequest {
 	w.started++
 	req := &engine.StartRequest{
@@ -157,130 +157,131 @@ func (w *World) newStart() *engine.StartRequest {
 	return req
 }
 
-// start asks for a run.
+// start requests a start.
 func (p *process) start(req *engine.StartRequest) {
 	var m *engine.Message
 	var err error
-	p.guard(func() { m, err = p.stage.Start(req) })
-	a := &ask{m: m, kind: askStart, req: req}
+	p.call(func() { m, err = p.stage.Start(req) })
+	a := &request{m: m, kind: requestStart, req: req}
 	if m != nil {
 		a.key = m.Key()
-		if p.w.poison != wholesome && p.w.poisoned.Run == "" {
+		if p.w.poison != noPoison && p.w.poisoned.Run == "" {
 			p.w.poisoned = a.key
 		}
 		if req.IdempotencyKey != "" {
 			p.w.keyed[a.key] = req
 		}
 	}
-	p.ask(a, err)
+	p.send(a, err)
 }
 
-// ask sends a request, unless it was refused already.
-func (p *process) ask(a *ask, err error) {
+// send sends a request, unless it was refused already.
+func (p *process) send(a *request, err error) {
 	if p.dead {
 		return
 	}
 	p.w.stats.Requests++
 	if err != nil {
-		p.w.refused(a, err)
+		p.w.checkRefusal(a, err)
 		return
 	}
-	p.asks = append(p.asks, a)
+	p.requests = append(p.requests, a)
 	p.inbox = append(p.inbox, a.m)
 }
 
-// listen hears the answers.
-func (p *process) listen() {
+// collectAnswers handles the answers that have arrived.
+func (p *process) collectAnswers() {
 	if p.dead {
 		return
 	}
-	p.asks = slices.DeleteFunc(p.asks, func(a *ask) bool {
+	p.requests = slices.DeleteFunc(p.requests, func(a *request) bool {
 		out, told := a.m.Answer()
 		if !told {
 			return false
 		}
-		p.w.answered(a, out)
+		p.w.checkAnswer(a, out)
 		return true
 	})
 }
 
-// answered holds the engine to its word: what it says has happened is durable (I1).
-func (w *World) answered(a *ask, out engine.Answer) {
+// checkAnswer asserts that what an answer acknowledges is durable (I1).
+func (w *World) checkAnswer(a *request, out engine.Answer) {
 	if w.trace != nil {
-		w.say("%s of %s is answered %+v", askNames[a.kind], a.key.Run, out)
+		w.tracef("%s of %s is answered %+v", requestNames[a.kind], a.key.Run, out)
 	}
 	if out.Err != nil {
-		w.refused(a, out.Err)
+		w.checkRefusal(a, out.Err)
 		return
 	}
-	if a.kind == askSync {
+	if a.kind == requestSync {
 		return
 	}
 	key := a.key
 	if key.Account == stranger {
-		w.foreign(askNames[a.kind], key, nil)
+		w.checkForeign(requestNames[a.kind], key, nil)
 	}
-	if a.kind == askStart {
+	if a.kind == requestStart {
 		key.Run = out.Run
 		if a.req.IdempotencyKey != "" && w.happens(AnswerLost) {
-			w.unheard(a)
+			w.answerLost(a)
 		}
 	}
-	t := w.judge.runs[key]
-	if t == nil || t.seen.Last() == 0 {
-		w.broken("I1: %s of run %s was acknowledged, and the run is not durable", askNames[a.kind], key.Run)
+	t := w.checker.runs[key]
+	if t == nil || t.journal.Last() == 0 {
+		w.fail("I1: %s of run %s was acknowledged, and the run is not durable", requestNames[a.kind], key.Run)
 		return
 	}
-	n := &t.asked
+	n := &t.acked
 	switch a.kind {
-	case askCancel:
+	case requestCancel:
 		if n.cancels++; n.cancels > t.cancels {
-			w.broken("I8: run %s was cancelled %d times by its users' knowledge, and %d times by its journal", key.Run, n.cancels, t.cancels)
+			w.fail("I8: run %s was cancelled %d times as its users were told, and %d times by its journal", key.Run, n.cancels, t.cancels)
 		}
-	case askRetry:
-		if n.retries++; n.retries > int64(t.seen.Generation())-1 {
-			w.broken("I1: %d retries of run %s were acknowledged, its generation is %d", n.retries, key.Run, t.seen.Generation())
+	case requestRetry:
+		if n.retries++; n.retries > int64(t.journal.Generation())-1 {
+			w.fail("I1: %d retries of run %s were acknowledged, its generation is %d", n.retries, key.Run, t.journal.Generation())
 		}
-	case askSignal:
-		if n.signals++; n.signals > t.seen.Signals() {
-			w.broken("I1: %d signals to run %s were acknowledged, its journal has %d", n.signals, key.Run, t.seen.Signals())
+	case requestSignal:
+		if n.signals++; n.signals > t.journal.Signals() {
+			w.fail("I1: %d signals to run %s were acknowledged, its journal has %d", n.signals, key.Run, t.journal.Signals())
 		}
 	}
 }
 
-// refused asserts that a refusal is one that users understand.
-func (w *World) refused(a *ask, err error) {
+// checkRefusal asserts that a refusal has an expected code.
+func (w *World) checkRefusal(a *request, err error) {
 	if a.key.Account == stranger {
-		w.foreign(askNames[a.kind], a.key, err)
+		w.checkForeign(requestNames[a.kind], a.key, err)
 		return
 	}
 	switch code := fault.CodeOf(err); code {
 	case fault.TooLate, fault.Conflict, fault.RunNotFound, fault.Quarantined, fault.StepNotFound, fault.Stopping, fault.StoreFull,
 		fault.StoreFailed, fault.StaleEpoch, fault.ServiceUnavailable, fault.QuotaExceeded:
-		// Who asked a process that was replaced may have asked before the run was durable.
-		if code == fault.RunNotFound && a.kind != askStart && w.stats.Faults[TakenOver] == 0 {
-			if t := w.judge.runs[a.key]; t != nil && t.seen.Last() > 0 && !t.deleted {
-				w.broken("I1: run %s is durable, and its %s is answered %v", a.key.Run, askNames[a.kind], err)
+		// A user of a process that was replaced may have asked before the run was
+		// durable.
+		if code == fault.RunNotFound && a.kind != requestStart && w.stats.Faults[TakenOver] == 0 {
+			if t := w.checker.runs[a.key]; t != nil && t.journal.Last() > 0 && !t.deleted {
+				w.fail("I1: run %s is durable, and its %s is answered %v", a.key.Run, requestNames[a.kind], err)
 			}
 		}
-		if a.kind == askCancel && code == fault.TooLate {
-			if t := w.judge.runs[a.key]; t != nil && t.shadow.Status() == journal.RunPending {
-				w.broken("I8: run %s has not begun, and it is too late to cancel it", a.key.Run)
+		if a.kind == requestCancel && code == fault.TooLate {
+			if t := w.checker.runs[a.key]; t != nil && t.replica.Status() == journal.RunPending {
+				w.fail("I8: run %s has not begun, and it is too late to cancel it", a.key.Run)
 			}
 		}
 	default:
-		w.broken("%s of run %s is answered %s: %v", askNames[a.kind], a.key.Run, code, err)
+		w.fail("%s of run %s is answered %s: %v", requestNames[a.kind], a.key.Run, code, err)
 	}
-	if a.kind == askStart && a.req.IdempotencyKey != "" {
-		w.unheard(a)
+	if a.kind == requestStart && a.req.IdempotencyKey != "" {
+		w.answerLost(a)
 	}
 }
 
-// unheard is a request whose answer its user did not get: a start that can be
-// asked again without harm is asked again.
-func (w *World) unheard(a *ask) {
-	if a.kind == askStart && a.req.IdempotencyKey != "" && len(w.repeats) < 10 {
-		w.hit(AnswerLost)
+// answerLost handles a request whose answer did not reach its user. A start that is
+// safe to repeat is repeated later.
+func (w *World) answerLost(a *request) {
+	if a.kind == requestStart && a.req.IdempotencyKey != "" && len(w.repeats) < 10 {
+		w.countFault(AnswerLost)
 		w.repeats = append(w.repeats, a.req)
 	}
 }

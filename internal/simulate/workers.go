@@ -11,70 +11,70 @@ import (
 	"github.com/roux-engine/roux/internal/machine"
 )
 
-// A task is an attempt in the hands of a simulated worker.
+// A task is an attempt that a simulated worker carries out.
 type task struct {
 	ef        engine.Effect
-	trial     *runRecord
+	run       *runRecord
 	input     []byte
 	hash      []byte
-	fail      *machine.Failure // of rendering its input
-	hangs     bool             // it ends when it is told to
-	half      bool             // it hangs, and may have given a preview
+	fail      *machine.Failure // the failure of rendering its input
+	hangs     bool             // it ends only when it is told to stop
+	previewed bool             // it hangs, and may have sent a preview
 	cancelled bool
-	over      *engine.Message // its report; its action goes on
-	said      *machine.Input  // what it reported; nil = nothing yet
+	report    *engine.Message // its report was sent, and its action continues
+	reported  *machine.Input  // the report to send again; nil = none
 }
 
 // dispatch gives an attempt to a worker.
 func (p *process) dispatch(t *runRecord, ef *engine.Effect) {
 	w := p.w
-	if !t.seen.Begun(ef.Ref, ef.Fence) {
-		w.broken("I1: run %s: step %s was handed out as attempt %d.%d, which is not durable",
+	if !t.journal.Begun(ef.Ref, ef.Fence) {
+		w.fail("I1: run %s: step %s was dispatched as attempt %d.%d, which is not durable",
 			ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
 	}
-	if p == w.owner && !t.seen.Live(ef.Ref, ef.Fence) { // by a cancel, for instance; who was replaced cannot know
-		w.broken("I8: run %s: step %s was handed out as attempt %d.%d, which had ended before",
+	if p == w.owner && !t.journal.Live(ef.Ref, ef.Fence) { // for example by a cancel; a process that was replaced cannot know
+		w.fail("I8: run %s: step %s was dispatched as attempt %d.%d, which had ended before",
 			ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
 	}
-	if key, known := t.seen.EffectKey(ef.Ref, ef.Fence); known && key != ef.Task.EffectKey {
-		w.broken("I4: run %s: step %s was handed out with another effect key than its journal gives", ef.Key.Run, ef.Task.StepPath)
+	if key, known := t.journal.EffectKey(ef.Ref, ef.Fence); known && key != ef.Task.EffectKey {
+		w.fail("I4: run %s: step %s was dispatched with another effect key than its journal gives", ef.Key.Run, ef.Task.StepPath)
 	}
 	at := report{ef.Ref, ef.Fence}
-	if _, twice := t.handed[at]; twice {
-		w.broken("I3: run %s: step %s was handed out twice as attempt %d.%d", ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
+	if _, twice := t.dispatched[at]; twice {
+		w.fail("I3: run %s: step %s was dispatched twice as attempt %d.%d", ef.Key.Run, ef.Task.StepPath, ef.Fence.Gen, ef.Fence.Attempt)
 	}
-	t.handed[at] = struct{}{}
-	k := &task{ef: *ef, trial: t, hangs: w.happens(ActionHangs)}
+	t.dispatched[at] = struct{}{}
+	k := &task{ef: *ef, run: t, hangs: w.happens(ActionHangs)}
 	k.input, k.hash, k.fail = ef.Task.Render()
 	p.tasks = append(p.tasks, k)
-	p.bounded(k)
+	p.checkBounds(k)
 }
 
-// bounded asserts that no more attempts are under way than the configuration lets
-// in, and no more of an action than it has slots (I15, I22). A process that had to
-// forget runs counts their attempts no more, though they go on.
-func (p *process) bounded(k *task) {
+// checkBounds asserts that no more attempts run than the configuration allows, and no
+// more of an action than it has slots (I15, I22). A process that lost runs no longer
+// counts their attempts, though they continue.
+func (p *process) checkBounds(k *task) {
 	w, all, same := p.w, 0, 0
-	if p.forgot {
+	if p.lostRuns {
 		return
 	}
 	for _, t := range p.tasks {
-		if t.cancelled || t.over != nil {
-			continue // its slot may have been given up for lost
+		if t.cancelled || t.report != nil {
+			continue // its slot may have been freed because the attempt counts as lost
 		}
 		if all++; t.ef.Task.Pin.Name == k.ef.Task.Pin.Name {
 			same++
 		}
 	}
 	if most := w.faults.config.Concurrency; all > most {
-		w.broken("I15: %d attempts are under way, %d may be", all, most)
+		w.fail("I15: %d attempts are under way, %d may be", all, most)
 	}
 	if act := w.c.Actions.Find(k.ef.Task.Pin.Name, k.ef.Task.Pin.Version); act != nil && act.Slots > 0 && same > act.Slots {
-		w.broken("I22: %d attempts of action %s are under way, which has %d slots", same, act.Name, act.Slots)
+		w.fail("I22: %d attempts of action %s are under way, which has %d slots", same, act.Name, act.Slots)
 	}
 }
 
-// cancelled tells a worker to stop. Some have finished by then, some go on.
+// cancelled tells a worker to stop. Some have finished by then, some continue.
 func (p *process) cancelled(ef *engine.Effect) {
 	for _, k := range p.tasks {
 		if k.ef.Key == ef.Key && k.ef.Ref == ef.Ref && k.ef.Fence == ef.Fence {
@@ -83,7 +83,7 @@ func (p *process) cancelled(ef *engine.Effect) {
 	}
 }
 
-// work lets one worker do something, and says whether there was one that does.
+// work lets one worker do something, and reports whether any could.
 func (p *process) work() bool {
 	w := p.w
 	if len(p.tasks) == 0 {
@@ -94,8 +94,8 @@ func (p *process) work() bool {
 		if n == len(p.tasks) {
 			return false
 		}
-		if k := p.tasks[i]; !k.half && !w.calm {
-			if k.half = true; w.dice.IntN(4) > 0 {
+		if k := p.tasks[i]; !k.previewed && !w.noFaults {
+			if k.previewed = true; w.dice.IntN(4) > 0 {
 				p.report(p.stage.Report(&k.ef, preview(), false)) // and then it hangs
 				return true
 			}
@@ -105,9 +105,9 @@ func (p *process) work() bool {
 	k := p.tasks[i]
 	done := func() { p.tasks = slices.Delete(p.tasks, i, i+1) }
 	switch {
-	case k.over != nil:
-		if slices.Contains(p.inbox, k.over) {
-			return true // one process, one order: it says that it is free after it has reported
+	case k.report != nil:
+		if slices.Contains(p.inbox, k.report) {
+			return true // messages of one process stay in order: the slot is freed after the report
 		}
 		done()
 		p.report(p.stage.Freed(&k.ef))
@@ -117,17 +117,17 @@ func (p *process) work() bool {
 	case k.cancelled && len(w.zombies) < 20 && w.dice.IntN(2) == 0:
 		done()
 		p.report(p.stage.Freed(&k.ef))   // it was given up,
-		w.zombies = append(w.zombies, k) // and answers when nobody remembers (F07, F43)
-	case w.poison == killsWorker && k.ef.Key == w.poisoned && !w.calm:
-		w.hit(ProcessPoisoned)
+		w.zombies = append(w.zombies, k) // and reports when it is no longer expected (F07, F43)
+	case w.poison == killsWorker && k.ef.Key == w.poisoned && !w.noFaults:
+		w.countFault(ProcessPoisoned)
 		p.die()
 	case !k.cancelled && w.happens(AttemptLost):
 		done()
 		p.report(p.stage.Report(&k.ef, machine.Input{Kind: machine.InWorkerLost}, false))
 		if w.happens(ReportLate) {
-			w.zombies = append(w.zombies, k) // it was only thought dead (F07)
+			w.zombies = append(w.zombies, k) // it was only presumed dead (F07)
 		}
-	case !w.calm && w.dice.IntN(8) == 0:
+	case !w.noFaults && w.dice.IntN(8) == 0:
 		p.report(p.stage.Report(&k.ef, w.progress(), false))
 	default:
 		done()
@@ -136,7 +136,7 @@ func (p *process) work() bool {
 	return true
 }
 
-// progress is what a worker says on its way.
+// progress is a progress report of a worker.
 func (w *World) progress() machine.Input {
 	in := machine.Input{Kind: machine.InProgress}
 	switch w.dice.IntN(4) {
@@ -161,8 +161,8 @@ func (p *process) finish(k *task) {
 	w := p.w
 	in := w.outcome(k)
 	if w.happens(ActionHolds) {
-		k.over = p.stage.Report(&k.ef, in, true)
-		p.inbox = append(p.inbox, k.over)
+		k.report = p.stage.Report(&k.ef, in, true)
+		p.inbox = append(p.inbox, k.report)
 		p.tasks = append(p.tasks, k)
 	} else {
 		p.report(p.stage.Report(&k.ef, in, false))
@@ -172,14 +172,14 @@ func (p *process) finish(k *task) {
 		p.report(p.stage.Report(&k.ef, in, false))
 	}
 	if len(w.zombies) < 20 && w.happens(ReportLate) {
-		k.said = &in // it will say so again, when it is long forgotten
+		k.reported = &in // it sends the report again, long after the attempt ended
 		w.zombies = append(w.zombies, k)
 	}
 }
 
 var outputs = [...]string{`{"ok":true}`, `[1,"two"]`, `"text"`, `7`, `null`, `{"n":3,"list":[1,2,3]}`, `true`, `{"deep":{"er":{"a":"b"}}}`}
 
-// outcome is what becomes of an attempt.
+// outcome is the result of an attempt.
 func (w *World) outcome(k *task) machine.Input {
 	in := machine.Input{Kind: machine.InResult, Outcome: machine.Success, InputHash: k.hash, Cost: int64(w.dice.IntN(3))}
 	switch {
@@ -193,12 +193,12 @@ func (w *World) outcome(k *task) machine.Input {
 		in.Output = []byte(outputs[w.dice.IntN(len(outputs))])
 	}
 	if in.Outcome == machine.Success {
-		k.trial.said[report{k.ef.Ref, k.ef.Fence}] = hashBytes(1, in.Output)
+		k.run.reported[report{k.ef.Ref, k.ef.Fence}] = hashBytes(1, in.Output)
 	}
 	return in
 }
 
-// failure is how an attempt fails.
+// failure draws a failure of an attempt.
 func (w *World) failure() *machine.Failure {
 	switch w.dice.IntN(8) {
 	case 0:
@@ -216,17 +216,17 @@ func (w *World) failure() *machine.Failure {
 	}
 }
 
-// haunt lets a worker that nobody waits for any more report to a process.
-func (p *process) haunt() {
+// lateReport lets a worker report to a process that no longer expects it.
+func (p *process) lateReport() {
 	w := p.w
 	if len(w.zombies) == 0 {
 		return
 	}
-	i := w.mistakable()
+	i := w.sameNumbered()
 	if i < 0 && w.dice.IntN(2) == 0 {
 		i = slices.IndexFunc(w.zombies, func(k *task) bool { // of a step that was reset and has not begun again
-			st := k.trial.seen.StepStatus(k.ef.Ref)
-			return k.ef.Fence.Gen < k.trial.seen.Generation() && (st == journal.Pending || st == journal.Invalidated)
+			st := k.run.journal.StepStatus(k.ef.Ref)
+			return k.ef.Fence.Gen < k.run.journal.Generation() && (st == journal.Pending || st == journal.Invalidated)
 		})
 	}
 	if i < 0 {
@@ -234,28 +234,29 @@ func (p *process) haunt() {
 	}
 	k := w.zombies[i]
 	w.zombies = slices.Delete(w.zombies, i, i+1)
-	if k.said != nil {
-		p.report(p.stage.Report(&k.ef, *k.said, false))
+	if k.reported != nil {
+		p.report(p.stage.Report(&k.ef, *k.reported, false))
 		return
 	}
 	p.report(p.stage.Report(&k.ef, w.outcome(k), false))
 }
 
-// mistakable finds a worker whose attempt has the number of one that runs now, in
-// another generation: only that tells them apart. -1 = there is none.
-func (w *World) mistakable() int {
+// sameNumbered finds a worker whose attempt has the same number as one that runs now,
+// in another generation, so that only the generation tells them apart. -1 = there is
+// none.
+func (w *World) sameNumbered() int {
 	return slices.IndexFunc(w.zombies, func(k *task) bool {
-		now := journal.Fence{Gen: k.trial.seen.Generation(), Attempt: k.ef.Fence.Attempt}
-		return now != k.ef.Fence && k.trial.seen.Live(k.ef.Ref, now)
+		now := journal.Fence{Gen: k.run.journal.Generation(), Attempt: k.ef.Fence.Attempt}
+		return now != k.ef.Fence && k.run.journal.Live(k.ef.Ref, now)
 	})
 }
 
-// release lets reports that were held back arrive.
-func (p *process) release(all bool) {
-	for len(p.later) > 0 {
-		i := p.w.dice.IntN(len(p.later))
-		p.inbox = append(p.inbox, p.later[i])
-		p.later = slices.Delete(p.later, i, i+1)
+// deliverDelayed delivers delayed reports: all, or one.
+func (p *process) deliverDelayed(all bool) {
+	for len(p.delayed) > 0 {
+		i := p.w.dice.IntN(len(p.delayed))
+		p.inbox = append(p.inbox, p.delayed[i])
+		p.delayed = slices.Delete(p.delayed, i, i+1)
 		if !all {
 			return
 		}

@@ -15,35 +15,35 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// epoch is when every world begins, UTC µs: 2026-01-01T00:00:00Z.
+// epoch is the time at which every world begins, UTC µs: 2026-01-01T00:00:00Z.
 const epoch = 1_767_225_600_000_000
 
-// An Observer sees every turn of every run, before and after. It must neither
-// change what it is given nor keep it.
+// An Observer sees every turn of every run, before and after. It must neither change
+// nor keep what it is given.
 type Observer interface {
 	Before(key store.Key, run *machine.Run, in *machine.Input)
 	After(key store.Key, run *machine.Run, in *machine.Input, t *machine.Turn)
 }
 
-// Options are what a Player plays with.
+// Options are the options of a Player.
 type Options struct {
 	Source  Source   // required
 	Observe Observer // may be nil
-	// Durable sees every event when it has become durable, and the run that it
-	// was folded into; may be nil.
+	// Durable is called for every event that has become durable, with the run after
+	// that event; may be nil.
 	Durable func(key store.Key, run *machine.Run, ev *journal.Event)
-	// Cells counts the cells of the machine's table of changes; may be nil. It
-	// belongs to one Player.
+	// Cells counts the cells of the table of changes; may be nil. Each Player needs
+	// its own.
 	Cells *journal.Hits
-	// Trace gets what happens, line by line; nil = nobody reads it.
+	// Trace is called with a line for everything that happens; nil = no trace.
 	Trace func(line string)
 
-	spoil func(*World) // tests: break something on purpose before phase 2
-	tame  bool         // tests: nothing goes wrong
-	tune  func(*World) // tests: but this
+	spoil    func(*World) // tests: break something before phase 2
+	noFaults bool         // tests: no fault occurs
+	tune     func(*World) // tests: adjust the world
 }
 
-// A World is one schedule under way.
+// A World is one running schedule.
 type World struct {
 	opt     *Options
 	seed    uint64
@@ -52,42 +52,42 @@ type World struct {
 	faults  faultProfile
 	plans   *engine.Plans
 	mem     *memory.Store
-	cabinet memoryFiles
+	blobs   memoryFiles
 	files   []journal.File
-	judge   checker
+	checker checker
 	stats   Stats
 	turn    turnBefore
 
-	mono   int64 // µs, goes on evenly
-	skew   int64 // of the wall clock
-	frozen int64 // what the wall clock shows for ever; 0 = it goes
+	mono   int64 // monotonic time, µs
+	skew   int64 // offset of the wall clock
+	frozen int64 // the time at which the wall clock stands; 0 = it runs
 
-	procs   []*process
-	owner   *process  // of the store: the last one that asked to be
-	inside  *process  // the one whose code runs
-	readers []*reader // cut off
-	zombies []*task   // whose processes are gone
-	repeats []*engine.StartRequest
-	keyed   map[store.Key]*engine.StartRequest
-	started int
-	swept   bool
-	calm    bool // phase 2: nothing goes wrong any more
+	procs    []*process
+	owner    *process  // of the store: the last process that took ownership
+	inside   *process  // the process whose code runs now
+	readers  []*reader // disconnected
+	zombies  []*task   // tasks that no process waits for
+	repeats  []*engine.StartRequest
+	keyed    map[store.Key]*engine.StartRequest
+	started  int
+	swept    bool
+	noFaults bool // phase 2: no more faults occur
 
 	poison   poison
 	poisoned store.Key
-	deaths   int // by poison
+	deaths   int // of processes, because of the poisoned run
 
 	trace  func(string)
 	logger *slog.Logger
 }
 
-// A poison is what is wrong with a run.
+// A poison is a defect of a run.
 type poison uint8
 
 const (
-	wholesome   poison = iota
-	killsLoader        // whatever decides for it dies
-	killsWorker        // whatever carries out its steps dies
+	noPoison    poison = iota
+	killsLoader        // every process that decides for it dies
+	killsWorker        // every process that carries out one of its steps dies
 )
 
 // newWorld makes the world of a seed.
@@ -98,30 +98,30 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 		keyed: map[store.Key]*engine.StartRequest{},
 	}
 	w.faults = draw(w.dice)
-	w.faults.rate[ActionHangs] = hangs(seed)
-	if restless(seed) {
+	w.faults.rate[ActionHangs] = hangRate(seed)
+	if handsBackOften(seed) {
 		w.faults.rate[HandedBack], w.faults.rate[Killed], w.faults.rate[TakenOver] = 900, 600, 0
 		w.faults.rate[ActionHangs] = 7_000
 	}
-	if delving(seed) {
+	if retriesInside(seed) {
 		w.faults.user, w.faults.rate[TakenOver] = 12, 0
 	}
-	w.faults.config.MaxTurn = turns(seed)
-	w.faults.config.MinAhead = ahead(seed)
+	w.faults.config.MaxTurn = maxTurn(seed)
+	w.faults.config.MinAhead = minAhead(seed)
 	if w.dice.IntN(12) == 0 {
 		w.poison = pick(w.dice, killsLoader, killsWorker)
 	}
-	if opt.tame {
-		w.faults.rate, w.poison = [numFaults]int{}, wholesome
+	if opt.noFaults {
+		w.faults.rate, w.poison = [numFaults]int{}, noPoison
 	}
 	if opt.tune != nil {
 		opt.tune(w)
 	}
-	w.judge = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}}
-	w.cabinet = memoryFiles{w: w, files: map[string]*File{}}
+	w.checker = checker{w: w, prog: prog, runs: map[store.Key]*runRecord{}}
+	w.blobs = memoryFiles{w: w, files: map[string]*File{}}
 	for i := range c.Files {
 		f := &c.Files[i]
-		w.cabinet.files[f.Hash] = f
+		w.blobs.files[f.Hash] = f
 		w.files = append(w.files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: int64(len(f.Data))})
 	}
 	w.mem = memory.New(memory.Options{OnCommit: w.onCommit})
@@ -131,7 +131,7 @@ func newWorld(seed uint64, c *Case, prog *machine.Program, plans *engine.Plans, 
 	return w
 }
 
-// noTime drops the real time from log lines: two traces of a seed are equal.
+// noTime removes the real time from log lines, so that two traces of a seed are equal.
 func noTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey || a.Key == "stack" {
 		return slog.Attr{}
@@ -142,39 +142,39 @@ func noTime(_ []string, a slog.Attr) slog.Attr {
 type traceWriter struct{ w *World }
 
 func (t traceWriter) Write(b []byte) (int, error) {
-	t.w.say("  log %s", b[:max(len(b)-1, 0)])
+	t.w.tracef("  log %s", b[:max(len(b)-1, 0)])
 	return len(b), nil
 }
 
-// say tells whoever reads the trace.
-func (w *World) say(format string, args ...any) {
+// tracef writes a line to the trace.
+func (w *World) tracef(format string, args ...any) {
 	if w.trace != nil {
 		w.trace(fmt.Sprintf(format, args...))
 	}
 }
 
-// happens says whether a fault strikes now.
+// happens draws whether a fault occurs now.
 func (w *World) happens(f Fault) bool {
 	r := w.faults.rate[f]
-	if r == 0 || w.calm || w.dice.IntN(10_000) >= r {
+	if r == 0 || w.noFaults || w.dice.IntN(10_000) >= r {
 		return false
 	}
-	w.hit(f)
+	w.countFault(f)
 	return true
 }
 
-// hit counts a fault.
-func (w *World) hit(f Fault) {
+// countFault counts a fault.
+func (w *World) countFault(f Fault) {
 	w.stats.Faults[f]++
 	if w.trace != nil {
-		w.say("fault: %s", f)
+		w.tracef("fault: %s", f)
 	}
 }
 
-// onCommit decides what befalls a commit.
+// onCommit draws the outcome of a commit.
 func (w *World) onCommit(int, []store.Transition) memory.Outcome {
 	switch {
-	case w.calm:
+	case w.noFaults:
 	case w.happens(CommitRefused):
 		return memory.Refused
 	case w.happens(ReplyLost):
@@ -185,7 +185,7 @@ func (w *World) onCommit(int, []store.Transition) memory.Outcome {
 	return memory.OK
 }
 
-// wall is what the wall clock shows.
+// wall is the wall clock.
 func (w *World) wall() int64 {
 	if w.frozen != 0 {
 		return w.frozen
@@ -193,65 +193,65 @@ func (w *World) wall() int64 {
 	return epoch + w.mono + w.skew
 }
 
-// mayPanic lets the code of a run panic, or its process die of it.
+// mayPanic may make the code of a run panic, or its process die.
 func (w *World) mayPanic(key store.Key, in *machine.Input) {
 	w.stats.Inputs[in.Kind]++
-	if w.calm || w.inside == nil || w.inside.doomed {
+	if w.noFaults || w.inside == nil || w.inside.dying {
 		return
 	}
-	if w.poison == killsLoader && key == w.poisoned && w.judge.last(key) > 0 {
-		w.hit(ProcessPoisoned)
+	if w.poison == killsLoader && key == w.poisoned && w.checker.last(key) > 0 {
+		w.countFault(ProcessPoisoned)
 		w.deaths++
-		w.inside.doomed = true
+		w.inside.dying = true
 		return
 	}
 	if w.happens(ProcessPoisoned) {
-		w.inside.doomed = true
+		w.inside.dying = true
 		return
 	}
 	if w.happens(Panicked) {
-		w.inside.forgot = true
+		w.inside.lostRuns = true
 		panic(onPurpose)
 	}
 }
 
-// onPurpose is what a run panics with that is made to.
+// onPurpose is the panic value of a run that is made to panic.
 const onPurpose = "a run that panics on purpose"
 
-// harmed says whether a run may be set apart for this reason: it was made to
-// panic, or processes died of it, as far as their successors can tell: who takes
-// over from one that goes on thinks it dead. Any other would be a mistake of the
-// machine or of the engine, and phase 2 would hide it: it lets such runs go on.
-func (w *World) harmed(reason string) bool {
+// mayQuarantine reports whether a run may be quarantined for this reason: it was made
+// to panic, or enough processes died or seemed to die. A process that takes over from
+// a live one thinks it dead. Any other reason is a bug of the machine or of the
+// engine, which phase 2 would hide because it releases the run.
+func (w *World) mayQuarantine(reason string) bool {
 	return strings.HasSuffix(reason, onPurpose) || w.stats.Crashes+w.stats.Faults[TakenOver] >= 3 && strings.HasPrefix(reason, "the process died ")
 }
 
 // step is one step of phase 1.
 func (w *World) step() {
 	w.mono += w.dice.Int64N(2_000)
-	w.disturb()
+	w.injectFaults()
 	if len(w.procs) == 0 && w.boot() == nil {
 		w.mono += w.dice.Int64N(1_000_000)
 		return
 	}
 	p := w.procs[w.dice.IntN(len(w.procs))]
-	wt := &w.faults
-	switch n := w.dice.IntN(wt.work + wt.start + wt.user + wt.pass + wt.read + wt.sweep); {
-	case n < wt.work:
-		for range 1 + w.dice.IntN(wt.batch) {
+	fp := &w.faults
+	switch n := w.dice.IntN(fp.work + fp.start + fp.user + fp.pass + fp.read + fp.sweep); {
+	case n < fp.work:
+		for range 1 + w.dice.IntN(fp.batch) {
 			if p.work(); p.dead {
 				return
 			}
 		}
-	case n < wt.work+wt.start:
-		if w.started < wt.runs {
+	case n < fp.work+fp.start:
+		if w.started < fp.runs {
 			p.start(w.newStart())
 		}
-	case n < wt.work+wt.start+wt.user:
-		p.bother()
-	case n < wt.work+wt.start+wt.user+wt.pass:
-		w.pass(p)
-	case n < wt.work+wt.start+wt.user+wt.pass+wt.read:
+	case n < fp.work+fp.start+fp.user:
+		p.userAction()
+	case n < fp.work+fp.start+fp.user+fp.pass:
+		w.passTime(p)
+	case n < fp.work+fp.start+fp.user+fp.pass+fp.read:
 		if w.dice.IntN(3) == 0 {
 			p.subscribe()
 		}
@@ -265,20 +265,20 @@ func (w *World) step() {
 		return
 	}
 	if w.dice.IntN(4) == 0 {
-		p.release(false)
+		p.deliverDelayed(false)
 	}
-	if w.dice.IntN(8) == 0 || w.mistakable() >= 0 {
-		p.haunt()
+	if w.dice.IntN(8) == 0 || w.sameNumbered() >= 0 {
+		p.lateReport()
 	}
-	if !p.deliver(wt.batch) {
+	if !p.deliver(fp.batch) {
 		p.handle()
 	}
 	p.pump()
-	w.atRest()
+	w.checkBetweenSteps()
 }
 
-// pass lets time go by: to the next moment something is due, or any other.
-func (w *World) pass(p *process) {
+// passTime advances the time: to the next time something is due, or to another.
+func (w *World) passTime(p *process) {
 	if at := p.stage.Wakeup(); at != 0 && w.dice.IntN(2) == 0 {
 		if d := at - p.now(); d > 0 && d <= w.faults.longest {
 			w.mono += d
@@ -288,23 +288,23 @@ func (w *World) pass(p *process) {
 	w.mono += w.dice.Int64N(w.faults.longest)
 }
 
-// sweep removes runs whose time is over.
+// sweep runs retention.
 func (p *process) sweep() {
-	p.guard(func() {
+	p.call(func() {
 		swept, err := p.stage.Clean(p.w.ctx(), p.now())
 		p.w.swept = true
 		p.w.stats.Swept += int64(swept.Runs)
 		if err != nil {
-			p.w.say("sweep: %v", err)
+			p.w.tracef("sweep: %v", err)
 		}
 	})
 }
 
-// atRest asserts what holds between two steps.
-func (w *World) atRest() {
+// checkBetweenSteps asserts what holds between two steps.
+func (w *World) checkBetweenSteps() {
 	for _, p := range w.procs {
 		if p.disk.open != 0 {
-			w.broken("F48: %d calls to the store are open while nobody reads", p.disk.open)
+			w.fail("F48: %d calls to the store are open while no reader reads", p.disk.open)
 		}
 	}
 }

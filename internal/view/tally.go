@@ -203,7 +203,7 @@ func (t *Tally) settle(ev *journal.Event, s *StepTally) {
 		}
 		s.Micros = 0
 		if !ev.Reopened() {
-			t.withdraw(ev.Step)
+			t.resetInner(ev.Step)
 		}
 		t.set(ev, "invalidated")
 	}
@@ -226,10 +226,10 @@ func (t *Tally) set(ev *journal.Event, status string) {
 		s.Counts[status]++
 	}
 	t.iteration(ev, before, status)
-	if before != "" || len(t.known) < MaxKnown || !over(status) {
+	if before != "" || len(t.known) < MaxKnown || !final(status) {
 		t.known[journal.Ref{Path: journal.Path(strings.Clone(string(ref.Path))), Step: ref.Step}] = status
 	}
-	if over(status) && len(t.known) > MaxKnown {
+	if final(status) && len(t.known) > MaxKnown {
 		delete(t.known, ref)
 	}
 	if t.Times != nil {
@@ -238,7 +238,7 @@ func (t *Tally) set(ev *journal.Event, status string) {
 }
 
 // final reports whether a status is final for its generation.
-func over(status string) bool {
+func final(status string) bool {
 	switch status {
 	case "completed", "failed", "timed_out", "skipped", "cancelled":
 		return true
@@ -249,7 +249,7 @@ func over(status string) bool {
 // resetInner removes the records of what is inside a step that a retry runs again.
 // Inside a loop the other iterations keep theirs; there a repeated instance replaces
 // the old one.
-func (t *Tally) withdraw(step int32) {
+func (t *Tally) resetInner(step int32) {
 	if t.many[t.Plan.Steps[step].Graph] {
 		return
 	}
@@ -309,10 +309,10 @@ func (t *Tally) iteration(ev *journal.Event, before, status string) {
 		loop.Counts["failed"]--
 		loop.Counts["running"]++
 	case failed || ev.Step != g.Out:
-	case status == "invalidated" && over(before):
+	case status == "invalidated" && final(before):
 		loop.Counts[ended(before)]--
 		loop.Counts["running"]++
-	case over(status) && !over(before):
+	case final(status) && !final(before):
 		loop.Counts[ended(status)]++
 		loop.Counts["running"]--
 	}
@@ -327,10 +327,10 @@ func ended(last string) string {
 }
 
 // Settled reports whether the step has instances and none of them is open.
-func (t *Tally) Settled(step int32) bool { return over(t.Steps[step].Status()) }
+func (t *Tally) Settled(step int32) bool { return final(t.Steps[step].Status()) }
 
 // NeverOpened reports whether the run has not opened a graph and never will.
-func (t *Tally) Passed(g int32) bool {
+func (t *Tally) NeverOpened(g int32) bool {
 	for g != 0 {
 		owner := t.Plan.Graphs[g].Owner
 		// A compensation may still run until the run has ended.

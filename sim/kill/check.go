@@ -53,7 +53,7 @@ func (r *round) compare() (problems []string, err error) {
 		byTag[h.tag] = h
 		r.runs.Add(1)
 	}
-	r.told(byID, bad)
+	r.checkShown(byID, bad)
 	effects, err := r.rec.since(r.offset, r.name+".")
 	if err != nil {
 		return nil, err
@@ -71,18 +71,18 @@ func (r *round) compare() (problems []string, err error) {
 		steps[e.Tag][e.At] = append(steps[e.Tag][e.At], e)
 	}
 	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
-		r.settled(byTag[tag], bad)
-		r.happened(byTag[tag], steps[tag], bad)
+		r.checkSettled(byTag[tag], bad)
+		r.checkEffects(byTag[tag], steps[tag], bad)
 	}
-	if err := r.blobs(byID, bad); err != nil {
+	if err := r.checkFiles(byID, bad); err != nil {
 		return nil, err
 	}
-	return problems, r.sound(bad)
+	return problems, r.checkDoctor(bad)
 }
 
 // read asks for a run's journal, and has it folded again.
 func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
-	out, talk, code, err := r.c.ask("events", id, "-o", "jsonl")
+	out, talk, code, err := r.c.output("events", id, "-o", "jsonl")
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
 			}
 		}
 	}
-	out, talk, code, err = r.c.ask("replay", id, "-o", "json")
+	out, talk, code, err = r.c.output("replay", id, "-o", "json")
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
 }
 
 // told checks that everything the client was told is true for ever (I1).
-func (r *round) told(byID map[string]*history, bad func(string, ...any)) {
-	for run, events := range r.c.said {
+func (r *round) checkShown(byID map[string]*history, bad func(string, ...any)) {
+	for run, events := range r.c.shown {
 		h := byID[run]
 		if h == nil {
 			bad("run %s was shown and is gone (I1)", run)
@@ -158,7 +158,7 @@ func (r *round) told(byID map[string]*history, bad func(string, ...any)) {
 }
 
 // settled checks how a run ended, and that each of its steps did so once.
-func (r *round) settled(h *history, bad func(string, ...any)) {
+func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 	want := "completed"
 	if h.recipe == "undo" {
 		want = "failed"
@@ -173,7 +173,7 @@ func (r *round) settled(h *history, bad func(string, ...any)) {
 			// What an orderly stop hands back is not counted as lost (F45).
 			if l.Payload.Cause == causeLost && !l.Payload.HandedBack {
 				lost[step]++
-				r.lostHere++
+				r.lostAttempts++
 				r.lost.Add(1)
 			}
 		case "node.completed", "node.failed", "node.skipped", "node.cancelled":
@@ -195,7 +195,7 @@ func (r *round) settled(h *history, bad func(string, ...any)) {
 		return
 	}
 	for step, n := range lost {
-		if r.counted && n > r.killed {
+		if r.onlyKills && n > r.killed {
 			bad("step %s of run %s lost %d attempts to %d kills: what a stop handed back counts as lost (F45)", step, h.id, n, r.killed)
 		}
 	}
@@ -238,7 +238,7 @@ type try struct {
 // happened compares a run's effects with its attempts. Each effect belongs to an
 // attempt that the journal had begun; equal keys belong to attempts of which the
 // outcome was unknown; what completed had its effect.
-func (r *round) happened(h *history, effects map[string][]effect, bad func(string, ...any)) {
+func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(string, ...any)) {
 	tries := map[string][]try{}
 	open := map[string]bool{} // the next attempt has the key of the last one
 	for _, l := range h.events {
@@ -275,14 +275,14 @@ func (r *round) happened(h *history, effects map[string][]effect, bad func(strin
 		}
 	}
 	for step, list := range tries {
-		if n := len(list); list[n-1].done && recorded(h.recipe, step) && len(effects[step]) == 0 {
+		if n := len(list); list[n-1].done && hasEffect(h.recipe, step) && len(effects[step]) == 0 {
 			bad("step %s of run %s is completed and had no effect", step, h.id)
 		}
 	}
 }
 
 // recorded says whether a step of a recipe is one that has an effect.
-func recorded(recipe, step string) bool {
+func hasEffect(recipe, step string) bool {
 	switch recipe {
 	case "mixed":
 		return !strings.HasSuffix(step, ".fetch") && !strings.HasSuffix(step, ".page")
@@ -339,7 +339,7 @@ var hashes = regexp.MustCompile(`sha256_[0-9a-f]{64}`)
 
 // blobs checks that every file has the content that its name says, and that
 // every file that an event names is there.
-func (r *round) blobs(byID map[string]*history, bad func(string, ...any)) error {
+func (r *round) checkFiles(byID map[string]*history, bad func(string, ...any)) error {
 	have := map[string]bool{}
 	root := filepath.Join(r.c.dir, "files")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -399,8 +399,8 @@ var (
 )
 
 // sound asks the doctor.
-func (r *round) sound(bad func(string, ...any)) error {
-	out, talk, code, err := r.c.ask("doctor", "-o", "json")
+func (r *round) checkDoctor(bad func(string, ...any)) error {
+	out, talk, code, err := r.c.output("doctor", "-o", "json")
 	if err != nil {
 		return err
 	}

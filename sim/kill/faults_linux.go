@@ -16,10 +16,10 @@ import (
 )
 
 // A scene makes something of the real system fail under the real binary.
-type scene struct {
+type scenario struct {
 	name string // of its test, with the row of the fault
 	long bool   // too long for every change
-	play func(s *stage)
+	play func(s *scenarioRun)
 }
 
 // A reporter is a test, or the bench.
@@ -32,27 +32,27 @@ type reporter interface {
 }
 
 // A stage is where a scene is played: a round, and whom to tell.
-type stage struct {
+type scenarioRun struct {
 	reporter
 	*round
 	trace string // what strace said
 }
 
-func (b *bench) newStage(t reporter, name string) *stage {
+func (b *bench) newStage(t reporter, name string) *scenarioRun {
 	t.Helper()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	// A scene may be played again: the recorder knows each time by a name of its own.
-	r, err := b.newRound(fmt.Sprintf("%d-%s", b.stages.Add(1), name), h.Sum64(), b.plain)
+	r, err := b.newRound(fmt.Sprintf("%d-%s", b.scenarios.Add(1), name), h.Sum64(), b.plainBinary)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	return &stage{reporter: t, round: r, trace: filepath.Join(r.dir, "strace")}
+	return &scenarioRun{reporter: t, round: r, trace: filepath.Join(r.dir, "strace")}
 }
 
 // begin starts a run of a recipe whose start is acknowledged already: a process
 // was killed at it. What fails from here on fails in the middle.
-func (s *stage) begin(recipe string) {
+func (s *scenarioRun) begin(recipe string) {
 	s.Helper()
 	p, err := s.run(recipe)
 	if err != nil {
@@ -64,13 +64,13 @@ func (s *stage) begin(recipe string) {
 		}
 	}
 	if p.wait() != -1 {
-		s.Fatalf("%s ended before it was killed: exit code %d\n%s", recipe, p.code, p.said())
+		s.Fatalf("%s ended before it was killed: exit code %d\n%s", recipe, p.code, p.stderr())
 	}
 }
 
 // under starts a command with system calls that fail as inject says, such as
 // "fsync:error=EIO:when=3"; path, when it is given, is what they are about.
-func (s *stage) under(inject, path string, args ...string) *process {
+func (s *scenarioRun) runInjected(inject, path string, args ...string) *process {
 	s.Helper()
 	tool, err := exec.LookPath("strace")
 	if err != nil {
@@ -100,13 +100,13 @@ func toGroup(pid int) func(syscall.Signal) {
 }
 
 // injected is how many calls were made to fail or to wait.
-func (s *stage) injected(mark string) int {
+func (s *scenarioRun) injected(mark string) int {
 	s.Helper()
 	return strings.Count(s.traced(), mark)
 }
 
 // traced is what strace said.
-func (s *stage) traced() string {
+func (s *scenarioRun) traced() string {
 	s.Helper()
 	data, err := os.ReadFile(s.trace)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *stage) traced() string {
 	return string(data)
 }
 
-func (s *stage) within(p *process, d time.Duration) int {
+func (s *scenarioRun) within(p *process, d time.Duration) int {
 	s.Helper()
 	code, err := p.within(d)
 	if err != nil {
@@ -125,12 +125,12 @@ func (s *stage) within(p *process, d time.Duration) int {
 }
 
 // want is how a command must end, and what it must say.
-func (s *stage) want(p *process, code int, words ...string) {
+func (s *scenarioRun) wantExit(p *process, code int, words ...string) {
 	s.Helper()
-	if got := s.within(p, longest); got != code {
-		s.Fatalf("exit code %d, want %d\n%s", got, code, p.said())
+	if got := s.within(p, maxCommandTime); got != code {
+		s.Fatalf("exit code %d, want %d\n%s", got, code, p.stderr())
 	}
-	said := p.said()
+	said := p.stderr()
 	for _, w := range words {
 		if !strings.Contains(said, w) {
 			s.Errorf("it does not say %q:\n%s", w, said)
@@ -139,9 +139,9 @@ func (s *stage) want(p *process, code int, words ...string) {
 }
 
 // whole ends a scene: what is left is resumed, and the records are compared.
-func (s *stage) whole() {
+func (s *scenarioRun) finishIntact() {
 	s.Helper()
-	problems, err := s.toTheEnd()
+	problems, err := s.resumeAll()
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
@@ -153,11 +153,11 @@ func (s *stage) whole() {
 	}
 }
 
-func (s *stage) wal() string { return filepath.Join(s.c.dir, "roux.db-wal") }
+func (s *scenarioRun) wal() string { return filepath.Join(s.c.dir, "roux.db-wal") }
 
 // everyFault plays every scene and reports as the bench does.
 func (b *bench) everyFault(ctx context.Context, only string) (problems []string, done int, skipped []string, err error) {
-	for _, sc := range scenes {
+	for _, sc := range scenarios {
 		if ctx.Err() != nil {
 			return problems, done, skipped, ctx.Err()
 		}
@@ -165,7 +165,7 @@ func (b *bench) everyFault(ctx context.Context, only string) (problems []string,
 			continue
 		}
 		began := time.Now()
-		v := &verdict{}
+		v := &reporterResult{}
 		over := make(chan struct{})
 		go func() { // a scene leaves by Goexit, as a test does
 			defer close(over)
@@ -189,21 +189,21 @@ func (b *bench) everyFault(ctx context.Context, only string) (problems []string,
 }
 
 // A verdict is the reporter of the bench.
-type verdict struct {
+type reporterResult struct {
 	problems []string
 	skipped  string
 }
 
-func (v *verdict) Helper()             {}
-func (v *verdict) Logf(string, ...any) {}
-func (v *verdict) Errorf(format string, args ...any) {
+func (v *reporterResult) Helper()             {}
+func (v *reporterResult) Logf(string, ...any) {}
+func (v *reporterResult) Errorf(format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
-func (v *verdict) Fatalf(format string, args ...any) {
+func (v *reporterResult) Fatalf(format string, args ...any) {
 	v.Errorf(format, args...)
 	runtime.Goexit()
 }
-func (v *verdict) Skipf(format string, args ...any) {
+func (v *reporterResult) Skipf(format string, args ...any) {
 	v.skipped = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }

@@ -15,7 +15,7 @@ func play(t *testing.T, row string) {
 	t.Helper()
 	b := benchOf(t)
 	played := 0
-	for _, sc := range scenes {
+	for _, sc := range scenarios {
 		name, ok := strings.CutPrefix(sc.name, row+"_")
 		if !ok {
 			continue
@@ -57,7 +57,7 @@ func TestPageNamesEveryScene(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, sc := range scenes {
+	for _, sc := range scenarios {
 		known[sc.name] = true
 		if !strings.Contains(string(text), "`"+sc.name+"`") {
 			t.Errorf("docs/disasters.md does not name %s", sc.name)

@@ -61,7 +61,7 @@ func benchOf(t *testing.T) *bench {
 // test has no clock.
 func TestF01_Kill9(t *testing.T) {
 	b := *benchOf(t)
-	b.serving = longest
+	b.servingLimit = maxCommandTime
 	o := &options{kills: 20, parallel: 2, seed: 1}
 	problems, err := b.randomKills(t.Context(), o)
 	if err != nil {
@@ -107,7 +107,7 @@ func hurt(t *testing.T, points ...failpoint.Point) {
 // lost_limit, so the run completes.
 func TestF45_StopsAndKills(t *testing.T) {
 	b := benchOf(t)
-	r, err := b.newRound(fmt.Sprintf("stops-%d", b.stages.Add(1)), 1, b.plain)
+	r, err := b.newRound(fmt.Sprintf("stops-%d", b.scenarios.Add(1)), 1, b.plainBinary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +115,8 @@ func TestF45_StopsAndKills(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("%v, %v", problems, err)
 	}
-	if r.lostHere != 2 {
-		t.Errorf("%d attempts count as lost, 2 processes were killed", r.lostHere)
+	if r.lostAttempts != 2 {
+		t.Errorf("%d attempts count as lost, 2 processes were killed", r.lostAttempts)
 	}
 	if err := r.finish(problems, nil); err != nil {
 		t.Error(err)
@@ -127,17 +127,17 @@ func TestF45_StopsAndKills(t *testing.T) {
 // before it could record anything, is set apart (I16), and the bench lets it go on.
 func TestASetApartRunIsReleased(t *testing.T) {
 	b := benchOf(t)
-	r, err := b.newRound(fmt.Sprintf("apart-%d", b.stages.Add(1)), 1, b.hurt)
+	r, err := b.newRound(fmt.Sprintf("apart-%d", b.scenarios.Add(1)), 1, b.failpointBinary)
 	if err != nil {
 		t.Fatal(err)
 	}
 	die := []string{fmt.Sprintf("%s=%s=die@1", failpoint.Setting, failpoint.LostRecorded)}
-	p, err := resumed(r, die)
+	p, err := resumedProcess(r, die)
 	for tries := 0; ; tries++ {
 		if err != nil || tries == 8 {
 			t.Fatalf("died %d times and was not set apart, %v", tries, err)
 		}
-		if code, err := p.within(longest); err != nil {
+		if code, err := p.within(maxCommandTime); err != nil {
 			t.Fatal(err)
 		} else if code != -1 {
 			break
@@ -149,7 +149,7 @@ func TestASetApartRunIsReleased(t *testing.T) {
 		t.Fatalf("runs %+v, %v; want one that is set apart", runs, err)
 	}
 	before := r.released.Load()
-	if problems, err := r.toTheEnd(); err != nil || len(problems) > 0 || r.released.Load() != before+1 {
+	if problems, err := r.resumeAll(); err != nil || len(problems) > 0 || r.released.Load() != before+1 {
 		t.Errorf("%d released, %v, %v", r.released.Load()-before, problems, err)
 	}
 }

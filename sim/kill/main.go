@@ -76,7 +76,7 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")
 	set.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "rounds at a time")
 	set.StringVar(&o.dir, "dir", "", "where to work (default a new directory below the system's for temporary files)")
-	set.DurationVar(&o.serving, "serving", bar, "how soon a restarted process must serve")
+	set.DurationVar(&o.serving, "serving", servingLimit, "how soon a restarted process must serve")
 }
 
 // A summary is the last line of the bench.
@@ -120,7 +120,7 @@ func work(ctx context.Context, o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	b.serving = o.serving
+	b.servingLimit = o.serving
 	fmt.Printf("seed %d, %d kills, %d rounds at a time, in %s (built in %.1fs)\n", o.seed, o.kills, o.parallel, o.dir, time.Since(began).Seconds())
 	began = time.Now()
 	problems, err := b.randomKills(ctx, o)
@@ -164,7 +164,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 		PerKill: spent.Seconds() / float64(max(kills, 1)),
 	}
 	if o.points && o.only == "" {
-		s.Never = b.points.never()
+		s.Never = b.points.unreached()
 	}
 	return s
 }
@@ -210,7 +210,7 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 		n++
 		name, seed := fmt.Sprintf("r%d", n), o.seed+uint64(n)
 		return func() ([]string, error) {
-			r, err := b.newRound(name, seed, b.plain)
+			r, err := b.newRound(name, seed, b.plainBinary)
 			if err != nil {
 				return nil, err
 			}
@@ -259,7 +259,7 @@ func (b *bench) everyPoint(ctx context.Context, o *options) ([]string, error) {
 		}
 		return func() ([]string, error) { return b.hit(name, seed, w.point, w.action) }, true
 	})
-	if never := b.points.never(); err == nil && len(never) > 0 && o.only == "" {
+	if never := b.points.unreached(); err == nil && len(never) > 0 && o.only == "" {
 		slices.Sort(never)
 		problems = append(problems, fmt.Sprintf("nobody came by the failpoints %v", never))
 	}

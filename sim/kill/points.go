@@ -15,13 +15,13 @@ import (
 )
 
 // passed are the failpoints that processes came by, and what was done there.
-type passed struct {
+type pointLog struct {
 	mu   sync.Mutex
 	seen map[string]int
 }
 
 // read adds what a process's log says.
-func (p *passed) read(file string) (text string, err error) {
+func (p *pointLog) read(file string) (text string, err error) {
 	data, err := os.ReadFile(file)
 	if os.IsNotExist(err) {
 		return "", nil
@@ -38,7 +38,7 @@ func (p *passed) read(file string) (text string, err error) {
 }
 
 // never lists the points that nobody came by.
-func (p *passed) never() (names []string) {
+func (p *pointLog) unreached() (names []string) {
 	for _, point := range failpoint.Points {
 		if p.seen[string(point.Point)] == 0 {
 			names = append(names, string(point.Point))
@@ -48,33 +48,33 @@ func (p *passed) never() (names []string) {
 }
 
 // A story is what a process is at when it comes by a point.
-type story func(r *round, env []string) (*process, error)
+type trigger func(r *round, env []string) (*process, error)
 
 // stories say where the points lie that a run from its start to its end does
 // not come by.
-var stories = map[failpoint.Point]story{
-	failpoint.RecoverRun:      resumed,
-	failpoint.LostRecorded:    resumed,
-	failpoint.SnapshotWrite:   stopped,
-	failpoint.SuspendWrite:    stopped,
+var triggers = map[failpoint.Point]trigger{
+	failpoint.RecoverRun:      resumedProcess,
+	failpoint.LostRecorded:    resumedProcess,
+	failpoint.SnapshotWrite:   stoppedProcess,
+	failpoint.SuspendWrite:    stoppedProcess,
 	failpoint.TrimBefore:      large,
 	failpoint.TrimMiddle:      large,
 	failpoint.CheckpointFirst: large,
 	failpoint.CheckpointHalf:  large,
 	failpoint.CheckpointLast:  large,
-	failpoint.DeleteBefore:    swept,
-	failpoint.DeleteMiddle:    swept,
-	failpoint.SweepBefore:     swept,
-	failpoint.SweepFile:       swept,
-	failpoint.SweepAfter:      swept,
-	failpoint.BlobRemove:      swept,
+	failpoint.DeleteBefore:    sweptProcess,
+	failpoint.DeleteMiddle:    sweptProcess,
+	failpoint.SweepBefore:     sweptProcess,
+	failpoint.SweepFile:       sweptProcess,
+	failpoint.SweepAfter:      sweptProcess,
+	failpoint.BlobRemove:      sweptProcess,
 }
 
 func begun(r *round, env []string) (*process, error) { return r.run("mixed", env...) }
 func large(r *round, env []string) (*process, error) { return r.run("bulky", env...) }
 
 // resumed is a process that takes up a run in the middle.
-func resumed(r *round, env []string) (*process, error) {
+func resumedProcess(r *round, env []string) (*process, error) {
 	p, err := r.run("mixed")
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func resumed(r *round, env []string) (*process, error) {
 }
 
 // stopped is a process that is asked to stop while its run waits.
-func stopped(r *round, env []string) (*process, error) {
+func stoppedProcess(r *round, env []string) (*process, error) {
 	p, err := r.run("gate", env...)
 	if err != nil {
 		return nil, err
@@ -104,17 +104,17 @@ func stopped(r *round, env []string) (*process, error) {
 }
 
 // swept is a process that lets go of what is no longer kept.
-func swept(r *round, env []string) (*process, error) {
-	r.aged = true
-	if err := age(context.Background(), r.c.dir, 3); err != nil {
+func sweptProcess(r *round, env []string) (*process, error) {
+	r.hasExpired = true
+	if err := makeExpired(context.Background(), r.c.dir, 3); err != nil {
 		return nil, err
 	}
 	p, err := r.run("mixed") // what is new has to stay
 	if err != nil {
 		return nil, err
 	}
-	if code, err := p.within(longest); code != 0 || err != nil {
-		return nil, fmt.Errorf("%s: mixed: exit code %d: %w\n%s", r.name, code, err, p.said())
+	if code, err := p.within(maxCommandTime); code != 0 || err != nil {
+		return nil, fmt.Errorf("%s: mixed: exit code %d: %w\n%s", r.name, code, err, p.stderr())
 	}
 	return r.c.start(env, "files", "gc")
 }
@@ -129,14 +129,14 @@ func actions(fails bool) []string {
 
 // tolerated are the codes with which a run may end when one of its actions was
 // made to fail: such a failure is the step's own.
-var tolerated = []string{"STEP_FAILED", "STORE_FAILED", "INTERNAL_ERROR"}
+var toleratedCodes = []string{"STEP_FAILED", "STORE_FAILED", "INTERNAL_ERROR"}
 
 // hit plays the story of a point, with one thing done there, and lays the
 // records beside each other. It returns what is wrong.
 func (b *bench) hit(name string, seed uint64, point failpoint.Point, action string) ([]string, error) {
 	nth := 1 + int(seed%3)
 	for try := range 4 {
-		r, err := b.newRound(fmt.Sprintf("%s-%d", name, try), seed, b.hurt)
+		r, err := b.newRound(fmt.Sprintf("%s-%d", name, try), seed, b.failpointBinary)
 		if err != nil {
 			return nil, err
 		}
@@ -169,18 +169,18 @@ func (r *round) hit(point failpoint.Point, action string, nth int) (problems []s
 	env := []string{
 		fmt.Sprintf("%s=%s=%s@%d", failpoint.Setting, point, action, nth), failpoint.Log + "=" + log,
 	}
-	tell := stories[point]
+	tell := triggers[point]
 	if tell == nil {
 		tell = begun
 	}
 	if action == "panic" || action == "error" {
-		r.tolerate = tolerated
+		r.tolerate = toleratedCodes
 	}
 	p, err := tell(r, env)
 	if err != nil {
 		return nil, false, err
 	}
-	code, err := p.within(longest)
+	code, err := p.within(maxCommandTime)
 	if err != nil {
 		return nil, false, err
 	}
@@ -194,36 +194,36 @@ func (r *round) hit(point failpoint.Point, action string, nth int) (problems []s
 		if action == "die" {
 			r.kills.Add(1)
 		}
-		if bad := r.hurtExit(p, action, code); bad != "" {
+		if bad := r.checkInjectedExit(p, action, code); bad != "" {
 			problems = append(problems, bad)
 		}
 	}
-	more, err := r.toTheEnd()
+	more, err := r.resumeAll()
 	return append(problems, more...), was, err
 }
 
 // hurtExit judges how a process ended that was hurt.
-func (r *round) hurtExit(p *process, action string, code int) string {
+func (r *round) checkInjectedExit(p *process, action string, code int) string {
 	switch {
-	case action == "die" && code == -1, action == "panic" && code == 2, action == "delay" && r.exit(p, code) == "":
+	case action == "die" && code == -1, action == "panic" && code == 2, action == "delay" && r.checkExit(p, code) == "":
 		return ""
 	case action == "die" || action == "delay":
-		return fmt.Sprintf("%s: after %s it ended with exit code %d:\n%s", r.name, action, code, p.said())
+		return fmt.Sprintf("%s: after %s it ended with exit code %d:\n%s", r.name, action, code, p.stderr())
 	case code == -1:
-		return fmt.Sprintf("%s: after %s a signal ended it:\n%s", r.name, action, p.said())
+		return fmt.Sprintf("%s: after %s a signal ended it:\n%s", r.name, action, p.stderr())
 	}
 	return "" // an error may be somebody's, or be mended
 }
 
 // toTheEnd resumes until every run has ended, and compares.
-func (r *round) toTheEnd() (problems []string, err error) {
+func (r *round) resumeAll() (problems []string, err error) {
 	for tries := 0; ; tries++ {
 		p, err := r.c.start([]string{failpoint.Log + "=" + filepath.Join(r.dir, "points")}, "resume")
 		if err != nil {
 			return nil, err
 		}
-		stop := r.steer()
-		code, err := p.within(longest)
+		stop := r.sendSignals()
+		code, err := p.within(maxCommandTime)
 		if serr := stop(); err == nil {
 			err = serr
 		}
@@ -231,7 +231,7 @@ func (r *round) toTheEnd() (problems []string, err error) {
 			return nil, err
 		}
 		r.restarted(p)
-		if bad := r.exit(p, code); bad != "" {
+		if bad := r.checkExit(p, code); bad != "" {
 			problems = append(problems, bad)
 		}
 		again, err := r.release()
@@ -245,8 +245,8 @@ func (r *round) toTheEnd() (problems []string, err error) {
 			return append(problems, r.name+": resumed 5 times, and not every run has ended (I6)"), nil
 		}
 	}
-	if r.aged {
-		more, err := r.cleared()
+	if r.hasExpired {
+		more, err := r.checkExpiredGone()
 		if err != nil {
 			return nil, err
 		}
@@ -258,8 +258,8 @@ func (r *round) toTheEnd() (problems []string, err error) {
 
 // cleared lets go of what is no longer kept once more, without hurting anybody,
 // and checks that all of it is gone.
-func (r *round) cleared() (problems []string, err error) {
-	if _, talk, code, err := r.c.ask("files", "gc"); err != nil || code != 0 {
+func (r *round) checkExpiredGone() (problems []string, err error) {
+	if _, talk, code, err := r.c.output("files", "gc"); err != nil || code != 0 {
 		return []string{fmt.Sprintf("%s: files gc: exit code %d\n%s", r.name, code, talk)}, err
 	}
 	runs, err := r.list()
@@ -271,7 +271,7 @@ func (r *round) cleared() (problems []string, err error) {
 			problems = append(problems, fmt.Sprintf("%s: run %s ended two days ago and is still there", r.name, run.ID))
 		}
 	}
-	out, talk, code, err := r.c.ask("files", "ls", "--limit", "500", "-o", "json")
+	out, talk, code, err := r.c.output("files", "ls", "--limit", "500", "-o", "json")
 	if err != nil || code != 0 {
 		return append(problems, fmt.Sprintf("%s: files ls: exit code %d\n%s", r.name, code, talk)), err
 	}

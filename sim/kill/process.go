@@ -51,7 +51,7 @@ type client struct {
 	mu  sync.Mutex
 	log *os.File // client.jsonl: what was said, by the line; synced where it is an acknowledgement
 	// said are the events that were shown, by run and number.
-	said map[string]map[uint64]string
+	shown map[string]map[uint64]string
 	// began are the runs whose first event was shown; signalled those that a
 	// command said it had given their signal; results what `run` and `resume`
 	// said at their end.
@@ -74,7 +74,7 @@ func newClient(exe, dir, logFile string, env ...string) (*client, error) {
 	}
 	return &client{
 		exe: exe, dir: dir, env: env, log: f,
-		said: map[string]map[uint64]string{}, began: map[string]bool{}, signalled: map[string]bool{}, results: map[string]result{},
+		shown: map[string]map[uint64]string{}, began: map[string]bool{}, signalled: map[string]bool{}, results: map[string]result{},
 	}, nil
 }
 
@@ -91,7 +91,7 @@ func (c *client) note(text string, sync bool) error {
 
 // hear takes a line that a command printed. A line is an acknowledgement: what
 // it says must be true for ever.
-func (c *client) hear(text string) (*line, error) {
+func (c *client) readLine(text string) (*line, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var l line
@@ -102,10 +102,10 @@ func (c *client) hear(text string) (*line, error) {
 		}
 		return nil, c.note(text, true)
 	}
-	if c.said[l.RunID] == nil {
-		c.said[l.RunID] = map[uint64]string{}
+	if c.shown[l.RunID] == nil {
+		c.shown[l.RunID] = map[uint64]string{}
 	}
-	c.said[l.RunID][l.EventID] = text
+	c.shown[l.RunID][l.EventID] = text
 	if l.EventID == 1 {
 		c.began[l.RunID] = true
 	}
@@ -128,7 +128,7 @@ func (c *client) command(args ...string) *exec.Cmd {
 }
 
 // ask runs a command to its end.
-func (c *client) ask(args ...string) (out, talk string, code int, err error) {
+func (c *client) output(args ...string) (out, talk string, code int, err error) {
 	cmd := c.command(args...)
 	var o, t bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &o, &t
@@ -142,17 +142,17 @@ func (c *client) ask(args ...string) (out, talk string, code int, err error) {
 
 // A process is a command under way whose lines are heard.
 type process struct {
-	c     *client
-	cmd   *exec.Cmd
-	began time.Time
-	talk  bytes.Buffer
-	lines chan *line           // closed when it has ended
-	code  int                  // -1 = a signal ended it; valid once lines is closed
-	err   error                // of the bench
-	to    func(syscall.Signal) // how signals get there, where not directly
-	mu    sync.Mutex
-	first time.Duration // from start to the first line; 0 = none yet
-	last  time.Duration // and to the last one
+	c          *client
+	cmd        *exec.Cmd
+	began      time.Time
+	stderrText bytes.Buffer
+	lines      chan *line           // closed when it has ended
+	code       int                  // -1 = a signal ended it; valid once lines is closed
+	err        error                // of the bench
+	to         func(syscall.Signal) // how signals get there, where not directly
+	mu         sync.Mutex
+	first      time.Duration // from start to the first line; 0 = none yet
+	last       time.Duration // and to the last one
 }
 
 // start begins a command; every line it prints is heard, whoever reads lines.
@@ -168,7 +168,7 @@ func (c *client) startCommand(cmd *exec.Cmd) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = &p.talk
+	cmd.Stderr = &p.stderrText
 	p.began = time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (p *process) read(out io.Reader) {
 			p.first = p.last
 		}
 		p.mu.Unlock()
-		l, err := p.c.hear(strings.TrimSuffix(text, "\n"))
+		l, err := p.c.readLine(strings.TrimSuffix(text, "\n"))
 		p.err = errors.Join(p.err, err)
 		if l != nil {
 			p.lines <- l
@@ -238,10 +238,10 @@ func (p *process) within(d time.Duration) (int, error) {
 	t := time.AfterFunc(d, func() { p.signal(syscall.SIGKILL) })
 	code := p.wait()
 	if !t.Stop() {
-		return code, fmt.Errorf("%s had not ended after %s\n%s", strings.Join(p.cmd.Args[1:], " "), d, p.said())
+		return code, fmt.Errorf("%s had not ended after %s\n%s", strings.Join(p.cmd.Args[1:], " "), d, p.stderr())
 	}
 	return code, p.err
 }
 
 // said is what the process told people; only after its end.
-func (p *process) said() string { return p.talk.String() }
+func (p *process) stderr() string { return p.stderrText.String() }

@@ -111,7 +111,7 @@ func record(file string) error {
 	if err != nil {
 		return err
 	}
-	w := &world{f: f, failed: map[string]int{}, kept: map[string]int{}}
+	w := &recorderServer{f: f, failed: map[string]int{}, kept: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /effect", w.effect)
 	mux.HandleFunc("GET /file", w.bytes)
@@ -128,7 +128,7 @@ func record(file string) error {
 	return f.Close()
 }
 
-type world struct {
+type recorderServer struct {
 	mu     sync.Mutex
 	f      *os.File
 	n      int
@@ -139,7 +139,7 @@ type world struct {
 // effect records, syncs, and only then answers. A step that asks for it is
 // refused so many times, which is a failure that it knows of; and it may be kept
 // waiting after its effect has happened.
-func (w *world) effect(rw http.ResponseWriter, r *http.Request) {
+func (w *recorderServer) effect(rw http.ResponseWriter, r *http.Request) {
 	var e effect
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 		http.Error(rw, err.Error(), http.StatusBadRequest)
@@ -164,7 +164,7 @@ func (w *world) effect(rw http.ResponseWriter, r *http.Request) {
 
 // keeps says whether a step is one of the first so many that are left without an
 // answer, until whoever asked has gone.
-func (w *world) keeps(e *effect, slow int) bool {
+func (w *recorderServer) keeps(e *effect, slow int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	step := e.Tag + " " + e.At
@@ -175,7 +175,7 @@ func (w *world) keeps(e *effect, slow int) bool {
 	return true
 }
 
-func (w *world) write(e *effect, fail int) error {
+func (w *recorderServer) write(e *effect, fail int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if step := e.Tag + " " + e.At; w.failed[step] < fail {
@@ -194,12 +194,12 @@ func (w *world) write(e *effect, fail int) error {
 	return w.f.Sync()
 }
 
-func (w *world) bytes(rw http.ResponseWriter, r *http.Request) {
+func (w *recorderServer) bytes(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/octet-stream")
 	_, _ = rw.Write(content(r))
 }
 
-func (w *world) text(rw http.ResponseWriter, r *http.Request) {
+func (w *recorderServer) text(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "text/plain")
 	_, _ = rw.Write(content(r))
 }

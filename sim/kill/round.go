@@ -27,9 +27,9 @@ var recipes embed.FS
 const (
 	// longest is how long a command that nobody kills may take: none of the
 	// recipes has work for more than a few seconds.
-	longest = 90 * time.Second
+	maxCommandTime = 90 * time.Second
 	// bar is how soon after its start a process serves again (F01).
-	bar = 2 * time.Second
+	servingLimit = 2 * time.Second
 	// exitFailed is what a command says of runs that ended failed.
 	exitFailed = 1
 	// exitLocked is what it says when another process holds the directory: the
@@ -39,30 +39,30 @@ const (
 
 // A bench is what rounds share.
 type bench struct {
-	plain, hurt string // the binaries, without and with failpoints
-	dir         string // of the whole bench
-	files       string // where the recipes lie
-	rec         *recorder
-	serving     time.Duration // the bar
+	plainBinary, failpointBinary string // the binaries, without and with failpoints
+	dir                          string // of the whole bench
+	files                        string // where the recipes lie
+	rec                          *recorder
+	servingLimit                 time.Duration // the bar
 
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
 	named                                                      atomic.Int64 // how often an event named a file
-	stages                                                     atomic.Int64 // scenes that were set
+	scenarios                                                  atomic.Int64 // scenes that were set
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
 	restarting                                                 atomic.Int64 // ns, sum
 	late                                                       atomic.Int64 // beyond the bar, on a machine that had no time for it
-	points                                                     passed
+	points                                                     pointLog
 }
 
 // newBench builds the binaries and starts the recorder.
 func newBench(ctx context.Context, dir, tags string, withPoints bool) (b *bench, err error) {
-	b = &bench{dir: dir, files: filepath.Join(dir, "recipes"), serving: bar}
-	if b.plain, err = build(ctx, dir, "roux", tags); err != nil {
+	b = &bench{dir: dir, files: filepath.Join(dir, "recipes"), servingLimit: servingLimit}
+	if b.plainBinary, err = build(ctx, dir, "roux", tags); err != nil {
 		return nil, err
 	}
 	if withPoints {
-		if b.hurt, err = build(ctx, dir, "roux-failpoints", "failpoints"); err != nil {
+		if b.failpointBinary, err = build(ctx, dir, "roux-failpoints", "failpoints"); err != nil {
 			return nil, err
 		}
 	}
@@ -87,11 +87,11 @@ type round struct {
 	tags   map[string]string // of a run's tag: the recipe
 	slow   []string          // what was served too late
 
-	tolerate []string // codes of failures that were made on purpose
-	aged     bool     // retention has something to take
-	lostHere int      // attempts that the journals call lost
-	killed   int      // processes of this round, if
-	counted  bool     // … nothing else ends any
+	tolerate     []string // codes of failures that were made on purpose
+	hasExpired   bool     // retention has something to take
+	lostAttempts int      // attempts that the journals call lost
+	killed       int      // processes of this round, if
+	onlyKills    bool     // … nothing else ends any
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -179,8 +179,8 @@ func (r *round) endWithin(p *process, nth int, kill bool) error {
 		if len(effects) >= nth {
 			break
 		}
-		if time.Since(began) > longest {
-			return fmt.Errorf("%s: there are %d effects after %s, want %d", r.name, len(effects), longest, nth)
+		if time.Since(began) > maxCommandTime {
+			return fmt.Errorf("%s: there are %d effects after %s, want %d", r.name, len(effects), maxCommandTime, nth)
 		}
 	}
 	if kill {
@@ -191,7 +191,7 @@ func (r *round) endWithin(p *process, nth int, kill bool) error {
 		p.signal(syscall.SIGTERM)
 		r.stops.Add(1)
 	}
-	_, err := p.within(longest)
+	_, err := p.within(maxCommandTime)
 	return err
 }
 
@@ -201,13 +201,13 @@ func (r *round) random(kills int) (problems []string, err error) {
 	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky", "spill"}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	done := 0
-	r.counted = true
+	r.onlyKills = true
 	for _, name := range names[:2+r.rng.IntN(2)] {
 		p, err := r.run(name)
 		if err != nil {
 			return nil, err
 		}
-		stop := r.steer()
+		stop := r.sendSignals()
 		if r.rng.IntN(8) > 0 && done < kills {
 			if r.kill(p) {
 				done++
@@ -215,11 +215,11 @@ func (r *round) random(kills int) (problems []string, err error) {
 		} else if name == "gate" {
 			err = r.untilWaiting(p)
 		}
-		code, werr := p.within(longest)
+		code, werr := p.within(maxCommandTime)
 		if err = errors.Join(err, werr, stop()); err != nil {
 			return nil, err
 		}
-		if bad := r.exit(p, code); bad != "" {
+		if bad := r.checkExit(p, code); bad != "" {
 			problems = append(problems, bad)
 		}
 	}
@@ -228,14 +228,14 @@ func (r *round) random(kills int) (problems []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		stop := r.steer()
+		stop := r.sendSignals()
 		killed := false
 		if r.rng.IntN(3) == 0 {
 			r.stop(p)
 		} else {
 			killed = r.kill(p)
 		}
-		code, err := p.within(longest)
+		code, err := p.within(maxCommandTime)
 		if err = errors.Join(err, stop()); err != nil {
 			return nil, err
 		}
@@ -244,7 +244,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 			done++
 			continue
 		}
-		if bad := r.exit(p, code); bad != "" {
+		if bad := r.checkExit(p, code); bad != "" {
 			problems = append(problems, bad)
 		}
 		again, err := r.release()
@@ -255,7 +255,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 			break
 		}
 	}
-	more, err := r.toTheEnd()
+	more, err := r.resumeAll()
 	return append(problems, more...), err
 }
 
@@ -263,7 +263,7 @@ func (r *round) random(kills int) (problems []string, err error) {
 // or in order, and looks on until the run has ended. What a stop handed back must not
 // count as lost, what a kill took must (F45).
 func (r *round) mixed(kills []bool) (problems []string, err error) {
-	r.counted = true
+	r.onlyKills = true
 	p, err := r.run("kept")
 	killed := 0
 	for n, kill := range kills {
@@ -279,14 +279,14 @@ func (r *round) mixed(kills []bool) (problems []string, err error) {
 		p, err = r.c.start(nil, "resume")
 	}
 	if err == nil {
-		_, err = p.within(longest)
+		_, err = p.within(maxCommandTime)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if problems, err = r.toTheEnd(); err == nil && r.lostHere != killed {
+	if problems, err = r.resumeAll(); err == nil && r.lostAttempts != killed {
 		problems = append(problems, fmt.Sprintf("%s: %d attempts count as lost, %d processes were killed and %d stopped in order (F45)",
-			r.name, r.lostHere, killed, len(kills)-killed))
+			r.name, r.lostAttempts, killed, len(kills)-killed))
 	}
 	return problems, err
 }
@@ -310,12 +310,12 @@ func (r *round) untilWaiting(p *process) error {
 }
 
 // exit judges how a command that was not killed ended.
-func (r *round) exit(p *process, code int) string {
+func (r *round) checkExit(p *process, code int) string {
 	switch code {
 	case -1, 0, exitFailed, exitLocked, 130:
 		return ""
 	}
-	return fmt.Sprintf("%s: `%s` ended with exit code %d:\n%s", r.name, strings.Join(p.cmd.Args[1:], " "), code, p.said())
+	return fmt.Sprintf("%s: `%s` ended with exit code %d:\n%s", r.name, strings.Join(p.cmd.Args[1:], " "), code, p.stderr())
 }
 
 // restarted notes how soon a restarted process served.
@@ -329,11 +329,11 @@ func (r *round) restarted(p *process) {
 	for old := r.slowest.Load(); int64(took) > old && !r.slowest.CompareAndSwap(old, int64(took)); old = r.slowest.Load() {
 	}
 	switch {
-	case took <= r.serving:
+	case took <= r.servingLimit:
 	case busy():
 		r.late.Add(1)
 	default:
-		r.slow = append(r.slow, fmt.Sprintf("%s: a restarted process showed its first event after %s (F01 wants %s)", r.name, took, r.serving))
+		r.slow = append(r.slow, fmt.Sprintf("%s: a restarted process showed its first event after %s (F01 wants %s)", r.name, took, r.servingLimit))
 	}
 }
 
@@ -353,7 +353,7 @@ func busy() bool {
 
 // steer gives runs that wait for it their signal, from a process of its own,
 // while another holds the directory. What was acknowledged is noted.
-func (r *round) steer() (stop func() error) {
+func (r *round) sendSignals() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	delay := time.Duration(r.rng.IntN(200)) * time.Millisecond
@@ -371,7 +371,7 @@ func (r *round) steer() (stop func() error) {
 				return
 			}
 			for _, run := range runs {
-				_, _, code, err := r.c.ask("runs", "signal", run, "go", "--payload", `{"said":"yes"}`)
+				_, _, code, err := r.c.output("runs", "signal", run, "go", "--payload", `{"said":"yes"}`)
 				if err != nil {
 					done <- err
 					return
@@ -398,7 +398,7 @@ func (r *round) waiting() (ids []string, err error) {
 	if !slices.Contains(slices.Collect(maps.Values(r.tags)), "gate") {
 		return nil, nil
 	}
-	out, _, code, err := r.c.ask("runs", "list", "--recipe", "gate", "--limit", "500", "-o", "json")
+	out, _, code, err := r.c.output("runs", "list", "--recipe", "gate", "--limit", "500", "-o", "json")
 	if err != nil || code != 0 {
 		return nil, err // whoever holds the directory is being killed
 	}
@@ -426,7 +426,7 @@ type listed struct {
 }
 
 func (r *round) list() (runs []listed, err error) {
-	out, talk, code, err := r.c.ask("runs", "list", "--limit", "500", "-o", "json")
+	out, talk, code, err := r.c.output("runs", "list", "--limit", "500", "-o", "json")
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s: runs list: exit code %d\n%s", r.name, code, talk)
 	}
@@ -451,7 +451,7 @@ func (r *round) release() (again bool, err error) {
 		if run.Quarantine == "" {
 			continue
 		}
-		_, talk, code, err := r.c.ask("runs", "release", run.ID)
+		_, talk, code, err := r.c.output("runs", "release", run.ID)
 		if err != nil {
 			return false, err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // A LogLine is one message of a step: a log line or streamed text.
-type Said struct {
+type LogLine struct {
 	Event   uint64 `json:"event"`
 	At      string `json:"at"`
 	Step    string `json:"step"`
@@ -18,8 +18,8 @@ type Said struct {
 }
 
 // StepLog is the step's message in an event; ok is false for events without one.
-func SaidBy(p *plan.Plan, ev *journal.Event) (line Said, ok bool) {
-	line = Said{Event: ev.Seq, At: Stamp(ev.At), Attempt: ev.Attempt, Text: ev.Text}
+func StepLog(p *plan.Plan, ev *journal.Event) (line LogLine, ok bool) {
+	line = LogLine{Event: ev.Seq, At: Stamp(ev.At), Attempt: ev.Attempt, Text: ev.Text}
 	switch ev.Kind {
 	case journal.EvNodeLog:
 		line.Level = string(ev.Code)

@@ -18,9 +18,9 @@ const (
 	exitInterrupted = 130
 )
 
-var scenes = []scene{
-	{"F32_SyncFailsOnce", false, func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4") }},
-	{"F32_SyncFailsForEver", false, func(s *stage) { syncFails(s, "fsync,fdatasync:error=EIO:when=4+") }},
+var scenarios = []scenario{
+	{"F32_SyncFailsOnce", false, func(s *scenarioRun) { syncFails(s, "fsync,fdatasync:error=EIO:when=4") }},
+	{"F32_SyncFailsForEver", false, func(s *scenarioRun) { syncFails(s, "fsync,fdatasync:error=EIO:when=4+") }},
 	{"F32_SlowDisk", false, slowDisk},
 	{"F32_DiskHangs", true, diskHangs},
 	{"F31_NoSpaceForTheLog", false, noSpace},
@@ -37,10 +37,10 @@ var scenes = []scene{
 
 // syncFails: after a sync of the log that failed nothing more is acknowledged:
 // the process says so and ends, and the next one finds everything whole (I21).
-func syncFails(s *stage, inject string) {
+func syncFails(s *scenarioRun, inject string) {
 	s.begin("mixed")
-	p := s.under(inject, s.wal(), "resume")
-	s.want(p, exitInternal, "STORE_FAILED")
+	p := s.runInjected(inject, s.wal(), "resume")
+	s.wantExit(p, exitInternal, "STORE_FAILED")
 	if s.injected("INJECTED") == 0 {
 		s.Fatalf("no sync was made to fail")
 	}
@@ -50,55 +50,55 @@ func syncFails(s *stage, inject string) {
 	if strings.Contains(after, "sync(") || strings.Contains(after, "sync resumed") {
 		s.Errorf("the log was synced again after a sync had failed (I21):\n%s", after)
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // slowDisk: each sync takes a tenth of a second. Everything gets done, and many
 // steps share a commit.
-func slowDisk(s *stage) {
+func slowDisk(s *scenarioRun) {
 	s.begin("wide")
-	p := s.under("fsync,fdatasync:delay_enter=100000", s.wal(), "resume")
+	p := s.runInjected("fsync,fdatasync:delay_enter=100000", s.wal(), "resume")
 	events := 0
 	for range p.lines {
 		events++
 	}
-	s.want(p, 0)
+	s.wantExit(p, 0)
 	syncs := s.injected("DELAYED")
 	s.Logf("%d events in %d syncs of 100 ms", events, syncs)
 	if syncs == 0 || events < 2*syncs {
 		s.Errorf("%d events took %d syncs: commits are not shared on a slow disk", events, syncs)
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // diskHangs: one sync takes long. After ten seconds the process says that its
 // disk hangs, before the disk is back. (That it has gone is seen only then: the
 // kernel, like strace, does not let go of a thread that is inside the call.)
-func diskHangs(s *stage) {
+func diskHangs(s *scenarioRun) {
 	const hangs = 25 * time.Second
 	s.begin("mixed")
-	p := s.under(fmt.Sprintf("fsync,fdatasync:delay_enter=%d:when=4", hangs.Microseconds()), s.wal(), "resume")
-	s.want(p, exitInternal, "STORE_FAILED", "has not finished a write for 10s")
+	p := s.runInjected(fmt.Sprintf("fsync,fdatasync:delay_enter=%d:when=4", hangs.Microseconds()), s.wal(), "resume")
+	s.wantExit(p, exitInternal, "STORE_FAILED", "has not finished a write for 10s")
 	if p.last < 10*time.Second || p.last > hangs {
 		s.Errorf("its last word came after %s, want one between 10 s and %s", p.last, hangs)
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // noSpace: the disk is full when the log is written.
-func noSpace(s *stage) {
+func noSpace(s *scenarioRun) {
 	s.begin("mixed")
-	p := s.under("pwrite64:error=ENOSPC:when=6+", s.wal(), "resume")
-	s.want(p, exitInternal, "STORE_FULL")
+	p := s.runInjected("pwrite64:error=ENOSPC:when=6+", s.wal(), "resume")
+	s.wantExit(p, exitInternal, "STORE_FULL")
 	if s.injected("INJECTED") == 0 {
 		s.Fatalf("no write was made to fail")
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // smallDisk fills a real file system in the middle of a run, looks at what can
 // still be read, frees some, and goes on.
-func smallDisk(s *stage) {
+func smallDisk(s *scenarioRun) {
 	// The log alone may take 64 MiB, and what frees its pages is room for the database.
 	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=160m,mode=0700"); err != nil {
 		s.Skipf("mounting a small file system needs root: %v", err)
@@ -129,7 +129,7 @@ func smallDisk(s *stage) {
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
-	s.want(p, exitInternal, "STORE_FULL")
+	s.wantExit(p, exitInternal, "STORE_FULL")
 	free := func() {
 		if err := os.Remove(ballast); err != nil {
 			s.Fatalf("%v", err)
@@ -149,23 +149,23 @@ func smallDisk(s *stage) {
 			if p, err = s.run("bulky"); err != nil {
 				s.Fatalf("%v", err)
 			}
-			if code = s.within(p, longest); code > exitFailed && code != exitInternal || code < 0 {
-				s.Fatalf("exit code %d\n%s", code, p.said())
+			if code = s.within(p, maxCommandTime); code > exitFailed && code != exitInternal || code < 0 {
+				s.Fatalf("exit code %d\n%s", code, p.stderr())
 			}
 		}
-		if !strings.Contains(p.said(), "STORE_FULL") {
-			s.Errorf("it does not say STORE_FULL:\n%s", p.said())
+		if !strings.Contains(p.stderr(), "STORE_FULL") {
+			s.Errorf("it does not say STORE_FULL:\n%s", p.stderr())
 		}
 		if _, err := s.list(); err != nil {
 			s.Errorf("what is there cannot be read while the disk is full: %v", err)
 		}
 		free()
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // few starts a command that may have so many files open.
-func (s *stage) few(files int, args ...string) *process {
+func (s *scenarioRun) runWithFileLimit(files int, args ...string) *process {
 	s.Helper()
 	cmd := s.c.command(append(args, "-o", "jsonl")...)
 	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, files), "sh"}, cmd.Args...)
@@ -177,7 +177,7 @@ func (s *stage) few(files int, args ...string) *process {
 }
 
 // rested asserts that a process which began then did nothing for most of its time.
-func (s *stage) rested(p *process, began time.Time) {
+func (s *scenarioRun) checkIdle(p *process, began time.Time) {
 	s.Helper()
 	used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 	if took := time.Since(began); used > took/2+500*time.Millisecond {
@@ -187,96 +187,96 @@ func (s *stage) rested(p *process, began time.Time) {
 
 // fewDescriptors: a hundred connections are wanted where 64 files may be open.
 // Those that got none are tried again; everything gets done, and nobody spins.
-func fewDescriptors(s *stage) {
+func fewDescriptors(s *scenarioRun) {
 	s.begin("crowd")
 	began := time.Now()
-	p := s.few(64, "resume")
-	s.want(p, 0)
-	s.rested(p, began)
-	s.whole()
+	p := s.runWithFileLimit(64, "resume")
+	s.wantExit(p, 0)
+	s.checkIdle(p, began)
+	s.finishIntact()
 }
 
 // noDescriptor: not even the store can be opened, or not all of it. The command
 // says what it could not open and ends; the next one finds everything whole.
-func noDescriptor(s *stage) {
+func noDescriptor(s *scenarioRun) {
 	s.begin("mixed")
 	s.tolerate = []string{"SERVICE_UNAVAILABLE", "STORE_FAILED"} // a step that found no descriptor has failed, as its policy says
 	for files := 9; files < 20; files += 2 {                     // with fewer Go's own runtime does not start
-		p := s.few(files, "resume")
-		code := s.within(p, longest)
+		p := s.runWithFileLimit(files, "resume")
+		code := s.within(p, maxCommandTime)
 		if code == 0 {
 			break // enough
 		}
-		if code == -1 || code == 2 || strings.Contains(p.said(), "panic:") || strings.Contains(p.said(), "goroutine ") {
-			s.Errorf("with %d descriptors it ended with exit code %d:\n%s", files, code, p.said())
+		if code == -1 || code == 2 || strings.Contains(p.stderr(), "panic:") || strings.Contains(p.stderr(), "goroutine ") {
+			s.Errorf("with %d descriptors it ended with exit code %d:\n%s", files, code, p.stderr())
 		}
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // acceptFails: the socket that answers other commands can accept nobody for a
 // while. The run goes on, nobody spins, and then others are answered again.
-func acceptFails(s *stage) {
+func acceptFails(s *scenarioRun) {
 	s.begin("gate")
 	began := time.Now()
-	p := s.under("accept4:error=EMFILE:when=1..6", "", "resume")
-	stop := s.steer()
-	code := s.within(p, longest)
+	p := s.runInjected("accept4:error=EMFILE:when=1..6", "", "resume")
+	stop := s.sendSignals()
+	code := s.within(p, maxCommandTime)
 	if err := stop(); err != nil {
 		s.Fatalf("%v", err)
 	}
 	if code != 0 {
-		s.Errorf("exit code %d\n%s", code, p.said())
+		s.Errorf("exit code %d\n%s", code, p.stderr())
 	}
-	s.rested(p, began)
-	if strings.Contains(p.said(), "accept4") {
-		s.Errorf("the user reads of it among the lines of the run:\n%s", p.said())
+	s.checkIdle(p, began)
+	if strings.Contains(p.stderr(), "accept4") {
+		s.Errorf("the user reads of it among the lines of the run:\n%s", p.stderr())
 	}
 	if s.injected("INJECTED") == 0 {
 		s.Errorf("no accept was made to fail")
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // threadsLate: for a while the kernel gives no thread. Go's runtime asks again,
 // with pauses, and everything gets done.
-func threadsLate(s *stage) {
+func threadsLate(s *scenarioRun) {
 	s.begin("crowd")
 	began := time.Now()
-	p := s.under("clone,clone3:error=EAGAIN:when=2..5", "", "resume")
-	s.want(p, 0)
-	s.rested(p, began)
+	p := s.runInjected("clone,clone3:error=EAGAIN:when=2..5", "", "resume")
+	s.wantExit(p, 0)
+	s.checkIdle(p, began)
 	if s.injected("INJECTED") == 0 {
 		s.Errorf("no thread was refused")
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // noThread: the kernel gives no thread beyond so many. Go's runtime says so and
 // ends the process, which nobody can prevent: a crash like any other.
-func noThread(s *stage) {
+func noThread(s *scenarioRun) {
 	s.begin("crowd")
 	ended := 0
 	for from := 2; from < 12; from += 3 { // strace counts the calls of each thread
-		p := s.under(fmt.Sprintf("clone,clone3:error=EAGAIN:when=%d+", from), "", "resume")
-		code := s.within(p, longest)
+		p := s.runInjected(fmt.Sprintf("clone,clone3:error=EAGAIN:when=%d+", from), "", "resume")
+		code := s.within(p, maxCommandTime)
 		if code == 0 {
 			break // enough
 		}
 		ended++
-		if !strings.Contains(p.said(), "failed to create new OS thread") {
-			s.Errorf("no thread from the call %d on, and it ended with exit code %d:\n%s", from, code, p.said())
+		if !strings.Contains(p.stderr(), "failed to create new OS thread") {
+			s.Errorf("no thread from the call %d on, and it ended with exit code %d:\n%s", from, code, p.stderr())
 		}
 	}
 	if ended == 0 {
 		s.Errorf("no process wanted more threads than it got")
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // stoppedOwner: the process that has the directory is stopped. A second one is
 // refused, however long; when the first goes on, nothing was taken from it.
-func stoppedOwner(s *stage) {
+func stoppedOwner(s *scenarioRun) {
 	p, err := s.run("gate")
 	if err != nil {
 		s.Fatalf("%v", err)
@@ -291,19 +291,19 @@ func stoppedOwner(s *stage) {
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
-	s.want(second, exitLocked, "STORE_LOCKED", fmt.Sprint(p.cmd.Process.Pid))
+	s.wantExit(second, exitLocked, "STORE_LOCKED", fmt.Sprint(p.cmd.Process.Pid))
 	p.signal(syscall.SIGCONT)
-	stop := s.steer()
-	s.want(p, 0)
+	stop := s.sendSignals()
+	s.wantExit(p, 0)
 	if err := stop(); err != nil {
 		s.Fatalf("%v", err)
 	}
-	s.whole()
+	s.finishIntact()
 }
 
 // stoppedAttempt: the process sleeps through the timeout of its attempt, whose
 // answer waits for it at the same moment. One of the two counts.
-func stoppedAttempt(s *stage) {
+func stoppedAttempt(s *scenarioRun) {
 	p, err := s.run("late")
 	if err != nil {
 		s.Fatalf("%v", err)
@@ -316,13 +316,13 @@ func stoppedAttempt(s *stage) {
 	p.signal(syscall.SIGSTOP)
 	time.Sleep(1500 * time.Millisecond) // beyond the step's timeout
 	p.signal(syscall.SIGCONT)
-	s.want(p, 0)
-	s.whole()
+	s.wantExit(p, 0)
+	s.finishIntact()
 }
 
 // drain: asked to stop in the middle of many steps, the process lets what is
 // under way end, and counts nothing as lost.
-func drain(s *stage) {
+func drain(s *scenarioRun) {
 	p, err := s.run("wide")
 	if err != nil {
 		s.Fatalf("%v", err)
@@ -335,9 +335,9 @@ func drain(s *stage) {
 			}
 		}
 	}
-	s.want(p, exitInterrupted, "has not ended")
-	s.whole()
-	if n := s.lostHere; n != 0 {
+	s.wantExit(p, exitInterrupted, "has not ended")
+	s.finishIntact()
+	if n := s.lostAttempts; n != 0 {
 		s.Errorf("%d attempts were lost to an orderly stop", n)
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // agedRecipe has a long history of its own: chunks to remove.
-const agedRecipe = `name: aged
+const expiredRecipe = `name: aged
 steps:
   - id: all
     loop:
@@ -32,7 +32,7 @@ outputs: {all: steps.all.output}
 // age fills a data directory with runs and files of two days ago, so that there
 // is something for retention to take. The clock of the machine cannot be turned
 // for one process, the engine's can.
-func age(ctx context.Context, dir string, runs int) (err error) {
+func makeExpired(ctx context.Context, dir string, runs int) (err error) {
 	past := func() time.Time { return time.Now().Add(-48 * time.Hour) }
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
 	if err != nil {
@@ -52,7 +52,7 @@ func age(ctx context.Context, dir string, runs int) (err error) {
 		_, serr := e.Stop(ctx)
 		err = errors.Join(err, serr)
 	}()
-	r, sources, _ := recipe.Parse("aged.yaml", []byte(agedRecipe), recipe.Options{})
+	r, sources, _ := recipe.Parse("aged.yaml", []byte(expiredRecipe), recipe.Options{})
 	p, diags := compile.Compile(r, sources, compile.Options{Actions: compile.NewCatalogue()})
 	if p == nil {
 		return fmt.Errorf("aged.yaml: %v", diags)
