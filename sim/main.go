@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sim rehearses disasters: it plays schedules of internal/simulate, each
-// decided by a seed, and exits 1 when an invariant was broken. It decides which
-// seeds are played and how they are reported; what happens in them is the
-// simulator's.
+// Command sim simulates faults: it plays schedules of internal/simulate, each decided
+// by a seed, and exits 1 when an invariant was broken. It decides which seeds are
+// played and how they are reported; the simulator decides what happens in them.
 //
 //	go run ./sim -schedules 100000 -seed 1
 //	go run ./sim -duration 5m -workers 2
@@ -31,13 +30,13 @@ import (
 	"github.com/roux-engine/roux/internal/simulate"
 )
 
-// twice: each so-manieth schedule is played again, from nothing, and must give the
-// same history.
+// twice: every n-th schedule is played again by a new player and must give the same
+// history.
 const twice = 1_000
 
-// What a long session must have been made of to say anything (-at-least): the
-// median schedule has so many transitions and faults, a recipe is played by so
-// many seeds, and steps of every kind have settled.
+// The minimum for a long session to prove something (-at-least): transitions and
+// faults of the median schedule, and seeds per recipe. Steps of every kind must have
+// settled.
 const (
 	wantTransitions = 40
 	wantFaults      = 3
@@ -83,7 +82,7 @@ func main() {
 	os.Exit(run(ctx, os.Stdout, o))
 }
 
-// run plays and reports. It returns the exit code.
+// run plays and reports, and returns the exit code.
 func run(ctx context.Context, out io.Writer, o options) int {
 	if o.profile != "" {
 		stop, err := startProfile(o.profile)
@@ -133,13 +132,13 @@ func run(ctx context.Context, out io.Writer, o options) int {
 		return 1
 	}
 	if missing := s.cells.Missing(); o.cells && len(missing) > 0 {
-		fmt.Fprintf(out, "sim: %d changes of the table were never met: %v\n", len(missing), missing)
+		fmt.Fprintf(out, "sim: %d changes of the table never occurred: %v\n", len(missing), missing)
 		return 1
 	}
 	return 0
 }
 
-// A session is what the workers share.
+// A session is the state that the workers share.
 type session struct {
 	o     options
 	out   io.Writer
@@ -151,14 +150,14 @@ type session struct {
 	cases       map[uint64]struct{} // numbers of recipes
 	all         simulate.Stats
 	cells       journal.Hits
-	transitions histogram // of schedules
+	transitions histogram // per schedule
 	faults      histogram
 	hash        uint64
 	bad         *simulate.Result
 	err         error
 }
 
-// A histogram counts schedules by a small number.
+// A histogram counts schedules by a small number, such as their faults.
 type histogram struct {
 	counts [4096]uint64
 	n      uint64
@@ -179,7 +178,7 @@ func (h *histogram) median() int {
 	return 0
 }
 
-// work plays blocks of seeds that share a recipe until there are none left.
+// work plays blocks of seeds, each with its own recipe, until none are left.
 func (s *session) work(ctx context.Context) {
 	cells := new(journal.Hits)
 	defer s.met(cells)
@@ -211,7 +210,7 @@ func (s *session) work(ctx context.Context) {
 	}
 }
 
-// again plays a schedule once more, by a player that knows nothing.
+// again plays a schedule again with a new player.
 func again(res *simulate.Result) error {
 	other, err := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}}).Play(res.Seed)
 	if err == nil && other.Hash != res.Hash {
@@ -220,14 +219,14 @@ func again(res *simulate.Result) error {
 	return err
 }
 
-// met adds the changes that a worker saw (event × status).
+// met adds the changes (event × status) that a worker saw.
 func (s *session) met(cells *journal.Hits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cells.Add(cells)
 }
 
-// took adds a result, and says whether to go on.
+// took adds a result, and reports whether to continue.
 func (s *session) took(res *simulate.Result, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,19 +241,19 @@ func (s *session) took(res *simulate.Result, err error) bool {
 		s.all.Add(&res.Stats)
 		s.transitions.add(res.Stats.Transitions)
 		s.faults.add(res.Stats.FaultCount())
-		s.hash += res.Hash // whatever the order the workers came in
+		s.hash += res.Hash // independent of the order of the workers
 		if res.Err != nil && (s.bad == nil || res.Seed < s.bad.Seed) {
 			s.bad = res
 		}
 	}
 	if s.bad != nil || s.err != nil {
-		s.next.Store(math.MaxUint64 / 2 / simulate.SeedsPerCase) // no further blocks
+		s.next.Store(math.MaxUint64 / 2 / simulate.SeedsPerCase) // stop after the current blocks
 		return false
 	}
 	return true
 }
 
-// lacking is why the session says too little; "" = it does not.
+// lacking is why the session proves too little; "" = it proves enough.
 func (s *session) lacking() string {
 	var kinds []string
 	s.all.EachStep(func(k plan.Kind, n int64) {
@@ -317,7 +316,7 @@ func (s *session) summary() {
 	fmt.Fprintf(s.out, "final hash %016x, %.1f s, %.0f transitions/s\n", s.hash, seconds, perSecond)
 }
 
-// replay plays one schedule and shows all of it.
+// replay plays one schedule and prints its whole trace.
 func (s *session) replay() int {
 	pl := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}, Trace: func(line string) { fmt.Fprintln(s.out, line) }})
 	res, err := pl.Play(s.o.seed)
@@ -337,13 +336,13 @@ func (s *session) replay() int {
 	return 0
 }
 
-// violation shows the end of a schedule that broke an invariant, and how to see
-// the rest: the schedule is played again, which gives the same one.
+// violation prints the end of a schedule that broke an invariant, and the command that
+// shows all of it. It plays the schedule again, which gives the same one.
 func (s *session) violation(res *simulate.Result) {
 	fmt.Fprintf(s.out, "\nVIOLATION in seed %d: %v\n", res.Seed, res.Err)
 	lines, again, err := simulate.ReplayTail(simulate.Options{Source: simulate.Drawn{}}, res.Seed)
 	if err != nil || again.Hash != res.Hash {
-		fmt.Fprintf(s.out, "played again it has hash %016x, not %016x (%v): something else than the seed decides\n", again.Hash, res.Hash, err)
+		fmt.Fprintf(s.out, "played again it has hash %016x, not %016x (%v): the schedule depends on more than the seed\n", again.Hash, res.Hash, err)
 	}
 	fmt.Fprintf(s.out, "the last %d things that happened:\n", len(lines))
 	for _, line := range lines {
@@ -352,7 +351,7 @@ func (s *session) violation(res *simulate.Result) {
 	fmt.Fprintf(s.out, "commit %s\nreplay: go run ./sim -seed %d -schedules 1 -v\n", commit(), res.Seed)
 }
 
-// commit is what was built.
+// commit is the commit that the binary was built from.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		rev, dirty := "", ""

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/simulate"
 )
 
-// final is the part of a summary that must be the same each time.
+// final is the part of a summary that must be equal each time.
 func final(t *testing.T, o options) (hash, counts string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -32,7 +32,8 @@ func final(t *testing.T, o options) (hash, counts string) {
 	return m[1], first
 }
 
-// TestSameSeedsSameHash: the summary is the seeds', whoever plays them.
+// TestSameSeedsSameHash: the summary depends on the seeds, and not on the number of
+// workers.
 func TestSameSeedsSameHash(t *testing.T) {
 	hash, counts := final(t, options{schedules: 100, seed: 30, workers: 1})
 	again, countsAgain := final(t, options{schedules: 100, seed: 30, workers: 3})
@@ -47,7 +48,7 @@ func TestSameSeedsSameHash(t *testing.T) {
 	}
 }
 
-// TestPlayedAgain: what a seed gives once and not twice is a violation.
+// TestPlayedAgain: a seed that gives two different histories is a violation.
 func TestPlayedAgain(t *testing.T) {
 	res, err := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}}).Play(40)
 	if err != nil {
@@ -75,8 +76,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestViolationIsReported: the seed, the commit, what happened last and the
-// command that shows the rest.
+// TestViolationIsReported: the report has the seed, the commit, the last events and
+// the command that shows the rest.
 func TestViolationIsReported(t *testing.T) {
 	res, err := simulate.NewPlayer(simulate.Options{Source: simulate.Drawn{}}).Play(40)
 	if err != nil {
@@ -104,7 +105,7 @@ func TestViolationIsReported(t *testing.T) {
 	}
 }
 
-// TestTooLittle: a session that cannot say anything does not pass -at-least.
+// TestTooLittle: a session that proves too little does not pass -at-least.
 func TestTooLittle(t *testing.T) {
 	long := func() *session {
 		s := &session{played: 40, cases: map[uint64]struct{}{1: {}, 2: {}}}
@@ -133,8 +134,8 @@ func TestTooLittle(t *testing.T) {
 	}
 }
 
-// TestPagesNameFlags: the commands of the pages and comments that speak of this
-// program are such that it takes.
+// TestPagesNameFlags: the commands in pages and comments use only flags that this
+// program has.
 func TestPagesNameFlags(t *testing.T) {
 	for _, page := range []string{"../docs/simulator.md", "../internal/mutation/mutation.go", "../.ci/run", "../.ci/nightly"} {
 		text, err := os.ReadFile(page)
@@ -156,7 +157,7 @@ func TestPagesNameFlags(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a session that is told to stop sums up what it has played.
+// TestInterrupted: a session that is told to stop summarises what it has played.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -19,6 +19,6 @@ func startProfile(path string) (stop func(), err error) {
 	}
 	return func() {
 		pprof.StopCPUProfile()
-		_ = f.Close() // the profile is for whoever asked for it; they see when it is not there
+		_ = f.Close() // a missing profile is visible to the person who asked for it
 	}, nil
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bundle writes one run into one file and reads it back: a ZIP archive of its
-// plan, its journal as it is stored, and a manifest with checksums of everything. What
-// the recipe marks as writeOnly is left out.
+// plan, its journal as it is stored, and a manifest with checksums of everything.
+// Values that the recipe marks as writeOnly are left out.
 //
-// It decides what a bundle holds and whether one holds together, and trusts nothing in
-// it: limits before anything is unpacked, the plan checked, the journal folded as every
-// command will. It never decides who may read a run, nor where a file lies.
+// It decides what a bundle contains and whether a bundle is consistent. It trusts
+// nothing in a bundle: it applies limits before it unpacks anything, checks the plan,
+// and replays the journal as every command will. It decides neither who may read a run
+// nor where a file is stored.
 package bundle
 
 import (
@@ -29,41 +30,41 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// Ext is how the names of bundles end.
+// Ext is the file name extension of bundles.
 const Ext = ".roux.zip"
 
-// The versions of the form.
+// The versions of the format.
 const (
 	Version         = 2
 	UnhashedVersion = 1 // of earlier releases, without checksums
 )
 
-// SealBytes is the length of the comment that ends a bundle: the SHA-256 of all bytes
-// before it, in hexadecimal.
+// ChecksumBytes is the length of the comment that ends a bundle: the SHA-256 of all
+// bytes before it, in hexadecimal.
 const ChecksumBytes = 2 * sha256.Size
 
-// A bundle is a ZIP file that holds one run: manifest.json, plan.json, the journal as
-// it is stored (journal.bin) and, for people and other programs, as public events
-// (events.jsonl), which Read passes over.
+// The members of a bundle: manifest.json, plan.json, the journal as it is stored
+// (journal.bin), and the journal as public events (events.jsonl). The last one is for
+// people and other programs; Read ignores it.
 const (
 	format = "roux-run"
 
-	// What a bundle may hold, unpacked.
+	// The largest unpacked sizes.
 	maxPlan     = 64 << 20
 	maxJournal  = 256 << 20
 	maxEvents   = 1 << 30
 	maxManifest = 64 << 10
-	// What is read to list its members, which are few: the end of the file is read
-	// twice where a longer comment could stand.
+	// The most bytes that are read to list the members. There are few, but the end of
+	// the file is read twice, because it may contain a longer comment.
 	maxListing = 256 << 10
 
-	// A member that unpacks to more than bombBytes and bombRatio times its size
-	// is stored as it is by Write, and refused by Read.
+	// Write stores a member uncompressed, and Read refuses it, if it would unpack to
+	// more than bombBytes and more than bombRatio times its size.
 	bombBytes = 8 << 20
 	bombRatio = 200
 )
 
-// A Manifest says what a bundle holds.
+// A Manifest describes the contents of a bundle.
 type Manifest struct {
 	Format   string `json:"format"`
 	Version  int    `json:"version"`
@@ -73,20 +74,21 @@ type Manifest struct {
 	Plan     string `json:"plan"` // hash
 	Events   uint64 `json:"events"`
 	Redacted bool   `json:"redacted"`
-	Imported bool   `json:"imported,omitempty"` // it came in a bundle where it was exported
-	// Members are the other members, and Sum the SHA-256 of this manifest without
-	// it: with the comment of the file they tell what was changed, not who did it.
+	Imported bool   `json:"imported,omitempty"` // the run was itself imported from a bundle
+	// Members are the other members. Sum is the SHA-256 of this manifest without Sum.
+	// With the comment of the file they show whether the bundle was changed, but not
+	// by whom.
 	Members map[string]Member `json:"members,omitempty"`
 	Sum     string            `json:"sum,omitempty"`
 }
 
-// A Member is what the manifest says of one.
+// A Member is the manifest's entry for a member.
 type Member struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
 }
 
-// Checksum is that of the manifest itself.
+// Checksum is the checksum of the manifest itself.
 func (m Manifest) Checksum() (string, error) { //nolint:gocritic // a copy is what is changed
 	m.Sum = ""
 	text, err := json.Marshal(m)
@@ -97,15 +99,15 @@ func (m Manifest) Checksum() (string, error) { //nolint:gocritic // a copy is wh
 	return hex.EncodeToString(h[:]), nil
 }
 
-// NewManifest is the manifest of a run, without what the bundle itself decides.
+// NewManifest is the manifest of a run, without the fields that Write sets.
 func NewManifest(head store.Head, redacted bool) Manifest {
 	return Manifest{Format: format, Version: Version, Run: head.Run, Recipe: head.Recipe,
 		Status: head.Status, Plan: plan.HashOf(head.PlanHash), Redacted: redacted, Imported: head.Imported()}
 }
 
-// Write writes a run as a bundle. With redact each text that passed through the run is
-// replaced; what the recipe marks as writeOnly never gets in. A run that is too long is
-// fault.ValueTooLarge.
+// Write writes a run as a bundle. With redact, every text that passed through the run
+// is replaced. Values that the recipe marks as writeOnly are never included. A run
+// that is too long is fault.ValueTooLarge.
 func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, redact bool) error {
 	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
@@ -117,13 +119,13 @@ func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, re
 	}
 	m := NewManifest(head, redact)
 	m.Members = map[string]Member{}
-	// What is written last stands last: the comment is the checksum of the rest.
+	// The comment is written last, because it is the checksum of all bytes before it.
 	end := &trailerWriter{w: w, hash: sha256.New()}
 	z := zip.NewWriter(end)
 	put := func(name string, data []byte) error {
 		method := zip.Deflate
 		if len(data) > bombBytes && shrinks(data) > bombRatio/2 {
-			method = zip.Store // import would take it for a bomb
+			method = zip.Store // import would refuse it as a zip bomb
 		}
 		h := sha256.Sum256(data)
 		if name != "manifest.json" {
@@ -176,7 +178,7 @@ func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, re
 	return end.seal()
 }
 
-// shrinks says how many times smaller data is when it is packed.
+// shrinks is the ratio by which data shrinks when it is compressed.
 func shrinks(data []byte) int64 {
 	var packed countingWriter
 	w, err := flate.NewWriter(&packed, flate.DefaultCompression)
@@ -197,8 +199,8 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A sealer passes on all but the last bytes, in whose place seal puts the
-// checksum of what it has passed on.
+// A trailerWriter passes all bytes on except the last ones, which seal replaces by the
+// checksum of the bytes passed on.
 type trailerWriter struct {
 	w    io.Writer
 	hash hash.Hash

@@ -18,9 +18,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/memory"
 )
 
-// A run that was written and read is the same, event by event, wherever it is stored;
-// storing it again changes nothing, and another run of its id is left alone. What the
-// recipe marks never got in. The command line's tests change and damage bundles.
+// A run that was written and read is the same, event by event, wherever it is stored.
+// Storing it again changes nothing, and another run with its id is not touched. Marked
+// values are never included. The command line's tests change and damage bundles.
 func TestWriteReadCommit(t *testing.T) {
 	echo := &action.Action{Name: "echo", Version: "1.0.0", Run: func(_ context.Context, task *action.Task) (action.Result, error) {
 		return action.Result{Output: task.Input}, nil
@@ -97,7 +97,7 @@ steps:
 		t.Errorf("%d events, %v; want %d", last.Last, err, len(names))
 	}
 
-	// A run of that id with another history.
+	// A run with that id and another history.
 	epoch, err := to.Own(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -23,16 +23,16 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A Bundle is one that has been read and holds together.
+// A Bundle is a bundle that was read and is consistent.
 type Bundle struct {
 	Manifest
 	Definition *plan.Plan
-	State      *view.State // that the journal folds into
+	State      *view.State // the state that the journal folds to
 	Unverified bool        // it has no checksums
-	// Partial says that values in the journal were masked or redacted when it was
+	// Partial reports that values in the journal were masked or redacted when it was
 	// exported.
 	Partial bool
-	// Piece is how many bytes of the journal one commit takes. Default 1 MiB.
+	// Piece is how many bytes of the journal are stored per commit. Default 1 MiB.
 	Piece int
 
 	planText []byte
@@ -41,9 +41,9 @@ type Bundle struct {
 	ended    int64
 }
 
-// Read reads a bundle of so many bytes and folds it, trusting nothing in it; one that
-// does not hold together is fault.FileInvalid. path names it in errors. A bundle of an
-// earlier release has no checksums, and is read only when unverified says so.
+// Read reads a bundle of the given size and replays it; it trusts nothing in it. An
+// inconsistent bundle is fault.FileInvalid. path names the file in errors. A bundle of
+// an earlier release has no checksums and is read only if unverified is set.
 func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, err error) {
 	bad := func(err error, what string) error {
 		return fault.Wrap(fault.FileInvalid, err, "%s is no bundle that roux export wrote: %s", path, what)
@@ -90,8 +90,9 @@ func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, e
 	return b, nil
 }
 
-// A frugal file gives so many bytes and no more: the list of members is read before
-// anything in it can be judged, and takes several times its size in memory.
+// A byteLimit stops reading a file after a number of bytes. The list of members must
+// be read before anything in it can be checked, and takes several times its size in
+// memory.
 type byteLimit struct {
 	from io.ReaderAt
 	left int64
@@ -104,8 +105,8 @@ func (f *byteLimit) ReadAt(p []byte, at int64) (int, error) {
 	return f.from.ReadAt(p, at)
 }
 
-// membersOf lists what a bundle says it holds. One that would be too large is
-// refused by what it declares, before any of it is unpacked.
+// membersOf lists the members that a bundle declares. It refuses a bundle whose
+// declared size is too large, before anything is unpacked.
 func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
 	limits := map[string]uint64{"manifest.json": maxManifest, "plan.json": maxPlan, "journal.bin": maxJournal, "events.jsonl": maxEvents}
 	members := map[string]*zip.File{}
@@ -140,7 +141,8 @@ func (b *Bundle) readManifest(members map[string]*zip.File) error {
 	if b.Version != Version {
 		return nil
 	}
-	// It is compared as export writes it: also what decoding ignores may not change.
+	// It is compared as export writes it, so that fields which decoding ignores cannot
+	// change either.
 	sum, err := b.Manifest.Checksum()
 	if err != nil {
 		return err
@@ -155,8 +157,8 @@ func (b *Bundle) readManifest(members map[string]*zip.File) error {
 	return nil
 }
 
-// verify compares every member, and then every byte of the file, with the
-// checksums that export wrote.
+// verify compares every member, and then all bytes of the file, with the checksums
+// that export wrote.
 func (b *Bundle) verify(members map[string]*zip.File, f io.ReaderAt, size int64) error {
 	for _, name := range slices.Sorted(maps.Keys(b.Members)) {
 		want, file := b.Members[name], members[name]
@@ -197,15 +199,15 @@ func (b *Bundle) verify(members map[string]*zip.File, f io.ReaderAt, size int64)
 	return nil
 }
 
-// isRunID says that a text has the form of the ids that Roux gives. They become
-// names of files and stand on terminals as they are.
+// isRunID reports whether a text has the form of the ids that Roux generates. Ids
+// become file names and are printed to terminals unchanged.
 func isRunID(s string) bool {
 	id, ok := strings.CutPrefix(s, "run_")
 	return ok && len(id) == 26 && strings.Trim(id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
-// unpack reads a member into as much memory as it declares, which was judged. sure
-// says that it was found to have that size.
+// unpack reads a member into as much memory as it declares, which membersOf has
+// checked. sure means that its real size is known to be the declared one.
 func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([]byte, error) {
 	f := members[name]
 	if f == nil {
@@ -219,7 +221,7 @@ func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([
 	defer func() { _ = r.Close() }()
 	first := size
 	if !sure {
-		first = min(size, 1<<20) // the size may be a lie
+		first = min(size, 1<<20) // the declared size may be false
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, first+bytes.MinRead))
 	n, err := io.Copy(buf, io.LimitReader(r, size+1))
@@ -232,7 +234,7 @@ func unpack(members map[string]*zip.File, name string, most int64, sure bool) ([
 	return buf.Bytes(), nil
 }
 
-// fold checks plan and journal by doing with them what every command will.
+// checkJournal checks the plan and the journal by using them as every command will.
 func (b *Bundle) checkJournal() (err error) {
 	defer func() {
 		if v := recover(); v != nil {

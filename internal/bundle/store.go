@@ -13,16 +13,17 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// Importing is why a run is set apart until all of it is stored.
+// Importing is why a run is quarantined until all of it is stored.
 const Importing = store.ImportedReason + " in part, because the import was interrupted: import it again"
 
-// WithoutMasked is in the reason of an imported run whose journal does not hold all
+// WithoutMasked is part of the reason of an imported run whose journal lacks values
 // that its steps read.
 const WithoutMasked = ", without what was masked or redacted"
 
-// Commit stores the run for an account, in several transitions when it is long: until the last
-// one it is set apart, so that nothing ever carries on half of it. state is "imported",
-// or "unchanged" where it was there. Another run of that id is fault.Conflict.
+// Commit stores the run for an account, in several transactions when it is long. Until
+// the last one the run is quarantined, so that a half of it never continues. state is
+// "imported", or "unchanged" when it was stored before. Another run with that id is
+// fault.Conflict.
 func (b *Bundle) Commit(ctx context.Context, st store.Store, account string) (state string, err error) {
 	key := store.Key{Account: account, Run: b.Run}
 	done, err := b.have(ctx, st, key)
@@ -92,7 +93,8 @@ func (b *Bundle) Commit(ctx context.Context, st store.Store, account string) (st
 	return "imported", flush(head)
 }
 
-// have says how many events of the run are stored already, when they are its own.
+// have is how many events of the run are stored already. It fails when the stored
+// events are those of another run.
 func (b *Bundle) have(ctx context.Context, st store.Store, key store.Key) (uint64, error) {
 	head, err := st.Head(ctx, key)
 	if err != nil {

@@ -4,8 +4,8 @@
 
 package failpoint
 
-// Hit passes a point that can fail.
+// Hit is a point that can return an error.
 func Hit(Point) error { return nil }
 
-// Pass passes a point that cannot fail.
+// Pass is a point that cannot return an error.
 func Pass(Point) {}

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// delay is longer than any step between two points takes of itself.
+// delay is longer than the time between any two points.
 const delay = 300 * time.Millisecond
 
-// A rule says what happens at a point.
+// A rule is what happens at a point.
 type rule struct {
 	action string
 	nth    int
@@ -27,7 +27,7 @@ var state = sync.OnceValue(func() *points {
 	for _, part := range strings.Split(os.Getenv(Setting), ",") {
 		name, r, err := parse(part)
 		if err != nil {
-			panic(err) // nobody but a bench sets it, and it must not hit nothing
+			panic(err) // only tests set it, and a wrong setting must not go unnoticed
 		}
 		if name != "" {
 			p.rules[name] = r
@@ -74,7 +74,7 @@ func parse(part string) (Point, rule, error) {
 	return Point(name), r, nil
 }
 
-// Hit passes a point that can fail.
+// Hit is a point that can return an error.
 func Hit(p Point) error {
 	switch action := state().pass(p); action {
 	case "":
@@ -86,14 +86,14 @@ func Hit(p Point) error {
 	return nil
 }
 
-// Pass passes a point that cannot fail.
+// Pass is a point that cannot return an error.
 func Pass(p Point) {
 	if action := state().pass(p); action != "" {
 		hurt(p, action)
 	}
 }
 
-// pass counts, and says what happens now.
+// pass counts a visit of the point and returns the action to do now.
 func (s *points) pass(p Point) (action string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,8 @@ func (s *points) pass(p Point) (action string) {
 	return ""
 }
 
-// write appends a line. It is not synced: a killed process leaves it to the kernel.
+// write appends a line without syncing it; the kernel writes it even if the process is
+// killed.
 func (s *points) write(line string) {
 	if s.log == "" {
 		return
@@ -136,7 +137,7 @@ func hurt(p Point, action string) {
 		if err != nil {
 			panic(err)
 		}
-		select {} // it is over in a moment
+		select {} // the process is killed in a moment
 	case "delay":
 		time.Sleep(delay)
 	default:

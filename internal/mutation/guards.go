@@ -4,10 +4,10 @@
 
 package mutation
 
-// Removable says that the environment can remove guards from this build.
+// Removable reports whether the environment can remove guards from this build.
 const Removable = false
 
-// Each removes the guard that Guards says it does.
+// Each removes the guard that Guards describes.
 const (
 	Fence       = false
 	Duplicate   = false

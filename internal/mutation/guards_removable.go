@@ -6,10 +6,10 @@ package mutation
 
 import "os"
 
-// Removable says that the environment can remove guards from this build.
+// Removable reports whether the environment can remove guards from this build.
 const Removable = true
 
-// Each removes the guard that Guards says it does.
+// Each removes the guard that Guards describes.
 var (
 	Fence       = without("fence")
 	Duplicate   = without("duplicate")

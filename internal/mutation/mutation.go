@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mutation removes guards, one a process, so that the tests that should notice
-// can be seen to notice.
+// Package mutation removes single checks ("guards") from the engine, to prove that the
+// tests notice when one is missing. A process removes one guard.
 //
 //	ROUX_MUTATION=fence go run -tags mutation ./sim -duration 60s
 //
-// Without that build tag each guard is a constant that is false, and the compiler drops
-// the code behind it: a guard costs what it cost before, and no setting removes one.
-// With the tag it is a variable that the environment sets. `roux version` and `roux
-// doctor` say so when one is removed, and nothing that builds what ships names the tag.
+// Without the build tag each guard is a constant that is false, and the compiler drops
+// the code that depends on it: a guard costs nothing extra, and no setting can remove
+// one. With the tag it is a variable that the environment sets. `roux version` and
+// `roux doctor` then report the removed guard. No release build uses the tag.
 //
-// It decides nothing, and nothing else may be put here: a guard is removed where it
-// stands.
+// The package decides nothing and must contain nothing else. The condition that
+// removes a guard is in the code that the guard protects.
 package mutation
 
-// Tag is the build tag without which every guard stands, and Variable names the guard
-// that a process of such a build is without.
+// Tag is the build tag that makes guards removable. Variable is the environment
+// variable that names the guard to remove.
 const (
 	Tag      = "mutation"
 	Variable = "ROUX_MUTATION"
 )
 
-// A Guard is one that can be removed.
+// A Guard is a check that can be removed.
 type Guard struct {
-	Name    string // in Variable
+	Name    string // the value of Variable
 	Removed bool   // in this process
-	Keeps   string // what it sees to, for people
+	Keeps   string // what the guard ensures, for people
 }
 
-// Guards lists them all. One is missing: that a charge is in the transition of
-// the result it pays for (I12) comes with the ledger.
+// Guards lists all guards. One will come with the ledger: that a charge is in the same
+// transition as the result it pays for (I12).
 func Guards() []Guard {
 	return []Guard{
 		{"fence", Fence, "machine: a result is taken only from the live attempt (I3)"},
@@ -51,8 +51,8 @@ func Guards() []Guard {
 	}
 }
 
-// Removed lists the guards that this process is without: none, unless its build was
-// made to be broken.
+// Removed lists the guards that are removed in this process. It is empty in a normal
+// build.
 func Removed() (names []string) {
 	for _, g := range Guards() {
 		if g.Removed {

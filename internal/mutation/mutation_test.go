@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestEveryGuardIsInBothFiles: each guard of the list is false in one file, and in the
-// other what the environment says of its name; and what is in those files is listed.
+// TestEveryGuardIsInBothFiles: each listed guard is false in one file, and in the
+// other it depends on its name in the environment. The files contain no others.
 func TestEveryGuardIsInBothFiles(t *testing.T) {
 	declared := func(file string) map[string]string {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -61,8 +61,8 @@ func TestEveryGuardIsInBothFiles(t *testing.T) {
 	}
 }
 
-// TestNoGuardIsRemoved: a build that asks for nothing has them all, whatever the
-// environment says.
+// TestNoGuardIsRemoved: without the tag no guard is removed, whatever the environment
+// says.
 func TestNoGuardIsRemoved(t *testing.T) {
 	t.Setenv(Variable, "fence")
 	if got := Removed(); len(got) != 0 || Removable {

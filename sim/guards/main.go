@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command guards removes the guards of the engine, one at a time, and asks
-// whether the simulator notices: it builds ./sim so that they can be removed and plays
-// schedules without one until an invariant is broken or the time is over. It exits 1 when a
-// guard is missed by nobody, for such a guard is not proved to be there.
+// Command guards removes the guards of the engine, one at a time, and checks that the
+// simulator notices. It builds ./sim so that guards can be removed, and plays
+// schedules without one guard until an invariant is broken or the time is up. It exits
+// 1 when the simulator does not notice a removal, because such a guard is not proved
+// to work.
 //
 //	go run ./sim/guards                 all of them, 60 s each at most
 //	go run ./sim/guards -only fence,fsync -seconds 20
 //
-// It decides nothing about what is broken; that is the simulator's word. Of the
-// real binary it decides one thing by itself: whether its commits are synced, by
-// counting its system calls (Linux, with strace).
+// The simulator decides what counts as broken. For the real binary this command
+// decides one thing itself: whether its commits are synced, by counting its system
+// calls (Linux, with strace).
 package main
 
 import (
@@ -58,17 +59,17 @@ func main() {
 	}
 }
 
-// A caught is what came of the removal of one guard.
+// A caught is the result of removing one guard.
 type caught struct {
 	Guard   string  `json:"guard"`
 	Caught  bool    `json:"caught"`
-	Skipped bool    `json:"skipped,omitempty"` // By says why
+	Skipped bool    `json:"skipped,omitempty"` // By is the reason
 	Seconds float64 `json:"seconds"`
-	By      string  `json:"by,omitempty"` // the invariant, and what was said of it
+	By      string  `json:"by,omitempty"` // the broken invariant, with the simulator's message
 	Keeps   string  `json:"keeps"`
 }
 
-// run removes each guard that is asked for. It returns how many nobody missed.
+// run removes each requested guard. missed is how many removals were not noticed.
 func run(ctx context.Context, out io.Writer, o options) (missed int, err error) {
 	dir, err := os.MkdirTemp("", "roux-guards-")
 	if err != nil {
@@ -104,7 +105,7 @@ func run(ctx context.Context, out io.Writer, o options) (missed int, err error) 
 		}
 	}
 	if !o.json {
-		fmt.Fprintf(out, "%d guards removed, %d missed by nobody\n", len(guards), missed)
+		fmt.Fprintf(out, "%d guards removed, %d not noticed\n", len(guards), missed)
 		fmt.Fprintln(out, "not here yet: charge in the transition (I12), which comes with the ledger")
 	}
 	return missed, ctx.Err()
@@ -149,10 +150,10 @@ func show(out io.Writer, o options, c caught) {
 	fmt.Fprintf(out, "%-12s %s %6.1f s  %s\n", c.Guard, word, c.Seconds, c.By)
 }
 
-// violation is how ./sim says that an invariant was broken.
+// violation matches the line in which ./sim reports a broken invariant.
 var violation = regexp.MustCompile(`(?m)^VIOLATION in seed (\d+): (.*)$`)
 
-// remove plays without a guard until the simulator notices.
+// remove plays schedules without a guard until the simulator notices.
 func remove(ctx context.Context, sim string, g mutation.Guard, o options) (caught, error) {
 	c := caught{Guard: g.Name, Keeps: g.Keeps}
 	began := time.Now()

@@ -12,8 +12,8 @@ import (
 	"github.com/roux-engine/roux/internal/mutation"
 )
 
-// TestEveryGuardIsMissed plays without each guard in turn: an invariant is broken each
-// time, within a minute.
+// TestEveryGuardIsMissed plays without each guard in turn: an invariant must be broken
+// within a minute.
 func TestEveryGuardIsMissed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays the simulator once a guard: -short leaves that out")
@@ -28,7 +28,7 @@ func TestEveryGuardIsMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if missed > 0 {
-		t.Errorf("%d guards were missed by nobody", missed)
+		t.Errorf("the removal of %d guards was not noticed", missed)
 	}
 	want := len(mutation.Guards()) + 1
 	if _, err := exec.LookPath("strace"); err != nil {
@@ -40,7 +40,7 @@ func TestEveryGuardIsMissed(t *testing.T) {
 	}
 }
 
-// TestChosen: guards by name; a wrong one is told.
+// TestChosen: guards are chosen by name; an unknown name is an error.
 func TestChosen(t *testing.T) {
 	some, err := chosen("fence,fsync")
 	if err != nil || len(some) != 2 || some[0].Name != "fence" || some[1].Name != fsyncGuard {

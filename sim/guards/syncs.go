@@ -15,15 +15,15 @@ import (
 	"github.com/roux-engine/roux/internal/mutation"
 )
 
-// fsyncGuard is the guard that is looked at in the real binary too.
+// fsyncGuard is the guard that is also checked in the real binary.
 const fsyncGuard = "fsync"
 
-// chainSteps is how many steps the real binary carries out, one commit each.
+// chainSteps is how many steps the real binary executes, with one commit each.
 const chainSteps = 20
 
-// syncs counts the syncs of the real binary, with the guard and without: a chain
-// of steps commits once a step, and each commit syncs once. The simulator's disk
-// is a model; this is what shows that the real store is told to sync.
+// syncs counts the syncs of the real binary, with the guard and without it. A chain of
+// steps makes one commit per step, and each commit syncs once. The simulator's disk is
+// a model, so only this shows that the real store is synced.
 func syncs(ctx context.Context, dir string, g mutation.Guard) (caught, error) {
 	c := caught{Guard: "fsync, real", Keeps: g.Keeps}
 	if _, err := exec.LookPath("strace"); err != nil {
@@ -45,7 +45,7 @@ func syncs(ctx context.Context, dir string, g mutation.Guard) (caught, error) {
 	return c, nil
 }
 
-// countSyncs runs a chain with the real binary, as it ships or without a guard, and
+// countSyncs runs a chain with the real binary, unchanged or without a guard, and
 // counts fsync and fdatasync.
 func countSyncs(ctx context.Context, dir, name, guard string) (int, error) {
 	bin, tag := filepath.Join(dir, "roux-"+name), ""
@@ -81,5 +81,5 @@ func countSyncs(ctx context.Context, dir, name, guard string) (int, error) {
 	return len(finished.FindAll(text, -1)), nil
 }
 
-// finished is a call that came back, in one line or after another thread's.
+// finished matches a call that returned, in one line or after another thread's.
 var finished = regexp.MustCompile(`(?m)(fsync|fdatasync)(\(\d+\)| resumed>\)) += 0$`)

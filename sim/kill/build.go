@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// build makes the binary as `make build` does, with tags when they are given,
-// and returns where it lies.
+// build makes the binary as `make build` does, with tags if given, and returns its
+// path.
 func build(ctx context.Context, dir, name, tags string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -32,7 +32,8 @@ func build(ctx context.Context, dir, name, tags string) (string, error) {
 	return exe, nil
 }
 
-// moduleRoot is where the module's sources are: the bench builds what it kills.
+// moduleRoot is the directory of the module's sources, from which the bench builds the
+// binary.
 func moduleRoot(ctx context.Context) (string, error) {
 	var talk bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/roux-engine/roux")

@@ -10,9 +10,9 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
-// TestFailpointsAreNotInTheBinary: what the tag brings in is not in a build
-// without it, not even as text; and it is in one with it, or this test and the
-// whole bench would look at nothing.
+// TestFailpointsAreNotInTheBinary: what the tag adds is not in a build without it, not
+// even as text. It is in a build with the tag; otherwise this test and the whole bench
+// would prove nothing.
 func TestFailpointsAreNotInTheBinary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two binaries")

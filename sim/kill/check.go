@@ -19,19 +19,18 @@ import (
 	"strings"
 )
 
-// A history is what the journal says of one run at the end of a round.
+// A history is one run's journal at the end of a round.
 type history struct {
 	id, tag, recipe string
 	events          []line
-	text            []string // the events as they were printed
+	text            []string // the events as printed
 	status          string
-	code            string // of its error
+	code            string // error code of the run
 	outputs         json.RawMessage
 }
 
-// compare lays the three records beside each other: the journal as `roux
-// events` prints it, the recorder's effects, and what the client was told. It
-// returns what does not agree.
+// compare compares the three records: the journal as `roux events` prints it, the
+// recorder's effects, and what the client was shown. It returns the contradictions.
 func (r *round) compare() (problems []string, err error) {
 	bad := func(format string, args ...any) {
 		problems = append(problems, r.name+": "+fmt.Sprintf(format, args...))
@@ -80,7 +79,7 @@ func (r *round) compare() (problems []string, err error) {
 	return problems, r.checkDoctor(bad)
 }
 
-// read asks for a run's journal, and has it folded again.
+// read reads a run's journal, and has roux replay it.
 func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
 	out, talk, code, err := r.c.output("events", id, "-o", "jsonl")
 	if err != nil {
@@ -124,22 +123,22 @@ func (r *round) read(id string, bad func(string, ...any)) (*history, error) {
 		Status string `json:"status"`
 	}
 	if json.Unmarshal([]byte(out), &folded) != nil || !folded.Same || folded.Status != h.status {
-		bad("run %s is %q and its replay says %.400s %s (exit code %d, I2)", id, h.status, out, talk, code)
+		bad("run %s is %q and its replay prints %.400s %s (exit code %d, I2)", id, h.status, out, talk, code)
 	}
 	return h, nil
 }
 
-// told checks that everything the client was told is true for ever (I1).
+// checkShown checks that everything the client was shown is still true (I1).
 func (r *round) checkShown(byID map[string]*history, bad func(string, ...any)) {
 	for run, events := range r.c.shown {
 		h := byID[run]
 		if h == nil {
-			bad("run %s was shown and is gone (I1)", run)
+			bad("run %s was shown and is missing now (I1)", run)
 			continue
 		}
 		for n, text := range events {
 			if n > uint64(len(h.text)) {
-				bad("event %d of run %s was shown and is gone (I1): %s", n, run, text)
+				bad("event %d of run %s was shown and is missing now (I1): %s", n, run, text)
 			} else if !sameJSON(text, h.text[n-1]) {
 				bad("event %d of run %s was shown as\n  %s\nand is now\n  %s (I1)", n, run, text, h.text[n-1])
 			}
@@ -147,17 +146,17 @@ func (r *round) checkShown(byID map[string]*history, bad func(string, ...any)) {
 	}
 	for run, res := range r.c.results {
 		if h := byID[run]; h == nil || h.status != res.Status || !sameJSON(string(orNull(h.outputs)), string(orNull(res.Outputs))) {
-			bad("run %s was said to have ended %s with %s, and the journal says otherwise (I1)", run, res.Status, res.Outputs)
+			bad("run %s was shown to have ended %s with %s, and the journal differs (I1)", run, res.Status, res.Outputs)
 		}
 	}
 	for run := range r.c.signalled {
 		if h := byID[run]; h == nil || !slices.ContainsFunc(h.events, func(l line) bool { return l.Type == "run.signalled" }) {
-			bad("run %s was said to have its signal, and the journal knows of none (I1)", run)
+			bad("run %s was shown to have its signal, and the journal has none (I1)", run)
 		}
 	}
 }
 
-// settled checks how a run ended, and that each of its steps did so once.
+// checkSettled checks how a run ended, and that each of its steps settled once.
 func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 	want := "completed"
 	if h.recipe == "undo" {
@@ -170,7 +169,7 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 		step := l.Payload.Step
 		switch l.Type {
 		case "node.retried":
-			// What an orderly stop hands back is not counted as lost (F45).
+			// Attempts that an orderly stop handed back are not counted as lost (F45).
 			if l.Payload.Cause == causeLost && !l.Payload.HandedBack {
 				lost[step]++
 				r.lostAttempts++
@@ -199,7 +198,7 @@ func (r *round) checkSettled(h *history, bad func(string, ...any)) {
 			bad("step %s of run %s lost %d attempts to %d kills: what a stop handed back counts as lost (F45)", step, h.id, n, r.killed)
 		}
 	}
-	// A step may be lost three times; the fourth is its failure.
+	// A step may be lost three times; it fails the fourth time.
 	if h.code == "INTERRUPTED" && slices.Max(append(slices.Collect(maps.Values(lost)), 0)) >= 3 {
 		return
 	}
@@ -222,25 +221,25 @@ var expected = map[string]string{
 	"spill": `{"given":1000,"last":"last","loads":[1500000,1500000,1500000,1500000,1500000,1500000]}`,
 }
 
-// The causes for which an attempt is tried again whose outcome nobody knows.
+// The causes of a retry after an attempt whose outcome is unknown.
 const (
 	causeLost    = "lost"
 	causeTimeout = "timeout"
 )
 
-// A try is the attempts of a step that share an effect key: the outcome of all
-// but the last of them is unknown.
+// A try is the attempts of a step that share an effect key: the outcome of all but the
+// last of them is unknown.
 type try struct {
 	attempts int
 	done     bool // the step completed with it
 }
 
-// happened compares a run's effects with its attempts. Each effect belongs to an
-// attempt that the journal had begun; equal keys belong to attempts of which the
-// outcome was unknown; what completed had its effect.
+// checkEffects compares a run's effects with its attempts. Each effect belongs to an
+// attempt that had begun in the journal. Attempts share a key only after one whose
+// outcome was unknown. A completed step had its effect.
 func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(string, ...any)) {
 	tries := map[string][]try{}
-	open := map[string]bool{} // the next attempt has the key of the last one
+	open := map[string]bool{} // the next attempt has the same key as the last one
 	for _, l := range h.events {
 		step, p := l.Payload.Step, &l.Payload
 		if p.Kind != "action" {
@@ -281,7 +280,7 @@ func (r *round) checkEffects(h *history, effects map[string][]effect, bad func(s
 	}
 }
 
-// recorded says whether a step of a recipe is one that has an effect.
+// hasEffect reports whether a step of a recipe has an effect.
 func hasEffect(recipe, step string) bool {
 	switch recipe {
 	case "mixed":
@@ -294,8 +293,8 @@ func hasEffect(recipe, step string) bool {
 	return true
 }
 
-// match lays the effects of a step, in the order in which they happened, beside
-// its tries.
+// match compares the effects of a step, in the order in which they happened, with its
+// tries.
 func match(tries []try, effects []effect) string {
 	type group struct {
 		key string
@@ -316,7 +315,7 @@ func match(tries []try, effects []effect) string {
 		groups = append(groups, group{e.Key, 1})
 	}
 	if n := len(tries); n > 0 && tries[n-1].done {
-		// What completed is the last try, and the last effect is its.
+		// The completed try is the last one, and the last effect belongs to it.
 		if len(groups) == 0 || groups[len(groups)-1].n > tries[n-1].attempts {
 			return "the step completed, and its last effects are not those of its last attempts (I3, I4)"
 		}
@@ -337,8 +336,8 @@ func match(tries []try, effects []effect) string {
 
 var hashes = regexp.MustCompile(`sha256_[0-9a-f]{64}`)
 
-// blobs checks that every file has the content that its name says, and that
-// every file that an event names is there.
+// checkFiles checks that the content of every file fits its name, and that every file
+// named in an event exists.
 func (r *round) checkFiles(byID map[string]*history, bad func(string, ...any)) error {
 	have := map[string]bool{}
 	root := filepath.Join(r.c.dir, "files")
@@ -376,9 +375,8 @@ func (r *round) checkFiles(byID map[string]*history, bad func(string, ...any)) e
 	return nil
 }
 
-// filesOf are the files that an event names: those that a run was given, those
-// that outputs name, and large values, which lie in a file each. The hash of a
-// step's input is no file.
+// filesOf are the files named in an event: input files, files in outputs, and large
+// values, each of which is a file. The hash of a step's input is not a file.
 func filesOf(kind, text string) (hashes []string) {
 	field := fileField
 	if kind == "run.started" {
@@ -398,7 +396,7 @@ var (
 	largeValue = regexp.MustCompile(`\{"\$roux":"ref"[^{}]*?"hash":"(sha256_[0-9a-f]{64})"`)
 )
 
-// sound asks the doctor.
+// checkDoctor runs `roux doctor`.
 func (r *round) checkDoctor(bad func(string, ...any)) error {
 	out, talk, code, err := r.c.output("doctor", "-o", "json")
 	if err != nil {
@@ -408,8 +406,8 @@ func (r *round) checkDoctor(bad func(string, ...any)) error {
 	if err := json.Unmarshal([]byte(out), &checks); err != nil {
 		return fmt.Errorf("%s: doctor: exit code %d: %w\n%s%s", r.name, code, err, out, talk)
 	}
-	// What the machine is like is not ours to judge: an open range of addresses,
-	// a slow disk, a full one; nor what the build is like, which -tags asked for.
+	// Findings about the machine (an open address range, a slow or full disk) and
+	// about the build (-tags) are ignored.
 	known := false
 	for _, c := range checks {
 		switch {

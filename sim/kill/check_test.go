@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// TestMatchCatches gives the comparison of effects and attempts each lie that it
-// is there for, and the truths that look like one.
+// TestMatchCatches: match reports each contradiction that it must report, and accepts
+// valid records that look like one.
 func TestMatchCatches(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		keys string // of the effects, in order
 		try  []try
-		want string // "" = nothing is wrong
+		want string // "" = no contradiction
 	}{
 		{"nothing happened yet", "", []try{{1, false}}, ""},
 		{"done once", "a", []try{{1, true}}, ""},
@@ -44,7 +44,7 @@ func TestMatchCatches(t *testing.T) {
 	}
 }
 
-// TestFilesOf: files are told apart from the hashes of inputs.
+// TestFilesOf: files are distinguished from the hashes of inputs.
 func TestFilesOf(t *testing.T) {
 	a, b := "sha256_"+strings.Repeat("a", 64), "sha256_"+strings.Repeat("b", 64)
 	for _, tt := range []struct{ kind, text, want string }{

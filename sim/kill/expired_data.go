@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// agedRecipe has a long history of its own: chunks to remove.
+// expiredRecipe has many events, so that retention has chunks to remove.
 const expiredRecipe = `name: aged
 steps:
   - id: all
@@ -29,9 +29,9 @@ steps:
 outputs: {all: steps.all.output}
 `
 
-// age fills a data directory with runs and files of two days ago, so that there
-// is something for retention to take. The clock of the machine cannot be turned
-// for one process, the engine's can.
+// makeExpired fills a data directory with runs and files that are two days old, so
+// that retention has something to remove. The clock of the machine cannot be changed
+// for one process, but the engine's can.
 func makeExpired(ctx context.Context, dir string, runs int) (err error) {
 	past := func() time.Time { return time.Now().Add(-48 * time.Hour) }
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
@@ -79,5 +79,5 @@ func makeExpired(ctx context.Context, dir string, runs int) (err error) {
 	return nil
 }
 
-// account is whose runs a command line has.
+// account is the account of command line runs.
 const account = "local"

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// A scene makes something of the real system fail under the real binary.
+// A scenario makes a part of the real system fail under the real binary.
 type scenario struct {
-	name string // of its test, with the row of the fault
-	long bool   // too long for every change
+	name string // of its test, with the row of the fault in reliability.md
+	long bool   // too long to run for every change
 	play func(s *scenarioRun)
 }
 
-// A reporter is a test, or the bench.
+// A reporter is a testing.T, or the bench.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -31,18 +31,19 @@ type reporter interface {
 	Logf(format string, args ...any)
 }
 
-// A stage is where a scene is played: a round, and whom to tell.
+// A scenarioRun is one execution of a scenario: a round, and the reporter of its
+// failures.
 type scenarioRun struct {
 	reporter
 	*round
-	trace string // what strace said
+	trace string // the output of strace
 }
 
 func (b *bench) newStage(t reporter, name string) *scenarioRun {
 	t.Helper()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
-	// A scene may be played again: the recorder knows each time by a name of its own.
+	// A scenario may run again; each time has its own name in the recorder.
 	r, err := b.newRound(fmt.Sprintf("%d-%s", b.scenarios.Add(1), name), h.Sum64(), b.plainBinary)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -50,8 +51,8 @@ func (b *bench) newStage(t reporter, name string) *scenarioRun {
 	return &scenarioRun{reporter: t, round: r, trace: filepath.Join(r.dir, "strace")}
 }
 
-// begin starts a run of a recipe whose start is acknowledged already: a process
-// was killed at it. What fails from here on fails in the middle.
+// begin starts a run of a recipe and kills its process once the start is acknowledged.
+// Later failures then hit the middle of the run.
 func (s *scenarioRun) begin(recipe string) {
 	s.Helper()
 	p, err := s.run(recipe)
@@ -68,8 +69,8 @@ func (s *scenarioRun) begin(recipe string) {
 	}
 }
 
-// under starts a command with system calls that fail as inject says, such as
-// "fsync:error=EIO:when=3"; path, when it is given, is what they are about.
+// runInjected starts a command with system calls that fail as inject says, such as
+// "fsync:error=EIO:when=3". path limits the calls to one file, if given.
 func (s *scenarioRun) runInjected(inject, path string, args ...string) *process {
 	s.Helper()
 	tool, err := exec.LookPath("strace")
@@ -86,7 +87,7 @@ func (s *scenarioRun) runInjected(inject, path string, args ...string) *process 
 	}
 	cmd := s.c.command(append(args, "-o", "jsonl")...)
 	cmd.Path, cmd.Args = tool, append(append([]string{tool}, words...), cmd.Args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what is traced outlives strace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the traced process outlives strace
 	p, err := s.c.startCommand(cmd)
 	if err != nil {
 		s.Fatalf("%v", err)
@@ -94,7 +95,7 @@ func (s *scenarioRun) runInjected(inject, path string, args ...string) *process 
 	return p
 }
 
-// toGroup sends signals to a process and those it started.
+// toGroup returns a function that signals a process and those it started.
 func toGroup(pid int) func(syscall.Signal) {
 	return func(s syscall.Signal) { _ = syscall.Kill(-pid, s) }
 }
@@ -105,7 +106,7 @@ func (s *scenarioRun) injected(mark string) int {
 	return strings.Count(s.traced(), mark)
 }
 
-// traced is what strace said.
+// traced is the output of strace.
 func (s *scenarioRun) traced() string {
 	s.Helper()
 	data, err := os.ReadFile(s.trace)
@@ -124,7 +125,7 @@ func (s *scenarioRun) within(p *process, d time.Duration) int {
 	return code
 }
 
-// want is how a command must end, and what it must say.
+// wantExit checks the exit code of a command, and words that it must print.
 func (s *scenarioRun) wantExit(p *process, code int, words ...string) {
 	s.Helper()
 	if got := s.within(p, maxCommandTime); got != code {
@@ -133,12 +134,12 @@ func (s *scenarioRun) wantExit(p *process, code int, words ...string) {
 	said := p.stderr()
 	for _, w := range words {
 		if !strings.Contains(said, w) {
-			s.Errorf("it does not say %q:\n%s", w, said)
+			s.Errorf("%q is not in its output:\n%s", w, said)
 		}
 	}
 }
 
-// whole ends a scene: what is left is resumed, and the records are compared.
+// finishIntact ends a scenario: it resumes what is left and compares the records.
 func (s *scenarioRun) finishIntact() {
 	s.Helper()
 	problems, err := s.resumeAll()
@@ -155,7 +156,7 @@ func (s *scenarioRun) finishIntact() {
 
 func (s *scenarioRun) wal() string { return filepath.Join(s.c.dir, "roux.db-wal") }
 
-// everyFault plays every scene and reports as the bench does.
+// everyFault runs every scenario and reports as the bench does.
 func (b *bench) everyFault(ctx context.Context, only string) (problems []string, done int, skipped []string, err error) {
 	for _, sc := range scenarios {
 		if ctx.Err() != nil {
@@ -167,7 +168,7 @@ func (b *bench) everyFault(ctx context.Context, only string) (problems []string,
 		began := time.Now()
 		v := &reporterResult{}
 		over := make(chan struct{})
-		go func() { // a scene leaves by Goexit, as a test does
+		go func() { // a scenario ends with Goexit, as a test does
 			defer close(over)
 			s := b.newStage(v, sc.name)
 			sc.play(s)
@@ -188,7 +189,7 @@ func (b *bench) everyFault(ctx context.Context, only string) (problems []string,
 	return problems, done, skipped, nil
 }
 
-// A verdict is the reporter of the bench.
+// A reporterResult is the reporter of the bench.
 type reporterResult struct {
 	problems []string
 	skipped  string

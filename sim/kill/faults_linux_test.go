@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// play plays the scenes of a row as tests.
+// play runs the scenarios of a row as tests.
 func play(t *testing.T, row string) {
 	t.Helper()
 	b := benchOf(t)
@@ -36,21 +36,21 @@ func play(t *testing.T, row string) {
 // F31: a full disk, by failing writes and by a real small file system.
 func TestF31_DiskFull(t *testing.T) { play(t, "F31") }
 
-// F32: syncs that fail, are slow, or never end.
+// F32: syncs that fail, are slow, or never return.
 func TestF32_DiskFails(t *testing.T) { play(t, "F32") }
 
 // F34: too few descriptors for the work, for the store and for the socket, and too few threads.
 func TestF34_TooFew(t *testing.T) { play(t, "F34") }
 
-// F35, F07: processes that are stopped and go on.
+// F35, F07: processes that are stopped and continued.
 func TestF35_StoppedProcess(t *testing.T) { play(t, "F35") }
 func TestF07_StoppedProcess(t *testing.T) { play(t, "F07") }
 
-// F45: a stop that was asked for.
+// F45: an orderly stop.
 func TestF45_Drain(t *testing.T) { play(t, "F45") }
 
-// TestPageNamesEveryScene: what docs/disasters.md says is played is played, and
-// the flags of its commands are those of the program.
+// TestPageNamesEveryScene: docs/disasters.md lists every scenario, and the flags in
+// its commands exist.
 func TestPageNamesEveryScene(t *testing.T) {
 	text, err := os.ReadFile("../../docs/disasters.md")
 	if err != nil {

@@ -14,5 +14,5 @@ func (b *bench) everyFault(context.Context, string) (problems []string, done int
 	return nil, 0, []string{"faults of system calls: only on Linux"}, nil
 }
 
-// toGroup is for processes that were started in a group of their own: none here.
+// toGroup signals a process group; no process is started in one here.
 func toGroup(int) func(syscall.Signal) { return nil }

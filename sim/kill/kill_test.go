@@ -30,11 +30,11 @@ func TestMain(m *testing.M) {
 
 var started bool
 
-// shared is one bench for all tests of this process: what it costs is building
-// the binaries.
+// shared is one bench for all tests of this process, because building the binaries
+// takes long.
 var shared = sync.OnceValues(func() (*bench, error) {
 	if !started {
-		return nil, nil // asked by TestMain, and nobody wanted one
+		return nil, nil // set by TestMain; no test needed the bench
 	}
 	dir, err := os.MkdirTemp("", "roux-kill-test-")
 	if err != nil {
@@ -56,9 +56,9 @@ func benchOf(t *testing.T) *bench {
 	return b
 }
 
-// TestF01_Kill9 kills the real binary at random moments (F01, F02, F03, F16);
-// `go run ./sim/kill` does it more often. How soon a killed process serves again is the bench's to judge: a
-// test has no clock.
+// TestF01_Kill9 kills the real binary at random moments (F01, F02, F03, F16); `go run
+// ./sim/kill` does so more often. Only the bench checks how soon a restarted process
+// serves, because tests must not depend on time.
 func TestF01_Kill9(t *testing.T) {
 	b := *benchOf(t)
 	b.servingLimit = maxCommandTime
@@ -75,15 +75,15 @@ func TestF01_Kill9(t *testing.T) {
 	}
 }
 
-// TestF02_CrashBetweenResultAndSuccessors dies at the lines between the commit
-// of a result and the step that follows from it: the journal is what remembers.
+// TestF02_CrashBetweenResultAndSuccessors kills the process between the commit of a
+// result and the step that follows: the journal must remember the result.
 func TestF02_CrashBetweenResultAndSuccessors(t *testing.T) {
 	hurt(t, failpoint.CommitBefore, failpoint.CommitAfter, failpoint.EffectsBefore, failpoint.EffectsAfter)
 }
 
-// TestF03_CrashBetweenStartAndWork dies at the lines between the commit of an
-// attempt's start and its work, and between the work and its record: it is done
-// again with its key.
+// TestF03_CrashBetweenStartAndWork kills the process between the commit of an
+// attempt's start and its work, and between the work and its record: the work must be
+// repeated with the same key.
 func TestF03_CrashBetweenStartAndWork(t *testing.T) {
 	hurt(t, failpoint.HandBefore, failpoint.ActionBefore, failpoint.ActionAfter, failpoint.ResultBefore)
 }
@@ -102,8 +102,8 @@ func hurt(t *testing.T, points ...failpoint.Point) {
 	}
 }
 
-// TestF45_StopsAndKills stops and kills the processes of one run by turns while its
-// attempt is under way: three are handed back and two are lost, which is less than
+// TestF45_StopsAndKills alternately stops and kills the processes of one run while its
+// attempt runs. Three attempts are handed back and two are lost, which is below
 // lost_limit, so the run completes.
 func TestF45_StopsAndKills(t *testing.T) {
 	b := benchOf(t)
@@ -123,8 +123,8 @@ func TestF45_StopsAndKills(t *testing.T) {
 	}
 }
 
-// TestASetApartRunIsReleased: a run with which the process dies again and again,
-// before it could record anything, is set apart (I16), and the bench lets it go on.
+// TestASetApartRunIsReleased: a run with which the process dies again and again before
+// it can record anything is quarantined (I16), and the bench releases it.
 func TestASetApartRunIsReleased(t *testing.T) {
 	b := benchOf(t)
 	r, err := b.newRound(fmt.Sprintf("apart-%d", b.scenarios.Add(1)), 1, b.failpointBinary)

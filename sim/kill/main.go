@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kill kills the real binary, again and again, and compares what
-// everybody says afterwards.
+// Command kill kills the real binary again and again, and compares independent records
+// of what happened.
 //
 //	go run ./sim/kill -kills 2000 [-seed 1] [-failpoints] [-faults]
 //
-// Three records are kept by three processes: the journal (Roux's own), the
-// effects (a recorder that syncs each before it answers), and what a client was
-// told. A round is a fresh data directory in which recipes are run by the
-// command line, killed at random moments and resumed until all have ended. Then
-// everything that was shown must be in the journal, every effect must belong to
-// an attempt that the journal had begun, an effect may come again only with the
-// same key and where its attempt's outcome was unknown, what completed had its
-// effect, nothing settled twice, every file holds what its name says, and the
-// replay and the doctor must find nothing.
+// Three processes keep three records: the journal (Roux's own), the effects (a
+// recorder that syncs each before it answers), and what a client was shown. A round
+// has a new data directory. In it the command line runs recipes, is killed at random
+// moments, and resumes until all runs have ended. Then the bench checks:
+//   - everything that was shown is in the journal
+//   - every effect belongs to an attempt that had begun in the journal
+//   - an effect is repeated only with the same key and after an attempt whose outcome was unknown
+//   - a completed step had its effect, and no step settled twice
+//   - the content of every file fits its name
+//   - replay and doctor find nothing
 //
-// It decides what is a violation, and never mends one: it exits 1 and keeps the
-// directory. It knows Roux from the outside only, but for retention, which it
-// gives runs of two days ago by the engine's own clock.
+// The bench decides what is a violation and never repairs one: it exits 1 and keeps
+// the directory. It uses Roux from the outside only, with one exception: for retention
+// it makes runs that are two days old through the engine, with another clock.
 package main
 
 import (
@@ -66,7 +67,7 @@ type options struct {
 	serving         time.Duration
 }
 
-// declare names the flags.
+// declare defines the flags.
 func (o *options) declare(set *flag.FlagSet) {
 	set.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
@@ -79,7 +80,7 @@ func (o *options) declare(set *flag.FlagSet) {
 	set.DurationVar(&o.serving, "serving", servingLimit, "how soon a restarted process must serve")
 }
 
-// A summary is the last line of the bench.
+// A summary is the last line that the bench prints.
 type summary struct {
 	Seed       uint64   `json:"seed"`
 	Kills      int64    `json:"kills"`
@@ -105,7 +106,7 @@ type summary struct {
 
 var errViolated = errors.New("there are violations; the directories named above are kept")
 
-// work does all that was asked for.
+// work does everything that was requested.
 func work(ctx context.Context, o *options) (err error) {
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "roux-kill-"); err != nil {
@@ -169,7 +170,7 @@ func (b *bench) summary(o *options, spent time.Duration, kills int64) *summary {
 	return s
 }
 
-// each runs work on so many goroutines and collects what it finds.
+// each calls work on several goroutines and collects the problems found.
 func each(ctx context.Context, parallel int, next func() (work func() ([]string, error), more bool)) (problems []string, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -194,8 +195,8 @@ func each(ctx context.Context, parallel int, next func() (work func() ([]string,
 	return problems, errors.Join(err, ctx.Err())
 }
 
-// killsARound is how many processes work on one directory before it is looked at. One
-// round in mixedEvery stops and kills those of one attempt by turns.
+// killsARound is how many processes are killed in one directory before it is checked.
+// One round in mixedEvery alternately stops and kills the processes of one attempt.
 const (
 	killsARound = 10
 	mixedEvery  = 8
@@ -230,8 +231,8 @@ func (b *bench) randomKills(ctx context.Context, o *options) ([]string, error) {
 	})
 }
 
-// everyPoint hurts a process at each failpoint in each way, and reports the
-// points that nobody came by: what is never reached proves nothing.
+// everyPoint injects each kind of fault at each failpoint, and reports the points that
+// were never reached, because those prove nothing.
 func (b *bench) everyPoint(ctx context.Context, o *options) ([]string, error) {
 	type one struct {
 		point  failpoint.Point
@@ -261,7 +262,7 @@ func (b *bench) everyPoint(ctx context.Context, o *options) ([]string, error) {
 	})
 	if never := b.points.unreached(); err == nil && len(never) > 0 && o.only == "" {
 		slices.Sort(never)
-		problems = append(problems, fmt.Sprintf("nobody came by the failpoints %v", never))
+		problems = append(problems, fmt.Sprintf("the failpoints %v were never reached", never))
 	}
 	return problems, err
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
-// passed are the failpoints that processes came by, and what was done there.
+// pointLog records the failpoints that were reached, and the actions done there.
 type pointLog struct {
 	mu   sync.Mutex
 	seen map[string]int
 }
 
-// read adds what a process's log says.
+// read adds the log of a process.
 func (p *pointLog) read(file string) (text string, err error) {
 	data, err := os.ReadFile(file)
 	if os.IsNotExist(err) {
@@ -37,7 +37,7 @@ func (p *pointLog) read(file string) (text string, err error) {
 	return string(data), err
 }
 
-// never lists the points that nobody came by.
+// unreached lists the points that were never reached.
 func (p *pointLog) unreached() (names []string) {
 	for _, point := range failpoint.Points {
 		if p.seen[string(point.Point)] == 0 {
@@ -47,11 +47,10 @@ func (p *pointLog) unreached() (names []string) {
 	return names
 }
 
-// A story is what a process is at when it comes by a point.
+// A trigger starts a process that will reach a point.
 type trigger func(r *round, env []string) (*process, error)
 
-// stories say where the points lie that a run from its start to its end does
-// not come by.
+// triggers are the triggers of points that a plain run does not reach.
 var triggers = map[failpoint.Point]trigger{
 	failpoint.RecoverRun:      resumedProcess,
 	failpoint.LostRecorded:    resumedProcess,
@@ -73,7 +72,7 @@ var triggers = map[failpoint.Point]trigger{
 func begun(r *round, env []string) (*process, error) { return r.run("mixed", env...) }
 func large(r *round, env []string) (*process, error) { return r.run("bulky", env...) }
 
-// resumed is a process that takes up a run in the middle.
+// resumedProcess starts a process that resumes a run in the middle.
 func resumedProcess(r *round, env []string) (*process, error) {
 	p, err := r.run("mixed")
 	if err != nil {
@@ -88,7 +87,7 @@ func resumedProcess(r *round, env []string) (*process, error) {
 	return r.c.start(env, "resume")
 }
 
-// stopped is a process that is asked to stop while its run waits.
+// stoppedProcess starts a process and stops it while its run waits.
 func stoppedProcess(r *round, env []string) (*process, error) {
 	p, err := r.run("gate", env...)
 	if err != nil {
@@ -103,13 +102,13 @@ func stoppedProcess(r *round, env []string) (*process, error) {
 	return p, nil
 }
 
-// swept is a process that lets go of what is no longer kept.
+// sweptProcess starts a process that runs retention.
 func sweptProcess(r *round, env []string) (*process, error) {
 	r.hasExpired = true
 	if err := makeExpired(context.Background(), r.c.dir, 3); err != nil {
 		return nil, err
 	}
-	p, err := r.run("mixed") // what is new has to stay
+	p, err := r.run("mixed") // this new run must be kept
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +118,7 @@ func sweptProcess(r *round, env []string) (*process, error) {
 	return r.c.start(env, "files", "gc")
 }
 
-// actions are what is done at a point.
+// actions are the actions that are done at a point.
 func actions(fails bool) []string {
 	if fails {
 		return []string{"die", "panic", "error", "delay"}
@@ -127,12 +126,12 @@ func actions(fails bool) []string {
 	return []string{"die", "panic", "delay"}
 }
 
-// tolerated are the codes with which a run may end when one of its actions was
-// made to fail: such a failure is the step's own.
+// toleratedCodes are the codes with which a run may end after an injected failure of
+// one of its actions, because such a failure is the step's own.
 var toleratedCodes = []string{"STEP_FAILED", "STORE_FAILED", "INTERNAL_ERROR"}
 
-// hit plays the story of a point, with one thing done there, and lays the
-// records beside each other. It returns what is wrong.
+// hit triggers a point with one action there, and compares the records. It returns the
+// contradictions.
 func (b *bench) hit(name string, seed uint64, point failpoint.Point, action string) ([]string, error) {
 	nth := 1 + int(seed%3)
 	for try := range 4 {
@@ -144,15 +143,14 @@ func (b *bench) hit(name string, seed uint64, point failpoint.Point, action stri
 		if err := r.finish(problems, err); err != nil || was || len(problems) > 0 {
 			return problems, err
 		}
-		// So often it was not passed, or the background was slow: once more, and
-		// take the first time.
+		// The point was not reached that often, or the background was slow: try again
+		// with the first time.
 		nth = 1
 	}
-	return []string{fmt.Sprintf("%s: nobody came by %s", name, point)}, nil
+	return []string{fmt.Sprintf("%s: %s was not reached", name, point)}, nil
 }
 
-// finish closes a round and keeps its directory only where there is something
-// to look at.
+// finish closes a round, and keeps its directory only if there are problems.
 func (r *round) finish(problems []string, err error) error {
 	cerr := r.c.close()
 	if err != nil || len(problems) > 0 {
@@ -202,7 +200,7 @@ func (r *round) hit(point failpoint.Point, action string, nth int) (problems []s
 	return append(problems, more...), was, err
 }
 
-// hurtExit judges how a process ended that was hurt.
+// checkInjectedExit checks how a process ended after an injected fault.
 func (r *round) checkInjectedExit(p *process, action string, code int) string {
 	switch {
 	case action == "die" && code == -1, action == "panic" && code == 2, action == "delay" && r.checkExit(p, code) == "":
@@ -212,10 +210,10 @@ func (r *round) checkInjectedExit(p *process, action string, code int) string {
 	case code == -1:
 		return fmt.Sprintf("%s: after %s a signal ended it:\n%s", r.name, action, p.stderr())
 	}
-	return "" // an error may be somebody's, or be mended
+	return "" // the error may belong to a step, or may have been handled
 }
 
-// toTheEnd resumes until every run has ended, and compares.
+// resumeAll resumes until every run has ended, and compares the records.
 func (r *round) resumeAll() (problems []string, err error) {
 	for tries := 0; ; tries++ {
 		p, err := r.c.start([]string{failpoint.Log + "=" + filepath.Join(r.dir, "points")}, "resume")
@@ -256,8 +254,8 @@ func (r *round) resumeAll() (problems []string, err error) {
 	return append(append(problems, r.slow...), more...), err
 }
 
-// cleared lets go of what is no longer kept once more, without hurting anybody,
-// and checks that all of it is gone.
+// checkExpiredGone runs retention once more, without a fault, and checks that
+// everything expired is gone.
 func (r *round) checkExpiredGone() (problems []string, err error) {
 	if _, talk, code, err := r.c.output("files", "gc"); err != nil || code != 0 {
 		return []string{fmt.Sprintf("%s: files gc: exit code %d\n%s", r.name, code, talk)}, err
@@ -277,7 +275,7 @@ func (r *round) checkExpiredGone() (problems []string, err error) {
 	}
 	for _, name := range []string{"old.txt", "loose.txt"} {
 		if strings.Contains(out, name) {
-			problems = append(problems, fmt.Sprintf("%s: a file %s that nobody wants is still there", r.name, name))
+			problems = append(problems, fmt.Sprintf("%s: the unused file %s is still there", r.name, name))
 		}
 	}
 	return problems, nil

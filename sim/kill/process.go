@@ -41,26 +41,24 @@ type line struct {
 	} `json:"payload"`
 }
 
-// A client is whoever runs commands on one data directory, and writes down what
-// it was told.
+// A client runs commands on one data directory, and records what it was shown.
 type client struct {
 	exe string
 	dir string   // the data directory
-	env []string // beside the common one
+	env []string // in addition to the common environment
 
 	mu  sync.Mutex
-	log *os.File // client.jsonl: what was said, by the line; synced where it is an acknowledgement
-	// said are the events that were shown, by run and number.
+	log *os.File // client.jsonl: the lines that were shown; acknowledgements are synced
+	// shown are the events that were shown, by run and number.
 	shown map[string]map[uint64]string
-	// began are the runs whose first event was shown; signalled those that a
-	// command said it had given their signal; results what `run` and `resume`
-	// said at their end.
+	// began are the runs whose first event was shown; signalled those whose signal a
+	// command acknowledged; results the results that `run` and `resume` printed.
 	began     map[string]bool
 	signalled map[string]bool
 	results   map[string]result
 }
 
-// A result is what a command says of a run that has ended.
+// A result is the result of an ended run as a command prints it.
 type result struct {
 	ID      string          `json:"id"`
 	Status  string          `json:"status"`
@@ -89,8 +87,8 @@ func (c *client) note(text string, sync bool) error {
 	return err
 }
 
-// hear takes a line that a command printed. A line is an acknowledgement: what
-// it says must be true for ever.
+// readLine records a line that a command printed. A line is an acknowledgement: it
+// must stay true.
 func (c *client) readLine(text string) (*line, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,22 +110,22 @@ func (c *client) readLine(text string) (*line, error) {
 	return &l, c.note(text, l.EventID == 1)
 }
 
-// command is a command on the data directory. It sees nothing of the environment of
-// whoever runs the bench but what a process needs, and which guard it is without.
+// command is a command on the data directory. Its environment has only what a process
+// needs, and the guard to remove.
 func (c *client) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.exe, args...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "TMPDIR=" + os.TempDir(),
 		"ROUX_DATA=" + c.dir, "ROUX_EGRESS_ALLOW=127.0.0.1/32", "ROUX_RETAIN_RUNS=1h", "ROUX_RETAIN_FILES=1h", "ROUX_RETAIN_UPLOADS=1h",
 	}, c.env...)
-	if guard := os.Getenv(mutation.Variable); guard != "" { // of a binary that is broken on purpose
+	if guard := os.Getenv(mutation.Variable); guard != "" { // for a binary without a guard
 		cmd.Env = append(cmd.Env, mutation.Variable+"="+guard)
 	}
 	cmd.Dir = os.TempDir()
 	return cmd
 }
 
-// ask runs a command to its end.
+// output runs a command to its end.
 func (c *client) output(args ...string) (out, talk string, code int, err error) {
 	cmd := c.command(args...)
 	var o, t bytes.Buffer
@@ -140,7 +138,7 @@ func (c *client) output(args ...string) (out, talk string, code int, err error) 
 	return o.String(), t.String(), cmd.ProcessState.ExitCode(), err
 }
 
-// A process is a command under way whose lines are heard.
+// A process is a running command whose output is recorded.
 type process struct {
 	c          *client
 	cmd        *exec.Cmd
@@ -149,13 +147,14 @@ type process struct {
 	lines      chan *line           // closed when it has ended
 	code       int                  // -1 = a signal ended it; valid once lines is closed
 	err        error                // of the bench
-	to         func(syscall.Signal) // how signals get there, where not directly
+	to         func(syscall.Signal) // how to send signals, if not directly
 	mu         sync.Mutex
-	first      time.Duration // from start to the first line; 0 = none yet
-	last       time.Duration // and to the last one
+	first      time.Duration // time from start to the first line; 0 = none yet
+	last       time.Duration // time from start to the last line
 }
 
-// start begins a command; every line it prints is heard, whoever reads lines.
+// start starts a command. Every line it prints is recorded, even when lines is not
+// read.
 func (c *client) start(env []string, args ...string) (*process, error) {
 	cmd := c.command(append(args, "-o", "jsonl")...)
 	cmd.Env = append(cmd.Env, env...)
@@ -185,7 +184,7 @@ func (p *process) read(out io.Reader) {
 	for r := bufio.NewReaderSize(out, 1<<16); ; {
 		text, err := r.ReadString('\n')
 		if err != nil {
-			break // half a line was never said
+			break // an incomplete line does not count as shown
 		}
 		p.mu.Lock()
 		if p.last = time.Since(p.began); p.first == 0 {
@@ -209,14 +208,14 @@ func (p *process) read(out io.Reader) {
 	p.err = errors.Join(p.err, p.c.note(fmt.Sprintf(`{"exit":%d}`, p.code), true))
 }
 
-// serving is how long it took until the first line; 0 = there was none.
+// serving is the time until the first line; 0 = there was none.
 func (p *process) serving() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.first
 }
 
-// signal tells the process; that it has ended meanwhile is no error.
+// signal signals the process; it is no error if the process has ended.
 func (p *process) signal(s syscall.Signal) {
 	if p.to != nil {
 		p.to(s)
@@ -225,15 +224,14 @@ func (p *process) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// wait hears the rest and returns the exit code.
+// wait reads the remaining lines and returns the exit code.
 func (p *process) wait() int {
 	for range p.lines {
 	}
 	return p.code
 }
 
-// within waits as wait does, but not longer than d: then the process is killed,
-// and that is an error.
+// within is wait with a limit: after d the process is killed, which is an error.
 func (p *process) within(d time.Duration) (int, error) {
 	t := time.AfterFunc(d, func() { p.signal(syscall.SIGKILL) })
 	code := p.wait()
@@ -243,5 +241,5 @@ func (p *process) within(d time.Duration) (int, error) {
 	return code, p.err
 }
 
-// said is what the process told people; only after its end.
+// stderr is what the process printed for people; valid after its end.
 func (p *process) stderr() string { return p.stderrText.String() }

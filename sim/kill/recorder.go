@@ -20,23 +20,23 @@ import (
 	"time"
 )
 
-// recorderEnv makes this program the recorder: it names the file of effects.
+// recorderEnv makes this program act as the recorder; its value is the file of
+// effects.
 const recorderEnv = "ROUX_BENCH_RECORDER"
 
-// An effect is what the outside world has seen: a request that was on stable
-// storage before it was answered.
+// An effect is a request that the recorder received and synced before it answered.
 type effect struct {
 	N      int    `json:"n"`
 	Key    string `json:"key"` // Idempotency-Key
-	Tag    string `json:"tag"` // the run, as its starter called it
-	At     string `json:"at"`  // the step, as the journal calls it
+	Tag    string `json:"tag"` // the run, as the bench names it
+	At     string `json:"at"`  // the step, as the journal names it
 	Status int    `json:"status"`
 }
 
-// A recorder is the outside world: a process of its own, which nobody kills.
+// A recorder stands for the outside world: a separate process that is never killed.
 type recorder struct {
 	cmd  *exec.Cmd
-	in   io.Closer // its standard input: it ends when that does
+	in   io.Closer // its standard input; the recorder ends when it is closed
 	url  string
 	file string
 }
@@ -61,7 +61,7 @@ func startRecorder(file string) (*recorder, error) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the recorder did not say where it listens: %w", err), r.stop())
+		return nil, errors.Join(fmt.Errorf("the recorder did not print its address: %w", err), r.stop())
 	}
 	r.url = strings.TrimSpace(line)
 	return r, nil
@@ -69,8 +69,8 @@ func startRecorder(file string) (*recorder, error) {
 
 func (r *recorder) stop() error { return errors.Join(r.in.Close(), r.cmd.Wait()) }
 
-// since reads the effects of runs whose tag begins with prefix, from a place in
-// the file on.
+// since reads the effects after an offset in the file, of runs whose tag begins with
+// prefix.
 func (r *recorder) since(offset int64, prefix string) (effects []effect, err error) {
 	f, err := os.Open(r.file)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *recorder) since(offset int64, prefix string) (effects []effect, err err
 	return effects, nil
 }
 
-// size is how long the file is now.
+// size is the current size of the file.
 func (r *recorder) size() (int64, error) {
 	info, err := os.Stat(r.file)
 	if err != nil {
@@ -101,7 +101,8 @@ func (r *recorder) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// record is the recorder's own process: it ends when its standard input does.
+// record is the main function of the recorder's process, which ends when its standard
+// input is closed.
 func record(file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -132,13 +133,13 @@ type recorderServer struct {
 	mu     sync.Mutex
 	f      *os.File
 	n      int
-	failed map[string]int // refusals given to a step
-	kept   map[string]int // requests of a step that got no answer
+	failed map[string]int // refusals per step
+	kept   map[string]int // unanswered requests per step
 }
 
-// effect records, syncs, and only then answers. A step that asks for it is
-// refused so many times, which is a failure that it knows of; and it may be kept
-// waiting after its effect has happened.
+// effect records and syncs a request, and only then answers. A step may ask to be
+// refused a number of times, which is a failure with a known outcome. A step may also
+// ask for its answer to be delayed after the effect.
 func (w *recorderServer) effect(rw http.ResponseWriter, r *http.Request) {
 	var e effect
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
@@ -150,7 +151,7 @@ func (w *recorderServer) effect(rw http.ResponseWriter, r *http.Request) {
 	ms, _ := strconv.Atoi(r.URL.Query().Get("ms"))
 	if err := w.write(&e, fail); err != nil {
 		fmt.Fprintln(os.Stderr, "recorder:", err)
-		os.Exit(1) // what it answers now would be a lie
+		os.Exit(1) // any answer now would be false
 	}
 	if slow, _ := strconv.Atoi(r.URL.Query().Get("slow")); w.keeps(&e, slow) {
 		<-r.Context().Done()
@@ -162,8 +163,8 @@ func (w *recorderServer) effect(rw http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(rw).Encode(map[string]any{"at": e.At})
 }
 
-// keeps says whether a step is one of the first so many that are left without an
-// answer, until whoever asked has gone.
+// keeps reports whether the request is one of the first `slow` ones of its step. Such
+// a request gets no answer until its client is gone.
 func (w *recorderServer) keeps(e *effect, slow int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,7 +205,8 @@ func (w *recorderServer) text(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(content(r))
 }
 
-// content is what a seed says, so many bytes of it; it does not pack well.
+// content is deterministic content of the requested size for a seed; it hardly
+// compresses.
 func content(r *http.Request) []byte {
 	n, _ := strconv.Atoi(r.URL.Query().Get("bytes"))
 	n = min(max(n, 0), 4<<20)

@@ -25,33 +25,33 @@ import (
 var recipes embed.FS
 
 const (
-	// longest is how long a command that nobody kills may take: none of the
-	// recipes has work for more than a few seconds.
+	// maxCommandTime is how long a command that is not killed may take. The recipes
+	// have work for a few seconds only.
 	maxCommandTime = 90 * time.Second
-	// bar is how soon after its start a process serves again (F01).
+	// servingLimit is how soon after its start a process must serve (F01).
 	servingLimit = 2 * time.Second
-	// exitFailed is what a command says of runs that ended failed.
+	// exitFailed is the exit code when runs have failed.
 	exitFailed = 1
-	// exitLocked is what it says when another process holds the directory: the
-	// command that gave a signal while nobody did may be at it still.
+	// exitLocked is the exit code when another process holds the directory. That may
+	// be a command that sends a signal while no other process holds it.
 	exitLocked = 7
 )
 
-// A bench is what rounds share.
+// A bench is the state that rounds share.
 type bench struct {
 	plainBinary, failpointBinary string // the binaries, without and with failpoints
 	dir                          string // of the whole bench
-	files                        string // where the recipes lie
+	files                        string // directory of the recipes
 	rec                          *recorder
 	servingLimit                 time.Duration // the bar
 
 	kills, stops, hits, runs, effects, repeats, lost, released atomic.Int64
-	named                                                      atomic.Int64 // how often an event named a file
-	scenarios                                                  atomic.Int64 // scenes that were set
+	named                                                      atomic.Int64 // how many files events named
+	scenarios                                                  atomic.Int64 // scenarios that were run
 	slowest                                                    atomic.Int64 // ns to the first line after a kill
 	restarts                                                   atomic.Int64
 	restarting                                                 atomic.Int64 // ns, sum
-	late                                                       atomic.Int64 // beyond the bar, on a machine that had no time for it
+	late                                                       atomic.Int64 // restarts beyond the limit while the machine was overloaded
 	points                                                     pointLog
 }
 
@@ -76,7 +76,8 @@ func newBench(ctx context.Context, dir, tags string, withPoints bool) (b *bench,
 	return b, err
 }
 
-// A round is one data directory, from the first run in it to the last look.
+// A round is the use of one data directory, from the first run in it to the last
+// check.
 type round struct {
 	*bench
 	name   string
@@ -84,14 +85,14 @@ type round struct {
 	rng    *rand.Rand
 	c      *client
 	offset int64             // in the recorder's file
-	tags   map[string]string // of a run's tag: the recipe
-	slow   []string          // what was served too late
+	tags   map[string]string // the recipe of each tag
+	slow   []string          // restarts that served too late
 
-	tolerate     []string // codes of failures that were made on purpose
-	hasExpired   bool     // retention has something to take
-	lostAttempts int      // attempts that the journals call lost
-	killed       int      // processes of this round, if
-	onlyKills    bool     // … nothing else ends any
+	tolerate     []string // codes of injected failures
+	hasExpired   bool     // retention has something to remove
+	lostAttempts int      // attempts that are lost in the journals
+	killed       int      // killed processes of this round; counted if
+	onlyKills    bool     // … no process ended in another way
 }
 
 func (b *bench) newRound(name string, seed uint64, exe string) (*round, error) {
@@ -118,8 +119,8 @@ func (r *round) run(recipe string, env ...string) (*process, error) {
 	return r.c.start(env, args...)
 }
 
-// kill ends a process at a moment that nobody chose: after so many lines and a
-// little more, or after some time. It says false when the process was faster.
+// kill kills a process at a random moment: after a number of lines and a short delay,
+// or after some time. It returns false when the process ended before.
 func (r *round) kill(p *process) bool {
 	var after time.Duration
 	if r.rng.IntN(2) == 0 {
@@ -156,7 +157,7 @@ func (r *round) kill(p *process) bool {
 	return true
 }
 
-// stop asks a process to stop in order, at a moment that nobody chose.
+// stop asks a process to stop in order, at a random moment.
 func (r *round) stop(p *process) {
 	for n := r.rng.IntN(25); n > 0; n-- {
 		if _, ok := <-p.lines; !ok {
@@ -167,9 +168,9 @@ func (r *round) stop(p *process) {
 	r.stops.Add(1)
 }
 
-// endWithin ends a process while an attempt is under way that gets no answer: by
-// a kill, or in order, which hands the attempt back.
-// nth is how many effects there are then.
+// endWithin ends a process while an attempt without an answer is running: by a kill,
+// or in order, which hands the attempt back. nth is how many effects there must be by
+// then.
 func (r *round) endWithin(p *process, nth int, kill bool) error {
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		effects, err := r.rec.since(r.offset, r.name+".")
@@ -195,8 +196,8 @@ func (r *round) endWithin(p *process, nth int, kill bool) error {
 	return err
 }
 
-// random starts a few runs, kills whatever works on them, and looks on until
-// all have ended. It returns what is wrong.
+// random starts a few runs, kills the processes that execute them, and continues until
+// all runs have ended. It returns the problems.
 func (r *round) random(kills int) (problems []string, err error) {
 	names := []string{"mixed", "chain", "wide", "gate", "undo", "mixed", "bulky", "spill"}
 	r.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -259,9 +260,9 @@ func (r *round) random(kills int) (problems []string, err error) {
 	return append(problems, more...), err
 }
 
-// mixed ends the processes of one run while its attempt is under way, each by a kill
-// or in order, and looks on until the run has ended. What a stop handed back must not
-// count as lost, what a kill took must (F45).
+// mixed ends the processes of one run while its attempt is running, each by a kill or
+// in order, and continues until the run has ended. An attempt that a stop handed back
+// must not count as lost; one that was killed must (F45).
 func (r *round) mixed(kills []bool) (problems []string, err error) {
 	r.onlyKills = true
 	p, err := r.run("kept")
@@ -291,7 +292,7 @@ func (r *round) mixed(kills []bool) (problems []string, err error) {
 	return problems, err
 }
 
-// stopsAndKills draws how the processes of a mixed round end: fewer are killed than
+// stopsAndKills draws how the processes of a mixed round end; fewer are killed than
 // lost_limit allows.
 func (r *round) stopsAndKills() []bool {
 	kills := []bool{true, true, false, false, false}
@@ -299,7 +300,7 @@ func (r *round) stopsAndKills() []bool {
 	return kills
 }
 
-// untilWaiting lets a run go on until it waits, and leaves it there.
+// untilWaiting lets a run continue until it waits, and stops the process then.
 func (r *round) untilWaiting(p *process) error {
 	for l := range p.lines {
 		if l.Type == "node.waiting" {
@@ -309,7 +310,7 @@ func (r *round) untilWaiting(p *process) error {
 	return nil
 }
 
-// exit judges how a command that was not killed ended.
+// checkExit checks the exit code of a command that was not killed.
 func (r *round) checkExit(p *process, code int) string {
 	switch code {
 	case -1, 0, exitFailed, exitLocked, 130:
@@ -318,7 +319,7 @@ func (r *round) checkExit(p *process, code int) string {
 	return fmt.Sprintf("%s: `%s` ended with exit code %d:\n%s", r.name, strings.Join(p.cmd.Args[1:], " "), code, p.stderr())
 }
 
-// restarted notes how soon a restarted process served.
+// restarted records how soon a restarted process served.
 func (r *round) restarted(p *process) {
 	took := p.serving()
 	if took == 0 {
@@ -337,8 +338,8 @@ func (r *round) restarted(p *process) {
 	}
 }
 
-// busy says that more wants to run here than there are processors for, twice
-// over: what is late then is late for want of a processor. Only Linux tells.
+// busy reports whether the load exceeds twice the number of processors, so that
+// lateness is explained by a lack of processor time. It works on Linux only.
 func busy() bool {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -351,8 +352,8 @@ func busy() bool {
 	return load > 2*float64(runtime.NumCPU())
 }
 
-// steer gives runs that wait for it their signal, from a process of its own,
-// while another holds the directory. What was acknowledged is noted.
+// sendSignals sends runs the signal they wait for, from a separate process while
+// another holds the directory. It records what was acknowledged.
 func (r *round) sendSignals() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -400,7 +401,7 @@ func (r *round) waiting() (ids []string, err error) {
 	}
 	out, _, code, err := r.c.output("runs", "list", "--recipe", "gate", "--limit", "500", "-o", "json")
 	if err != nil || code != 0 {
-		return nil, err // whoever holds the directory is being killed
+		return nil, err // the process that holds the directory is being killed
 	}
 	var runs []listed
 	if err := json.Unmarshal([]byte(out), &runs); err != nil {
@@ -416,7 +417,7 @@ func (r *round) waiting() (ids []string, err error) {
 	return ids, nil
 }
 
-// listed is a run as `roux runs list` shows it.
+// listed is a run as `roux runs list` prints it.
 type listed struct {
 	ID         string `json:"id"`
 	Recipe     string `json:"recipe"`
@@ -436,9 +437,8 @@ func (r *round) list() (runs []listed, err error) {
 	return runs, err
 }
 
-// release lets runs go on that were set apart because the process died three
-// times while one of them was being loaded alone. It says whether there is
-// anything to resume.
+// release releases runs that were quarantined because the process died three times
+// while loading one of them alone. again reports whether there is anything to resume.
 func (r *round) release() (again bool, err error) {
 	runs, err := r.list()
 	if err != nil {

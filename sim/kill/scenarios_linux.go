@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What commands end with here.
+// Exit codes of commands.
 const (
 	exitInternal    = 70
 	exitInterrupted = 130
@@ -35,8 +35,8 @@ var scenarios = []scenario{
 	{"F45_Drain", false, drain},
 }
 
-// syncFails: after a sync of the log that failed nothing more is acknowledged:
-// the process says so and ends, and the next one finds everything whole (I21).
+// syncFails: after a sync of the log has failed, nothing more is acknowledged. The
+// process reports it and ends, and the next one finds everything intact (I21).
 func syncFails(s *scenarioRun, inject string) {
 	s.begin("mixed")
 	p := s.runInjected(inject, s.wal(), "resume")
@@ -44,8 +44,8 @@ func syncFails(s *scenarioRun, inject string) {
 	if s.injected("INJECTED") == 0 {
 		s.Fatalf("no sync was made to fail")
 	}
-	// The kernel may have dropped what it could not write: a second sync that
-	// succeeds would say nothing.
+	// The kernel may have dropped what it could not write, so a second sync that
+	// succeeds would prove nothing.
 	_, after, _ := strings.Cut(s.traced(), "INJECTED")
 	if strings.Contains(after, "sync(") || strings.Contains(after, "sync resumed") {
 		s.Errorf("the log was synced again after a sync had failed (I21):\n%s", after)
@@ -53,8 +53,8 @@ func syncFails(s *scenarioRun, inject string) {
 	s.finishIntact()
 }
 
-// slowDisk: each sync takes a tenth of a second. Everything gets done, and many
-// steps share a commit.
+// slowDisk: each sync takes a tenth of a second. Everything completes, and many steps
+// share a commit.
 func slowDisk(s *scenarioRun) {
 	s.begin("wide")
 	p := s.runInjected("fsync,fdatasync:delay_enter=100000", s.wal(), "resume")
@@ -71,16 +71,16 @@ func slowDisk(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// diskHangs: one sync takes long. After ten seconds the process says that its
-// disk hangs, before the disk is back. (That it has gone is seen only then: the
-// kernel, like strace, does not let go of a thread that is inside the call.)
+// diskHangs: one sync takes long. After ten seconds the process reports that its disk
+// hangs, before the disk is back. (Its end is visible only later, because neither the
+// kernel nor strace releases a thread that is inside the call.)
 func diskHangs(s *scenarioRun) {
 	const hangs = 25 * time.Second
 	s.begin("mixed")
 	p := s.runInjected(fmt.Sprintf("fsync,fdatasync:delay_enter=%d:when=4", hangs.Microseconds()), s.wal(), "resume")
 	s.wantExit(p, exitInternal, "STORE_FAILED", "has not finished a write for 10s")
 	if p.last < 10*time.Second || p.last > hangs {
-		s.Errorf("its last word came after %s, want one between 10 s and %s", p.last, hangs)
+		s.Errorf("its last line came after %s, want one between 10 s and %s", p.last, hangs)
 	}
 	s.finishIntact()
 }
@@ -96,10 +96,11 @@ func noSpace(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// smallDisk fills a real file system in the middle of a run, looks at what can
-// still be read, frees some, and goes on.
+// smallDisk fills a real file system in the middle of a run, checks what can still be
+// read, frees some space, and continues.
 func smallDisk(s *scenarioRun) {
-	// The log alone may take 64 MiB, and what frees its pages is room for the database.
+	// The log alone may take 64 MiB; when its pages are freed there is room for the
+	// database.
 	if err := syscall.Mount("roux-kill", s.c.dir, "tmpfs", 0, "size=160m,mode=0700"); err != nil {
 		s.Skipf("mounting a small file system needs root: %v", err)
 	}
@@ -137,14 +138,14 @@ func smallDisk(s *scenarioRun) {
 	}
 	free()
 	s.begin("chain")
-	s.tolerate = []string{"STORE_FULL"} // a step whose file found no room has failed, as its policy says
-	for range 2 {                       // full in the middle, and full again
+	s.tolerate = []string{"STORE_FULL"} // a step whose file has no room fails, as its policy says
+	for range 2 {                       // full in the middle, twice
 		fill()
-		// The log has room of its own; it is used up first.
+		// The log has reserved space, which is used up first.
 		code := 0
 		for n := 0; code != exitInternal; n++ {
 			if n == 12 {
-				s.Fatalf("a full disk was never met")
+				s.Fatalf("the disk was never full")
 			}
 			if p, err = s.run("bulky"); err != nil {
 				s.Fatalf("%v", err)
@@ -154,7 +155,7 @@ func smallDisk(s *scenarioRun) {
 			}
 		}
 		if !strings.Contains(p.stderr(), "STORE_FULL") {
-			s.Errorf("it does not say STORE_FULL:\n%s", p.stderr())
+			s.Errorf("STORE_FULL is not in its output:\n%s", p.stderr())
 		}
 		if _, err := s.list(); err != nil {
 			s.Errorf("what is there cannot be read while the disk is full: %v", err)
@@ -164,7 +165,7 @@ func smallDisk(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// few starts a command that may have so many files open.
+// runWithFileLimit starts a command that may have that many files open.
 func (s *scenarioRun) runWithFileLimit(files int, args ...string) *process {
 	s.Helper()
 	cmd := s.c.command(append(args, "-o", "jsonl")...)
@@ -176,7 +177,7 @@ func (s *scenarioRun) runWithFileLimit(files int, args ...string) *process {
 	return p
 }
 
-// rested asserts that a process which began then did nothing for most of its time.
+// checkIdle asserts that a process was idle most of the time since began.
 func (s *scenarioRun) checkIdle(p *process, began time.Time) {
 	s.Helper()
 	used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
@@ -185,8 +186,8 @@ func (s *scenarioRun) checkIdle(p *process, began time.Time) {
 	}
 }
 
-// fewDescriptors: a hundred connections are wanted where 64 files may be open.
-// Those that got none are tried again; everything gets done, and nobody spins.
+// fewDescriptors: a hundred connections are needed where 64 files may be open. The
+// ones that fail are retried; everything completes, and no goroutine spins.
 func fewDescriptors(s *scenarioRun) {
 	s.begin("crowd")
 	began := time.Now()
@@ -196,12 +197,12 @@ func fewDescriptors(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// noDescriptor: not even the store can be opened, or not all of it. The command
-// says what it could not open and ends; the next one finds everything whole.
+// noDescriptor: the store cannot be opened, or only in part. The command reports what
+// it could not open and ends; the next one finds everything intact.
 func noDescriptor(s *scenarioRun) {
 	s.begin("mixed")
-	s.tolerate = []string{"SERVICE_UNAVAILABLE", "STORE_FAILED"} // a step that found no descriptor has failed, as its policy says
-	for files := 9; files < 20; files += 2 {                     // with fewer Go's own runtime does not start
+	s.tolerate = []string{"SERVICE_UNAVAILABLE", "STORE_FAILED"} // a step without a descriptor fails, as its policy says
+	for files := 9; files < 20; files += 2 {                     // with fewer, Go's runtime does not start
 		p := s.runWithFileLimit(files, "resume")
 		code := s.within(p, maxCommandTime)
 		if code == 0 {
@@ -214,8 +215,8 @@ func noDescriptor(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// acceptFails: the socket that answers other commands can accept nobody for a
-// while. The run goes on, nobody spins, and then others are answered again.
+// acceptFails: the socket for other commands cannot accept connections for a while.
+// The run continues, no goroutine spins, and later commands are answered again.
 func acceptFails(s *scenarioRun) {
 	s.begin("gate")
 	began := time.Now()
@@ -230,7 +231,7 @@ func acceptFails(s *scenarioRun) {
 	}
 	s.checkIdle(p, began)
 	if strings.Contains(p.stderr(), "accept4") {
-		s.Errorf("the user reads of it among the lines of the run:\n%s", p.stderr())
+		s.Errorf("it is printed among the lines of the run:\n%s", p.stderr())
 	}
 	if s.injected("INJECTED") == 0 {
 		s.Errorf("no accept was made to fail")
@@ -238,8 +239,8 @@ func acceptFails(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// threadsLate: for a while the kernel gives no thread. Go's runtime asks again,
-// with pauses, and everything gets done.
+// threadsLate: the kernel creates no thread for a while. Go's runtime retries, with
+// pauses, and everything completes.
 func threadsLate(s *scenarioRun) {
 	s.begin("crowd")
 	began := time.Now()
@@ -252,8 +253,8 @@ func threadsLate(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// noThread: the kernel gives no thread beyond so many. Go's runtime says so and
-// ends the process, which nobody can prevent: a crash like any other.
+// noThread: the kernel creates no more threads at all. Go's runtime reports it and
+// ends the process, which cannot be prevented; it is a crash like any other.
 func noThread(s *scenarioRun) {
 	s.begin("crowd")
 	ended := 0
@@ -269,13 +270,14 @@ func noThread(s *scenarioRun) {
 		}
 	}
 	if ended == 0 {
-		s.Errorf("no process wanted more threads than it got")
+		s.Errorf("no process needed more threads than it got")
 	}
 	s.finishIntact()
 }
 
-// stoppedOwner: the process that has the directory is stopped. A second one is
-// refused, however long; when the first goes on, nothing was taken from it.
+// stoppedOwner: the process that holds the directory is stopped. A second one is
+// refused, however long that lasts. When the first continues, it still owns the
+// directory.
 func stoppedOwner(s *scenarioRun) {
 	p, err := s.run("gate")
 	if err != nil {
@@ -301,8 +303,9 @@ func stoppedOwner(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// stoppedAttempt: the process sleeps through the timeout of its attempt, whose
-// answer waits for it at the same moment. One of the two counts.
+// stoppedAttempt: the process is stopped beyond the timeout of its attempt. When it
+// continues, the answer and the timeout are there at the same moment. One of the two
+// counts.
 func stoppedAttempt(s *scenarioRun) {
 	p, err := s.run("late")
 	if err != nil {
@@ -320,8 +323,8 @@ func stoppedAttempt(s *scenarioRun) {
 	s.finishIntact()
 }
 
-// drain: asked to stop in the middle of many steps, the process lets what is
-// under way end, and counts nothing as lost.
+// drain: the process is asked to stop in the middle of many steps. It lets running
+// attempts end and counts none as lost.
 func drain(s *scenarioRun) {
 	p, err := s.run("wide")
 	if err != nil {

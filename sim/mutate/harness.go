@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// suites names, for a package below internal, whose tests are asked after its
-// own have seen nothing: those of the packages that rest on it.
+// suites lists, for a package below internal, the packages that depend on it. Their
+// tests run when the package's own tests do not notice a mutant.
 var suites = map[string][]string{
 	"machine":      {"engine", "simulate"},
 	"engine":       {"simulate", ""},
@@ -38,13 +38,13 @@ type harness struct {
 	mutants []mutant
 }
 
-// A suite is one package of tests with the time it takes on unchanged code.
+// A suite is the tests of one package, with the time they take on unchanged code.
 type suite struct {
 	pkg   string // import path relative to the root
 	usual time.Duration
 }
 
-// What became of a mutant.
+// The outcomes of a mutant.
 const (
 	killed     = "killed"
 	survived   = "survived"
@@ -58,8 +58,8 @@ type outcome struct {
 	seconds float64
 }
 
-// newHarness lists the mutants of a package in an order drawn from the seed, and
-// takes the time of each suite on the code as it stands.
+// newHarness lists the mutants of a package in an order drawn from the seed, and times
+// each suite on the unchanged code.
 func newHarness(ctx context.Context, root, pkg string, seed uint64) (*harness, error) {
 	rel := "./" + filepath.Join("internal", pkg)
 	listed, err := goCommand(ctx, root, "list", "-f", `{{join .GoFiles "\n"}}`, rel).Output()
@@ -104,7 +104,7 @@ func suitesOf(pkg string) (paths []string) {
 
 func (h *harness) close() { _ = os.RemoveAll(h.dir) } // a temporary directory
 
-// play tries mutants until all are tried, the time is over, or the caller stops.
+// play tries mutants until all are tried, the time is up, or ctx is done.
 func (h *harness) play(ctx context.Context, out io.Writer, o options, until time.Time, judged map[string]string) (score, error) {
 	var (
 		total score
@@ -155,7 +155,7 @@ func (s *score) count(o outcome) {
 	}
 }
 
-// try asks the suites about one mutant, the nearest first.
+// try runs the suites against one mutant, the nearest package first.
 func (h *harness) try(ctx context.Context, m mutant, i int, judged map[string]string) (outcome, error) {
 	if _, ok := judged[m.key()]; ok {
 		return outcome{word: equivalent}, nil
@@ -176,8 +176,8 @@ func (h *harness) try(ctx context.Context, m mutant, i int, judged map[string]st
 	return outcome{word: survived, seconds: time.Since(began).Seconds()}, nil
 }
 
-// overlay writes the changed file and the list that puts it in the place of the
-// real one. The name is empty when the change is not Go.
+// overlay writes the changed file and the overlay list that replaces the real file by
+// it. The name is empty when the result is not valid Go.
 func (h *harness) overlay(dir string, m mutant) (string, error) {
 	real := filepath.Join(h.root, m.file)
 	source, err := os.ReadFile(real)
@@ -205,8 +205,8 @@ func (h *harness) overlay(dir string, m mutant) (string, error) {
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)$`)
 
-// ask builds the tests of one package with an overlay, which may be empty, and
-// runs them. It answers killed, survived or invalid, and what was seen.
+// ask builds the tests of one package with an overlay, which may be empty, and runs
+// them. word is killed, survived or invalid; by is the test that noticed.
 func (h *harness) ask(ctx context.Context, s suite, binary, overlay string) (word, by string) {
 	args := []string{"test", "-c", "-o", binary}
 	if overlay != "" {
@@ -222,7 +222,7 @@ func (h *harness) ask(ctx context.Context, s suite, binary, overlay string) (wor
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// A mutant may allocate without end: the shell bounds its address space.
+	// A mutant may allocate without end, so the shell limits its address space.
 	test := exec.CommandContext(within, "sh", "-c", `ulimit -v 16000000; exec "$@"`, "sh", binary,
 		"-test.short", "-test.failfast", "-test.timeout", limit.String())
 	test.Dir = filepath.Join(h.root, s.pkg)
@@ -244,8 +244,8 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return c
 }
 
-// readEquivalent reads the mutants that were judged to mean the same: a line
-// "# reason" stands above the keys that it is about, up to the next empty line.
+// readEquivalent reads the mutants that were judged to be equivalent: a line "#
+// reason" comes before the keys that it is about, up to the next empty line.
 func readEquivalent(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate changes one expression or statement of a package at a time,
-// at random, and asks whether the tests notice. What they do not notice is
-// listed with its line: either a test is missing, or the change means the same.
+// Command mutate changes one expression or statement of a package at a time, at
+// random, and checks whether the tests notice. Each change that they do not notice is
+// listed with its line: either a test is missing, or the change does not alter the
+// meaning.
 //
 //	go run ./sim/mutate                              the default packages, 10 minutes
 //	go run ./sim/mutate -packages machine -budget 1h
 //	go run ./sim/mutate -packages blob -seed 7 -n 50 -at-least 90
 //
-// The source tree is never written: the compiler reads a changed file through
-// an overlay. A mutant runs against the short tests of its own package and then
-// of the packages that build on it; one that does not compile does not count. A
-// test binary that hangs is stopped after a multiple of its usual time and
-// counts as killed. Survivors that were judged to be equivalent stand in
-// testdata/equivalent.txt, each with its reason, and do not count either.
+// The source tree is never written: the compiler reads a changed file through an
+// overlay. A mutant runs against the short tests of its own package and then of the
+// packages that depend on it. A mutant that does not compile does not count. A test
+// binary that hangs is stopped after a multiple of its usual time and counts as
+// killed. Survivors that were judged to be equivalent are listed in
+// testdata/equivalent.txt, each with a reason, and do not count either.
 package main
 
 import (
@@ -60,7 +61,7 @@ func main() {
 	}
 }
 
-// A score counts what came of the mutants of one package.
+// A score counts the outcomes of the mutants of one package.
 type score struct {
 	killed, survived, equivalent, invalid int
 }
@@ -72,8 +73,8 @@ func (s score) percent() float64 {
 	return 100 * float64(s.killed) / float64(s.killed+s.survived)
 }
 
-// run tries mutants of each package within its share of the budget. It reports
-// whether every package reached what -at-least asks for.
+// run tries mutants of each package within its share of the budget. enough reports
+// whether every package reached -at-least.
 func run(ctx context.Context, out io.Writer, o options) (enough bool, err error) {
 	root, err := os.Getwd()
 	if err != nil {

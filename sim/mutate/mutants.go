@@ -18,24 +18,24 @@ import (
 // A mutant is one change of one file: the bytes [from, to) become text.
 type mutant struct {
 	file     string // path below the root of the repository
-	function string // the function or method that holds the change
+	function string // the function or method that contains the change
 	line     int
 	from, to int
-	was      string // the line as it stands, trimmed
+	was      string // the original line, trimmed
 	text     string
-	change   string // what was changed into what, in a few words
+	change   string // the change in a few words
 }
 
-// key names a mutant by what it changes and not by its line number, so that a
-// judgement about it outlives edits above it.
+// key identifies a mutant by what it changes and not by its line number, so that a
+// judgement about it survives edits above it.
 func (m mutant) key() string {
 	return fmt.Sprintf("%s %s: %s: %s", filepath.ToSlash(filepath.Dir(m.file)), m.function, m.was, m.change)
 }
 
 func (m mutant) place() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
-// mutantsOf lists every mutant of the files that names lists in dir, a directory
-// below root, in their order.
+// mutantsOf lists every mutant of the named files in dir, a directory below root, in
+// order.
 func mutantsOf(root, dir string, names []string) ([]mutant, error) {
 	var all []mutant
 	for _, name := range names {
@@ -96,7 +96,7 @@ type lister struct {
 	found          []mutant
 }
 
-// swaps are the operators that are exchanged for another one.
+// swaps are the operators and the operator that replaces each.
 var swaps = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LAND: token.LOR, token.LOR: token.LAND,
@@ -108,9 +108,9 @@ var swaps = map[token.Token]token.Token{
 	token.BREAK: token.CONTINUE, token.CONTINUE: token.BREAK,
 }
 
-// visit adds the mutants of one node. Calls of panic stand for what cannot
-// happen; neither they nor what they print are changed. Failpoints do nothing in
-// the builds that are asked.
+// visit adds the mutants of one node. Calls of panic, and what they print, are not
+// changed, because they stand for what cannot happen. Failpoints are not changed
+// either, because they do nothing in the tested builds.
 func (l *lister) visit(n ast.Node) bool {
 	if s, ok := n.(ast.Stmt); ok && strings.HasPrefix(strings.TrimPrefix(l.text(s), "err = "), "failpoint.") {
 		return false
@@ -122,7 +122,7 @@ func (l *lister) visit(n ast.Node) bool {
 		}
 	case *ast.BinaryExpr:
 		if _, text := n.X.(*ast.BasicLit); n.Op == token.ADD && text {
-			break // most often text, which has no minus
+			break // usually text, which has no minus
 		}
 		l.swap(n.OpPos, n.Op)
 	case *ast.IncDecStmt:
@@ -171,8 +171,8 @@ func (l *lister) swap(pos token.Pos, op token.Token) {
 	}
 }
 
-// remove takes a statement away. What it used stays used, or the mutant does
-// not compile.
+// remove removes a statement. If a variable is then unused, the mutant does not
+// compile.
 func (l *lister) remove(n ast.Stmt) {
 	l.add(n, "", "removed: "+strings.Join(strings.Fields(l.text(n)), " "))
 }
@@ -195,8 +195,8 @@ func (l *lister) text(n ast.Node) string {
 	return string(l.source[l.file.Offset(n.Pos()):l.file.Offset(n.End())])
 }
 
-// apply returns the source with the mutant in it, or an error where the result
-// is not Go.
+// apply returns the source with the mutant in it, or an error when the result is not
+// Go.
 func (m mutant) apply(source []byte) ([]byte, error) {
 	changed := bytes.Join([][]byte{source[:m.from], []byte(m.text), source[m.to:]}, nil)
 	if _, err := format.Source(changed); err != nil {

@@ -43,8 +43,8 @@ func (points) Pass(int) {}
 var failpoint points
 `
 
-// TestMutants: every kind of change is found, named by what it changes, and
-// gives Go; what panic prints is left alone.
+// TestMutants: every kind of change is found, is identified by what it changes, and
+// gives valid Go. The arguments of panic are not changed.
 func TestMutants(t *testing.T) {
 	found, err := mutantsIn("internal/sum/sum.go", []byte(source))
 	if err != nil {
@@ -79,9 +79,9 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestHarness tries every mutant of a small module: what a test asks about is
-// killed, a loop without end too, what nothing asks about survives, and what
-// was judged equivalent does not count.
+// TestHarness tries every mutant of a small module. Mutants that a test checks are
+// killed, so is an endless loop; mutants that no test checks survive; those judged
+// equivalent do not count.
 func TestHarness(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a test binary for each mutant: -short leaves that out")
@@ -122,7 +122,7 @@ func TestHarness(t *testing.T) {
 	}
 }
 
-// TestEquivalentFile: each key stands below a reason, and still names a mutant.
+// TestEquivalentFile: each key comes after a reason and still identifies a mutant.
 func TestEquivalentFile(t *testing.T) {
 	judged, err := readEquivalent("testdata/equivalent.txt")
 	if err != nil {
