@@ -104,7 +104,7 @@ func (a *app) simCommand() *cobra.Command {
 			}
 			s := &simulation{app: a, c: c, seed: seed, schedules: schedules, tally: simulate.NewTally(c.plan)}
 			s.again = replayCommand(args[0], map[string][]string{"--input": in, "--file": files, "--answer": answers, "--signal": signals})
-			opt := simulate.Options{Source: one, Durable: s.tally.See}
+			opt := simulate.Options{Source: one, Durable: s.tally.Observe}
 			if trace {
 				opt.Trace = func(line string) { a.text("%s\n", view.OneLine(line)) }
 			}

@@ -81,7 +81,7 @@ func Hit(p Point) error {
 	case "error":
 		return fmt.Errorf("failpoint %s says so", p)
 	default:
-		hurt(p, action)
+		inject(p, action)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func Hit(p Point) error {
 // Pass is a point that cannot return an error.
 func Pass(p Point) {
 	if action := state().pass(p); action != "" {
-		hurt(p, action)
+		inject(p, action)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *points) write(line string) {
 	_ = f.Close()
 }
 
-func hurt(p Point, action string) {
+func inject(p Point, action string) {
 	switch action {
 	case "die":
 		self, err := os.FindProcess(os.Getpid())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal defines what a run's journal holds.
+// Package journal defines the contents of a run's journal.
 //
 // A journal is a run's events in order, numbered 1, 2, 3. This package has their kinds
 // and fields, their stored form, the paths that name scopes and step instances, the

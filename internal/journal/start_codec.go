@@ -203,16 +203,16 @@ func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 	st.Version = r.optional(`,"version":"`)
 	st.PlanHash = r.text(`,"plan":"`)
 	st.Correlation = r.optional(`,"correlationId":"`)
-	if !r.take(`,"seed":`) {
+	if !r.accept(`,"seed":`) {
 		return nil, false
 	}
 	st.Seed = r.number()
-	if r.take(`,"pins":[{"name":"`) {
+	if r.accept(`,"pins":[{"name":"`) {
 		st.Pins = make([]Pin, 0, 1+strings.Count(r.rest, `,{"name":"`))
-		for more := true; more; more = r.take(`,{"name":"`) {
+		for more := true; more; more = r.accept(`,{"name":"`) {
 			pin := Pin{Name: r.text(""), Version: r.text(`,"version":"`)}
-			if r.take(`,"cost":`) {
-				minus := r.take("-")
+			if r.accept(`,"cost":`) {
+				minus := r.accept("-")
 				if pin.Cost = int64(r.number()); pin.Cost < 0 {
 					return nil, false
 				}
@@ -221,11 +221,11 @@ func readPlainStart(data []byte) (_ *startRecord, ok bool) {
 				}
 			}
 			pin.Provider = r.optional(`,"provider":"`)
-			pin.Once = r.take(`,"atMostOnce":true`)
-			r.ok = r.take("}") && r.ok
+			pin.Once = r.accept(`,"atMostOnce":true`)
+			r.ok = r.accept("}") && r.ok
 			st.Pins = append(st.Pins, pin)
 		}
-		r.ok = r.take("]") && r.ok
+		r.ok = r.accept("]") && r.ok
 	}
 	if !given {
 		return rec, r.ok && r.rest == "}"
@@ -244,7 +244,7 @@ type startReader struct {
 	ok   bool
 }
 
-func (r *startReader) take(prefix string) bool {
+func (r *startReader) accept(prefix string) bool {
 	rest, ok := strings.CutPrefix(r.rest, prefix)
 	r.rest = rest
 	return ok
@@ -252,7 +252,7 @@ func (r *startReader) take(prefix string) bool {
 
 // text reads what follows prefix up to the closing quote.
 func (r *startReader) text(prefix string) string {
-	ok := r.take(prefix)
+	ok := r.accept(prefix)
 	n := strings.IndexByte(r.rest, '"')
 	if !ok || n < 0 || !plainText(r.rest[:n]) {
 		r.ok = false

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Starts are journal format (F46): the quick way writes the bytes that
-// encoding/json writes, and reads them as encoding/json does.
+// Starts are journal format (F46): the plain form has the bytes that encoding/json
+// writes, and is read as encoding/json reads it.
 func TestStartIsJSON(t *testing.T) {
 	base := func(change func(*Start)) *Start {
 		st := &Start{Run: "run_1", Account: "acme", Recipe: "r", PlanHash: "abc", Seed: 1<<64 - 1}
@@ -70,7 +70,7 @@ func TestStartIsJSON(t *testing.T) {
 	}
 }
 
-// Whatever quickStart takes is what encoding/json makes of it.
+// Whatever readPlainStart accepts, encoding/json reads the same.
 func FuzzStart(f *testing.F) {
 	for _, s := range []string{
 		`{"run":"r","account":"a","recipe":"x","version":"1","plan":"p","correlationId":"c","seed":1,"pins":[{"name":"n","version":"1","cost":5,"provider":"p","atMostOnce":true},{"name":"m","version":""}],"parameters":{"a":1}}`,
@@ -86,7 +86,7 @@ func FuzzStart(f *testing.F) {
 			return
 		}
 		if _, err := DecodeStart(data); err != nil {
-			return // parameters are looked into after it
+			return // parameters are checked later
 		}
 		var plain startRecord
 		if err := json.Unmarshal(data, &plain); err != nil {

@@ -4,8 +4,8 @@ package journal
 
 import "fmt"
 
-// A Change is a cell of the table of what an event makes of a step instance, or
-// of the run: then From and To are numbers of a RunStatus.
+// A Change is a cell of the table of transitions of a step instance, or of the run;
+// for the run From and To are numbers of a RunStatus.
 type Change struct {
 	Event    EventKind
 	From, To Status
@@ -19,11 +19,11 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s (%d): %s → %s", ev.Name(), c.Event, c.From, c.To)
 }
 
-// changes is that table, by event: from which statuses it may come, and what
-// the step is then. What stands here changes the state of a run; an event from
-// any other status is a fault (X76). The checker of every test and simulation
-// holds journals to it, and the simulator must meet every cell (Hits), so the
-// table says neither too little nor too much.
+// changes is that table, by event: from which statuses the event may occur, and the
+// status afterwards. The listed events change the state of a run; an event from any
+// other status is a fault (X76). The checker of every test and simulation applies the
+// table to journals, and the simulator must reach every cell (Hits). So the table has
+// no cell too few and none too many.
 var changes = [...]struct {
 	event EventKind
 	to    Status // same = the status stays
@@ -102,7 +102,7 @@ func Changes() (all []Change) {
 	return all
 }
 
-// eventKinds is how many numbers of event kinds there are.
+// eventKinds is one more than the largest event kind.
 const eventKinds = int(EvNodeAborting) + 1
 
 // allowed is the table by index.

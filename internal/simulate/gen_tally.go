@@ -71,8 +71,8 @@ func stepName(p *plan.Plan, i int32) string {
 	return name
 }
 
-// See adds an event that has become durable, and the run after that event.
-func (t *Tally) See(key store.Key, run *machine.Run, ev *journal.Event) {
+// Observe adds an event that has become durable, and the run after that event.
+func (t *Tally) Observe(key store.Key, run *machine.Run, ev *journal.Event) {
 	r := t.runs[key]
 	if r == nil {
 		r = &runTally{effects: map[string]int{}, tries: map[journal.Ref]int{}}

@@ -17,7 +17,7 @@ func TestFailpointsAreNotInTheBinary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two binaries")
 	}
-	for name, tags := range map[string]string{"plain": "", "hurt": "failpoints"} {
+	for name, tags := range map[string]string{"plain": "", "failpoints": "failpoints"} {
 		exe, err := build(t.Context(), t.TempDir(), name, tags)
 		if err != nil {
 			t.Fatal(err)
@@ -26,7 +26,7 @@ func TestFailpointsAreNotInTheBinary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range []string{failpoint.Setting, string(failpoint.CommitBefore), "failpoint.hurt"} {
+		for _, text := range []string{failpoint.Setting, string(failpoint.CommitBefore), "failpoint.inject"} {
 			if has := bytes.Contains(data, []byte(text)); has != (tags != "") {
 				t.Errorf("the binary built with tags %q holds %q: %t", tags, text, has)
 			}

@@ -39,7 +39,7 @@ type scenarioRun struct {
 	trace string // the output of strace
 }
 
-func (b *bench) newStage(t reporter, name string) *scenarioRun {
+func (b *bench) newScenarioRun(t reporter, name string) *scenarioRun {
 	t.Helper()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
@@ -170,7 +170,7 @@ func (b *bench) everyFault(ctx context.Context, only string) (problems []string,
 		over := make(chan struct{})
 		go func() { // a scenario ends with Goexit, as a test does
 			defer close(over)
-			s := b.newStage(v, sc.name)
+			s := b.newScenarioRun(v, sc.name)
 			sc.play(s)
 		}()
 		<-over

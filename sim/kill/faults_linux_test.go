@@ -25,7 +25,7 @@ func play(t *testing.T, row string) {
 			if sc.long && os.Getenv("ROUX_LONG") == "" {
 				t.Skip("takes half a minute; ROUX_LONG=1 plays it, and so does `go run ./sim/kill -faults`")
 			}
-			sc.play(b.newStage(t, sc.name))
+			sc.play(b.newScenarioRun(t, sc.name))
 		})
 	}
 	if played == 0 {

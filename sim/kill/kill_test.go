@@ -78,17 +78,17 @@ func TestF01_Kill9(t *testing.T) {
 // TestF02_CrashBetweenResultAndSuccessors kills the process between the commit of a
 // result and the step that follows: the journal must remember the result.
 func TestF02_CrashBetweenResultAndSuccessors(t *testing.T) {
-	hurt(t, failpoint.CommitBefore, failpoint.CommitAfter, failpoint.EffectsBefore, failpoint.EffectsAfter)
+	inject(t, failpoint.CommitBefore, failpoint.CommitAfter, failpoint.EffectsBefore, failpoint.EffectsAfter)
 }
 
 // TestF03_CrashBetweenStartAndWork kills the process between the commit of an
 // attempt's start and its work, and between the work and its record: the work must be
 // repeated with the same key.
 func TestF03_CrashBetweenStartAndWork(t *testing.T) {
-	hurt(t, failpoint.HandBefore, failpoint.ActionBefore, failpoint.ActionAfter, failpoint.ResultBefore)
+	inject(t, failpoint.HandBefore, failpoint.ActionBefore, failpoint.ActionAfter, failpoint.ResultBefore)
 }
 
-func hurt(t *testing.T, points ...failpoint.Point) {
+func inject(t *testing.T, points ...failpoint.Point) {
 	t.Helper()
 	b := benchOf(t)
 	for i, point := range points {

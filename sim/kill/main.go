@@ -71,7 +71,7 @@ type options struct {
 func (o *options) declare(set *flag.FlagSet) {
 	set.IntVar(&o.kills, "kills", 50, "how many processes to kill at random moments")
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what decides who is killed when; the machine decides the rest")
-	set.BoolVar(&o.points, "failpoints", false, "then hurt a test build at every failpoint, in each way")
+	set.BoolVar(&o.points, "failpoints", false, "then inject each fault at every failpoint of a test build")
 	set.StringVar(&o.only, "only", "", "of the failpoints, or of the faults, those whose name begins so")
 	set.StringVar(&o.tags, "tags", "", "build tags of the binary that is killed, such as one that leaves out a guard: then there must be violations")
 	set.BoolVar(&o.faults, "faults", false, "then make system calls of the real binary fail (Linux, with strace)")

@@ -80,7 +80,7 @@ func newHarness(ctx context.Context, root, pkg string, seed uint64) (*harness, e
 	for _, p := range append([]string{rel}, suitesOf(pkg)...) {
 		s := suite{pkg: p}
 		began := time.Now()
-		word, said := h.ask(ctx, s, filepath.Join(dir, "unchanged"), "")
+		word, said := h.runSuite(ctx, s, filepath.Join(dir, "unchanged"), "")
 		if word != survived {
 			h.close()
 			return nil, fmt.Errorf("the tests of %s fail on unchanged code:\n%s", p, said)
@@ -168,7 +168,7 @@ func (h *harness) try(ctx context.Context, m mutant, i int, judged map[string]st
 		return outcome{word: invalid}, err
 	}
 	for _, s := range h.tests {
-		word, by := h.ask(ctx, s, filepath.Join(dir, "test"), overlay)
+		word, by := h.runSuite(ctx, s, filepath.Join(dir, "test"), overlay)
 		if word != survived {
 			return outcome{word: word, by: s.pkg + ": " + by, seconds: time.Since(began).Seconds()}, nil
 		}
@@ -205,9 +205,9 @@ func (h *harness) overlay(dir string, m mutant) (string, error) {
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)$`)
 
-// ask builds the tests of one package with an overlay, which may be empty, and runs
+// runSuite builds the tests of one package with an overlay, which may be empty, and runs
 // them. word is killed, survived or invalid; by is the test that noticed.
-func (h *harness) ask(ctx context.Context, s suite, binary, overlay string) (word, by string) {
+func (h *harness) runSuite(ctx context.Context, s suite, binary, overlay string) (word, by string) {
 	args := []string{"test", "-c", "-o", binary}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
