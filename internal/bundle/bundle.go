@@ -154,7 +154,7 @@ func Write(ctx context.Context, j store.Reader, head store.Head, w io.Writer, re
 			return err
 		}
 		if frames.Len() > maxJournal || lines.Len() > maxEvents {
-			return fault.New(fault.ValueTooLarge, "the journal of run %s is too large for a bundle, which takes %s", head.Run, view.Bytes(maxJournal))
+			return fault.New(fault.ValueTooLarge, "the journal of run %s is too large for a bundle; the limit is %s", head.Run, view.Bytes(maxJournal))
 		}
 		_, err := frames.Write(journal.AppendFrame(nil, []journal.Event{*ev}))
 		return err

@@ -67,13 +67,13 @@ func Read(f io.ReaderAt, size int64, path string, unverified bool) (b *Bundle, e
 		err = b.verify(members, f, size)
 	case UnhashedVersion:
 		if b.Unverified = true; !unverified {
-			return nil, fault.New(fault.FileInvalid, "%s was written by an earlier release and has no checksums: nobody can say whether it was changed; --unverified reads it all the same", path)
+			return nil, fault.New(fault.FileInvalid, "%s was written by an earlier release and has no checksums, so changes cannot be detected; read it with --unverified", path)
 		}
 	default:
-		err = fmt.Errorf("it has version %d of the form, this release reads %d", b.Version, Version)
+		err = fmt.Errorf("it has format version %d, and this release reads %d", b.Version, Version)
 	}
 	if err == nil && !isRunID(b.Run) {
-		err = fmt.Errorf("%q is no name of a run", view.Cut(b.Run, 40))
+		err = fmt.Errorf("%q is not a run id", view.Cut(b.Run, 40))
 	}
 	if err == nil {
 		b.planText, err = unpack(members, "plan.json", maxPlan, !b.Unverified)
@@ -114,13 +114,13 @@ func membersOf(z *zip.Reader) (map[string]*zip.File, error) {
 		most, known := limits[f.Name]
 		switch size := f.UncompressedSize64; {
 		case !known:
-			return nil, fmt.Errorf("it holds %q, which no bundle does", view.Cut(f.Name, 60))
+			return nil, fmt.Errorf("it contains %q, which is not a member of a bundle", view.Cut(f.Name, 60))
 		case members[f.Name] != nil:
-			return nil, fmt.Errorf("it holds %s twice", f.Name)
+			return nil, fmt.Errorf("it contains %s twice", f.Name)
 		case size > most:
 			return nil, fmt.Errorf("%s has %s, more than %s", f.Name, view.Bytes(int64(min(size, 1<<62))), view.Bytes(int64(most)))
 		case size > bombBytes && size/bombRatio > f.CompressedSize64:
-			return nil, fmt.Errorf("%s unpacks to more than %d times its size, which nothing that export writes does", f.Name, bombRatio)
+			return nil, fmt.Errorf("%s unpacks to more than %d times its size, which no bundle written by export does", f.Name, bombRatio)
 		}
 		members[f.Name] = f
 	}
@@ -136,7 +136,7 @@ func (b *Bundle) readManifest(members map[string]*zip.File) error {
 	case !utf8.Valid(text):
 		return errors.New("manifest.json is not valid UTF-8")
 	case json.Unmarshal(text, &b.Manifest) != nil || b.Format != format:
-		return errors.New("its manifest.json is not ours")
+		return errors.New("its manifest.json is not that of a bundle")
 	}
 	if b.Version != Version {
 		return nil
@@ -152,7 +152,7 @@ func (b *Bundle) readManifest(members map[string]*zip.File) error {
 		return err
 	}
 	if sum != b.Sum || !bytes.Equal(again.Bytes(), text) {
-		return errors.New("manifest.json was changed: it does not give its checksum")
+		return errors.New("manifest.json was changed: its checksum differs")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (b *Bundle) verify(members map[string]*zip.File, f io.ReaderAt, size int64)
 			return fmt.Errorf("%s is missing", view.OneLine(view.Cut(name, 60)))
 		}
 		if file.UncompressedSize64 != uint64(want.Size) { //nolint:gosec // a negative one is another size
-			return fmt.Errorf("%s was changed: it has %d bytes and was written with %d", name, file.UncompressedSize64, want.Size)
+			return fmt.Errorf("%s was changed: it has %d bytes, and had %d", name, file.UncompressedSize64, want.Size)
 		}
 		r, err := file.Open()
 		if err != nil {
@@ -178,12 +178,12 @@ func (b *Bundle) verify(members map[string]*zip.File, f io.ReaderAt, size int64)
 			return fmt.Errorf("%s was changed: %w", name, err)
 		}
 		if hex.EncodeToString(h.Sum(nil)) != want.SHA256 {
-			return fmt.Errorf("%s was changed: it does not give the checksum that the manifest names", name)
+			return fmt.Errorf("%s was changed: its checksum is not the one in the manifest", name)
 		}
 	}
 	for name := range members {
 		if _, named := b.Members[name]; !named && name != "manifest.json" {
-			return fmt.Errorf("%s is not named in the manifest", name)
+			return fmt.Errorf("%s is not in the manifest", name)
 		}
 	}
 	h, end := sha256.New(), make([]byte, ChecksumBytes)
@@ -251,7 +251,7 @@ func (b *Bundle) checkJournal() (err error) {
 		return err
 	}
 	if b.Definition.Hash().String() != b.Plan {
-		return errors.New("its plan is not the one the manifest names")
+		return errors.New("its plan is not the one in the manifest")
 	}
 	b.State = view.NewState(b.Definition)
 	shown := view.NewRun(b.Definition, b.Run)
@@ -282,7 +282,7 @@ func (b *Bundle) checkJournal() (err error) {
 		return err
 	}
 	if start := b.State.Start(); start == nil || start.Run != b.Run {
-		return errors.New("its journal is not that of the run the manifest names")
+		return errors.New("its journal is not that of the run in the manifest")
 	}
 	b.ended = shown.Ended
 	return nil

@@ -79,7 +79,7 @@ func Hit(p Point) error {
 	switch action := state().pass(p); action {
 	case "":
 	case "error":
-		return fmt.Errorf("failpoint %s says so", p)
+		return fmt.Errorf("injected error at failpoint %s", p)
 	default:
 		inject(p, action)
 	}
@@ -141,6 +141,6 @@ func inject(p Point, action string) {
 	case "delay":
 		time.Sleep(delay)
 	default:
-		panic("failpoint " + string(p) + " says so")
+		panic("injected panic at failpoint " + string(p))
 	}
 }

@@ -152,7 +152,7 @@ steps:
 	d.turn.Limit = 1
 	d.decide(&Input{Kind: InCancel})
 	if !d.run.Admits(&Input{Kind: InResult, Fence: journal.Fence{Gen: 1, Attempt: 9}}) {
-		t.Error("a run that owes itself the rest of a turn refuses a report: it goes on with that turn first")
+		t.Error("a run with an unfinished turn refuses a report: it must continue that turn")
 	}
 }
 

@@ -168,7 +168,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 	before := run.Snapshot(nil)
 	if err := run.Apply(&first); err != nil || !bytes.Equal(run.Snapshot(nil), before) {
-		t.Errorf("an event folded already: %v", err)
+		t.Errorf("an event applied already: %v", err)
 	}
 	for what, ev := range map[string]journal.Event{
 		"a gap":                         {Seq: 3, Kind: journal.EvNodeQueued},

@@ -164,7 +164,7 @@ func missed(t *testing.T, what string, all map[string]bool, unseen map[string]st
 		case by == "" && ok:
 			t.Logf("exception: %s %s: %s", what, field, reason)
 		case by == "":
-			t.Errorf("%s %s: no scenario goes red when it is ignored", what, field)
+			t.Errorf("%s %s: no scenario fails when it is ignored", what, field)
 		}
 	}
 	for field := range unseen {

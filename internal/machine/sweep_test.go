@@ -56,7 +56,7 @@ func TestCancelWhileFailing(t *testing.T) {
 			t.Errorf("cancel after step %d failed: %v, want %s", step, d.turn.Err, want)
 		}
 		if n := len(d.turn.Events) + len(d.turn.Commands); n > 0 {
-			t.Errorf("an input that was refused gave %d events and commands, which nobody takes up", n)
+			t.Errorf("an input that was refused gave %d events and commands, which are never carried out", n)
 		}
 		d.do(&Input{Kind: InContinue})
 		if d.run.status != journal.RunFailed || d.run.code != fault.FileInvalid {

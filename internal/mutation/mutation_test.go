@@ -45,7 +45,7 @@ func TestEveryGuardIsInBothFiles(t *testing.T) {
 	for _, g := range Guards() {
 		names = append(names, `"`+g.Name+`"`)
 		if g.Keeps == "" {
-			t.Errorf("nothing says what %s keeps", g.Name)
+			t.Errorf("%s has no description", g.Name)
 		}
 	}
 	if got := slices.Sorted(maps.Values(removable)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {

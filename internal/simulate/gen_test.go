@@ -35,6 +35,6 @@ func TestDrawnCases(t *testing.T) {
 		}
 	}
 	if wide == 0 || deep == 0 || windows == 0 {
-		t.Errorf("%d wide and %d deep recipes, %d files of several windows: the property sees too little", wide, deep, windows)
+		t.Errorf("%d wide and %d deep recipes, %d files of several windows: the recipes cover too little", wide, deep, windows)
 	}
 }

@@ -58,7 +58,7 @@ func TestSchedules(t *testing.T) {
 		}
 	})
 	if all.Suspended == 0 || all.Quarantined == 0 || all.Swept == 0 || all.Reads == 0 {
-		t.Errorf("%d runs were suspended, %d quarantined, %d removed, %d events read: the worlds see too little",
+		t.Errorf("%d runs were suspended, %d quarantined, %d removed, %d events read: the worlds cover too little",
 			all.Suspended, all.Quarantined, all.Swept, all.Reads)
 	}
 }
@@ -229,7 +229,7 @@ func TestBrokenWorldsAreNoticed(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			err := spoilt(t, spoil)
 			if err == nil {
-				t.Fatal("nobody noticed")
+				t.Fatal("no violation was reported")
 			}
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("it is reported as %v", err)

@@ -226,11 +226,11 @@ func firstOf(a, b *Side) *Divergence {
 		text := ""
 		switch {
 		case x == nil || y == nil:
-			text = "only one of them got there"
+			text = "only one of the runs reached it"
 		case x.Status != y.Status:
 			text = fmt.Sprintf("%s in one, %s in the other", x.Status, y.Status)
 		case errorText(x.Error) != errorText(y.Error):
-			text = "it failed for another reason"
+			text = "its error differs"
 		case !bytes.Equal(x.Output, y.Output):
 			text = "its output differs"
 		default:

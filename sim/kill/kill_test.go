@@ -71,7 +71,7 @@ func TestF01_Kill9(t *testing.T) {
 		t.Errorf("%s (seed %d)", p, o.seed)
 	}
 	if n := b.kills.Load(); n < 20 || b.effects.Load() == 0 || b.runs.Load() == 0 {
-		t.Errorf("%d kills, %d effects, %d runs: too little to say anything", n, b.effects.Load(), b.runs.Load())
+		t.Errorf("%d kills, %d effects, %d runs: too little to prove anything", n, b.effects.Load(), b.runs.Load())
 	}
 }
 
@@ -135,7 +135,7 @@ func TestASetApartRunIsReleased(t *testing.T) {
 	p, err := resumedProcess(r, die)
 	for tries := 0; ; tries++ {
 		if err != nil || tries == 8 {
-			t.Fatalf("died %d times and was not set apart, %v", tries, err)
+			t.Fatalf("died %d times and was not quarantined, %v", tries, err)
 		}
 		if code, err := p.within(maxCommandTime); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestASetApartRunIsReleased(t *testing.T) {
 	}
 	runs, err := r.list()
 	if err != nil || len(runs) != 1 || runs[0].Quarantine == "" {
-		t.Fatalf("runs %+v, %v; want one that is set apart", runs, err)
+		t.Fatalf("runs %+v, %v; want one that is quarantined", runs, err)
 	}
 	before := r.released.Load()
 	if problems, err := r.resumeAll(); err != nil || len(problems) > 0 || r.released.Load() != before+1 {
