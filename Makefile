@@ -51,7 +51,7 @@ measure: ## every shape beside its floors, three times (20 min on a quiet machin
 	go test ./bench -run Page -rewrite
 
 mutate: ## random changes of the code that the tests must notice; PACKAGES=, BUDGET=, SEED=
-	go run ./sim/mutate -packages $(or $(PACKAGES),machine,journal,engine,store/sqlite,worker,blob) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
+	go run ./sim/mutate -packages $(or $(PACKAGES),machine,journal,engine,store/sqlite,store/format,worker,blob) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
 
 fuzz-short: ## every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)

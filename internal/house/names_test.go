@@ -35,7 +35,7 @@ var refusedNames = map[string]map[string]string{
 	},
 	"internal/store/memory": {"park": "suspension"},
 	"internal/store/sqlite": {
-		"takeOff": "publishBegin", "land": "publishEnd", "spot": "location", "seal": "encodeBlob", "unseal": "decodeBlob",
+		"takeOff": "publishBegin", "land": "publishEnd", "spot": "location", "seal": "format.EncodeBlob", "unseal": "format.DecodeBlob",
 		"folded": "compacted", "folds": "compacted", "keepFold": "writeCompaction", "dropFolded": "dropCompacted", "removeFolds": "removeCompacted",
 		"park": "suspend", "parked": "suspended", "newParked": "newSuspended", "spendReserve": "spendDiskReserve", "keepReserve": "keepDiskReserve",
 	},

@@ -5,12 +5,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // maxComplaints bounds what a check lists.
@@ -89,7 +89,7 @@ func (c *checking) pages(ctx context.Context) error {
 }
 
 func (c *checking) journal(ctx context.Context) error {
-	known := texts{}
+	known := format.Texts{}
 	return c.query(ctx, `SELECT id, data FROM journal ORDER BY id`, func(rows *sql.Rows) error {
 		var id int64
 		var data []byte
@@ -102,12 +102,12 @@ func (c *checking) journal(ctx context.Context) error {
 				err = c.complain("journal row %d at byte %d: %s", id, off, why)
 			}
 		}
-		if count, dir := rowDirectory(data); count < 0 || dir == nil || sum(data[:5]) != binary.LittleEndian.Uint32(data[5:]) {
+		if !format.IntactDirectory(data) {
 			complain(0, "its directory is damaged")
 		}
-		lost := parseRow(data, known, func(r record) {
-			if r.damaged != "" {
-				complain(int(r.off), r.damaged)
+		lost := format.ParseRow(data, known, func(r format.Record) {
+			if r.Damaged != "" {
+				complain(int(r.Off), r.Damaged)
 			}
 		})
 		if lost >= 0 {
@@ -130,9 +130,9 @@ func (c *checking) encoded(ctx context.Context) error {
 			if err := rows.Scan(&name, &data); err != nil {
 				return err
 			}
-			data, err := decodeBlob(data)
+			data, err := format.DecodeBlob(data)
 			if err == nil && at.what == "pack" {
-				err = eachPiece(data, func(*piece, []byte) bool { return true })
+				err = format.EachPiece(data, func(*format.Piece, []byte) bool { return true })
 			}
 			if err != nil {
 				return c.complain("%s %s: %v", at.what, name, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // maxRow bounds a journal row; a larger batch takes several in one transaction.
@@ -291,13 +292,13 @@ type location struct {
 // pack puts a small compaction into the commit's pack.
 func (s *Store) pack(t *store.Transition) (at location, err error) {
 	f := t.Compaction
-	if f == nil || !small(f) {
+	if f == nil || !format.Small(f) {
 		return at, nil
 	}
-	var full bool
-	at.pack, full = s.c.packing.add(t.Key, f)
+	at.pack = s.c.packing.next
+	full := s.c.packing.Add(t.Key, f)
 	if f.First == 1 {
-		at.first, at.reach, at.sum = at.pack, int64(f.Last), placeSum(t.Key, at.pack, int64(f.Last))
+		at.first, at.reach, at.sum = at.pack, int64(f.Last), format.PlaceSum(t.Key, at.pack, int64(f.Last))
 	}
 	if full {
 		err = s.writePack()
@@ -315,7 +316,7 @@ func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction
 		if err := failpoint.Hit(failpoint.PlanWrite); err != nil {
 			return err
 		}
-		if err := s.write(s.st.putPlan, p.Key, p.Data, sumOf(p.Key, p.Data)); err != nil {
+		if err := s.write(s.st.putPlan, p.Key, p.Data, format.Sum(p.Key, p.Data)); err != nil {
 			return err
 		}
 		s.c.plans = append(s.c.plans, p.Key)
@@ -323,7 +324,7 @@ func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction
 	}
 	if id := t.Idempotency; id != nil {
 		if err := s.write(s.st.putKey, t.Account, id.Key, id.BodyHash, t.Run, id.Until,
-			sumOf(t.Account, id.Key, id.BodyHash, t.Run, id.Until)); err != nil {
+			format.Sum(t.Account, id.Key, id.BodyHash, t.Run, id.Until)); err != nil {
 			return err
 		}
 	}
@@ -338,7 +339,7 @@ func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction
 		s.c.accepted = append(s.c.accepted, t)
 		s.c.places = append(s.c.places, placed{e, len(e.added) - 1})
 		if e.newSuspended && t.Suspension == nil {
-			if err := s.write(s.st.wake, t.Account, t.Run, suspendSum(t.Key, 0, 0)); err != nil {
+			if err := s.write(s.st.wake, t.Account, t.Run, format.SuspendSum(t.Key, 0, 0)); err != nil {
 				return err
 			}
 			e.newSuspended = false
@@ -358,13 +359,13 @@ func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction
 			return err
 		}
 		e.newSuspended = true
-		return s.write(s.st.suspend, t.Account, t.Run, p.WakeAt, at.first, at.reach, suspendSum(t.Key, 1, p.WakeAt), at.sum,
-			int64(e.newLast), reachSum(t.Key, int64(e.newLast)))
+		return s.write(s.st.suspend, t.Account, t.Run, p.WakeAt, at.first, at.reach, format.SuspendSum(t.Key, 1, p.WakeAt), at.sum,
+			int64(e.newLast), format.ReachSum(t.Key, int64(e.newLast)))
 	}
 	// Events that leave the journal are lost without a sign unless the run's row
 	// says how far they reached.
 	if place && t.Compaction != nil {
-		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum, int64(e.newLast), reachSum(t.Key, int64(e.newLast)))
+		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum, int64(e.newLast), format.ReachSum(t.Key, int64(e.newLast)))
 	}
 	return nil
 }
@@ -381,10 +382,10 @@ func (s *Store) writeCompaction(t *store.Transition, compaction encodedCompactio
 	case at.first != nil:
 		return nil
 	case at.pack != 0:
-		return s.write(s.st.putPiece, t.Account, t.Run, int64(f.First), int64(f.Last), at.pack, pieceSum(t.Key, f.First, f.Last, at.pack))
+		return s.write(s.st.putPiece, t.Account, t.Run, int64(f.First), int64(f.Last), at.pack, format.PieceSum(t.Key, f.First, f.Last, at.pack))
 	}
 	s.c.bytes += int64(len(compaction.chunk) + len(compaction.state))
-	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), compaction.chunk, chunkSum(t.Key, f.First, f.Last))
+	err := s.write(s.st.putChunk, t.Account, t.Run, int64(f.First), int64(f.Last), compaction.chunk, format.ChunkSum(t.Key, f.First, f.Last))
 	if err == nil && compaction.state != nil {
 		err = failpoint.Hit(failpoint.SnapshotWrite)
 	}
@@ -392,7 +393,29 @@ func (s *Store) writeCompaction(t *store.Transition, compaction encodedCompactio
 		return err
 	}
 	return s.write(s.st.putSnapshot, t.Account, t.Run, int64(f.Last), int64(f.Format), compaction.state,
-		stateSum(t.Key, f.Last, f.Format))
+		format.StateSum(t.Key, f.Last, f.Format))
+}
+
+// encodedCompaction is a compaction with rows of its own, ready to be written. It is made before the store is
+// locked: packing takes longer than the commit.
+type encodedCompaction struct {
+	chunk, state []byte
+}
+
+func encodeCompactions(batch []store.Transition) []encodedCompaction {
+	var encoded []encodedCompaction
+	for i := range batch {
+		if f := batch[i].Compaction; f != nil && !format.Small(f) {
+			if encoded == nil {
+				encoded = make([]encodedCompaction, len(batch))
+			}
+			encoded[i].chunk = format.EncodeBlob(f.Chunk, true)
+			if f.State != nil {
+				encoded[i].state = format.EncodeBlob(f.State, false)
+			}
+		}
+	}
+	return encoded
 }
 
 // write runs a statement inside the commit's transaction.
@@ -411,7 +434,7 @@ func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
 	if err != nil || !found {
 		return store.Verdict{}, err
 	}
-	if v[3] != sumOf(t.Account, t.Idempotency.Key, v[1], v[0], v[2]) {
+	if v[3] != format.Sum(t.Account, t.Idempotency.Key, v[1], v[0], v[2]) {
 		return store.Verdict{Err: damagedRow(fmt.Sprintf("idempotency key %q", t.Idempotency.Key), "run")}, nil
 	}
 	run, _ := v[0].(string)
@@ -450,7 +473,7 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	}
 	size, total := 0, 0
 	for _, t := range c.accepted {
-		total += recordSize(t)
+		total += format.RecordSize(t)
 	}
 	if len(spans) > 0 || total > maxRow {
 		if err := s.begin(); err != nil {
@@ -460,8 +483,8 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	c.buf = c.buf[:0]
 	for from := 0; from < len(c.accepted); {
 		to := from
-		for size = headLen; to < len(c.accepted); to++ {
-			n := recordSize(c.accepted[to])
+		for size = format.RowHead; to < len(c.accepted); to++ {
+			n := format.RecordSize(c.accepted[to])
 			if to > from && size+n > maxRow {
 				break
 			}
@@ -469,7 +492,7 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 		}
 		id := s.x.nextRow + int64(len(rows))
 		places := c.places[from:to]
-		c.buf = appendRow(slices.Grow(c.buf[:0], size), c.accepted[from:to], func(i int, off, n uint32) {
+		c.buf = format.AppendRow(slices.Grow(c.buf[:0], size), c.accepted[from:to], func(i int, off, n uint32) {
 			r := &places[i].e.added[places[i].i]
 			r.row, r.off, r.n = id, off, n
 		})
@@ -556,7 +579,7 @@ func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []
 	if value == nil {
 		_, err = s.st.deleteNote.exec(name)
 	} else {
-		_, err = s.st.putNote.exec(name, value, sumOf(name, value))
+		_, err = s.st.putNote.exec(name, value, format.Sum(name, value))
 	}
 	if err != nil {
 		return s.fail(err)

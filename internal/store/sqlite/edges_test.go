@@ -49,9 +49,10 @@ func TestPackNumbersAreGivenOnce(t *testing.T) {
 	if p.next != 5 {
 		t.Errorf("the next pack is %d, want 5: nothing was in it", p.next)
 	}
-	id, _ := p.add(runKey(1), &store.Compaction{First: 1, Last: 1, Chunk: []byte("chunk"), Format: 1, State: []byte("state")})
+	id := p.next
+	p.Add(runKey(1), &store.Compaction{First: 1, Last: 1, Chunk: []byte("chunk"), Format: 1, State: []byte("state")})
 	p.reset()
-	if id != 5 || p.next != 6 || len(p.open) != 0 {
-		t.Errorf("after pack %d was dropped the next is %d, with %d bytes", id, p.next, len(p.open))
+	if id != 5 || p.next != 6 || !p.Empty() {
+		t.Errorf("after pack %d was dropped the next is %d, empty: %t", id, p.next, p.Empty())
 	}
 }

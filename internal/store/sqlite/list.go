@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 const qualifiedHead = `r.account, r.run, r.recipe, r.version, r.plan_hash, r.status, r.created, r.updated, r.ended,
@@ -169,7 +170,7 @@ func (s *Store) Plan(ctx context.Context, hash string) ([]byte, error) {
 	if !found {
 		return nil, fault.New(fault.RecipeNotFound, "no plan %q", hash)
 	}
-	if sum != sumOf(hash, data) {
+	if sum != format.Sum(hash, data) {
 		return nil, damagedRow(fmt.Sprintf("plan %q", hash), "plan")
 	}
 	return data, nil
@@ -180,7 +181,7 @@ func (s *Store) Note(ctx context.Context, name string) ([]byte, error) {
 	var value []byte
 	var sum int64
 	found, err := s.lookup(ctx, []any{&value, &sum}, s.q.note, name)
-	if found && sum != sumOf(name, value) {
+	if found && sum != format.Sum(name, value) {
 		return nil, damagedRow(fmt.Sprintf("note %q", name), "value")
 	}
 	if found && value == nil {

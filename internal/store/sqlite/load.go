@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // errMoved says that a commit changed the run between two reads: read again.
@@ -110,7 +111,7 @@ func (f *compacted) columns() []any {
 
 // check refuses what the run's row says when it is not as it was written.
 func (f *compacted) check(key store.Key) error {
-	if f.reachSum != reachSum(key, int64(f.reach)) || !sumFits(f.placeSum, placeSum(key, f.pack, int64(f.packed)), f.pack, int64(f.packed)) {
+	if f.reachSum != format.ReachSum(key, int64(f.reach)) || !format.SumFits(f.placeSum, format.PlaceSum(key, f.pack, int64(f.packed)), f.pack, int64(f.packed)) {
 		return damagedHead(key, "place of its events")
 	}
 	return nil
@@ -170,13 +171,13 @@ func (r *savedRow) check() error {
 	if err := r.head.check(); err != nil {
 		return err
 	}
-	if !sumFits(r.suspendSum, suspendSum(r.head.Key, r.suspended, r.wakeAt), r.suspended, r.wakeAt) {
+	if !format.SumFits(r.suspendSum, format.SuspendSum(r.head.Key, r.suspended, r.wakeAt), r.suspended, r.wakeAt) {
 		return damagedHead(r.head.Key, "mark of a suspended run")
 	}
 	if err := r.compacted.check(r.head.Key); err != nil {
 		return err
 	}
-	if r.state != nil && r.stateSum != stateSum(r.head.Key, r.stateLast, r.format) {
+	if r.state != nil && r.stateSum != format.StateSum(r.head.Key, r.stateLast, r.format) {
 		r.state = nil
 	}
 	return nil
@@ -226,7 +227,7 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 	}
 	if row.state != nil {
 		// A damaged snapshot loses nothing: the events before it are all there.
-		if state, err := decodeBlob(row.state); err == nil {
+		if state, err := format.DecodeBlob(row.state); err == nil {
 			out.State, out.StateLast, out.Format = state, row.stateLast, row.format
 		}
 	}
@@ -300,7 +301,7 @@ func (t *tail) compacted(ctx context.Context, until uint64, f *compacted) (err e
 		if err != nil {
 			return err
 		}
-		if _, err := t.add(p.first, p.last, p.frames); err != nil {
+		if _, err := t.add(p.First, p.Last, p.Frames); err != nil {
 			return err
 		}
 	}
@@ -319,13 +320,13 @@ func (t *tail) chunk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if stored != noSum && stored != chunkSum(t.key, first, last) {
+	if stored != format.NoSum && stored != format.ChunkSum(t.key, first, last) {
 		return damagedHead(t.key, fmt.Sprintf("place of the chunk after event %d", t.at))
 	}
 	if first > t.at+1 {
 		return lostEvents(t.key, t.at+1, first-1)
 	}
-	frames, err := decodeBlob(data)
+	frames, err := format.DecodeBlob(data)
 	if err != nil {
 		return fault.Wrap(fault.StoreCorrupt, err, "run %s: the chunk of events %d to %d is damaged (offset: event %d): %v", t.key.Run, first, last, first, err)
 	}
@@ -344,7 +345,7 @@ func (t *tail) journal(ctx context.Context, refs []ref) error {
 		if err != nil {
 			return err
 		}
-		if more, err := t.add(rec.first, rec.last, rec.frames); !more {
+		if more, err := t.add(rec.First, rec.Last, rec.Frames); !more {
 			return err
 		}
 	}
@@ -352,23 +353,23 @@ func (t *tail) journal(ctx context.Context, refs []ref) error {
 }
 
 // record reads one record of the journal.
-func (s *Store) record(ctx context.Context, key store.Key, r ref) (record, error) {
+func (s *Store) record(ctx context.Context, key store.Key, r ref) (format.Record, error) {
 	data := s.kept(r)
 	if data == nil {
 		err := s.q.record.QueryRowContext(brief(ctx), r.row, int64(r.off)+1, int64(r.n)).Scan(&data)
 		if errors.Is(err, sql.ErrNoRows) {
-			return record{}, errMoved // trimmed: a chunk has it
+			return format.Record{}, errMoved // trimmed: a chunk has it
 		}
 		if err != nil {
-			return record{}, err
+			return format.Record{}, err
 		}
 	}
-	rec, err := parseRecord(data, nil)
-	if err == nil && (rec.key != key || rec.first != r.first || rec.last != r.last) {
-		err = fmt.Errorf("it holds events %d to %d of run %s", rec.first, rec.last, rec.key.Run)
+	rec, err := format.ParseRecord(data, nil)
+	if err == nil && (rec.Key != key || rec.First != r.first || rec.Last != r.last) {
+		err = fmt.Errorf("it holds events %d to %d of run %s", rec.First, rec.Last, rec.Key.Run)
 	}
 	if err != nil {
-		return record{}, damagedAt(key, r.row, int(r.off), err.Error())
+		return format.Record{}, damagedAt(key, r.row, int(r.off), err.Error())
 	}
 	return rec, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // TestLostCompactionIsLoud: the last events of a run are in a piece or a chunk, whose row
@@ -19,7 +20,7 @@ func TestLostCompactionIsLoud(t *testing.T) {
 		size       int
 	}{
 		{"pieces", nil, 1}, {"pieces", &store.Suspension{WakeAt: 7}, 1},
-		{"chunks", nil, maxPiece + 1}, {"chunks", &store.Suspension{}, maxPiece + 1},
+		{"chunks", nil, format.MaxPiece + 1}, {"chunks", &store.Suspension{}, format.MaxPiece + 1},
 	} {
 		dir := t.TempDir()
 		s := open(t, dir)

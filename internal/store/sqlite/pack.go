@@ -5,7 +5,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,39 +12,13 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// A pack is an encoded blob with the compactions of many runs:
-//
-//	version u8
-//	pieces   length of what follows (varint),
-//	         account, run (length and bytes each), first, last-first, format,
-//	         length of the state + 1 or 0 for none (varints), state, frames
-//
-// Small compactions share packs because a row each, compressed for itself, costs ten
-// times as much to write and three times the space. The price is that damage to
-// a pack hurts all its runs, so a pack is small.
 const (
-	packVersion = 1
-	maxPiece    = 16 << 10 // a larger compaction has rows of its own
-	packSize    = 32 << 10 // a pack that has reached it takes no more pieces
-	cachedPacks = 16       // of which a reader has just had a run
-	somePieces  = 64       // that a reader of events looks up at once
+	cachedPacks = 16 // of which a reader has just had a run
+	somePieces  = 64 // that a reader of events looks up at once
 )
-
-// A piece is the compaction of one run in a pack, into which it points: whoever looks
-// for one passes hundreds of others.
-type piece struct {
-	account, run []byte
-	first, last  uint64
-	format       uint32
-	state        []byte // nil = none
-	frames       []byte
-}
-
-func (p *piece) of(key store.Key) bool {
-	return string(p.run) == key.Run && string(p.account) == key.Account
-}
 
 // A pieceRef says which events a piece has and where it is.
 type pieceRef struct {
@@ -53,133 +26,32 @@ type pieceRef struct {
 	pack        int64
 }
 
-// small says that a compaction goes into a pack.
-func small(f *store.Compaction) bool { return len(f.Chunk)+len(f.State) <= maxPiece }
-
-func appendPiece(buf []byte, key store.Key, f *store.Compaction) []byte {
-	var head [4 * binary.MaxVarintLen64]byte
-	h := binary.AppendUvarint(head[:0], f.First)
-	h = binary.AppendUvarint(h, f.Last-f.First)
-	h = binary.AppendUvarint(h, uint64(f.Format))
-	state := uint64(0)
-	if f.State != nil {
-		state = uint64(len(f.State)) + 1
-	}
-	h = binary.AppendUvarint(h, state)
-	n := uvarintLen(len(key.Account)) + len(key.Account) + uvarintLen(len(key.Run)) + len(key.Run)
-	buf = binary.AppendUvarint(buf, uint64(n+len(h)+len(f.State)+len(f.Chunk)))
-	buf = appendKey(buf, key)
-	buf = append(buf, h...)
-	buf = append(buf, f.State...)
-	return append(buf, f.Chunk...)
-}
-
-func uvarintLen(n int) int {
-	k := 1
-	for ; n >= 0x80; n >>= 7 {
-		k++
-	}
-	return k
-}
-
-// eachPiece calls fn for every piece and the bytes it takes, until it says no.
-// The piece is fn's until it returns.
-func eachPiece(data []byte, fn func(p *piece, raw []byte) bool) error {
-	if len(data) == 0 || data[0] != packVersion {
-		return errors.New("it is no pack of this release")
-	}
-	var p piece
-	for data = data[1:]; len(data) > 0; {
-		n, k := binary.Uvarint(data)
-		if k <= 0 || n > uint64(len(data)-k) {
-			return fmt.Errorf("a piece of %d bytes is cut to %d", n, len(data))
-		}
-		raw := data[:k+int(n)]
-		data = data[len(raw):]
-		body, ok := raw[k:], true
-		number := func() uint64 {
-			v, k := binary.Uvarint(body)
-			if ok = ok && k > 0; ok {
-				body = body[k:]
-			}
-			return v
-		}
-		take := func(n uint64) []byte {
-			if ok = ok && n <= uint64(len(body)); !ok {
-				return nil
-			}
-			b := body[:n:n]
-			body = body[n:]
-			return b
-		}
-		p = piece{account: take(number()), run: take(number())}
-		p.first = number()
-		p.last = p.first + number()
-		p.format = uint32(number())
-		if n := number(); n > 0 {
-			p.state = take(n - 1)
-		}
-		p.frames = body
-		if !ok {
-			return errors.New("a piece has a malformed head")
-		}
-		if !fn(&p, raw) {
-			return nil
-		}
-	}
-	return nil
-}
-
 // packing is the pack that the commit under way fills.
 type packing struct {
-	next int64  // number of the pack that is open, or will be
-	open []byte // it, after room for the head of an encoded blob
-	room []byte // for it in fewer bytes
+	next int64 // number of the pack that is open, or will be
+	format.Pack
 }
 
 // reset forgets what a commit has packed. Numbers are not given twice.
 func (p *packing) reset() {
-	if len(p.open) > 0 {
+	if !p.Empty() {
 		p.next++
 	}
-	p.open = p.open[:0]
-}
-
-// add puts a compaction into the pack and returns its number. full says that it takes no
-// more and is to be written.
-func (p *packing) add(key store.Key, f *store.Compaction) (id int64, full bool) {
-	if len(p.open) == 0 {
-		p.open = append(p.open, make([]byte, blobHead)...)
-		p.open = append(p.open, packVersion)
-	}
-	p.open = appendPiece(p.open, key, f)
-	return p.next, len(p.open) >= blobHead+packSize
-}
-
-// encoded is the open pack as it is stored, until the next one is.
-func (p *packing) encoded() []byte {
-	data := p.open[blobHead:]
-	var ok bool
-	if p.room, ok = squeeze(p.room, data); ok {
-		return p.room
-	}
-	putHead(p.open, asIs, len(data))
-	return p.open
+	p.Pack.Reset()
 }
 
 // writePack writes what the commit has packed since the last time.
 func (s *Store) writePack() error {
 	p := &s.c.packing
-	if len(p.open) == 0 {
+	if p.Empty() {
 		return nil
 	}
-	data := p.encoded()
+	data := p.Encode()
 	if err := s.write(s.st.putPack, p.next, data); err != nil {
 		return err
 	}
 	s.c.bytes += int64(len(data))
-	p.next++
-	p.open = p.open[:0]
+	p.reset()
 	return nil
 }
 
@@ -237,7 +109,7 @@ func (s *Store) readPack(ctx context.Context, id int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := decodeBlob(encoded)
+	data, err := format.DecodeBlob(encoded)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "pack %d is damaged: %v", id, err)
 	}
@@ -245,26 +117,26 @@ func (s *Store) readPack(ctx context.Context, id int64) ([]byte, error) {
 }
 
 // piece reads the piece of a run.
-func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (piece, error) {
+func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (format.Piece, error) {
 	data, err := s.packAt(ctx, r.pack)
 	if errors.Is(err, fault.StoreCorrupt) {
-		return piece{}, fault.Wrap(fault.StoreCorrupt, err, "run %s: events %d to %d (offset: event %d): %v", key.Run, r.first, r.last, r.first, err)
+		return format.Piece{}, fault.Wrap(fault.StoreCorrupt, err, "run %s: events %d to %d (offset: event %d): %v", key.Run, r.first, r.last, r.first, err)
 	}
 	if err != nil {
-		return piece{}, err
+		return format.Piece{}, err
 	}
-	var found piece
-	err = eachPiece(data, func(p *piece, _ []byte) bool {
-		if p.last == r.last && p.of(key) {
+	var found format.Piece
+	err = format.EachPiece(data, func(p *format.Piece, _ []byte) bool {
+		if p.Last == r.last && p.Of(key) {
 			found = *p
 		}
-		return found.last == 0
+		return found.Last == 0
 	})
 	if err != nil {
-		return piece{}, fault.Wrap(fault.StoreCorrupt, err, "run %s: pack %d: %v (offset: event %d)", key.Run, r.pack, err, r.first)
+		return format.Piece{}, fault.Wrap(fault.StoreCorrupt, err, "run %s: pack %d: %v (offset: event %d)", key.Run, r.pack, err, r.first)
 	}
-	if found.last == 0 || found.first != r.first {
-		return piece{}, errMoved
+	if found.Last == 0 || found.First != r.first {
+		return format.Piece{}, errMoved
 	}
 	return found, nil
 }
@@ -288,7 +160,7 @@ func (s *Store) pieces(ctx context.Context, key store.Key, f *compacted, after u
 		if err := rows.Scan(&r.first, &r.last, &r.pack, &stored); err != nil {
 			return err
 		}
-		if stored != pieceSum(key, r.first, r.last, r.pack) {
+		if stored != format.PieceSum(key, r.first, r.last, r.pack) {
 			return damagedHead(key, fmt.Sprintf("place of the events up to %d", r.last))
 		}
 		refs = append(refs, r)
@@ -315,28 +187,13 @@ func (s *Store) packedState(ctx context.Context, out *store.Saved, f *compacted)
 			if err != nil {
 				return err
 			}
-			if p.state != nil {
-				out.State, out.StateLast, out.Format = slices.Clone(p.state), p.last, p.format
+			if p.State != nil {
+				out.State, out.StateLast, out.Format = slices.Clone(p.State), p.Last, p.Format
 				return nil
 			}
 		}
 	}
 	return nil
-}
-
-// without returns a pack without some runs; nil when none is left.
-func without(data []byte, gone map[store.Key]struct{}) ([]byte, error) {
-	left := []byte{packVersion}
-	err := eachPiece(data, func(p *piece, raw []byte) bool {
-		if _, ok := gone[store.Key{Account: string(p.account), Run: string(p.run)}]; !ok {
-			left = append(left, raw...)
-		}
-		return true
-	})
-	if err != nil || len(left) == 1 {
-		return nil, err
-	}
-	return left, nil
 }
 
 // removePieces takes deleted runs out of their packs, some packs in one
@@ -404,13 +261,13 @@ func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]st
 	data, err := s.readPack(ctx, id) // not from the cache: it may be older
 	if err == nil {
 		var left []byte
-		switch left, err = without(data, gone); {
+		switch left, err = format.Without(data, gone); {
 		case err != nil:
 			err = fault.Wrap(fault.StoreCorrupt, err, "pack %d: %v", id, err)
 		case left == nil:
 			_, err = s.st.dropPack.exec(id)
 		default:
-			encoded := encodeBlob(left, true)
+			encoded := format.EncodeBlob(left, true)
 			size = len(encoded)
 			_, err = s.st.replacePack.exec(id, encoded)
 		}

@@ -4,17 +4,15 @@ package sqlite
 
 import (
 	"bytes"
-	"compress/flate"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // packed makes a store with n runs of three events that share one pack, the
@@ -105,7 +103,7 @@ func TestPacksAreSmall(t *testing.T) {
 	if err := s.read.QueryRow(`SELECT max(length(data)), count(*) FROM packs`).Scan(&most, &packs); err != nil {
 		t.Fatal(err)
 	}
-	if most > packSize+maxPiece+blobHead || packs < 12 {
+	if most > format.PackSize+format.MaxPiece+format.BlobHead || packs < 12 {
 		t.Fatalf("%d packs, the largest of %d bytes", packs, most)
 	}
 	for i := range batch {
@@ -121,7 +119,7 @@ func TestPacksAreSmall(t *testing.T) {
 func TestPiecesAndChunksOfOneRun(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
-	sizes := []int{10, maxPiece + 1, 20, 30, maxPiece + 2, maxPiece + 3, 40}
+	sizes := []int{10, format.MaxPiece + 1, 20, 30, format.MaxPiece + 2, format.MaxPiece + 3, 40}
 	var want [][]byte
 	for i, size := range sizes {
 		n := uint64(i) + 1
@@ -272,83 +270,4 @@ func TestDeletedRunsLeaveTheirPacks(t *testing.T) {
 	over(0)
 	over(2)
 	wantPacks(t, s, 0)
-}
-
-// What is no pack is refused, and never read past its end.
-func FuzzEachPiece(f *testing.F) {
-	pack := []byte{packVersion}
-	for i := range 3 {
-		pack = appendPiece(pack, runKey(i), &store.Compaction{First: 1, Last: 9, Chunk: []byte("frames"), Format: 300, State: []byte("s")})
-	}
-	f.Add(pack)
-	f.Add(pack[:len(pack)-3])
-	f.Fuzz(func(t *testing.T, data []byte) {
-		back := []byte{packVersion}
-		err := eachPiece(data, func(p *piece, raw []byte) bool {
-			if p.last < p.first {
-				return true // it cannot be written
-			}
-			back = append(back, raw...)
-			return true
-		})
-		if err == nil && len(back) > len(data) {
-			t.Fatalf("%d bytes of pieces in %d", len(back), len(data))
-		}
-	})
-}
-
-// What does not shrink is stored as it is, and comes back as it was; so does what does.
-func TestEncodeBlobTriesASample(t *testing.T) {
-	random := make([]byte, 32<<10)
-	dice := rand.NewChaCha8([32]byte{1})
-	_, _ = dice.Read(random) // it never fails
-	for _, c := range []struct {
-		what string
-		data []byte
-		how  byte
-	}{
-		{"random", random, asIs},
-		{"text", bytes.Repeat([]byte("all the same "), 4000), zstandard},
-		{"text around what is random", slices.Concat(bytes.Repeat([]byte{'a'}, 20<<10), random[:4<<10], bytes.Repeat([]byte{'a'}, 20<<10)), zstandard},
-		{"little", bytes.Repeat([]byte{'a'}, worthwhile), zstandard},
-		{"less", bytes.Repeat([]byte{'a'}, worthwhile-1), asIs},
-		{"nothing", nil, asIs},
-	} {
-		encoded := encodeBlob(c.data, true)
-		back, err := decodeBlob(encoded)
-		if err != nil || !bytes.Equal(back, c.data) {
-			t.Errorf("%s: it came back as %d bytes of %d, %v", c.what, len(back), len(c.data), err)
-		}
-		if encoded[8] != c.how {
-			t.Errorf("%s: packed as %d, want %d", c.what, encoded[8], c.how)
-		}
-	}
-}
-
-// Chunks that earlier releases packed by deflate are read, and refused where they are
-// longer or shorter than they say.
-func TestDeflatedChunks(t *testing.T) {
-	data := []byte(strings.Repeat("journal ", 100))
-	packed := func(n int) []byte {
-		var body bytes.Buffer
-		w, err := flate.NewWriter(&body, flate.BestSpeed)
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := append(make([]byte, blobHead), body.Bytes()...)
-		putHead(out, deflated, n)
-		return out
-	}
-	if got, err := decodeBlob(packed(len(data))); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	if got, err := decodeBlob(packed(len(data) + 1)); err == nil {
-		t.Errorf("%d bytes of a chunk that has less", len(got))
-	}
 }

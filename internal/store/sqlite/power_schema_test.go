@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // F33, F46: the power goes at any moment while a release brings the store of an
@@ -23,7 +24,7 @@ func TestF33_PowerCutsInAMigration(t *testing.T) {
 	s := open(t, dir)
 	epoch := own(t, s)
 	compacted, live := startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1")
-	compacted.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), maxPiece+1)} // packs came later
+	compacted.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), format.MaxPiece+1)} // packs came later
 	mustCommit(t, s, compacted, live)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

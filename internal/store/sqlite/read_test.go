@@ -17,6 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // TestI06_ReadErrorsEndLoudly has every read of the disk fail once, one after the
@@ -154,7 +155,7 @@ func fillWith(t *testing.T, s *Store, runs int) {
 	for i := range runs {
 		tr := startOf(epoch, runKey(i), "1")
 		if i%50 == 0 {
-			tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), i/50%2*(maxPiece+1)+1), Format: 1, State: []byte("state")}
+			tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: bytes.Repeat([]byte("1"), i/50%2*(format.MaxPiece+1)+1), Format: 1, State: []byte("state")}
 		}
 		if i%100 == 0 {
 			tr.Suspension = &store.Suspension{WakeAt: int64(i) + 1}

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 const (
@@ -63,7 +64,7 @@ func (s *Store) released(ctx context.Context, account, hash string) (last int64,
 		if err := rows.Scan(&hash, &at, &stored); err != nil {
 			return err
 		}
-		if stored != sumOf(account, hash, at) {
+		if stored != format.Sum(account, hash, at) {
 			at = math.MaxInt64
 		}
 		last = max(last, at)
@@ -238,7 +239,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 		{s.st.keepPiece, []driver.Value{key.Account, key.Run}},
 		{s.st.dropSnapshot, []driver.Value{key.Account, key.Run}},
 		{s.st.dropRun, []driver.Value{key.Account, key.Run}},
-		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow, deletedSum(key, s.x.nextRow)}},
+		{s.st.markDeleted, []driver.Value{key.Account, key.Run, s.x.nextRow, format.DeletedSum(key, s.x.nextRow)}},
 	} {
 		if _, err := st.exec(st.args...); err != nil {
 			return store.Verdict{}, err
@@ -262,7 +263,7 @@ func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
 			return err
 		}
-		if stored == deletedSum(key, before) { // the compactions of another run are not removed
+		if stored == format.DeletedSum(key, before) { // the compactions of another run are not removed
 			left = append(left, key)
 		}
 		return nil
@@ -341,8 +342,6 @@ func (s *Store) inTx(fn func() error) error {
 	return err
 }
 
-func deletedSum(key store.Key, before int64) int64 { return sumOf(key.Account, key.Run, before) }
-
 // deletedRuns are the runs whose events in the journal nobody wants any more,
 // with the row before which they are.
 func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
@@ -357,7 +356,7 @@ func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
 		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
 			return err
 		}
-		if stored == deletedSum(key, before) {
+		if stored == format.DeletedSum(key, before) {
 			gone[key] = before
 		}
 		return nil

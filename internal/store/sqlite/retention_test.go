@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // toFirstSchema makes of a store what the first release would have left, as long as
@@ -40,7 +41,7 @@ func TestI23_RunsOfOldStoresKeepEveryFile(t *testing.T) {
 	epoch := own(t, s)
 	old := startOf(epoch, runKey(0), "1")
 	old.Head.Ended = 5
-	old.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)} // packs came later
+	old.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, format.MaxPiece+1)} // packs came later
 	mustCommit(t, s, old)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	epoch := own(t, s)
-	for i, size := range []int{1, maxPiece + 1} { // one in a pack, one in a chunk
+	for i, size := range []int{1, format.MaxPiece + 1} { // one in a pack, one in a chunk
 		tr := startOf(epoch, runKey(i), "1")
 		tr.Head.Ended = 5
 		tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, size)}

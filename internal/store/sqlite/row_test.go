@@ -11,93 +11,8 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
-
-func sampleRow(n int) (data []byte, want []record) {
-	var batch []*store.Transition
-	for i := range n {
-		batch = append(batch, &store.Transition{
-			Key: runKey(i), First: uint64(i + 2), Last: uint64(2*i + 3), Frames: bytes.Repeat([]byte{byte('a' + i)}, 5+3*i),
-		})
-		want = append(want, record{
-			key: runKey(i), first: uint64(i + 2), last: uint64(2*i + 3), frames: batch[i].Frames,
-		})
-	}
-	data = appendRow([]byte("before"), batch, func(i int, off, n uint32) { want[i].off, want[i].n = off, n })
-	return data[len("before"):], want
-}
-
-func TestRowRoundTrip(t *testing.T) {
-	for _, n := range []int{1, 2, 50} {
-		data, want := sampleRow(n)
-		i := 0
-		lost := parseRow(data, nil, func(r record) {
-			w := want[i]
-			if r.damaged != "" || r.key != w.key || r.first != w.first || r.last != w.last ||
-				r.off != w.off || r.n != w.n || !bytes.Equal(r.frames, w.frames) {
-				t.Fatalf("record %d = %+v, want %+v", i, r, w)
-			}
-			i++
-		})
-		if lost >= 0 || i != n {
-			t.Fatalf("%d of %d records, lost from %d", i, n, lost)
-		}
-	}
-}
-
-// Any one damaged bit costs at most one record, and says whose it was.
-func TestF20_EveryBitOfARow(t *testing.T) {
-	const n = 4
-	row, want := sampleRow(n)
-	for at := range row {
-		for bit := range 8 {
-			data := bytes.Clone(row)
-			data[at] ^= 1 << bit
-			i, damaged := 0, 0
-			lost := parseRow(data, nil, func(r record) {
-				w := want[i]
-				i++
-				if r.damaged != "" {
-					damaged++
-					if r.hash != keyHash(w.key) || r.first != w.first || r.last != w.last || r.off != w.off {
-						t.Fatalf("bit %d of byte %d: damage is blamed on %+v, want %+v", bit, at, r, w)
-					}
-					if at < int(w.off) || at >= int(w.off+w.n) {
-						t.Fatalf("bit %d of byte %d: record %d counts as damaged", bit, at, i-1)
-					}
-					return
-				}
-				if r.key != w.key || !bytes.Equal(r.frames, w.frames) {
-					t.Fatalf("bit %d of byte %d: record = %+v, want %+v", bit, at, r, w)
-				}
-			})
-			if lost >= 0 || i != n || damaged > 1 {
-				t.Fatalf("bit %d of byte %d: %d records, %d damaged, lost from %d", bit, at, i, damaged, lost)
-			}
-			if inRecords := at >= int(want[0].off); inRecords != (damaged == 1) {
-				t.Fatalf("bit %d of byte %d: %d damaged", bit, at, damaged)
-			}
-		}
-	}
-}
-
-// Whatever the bytes are, parsing ends and never invents a record.
-func FuzzParseRow(f *testing.F) {
-	row, _ := sampleRow(3)
-	f.Add(row)
-	f.Add(row[:40])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		lost := parseRow(data, nil, func(r record) {
-			if r.damaged == "" && (int(r.off)+int(r.n) > len(data) || r.last < r.first && r.last != r.first-1) {
-				t.Fatalf("record %+v of %d bytes", r, len(data))
-			}
-		})
-		if lost > len(data)+headLen {
-			t.Fatalf("lost from %d of %d bytes", lost, len(data))
-		}
-	})
-}
 
 // spoiled is a store with a journal of three rows of which the second can be
 // replaced: r0..r3 have events 1 in row 1, 2 in row 2; r3 and r4 have one in
@@ -106,7 +21,7 @@ type spoiled struct {
 	*testing.T
 	s   *Store
 	row []byte
-	rec []record
+	rec []format.Record
 }
 
 func newSpoiled(t *testing.T) *spoiled {
@@ -130,7 +45,7 @@ func newSpoiled(t *testing.T) *spoiled {
 	if err := s.read.QueryRow(`SELECT data FROM journal WHERE id = 2`).Scan(&sp.row); err != nil {
 		t.Fatal(err)
 	}
-	parseRow(sp.row, nil, func(r record) { sp.rec = append(sp.rec, r) })
+	format.ParseRow(sp.row, nil, func(r format.Record) { sp.rec = append(sp.rec, r) })
 	return sp
 }
 
@@ -186,7 +101,7 @@ func TestF20_FlipEachByteOfAStoredRow(t *testing.T) {
 		hurt := sp.hurt(what)
 		want := map[int]bool{}
 		for i, r := range sp.rec {
-			if at >= int(r.off) && at < int(r.off+r.n) {
+			if at >= int(r.Off) && at < int(r.Off+r.N) {
 				want[i] = true
 			}
 		}
@@ -203,7 +118,7 @@ func TestF20_CutAStoredRowAtEachLength(t *testing.T) {
 		what := fmt.Sprintf("cut at %d of %d", n, len(sp.row))
 		hurt := sp.hurt(what)
 		for i, r := range sp.rec {
-			whole := n >= int(r.off+r.n)
+			whole := n >= int(r.Off+r.N)
 			if hurt[i] == whole {
 				t.Fatalf("%s: run %d refused = %v, its record is whole = %v", what, i, hurt[i], whole)
 			}
@@ -219,10 +134,10 @@ func TestF20_CutAStoredRowAtEachLength(t *testing.T) {
 func TestF20_DamageIsNamedAndKept(t *testing.T) {
 	sp := newSpoiled(t)
 	data := bytes.Clone(sp.row)
-	data[sp.rec[1].off+sp.rec[1].n-1] ^= 1
+	data[sp.rec[1].Off+sp.rec[1].N-1] ^= 1
 	sp.replace(data)
 	_, err := sp.s.Load(ctx, runKey(1))
-	want := fmt.Sprintf("STORE_CORRUPT: run %s: journal row 2 at byte %d: a record of %d bytes fails its checksum", runKey(1).Run, sp.rec[1].off, sp.rec[1].n)
+	want := fmt.Sprintf("STORE_CORRUPT: run %s: journal row 2 at byte %d: a record of %d bytes fails its checksum", runKey(1).Run, sp.rec[1].Off, sp.rec[1].N)
 	if err == nil || err.Error() != want {
 		t.Fatalf("Load = %v, want %s", err, want)
 	}
@@ -247,7 +162,7 @@ func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
 	sp := newSpoiled(t)
 	mustCommit(t, sp.s, store.Transition{Key: runKey(1), Epoch: sp.s.epoch, Compaction: &store.Compaction{First: 1, Last: 2, Chunk: []byte("12")}})
 	data := bytes.Clone(sp.row)
-	data[sp.rec[1].off+sp.rec[1].n-1] ^= 1
+	data[sp.rec[1].Off+sp.rec[1].N-1] ^= 1
 	sp.replace(data)
 	if hurt := sp.hurt("covered"); len(hurt) != 0 {
 		t.Fatalf("refused %v", hurt)
@@ -256,7 +171,7 @@ func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
 
 func TestF20_DamagedChunkAndSnapshot(t *testing.T) {
 	sp := newSpoiled(t)
-	events := strings.Repeat("12", maxPiece) // too many for a pack
+	events := strings.Repeat("12", format.MaxPiece) // too many for a pack
 	compaction := func(i int) store.Transition {
 		return store.Transition{Key: runKey(i), Epoch: sp.s.epoch, Compaction: &store.Compaction{First: 1, Last: 2, Chunk: []byte(events), Format: 1, State: []byte("state")}}
 	}

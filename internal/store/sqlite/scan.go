@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // maxKept bounds the journal bytes that the scan keeps for Recover.
@@ -64,7 +65,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	s.x.index = index{}
 	s.x.init()
 	runs := map[store.Key]*scanned{}
-	known := texts{}
+	known := format.Texts{}
 	orphans := map[uint32][]foundRef{} // damaged records, by the hash of their run
 	var lost []lostRow
 
@@ -80,16 +81,16 @@ func (s *Store) scanJournal(ctx context.Context) error {
 			return err
 		}
 		info := s.x.addRow(id, int64(len(data)))
-		off := parseRow(data, known, func(r record) {
-			f := foundRef{ref{id, r.off, r.n, r.first, r.last}, r.damaged}
-			if r.damaged != "" {
-				orphans[r.hash] = append(orphans[r.hash], f)
+		off := format.ParseRow(data, known, func(r format.Record) {
+			f := foundRef{ref{id, r.Off, r.N, r.First, r.Last}, r.Damaged}
+			if r.Damaged != "" {
+				orphans[r.Hash] = append(orphans[r.Hash], f)
 				return
 			}
-			run := runs[r.key]
+			run := runs[r.Key]
 			if run == nil {
 				run = &scanned{}
-				runs[r.key] = run
+				runs[r.Key] = run
 			}
 			run.refs = append(run.refs, f)
 		})
@@ -146,7 +147,7 @@ func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orpha
 		if err := rows.Scan(&key.Account, &key.Run, &live); err != nil {
 			return err
 		}
-		hurt := orphans[keyHash(key)]
+		hurt := orphans[format.KeyHash(key)]
 		if len(hurt) == 0 && (len(lost) == 0 || !live) {
 			continue
 		}

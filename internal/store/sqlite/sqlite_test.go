@@ -14,6 +14,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 	"github.com/roux-engine/roux/internal/store/storetest"
 )
 
@@ -116,9 +117,9 @@ func damage(t testing.TB, dir string, key store.Key) {
 	db := rawDB(t, dir)
 	defer db.Close()
 	rewriteRow(t, db, func(data []byte) []byte {
-		parseRow(data, nil, func(r record) {
-			if r.key == key {
-				data[r.off+r.n-1] ^= 1
+		format.ParseRow(data, nil, func(r format.Record) {
+			if r.Key == key {
+				data[r.Off+r.N-1] ^= 1
 			}
 		})
 		return data

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // grow commits n times 256 KiB, checkpoints as upkeep does, and returns the
@@ -109,7 +110,7 @@ func TestF48_EveryWriteIsCheckpointed(t *testing.T) {
 	over.Head.Ended = 5
 	over.Idempotency = &store.Idempotency{Key: "key"}
 	over.Files = []string{"file"}
-	over.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1)}
+	over.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, format.MaxPiece+1)}
 	small := startOf(epoch, runKey(1), "1")
 	small.Head.Ended = 5
 	small.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: small.Frames}

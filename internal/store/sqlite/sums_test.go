@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/store/format"
 )
 
 // TestFlippedColumns flips bits of every column that a checksum covers, in every
@@ -22,7 +23,7 @@ func TestFlippedColumns(t *testing.T) {
 	epoch := own(t, s)
 	first, second := startOf(epoch, runKey(0), "1"), startOf(epoch, runKey(1), "1")
 	second.Idempotency = &store.Idempotency{Key: "key", BodyHash: "body", Until: 1 << 50}
-	second.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, maxPiece+1), Format: 1, State: []byte("state")}
+	second.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: make([]byte, format.MaxPiece+1), Format: 1, State: []byte("state")}
 	second.Suspension = &store.Suspension{WakeAt: 1 << 50}
 	second.Plans = []store.EncodedPlan{{Key: "plan", Data: []byte("a plan")}}
 	mustCommit(t, s, first, second)

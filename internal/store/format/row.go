@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlite
+package format
 
 import (
 	"encoding/binary"
@@ -18,13 +18,13 @@ import (
 //	records    CRC u32, length of what follows u32,
 //	           account, run (length and bytes each), first, last-first (varints), frames
 //
-// What a record says about itself is said again in the directory, so that any
-// one damaged byte leaves either the directory, which names the run that is
-// hurt, or the records, which need no directory. Everything is little endian,
-// every CRC is CRC-32C.
+// The directory repeats what each record says about itself. So any one damaged byte
+// leaves either the directory, which names the damaged run, or the records, which can
+// be read without it. Numbers are little endian, every CRC is CRC-32C.
 const (
 	rowVersion = 1
-	headLen    = 9
+	// RowHead is the length of the head.
+	RowHead    = 9
 	dirEntry   = 20
 	recordHead = 8
 )
@@ -33,9 +33,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// keyHash names a run in four bytes. Collisions are harmless: where it is
-// needed, all runs of that hash count as hurt.
-func keyHash(k store.Key) uint32 { return sum(appendKey(nil, k)) }
+// KeyHash is a hash of a run's key. Collisions are harmless: after damage, all runs of
+// a hash count as damaged.
+func KeyHash(k store.Key) uint32 { return sum(appendKey(nil, k)) }
 
 func appendKey(buf []byte, k store.Key) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(k.Account)))
@@ -44,14 +44,14 @@ func appendKey(buf []byte, k store.Key) []byte {
 	return append(buf, k.Run...)
 }
 
-// recordSize is an upper bound on what a transition takes in a row.
-func recordSize(t *store.Transition) int {
+// RecordSize returns an upper bound of the bytes that a transition takes in a row.
+func RecordSize(t *store.Transition) int {
 	return dirEntry + recordHead + len(t.Account) + len(t.Run) + len(t.Frames) + 4*binary.MaxVarintLen32
 }
 
-// appendRow encodes the transitions as one row and calls place with where each
-// record lies.
-func appendRow(buf []byte, batch []*store.Transition, place func(i int, off, n uint32)) []byte {
+// AppendRow appends the transitions as one row and calls place with the offset in the
+// row and the length of each record.
+func AppendRow(buf []byte, batch []*store.Transition, place func(i int, off, n uint32)) []byte {
 	le := binary.LittleEndian
 	start := len(buf)
 	buf = append(buf, rowVersion)
@@ -83,21 +83,21 @@ func appendRow(buf []byte, batch []*store.Transition, place func(i int, off, n u
 	return buf
 }
 
-// A record is one run's part of a row. Of a damaged one only hash, first and
-// last are known.
-type record struct {
-	key         store.Key
-	hash        uint32
-	first, last uint64
-	off, n      uint32
-	frames      []byte
-	damaged     string // why; "" = it is whole
+// A Record is one run's part of a row. Of a damaged one only Hash, First, Last and Off
+// are known.
+type Record struct {
+	Key         store.Key
+	Hash        uint32
+	First, Last uint64
+	Off, N      uint32
+	Frames      []byte
+	Damaged     string // why it cannot be read; "" = it can
 }
 
-// texts holds each account and run once, however many records name it.
-type texts map[string]string
+// Texts keeps one copy of each account and run, however many records name it.
+type Texts map[string]string
 
-func (m texts) of(b []byte) string {
+func (m Texts) Of(b []byte) string {
 	if m == nil {
 		return string(b)
 	}
@@ -109,18 +109,18 @@ func (m texts) of(b []byte) string {
 	return s
 }
 
-// parseRecord reads the record at the start of b, which may be longer.
-func parseRecord(b []byte, known texts) (record, error) {
+// ParseRecord reads the record at the start of b, which may be longer.
+func ParseRecord(b []byte, known Texts) (Record, error) {
 	if len(b) < recordHead {
-		return record{}, fmt.Errorf("%d bytes are too few for a record", len(b))
+		return Record{}, fmt.Errorf("%d bytes are too few for a record", len(b))
 	}
 	n := uint64(binary.LittleEndian.Uint32(b[4:])) + recordHead
 	if n > uint64(len(b)) {
-		return record{}, fmt.Errorf("a record of %d bytes is cut to %d", n, len(b))
+		return Record{}, fmt.Errorf("a record of %d bytes is cut to %d", n, len(b))
 	}
 	body := b[:n]
 	if sum(body[4:]) != binary.LittleEndian.Uint32(body) {
-		return record{}, fmt.Errorf("a record of %d bytes fails its checksum", n)
+		return Record{}, fmt.Errorf("a record of %d bytes fails its checksum", n)
 	}
 	body = body[recordHead:]
 	ok := true
@@ -136,85 +136,91 @@ func parseRecord(b []byte, known texts) (record, error) {
 		if ok = ok && k <= uint64(len(body)); !ok {
 			return ""
 		}
-		s := known.of(body[:k])
+		s := known.Of(body[:k])
 		body = body[k:]
 		return s
 	}
-	r := record{key: store.Key{Account: text(), Run: text()}, n: uint32(n)}
-	r.first = number()
-	r.last = r.first + number()
-	r.frames = body
+	r := Record{Key: store.Key{Account: text(), Run: text()}, N: uint32(n)}
+	r.First = number()
+	r.Last = r.First + number()
+	r.Frames = body
 	if !ok {
-		return record{}, fmt.Errorf("a record of %d bytes has a malformed head", n)
+		return Record{}, fmt.Errorf("a record of %d bytes has a malformed head", n)
 	}
 	return r, nil
 }
 
-// parseRow calls fn for every record of a row, whole or damaged. It returns the
-// offset from which nothing can be said, not even whose records were there, or
-// -1 when every record is accounted for.
-func parseRow(data []byte, known texts, fn func(record)) (lostFrom int) {
+// ParseRow calls fn with every record of a row, whole or damaged. It returns the
+// offset from which not even the owners of the records are known, or -1 when every
+// record is accounted for.
+func ParseRow(data []byte, known Texts, fn func(Record)) (lostFrom int) {
 	count, dir := rowDirectory(data)
 	if count < 0 {
 		return 0
 	}
-	off := headLen + count*dirEntry + 4
-	if dir == nil { // the records speak for themselves
+	off := RowHead + count*dirEntry + 4
+	if dir == nil { // read the records without it
 		for range count {
-			r, err := parseRecord(data[min(off, len(data)):], known)
+			r, err := ParseRecord(data[min(off, len(data)):], known)
 			if err != nil {
 				return off
 			}
-			r.off = uint32(off)
+			r.Off = uint32(off)
 			fn(r)
-			off += int(r.n)
+			off += int(r.N)
 		}
 		return -1
 	}
 	le := binary.LittleEndian
 	for ; len(dir) > 0; dir = dir[dirEntry:] {
 		n := int(le.Uint32(dir))
-		r, err := parseRecord(data[min(off, len(data)):min(off+n, len(data))], known)
+		r, err := ParseRecord(data[min(off, len(data)):min(off+n, len(data))], known)
 		if err != nil {
 			first := le.Uint64(dir[8:])
-			r = record{
-				hash: le.Uint32(dir[4:]), first: first, last: first + uint64(le.Uint32(dir[16:])) - 1,
-				damaged: err.Error(),
+			r = Record{
+				Hash: le.Uint32(dir[4:]), First: first, Last: first + uint64(le.Uint32(dir[16:])) - 1,
+				Damaged: err.Error(),
 			}
 		}
-		r.off = uint32(off)
+		r.Off = uint32(off)
 		fn(r)
 		off += n
 	}
 	return -1
 }
 
-// rowDirectory returns the number of records, -1 when that is lost, and the
-// directory's entries, nil when they are damaged.
+// IntactDirectory reports whether the head and the directory of a row are whole.
+func IntactDirectory(data []byte) bool {
+	count, dir := rowDirectory(data)
+	return count >= 0 && dir != nil && sum(data[:5]) == binary.LittleEndian.Uint32(data[5:])
+}
+
+// rowDirectory returns the number of records, or -1 when that is lost, and the
+// entries of the directory, or nil when they are damaged.
 func rowDirectory(data []byte) (count int, dir []byte) {
 	le := binary.LittleEndian
-	if len(data) < headLen {
+	if len(data) < RowHead {
 		return -1, nil
 	}
-	fits := func(n int) bool { return headLen+n*dirEntry+4 <= len(data) }
+	fits := func(n int) bool { return RowHead+n*dirEntry+4 <= len(data) }
 	if sum(data[:5]) == le.Uint32(data[5:]) {
 		n := int(le.Uint32(data[1:]))
 		if data[0] != rowVersion || !fits(n) {
 			return -1, nil
 		}
-		dir = data[headLen : headLen+n*dirEntry]
-		if sum(dir) != le.Uint32(data[headLen+n*dirEntry:]) {
+		dir = data[RowHead : RowHead+n*dirEntry]
+		if sum(dir) != le.Uint32(data[RowHead+n*dirEntry:]) {
 			return n, nil
 		}
 		return n, dir
 	}
-	// The head is damaged: the directory is whatever length its CRC fits.
+	// The head is damaged: find the length of the directory by its CRC.
 	var crc uint32
 	for n := 1; fits(n); n++ {
-		end := headLen + n*dirEntry
+		end := RowHead + n*dirEntry
 		crc = crc32.Update(crc, castagnoli, data[end-dirEntry:end])
 		if crc == le.Uint32(data[end:]) {
-			return n, data[headLen:end]
+			return n, data[RowHead:end]
 		}
 	}
 	return -1, nil

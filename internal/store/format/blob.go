@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlite
+package format
 
 import (
 	"bytes"
@@ -12,26 +12,30 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/roux-engine/roux/internal/store"
 )
 
-// An encoded blob is CRC-32C of the rest, length before packing u32, packing u8,
-// bytes. Chunks are packed; snapshots are not, because they stand in the way of
-// the commit that carries them and are soon replaced.
+// BlobHead is the length of the head of a blob. A blob is
+//
+//	CRC-32C of the rest u32, length of the data before compression u32, compression u8
+//	the data, as they are or compressed
+//
+// Chunks and packs are compressed. Snapshots are not, because the commit that
+// carries one waits for it, and the next one soon replaces it.
+const BlobHead = 9
+
+// The compressions.
 const (
-	blobHead   = 9
-	asIs       = 0
-	deflated   = 1 // written by releases up to schema 2
-	zstandard  = 2
-	worthwhile = 128 // bytes; shorter ones hardly shrink
+	asIs      = 0
+	deflated  = 1 // written by releases up to schema 2
+	zstandard = 2
+
+	worthwhile = 128 // bytes; shorter data hardly shrink
 )
 
 // The coders are safe for concurrent use and start no goroutine. An encoder keeps a
-// quarter of a megabyte: one that nobody has used since the last collection goes.
-// It looks for repetitions only, which takes a third of the time that entropy
-// coding takes beside it, and 5 % more space for events: the end of a large run
-// waits for it.
+// quarter of a megabyte, so encoders are pooled and unused ones are collected. An
+// encoder looks for repetitions only: without entropy coding it takes a third of the
+// time and 5 % more space for events, and the end of a large run waits for it.
 var (
 	encoders = sync.Pool{New: func() any {
 		e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithNoEntropyCompression(true), // the options are valid
@@ -44,46 +48,25 @@ var (
 	})
 )
 
-// maxSealed bounds what a blob may say it grows to.
+// maxBlob bounds the memory that decoding one blob may take.
 const maxBlob = 1 << 30
 
-// encodedCompaction is a compaction with rows of its own, ready to be written. It is made before the store is
-// locked: packing takes longer than the commit.
-type encodedCompaction struct {
-	chunk, state []byte
-}
-
-func encodeCompactions(batch []store.Transition) []encodedCompaction {
-	var encoded []encodedCompaction
-	for i := range batch {
-		if f := batch[i].Compaction; f != nil && !small(f) {
-			if encoded == nil {
-				encoded = make([]encodedCompaction, len(batch))
-			}
-			encoded[i].chunk = encodeBlob(f.Chunk, true)
-			if f.State != nil {
-				encoded[i].state = encodeBlob(f.State, false)
-			}
-		}
-	}
-	return encoded
-}
-
-// encodeBlob returns data encoded, in memory of its own.
-func encodeBlob(data []byte, pack bool) []byte {
-	room := make([]byte, 0, blobHead+len(data))
-	if pack {
+// EncodeBlob returns data as a blob in new memory. With compress set, it is compressed
+// where that is worthwhile.
+func EncodeBlob(data []byte, compress bool) []byte {
+	room := make([]byte, 0, BlobHead+len(data))
+	if compress {
 		if out, ok := squeeze(room, data); ok {
 			return out
 		}
 	}
-	out := append(room[:blobHead], data...)
+	out := append(room[:BlobHead], data...)
 	putHead(out, asIs, len(data))
 	return out
 }
 
-// squeeze encodes data packed, in room if there is enough of it. false says that this
-// is not worthwhile, and gives room back.
+// squeeze returns data as a compressed blob, in room if that is large enough. Where
+// compression is not worthwhile, ok is false and out is room.
 func squeeze(room, data []byte) (out []byte, ok bool) {
 	if len(data) < worthwhile {
 		return room, false
@@ -93,26 +76,26 @@ func squeeze(room, data []byte) (out []byte, ok bool) {
 	if !e.shrinks(data) {
 		return room, false
 	}
-	out = e.EncodeAll(data, append(room[:0], make([]byte, blobHead)...))
+	out = e.EncodeAll(data, append(room[:0], make([]byte, BlobHead)...))
 	putHead(out, zstandard, len(data))
 	return out, true
 }
 
-// putHead completes an encoded blob whose data were n bytes.
+// putHead fills in the head of a blob whose data were n bytes before compression.
 func putHead(b []byte, how byte, n int) {
 	b[8] = how
 	binary.LittleEndian.PutUint32(b[4:], uint32(n))
 	binary.LittleEndian.PutUint32(b, sum(b[4:]))
 }
 
-// An encoder has room for trying.
+// An encoder is a zstd encoder with buffers for shrinks.
 type encoder struct {
 	*zstd.Encoder
 	sample, tried []byte
 }
 
-// shrinks tries a few parts of much data: outputs are often compressed already, or
-// as good as random.
+// shrinks reports whether compression is worthwhile. Of long data it tries a few
+// samples, because outputs are often compressed already.
 func (e *encoder) shrinks(data []byte) bool {
 	const parts, size = 4, 1 << 10
 	if len(data) < 4*parts*size {
@@ -126,14 +109,15 @@ func (e *encoder) shrinks(data []byte) bool {
 	return len(e.tried) < len(e.sample)*9/10
 }
 
-func decodeBlob(b []byte) ([]byte, error) {
-	if len(b) < blobHead {
+// DecodeBlob returns the data of a blob, which may share its memory.
+func DecodeBlob(b []byte) ([]byte, error) {
+	if len(b) < BlobHead {
 		return nil, fmt.Errorf("%d bytes are too few", len(b))
 	}
 	if sum(b[4:]) != binary.LittleEndian.Uint32(b) {
 		return nil, errors.New("the checksum does not fit")
 	}
-	body := b[blobHead:]
+	body := b[BlobHead:]
 	n := binary.LittleEndian.Uint32(b[4:])
 	switch b[8] {
 	case asIs:
