@@ -56,7 +56,7 @@ func (s *Store) Size(ctx context.Context) (n int64, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return 0, err
 	}
-	err = s.read.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&n)
+	err = s.read.QueryRowContext(ctx, s.t.size).Scan(&n)
 	_, err = s.explain(err)
 	return n, err
 }
@@ -70,8 +70,8 @@ func (c *checking) complain(format string, args ...any) error {
 }
 
 // query calls fn for each row.
-func (c *checking) query(ctx context.Context, query string, fn func(rows *sql.Rows) error) error {
-	rows, err := c.s.read.QueryContext(ctx, query)
+func (c *checking) query(ctx context.Context, query string, fn func(rows *sql.Rows) error, args ...any) error {
+	rows, err := c.s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *checking) pages(ctx context.Context) error {
 
 func (c *checking) journal(ctx context.Context) error {
 	known := format.Texts{}
-	return c.query(ctx, `SELECT id, data FROM journal ORDER BY id`, func(rows *sql.Rows) error {
+	return c.query(ctx, c.s.t.journalRows, func(rows *sql.Rows) error {
 		var id int64
 		var data []byte
 		if err := rows.Scan(&id, &data); err != nil {
@@ -120,9 +120,9 @@ func (c *checking) journal(ctx context.Context) error {
 // encoded reads chunks, packs and states.
 func (c *checking) encoded(ctx context.Context) error {
 	for _, at := range []struct{ what, query string }{
-		{"chunk", `SELECT run || ' ' || last, data FROM chunks`},
-		{"state", `SELECT run || ' ' || last, state FROM snapshots`},
-		{"pack", `SELECT id, data FROM packs`},
+		{"chunk", c.s.t.allChunks},
+		{"state", c.s.t.allStates},
+		{"pack", c.s.t.allPacks},
 	} {
 		err := c.query(ctx, at.query, func(rows *sql.Rows) error {
 			var name string
@@ -148,20 +148,11 @@ func (c *checking) encoded(ctx context.Context) error {
 
 // rows compares the checksums of columns.
 func (c *checking) rows(ctx context.Context) error {
+	t := &c.s.t
 	for _, at := range []struct{ what, query string }{
-		{"run", `SELECT run FROM runs r NOT INDEXED WHERE start_sum IS NOT ` + startSumOf + ` OR head_sum IS NOT ` + headSumOf + `
-			OR park_sum IS NOT roux_sum(account, run, parked, wake_at) AND (park_sum IS NOT -1 OR parked IS NOT 0 OR wake_at IS NOT 0)
-			OR place_sum IS NOT roux_sum(account, run, pack, packed) AND (place_sum IS NOT -1 OR pack IS NOT 0 OR packed IS NOT 0)
-			OR reach_sum IS NOT roux_sum(account, run, last)`},
-		{"idempotency key", `SELECT key FROM idempotency NOT INDEXED WHERE sum IS NOT roux_sum(account, key, body_hash, run, until)`},
-		{"plan", `SELECT hash FROM plans NOT INDEXED WHERE sum IS NOT roux_sum(hash, data)`},
-		{"note", `SELECT name FROM notes WHERE sum IS NOT roux_sum(name, value)`},
-		{"state of run", `SELECT run FROM snapshots NOT INDEXED WHERE sum IS NOT roux_sum(account, run, last, format)`},
-		{"chunk of run", `SELECT run FROM chunks NOT INDEXED WHERE sum IS NOT -1 AND sum IS NOT roux_sum(account, run, first, last)`},
-		{"piece of run", `SELECT run FROM pieces WHERE sum IS NOT roux_sum(account, run, last, first, pack)`},
-		{"mark of the deleted run", `SELECT run FROM deleted WHERE sum IS NOT roux_sum(account, run, before)`},
-		{"end of use of file", `SELECT hash FROM file_released WHERE sum IS NOT roux_sum(account, hash, at)`},
-		{"owner", `SELECT epoch FROM owner WHERE sum IS NOT roux_sum(id, epoch)`},
+		{"run", t.badRuns}, {"idempotency key", t.badKeys}, {"plan", t.badPlans}, {"note", t.badNotes},
+		{"state of run", t.badStates}, {"chunk of run", t.badChunks}, {"piece of run", t.badPieces},
+		{"mark of the deleted run", t.badMarks}, {"end of use of file", t.badReleases}, {"owner", t.badOwner},
 	} {
 		err := c.query(ctx, at.query, func(rows *sql.Rows) error {
 			var name string
@@ -182,8 +173,7 @@ func (c *checking) heads(ctx context.Context) error {
 	var after store.Key
 	for {
 		var keys []store.Key
-		rows, err := c.s.read.QueryContext(ctx, `SELECT account, run FROM runs
-			WHERE (account, run) > (?1, ?2) ORDER BY account, run LIMIT 500`, after.Account, after.Run)
+		rows, err := c.s.read.QueryContext(ctx, c.s.t.runKeys, after.Account, after.Run)
 		if err != nil {
 			return err
 		}

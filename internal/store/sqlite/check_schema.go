@@ -25,7 +25,7 @@ func (c *checking) schema(ctx context.Context) error {
 		return err
 	}
 	have := map[object]string{}
-	if err := c.query(ctx, schemaQuery, func(rows *sql.Rows) error { return scanObject(rows, have) }); err != nil {
+	if err := c.query(ctx, c.s.t.schemaObjects, func(rows *sql.Rows) error { return scanObject(rows, have) }); err != nil {
 		return err
 	}
 	for _, o := range slices.SortedFunc(maps.Keys(want), func(a, b object) int { return strings.Compare(a.name, b.name) }) {
@@ -54,8 +54,6 @@ func (c *checking) schema(ctx context.Context) error {
 	return nil
 }
 
-const schemaQuery = `SELECT type, name, ifnull(sql, '') FROM sqlite_schema`
-
 func scanObject(rows *sql.Rows, into map[object]string) error {
 	var o object
 	var text string
@@ -77,7 +75,11 @@ var ownSchema = sync.OnceValues(func() (found map[object]string, err error) {
 	if err := migrateUp(ctx, db, "a database in memory"); err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, schemaQuery)
+	texts, err := loadCatalog(sqlFiles)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, texts.text("schemaObjects"))
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +90,12 @@ var ownSchema = sync.OnceValues(func() (found map[object]string, err error) {
 // types compares the type of each value of a table with its column's.
 func (c *checking) types(ctx context.Context, table string) error {
 	var wrong []string
-	err := c.query(ctx, `SELECT name, lower(type) FROM pragma_table_info('`+table+`')`, func(rows *sql.Rows) error {
+	err := c.query(ctx, c.s.t.columnTypes, func(rows *sql.Rows) error {
 		var column, kind string
 		err := rows.Scan(&column, &kind)
 		wrong = append(wrong, fmt.Sprintf("typeof(%s) <> '%s'", column, kind))
 		return err
-	})
+	}, table)
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-const qualifiedHead = `r.account, r.run, r.recipe, r.version, r.plan_hash, r.status, r.created, r.updated, r.ended,
-	r.code, r.message, r.used, r.failures, r.quarantine, r.owes, r.start_sum, r.head_sum`
-
-// headPlaces are where the columns of qualifiedHead go.
+// headPlaces are where the columns of the text headColumns go.
 func headPlaces(h *headRow) []any {
 	return []any{
 		&h.Account, &h.Run, &h.Recipe, &h.Version, &h.PlanHash, &h.Status, &h.Created, &h.Updated, &h.Ended,
@@ -60,38 +57,37 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	var where strings.Builder
-	where.WriteString(`WHERE r.account = ?`)
+	var query strings.Builder
+	query.WriteString(s.t.listRuns)
 	args := []any{q.Account}
-	add := func(condition string, values ...any) {
-		where.WriteString(" AND " + condition)
+	add := func(text string, values ...any) {
+		query.WriteString("\n" + text)
 		args = append(args, values...)
 	}
 	if q.Status != "" {
-		add(`(r.status = ? OR r.head_sum <> `+headSumOf+`)`, q.Status)
+		add(s.t.listStatus, q.Status)
 	}
 	if q.Recipe != "" {
-		add(`(r.recipe = ? OR r.start_sum <> `+startSumOf+`)`, q.Recipe)
+		add(s.t.listRecipe, q.Recipe)
 	}
 	if q.Prefix != "" {
-		add(`r.run >= ?`, q.Prefix)
+		add(s.t.listFrom, q.Prefix)
 		if end := prefixEnd(q.Prefix); end != "" {
-			add(`r.run < ?`, end)
+			add(s.t.listBelow, end)
 		}
 	}
 	if q.Since != 0 {
-		add(`r.created >= ?`, q.Since)
+		add(s.t.listSince, q.Since)
 	}
 	if q.After != "" {
 		created, err := s.position(ctx, store.Key{Account: q.Account, Run: q.After})
 		if err != nil {
 			return nil, err
 		}
-		add(`(r.created, r.run) < (?, ?)`, created, q.After)
+		add(s.t.listAfter, created, q.After)
 	}
-	args = append(args, q.Cap())
-	rows, err := s.read.QueryContext(ctx, `SELECT `+qualifiedHead+` FROM runs r `+where.String()+
-		` ORDER BY r.created DESC, r.run DESC LIMIT ?`, args...)
+	add(s.t.listOrder, q.Cap())
+	rows, err := s.read.QueryContext(ctx, query.String(), args...)
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var h headRow
@@ -113,10 +109,9 @@ func (s *Store) position(ctx context.Context, key store.Key) (created int64, err
 	if err != nil && !errors.Is(err, fault.StoreCorrupt) {
 		return 0, err
 	}
-	const indexed = `SELECT created FROM runs INDEXED BY runs_newest WHERE account = ?1 AND run = ?2`
-	found := s.read.QueryRowContext(ctx, indexed+` AND created = ?3`, key.Account, key.Run, head.Created).Scan(&created)
+	found := s.read.QueryRowContext(ctx, s.t.positionAt, key.Account, key.Run, head.Created).Scan(&created)
 	if errors.Is(found, sql.ErrNoRows) { // one of the two is damaged
-		found = s.read.QueryRowContext(ctx, indexed, key.Account, key.Run).Scan(&created)
+		found = s.read.QueryRowContext(ctx, s.t.position, key.Account, key.Run).Scan(&created)
 	}
 	if errors.Is(found, sql.ErrNoRows) {
 		return 0, cmp.Or(err, damagedHead(key, "place in lists"))
@@ -143,8 +138,7 @@ func (s *Store) Due(ctx context.Context, until int64, limit int) (due []store.Wa
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run, wake_at FROM runs
-		WHERE wake_at > 0 AND wake_at <= ?1 ORDER BY wake_at, account, run LIMIT ?2`, until, max(limit, 0))
+	rows, err := s.read.QueryContext(ctx, s.t.dueRuns, until, max(limit, 0))
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var w store.Wake

@@ -89,11 +89,7 @@ func (s *Store) isOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-const savedQuery = `SELECT ` + qualifiedHead + `, r.parked, r.wake_at, r.park_sum, ` + compactedColumns + `,
-	ifnull(s.last, 0), ifnull(s.format, 0), s.state, ifnull(s.sum, -1)
-	FROM runs r LEFT JOIN snapshots s ON s.account = r.account AND s.run = r.run`
-
-// compacted is where the compactions of a run are: the columns of compactedColumns.
+// compacted is where the compactions of a run are: the columns of the text compactedColumns.
 type compacted struct {
 	reach  uint64 // the last event that the run's row knows of
 	chunks uint64 // the last event in them

@@ -104,7 +104,7 @@ func TestI23_NewerStoreIsRefused(t *testing.T) {
 }
 
 func TestSchemaVersionIsTheNewestFile(t *testing.T) {
-	files, err := migrations.ReadDir("sql")
+	files, err := migrations.ReadDir("migrations")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,7 @@ func (s *Store) References(ctx context.Context, account, hash string, limit int)
 	if err := s.isOpen(ctx); err != nil {
 		return n, err
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT run FROM file_refs
-		WHERE account = ?1 AND hash IN (?2, ?3) GROUP BY run ORDER BY run LIMIT ?4`, account, hash, everyFile, max(limit, 0))
+	rows, err := s.read.QueryContext(ctx, s.t.references, account, hash, everyFile, max(limit, 0))
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var run string
@@ -54,7 +53,7 @@ func (s *Store) References(ctx context.Context, account, hash string, limit int)
 // released is when the last deleted run that named a file had ended. A row that is
 // damaged keeps the file.
 func (s *Store) released(ctx context.Context, account, hash string) (last int64, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT hash, at, sum FROM file_released WHERE account = ?1 AND hash IN (?2, ?3)`, account, hash, everyFile)
+	rows, err := s.read.QueryContext(ctx, s.t.released, account, hash, everyFile)
 	if err != nil {
 		return 0, err
 	}
@@ -78,9 +77,7 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run, ended FROM runs
-		WHERE ended <> 0 AND owes = 0 AND ended < ?1 AND (ended, account, run) > (?2, ?3, ?4)
-		ORDER BY ended, account, run LIMIT ?5`, before, after.At, after.Account, after.Run, max(limit, 0))
+	rows, err := s.read.QueryContext(ctx, s.t.endedRuns, before, after.At, after.Account, after.Run, max(limit, 0))
 	if err == nil {
 		err = eachRow(rows, func() error {
 			var w store.Wake
@@ -251,9 +248,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 // halfRemoved lists deleted runs of which a crash, or a failed removal, left compactions
 // behind.
 func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before, sum FROM deleted d
-		WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.account = d.account AND c.run = d.run)
-			OR EXISTS (SELECT 1 FROM pieces p WHERE p.account = d.account AND p.run = d.run) LIMIT ?1`, purgeRuns)
+	rows, err := s.read.QueryContext(ctx, s.t.halfRemoved, purgeRuns)
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +340,7 @@ func (s *Store) inTx(fn func() error) error {
 // deletedRuns are the runs whose events in the journal nobody wants any more,
 // with the row before which they are.
 func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run, before, sum FROM deleted`)
+	rows, err := s.read.QueryContext(ctx, s.t.deletedRuns)
 	if err != nil {
 		return nil, err
 	}

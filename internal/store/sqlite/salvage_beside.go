@@ -47,20 +47,6 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 	return gone, nil
 }
 
-// What stands beside runs, of an image that is attached. Rows that fail their checksum
-// stay behind, and none replaces one that is here.
-const (
-	besideRuns = `INSERT INTO main.idempotency (account, key, body_hash, run, until, sum)
-		SELECT account, key, body_hash, run, until, sum FROM image.idempotency i
-		WHERE sum IS roux_sum(account, key, body_hash, run, until)
-			AND EXISTS (SELECT 1 FROM main.runs r WHERE r.account = i.account AND r.run = i.run)
-		ON CONFLICT DO NOTHING`
-	besideNotes = `INSERT INTO main.notes (name, value, sum)
-		SELECT name, value, sum FROM image.notes WHERE sum IS roux_sum(name, value) ON CONFLICT DO NOTHING`
-	besideFiles = `INSERT INTO main.file_released (account, hash, at, sum)
-		SELECT account, hash, at, sum FROM image.file_released WHERE sum IS roux_sum(account, hash, at) ON CONFLICT DO NOTHING`
-)
-
 // TakeOver copies what stands beside the runs of an image: the idempotency keys of
 // those that are here, and with all also notes and when files were last named.
 func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) {
@@ -73,13 +59,13 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 		return err
 	}
 	defer func() { _, err = s.explain(err) }()
-	if err := s.once(`ATTACH ?1 AS image`, filepath.Join(from.Dir, datadir.Database)); err != nil {
+	if err := s.once(s.t.attachImage, filepath.Join(from.Dir, datadir.Database)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.once(`DETACH image`)) }()
-	queries := []string{besideRuns}
+	defer func() { err = errors.Join(err, s.once(s.t.detachImage)) }()
+	queries := []string{s.t.takeKeys}
 	if all {
-		queries = append(queries, besideNotes, besideFiles)
+		queries = append(queries, s.t.takeNotes, s.t.takeReleases)
 	}
 	var errs []error
 	for _, query := range queries {

@@ -69,7 +69,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	orphans := map[uint32][]foundRef{} // damaged records, by the hash of their run
 	var lost []lostRow
 
-	rows, err := s.read.QueryContext(ctx, `SELECT id, data FROM journal ORDER BY id`)
+	rows, err := s.read.QueryContext(ctx, s.t.journalRows)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 // findHurt puts damaged records where their runs are. After a row without a
 // readable directory every live run has to be looked at.
 func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orphans map[uint32][]foundRef, lost []lostRow) error {
-	rows, err := s.read.QueryContext(ctx, `SELECT account, run, parked = 0 AND (ended = 0 OR owes = 1) FROM runs`)
+	rows, err := s.read.QueryContext(ctx, s.t.liveness)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 	}()
 	for some := range slices.Chunk(keys, bulk) {
 		if ask == nil || len(some) < bulk { // the first ones and the last
-			next, err := s.read.PrepareContext(ctx, lookUpQuery(len(some)))
+			next, err := s.read.PrepareContext(ctx, s.lookUpQuery(len(some)))
 			if err != nil {
 				return err
 			}
@@ -217,10 +217,10 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 	return nil
 }
 
-func lookUpQuery(n int) string {
-	return `SELECT r.account, r.run, r.parked <> 0, r.ended <> 0 AND r.owes = 0, ` + compactedColumns + `
-		FROM (VALUES ` + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + `) v
-		CROSS JOIN runs r ON r.account = v.column1 AND r.run = v.column2`
+// lookUpQuery is the text lookUp for so many runs.
+func (s *Store) lookUpQuery(runs int) string {
+	const one = "(?,?)"
+	return strings.Replace(s.t.lookUp, one, strings.TrimSuffix(strings.Repeat(one+",", runs), ","), 1)
 }
 
 // eachRow calls fn for each row and closes rows.
@@ -355,9 +355,7 @@ func (s *Store) readLive(ctx context.Context, ahead chan<- readRun) error {
 
 // livePage reads the next heads of live runs with their snapshots.
 func (s *Store) livePage(ctx context.Context, after store.Key) (page []savedRow, err error) {
-	rows, err := s.read.QueryContext(ctx, savedQuery+`
-		WHERE r.parked = 0 AND (r.ended = 0 OR r.owes = 1) AND (r.account, r.run) > (?1, ?2)
-		ORDER BY r.account, r.run LIMIT 200`, after.Account, after.Run)
+	rows, err := s.read.QueryContext(ctx, s.t.liveRuns, after.Account, after.Run)
 	if err != nil {
 		return nil, err
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-//go:embed sql/*.sql
+//go:embed migrations/*.sql
 var migrations embed.FS
 
-// schemaVersion is the number of the newest file in sql.
+// schemaVersion is the number of the newest file in migrations.
 const schemaVersion = 5
 
 // oldestSQLite is the first release without the bug by which two connections,
@@ -51,13 +51,13 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	var library string
-	if err := conn.QueryRowContext(ctx, `SELECT sqlite_version()`).Scan(&library); err != nil {
+	if err := conn.QueryRowContext(ctx, s.t.libraryVersion).Scan(&library); err != nil {
 		return err
 	}
 	if err := safeSQLite(library); err != nil {
 		return err
 	}
-	version, err := storedVersion(ctx, conn)
+	version, err := s.storedVersion(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 
 // migrateUp carries out the migrations that db does not have.
 func migrateUp(ctx context.Context, db *sql.DB, path string) error {
-	files, err := fs.Sub(migrations, "sql")
+	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
@@ -103,13 +103,13 @@ func setFormat(ctx context.Context, conn *sql.Conn) error {
 }
 
 // storedVersion is the version of the schema in the file; 0 for a new file.
-func storedVersion(ctx context.Context, conn *sql.Conn) (v int64, err error) {
+func (s *Store) storedVersion(ctx context.Context, conn *sql.Conn) (v int64, err error) {
 	var tables int
-	err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'goose_db_version'`).Scan(&tables)
+	err = conn.QueryRowContext(ctx, s.t.hasVersion).Scan(&tables)
 	if err != nil || tables == 0 {
 		return 0, err
 	}
-	err = conn.QueryRowContext(ctx, `SELECT ifnull(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&v)
+	err = conn.QueryRowContext(ctx, s.t.schemaVersion).Scan(&v)
 	return v, err
 }
 

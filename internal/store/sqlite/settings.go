@@ -17,10 +17,10 @@ func (s *Store) Settings() (map[string]string, error) {
 	}
 	settings := map[string]string{}
 	for name, query := range map[string]string{
-		"sqlite":       `SELECT sqlite_version()`,
-		"synchronous":  `SELECT CASE synchronous WHEN 0 THEN 'OFF' WHEN 1 THEN 'NORMAL' WHEN 2 THEN 'FULL' ELSE 'EXTRA' END FROM pragma_synchronous`,
-		"journal_mode": `SELECT journal_mode FROM pragma_journal_mode`,
-		"page_size":    `SELECT page_size FROM pragma_page_size`,
+		"sqlite":       s.t.libraryVersion,
+		"synchronous":  s.t.synchronous,
+		"journal_mode": s.t.journalMode,
+		"page_size":    s.t.pageSize,
 	} {
 		value, err := s.ask(query)
 		if err != nil {

@@ -55,6 +55,7 @@ type Store struct {
 	x     sharedIndex
 	read  *sql.DB
 	q     queries
+	t     rareTexts
 	packs packCache
 	plans map[string]struct{} // hashes known to be stored
 
@@ -169,6 +170,13 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return dirFault(err, s.path)
 	}
+	texts, err := loadCatalog(sqlFiles)
+	if err != nil {
+		return err
+	}
+	if err := s.t.take(texts); err != nil {
+		return err
+	}
 	if err := s.migrate(ctx, opt); err != nil {
 		return err
 	}
@@ -183,7 +191,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if err := keepWAL(s.db.conn); err != nil {
 		return err
 	}
-	if err := s.st.prepare(s.db); err != nil {
+	if err := s.st.prepare(s.db, texts); err != nil {
 		return err
 	}
 	if s.read, err = sql.Open("sqlite", s.dsn(opt, "query_only(1)", "busy_timeout(5000)", readerCache)); err != nil {
@@ -191,16 +199,16 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	}
 	s.read.SetMaxOpenConns(cmp.Or(opt.Readers, 4))
 	s.read.SetMaxIdleConns(cmp.Or(opt.Readers, 4))
-	if err := s.q.prepare(ctx, s.read); err != nil {
+	if err := s.q.prepare(ctx, s.read, texts); err != nil {
 		return err
 	}
-	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(epoch), 0) FROM owner`).Scan(&s.epoch); err != nil {
+	if err := s.read.QueryRowContext(ctx, s.t.epoch).Scan(&s.epoch); err != nil {
 		return err
 	}
-	if err := s.read.QueryRowContext(ctx, `SELECT ifnull(max(id), 0) + 1 FROM packs`).Scan(&s.c.packing.next); err != nil {
+	if err := s.read.QueryRowContext(ctx, s.t.nextPack).Scan(&s.c.packing.next); err != nil {
 		return err
 	}
-	return s.startUpkeep(opt)
+	return s.startUpkeep(opt, texts)
 }
 
 // A cache of 64 pages is as fast as one of 4,000: what it misses the system has in
@@ -273,7 +281,7 @@ func (s *Store) Close() error {
 		_ = s.up.db.close() // the writer's close reports what matters
 	}
 	if s.db != nil { // last, because the last one checkpoints and keeps the log
-		_, err := s.db.prepare(`PRAGMA journal_size_limit = -1`) // which is enough to set it
+		_, err := s.db.prepare(s.t.keepLog)
 		errs = append(errs, err)
 		if err = s.db.close(); err == nil && whole {
 			err = clearWAL(s.path)

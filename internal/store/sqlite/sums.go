@@ -14,12 +14,6 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// Two of the sums in SQL.
-const (
-	startSumOf = `roux_sum(r.account, r.run, r.recipe, r.version, r.plan_hash, r.created)`
-	headSumOf  = `roux_sum(r.account, r.run, r.status, r.updated, r.ended, r.code, r.message, r.used, r.failures, r.quarantine, r.owes)`
-)
-
 // registerSum makes sumOf a function of SQL, for the migration that fills in the
 // checksums of rows that are there.
 var registerSum = sync.OnceValue(func() error {

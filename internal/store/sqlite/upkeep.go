@@ -59,7 +59,7 @@ type upkeep struct {
 	long    int64      // pages in the log at which it is to start again; guarded by one
 }
 
-func (s *Store) startUpkeep(opt Options) (err error) {
+func (s *Store) startUpkeep(opt Options, texts *catalog) (err error) {
 	u := &s.up
 	if u.db, err = openWriter(s.dsn(opt, "wal_autocheckpoint(0)", synchronous(), patience, "cache_size(-16)")); err != nil {
 		return err
@@ -67,10 +67,10 @@ func (s *Store) startUpkeep(opt Options) (err error) {
 	if err := keepWAL(u.db.conn); err != nil {
 		return err
 	}
-	if u.passive, err = u.db.prepare(`PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
+	if u.passive, err = u.db.prepare(texts.text("checkpoint")); err != nil {
 		return err
 	}
-	if u.restart, err = u.db.prepare(`PRAGMA wal_checkpoint(RESTART)`); err != nil {
+	if u.restart, err = u.db.prepare(s.t.restartLog); err != nil {
 		return err
 	}
 	u.limit = longWAL / pageSize

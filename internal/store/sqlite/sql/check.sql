@@ -1,0 +1,56 @@
+-- SPDX-License-Identifier: Apache-2.0
+
+-- name: size
+SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();
+
+-- name: schemaObjects
+SELECT type, name, ifnull(sql, '') FROM sqlite_schema;
+
+-- name: columnTypes
+SELECT name, lower(type) FROM pragma_table_info(?1);
+
+-- The blobs, by name.
+
+-- name: allChunks
+SELECT run || ' ' || last, data FROM chunks;
+
+-- name: allStates
+SELECT run || ' ' || last, state FROM snapshots;
+
+-- name: allPacks
+SELECT id, data FROM packs;
+
+-- The rows that fail a checksum of columns.
+
+-- name: badRuns
+SELECT run FROM runs r NOT INDEXED WHERE start_sum IS NOT {startSum} OR head_sum IS NOT {headSum}
+    OR park_sum IS NOT roux_sum(account, run, parked, wake_at) AND (park_sum IS NOT -1 OR parked IS NOT 0 OR wake_at IS NOT 0)
+    OR place_sum IS NOT roux_sum(account, run, pack, packed) AND (place_sum IS NOT -1 OR pack IS NOT 0 OR packed IS NOT 0)
+    OR reach_sum IS NOT roux_sum(account, run, last);
+
+-- name: badKeys
+SELECT key FROM idempotency NOT INDEXED WHERE sum IS NOT roux_sum(account, key, body_hash, run, until);
+
+-- name: badPlans
+SELECT hash FROM plans NOT INDEXED WHERE sum IS NOT roux_sum(hash, data);
+
+-- name: badNotes
+SELECT name FROM notes WHERE sum IS NOT roux_sum(name, value);
+
+-- name: badStates
+SELECT run FROM snapshots NOT INDEXED WHERE sum IS NOT roux_sum(account, run, last, format);
+
+-- name: badChunks
+SELECT run FROM chunks NOT INDEXED WHERE sum IS NOT -1 AND sum IS NOT roux_sum(account, run, first, last);
+
+-- name: badPieces
+SELECT run FROM pieces WHERE sum IS NOT roux_sum(account, run, last, first, pack);
+
+-- name: badMarks
+SELECT run FROM deleted WHERE sum IS NOT roux_sum(account, run, before);
+
+-- name: badReleases
+SELECT hash FROM file_released WHERE sum IS NOT roux_sum(account, hash, at);
+
+-- name: badOwner
+SELECT epoch FROM owner WHERE sum IS NOT roux_sum(id, epoch);

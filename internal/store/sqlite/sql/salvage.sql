@@ -1,0 +1,25 @@
+-- SPDX-License-Identifier: Apache-2.0
+
+-- What an image that is attached has beside runs. Rows that fail their checksum stay
+-- behind, and none replaces a row that is here.
+
+-- name: attachImage
+ATTACH ?1 AS image;
+
+-- name: detachImage
+DETACH image;
+
+-- name: takeKeys
+INSERT INTO main.idempotency (account, key, body_hash, run, until, sum)
+SELECT account, key, body_hash, run, until, sum FROM image.idempotency i
+WHERE sum IS roux_sum(account, key, body_hash, run, until)
+    AND EXISTS (SELECT 1 FROM main.runs r WHERE r.account = i.account AND r.run = i.run)
+ON CONFLICT DO NOTHING;
+
+-- name: takeNotes
+INSERT INTO main.notes (name, value, sum)
+SELECT name, value, sum FROM image.notes WHERE sum IS roux_sum(name, value) ON CONFLICT DO NOTHING;
+
+-- name: takeReleases
+INSERT INTO main.file_released (account, hash, at, sum)
+SELECT account, hash, at, sum FROM image.file_released WHERE sum IS roux_sum(account, hash, at) ON CONFLICT DO NOTHING;

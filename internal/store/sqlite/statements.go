@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// The statements of the writer. They are prepared once, when the store opens, and have
+// the names of their texts.
+type statements struct {
+	begin, commit, rollback        *stmt
+	insertRow, deleteRows          *stmt
+	startRun, suspend, wake        *stmt
+	putHead, putHeadPlace          *stmt
+	putHeadAlone, putOpenHead      *stmt
+	place, putPack, putPiece       *stmt
+	findRun                        *stmt
+	putPlan, findKey, putKey       *stmt
+	putChunk, putSnapshot          *stmt
+	putNote, deleteNote, takeEpoch *stmt
+	checkpoint                     *stmt
+
+	putName                               *stmt
+	releaseFiles, dropNames, dropSnapshot *stmt
+	dropRun, markDeleted, dropChunks      *stmt
+	forgetDeleted, forgetKeys, forgetFile *stmt
+	firstRow                              *stmt
+	keepPiece, dropPiece                  *stmt
+	replacePack, dropPack                 *stmt
+}
+
+func (s *statements) prepare(w *writer, c *catalog) error {
+	for _, q := range []struct {
+		dst  **stmt
+		name string
+	}{
+		{&s.begin, "begin"}, {&s.commit, "commit"}, {&s.rollback, "rollback"}, {&s.insertRow, "insertRow"},
+		{&s.deleteRows, "deleteRows"}, {&s.startRun, "startRun"}, {&s.putHead, "putHead"},
+		{&s.putOpenHead, "putOpenHead"}, {&s.putHeadPlace, "putHeadPlace"}, {&s.putHeadAlone, "putHeadAlone"},
+		{&s.place, "place"}, {&s.putPack, "putPack"}, {&s.putPiece, "putPiece"}, {&s.suspend, "suspend"},
+		{&s.wake, "wake"}, {&s.findRun, "findRun"}, {&s.putPlan, "putPlan"}, {&s.findKey, "findKey"},
+		{&s.putKey, "putKey"}, {&s.putChunk, "putChunk"}, {&s.putSnapshot, "putSnapshot"}, {&s.putNote, "putNote"},
+		{&s.deleteNote, "deleteNote"}, {&s.takeEpoch, "takeEpoch"}, {&s.checkpoint, "checkpoint"},
+		{&s.putName, "putName"}, {&s.releaseFiles, "releaseFiles"}, {&s.dropNames, "dropNames"},
+		{&s.dropSnapshot, "dropSnapshot"}, {&s.dropRun, "dropRun"}, {&s.markDeleted, "markDeleted"},
+		{&s.dropChunks, "dropChunks"}, {&s.firstRow, "firstRow"}, {&s.forgetDeleted, "forgetDeleted"},
+		{&s.keepPiece, "keepPiece"}, {&s.dropPiece, "dropPiece"}, {&s.replacePack, "replacePack"},
+		{&s.dropPack, "dropPack"}, {&s.forgetKeys, "forgetKeys"}, {&s.forgetFile, "forgetFile"},
+	} {
+		p, err := w.prepare(c.text(q.name))
+		if err != nil {
+			return err
+		}
+		*q.dst = p
+	}
+	return c.err
+}
+
+// queries are the reads that callers make all the time. To parse one takes
+// several times as long as to run it, so they are prepared once for each
+// connection.
+type queries struct {
+	head, plan, note    *sql.Stmt
+	saved, reach        *sql.Stmt
+	pack, pieces, chunk *sql.Stmt
+	record              *sql.Stmt
+
+	prepared []*sql.Stmt
+}
+
+func (q *queries) prepare(ctx context.Context, db *sql.DB, c *catalog) error {
+	for _, p := range []struct {
+		dst  **sql.Stmt
+		name string
+	}{
+		{&q.head, "head"}, {&q.plan, "plan"}, {&q.note, "note"}, {&q.saved, "saved"}, {&q.reach, "reach"},
+		{&q.pack, "pack"}, {&q.pieces, "pieces"}, {&q.chunk, "chunk"}, {&q.record, "record"},
+	} {
+		st, err := db.PrepareContext(ctx, c.text(p.name))
+		if err != nil {
+			return err
+		}
+		*p.dst = st
+		q.prepared = append(q.prepared, st)
+	}
+	return c.err
+}
+
+func (q *queries) close() error {
+	var errs []error
+	for _, st := range q.prepared {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// brief is the context of a query that is over before a cancellation could be
+// noticed: to watch for one takes two goroutines a query.
+func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+// rareTexts are the statements that are not kept prepared, because they run seldom or
+// are parts of what is composed.
+type rareTexts struct {
+	// Of lists and reads of runs.
+	listRuns, listStatus, listRecipe, listFrom, listBelow, listSince, listAfter, listOrder, position,
+	positionAt, dueRuns, endedRuns, accounts string
+	// Of the scan and recovery.
+	journalRows, liveness, lookUp, liveRuns, deletedRuns, halfRemoved string
+	// Of files.
+	references, released string
+	// Of opening and closing.
+	libraryVersion, hasVersion, schemaVersion, epoch, nextPack, restartLog, keepLog string
+	// Of settings.
+	synchronous, journalMode, pageSize string
+	// Of a check.
+	size, schemaObjects, columnTypes, runKeys, allChunks, allStates, allPacks, badRuns, badKeys, badPlans,
+	badNotes, badStates, badChunks, badPieces, badMarks, badReleases, badOwner string
+	// Of salvage.
+	attachImage, detachImage, takeKeys, takeNotes, takeReleases string
+}
+
+func (t *rareTexts) take(c *catalog) error {
+	for _, q := range []struct {
+		dst  *string
+		name string
+	}{
+		{&t.listRuns, "listRuns"}, {&t.listStatus, "listStatus"}, {&t.listRecipe, "listRecipe"},
+		{&t.listFrom, "listFrom"}, {&t.listBelow, "listBelow"}, {&t.listSince, "listSince"},
+		{&t.listAfter, "listAfter"}, {&t.listOrder, "listOrder"}, {&t.position, "position"},
+		{&t.positionAt, "positionAt"}, {&t.dueRuns, "dueRuns"}, {&t.endedRuns, "endedRuns"},
+		{&t.accounts, "accounts"},
+		{&t.journalRows, "journalRows"}, {&t.liveness, "liveness"}, {&t.lookUp, "lookUp"},
+		{&t.liveRuns, "liveRuns"}, {&t.deletedRuns, "deletedRuns"}, {&t.halfRemoved, "halfRemoved"},
+		{&t.references, "references"}, {&t.released, "released"},
+		{&t.libraryVersion, "libraryVersion"}, {&t.hasVersion, "hasVersion"},
+		{&t.schemaVersion, "schemaVersion"}, {&t.epoch, "epoch"}, {&t.nextPack, "nextPack"},
+		{&t.restartLog, "restartLog"}, {&t.keepLog, "keepLog"},
+		{&t.synchronous, "synchronous"}, {&t.journalMode, "journalMode"}, {&t.pageSize, "pageSize"},
+		{&t.size, "size"}, {&t.schemaObjects, "schemaObjects"}, {&t.columnTypes, "columnTypes"},
+		{&t.runKeys, "runKeys"}, {&t.allChunks, "allChunks"}, {&t.allStates, "allStates"},
+		{&t.allPacks, "allPacks"}, {&t.badRuns, "badRuns"}, {&t.badKeys, "badKeys"},
+		{&t.badPlans, "badPlans"}, {&t.badNotes, "badNotes"}, {&t.badStates, "badStates"},
+		{&t.badChunks, "badChunks"}, {&t.badPieces, "badPieces"}, {&t.badMarks, "badMarks"},
+		{&t.badReleases, "badReleases"}, {&t.badOwner, "badOwner"},
+		{&t.attachImage, "attachImage"}, {&t.detachImage, "detachImage"}, {&t.takeKeys, "takeKeys"},
+		{&t.takeNotes, "takeNotes"}, {&t.takeReleases, "takeReleases"},
+	} {
+		*q.dst = c.text(q.name)
+	}
+	return c.err
+}
