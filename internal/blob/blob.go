@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blob keeps files by what they contain.
+// Package blob keeps files by their content.
 //
-// A [Store] is a directory in which a file is named by the SHA-256 of its
-// bytes (X158). It decides where bytes lie, when they are durable, and whether
-// what it reads back is still what was written. Content is shared within an
-// account and never across accounts.
+// A [Store] is a directory in which a file is named by the SHA-256 of its bytes (X158).
+// It decides where bytes are stored, when they are durable, and whether what it reads
+// is still what was written. Content is shared within an account and never across
+// accounts.
 //
-// It never decides how long a file lives (it says when one was last stored, and
-// removes what it is told to), and never lets a name from outside
-// become a path: accounts are hashed, hashes are checked, upload names are
-// plain data. Everything goes through one os.Root, so nothing outside the
-// directory is read, written or removed (I19).
+// It never decides how long a file lives: it reports when a file was last stored, and
+// removes what it is told to. It never makes a path of a name from outside: accounts
+// are hashed, hashes are checked, and upload names are plain data. All access goes
+// through one os.Root, so nothing outside the directory is read, written or removed
+// (I19).
 package blob
 
 import (
@@ -39,50 +39,51 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// DefaultMaxBytes bounds a single file where [Config] does not. Files are
-// streamed, so what bounds them is the disk.
+// DefaultMaxBytes bounds a single file unless [Config] sets another bound. Files are
+// streamed, so memory does not bound them.
 const DefaultMaxBytes = 16 << 30
 
 const (
 	prefix     = "sha256_"
 	sidecarExt = ".json"
-	// maxSidecar bounds what is read of a sidecar: a name, a MIME type and what
-	// inspection found (maxExtended).
+	// maxSidecar bounds what is read of a sidecar: a name, a MIME type, checksums and
+	// what inspection found (maxExtended).
 	maxSidecar = 64 << 10
 )
 
-// Config is what a Store is made of.
+// Config configures a Store.
 type Config struct {
-	// Sparing leaves what an interrupted Put left behind where it is.
+	// Sparing keeps what an interrupted Put left behind.
 	Sparing bool
-	Dir     string // required; created where missing, mode 0700
-	// MaxBytes is how large one file may be. Default 16 GiB.
+	Dir     string // required; created when missing, mode 0700
+	// MaxBytes is the size that one file may have. Default 16 GiB.
 	MaxBytes int64
-	// Inspect looks at what was uploaded; see inspect.go. It returns a JSON
-	// object, also beside an error. Default: nothing is looked for.
+	// Inspect looks at uploaded content; see inspect.go. It returns a JSON object, also
+	// together with an error. By default nothing is inspected.
 	Inspect func(ctx context.Context, file action.File) (json.RawMessage, error)
-	// InspectFor is how long it may take. Default 5 s.
+	// InspectFor is how long Inspect may take. Default 5 s.
 	InspectFor time.Duration
-	// Now is the wall clock, which says when a file was stored; set back while the
-	// store is open it goes on as before. Default time.Now.
+	// Now is the wall clock for the time when a file is stored. When it is set back
+	// while the store is open, the store goes on by the monotonic clock. Default
+	// time.Now.
 	Now func() time.Time
 }
 
-// A Store is a directory of files addressed by content. It is safe for
-// concurrent use, and for use by one process at a time: whoever opens it holds
-// the lock of the data directory, because opening removes temporary files.
+// A Store is a directory of files addressed by content. It is safe for concurrent use
+// by one process at a time. The process that opens it holds the lock of the data
+// directory, because opening removes temporary files.
 type Store struct {
 	root     *os.Root
 	maxBytes int64
 	look     func(ctx context.Context, file action.File) (json.RawMessage, error)
 	lookFor  time.Duration
 	now      func() time.Time
-	// stripes serialise naming of equal content: replacing a file that somebody
-	// has open is refused on Windows, so the second Put must see the first.
+	// stripes serialise naming of equal content. Windows refuses to replace an open
+	// file, so the second Put must see the first.
 	stripes [64]sync.Mutex
 	broken  atomic.Bool // a sync failed: nothing more is acknowledged
-	// durable are directories whose names this process has synced; remembered
-	// counts them, those forgotten included.
+	// durable are directories whose names this process has synced. remembered counts
+	// them, including those that were dropped from the map.
 	durable    sync.Map
 	remembered atomic.Int64
 }
@@ -103,7 +104,7 @@ func Open(cfg Config) (*Store, error) {
 		_ = root.Close()
 		return nil, storageFault(err, "create the file store %s", cfg.Dir)
 	}
-	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: onward(cfg.Now)}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes, look: cfg.Inspect, lookFor: cmp.Or(max(cfg.InspectFor, 0), inspectFor), now: monotonic(cfg.Now)}
 	if cfg.Sparing {
 		return s, nil
 	}
@@ -114,9 +115,9 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// onward is a wall clock that is not set back: then it goes on by its monotonic
-// reading, so that no file looks older than it is (I10).
-func onward(wall func() time.Time) func() time.Time {
+// monotonic returns a wall clock that cannot be set back: then it continues by the
+// monotonic clock, so that no file looks older than it is (I10).
+func monotonic(wall func() time.Time) func() time.Time {
 	if wall == nil {
 		wall = time.Now
 	}
@@ -131,10 +132,10 @@ func onward(wall func() time.Time) func() time.Time {
 	}
 }
 
-// Close releases the directory. Files that are open stay readable.
+// Close releases the directory. Open files stay readable.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Info returns what is known of a file without reading it.
+// Info returns the facts of a file without reading the file.
 func (s *Store) Info(ctx context.Context, account, hash string) (action.FileInfo, error) {
 	f, info, err := s.open(ctx, account, hash)
 	if err != nil {
@@ -143,9 +144,9 @@ func (s *Store) Info(ctx context.Context, account, hash string) (action.FileInfo
 	return info, f.Close()
 }
 
-// Open returns a file whose bytes are verified while they are read: the size at
-// once; the hash at the end of a sequential read, or before the first byte when
-// the caller reads in any other order. Damage is fault.FileInvalid.
+// Open returns a file whose bytes are verified while they are read: the size at once;
+// the hash at the end of a sequential read, or before the first byte if the caller
+// reads in another order. Damage is fault.FileInvalid.
 func (s *Store) Open(ctx context.Context, account, hash string) (action.File, error) {
 	f, info, err := s.open(ctx, account, hash)
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *Store) Open(ctx context.Context, account, hash string) (action.File, er
 	return newReader(f, info), nil
 }
 
-// Files is the store as the actions of one account see it.
+// Files returns the store as the actions of one account see it.
 func (s *Store) Files(account string) action.Files { return files{s, account} }
 
 type files struct {
@@ -184,8 +185,8 @@ func ValidHash(hash string) bool {
 	return true
 }
 
-// place is where a file of an account lies, relative to the root: slashes on
-// every system, as os.Root takes them.
+// place is the location of a file of an account relative to the root, with slashes on
+// every system, as os.Root requires.
 type place struct{ account, shard, name string }
 
 func placeOf(account, hash string) place {
@@ -196,8 +197,9 @@ func placeOf(account, hash string) place {
 const accountPrefix = "acct_"
 
 func accountDir(account string) string {
-	// The account is hashed with a label: it may hold any byte, and equal names
-	// that differ in case must not meet on a file system that ignores case.
+	// The account is hashed with a label. It may contain any byte, and two accounts
+	// that differ only in case must not share a directory on a file system that ignores
+	// case.
 	sum := sha256.Sum256([]byte("roux account\x00" + account))
 	return accountPrefix + hex.EncodeToString(sum[:16])
 }
@@ -210,17 +212,17 @@ type sidecar struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType"`
 	Size     int64  `json:"sizeBytes"`
-	// Extended is what inspection found, a JSON object; Inspected says that it
-	// was looked for.
+	// Extended is what inspection found, a JSON object. Inspected reports that there
+	// was an inspection.
 	Extended  json.RawMessage `json:"extended,omitempty"`
 	Inspected bool            `json:"inspected,omitempty"`
 	// Sums are the checksums of the file's pieces; see part.go.
 	Sums []byte `json:"sums,omitempty"`
-	// CRC32C covers the record without it. Earlier releases wrote none.
+	// CRC32C covers the record without this field. Earlier releases wrote none.
 	CRC32C *uint32 `json:"crc32c,omitempty"`
 }
 
-// text is the record as it is stored, with its checksum.
+// text returns the record as it is stored, with its checksum.
 func (rec sidecar) text() ([]byte, error) { //nolint:gocritic // a copy is what is changed
 	sum, err := rec.sum()
 	if err != nil {
@@ -230,14 +232,14 @@ func (rec sidecar) text() ([]byte, error) { //nolint:gocritic // a copy is what 
 	return json.Marshal(rec)
 }
 
-// sum is the checksum of what the record says, however it is written.
+// sum returns the checksum of the record's content, however it is formatted.
 func (rec sidecar) sum() (uint32, error) { //nolint:gocritic // a copy is what is changed
 	rec.CRC32C = nil
 	data, err := json.Marshal(rec)
 	return crc32.Checksum(data, castagnoli), err
 }
 
-// open opens the file itself, checked to be a regular file of the recorded size.
+// open opens the file itself and checks that it is a regular file of the recorded size.
 func (s *Store) open(ctx context.Context, account, hash string) (*os.File, action.FileInfo, error) {
 	none := action.FileInfo{}
 	if err := ctx.Err(); err != nil {
@@ -254,8 +256,8 @@ func (s *Store) open(ctx context.Context, account, hash string) (*os.File, actio
 	info := action.FileInfo{Hash: hash, Size: size}
 	rec, err := s.readSidecar(p)
 	if err != nil {
-		// The bytes are named before the sidecar, and a crash may fall between
-		// the two. All but the upload's name can be told from the bytes.
+		// The bytes get their name before the sidecar does, and a crash may happen
+		// between the two. All but the upload's name follows from the bytes.
 		head, err := readHead(f)
 		if err != nil {
 			_ = f.Close()
@@ -272,9 +274,9 @@ func (s *Store) open(ctx context.Context, account, hash string) (*os.File, actio
 	return f, info, nil
 }
 
-// openRegular opens the file of a place through real directories only. os.Root
-// already refuses to leave the directory; a symbolic link inside it could still
-// lead into another account's files.
+// openRegular opens the file of a place, through real directories only. os.Root already
+// refuses to leave the directory, but a symbolic link inside it could still lead to
+// another account's files.
 func (s *Store) openRegular(p place) (*os.File, int64, error) {
 	for _, dir := range []string{p.account, p.shard} {
 		if err := s.wantDir(dir); err != nil {
@@ -293,12 +295,12 @@ func (s *Store) openRegular(p place) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// openBelow opens a regular file or a directory of the store to read it. What is
-// not the store's own, a link, or of another kind, is FILE_INVALID.
+// openBelow opens a regular file or a directory of the store to read it. A link,
+// another kind of file, or one of another user is FILE_INVALID.
 func (s *Store) openBelow(name string, kind fs.FileMode) (*os.File, error) {
 	f, err := datadir.OpenBelow(s.root, name, kind)
 	if odd := new(datadir.Refusal); errors.As(err, &odd) {
-		return nil, strange(name, odd.Why)
+		return nil, notOurs(name, odd.Why)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, storageFault(err, "open %s in the file store", name)
@@ -306,24 +308,24 @@ func (s *Store) openBelow(name string, kind fs.FileMode) (*os.File, error) {
 	return f, err
 }
 
-// strange says that something in the store is not what the store made there.
-func strange(name string, why error) error {
+// notOurs returns the error for something in the store that the store did not make.
+func notOurs(name string, why error) error {
 	return fault.New(fault.FileInvalid, "the file store is damaged: %s %v", name, why)
 }
 
-// wantDir refuses a directory of the store that is none, or not its own.
+// wantDir returns an error unless dir is a directory that the store made.
 func (s *Store) wantDir(dir string) error {
 	info, err := s.root.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if why := datadir.Refuse(info, fs.ModeDir); why != nil {
-		return strange(dir, why)
+		return notOurs(dir, why)
 	}
 	if info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	d, err := s.openBelow(dir, fs.ModeDir) // takes the rights of others away
+	d, err := s.openBelow(dir, fs.ModeDir) // removes the access of other users
 	if err != nil {
 		return err
 	}
@@ -342,7 +344,7 @@ func (s *Store) readSmall(name string) ([]byte, error) {
 		return nil, storageFault(err, "read %s in the file store", name)
 	}
 	if len(data) > maxSidecar {
-		return nil, strange(name, errors.New("is too large"))
+		return nil, notOurs(name, errors.New("is too large"))
 	}
 	return data, nil
 }
@@ -365,7 +367,7 @@ func (s *Store) readSidecar(p place) (sidecar, error) {
 	return rec, nil
 }
 
-// stripe is the lock under which a file gets and loses its name.
+// stripe returns the lock under which a file gets and loses its name.
 func (s *Store) stripe(hash string) *sync.Mutex {
 	b, _ := hex.DecodeString(hash[len(prefix) : len(prefix)+2]) // checked by ValidHash, or made here
 	return &s.stripes[b[0]%64]

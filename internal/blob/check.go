@@ -13,16 +13,16 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A Checked is what Check has read.
+// A Checked counts what Check has read.
 type Checked struct {
 	Files int
 	Bytes int64
 }
 
 // Check reads every file of every account and compares it with its hash. It calls
-// complain with each one that is damaged or whose account is not known, and with
-// what the store did not make, until that returns an error. It changes nothing but
-// modes that are open to others, and ends soon after ctx does.
+// complain with each damaged file, each directory of an unknown account and everything
+// the store did not make, until complain returns an error. It changes nothing but modes
+// that give access to others, and returns soon after ctx is done.
 func (s *Store) Check(ctx context.Context, complain func(error) error) (read Checked, err error) {
 	dirs, err := s.names(".")
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Store) Check(ctx context.Context, complain func(error) error) (read Che
 	return read, err
 }
 
-// readWhole reads a file to its end, where its reader compares the hash, and its
-// record of name and type.
+// readWhole reads a file to its end, where its reader compares the hash, and reads its
+// sidecar.
 func (s *Store) readWhole(ctx context.Context, e Entry) (n int64, err error) {
 	f, err := s.Open(ctx, e.Account, e.Info.Hash)
 	if err != nil {

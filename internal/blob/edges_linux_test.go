@@ -97,7 +97,7 @@ func TestFailuresCloseTheirFiles(t *testing.T) {
 	if _, err := s.Check(ctx, func(error) error { return nil }); err != nil {
 		t.Error(err)
 	}
-	if s.holds(ctx, placeOf("a", info.Hash), 7) {
+	if s.alreadyStored(ctx, placeOf("a", info.Hash), 7) {
 		t.Error("damage is held to be the content")
 	}
 	overwrite(t, filepath.Join(dir, placeOf("a", info.Hash).file()), []byte("longer than it was"))

@@ -332,7 +332,7 @@ func TestFactsAreAddedTo(t *testing.T) {
 		{"sums", sidecar{}, sidecar{Sums: []byte("abcd")}, sidecar{Sums: []byte("abcd")}, true},
 		{"other sums", sidecar{Sums: []byte("abcd")}, sidecar{Sums: []byte("efgh")}, sidecar{Sums: []byte("abcd")}, false},
 	} {
-		got, changed := c.first.and(c.later)
+		got, changed := c.first.merge(c.later)
 		if fmt.Sprint(got) != fmt.Sprint(c.want) || changed != c.changed {
 			t.Errorf("%s: %+v, changed %v; want %+v, %v", c.name, got, changed, c.want, c.changed)
 		}

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// headBytes is how much of a file the type is told from.
+	// headBytes is how much of a file the detection of its type reads.
 	headBytes = 3072
-	// maxName is what most file systems allow, so a name can be used again.
+	// maxName is what most file systems allow, so a name can be used for a file again.
 	maxName = 255
 )
 
-// textTypes are types that have no signature: plain text carries its type in
-// its name.
+// textTypes are types without a signature: only the name tells the type of plain text.
 var textTypes = map[string]string{
 	".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain",
 	".csv": "text/csv", ".tsv": "text/tab-separated-values", ".yaml": "application/yaml",
 	".yml": "application/yaml", ".jsonl": "application/x-ndjson", ".ndjson": "application/x-ndjson",
 }
 
-// detect tells the MIME type from the first bytes. What the caller says counts
-// only among kinds of text: bytes that show a type are never overruled (A10).
+// detect returns the MIME type that the first bytes show. The type that the caller
+// declares counts only among kinds of text; it never overrules bytes that show a type
+// (A10).
 func detect(head []byte, name, declared string) string {
 	found := mediaType(mimetype.Detect(head).String())
 	if found != "text/plain" {
@@ -55,14 +55,14 @@ func isTextual(t string) bool {
 	return false
 }
 
-// mediaType drops parameters such as "; charset=utf-8".
+// mediaType removes parameters such as "; charset=utf-8".
 func mediaType(t string) string {
 	t, _, _ = strings.Cut(t, ";")
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// CleanName keeps the last element of an upload's name, without anything that
-// would act when it is shown or used as a file name later (A15).
+// CleanName returns the last element of an upload's name, without anything that could
+// do harm when the name is shown or used for a file later (A15).
 func CleanName(name string) string {
 	name = strings.ToValidUTF8(name, "")
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {

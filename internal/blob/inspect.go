@@ -15,19 +15,18 @@ import (
 )
 
 const (
-	// inspectFor bounds an inspection in time: a hostile file must not hold its
-	// upload. A little more is given to an inspection that returns what it has
-	// when it is told to stop.
+	// inspectFor bounds the time of an inspection, so that a hostile file cannot block
+	// its upload. After that, inspectGrace lets an inspection return what it has.
 	inspectFor   = 5 * time.Second
 	inspectGrace = 250 * time.Millisecond
-	// maxExtended bounds what is recorded of one file.
+	// maxExtended bounds what is recorded of one inspection.
 	maxExtended = 16 << 10
 	maxProblem  = 500
 )
 
-// inspectNew looks at a file that has just been written and has no name yet,
-// and records what it finds in rec. Content that was looked at before keeps its
-// facts and is not looked at again.
+// inspectNew inspects a file that has just been written and has no name yet, and
+// records the result in rec. Content that was inspected before keeps its facts and is
+// not inspected again.
 func (s *Store) inspectNew(ctx context.Context, p place, f *os.File, rec *sidecar) {
 	if s.look == nil {
 		return
@@ -37,14 +36,14 @@ func (s *Store) inspectNew(ctx context.Context, p place, f *os.File, rec *sideca
 	}
 	info := action.FileInfo{Hash: p.name, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size}
 	found, inTime := s.inspect(ctx, f, info)
-	if ctx.Err() == nil { // else it was the caller that ended it
+	if ctx.Err() == nil { // else the caller was cancelled
 		rec.Extended, rec.Inspected = found, inTime
 	}
 }
 
-// inspect never fails: an upload is worth keeping also when nothing can be said
-// of it. Why that is stands under "problem". inTime is false when the look was
-// cut off, so that the next upload of the same content looks again.
+// inspect never fails, because an upload is worth keeping without an inspection. The
+// reason of a failure is recorded under "problem". inTime is false when the inspection
+// was cut off, so that the next upload of the same content is inspected again.
 func (s *Store) inspect(ctx context.Context, f *os.File, info action.FileInfo) (found json.RawMessage, inTime bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.lookFor)
 	defer cancel()
@@ -53,7 +52,7 @@ func (s *Store) inspect(ctx context.Context, f *os.File, info action.FileInfo) (
 		err   error
 	}
 	done := make(chan outcome, 1)
-	// Its bytes are the ones that were just hashed.
+	// These bytes have just been hashed.
 	file := &reader{f: f, info: info, verified: true}
 	go func() {
 		var out outcome
@@ -74,7 +73,8 @@ func (s *Store) inspect(ctx context.Context, f *os.File, info action.FileInfo) (
 		return extended(out.found, out.err), true
 	case <-ctx.Done():
 	}
-	// What does not end when it is told to is left behind; it loses its file.
+	// An inspection that does not stop when it is told to is abandoned and loses its
+	// file.
 	t := time.NewTimer(inspectGrace)
 	defer t.Stop()
 	select {
@@ -85,8 +85,8 @@ func (s *Store) inspect(ctx context.Context, f *os.File, info action.FileInfo) (
 	}
 }
 
-// extended is what is recorded: a JSON object within bounds, nil when there is
-// nothing to say.
+// extended returns the facts to record: a JSON object within bounds, or nil when there
+// are none.
 func extended(found json.RawMessage, problem error) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if len(found) > 0 {
@@ -124,10 +124,9 @@ func extended(found json.RawMessage, problem error) json.RawMessage {
 	return out
 }
 
-// and adds to facts recorded earlier what only a later look found, and says
-// whether that changed anything. Name and type stay what they were: runs may
-// have been told of them.
-func (rec sidecar) and(later sidecar) (sidecar, bool) {
+// merge adds to recorded facts those that only a later inspection found, and reports
+// whether that changed anything. Name and type stay, because runs may have seen them.
+func (rec sidecar) merge(later sidecar) (sidecar, bool) {
 	changed := rec.Sums == nil && later.Sums != nil
 	if changed {
 		rec.Sums = later.Sums

@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// accountFile, in the directory of an account, holds its name: the directory
-	// is named by a hash, and whoever decides what is still wanted has to ask by
+	// accountFile, in the directory of an account, contains its name. The directory is
+	// named by a hash, and the caller that decides what is still needed asks by
 	// account.
 	accountFile = "account"
-	// freshFor is how old a file's time may be before Touch writes it again.
+	// freshFor is how old a file's time must be before Touch writes it again.
 	freshFor = time.Minute
 )
 
-// An Entry is a file as lists and sweeps see it.
+// An Entry is a file in lists and sweeps.
 type Entry struct {
 	Account string          `json:"-"`
 	Info    action.FileInfo `json:"file"` // from Walk: hash and size only
-	// Stored is when it was last put or touched.
+	// Stored is when the file was last put or touched.
 	Stored time.Time `json:"stored"`
 }
 
-// Touch says that a file is about to be used: it counts as just stored. A file
-// that is not there is fault.FileNotFound.
+// Touch makes a file count as just stored, because it is about to be used. A missing
+// file is fault.FileNotFound.
 func (s *Store) Touch(ctx context.Context, account, hash string) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -70,9 +70,9 @@ func (s *Store) stamp(p place) error {
 	return nil
 }
 
-// Remove deletes a file that was neither put nor touched after notAfter, and
-// says whether it did. What a Put or Touch of another goroutine has just
-// renewed stays: they take turns here.
+// Remove deletes a file that was neither put nor touched after notAfter, and reports
+// whether it did. It excludes Put and Touch, so it never deletes a file that another
+// goroutine has just renewed.
 func (s *Store) Remove(ctx context.Context, account, hash string, notAfter time.Time) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, context.Cause(ctx)
@@ -91,8 +91,8 @@ func (s *Store) Remove(ctx context.Context, account, hash string, notAfter time.
 	if info.ModTime().After(notAfter) {
 		return false, nil
 	}
-	// Bytes without a sidecar are a file still; a sidecar without bytes is
-	// nothing that anybody would find again.
+	// Bytes without a sidecar are still a file. A sidecar without bytes would never be
+	// found again.
 	if err := s.root.Remove(p.sidecar()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, storageFault(err, "remove file %s", hash)
 	}
@@ -105,8 +105,8 @@ func (s *Store) Remove(ctx context.Context, account, hash string, notAfter time.
 	return true, nil
 }
 
-// regular is the file of a place as the directory has it: reached through real
-// directories, and itself no link.
+// regular returns the file of a place, reached through real directories and itself not
+// a link.
 func (s *Store) regular(p place) (fs.FileInfo, error) {
 	for _, dir := range []string{p.account, p.shard} {
 		if err := s.wantDir(dir); err != nil {
@@ -118,7 +118,7 @@ func (s *Store) regular(p place) (fs.FileInfo, error) {
 		return nil, missing(err, p.name)
 	}
 	if why := datadir.Refuse(info, 0); why != nil {
-		return nil, strange(p.file(), why)
+		return nil, notOurs(p.file(), why)
 	}
 	return info, nil
 }
@@ -137,7 +137,7 @@ func notFound(hash string) error {
 	return fault.New(fault.FileNotFound, "file %s is not in this account's store", hash)
 }
 
-// nameAccount records whose directory it is, where that is not yet known.
+// nameAccount records the account of a directory unless it is already recorded.
 func (s *Store) nameAccount(p place, account string) error {
 	at := path.Join(p.account, accountFile)
 	if name, err := s.readSmall(at); err == nil && string(name) == account {
@@ -146,22 +146,22 @@ func (s *Store) nameAccount(p place, account string) error {
 	return s.writeSmall(at, []byte(account), "record the account of a directory")
 }
 
-// accountOf is whose directory it is; false when that is not known.
+// accountOf returns the account of a directory; ok is false when it is not known.
 func (s *Store) accountOf(dir string) (string, bool) {
 	name, err := s.readSmall(path.Join(dir, accountFile))
 	return string(name), err == nil && accountDir(string(name)) == dir
 }
 
-// Walk calls fn for files of all accounts, in a fixed order, from the place that
-// an earlier call returned ("" = the beginning), at most limit of them. It
-// returns where to go on, "" when it has come to the end. Directories whose
-// account is not known are passed over, because nobody can say what is wanted there,
-// and so is what the store did not make.
+// Walk calls fn with at most limit files of all accounts, in a fixed order, beginning
+// at the position that an earlier call returned ("" = the start). It returns the next
+// position, or "" at the end. It skips directories whose account is not known, because
+// it is not known what is needed in them, and everything the store did not make.
 func (s *Store) Walk(ctx context.Context, from string, limit int, fn func(Entry) error) (next string, err error) {
 	return s.walk(ctx, from, limit, fn, func(error) error { return nil })
 }
 
-// walk is Walk, and calls odd with what the store did not make in a known account.
+// walk is Walk; it also calls odd with everything in a known account that the store did
+// not make.
 func (s *Store) walk(ctx context.Context, from string, limit int, fn func(Entry) error, odd func(error) error) (next string, err error) {
 	accounts, err := s.names(".")
 	if err != nil {
@@ -210,10 +210,10 @@ func (s *Store) walk(ctx context.Context, from string, limit int, fn func(Entry)
 				from = p
 				info, err := s.root.Lstat(p)
 				if err != nil {
-					continue // it went meanwhile
+					continue // removed meanwhile
 				}
 				if why := datadir.Refuse(info, 0); why != nil {
-					if err := odd(strange(p, why)); err != nil {
+					if err := odd(notOurs(p, why)); err != nil {
 						return from, err
 					}
 					continue
@@ -259,8 +259,8 @@ type Query struct {
 	Limit int    `json:"limit,omitempty"`
 }
 
-// List returns files of an account, the newest first. It looks at every file
-// the account has, and holds no more than it returns.
+// List returns files of an account, the newest first. It reads every file's facts, and
+// keeps no more of them than it returns.
 func (s *Store) List(ctx context.Context, account string, q Query) ([]Entry, error) {
 	if q.Limit <= 0 {
 		q.Limit = 50
@@ -276,12 +276,12 @@ func (s *Store) List(ctx context.Context, account string, q Query) ([]Entry, err
 		info, err := s.Info(ctx, account, e.Info.Hash)
 		if err != nil {
 			if errors.Is(err, fault.FileNotFound) {
-				return nil // it went meanwhile
+				return nil // removed meanwhile
 			}
 			if !errors.Is(err, fault.FileInvalid) {
 				return err
 			}
-			info = e.Info // damaged: it is listed all the same
+			info = e.Info // a damaged file is listed, too
 		}
 		if !q.fits(info) {
 			return nil
@@ -306,7 +306,7 @@ func (q *Query) fits(info action.FileInfo) bool {
 	return q.Type == "" || info.MimeType == kind
 }
 
-// each calls fn for the files of an account whose digits begin with want.
+// each calls fn with the files of an account whose digits begin with want.
 func (s *Store) each(ctx context.Context, account, want string, fn func(Entry) error) error {
 	dir := accountDir(account)
 	if err := s.wantDir(dir); err != nil {
@@ -334,7 +334,7 @@ func (s *Store) each(ctx context.Context, account, want string, fn func(Entry) e
 			}
 			info, err := s.root.Lstat(path.Join(at, hash))
 			if err != nil || info.IsDir() {
-				continue // it went meanwhile, or was never a file
+				continue // removed meanwhile, or was never a file
 			}
 			if err := fn(Entry{Account: account, Info: action.FileInfo{Hash: hash, Size: info.Size()}, Stored: info.ModTime()}); err != nil {
 				return err
@@ -351,9 +351,9 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Find returns the one file of an account whose hash begins with what is given,
-// with or without "sha256_". fault.FileNotFound: there is none;
-// fault.Usage: there are several, of which some are named.
+// Find returns the one file of an account whose hash begins with begin, with or without
+// "sha256_". fault.FileNotFound means that there is none. fault.Usage means that there
+// are several, and names some.
 func (s *Store) Find(ctx context.Context, account, begin string) (Entry, error) {
 	digits := strings.ToLower(strings.TrimPrefix(begin, prefix))
 	if digits == "" || len(digits) > 64 || strings.Trim(digits, "0123456789abcdef") != "" {

@@ -33,7 +33,7 @@ func clocked(t *testing.T, dir string) (*Store, *time.Time) {
 func TestI10_ClockGoesOnward(t *testing.T) {
 	began := time.Now()
 	wall := began
-	now := onward(func() time.Time { return wall })
+	now := monotonic(func() time.Time { return wall })
 	// set moves what the clock shows, and not its monotonic reading.
 	set := func(passed, by time.Duration) {
 		wall = began.Add(passed)

@@ -43,8 +43,8 @@ func (s *pieceSums) write(p []byte) {
 	}
 }
 
-// sums is nil for a file of one piece, which is read whole anyway, and for one
-// of too many.
+// sums returns nil for a file of one piece, which is read whole anyway, and for one of
+// more than maxPieces.
 func (s *pieceSums) sums() []byte {
 	if len(s.done) == 0 || len(s.done) > 4*maxPieces {
 		return nil
@@ -55,15 +55,14 @@ func (s *pieceSums) sums() []byte {
 	return s.done
 }
 
-// Part returns the bytes from `from` on, at most n of them, without reading the
-// rest of the file (n < 0: to the end).
+// Part returns at most n bytes beginning at `from`, without reading the rest of the
+// file (n < 0: up to the end).
 //
-// What is read is verified piece by piece: the file's size, and the CRC-32C of
-// every 4 MiB that the part touches, as it was recorded at upload. That finds
-// what a bad disk does; unlike the SHA-256 of a whole read, it does not prove
-// that the bytes are those of the hash. Files stored without checksums (by an
-// earlier release, or larger than 16 GiB) are hashed whole first. Damage is
-// fault.FileInvalid, before the damaged piece's first byte.
+// It verifies the file's size and, for every piece of 4 MiB that the part touches, the
+// CRC-32C recorded at upload. That finds damage by a bad disk. Unlike the SHA-256 of a
+// whole read, it does not prove that the bytes are those of the hash. Files stored
+// without checksums (by an earlier release, or larger than 16 GiB) are hashed whole
+// first. Damage is fault.FileInvalid before the first byte of the damaged piece.
 func (s *Store) Part(ctx context.Context, account, hash string, from, n int64) (io.ReadCloser, action.FileInfo, error) {
 	f, info, err := s.open(ctx, account, hash)
 	if err != nil {
@@ -87,7 +86,7 @@ func (s *Store) Part(ctx context.Context, account, hash string, from, n int64) (
 	return &part{f: f, info: info, sums: sums, at: from, end: end}, info, nil
 }
 
-// sumsOf are the recorded checksums, nil when there are none for all pieces.
+// sumsOf returns the recorded checksums, or nil unless there is one for every piece.
 func (s *Store) sumsOf(p place, size int64) []byte {
 	rec, err := s.readSidecar(p)
 	if err != nil || int64(len(rec.Sums)) != 4*((size+pieceBytes-1)/pieceBytes) || len(rec.Sums) == 0 {
@@ -96,8 +95,7 @@ func (s *Store) sumsOf(p place, size int64) []byte {
 	return rec.Sums
 }
 
-// A part reads one piece at a time and gives nothing of it away before it is
-// verified.
+// A part reads one piece at a time and returns no byte before its piece is verified.
 type part struct {
 	f       *os.File
 	info    action.FileInfo
@@ -138,7 +136,7 @@ func (p *part) fill() error {
 	if _, err := p.f.ReadAt(piece, start); err != nil && !errors.Is(err, io.EOF) {
 		return storageFault(err, "read file %s", p.info.Hash)
 	} else if err != nil && size > 0 {
-		return damaged(p.info.Hash) // it was cut while it was read
+		return damaged(p.info.Hash) // the file became shorter while it was read
 	}
 	if p.sums != nil && crc32.Checksum(piece, castagnoli) != binary.LittleEndian.Uint32(p.sums[4*i:]) {
 		return damaged(p.info.Hash)

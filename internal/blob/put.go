@@ -24,15 +24,15 @@ import (
 const (
 	tmpDir    = "tmp"
 	tmpPrefix = "put-"
-	// maxDurable bounds what is remembered of directories.
+	// maxDurable bounds how many synced directories are remembered.
 	maxDurable = 100_000
 )
 
-// Put stores what r yields. When it returns, the bytes and their facts survive
-// a power cut. Equal content of an account is stored once; the store keeps the name
-// and type that it came with first, and the answer has those that it came with now,
-// where they are known. name and mimeType are hints of the caller, of which the
-// name is data only and the type counts only where the bytes do not tell.
+// Put stores the content of r. When it returns, the bytes and their facts survive a
+// power cut. Equal content of an account is stored once. The store keeps the name and
+// type of the first Put; the result has those of this one where they are known. name
+// and mimeType are hints of the caller: the name is only data, and the type counts only
+// where the bytes show none.
 func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mimeType string) (action.FileInfo, error) {
 	none := action.FileInfo{}
 	if s.broken.Load() {
@@ -43,7 +43,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	if err != nil {
 		return none, err
 	}
-	// Only a rename gives the bytes a name; until then they are this call's.
+	// Only a rename gives the bytes their name. Until then only this call knows them.
 	renamed := false
 	defer func() {
 		if !renamed {
@@ -84,7 +84,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	if err := s.nameAccount(p, account); err != nil {
 		return none, err
 	}
-	if !s.holds(ctx, p, w.size) {
+	if !s.alreadyStored(ctx, p, w.size) {
 		if err := s.root.Rename(temp, p.file()); err != nil {
 			return none, storageFault(err, "name file %s", hash)
 		}
@@ -98,7 +98,7 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	}
 	changed := true
 	if old, err := s.readSidecar(p); err == nil && old.Size == w.size {
-		rec, changed = old.and(rec)
+		rec, changed = old.merge(rec)
 		changed = changed || old.CRC32C == nil
 	}
 	if changed {
@@ -109,8 +109,8 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	if err := failpoint.Hit(failpoint.BlobFacts); err != nil {
 		return none, storageFault(err, "record the facts of file %s", hash)
 	}
-	// Also when nothing was written now: whoever wrote it may have been killed
-	// before this line.
+	// Sync even if this call wrote nothing: the process that wrote it may have died
+	// before its sync.
 	if err := s.syncDir(p.shard); err != nil {
 		return none, err
 	}
@@ -124,8 +124,8 @@ func (s *Store) Put(ctx context.Context, account string, r io.Reader, name, mime
 	return info, nil
 }
 
-// fill copies r into the temporary file in pieces, so that a cancelled caller
-// does not wait for the rest of a large upload.
+// fill copies r into the temporary file in pieces, so that a cancelled caller does not
+// wait for the rest of a large upload.
 func (s *Store) fill(ctx context.Context, w *writer, r io.Reader) error {
 	const piece = 1 << 20
 	for {
@@ -143,12 +143,12 @@ func (s *Store) fill(ctx context.Context, w *writer, r io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return err // the caller's reader; it knows best what failed
+			return err // of the caller's reader, as it is
 		}
 	}
 }
 
-// writer hashes and counts on the way to the disk and keeps the first bytes.
+// A writer hashes and counts bytes on their way to the disk and keeps the first ones.
 type writer struct {
 	f    *os.File
 	hash hash.Hash
@@ -177,9 +177,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// holds reports whether the store already has these bytes, undamaged: what a
-// bad disk did to an earlier copy is mended by storing the content again.
-func (s *Store) holds(ctx context.Context, p place, size int64) bool {
+// alreadyStored reports whether the store already has these bytes, undamaged. Storing the
+// content again repairs a damaged copy.
+func (s *Store) alreadyStored(ctx context.Context, p place, size int64) bool {
 	f, have, err := s.openRegular(p)
 	if err != nil {
 		return false
@@ -196,7 +196,7 @@ func (s *Store) writeSidecar(p place, rec sidecar) error {
 	return s.writeSmall(p.sidecar(), data, "record the facts of file "+p.name)
 }
 
-// writeSmall puts a small file in its place whole or not at all.
+// writeSmall writes a small file whole or not at all.
 func (s *Store) writeSmall(at string, data []byte, why string) error {
 	temp, f, err := s.createTemp()
 	if err != nil {
@@ -214,9 +214,9 @@ func (s *Store) writeSmall(at string, data []byte, why string) error {
 	return nil
 }
 
-// mkdirs makes the directories of a place durable before anything lies in them.
-// One that is there may have been made a moment ago, by another call or by a
-// process that was killed before its sync: each process syncs each name once.
+// mkdirs makes the directories of a place durable before a file is stored in them. An
+// existing one may have been made just now by another call, or by a process that died
+// before its sync, so each process syncs each name once.
 func (s *Store) mkdirs(p place) error {
 	for _, step := range [][2]string{{".", p.account}, {p.account, p.shard}} {
 		parent, dir := step[0], step[1]
@@ -242,8 +242,8 @@ func (s *Store) mkdirs(p place) error {
 	return nil
 }
 
-// syncDir makes renames in a directory durable. Windows has no such call: its
-// file systems journal names by themselves.
+// syncDir makes renames in a directory durable. Windows has no such call: its file
+// systems journal names by themselves.
 func (s *Store) syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -258,8 +258,8 @@ func (s *Store) syncDir(dir string) error {
 	return nil
 }
 
-// synced remembers a failed sync for good: the kernel may have dropped the
-// pages, and a second sync of them would report success (I21).
+// synced records a failed sync permanently. The kernel may have dropped the pages, and
+// a second sync of them would report success (I21).
 func (s *Store) synced(err error) error {
 	if err != nil {
 		s.broken.Store(true)
@@ -276,7 +276,7 @@ func (s *Store) createTemp() (string, *os.File, error) {
 	return name, f, nil
 }
 
-// sweep makes the directory of temporary files and empties it of ours.
+// sweep creates the directory of temporary files and removes the store's files from it.
 func (s *Store) sweep() error {
 	if err := s.root.Mkdir(tmpDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return storageFault(err, "create the directory of temporary files")
@@ -312,7 +312,7 @@ func storageFault(err error, format string, args ...any) error {
 	return fault.Wrap(code, err, format+": "+reason(err), args...)
 }
 
-// reason is the operating system's word without the path around it.
+// reason returns the operating system's message without the path.
 func reason(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

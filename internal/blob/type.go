@@ -4,8 +4,7 @@ package blob
 
 import "os"
 
-// TypeOf tells the MIME type of a file that is not in a store, as Put would.
-// name is what it is called.
+// TypeOf returns the MIME type that Put would give a file. name is the file's name.
 func TypeOf(f *os.File, name string) (string, error) {
 	head, err := readHead(f)
 	if err != nil {

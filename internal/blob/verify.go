@@ -14,11 +14,11 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// reader hands out bytes and watches that they are the ones that were stored.
+// A reader returns bytes and verifies that they are those that were stored.
 //
-// A sequential read hashes as it goes and reports damage instead of io.EOF. Any
-// other order (ReadAt, or Read after Seek) first hashes the whole file once,
-// since a parser that jumps about may never reach the end.
+// A sequential read hashes while it reads and reports damage instead of io.EOF. In any
+// other order (ReadAt, or Read after Seek) the reader first hashes the whole file once,
+// because a parser that seeks may never reach the end.
 type reader struct {
 	f    *os.File
 	info action.FileInfo

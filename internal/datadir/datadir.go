@@ -2,13 +2,13 @@
 
 // Package datadir guards the files of a data directory.
 //
-// It decides which files Roux opens there: regular files that have one name,
-// belong to the user of this process (or to root), and are reached without a
-// symbolic link. It makes their mode 0600, and that of directories 0700,
-// whatever the umask is and whatever modes they had (decision 0033).
+// It decides which files Roux opens there: regular files that have one name, belong to
+// the user of this process (or to root) and are reached without a symbolic link. It
+// sets their mode to 0600, and that of directories to 0700, whatever the umask is and
+// whatever modes they had (decision 0033).
 //
-// It never creates a name that is not listed here, and never changes the mode
-// of what belongs to somebody else.
+// It never creates a name that is not listed here, and never changes the mode of
+// another user's file.
 package datadir
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The names that Roux gives to what it keeps in a data directory.
+// The names of what Roux keeps in a data directory.
 const (
 	Database = "roux.db"
 	Lock     = "lock"
@@ -37,7 +37,7 @@ const (
 	Files    = "files"
 )
 
-// anyKind is the kind of a name that is replaced whatever is there.
+// anyKind is the kind of a name that is replaced, whatever it is.
 const anyKind = fs.ModeIrregular
 
 // names lists everything in a data directory, with its kind.
@@ -52,9 +52,9 @@ var names = []struct {
 	{Files, fs.ModeDir},
 }
 
-// Refuse says why a file or a directory of that kind is not this user's alone.
-// It does not look at the mode, which the caller can change. A regular file has
-// one name: what is written to it would also be written to the others.
+// Refuse returns why a file or a directory of that kind is not this user's alone, or
+// nil. It ignores the mode, which the caller can change. A regular file must have one
+// name, because what is written to it would also be written to its other names.
 func Refuse(info fs.FileInfo, kind fs.FileMode) error {
 	mode := info.Mode()
 	if mode&fs.ModeSymlink != 0 {
@@ -72,7 +72,7 @@ func Refuse(info fs.FileInfo, kind fs.FileMode) error {
 	return nil
 }
 
-// Foreign says that a file belongs to a user who is neither this process's nor
+// Foreign reports whether a file belongs to a user who is neither this process's nor
 // root.
 func Foreign(info fs.FileInfo) error {
 	if uid, _, ok := ownerOf(info); ok && uid != 0 && uid != os.Geteuid() {
@@ -81,14 +81,15 @@ func Foreign(info fs.FileInfo) error {
 	return nil
 }
 
-// A gap is called between the look at a name and its opening. Tests put something
-// else there: what was looked at must not decide about what is opened.
+// A gap is called between the check of a name and its opening. Tests replace the file
+// there, because what was checked need not be what is opened.
 type gap func()
 
 func nothing() {}
 
-// OpenRoot opens a directory of the data directory, which is no link and belongs
-// to this user, and closes it to others. It is made when absent.
+// OpenRoot opens a directory of the data directory, creating it when absent. It must
+// not be a link and must belong to this user. OpenRoot removes the access of other
+// users.
 func OpenRoot(dir string) (*os.Root, error) { return openRoot(dir, nothing) }
 
 func openRoot(dir string, between gap) (*os.Root, error) {
@@ -130,10 +131,10 @@ func openRoot(dir string, between gap) (*os.Root, error) {
 	return root, nil
 }
 
-// OpenBelow opens what is at name below root, a regular file or a directory, to
-// read it. It refuses links, hard links, other kinds and what belongs to another
-// user, never waits for the other end of a FIFO, and takes the rights of others
-// away. A [Refusal] says why something is not opened.
+// OpenBelow opens a regular file or a directory at name below root to read it. It
+// refuses links, hard links, other kinds and files of other users, and never waits for
+// the other end of a FIFO. It removes the access of other users. A [Refusal] says why
+// it does not open something.
 func OpenBelow(root *os.Root, name string, kind fs.FileMode) (*os.File, error) {
 	return openBelow(root, name, kind, nothing)
 }
@@ -191,13 +192,13 @@ func kindName(kind fs.FileMode) string {
 	return "a special file"
 }
 
-// refused is the error for a path that is not used.
+// refused returns the error for a path that is not used.
 func refused(path string, why error) error {
 	return fault.Wrap(fault.Usage, why, "%s %v and is not used: remove it after a look at where it came from, or name another data directory with --data DIR or ROUX_DATA", path, why)
 }
 
-// Check refuses a data directory in which a name of Roux is not what Roux makes
-// there. It changes nothing, and accepts a directory that does not exist.
+// Check refuses a data directory in which a name of Roux is of another kind than Roux
+// makes. It changes nothing, and accepts a directory that does not exist.
 func Check(dir string) error {
 	info, err := os.Stat(dir) // the user may have named a link
 	if errors.Is(err, fs.ErrNotExist) {
@@ -225,10 +226,10 @@ func Check(dir string) error {
 	return nil
 }
 
-// Open opens a regular file of the data directory. It refuses links and files of
-// other users, never waits for the other end of a FIFO, and takes the rights of
-// others away. A file that flag creates has the mode 0600 under every umask. flag
-// does not truncate: what is opened is looked at once more before it is used.
+// Open opens a regular file of the data directory. It refuses links and files of other
+// users, and never waits for the other end of a FIFO. It removes the access of other
+// users; a file that flag creates has the mode 0600 under every umask. flag must not
+// truncate, because the file is checked again after it is opened.
 func Open(path string, flag int) (*os.File, error) { return open(path, flag, nothing) }
 
 func open(path string, flag int, between gap) (*os.File, error) {
@@ -266,14 +267,14 @@ func open(path string, flag int, between gap) (*os.File, error) {
 	return f, nil
 }
 
-// tighten gives an open file or directory the mode, where it has another. Some
-// file systems have no modes: nothing is lost there that was there before.
+// tighten sets the mode of an open file or directory unless it has it. On a file system
+// without modes it does nothing.
 func tighten(f *os.File, info fs.FileInfo, mode fs.FileMode) error {
 	if runtime.GOOS == "windows" || info.Mode().Perm() == mode {
 		return nil
 	}
 	if uid, _, ok := ownerOf(info); !ok || uid != os.Geteuid() {
-		return nil // the owner's affair
+		return nil // its owner decides
 	}
 	if err := f.Chmod(mode); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -281,20 +282,20 @@ func tighten(f *os.File, info fs.FileInfo, mode fs.FileMode) error {
 	return nil
 }
 
-// Secure checks a data directory and takes the rights of other users away, from
-// the directory, from that of the files, and from what SQLite will open by name. The
-// caller holds the directory's lock. After it nobody else can put a link in the
-// place of a file: SQLite opens by path, and closes the gap between this check
-// and its opening only where others cannot write.
+// Secure checks a data directory and removes the access of other users to the
+// directory, to that of the files, and to what SQLite will open by name. The caller
+// holds the directory's lock. Afterwards no other user can replace a file by a link.
+// SQLite opens by path, so a gap remains between this check and its opening, which is
+// closed only because others cannot write.
 func Secure(dir string) error {
 	if err := Check(dir); err != nil {
 		return err
 	}
-	if err := seclude(dir); err != nil {
+	if err := closeToOthers(dir); err != nil {
 		return err
 	}
 	for _, n := range names {
-		if n.name == Lock { // whoever holds the lock has opened it
+		if n.name == Lock { // the holder of the lock has opened it
 			continue
 		}
 		path := filepath.Join(dir, n.name)
@@ -308,7 +309,7 @@ func Secure(dir string) error {
 			opened, err = Open(path, os.O_RDONLY)
 		case n.kind == fs.ModeDir && mode&0o077 != 0:
 			if opened, err = OpenRoot(path); errors.Is(err, fs.ErrPermission) {
-				continue // one may not read it
+				continue // it may not be readable
 			}
 		default:
 			continue
@@ -323,13 +324,13 @@ func Secure(dir string) error {
 	return nil
 }
 
-// seclude closes a data directory to other users. One that also holds something
-// else was not made for Roux and keeps its mode; it is refused when everybody
-// may write there.
-func seclude(dir string) error {
+// closeToOthers removes the access of other users to a data directory. A directory that also
+// contains something else was not made for Roux and keeps its mode; it is refused if
+// everybody may write there.
+func closeToOthers(dir string) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|onlyDir, 0)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // one may use it and not read it
+		return nil // it may be usable without being readable
 	}
 	if err != nil {
 		return err
@@ -357,8 +358,7 @@ func seclude(dir string) error {
 	return nil
 }
 
-// Chmod gives a data directory another mode, unless it was replaced since info was
-// read of it.
+// Chmod sets the mode of a data directory unless it was replaced after info was read.
 func Chmod(dir string, info fs.FileInfo, mode fs.FileMode) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|onlyDir, 0)
 	if err != nil {
@@ -375,8 +375,8 @@ func Chmod(dir string, info fs.FileInfo, mode fs.FileMode) error {
 	return f.Chmod(mode)
 }
 
-// Sync makes the names in a directory durable, where it may be read and its file
-// system can sync directories. Windows has no such call: NTFS journals names.
+// Sync makes the names in a directory durable, if it is readable and its file system
+// can sync directories. Windows has no such call: NTFS journals names.
 func Sync(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -395,7 +395,7 @@ func Sync(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// foreign says that an entry is none of Roux's.
+// foreign reports whether an entry is not one of Roux's.
 func foreign(name string) bool {
 	for _, n := range names {
 		if n.name == name {

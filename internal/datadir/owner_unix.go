@@ -16,8 +16,8 @@ const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 // onlyDir refuses what is no directory, without a wait for the other end of a FIFO.
 const onlyDir = syscall.O_DIRECTORY | syscall.O_NONBLOCK
 
-// ownerOf is the user that a file belongs to and how many names it has; ok is
-// false where the system does not say.
+// ownerOf returns the user that a file belongs to and how many names it has. ok is
+// false where the system does not report it.
 func ownerOf(info fs.FileInfo) (uid int, links uint64, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -4,22 +4,22 @@ package store
 
 import "github.com/roux-engine/roux/fault"
 
-// A Standing is what a store knows of a run when it judges a transition: what is
-// stored, and what the same commit has accepted before.
+// A Standing is what a store knows of a run when a transition of it is checked: what is
+// stored, and what the same commit has already accepted.
 type Standing interface {
-	// Ends returns the number of the run's last event, and of the last that a
+	// Ends returns the number of the run's last event and of the last event that a
 	// chunk covers.
 	Ends() (last, chunked uint64)
-	// Boundary says that a transition which no chunk covers ends with that event.
+	// Boundary reports whether a transition that no chunk covers ends with the event.
 	Boundary(event uint64) bool
-	// Damage is why the run's events cannot be read; nil when they can.
+	// Damage returns why the run's events cannot be read, or nil.
 	Damage() error
 }
 
-// Admit says whether a transition may follow what stands of its run; nil when
-// nothing does. Every store calls it, after the epoch ([Fenced]) and before the
-// idempotency key ([Idempotency.Taken]): a transition that one of them refuses
-// leaves nothing behind.
+// Admit reports whether a transition may be written after what its run has; run is nil
+// when there is no such run. Every store calls it after the check of the epoch
+// ([Fenced]) and before that of the idempotency key ([Idempotency.Taken]). A transition
+// that one of them refuses changes nothing.
 func Admit(t *Transition, run Standing) Verdict {
 	var last, chunked uint64
 	if run != nil {
@@ -53,7 +53,7 @@ func Admit(t *Transition, run Standing) Verdict {
 	return Verdict{}
 }
 
-// Fenced refuses what an engine does under an epoch that is not the owner's.
+// Fenced refuses an epoch that is not the owner's.
 func Fenced(epoch, owner uint64) error {
 	if epoch == owner {
 		return nil
@@ -61,8 +61,8 @@ func Fenced(epoch, owner uint64) error {
 	return fault.New(fault.StaleEpoch, "epoch %d has ended, %d owns the runs", epoch, owner)
 }
 
-// Taken refuses a start whose key has started another run, with the hash of the
-// request that did (I13).
+// Taken refuses a start whose key has already started another run; bodyHash is that of
+// the request that did (I13).
 func (id *Idempotency) Taken(run, bodyHash string) Verdict {
 	v := Refuse(fault.Conflict, "idempotency key %q already started run %s", id.Key, run)
 	if bodyHash != id.BodyHash {
@@ -72,7 +72,7 @@ func (id *Idempotency) Taken(run, bodyHash string) Verdict {
 	return v
 }
 
-// Refuse is the verdict on a transition that is not written, and why.
+// Refuse returns the verdict on a transition that is not written.
 func Refuse(code fault.Code, format string, args ...any) Verdict {
 	return Verdict{Err: fault.New(code, format, args...)}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// PageBytes is about how much of a journal is read at once.
+// PageBytes is about how many bytes of a journal are read at once.
 const PageBytes = 256 << 10
 
-// LoadPlan returns the plan a run started with; one that cannot be read is
+// LoadPlan returns the plan that a run started with. If it cannot be read, the error is
 // fault.StoreCorrupt.
 func LoadPlan(ctx context.Context, r Reader, head Head) (*plan.Plan, error) {
 	data, err := r.Plan(ctx, head.PlanHash)

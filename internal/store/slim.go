@@ -4,9 +4,9 @@ package store
 
 import "maps"
 
-// ShrinkMap returns m, or a copy in less memory once little is left of what it held:
-// a map of Go never gives memory back, and a hundred thousand runs come and go.
-// most is what ShrinkMap returned before, 0 at first.
+// ShrinkMap returns m, or a smaller copy of it when few of its entries are left. A Go
+// map never releases memory by itself, and a hundred thousand runs come and go. Pass as
+// most what the last call returned, 0 at first.
 func ShrinkMap[K comparable, V any](m map[K]V, most int) (map[K]V, int) {
 	n := len(m)
 	if n >= most {

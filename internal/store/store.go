@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store says what it means to keep runs durable.
+// Package store defines what it means to keep runs durable.
 //
-// It decides the promise (what one commit holds, what a guard refuses, what a
-// reader may see) and leaves the keeping to its implementations, which all pass
-// storetest.Run. It never interprets an event: journals, snapshots and plans
-// are bytes here, numbered and framed by package journal.
+// It defines what one commit contains, what a guard refuses and what a reader may see.
+// Its implementations keep the data; all of them pass storetest.Run. It never
+// interprets an event: journals, snapshots and plans are bytes here, numbered and
+// framed by package journal.
 package store
 
 import (
@@ -22,9 +22,9 @@ type Key struct {
 	Run     string
 }
 
-// Store keeps runs durable. Implementations are safe for concurrent use and
-// pass storetest.Run; that suite, not this comment, is the full contract. Whoever
-// needs a part of it takes the interface of that part.
+// Store keeps runs durable. Implementations are safe for concurrent use and pass
+// storetest.Run; that suite, not this comment, is the full contract. Code that needs
+// only a part of it should use the interface of that part.
 type Store interface {
 	Committer
 	Reader
@@ -37,38 +37,40 @@ type Store interface {
 	Close() error
 }
 
-// A Committer takes what happens to runs.
+// A Committer writes transitions of runs.
 type Committer interface {
-	// Own makes the caller the owner of all runs here and returns its epoch,
+	// Own makes the caller the owner of all runs here and returns its epoch, which is
 	// larger than any before. Commits under an older epoch are refused.
 	Own(ctx context.Context) (epoch uint64, err error)
 
-	// Owns is nil while the epoch is the owner's, and fault.StaleEpoch when another
-	// owner has come.
+	// Owns returns nil while the epoch is the owner's, and fault.StaleEpoch once there
+	// is another owner.
 	Owns(ctx context.Context, epoch uint64) error
 
-	// Commit makes a batch of transitions durable in one transaction, one sync,
-	// and returns a verdict for each, in order. A transition whose guard fails
-	// ([Admit]) leaves nothing behind; the others are written all the same. Several
-	// transitions of one run in one batch are in event order. The batch and its
-	// bytes are the caller's again when Commit returns.
-	// On error the batch may or may not have been written: load those runs
-	// again. After a failed sync every later Commit fails with StoreFailed (I21).
+	// Commit makes a batch of transitions durable in one transaction with one sync, and
+	// returns a verdict for each, in order. A transition whose guard fails ([Admit])
+	// changes nothing; the others are written. Several transitions of one run in one
+	// batch are in event order. The caller may reuse the batch and its bytes when
+	// Commit returns.
+	//
+	// After an error the batch may or may not have been written: load those runs again.
+	// After a failed sync every later Commit fails with StoreFailed (I21).
 	Commit(ctx context.Context, batch []Transition) ([]Verdict, error)
 
-	// Uncovered says what trimming waits for: bytes and number of the events
-	// that are only in the journal, and up to 1,000 runs that hold them, the one
-	// with the oldest first. It scans nothing, however long the journal is. Past
-	// CompactBytes or CompactEvents the engine compacts those runs; a suspended run is never
-	// among them, a settled one may be.
+	// Uncovered returns the bytes and the number of the events that are only in the
+	// journal, and up to 1,000 runs that have such events, the oldest first. Their
+	// journal rows cannot be trimmed. It does not scan, however long the journal is.
+	// Past CompactBytes or CompactEvents the engine compacts those runs. A suspended
+	// run is never among them; a settled run may be.
 	Uncovered() (bytes, events int64, oldest []Key)
 }
 
-// A Reader shows what is stored.
+// A Reader reads what is stored.
 type Reader interface {
-	// Load returns a run as of its last commit, or fault.RunNotFound, also
-	// when it belongs to another account. fault.StoreCorrupt names run and
-	// offset when its bytes fail their checksum; other runs stay readable.
+	// Load returns a run as of its last commit. A run of another account is
+	// fault.RunNotFound like one that does not exist. When its bytes fail their
+	// checksum the error is fault.StoreCorrupt and names run and offset; other runs
+	// stay readable.
 	Load(ctx context.Context, key Key) (*Saved, error)
 
 	// Events returns the frames that hold events after `after`, in order, up to
@@ -79,54 +81,58 @@ type Reader interface {
 
 	// Head returns the head row, or fault.RunNotFound.
 	Head(ctx context.Context, key Key) (Head, error)
-	// List returns heads, newest first (by creation, then run id). A damaged one
-	// has Head.Damage set and does not keep the others back; where its damage may
-	// hide that it is selected, it is.
+	// List returns heads, newest first (by creation, then run id). A damaged head has
+	// Head.Damage set and does not hide the others. It is listed if the damaged part
+	// may be what the query selects by.
 	List(ctx context.Context, q Query) ([]Head, error)
 
-	// Plan returns what a transition stored under that key, or
-	// fault.RecipeNotFound. Plans are shared by accounts: the key is of their content.
+	// Plan returns the plan that a transition stored under the key, or
+	// fault.RecipeNotFound. Accounts share plans, because the key depends on the
+	// content only.
 	Plan(ctx context.Context, key string) ([]byte, error)
 }
 
-// A Recoverer finds the runs that go on.
+// A Recoverer finds the runs that an engine continues after a start.
 type Recoverer interface {
-	// Recover calls fn for every run that is neither suspended nor settled (it
-	// ended and owes nothing), in no particular order. A run whose bytes are
-	// damaged is passed with Saved.Err set and must not stop the others. What
-	// is committed meanwhile is in the runs that come later.
+	// Recover calls fn with every run that is neither suspended nor settled (a settled
+	// run has ended and owes nothing), in no particular order. A damaged run is passed
+	// with Saved.Err set and must not stop the others. Runs that are passed later
+	// include what was committed meanwhile.
 	Recover(ctx context.Context, fn func(*Saved) error) error
 
-	// Due returns suspended runs whose wake-up time is at most until (UTC µs),
-	// earliest first, at most limit.
+	// Due returns suspended runs whose wake-up time is at most until (UTC µs), earliest
+	// first, at most limit.
 	Due(ctx context.Context, until int64, limit int) ([]Wake, error)
 }
 
-// Notes keep small facts of the engine itself (clean shutdown, suspects of a
-// crash), durable when SetNote returns. An absent note is nil; setting nil removes
-// it. SetNote of an owner that was replaced changes nothing and is
-// fault.StaleEpoch: it knows nothing of what the next one has noted.
+// Notes are small facts that the engine stores for itself, such as a clean shutdown and
+// the suspects of a crash. They are durable when SetNote returns. An absent note is
+// nil; setting nil removes a note. SetNote under the epoch of an earlier owner changes
+// nothing and returns fault.StaleEpoch, because that owner does not know what the next
+// one has noted.
 type Notes interface {
 	Note(ctx context.Context, name string) ([]byte, error)
 	SetNote(ctx context.Context, epoch uint64, name string, value []byte) error
 }
 
-// An Inspector tells of the files that a store is kept in. A store that has none, or
-// whose files are another program's, is no Inspector.
+// An Inspector reports on the files of a store. A store without files, or with the
+// files of another program, does not implement it.
 type Inspector interface {
-	// Check reads everything and compares what must fit together. It returns the
-	// version of the schema and what is wrong, at most 20 lines; it changes nothing.
+	// Check reads everything and compares what must be consistent. It returns the
+	// version of the schema and the problems found, at most 20 lines. It changes
+	// nothing.
 	Check(ctx context.Context) (schema int, complaints []string, err error)
 	// Size is about how many bytes a check reads.
 	Size(ctx context.Context) (int64, error)
-	// Unfinished is how many pages of a commit that nobody was told of were dropped
-	// when the store was opened.
+	// Unfinished returns how many pages were dropped when the store was opened because
+	// they belong to a commit that was never acknowledged.
 	Unfinished() int
-	// Settings are those that a figure about the store is worth nothing without.
+	// Settings returns the settings that a published measurement of the store must
+	// name.
 	Settings() (map[string]string, error)
 }
 
-// The bounds past which the engine compacts the runs that Uncovered names.
+// The bounds past which the engine compacts the runs that Uncovered returns.
 const (
 	CompactBytes  = 32 << 20
 	CompactEvents = 500_000
@@ -143,8 +149,8 @@ type Transition struct {
 	// Frames are the events as journal.AppendFrame writes them, one or more frames.
 	Frames []byte
 
-	// Plans are those that the run needs from here on: the first transition of a run
-	// has its own. One is written unless one of that key is there.
+	// Plans are those that the run needs from here on; the first transition of a run
+	// has at least its own. A plan is written unless its key is already stored.
 	Plans []EncodedPlan
 
 	// Head, when set, replaces the head row: at the start, at the end and when
@@ -155,25 +161,25 @@ type Transition struct {
 	// Idempotency, when set, guards a start: the account's key must be unused.
 	Idempotency *Idempotency
 
-	// Files are hashes of files that the events name (and the plan, in the first
-	// transition); the run is known to name them from this commit on. A hash may
-	// come again, and need not be that of a stored file.
+	// Files are hashes of the files that the events (and, in the first transition, the
+	// plan) name. From this commit on they count as needed by the run. A hash may be
+	// repeated and need not be that of a stored file.
 	Files []string
 
-	// Compaction, when set, covers the run's events up to Compaction.Last: they are kept as
-	// a chunk and need no journal row any more.
+	// Compaction, when set, covers the run's events up to Compaction.Last: they are
+	// kept as a chunk and no longer need a journal row.
 	Compaction *Compaction
 
-	// Suspension, when set together with (or after) a Compaction that covers all events,
-	// says that the run leaves memory.
+	// Suspension, when set, marks the run as not in memory. A Compaction in this
+	// transition or an earlier one must cover all its events.
 	Suspension *Suspension
 }
 
-// A Compaction moves a run's events from the journal into a chunk, with the state
-// after the last of them. Chunk holds events First..Last as uncompressed frames
-// (the store compresses); First follows the previous chunk's last, and Last is
-// the Last of a transition, this one or an earlier. State may be nil for a
-// settled run, whose state nobody needs.
+// A Compaction moves a run's events from the journal into a chunk, with the state after
+// the last of them. Chunk holds the events First to Last as uncompressed frames; the
+// store compresses them. First follows the previous chunk's last event, and Last is the
+// last event of a transition, of this one or an earlier one. State may be nil for a
+// settled run, whose state is never loaded.
 type Compaction struct {
 	First, Last uint64
 	Chunk       []byte
@@ -182,7 +188,7 @@ type Compaction struct {
 }
 
 // A Suspension is the index entry of a run that is not in memory. The next transition
-// with events and without a Suspension ends it.
+// with events and without a Suspension removes it.
 type Suspension struct {
 	WakeAt int64 // UTC µs of its next timer; 0 = none
 }
@@ -242,25 +248,26 @@ type Head struct {
 	Message  string
 	Used     int64 // credits
 	Failures bool  // has_failures (R9)
-	// Quarantine is the reason the run is set apart; "" = it is not.
+	// Quarantine is the reason why the run is quarantined; "" = it is not.
 	Quarantine string
-	// Owes says that an ended run still has commands to carry out.
+	// Owes reports that an ended run still has commands to carry out.
 	Owes bool
-	// Damage, from List and Recover only, says why nothing of the head is to be
-	// believed but its key, which is all that it then has. Head answers with
-	// fault.StoreCorrupt. Such a head must not be written.
+	// Damage is set by List and Recover only. It says why only the key of this head can
+	// be trusted; all other fields are then empty. The method Head returns
+	// fault.StoreCorrupt instead. Do not write such a head.
 	Damage string
 }
 
-// ImportedReason begins the reason of a run that came in a bundle. It is set
-// apart, also when it has ended, until its user adopts it.
+// ImportedReason begins the quarantine reason of a run that came in a bundle. Such a
+// run is quarantined, even if it has ended, until its user adopts it.
 const ImportedReason = "imported"
 
-// Imported says that the run came in a bundle and was not adopted: what its
+// Imported reports whether the run came in a bundle and was not adopted. What its
 // journal says happened elsewhere, or never.
 func (h *Head) Imported() bool { return strings.HasPrefix(h.Quarantine, ImportedReason) }
 
-// Settled says that nothing will ever happen to the run by itself.
+// Settled reports whether the run has ended and owes nothing: it will not change unless
+// a user acts.
 func (h *Head) Settled() bool { return h.Ended != 0 && !h.Owes }
 
 // A Wake is a suspended run's next timer.
@@ -276,7 +283,7 @@ type Page struct {
 	Last   uint64 // number of the run's last stored event
 }
 
-// A Query selects heads. Zero fields do not restrict.
+// A Query selects heads. A zero field does not restrict the selection.
 type Query struct {
 	Account string // required
 	Status  string
@@ -287,8 +294,7 @@ type Query struct {
 	Limit   int    // default 50, at most 500
 }
 
-// Cap is the number of heads a query asks for: 50 when it does not say, never
-// more than 500.
+// Cap returns how many heads the query asks for: by default 50, at most 500.
 func (q *Query) Cap() int {
 	if q.Limit <= 0 {
 		return 50

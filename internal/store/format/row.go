@@ -97,7 +97,7 @@ type Record struct {
 // Texts keeps one copy of each account and run, however many records name it.
 type Texts map[string]string
 
-func (m Texts) Of(b []byte) string {
+func (m Texts) of(b []byte) string {
 	if m == nil {
 		return string(b)
 	}
@@ -136,7 +136,7 @@ func ParseRecord(b []byte, known Texts) (Record, error) {
 		if ok = ok && k <= uint64(len(body)); !ok {
 			return ""
 		}
-		s := known.Of(body[:k])
+		s := known.of(body[:k])
 		body = body[k:]
 		return s
 	}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memory keeps runs in memory, and loses them the way disks do.
+// Package memory keeps runs in memory and loses them the way disks do.
 //
-// It decides what survives a crash: what was synced, and of what was not as
-// many whole batches as the test chooses (a torn batch fails its checksum and
-// counts as absent, as in a write-ahead log). It can be told to refuse a commit,
-// to carry it out and lose the reply, or to fail its sync.
+// It decides what survives a crash: everything that was synced, and as many whole
+// batches of the rest as the test chooses. A torn batch fails its checksum and counts
+// as absent, as in a write-ahead log. The store can be told to refuse a commit, to
+// write it and lose the reply, or to fail its sync.
 //
-// It never starts a goroutine, reads a clock or rolls dice: the same calls give
+// It never starts a goroutine, reads a clock or uses randomness: the same calls return
 // the same answers, so simulations replay from a seed.
 package memory
 
@@ -22,7 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// An Outcome is what befalls one commit.
+// An Outcome is what happens to one commit.
 type Outcome uint8
 
 // The outcomes.
@@ -31,18 +31,18 @@ const (
 	OK Outcome = iota
 	// Refused writes nothing and answers fault.StoreFull.
 	Refused
-	// ReplyLost writes and syncs, then answers an error all the same (F16).
+	// ReplyLost writes and syncs, then returns an error (F16).
 	ReplyLost
-	// SyncFailed writes without syncing and answers fault.StoreFailed, as does
-	// every later Commit of this Store (I21). Only Crash says what survived.
+	// SyncFailed writes without syncing and returns fault.StoreFailed, as does every
+	// later Commit of this Store (I21). What survived is known only after Crash.
 	SyncFailed
 )
 
-// Options are the ways in which a Store misbehaves; the zero value behaves.
+// Options make a Store misbehave. With the zero value it does not.
 type Options struct {
-	// OnCommit decides the outcome of the nth Commit, counted from 1 over the
-	// life of the disk. It is called before anything is looked at, so a test
-	// delays a commit by blocking in it. It must not call the Store.
+	// OnCommit decides the outcome of the nth Commit, counted from 1 over the life of
+	// the disk. It is called before anything else, so a test can delay a commit by
+	// blocking in it. It must not call the Store.
 	OnCommit func(n int, batch []store.Transition) Outcome
 }
 
@@ -54,7 +54,7 @@ type Store struct {
 	stats  store.Stats
 }
 
-// A disk outlives its openings.
+// A disk outlives the stores that open it.
 type disk struct {
 	mu      sync.Mutex
 	opt     Options
@@ -102,7 +102,7 @@ func (s *Store) Reopen() *Store {
 	return s.Crash(0)
 }
 
-// Damage spoils the stored bytes of one run, so that they fail their checksum.
+// Damage changes the stored bytes of one run so that they fail their checksum.
 func (s *Store) Damage(key store.Key) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -185,8 +185,8 @@ func (s *Store) Commit(ctx context.Context, batch []store.Transition) ([]store.V
 	return verdicts, nil
 }
 
-// Tear writes a batch as a process does that dies before the sync: nobody is
-// answered, and only Crash says what survived.
+// Tear writes a batch like a process that dies before the sync: the commit is not
+// acknowledged, and what survived is known only after Crash.
 func (s *Store) Tear(batch []store.Transition) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -195,7 +195,8 @@ func (s *Store) Tear(batch []store.Transition) {
 	}
 }
 
-// write writes without syncing: it stays invisible until a crash decides.
+// write writes without syncing: the batch stays invisible until a crash decides its
+// fate.
 func (d *disk) write(batch []store.Transition) {
 	d.synced.undo = []func(){}
 	_, accepted := d.synced.take(batch)
@@ -218,7 +219,7 @@ func (m *model) take(batch []store.Transition) ([]store.Verdict, []store.Transit
 	return verdicts, accepted
 }
 
-// clone copies what the caller may write over after Commit.
+// clone copies what the caller may overwrite after Commit.
 func clone(t *store.Transition) store.Transition {
 	c := *t
 	c.Frames = bytes.Clone(t.Frames)

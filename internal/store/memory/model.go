@@ -15,22 +15,22 @@ type model struct {
 	runs  map[store.Key]*run
 	plans map[string][]byte
 	keys  map[store.Key]used // by account and idempotency key
-	// names are the runs that name a file, by account and hash; released is when
-	// the last deleted one had ended.
+	// names are the runs that name a file, by account and hash. released is when the
+	// last deleted one had ended.
 	names    map[store.Key]map[string]struct{}
 	released map[store.Key]int64
 	notes    map[string][]byte
-	// undo, when not nil, collects how to take back what apply did.
+	// undo, when not nil, collects functions that revert what apply did.
 	undo []func()
 
-	// size and events count what no chunk covers; queue holds the runs that
-	// have such events, oldest first, and stale entries beside them.
+	// size and events count what no chunk covers. queue holds the runs that have such
+	// events, oldest first, with stale entries between them.
 	size, events int64
 	seq          uint64
 	queue        []queued
 }
 
-// A queued run's entry holds as long as its oldest uncovered record is seq.
+// A queued entry is stale once the oldest uncovered record of its run is no longer seq.
 type queued struct {
 	key store.Key
 	seq uint64
@@ -78,7 +78,7 @@ func (r *run) chunked() uint64 {
 	return 0
 }
 
-// guard says whether t may be applied to the model as it is now.
+// guard checks whether t may be applied to the model as it is now.
 func (m *model) guard(t *store.Transition) store.Verdict {
 	if err := store.Fenced(t.Epoch, m.epoch); err != nil {
 		return store.Verdict{Err: err}
@@ -173,8 +173,8 @@ func (m *model) apply(t *store.Transition) {
 	}
 }
 
-// remember notes how to take t back. Slices only grow at their end or lose
-// their front, so a copy of the struct is enough.
+// remember records how to revert t. Slices only grow at the end or are cut at the
+// front, so a copy of the struct is enough.
 func (m *model) remember(t *store.Transition, r *run) {
 	if m.undo == nil {
 		return
@@ -207,8 +207,8 @@ func (m *model) rollback() {
 	m.undo = nil
 }
 
-// oldest returns the runs with uncovered events, at most limit, and drops stale
-// entries once they are the larger part of the queue.
+// oldest returns the runs with uncovered events, at most limit. It drops stale entries
+// of the queue once they are most of it.
 func (m *model) oldest(limit int) []store.Key {
 	holds := func(q queued) bool {
 		r := m.runs[q.key]

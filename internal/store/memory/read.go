@@ -64,8 +64,8 @@ func (s *Store) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 	return r.saved(), nil
 }
 
-// Recover implements store.Store. It visits runs in the order of their keys, so
-// that a simulation takes the same course every time.
+// Recover implements store.Store. It visits runs in the order of their keys, so that
+// simulations are reproducible.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	err := s.enter(ctx)
 	keys := slices.SortedFunc(maps.Keys(s.d.synced.runs), compareKeys)
@@ -86,7 +86,7 @@ func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error 
 	return nil
 }
 
-// live is a run as it is now; nil when it is suspended, settled or gone.
+// live returns a run as it is now, or nil when it is suspended, settled or gone.
 func (s *Store) live(key store.Key) *store.Saved {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
 	return m.size, m.events, m.oldest(1000)
 }
 
-// Stats implements store.Store. A row here is a transition no chunk covers.
+// Stats implements store.Store. A row here is a transition that no chunk covers.
 func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	err := s.enter(ctx)
 	defer s.d.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// name notes that a run names a file.
+// name records that a run names a file.
 func (m *model) name(file store.Key, run string) {
 	runs := m.names[file]
 	if _, known := runs[run]; known {

@@ -141,7 +141,7 @@ func BenchmarkLife(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256/1000, "µs/run")
 }
 
-// BenchmarkHead is what somebody who waits for the end of a run asks.
+// BenchmarkHead reads the head of a run, as a caller does that waits for the run's end.
 func BenchmarkHead(b *testing.B) {
 	s := openWith(b, Options{Dir: b.TempDir()})
 	epoch := own(b, s)

@@ -19,7 +19,7 @@ func TestEverySQLTextIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var q queries
-	for _, err := range []error{s.t.take(c), new(statements).prepare(s.db, c), q.prepare(t.Context(), s.read, c), q.close()} {
+	for _, err := range []error{s.t.load(c), new(statements).prepare(s.db, c), q.prepare(t.Context(), s.read, c), q.close()} {
 		if err != nil {
 			t.Fatal(err)
 		}

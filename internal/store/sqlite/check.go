@@ -13,13 +13,13 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// maxComplaints bounds what a check lists.
+// maxComplaints bounds how many problems a check lists.
 const maxComplaints = 20
 
-// eventPage bounds what a check has of a run's events in memory at once.
+// eventPage bounds how many bytes of a run's events a check holds in memory.
 const eventPage = 4 << 20
 
-// errEnough ends a check that has found as much as it lists.
+// errEnough ends a check that has found maxComplaints problems.
 var errEnough = errors.New("enough complaints")
 
 // A checking is one check of the store.
@@ -28,12 +28,12 @@ type checking struct {
 	complaints []string
 }
 
-// Check reads the whole store and compares what must fit together: pages and
-// indexes by SQLite (integrity_check), the schema with this release's, then every
-// row against its checksum and the types of its columns, every journal row, chunk,
-// pack and state, and the events of every run from the first to the last. It returns
-// the version of the schema and what is wrong, at most 20 lines; it changes nothing.
-// It ends soon after ctx does.
+// Check reads the whole store and compares what must be consistent: pages and indexes
+// (by SQLite's integrity_check), the schema with this release's, every row with its
+// checksums and the types of its columns, every journal row, chunk, pack and snapshot,
+// and the events of every run from the first to the last. It returns the version of the
+// schema and the problems found, at most 20 lines. It changes nothing and returns soon
+// after ctx is done.
 func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return 0, nil, err
@@ -51,7 +51,7 @@ func (s *Store) Check(ctx context.Context) (schema int, complaints []string, err
 	return schemaVersion, c.complaints, nil
 }
 
-// Size is how many bytes a check reads, about.
+// Size returns about how many bytes a check reads.
 func (s *Store) Size(ctx context.Context) (n int64, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return 0, err
@@ -117,7 +117,7 @@ func (c *checking) journal(ctx context.Context) error {
 	})
 }
 
-// encoded reads chunks, packs and states.
+// encoded reads chunks, packs and snapshots.
 func (c *checking) encoded(ctx context.Context) error {
 	for _, at := range []struct{ what, query string }{
 		{"chunk", c.s.t.allChunks},

@@ -16,9 +16,9 @@ import (
 // An object is a table or an index, as sqlite_schema has it.
 type object struct{ kind, name string }
 
-// schema compares the tables and indexes with those that the migrations make, and
-// the type of each value with its column's. A checksum does not tell text from
-// bytes, but a search does: a key that became bytes is not found.
+// schema compares the tables and indexes with those that the migrations create, and the
+// type of each value with that of its column. A checksum cannot tell text from bytes,
+// but a search can: a key that has become bytes is not found.
 func (c *checking) schema(ctx context.Context) error {
 	want, err := ownSchema()
 	if err != nil {
@@ -62,8 +62,8 @@ func scanObject(rows *sql.Rows, into map[object]string) error {
 	return err
 }
 
-// ownSchema is what the migrations make of an empty database. To find out takes
-// some milliseconds.
+// ownSchema is the schema that the migrations create in an empty database. It takes
+// some milliseconds to find out.
 var ownSchema = sync.OnceValues(func() (found map[object]string, err error) {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", ":memory:")

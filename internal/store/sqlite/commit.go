@@ -14,30 +14,30 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// maxRow bounds a journal row; a larger batch takes several in one transaction.
-// A single transition is never split.
+// maxRow bounds a journal row. A larger batch takes several rows in one transaction; a
+// single transition is never split.
 const maxRow = 4 << 20
 
-// They bound the deletions that ride in one commit.
+// Bounds of what one commit deletes beside its own work.
 const (
 	trimRows  = 256
 	trimBytes = 1 << 20
 )
 
-// Room for so many runs, and so many bytes of a journal row, is kept for the next
-// commit.
+// The memory that is kept for the next commit: for so many runs, and so many bytes of a
+// journal row.
 const (
 	keptRuns  = 1024
 	keptBytes = 256 << 10
 )
 
-// A commit is the work of one call of Commit. It lives in the Store so that its
-// slices are used again.
+// A commit is the state of one call of Commit. It is part of the Store so that its
+// slices are reused.
 type commit struct {
 	mark    uint64
 	inTx    bool
 	touched []*entry
-	// accepted are the transitions whose events go to the journal, and where
+	// accepted are the transitions whose events go to the journal, and places where
 	// each entry keeps the ref to fill in.
 	accepted []*store.Transition
 	places   []placed
@@ -45,8 +45,8 @@ type commit struct {
 	fresh    map[store.Key]*entry // entries that are not in the index yet
 	packing  packing
 	buf      []byte
-	rows     int64 // other than the journal's that were written, about
-	bytes    int64 // in those
+	rows     int64 // written outside the journal, about
+	bytes    int64 // in those rows
 }
 
 type placed struct {
@@ -99,7 +99,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 			compaction = encoded[i]
 		}
 		var err error
-		if verdicts[i], err = s.one(&batch[i], compaction); err != nil {
+		if verdicts[i], err = s.writeTransition(&batch[i], compaction); err != nil {
 			return nil, err
 		}
 		if verdicts[i].Err == nil {
@@ -138,7 +138,7 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 		s.x.settle(e)
 	}
 	if n := len(rows); n > 0 {
-		c.buf = s.x.remember(rows[n-1].id, c.buf)
+		c.buf = s.x.keepRecent(rows[n-1].id, c.buf)
 	}
 	s.x.trimmed(trim)
 	s.x.commits++
@@ -151,8 +151,8 @@ func (s *Store) commitLocked(batch []store.Transition, encoded []encodedCompacti
 	return verdicts, nil
 }
 
-// forget lets go of what the commit pointed to, and of the room that a large one
-// took: the batch is the caller's again, and the next commit may be hours away.
+// forget releases what the commit points to, and the memory that a large one took: the
+// batch belongs to the caller again, and the next commit may be hours away.
 func (c *commit) forget() {
 	if max(len(c.touched), len(c.accepted)) > keptRuns {
 		c.touched, c.accepted, c.places = nil, nil, nil
@@ -160,7 +160,7 @@ func (c *commit) forget() {
 	clear(c.touched)
 	clear(c.accepted)
 	clear(c.places)
-	if len(c.fresh) > keptRuns { // clearing a map takes as long as it was large once
+	if len(c.fresh) > keptRuns { // clearing a map takes time for its largest size
 		c.fresh = map[store.Key]*entry{}
 	}
 	clear(c.fresh)
@@ -169,11 +169,11 @@ func (c *commit) forget() {
 	}
 }
 
-// roomy says that a buffer is much larger than what it was last used for.
+// roomy reports whether a buffer is much larger than its last content.
 func roomy(b []byte) bool { return cap(b) > max(keptBytes, 8*len(b)) }
 
-// begin opens the transaction when the first statement other than the one
-// insert of a common batch needs it.
+// begin opens the transaction before the first statement that needs one. A common batch
+// is one insert and needs none.
 func (s *Store) begin() error {
 	if s.c.inTx {
 		return nil
@@ -185,7 +185,7 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// known returns what is known of a run without a look into the tables, or nil.
+// known returns the entry of a run if that is in memory, else nil.
 func (s *Store) known(key store.Key) *entry {
 	if e := s.x.runs[key]; e != nil {
 		return e
@@ -193,7 +193,7 @@ func (s *Store) known(key store.Key) *entry {
 	return s.c.fresh[key]
 }
 
-// find returns what the tables say of a run; nil when there is no such run.
+// find reads the entry of a run from the tables; nil = no such run.
 func (s *Store) find(key store.Key) (*entry, error) {
 	var r foundRun
 	found, err := r.find(s.st.findRun, key)
@@ -218,14 +218,15 @@ func (s *Store) touch(e *entry) {
 	s.c.touched = append(s.c.touched, e)
 }
 
-// one checks a transition's guards and writes all of it but its events. What it
-// refuses has written nothing.
-func (s *Store) one(t *store.Transition, compaction encodedCompaction) (store.Verdict, error) {
+// one checks the guards of a transition and writes all of it except its events. A
+// refused transition has written nothing.
+func (s *Store) writeTransition(t *store.Transition, compaction encodedCompaction) (store.Verdict, error) {
 	if err := store.Fenced(t.Epoch, s.epoch); err != nil {
 		return store.Verdict{Err: err}, nil
 	}
 	e := s.known(t.Key)
-	// A plain start needs no look into the table: its insert finds out.
+	// A plain start does not need to read the table: its insert fails if the run
+	// exists.
 	if e == nil && (t.First != 1 || t.Idempotency != nil) {
 		var err error
 		if e, err = s.find(t.Key); err != nil {
@@ -260,12 +261,12 @@ func (s *Store) one(t *store.Transition, compaction encodedCompaction) (store.Ve
 		e = &entry{key: t.Key}
 		s.c.fresh[t.Key] = e
 		s.touch(e)
-		e.took(t.Head)
+		e.setHead(t.Head)
 		at, err := s.pack(t)
 		if err != nil {
 			return store.Verdict{}, err
 		}
-		return store.Verdict{}, s.rest(t, e, compaction, at, true)
+		return store.Verdict{}, s.writeRest(t, e, compaction, at, true)
 	}
 	at, err := s.pack(t)
 	if err != nil {
@@ -275,21 +276,21 @@ func (s *Store) one(t *store.Transition, compaction encodedCompaction) (store.Ve
 		if err := s.writeHead(e, t.Head, max(e.newLast, t.Last), at); err != nil {
 			return store.Verdict{}, err
 		}
-		e.took(t.Head)
+		e.setHead(t.Head)
 	}
-	return store.Verdict{}, s.rest(t, e, compaction, at, t.Head == nil)
+	return store.Verdict{}, s.writeRest(t, e, compaction, at, t.Head == nil)
 }
 
-// A location is where a transition's compaction went: the number of its pack, 0 when it
-// is in none, and what the run's row must say of it: the last event of its
-// first piece. These are nil where the row stays as it is.
+// A location is where a transition's compaction is stored: the number of its pack, 0
+// when it is in none, and what the run's row must record, which is the pack and last
+// event of its first piece. The latter are nil when the row does not change.
 type location struct {
 	pack         int64
 	first, reach driver.Value
 	sum          driver.Value // of both
 }
 
-// pack puts a small compaction into the commit's pack.
+// pack adds a small compaction to the commit's pack.
 func (s *Store) pack(t *store.Transition) (at location, err error) {
 	f := t.Compaction
 	if f == nil || !format.Small(f) {
@@ -306,9 +307,9 @@ func (s *Store) pack(t *store.Transition) (at location, err error) {
 	return at, err
 }
 
-// rest writes the records beside a head and notes the events. place says that
-// the run's row is yet to be told of the compaction and its location.
-func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction, at location, place bool) error {
+// rest writes the rows beside a head and records the events. With place set, the
+// compaction and its location are still to be recorded in the run's row.
+func (s *Store) writeRest(t *store.Transition, e *entry, compaction encodedCompaction, at location, place bool) error {
 	for _, p := range t.Plans {
 		if _, known := s.plans[p.Key]; known {
 			continue
@@ -362,15 +363,15 @@ func (s *Store) rest(t *store.Transition, e *entry, compaction encodedCompaction
 		return s.write(s.st.suspend, t.Account, t.Run, p.WakeAt, at.first, at.reach, format.SuspendSum(t.Key, 1, p.WakeAt), at.sum,
 			int64(e.newLast), format.ReachSum(t.Key, int64(e.newLast)))
 	}
-	// Events that leave the journal are lost without a sign unless the run's row
-	// says how far they reached.
+	// Events that leave the journal could be lost unnoticed unless the run's row
+	// records the number of the last one.
 	if place && t.Compaction != nil {
 		return s.write(s.st.place, t.Account, t.Run, at.first, at.reach, at.sum, int64(e.newLast), format.ReachSum(t.Key, int64(e.newLast)))
 	}
 	return nil
 }
 
-// writeCompaction writes the rows of a compaction, as far as it needs any of its own.
+// writeCompaction writes the rows of a compaction, if it needs any of its own.
 func (s *Store) writeCompaction(t *store.Transition, compaction encodedCompaction, at location) error {
 	f := t.Compaction
 	if f.State != nil && at.pack != 0 {
@@ -396,8 +397,8 @@ func (s *Store) writeCompaction(t *store.Transition, compaction encodedCompactio
 		format.StateSum(t.Key, f.Last, f.Format))
 }
 
-// encodedCompaction is a compaction with rows of its own, ready to be written. It is made before the store is
-// locked: packing takes longer than the commit.
+// An encodedCompaction is a compaction with rows of its own, ready to be written. It is
+// encoded before the store is locked, because compression takes longer than the commit.
 type encodedCompaction struct {
 	chunk, state []byte
 }
@@ -442,7 +443,7 @@ func (s *Store) keyIsFree(t *store.Transition) (store.Verdict, error) {
 	return t.Idempotency.Taken(run, hash), nil
 }
 
-// Ends implements store.Standing: in the commit under way.
+// Ends implements store.Standing, including the commit under way.
 func (e *entry) Ends() (last, chunked uint64) { return e.newLast, e.newChunked }
 
 // Boundary implements store.Standing.
@@ -462,8 +463,8 @@ func (e *entry) Damage() error { return e.damage }
 
 type newRow struct{ id, size int64 }
 
-// writeRows writes the events of the accepted transitions and deletes some dead
-// rows when there is a transaction anyway or enough of them.
+// writeRows writes the events of the accepted transitions. It also deletes some dead
+// rows if there is a transaction anyway or if they are many.
 func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	c := &s.c
 	s.dropCompacted()
@@ -510,8 +511,8 @@ func (s *Store) writeRows() (rows []newRow, trim []int64, err error) {
 	return rows, trim, nil
 }
 
-// dropCompacted leaves out events that a chunk of the same commit holds: a run
-// that is compacted at its end has no row for its last transition.
+// dropCompacted leaves out events that a chunk of the same commit holds: a run that is
+// compacted at its end has no journal row for its last transition.
 func (s *Store) dropCompacted() {
 	c := &s.c
 	n := 0
@@ -584,6 +585,6 @@ func (s *Store) SetNote(ctx context.Context, epoch uint64, name string, value []
 	if err != nil {
 		return s.fail(err)
 	}
-	s.wrote(int64(len(value)/pageSize) + 1)
+	s.countPages(int64(len(value)/pageSize) + 1)
 	return nil
 }

@@ -9,20 +9,19 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// A full disk must not keep anybody from reading. But whoever opens a store
-// whose last owner did not close it builds the index of the log anew, in a file
-// that may have to grow, and SQLite gives up where it cannot. So a little space
-// is held for that moment (F31).
+// A full disk must not prevent reading. Opening a store that was not closed rebuilds the
+// index of the write-ahead log, in a file that may have to grow, and SQLite fails when it
+// cannot. So a little disk space is reserved for that moment (F31).
 const (
 	reserveName  = datadir.Reserve
 	reserveBytes = 256 << 10 // the index of a log of 128 MiB in pages of 4 KiB
 )
 
-// spendReserve gives the space back to the disk and says whether there was any.
+// spendDiskReserve frees the reserved space and reports whether there was any.
 func spendDiskReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveName)) == nil }
 
-// keepReserve holds the space again, or as much of it as there is. Whatever goes
-// wrong here is no reason not to open the store.
+// keepDiskReserve reserves the space again, or as much as there is. An error here is no
+// reason not to open the store.
 func keepDiskReserve(dir string) {
 	path := filepath.Join(dir, reserveName)
 	info, err := os.Lstat(path)

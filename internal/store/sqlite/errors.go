@@ -12,14 +12,14 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// explain turns an error of SQLite into one of ours and says whether it is
-// fatal: whether the store must stop acknowledging until it is opened again.
+// explain converts an error of SQLite to one of package fault. It reports whether the
+// error is fatal: whether the store must stop acknowledging until it is opened again.
 //
-// The line runs between "this was not done" and "the disk did not do what it
-// said". A full disk, a lock held by somebody's SQLite shell or a read-only
-// file leave the database as it was, and the next commit may work. After a
-// failed write or sync nobody knows what the disk holds, and the kernel may
-// have dropped the pages that a second sync would claim to have written (I21).
+// An error is not fatal if it means that nothing was done: after a full disk, a lock
+// held by another SQLite client or a read-only file the database is as it was, and the
+// next commit may succeed. After a failed write or sync the content of the disk is
+// unknown, and the kernel may have dropped pages that a second sync would report as
+// written (I21).
 func (s *Store) explain(err error) (fatal bool, _ error) {
 	var own *fault.Error
 	if err == nil || errors.As(err, &own) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -31,8 +31,8 @@ func (s *Store) explain(err error) (fatal bool, _ error) {
 	}
 	switch e.Code() {
 	case lib.SQLITE_IOERR_SHMSIZE:
-		// The index of the write-ahead log could not grow. It holds nothing that
-		// a restart would miss; a full disk is the one common cause.
+		// The index of the write-ahead log could not grow. A restart rebuilds it, so
+		// nothing is lost. The one common cause is a full disk.
 		return false, s.full(err)
 	case lib.SQLITE_IOERR_NOMEM:
 		return false, fault.Wrap(fault.InternalError, err, "%s: out of memory", s.path)
@@ -58,8 +58,8 @@ func (s *Store) full(err error) error {
 	return fault.Wrap(fault.StoreFull, err, "no space is left for %s: free some; nothing acknowledged was lost", s.path)
 }
 
-// fail reports a failed write, and remembers a fatal one for ever. The caller
-// holds s.w.
+// fail returns the error of a failed write. A fatal one also fails every later write.
+// The caller holds s.w.
 func (s *Store) fail(err error) error {
 	fatal, err := s.explain(err)
 	if fatal && s.failed == nil {

@@ -10,35 +10,36 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// The index knows, for every run that is in the engine's hands or has events
-// only in the journal, where those events are. It makes guards, reads and
-// trimming independent of the journal's length: nothing ever scans it but the
-// first use after opening.
+// The index holds, for every run that is not suspended or settled or that has events
+// only in the journal, where those events are. With it the cost of guards, reads and
+// trimming does not depend on the journal's length: only the first use after opening
+// scans the journal.
 type index struct {
 	runs map[store.Key]*entry
 	rows map[int64]*rowInfo
-	// How much each has held at once.
+	// The most entries that each map has held; see store.ShrinkMap.
 	mostRuns, mostRows int
 	// dead are rows without uncovered events, to be deleted.
 	dead      []int64
 	deadBytes int64
 
 	uncoveredBytes, uncoveredEvents int64
-	// queue holds the runs with uncovered events, oldest first, and beside them
-	// places that no longer hold, so many that are stale.
+	// queue holds the runs with uncovered events, oldest first, and stale entries
+	// between them.
 	queue []queued
 	stale int
-	// flying are the runs without an entry in a commit under way; see entry.flying.
-	flying map[store.Key]struct{}
-	// dropped counts the entries that left, so that a reader who found none can
-	// tell that none came and went.
+	// committing are runs without an entry that a commit under way changes; see
+	// entry.committing.
+	committing map[store.Key]struct{}
+	// dropped counts the entries that were removed. A reader that found no entry can so
+	// detect that one was added and removed meanwhile.
 	dropped uint64
 
-	// kept are rows as the scan read them, until Recover ends.
+	// kept are rows that the scan has read, until Recover ends.
 	kept map[int64][]byte
-	// recent are the rows written last, while they have uncovered records: whoever
-	// watches a run from its start reads what has just been written, and a row is
-	// long, so SQLite would fetch all of it for a few bytes.
+	// recent are the rows written last, as long as they have uncovered records. Readers
+	// that follow a run from its start read what has just been written; SQLite would
+	// read the whole long row for a few bytes of it.
 	recent [2]recentRow
 
 	nextRow              int64
@@ -46,23 +47,23 @@ type index struct {
 	commits, transitions int64
 }
 
-// An entry is what is known of one run. Only the writer changes it, holding the
-// index's lock; fields of the commit under way are the writer's alone.
+// An entry is what is known of one run. Only the writer changes it, holding the index's
+// lock. The fields of the commit under way are used by the writer only.
 type entry struct {
 	key           store.Key
 	last, chunked uint64
 	refs          []ref // events after chunked, in order
 	suspended     bool
 	settled       bool
-	open          bool  // its row is known to say that it has neither ended nor owes anything
+	open          bool  // its row is known to have ended = 0 and owes = 0
 	damage        error // of a stored record that no chunk covers
 	version       uint64
 	indexed       bool // it is in the index
-	// flying says that a commit that changes the run's rows is under way: tables
-	// may be ahead of the index, so whoever reads the run waits for it.
-	flying bool
+	// committing is set while a commit that changes the run's rows is under way. The tables
+	// may then be ahead of the index, so readers of the run wait for the commit.
+	committing bool
 
-	// What the commit under way makes of it; valid when mark is that commit's.
+	// The values after the commit under way; valid when mark is that commit's.
 	mark         uint64
 	newLast      uint64
 	newChunked   uint64
@@ -72,7 +73,7 @@ type entry struct {
 	added        []ref
 }
 
-// A ref says where a record is.
+// A ref is the location of a record.
 type ref struct {
 	row         int64
 	off, n      uint32
@@ -81,7 +82,7 @@ type ref struct {
 
 type rowInfo struct {
 	size int64
-	live int // uncovered records, and damaged ones for ever
+	live int // uncovered records, and damaged ones, which stay
 }
 
 const longestRecent = 1 << 20
@@ -91,7 +92,8 @@ type recentRow struct {
 	data []byte
 }
 
-// A queued run's place holds as long as its oldest uncovered record is in row.
+// A queued entry is stale once the oldest uncovered record of its run is no longer in
+// row.
 type queued struct {
 	e   *entry
 	row int64
@@ -100,7 +102,7 @@ type queued struct {
 func (x *index) init() {
 	x.runs = map[store.Key]*entry{}
 	x.rows = map[int64]*rowInfo{}
-	x.flying = map[store.Key]struct{}{}
+	x.committing = map[store.Key]struct{}{}
 	x.nextRow = 1
 }
 
@@ -113,7 +115,7 @@ func (x *index) addRow(id, size int64) *rowInfo {
 	return info
 }
 
-// addRef notes an uncovered record of e.
+// addRef records an uncovered record of e.
 func (x *index) addRef(e *entry, r ref) {
 	x.rows[r.row].live++
 	x.uncoveredBytes += int64(r.n)
@@ -124,7 +126,7 @@ func (x *index) addRef(e *entry, r ref) {
 	e.refs = append(e.refs, r)
 }
 
-// cover drops the refs up to event last.
+// cover removes the refs up to event last.
 func (x *index) cover(e *entry, last uint64) {
 	n := 0
 	for ; n < len(e.refs) && e.refs[n].last <= last; n++ {
@@ -136,9 +138,9 @@ func (x *index) cover(e *entry, last uint64) {
 	if n == 0 {
 		return
 	}
-	x.stale++ // the place of the run
-	defer x.weed()
-	// Readers may hold the old slice: cut its front, never write into it.
+	x.stale++ // the run's entry in the queue
+	defer x.dropStale()
+	// Readers may hold the old slice, so cut its front and never write into it.
 	e.refs = e.refs[n:]
 	if len(e.refs) == 0 {
 		e.refs = nil
@@ -151,20 +153,20 @@ func (x *index) release(row int64) {
 	info := x.rows[row]
 	info.live--
 	if info.live == 0 {
-		x.bury(row, info)
-		x.lapse(row)
+		x.markDead(row, info)
+		x.forgetRecent(row)
 	}
 }
 
-// bury notes a row that nobody needs any more.
-func (x *index) bury(row int64, info *rowInfo) {
+// markDead records a row that is no longer needed.
+func (x *index) markDead(row int64, info *rowInfo) {
 	x.dead = append(x.dead, row)
 	x.deadBytes += info.size
 }
 
-// remember keeps the newest row, unless it is very long, and returns room for
-// another.
-func (x *index) remember(id int64, data []byte) (room []byte) {
+// keepRecent keeps the newest row, unless it is very long, and returns a buffer for the
+// next one.
+func (x *index) keepRecent(id int64, data []byte) (room []byte) {
 	if x.rows[id].live == 0 || len(data) > longestRecent {
 		return data
 	}
@@ -176,8 +178,8 @@ func (x *index) remember(id int64, data []byte) (room []byte) {
 	return room
 }
 
-// lapse lets go of a row that was remembered.
-func (x *index) lapse(id int64) {
+// forgetRecent releases a row that keepRecent kept.
+func (x *index) forgetRecent(id int64) {
 	for i := range x.recent {
 		if x.recent[i].id == id {
 			x.recent[i] = recentRow{}
@@ -185,8 +187,8 @@ func (x *index) lapse(id int64) {
 	}
 }
 
-// recall returns a copy of a record that was written lately, or nil.
-func (x *index) recall(r ref) []byte {
+// recentRecord returns a copy of a record in a row that keepRecent kept, or nil.
+func (x *index) recentRecord(r ref) []byte {
 	for i := range x.recent {
 		if x.recent[i].id == r.row {
 			return bytes.Clone(x.recent[i].data[r.off : r.off+r.n])
@@ -195,25 +197,25 @@ func (x *index) recall(r ref) []byte {
 	return nil
 }
 
-// publishBegin and publishEnd enclose the moment at which a commit becomes visible.
+// publishBegin and publishEnd enclose the moment when a commit becomes visible.
 func (x *index) publishBegin(touched []*entry) {
 	for _, e := range touched {
 		if e.indexed {
-			e.flying = true
+			e.committing = true
 		} else {
-			x.flying[e.key] = struct{}{}
+			x.committing[e.key] = struct{}{}
 		}
 	}
 }
 
 func (x *index) publishEnd(touched []*entry) {
 	for _, e := range touched {
-		e.flying = false
+		e.committing = false
 	}
-	clear(x.flying)
+	clear(x.committing)
 }
 
-// settle makes what the commit did to e permanent.
+// settle makes permanent what the commit did to e.
 func (x *index) settle(e *entry) {
 	e.version++
 	e.last, e.chunked = e.newLast, e.newChunked
@@ -235,24 +237,24 @@ func (x *index) settle(e *entry) {
 	x.add(e)
 }
 
-// add puts e into the index unless it is there. Of many runs, most lookups miss
-// the processor's caches, so an entry says it itself.
+// add puts e into the index unless it is there. The entry records that itself, because
+// with many runs most lookups in the map miss the processor's caches.
 func (x *index) add(e *entry) {
 	if !e.indexed {
 		x.runs[e.key], e.indexed = e, true
 	}
 }
 
-// took notes what a head says that was written for e.
-func (e *entry) took(h *store.Head) {
+// setHead records a head that was written for e.
+func (e *entry) setHead(h *store.Head) {
 	e.newSettled, e.newOpen = h.Settled(), h.Ended == 0 && !h.Owes
 }
 
 func (q queued) holds() bool { return len(q.e.refs) > 0 && q.e.refs[0].row == q.row }
 
-// weed drops the stale places of the queue once they are most of it: they hold
-// the entries of runs that have left.
-func (x *index) weed() {
+// dropStale removes the stale entries of the queue once they are most of it, because
+// they keep the entries of removed runs in memory.
+func (x *index) dropStale() {
 	if x.stale < keptRuns || x.stale < len(x.queue)/2 {
 		return
 	}
@@ -282,7 +284,7 @@ func (x *index) oldest(limit int) []store.Key {
 // A span is consecutive rows.
 type span struct{ from, to int64 }
 
-// trimmable takes dead rows of at most so many bytes (and always one) as spans.
+// trimmable returns dead rows of at most maxBytes, and at least one, as spans.
 func (x *index) trimmable(maxRows int, maxBytes int64) (spans []span, ids []int64) {
 	n, size := 0, int64(0)
 	for n < len(x.dead) && n < maxRows && (n == 0 || size < maxBytes) {
@@ -302,7 +304,7 @@ func (x *index) trimmable(maxRows int, maxBytes int64) (spans []span, ids []int6
 	return spans, ids
 }
 
-// trimmed forgets rows that were deleted: the first ones of dead.
+// trimmed forgets deleted rows, which are the first ones of dead.
 func (x *index) trimmed(ids []int64) {
 	for _, id := range ids {
 		x.rowCount--

@@ -144,7 +144,7 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 		if e == nil {
 			continue
 		}
-		if e.last != run.last || e.chunked != run.chunked || len(e.refs) != len(run.ends) || e.flying || len(e.added) != 0 {
+		if e.last != run.last || e.chunked != run.chunked || len(e.refs) != len(run.ends) || e.committing || len(e.added) != 0 {
 			t.Errorf("run %s is %+v, want %+v", key.Run, e, run)
 			continue
 		}
@@ -157,7 +157,7 @@ func addsUp(t *testing.T, s *Store, runs map[store.Key]*shadow) {
 			live[ref.row]++
 			wantSize += int64(ref.n)
 			wantEvents += int64(ref.last - ref.first + 1)
-			if data := x.recall(ref); data != nil {
+			if data := x.recentRecord(ref); data != nil {
 				var stored []byte
 				if err := s.q.record.QueryRow(ref.row, int64(ref.off)+1, int64(ref.n)).Scan(&stored); err != nil || !bytes.Equal(stored, data) {
 					t.Errorf("run %s: record %d is remembered otherwise than it is stored: %v", key.Run, i, err)
@@ -251,7 +251,7 @@ func TestTrimmable(t *testing.T) {
 		x.addRow(id+1, 100)
 	}
 	for _, id := range []int64{7, 2, 3, 9, 1, 5} {
-		x.bury(id, x.rows[id])
+		x.markDead(id, x.rows[id])
 	}
 	for _, c := range []struct {
 		rows  int

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// headPlaces are where the columns of the text headColumns go.
+// headPlaces are the destinations of the columns of the text headColumns.
 func headPlaces(h *headRow) []any {
 	return []any{
 		&h.Account, &h.Run, &h.Recipe, &h.Version, &h.PlanHash, &h.Status, &h.Created, &h.Updated, &h.Ended,
@@ -23,8 +23,8 @@ func headPlaces(h *headRow) []any {
 	}
 }
 
-// lookup runs a query of one row; false when there is none.
-func (s *Store) lookup(ctx context.Context, dst []any, query *sql.Stmt, args ...any) (bool, error) {
+// lookup runs a query for one row. found is false when there is none.
+func (s *Store) lookup(ctx context.Context, dst []any, query *sql.Stmt, args ...any) (found bool, _ error) {
 	if err := s.isOpen(ctx); err != nil {
 		return false, err
 	}
@@ -102,8 +102,8 @@ func (s *Store) List(ctx context.Context, q store.Query) (heads []store.Head, er
 	return heads, err
 }
 
-// position is when a run was created as the index has it that lists are read by.
-// To take it from a row that says otherwise would list runs twice, or without end.
+// position returns the time of creation of a run as the index of lists has it. A
+// damaged row may have another, with which a list would repeat runs or never end.
 func (s *Store) position(ctx context.Context, key store.Key) (created int64, err error) {
 	head, err := s.Head(ctx, key)
 	if err != nil && !errors.Is(err, fault.StoreCorrupt) {
@@ -120,7 +120,7 @@ func (s *Store) position(ctx context.Context, key store.Key) (created int64, err
 	return created, err
 }
 
-// prefixEnd is the first string after all that begin with p; "" when there is
+// prefixEnd returns the first string after all that begin with p, or "" when there is
 // none. Text compares by bytes.
 func prefixEnd(p string) string {
 	b := []byte(p)

@@ -16,18 +16,17 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// errMoved says that a commit changed the run between two reads: read again.
+// errMoved means that a commit changed the run between two reads: read again.
 var errMoved = errors.New("the run moved on while it was read")
 
-// A view is what the index says of a run at one moment. Its refs are never
-// written to again.
+// A view is what the index knows of a run at one moment. Its refs are never changed.
 type view struct {
 	e             *entry // nil: not in the index
 	version       uint64 // of e, or of the index when there is no e
 	last, chunked uint64
 	refs          []ref
 	damage        error
-	flying        bool
+	committing    bool
 }
 
 func (s *Store) view(key store.Key) view {
@@ -35,21 +34,21 @@ func (s *Store) view(key store.Key) view {
 	defer s.x.RUnlock()
 	e := s.x.runs[key]
 	if e == nil {
-		_, flying := s.x.flying[key]
-		return view{version: s.x.dropped, flying: flying}
+		_, flying := s.x.committing[key]
+		return view{version: s.x.dropped, committing: flying}
 	}
-	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage, flying: e.flying}
+	return view{e: e, version: e.version, last: e.last, chunked: e.chunked, refs: e.refs, damage: e.damage, committing: e.committing}
 }
 
-// same says that nothing happened to the run since v was taken.
+// same reports whether the run has not changed since v was taken.
 func (s *Store) same(key store.Key, v *view) bool {
 	now := s.view(key)
-	return now.e == v.e && now.version == v.version && !now.flying && !v.flying
+	return now.e == v.e && now.version == v.version && !now.committing && !v.committing
 }
 
-// stable runs a read that takes several looks at a run. Commits do not wait for
-// readers, so a look can come too late; after some tries the reader waits for the
-// commit under way and keeps the next one waiting.
+// stable runs a read that needs several queries of a run. Commits do not wait for
+// readers, so the queries may see different commits. After some tries the read waits
+// for the commit under way and blocks the next one.
 func (s *Store) stable(ctx context.Context, key store.Key, read func() error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -62,7 +61,7 @@ func (s *Store) stable(ctx context.Context, key store.Key, read func() error) er
 		s.w.Lock()
 		err = read()
 		s.w.Unlock()
-		if errors.Is(err, errMoved) { // nothing moves now
+		if errors.Is(err, errMoved) { // no commit can have caused it
 			err = fault.New(fault.StoreCorrupt, "run %s: a row that holds its events is missing", key.Run)
 		}
 	}
@@ -70,8 +69,8 @@ func (s *Store) stable(ctx context.Context, key store.Key, read func() error) er
 	return err
 }
 
-// ready says whether reads are served, and makes the index ready for them. They
-// are served after a failed write, and do not wait for a commit under way.
+// ready reports whether reads are possible, and builds the index for them if needed.
+// Reads are possible after a failed write, and do not wait for a commit under way.
 func (s *Store) ready(ctx context.Context) error {
 	if err := s.isOpen(ctx); err != nil || s.scanned.Load() {
 		return err
@@ -81,7 +80,7 @@ func (s *Store) ready(ctx context.Context) error {
 	return s.scan()
 }
 
-// isOpen is enough for reads that need no index.
+// isOpen is ready for reads that need no index.
 func (s *Store) isOpen(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed
@@ -89,23 +88,24 @@ func (s *Store) isOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// compacted is where the compactions of a run are: the columns of the text compactedColumns.
+// compacted is where the compacted events of a run are: the columns of the text
+// compactedColumns.
 type compacted struct {
-	reach  uint64 // the last event that the run's row knows of
-	chunks uint64 // the last event in them
-	pack   int64  // 0 = the first compaction is in none
+	reach  uint64 // the last event that the run's row records
+	chunks uint64 // the last event in a chunk
+	pack   int64  // of the first compaction; 0 = it is in none
 	packed uint64
 	pieces uint64
 
 	reachSum, placeSum int64
 }
 
-// columns are where the columns go.
+// columns are the destinations of the columns.
 func (f *compacted) columns() []any {
 	return []any{&f.reach, &f.chunks, &f.pack, &f.packed, &f.pieces, &f.reachSum, &f.placeSum}
 }
 
-// check refuses what the run's row says when it is not as it was written.
+// check reports damage of these columns in the run's row.
 func (f *compacted) check(key store.Key) error {
 	if f.reachSum != format.ReachSum(key, int64(f.reach)) || !format.SumFits(f.placeSum, format.PlaceSum(key, f.pack, int64(f.packed)), f.pack, int64(f.packed)) {
 		return damagedHead(key, "place of its events")
@@ -113,15 +113,15 @@ func (f *compacted) check(key store.Key) error {
 	return nil
 }
 
-// A foundRun is what a commit asks of a run that the index does not have.
+// A foundRun is what a commit needs to know of a run that is not in the index.
 type foundRun struct {
 	suspended, owes bool
 	ended           int64
 	compacted       compacted
 }
 
-// find reads a run's row; false when there is none. What is no number counts as 0,
-// which fails the checksum.
+// find reads a run's row and returns false when there is none. A value that is no
+// number counts as 0, which fails the checksum.
 func (r *foundRun) find(st *stmt, key store.Key) (bool, error) {
 	var v [10]driver.Value // the columns of findRun
 	found, err := st.row(v[:], key.Account, key.Run)
@@ -139,7 +139,7 @@ func (r *foundRun) find(st *stmt, key store.Key) (bool, error) {
 
 func (f *compacted) last() uint64 { return max(f.chunks, f.packs()) }
 
-// packs is the last event in a pack.
+// packs returns the last event in a pack.
 func (f *compacted) packs() uint64 { return max(f.packed, f.pieces) }
 
 // A savedRow is a run's head and snapshot.
@@ -161,8 +161,8 @@ func (r *savedRow) scan(row interface{ Scan(...any) error }) error {
 	return row.Scan(append(places, &r.stateLast, &r.format, &r.state, &r.stateSum)...)
 }
 
-// check refuses what is not as it was written. Without its snapshot a run is
-// whole, so a damaged one is left out.
+// check reports damage of the row. A damaged snapshot is only left out, because the run
+// is whole without it.
 func (r *savedRow) check() error {
 	if err := r.head.check(); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (s *Store) Load(ctx context.Context, key store.Key) (saved *store.Saved, er
 	return saved, nil
 }
 
-// complete adds the tail to a head and snapshot. It fails with errMoved when v,
-// taken before or after the row was read, is not what the row was read under.
+// complete adds the tail to a head and snapshot. It returns errMoved when v, taken
+// before or after the row was read, does not fit the row.
 func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Saved, error) {
 	key := row.head.Key
 	if v.damage != nil {
@@ -222,7 +222,8 @@ func (s *Store) complete(ctx context.Context, row *savedRow, v view) (*store.Sav
 		out.Suspension = &store.Suspension{WakeAt: row.wakeAt}
 	}
 	if row.state != nil {
-		// A damaged snapshot loses nothing: the events before it are all there.
+		// A damaged snapshot loses nothing, because the events before it are all
+		// stored.
 		if state, err := format.DecodeBlob(row.state); err == nil {
 			out.State, out.StateLast, out.Format = state, row.stateLast, row.format
 		}
@@ -258,10 +259,11 @@ type tail struct {
 	strict   bool // each compaction must begin where the one before it ended
 }
 
-// add appends frames of the events first..last and says whether to go on.
+// add appends frames of the events first to last. It returns false when the tail is
+// full.
 func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 	if first > t.at+1 {
-		return false, errMoved // what was between has gone into a chunk
+		return false, errMoved // the events between them are now in a chunk
 	}
 	if t.strict && first != t.at+1 {
 		return false, damagedHead(t.key, fmt.Sprintf("place of the events from %d to %d", first, last))
@@ -275,7 +277,7 @@ func (t *tail) add(first, last uint64, frames []byte) (bool, error) {
 	return true, nil
 }
 
-// compactions adds the pieces and chunks after t.at.
+// compacted adds the pieces and chunks after t.at.
 func (t *tail) compacted(ctx context.Context, until uint64, f *compacted) (err error) {
 	var refs []pieceRef
 	for t.at < until && !t.full {
@@ -370,9 +372,9 @@ func (s *Store) record(ctx context.Context, key store.Key, r ref) (format.Record
 	return rec, nil
 }
 
-// keep and kept serve records from the rows that the scan has just read, so
-// that Recover reads the journal once; forget ends that. kept also serves them
-// from the rows that were written last.
+// keep and kept serve records from the rows that the scan has just read, so that
+// Recover reads the journal only once; forget ends that. kept also serves records from
+// the rows that were written last.
 func (s *Store) keep(id int64, data []byte) {
 	if s.x.kept == nil {
 		s.x.kept = map[int64][]byte{}
@@ -386,7 +388,7 @@ func (s *Store) kept(r ref) []byte {
 	if data := s.x.kept[r.row]; int(r.off)+int(r.n) <= len(data) {
 		return data[r.off : r.off+r.n]
 	}
-	return s.x.recall(r)
+	return s.x.recentRecord(r)
 }
 
 func (s *Store) forget() {
@@ -400,8 +402,8 @@ func (s *Store) Events(ctx context.Context, key store.Key, after uint64, maxByte
 	return s.page(ctx, key, after, maxBytes, false)
 }
 
-// page reads events. With strict, `after` must be where a page ended, and what was
-// written at once must begin there.
+// page reads events. With strict set, `after` must be where a chunk, a piece or a
+// transition ends, and the next one must begin there.
 func (s *Store) page(ctx context.Context, key store.Key, after uint64, maxBytes int, strict bool) (page store.Page, err error) {
 	err = s.stable(ctx, key, func() error {
 		v := s.view(key)
@@ -427,12 +429,12 @@ func (s *Store) page(ctx context.Context, key store.Key, after uint64, maxBytes 
 				return err
 			}
 		}
-		if v.flying {
+		if v.committing {
 			return errMoved
 		}
 		page = store.Page{Next: after, Last: v.last}
 		if after >= v.last {
-			return v.damage // a damaged run's pages end here, loudly
+			return v.damage // the pages of a damaged run end with its error
 		}
 		t := tail{s: s, key: key, at: after, maxBytes: max(maxBytes, 1), strict: strict}
 		if err := t.compacted(ctx, v.chunked, &f); err != nil {

@@ -17,8 +17,8 @@ import (
 // errHeld is what tryLock returns when another process holds the lock.
 var errHeld = errors.New("the lock is held")
 
-// lockDir takes the directory for this process. The file stays when the lock
-// goes: removing it would let two processes lock two files of one name.
+// lockDir locks the directory for this process. The file stays after unlocking: with
+// the file removed, two processes could lock two files of one name.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, datadir.Lock)
 	f, err := datadir.Open(path, os.O_RDWR|os.O_CREATE)
@@ -39,19 +39,19 @@ func lockDir(dir string) (*os.File, error) {
 		_ = f.Close()
 		return nil, fault.New(fault.StoreLocked, "%s uses %s: stop it, or use another directory", holder, dir)
 	}
-	// The pid is for people; a full disk must not keep readers out.
+	// The pid is for people. A full disk must not prevent reading.
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return f, nil
 }
 
-// unlockDir gives the directory back; the system does so for a dead process.
+// unlockDir unlocks the directory. The system does so for a dead process.
 func unlockDir(f *os.File) error {
-	_ = f.Truncate(0) // nobody should be sent after a pid that is gone
+	_ = f.Truncate(0) // so that no message names a process that is gone
 	return f.Close()
 }
 
-// dirFault says why a path in the data directory cannot be used.
+// dirFault returns why a path in the data directory cannot be used.
 func dirFault(err error, path string) error {
 	var known *fault.Error
 	switch {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Locks of Windows forbid reading what they cover, so the locked byte lies far
-// behind the pid that a second process wants to read.
+// A lock of Windows forbids reading what it covers, so the locked byte is far behind
+// the pid, which a second process reads.
 const lockOffset = 1 << 20
 
 func tryLock(f *os.File) error {

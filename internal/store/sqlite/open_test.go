@@ -34,7 +34,7 @@ func wantRefusal(t *testing.T, dir string, code fault.Code, words ...string) {
 	}
 }
 
-// F35: one process has a directory; the second is told which.
+// F35: one process has a directory; a second one is refused and told which has it.
 func TestF35_SecondOpenNamesTheFirst(t *testing.T) {
 	if dir := os.Getenv("ROUX_TEST_HOLD"); dir != "" { // the other process
 		if s, err := Open(ctx, Options{Dir: dir, cold: true}); err != nil {
@@ -147,7 +147,7 @@ func TestWhatIsNoStoreIsRefused(t *testing.T) {
 	wantRefusal(t, filepath.Join(file, "sub"), fault.StoreFailed, file)
 }
 
-// A path may hold what means something in a URI or a DSN.
+// A path may contain characters that have a meaning in a URI or a DSN.
 func TestOddPaths(t *testing.T) {
 	for _, name := range []string{"with space", "a?b=c&d", "100%41#x", "ünï"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	cachedPacks = 16 // of which a reader has just had a run
-	somePieces  = 64 // that a reader of events looks up at once
+	cachedPacks = 16 // kept decoded for the next reads
+	somePieces  = 64 // looked up by one query of a reader of events
 )
 
-// A pieceRef says which events a piece has and where it is.
+// A pieceRef is the location of a piece and the events in it.
 type pieceRef struct {
 	first, last uint64
 	pack        int64
@@ -32,7 +32,7 @@ type packing struct {
 	format.Pack
 }
 
-// reset forgets what a commit has packed. Numbers are not given twice.
+// reset forgets what a commit has packed. The number of a pack is never used twice.
 func (p *packing) reset() {
 	if !p.Empty() {
 		p.next++
@@ -40,7 +40,7 @@ func (p *packing) reset() {
 	p.Pack.Reset()
 }
 
-// writePack writes what the commit has packed since the last time.
+// writePack writes what the commit has packed since the last call.
 func (s *Store) writePack() error {
 	p := &s.c.packing
 	if p.Empty() {
@@ -55,8 +55,8 @@ func (s *Store) writePack() error {
 	return nil
 }
 
-// packCache holds a few packs as they were before compression: whoever reads
-// many runs in a row finds neighbours in one pack.
+// packCache holds a few decoded packs, because runs that are read one after the other
+// are often in the same pack.
 type packCache struct {
 	mu    sync.Mutex
 	packs map[int64][]byte
@@ -87,8 +87,8 @@ func (c *packCache) forget(id int64) {
 	delete(c.packs, id)
 }
 
-// packAt returns the pieces of a pack, or errMoved when it is not there: then its
-// runs were deleted.
+// packAt returns the data of a pack, or errMoved when there is none: its runs have been
+// deleted.
 func (s *Store) packAt(ctx context.Context, id int64) ([]byte, error) {
 	if data := s.packs.get(id); data != nil {
 		return data, nil
@@ -141,8 +141,8 @@ func (s *Store) piece(ctx context.Context, key store.Key, r pieceRef) (format.Pi
 	return found, nil
 }
 
-// pieces lists where the compactions of a run are that are in packs and end after an
-// event, in order: the first of them, or all with a negative limit.
+// pieces lists the pieces of a run that end after an event, in order: at most limit of
+// those in the table, or all when limit is negative.
 func (s *Store) pieces(ctx context.Context, key store.Key, f *compacted, after uint64, limit int) (refs []pieceRef, err error) {
 	if f.packed > after {
 		refs = append(refs, pieceRef{1, f.packed, f.pack})
@@ -169,9 +169,9 @@ func (s *Store) pieces(ctx context.Context, key store.Key, f *compacted, after u
 	return refs, err
 }
 
-// packedState gives out the newest state in a piece, when that is newer than
-// what out has. It is in the last piece of a run that goes on: a run that rests
-// often has many, and looks at no other.
+// packedState puts the newest snapshot in a piece into out if it is newer than that of
+// out. A run that is not settled has it in its last piece. Such a run may have many
+// pieces, so the last one is tried alone first.
 func (s *Store) packedState(ctx context.Context, out *store.Saved, f *compacted) error {
 	newest := f.packs()
 	if newest <= out.StateLast {
@@ -196,8 +196,8 @@ func (s *Store) packedState(ctx context.Context, out *store.Saved, f *compacted)
 	return nil
 }
 
-// removePieces takes deleted runs out of their packs, some packs in one
-// transaction: commits wait for it.
+// removePieces removes deleted runs from their packs, a few packs in one transaction,
+// because commits wait for it.
 func (s *Store) removePieces(ctx context.Context, keys []store.Key) error {
 	packs := map[int64]map[store.Key]struct{}{}
 	var order []int64
@@ -251,12 +251,12 @@ func (s *Store) rewritePacks(ctx context.Context, ids []int64, gone map[int64]ma
 	if err != nil {
 		return s.fail(err)
 	}
-	s.wrote(pages)
+	s.countPages(pages)
 	return nil
 }
 
-// rewritePack takes runs out of a pack and returns its new size. A damaged one
-// stays as it is, as evidence for the runs that are still there.
+// rewritePack removes runs from a pack and returns its new size. A damaged pack stays
+// as it is, because its other runs may still need it.
 func (s *Store) rewritePack(ctx context.Context, id int64, gone map[store.Key]struct{}) (size int, err error) {
 	data, err := s.readPack(ctx, id) // not from the cache: it may be older
 	if err == nil {

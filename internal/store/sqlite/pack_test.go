@@ -74,7 +74,7 @@ func TestCompactionsOfOneCommitShareAPack(t *testing.T) {
 	for i := range 20 {
 		wantPacked(t, s, i)
 	}
-	// Numbers go on where they were.
+	// The numbers of packs continue.
 	epoch := own(t, s)
 	tr := startOf(epoch, runKey(99), "1")
 	tr.Compaction = &store.Compaction{First: 1, Last: 1, Chunk: []byte("1")}
@@ -83,7 +83,7 @@ func TestCompactionsOfOneCommitShareAPack(t *testing.T) {
 	wantPacked(t, s, 3)
 }
 
-// A pack stops at its size, so that damage hurts few runs and a read is cheap.
+// A pack is bounded, so that damage hurts few runs and reading it is cheap.
 func TestPacksAreSmall(t *testing.T) {
 	s := open(t, t.TempDir())
 	epoch := own(t, s)
@@ -243,7 +243,7 @@ func TestF20_DamagedPack(t *testing.T) {
 	wantPacked(t, s, 0)
 }
 
-// A deleted run leaves its pack, and the last one takes the pack along.
+// A deleted run is removed from its pack, and the last one removes the pack.
 func TestDeletedRunsLeaveTheirPacks(t *testing.T) {
 	s := packed(t, t.TempDir(), 3)
 	epoch := s.epoch

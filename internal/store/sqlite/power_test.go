@@ -33,7 +33,7 @@ import (
 
 const account = "acme"
 
-// hands turn a clock.
+// hands are a clock that goes on by a microsecond with each look and can be set ahead.
 type hands struct {
 	began time.Time
 	ahead atomic.Int64
@@ -196,7 +196,7 @@ func (c *cutter) record(t *testing.T, dir string, dice *rand.Rand, clock time.Ti
 	return l
 }
 
-// drive starts runs and disturbs them.
+// drive starts runs and disturbs them by signals, cancels and other requests.
 func drive(t *testing.T, e *engine.Engine, s *Store, now *hands, dice *rand.Rand, steps int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -289,14 +289,14 @@ type survivor struct {
 	truth *truth
 }
 
-// cutAll cuts the power `images` times during a load that began with `before`.
+// cutAll cuts the power `images` times during a load that began with the image `before`.
 func (c *cutter) cutAll(l *load, before *truth, images int) {
 	dice := rand.New(rand.NewPCG(c.seed, uint64(len(l.tape.ops))))
 	cuts := make([]int, images)
 	for i := range cuts {
 		cuts[i] = dice.IntN(len(l.tape.ops) + 1)
 	}
-	// Just before and just after an answer is where the promise is broken or kept.
+	// Cuts just before and just after an answer show whether the promise is kept.
 	var acks []int
 	for i, o := range l.tape.ops {
 		if o.kind == opAck {
@@ -388,7 +388,7 @@ func (c *cutter) keep(image map[string][]byte) {
 	c.broken = append(c.broken, fmt.Sprintf("the directory before it was opened is kept in %s (%v)", dir, err))
 }
 
-// count says what a load had in it: cuts through nothing prove nothing.
+// count records what a load contained, because cuts through an empty load prove nothing.
 func (c *cutter) count(l *load) {
 	c.seen["operations"] += len(l.tape.ops)
 	for _, o := range l.tape.ops {

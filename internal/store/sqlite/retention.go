@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// everyFile is what a run names that was stored before names were kept.
+	// everyFile is the name recorded for runs that were stored before file names were.
 	everyFile = "*"
-	// purgeChunks is how many chunks of a deleted run go in one transaction. A
-	// long run has megabytes of them, and commits wait for it.
+	// purgeChunks is how many chunks of a deleted run one transaction deletes. A long
+	// run has megabytes of them, and commits wait for it.
 	purgeChunks = 16
-	// purgePacks is how many packs are written anew in one transaction.
+	// purgePacks is how many packs one transaction rewrites.
 	purgePacks = 8
-	// purgeRuns is how many runs that are half removed are finished by one Delete.
+	// purgeRuns is how many half-removed runs one Delete finishes.
 	purgeRuns = 64
 )
 
@@ -50,8 +50,8 @@ func (s *Store) References(ctx context.Context, account, hash string, limit int)
 	return n, err
 }
 
-// released is when the last deleted run that named a file had ended. A row that is
-// damaged keeps the file.
+// released returns when the last deleted run that named a file had ended. With a
+// damaged row it returns the end of time, so that the file stays.
 func (s *Store) released(ctx context.Context, account, hash string) (last int64, err error) {
 	rows, err := s.read.QueryContext(ctx, s.t.released, account, hash, everyFile)
 	if err != nil {
@@ -94,10 +94,10 @@ func (s *Store) Ended(ctx context.Context, before int64, after store.Wake, limit
 
 // Delete implements store.Retention.
 //
-// What makes a run exist (head, snapshot, names of files) goes in one
-// transaction, with a mark; its chunks and pieces go after it, a few at a time. The mark
-// stays until they are gone and no journal row can hold events of the run: a
-// restart would take those for events whose head was lost.
+// One transaction deletes what makes a run exist (head, snapshot, names of files) and
+// inserts a mark. The chunks and pieces follow, a few at a time. The mark stays until
+// they are deleted and no journal row can hold events of the run, because a restart
+// would take those for events whose head was lost.
 func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]store.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Store) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([]s
 			gone = append(gone, keys[i])
 		}
 	}
-	// What is left is removed another time.
+	// The next Delete removes what this one leaves.
 	s.whole = s.removeCompacted(ctx, gone) == nil && len(left) < purgeRuns
 	return verdicts, nil
 }
@@ -183,12 +183,12 @@ func (s *Store) deleteHeads(epoch uint64, keys []store.Key) ([]store.Verdict, er
 	s.x.Lock()
 	s.x.dropped++ // a reader that found the head must look again
 	s.x.Unlock()
-	s.wrote(int64(4 * len(keys)))
+	s.countPages(int64(4 * len(keys)))
 	return verdicts, nil
 }
 
-// forgetMarks removes the marks that nothing is left of, and returns the first row
-// of the journal, 0 when there is none: as long as that stays, no later mark can go.
+// forgetMarks deletes marks that are no longer needed. It returns the first row of the
+// journal, or 0 when there is none: until that row goes, no later mark can be deleted.
 func (s *Store) forgetMarks() (first int64, err error) {
 	var v [1]driver.Value
 	if _, err := s.st.firstRow.row(v[:]); err != nil {
@@ -203,7 +203,7 @@ func (s *Store) forgetMarks() (first int64, err error) {
 func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 	if e := s.x.runs[key]; e != nil {
 		if e.damage != nil {
-			return store.Verdict{Err: e.damage}, nil // what is left of it is evidence
+			return store.Verdict{Err: e.damage}, nil // keep what is left of a damaged run
 		}
 		return store.Refuse(fault.Conflict, "run %s has not settled, or events of it are only in the journal", key.Run), nil
 	}
@@ -218,7 +218,7 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 	if _, err = s.Head(context.Background(), key); err == nil {
 		err = r.compacted.check(key)
 	}
-	if errors.Is(err, fault.StoreCorrupt) { // nobody knows whether it has settled, or what goes with it
+	if errors.Is(err, fault.StoreCorrupt) { // unknown whether it has settled, or what belongs to it
 		return store.Verdict{Err: err}, nil
 	}
 	if err != nil {
@@ -245,8 +245,8 @@ func (s *Store) deleteHead(key store.Key) (store.Verdict, error) {
 	return store.Verdict{}, nil
 }
 
-// halfRemoved lists deleted runs of which a crash, or a failed removal, left compactions
-// behind.
+// halfRemoved lists deleted runs whose chunks or pieces are still there after a crash
+// or a failed removal.
 func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	rows, err := s.read.QueryContext(ctx, s.t.halfRemoved, purgeRuns)
 	if err != nil {
@@ -258,7 +258,7 @@ func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 		if err := rows.Scan(&key.Account, &key.Run, &before, &stored); err != nil {
 			return err
 		}
-		if stored == format.DeletedSum(key, before) { // the compactions of another run are not removed
+		if stored == format.DeletedSum(key, before) { // a damaged mark must not delete the events of another run
 			left = append(left, key)
 		}
 		return nil
@@ -266,8 +266,8 @@ func (s *Store) halfRemoved(ctx context.Context) (left []store.Key, err error) {
 	return left, err
 }
 
-// removeChunks deletes some chunks of a run whose head is gone, the last ones
-// first: whoever is reading them finds that the end is missing, and looks again.
+// removeChunks deletes some chunks of a run whose head is gone, the last ones first: a
+// reader then finds that the end is missing and tries again.
 func (s *Store) removeChunks(key store.Key) (more bool, err error) {
 	s.w.Lock()
 	defer s.w.Unlock()
@@ -278,7 +278,7 @@ func (s *Store) removeChunks(key store.Key) (more bool, err error) {
 	if err != nil {
 		return false, s.fail(err)
 	}
-	s.wrote(2 * n)
+	s.countPages(2 * n)
 	return n == purgeChunks, nil
 }
 
@@ -299,7 +299,7 @@ func (s *Store) ForgetKeys(ctx context.Context, epoch uint64, before int64, limi
 	if err != nil {
 		return 0, s.fail(err)
 	}
-	s.wrote(2 * n)
+	s.countPages(2 * n)
 	return int(n), nil
 }
 
@@ -317,7 +317,7 @@ func (s *Store) ForgetFile(ctx context.Context, account, hash string) error {
 	if err != nil {
 		return s.fail(err)
 	}
-	s.wrote(2 * n)
+	s.countPages(2 * n)
 	return nil
 }
 
@@ -337,8 +337,8 @@ func (s *Store) inTx(fn func() error) error {
 	return err
 }
 
-// deletedRuns are the runs whose events in the journal nobody wants any more,
-// with the row before which they are.
+// deletedRuns returns the deleted runs whose events may still be in the journal, each
+// with the journal row before which they are.
 func (s *Store) deletedRuns(ctx context.Context) (map[store.Key]int64, error) {
 	rows, err := s.read.QueryContext(ctx, s.t.deletedRuns)
 	if err != nil {

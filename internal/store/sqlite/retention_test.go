@@ -110,7 +110,7 @@ func TestHalfRemovedRunsAreFinished(t *testing.T) {
 	wantRows("are left", 0, "chunks", "pieces", "packs", "deleted")
 }
 
-// soonOver is a context that has ended when it is asked again.
+// soonOver is a context that is done at its second check.
 type soonOver struct {
 	context.Context
 	asked bool

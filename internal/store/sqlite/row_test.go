@@ -123,7 +123,7 @@ func TestF20_CutAStoredRowAtEachLength(t *testing.T) {
 				t.Fatalf("%s: run %d refused = %v, its record is whole = %v", what, i, hurt[i], whole)
 			}
 		}
-		// Not in that row, and what comes later or is settled proves it.
+		// Runs whose later events or end show that they had nothing in that row are whole.
 		if hurt[4] || hurt[5] || hurt[6] {
 			t.Fatalf("%s: refused %v", what, hurt)
 		}
@@ -157,7 +157,7 @@ func TestF20_DamageIsNamedAndKept(t *testing.T) {
 	}
 }
 
-// A record that a chunk covers may rot: nobody needs it.
+// A damaged record that a chunk covers does no harm, because it is never read.
 func TestF20_DamageUnderAChunkIsHarmless(t *testing.T) {
 	sp := newSpoiled(t)
 	mustCommit(t, sp.s, store.Transition{Key: runKey(1), Epoch: sp.s.epoch, Compaction: &store.Compaction{First: 1, Last: 2, Chunk: []byte("12")}})
@@ -236,7 +236,7 @@ func TestF20_MissingRow(t *testing.T) {
 			t.Errorf("run %d: Load = %v, verdict = %v, want corrupt = %v", i, err, verdicts[0].Err, hurt)
 		}
 	}
-	// Setting the run apart does not make it whole.
+	// Quarantine does not make the run whole.
 	mustCommit(t, s, store.Transition{Key: runKey(1), Epoch: epoch, Head: &store.Head{Status: "completed", Ended: 5, Quarantine: "damaged"}})
 	s.scanned.Store(false)
 	if _, err := s.Load(ctx, runKey(1)); !errors.Is(err, fault.StoreCorrupt) {

@@ -14,11 +14,11 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// An Image is a data directory with a database that was made out of a damaged one,
-// and no log.
+// An Image is a data directory with a database that was made from a damaged one, and
+// without a log.
 type Image struct {
 	Dir string
-	Way string // in which the log was read, for people
+	Way string // how the log was read, for people
 }
 
 // Ways to read a damaged log.
@@ -28,10 +28,10 @@ const (
 	everyFrame   = "all pages, also those that do not verify"
 )
 
-// Salvage makes databases out of that of a data directory, in directories of their
-// own under to, which must be there: one for each way to read the log. Which of them
-// has most of what is readable only its reader can tell. Nothing is changed in from,
-// which is locked meanwhile; fault.StoreLocked names the process that has it.
+// Salvage makes databases from that of a data directory, one for each way to read the
+// log, each in a directory of its own under to, which must exist. Only reading them
+// tells which one has the most. Salvage changes nothing in from, which it locks
+// meanwhile; fault.StoreLocked names the process that holds it.
 func Salvage(ctx context.Context, from, to string) (images []Image, err error) {
 	if err := datadir.Check(from); err != nil {
 		return nil, dirFault(err, from)
@@ -54,7 +54,7 @@ func Salvage(ctx context.Context, from, to string) (images []Image, err error) {
 	return images, nil
 }
 
-// make copies a database and writes what is in its log over it.
+// make copies a database and writes the pages of its log over it.
 func (im Image) make(ctx context.Context, database string) (err error) {
 	path := filepath.Join(im.Dir, datadir.Database)
 	if err := copyDatabase(ctx, database, path); err != nil {
@@ -91,8 +91,8 @@ func (im Image) apply(ctx context.Context, w *wal, db *os.File) error {
 	if err != nil {
 		return readFault(err)
 	}
-	// No commit can have made the database larger than by the pages in the log: a
-	// number beyond that was hit.
+	// A commit can have enlarged the database only by the pages in the log. A larger
+	// number is damaged.
 	most := uint32(min(info.Size()/int64(w.page)+int64(w.frames), math.MaxUint32))
 	last, size, err := im.end(w, most)
 	if err != nil {
@@ -118,9 +118,9 @@ func (im Image) apply(ctx context.Context, w *wal, db *os.File) error {
 	return err
 }
 
-// end is the last frame to be written, which ends a commit, and how many pages the
-// database has then. What a commit that was never finished has left at the end of the
-// log is not for the database: its last whole commit is where all but one way end.
+// end returns the last frame to be written, which ends a commit, and the size of the
+// database in pages after it. What an unfinished commit has left at the end of the log
+// does not belong to the database: all ways but one end with the last whole commit.
 func (im Image) end(w *wal, most uint32) (last int, size uint32, err error) {
 	w.every = true
 	whole := true // all frames of the commit being read verify

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// Accounts are those that have runs here.
+// Accounts returns the accounts that have runs here.
 func (s *Store) Accounts(ctx context.Context) (accounts []string, err error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (s *Store) Accounts(ctx context.Context) (accounts []string, err error) {
 	return accounts, err
 }
 
-// Deleted are runs that were removed, as far as something of them may still be there.
+// Deleted returns the deleted runs of which something may still be stored.
 func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 	if err := s.isOpen(ctx); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (s *Store) Deleted(ctx context.Context) (map[store.Key]bool, error) {
 	return gone, nil
 }
 
-// TakeOver copies what stands beside the runs of an image: the idempotency keys of
-// those that are here, and with all also notes and when files were last named.
+// TakeOver copies what an image has beside runs: the idempotency keys of runs that are
+// here and, with all set, notes and the times when files were released.
 func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *Store) TakeOver(ctx context.Context, from Image, all bool) (err error) 
 	return errors.Join(errs...)
 }
 
-// once runs a statement that nobody asks again. The caller holds w.
+// once runs a statement that is not used again. The caller holds w.
 func (s *Store) once(query string, args ...driver.Value) error {
 	w := writer{conn: s.db.conn}
 	st, err := w.prepare(query)

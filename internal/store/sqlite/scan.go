@@ -18,17 +18,17 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// maxKept bounds the journal bytes that the scan keeps for Recover.
+// maxKept bounds the bytes of the journal that the scan keeps for Recover.
 const maxKept = 64 << 20
 
-// scanned is what the journal says of one run.
+// scanned is what the journal has of one run.
 type scanned struct {
 	refs []foundRef
-	// From the tables.
+	// These come from the tables.
 	known              bool
 	suspended, settled bool
 	reach, chunked     uint64
-	damage             error // of what they say
+	damage             error // of the run's row
 }
 
 type foundRef struct {
@@ -36,7 +36,7 @@ type foundRef struct {
 	damaged string
 }
 
-// A lostRow is a row of which not even the owners are known.
+// A lostRow is a row whose records cannot be attributed to runs, from off on.
 type lostRow struct {
 	row int64
 	off int
@@ -53,7 +53,7 @@ func (s *Store) scan() error {
 	defer x.Unlock()
 	err := s.scanJournal(context.Background())
 	if err != nil {
-		x.init() // half an index must not be taken for one
+		x.init() // half an index must not be used
 		_, err = s.explain(err)
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		})
 		if off >= 0 {
 			lost = append(lost, lostRow{id, off})
-			info.live++ // it stays, as evidence
+			info.live++ // a damaged row stays
 		}
 		if s.x.rowBytes <= maxKept {
 			s.keep(id, data)
@@ -106,7 +106,7 @@ func (s *Store) scanJournal(ctx context.Context) error {
 		return err
 	}
 	if len(orphans) > 0 || len(lost) > 0 {
-		if err := s.findHurt(ctx, runs, orphans, lost); err != nil {
+		if err := s.findDamaged(ctx, runs, orphans, lost); err != nil {
 			return err
 		}
 	}
@@ -126,16 +126,16 @@ func (s *Store) scanJournal(ctx context.Context) error {
 	}
 	for id, info := range s.x.rows {
 		if info.live == 0 {
-			s.x.bury(id, info)
+			s.x.markDead(id, info)
 		}
 	}
 	sortQueue(s.x.queue)
 	return nil
 }
 
-// findHurt puts damaged records where their runs are. After a row without a
-// readable directory every live run has to be looked at.
-func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orphans map[uint32][]foundRef, lost []lostRow) error {
+// findDamaged attributes damaged records to their runs. After a row without a readable
+// directory it adds every live run.
+func (s *Store) findDamaged(ctx context.Context, runs map[store.Key]*scanned, orphans map[uint32][]foundRef, lost []lostRow) error {
 	rows, err := s.read.QueryContext(ctx, s.t.liveness)
 	if err != nil {
 		return err
@@ -162,8 +162,7 @@ func (s *Store) findHurt(ctx context.Context, runs map[store.Key]*scanned, orpha
 	return rows.Err()
 }
 
-// lookUp fetches what the tables say of the runs, in bulk and in the order of
-// the tables.
+// lookUp reads the rows of the runs, many at a time and in the order of the table.
 func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 	keys := slices.SortedFunc(maps.Keys(runs), func(a, b store.Key) int {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Run, b.Run))
@@ -217,7 +216,7 @@ func (s *Store) lookUp(ctx context.Context, runs map[store.Key]*scanned) error {
 	return nil
 }
 
-// lookUpQuery is the text lookUp for so many runs.
+// lookUpQuery returns the text lookUp for a number of runs.
 func (s *Store) lookUpQuery(runs int) string {
 	const one = "(?,?)"
 	return strings.Replace(s.t.lookUp, one, strings.TrimSuffix(strings.Repeat(one+",", runs), ","), 1)
@@ -233,8 +232,8 @@ func eachRow(rows *sql.Rows, fn func() error) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// enter puts one run into the index: the refs that no chunk covers as far as
-// they are whole and without a gap, and what is wrong after that.
+// enter puts a run into the index: the refs that no chunk covers, up to the first gap
+// or damage, and what is wrong there.
 func (s *Store) enter(key store.Key, run *scanned, lost []lostRow) {
 	e := &entry{key: key, last: run.chunked, chunked: run.chunked, suspended: run.suspended, settled: run.settled, damage: run.damage}
 	proven := int64(0) // no row before this one can have held more of the run
@@ -280,11 +279,11 @@ func lostEvents(key store.Key, first, last uint64) error {
 	return fault.New(fault.StoreCorrupt, "run %s: events %d to %d are missing from the journal (offset: event %d)", key.Run, first, last, first)
 }
 
-// recoverAhead is how many runs are read while fn is at work on one. Each may have
+// recoverAhead is how many runs are read ahead while fn handles one. Each may have
 // megabytes.
 const recoverAhead = 4
 
-// A readRun is a live run as it was read when there had been start commits.
+// A readRun is a live run, read when start commits had been made.
 type readRun struct {
 	head  store.Head
 	saved *store.Saved
@@ -292,7 +291,7 @@ type readRun struct {
 	start int64
 }
 
-// Recover implements store.Store. While fn works on a run the next ones are read.
+// Recover implements store.Store. It reads the next runs while fn handles one.
 func (s *Store) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	defer s.forget()
 	if err := s.ready(ctx); err != nil {
@@ -376,8 +375,7 @@ func (s *Store) commits() int64 {
 	return s.x.commits
 }
 
-// recovered reads a run again when there were commits since; one that was damaged
-// becomes Saved.Err.
+// recovered reads a run again if there were commits since. Damage becomes Saved.Err.
 func (s *Store) recovered(ctx context.Context, run *readRun) (*store.Saved, error) {
 	saved, err := run.saved, run.err
 	if errors.Is(err, errMoved) || s.commits() != run.start {

@@ -24,12 +24,12 @@ var migrations embed.FS
 // schemaVersion is the number of the newest file in migrations.
 const schemaVersion = 5
 
-// oldestSQLite is the first release without the bug by which two connections,
-// one writing and one checkpointing, reset the write-ahead log under each other.
-// That is what this package does all day.
+// oldestSQLite is the first release without a bug by which two connections, one writing
+// and one checkpointing, corrupt the write-ahead log. This package uses two such
+// connections all the time.
 var oldestSQLite = [3]int{3, 51, 3}
 
-// migrate brings the schema up to this release's, on a connection of its own.
+// migrate updates the schema to this release's, on a connection of its own.
 func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 	if err := registerSum(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Store) migrate(ctx context.Context, opt Options) (err error) {
 	return migrateUp(ctx, db, s.path)
 }
 
-// migrateUp carries out the migrations that db does not have.
+// migrateUp applies the migrations that db does not have.
 func migrateUp(ctx context.Context, db *sql.DB, path string) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -90,9 +90,9 @@ func migrateUp(ctx context.Context, db *sql.DB, path string) error {
 	return nil
 }
 
-// setFormat gives a new file its page size, which it keeps for ever, and then the
-// write-ahead log: in this order, or the first has no effect. The driver sorts the
-// pragmas of an address, so they are statements.
+// setFormat sets the page size of a new file, which never changes, and then the
+// write-ahead log. In the other order the page size would have no effect. These are
+// statements because the driver sorts the pragmas of a DSN.
 func setFormat(ctx context.Context, conn *sql.Conn) error {
 	for _, pragma := range []string{fmt.Sprintf(`PRAGMA page_size = %d`, pageSize), `PRAGMA journal_mode = WAL`} {
 		if _, err := conn.ExecContext(ctx, pragma); err != nil {
@@ -102,7 +102,7 @@ func setFormat(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// storedVersion is the version of the schema in the file; 0 for a new file.
+// storedVersion returns the version of the schema in the file, 0 for a new file.
 func (s *Store) storedVersion(ctx context.Context, conn *sql.Conn) (v int64, err error) {
 	var tables int
 	err = conn.QueryRowContext(ctx, s.t.hasVersion).Scan(&tables)
@@ -113,7 +113,7 @@ func (s *Store) storedVersion(ctx context.Context, conn *sql.Conn) (v int64, err
 	return v, err
 }
 
-// safeSQLite refuses a library that can lose data under this package.
+// safeSQLite refuses a SQLite library that can lose data here.
 func safeSQLite(version string) error {
 	have := strings.SplitN(version, ".", 3)
 	for i, want := range oldestSQLite {
@@ -133,8 +133,8 @@ func safeSQLite(version string) error {
 	return nil
 }
 
-// keepWAL makes closing the last connection leave the log at its length, so
-// that the next opening finds it warm.
+// keepWAL makes closing the last connection keep the log at its length, so that the
+// next opening finds its blocks allocated.
 func keepWAL(conn any) error {
 	fc, ok := conn.(sqlite.FileControl)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Settings are what the writing connection itself says of how it writes, by the
-// names of SQLite's pragmas, for whoever publishes a measurement.
+// Settings returns what the writing connection reports about itself, by the names of
+// SQLite's pragmas. A published measurement needs them.
 func (s *Store) Settings() (map[string]string, error) {
 	s.w.Lock()
 	defer s.w.Unlock()
@@ -31,7 +31,7 @@ func (s *Store) Settings() (map[string]string, error) {
 	return settings, nil
 }
 
-// ask answers a query of one value. The caller holds w.
+// ask runs a query for one value. The caller holds w.
 func (s *Store) ask(query string) (value string, err error) {
 	st, err := s.db.conn.Prepare(query)
 	if err != nil {

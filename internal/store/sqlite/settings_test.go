@@ -4,7 +4,7 @@ package sqlite
 
 import "testing"
 
-// What a measurement says of the store is what the writing connection does.
+// Settings reports what the writing connection uses.
 func TestSettingsOfTheWriter(t *testing.T) {
 	s := openWith(t, Options{Dir: t.TempDir()})
 	got, err := s.Settings()
@@ -30,7 +30,7 @@ func TestSettingsOfTheWriter(t *testing.T) {
 	}
 }
 
-// A file that an older release made has pages of 4 KiB, for ever.
+// A file of an older release keeps its pages of 4 KiB.
 func TestAnOlderFileKeepsItsPages(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := rawDB(t, dir).Exec(`PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; CREATE TABLE t (v); DROP TABLE t`); err != nil {

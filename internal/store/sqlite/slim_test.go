@@ -91,7 +91,7 @@ func TestNewestRowsAreRemembered(t *testing.T) {
 	mustCommit(t, s, startOf(epoch, runKey(0), strings.Repeat("x", longestRecent)))
 	mustCommit(t, s, startOf(epoch, runKey(1), strings.Repeat("y", longestRecent/2)))
 	refs := func(n int) ref { return s.view(runKey(n)).refs[0] }
-	if s.x.recall(refs(0)) != nil || s.x.recall(refs(1)) == nil {
+	if s.x.recentRecord(refs(0)) != nil || s.x.recentRecord(refs(1)) == nil {
 		t.Error("a very long row is remembered, or a long one is not")
 	}
 	for n := 2; n < 10; n++ {
@@ -102,11 +102,11 @@ func TestNewestRowsAreRemembered(t *testing.T) {
 			if err := s.q.record.QueryRow(r.row, int64(r.off)+1, int64(r.n)).Scan(&stored); err != nil {
 				t.Fatal(err)
 			}
-			if got := s.x.recall(r); !bytes.Equal(got, stored) || len(got) == 0 {
+			if got := s.x.recentRecord(r); !bytes.Equal(got, stored) || len(got) == 0 {
 				t.Fatalf("run %d: %q is remembered, %q is stored", i, got, stored)
 			}
 		}
-		if s.x.recall(refs(n-2)) != nil {
+		if s.x.recentRecord(refs(n-2)) != nil {
 			t.Errorf("the row before the last two is remembered")
 		}
 	}

@@ -2,13 +2,13 @@
 
 // Package sqlite keeps runs in one SQLite file.
 //
-// It decides how a commit becomes bytes: one journal row per group commit, one
-// sync, one writer; chunks and snapshots that let journal rows go; and what of
-// it can still be read when bytes are damaged. It decides which failures of the
-// disk end acknowledging for good.
+// It decides how a commit is written: one journal row per group commit, one sync, one
+// writer, with chunks and snapshots so that journal rows can be deleted. It decides
+// what can still be read when bytes are damaged, and after which failures of the disk
+// the store stops acknowledging for good. Package format encodes the bytes.
 //
-// It never interprets an event, never repeats a failed sync, and never gives
-// out part of a run as if it were the whole.
+// It never interprets an event, never repeats a failed sync and never returns part of a
+// run as the whole.
 package sqlite
 
 import (
@@ -31,24 +31,23 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// warmWAL is how long the write-ahead log is made when the store opens and how
-// long it stays. A log that grows makes every commit allocate blocks and write
-// metadata, which doubles the time of a sync.
+// warmWAL is the length of the write-ahead log from opening on. Commits to a growing
+// log allocate blocks and write metadata, which doubles the time of a sync.
 const warmWAL = 16 << 20
 
-// Options say where a store is and how it reads.
+// Options configure a store.
 type Options struct {
-	// Dir is the data directory; it is made when absent. The store keeps
-	// roux.db (with SQLite's files beside it) and lock there. Required.
+	// Dir is the data directory, which is created when absent. The store keeps roux.db
+	// (with SQLite's files beside it) and lock there. Required.
 	Dir string
 	// Readers is the number of connections for reading. Default 4.
 	Readers int
 
-	vfs  string // tests put a failing disk here
-	cold bool   // tests that open thousands do without a warm log
+	vfs  string // a failing disk, in tests
+	cold bool   // do not warm the log; for tests that open thousands of stores
 }
 
-// A Store is an open data directory. One process has it at a time.
+// A Store is an open data directory. Only one process at a time has it open.
 type Store struct {
 	path  string
 	lock  *os.File
@@ -64,8 +63,8 @@ type Store struct {
 	st      statements
 	c       commit
 	epoch   uint64
-	failed  error // set for ever by a failed write or sync
-	forgot  int64 // the first row of the journal when marks of deleted runs last went
+	failed  error // set by a failed write or sync; never cleared
+	forgot  int64 // the first journal row when marks of deleted runs were last removed
 	closed  atomic.Bool
 	scanned atomic.Bool // the index is there
 
@@ -85,9 +84,9 @@ type sharedIndex struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens or makes the store in a directory and locks it for this process:
-// fault.StoreLocked names the process that has it, fault.StoreReadOnly the path
-// that cannot be written, fault.StoreNewer says that a newer release wrote it.
+// Open opens or creates the store in a directory and locks it for this process.
+// fault.StoreLocked names the process that holds the lock, fault.StoreReadOnly the path
+// that cannot be written. fault.StoreNewer means that a newer release wrote the store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil || opt.Dir == "" {
@@ -109,7 +108,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, err
 }
 
-// openDir opens the store of a directory that is there.
+// openDir opens the store in an existing directory.
 func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	lock, err := lockDir(dir)
 	if err != nil {
@@ -135,9 +134,9 @@ func openDir(ctx context.Context, dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// makeDir makes a directory and those above it, and their names durable. One that
-// is there may have been made by a process that was killed before it could sync
-// the name. Names in the directory are synced by SQLite.
+// makeDir creates a directory and its parents and makes their names durable. An
+// existing one is synced too, because a process may have created it and died before its
+// sync. SQLite syncs the names in the directory.
 func makeDir(dir string) error {
 	parent := filepath.Dir(dir)
 	if parent == dir {
@@ -155,10 +154,10 @@ func makeDir(dir string) error {
 }
 
 func (s *Store) open(ctx context.Context, opt Options) error {
-	// SQLite would open what it may only read, and fail at the first commit; and
-	// it gives its other files the mode of this one, which must be 0600 under
-	// every umask, so the file is made here. This must come before SQLite opens
-	// it: closing any descriptor of a file gives up all locks the process has on it.
+	// SQLite opens a file that it may only read, and fails at the first commit. It also
+	// gives its other files the mode of this one, which must be 0600 under every umask,
+	// so the file is created here. This must happen before SQLite opens it, because
+	// closing any descriptor of a file releases all locks of the process on it.
 	flag := os.O_RDWR
 	if opt.vfs == "" {
 		flag |= os.O_CREATE
@@ -174,7 +173,7 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	if err := s.t.take(texts); err != nil {
+	if err := s.t.load(texts); err != nil {
 		return err
 	}
 	if err := s.migrate(ctx, opt); err != nil {
@@ -211,23 +210,23 @@ func (s *Store) open(ctx context.Context, opt Options) error {
 	return s.startUpkeep(opt, texts)
 }
 
-// A cache of 64 pages is as fast as one of 4,000: what it misses the system has in
-// memory. Every page costs twice its size, by the way SQLite's memory is dealt out.
-// A commit with more pages keeps them until it ends: to write them early into the
-// log, and then to read them again, cost 8 % of a steady load.
+// A cache of 64 pages is as fast as one of 4,000, because the system caches the rest. A
+// page takes twice its size in SQLite's memory. A commit with more pages keeps them in
+// memory until it ends: writing them to the log early and reading them back cost 8 % of
+// a steady load.
 //
-// The size limit is longWAL: what a reader of another process made of the log is
-// given back when the log starts again. Close lifts it, because closing with any
-// limit leaves no log at all.
+// The size limit is longWAL: when a reader of another process has made the log longer,
+// it shrinks again when it restarts. Close removes the limit, because closing with one
+// deletes the log.
 const writerPragmas = "journal_mode(WAL) wal_autocheckpoint(0) busy_timeout(5000) temp_store(MEMORY) cache_size(-256) cache_spill(0) journal_size_limit(67108864)"
 
-// SQLite is built so that all connections share one bound, the sum of theirs, and
-// the writer uses up what the others leave, also after a scan. It took hours to fill
-// 512 KiB of each reader and 2 MiB of the connection that makes checkpoints, which
-// needs no cache.
+// SQLite is built so that all connections share the sum of their cache bounds, and the
+// writer uses what the others leave, also after a scan. With the defaults that took
+// hours to fill 512 KiB of each reader and 2 MiB of the connection for checkpoints,
+// which needs no cache.
 const readerCache = "cache_size(-128)"
 
-// synchronous is the pragma by which an answered commit is on the disk.
+// synchronous is the pragma that makes an acknowledged commit durable.
 func synchronous() string {
 	if mutation.Fsync {
 		return "synchronous(OFF)"
@@ -235,7 +234,7 @@ func synchronous() string {
 	return "synchronous(FULL)"
 }
 
-// dsn names the file as a URI, because a path may hold any character.
+// dsn returns the file as a URI, because a path may contain any character.
 func (s *Store) dsn(opt Options, pragmas ...string) string {
 	path := filepath.ToSlash(s.path)
 	if !strings.HasPrefix(path, "/") {
@@ -251,7 +250,7 @@ func (s *Store) dsn(opt Options, pragmas ...string) string {
 	return "file://" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// writable says whether the store may still write. The caller holds w.
+// writable returns an error if the store cannot write any more. The caller holds w.
 func (s *Store) writable() error {
 	if s.closed.Load() {
 		return errClosed
@@ -292,8 +291,8 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Stats implements store.Store. Syncs are those of commits; checkpoints make
-// others in the background.
+// Stats implements store.Store. Syncs counts those of commits. Checkpoints make more of
+// them in the background.
 func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Stats{}, err
@@ -309,7 +308,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 // Uncovered implements store.Store.
 func (s *Store) Uncovered() (size, events int64, oldest []store.Key) {
 	if s.ready(context.Background()) != nil {
-		return 0, 0, nil // whoever asks learns of the failure from the next call
+		return 0, 0, nil // the next call reports the failure
 	}
 	s.x.Lock() // it may drop stale entries of the queue
 	defer s.x.Unlock()

@@ -59,9 +59,8 @@ func (s *statements) prepare(w *writer, c *catalog) error {
 	return c.err
 }
 
-// queries are the reads that callers make all the time. To parse one takes
-// several times as long as to run it, so they are prepared once for each
-// connection.
+// queries are the frequent reads. Parsing one takes several times as long as running
+// it, so they are prepared once for each connection.
 type queries struct {
 	head, plan, note    *sql.Stmt
 	saved, reach        *sql.Stmt
@@ -97,12 +96,13 @@ func (q *queries) close() error {
 	return errors.Join(errs...)
 }
 
-// brief is the context of a query that is over before a cancellation could be
-// noticed: to watch for one takes two goroutines a query.
+// brief returns a context without cancellation, for queries that end before a
+// cancellation could be noticed. database/sql needs two goroutines a query to watch for
+// one.
 func brief(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// rareTexts are the statements that are not kept prepared, because they run seldom or
-// are parts of what is composed.
+// rareTexts are statements that are not kept prepared, because they rarely run or are
+// parts of a composed one.
 type rareTexts struct {
 	// Of lists and reads of runs.
 	listRuns, listStatus, listRecipe, listFrom, listBelow, listSince, listAfter, listOrder, position,
@@ -122,7 +122,7 @@ type rareTexts struct {
 	attachImage, detachImage, takeKeys, takeNotes, takeReleases string
 }
 
-func (t *rareTexts) take(c *catalog) error {
+func (t *rareTexts) load(c *catalog) error {
 	for _, q := range []struct {
 		dst  *string
 		name string

@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/store/format"
 )
 
-// registerSum makes sumOf a function of SQL, for the migration that fills in the
-// checksums of rows that are there.
+// registerSum makes format.Sum a function of SQL, for statements that write or compare
+// checksums.
 var registerSum = sync.OnceValue(func() error {
 	return sqlite.RegisterDeterministicScalarFunction("roux_sum", -1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		columns := make([]any, len(args))
@@ -26,8 +26,8 @@ var registerSum = sync.OnceValue(func() error {
 	})
 })
 
-// writeStart makes the row of a new run, with its sums. It is not suspended and has no
-// place, which needs none.
+// writeStart inserts the row of a new run with its checksums. The run is not suspended
+// and has no pack, which needs no checksum.
 func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, error) {
 	k := format.NewRowSum(key)
 	defer k.Done()
@@ -39,9 +39,9 @@ func (s *Store) writeStart(key store.Key, h *store.Head, last uint64) (int64, er
 	return s.st.startRun.exec(args[:]...)
 }
 
-// writeHead replaces the columns that a new head does: beside it how far the events
-// reach, and where the first of them are when that is new. Of a damaged run, which
-// gets no events, what it says of them stays.
+// writeHead updates the columns of a new head, the number of the last event and, if
+// that is new, where the first events are. A damaged run gets no events, so its row
+// keeps what it records of them.
 func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at location) error {
 	k := format.NewRowSum(e.key)
 	defer k.Done()
@@ -61,14 +61,14 @@ func (s *Store) writeHead(e *entry, h *store.Head, last uint64, at location) err
 	return s.write(s.st.putHead, args[:14]...)
 }
 
-// A headRow is a head as the table has it.
+// A headRow is a head as it is stored.
 type headRow struct {
 	store.Head
 	failures, owes    int64 // as stored, where only 0 and 1 are right
 	startSum, headSum int64
 }
 
-// check completes a head and refuses one that is not the one that was written.
+// check completes a head and reports damage of it.
 func (r *headRow) check() error {
 	r.Failures, r.Owes = r.failures != 0, r.owes != 0
 	switch {
@@ -80,7 +80,7 @@ func (r *headRow) check() error {
 	return nil
 }
 
-// orDamage is the head, or what may be said of one that is damaged.
+// orDamage returns the head, or its key and damage.
 func (r *headRow) orDamage() store.Head {
 	if err := r.check(); err != nil {
 		return store.Head{Key: r.Key, Damage: fault.Message(err)}

@@ -80,7 +80,7 @@ func (t *tape) now() int {
 	return len(t.ops)
 }
 
-// stop is the last moment at which the power can go.
+// stop ends the tape: no cut is later than that.
 func (t *tape) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,14 +211,14 @@ func (o *op) rename(names map[string]int) {
 	}
 }
 
-// A fate says what becomes of writes that were not synced.
+// A fate decides what becomes of writes that were not synced.
 type fate struct {
 	name string
 	mend func(p *platter, id int, dice *rand.Rand) []byte
 }
 
 // fates are the ways in which a disk may have lost what it was not asked to sync.
-// Sectors are whole; between any two of them everything is possible.
+// A sector is written whole or not at all; which ones were written is arbitrary.
 var fates = []fate{
 	{"all lost", func(p *platter, id int, _ *rand.Rand) []byte { return bytes.Clone(p.content[id]) }},
 	{"all kept", func(p *platter, id int, _ *rand.Rand) []byte {

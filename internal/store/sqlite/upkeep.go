@@ -13,38 +13,38 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
-// The log is copied into the database when it has checkpointPages more, which is as
-// long as warm makes it: a page that changes often is copied once for all its
-// changes, and one that was trimmed meanwhile not for what it held: to copy four
-// times as often costs a steady load 14 %, half as often saves nothing. Commits wait
-// while the last fewPages are copied.
+// The log is copied into the database whenever it has grown by checkpointPages, the
+// length that warm gives it. A page that changes often is then copied once for all its
+// changes, and the old content of a trimmed page is never copied. Copying four times as
+// often costs a steady load 14 %; half as often saves nothing. Commits wait while the
+// last fewPages are copied.
 const (
 	checkpointPages = warmWAL / pageSize
 	fewPages        = 1600 << 10 / pageSize
 	maxPasses       = 4
 )
 
-// maxDead is how many bytes that nobody needs a journal may have before upkeep
-// deletes them: while nothing is committed they stay, and the next start reads them.
+// maxDead is how many bytes of dead rows the journal may have before upkeep deletes
+// them. While nothing is committed they would stay, and the next start would read them.
 const maxDead = 4 << 20
 
-// pageSize is that of a new file. The rows that a commit adds lie beside each other:
-// in fewer, larger pages they are a twentieth to a tenth cheaper under a steady load
-// than in pages of 4 KiB; 16 KiB gave no more. An older file keeps its pages of 4 KiB.
-// Its log then starts again at half of longWAL; the other counts are guesses anyway.
+// pageSize is that of a new file. The rows of one commit are stored next to each other,
+// so larger pages make a steady load 5 to 10 % cheaper than pages of 4 KiB; 16 KiB gain
+// no more. An older file keeps its 4 KiB pages. Its log then restarts at half of
+// longWAL; the other counts are estimates anyway.
 const pageSize = 8192
 
-// Readers that overlap without a pause keep the log from starting again although
-// every page of it is copied. Past longWAL commits and new readers give way: the
-// log starts again when the reads under way are over, which takes a moment. If a
-// reader stays longer than patience, which only another process does, commits go
-// on, and the log has grown by half as much before the next try.
+// Readers that overlap without a pause keep the log from restarting although every page
+// of it is copied. Past longWAL, commits and new readers wait: the log restarts when the
+// reads under way end, which takes a moment. If a reader takes longer than patience,
+// which only one in another process does, commits go on, and the next try comes when
+// the log has grown by half as much again.
 const (
 	longWAL  = 64 << 20
 	patience = "busy_timeout(100)"
 )
 
-// upkeep is what goes on beside commits: checkpoints and the rest of trimming.
+// upkeep is the work beside commits: checkpoints and the rest of trimming.
 type upkeep struct {
 	stop    sync.Once
 	wake    chan struct{} // one slot
@@ -56,7 +56,7 @@ type upkeep struct {
 	one     sync.Mutex // one checkpoint at a time; held before Store.w
 	pages   int64      // written since the last checkpoint, about; guarded by Store.w
 	limit   int64      // longWAL in pages; tests lower it
-	long    int64      // pages in the log at which it is to start again; guarded by one
+	long    int64      // pages in the log at which it must restart; guarded by one
 }
 
 func (s *Store) startUpkeep(opt Options, texts *catalog) (err error) {
@@ -80,7 +80,7 @@ func (s *Store) startUpkeep(opt Options, texts *catalog) (err error) {
 	return nil
 }
 
-// stopUpkeep ends what goes on beside commits. Its connection stays for Close.
+// stopUpkeep stops the work beside commits. Its connection stays open for Close.
 func (s *Store) stopUpkeep() {
 	u := &s.up
 	u.stop.Do(func() {
@@ -91,20 +91,20 @@ func (s *Store) stopUpkeep() {
 	})
 }
 
-// nudge is called after every commit, with w held. How many pages the commit
-// has put into the log is a guess: a journal row fills its own, of the small
-// rows beside it several share one, in the table and in its indices.
+// nudge is called after every commit, with w held. It estimates how many pages the
+// commit has written to the log: a journal row has its own pages, and several of the
+// small rows beside it share one, in the table and in its indexes.
 func (s *Store) nudge(rows []newRow) {
 	pages := s.c.bytes/pageSize + s.c.rows/2
 	for _, r := range rows {
 		pages += r.size/pageSize + 2
 	}
-	s.wrote(pages)
+	s.countPages(pages)
 }
 
-// wrote counts pages that have come into the log, with w held. A removal of many
-// runs may be all that happens, so every write counts.
-func (s *Store) wrote(pages int64) {
+// countPages counts pages that were written to the log, with w held. Every write
+// counts, because deleting many runs may be all that happens.
+func (s *Store) countPages(pages int64) {
 	s.up.pages += pages
 	if s.up.pages >= checkpointPages || len(s.x.dead) > trimRows || s.x.deadBytes > maxDead {
 		select {
@@ -134,7 +134,7 @@ func (s *Store) upkeep() {
 	}
 }
 
-// trim deletes some dead rows and says whether to go on.
+// trim deletes some dead rows and reports whether there are more.
 func (s *Store) trim() bool {
 	s.w.Lock()
 	defer s.w.Unlock()
@@ -162,7 +162,7 @@ func (s *Store) trim() bool {
 	}()
 	if err != nil {
 		_, _ = s.st.rollback.exec()
-		_ = s.fail(err) // a full disk is no reason to stop: the rows stay dead
+		_ = s.fail(err) // after a full disk the rows stay until the next try
 		return false
 	}
 	s.x.Lock()
@@ -172,10 +172,10 @@ func (s *Store) trim() bool {
 	return len(s.x.dead) > 0
 }
 
-// checkpoint copies the log into the database in the background, again while much
-// has come meanwhile, then lets the writer's connection copy the rest. Without the
-// last step the log never starts again from its beginning under continuous
-// writes: it grows, and a growing log doubles the time of every commit.
+// checkpoint copies the log into the database in the background, several times while
+// much is added meanwhile, and then copies the rest on the writer's connection. Without
+// that last step the log would never restart from its beginning under continuous
+// writes: it would grow, and a growing log doubles the time of every commit.
 func (s *Store) checkpoint() {
 	s.up.one.Lock()
 	defer s.up.one.Unlock()
@@ -231,9 +231,9 @@ func (s *Store) checkpoint() {
 	}
 }
 
-// checkpointFailed stops the store when a sync failed: what a commit wrote may
-// be gone from the page cache without having reached the disk. After a full disk
-// the pages are to be copied still.
+// checkpointFailed stops the store after a failed sync, because what a commit wrote may
+// be gone from the page cache without having reached the disk. After a full disk the
+// pages are still to be copied.
 func (s *Store) checkpointFailed(err error, pages int64) {
 	s.w.Lock()
 	defer s.w.Unlock()
@@ -241,8 +241,8 @@ func (s *Store) checkpointFailed(err error, pages int64) {
 	_ = s.fail(err)
 }
 
-// runCheckpoint also returns whether somebody was in its way, and the pages in
-// the log. What was not copied now the next one copies.
+// runCheckpoint also returns whether another connection was in its way, and the number
+// of pages in the log. The next checkpoint copies what this one has not.
 func runCheckpoint(st *stmt) (busy bool, log int64, err error) {
 	var v [3]driver.Value // busy, pages in the log, pages copied
 	_, err = st.row(v[:])
@@ -251,9 +251,9 @@ func runCheckpoint(st *stmt) (busy bool, log int64, err error) {
 	return is != 0, log, err
 }
 
-// warm makes the log at least warmWAL long. SQLite ignores what follows the
-// last valid frame, so zeros do no harm, and overwriting blocks that exist is
-// what makes later syncs cheap. A full disk is left to the first commit.
+// warm makes the log at least warmWAL long. SQLite ignores what follows the last valid
+// frame, so zeros do no harm, and overwriting allocated blocks makes later syncs cheap.
+// A full disk is left to the first commit to report.
 func warm(path string) (err error) {
 	f, err := datadir.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// The write-ahead log of SQLite, as sqlite.org/fileformat2.html#walformat has it: a
-// header, and frames of one page each. A checksum runs through all of them, and
-// SQLite takes whatever follows the first frame that does not verify for the rest of
-// a commit that was never finished. A flipped bit looks the same, and with it every
-// later commit would vanish without a word. So the log is read before SQLite reads it.
+// The write-ahead log of SQLite, as described in sqlite.org/fileformat2.html#walformat: a
+// header, and frames of one page each. One checksum runs through all of them. SQLite
+// takes everything after the first frame that does not verify for the rest of an
+// unfinished commit. A flipped bit looks the same, and every later commit would be lost
+// silently. So this package reads the log before SQLite does.
 const (
 	walHeader   = 32
 	frameHeader = 24
@@ -28,19 +28,19 @@ const (
 	walVersion  = 3007000
 )
 
-// A walState is what the log of a closed store says.
+// A walState is what the log of a closed store contains.
 type walState struct {
 	Frames     int    // of the unbroken chain up to its last commit
 	Commits    int    // in them
 	Chained    int    // frames of the unbroken chain, with those of a commit that does not end
-	Unfinished int    // frames beyond the last commit, of one that was not finished
+	Unfinished int    // frames after the last commit, of an unfinished one
 	Damage     string // why acknowledged commits cannot be read; "" = nothing is damaged
 
 	size uint32 // pages of the database after the last commit
 }
 
-// readWAL reads the log beside a database that nobody has open. It changes nothing.
-// An error says that the log could not be read at all.
+// readWAL reads the log of a database that no process has open. It changes nothing. An
+// error means that the log could not be read at all.
 func readWAL(database string) (walState, error) {
 	f, err := openWAL(database)
 	if err != nil || f == nil {
@@ -64,7 +64,7 @@ func readWAL(database string) (walState, error) {
 	return st, nil
 }
 
-// openWAL opens the log of a database; nil when there is none.
+// openWAL opens the log of a database, or returns nil when there is none.
 func openWAL(database string) (*os.File, error) {
 	f, err := datadir.Open(database+"-wal", os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func openWAL(database string) (*os.File, error) {
 	return f, nil
 }
 
-// A wal is an open log with what its header says.
+// A wal is an open log with the content of its header.
 type wal struct {
 	f      *os.File
 	frames int // that the file has room for
@@ -85,10 +85,11 @@ type wal struct {
 	salts  [8]byte
 	sum    checksum // of the header, with which that of the first frame begins
 	valid  bool     // the header verifies
-	every  bool     // scan gives all frames, also those that do not verify
+	every  bool     // scan passes all frames, also those that do not verify
 }
 
-// newWAL reads the header of a log; nil when there is none, as after a clean end.
+// newWAL reads the header of a log. It returns nil when there is none, as after a clean
+// end.
 func newWAL(f *os.File) (*wal, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -96,7 +97,7 @@ func newWAL(f *os.File) (*wal, error) {
 	}
 	var head [walHeader]byte
 	if _, err := f.ReadAt(head[:], 0); errors.Is(err, io.EOF) {
-		return nil, nil // it was made and not written
+		return nil, nil // it was created and not written
 	} else if err != nil {
 		return nil, readFault(err)
 	}
@@ -119,7 +120,7 @@ func newWAL(f *os.File) (*wal, error) {
 
 func validPage(n int) bool { return n >= 512 && n <= 65536 && n&(n-1) == 0 }
 
-// A checksum is that of the log: two words that run through everything before.
+// A checksum is that of the log: two words, which cover everything before them.
 type checksum [2]uint32
 
 func (c checksum) over(order binary.ByteOrder, data []byte) checksum {
@@ -154,12 +155,13 @@ type frame struct {
 	chain  bool // so do all before it
 }
 
-// scan reads all frames and judges what is beyond the last commit of the unbroken
-// chain. A commit is synced before the next one is written; after a torn tail SQLite
-// goes on behind the last commit under the same salts, so that a whole commit of
-// before the tear may stand behind newer ones, but never one with a frame after it.
-// each, which may be nil, is given every intact frame, or every one; data is valid until
-// it returns.
+// scan reads all frames and judges those after the last commit of the unbroken chain. A
+// commit is synced before the next one is written. After a torn tail SQLite continues
+// behind the last commit with the same salts, so a whole commit from before the tear
+// may follow newer ones, but never one with a frame after it.
+//
+// scan calls each, if it is not nil, with every intact frame, or with every frame if
+// w.every is set. The data of a frame are valid until each returns.
 func (w *wal) scan(each func(frame) error) (st walState, err error) {
 	fr := frame{chain: true, sum: w.sum}
 	buf := make([]byte, frameHeader+w.page)
@@ -191,8 +193,8 @@ func (w *wal) scan(each func(frame) error) (st walState, err error) {
 	return st, nil
 }
 
-// read reads frame n into buf; fr is the frame before it. Whether the first frame
-// verifies nothing but its successor can tell where the header is damaged.
+// read reads frame n into buf; fr is the frame before it. Where the header is damaged,
+// only its successor shows whether the first frame verifies.
 func (w *wal) read(fr *frame, n int, buf []byte) error {
 	at := walHeader + int64(n-1)*int64(len(buf))
 	if _, err := w.f.ReadAt(buf[:frameHeader], at); err != nil {
@@ -212,7 +214,7 @@ func (w *wal) read(fr *frame, n int, buf []byte) error {
 }
 
 // headless judges a log whose header is neither zero nor valid. It is harmless if the
-// database has everything that is in the log: then the header was being written anew.
+// database has everything that is in the log: then the header was being rewritten.
 func (w *wal) headless(database string) (walState, error) {
 	st := walState{}
 	db, err := datadir.Open(database, os.O_RDONLY)
@@ -222,12 +224,12 @@ func (w *wal) headless(database string) (walState, error) {
 		if st, stored, err = w.stored(db); err != nil || stored && st.Damage == "" {
 			return walState{}, err
 		}
-	} // otherwise there is nothing that could have what is in the log
+	} // without a database nothing else has the content of the log
 	st.Damage = "its header does not verify"
 	return st, nil
 }
 
-// stored says whether the database has everything that is in a log without a header.
+// stored reports whether the database has everything that is in a log without a header.
 func (w *wal) stored(db *os.File) (st walState, is bool, err error) {
 	if known, err := w.guess(db); err != nil || !known {
 		return st, false, err
@@ -244,8 +246,8 @@ func (w *wal) stored(db *os.File) (st walState, is bool, err error) {
 	return st, true, nil
 }
 
-// guess takes the size of pages from the database and the salts from the first frame,
-// for a log without a header. known is false when the database has no such size.
+// guess takes the page size from the database and the salts from the first frame, for a
+// log without a valid header. known is false when the database has no valid page size.
 func (w *wal) guess(db *os.File) (known bool, err error) {
 	info, err := w.f.Stat()
 	if err != nil {
@@ -272,9 +274,9 @@ func (w *wal) guess(db *os.File) (known bool, err error) {
 	return true, nil
 }
 
-// newest is the last frame of each page in the commits of the chain that begins with
-// the first frame. What is chained behind them is a commit that was never finished,
-// and no checkpoint copied it. It also finds out the order of bytes.
+// newest returns the last frame of each page in the commits of the chain that begins
+// with the first frame. Chained frames after those belong to an unfinished commit,
+// which no checkpoint copied. newest also detects the byte order.
 func (w *wal) newest() (newest map[uint32]int, st walState, err error) {
 	for _, w.order = range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		newest = map[uint32]int{}
@@ -297,7 +299,7 @@ func (w *wal) newest() (newest map[uint32]int, st walState, err error) {
 	return newest, st, err
 }
 
-// equals says whether a page of the database is as frame n has it.
+// equals reports whether a page of the database equals frame n.
 func (w *wal) equals(db *os.File, page uint32, n int) (bool, error) {
 	if page == 0 {
 		return true, nil
@@ -312,8 +314,8 @@ func (w *wal) equals(db *os.File, page uint32, n int) (bool, error) {
 	return bytes.Equal(logged, stored), nil
 }
 
-// indexed is the number of frames that the index of the log knows, which SQLite
-// writes after it has synced them; ok is false when the index is of another log, or
+// indexed returns the number of frames that the index of the log records; SQLite writes
+// it after it has synced them. ok is false when the index belongs to another log or
 // does not verify.
 func indexed(database string, salts [8]byte) (frames int, ok bool) {
 	f, err := datadir.Open(database+"-shm", os.O_RDONLY)
@@ -338,7 +340,7 @@ func indexed(database string, salts [8]byte) (frames int, ok bool) {
 	return int(native.Uint32(head[16:])), true
 }
 
-// examineLog refuses a store whose log has lost commits that were acknowledged.
+// examineLog refuses a store whose log has lost acknowledged commits.
 func (s *Store) examineLog() error {
 	st, err := readWAL(s.path)
 	if err != nil {
@@ -351,14 +353,15 @@ func (s *Store) examineLog() error {
 	return nil
 }
 
-// Unfinished is how many pages of a commit that was never answered stood in the log
-// when the store was opened, as after a power cut. They were dropped.
+// Unfinished returns how many pages were dropped from the log when the store was
+// opened, because they belong to a commit that was never acknowledged, as after a power
+// cut.
 func (s *Store) Unfinished() int { return s.unfinished }
 
-// emptyLog copies what is in the log into the database, and says whether that is
-// all and synced, and nobody reads the log: then closing may end it. While somebody
-// else's SQLite reads it, it cannot start again, and what the next store appends
-// stands behind what is there, where an empty header would hide it. The caller holds w.
+// emptyLog copies the log into the database. It reports whether all of it is copied and
+// synced and no connection reads the log; only then may closing clear it. While another
+// process reads the log, it cannot restart, and the next store appends to it; an empty
+// header would hide that. The caller holds w.
 func (s *Store) emptyLog() bool {
 	if !s.examined || s.failed != nil || s.up.restart == nil {
 		return false
@@ -391,7 +394,7 @@ func readFault(err error) error {
 	return fault.Wrap(fault.StoreFailed, err, "the log of the store cannot be read: %v", err)
 }
 
-// damagedLog is the fault of a store whose log has lost acknowledged commits.
+// damagedLog is the error of a store whose log has lost acknowledged commits.
 func damagedLog(database string, st walState) error {
 	readable := "the database"
 	if st.Commits > 0 {

@@ -88,7 +88,7 @@ func TestTornHeaderAfterAnUnfinishedCommit(t *testing.T) {
 	}
 }
 
-// One page that was torn is counted, too.
+// A torn page is counted, too.
 func TestUnfinishedPages(t *testing.T) {
 	image := copiedLog(t, killed(t, 10))
 	frame, n, commits := framesOf(t, image)

@@ -73,7 +73,7 @@ func edit(t *testing.T, path string, at int64, n int, change func([]byte)) {
 	}
 }
 
-// tried opens a store and closes it again.
+// tried opens a store and closes it again. It returns how many runs it lists.
 func tried(dir string) (runs int, unfinished int, err error) {
 	s, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
@@ -83,7 +83,8 @@ func tried(dir string) (runs int, unfinished int, err error) {
 	return len(heads), s.Unfinished(), errors.Join(err, s.Close())
 }
 
-// framesOf says where the frames of the log are, and how many end in the last commit.
+// framesOf returns the size of a frame of the log, how many there are, and the numbers
+// of those that end a commit.
 func framesOf(t *testing.T, dir string) (frame, n int64, commits []int64) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "roux.db-wal"))

@@ -152,7 +152,7 @@ func (w *witness) Delete(ctx context.Context, epoch uint64, keys []store.Key) ([
 	return all, nil
 }
 
-// refused are transitions like t that its store must refuse, each in its way.
+// refused are variants of t that its store must refuse, each for another reason.
 func (w *witness) refused(t *store.Transition) []store.Transition {
 	w.odd++
 	stranger := store.Key{Account: t.Account, Run: fmt.Sprintf("refused_%d", w.odd)}

@@ -54,8 +54,8 @@ func (w *writer) prepare(query string) (*stmt, error) {
 	return &stmt{s: ps}, nil
 }
 
-// close ends the statements first: a connection with statements would stay
-// behind as a zombie, files, locks and all.
+// close closes the statements first. Otherwise SQLite would keep the connection with
+// its files and locks.
 func (w *writer) close() error {
 	var errs []error
 	for _, s := range w.prepared {
@@ -72,9 +72,9 @@ func (s *stmt) bind(args []driver.Value) []driver.NamedValue {
 	return s.args
 }
 
-// exec runs the statement and returns the number of rows it changed. Arguments
-// are int64, string, []byte or nil. A write is never interrupted: half of the
-// commits a cancelled context would stop are others'.
+// exec runs the statement and returns the number of rows it changed. Arguments are
+// int64, string, []byte or nil. A write is never interrupted, because a cancelled
+// context would fail commits of other callers.
 func (s *stmt) exec(args ...driver.Value) (int64, error) {
 	r, err := s.s.ExecContext(context.Background(), s.bind(args))
 	clear(s.args) // do not keep a caller's bytes alive
@@ -84,8 +84,8 @@ func (s *stmt) exec(args ...driver.Value) (int64, error) {
 	return r.RowsAffected()
 }
 
-// row runs the statement and reads its first row into dst, which has as many
-// places as there are columns; false when there is none.
+// row runs the statement and reads its first row into dst, which has one element for
+// each column. It returns false when there is no row.
 func (s *stmt) row(dst []driver.Value, args ...driver.Value) (bool, error) {
 	rows, err := s.s.QueryContext(context.Background(), s.bind(args))
 	if err != nil {

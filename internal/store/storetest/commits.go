@@ -37,7 +37,7 @@ func staleEpoch(h *harness) {
 	}
 }
 
-// A refused transition leaves nothing, in whatever company.
+// A refused transition changes nothing, whatever else the batch contains.
 func verdicts(h *harness) {
 	h.commit(h.start(key("a"), 3), h.start(key("b"), 1))
 	stale := h.next(key("b"), 2, 2)
@@ -74,8 +74,8 @@ func dense(h *harness) {
 	k := key("a")
 	h.refused(fault.Conflict, h.next(k, 2, 2)) // no run yet
 	h.commit(h.start(k, 3))
-	h.refused(fault.Conflict, h.next(k, 3, 4))  // one again
-	h.refused(fault.Conflict, h.next(k, 5, 5))  // one left out
+	h.refused(fault.Conflict, h.next(k, 3, 4))  // event 3 again
+	h.refused(fault.Conflict, h.next(k, 5, 5))  // event 4 is missing
 	h.refused(fault.Conflict, h.start(k, 4))    // from the start
 	h.refused(fault.Conflict, h.next(k, 4, 3))  // backwards
 	h.refused(fault.Conflict, h.next(k, 0, 4))  // no first
@@ -98,7 +98,7 @@ func sameRunInBatch(h *harness) {
 		h.Fatalf("verdicts = %v, want the second alone refused", verdicts)
 	}
 	h.holds(a, 8)
-	// A start that is refused takes those that build on it with it.
+	// When a start is refused, the later transitions of that run are refused, too.
 	verdicts, err = h.s.Commit(ctx, []store.Transition{h.start(a, 3), h.next(key("c"), 2, 2)})
 	h.must(err)
 	h.wantCode(verdicts[0].Err, fault.Conflict)
@@ -123,7 +123,7 @@ func batchBelongsToCaller(h *harness) {
 	h.must(err)
 	h.equal("plan", string(p), "plan")
 	h.equal("status", h.load(k).Head.Status, "running")
-	// Nor does a reader change what is stored.
+	// Changing what a reader has returned does not change what is stored.
 	saved := h.load(k)
 	clear(saved.State)
 	clear(saved.Tail)
@@ -154,7 +154,7 @@ func heads(h *harness) {
 	h.must(err)
 	h.equal("head", got, want)
 	h.equal("loaded head", h.load(k).Head, want)
-	// What the start says of recipe, plan and creation stays.
+	// Recipe, plan and time of creation stay as the start set them.
 	other := want
 	other.Recipe, other.Version, other.PlanHash, other.Created = "r", "2.0", "h", 5
 	h.commit(store.Transition{Key: k, Epoch: h.epoch, Head: &other})
@@ -184,7 +184,7 @@ func idempotency(h *harness) {
 	_, err := h.s.Head(ctx, key("b"))
 	h.wantCode(err, fault.RunNotFound)
 	h.commit(start("b", "other", "k", "another"), start("c", "acme", "k2", "body"))
-	// A run that has begun is a conflict of its own, whatever the key.
+	// Starting an existing run is a conflict, whatever the key.
 	suspended := start("p", "acme", "kp", "body")
 	suspended.Compaction, suspended.Suspension = compaction(key("p"), 1, 1), &store.Suspension{}
 	h.commit(suspended)
@@ -207,10 +207,10 @@ func plans(h *harness) {
 	again.Plans = []store.EncodedPlan{{Key: "p", Data: []byte(`not looked at`)}}
 	named := h.start(key("c"), 1)
 	h.commit(again, named)
-	// A later transition may bring more, some of which are there.
+	// A later transition may add plans, some of which are already stored.
 	more := h.next(key("c"), 2, 2)
 	more.Plans = []store.EncodedPlan{{Key: "p", Data: []byte(`nor is this`)}, {Key: "q", Data: []byte(`{"q":1}`)}, {Key: "r", Data: []byte(`{"r":1}`)}}
-	// A refused one brings none.
+	// A refused one adds none.
 	late := h.next(key("c"), 2, 2)
 	late.Plans = []store.EncodedPlan{{Key: "s", Data: []byte(`{"s":1}`)}}
 	verdicts, err := h.s.Commit(ctx, []store.Transition{more, late})
@@ -245,7 +245,7 @@ func notes(h *harness) {
 	h.must(h.s.SetNote(ctx, h.epoch, "clean", nil))
 	h.equal("removed note", get(), nil)
 	h.must(h.s.SetNote(ctx, h.epoch, "clean", nil))
-	// An owner that was replaced writes none, and removes none.
+	// An earlier owner neither writes nor removes notes.
 	h.must(h.s.SetNote(ctx, h.epoch, "clean", []byte("mine")))
 	h.own()
 	h.wantCode(h.s.SetNote(ctx, h.epoch-1, "clean", []byte("late")), fault.StaleEpoch)
@@ -298,8 +298,8 @@ func closed(h *harness) {
 	}
 }
 
-// Readers never see a run between two states, whatever commits and compactions run
-// beside them.
+// Readers never see a run between two states, whatever is committed and compacted
+// meanwhile.
 func concurrent(h *harness) {
 	const runs, rounds = 4, 40
 	var batch []store.Transition

@@ -36,7 +36,7 @@ func compactions(h *harness) {
 	saved = h.load(k)
 	h.equal("state's and chunk's last", []uint64{saved.StateLast, saved.Chunked}, []uint64{9, 12})
 	h.holds(k, 12)
-	// At once, by a run that is over before its first commit.
+	// In the first commit, by a run that ends in it.
 	b := key("b")
 	tr = h.start(b, 3)
 	tr.Head.Ended = 5
@@ -107,7 +107,7 @@ func uncovered(h *harness) {
 	if smaller >= size {
 		h.Fatalf("uncovered bytes = %d after a compaction, %d before", smaller, size)
 	}
-	// What a compaction leaves is younger.
+	// A compacted run goes to the end of the queue.
 	h.commit(h.next(c, 4, 4))
 	h.commit(h.next(b, 6, 6))
 	h.commit(store.Transition{Key: b, Epoch: h.epoch, Compaction: compaction(b, 1, 5)})
@@ -122,8 +122,8 @@ func uncovered(h *harness) {
 	h.equal("uncovered when all is compacted", []any{size, events, len(oldest)}, []any{int64(0), int64(0), 0})
 }
 
-// A journal row stays as long as it holds an event that no chunk has, and goes
-// some time after.
+// A journal row stays as long as it holds an event that no chunk has. After that it is
+// deleted within some commits.
 func trimmed(h *harness) {
 	const runs = 8
 	for n := uint64(1); n <= 600; n++ {
@@ -147,7 +147,7 @@ func trimmed(h *harness) {
 	h.equal("uncovered", []any{events, oldest}, []any{int64(600), []store.Key{laggard}})
 	h.commit(store.Transition{Key: laggard, Epoch: h.epoch, Compaction: compaction(laggard, 1, 600)})
 	var before, after store.Stats
-	for n := uint64(601); n <= 640; n++ { // trimming rides on commits
+	for n := uint64(601); n <= 640; n++ { // commits trim
 		k := key("r1")
 		tr := h.next(k, n, n)
 		tr.Compaction = compaction(k, n, n)
@@ -180,7 +180,7 @@ func suspensions(h *harness) {
 	h.commit(store.Transition{Key: k, Epoch: h.epoch, Compaction: compaction(k, 1, 3), Suspension: &store.Suspension{WakeAt: 50}})
 	h.equal("suspension", h.load(k).Suspension, &store.Suspension{WakeAt: 50})
 	h.holds(k, 3)
-	// A head alone does not wake it; another time replaces the first.
+	// A head alone does not wake it; another wake-up time replaces the first.
 	h.commit(store.Transition{Key: k, Epoch: h.epoch, Head: head(k, "running", 2)})
 	h.commit(store.Transition{Key: k, Epoch: h.epoch, Suspension: &store.Suspension{WakeAt: 60}})
 	h.equal("suspension", h.load(k).Suspension, &store.Suspension{WakeAt: 60})

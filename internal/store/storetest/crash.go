@@ -10,20 +10,20 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A Disk is where stores of one kind keep what survives them.
+// A Disk opens stores of one kind whose content survives them.
 type Disk struct {
 	// Open opens the disk's store for the first time.
 	Open func(t *testing.T) store.Store
 	// Reopen opens it again after s was closed.
 	Reopen func(t *testing.T, s store.Store) store.Store
-	// Crash opens it again as if the process of s had died.
+	// Crash opens the store again as if the process of s had died.
 	Crash func(t *testing.T, s store.Store) store.Store
-	// Damage spoils stored events of the run that no chunk covers, while the
-	// store is not open or so that an open one notices.
+	// Damage changes stored events of the run that no chunk covers, while the store is
+	// not open or so that an open store notices.
 	Damage func(t *testing.T, s store.Store, key store.Key) store.Store
 }
 
-// RunCrash checks what a store keeps when it is opened again.
+// RunCrash checks what a store has when it is opened again.
 func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 	for _, c := range []struct {
 		name string
@@ -44,7 +44,7 @@ func RunCrash(t *testing.T, disk func(t *testing.T) Disk) {
 	}
 }
 
-// populate makes a run in every condition.
+// populate makes a run in every state.
 func (h *harness) populate() {
 	h.Helper()
 	start := h.start(key("live"), 3)
@@ -63,7 +63,7 @@ func (h *harness) populate() {
 	h.must(h.s.SetNote(ctx, h.epoch, "n", []byte("v")))
 }
 
-// populated fails the test unless all of it is there.
+// populated fails the test unless all of these runs are there.
 func (h *harness) populated() {
 	h.Helper()
 	h.holds(key("live"), 4)
@@ -148,7 +148,7 @@ func epochs(h *harness, d Disk) {
 	h.must(h.s.Close())
 	h.reopen(d.Reopen(h.T, h.s))
 	h.refused(fault.StaleEpoch, old)
-	// Before anybody owns the store again, the last owner still does.
+	// Until there is a new owner, the last one stays the owner.
 	h.must(h.s.Close())
 	h.s = d.Reopen(h.T, h.s)
 	h.commit(h.next(key("a"), 2, 2))
@@ -178,7 +178,7 @@ func damaged(h *harness, d Disk) {
 	h.equal("recovered whole", seen, map[string]bool{"r0": true, "r1": true, "r2": false, "r3": true, "r4": true})
 	h.refused(fault.StoreCorrupt, h.next(hurt, 4, 4))
 	h.refused(fault.StoreCorrupt, store.Transition{Key: hurt, Epoch: h.epoch, Compaction: compaction(hurt, 1, 3)})
-	// It can be set apart, and the others go on.
+	// It can be quarantined, and the others go on.
 	apart := head(hurt, "running", 1)
 	apart.Quarantine = "damaged"
 	h.commit(store.Transition{Key: hurt, Epoch: h.epoch, Head: apart}, h.next(key("r1"), 4, 4))

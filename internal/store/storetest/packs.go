@@ -14,10 +14,10 @@ const packRuns = 300
 
 func packKey(i int) store.Key { return key(fmt.Sprintf("p%03d", i)) }
 
-// packed takes many runs through their lives side by side, the way an engine
-// does it: suspended by one commit, woken, compacted again, ended and deleted. It
-// leaves those whose number is 0 by 4 suspended at event 4, 1 by 4 awake with event
-// 5 in the journal, 2 by 4 ended at event 8, and no others.
+// packed takes many runs through their lives side by side, as an engine does: suspended
+// by one commit, woken, compacted again, ended and deleted. Of the runs it leaves,
+// number 0 modulo 4 is suspended at event 4, 1 is awake with event 5 in the journal,
+// and 2 has ended at event 8. Number 3 is deleted.
 func (h *harness) packed() {
 	h.Helper()
 	each := func(change func(i int, tr *store.Transition) bool) {
@@ -125,7 +125,7 @@ func packsSurvive(h *harness, d Disk) {
 	h.s = d.Reopen(h.T, h.s)
 	h.own()
 	h.holdsPacked()
-	// What is packed from now on does not get into the way of what was.
+	// Later packs do not disturb earlier ones.
 	for i := 1; i < packRuns; i += 4 {
 		h.commit(store.Transition{Key: packKey(i), Epoch: h.epoch, Compaction: compaction(packKey(i), 5, 5), Suspension: &store.Suspension{}})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// lastLine is the number of the last event in frames that are in order without
-// a gap after event from, else 0.
+// lastLine returns the number of the last event in frames that follow event from in
+// order and without a gap, else 0.
 func lastLine(data []byte, from uint64) uint64 {
 	last := from
 	for line := range strings.Lines(string(data)) {
@@ -33,8 +33,8 @@ func lastLine(data []byte, from uint64) uint64 {
 	return last
 }
 
-// Chunks and journal are one sequence, from wherever it is read and in whatever
-// pieces.
+// Chunks and journal are one sequence, wherever a reader begins and whatever the size
+// of its pages.
 func cursors(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 5))
@@ -160,7 +160,7 @@ func list(h *harness) {
 	h.equal("default limit", len(heads), 50)
 }
 
-// recovery: suspended and settled runs cost nothing, all others come.
+// recovery: Recover passes all runs but suspended and settled ones.
 func recovery(h *harness) {
 	live, compacted, suspended, ended, owing := key("live"), key("compacted"), key("suspended"), key("ended"), key("owing")
 	suspension := h.start(suspended, 2)
@@ -185,7 +185,7 @@ func recovery(h *harness) {
 		return strings.Join(got, " ")
 	}
 	h.equal("recovered", recovered(), "compacted:6 live:5 owing:3")
-	// What a suspended run does next makes it live; what it ends makes it settled.
+	// An event makes a suspended run live; a head without Owes settles an ended run.
 	paid := store.Transition{Key: owing, Epoch: h.epoch, Head: head(owing, "failed", 1)}
 	paid.Head.Ended = 9
 	h.commit(h.next(suspended, 3, 3), paid)
@@ -198,7 +198,7 @@ func recovery(h *harness) {
 	if err := h.s.Recover(ctx, func(*store.Saved) error { return stop }); err != stop { //nolint:errorlint // the very error
 		h.Fatalf("Recover = %v, want the error of fn", err)
 	}
-	// What is committed meanwhile is in what comes later, or has left it.
+	// Runs that are passed later include what was committed meanwhile, or are left out.
 	moved := false
 	h.must(h.s.Recover(ctx, func(s *store.Saved) error {
 		if !moved {

@@ -19,8 +19,8 @@ func (h *harness) settled(k store.Key, at int64, files ...string) store.Transiti
 	return tr
 }
 
-// naming says who names a file: "a b @9" for runs a and b, and that another one
-// that was deleted had ended at 9.
+// naming returns who names a file: "a b @9" for runs a and b and a deleted run that had
+// ended at 9.
 func (h *harness) naming(account, hash string) string {
 	h.Helper()
 	n, err := h.s.References(ctx, account, hash, 10)
@@ -57,8 +57,8 @@ func (h *harness) gone(k store.Key) {
 	h.refused(fault.Conflict, h.next(k, 3, 3))
 }
 
-// files: what a transition says it names is known with its commit, per account,
-// and of refused transitions nothing.
+// files: the names of files are known from the commit of their transition on, per
+// account. Those of a refused transition are not.
 func files(h *harness) {
 	a, b, other := key("a"), key("b"), store.Key{Account: "rival", Run: "a"}
 	start := h.start(a, 1)
@@ -85,7 +85,8 @@ func files(h *harness) {
 	h.equal("limited", strings.Join(n.Runs, " "), "a")
 }
 
-// deletion: only settled runs go, with all that is theirs and nothing of others.
+// deletion: only settled runs are deleted, with all that belongs to them and nothing
+// else.
 func deletion(h *harness) {
 	old, young, live, owing, other := key("old"), key("young"), key("live"), key("owing"), store.Key{Account: "rival", Run: "old"}
 	owes := h.settled(owing, 5, "f")
@@ -131,8 +132,8 @@ func deletion(h *harness) {
 	h.equal("forgotten", h.naming("acme", "f")+h.naming("acme", "g"), "owing")
 }
 
-// uncoveredRuns: a settled run whose events are only in the journal must be
-// compacted before it can go.
+// uncoveredRuns: a settled run with events only in the journal must be compacted before
+// it can be deleted.
 func uncoveredRuns(h *harness) {
 	k := key("a")
 	tr := h.settled(k, 10)
@@ -144,7 +145,7 @@ func uncoveredRuns(h *harness) {
 	h.gone(k)
 }
 
-// longRuns: a run with many chunks goes whole.
+// longRuns: a run with many chunks is deleted whole.
 func longRuns(h *harness) {
 	k := key("a")
 	h.commit(h.start(k, 1))
@@ -165,8 +166,8 @@ func longRuns(h *harness) {
 	h.gone(k)
 }
 
-// forgottenKeys: an idempotency key goes when its time is over and its run has
-// ended or is gone, never before.
+// forgottenKeys: an idempotency key is removed when its time has passed and its run has
+// ended or is gone, never earlier.
 func forgottenKeys(h *harness) {
 	with := func(tr store.Transition, name string, until int64) store.Transition {
 		tr.Idempotency = &store.Idempotency{Key: name, BodyHash: "b", Until: until}
@@ -192,8 +193,8 @@ func forgottenKeys(h *harness) {
 	h.refused(fault.Conflict, with(h.start(key("c2"), 1), "kc", 99))
 }
 
-// staysDeleted: a crash after a deletion brings nothing back, and the journal
-// rows that still hold events of the run damage nobody and go like others.
+// staysDeleted: a crash does not bring a deleted run back. Journal rows that still hold
+// events of it count as whole and are deleted like others.
 func staysDeleted(h *harness, d Disk) {
 	a, b := key("a"), key("b")
 	over := h.settled(a, 5, "f")
@@ -218,7 +219,7 @@ func staysDeleted(h *harness, d Disk) {
 	end.Head.Ended = 6
 	h.commit(end)
 	h.delete("", b)
-	h.commit(h.start(key("c"), 1)) // trimming rides in commits
+	h.commit(h.start(key("c"), 1)) // commits trim
 	st, err := h.s.Stats(ctx)
 	h.must(err)
 	if st.JournalRows > 1 {
@@ -226,7 +227,7 @@ func staysDeleted(h *harness, d Disk) {
 	}
 }
 
-// namesSurvive: names of files come back with the commits they were part of.
+// namesSurvive: the names of files survive with their commits.
 func namesSurvive(h *harness, d Disk) {
 	tr := h.start(key("a"), 1)
 	tr.Files = []string{"f"}

@@ -2,9 +2,9 @@
 
 // Package storetest is the contract of store.Store, as tests.
 //
-// It decides what every implementation must do: Run checks an open store,
-// RunCrash one that can be opened again, cleanly or after a crash, and whose
-// bytes can be damaged. It never looks inside an implementation.
+// It decides what every implementation must do. Run checks an open store. RunCrash
+// checks one that can be opened again, cleanly or after a crash, and whose bytes can be
+// damaged. The package never looks inside an implementation.
 package storetest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// Run checks the contract of stores that open returns empty.
+// Run checks the contract of stores; open returns an empty one.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, c := range []struct {
 		name string
@@ -106,8 +106,8 @@ func (h *harness) wantCode(err error, code fault.Code) {
 
 func key(run string) store.Key { return store.Key{Account: "acme", Run: run} }
 
-// frames is a stand-in for machine's encoding: an event is a line with its
-// number and some text that differs by run.
+// frames imitates the encoding of events: each is a line with its number and some text
+// that differs by run.
 func frames(k store.Key, first, last uint64) []byte {
 	var b []byte
 	for n := first; n <= last; n++ {
@@ -116,8 +116,8 @@ func frames(k store.Key, first, last uint64) []byte {
 	return b
 }
 
-// numbers reads frames back, leaving out what is at or below after, and fails
-// unless the events are those of k, dense, from after+1.
+// numbers parses frames and skips events up to after. It fails the test unless the rest
+// are events of k, dense, from after+1.
 func (h *harness) numbers(k store.Key, data []byte, after uint64) (last uint64) {
 	h.Helper()
 	last = after
@@ -162,7 +162,7 @@ func state(k store.Key, last uint64) []byte {
 	return fmt.Appendf(nil, "state of %s at %d", k.Run, last)
 }
 
-// commit fails the test unless all are written.
+// commit fails the test unless all transitions are written.
 func (h *harness) commit(batch ...store.Transition) {
 	h.Helper()
 	verdicts, err := h.s.Commit(ctx, batch)
@@ -177,7 +177,7 @@ func (h *harness) commit(batch ...store.Transition) {
 	}
 }
 
-// refused fails the test unless t alone is refused with code.
+// refused fails the test unless t, committed alone, is refused with code.
 func (h *harness) refused(code fault.Code, t store.Transition) store.Verdict {
 	h.Helper()
 	verdicts, err := h.s.Commit(ctx, []store.Transition{t})
@@ -193,8 +193,8 @@ func (h *harness) load(k store.Key) *store.Saved {
 	return saved
 }
 
-// holds fails the test unless the run has exactly the events 1..last, by all
-// ways of reading.
+// holds fails the test unless the run has exactly the events 1 to last, by every way of
+// reading.
 func (h *harness) holds(k store.Key, last uint64) {
 	h.Helper()
 	saved := h.load(k)
