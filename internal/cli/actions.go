@@ -19,6 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -117,7 +119,7 @@ func (a *app) findAction(ref string) (*action.Action, error) {
 		return nil, fault.New(fault.ActionNotFound, "there is no version %q of %s; there are: %s", view.OneLine(view.Cut(version, 40)), name, strings.Join(have, ", "))
 	}
 	msg := fmt.Sprintf("there is no action %q", view.OneLine(view.Cut(name, 60)))
-	near := nearest(name, a.actions.Names())
+	near := spell.Nearest(name, a.actions.Names())
 	for _, n := range a.actions.Names() {
 		if sameWords(name, n) {
 			near = n
@@ -168,7 +170,7 @@ func (a *app) actionsGet() *cobra.Command {
 }
 
 func (a *app) printAction(v actionView) {
-	a.text("%s %s\n%s\n\n", v.Name, v.Version, fold(view.OneLine(v.Description), helpColumns, 0))
+	a.text("%s %s\n%s\n\n", v.Name, v.Version, term.Wrap(view.OneLine(v.Description), helpColumns, 0))
 	rows := [][]string{{"cost", credits1(v.Cost)}}
 	add := func(name, value string) {
 		if value != "" {
@@ -228,7 +230,7 @@ func callLine(v actionView, e action.Example) string {
 		if json.Unmarshal(in[name], &s) == nil {
 			text = s
 		}
-		words = append(words, "--input", shellWord(name+"="+text))
+		words = append(words, "--input", term.ShellQuote(name+"="+text))
 	}
 	return strings.Join(words, " ")
 }
@@ -375,7 +377,7 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 		if schema.Properties == nil || slices.Contains(known, name) || schema.AdditionalProperties == nil || *schema.AdditionalProperties {
 			continue
 		}
-		if near := nearest(name, known); near != "" {
+		if near := spell.Nearest(name, known); near != "" {
 			return fault.New(fault.Usage, "%s takes no input %q; did you mean %q?", act.Name, view.OneLine(view.Cut(name, 60)), near)
 		}
 		return fault.New(fault.Usage, "%s takes no input %q; it takes: %s", act.Name, view.OneLine(view.Cut(name, 60)), strings.Join(known, ", "))
@@ -385,7 +387,7 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 		if path, ok := params[name].(string); ok && !blob.ValidHash(path) {
 			word := "PATH"
 			if len(path) < 200 && path == view.OneLine(path) {
-				word = shellWord(path)
+				word = term.ShellQuote(path)
 			}
 			return fault.New(fault.Usage, "the input %q takes the hash of a file that is kept, and %q is none: `roux actions call %s --file %s` gives the file",
 				name, view.Cut(path, 60), act.Name, word)

@@ -14,11 +14,11 @@ import (
 // form that GitHub and those who follow it read from the log. To others it is a
 // line with file, line and message.
 func (a *app) annotate(diags []fault.Diagnostic) {
-	if !a.screen.annotate {
+	if !a.screen.CI() {
 		return
 	}
 	for _, d := range diags {
-		a.screen.print(annotation(d))
+		a.screen.Print(annotation(d))
 	}
 }
 
@@ -37,8 +37,8 @@ func annotation(d fault.Diagnostic) string {
 
 // annotateRun marks a run that failed.
 func (a *app) annotateRun(recipe string, res result) {
-	if a.screen.annotate {
-		a.screen.print(fmt.Sprintf("::error title=%s::%s\n", property(string(res.Error.Code)),
+	if a.screen.CI() {
+		a.screen.Print(fmt.Sprintf("::error title=%s::%s\n", property(string(res.Error.Code)),
 			message(fmt.Sprintf("%s %s: %s", recipe, res.ID, res.Error.Message))))
 	}
 }

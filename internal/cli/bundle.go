@@ -11,7 +11,9 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -70,27 +72,27 @@ func (a *app) export(ctx context.Context, j store.Reader, head store.Head, path 
 		}
 		return nil, bundle.Write(ctx, j, head, a.stdout, redact)
 	}
-	root, base, err := openBeside(path)
+	root, base, err := userfile.OpenParent(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	d, err := newDraft(root, base, path, 0o600, force)
+	d, err := userfile.NewAtomic(root, base, path, 0o600, force)
 	if err != nil {
 		return nil, err
 	}
-	defer d.drop()
+	defer d.Discard()
 	if err := bundle.Write(ctx, j, head, d, redact); err != nil {
 		return nil, err
 	}
-	info, err := d.f.Stat()
+	size, err := d.Size()
 	if err != nil {
-		return nil, writeError(path, err)
-	}
-	if err := d.place(); err != nil {
 		return nil, err
 	}
-	done := &exported{Manifest: bundle.NewManifest(head, redact), File: path, Bytes: info.Size()}
+	if err := d.Place(); err != nil {
+		return nil, err
+	}
+	done := &exported{Manifest: bundle.NewManifest(head, redact), File: path, Bytes: size}
 	done.Events, err = lastEvent(ctx, j, head.Key)
 	return done, err
 }
@@ -111,7 +113,7 @@ func (a *app) importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := a.dataDir()
+			dir, err := a.config.DataDir()
 			if err != nil {
 				return err
 			}
@@ -120,7 +122,7 @@ func (a *app) importCommand() *cobra.Command {
 				return err
 			}
 			state, err := b.Commit(cmd.Context(), st, account)
-			if err = errors.Join(err, storageError(dir, st.Close())); err != nil {
+			if err = errors.Join(err, datadir.Error(dir, st.Close())); err != nil {
 				return err
 			}
 			a.show(map[string]any{"id": b.Run, "recipe": b.Recipe, "status": b.State.Status().String(), "events": b.State.Last(), "state": state, "verified": !b.Unverified}, func() {
@@ -135,14 +137,14 @@ func (a *app) importCommand() *cobra.Command {
 
 // readBundle reads the bundle that the user names.
 func readBundle(path string, unverified bool) (*bundle.Bundle, error) {
-	f, err := openFile(path, fault.FileNotFound)
+	f, err := userfile.Open(path, fault.FileNotFound)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fileError(path, fault.FileNotFound, err)
+		return nil, userfile.OpenError(path, fault.FileNotFound, err)
 	}
 	return bundle.Read(f, info.Size(), path, unverified)
 }

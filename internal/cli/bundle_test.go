@@ -26,6 +26,7 @@ import (
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/memory"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -242,7 +243,7 @@ func lookAtAll(t *testing.T, path string) bool {
 	}
 	var out bytes.Buffer
 	none := func(string) string { return "" }
-	a := &app{stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: newScreen(&out, true, none)}
+	a := &app{stdout: &out, stderr: &out, output: asTable, now: time.Now, getenv: none, screen: term.NewScreen(&out, true, none)}
 	a.printCompared(view.Compare(s, view.NewSide(b.Definition, b.Run, false), nil), [2]*view.Side{s, s})
 	if _, err := replay(ctx, st, head, 0); err != nil {
 		return false

@@ -29,9 +29,11 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -46,9 +48,10 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
 		more: more, log: newLog(nil, false), release: func() {},
 	}
+	a.config = config.New(os.Getenv, &a.data)
 	a.useActions(nil)
 	// Help and errors of usage are written before flags are read.
-	a.screen = newScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
+	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -75,7 +78,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	screen         *screen
+	screen         *term.Screen
 	getenv         func(string) string
 	now            func() time.Time
 	list           []action.Action // what recipes may call
@@ -88,8 +91,7 @@ type app struct {
 	times   string
 	timeout time.Duration
 
-	environ   func(string) string // the environment alone; getenv has the configuration behind it
-	configs   []configFile
+	config    *config.Config
 	configErr error
 	template  *expr.Program // of -o template=…
 	formErr   error         // the result did not fit the form
@@ -154,7 +156,7 @@ roux help run`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
-			if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
+			if near := spell.Nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
 				return fault.Wrap(fault.Usage, err, "%v: did you mean --%s? `%s --help` lists the flags", err, near, cmd.CommandPath())
 			}
 		}
@@ -211,7 +213,7 @@ func (a *app) addGroups(root *cobra.Command) {
 // unknownCommand names what the user may have meant.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	msg := fmt.Sprintf("%s: there is no command %q", cmd.CommandPath(), view.OneLine(view.Cut(name, 60)))
-	if near := nearest(name, names(cmd)); near != "" {
+	if near := spell.Nearest(name, names(cmd)); near != "" {
 		return fault.New(fault.Usage, "%s; did you mean `%s %s`?", msg, cmd.CommandPath(), near)
 	}
 	return fault.New(fault.Usage, "%s; there are: %s", msg, strings.Join(names(cmd), ", "))
@@ -224,22 +226,6 @@ func names(cmd *cobra.Command) (names []string) {
 		}
 	}
 	return names
-}
-
-// nearest finds the one name that a typing mistake or two away from what was
-// written, or that begins with it.
-func nearest(got string, names []string) string {
-	best, at := "", 3
-	for _, n := range names {
-		d := spell.Distance(got, n, at)
-		if len(got) >= 2 && strings.HasPrefix(n, got) {
-			d = min(d, 1)
-		}
-		if d < at && d < max(len(n), 2) {
-			best, at = n, d
-		}
-	}
-	return best
 }
 
 // wants says how many arguments a command takes, in a sentence that shows how.
@@ -258,6 +244,6 @@ func wants(low, high int, usage string) cobra.PositionalArgs {
 // say is talk: it goes to standard error unless --quiet.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
-		a.screen.print(fmt.Sprintf(format, args...) + "\n")
+		a.screen.Print(fmt.Sprintf(format, args...) + "\n")
 	}
 }

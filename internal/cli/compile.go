@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -62,10 +63,10 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 func (a *app) printDiagnostics(w io.Writer, c *compiled) {
 	for _, d := range c.diags {
 		text := c.source.Format(d)
-		if w == a.stderr && a.screen.colour {
+		if w == a.stderr && a.screen.Coloured() {
 			head, rest, _ := strings.Cut(text, "\n")
-			text = a.screen.paint(d.Severity.String(), head) + "\n" + rest
-			a.screen.print(text)
+			text = a.screen.Paint(d.Severity.String(), head) + "\n" + rest
+			a.screen.Print(text)
 			continue
 		}
 		fmt.Fprint(w, text)
@@ -160,7 +161,7 @@ cat recipe.yaml | roux validate -`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings end in exit code 3, too")
-	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 
@@ -172,7 +173,7 @@ func (a *app) printValidated(c *compiled, v validated) {
 	a.printDiagnostics(a.stderr, c)
 	_, _, problems := countDiagnostics(c.diags)
 	if !v.Valid {
-		a.screen.print(fmt.Sprintf("%s: %s\n", view.OneLine(c.name), problems))
+		a.screen.Print(fmt.Sprintf("%s: %s\n", view.OneLine(c.name), problems))
 		return
 	}
 	note := ""

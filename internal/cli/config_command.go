@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -26,24 +28,24 @@ type settingView struct {
 	// Files are those that may set it.
 	Files []string `json:"files"`
 	// Overridden are the values that something before them replaces.
-	Overridden []found `json:"overridden,omitempty"`
+	Overridden []config.Value `json:"overridden,omitempty"`
 }
 
-func (a *app) viewSetting(s *setting, cmd *cobra.Command) settingView {
-	values := a.lookup(s, cmd)
+func (a *app) viewSetting(s *config.Setting, cmd *cobra.Command) settingView {
+	values := a.config.Lookup(s, givenFlags(cmd))
 	v := settingView{
-		Key: s.key, Value: values[0].Value, Origin: values[0].Origin, Where: values[0].Where,
-		Env: s.env, Default: s.def, What: s.what, Want: s.want, Overridden: values[1:],
+		Key: s.Key, Value: values[0].Value, Origin: values[0].Origin, Where: values[0].Where,
+		Env: s.Env, Default: s.Default, What: s.What, Want: s.Want, Overridden: values[1:],
 		Files: []string{"roux.yaml", "the user's config.yaml"},
 	}
-	if s.personal {
+	if s.Personal {
 		v.Files = v.Files[1:]
 	}
-	if s.flag != "" {
-		v.Flag = "--" + s.flag
+	if s.Flag != "" {
+		v.Flag = "--" + s.Flag
 	}
-	if s.key == "data" {
-		if dir, err := a.dataDir(); err == nil {
+	if s.Key == "data" {
+		if dir, err := a.config.DataDir(); err == nil {
 			v.Value = dir
 		}
 	}
@@ -67,10 +69,10 @@ func (a *app) configCommand() *cobra.Command {
 			Example: "roux config list\nroux config list -o json",
 			Args:    wants(0, 0, ""),
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				views := make([]settingView, len(settings))
+				views := make([]settingView, len(config.All()))
 				rows := [][]string{{"KEY", "VALUE", "FROM"}}
-				for i := range settings {
-					views[i] = a.viewSetting(&settings[i], cmd)
+				for i := range config.All() {
+					views[i] = a.viewSetting(&config.All()[i], cmd)
 					rows = append(rows, []string{views[i].Key, view.OneLine(view.Cut(views[i].Value, 60)), view.Join(" ", views[i].Origin, views[i].Where)})
 				}
 				a.show(views, func() { a.table(rows, 1, 2) })
@@ -128,22 +130,22 @@ func (a *app) printSetting(v settingView) {
 }
 
 // findSetting finds a row of the table, or says which name is near.
-func findSetting(key string) (*setting, error) {
-	if s := settingOf(key); s != nil {
+func findSetting(key string) (*config.Setting, error) {
+	if s := config.Find(key); s != nil {
 		return s, nil
 	}
-	if near := nearest(key, settingKeys()); near != "" {
+	if near := spell.Nearest(key, config.Keys()); near != "" {
 		return nil, fault.New(fault.Usage, "there is no setting %q; did you mean `roux config explain %s`?", view.OneLine(view.Cut(key, 60)), near)
 	}
-	return nil, fault.New(fault.Usage, "there is no setting %q; there are: %s", view.OneLine(view.Cut(key, 60)), strings.Join(settingKeys(), ", "))
+	return nil, fault.New(fault.Usage, "there is no setting %q; there are: %s", view.OneLine(view.Cut(key, 60)), strings.Join(config.Keys(), ", "))
 }
 
 func completeSettings(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	for _, s := range settings {
-		list = append(list, s.key+"\t"+s.what)
+	for _, s := range config.All() {
+		list = append(list, s.Key+"\t"+s.What)
 	}
 	return list, cobra.ShellCompDirectiveNoFileComp
 }

@@ -21,9 +21,13 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -107,13 +111,13 @@ func (a *app) demoCommand() *cobra.Command {
 func (a *app) newDemo() (*demo, error) {
 	dir, err := os.MkdirTemp("", "roux-demo-")
 	if err != nil {
-		return nil, storageError(os.TempDir(), err)
+		return nil, datadir.Error(os.TempDir(), err)
 	}
-	p, err := openPlacer(dir)
+	p, err := userfile.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.Close()
 	for _, name := range []string{"document-digest", "photo-pack"} {
 		e, ok := examples.Find(name)
 		if !ok {
@@ -122,14 +126,14 @@ func (a *app) newDemo() (*demo, error) {
 		for _, f := range append([]string{e.Recipe}, e.Files...) {
 			text, err := examples.Read(f)
 			if err == nil {
-				_, err = p.offer(path.Base(f), text, true)
+				_, err = p.Offer(path.Base(f), text, true)
 			}
 			if err != nil {
 				return nil, err
 			}
 		}
 	}
-	a.data = filepath.Join(dir, localDir)
+	a.data = filepath.Join(dir, config.LocalDir)
 	a.say("everything happens in %s, which is kept", dir)
 	return &demo{app: a, dir: dir}, nil
 }
@@ -170,7 +174,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 	if err != nil {
 		return err
 	}
-	f, err := openFile(filepath.Join(d.dir, file), fault.FileNotFound)
+	f, err := userfile.Open(filepath.Join(d.dir, file), fault.FileNotFound)
 	if err != nil {
 		return err
 	}
@@ -184,7 +188,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 	defer h.abandon()
 	info, err := h.put(ctx, f, file)
 	if err != nil {
-		return storageError(h.dir, err)
+		return datadir.Error(h.dir, err)
 	}
 	run, err := h.start(ctx, c, nil, []action.FileInfo{info})
 	if err != nil {
@@ -344,8 +348,8 @@ func (d *demo) statement(out *demonstrated) {
 		}
 		total += r.view.Used
 	}
-	d.text("%s", table(append(rows, []string{"  total", "", "", fmt.Sprintf("%3d", total)})))
-	d.text("\nwhat to try next\n  cd %s\n  roux trace @last --flame\n  roux graph @last\n  roux init my --example receipts\n", shellWord(d.dir))
+	d.text("%s", term.Table(append(rows, []string{"  total", "", "", fmt.Sprintf("%3d", total)})))
+	d.text("\nwhat to try next\n  cd %s\n  roux trace @last --flame\n  roux graph @last\n  roux init my --example receipts\n", term.ShellQuote(d.dir))
 }
 
 func tries(n uint32) string {

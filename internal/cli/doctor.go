@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -111,12 +112,12 @@ func (a *app) printFindings(list []finding) {
 	rows := make([][]string, len(list))
 	problems := 0
 	for i, f := range list {
-		rows[i] = []string{lookOf(signs[f.Status]).Glyph + " " + f.Status, f.Check, view.OneLine(f.Text)}
+		rows[i] = []string{term.Glyph(signs[f.Status]) + " " + f.Status, f.Check, view.OneLine(f.Text)}
 		if f.Status == isProblem {
 			problems++
 		}
 	}
-	a.text("%s", table(rows))
+	a.text("%s", term.Table(rows))
 	for _, f := range list {
 		if f.Fix != "" {
 			a.text("\n%s: %s\n  %s\n", f.Check, view.OneLine(f.Text), view.OneLine(f.Fix))

@@ -18,11 +18,14 @@ import (
 
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/mutation"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -51,14 +54,14 @@ func (d *doctor) machine() {
 		d.ok("clock", "it says %s", now.UTC().Format(time.RFC3339))
 	}
 	s := d.app.screen
-	columns, lines := s.size()
+	columns, lines := s.Size()
 	switch lang := d.app.locale(); {
-	case !s.live():
+	case !s.Live():
 		d.ok("terminal", "standard error is none: one line an event, no control codes")
 	case !strings.Contains(strings.ToLower(strings.ReplaceAll(lang, "-", "")), "utf8"):
 		d.note("terminal", "set LANG to a locale such as C.UTF-8", "its language is %q, and signs such as ✓ may not show", lang)
 	default:
-		d.ok("terminal", "%d columns, %d lines, colours %s", columns, lines, map[bool]string{true: "on", false: "off"}[s.colour])
+		d.ok("terminal", "%d columns, %d lines, colours %s", columns, lines, map[bool]string{true: "on", false: "off"}[s.Coloured()])
 	}
 }
 
@@ -82,10 +85,7 @@ func (d *doctor) settings() {
 		}
 		d.problem("settings", "mend the file; `roux config list` shows all settings", "%s", text)
 	} else {
-		var from []string
-		for _, c := range d.app.configs {
-			from = append(from, c.path)
-		}
+		from := d.app.config.Files()
 		if len(from) == 0 {
 			from = []string{"no file of configuration"}
 		}
@@ -93,21 +93,21 @@ func (d *doctor) settings() {
 	}
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "ROUX_") || slices.ContainsFunc(settings, func(s setting) bool { return s.env == name }) || slices.Contains(otherVariables, name) ||
+		if !strings.HasPrefix(name, "ROUX_") || slices.ContainsFunc(config.All(), func(s config.Setting) bool { return s.Env == name }) || slices.Contains(otherVariables, name) ||
 			mutation.Removable && name == mutation.Variable {
 			continue
 		}
 		var known []string
-		for _, s := range settings {
-			known = append(known, s.env)
+		for _, s := range config.All() {
+			known = append(known, s.Env)
 		}
 		fix := "unset it; `roux config list -o json` names all variables"
-		if near := nearest(name, known); near != "" {
+		if near := spell.Nearest(name, known); near != "" {
 			fix = "did you mean " + near + "?"
 		}
 		d.note("settings", fix, "nothing reads the variable %s", view.OneLine(name))
 	}
-	if v := d.app.lookup(settingOf("egress.allow"), nil)[0]; v.Origin != "default" {
+	if v := d.app.config.Get("egress.allow"); v.Origin != "default" {
 		d.note("egress", "take out of egress.allow what recipes need not reach", "actions may reach %s beside public addresses (%s)", v.Value, v.Where)
 	} else {
 		d.ok("egress", "actions may reach public addresses only")
@@ -119,7 +119,7 @@ var otherVariables = []string{"ROUX_MEDIA_CHILD", "ROUX_SHARED", "ROUX_LONG"}
 
 // data looks at the data directory and at what is in it.
 func (d *doctor) data() {
-	dir, err := d.app.dataDir()
+	dir, err := d.app.config.DataDir()
 	if err != nil {
 		d.fail("data", err)
 		return
@@ -131,7 +131,7 @@ func (d *doctor) data() {
 		d.ok("data", "%s does not exist yet; the first run makes it", dir)
 		return
 	case err != nil:
-		d.fail("data", storageError(dir, err))
+		d.fail("data", datadir.Error(dir, err))
 		return
 	case !info.IsDir():
 		d.problem("data", "name a directory with --data or ROUX_DATA", "%s is not a directory", dir)
@@ -142,7 +142,7 @@ func (d *doctor) data() {
 		return
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o022 != 0 {
-		d.mended("data", "`chmod go-w "+shellWord(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
+		d.mended("data", "`chmod go-w "+term.ShellQuote(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
 			func() error { return datadir.Chmod(dir, info, mode&^0o022) })
 	} else {
 		d.ok("data", "%s%s", dir, d.chosen())
@@ -155,7 +155,7 @@ func (d *doctor) data() {
 
 // chosen says why a data directory is the one that counts, where nobody named it.
 func (d *doctor) chosen() string {
-	if d.app.data == "" && d.app.getenv("ROUX_DATA") == "" && filepath.Base(d.dir) == localDir {
+	if d.app.config.ByDefault() && filepath.Base(d.dir) == config.LocalDir {
 		return " is used because it is here; if it came with somebody's project, so did the runs in it"
 	}
 	return ""
@@ -193,7 +193,7 @@ func (d *doctor) disk() {
 	took, err := syncTime(d.dir)
 	switch {
 	case err != nil:
-		d.fail("disk", storageError(d.dir, err))
+		d.fail("disk", datadir.Error(d.dir, err))
 	case took > slowSync:
 		d.note("disk", "use a faster disk for the data directory: each step of a run waits for one sync", "a sync takes %s", fine(took))
 	default:
@@ -250,7 +250,7 @@ func (d *doctor) leftovers() {
 	}
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		d.fail("leftovers", storageError(d.dir, err))
+		d.fail("leftovers", datadir.Error(d.dir, err))
 		return
 	}
 	defer func() { _ = root.Close() }()
@@ -313,12 +313,12 @@ func (d *doctor) store() {
 	}
 	st, err := node.OpenStore(d.ctx, d.dir)
 	if err != nil {
-		d.fail("store", storageError(d.dir, err))
+		d.fail("store", datadir.Error(d.dir, err))
 		return
 	}
 	defer func() {
 		if err := st.Close(); err != nil {
-			d.fail("store", storageError(d.dir, err))
+			d.fail("store", datadir.Error(d.dir, err))
 		}
 	}()
 	if n := st.Unfinished(); n > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -44,7 +45,7 @@ func (d *doctor) contents(st node.Store) {
 	files := filepath.Join(d.dir, filesDir)
 	size, err := st.Size(d.ctx)
 	if err != nil {
-		d.fail("store", storageError(d.dir, err))
+		d.fail("store", datadir.Error(d.dir, err))
 		return
 	}
 	held := bytesUnder(files)
@@ -53,7 +54,7 @@ func (d *doctor) contents(st node.Store) {
 	}
 	switch schema, complaints, err := st.Check(d.ctx); {
 	case err != nil:
-		d.fail("store", storageError(d.dir, err))
+		d.fail("store", datadir.Error(d.dir, err))
 	case len(complaints) > 0:
 		for _, c := range complaints {
 			d.problem("store", "restore the data directory from a backup; `roux export` still saves runs that can be read", "%s", c)
@@ -83,7 +84,7 @@ func bytesUnder(dir string) (n int64) {
 func (d *doctor) files(dir string) {
 	bs, err := blob.Open(blob.Config{Dir: dir, Sparing: true})
 	if err != nil {
-		d.fail("files", storageError(d.dir, err))
+		d.fail("files", datadir.Error(d.dir, err))
 		return
 	}
 	named := 0
@@ -95,7 +96,7 @@ func (d *doctor) files(dir string) {
 		return nil
 	})
 	if err = errors.Join(err, bs.Close()); err != nil && !errors.Is(err, errNamed) {
-		d.fail("files", storageError(d.dir, err))
+		d.fail("files", datadir.Error(d.dir, err))
 	} else if named == 0 {
 		d.ok("files", "%s of %s as their hashes say", view.Count(read.Files, "file"), byteText(uint64(read.Bytes)))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -45,11 +46,11 @@ type lostRun struct {
 // salvage makes a new data directory of what verifies in a damaged one, which it
 // leaves as it is.
 func (a *app) salvage(ctx context.Context, to string) error {
-	from, err := a.dataDir()
+	from, err := a.config.DataDir()
 	if err != nil {
 		return err
 	}
-	if err := mustExist(from); err != nil {
+	if err := datadir.MustExist(from); err != nil {
 		return err
 	}
 	if to, err = emptyDir(to, from); err != nil {
@@ -58,15 +59,15 @@ func (a *app) salvage(ctx context.Context, to string) error {
 	a.say("reading %s; Ctrl-C ends it and changes nothing there", from)
 	images, err := sqlite.Salvage(ctx, from, to)
 	if err != nil {
-		return storageError(from, err)
+		return datadir.Error(from, err)
 	}
 	out, err := gather(ctx, images, to)
 	if err != nil {
-		return storageError(to, err)
+		return datadir.Error(to, err)
 	}
 	copied, err := copyFiles(ctx, filepath.Join(from, filesDir), filepath.Join(to, filesDir))
 	if err != nil {
-		return storageError(to, err)
+		return datadir.Error(to, err)
 	}
 	out.Files, out.Store = copied.files, append(out.Store, copied.odd...)
 	a.show(out, func() { a.printSalvaged(out) })
@@ -88,9 +89,9 @@ func (a *app) printSalvaged(out salvaged) {
 		a.text("  store: %s\n", view.OneLine(c))
 	}
 	if out.Rest != "" {
-		a.say("what can be read of runs that are not saved is in %s: `roux events RUN --data %s`", out.Rest, shellWord(out.Rest))
+		a.say("what can be read of runs that are not saved is in %s: `roux events RUN --data %s`", out.Rest, term.ShellQuote(out.Rest))
 	}
-	a.say("`roux doctor --data %s` checks it; `roux resume --data %s` goes on with it", shellWord(out.Dir), shellWord(out.Dir))
+	a.say("`roux doctor --data %s` checks it; `roux resume --data %s` goes on with it", term.ShellQuote(out.Dir), term.ShellQuote(out.Dir))
 }
 
 // emptyDir makes a directory, or takes one in which nothing is. It must not lie in the
@@ -104,17 +105,17 @@ func emptyDir(path, damaged string) (string, error) {
 		return "", fault.New(fault.Usage, "--salvage %s: it lies in %s, where nothing is to be changed", dir, damaged)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", storageError(dir, err)
+		return "", datadir.Error(dir, err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", storageError(dir, err)
+		return "", datadir.Error(dir, err)
 	}
 	if len(entries) > 0 {
 		return "", fault.New(fault.Usage, "%s is not empty: --salvage makes a new data directory", dir)
 	}
 	// From here on nobody else can put anything into it.
-	return dir, storageError(dir, datadir.Secure(dir))
+	return dir, datadir.Error(dir, datadir.Secure(dir))
 }
 
 // liesIn says whether a path, of which not all need be there, is a directory or below it.

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/term"
 )
 
 // TestDoctorClock: a clock that cannot be right is a problem.
@@ -22,7 +25,7 @@ func TestDoctorClock(t *testing.T) {
 		{time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), isOK},
 	} {
 		none := func(string) string { return "" }
-		a := &app{now: func() time.Time { return tt.now }, getenv: none, environ: none, screen: newScreen(new(bytes.Buffer), true, none)}
+		a := &app{now: func() time.Time { return tt.now }, getenv: none, config: config.New(none, new(string)), screen: term.NewScreen(new(bytes.Buffer), true, none)}
 		d := &doctor{app: a, ctx: t.Context()}
 		d.machine()
 		if !slices.ContainsFunc(d.list, func(f finding) bool { return f.Check == "clock" && f.Status == tt.want }) {
@@ -37,7 +40,7 @@ func TestDoctorSaysWhyItIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("HOME", dir)
-	if err := os.Mkdir(localDir, 0o700); err != nil {
+	if err := os.Mkdir(config.LocalDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -46,8 +49,8 @@ func TestDoctorSaysWhyItIsUsed(t *testing.T) {
 		want bool
 	}{
 		{"", []string{"doctor"}, true},
-		{"", []string{"doctor", "--data", localDir}, false},
-		{filepath.Join(dir, localDir), []string{"doctor"}, false},
+		{"", []string{"doctor", "--data", config.LocalDir}, false},
+		{filepath.Join(dir, config.LocalDir), []string{"doctor"}, false},
 	} {
 		t.Setenv("ROUX_DATA", tt.env)
 		out, talk, code := inProcess("", tt.args...)

@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/userfile"
 )
 
 // onlyFile says that a directory holds one file, with that text, and nothing else.
@@ -53,7 +54,7 @@ func TestDraftFailsWhole(t *testing.T) {
 			if err := os.WriteFile(at, []byte("old"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := (&app{}).save(tt.src(dir), at, "", "", true)
+			_, err := userfile.Save(tt.src(dir), at, "", "", true)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
@@ -79,7 +80,7 @@ func TestF31_FullDiskUnderADraft(t *testing.T) {
 	if err := os.WriteFile(at, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := (&app{}).save(bytes.NewReader(make([]byte, 4<<20)), at, "", "", true)
+	_, err := userfile.Save(bytes.NewReader(make([]byte, 4<<20)), at, "", "", true)
 	if !errors.Is(err, fault.StoreFull) {
 		t.Errorf("%v, want STORE_FULL", err)
 	}

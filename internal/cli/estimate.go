@@ -20,10 +20,12 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/media"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -69,7 +71,7 @@ func (a *app) estimateCommand() *cobra.Command {
 			if known.Input, err = inputs(in, c.plan.InputSchema, a.stdin); err != nil {
 				return err
 			}
-			paths, err := a.inputPaths(files)
+			paths, err := userfile.Expand(files, a.say)
 			if err != nil {
 				return err
 			}
@@ -92,21 +94,21 @@ func (a *app) estimateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
-	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 
 // inspectLocal finds what file-inspect would find, without storing the file. A
 // file that cannot be inspected still has a type and a size.
 func inspectLocal(ctx context.Context, path string) (map[string]any, error) {
-	f, size, err := openRegular(path)
+	f, size, err := userfile.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	file := localFile{f, action.FileInfo{Name: filepath.Base(path), Size: size}}
 	if file.info.MimeType, err = blob.TypeOf(f, path); err != nil {
-		return nil, fileError(path, fault.FileNotFound, err)
+		return nil, userfile.OpenError(path, fault.FileNotFound, err)
 	}
 	facts := map[string]any{"name": file.info.Name, "mimeType": file.info.MimeType, "sizeBytes": size, "extended": map[string]any{}}
 	extended, err := builtin.Inspect(ctx, media.New(media.Config{}), file)
@@ -190,7 +192,7 @@ func (a *app) printEstimate(e *estimated) {
 	}
 	for _, f := range e.Files {
 		if problem, ok := f["problem"].(string); ok {
-			a.screen.print(fmt.Sprintf("%s %v: %s\n", a.screen.paint("warning", "warning:"), f["name"], view.OneLine(problem)))
+			a.screen.Print(fmt.Sprintf("%s %v: %s\n", a.screen.Paint("warning", "warning:"), f["name"], view.OneLine(problem)))
 		}
 	}
 }

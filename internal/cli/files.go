@@ -10,7 +10,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +19,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/retention"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -81,7 +82,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 				if path == "-" {
 					continue
 				}
-				f, _, err := openRegular(path)
+				f, _, err := userfile.OpenRegular(path)
 				if err != nil {
 					return err
 				}
@@ -114,10 +115,10 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 func (a *app) putOne(ctx context.Context, s fileService, path, name string) (action.FileInfo, error) {
 	if path == "-" {
 		p := a.progress(a.stdin, name, -1)
-		defer p.end()
+		defer p.End()
 		return s.PutFile(ctx, p, name)
 	}
-	f, size, err := openRegular(path)
+	f, size, err := userfile.OpenRegular(path)
 	if err != nil {
 		return action.FileInfo{}, err
 	}
@@ -129,17 +130,17 @@ func (a *app) putOne(ctx context.Context, s fileService, path, name string) (act
 		a.say("%s is empty (0 bytes)", view.OneLine(path))
 	}
 	p := a.progress(f, name, size)
-	defer p.end()
+	defer p.End()
 	info, err := s.PutFile(ctx, p, name)
-	if p.err != nil {
-		return info, fileError(path, fault.FileNotFound, p.err)
+	if p.Err() != nil {
+		return info, userfile.OpenError(path, fault.FileNotFound, p.Err())
 	}
 	return info, err
 }
 
 // fileLine is a file in one line: hash, type, size, name, and what was found.
 func fileLine(v fileView) string {
-	words := []string{v.Hash, v.MimeType, sizeText(v.Size)}
+	words := []string{v.Hash, v.MimeType, term.Size(v.Size)}
 	if v.Name != "" {
 		words = append(words, view.OneLine(view.Cut(v.Name, 80)))
 	}
@@ -189,23 +190,6 @@ func factsText(raw json.RawMessage) string {
 	return strings.Join(words, ", ")
 }
 
-// sizeText is a number of bytes as people read it.
-func sizeText(n int64) string {
-	if n < 1000 {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	f, unit := float64(n), ""
-	for _, unit = range []string{"kB", "MB", "GB", "TB"} {
-		if f /= 1000; f < 999.5 {
-			break
-		}
-	}
-	if f < 9.95 {
-		return fmt.Sprintf("%.1f %s", f, unit)
-	}
-	return fmt.Sprintf("%.0f %s", f, unit)
-}
-
 func (a *app) filesList() *cobra.Command {
 	var q blob.Query
 	cmd := &cobra.Command{
@@ -251,7 +235,7 @@ func (a *app) printFiles(found []blob.Entry) {
 		}
 		rows := [][]string{{"FILE", "TYPE", "SIZE", "USED", "NAME", ""}}
 		for i, v := range views {
-			rows = append(rows, []string{v.Hash[:shortHash], v.MimeType, sizeText(v.Size), a.when(found[i].Stored.UnixMicro()),
+			rows = append(rows, []string{v.Hash[:shortHash], v.MimeType, term.Size(v.Size), a.when(found[i].Stored.UnixMicro()),
 				view.OneLine(view.Cut(v.Name, 40)), view.Cut(factsText(v.Extended), 60)})
 		}
 		a.table(rows, 5, 4)
@@ -283,7 +267,7 @@ roux files inspect sha256_1f3a2b -o 'template={{ extended.pageCount }}'`,
 
 func (a *app) printFile(v fileView, stored time.Time) {
 	rows := [][]string{{"hash", v.Hash}, {"name", view.OneLine(v.Name)}, {"type", v.MimeType},
-		{"size", fmt.Sprintf("%s (%d bytes)", sizeText(v.Size), v.Size)}, {"used", a.exact(stored.UnixMicro())}}
+		{"size", fmt.Sprintf("%s (%d bytes)", term.Size(v.Size), v.Size)}, {"used", a.exact(stored.UnixMicro())}}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(v.Extended, &fields) == nil {
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -376,47 +360,14 @@ func (a *app) printSwept(s retention.Removed, dry bool) {
 	for _, hash := range s.Hashes {
 		a.text("file  %s\n", view.OneLine(hash))
 	}
-	a.say("%s %s and %s of %s", verb, view.Count(s.Runs, "run"), view.Count(s.Files, "file"), sizeText(s.Bytes))
+	a.say("%s %s and %s of %s", verb, view.Count(s.Runs, "run"), view.Count(s.Files, "file"), term.Size(s.Bytes))
 }
 
-// largeFile is from when on an upload shows how far it is.
-const largeFile = 16 << 20
-
-// progressReader counts what is read, and draws it on a terminal.
-type progressReader struct {
-	r     io.Reader
-	a     *app
-	name  string
-	size  int64 // -1 = not known
-	done  int64
-	drawn time.Time
-	shown bool
-	err   error // of the source
-}
-
-func (a *app) progress(r io.Reader, name string, size int64) *progressReader {
-	return &progressReader{r: r, a: a, name: view.OneLine(view.Cut(name, 40)), size: size}
-}
-
-func (p *progressReader) Read(b []byte) (int, error) {
-	n, err := p.r.Read(b)
-	p.done += int64(n)
-	if err != nil && err != io.EOF {
-		p.err = err
+// progress reads from r and draws on standard error how far it is.
+func (a *app) progress(r io.Reader, name string, size int64) *term.Progress {
+	screen := a.screen
+	if a.quiet {
+		screen = nil
 	}
-	if now := p.a.now(); p.a.screen.live() && !p.a.quiet && p.done > largeFile && now.Sub(p.drawn) > 100*time.Millisecond {
-		p.drawn, p.shown = now, true
-		text := sizeText(p.done)
-		if p.size > 0 {
-			text = fmt.Sprintf("%3d %%  %s of %s", min(100*p.done/p.size, 100), text, sizeText(p.size))
-		}
-		p.a.screen.print("\r\x1b[K" + p.name + "  " + text)
-	}
-	return n, err
-}
-
-func (p *progressReader) end() {
-	if p.shown {
-		p.a.screen.print("\r\x1b[K")
-	}
+	return term.NewProgress(r, screen, a.now, name, size)
 }

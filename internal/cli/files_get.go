@@ -4,22 +4,19 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -55,7 +52,7 @@ roux files get 1f3a2b --range 0-1023 | xxd`,
 				if to == "" || to == "-" {
 					return a.toStdout(src, f.Info.Name)
 				}
-				path, err := a.save(src, to, f.Info.Name, f.Info.Hash, force)
+				path, err := userfile.Save(src, to, f.Info.Name, f.Info.Hash, force)
 				if err == nil {
 					a.say("%s", view.OneLine(path))
 				}
@@ -109,13 +106,13 @@ func parseRange(text string, size int64) (from, n int64, err error) {
 // terminal upside down.
 func (a *app) toStdout(src io.Reader, name string) error {
 	in := bufio.NewReaderSize(src, 64<<10)
-	if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if term.IsTerminal(a.stdout) {
 		head, err := in.Peek(8 << 10)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 			return err
 		}
 		if !isText(head) {
-			return fault.New(fault.Usage, "this file is no text: give -O %s, or send standard output elsewhere", shellWord(safeName(name, "FILE")))
+			return fault.New(fault.Usage, "this file is no text: give -O %s, or send standard output elsewhere", term.ShellQuote(userfile.SafeName(name, "FILE")))
 		}
 	}
 	_, err := io.Copy(a.stdout, in)
@@ -136,74 +133,4 @@ func isText(b []byte) bool {
 		b = b[n:]
 	}
 	return true
-}
-
-// save writes a file whole or not at all. The stored name is used only inside a
-// directory that the user named, and never leads out of it (A15).
-func (a *app) save(src io.Reader, to, name, hash string, force bool) (string, error) {
-	dir, base := filepath.Split(to)
-	if info, err := os.Stat(to); base == "" || err == nil && info.IsDir() {
-		dir, base = to, safeName(name, hash)
-	}
-	if dir == "" {
-		dir = "."
-	}
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fault.Wrap(fault.FileNotFound, err, "%s: no such directory; looked in %s", filepath.Clean(dir), lookedIn(filepath.Clean(dir)))
-	}
-	if err != nil {
-		return "", fileError(dir, fault.FileNotFound, err)
-	}
-	defer func() { _ = root.Close() }()
-	path := filepath.Join(dir, base)
-	d, err := newDraft(root, base, path, 0o666, force)
-	if err != nil {
-		return "", err
-	}
-	defer d.drop()
-	if _, err := io.Copy(d, src); err != nil {
-		return "", err
-	}
-	return path, d.place()
-}
-
-// devices are names that Windows gives to devices, with any extension.
-var devices = []string{"con", "prn", "aux", "nul", "conin$", "conout$"}
-
-// safeName makes the name of an upload one that names a file in a directory and
-// nothing else on any system; otherwise it is the substitute.
-func safeName(name, substitute string) string {
-	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
-		name = name[i+1:]
-	}
-	name = strings.Map(func(r rune) rune {
-		if view.Unprintable(r) || r < ' ' || strings.ContainsRune(`<>:"|?*`, r) || r == utf8.RuneError {
-			return '_'
-		}
-		return r
-	}, name)
-	// A leading point hides a file, and tools act on some; a trailing one, or a
-	// space, is dropped by Windows; a leading dash reads like a flag.
-	name = strings.TrimRight(name, ". ")
-	if name != "" && strings.ContainsRune(".-~ ", rune(name[0])) {
-		name = "_" + name[1:]
-	}
-	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
-	stem = strings.TrimRight(stem, " ")
-	for _, d := range devices {
-		if stem == d {
-			name = "_" + name
-		}
-	}
-	if len(stem) == 4 && (stem[:3] == "com" || stem[:3] == "lpt") && stem[3] >= '0' && stem[3] <= '9' {
-		name = "_" + name
-	}
-	if len(name) > 200 {
-		name = string(bytes.ToValidUTF8([]byte(name[:200]), nil))
-	}
-	if name == "" {
-		return substitute
-	}
-	return name
 }

@@ -12,13 +12,13 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/retention"
 )
 
@@ -60,7 +60,7 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 			err = exit(fault.ExitInterrupted)
 		}
 	}()
-	dir, err := a.dataDir()
+	dir, err := a.config.DataDir()
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 	}
 	defer h.abandon()
 	if err := fn(ctx, h); err != nil {
-		return storageError(dir, err)
+		return datadir.Error(dir, err)
 	}
 	return h.close(nil)
 }
 
 // mustHold is mustExist for commands on files.
 func mustHold(dir string) error {
-	err := mustExist(dir)
+	err := datadir.MustExist(dir)
 	if errors.Is(err, fault.RunNotFound) {
 		return fault.New(fault.FileNotFound, "%s does not exist: no file is kept there yet; `roux files put FILE` keeps the first", dir)
 	}
@@ -378,45 +378,4 @@ func (r *remote) RemoveFile(ctx context.Context, hash string) error {
 // SweepFiles implements fileService.
 func (r *remote) SweepFiles(ctx context.Context, dry bool) (retention.Removed, error) {
 	return callWithin[retention.Removed](ctx, r, largeAnswer, "file-gc", ask{File: fileAsk{Dry: dry}})
-}
-
-// openRegular opens a file of the user's for reading. A pipe or a device is
-// named before it is opened: to open one can wait for ever, and to read one can
-// go on for ever.
-func openRegular(path string) (*os.File, int64, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, 0, fileError(path, fault.FileNotFound, err)
-	}
-	switch mode := info.Mode(); {
-	case mode.IsDir():
-		return nil, 0, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with %s", path, shellWord(filepath.Join(path, "*")))
-	case !mode.IsRegular():
-		return nil, 0, fault.New(fault.FileInvalid, "%s is %s and no regular file: what comes out of it is given with `… | roux files put -`", path, kindOf(mode))
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, fileError(path, fault.FileNotFound, err)
-	}
-	opened, err := f.Stat()
-	if err == nil && !os.SameFile(info, opened) {
-		err = errors.New("it was replaced while it was opened: try again")
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, 0, fileError(path, fault.FileNotFound, err)
-	}
-	return f, opened.Size(), nil
-}
-
-func kindOf(mode os.FileMode) string {
-	switch {
-	case mode&os.ModeNamedPipe != 0:
-		return "a named pipe"
-	case mode&os.ModeSocket != 0:
-		return "a socket"
-	case mode&os.ModeDevice != 0:
-		return "a device"
-	}
-	return "something else"
 }

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/term"
 )
 
 // hosted is a process that holds a fresh data directory, and the way to it
@@ -33,9 +35,9 @@ func hostedAt(t *testing.T, dir string) (*host, *remote) {
 	t.Setenv("ROUX_DATA", dir)
 	a := &app{
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: node.Catalogue(testActions()),
+		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
 	}
-	a.screen = newScreen(a.stderr, true, a.getenv)
+	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
 	h, err := a.openHost(t.Context(), nil)
 	if err != nil {
@@ -211,17 +213,6 @@ func TestIsText(t *testing.T) {
 	} {
 		if got := isText([]byte(text)); got != want {
 			t.Errorf("%q is text: %v", text, got)
-		}
-	}
-}
-
-func TestSizeText(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 999: "999 B", 1000: "1.0 kB", 9_949: "9.9 kB", 9_950: "10 kB", 999_499: "999 kB", 999_500: "1.0 MB",
-		2 << 30: "2.1 GB", 16 << 30: "17 GB", 5_000_000_000_000: "5.0 TB",
-	} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
 }

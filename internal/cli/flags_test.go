@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 )
 
 // A tried is a command line of a transcript.
@@ -226,8 +227,8 @@ func TestVariables(t *testing.T) {
 	}
 	corpus := all.String()
 	variables := []string{"NO_COLOR", "TERM=dumb", "COLORFGBG", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CI=1", "CI=true"}
-	for _, s := range settings {
-		variables = append(variables, s.env)
+	for _, s := range config.All() {
+		variables = append(variables, s.Env)
 	}
 	for _, name := range variables {
 		if !strings.Contains(corpus, name) {

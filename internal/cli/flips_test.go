@@ -23,10 +23,12 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -348,7 +350,7 @@ func (f *flipper) look() (shown map[string]string, problems []string) {
 	shown = map[string]string{}
 	ctx := f.t.Context()
 	none := func(string) string { return "" }
-	a := &app{now: time.Now, getenv: none, environ: none, screen: newScreen(new(bytes.Buffer), true, none), stderr: io.Discard}
+	a := &app{now: time.Now, getenv: none, config: config.New(none, new(string)), screen: term.NewScreen(new(bytes.Buffer), true, none), stderr: io.Discard}
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: f.dir})
 	if err != nil {
 		return shown, []string{err.Error()}

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/linediff"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -53,7 +55,7 @@ cat recipe.yaml | roux fmt -`,
 					return err
 				}
 				if f.Changed && diff {
-					f.Diff = unified(f.File, f.text, f.out)
+					f.Diff = linediff.Unified(f.File, f.text, f.out)
 				}
 				list = append(list, f)
 			}
@@ -62,7 +64,7 @@ cat recipe.yaml | roux fmt -`,
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit 1 when a file is not in the one form")
 	cmd.Flags().BoolVar(&diff, "diff", false, "write nothing; show what would change")
-	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 
@@ -157,48 +159,28 @@ func was(n int) string {
 func replaceInPlace(path string, text []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return fileError(path, fault.RecipeNotFound, err)
+		return userfile.OpenError(path, fault.RecipeNotFound, err)
 	}
 	info, err := os.Stat(real)
 	if err != nil {
-		return fileError(path, fault.RecipeNotFound, err)
+		return userfile.OpenError(path, fault.RecipeNotFound, err)
 	}
-	root, base, err := openBeside(real)
+	root, base, err := userfile.OpenParent(real)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	d, err := newDraft(root, base, real, 0o600, true)
+	d, err := userfile.NewAtomic(root, base, real, 0o600, true)
 	if err != nil {
 		return err
 	}
-	defer d.drop()
+	defer d.Discard()
 	// Whatever the mask takes off new files: this one is not new.
-	if err := d.f.Chmod(info.Mode().Perm()); err != nil {
-		return writeError(real, err)
+	if err := d.Chmod(info.Mode().Perm()); err != nil {
+		return err
 	}
 	if _, err := d.Write(text); err != nil {
 		return err
 	}
-	return d.place()
-}
-
-// unified is the difference of two texts line by line, in the form that patch
-// reads, with three lines around.
-func unified(name string, from, to []byte) string {
-	x, y := textLines(from), textLines(to)
-	var b strings.Builder
-	fmt.Fprintf(&b, "--- %s\n+++ %s\n", name, name)
-	for _, h := range hunks(lineEdits(x, y), 3) {
-		h.write(&b, x, y)
-	}
-	return b.String()
-}
-
-func textLines(text []byte) []string {
-	lines := strings.SplitAfter(string(text), "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
-	}
-	return lines
+	return d.Place()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -152,7 +153,7 @@ func (a *app) display(runs []*followed) display {
 		return &jsonDisplay{a}
 	case a.quiet:
 		return silent{}
-	case a.screen.live() && !a.verbose && len(runs) == 1:
+	case a.screen.Live() && !a.verbose && len(runs) == 1:
 		return &treeDisplay{tree: &tree{screen: a.screen, now: a.now}, view: runs[0].view}
 	case len(runs) == 1:
 		return &lineDisplay{a: a}
@@ -187,11 +188,11 @@ func (d *lineDisplay) event(v *view.Run, ev *journal.Event) {
 	if d.several {
 		line = v.ID + "  " + line
 	}
-	d.a.screen.print(line + "\n")
+	d.a.screen.Print(line + "\n")
 }
 
 func (d *lineDisplay) rejoined(v *view.Run) {
-	d.a.screen.print(fmt.Sprintf("%s %s goes on after event %d%s\n", view.OneLine(v.Recipe), v.ID, v.Events, v.Open()))
+	d.a.screen.Print(fmt.Sprintf("%s %s goes on after event %d%s\n", view.OneLine(v.Recipe), v.ID, v.Events, v.Open()))
 }
 func (d *lineDisplay) tick() {}
 func (d *lineDisplay) end()  {}
@@ -230,7 +231,7 @@ func interrupts() (c <-chan os.Signal, stop func()) {
 func (a *app) hint(command, run string) string {
 	words := view.Join(" ", "roux", command, run)
 	if a.data != "" {
-		words += " --data " + shellWord(a.data)
+		words += " --data " + term.ShellQuote(a.data)
 	}
 	return words
 }

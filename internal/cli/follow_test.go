@@ -13,6 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/term"
 )
 
 // A panic in what shows a run is an error of that run: the engine, which is in the
@@ -45,7 +46,7 @@ func TestI16_PanicWhileShowing(t *testing.T) {
 	}
 	var out, talk bytes.Buffer
 	a := &app{stdout: &out, stderr: &talk, now: time.Now, getenv: func(string) string { return "" }, actions: node.Catalogue(testActions())}
-	a.screen = newScreen(a.stderr, true, a.getenv)
+	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
 	runs := map[string]*followed{}
 	var list []*followed

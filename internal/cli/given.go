@@ -14,7 +14,10 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -39,12 +42,12 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 			list = append(list, given{hash: arg})
 			continue
 		}
-		paths, err := a.inputPaths([]string{arg})
+		paths, err := userfile.Expand([]string{arg}, a.say)
 		if err != nil {
 			return list, err
 		}
 		for _, path := range paths {
-			f, size, err := openRegular(path)
+			f, size, err := userfile.OpenRegular(path)
 			if path != arg && errors.Is(err, fs.ErrPermission) {
 				a.say("%s may not be read and is left out", view.OneLine(path))
 				continue
@@ -61,7 +64,7 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 			}
 			if size == 0 {
 				return list, fault.New(fault.FileInvalid, "%s is empty (0 bytes): there is nothing to work on; `roux files put %s` keeps it all the same, and --file takes its hash",
-					path, shellWord(path))
+					path, term.ShellQuote(path))
 			}
 		}
 	}
@@ -117,18 +120,19 @@ func (a *app) keepGiven(ctx context.Context, h *host, list []given) ([]action.Fi
 			infos[i] = kept.Info
 			continue
 		}
-		p := a.progress(g.f, filepath.Base(g.path), -1)
+		size := int64(-1)
 		if info, err := g.f.Stat(); err == nil {
-			p.size = info.Size()
+			size = info.Size()
 		}
+		p := a.progress(g.f, filepath.Base(g.path), size)
 		var err error
 		infos[i], err = h.put(ctx, p, filepath.Base(g.path))
-		p.end()
-		if p.err != nil {
-			err = fileError(g.path, fault.FileNotFound, p.err)
+		p.End()
+		if p.Err() != nil {
+			err = userfile.OpenError(g.path, fault.FileNotFound, p.Err())
 		}
 		if err != nil {
-			return nil, storageError(h.dir, err)
+			return nil, datadir.Error(h.dir, err)
 		}
 		// The store keeps equal bytes once, under the name they came with first;
 		// in this run each copy has the name it was given under.

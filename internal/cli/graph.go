@@ -16,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/layout"
 	"github.com/roux-engine/roux/internal/picture"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -94,7 +96,7 @@ roux graph @last --at 12 -o mermaid`,
 	flags.BoolVar(&d.bindings, "bindings", false, "draw also who reads the output of whom")
 	flags.BoolVar(&d.full, "full", false, fmt.Sprintf("draw every step; else more than %d become an overview", mostDrawn))
 	flags.IntVar(&d.width, "width", 0, "columns of the text form (default those of the terminal, else 120)")
-	flags.Var((*byteSize)(&d.limit), "max-source", "largest recipe, up to 16MiB")
+	flags.Var((*config.Size)(&d.limit), "max-source", "largest recipe, up to 16MiB")
 	completeFlag(cmd, "output", func() []string { return pictureForms })
 	completeFlag(cmd, "direction", func() []string { return []string{"down", "right"} })
 	return cmd
@@ -198,12 +200,12 @@ func (a *app) deliver(pic *picture.Picture, d *drawing) error {
 		a.text("%s", text)
 		return nil
 	}
-	root, base, err := openBeside(d.out)
+	root, base, err := userfile.OpenParent(d.out)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if err := replaceFile(root, base, d.out, []byte(text)); err != nil {
+	if err := userfile.Replace(root, base, d.out, []byte(text)); err != nil {
 		return err
 	}
 	a.say("wrote %s", view.OneLine(d.out))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/picture"
+	"github.com/roux-engine/roux/internal/term"
 )
 
 // A status looks the same in a line of a run and in its picture.
@@ -19,17 +20,17 @@ func TestLooksAgree(t *testing.T) {
 	if len(all) < 12+9 {
 		t.Fatalf("%d statuses, want the 12 of steps and the 9 of runs", len(all))
 	}
-	plain := &screen{}
+	plain := &term.Screen{}
 	for _, status := range all {
 		l := picture.LookOf(status)
 		if l.Glyph == "" || l.Light == "" || l.Dark == "" || l.Light == l.Dark {
 			t.Errorf("%s has no look of its own: %+v", status, l)
 		}
-		if got := plain.glyph(status); got != l.Glyph {
+		if got := plain.Glyph(status); got != l.Glyph {
 			t.Errorf("%s looks %q in lines, %q in pictures", status, got, l.Glyph)
 		}
 	}
-	if got := plain.glyph("no status"); got != "·" {
+	if got := plain.Glyph("no status"); got != "·" {
 		t.Errorf("what is no status looks %q", got)
 	}
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/reference"
+	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -73,7 +76,7 @@ roux help -o json`,
 			if err != nil || len(rest) > 0 {
 				if topic, ok := reference.Find(strings.Join(args, " ")); ok {
 					v := topicView{topic.Name, topic.Title, topic.What, topic.Text}
-					a.show(v, func() { a.text("%s\n\n%s", v.Title, plainText(v.Text)) })
+					a.show(v, func() { a.text("%s\n\n%s", v.Title, term.Markdown(v.Text, helpColumns, topicLink)) })
 					return nil
 				}
 				return unknownTopic(cmd.Root(), target, args, rest)
@@ -100,7 +103,7 @@ func unknownTopic(root, at *cobra.Command, args, rest []string) error {
 	for _, t := range reference.Topics() {
 		known = append(known, strings.ToUpper(t.Name))
 	}
-	if near := nearest(strings.ToUpper(word), known); near != "" {
+	if near := spell.Nearest(strings.ToUpper(word), known); near != "" {
 		if _, ok := reference.Find(near); ok {
 			near = strings.ToLower(near)
 		}
@@ -129,7 +132,7 @@ func (a *app) printCode(v codeView) {
 	if len(v.Aliases) > 0 {
 		rows = append(rows, []string{"also written", strings.Join(v.Aliases, ", ")})
 	}
-	a.text("%s\n\n%s\n\nWhat to do: %s\n\n%s", v.Code, v.Meaning, v.Remedy, table(rows))
+	a.text("%s\n\n%s\n\nWhat to do: %s\n\n%s", v.Code, v.Meaning, v.Remedy, term.Table(rows))
 }
 
 // allCommands describes a command and those below it.
@@ -156,9 +159,9 @@ func describe(cmd *cobra.Command) commandView {
 			if f.Shorthand != "" {
 				fv.Short = "-" + f.Shorthand
 			}
-			for _, s := range settings {
-				if s.flag == f.Name {
-					fv.Env = s.env
+			for _, s := range config.All() {
+				if s.Flag == f.Name {
+					fv.Env = s.Env
 				}
 			}
 			v.Flags = append(v.Flags, fv)
@@ -185,13 +188,16 @@ func exampleLines(cmd *cobra.Command) []string {
 	return lines
 }
 
+// topicLink replaces a link to another topic.
+const topicLink = "$1 (`roux help $2`)"
+
 // helpColumns is how wide help is, wherever it is read.
 const helpColumns = 80
 
 // help prints the page of a command: what it is, examples, and only then how
 // it is written and what its flags do.
 func (a *app) help(cmd *cobra.Command) {
-	a.text("%s\n", fold(cmd.Short, helpColumns, 0))
+	a.text("%s\n", term.Wrap(cmd.Short, helpColumns, 0))
 	if lines := exampleLines(cmd); len(lines) > 0 {
 		a.section("examples")
 		for _, line := range lines {
@@ -199,7 +205,7 @@ func (a *app) help(cmd *cobra.Command) {
 		}
 	}
 	if cmd.Long != "" && cmd.Long != cmd.Short {
-		a.text("\n%s\n", fold(cmd.Long, helpColumns, 0))
+		a.text("\n%s\n", term.Wrap(cmd.Long, helpColumns, 0))
 	}
 	a.section("usage")
 	a.text("  %s\n", usageLine(cmd))
@@ -211,7 +217,7 @@ func (a *app) help(cmd *cobra.Command) {
 		a.flagSection("global flags", cmd.InheritedFlags())
 	} else {
 		a.flagSection("global flags", cmd.PersistentFlags())
-		a.text("\n%s\n", fold("`roux help COMMAND` says more of a command, `roux help CODE` of an error code, `roux help TOPIC` of the language: "+topicNames()+".", helpColumns, 0))
+		a.text("\n%s\n", term.Wrap("`roux help COMMAND` says more of a command, `roux help CODE` of an error code, `roux help TOPIC` of the language: "+topicNames()+".", helpColumns, 0))
 	}
 }
 
@@ -232,7 +238,7 @@ func (a *app) commands(cmd *cobra.Command) {
 				a.section(title)
 			}
 			begun = true
-			a.text("%s\n", fold("  "+toWidth(c.Name(), width)+"  "+c.Short, helpColumns, width+4))
+			a.text("%s\n", term.Wrap("  "+term.Pad(c.Name(), width)+"  "+c.Short, helpColumns, width+4))
 		}
 	}
 	for _, g := range cmd.Groups() {
@@ -277,7 +283,7 @@ func (a *app) flagSection(title string, flags *pflag.FlagSet) {
 			at = max(at, len(row[0])+2)
 		}
 		for _, row := range rows {
-			a.text("%s\n", fold(toWidth(row[0], at)+row[1], helpColumns, at))
+			a.text("%s\n", term.Wrap(term.Pad(row[0], at)+row[1], helpColumns, at))
 		}
 	}
 }
@@ -315,4 +321,21 @@ func completeHelp(cmd *cobra.Command, args []string, begun string) (list []strin
 		}
 	}
 	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+// A topicView is a part of the language reference as `help -o json` gives it.
+type topicView struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	What  string `json:"what"`
+	Text  string `json:"text"` // Markdown
+}
+
+// topicNames lists the topics for a sentence.
+func topicNames() string {
+	var names []string
+	for _, t := range reference.Topics() {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, ", ")
 }

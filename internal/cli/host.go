@@ -37,7 +37,7 @@ func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err err
 		st, err = node.OpenStore(ctx, dir)
 		if !errors.Is(err, fault.StoreLocked) || a.now().After(deadline) {
 			if err != nil {
-				return nil, storageError(dir, notAsked(dir, err))
+				return nil, datadir.Error(dir, notAsked(dir, err))
 			}
 			if n := st.Unfinished(); n > 0 {
 				a.log.Warn("a commit that was never answered was dropped, as after a power cut", "dir", dir, "pages", n)
@@ -80,11 +80,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 // reading opens the data directory for a command that only looks: through the
 // process that holds it, or else directly. It advances nothing.
 func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.Reader) error) error {
-	dir, err := a.dataDir()
+	dir, err := a.config.DataDir()
 	if err != nil {
 		return err
 	}
-	if err := mustExist(dir); err != nil {
+	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
 	if r := dial(ctx, dir); r != nil {
@@ -103,7 +103,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 		return err
 	}
 	err = fn(ctx, st)
-	return errors.Join(err, storageError(dir, st.Close()))
+	return errors.Join(err, datadir.Error(dir, st.Close()))
 }
 
 // A host is a node on a data directory, with the socket that lets other commands of
@@ -127,7 +127,7 @@ var errAtOnce = errors.New("stopped at once")
 // promised: they must not go on because another one is started in their directory.
 func (a *app) openHost(ctx context.Context, choose func(context.Context, store.Reader) ([]store.Head, error)) (*host, error) {
 	engine.SetGC(a.getenv("GOGC"))
-	dir, err := a.dataDir()
+	dir, err := a.config.DataDir()
 	if err != nil {
 		return nil, err
 	}
@@ -148,14 +148,14 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 	}
 	h := &host{Reader: st, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	if h.node, err = node.Open(ctx, st, node.Config{
-		Dir: dir, Actions: a.actions, Retention: a.retention(), Concurrency: a.number("concurrency"), Logger: a.log,
+		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log,
 		Select: func(key store.Key) bool { return chosen[key] }, CommitFailed: h.commitFailed,
 	}); err != nil {
-		return nil, storageError(dir, err)
+		return nil, datadir.Error(dir, err)
 	}
 	if h.unhook, err = serve(dir, st, h, h); err != nil {
 		h.unhook = func() {}
-		return nil, errors.Join(storageError(dir, err), h.stop(0))
+		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))
 	}
 	return h, nil
 }
@@ -242,7 +242,7 @@ func (h *host) refused(err error) error {
 	case cause := <-h.failed:
 		return h.lost(cause)
 	default:
-		return storageError(h.dir, err)
+		return datadir.Error(h.dir, err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (h *host) refused(err error) error {
 // waited for: the process ends, which is what the store is made for.
 func (h *host) lost(err error) error {
 	h.closed = true
-	return storageError(h.dir, err)
+	return datadir.Error(h.dir, err)
 }
 
 // close stops the engine in order. What a second signal interrupts is as safe
@@ -293,7 +293,7 @@ func (h *host) stop(wait time.Duration) error {
 	h.unhook()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	return storageError(h.dir, h.node.Stop(ctx))
+	return datadir.Error(h.dir, h.node.Stop(ctx))
 }
 
 // lastEvent is the number of the run's last event.

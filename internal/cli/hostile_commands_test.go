@@ -13,6 +13,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/view"
 )
@@ -364,7 +365,7 @@ func TestA31_HostilePlaces(t *testing.T) {
 	}
 	for _, settings := range []string{"", "data: .roux\n", "output: " + q + "\n", q + ": 1\n", "egress: {allow: [" + q + "]}\n", "retain: {runs: " + q + "}\n", evil} {
 		if settings != "" {
-			write(projectFile, settings)
+			write(config.ProjectFile, settings)
 			entries = [][]string{{"config", "list"}, {"config", "explain", "output"}, {"doctor"}, {"run", "plain.yaml"}, {"version"}}
 		}
 		for _, args := range entries {

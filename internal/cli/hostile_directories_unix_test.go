@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
@@ -214,11 +215,11 @@ func hostileDirectory(t *testing.T, at string, tr trap, how string) {
 	dir, args := filepath.Join(project, "state"), []string(nil)
 	switch how {
 	case "./.roux":
-		dir = filepath.Join(project, localDir)
+		dir = filepath.Join(project, config.LocalDir)
 	case "--data":
 		args = []string{"--data", dir}
 	default:
-		if err := os.WriteFile(projectFile, []byte("data: state\n"), 0o600); err != nil {
+		if err := os.WriteFile(config.ProjectFile, []byte("data: state\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -519,7 +520,7 @@ func TestProjectNamesItsOwnDirectory(t *testing.T) {
 			if err := os.Symlink("../away", "way"); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(projectFile, []byte("data: "+strings.Replace(tt.data, "BASE", base, 1)+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(config.ProjectFile, []byte("data: "+strings.Replace(tt.data, "BASE", base, 1)+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			before := outside(t, filepath.Join(base, "away"))

@@ -20,7 +20,10 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 )
 
 // hostileNames are names that are more than names somewhere.
@@ -232,9 +235,9 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	// A process that holds the directory, asked by hand.
 	a := &app{
 		stdin: strings.NewReader(""), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer),
-		getenv: os.Getenv, environ: os.Getenv, now: time.Now, actions: node.Catalogue(testActions()),
+		getenv: os.Getenv, config: config.New(os.Getenv, new(string)), now: time.Now, actions: node.Catalogue(testActions()),
 	}
-	a.screen = newScreen(a.stderr, true, a.getenv)
+	a.screen = term.NewScreen(a.stderr, true, a.getenv)
 	a.log = newLog(a.screen, false)
 	h, err := a.openHost(t.Context(), nil)
 	if err != nil {
@@ -320,7 +323,7 @@ func TestA15_SafeName(t *testing.T) {
 		"\u202egnp.exe": "_gnp.exe", "x. . ": "x", "été.md": "été.md", strings.Repeat("é", 300): strings.Repeat("é", 100),
 		"what?*": "what__", "  x": "_ x", "\xff": "_",
 	} {
-		if got := safeName(in, "SUB"); got != want {
+		if got := userfile.SafeName(in, "SUB"); got != want {
 			t.Errorf("safeName(%.40q) = %q, want %q", in, got, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 )
 
 // How long runs are kept is not for a project to say, unless its runs alone lie in
@@ -27,7 +28,7 @@ func TestProjectKeepsOnlyItsOwn(t *testing.T) {
 			return os.Symlink(filepath.Dir(project), filepath.Join(project, "way"))
 		}, "7d"},
 		{"a directory of the project", "data: state\n", nil, nil, "2h"},
-		{"./.roux", "", nil, func(project string) error { return os.Mkdir(filepath.Join(project, localDir), 0o700) }, "2h"},
+		{"./.roux", "", nil, func(project string) error { return os.Mkdir(filepath.Join(project, config.LocalDir), 0o700) }, "2h"},
 		{"--data in the project", "", []string{"--data", "state"}, nil, "2h"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestProjectKeepsOnlyItsOwn(t *testing.T) {
 			t.Setenv("XDG_DATA_HOME", "")
 			t.Setenv("HOME", filepath.Join(filepath.Dir(project), "home"))
 			t.Chdir(project)
-			if err := os.WriteFile(projectFile, []byte(tt.file+"retain: {runs: 2h}\n"), 0o600); err != nil {
+			if err := os.WriteFile(config.ProjectFile, []byte(tt.file+"retain: {runs: 2h}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if tt.lay != nil {

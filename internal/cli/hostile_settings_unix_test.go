@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 )
 
 // No command waits for a file of configuration that is none: one of this user's is
@@ -43,7 +44,7 @@ func TestConfigurationThatIsNoFile(t *testing.T) {
 			t.Setenv("HOME", filepath.Join(dir, "home"))
 			t.Setenv("ROUX_DATA", filepath.Join(dir, "data"))
 			t.Chdir(dir)
-			if err := tt.lay(filepath.Join(dir, projectFile)); err != nil {
+			if err := tt.lay(filepath.Join(dir, config.ProjectFile)); err != nil {
 				t.Fatal(err)
 			}
 			var talk string

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"embed"
+	"fmt"
 	"path"
 	"strings"
 
@@ -12,6 +13,10 @@ import (
 	"github.com/roux-engine/roux/examples"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -50,14 +55,14 @@ roux init my-digest --example document-digest`,
 			if err != nil {
 				return err
 			}
-			p, err := openPlacer(dir)
+			p, err := userfile.OpenDir(dir)
 			if err != nil {
 				return err
 			}
-			defer p.close()
-			var list []placed
+			defer p.Close()
+			var list []userfile.Result
 			for _, f := range files {
-				done, err := p.offer(f.name, f.text, f.ours)
+				done, err := p.Offer(f.name, f.text, f.ours)
 				if err != nil {
 					return err
 				}
@@ -65,7 +70,7 @@ roux init my-digest --example document-digest`,
 			}
 			a.showPlaced(list)
 			if dir != "." {
-				run = "cd " + shellWord(dir) + " && " + run
+				run = "cd " + term.ShellQuote(dir) + " && " + run
 			}
 			a.say("next: `%s`", view.OneLine(run))
 			return nil
@@ -98,7 +103,7 @@ func project(example string) (files []projectText, run string, err error) {
 	}
 	return append(files,
 		projectText{schemaDir + "/recipe.schema.json", recipe.Schema(), true},
-		projectText{schemaDir + "/config.schema.json", configSchema(), true}), run, nil
+		projectText{schemaDir + "/config.schema.json", config.Schema(), true}), run, nil
 }
 
 func starterProject() (files []projectText, run string, err error) {
@@ -124,7 +129,7 @@ func starterProject() (files []projectText, run string, err error) {
 func exampleProject(name string) (files []projectText, run string, err error) {
 	e, ok := examples.Find(name)
 	if !ok {
-		if near := nearest(name, exampleNames()); near != "" {
+		if near := spell.Nearest(name, exampleNames()); near != "" {
 			return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; did you mean %s?", view.OneLine(view.Cut(name, 60)), near)
 		}
 		return nil, "", fault.New(fault.Usage, "--example %s: there is none of that name; there are: %s", view.OneLine(view.Cut(name, 60)), strings.Join(exampleNames(), ", "))
@@ -160,4 +165,17 @@ func exampleNames() (names []string) {
 		names = append(names, e.Name)
 	}
 	return names
+}
+
+// showPlaced tells what became of each file.
+func (a *app) showPlaced(list []userfile.Result) {
+	a.show(list, func() {
+		for _, p := range list {
+			line := fmt.Sprintf("%-9s  %s", p.Done, view.OneLine(p.File))
+			if p.Why != "" {
+				line += ": " + p.Why
+			}
+			a.text("%s\n", line)
+		}
+	})
 }

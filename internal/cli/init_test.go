@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
 	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/userfile"
 )
 
 // TestInitEveryExample: a project made of any example holds together: its
@@ -25,13 +26,13 @@ func TestInitEveryExample(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			p, err := openPlacer(dir)
+			p, err := userfile.OpenDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer p.close()
+			defer p.Close()
 			for _, f := range files {
-				if done, err := p.offer(f.name, f.text, f.ours); err != nil || done.Done != fileWritten {
+				if done, err := p.Offer(f.name, f.text, f.ours); err != nil || done.Done != userfile.Written {
 					t.Errorf("%s: %+v, %v", f.name, done, err)
 				}
 			}

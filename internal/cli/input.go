@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -30,7 +30,7 @@ func readSource(path string, stdin io.Reader, limit int64) (text []byte, name st
 	if path == "-" {
 		name = "stdin"
 	} else {
-		f, err := openFile(path, fault.RecipeNotFound)
+		f, err := userfile.Open(path, fault.RecipeNotFound)
 		if err != nil {
 			return nil, "", err
 		}
@@ -43,89 +43,13 @@ func readSource(path string, stdin io.Reader, limit int64) (text []byte, name st
 	}
 	if kind := http.DetectContentType(text); !strings.HasPrefix(kind, "text/") && kind != "application/octet-stream" {
 		return nil, "", fault.New(fault.RecipeInvalid,
-			"%s is of the type %s, neither YAML nor JSON: a run is given such a file with `roux run RECIPE --file %s`", name, kind, shellWord(name))
+			"%s is of the type %s, neither YAML nor JSON: a run is given such a file with `roux run RECIPE --file %s`", name, kind, term.ShellQuote(name))
 	}
 	if int64(len(text)) > limit {
 		return nil, "", fault.New(fault.RecipeInvalid,
-			"%s is larger than %s, the limit of a recipe: --max-source raises it up to 16MiB", name, byteSize(limit).text())
+			"%s is larger than %s, the limit of a recipe: --max-source raises it up to 16MiB", name, config.Size(limit).Text())
 	}
 	return text, name, nil
-}
-
-// openFile opens a file that a user named; missing is the code when it is not there.
-func openFile(path string, missing fault.Code) (*os.File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fileError(path, missing, err)
-	}
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = syscall.EISDIR
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, fileError(path, missing, err)
-	}
-	return f, nil
-}
-
-// inputPaths resolves what --file names: a path, or a pattern such as
-// 'scans/*.pdf' that the shell has not resolved because it stood in quotes.
-func (a *app) inputPaths(args []string) (paths []string, err error) {
-	for _, arg := range args {
-		info, err := os.Stat(arg)
-		switch {
-		case err == nil && info.IsDir():
-			return nil, fault.New(fault.FileNotFound, "%s is a directory: name a file in it, or all of them with --file %s", arg, shellWord(filepath.Join(arg, "*")))
-		case err == nil || !strings.ContainsAny(arg, "*?["):
-			paths = append(paths, arg)
-			continue
-		}
-		found, err := filepath.Glob(arg)
-		if err != nil {
-			return nil, fault.New(fault.Usage, "--file %s: this pattern cannot be read: %v", arg, err)
-		}
-		n := len(paths)
-		for _, path := range found {
-			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-				a.say("%s is no file and is left out", view.OneLine(path))
-				continue
-			}
-			paths = append(paths, path)
-		}
-		if len(paths) == n {
-			return nil, fault.New(fault.FileNotFound, "--file %s: no file there has such a name; looked in %s", arg, lookedIn(arg))
-		}
-	}
-	return paths, nil
-}
-
-// shellWord is text as a shell takes it for one word.
-func shellWord(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-func fileError(path string, missing fault.Code, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fault.Wrap(missing, err, "%s: no such file; looked in %s", path, lookedIn(path))
-	case errors.Is(err, fs.ErrPermission):
-		return fault.Wrap(missing, err, "%s: you may not read this file", path)
-	case errors.Is(err, syscall.EISDIR):
-		return fault.Wrap(missing, err, "%s is a directory: name a file in it", path)
-	}
-	return fault.Wrap(missing, err, "%s cannot be read: %v", path, err)
-}
-
-func lookedIn(path string) string {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return filepath.Dir(path)
-	}
-	return filepath.Dir(abs)
 }
 
 // inputs reads --input values: name=value sets one field, @file an object of

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -15,7 +16,7 @@ import (
 // run, step, attempt and code. Entries name places and numbers, never inputs,
 // outputs or what a variable holds, so a secret has no way into them. Without
 // -v nothing is said: what matters is the result of a command or its error.
-func newLog(s *screen, verbose bool) *slog.Logger {
+func newLog(s *term.Screen, verbose bool) *slog.Logger {
 	if !verbose {
 		return slog.New(slog.DiscardHandler)
 	}
@@ -38,11 +39,11 @@ func (a *app) logEvent(r *followed, ev *journal.Event) {
 }
 
 // logWriter cleans what is logged: errors quote files and services (A31).
-type logWriter struct{ s *screen }
+type logWriter struct{ s *term.Screen }
 
 var _ io.Writer = logWriter{}
 
 func (w logWriter) Write(p []byte) (int, error) {
-	w.s.print(view.Clean(string(p)))
+	w.s.Print(view.Clean(string(p)))
 	return len(p), nil
 }

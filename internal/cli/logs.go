@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -93,7 +94,7 @@ func knownStep(p *plan.Plan, step string) error {
 	if slices.Contains(ids, step) {
 		return fault.New(fault.StepNotFound, "step %q lies inside another one: give its whole name, such as each[0].%s for the first item of the loop each", view.OneLine(step), view.OneLine(step))
 	}
-	if near := nearest(step, ids); near != "" {
+	if near := spell.Nearest(step, ids); near != "" {
 		return fault.New(fault.StepNotFound, "no step %q in this run; did you mean %q?", view.OneLine(step), near)
 	}
 	_, err := journal.ParseRef(p, step)

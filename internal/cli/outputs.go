@@ -5,14 +5,10 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/term"
 
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/view"
@@ -61,18 +57,6 @@ func beginning(text string, columns int) string {
 	return text
 }
 
-// stdoutColumns is the width of the terminal that standard output is, if any.
-func (a *app) stdoutColumns() (int, bool) {
-	if !isTerminal(a.stdout) {
-		return 0, false
-	}
-	f, _ := a.stdout.(*os.File)
-	if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-		return columns, true
-	}
-	return 80, true
-}
-
 func fieldText(name string, v any) string {
 	name = view.OneLine(name)
 	v = readable(v)
@@ -118,10 +102,4 @@ func indent(raw []byte) string {
 		return string(raw)
 	}
 	return b.String()
-}
-
-// isTerminal says that what is written to w is shown by a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

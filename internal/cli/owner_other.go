@@ -6,11 +6,7 @@ package cli
 
 import (
 	"io/fs"
-	"os"
 )
 
 // ownerOf: where files have no numbered owner the directory's own rights count.
 func ownerOf(fs.FileInfo) (uid int, ok bool) { return 0, false }
-
-// ownedByUs is ownerOf for an open file.
-func ownedByUs(*os.File) error { return nil }

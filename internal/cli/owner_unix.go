@@ -5,9 +5,7 @@
 package cli
 
 import (
-	"errors"
 	"io/fs"
-	"os"
 	"syscall"
 )
 
@@ -19,17 +17,4 @@ func ownerOf(info fs.FileInfo) (uid int, ok bool) {
 		return 0, false
 	}
 	return int(st.Uid), true
-}
-
-// ownedByUs says what is wrong with the owner of an open file. The system's
-// own user may have written it.
-func ownedByUs(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if uid, ok := ownerOf(info); ok && uid != 0 && uid != os.Geteuid() {
-		return errors.New("belongs to another user")
-	}
-	return nil
 }

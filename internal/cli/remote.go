@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/store"
@@ -96,7 +97,7 @@ func (r *remote) result(res *http.Response, out any) error {
 	body := &io.LimitedReader{R: res.Body, N: maxAnswer + 1}
 	err := json.NewDecoder(body).Decode(out)
 	if body.N <= 0 {
-		err = fmt.Errorf("its answer is larger than %s", byteSize(maxAnswer).text())
+		err = fmt.Errorf("its answer is larger than %s", config.Size(maxAnswer).Text())
 	}
 	if err != nil {
 		return r.unreachable(err)

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -61,12 +61,12 @@ func (a *app) report(err error) {
 			fmt.Fprintf(&b, "%s\n", view.OneLine(d.String()))
 		}
 	}
-	fmt.Fprintf(&b, "%s %s\n", a.screen.paint("error", "error:"), msg)
+	fmt.Fprintf(&b, "%s %s\n", a.screen.Paint("error", "error:"), msg)
 	if remedy != "" && !saysNext(code, msg, remedy) {
 		fmt.Fprintf(&b, "  %s\n", remedy)
 	}
-	fmt.Fprintf(&b, "  %s\n", a.screen.paint("quiet", string(code)+", exit "+fmt.Sprint(fault.ExitCode(err))))
-	a.screen.print(b.String())
+	fmt.Fprintf(&b, "  %s\n", a.screen.Paint("quiet", string(code)+", exit "+fmt.Sprint(fault.ExitCode(err))))
+	a.screen.Print(b.String())
 }
 
 // saysNext tells whether a message names the next command already, so that the
@@ -95,29 +95,11 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 		return err
 	}
 	text := buf.Bytes()
-	if isTerminal(w) {
-		text = escapeForTerminal(text)
+	if term.IsTerminal(w) {
+		text = term.EscapeJSON(text)
 	}
 	_, err := w.Write(text)
 	return err
-}
-
-// escapeForTerminal writes the characters of JSON text that could steer a terminal
-// or turn the direction of reading as escapes (A31). They stand in strings only, so
-// the value stays the same.
-func escapeForTerminal(text []byte) []byte {
-	if !bytes.ContainsFunc(text, view.Unprintable) {
-		return text
-	}
-	out := make([]byte, 0, len(text)+16)
-	for _, r := range string(text) {
-		if view.Unprintable(r) {
-			out = fmt.Appendf(out, "\\u%04x", r)
-		} else {
-			out = utf8.AppendRune(out, r)
-		}
-	}
-	return out
 }
 
 // text writes to standard output.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -23,7 +24,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s exits %d, the table says %d", row.Code, got, row.Exit)
 		}
 		var out, talk bytes.Buffer
-		a := &app{stdout: &out, stderr: &talk, output: asJSON, screen: newScreen(&talk, true, func(string) string { return "" })}
+		a := &app{stdout: &out, stderr: &talk, output: asJSON, screen: term.NewScreen(&talk, true, func(string) string { return "" })}
 		a.report(err)
 		for _, want := range []string{`error: it went wrong\x1b[2J`, row.Remedy, fmt.Sprintf("%s, exit %d", row.Code, row.Exit)} {
 			if !strings.Contains(talk.String(), want) {
@@ -38,7 +39,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	var out, talk bytes.Buffer
-	a := &app{stdout: &out, stderr: &talk, output: asTable, screen: newScreen(&talk, true, func(string) string { return "" })}
+	a := &app{stdout: &out, stderr: &talk, output: asTable, screen: term.NewScreen(&talk, true, func(string) string { return "" })}
 	if a.report(nil); out.Len()+talk.Len() > 0 {
 		t.Errorf("without an error: %q %q", out.String(), talk.String())
 	}

@@ -12,9 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -42,7 +46,7 @@ cat recipe.yaml | roux run - -o json`,
 					a.annotate(c.diags)
 					a.shown = true
 					_, _, problems := countDiagnostics(c.diags)
-					a.screen.print(fmt.Sprintf("%s: %s; nothing was run\n", view.OneLine(c.name), problems))
+					a.screen.Print(fmt.Sprintf("%s: %s; nothing was run\n", view.OneLine(c.name), problems))
 				}
 				return err
 			}
@@ -65,7 +69,7 @@ cat recipe.yaml | roux run - -o json`,
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, a pattern in quotes such as 'scans/*.pdf', or the hash of a file that is kept (repeatable)")
 	cmd.Flags().StringVar(&into, "save", "", "write the files that the outputs name into this directory")
-	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	cmd.Flags().BoolVar(&draft, "draft", false, "run a recipe whose status is draft")
 	return cmd
 }
@@ -95,7 +99,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	defer closeGiven(list)
 	if slices.ContainsFunc(list, func(g given) bool { return g.f == nil }) {
-		dir, err := a.dataDir()
+		dir, err := a.config.DataDir()
 		if err == nil {
 			err = mustHold(dir)
 		}
@@ -105,11 +109,11 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	}
 	if into != "" {
 		// Better now than after an hour of work.
-		p, err := openPlacer(into)
+		p, err := userfile.OpenDir(into)
 		if err != nil {
 			return err
 		}
-		p.close()
+		p.Close()
 	}
 	sigs, unhook := interrupts()
 	defer unhook()
@@ -127,7 +131,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		return h.refused(err)
 	}
 	a.log.Debug("run started", "run", run, "plan", c.plan.Hash().String())
-	if !a.screen.live() {
+	if !a.screen.Live() {
 		a.say("%s %s", view.OneLine(c.recipe.Name), run)
 	}
 	return a.carry(ctx, h, sigs, []*followed{{id: run, plan: c.plan, into: into}}, false)
@@ -142,11 +146,11 @@ func (a *app) resumeCommand() *cobra.Command {
 		Example: "roux resume\nroux resume run_01K3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := a.following(cmd.Context())
-			dir, err := a.dataDir()
+			dir, err := a.config.DataDir()
 			if err != nil {
 				return err
 			}
-			if err := mustExist(dir); err != nil {
+			if err := datadir.MustExist(dir); err != nil {
 				return err
 			}
 			sigs, unhook := interrupts()
@@ -301,9 +305,9 @@ func (a *app) printEnd(v *view.Run, res result, several bool) {
 	}
 	if res.Error != nil {
 		msg := view.OneLine(res.Error.Message)
-		a.screen.print(fmt.Sprintf("%s %s %s: %s: %s\n", a.screen.glyph(v.Status.String()), v.ID, v.Status, res.Error.Code, msg))
+		a.screen.Print(fmt.Sprintf("%s %s %s: %s: %s\n", a.screen.Glyph(v.Status.String()), v.ID, v.Status, res.Error.Code, msg))
 		if row, ok := fault.Lookup(res.Error.Code); ok && !a.quiet {
-			a.screen.print("  " + row.Remedy + "\n")
+			a.screen.Print("  " + row.Remedy + "\n")
 		}
 		if !a.quiet && v.Status != journal.RunCompleted {
 			a.say("  it goes on from what is recorded with `%s`", a.hint("runs retry", v.ID+raisedBy[res.Error.Code]))
@@ -313,7 +317,7 @@ func (a *app) printEnd(v *view.Run, res result, several bool) {
 	if v.Passed > 0 {
 		// Skipped is what the recipe asked for, and still what somebody who gave a
 		// folder of files wants to hear of.
-		a.say("skipped after a failure: %s; `%s` says why", view.Count(v.Passed, "step"), a.hint("explain", v.ID+" "+shellWord(v.FirstPassed)))
+		a.say("skipped after a failure: %s; `%s` says why", view.Count(v.Passed, "step"), a.hint("explain", v.ID+" "+term.ShellQuote(v.FirstPassed)))
 	}
 	if several {
 		a.text("%s %s\n", v.ID, v.Status)
@@ -355,17 +359,17 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 	a.say("stopping; Ctrl-C again stops at once")
 	err := h.close(sigs)
 	if errors.Is(err, errAtOnce) {
-		a.screen.print("stopped at once; nothing recorded is lost\n")
+		a.screen.Print("stopped at once; nothing recorded is lost\n")
 	} else if err != nil {
 		a.report(err)
 	}
 	open := slices.DeleteFunc(slices.Clone(runs), func(r *followed) bool { return r.view.Done() })
 	for _, r := range open[:min(len(open), fewHints)] {
-		a.screen.print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
+		a.screen.Print(fmt.Sprintf("%s has not ended: `%s` goes on with it, `%s` ends it\n",
 			r.id, a.hint("resume", r.id), a.hint("runs cancel", r.id)))
 	}
 	if more := len(open) - fewHints; more > 0 {
-		a.screen.print(fmt.Sprintf("nor have %d more: `%s` goes on with all of them\n", more, a.hint("resume", "")))
+		a.screen.Print(fmt.Sprintf("nor have %d more: `%s` goes on with all of them\n", more, a.hint("resume", "")))
 	}
 	return exit(fault.ExitInterrupted)
 }
@@ -377,5 +381,5 @@ func (a *app) broken(h *host, r *followed) error {
 	if cause := h.failure(); cause != nil {
 		err = cause
 	}
-	return storageError(h.dir, err)
+	return datadir.Error(h.dir, err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -307,9 +308,9 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 		rows = append(rows, []string{"error", view.OneLine(string(f.Error.Code) + ": " + f.Error.Message)})
 	}
 	if columns, ok := a.stdoutColumns(); ok {
-		rows[1][1] = cutColumns(rows[1][1], columns-len("quarantined")-columnGap)
+		rows[1][1] = term.Cut(rows[1][1], columns-len("quarantined")-term.ColumnGap)
 	}
-	a.text("%s\n", a.folded(table(rows), len("quarantined")+columnGap))
+	a.text("%s\n", a.folded(term.Table(rows), len("quarantined")+term.ColumnGap))
 	steps := [][]string{{"STEP", "STATUS", "TRIES", "TOOK", "USED", ""}}
 	for _, s := range v.Listed() {
 		if s.Others != "" {

@@ -5,12 +5,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
@@ -20,6 +16,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -46,11 +43,11 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, 
 	if len(hashes) == 0 {
 		return nil, nil
 	}
-	p, err := openPlacer(dir)
+	p, err := userfile.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.Close()
 	names := fileNames(v, outputs)
 	var list []saved
 	for _, hash := range hashes {
@@ -142,46 +139,28 @@ func eachHash(v any, fn func(hash string)) {
 	}
 }
 
-func (a *app) saveOutput(ctx context.Context, files action.Files, hash, name string, p *placer) (saved, error) {
+func (a *app) saveOutput(ctx context.Context, files action.Files, hash, name string, p *userfile.Dir) (saved, error) {
 	f, err := files.Open(ctx, hash)
 	if err != nil {
 		return saved{}, err
 	}
 	defer f.Close()
-	name = safeName(cmp.Or(name, f.Info().Name), hash)
+	name = userfile.SafeName(cmp.Or(name, f.Info().Name), hash)
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	for n := 2; ; n++ {
-		same, err := p.holds(name, hash)
+		same, err := p.Holds(name, hash)
 		if err != nil {
 			return saved{}, err
 		}
 		if same {
-			return saved{hash, p.show(name), fileUnchanged}, nil
+			return saved{hash, p.Name(name), userfile.Unchanged}, nil
 		}
-		if _, err := p.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if !p.Exists(name) {
 			break
 		}
 		name = fmt.Sprintf("%s-%d%s", stem, n, ext)
 	}
-	path, err := a.save(f, filepath.Join(p.dir, name), name, hash, false)
-	return saved{hash, path, fileWritten}, err
-}
-
-// holds says whether a file is there and has that content.
-func (p *placer) holds(name, hash string) (bool, error) {
-	info, err := p.root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() {
-		return false, nil
-	}
-	f, err := p.root.Open(name)
-	if err != nil {
-		return false, nil // not ours to read: another name is found
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return false, fault.Wrap(fault.Usage, err, "%s cannot be read: %v", p.show(name), err)
-	}
-	return "sha256_"+hex.EncodeToString(sum.Sum(nil)) == hash, nil
+	path, err := userfile.Save(f, filepath.Join(p.Path, name), name, hash, false)
+	return saved{hash, path, userfile.Written}, err
 }

@@ -14,7 +14,11 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/compile/recipe"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/spell"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -30,7 +34,7 @@ type schemaKind struct {
 func schemaKinds() []schemaKind {
 	return []schemaKind{
 		{"recipe", "a recipe in the recipe dialect", []string{"*.recipe.yaml", "*.recipe.yml", "*.recipe.json"}, recipe.Schema},
-		{"config", "settings: roux.yaml of a project, config.yaml of a user", []string{projectFile}, configSchema},
+		{"config", "settings: roux.yaml of a project, config.yaml of a user", []string{config.ProjectFile}, config.Schema},
 	}
 }
 
@@ -71,7 +75,7 @@ roux schema --write .vscode`,
 					for _, k := range kinds {
 						rows = append(rows, []string{k.Kind, k.What, strings.Join(k.Files, " ")})
 					}
-					a.text("%s", table(rows))
+					a.text("%s", term.Table(rows))
 				})
 			}
 			return nil
@@ -82,7 +86,7 @@ roux schema --write .vscode`,
 }
 
 func unknownKind(kind string) error {
-	if near := nearest(kind, kindNames()); near != "" {
+	if near := spell.Nearest(kind, kindNames()); near != "" {
 		return fault.New(fault.Usage, "there is no schema of %q; did you mean `roux schema %s`?", view.OneLine(view.Cut(kind, 60)), near)
 	}
 	return fault.New(fault.Usage, "there is no schema of %q; there are: %s", view.OneLine(view.Cut(kind, 60)), strings.Join(kindNames(), ", "))
@@ -95,14 +99,14 @@ func (a *app) printSchema(text []byte) {
 
 // writeSchemas writes schemas and merges what VS Code must know of them.
 func (a *app) writeSchemas(dir string, kinds []schemaKind) error {
-	p, err := openPlacer(dir)
+	p, err := userfile.OpenDir(dir)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	var list []placed
+	defer p.Close()
+	var list []userfile.Result
 	for _, k := range kinds {
-		done, err := p.offer(k.Kind+".schema.json", k.text(), true)
+		done, err := p.Offer(k.Kind+".schema.json", k.text(), true)
 		if err != nil {
 			return err
 		}
@@ -120,16 +124,16 @@ const editorSettings = "settings.json"
 
 // mergeSettings adds to settings.json which files each schema is for. A file
 // that is no plain JSON, which editors allow, is left to its owner.
-func mergeSettings(p *placer, kinds []schemaKind) (placed, error) {
-	old, there, err := p.read(editorSettings)
+func mergeSettings(p *userfile.Dir, kinds []schemaKind) (userfile.Result, error) {
+	old, there, err := p.Read(editorSettings)
 	if err != nil {
-		return placed{}, err
+		return userfile.Result{}, err
 	}
 	doc := &jsonx.Node{Kind: jsonx.Object}
 	if there && len(bytes.TrimSpace(old)) > 0 {
 		var problems []*jsonx.Error
 		if doc, problems = jsonx.Parse(old, jsonx.Limits{}); len(problems) > 0 || doc.Kind != jsonx.Object {
-			return placed{p.show(editorSettings), fileKept, "it holds more than plain JSON; add to \"yaml.schemas\" yourself: " + schemaLines(p.dir, kinds)}, nil
+			return kept(p, "it holds more than plain JSON; add to \"yaml.schemas\" yourself: "+schemaLines(p.Path, kinds)), nil
 		}
 	}
 	schemas := doc.Child("yaml.schemas")
@@ -138,11 +142,11 @@ func mergeSettings(p *placer, kinds []schemaKind) (placed, error) {
 		doc.Children = append(doc.Children, schemas)
 	}
 	if schemas.Kind != jsonx.Object {
-		return placed{p.show(editorSettings), fileKept, "its \"yaml.schemas\" is no object"}, nil
+		return kept(p, "its \"yaml.schemas\" is no object"), nil
 	}
 	changed := false
 	for _, k := range kinds {
-		key, want := schemaPath(p.dir, k), jsonList(k.Files)
+		key, want := schemaPath(p.Path, k), jsonList(k.Files)
 		entry := schemas.Child(key)
 		if entry != nil {
 			continue // also when the user said other files
@@ -152,15 +156,19 @@ func mergeSettings(p *placer, kinds []schemaKind) (placed, error) {
 		changed = true
 	}
 	if !changed {
-		return placed{p.show(editorSettings), fileUnchanged, ""}, nil
+		return userfile.Result{File: p.Name(editorSettings), Done: userfile.Unchanged}, nil
 	}
-	if err := p.write(editorSettings, yamlx.EncodeJSON(doc)); err != nil {
-		return placed{}, err
+	if err := p.Write(editorSettings, yamlx.EncodeJSON(doc)); err != nil {
+		return userfile.Result{}, err
 	}
 	if there {
-		return placed{p.show(editorSettings), fileUpdated, ""}, nil
+		return userfile.Result{File: p.Name(editorSettings), Done: userfile.Updated}, nil
 	}
-	return placed{p.show(editorSettings), fileWritten, ""}, nil
+	return userfile.Result{File: p.Name(editorSettings), Done: userfile.Written}, nil
+}
+
+func kept(p *userfile.Dir, why string) userfile.Result {
+	return userfile.Result{File: p.Name(editorSettings), Done: userfile.Kept, Why: why}
 }
 
 // schemaPath names a schema from the folder that the editor has open, which is
@@ -183,43 +191,4 @@ func jsonList(texts []string) *jsonx.Node {
 		list.Children = append(list.Children, &jsonx.Node{Kind: jsonx.String, Text: s})
 	}
 	return list
-}
-
-// configSchema is the JSON Schema of roux.yaml and of the user's config.yaml.
-func configSchema() []byte {
-	type object = map[string]any
-	closed := func(props object) object {
-		return object{"type": "object", "properties": props, "additionalProperties": false}
-	}
-	all, groups := object{}, map[string]object{}
-	for _, s := range settings {
-		row := object{"description": s.what + ". Wants " + s.want + ".", "type": []string{"string", "integer", "boolean"}}
-		switch {
-		case s.enum != nil:
-			row["enum"], row["type"] = s.enum, "string"
-		case s.list:
-			delete(row, "type")
-			row["oneOf"] = []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}
-		}
-		group, name, inner := strings.Cut(s.key, ".")
-		if !inner {
-			all[s.key] = row
-			continue
-		}
-		if groups[group] == nil {
-			groups[group] = object{}
-			all[group] = closed(groups[group])
-		}
-		groups[group][name] = row
-	}
-	root := closed(all)
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "Settings of Roux"
-	root["description"] = "roux.yaml of a project, config.yaml of a user. `roux config explain KEY` says which value counts."
-	root["type"] = []string{"object", "null"}
-	text, err := json.MarshalIndent(root, "", "  ")
-	if err != nil {
-		return nil // nothing here fails to encode
-	}
-	return append(text, '\n')
 }

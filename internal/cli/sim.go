@@ -19,10 +19,13 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
+	"github.com/roux-engine/roux/internal/term"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -126,7 +129,7 @@ func (a *app) simCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&answers, "answer", nil, "what a step gives, step=JSON, in place of something made up (repeatable)")
 	cmd.Flags().StringArrayVar(&signals, "signal", nil, "what a signal carries, name=JSON (repeatable)")
 	cmd.Flags().BoolVar(&trace, "trace", false, "show everything that happens, line by line")
-	cmd.Flags().Var((*byteSize)(&limit), "max-source", "largest recipe, up to 16MiB")
+	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd
 }
 
@@ -204,12 +207,12 @@ func madeUpFile() simulate.File {
 
 // simFiles reads what the simulated runs are given.
 func (a *app) simFiles(args []string) (list []simulate.File, err error) {
-	paths, err := a.inputPaths(args)
+	paths, err := userfile.Expand(args, a.say)
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range paths {
-		f, size, err := openRegular(path)
+		f, size, err := userfile.OpenRegular(path)
 		if err != nil {
 			return nil, err
 		}
@@ -225,16 +228,16 @@ func (a *app) simFiles(args []string) (list []simulate.File, err error) {
 
 func simFileOf(f *os.File, path string, size int64) (simulate.File, error) {
 	if size > simFile {
-		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", view.OneLine(path), byteSize(simFile).text())
+		return simulate.File{}, fault.New(fault.FileInvalid, "%s is larger than %s, the limit of a file in a simulation", view.OneLine(path), config.Size(simFile).Text())
 	}
 	data := make([]byte, size)
 	n, err := f.ReadAt(data, 0)
 	if int64(n) < size {
-		return simulate.File{}, fileError(path, fault.FileNotFound, err)
+		return simulate.File{}, userfile.OpenError(path, fault.FileNotFound, err)
 	}
 	mime, err := blob.TypeOf(f, path)
 	if err != nil {
-		return simulate.File{}, fileError(path, fault.FileNotFound, err)
+		return simulate.File{}, userfile.OpenError(path, fault.FileNotFound, err)
 	}
 	return simulate.File{Hash: fmt.Sprintf("sha256_%x", sha256.Sum256(data)), Name: filepath.Base(path), MimeType: mime, Data: data}, nil
 }
@@ -254,10 +257,10 @@ type simulation struct {
 
 // replayCommand is how to see one seed, with %d for it.
 func replayCommand(path string, flags map[string][]string) string {
-	words := []string{"roux", "sim", strings.ReplaceAll(shellWord(path), "%", "%%"), "--schedules", "1", "--seed", "%d", "--trace"}
+	words := []string{"roux", "sim", strings.ReplaceAll(term.ShellQuote(path), "%", "%%"), "--schedules", "1", "--seed", "%d", "--trace"}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		for _, v := range flags[name] {
-			words = append(words, name, strings.ReplaceAll(shellWord(v), "%", "%%"))
+			words = append(words, name, strings.ReplaceAll(term.ShellQuote(v), "%", "%%"))
 		}
 	}
 	return strings.Join(words, " ")
@@ -327,7 +330,7 @@ func (a *app) printSimulated(s *simulated) {
 	for _, e := range s.Ends {
 		rows = append(rows, []string{e.Status, fmt.Sprint(e.Runs), e.Code})
 	}
-	a.text("%s\n", table(rows))
+	a.text("%s\n", term.Table(rows))
 	rows = [][]string{{"step", "attempts of one effect", "completed", "failed", "skipped", "cancelled"}}
 	var never []string
 	for _, st := range s.Steps {
@@ -340,7 +343,7 @@ func (a *app) printSimulated(s *simulated) {
 			never = append(never, view.OneLine(st.Step))
 		}
 	}
-	a.text("%s\n", table(rows))
+	a.text("%s\n", term.Table(rows))
 	if len(never) > 0 {
 		a.text("never begun: %s\n", strings.Join(never, ", "))
 	}

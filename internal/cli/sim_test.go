@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/internal/simulate"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -30,7 +31,7 @@ func TestSimViolation(t *testing.T) {
 	}
 	var out bytes.Buffer
 	none := func(string) string { return "" }
-	a := &app{stdout: &out, stderr: &out, getenv: none, screen: newScreen(&out, true, none)}
+	a := &app{stdout: &out, stderr: &out, getenv: none, screen: term.NewScreen(&out, true, none)}
 	a.printSimulated(&simulated{Recipe: "x", Seed: 40, Violation: v})
 	for _, want := range []string{"seed 40 broke an invariant of Roux " + v.Version, "the last 50 things", view.OneLine(v.Last[len(v.Last)-1])} {
 		if !strings.Contains(out.String(), want) {

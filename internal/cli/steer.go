@@ -15,9 +15,12 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/userfile"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -119,7 +122,7 @@ func (a *app) signalCommand() *cobra.Command {
 // knownSignal refuses a name that no step of the recipe waits for: the run would
 // take the signal and go on waiting.
 func knownSignal(names []string, run, name string) error {
-	switch near := nearest(name, names); {
+	switch near := spell.Nearest(name, names); {
 	case slices.Contains(names, name):
 		return nil
 	case len(names) == 0:
@@ -189,14 +192,14 @@ func (a *app) adoptCommand() *cobra.Command {
 // payload reads a signal's payload.
 func (a *app) payload(text string) (json.RawMessage, error) {
 	if path, ok := strings.CutPrefix(text, "@"); ok {
-		f, err := openFile(path, fault.FileNotFound)
+		f, err := userfile.Open(path, fault.FileNotFound)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
 		b, err := io.ReadAll(io.LimitReader(f, maxSource))
 		if err != nil {
-			return nil, fileError(path, fault.FileNotFound, err)
+			return nil, userfile.OpenError(path, fault.FileNotFound, err)
 		}
 		text = string(b)
 	}
@@ -223,11 +226,11 @@ type steering struct {
 // then goes on with it; else this command does, as resume would.
 func (a *app) steer(ctx context.Context, name string, s steering) error {
 	ctx = a.following(ctx)
-	dir, err := a.dataDir()
+	dir, err := a.config.DataDir()
 	if err != nil {
 		return err
 	}
-	if err := mustExist(dir); err != nil {
+	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
 	if r := dial(ctx, dir); r != nil {

@@ -89,7 +89,7 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 // holderGone says that nobody listens at the data directory any more. One that
 // breaks off an answer may be about to end, so it is given a moment.
 func (a *app) holderGone(ctx context.Context) bool {
-	dir, err := dataDir(a.data, a.getenv)
+	dir, err := a.config.DataDir()
 	if err != nil {
 		return false
 	}

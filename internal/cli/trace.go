@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 	"github.com/spf13/cobra"
 )
@@ -63,7 +63,7 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 	name := view.OneLine(out.Recipe)
 	columns, ok := a.stdoutColumns()
 	if ok {
-		name = cutColumns(name, columns-len("├─  (depth: 0)"))
+		name = term.Cut(name, columns-len("├─  (depth: 0)"))
 	}
 	head := fmt.Sprintf("├─ %s (depth: %d)  %s  %s\n", name, out.Depth, out.ID,
 		view.Join(" · ", importedWord(out.Imported), out.Status, view.Took(micros(out.TookMs)), view.Credits(out.Credits)))
@@ -110,7 +110,7 @@ func (w *traceWriter) walk(s *view.Span, indent, above string, last, flame bool)
 	if s.Attempts > 1 {
 		name += fmt.Sprintf("  try %d", s.Attempts)
 	}
-	label := indent + branch + lookOf(s.Status).Glyph + " " + name
+	label := indent + branch + term.Glyph(s.Status) + " " + name
 	switch {
 	case flame:
 		w.add(s, label)
@@ -171,7 +171,7 @@ func (w *traceWriter) bars() {
 	names := 0
 	for i, r := range w.rows {
 		if w.spans[i] != nil {
-			names = max(names, lipgloss.Width(r[0]))
+			names = max(names, term.Width(r[0]))
 		}
 	}
 	names = min(names, columns/2)
@@ -183,7 +183,7 @@ func (w *traceWriter) bars() {
 	}
 	for i, s := range w.spans {
 		if s == nil {
-			w.app.text("%s\n", cutColumns(w.rows[i][0], columns))
+			w.app.text("%s\n", term.Cut(w.rows[i][0], columns))
 			continue
 		}
 		bar := []rune(strings.Repeat(" ", width+1))
@@ -193,12 +193,7 @@ func (w *traceWriter) bars() {
 				bar[x] = [...]rune{'░', '█', '┄', '▒'}[p.Kind]
 			}
 		}
-		w.app.text("%s %8s |%s\n", toWidth(cutColumns(w.rows[i][0], names), names), view.Took(micros(s.TookMs)), strings.TrimRight(string(bar), " "))
+		w.app.text("%s %8s |%s\n", term.Pad(term.Cut(w.rows[i][0], names), names), view.Took(micros(s.TookMs)), strings.TrimRight(string(bar), " "))
 	}
-	w.app.text("%s %8s |%s %s\n", toWidth("", names), "", "0", strings.Repeat(" ", max(width-12, 0))+view.Took(time.Duration(total)*time.Microsecond))
-}
-
-// toWidth makes s n columns wide.
-func toWidth(s string, n int) string {
-	return s + strings.Repeat(" ", max(n-lipgloss.Width(s), 0))
+	w.app.text("%s %8s |%s %s\n", term.Pad("", names), "", "0", strings.Repeat(" ", max(width-12, 0))+view.Took(time.Duration(total)*time.Microsecond))
 }

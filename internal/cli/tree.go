@@ -7,24 +7,23 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
 // A tree redraws one run in place: its steps in the order of the recipe, open
 // inner steps under them, and a line of totals.
 type tree struct {
-	screen *screen
+	screen *term.Screen
 	now    func() time.Time
 	drawn  int // lines on the screen that the next drawing replaces
 }
 
 // draw replaces what stands on the screen by the present state.
 func (t *tree) draw(v *view.Run) {
-	columns, height := t.screen.size()
+	columns, height := t.screen.Size()
 	lines := t.lines(v, height-2)
 	var b strings.Builder
 	if t.drawn > 0 {
@@ -32,13 +31,13 @@ func (t *tree) draw(v *view.Run) {
 	}
 	for _, line := range lines {
 		// A line that wraps would move everything below it.
-		b.WriteString(lipgloss.NewStyle().MaxWidth(columns-1).Render(line) + "\x1b[K\n")
+		b.WriteString(term.Truncate(line, columns-1) + "\x1b[K\n")
 	}
 	if len(lines) < t.drawn {
 		b.WriteString("\x1b[J")
 	}
 	t.drawn = len(lines)
-	t.screen.print(b.String())
+	t.screen.Print(b.String())
 }
 
 // forget leaves what is drawn where it is.
@@ -70,7 +69,7 @@ func (t *tree) lines(v *view.Run, height int) []string {
 	}
 	next := t.next(v)
 	body = fit(body, max(height-2-len(next), 3))
-	head := t.screen.paint("running", "▸") + " " + view.Join("  ", view.OneLine(v.Recipe), t.screen.paint("quiet", v.ID))
+	head := t.screen.Paint("running", "▸") + " " + view.Join("  ", view.OneLine(v.Recipe), t.screen.Paint("quiet", v.ID))
 	return append(append(append([]string{head}, body...), "  "+t.totals(v)), next...)
 }
 
@@ -102,7 +101,7 @@ func fit(lines []string, n int) []string {
 	}
 	first, last := -1, -1
 	for i, l := range lines {
-		if !strings.Contains(l, lookOf("completed").Glyph) && !strings.Contains(l, lookOf("pending").Glyph) && !strings.Contains(l, lookOf("skipped").Glyph) {
+		if !strings.Contains(l, term.Glyph("completed")) && !strings.Contains(l, term.Glyph("pending")) && !strings.Contains(l, term.Glyph("skipped")) {
 			if first < 0 {
 				first = i
 			}
@@ -139,7 +138,7 @@ func (t *tree) step(v *view.Run, s *view.Step, step *plan.Step, depth int) strin
 	if s.Attempts > 1 {
 		name += fmt.Sprintf("  try %d/%d", s.Attempts, max(step.Retry.Attempts, int64(s.Attempts)))
 	}
-	line := strings.Repeat("  ", depth) + t.screen.glyph(s.Status) + " " + pad(name, 26-2*depth) + " "
+	line := strings.Repeat("  ", depth) + t.screen.Glyph(s.Status) + " " + term.Pad(name, 26-2*depth) + " "
 	return line + t.detail(v, s)
 }
 
@@ -157,7 +156,7 @@ func (t *tree) detail(v *view.Run, s *view.Step) string {
 		if what == "" {
 			what = s.Summary
 		}
-		return pad(left0(s.Micros), 9) + " " + pad(view.Credits(s.Cost), 5) + " " + t.screen.paint("quiet", view.Join(", ", s.Undone, what))
+		return term.Pad(left0(s.Micros), 9) + " " + term.Pad(view.Credits(s.Cost), 5) + " " + t.screen.Paint("quiet", view.Join(", ", s.Undone, what))
 	case "running":
 		what := view.Join(" ", s.Opened, view.OneLine(s.Note))
 		if s.Fraction > 0 {
@@ -166,9 +165,9 @@ func (t *tree) detail(v *view.Run, s *view.Step) string {
 		if s.Items >= 0 {
 			what = fmt.Sprintf("%d of %s begun", s.Begun, view.Count(int(s.Items), "item"))
 		}
-		return pad(running, 9) + " " + t.screen.paint("quiet", what)
+		return term.Pad(running, 9) + " " + t.screen.Paint("quiet", what)
 	case "retrying":
-		return pad("in "+left(s.Due), 9) + " " + t.screen.paint("failed", view.Join(": ", string(s.Code), view.OneLine(s.Message)))
+		return term.Pad("in "+left(s.Due), 9) + " " + t.screen.Paint("failed", view.Join(": ", string(s.Code), view.OneLine(s.Message)))
 	case "waiting":
 		what := ""
 		if s.Note != "" {
@@ -177,23 +176,23 @@ func (t *tree) detail(v *view.Run, s *view.Step) string {
 		if s.Due > 0 {
 			what = view.Join(", ", what, "at most "+left(s.Due))
 		}
-		return pad("waiting", 9) + " " + what
+		return term.Pad("waiting", 9) + " " + what
 	case "failed", "timed_out":
 		what := view.Join(": ", string(s.Code), view.OneLine(s.Message))
 		if s.Handled {
 			what += " (handled)"
 		}
-		return pad(left0(s.Micros), 9) + " " + t.screen.paint(s.Status, what)
+		return term.Pad(left0(s.Micros), 9) + " " + t.screen.Paint(s.Status, what)
 	case "pending":
 		return ""
 	}
-	return pad(s.Status, 9) + " " + t.screen.paint("quiet", view.OneLine(s.Note))
+	return term.Pad(s.Status, 9) + " " + t.screen.Paint("quiet", view.OneLine(s.Note))
 }
 
 func left0(micros int64) string { return view.Took(time.Duration(micros) * time.Microsecond) }
 
 func (t *tree) totals(v *view.Run) string {
-	parts := []string{t.screen.paint(v.Status.String(), v.Status.String())}
+	parts := []string{t.screen.Paint(v.Status.String(), v.Status.String())}
 	if v.Failures && v.Status == journal.RunCompleted {
 		parts = append(parts, "with handled failures")
 	}
@@ -211,12 +210,4 @@ func (t *tree) totals(v *view.Run) string {
 		parts = append(parts, "elapsed "+view.Took(time.Duration(end-v.Started)*time.Microsecond))
 	}
 	return strings.Join(parts, " · ")
-}
-
-// pad fills s up to n columns.
-func pad(s string, n int) string {
-	if w := lipgloss.Width(s); w < n {
-		return s + strings.Repeat(" ", n-w)
-	}
-	return s
 }

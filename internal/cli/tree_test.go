@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/plan"
+	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -84,7 +85,7 @@ func TestTreeLooks(t *testing.T) {
 	say("bad", journal.Event{Kind: journal.EvNodeFailed, Code: fault.StepTimeout, Text: "too slow", M: 2_000_000})
 
 	var out bytes.Buffer
-	tr := &tree{screen: newScreen(&out, true, func(string) string { return "" }), now: func() time.Time { return time.UnixMicro(now + 500_000) }}
+	tr := &tree{screen: term.NewScreen(&out, true, func(string) string { return "" }), now: func() time.Time { return time.UnixMicro(now + 500_000) }}
 	got := strings.Join(tr.lines(v, 30), "\n")
 	for _, want := range []string{
 		`▸ looks\x1b[2J  run_1`,
@@ -135,7 +136,7 @@ func TestTreeFits(t *testing.T) {
 	if err := v.Apply(&journal.Event{Seq: 251, Kind: journal.EvNodeStarted, Step: ref.Step, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
-	tr := &tree{screen: newScreen(&bytes.Buffer{}, true, func(string) string { return "" }), now: time.Now}
+	tr := &tree{screen: term.NewScreen(&bytes.Buffer{}, true, func(string) string { return "" }), now: time.Now}
 	lines := tr.lines(v, 22)
 	got := strings.Join(lines, "\n")
 	if len(lines) > 22 || !strings.Contains(got, "◐ s250") || !strings.Contains(got, "above") || !strings.Contains(got, "below") {

@@ -11,10 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 
-	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
@@ -119,7 +117,7 @@ func listen(dir string) (net.Listener, func(), error) {
 	case len(path) > maxSocketPath:
 		short, err := os.MkdirTemp("", "roux-") // for its owner only
 		if err != nil {
-			return nil, nil, storageError(os.TempDir(), err)
+			return nil, nil, datadir.Error(os.TempDir(), err)
 		}
 		path, birth = filepath.Join(short, socketName), ""
 		pointer := filepath.Join(dir, pointerName)
@@ -129,18 +127,18 @@ func listen(dir string) (net.Listener, func(), error) {
 		}
 		if err := writePointer(pointer, path); err != nil {
 			undo()
-			return nil, nil, storageError(dir, err)
+			return nil, nil, datadir.Error(dir, err)
 		}
 	case runtime.GOOS == "windows":
 		birth = "" // who may enter the directory is all that counts
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, storageError(dir, err)
+			return nil, nil, datadir.Error(dir, err)
 		}
 	}
 	ln, err := bind(path, birth)
 	if err != nil {
 		undo()
-		return nil, nil, storageError(dir, err)
+		return nil, nil, datadir.Error(dir, err)
 	}
 	return &peerCheck{Listener: ln, seats: make(chan struct{}, maxCallers), closed: make(chan struct{})}, func() {
 		_ = os.Remove(path)
@@ -244,47 +242,4 @@ type seated struct {
 func (s *seated) Close() error {
 	defer s.leave()
 	return s.Conn.Close()
-}
-
-// mayUse refuses a data directory that its user cannot have made: it may have
-// come with somebody's project. A link in it would have a lock or a store written
-// through it, to any file of this user.
-func mayUse(dir string) error {
-	if err := realDir(dir); err != nil {
-		return err
-	}
-	return datadir.Check(dir)
-}
-
-// realDir refuses what is no directory of this user; there may be nothing.
-func realDir(dir string) error {
-	info, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = datadir.Refuse(info, fs.ModeDir)
-	}
-	if err != nil {
-		return fault.New(fault.Usage, "%s %v and is not used: it may have come with this project; name a data directory with --data DIR or ROUX_DATA", dir, err)
-	}
-	return nil
-}
-
-// mayUseIn is mayUse for a directory that the project in home names: it lies in
-// the project, and no link is on the way to it.
-func mayUseIn(home, dir string) error {
-	rel, err := filepath.Rel(home, dir)
-	if err != nil || !filepath.IsLocal(rel) {
-		return fault.New(fault.Usage, "%s is outside the project whose %s names it, and is not used: a project keeps its data below its own directory; "+
-			"to use this one, say so yourself with --data DIR, ROUX_DATA or your config.yaml", dir, projectFile)
-	}
-	at := home
-	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		at = filepath.Join(at, part)
-		if err := realDir(at); err != nil {
-			return err
-		}
-	}
-	return datadir.Check(dir)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 )
 
 // chmod sets rights, whatever the umask is.
@@ -251,23 +252,23 @@ func TestA15_LocalDirectoryThatCameAlong(t *testing.T) {
 		lay        func(t *testing.T)
 	}{
 		{"a link", "is a symbolic link", func(t *testing.T) {
-			if err := os.Symlink("../away", localDir); err != nil {
+			if err := os.Symlink("../away", config.LocalDir); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"a link for the lock", "lock is a symbolic link", func(t *testing.T) {
-			if err := os.Mkdir(localDir, 0o700); err != nil {
+			if err := os.Mkdir(config.LocalDir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Symlink("../../away/victim", filepath.Join(localDir, "lock")); err != nil {
+			if err := os.Symlink("../../away/victim", filepath.Join(config.LocalDir, "lock")); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"a link for the files", "files is a symbolic link", func(t *testing.T) {
-			if err := os.Mkdir(localDir, 0o700); err != nil {
+			if err := os.Mkdir(config.LocalDir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Symlink("../../away", filepath.Join(localDir, filesDir)); err != nil {
+			if err := os.Symlink("../../away", filepath.Join(config.LocalDir, filesDir)); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -275,10 +276,10 @@ func TestA15_LocalDirectoryThatCameAlong(t *testing.T) {
 			if os.Geteuid() != 0 {
 				t.Skip("only root can give a directory away")
 			}
-			if err := os.Mkdir(localDir, 0o700); err != nil {
+			if err := os.Mkdir(config.LocalDir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chown(localDir, 4711, 4711); err != nil {
+			if err := os.Chown(config.LocalDir, 4711, 4711); err != nil {
 				t.Fatal(err)
 			}
 		}},

@@ -24,7 +24,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell", "internal/linediff"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
@@ -39,11 +39,16 @@ var floors = []struct {
 		"internal/blob", "internal/egress", "internal/media",
 	}},
 	{"3, a run in a file", []string{"internal/bundle"}},
+	{"3, a terminal", []string{"internal/term"}},
+	{"3, files that a user names", []string{"internal/userfile"}},
 	{"4", []string{"internal/provider", "internal/builtin", "internal/worker", "internal/slots", "internal/feed", "internal/retention", "internal/loops"}},
 	{"5", []string{"internal/engine", "internal/registry", "action/actiontest"}},
 	{"6", []string{"internal/telemetry", "internal/simulate", "internal/node"}},
 	{"6, the library", []string{"."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
+	{"7, settings", []string{"internal/config"}},
+	{"7, who holds a data directory", []string{"internal/control"}},
+	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},
 }
@@ -57,7 +62,7 @@ var groups = []string{"internal/compile", "internal/store"}
 
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
-	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
+	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 	"internal/store/format",
 }
@@ -97,8 +102,8 @@ var wrappers = map[string][]string{
 	"code.dny.dev/ssrf":                               {"internal/egress"},
 	"github.com/spf13/cobra":                          {"internal/cli"},
 	"github.com/spf13/pflag":                          {"internal/cli"},
-	"charm.land/lipgloss/v2":                          {"internal/cli"},
-	"golang.org/x/term":                               {"internal/cli"},
+	"charm.land/lipgloss/v2":                          {"internal/term"},
+	"golang.org/x/term":                               {"internal/term"},
 	"golang.org/x/sys":                                {"internal/store/sqlite"},
 	"github.com/klauspost/compress":                   {"internal/store/format"},
 	"pgregory.net/rapid":                              {"internal/store/storetest"},

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package spell measures how far one name is from another, for hints such as
-// "did you mean …?". It decides nothing about what is near enough: each caller
-// knows its names.
+// "did you mean …?".
 package spell
+
+import "strings"
 
 // Distance counts the insertions, deletions, replacements and swaps of neighbours
 // that make b out of a, each place edited once (Damerau-Levenshtein, restricted).
@@ -39,4 +40,20 @@ func Distance(a, b string, limit int) int {
 		before, last, row = last, row, before
 	}
 	return min(last[len(y)], limit)
+}
+
+// Nearest returns the name that is fewer than three edits away from what was
+// written, or that begins with it; "" when there is none.
+func Nearest(got string, names []string) string {
+	best, at := "", 3
+	for _, n := range names {
+		d := Distance(got, n, at)
+		if len(got) >= 2 && strings.HasPrefix(n, got) {
+			d = min(d, 1)
+		}
+		if d < at && d < max(len(n), 2) {
+			best, at = n, d
+		}
+	}
+	return best
 }

@@ -3,6 +3,7 @@
 package spell_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/roux-engine/roux/internal/spell"
@@ -35,6 +36,18 @@ func TestDistance(t *testing.T) {
 		}
 		if got := spell.Distance(tt.b, tt.a, tt.limit); got != tt.want {
 			t.Errorf("Distance(%q, %q, %d) = %d, want %d", tt.b, tt.a, tt.limit, got, tt.want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"run", "resume", "runs", "validate", "events"}
+	for _, tt := range []struct{ got, want string }{
+		{"rnu", "run"}, {"vaildate", "validate"}, {"even", "events"}, {"res", "resume"}, {"xyz", ""}, {"frobnicate", ""}, {"", ""},
+		{strings.Repeat("x", 1000), ""},
+	} {
+		if got := spell.Nearest(tt.got, names); got != tt.want {
+			t.Errorf("nearest(%q) = %q, want %q", tt.got[:min(len(tt.got), 20)], got, tt.want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package userfile
 
 import (
 	"crypto/rand"
@@ -15,10 +15,10 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A draft is a file that is written beside the one whose place it takes: nobody
-// sees half of it, and what fails leaves nothing behind. Every file that a
-// command writes where the user wants it begins as one.
-type draft struct {
+// An Atomic is a file that is written under a temporary name and renamed when it
+// is complete. No reader sees half of it, and a failure leaves nothing behind.
+// Every file that a command writes for the user is written this way.
+type Atomic struct {
 	f     *os.File
 	root  *os.Root
 	temp  string
@@ -27,97 +27,110 @@ type draft struct {
 	force bool   // it may take the place of a file
 }
 
-// newDraft begins a file. Of the mode the system takes off what the user's mask
-// says. Whoever begins a draft drops it in the end.
-func newDraft(root *os.Root, name, shown string, mode fs.FileMode, force bool) (*draft, error) {
+// NewAtomic creates the temporary file, with the given mode less the user's
+// umask. shown is the name that messages show. The caller calls Discard at the
+// end, also after Place.
+func NewAtomic(root *os.Root, name, shown string, mode fs.FileMode, force bool) (*Atomic, error) {
 	if err := mayReplace(root, name, shown, force); err != nil {
 		return nil, err // before the work
 	}
 	temp := path.Join(path.Dir(name), ".roux-"+rand.Text()+".tmp")
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return nil, writeError(shown, err)
+		return nil, WriteError(shown, err)
 	}
-	return &draft{f, root, temp, name, shown, force}, nil
+	return &Atomic{f, root, temp, name, shown, force}, nil
 }
 
-// Write implements io.Writer. An error of the disk says so here, which tells it
-// from those of what is copied into the draft.
-func (d *draft) Write(p []byte) (int, error) {
+// Write implements io.Writer. Its errors say that the file cannot be written,
+// which distinguishes them from errors of the source.
+func (d *Atomic) Write(p []byte) (int, error) {
 	n, err := d.f.Write(p)
 	if err != nil {
-		err = writeError(d.shown, err)
+		err = WriteError(d.shown, err)
 	}
 	return n, err
 }
 
-// place makes the draft durable and puts it where it belongs, name and all: who
-// exports a run may delete it then.
-func (d *draft) place() error {
+// Place makes the file durable under its final name, the directory entry
+// included, because a user may delete a run once it is exported.
+func (d *Atomic) Place() error {
 	err := errors.Join(d.f.Sync(), d.f.Close())
 	if err == nil {
-		err = mayReplace(d.root, d.name, d.shown, d.force) // something may have come meanwhile
+		err = mayReplace(d.root, d.name, d.shown, d.force) // something may have been created meanwhile
 	}
 	if err == nil {
 		err = d.root.Rename(d.temp, d.name)
 	}
 	if err != nil {
-		return writeError(d.shown, err)
+		return WriteError(d.shown, err)
 	}
 	d.temp = ""
 	dir, err := d.root.Open(path.Dir(d.name))
 	if err != nil {
-		return nil // one may write in it and not read it
+		return nil // a directory may be writable and not readable
 	}
 	err = errors.Join(dir.Sync(), dir.Close())
 	if !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
 		return nil // not every system can sync a directory
 	}
-	return writeError(d.shown, err)
+	return WriteError(d.shown, err)
 }
 
-// drop removes a draft that was not placed.
-func (d *draft) drop() {
+// Chmod changes the mode of the file, whatever the umask is.
+func (d *Atomic) Chmod(mode fs.FileMode) error { return WriteError(d.shown, d.f.Chmod(mode)) }
+
+// Size returns how many bytes have been written.
+func (d *Atomic) Size() (int64, error) {
+	info, err := d.f.Stat()
+	if err != nil {
+		return 0, WriteError(d.shown, err)
+	}
+	return info.Size(), nil
+}
+
+// Discard removes a file that was not placed.
+func (d *Atomic) Discard() {
 	if d.temp != "" {
-		_ = d.f.Close() // once more where placing failed
+		_ = d.f.Close() // again, when Place has failed
 		_ = d.root.Remove(d.temp)
 	}
 }
 
-// replaceFile puts a text in the place of what is there.
-func replaceFile(root *os.Root, name, shown string, text []byte) error {
-	d, err := newDraft(root, name, shown, 0o644, true)
+// Replace writes a file, and replaces it when it exists.
+func Replace(root *os.Root, name, shown string, text []byte) error {
+	d, err := NewAtomic(root, name, shown, 0o644, true)
 	if err != nil {
 		return err
 	}
-	defer d.drop()
+	defer d.Discard()
 	if _, err := d.Write(text); err != nil {
 		return err
 	}
-	return d.place()
+	return d.Place()
 }
 
-// openBeside opens the directory in which a file lies that the user named.
-func openBeside(name string) (root *os.Root, base string, err error) {
+// OpenParent opens the directory of a file that the user named.
+func OpenParent(name string) (root *os.Root, base string, err error) {
 	dir, base := filepath.Split(name)
 	if base == "" {
 		return nil, "", fault.New(fault.Usage, "%s cannot be written: it names no file", view.Cut(name, 200))
 	}
 	if root, err = os.OpenRoot(filepath.Clean(dir)); err != nil {
-		return nil, "", writeError(name, err)
+		return nil, "", WriteError(name, err)
 	}
 	return root, base, nil
 }
 
-// mayReplace refuses to write over what is there, and to replace what is no file
-// even when told to.
+// mayReplace refuses to replace a file unless force is set, and to replace what
+// is not a regular file at all.
 func mayReplace(root *os.Root, name, shown string, force bool) error {
 	info, err := root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return writeError(shown, err)
+		return WriteError(shown, err)
 	case !info.Mode().IsRegular():
 		return fault.New(fault.Conflict, "%s is no regular file and is not replaced", view.Cut(shown, 200))
 	case !force:
@@ -126,9 +139,9 @@ func mayReplace(root *os.Root, name, shown string, force bool) error {
 	return nil
 }
 
-// writeError says why a file that the user named cannot be there. An error that
-// has a code keeps it.
-func writeError(shown string, err error) error {
+// WriteError returns the error for a file that the user named and that cannot be
+// written. An error that has a code keeps it.
+func WriteError(shown string, err error) error {
 	var known *fault.Error
 	switch {
 	case err == nil || errors.As(err, &known):

@@ -1,23 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package linediff compares two texts line by line.
+//
+// It decides which lines are shown as kept, removed and added. It never touches
+// a file.
+package linediff
 
 import (
 	"fmt"
 	"strings"
 )
 
-// An edit is a line of a difference: kept (in both), removed or added.
+// Unified returns the difference of two texts line by line, in the format that
+// patch reads, with three lines of context. It is a heading alone when they are
+// equal.
+func Unified(name string, from, to []byte) string {
+	x, y := split(from), split(to)
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n", name, name)
+	for _, h := range hunks(lineEdits(x, y), 3) {
+		h.write(&b, x, y)
+	}
+	return b.String()
+}
+
+func split(text []byte) []string {
+	lines := strings.SplitAfter(string(text), "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// An edit is one line of a difference: kept (in both texts), removed or added.
 type edit struct {
 	op   byte // ' ', '-', '+'
 	x, y int  // the line's number in each text, from 0
 }
 
-// maxCells bounds the table of a difference; texts that differ in more are
-// shown as removed and added as a whole.
+// maxCells bounds the table that middle fills. Texts that would need a larger
+// one are shown as removed and added as a whole.
 const maxCells = 4 << 20
 
-// lineEdits finds a shortest difference of two lists of lines.
+// lineEdits returns a shortest difference of two lists of lines.
 func lineEdits(x, y []string) (edits []edit) {
 	head := 0
 	for head < len(x) && head < len(y) && x[head] == y[head] {
@@ -35,7 +60,8 @@ func lineEdits(x, y []string) (edits []edit) {
 	return edits
 }
 
-// middle compares what lies between equal ends; at is where it begins.
+// middle compares the lines between the equal beginnings and ends of two texts.
+// at is the number of the first of these lines.
 func middle(x, y []string, at int) (edits []edit) {
 	i, j := 0, 0
 	if len(x)*len(y) <= maxCells {
@@ -64,7 +90,8 @@ func middle(x, y []string, at int) (edits []edit) {
 	return edits
 }
 
-// longest is the length of the longest common part of each pair of ends.
+// longest returns, for each pair of suffixes of x and y, the length of their
+// longest common subsequence.
 func longest(x, y []string) [][]int32 {
 	table := make([][]int32, len(x)+1)
 	for i := range table {
@@ -82,18 +109,19 @@ func longest(x, y []string) [][]int32 {
 	return table
 }
 
-// A hunk is a part of a difference with the lines around it.
+// A hunk is a part of a difference with its context.
 type hunk []edit
 
-// hunks leaves out what lies further than around lines from a change.
-func hunks(edits []edit, around int) (list []hunk) {
+// hunks splits a difference and leaves out lines that are more than context
+// lines away from a change.
+func hunks(edits []edit, context int) (list []hunk) {
 	begin, last := -1, -1
 	for i, e := range edits {
 		if e.op == ' ' {
 			continue
 		}
-		if begin >= 0 && i-last > 2*around+1 {
-			list = append(list, edits[max(0, begin-around):last+1+around])
+		if begin >= 0 && i-last > 2*context+1 {
+			list = append(list, edits[max(0, begin-context):last+1+context])
 			begin = -1
 		}
 		if begin < 0 {
@@ -102,7 +130,7 @@ func hunks(edits []edit, around int) (list []hunk) {
 		last = i
 	}
 	if begin >= 0 {
-		list = append(list, edits[max(0, begin-around):min(len(edits), last+1+around)])
+		list = append(list, edits[max(0, begin-context):min(len(edits), last+1+context)])
 	}
 	return list
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package config
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,25 +13,25 @@ import (
 	"github.com/roux-engine/roux/internal/retention"
 )
 
-// forever is the value of a setting that lets nothing go.
+// forever is the value of a retention setting that deletes nothing.
 const forever = "forever"
 
 const maxRetention = 36_500 * 24 * time.Hour
 
-// retention is how long this data directory keeps what it holds.
-func (a *app) retention() retention.Policy {
+// Retention returns how long the data directory keeps what it holds.
+func (c *Config) Retention() retention.Policy {
 	get := func(key string) time.Duration {
-		d, err := parseRetention(a.lookup(settingOf(key), nil)[0].Value)
+		d, err := parseRetention(c.Get(key).Value)
 		if err != nil {
-			return 0 // prepare has refused it
+			return 0 // such a value was refused before
 		}
 		return d
 	}
 	return retention.Policy{Runs: get("retain.runs"), Files: get("retain.files"), Uploads: get("retain.uploads")}
 }
 
-// parseRetention reads days ("7d"), a duration as recipes write it ("36h",
-// "P2W") or "forever", which is less than zero.
+// parseRetention reads days ("7d"), a duration as in recipes ("36h", "P2W") or
+// "forever", for which it returns a negative duration.
 func parseRetention(text string) (time.Duration, error) {
 	if text == forever {
 		return -1, nil
@@ -43,11 +44,11 @@ func parseRetention(text string) (time.Duration, error) {
 	ms, err := recipe.ParseDuration(text)
 	switch d := time.Duration(ms) * time.Millisecond; {
 	case err != nil:
-		return 0, fmt.Errorf(`want a duration such as 7d or 36h, or forever`)
+		return 0, errors.New("want a duration such as 7d or 36h, or forever")
 	case ms > maxRetention.Milliseconds():
-		return 0, fmt.Errorf("want at most 36500d, or forever")
+		return 0, errors.New("want at most 36500d, or forever")
 	case d < retention.MinUploads:
-		return 0, fmt.Errorf("want at least %s: a run that is being started with a file must find it", "1h")
+		return 0, errors.New("want at least 1h: a run that is being started with a file must find it")
 	default:
 		return d, nil
 	}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config turns flags, environment variables and files of configuration
+// into settings.
+//
+// It decides which settings there are, which of several values of one counts,
+// which file may set what, and where the data directory is. It shows nothing
+// and changes no file.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/roux-engine/roux/internal/egress"
+)
+
+// A Setting is one row of the table of settings. Help, docs/config.md, the
+// names of variables and the schema of roux.yaml are made from that table.
+type Setting struct {
+	Key     string // in roux.yaml; a dot leads into a mapping
+	Env     string
+	Flag    string // without dashes; "" when there is none
+	Default string // as text; in parentheses when it is computed
+	What    string
+	Want    string // the values it accepts, for messages and the schema
+	Enum    []string
+	List    bool // a list in roux.yaml, text with commas elsewhere
+	// Personal settings are not read from a project's roux.yaml, because a user
+	// who clones a project has not agreed to what they open.
+	Personal bool
+	// check reports what is wrong with a value; nil accepts any text. The value
+	// of a flag is checked by the flag.
+	check func(text string) error
+	path  bool // relative to the file that sets it
+	// ofData settings decide how long a data directory keeps what it holds. A
+	// project's roux.yaml sets them for a data directory inside the project only,
+	// because another one holds the runs of other projects, too.
+	ofData bool
+}
+
+const ofProjects = "; a project's `roux.yaml` says it of a data directory in the project only"
+
+// table lists the settings in the order in which they are shown.
+var table = []Setting{
+	{
+		Key: "data", Env: dataVariable, Flag: "data", Default: "(./.roux where it exists, else the user's data directory)",
+		What: "data directory: where runs and files are kept; a project's `roux.yaml` may name one below its own directory only", Want: "a directory", path: true,
+	},
+	{
+		Key: "output", Env: "ROUX_OUTPUT", Flag: "output", Default: "table",
+		What: "form of results", Want: "table, json, jsonl, yaml, name or template={{ … }}",
+	},
+	{
+		Key: "color", Env: "ROUX_COLOR", Default: "auto", What: "colours on a terminal; NO_COLOR, TERM=dumb, CI=1 and --no-color say never",
+		Want: "auto or never", Enum: []string{"auto", "never"},
+	},
+	{
+		Key: "time", Env: "ROUX_TIME", Flag: "time", Default: "relative", What: "how times are shown to people",
+		Want: "relative or iso", Enum: []string{"relative", "iso"},
+	},
+	{
+		Key: "timeout", Env: "ROUX_TIMEOUT", Flag: "timeout", Default: "0s", What: "how long a command waits, for a run from its start on, before it ends with exit code 8; 0s = as long as it takes",
+		Want: "a duration such as 30s",
+	},
+	{
+		Key: "max-source", Env: "ROUX_MAX_SOURCE", Flag: "max-source", Default: "1MiB", What: "largest recipe that is read, up to 16MiB",
+		Want: "a size such as 4MiB", check: func(text string) error { return new(Size).Set(text) },
+	},
+	{
+		Key: "concurrency", Env: "ROUX_CONCURRENCY", Default: "1024", What: "how many attempts may be under way at once",
+		Want: "a number from 1 to 1000000", check: func(text string) error {
+			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 1_000_000 {
+				return errors.New("want a number from 1 to 1000000")
+			}
+			return nil
+		},
+	},
+	{
+		Key: "retain.runs", Env: "ROUX_RETAIN_RUNS", Default: "7d", What: "how long a run is kept after it has ended" + ofProjects,
+		Want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
+	},
+	{
+		Key: "retain.files", Env: "ROUX_RETAIN_FILES", Default: "7d", What: "how long a file is kept after the last run that names it has ended" + ofProjects,
+		Want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
+	},
+	{
+		Key: "retain.uploads", Env: "ROUX_RETAIN_UPLOADS", Default: "24h", What: "how long a file that no run names is kept after its last use" + ofProjects,
+		Want: "a duration of at least 1h, such as 7d, or forever", check: checkRetention, ofData: true,
+	},
+	{
+		Key: "egress.allow", Env: egress.Variable, Default: "(public addresses only)",
+		What: "address ranges that `http` may reach beside public addresses, such as 127.0.0.1/32", Want: "ranges such as 127.0.0.1/32,10.0.0.0/8",
+		List: true, Personal: true, check: func(text string) error { _, err := egress.ParseAllow(text); return err },
+	},
+}
+
+// All returns the table of settings. The caller does not change it.
+func All() []Setting { return table }
+
+// Find returns the setting of that key, or nil.
+func Find(key string) *Setting {
+	for i := range table {
+		if table[i].Key == key {
+			return &table[i]
+		}
+	}
+	return nil
+}
+
+// Keys returns the keys of all settings.
+func Keys() (keys []string) {
+	for i := range table {
+		keys = append(keys, table[i].Key)
+	}
+	return keys
+}
+
+// Valid checks one value of the setting.
+func (s *Setting) Valid(text string) error {
+	switch {
+	case s.Enum != nil && !slices.Contains(s.Enum, text):
+		return fmt.Errorf("want %s", s.Want)
+	case s.check != nil:
+		return s.check(text)
+	}
+	return nil
+}
