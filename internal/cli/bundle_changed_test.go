@@ -389,7 +389,7 @@ func TestImportedRunsAreMarked(t *testing.T) {
 			t.Errorf("%v: exit %d: %s", args, code, talk)
 		}
 	}
-	if out, talk, code := inProcess("", "doctor"); strings.Contains(out, "set apart") {
+	if out, talk, code := inProcess("", "doctor"); strings.Contains(out, "quarantined") {
 		t.Errorf("doctor: exit %d: %s%s", code, out, talk)
 	}
 	if _, talk, code := inProcess("", "runs", "adopt", "@last"); code != fault.ExitFailed && code != fault.ExitOK {

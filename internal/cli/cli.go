@@ -126,7 +126,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // account is whose runs the command line handles. Accounts come with the service.
-const account = "local"
+const account = config.Account
 
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{

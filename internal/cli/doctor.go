@@ -4,69 +4,20 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/doctor"
+	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
 )
-
-// A finding is what doctor says of one thing.
-type finding struct {
-	Check  string `json:"check"`
-	Status string `json:"status"` // ok, note, problem or fixed
-	Text   string `json:"text"`
-	Fix    string `json:"fix,omitempty"`
-}
-
-// What a finding can be. A note does not make doctor fail.
-const (
-	isOK      = "ok"
-	isNote    = "note"
-	isProblem = "problem"
-	isFixed   = "fixed"
-)
-
-// A doctor gathers findings. mend says that what can be mended is.
-type doctor struct {
-	app  *app
-	ctx  context.Context
-	mend bool
-	dir  string
-	list []finding
-}
-
-func (d *doctor) ok(check, format string, args ...any) {
-	d.list = append(d.list, finding{check, isOK, fmt.Sprintf(format, args...), ""})
-}
-
-func (d *doctor) note(check, fix, format string, args ...any) {
-	d.list = append(d.list, finding{check, isNote, fmt.Sprintf(format, args...), fix})
-}
-
-func (d *doctor) problem(check, fix, format string, args ...any) {
-	d.list = append(d.list, finding{check, isProblem, fmt.Sprintf(format, args...), fix})
-}
-
-// mended runs a repair when --fix says so, and tells what came of it.
-func (d *doctor) mended(check, fix, text string, repair func() error) {
-	if !d.mend {
-		d.problem(check, fix+", or `roux doctor --fix`", "%s", text)
-		return
-	}
-	if err := repair(); err != nil {
-		d.problem(check, fix, "%s; mending it failed: %v", text, err)
-		return
-	}
-	d.list = append(d.list, finding{check, isFixed, text, ""})
-}
-
-// fail is a problem that an error tells, with its remedy.
-func (d *doctor) fail(check string, err error) {
-	d.problem(check, fault.RemedyOf(err), "%s", fault.Message(err))
-}
 
 func (a *app) doctorCommand() *cobra.Command {
 	var mend bool
@@ -85,14 +36,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			if into != "" {
 				return a.salvage(cmd.Context(), into)
 			}
-			d := &doctor{app: a, ctx: cmd.Context(), mend: mend}
-			d.machine()
-			d.settings()
-			d.data()
-			d.parser()
-			a.show(d.list, func() { a.printFindings(d.list) })
-			for _, f := range d.list {
-				if f.Status == isProblem {
+			list := doctor.Check(cmd.Context(), a.doctorOptions(mend))
+			a.show(list, func() { a.printFindings(list) })
+			for _, f := range list {
+				if f.Status == doctor.Problem {
 					return exit(fault.ExitFailed)
 				}
 			}
@@ -106,14 +53,14 @@ func (a *app) doctorCommand() *cobra.Command {
 }
 
 // signs are how findings look, each with a glyph and a word.
-var signs = map[string]string{isOK: "completed", isNote: "waiting", isProblem: "failed", isFixed: "completed"}
+var signs = map[string]string{doctor.OK: "completed", doctor.Note: "waiting", doctor.Problem: "failed", doctor.Fixed: "completed"}
 
-func (a *app) printFindings(list []finding) {
+func (a *app) printFindings(list []doctor.Finding) {
 	rows := make([][]string, len(list))
 	problems := 0
 	for i, f := range list {
 		rows[i] = []string{term.Glyph(signs[f.Status]) + " " + f.Status, f.Check, view.OneLine(f.Text)}
-		if f.Status == isProblem {
+		if f.Status == doctor.Problem {
 			problems++
 		}
 	}
@@ -128,4 +75,71 @@ func (a *app) printFindings(list []finding) {
 		return
 	}
 	a.say("%s", view.Count(problems, "problem"))
+}
+
+func (a *app) doctorOptions(mend bool) doctor.Options {
+	b := thisBuild()
+	opt := doctor.Options{
+		Config: a.config, ConfigErr: a.configErr, Screen: a.screen, Getenv: a.getenv, Now: a.now, Fix: mend, Say: a.say, Hint: a.hint,
+		Version: view.Join(" ", "roux", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())),
+		Holder: func(ctx context.Context, dir string) store.Reader {
+			if r := dial(ctx, dir); r != nil {
+				return r
+			}
+			return nil // not a nil *remote in an interface
+		},
+		SocketError: func(dir string) error {
+			if _, err := socketOf(dir); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		},
+		Hide: func(ctx context.Context, j store.Reader, head *store.Head) { newMaskedJournal(j).hide(ctx, head) },
+	}
+	if b.Removable {
+		opt.Broken = b.broken()
+	}
+	return opt
+}
+
+// salvage makes a new data directory of what verifies in a damaged one, which it
+// leaves as it is.
+func (a *app) salvage(ctx context.Context, to string) error {
+	from, err := a.config.DataDir()
+	if err != nil {
+		return err
+	}
+	if err := datadir.MustExist(from); err != nil {
+		return err
+	}
+	if to, err = doctor.EmptyDir(to, from); err != nil {
+		return err
+	}
+	a.say("reading %s; Ctrl-C ends it and changes nothing there", from)
+	out, err := doctor.Salvage(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	a.show(out, func() { a.printSalvaged(out) })
+	if len(out.Damaged) > 0 || len(out.Store) > 0 {
+		return exit(fault.ExitFailed)
+	}
+	return nil
+}
+
+func (a *app) printSalvaged(out doctor.Salvaged) {
+	a.text("saved %s and %s to %s (the log was read: %s)\n", view.Count(out.Runs, "run"), view.Count(out.Files, "file"), out.Dir, out.Read)
+	for _, o := range out.Others {
+		a.text("  the log was read %s for %s\n", o.Read, o.Run)
+	}
+	for _, d := range out.Damaged {
+		a.text("  not saved, or not whole: %s: %s\n", d.Run, view.OneLine(d.Why))
+	}
+	for _, c := range out.Store {
+		a.text("  store: %s\n", view.OneLine(c))
+	}
+	if out.Rest != "" {
+		a.say("what can be read of runs that are not saved is in %s: `roux events RUN --data %s`", out.Rest, term.ShellQuote(out.Rest))
+	}
+	a.say("`roux doctor --data %s` checks it; `roux resume --data %s` goes on with it", term.ShellQuote(out.Dir), term.ShellQuote(out.Dir))
 }

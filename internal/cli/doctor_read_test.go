@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/roux-engine/roux/internal/doctor"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
@@ -29,14 +29,14 @@ func TestDoctorReadsEverything(t *testing.T) {
 	if out, talk, code := inProcess("", "files", "put", recipe, "--data", data); code != 0 {
 		t.Fatalf("exit %d\n%s%s", code, out, talk)
 	}
-	doctor := func(want int, text string) {
+	check := func(want int, text string) {
 		t.Helper()
 		out, talk, code := inProcess("", "doctor", "--data", data)
 		if code != want || !strings.Contains(out, text) {
 			t.Errorf("exit %d, want %d and %q\n%s%s", code, want, text, out, talk)
 		}
 	}
-	doctor(0, "1 run as lists show them")
+	check(0, "1 run as lists show them")
 
 	st, err := sqlite.Open(t.Context(), sqlite.Options{Dir: data})
 	if err != nil {
@@ -57,7 +57,7 @@ func TestDoctorReadsEverything(t *testing.T) {
 			if _, err := st.Commit(t.Context(), []store.Transition{{Key: h.Key, Epoch: epoch, Head: &h}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := headFits(t.Context(), st, h); (err == nil) != (status == heads[0].Status) {
+			if _, err := doctor.CheckHead(t.Context(), st, h); (err == nil) != (status == heads[0].Status) {
 				t.Errorf("shown as %s (%s): %v", status, apart, err)
 			}
 		}
@@ -82,15 +82,5 @@ func TestDoctorReadsEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	doctor(1, "is damaged in the store")
-}
-
-// TestReadingTime: the time that doctor names follows the bytes.
-func TestReadingTime(t *testing.T) {
-	if got := readingTime(40<<20, 600<<20); got != 5*time.Second {
-		t.Errorf("%s, want 5s", got)
-	}
-	if got := readingTime(0, 0); got >= worthSaying {
-		t.Errorf("nothing takes %s", got)
-	}
+	check(1, "is damaged in the store")
 }

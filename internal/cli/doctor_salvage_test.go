@@ -14,6 +14,7 @@ import (
 
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/doctor"
 )
 
 // killedWith makes a data directory with n runs, as a process that is killed leaves it.
@@ -88,7 +89,7 @@ func TestSalvage(t *testing.T) {
 			}
 			saved := filepath.Join(t.TempDir(), "saved")
 			out, talk, code := inProcess("", "doctor", "--data", dir, "--salvage", saved, "-o", "json")
-			var got salvaged
+			var got doctor.Salvaged
 			if err := json.Unmarshal([]byte(out), &got); err != nil {
 				t.Fatalf("exit %d: %s%s", code, out, talk)
 			}

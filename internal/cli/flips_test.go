@@ -25,6 +25,7 @@ import (
 	"github.com/roux-engine/roux/internal/bundle"
 	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/doctor"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -363,14 +364,12 @@ func (f *flipper) look() (shown map[string]string, problems []string) {
 	showRuns(ctx, st, shown)
 	showStrangers(ctx, st, shown)
 	f.showFiles(ctx, shown)
-	d := &doctor{app: a, ctx: ctx, dir: f.dir}
-	d.contents(st)
-	d.runs(ctx, st)
+	list := doctor.Contents(ctx, a.doctorOptions(false), f.dir, st)
 	if err := st.Close(); err != nil {
 		problems = append(problems, err.Error())
 	}
-	for _, found := range d.list {
-		if found.Status == isProblem {
+	for _, found := range list {
+		if found.Status == doctor.Problem {
 			problems = append(problems, found.Check+": "+found.Text)
 		}
 	}

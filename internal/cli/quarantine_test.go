@@ -52,10 +52,10 @@ func TestQuarantine(t *testing.T) {
 		{[]string{"runs", "list"}, 0, "quarantined"},
 		{[]string{"runs", "get", "@last"}, 0, "it stopped the process; `roux runs release " + head.Run + "`"},
 		{[]string{"resume"}, 0, "nothing to resume"},
-		{[]string{"resume", "@last"}, fault.ExitConflict, "is set apart: it stopped the process; `roux runs release " + head.Run + "` lets it go on"},
+		{[]string{"resume", "@last"}, fault.ExitConflict, "is quarantined: it stopped the process; `roux runs release " + head.Run + "` lets it go on"},
 		// It waited for a time, so what reads a signal's payload fails now.
 		{[]string{"runs", "release", "@last"}, fault.ExitFailed, "node.completed      approve"},
-		{[]string{"runs", "release", "@last"}, fault.ExitConflict, "is not set apart: it is failed"},
+		{[]string{"runs", "release", "@last"}, fault.ExitConflict, "is not quarantined: it is failed"},
 	} {
 		out, talk, code := roux(t, env, tt.args...)
 		if code != tt.code || !strings.Contains(out+talk, tt.want) {

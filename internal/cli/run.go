@@ -201,7 +201,7 @@ func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]s
 		case head.Imported():
 			return nil, fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `%s` makes it a run of this data directory", head.Run, a.hint("runs adopt", head.Run))
 		case head.Quarantine != "":
-			return nil, fault.New(fault.Quarantined, "run %s is set apart: %s; `%s` lets it go on", head.Run, head.Quarantine, a.hint("runs release", head.Run))
+			return nil, fault.New(fault.Quarantined, "run %s is quarantined: %s; `%s` lets it go on", head.Run, head.Quarantine, a.hint("runs release", head.Run))
 		case head.Ended != 0 && !head.Owes:
 			return nil, fault.New(fault.TooLate, "run %s has already ended: %s; `%s` opens it again from what failed", head.Run, head.Status, a.hint("runs retry", head.Run))
 		}

@@ -345,3 +345,10 @@ func (a *app) sayImported(h store.Head) {
 		a.say("run %s was %s: %s", h.Run, store.ImportedReason, importedText(h))
 	}
 }
+
+func are(n int) string {
+	if n == 1 {
+		return "1 run is"
+	}
+	return fmt.Sprintf("%d runs are", n)
+}

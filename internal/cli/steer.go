@@ -145,7 +145,7 @@ func (a *app) releaseCommand() *cobra.Command {
 				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == "":
-						return fault.New(fault.Conflict, "run %s is not set apart: it is %s", head.Run, head.Status)
+						return fault.New(fault.Conflict, "run %s is not quarantined: it is %s", head.Run, head.Status)
 					case head.Imported():
 						return fault.New(fault.Conflict, "run %s was imported: `%s` makes it a run of this data directory", head.Run, a.hint("runs adopt", head.Run))
 					}

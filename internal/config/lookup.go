@@ -8,6 +8,10 @@ import (
 	"strconv"
 )
 
+// Account is the account whose runs and files commands handle. Others come with
+// the service.
+const Account = "local"
+
 // A Value is one value of a setting and its origin.
 type Value struct {
 	Value  string `json:"value"`

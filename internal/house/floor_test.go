@@ -47,7 +47,6 @@ var floors = []struct {
 	{"6, the library", []string{"."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, settings", []string{"internal/config"}},
-	{"7, who holds a data directory", []string{"internal/control"}},
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},
@@ -182,7 +181,7 @@ func TestFloorPlanMachine(t *testing.T) {
 
 // sqliteUsers are who may import the store of one machine by its name, beside what is
 // beside the floors: whoever opens it, and what saves runs out of a damaged one.
-var sqliteUsers = []string{"internal/node/node.go", "internal/cli/doctor_salvage.go", "internal/cli/doctor_salvage_runs.go"}
+var sqliteUsers = []string{"internal/node/node.go", "internal/doctor/salvage.go", "internal/doctor/gather.go"}
 
 // TestFloorPlanStore: everybody else knows the interfaces of package store.
 func TestFloorPlanStore(t *testing.T) {

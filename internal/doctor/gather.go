@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package doctor
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/retention"
@@ -23,12 +24,13 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// An imageReport is an image with what can be read in it.
+// An imageReport is an image, that is a store as one reading of the log leaves it,
+// with what can be read in it.
 type imageReport struct {
 	image      sqlite.Image
-	good       map[store.Key]uint64 // the last event of a run; 0 = it is set apart, and was not read
+	good       map[store.Key]uint64 // the last event of a run; 0 when it is quarantined and was not read
 	damaged    map[store.Key]string // why
-	deleted    map[store.Key]bool   // by the user, or when they were no longer kept
+	deleted    map[store.Key]bool   // by the user or by retention
 	complaints []string
 }
 
@@ -38,8 +40,8 @@ func (j *imageReport) complain(err error) {
 	}
 }
 
-// judgeImage reads an image as doctor reads a data directory.
-func judgeImage(ctx context.Context, im sqlite.Image) *imageReport {
+// readImage checks an image as doctor checks a data directory.
+func readImage(ctx context.Context, im sqlite.Image) *imageReport {
 	j := &imageReport{image: im, good: map[store.Key]uint64{}, damaged: map[store.Key]string{}}
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: im.Dir})
 	if err != nil {
@@ -59,7 +61,7 @@ func judgeImage(ctx context.Context, im sqlite.Image) *imageReport {
 	return j
 }
 
-// runs judges the runs of an account.
+// runs checks the runs of an account.
 func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string) error {
 	q := store.Query{Account: account, Limit: 500}
 	for {
@@ -70,7 +72,7 @@ func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string
 		for _, h := range heads {
 			if h.Damage != "" {
 				j.damaged[h.Key] = h.Damage
-			} else if last, err := headFits(ctx, st, h); err != nil {
+			} else if last, err := CheckHead(ctx, st, h); err != nil {
 				j.damaged[h.Key] = fault.Message(err)
 			} else {
 				j.good[h.Key] = last
@@ -83,14 +85,14 @@ func (j *imageReport) runs(ctx context.Context, st *sqlite.Store, account string
 	}
 }
 
-// A selection says from which image each run is taken.
+// A selection records from which image each run is taken.
 type selection struct {
-	best *imageReport               // of which most runs verify
-	from map[store.Key]*imageReport // of all that verify anywhere, the one with most events
+	best *imageReport               // the one in which most runs verify
+	from map[store.Key]*imageReport // for each run that verifies anywhere, the image with most events of it
 	lost map[store.Key]string       // why, of all others
 }
 
-// choose finds the best image, and what others have that it has not.
+// choose selects the best image, and for each run the image to take it from.
 func choose(all []*imageReport) selection {
 	c := selection{from: map[store.Key]*imageReport{}, lost: map[store.Key]string{}}
 	for _, j := range all {
@@ -108,7 +110,7 @@ func choose(all []*imageReport) selection {
 			}
 		}
 	}
-	// That a run is gone is what was committed last, not damage.
+	// The deletion of a run was committed last; it is not damage.
 	for key := range c.best.deleted {
 		delete(c.from, key)
 		delete(c.lost, key)
@@ -119,7 +121,7 @@ func choose(all []*imageReport) selection {
 	return c
 }
 
-// single says that the best image has all that verifies.
+// single reports whether all runs come from the best image.
 func (c *selection) single() bool {
 	for _, j := range c.from {
 		if j != c.best {
@@ -129,18 +131,18 @@ func (c *selection) single() bool {
 	return true
 }
 
-// gather makes a store in a directory of all that verifies in any of the images, and
-// removes those.
-func gather(ctx context.Context, images []sqlite.Image, to string) (out salvaged, err error) {
+// gather makes a store in the directory to of every run that verifies in any of
+// the images, and removes the images.
+func gather(ctx context.Context, images []sqlite.Image, to string) (out Salvaged, err error) {
 	var all []*imageReport
 	for _, im := range images {
-		all = append(all, judgeImage(ctx, im))
+		all = append(all, readImage(ctx, im))
 		if err := ctx.Err(); err != nil {
 			return out, err
 		}
 	}
 	c := choose(all)
-	out = salvaged{Dir: to, Read: c.best.image.Way, Store: c.best.complaints, Damaged: []lostRun{}}
+	out = Salvaged{Dir: to, Read: c.best.image.Way, Store: c.best.complaints, Damaged: []LostRun{}}
 	if c.single() {
 		err = os.Rename(filepath.Join(c.best.image.Dir, datadir.Database), filepath.Join(to, datadir.Database))
 	} else {
@@ -151,14 +153,14 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out salvaged
 	}
 	out.Runs = len(c.from)
 	for key, why := range c.lost {
-		out.Damaged = append(out.Damaged, lostRun{runName(key), why})
+		out.Damaged = append(out.Damaged, LostRun{runName(key), why})
 	}
 	for key, j := range c.from {
 		if why := missed(key, all[slices.Index(all, j)+1:]); why != "" && j.good[key] > 0 {
-			out.Damaged = append(out.Damaged, lostRun{runName(key), fmt.Sprintf("%s; it is saved up to event %d", why, j.good[key])})
+			out.Damaged = append(out.Damaged, LostRun{runName(key), fmt.Sprintf("%s; it is saved up to event %d", why, j.good[key])})
 		}
 	}
-	slices.SortFunc(out.Damaged, func(a, b lostRun) int { return strings.Compare(a.Run, b.Run) })
+	slices.SortFunc(out.Damaged, func(a, b LostRun) int { return strings.Compare(a.Run, b.Run) })
 	for _, im := range images {
 		if im.Dir == out.Rest {
 			continue
@@ -170,8 +172,8 @@ func gather(ctx context.Context, images []sqlite.Image, to string) (out salvaged
 	return out, nil
 }
 
-// missed says why a run may have had more events than in the image it is taken from:
-// readings that take more of the log have it damaged.
+// missed returns why a run may have had more events than the image it is taken
+// from has: in readings of more of the log the run is damaged.
 func missed(key store.Key, later []*imageReport) (why string) {
 	for _, j := range later {
 		why = cmp.Or(j.damaged[key], why)
@@ -179,17 +181,17 @@ func missed(key store.Key, later []*imageReport) (why string) {
 	return why
 }
 
-// runName is what a run is called among those of all accounts.
+// runName names a run among those of all accounts.
 func runName(key store.Key) string {
-	if key.Account == account {
+	if key.Account == config.Account {
 		return key.Run
 	}
 	return key.Account + "/" + key.Run
 }
 
-// rebuild makes a new store of the runs, each from its image. Runs are not added to
-// the best image: what is damaged there would stay in their way.
-func (c *selection) rebuild(ctx context.Context, to string, out *salvaged) (err error) {
+// rebuild makes a new store and moves each run there from its image. It does not
+// add runs to the best image, where damaged rows would be in the way.
+func (c *selection) rebuild(ctx context.Context, to string, out *Salvaged) (err error) {
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: to})
 	if err != nil {
 		return err
@@ -232,7 +234,7 @@ func (c *selection) rebuild(ctx context.Context, to string, out *salvaged) (err 
 	return nil
 }
 
-// sources are the images from which runs are taken, the best one first.
+// sources returns the images from which runs are taken, the best one first.
 func (c *selection) sources() []*imageReport {
 	sources := []*imageReport{c.best}
 	for _, j := range c.from {
@@ -244,8 +246,8 @@ func (c *selection) sources() []*imageReport {
 	return sources
 }
 
-// move takes the runs of one image.
-func (c *selection) move(m *mover, j *imageReport, from, best *sqlite.Store, out *salvaged) error {
+// move moves the runs of one image.
+func (c *selection) move(m *mover, j *imageReport, from, best *sqlite.Store, out *Salvaged) error {
 	keys := slices.SortedFunc(maps.Keys(c.from), func(a, b store.Key) int {
 		return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Run, b.Run))
 	})
@@ -254,7 +256,7 @@ func (c *selection) move(m *mover, j *imageReport, from, best *sqlite.Store, out
 		case c.from[key] != j:
 			continue
 		case j.good[key] == 0:
-			c.lost[key] = "it is set apart, and its journal cannot be read"
+			c.lost[key] = "it is quarantined, and its journal cannot be read"
 			delete(c.from, key)
 			continue
 		}
@@ -265,7 +267,7 @@ func (c *selection) move(m *mover, j *imageReport, from, best *sqlite.Store, out
 				return err
 			}
 			if !same {
-				out.Damaged = append(out.Damaged, lostRun{runName(key), "where the log is read " + j.image.Way + " it has other events, and more; those are not saved"})
+				out.Damaged = append(out.Damaged, LostRun{runName(key), "where the log is read " + j.image.Way + " it has other events, and more; those are not saved"})
 				source = best
 			}
 		}
@@ -273,25 +275,26 @@ func (c *selection) move(m *mover, j *imageReport, from, best *sqlite.Store, out
 			return err
 		}
 		if source != best {
-			out.Others = append(out.Others, otherRun{runName(key), j.image.Way})
+			out.Others = append(out.Others, OtherRun{runName(key), j.image.Way})
 		}
 	}
 	return nil
 }
 
-// continues says whether the events of a run in one store are the first ones in another.
+// continues reports whether the events of a run in the store short, up to last, are
+// the first ones in the store long.
 func continues(ctx context.Context, long, short store.Reader, key store.Key, last uint64) (bool, error) {
 	var sums [2]hash.Hash
 	for i, j := range []store.Reader{long, short} {
 		sums[i] = sha256.New()
 		err := store.EachEvent(ctx, j, key, 0, func(ev *journal.Event) error {
 			if ev.Seq > last {
-				return errNamed
+				return errEnough
 			}
 			_, err := sums[i].Write(journal.AppendFrame(nil, []journal.Event{*ev}))
 			return err
 		})
-		if err != nil && !errors.Is(err, errNamed) {
+		if err != nil && !errors.Is(err, errEnough) {
 			return false, err
 		}
 	}
@@ -299,12 +302,12 @@ func continues(ctx context.Context, long, short store.Reader, key store.Key, las
 }
 
 const (
-	movedPiece = 1 << 20 // bytes of the journal that one transition takes
-	movedBytes = 4 << 20 // and one commit
-	movedRuns  = 512
+	movedPiece = 1 << 20 // bytes of the journal in one transition
+	movedBytes = 4 << 20 // bytes in one commit
+	movedRuns  = 512     // transitions in one commit
 )
 
-// A mover writes runs of other stores into one.
+// A mover moves runs of other stores into one.
 type mover struct {
 	ctx   context.Context
 	to    *sqlite.Store
@@ -313,7 +316,8 @@ type mover struct {
 	bytes int
 }
 
-// run takes a run as it is. One that is over, or parked, needs no row of the journal.
+// run moves a run as it is. The journal of one that has ended or is suspended is
+// written in chunks alone.
 func (m *mover) run(from *sqlite.Store, key store.Key) error {
 	head, err := from.Head(m.ctx, key)
 	if err != nil {
@@ -329,7 +333,7 @@ func (m *mover) run(from *sqlite.Store, key store.Key) error {
 		switch {
 		case err == nil:
 			park = saved.Suspension
-		case !errors.Is(err, fault.StoreCorrupt): // else it counts as not parked
+		case !errors.Is(err, fault.StoreCorrupt): // a corrupt state counts as not suspended
 			return err
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package doctor
 
 import (
 	"context"
@@ -12,37 +12,39 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/config"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// What a machine of today reads at least, in bytes a second: events are folded
-// beside, files are hashed.
+// What a common machine reads at least, in bytes per second, with the folding of
+// events and the hashing of files.
 const (
 	storeSpeed = 20 << 20
 	fileSpeed  = 200 << 20
 )
 
-// worthSaying is how long doctor reads without a word beforehand.
+// worthSaying is the reading time from which it is announced.
 const worthSaying = time.Second
 
-// maxNamed bounds the damaged things that doctor names one by one.
+// maxNamed bounds the damaged runs and files that are reported one by one.
 const maxNamed = 20
 
-// errNamed ends a check that has named as much as it does.
-var errNamed = errors.New("enough is named")
+// errEnough ends a check that has reported enough.
+var errEnough = errors.New("enough is reported")
 
-// readingTime is about how long it takes to read a store and files of so many bytes.
+// readingTime estimates how long it takes to read a store and files of these
+// sizes in bytes.
 func readingTime(store, files int64) time.Duration {
 	return time.Duration(float64(time.Second) * (float64(store)/storeSpeed + float64(files)/fileSpeed))
 }
 
-// contents reads all that is in the data directory: the store, the files, and the
-// journals of the runs beside their heads.
-func (d *doctor) contents(st node.Store) {
-	files := filepath.Join(d.dir, filesDir)
+// contents reads everything in the data directory: the store, the files, and the
+// journal of every run, which it compares with the head of the run.
+func (d *checkup) contents(st node.Store) {
+	files := filepath.Join(d.dir, datadir.Files)
 	size, err := st.Size(d.ctx)
 	if err != nil {
 		d.fail("store", datadir.Error(d.dir, err))
@@ -50,7 +52,7 @@ func (d *doctor) contents(st node.Store) {
 	}
 	held := bytesUnder(files)
 	if t := readingTime(size, held); t >= worthSaying {
-		d.app.say("reading %s, about %s; Ctrl-C ends it and changes nothing", byteText(uint64(size+held)), view.Took(t))
+		d.Say("reading %s, about %s; Ctrl-C ends it and changes nothing", byteText(uint64(size+held)), view.Took(t))
 	}
 	switch schema, complaints, err := st.Check(d.ctx); {
 	case err != nil:
@@ -66,7 +68,8 @@ func (d *doctor) contents(st node.Store) {
 	d.heads(st)
 }
 
-// bytesUnder is how much a directory holds, as far as it can be read.
+// bytesUnder returns the size of the files below a directory, as far as it can be
+// read.
 func bytesUnder(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -81,7 +84,7 @@ func bytesUnder(dir string) (n int64) {
 }
 
 // files compares every file with its hash.
-func (d *doctor) files(dir string) {
+func (d *checkup) files(dir string) {
 	bs, err := blob.Open(blob.Config{Dir: dir, Sparing: true})
 	if err != nil {
 		d.fail("files", datadir.Error(d.dir, err))
@@ -91,20 +94,20 @@ func (d *doctor) files(dir string) {
 	read, err := bs.Check(d.ctx, func(damage error) error {
 		d.problem("files", "put the file again (`roux files put`), or restore the data directory from a backup", "%s", fault.Message(damage))
 		if named++; named == maxNamed {
-			return errNamed
+			return errEnough
 		}
 		return nil
 	})
-	if err = errors.Join(err, bs.Close()); err != nil && !errors.Is(err, errNamed) {
+	if err = errors.Join(err, bs.Close()); err != nil && !errors.Is(err, errEnough) {
 		d.fail("files", datadir.Error(d.dir, err))
 	} else if named == 0 {
 		d.ok("files", "%s of %s as their hashes say", view.Count(read.Files, "file"), byteText(uint64(read.Bytes)))
 	}
 }
 
-// heads folds the journal of every run and compares what lists show of it.
-func (d *doctor) heads(j store.Reader) {
-	q := store.Query{Account: account, Limit: 500}
+// heads folds the journal of every run and compares the result with its head.
+func (d *checkup) heads(j store.Reader) {
+	q := store.Query{Account: config.Account, Limit: 500}
 	runs, named := 0, 0
 	for {
 		heads, err := j.List(d.ctx, q)
@@ -114,11 +117,11 @@ func (d *doctor) heads(j store.Reader) {
 		}
 		for _, h := range heads {
 			if h.Damage != "" {
-				named++ // by the check of the store
+				named++ // the check of the store reports it
 				continue
 			}
 			runs++
-			_, err := headFits(d.ctx, j, h)
+			_, err := CheckHead(d.ctx, j, h)
 			if d.ctx.Err() != nil {
 				d.fail("journals", d.ctx.Err())
 				return
@@ -126,7 +129,7 @@ func (d *doctor) heads(j store.Reader) {
 			if err == nil {
 				continue
 			}
-			d.problem("journals", "restore the data directory from a backup; `"+d.app.hint("trace", h.Run)+"` shows what can be read", "%s", fault.Message(err))
+			d.problem("journals", "restore the data directory from a backup; `"+d.Hint("trace", h.Run)+"` shows what can be read", "%s", fault.Message(err))
 			if named++; named >= maxNamed {
 				return
 			}
@@ -141,11 +144,11 @@ func (d *doctor) heads(j store.Reader) {
 	}
 }
 
-// headFits compares a head with the journal of its run, and returns the last event
-// there, 0 where the journal is not asked. A run that is set apart says why, which may
-// be that its journal cannot be read; of an import that was interrupted only a part is
-// there.
-func headFits(ctx context.Context, j store.Reader, h store.Head) (last uint64, err error) {
+// CheckHead compares a head with the journal of its run and returns the number of
+// the last event. It returns 0 when the journal is not read: the journal of a
+// quarantined run may be unreadable, and of an interrupted import only a part is
+// stored.
+func CheckHead(ctx context.Context, j store.Reader, h store.Head) (last uint64, err error) {
 	if h.Quarantine == bundle.Importing {
 		return 0, nil
 	}
@@ -170,10 +173,10 @@ func headFits(ctx context.Context, j store.Reader, h store.Head) (last uint64, e
 	return run.Last(), nil
 }
 
-// folded is the state that the journal of a run tells.
+// folded returns the state that follows from the journal of a run.
 func folded(ctx context.Context, j store.Reader, h store.Head) (run *view.State, err error) {
 	defer func() {
-		if v := recover(); v != nil { // it may be why the run is set apart (I16)
+		if v := recover(); v != nil { // this may be why the run is quarantined (I16)
 			err = fault.New(fault.StoreCorrupt, "run %s: its journal cannot be folded: %v", h.Run, v)
 		}
 	}()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package doctor
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// What is worth a word.
+// The limits beyond which something is reported.
 const (
 	lowSpace  = 1 << 30 // bytes
 	noSpace   = 64 << 20
@@ -38,24 +38,24 @@ const (
 	syncTries = 9
 )
 
-// releaseYear is before this release was made: a clock that says less is wrong.
+// releaseYear is the year of this release. A clock that shows an earlier year is
+// wrong.
 const releaseYear = 2026
 
-// machine looks at what has nothing to do with the data directory.
-func (d *doctor) machine() {
-	b := thisBuild()
-	d.ok("version", "%s", view.Join(" ", "roux", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s, %d cores)", b.Go, b.OS, b.Arch, runtime.NumCPU())))
-	if b.Removable {
-		d.problem("guards", "build without the tag mutation", "%s", b.broken())
+// machine checks what does not depend on the data directory.
+func (d *checkup) machine() {
+	d.ok("version", "%s", d.Version)
+	if d.Broken != "" {
+		d.problem("guards", "build without the tag mutation", "%s", d.Broken)
 	}
-	if now := d.app.now(); now.Year() < releaseYear {
+	if now := d.Now(); now.Year() < releaseYear {
 		d.problem("clock", "set the clock of this machine: times of runs, waits and retries come from it", "it says %s", now.UTC().Format(time.RFC3339))
 	} else {
 		d.ok("clock", "it says %s", now.UTC().Format(time.RFC3339))
 	}
-	s := d.app.screen
+	s := d.Screen
 	columns, lines := s.Size()
-	switch lang := d.app.locale(); {
+	switch lang := d.locale(); {
 	case !s.Live():
 		d.ok("terminal", "standard error is none: one line an event, no control codes")
 	case !strings.Contains(strings.ToLower(strings.ReplaceAll(lang, "-", "")), "utf8"):
@@ -65,19 +65,9 @@ func (d *doctor) machine() {
 	}
 }
 
-// locale is what says how characters are written.
-func (a *app) locale() string {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := a.getenv(name); v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-// settings looks at the configuration.
-func (d *doctor) settings() {
-	if err := d.app.configErr; err != nil {
+// settings checks the configuration.
+func (d *checkup) settings() {
+	if err := d.ConfigErr; err != nil {
 		var e *fault.Error
 		text := fault.Message(err)
 		if errors.As(err, &e) && len(e.Diags) > 0 {
@@ -85,7 +75,7 @@ func (d *doctor) settings() {
 		}
 		d.problem("settings", "mend the file; `roux config list` shows all settings", "%s", text)
 	} else {
-		from := d.app.config.Files()
+		from := d.Config.Files()
 		if len(from) == 0 {
 			from = []string{"no file of configuration"}
 		}
@@ -107,19 +97,19 @@ func (d *doctor) settings() {
 		}
 		d.note("settings", fix, "nothing reads the variable %s", view.OneLine(name))
 	}
-	if v := d.app.config.Get("egress.allow"); v.Origin != "default" {
+	if v := d.Config.Get("egress.allow"); v.Origin != "default" {
 		d.note("egress", "take out of egress.allow what recipes need not reach", "actions may reach %s beside public addresses (%s)", v.Value, v.Where)
 	} else {
 		d.ok("egress", "actions may reach public addresses only")
 	}
 }
 
-// otherVariables are ours and no settings.
+// otherVariables are variables of Roux that are not settings.
 var otherVariables = []string{"ROUX_MEDIA_CHILD", "ROUX_SHARED", "ROUX_LONG"}
 
-// data looks at the data directory and at what is in it.
-func (d *doctor) data() {
-	dir, err := d.app.config.DataDir()
+// data checks the data directory and what is in it.
+func (d *checkup) data() {
+	dir, err := d.Config.DataDir()
 	if err != nil {
 		d.fail("data", err)
 		return
@@ -142,7 +132,7 @@ func (d *doctor) data() {
 		return
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o022 != 0 {
-		d.mended("data", "`chmod go-w "+term.ShellQuote(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
+		d.repair("data", "`chmod go-w "+term.ShellQuote(dir)+"`", fmt.Sprintf("others may write into %s (mode %04o)", dir, mode),
 			func() error { return datadir.Chmod(dir, info, mode&^0o022) })
 	} else {
 		d.ok("data", "%s%s", dir, d.chosen())
@@ -153,29 +143,29 @@ func (d *doctor) data() {
 	d.store()
 }
 
-// chosen says why a data directory is the one that counts, where nobody named it.
-func (d *doctor) chosen() string {
-	if d.app.config.ByDefault() && filepath.Base(d.dir) == config.LocalDir {
+// chosen says why a data directory is used that the user has not named.
+func (d *checkup) chosen() string {
+	if d.Config.ByDefault() && filepath.Base(d.dir) == config.LocalDir {
 		return " is used because it is here; if it came with somebody's project, so did the runs in it"
 	}
 	return ""
 }
 
-// socket says why the holder of the directory, if there is one, is not asked.
-func (d *doctor) socket() {
+// socket reports why the socket of the directory is not used.
+func (d *checkup) socket() {
 	there := false
-	for _, name := range []string{socketName, pointerName} {
+	for _, name := range []string{datadir.Socket, datadir.Pointer} {
 		_, err := os.Lstat(filepath.Join(d.dir, name))
 		there = there || err == nil
 	}
-	if _, err := socketOf(d.dir); there && err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.SocketError(d.dir); there && err != nil {
 		d.problem("socket", "end the command that holds the directory, see that only you may write in it (`chmod go-w`), and remove the socket; another directory is named with --data",
 			"the socket of the data directory is not used: %v", err)
 	}
 }
 
-// disk measures the disk under the data directory.
-func (d *doctor) disk() {
+// disk checks the disk under the data directory.
+func (d *checkup) disk() {
 	if free, kind, ok := diskOf(d.dir); ok {
 		switch {
 		case free < noSpace:
@@ -201,7 +191,8 @@ func (d *doctor) disk() {
 	}
 }
 
-// syncTime is how long it takes to make 4 KiB durable: the median of a few.
+// syncTime returns how long it takes to make 4 KiB durable: the median of
+// syncTries.
 func syncTime(dir string) (took time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "doctor-*.tmp")
 	if err != nil {
@@ -223,7 +214,7 @@ func syncTime(dir string) (took time.Duration, err error) {
 	return all[len(all)/2], nil
 }
 
-// fine is a short duration with its microseconds.
+// fine formats a duration, a short one with microseconds.
 func fine(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
@@ -243,10 +234,10 @@ func byteText(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// leftovers are files that a process which was killed has not removed.
-func (d *doctor) leftovers() {
-	if r := dial(d.ctx, d.dir); r != nil {
-		return // they may be somebody's who is at work
+// leftovers looks for temporary files of processes that were killed.
+func (d *checkup) leftovers() {
+	if r := d.Holder(d.ctx, d.dir); r != nil {
+		return // the holder may be using them
 	}
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
@@ -255,7 +246,7 @@ func (d *doctor) leftovers() {
 	}
 	defer func() { _ = root.Close() }()
 	var found []string
-	for _, in := range []string{".", filesDir + "/tmp"} {
+	for _, in := range []string{".", datadir.Files + "/tmp"} {
 		entries, err := entriesOf(root, in)
 		if err != nil {
 			continue
@@ -271,8 +262,8 @@ func (d *doctor) leftovers() {
 		d.ok("leftovers", "no temporary files")
 		return
 	}
-	d.mended("leftovers", "the next run removes those of uploads", view.Count(len(found), "temporary file")+" of commands that were killed", func() error {
-		// Whoever holds the lock is at work with them.
+	d.repair("leftovers", "the next run removes those of uploads", view.Count(len(found), "temporary file")+" of commands that were killed", func() error {
+		// The lock makes sure that no other process uses them.
 		st, err := node.OpenStore(d.ctx, d.dir)
 		if err != nil {
 			return err
@@ -284,8 +275,8 @@ func (d *doctor) leftovers() {
 	})
 }
 
-// entriesOf lists a data directory or a directory in it. The mode of the former is
-// left as it is: it may be one with other things in it.
+// entriesOf lists a data directory or a directory in it. It leaves the mode of
+// the data directory alone, because there may be other things in it.
 func entriesOf(root *os.Root, dir string) (names []string, err error) {
 	var f *os.File
 	if dir == "." {
@@ -300,13 +291,13 @@ func entriesOf(root *os.Root, dir string) (names []string, err error) {
 	return names, errors.Join(err, f.Close())
 }
 
-// store looks at the runs, through whoever holds the directory, or by itself.
-func (d *doctor) store() {
-	if _, err := os.Stat(filepath.Join(d.dir, "roux.db")); errors.Is(err, fs.ErrNotExist) {
+// store checks the store, or only the runs when another process holds it.
+func (d *checkup) store() {
+	if _, err := os.Stat(filepath.Join(d.dir, datadir.Database)); errors.Is(err, fs.ErrNotExist) {
 		d.ok("store", "there is none yet; the first run makes it")
 		return
 	}
-	if r := dial(d.ctx, d.dir); r != nil {
+	if r := d.Holder(d.ctx, d.dir); r != nil {
 		d.ok("holder", "another command holds the data directory and answers; the store is not checked meanwhile")
 		d.runs(d.ctx, r)
 		return
@@ -328,15 +319,15 @@ func (d *doctor) store() {
 	d.runs(d.ctx, st)
 }
 
-// runs looks for runs that stand still.
-func (d *doctor) runs(ctx context.Context, j store.Reader) {
-	newest, err := j.List(ctx, store.Query{Account: account, Limit: 1})
+// runs looks for runs that no process carries on.
+func (d *checkup) runs(ctx context.Context, j store.Reader) {
+	newest, err := j.List(ctx, store.Query{Account: config.Account, Limit: 1})
 	if err != nil {
 		d.fail("runs", err)
 		return
 	}
 	if len(newest) > 0 {
-		if ahead := view.UTC(max(newest[0].Created, newest[0].Updated)).Sub(d.app.now()); ahead > clockSkew {
+		if ahead := view.UTC(max(newest[0].Created, newest[0].Updated)).Sub(d.Now()); ahead > clockSkew {
 			d.problem("clock", "set the clock of this machine; until then new events take the journal's time", "it is %s behind what the journal has seen", view.Took(ahead))
 		}
 	}
@@ -346,13 +337,13 @@ func (d *doctor) runs(ctx context.Context, j store.Reader) {
 		d.fail("runs", err)
 		return
 	case len(quarantined) > 0:
-		hideTexts(ctx, j, quarantined[:1])
-		d.problem("runs", "`"+d.app.hint("runs get", quarantined[0].Run)+"` says why, `"+d.app.hint("runs release", quarantined[0].Run)+"` lets it go on",
-			"%s set apart, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
+		d.Hide(ctx, j, &quarantined[0])
+		d.problem("runs", "`"+d.Hint("runs get", quarantined[0].Run)+"` says why, `"+d.Hint("runs release", quarantined[0].Run)+"` lets it go on",
+			"%s quarantined, the newest %s: %s", are(len(quarantined)), quarantined[0].Run, view.OneLine(view.Cut(quarantined[0].Quarantine, 100)))
 	}
 	if len(open) > 0 {
-		if dial(ctx, d.dir) == nil {
-			d.note("runs", "`"+d.app.hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, view.OneLine(view.Cut(open[0].Recipe, 32)))
+		if d.Holder(ctx, d.dir) == nil {
+			d.note("runs", "`"+d.Hint("resume", "")+"` goes on with all of them", "%s not ended and stand still, the newest %s (%s)", have(len(open)), open[0].Run, view.OneLine(view.Cut(open[0].Recipe, 32)))
 		} else {
 			d.ok("runs", "%s not ended", have(len(open)))
 		}
@@ -361,23 +352,10 @@ func (d *doctor) runs(ctx context.Context, j store.Reader) {
 	}
 }
 
-func are(n int) string {
-	if n == 1 {
-		return "1 run is"
-	}
-	return fmt.Sprintf("%d runs are", n)
-}
-
-func have(n int) string {
-	if n == 1 {
-		return "1 run has"
-	}
-	return fmt.Sprintf("%d runs have", n)
-}
-
-// openRuns lists the runs that have not ended, newest first.
+// openRuns lists the runs that have not ended and those that are quarantined,
+// newest first.
 func openRuns(ctx context.Context, j store.Reader) (open, quarantined []store.Head, err error) {
-	q := store.Query{Account: account, Limit: 500}
+	q := store.Query{Account: config.Account, Limit: 500}
 	for {
 		heads, err := j.List(ctx, q)
 		if err != nil {
@@ -385,8 +363,8 @@ func openRuns(ctx context.Context, j store.Reader) (open, quarantined []store.He
 		}
 		for _, h := range heads {
 			switch {
-			case h.Damage != "": // named by the check of the store
-			case h.Imported(): // to be looked at
+			case h.Damage != "": // the check of the store reports it
+			case h.Imported(): // it is there to be read
 			case h.Quarantine != "":
 				quarantined = append(quarantined, h)
 			case !h.Settled():
@@ -400,8 +378,8 @@ func openRuns(ctx context.Context, j store.Reader) (open, quarantined []store.He
 	}
 }
 
-// parser has the child process read a PDF that we made.
-func (d *doctor) parser() {
+// parser has the child process read a PDF that is part of Roux.
+func (d *checkup) parser() {
 	report, err := examples.Read("report.pdf")
 	if err != nil {
 		d.fail("parser", err)
@@ -418,4 +396,18 @@ func (d *doctor) parser() {
 	default:
 		d.ok("parser", "a child process read a PDF of %d pages in %s", doc.PageCount, fine(time.Since(begin)))
 	}
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "1 run is"
+	}
+	return fmt.Sprintf("%d runs are", n)
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 run has"
+	}
+	return fmt.Sprintf("%d runs have", n)
 }

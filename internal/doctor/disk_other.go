@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package cli
+package doctor
 
 // diskOf: what the disk says is asked for on Linux only.
 func diskOf(string) (free uint64, network string, ok bool) { return 0, "", false }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package doctor
 
 import (
 	"context"
@@ -15,88 +15,55 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/store/sqlite"
-	"github.com/roux-engine/roux/internal/term"
-	"github.com/roux-engine/roux/internal/view"
 )
 
-// A salvaged says what came out of a damaged data directory.
-type salvaged struct {
+// A Salvaged reports what was saved from a damaged data directory.
+type Salvaged struct {
 	Dir     string     `json:"dir"`
 	Read    string     `json:"read"`             // how the log was read
 	Runs    int        `json:"runs"`             // that verify
-	Others  []otherRun `json:"others,omitempty"` // those of them for which it was read otherwise
-	Damaged []lostRun  `json:"damaged"`          // that do not
+	Others  []OtherRun `json:"others,omitempty"` // those that come from another reading of the log
+	Damaged []LostRun  `json:"damaged"`          // that do not
 	Rest    string     `json:"rest,omitempty"`   // a data directory with what can be read of those
 	Files   int        `json:"files"`            // that were copied
 	Store   []string   `json:"store,omitempty"`
 }
 
-// An otherRun is a run that another reading of the log has, or has more of.
-type otherRun struct {
+// An OtherRun is a run of which another reading of the log has more.
+type OtherRun struct {
 	Run  string `json:"run"`
 	Read string `json:"read"`
 }
 
-// A lostRun is a run that is not, or not whole, in the new directory.
-type lostRun struct {
+// A LostRun is a run that is missing or incomplete in the new directory.
+type LostRun struct {
 	Run string `json:"run"`
 	Why string `json:"why"`
 }
 
-// salvage makes a new data directory of what verifies in a damaged one, which it
-// leaves as it is.
-func (a *app) salvage(ctx context.Context, to string) error {
-	from, err := a.config.DataDir()
-	if err != nil {
-		return err
-	}
-	if err := datadir.MustExist(from); err != nil {
-		return err
-	}
-	if to, err = emptyDir(to, from); err != nil {
-		return err
-	}
-	a.say("reading %s; Ctrl-C ends it and changes nothing there", from)
+// Salvage makes a new data directory in to of everything that verifies in from,
+// which is damaged and left as it is. to is an empty directory of [EmptyDir].
+func Salvage(ctx context.Context, from, to string) (Salvaged, error) {
 	images, err := sqlite.Salvage(ctx, from, to)
 	if err != nil {
-		return datadir.Error(from, err)
+		return Salvaged{}, datadir.Error(from, err)
 	}
 	out, err := gather(ctx, images, to)
 	if err != nil {
-		return datadir.Error(to, err)
+		return out, datadir.Error(to, err)
 	}
-	copied, err := copyFiles(ctx, filepath.Join(from, filesDir), filepath.Join(to, filesDir))
+	copied, err := copyFiles(ctx, filepath.Join(from, datadir.Files), filepath.Join(to, datadir.Files))
 	if err != nil {
-		return datadir.Error(to, err)
+		return out, datadir.Error(to, err)
 	}
 	out.Files, out.Store = copied.files, append(out.Store, copied.odd...)
-	a.show(out, func() { a.printSalvaged(out) })
-	if len(out.Damaged) > 0 || len(out.Store) > 0 {
-		return exit(fault.ExitFailed)
-	}
-	return nil
+	return out, nil
 }
 
-func (a *app) printSalvaged(out salvaged) {
-	a.text("saved %s and %s to %s (the log was read: %s)\n", view.Count(out.Runs, "run"), view.Count(out.Files, "file"), out.Dir, out.Read)
-	for _, o := range out.Others {
-		a.text("  the log was read %s for %s\n", o.Read, o.Run)
-	}
-	for _, d := range out.Damaged {
-		a.text("  not saved, or not whole: %s: %s\n", d.Run, view.OneLine(d.Why))
-	}
-	for _, c := range out.Store {
-		a.text("  store: %s\n", view.OneLine(c))
-	}
-	if out.Rest != "" {
-		a.say("what can be read of runs that are not saved is in %s: `roux events RUN --data %s`", out.Rest, term.ShellQuote(out.Rest))
-	}
-	a.say("`roux doctor --data %s` checks it; `roux resume --data %s` goes on with it", term.ShellQuote(out.Dir), term.ShellQuote(out.Dir))
-}
-
-// emptyDir makes a directory, or takes one in which nothing is. It must not lie in the
-// damaged one, which would be changed, and copied into itself.
-func emptyDir(path, damaged string) (string, error) {
+// EmptyDir returns the absolute path of a new or empty directory and closes it to
+// other users. It refuses one inside the damaged directory, which would be changed
+// and copied into itself.
+func EmptyDir(path, damaged string) (string, error) {
 	dir, err := filepath.Abs(path)
 	if err != nil {
 		return "", fault.New(fault.Usage, "--salvage %q: want a path", path)
@@ -114,11 +81,12 @@ func emptyDir(path, damaged string) (string, error) {
 	if len(entries) > 0 {
 		return "", fault.New(fault.Usage, "%s is not empty: --salvage makes a new data directory", dir)
 	}
-	// From here on nobody else can put anything into it.
+	// From here on no other user can put anything into it.
 	return dir, datadir.Error(dir, datadir.Secure(dir))
 }
 
-// liesIn says whether a path, of which not all need be there, is a directory or below it.
+// liesIn reports whether a path is dir or below it. Not all of the path need
+// exist.
 func liesIn(path, dir string) bool {
 	want, err := os.Stat(dir)
 	if err != nil {
@@ -139,18 +107,19 @@ func liesIn(path, dir string) bool {
 	}
 }
 
-// A copier copies the files of runs; each is held to its hash when it is read.
+// A copier copies the files of runs. It does not check them, because a file is
+// verified whenever it is read.
 type copier struct {
 	ctx      context.Context
 	from, to *os.Root
-	files    int      // copied, beside what is known of each
-	odd      []string // what is not copied because Roux did not make it
+	files    int      // copied, their metadata not counted
+	odd      []string // what is not copied because Roux has not made it
 }
 
 // copyFiles copies a directory of files into a new one.
 func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
 	c = &copier{ctx: ctx}
-	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) { // it is not made there
+	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) { // OpenRoot would create it
 		return c, nil
 	}
 	if c.from, err = datadir.OpenRoot(from); err != nil {
@@ -164,10 +133,10 @@ func copyFiles(ctx context.Context, from, to string) (c *copier, err error) {
 	return c, c.dir(".")
 }
 
-// passOver notes what datadir refuses.
+// passOver notes what package datadir refuses.
 func (c *copier) passOver(err error) error {
 	if odd := new(datadir.Refusal); errors.As(err, &odd) {
-		c.odd = append(c.odd, filesDir+"/"+odd.Error()+" and was not copied")
+		c.odd = append(c.odd, datadir.Files+"/"+odd.Error()+" and was not copied")
 		return nil
 	}
 	return err
@@ -216,7 +185,7 @@ func (c *copier) file(name string) error {
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	if strings.HasPrefix(path.Base(name), "sha256_") && path.Ext(name) == "" { // others say what is known of one
+	if strings.HasPrefix(path.Base(name), "sha256_") && path.Ext(name) == "" { // the others are metadata
 		c.files++
 	}
 	return nil
