@@ -31,7 +31,7 @@ func testActions() []action.Action {
 		{Name: "chatty", Version: "1.0.0", Description: "Says what it does.", Metadata: parallel, Run: chatty},
 		{Name: "copy-file", Version: "1.0.0", Description: "Makes a file of another and one letter.", Metadata: parallel, Run: copyFile,
 			Input: []byte(`{"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"file"}}}`)},
-		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: control},
+		{Name: "terminal", Version: "1.0.0", Description: "Returns control characters.", Run: controlCode},
 	}
 }
 
@@ -106,7 +106,7 @@ func copyFile(ctx context.Context, t *action.Task) (action.Result, error) {
 	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name}}, err
 }
 
-func control(context.Context, *action.Task) (action.Result, error) {
+func controlCode(context.Context, *action.Task) (action.Result, error) {
 	return action.Result{Output: map[string]any{"text": "red \x1b[31mtitle \x1b]0;owned\x07 \u202eback"}}, nil
 }
 

@@ -41,15 +41,15 @@ type demo struct {
 	runs []*followed
 }
 
-// A demonstrated is what a demo says it did.
-type demonstrated struct {
-	Dir  string          `json:"dir"`
-	Runs []demonstration `json:"runs"`
+// A demoResult is what a demo says it did.
+type demoResult struct {
+	Dir  string    `json:"dir"`
+	Runs []demoRun `json:"runs"`
 	// Crash is set by --crash.
 	Crash *crashed `json:"crash,omitempty"`
 }
 
-type demonstration struct {
+type demoRun struct {
 	result
 	Recipe string `json:"recipe"`
 }
@@ -79,7 +79,7 @@ func (a *app) demoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := &demonstrated{Dir: d.dir}
+			out := &demoResult{Dir: d.dir}
 			if crash {
 				out.Crash, err = d.crash(cmd.Context())
 			} else {
@@ -91,7 +91,7 @@ func (a *app) demoCommand() *cobra.Command {
 			for _, r := range d.runs {
 				res := resultOf(r.view)
 				res.Saved = r.saved
-				out.Runs = append(out.Runs, demonstration{res, r.view.Recipe})
+				out.Runs = append(out.Runs, demoRun{res, r.view.Recipe})
 			}
 			a.show(out, func() { d.statement(out) })
 			for _, r := range d.runs {
@@ -186,7 +186,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 		return err
 	}
 	defer h.abandon()
-	info, err := h.put(ctx, f, file)
+	info, err := h.PutFile(ctx, f, file)
 	if err != nil {
 		return datadir.Error(h.dir, err)
 	}
@@ -209,7 +209,7 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 		return d.broken(h, r)
 	}
 	r.into = filepath.Join(d.dir, demoSave)
-	if r.saved, err = d.saveOutputs(ctx, h.node.Files.Files(account), r.view, r.into); err != nil {
+	if r.saved, err = d.saveOutputs(ctx, h.Node.Files.Files(account), r.view, r.into); err != nil {
 		return err
 	}
 	d.runs = append(d.runs, r)
@@ -316,7 +316,7 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 }
 
 // statement says what was made, what it cost and what to try next.
-func (d *demo) statement(out *demonstrated) {
+func (d *demo) statement(out *demoResult) {
 	if c := out.Crash; c != nil {
 		d.text("\nthe crash\n")
 		d.text("  %d events were stored when the process died, %s interrupted and attempted again\n", c.Before, view.Count(int(c.Interrupted), "attempt"))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/doctor"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/store/sqlite"
@@ -65,7 +66,7 @@ func TestDoctorReadsEverything(t *testing.T) {
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := filepath.Glob(filepath.Join(data, filesDir, "acct_*", "*", "*"))
+	found, err := filepath.Glob(filepath.Join(data, datadir.Files, "acct_*", "*", "*"))
 	if err != nil || len(found) == 0 {
 		t.Fatal(found, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/doctor"
 )
 
@@ -136,7 +137,7 @@ func digestOf(t *testing.T, dir string) string {
 func TestSalvageRefuses(t *testing.T) {
 	dir := killedWith(t, 1)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(filepath.Join(dir, filesDir), link); err != nil {
+	if err := os.Symlink(filepath.Join(dir, datadir.Files), link); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "file")

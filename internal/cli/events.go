@@ -21,7 +21,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := a.stream()
-			err := a.tail(cmd.Context(), args[0], after, follow, func(t *tailed, ev *journal.Event) error {
+			err := a.followEvents(cmd.Context(), args[0], after, follow, func(t *followedEvents, ev *journal.Event) error {
 				if !wanted(kinds, ev.Name()) {
 					return nil
 				}

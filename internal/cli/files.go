@@ -18,6 +18,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/retention"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -89,7 +90,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 				_ = f.Close()
 			}
 			out := a.stream()
-			err := a.filing(cmd.Context(), true, func(ctx context.Context, s fileService) error {
+			err := a.filing(cmd.Context(), true, func(ctx context.Context, s control.Files) error {
 				for _, path := range args {
 					info, err := a.putOne(ctx, s, path, name)
 					if err != nil {
@@ -112,7 +113,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 }
 
 // putOne keeps one file, with progress for a large one.
-func (a *app) putOne(ctx context.Context, s fileService, path, name string) (action.FileInfo, error) {
+func (a *app) putOne(ctx context.Context, s control.Files, path, name string) (action.FileInfo, error) {
 	if path == "-" {
 		p := a.progress(a.stdin, name, -1)
 		defer p.End()
@@ -203,7 +204,7 @@ roux files ls --type 'image/*' --name holiday --limit 10`,
 			if q.Limit < 1 || q.Limit > 10_000 {
 				return fault.New(fault.Usage, "--limit %d: want 1 to 10000", q.Limit)
 			}
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
 				found, err := s.ListFiles(ctx, q)
 				if err != nil {
 					return err
@@ -251,7 +252,7 @@ func (a *app) filesInspect() *cobra.Command {
 roux files inspect sha256_1f3a2b -o 'template={{ extended.pageCount }}'`,
 		Args: wants(1, 1, "HASH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
 				f, err := s.FindFile(ctx, args[0])
 				if err != nil {
 					return err
@@ -291,7 +292,7 @@ func (a *app) printFile(v fileView, stored time.Time) {
 		rows = append(rows, []string{label, view.OneLine(run)})
 	}
 	a.sheet(rows)
-	if len(v.Runs) == maxNaming {
+	if len(v.Runs) == control.MaxRuns {
 		a.say("there may be more runs that name it")
 	}
 }
@@ -304,7 +305,7 @@ func (a *app) filesRemove() *cobra.Command {
 		Args:    wants(1, -1, "HASH…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := a.stream()
-			err := a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
+			err := a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
 				for _, arg := range args {
 					f, err := s.FindFile(ctx, arg)
 					if err != nil {
@@ -335,7 +336,7 @@ func (a *app) filesSweep() *cobra.Command {
 roux files gc`,
 		Args: wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.filing(cmd.Context(), false, func(ctx context.Context, s fileService) error {
+			return a.filing(cmd.Context(), false, func(ctx context.Context, s control.Files) error {
 				swept, err := s.SweepFiles(ctx, dry)
 				if err != nil {
 					return err

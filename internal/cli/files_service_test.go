@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -18,19 +16,20 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/term"
 )
 
 // hosted is a process that holds a fresh data directory, and the way to it
 // through its socket.
-func hosted(t *testing.T) (*host, *remote) {
+func hosted(t *testing.T) (*host, *control.Remote) {
 	t.Helper()
 	return hostedAt(t, filepath.Join(t.TempDir(), "data"))
 }
 
 // hostedAt is hosted for a directory that may be there already.
-func hostedAt(t *testing.T, dir string) (*host, *remote) {
+func hostedAt(t *testing.T, dir string) (*host, *control.Remote) {
 	t.Helper()
 	t.Setenv("ROUX_DATA", dir)
 	a := &app{
@@ -44,7 +43,7 @@ func hostedAt(t *testing.T, dir string) (*host, *remote) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.abandon)
-	r := dial(t.Context(), h.dir)
+	r := control.Dial(t.Context(), h.dir)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}
@@ -77,7 +76,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(s fileService, from, n int64) (int, error) {
+	read := func(s control.Files, from, n int64) (int, error) {
 		f, err := s.ReadFile(t.Context(), info.Hash, from, n)
 		if err != nil {
 			return 0, err
@@ -86,7 +85,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 		data, err := io.ReadAll(f)
 		return len(data), err
 	}
-	for _, s := range []fileService{h, r} {
+	for _, s := range []control.Files{h, r} {
 		if n, err := read(s, 0, -1); n != len(content) || err != nil {
 			t.Errorf("%T: %d bytes, %v", s, n, err)
 		}
@@ -99,7 +98,7 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	if err := os.WriteFile(found[0], content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []fileService{h, r} {
+	for _, s := range []control.Files{h, r} {
 		if n, err := read(s, 0, -1); !errors.Is(err, fault.FileInvalid) {
 			t.Errorf("%T: a damaged file reads as %d bytes, %v", s, n, err)
 		}
@@ -120,48 +119,12 @@ func TestF20_DamageReachesTheOtherEnd(t *testing.T) {
 	}
 }
 
-// A stream that breaks off is told from one that has ended.
-func TestStreamThatBreaksOff(t *testing.T) {
-	dir, err := os.MkdirTemp("", "cut")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := false
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if whole {
-			w.Header().Set("Trailer", trailerDone)
-		}
-		_, _ = io.WriteString(w, "half of it")
-		if whole {
-			w.Header().Set(trailerDone, "yes")
-		}
-	})}
-	go func() { _ = server.Serve(ln) }()
-	t.Cleanup(func() { _ = server.Close() })
-	for _, whole = range []bool{false, true} {
-		f, err := dial(t.Context(), dir).ReadFile(t.Context(), "x", 0, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(f)
-		_ = f.Close()
-		if string(data) != "half of it" || (err == nil) != whole || !whole && !errors.Is(err, fault.ServerUnreachable) {
-			t.Errorf("whole %v: %q, %v", whole, data, err)
-		}
-	}
-}
-
 // A source that cannot be read is blamed, and not the process at the other end;
 // nothing is kept of it.
 func TestSourceFailsWhileItIsSent(t *testing.T) {
 	h, r := hosted(t)
 	broken := errors.New("the disk under the source is bad")
-	for _, s := range []fileService{h, r} {
+	for _, s := range []control.Files{h, r} {
 		_, err := s.PutFile(t.Context(), io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(broken)), "a")
 		if !errors.Is(err, broken) || errors.Is(err, fault.ServerUnreachable) {
 			t.Errorf("%T: %v", s, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // A tried is a command line of a transcript.
@@ -188,7 +189,7 @@ func TestExitUnreachable(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+	ln, err := net.Listen("unix", filepath.Join(dir, datadir.Socket))
 	if err != nil {
 		t.Skipf("unix sockets: %v", err)
 	}

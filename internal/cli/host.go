@@ -4,19 +4,17 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"time"
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 )
@@ -25,8 +23,7 @@ import (
 // without a socket: that one only looks, and is gone in a moment.
 const patience = 2 * time.Second
 
-// filesDir is where a data directory keeps its files.
-const filesDir = datadir.Files
+// datadir.Files is where a data directory keeps its files.
 
 // openStore opens the data directory for this process alone.
 func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err error) {
@@ -44,7 +41,7 @@ func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err err
 			}
 			return st, nil
 		}
-		if r := dial(ctx, dir); r != nil {
+		if r := control.Dial(ctx, dir); r != nil {
 			return nil, err
 		}
 		if !pause(ctx, 20*time.Millisecond) {
@@ -59,7 +56,7 @@ func notAsked(dir string, err error) error {
 	if !errors.Is(err, fault.StoreLocked) {
 		return err
 	}
-	if _, why := socketOf(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
+	if _, why := control.Socket(dir); why != nil && !errors.Is(why, fs.ErrNotExist) {
 		return fault.Wrap(fault.StoreLocked, err, "%s; it was not asked: %v", fault.Message(err), why)
 	}
 	return err
@@ -87,7 +84,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
-	if r := dial(ctx, dir); r != nil {
+	if r := control.Dial(ctx, dir); r != nil {
 		a.log.Debug("reading through the process that holds the data directory", "dir", dir)
 		return fn(ctx, r)
 	}
@@ -95,7 +92,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	st, err := a.openStore(ctx, dir)
 	if errors.Is(err, fault.StoreLocked) {
 		// It may have begun to listen since we first looked.
-		if r := dial(ctx, dir); r != nil {
+		if r := control.Dial(ctx, dir); r != nil {
 			return fn(ctx, r)
 		}
 	}
@@ -109,15 +106,12 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 // A host is a node on a data directory, with the socket that lets other commands of
 // the same user reach it.
 type host struct {
-	store.Reader
+	control.Local
 	dir    string
-	node   *node.Node
 	failed chan error // holds the first error of a commit, for the person who waits
 	unhook func()     // closes the socket
 	closed bool
 }
-
-var _ runControl = (*host)(nil)
 
 // errAtOnce: the user would not wait for an orderly stop.
 var errAtOnce = errors.New("stopped at once")
@@ -146,14 +140,14 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 			chosen[head.Key] = true
 		}
 	}
-	h := &host{Reader: st, dir: dir, failed: make(chan error, 1), unhook: func() {}}
-	if h.node, err = node.Open(ctx, st, node.Config{
+	h := &host{Local: control.Local{Reader: st}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
+	if h.Node, err = node.Open(ctx, st, node.Config{
 		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log,
 		Select: func(key store.Key) bool { return chosen[key] }, CommitFailed: h.commitFailed,
 	}); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
-	if h.unhook, err = serve(dir, st, h, h); err != nil {
+	if h.unhook, err = control.Serve(dir, st, h, h); err != nil {
 		h.unhook = func() {}
 		return nil, errors.Join(datadir.Error(dir, err), h.stop(0))
 	}
@@ -168,11 +162,6 @@ func (h *host) commitFailed(err error) {
 	}
 }
 
-// put keeps a file for the account.
-func (h *host) put(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
-	return h.node.Files.Put(ctx, account, r, name, "")
-}
-
 // start begins a run; it is durable when start returns.
 func (h *host) start(ctx context.Context, c *compiled, params map[string]any, files []action.FileInfo) (string, error) {
 	req := engine.StartRequest{
@@ -181,7 +170,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 	for _, f := range files {
 		req.Files = append(req.Files, journal.File{Hash: f.Hash, Name: f.Name, MimeType: f.MimeType, Size: f.Size, Extended: f.Extended})
 	}
-	started, err := h.node.Engine.Start(ctx, req)
+	started, err := h.Node.Engine.Start(ctx, req)
 	return started.Run, err
 }
 
@@ -189,7 +178,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	for {
 		last, ended := after, false
-		for ev, err := range h.node.Engine.Watch(ctx, account, run, after) {
+		for ev, err := range h.Node.Engine.Watch(ctx, account, run, after) {
 			if err == nil {
 				last, ended = ev.Seq, ev.Kind.Ends()
 				err = fn(ev.Event)
@@ -206,35 +195,8 @@ func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*jou
 	}
 }
 
-// Cancel implements runControl.
-func (h *host) Cancel(ctx context.Context, run, reason string) error {
-	return h.node.Engine.Cancel(ctx, account, run, reason)
-}
-
-// Retry implements runControl.
-func (h *host) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
-	return h.node.Engine.Retry(ctx, account, run, req)
-}
-
-// Signal implements runControl.
-func (h *host) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
-	var v any
-	if len(data) > 0 {
-		var err error
-		if v, err = jsonx.Decode(data, jsonx.Limits{}); err != nil {
-			return fault.Wrap(fault.Usage, err, "the signal's payload is no JSON: %v", err)
-		}
-	}
-	return h.node.Engine.Signal(ctx, account, run, name, v)
-}
-
-// Release implements runControl.
-func (h *host) Release(ctx context.Context, run string) error {
-	return h.node.Engine.Release(ctx, account, run)
-}
-
 // failure is why the engine ended by itself; nil while it runs.
-func (h *host) failure() error { return h.node.Engine.Err() }
+func (h *host) failure() error { return h.Node.Engine.Err() }
 
 // refused is an answer of the engine; where a commit failed, what failed it.
 func (h *host) refused(err error) error {
@@ -293,7 +255,7 @@ func (h *host) stop(wait time.Duration) error {
 	h.unhook()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	return datadir.Error(h.dir, h.node.Stop(ctx))
+	return datadir.Error(h.dir, h.Node.Stop(ctx))
 }
 
 // lastEvent is the number of the run's last event.

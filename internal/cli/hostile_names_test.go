@@ -21,6 +21,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/userfile"
@@ -244,7 +245,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.abandon()
-	r := dial(t.Context(), h.dir)
+	r := control.Dial(t.Context(), h.dir)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}
@@ -272,7 +273,7 @@ func TestA15_A31_HostileNamesFromInside(t *testing.T) {
 	}
 	// A path where an operation should stand reaches none.
 	for _, op := range []string{"../files", "file-get/..%2f..%2fsecret", url.PathEscape("../secret"), "files/" + kept.Hash} {
-		if _, err := call[any](t.Context(), r, op, ask{}); fault.CodeOf(err) != fault.ServerUnreachable {
+		if _, err := askSocket(t, h.dir, op, nil); err == nil {
 			t.Errorf("operation %q: %v", op, err)
 		}
 	}

@@ -60,7 +60,7 @@ func inputs(args []string, schema json.RawMessage, stdin io.Reader) (map[string]
 	in := map[string]any{}
 	for _, arg := range args {
 		if path, ok := strings.CutPrefix(arg, "@"); ok {
-			if err := inputFile(in, path, stdin); err != nil {
+			if err := inputObject(in, path, stdin); err != nil {
 				return nil, err
 			}
 			continue
@@ -78,7 +78,7 @@ func inputs(args []string, schema json.RawMessage, stdin io.Reader) (map[string]
 	return in, nil
 }
 
-func inputFile(in map[string]any, path string, stdin io.Reader) error {
+func inputObject(in map[string]any, path string, stdin io.Reader) error {
 	text, name, err := readSource(path, stdin, maxSource)
 	if err != nil {
 		var e *fault.Error

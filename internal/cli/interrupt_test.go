@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/view"
 )
 
@@ -120,7 +121,7 @@ func TestF35_SecondProcess(t *testing.T) {
 			t.Errorf("a second roux %s: exit %d\n%s", args[0], code, talk)
 		}
 	}
-	info, err := os.Stat(filepath.Join(dir, socketName))
+	info, err := os.Stat(filepath.Join(dir, datadir.Socket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestF35_SecondProcess(t *testing.T) {
 	if code := p.wait(); code != 0 || p.stdout.String() != "by: bo\n" {
 		t.Errorf("the first process: exit %d, %q\n%s", code, p.stdout.String(), p.said())
 	}
-	if _, err := os.Stat(filepath.Join(dir, socketName)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, datadir.Socket)); !os.IsNotExist(err) {
 		t.Errorf("the socket was left behind: %v", err)
 	}
 }
@@ -194,11 +195,11 @@ func TestLongDataDir(t *testing.T) {
 	}
 	p.signal(os.Interrupt)
 	p.wait()
-	if _, err := os.Stat(filepath.Join(dir, pointerName)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, datadir.Pointer)); !os.IsNotExist(err) {
 		t.Errorf("the pointer was left behind: %v", err)
 	}
 	// A pointer that a killed process left behind leads nowhere, and harms nobody.
-	if err := os.WriteFile(filepath.Join(dir, pointerName), []byte("/nowhere/socket"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, datadir.Pointer), []byte("/nowhere/socket"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if heads := object[[]headView](t, env, "runs", "list"); len(heads) != 1 {

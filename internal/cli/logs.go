@@ -47,7 +47,7 @@ func (a *app) logsCommand() *cobra.Command {
 				from = a.now().Add(-since).UnixMicro()
 			}
 			w, known := saidWriter{app: a, out: a.stream()}, step == ""
-			err := a.tail(cmd.Context(), args[0], 0, follow, func(t *tailed, ev *journal.Event) error {
+			err := a.followEvents(cmd.Context(), args[0], 0, follow, func(t *followedEvents, ev *journal.Event) error {
 				if !known {
 					if err := knownStep(t.plan, step); err != nil {
 						return err

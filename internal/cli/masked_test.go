@@ -4,7 +4,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +18,8 @@ import (
 
 	library "github.com/roux-engine/roux"
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
@@ -66,7 +73,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 			t.Errorf("%s shows a secret:\n%s", what, text)
 		}
 	}
-	for ev, err := range h.node.Engine.Watch(t.Context(), account, run, 0) {
+	for ev, err := range h.Node.Engine.Watch(t.Context(), account, run, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,19 +115,19 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 	if _, talk, code := inProcess("", "runs", "signal", run, "go"); code != 0 {
 		t.Fatal(talk)
 	}
-	if head, err := h.node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "failed" {
+	if head, err := h.Node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "failed" {
 		t.Fatalf("%+v, %v", head, err)
 	}
 	look()
 	key := store.Key{Run: run}
-	for op, in := range map[string]ask{
-		"head": {Key: key}, "list": {}, "load": {Key: key}, "events": {Key: key, Max: store.PageBytes},
+	for op, in := range map[string]map[string]any{
+		"head": {"key": key}, "list": {}, "load": {"key": key}, "events": {"key": key, "max": store.PageBytes},
 	} {
-		answer, err := call[json.RawMessage](t.Context(), r, op, in)
+		answer, err := askSocket(t, h.dir, op, in)
 		if err != nil {
 			t.Error(err)
 		}
-		hidden("the answer to "+op, string(answer))
+		hidden("the answer to "+op, answer)
 	}
 	saved, err := r.Load(t.Context(), key)
 	if err != nil {
@@ -142,7 +149,7 @@ func TestWriteOnlyOverTheSocket(t *testing.T) {
 		t.Errorf("the journal itself: %d events, want %d: %v", last, whole.Last, err)
 	}
 	h.abandon()
-	if _, err := os.Stat(filepath.Join(h.dir, socketName)); err == nil {
+	if _, err := os.Stat(filepath.Join(h.dir, datadir.Socket)); err == nil {
 		t.Error("the socket is still there")
 	}
 	look()
@@ -180,11 +187,11 @@ func TestReasonsAreMasked(t *testing.T) {
 			}
 		}
 		look("alone")
-		h, r := hostedAt(t, dir)
+		h, _ := hostedAt(t, dir)
 		look("beside a host")
-		for op, in := range map[string]ask{"head": {Key: store.Key{Run: run}}, "list": {}, "load": {Key: store.Key{Run: run}}} {
-			answer, err := call[json.RawMessage](t.Context(), r, op, in)
-			if err != nil || !strings.Contains(string(answer), tt.want) {
+		for op, in := range map[string]map[string]any{"head": {"key": store.Key{Run: run}}, "list": {}, "load": {"key": store.Key{Run: run}}} {
+			answer, err := askSocket(t, h.dir, op, in)
+			if err != nil || !strings.Contains(answer, tt.want) {
 				t.Errorf("the answer to %s: %v, %s", op, err, answer)
 			}
 		}
@@ -223,4 +230,34 @@ func TestRefusedWriteOnly(t *testing.T) {
 			t.Errorf("-o %s: exit %d: %s%s", form, code, out, talk)
 		}
 	}
+}
+
+// askSocket sends a request to the holder of a directory and returns its answer.
+func askSocket(t *testing.T, dir, op string, in any) (string, error) {
+	t.Helper()
+	path, err := control.Socket(dir)
+	if err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return "", err
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://roux/"+op, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = errors.New(res.Status)
+	}
+	return string(text), err
 }

@@ -93,12 +93,12 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 	if len(files) == 0 && readsFiles(c.plan) {
 		a.say("this recipe works on files and gets none: --file gives it some")
 	}
-	list, err := a.givenFiles(files)
+	list, err := a.openInputs(files)
 	if err != nil {
 		return err
 	}
-	defer closeGiven(list)
-	if slices.ContainsFunc(list, func(g given) bool { return g.f == nil }) {
+	defer closeInputs(list)
+	if slices.ContainsFunc(list, func(g inputFile) bool { return g.f == nil }) {
 		dir, err := a.config.DataDir()
 		if err == nil {
 			err = mustHold(dir)
@@ -122,7 +122,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		return err
 	}
 	defer h.abandon()
-	infos, err := a.keepGiven(ctx, h, list)
+	infos, err := a.storeInputs(ctx, h, list)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 			return a.broken(h, r)
 		}
 		if r.into != "" && len(r.view.Outputs) > 0 {
-			if r.saved, err = a.saveOutputs(ctx, h.node.Files.Files(account), r.view, r.into); err != nil {
+			if r.saved, err = a.saveOutputs(ctx, h.Node.Files.Files(account), r.view, r.into); err != nil {
 				return err
 			}
 		}

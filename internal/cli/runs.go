@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -120,9 +121,9 @@ func (a *app) listCommand() *cobra.Command {
 // why they are set apart. Those may hold such a value, and which one only the journal
 // tells, which a list does not read. A plan that cannot be read may mark some too.
 func hideTexts(ctx context.Context, j store.Reader, heads []store.Head) {
-	m := newMaskedJournal(j)
+	m := control.NewMasked(j)
 	for i := range heads {
-		m.hide(ctx, &heads[i])
+		m.Hide(ctx, &heads[i])
 	}
 }
 

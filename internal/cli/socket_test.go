@@ -8,10 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/store"
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // deaf holds a directory's socket and never answers: it hangs up, or it is
@@ -22,7 +20,7 @@ func deaf(t *testing.T, hangUp bool) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+	ln, err := net.Listen("unix", filepath.Join(dir, datadir.Socket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,29 +51,5 @@ func TestHolderDoesNotAnswer(t *testing.T) {
 		if code != 9 || !strings.Contains(talk, "SERVER_UNREACHABLE") || !strings.Contains(talk, "process 4711 does not answer") {
 			t.Errorf("roux %s: exit %d\n%s", strings.Join(args, " "), code, talk)
 		}
-	}
-}
-
-// A stopped process takes the connection and says nothing: whoever asks it does
-// not wait for ever.
-func TestHolderIsSilent(t *testing.T) {
-	defer func(d time.Duration) { answerTime = d }(answerTime)
-	answerTime = 50 * time.Millisecond
-	r := dial(t.Context(), deaf(t, false))
-	if r == nil {
-		t.Fatal("it did not take the connection")
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := r.List(t.Context(), store.Query{})
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if fault.CodeOf(err) != fault.ServerUnreachable {
-			t.Errorf("List = %v, want SERVER_UNREACHABLE", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("it waits for ever")
 	}
 }

@@ -64,7 +64,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 		if err := h.Signal(t.Context(), run, "go", nil); err != nil {
 			t.Error(err)
 		}
-		if head, err := h.node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "completed" {
+		if head, err := h.Node.Engine.Wait(t.Context(), account, run); err != nil || head.Status != "completed" {
 			t.Errorf("run %s: %+v, %v", run, head, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestF48_StalledExportAndEvents(t *testing.T) {
 	if most > 48<<20 {
 		t.Errorf("the log grew to %d MiB while %d MiB were written", most>>20, written>>20)
 	}
-	if err := h.node.Engine.Sync(t.Context()); err != nil {
+	if err := h.Node.Engine.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	nobodyReads(t, filepath.Join(h.dir, "roux.db"))

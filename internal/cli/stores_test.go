@@ -14,6 +14,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
+	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
@@ -124,7 +125,7 @@ func TestF46_StoresOfEarlierReleasesGoOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer st.Close()
-			files, err := blob.Open(blob.Config{Dir: filepath.Join(dir, filesDir)})
+			files, err := blob.Open(blob.Config{Dir: filepath.Join(dir, datadir.Files)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 
 // atWork are the packages that work in a data directory. They open what is in it
 // through internal/datadir or an os.Root, which follow no link out of it.
-var atWork = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/userfile"}
+var atWork = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/userfile"}
 
 // doors are the calls that open, make, change or remove what a path leads to. Stat
 // and Lstat only look.
@@ -41,15 +41,15 @@ var mayOpen = map[string]string{
 	"internal/userfile/open.go OpenRegular":  "a file that the user names, checked before and after",
 	"internal/userfile/dir.go OpenDir":       "the directory that the user wants a project in",
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
-	"internal/cli/trust.go listen":           "a directory of this process alone where the path of the socket is too long; what is removed is a name",
+	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",
 	// In a data directory, where the call cannot be led away.
 	"internal/doctor/checks.go leftovers":                    "the data directory itself, which its user may reach by a link",
 	"internal/doctor/checks.go syncTime":                     "makes a new file or fails, and removes that name",
 	"internal/doctor/contents.go bytesUnder":                 "adds up sizes, and follows and opens no file",
 	"internal/doctor/gather.go gather":                       "renames and removes what was just made in a directory that is closed to others",
-	"internal/cli/trust.go writePointer":                     "removes a name, and makes a new file or fails",
-	"internal/cli/trust.go bind":                             "removes names, and makes the socket in a new directory that is closed to others",
+	"internal/control/socket.go writePointer":                "removes a name, and makes a new file or fails",
+	"internal/control/socket.go bind":                        "removes names, and makes the socket in a new directory that is closed to others",
 	"internal/store/sqlite/disk_reserve.go spendDiskReserve": "removes a name, to have its space",
 	"internal/store/sqlite/salvage.go Salvage":               "makes a new directory or fails",
 	"internal/store/sqlite/sqlite.go makeDir":                "makes the data directory itself and those above it",

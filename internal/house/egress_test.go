@@ -21,8 +21,8 @@ var waysOut = []string{
 // mayDial are the files that may use them: the guard, and the socket in the data
 // directory, which is no way out.
 var mayDial = map[string]string{
-	"internal/egress/egress.go": "the guarded dialer itself",
-	"internal/cli/remote.go":    "a unix socket in the data directory",
+	"internal/egress/egress.go":  "the guarded dialer itself",
+	"internal/control/client.go": "a unix socket in the data directory",
 }
 
 // TestI19_OneWayOut: every connection to the outside is dialled by egress.

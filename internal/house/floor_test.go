@@ -47,6 +47,7 @@ var floors = []struct {
 	{"6, the library", []string{"."}},
 	{"7", []string{"internal/api", "client", "internal/ui"}},
 	{"7, settings", []string{"internal/config"}},
+	{"7, who holds a data directory", []string{"internal/control"}},
 	{"7, checks and repairs", []string{"internal/doctor"}},
 	{"8", []string{"internal/cli"}},
 	{"8, the binary", []string{"cmd/roux"}},

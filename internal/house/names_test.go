@@ -11,27 +11,44 @@ import (
 // and what the field calls the thing. They are refused where they were: in another
 // package the same word may be the right one.
 var refusedNames = map[string]map[string]string{
+	"internal/blob":   {"strange": "notOurs", "onward": "monotonic", "holds": "alreadyStored"},
+	"internal/bundle": {"frugal": "byteLimit", "sealer": "trailerWriter"},
+	"internal/cli": {
+		"shelf": "control.Files", "helm": "control.Runs", "doorkeeper": "control.peerCheck", "runView": "view.Run", "given": "inputFile",
+		"placed": "userfile.Result", "placer": "userfile.Dir", "draft": "userfile.Atomic", "steering": "change", "steer": "change",
+		"lookOf": "term.Glyph", "fold": "term.Wrap", "chosen": "selected", "tailed": "followedEvents", "dataDir": "config.DataDir",
+	},
+	"internal/compile": {"secondLook": "checkMalformed"},
+	"internal/control": {"ask": "request", "question": "decode", "answer": "reply", "shelved": "File", "doorkeeper": "peerCheck"},
+	"internal/datadir": {"seclude": "closeToOthers"},
+	"internal/doctor":  {"judged": "imageReport", "judgeImage": "readImage"},
+	"internal/engine": {
+		"resume": "reload", "resumeRun": "recoverRun", "seat": "handover", "baton": "handover", "lend": "runInline", "standBy": "standby",
+		"dog": "watchdog", "here": "handover", "inlineCommit": "handover", "flight": "inFlight", "gate": "limit", "lane": "accountQueue",
+		"stray": "orphan", "strays": "orphans", "linger": "overdue", "apart": "quarantined", "setApart": "quarantine", "namer": "fileReferences",
+		"genuine": "checkReferences", "landed": "committedBatch", "carryOn": "releaseCommitted", "sweepLoop": "retentionLoop", "seal": "encodeBatch",
+		"sealAhead": "encodeAhead", "Seal": "EncodeBatch", "sealed": "encoded", "ParkAfter": "SuspendAfter", "parkIdle": "suspendIdle",
+		"parkResting": "suspendResting", "parked": "suspended", "FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents",
+		"FoldCheck": "CompactCheck", "foldLaggards": "compactLaggards", "foldAll": "compactAll", "unfolded": "uncompacted", "folding": "compacting",
+	},
+	"internal/journal": {
+		"See": "Check", "wholly": "checkResets", "loses": "checkLost", "begins": "checkBegin", "timely": "checkTiming", "became": "statusAfter",
+		"quickStart": "readPlainStart",
+	},
 	"internal/machine": {
-		"agenda": "worklist", "Witness": "journal.Checker", "run0": "header", "kids": "children", "kidStatus": "childStatus", "sweepKids": "sweepChildren",
-		"ask": "issueOwedCommand", "question": "owedCommand", "take": "handle", "fold": "apply", "mustFold": "mustApply", "undoing": "compensating",
-		"culprit": "failedStep", "holds": "checkMemory", "opens": "checkOpen", "touchStep": "refreshStep",
+		"agenda": "worklist", "Witness": "journal.Checker", "run0": "header", "kids": "children", "kidStatus": "childStatus",
+		"sweepKids": "sweepChildren", "ask": "issueOwedCommand", "question": "owedCommand", "take": "handle", "fold": "apply", "mustFold": "mustApply",
+		"undoing": "compensating", "culprit": "failedStep", "holds": "checkMemory", "opens": "checkOpen", "touchStep": "refreshStep",
 		"generation": "resetSet", "admit": "openHeld", "moment": "parseWaitEnd", "lacks": "missing",
 	},
-	"internal/journal": {"See": "Check", "wholly": "checkResets", "loses": "checkLost", "begins": "checkBegin", "timely": "checkTiming", "became": "statusAfter",
-		"quickStart": "readPlainStart"},
-	"internal/engine": {
-		"resume": "reload", "resumeRun": "recoverRun", "seat": "handover", "baton": "handover", "lend": "runInline", "standBy": "standby", "dog": "watchdog", "here": "handover", "inlineCommit": "handover", "flight": "inFlight",
-		"gate": "limit", "lane": "accountQueue", "stray": "orphan", "strays": "orphans", "linger": "overdue",
-		"apart": "quarantined", "setApart": "quarantine", "namer": "fileReferences", "genuine": "checkReferences",
-		"landed": "committedBatch", "carryOn": "releaseCommitted", "sweepLoop": "retentionLoop",
-		"seal": "encodeBatch", "sealAhead": "encodeAhead", "Seal": "EncodeBatch", "sealed": "encoded",
-		"ParkAfter": "SuspendAfter", "parkIdle": "suspendIdle", "parkResting": "suspendResting", "parked": "suspended",
-		"FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents", "FoldCheck": "CompactCheck", "foldLaggards": "compactLaggards",
-		"foldAll": "compactAll", "unfolded": "uncompacted", "folding": "compacting",
+	"internal/simulate": {
+		"weather": "faultProfile", "Parked": "Suspended", "judge": "checker", "cabinet": "blobs", "trial": "runRecord", "ask": "request",
+		"say": "tracef", "heir": "survivor", "bother": "userAction", "pry": "probeForeign", "haunt": "lateReport", "bury": "endFailed",
+		"landed": "noBatch",
 	},
 	"internal/store": {
-		"Slim": "ShrinkMap", "Naming": "References", "Keeper": "Retention",
-		"Fold": "Compaction", "FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents", "Park": "Suspension",
+		"Slim": "ShrinkMap", "Naming": "References", "Keeper": "Retention", "Fold": "Compaction", "FoldBytes": "CompactBytes",
+		"FoldEvents": "CompactEvents", "Park": "Suspension",
 	},
 	"internal/store/memory": {"park": "suspension"},
 	"internal/store/sqlite": {
@@ -40,18 +57,13 @@ var refusedNames = map[string]map[string]string{
 		"park": "suspend", "parked": "suspended", "newParked": "newSuspended", "spendReserve": "spendDiskReserve", "keepReserve": "keepDiskReserve",
 		"bury": "markDead", "weed": "dropStale", "lapse": "forgetRecent", "recall": "recentRecord", "took": "setHead", "flying": "committing",
 	},
-	"internal/blob":            {"strange": "notOurs", "onward": "monotonic", "holds": "alreadyStored"},
-	"internal/datadir":         {"seclude": "closeToOthers"},
 	"internal/store/storetest": {"fold": "compaction", "folds": "compactions", "parking": "suspensions"},
+	"internal/view":            {"Said": "LogLine", "SaidBy": "StepLog", "withdraw": "resetInner"},
 	"internal/worker":          {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
-	"internal/compile":         {"secondLook": "checkMalformed"},
-	"internal/cli":             {"shelf": "fileService", "helm": "runControl", "doorkeeper": "peerCheck", "runView": "view.Run"},
-	"internal/simulate": {"weather": "faultProfile", "Parked": "Suspended", "judge": "checker", "cabinet": "blobs", "trial": "runRecord", "ask": "request", "say": "tracef", "heir": "survivor",
-		"bother": "userAction", "pry": "probeForeign", "haunt": "lateReport", "bury": "endFailed", "landed": "noBatch"},
-	"internal/view":   {"Said": "LogLine", "SaidBy": "StepLog", "withdraw": "resetInner"},
-	"internal/bundle": {"frugal": "byteLimit", "sealer": "trailerWriter"},
-	"sim/kill": {"story": "trigger", "scene": "scenario", "stage": "scenarioRun", "whole": "finishIntact", "under": "runInjected", "hear": "readLine",
-		"steer": "sendSignals", "age": "makeExpired"},
+	"sim/kill": {
+		"story": "trigger", "scene": "scenario", "stage": "scenarioRun", "whole": "finishIntact", "under": "runInjected", "hear": "readLine",
+		"steer": "sendSignals", "age": "makeExpired",
+	},
 }
 
 // TestRefusedNames: what once had a name of our own has that of the field.

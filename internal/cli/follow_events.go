@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -17,8 +18,8 @@ import (
 // for news.
 const lookAgain = 100 * time.Millisecond
 
-// A tailed is the run whose events a command reads.
-type tailed struct {
+// A followedEvents is the run whose events a command reads.
+type followedEvents struct {
 	head store.Head
 	plan *plan.Plan
 }
@@ -26,7 +27,7 @@ type tailed struct {
 // tail calls fn for the stored events of a run after number `after`, in order.
 // With follow it goes on with what comes, until the run has ended, nobody
 // carries it on, or the user has seen enough.
-func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, fn func(*tailed, *journal.Event) error) error {
+func (a *app) followEvents(ctx context.Context, name string, after uint64, follow bool, fn func(*followedEvents, *journal.Event) error) error {
 	if follow {
 		sigs, unhook := interrupts()
 		defer unhook()
@@ -42,10 +43,10 @@ func (a *app) tail(ctx context.Context, name string, after uint64, follow bool, 
 		}()
 	}
 	last, held := after, false
-	var t tailed
+	var t followedEvents
 	for {
 		err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
-			_, held = j.(*remote)
+			_, held = j.(*control.Remote)
 			if t.plan == nil {
 				if t.head, err = findRun(ctx, j, name); err != nil {
 					return err
@@ -93,7 +94,7 @@ func (a *app) holderGone(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	for deadline := a.now().Add(patience); dial(ctx, dir) != nil; {
+	for deadline := a.now().Add(patience); control.Dial(ctx, dir) != nil; {
 		if a.now().After(deadline) || !pause(ctx, 20*time.Millisecond) {
 			return false
 		}

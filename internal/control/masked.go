@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package control
 
 import (
 	"context"
@@ -12,31 +12,32 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A maskedJournal is a journal as the socket shows it: inputs that a recipe marks
-// as writeOnly do not leave the process that holds the directory. Runs of other
-// recipes are passed on as they are stored.
-type maskedJournal struct {
+// A Masked is a reader of runs without the inputs that their recipes mark as
+// writeOnly, so that these do not leave the process that holds the directory.
+// Runs of other recipes are returned as they are stored.
+type Masked struct {
 	store.Reader
 	mu    sync.Mutex
 	marks map[string]bool         // by the hash of a plan: whether it marks inputs
 	masks map[store.Key]*maskedTo // between two pages of a run
 }
 
-// maxMasks bounds what is remembered between calls.
+// maxMasks bounds the maps of a Masked.
 const maxMasks = 256
 
-// maskedTo is a mask that has learned from the events up to number last.
+// maskedTo is a mask that has seen the events up to number last.
 type maskedTo struct {
 	mask *view.Mask
 	last uint64
 }
 
-func newMaskedJournal(j store.Reader) *maskedJournal {
-	return &maskedJournal{Reader: j, marks: map[string]bool{}, masks: map[store.Key]*maskedTo{}}
+// NewMasked returns a Masked that reads from j.
+func NewMasked(j store.Reader) *Masked {
+	return &Masked{Reader: j, marks: map[string]bool{}, masks: map[store.Key]*maskedTo{}}
 }
 
-// marked says whether a plan marks inputs. One that cannot be read may.
-func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
+// marked reports whether the plan of a run marks inputs, or cannot be read.
+func (m *Masked) marked(ctx context.Context, head *store.Head) bool {
 	m.mu.Lock()
 	marks, known := m.marks[head.PlanHash]
 	m.mu.Unlock()
@@ -57,36 +58,45 @@ func (m *maskedJournal) marked(ctx context.Context, head *store.Head) bool {
 	return marks
 }
 
-func (m *maskedJournal) Head(ctx context.Context, key store.Key) (store.Head, error) {
+// Head implements store.Reader.
+func (m *Masked) Head(ctx context.Context, key store.Key) (store.Head, error) {
 	head, err := m.Reader.Head(ctx, key)
 	if err == nil {
-		m.hide(ctx, &head)
+		m.Hide(ctx, &head)
 	}
 	return head, err
 }
 
-func (m *maskedJournal) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+// List implements store.Reader.
+func (m *Masked) List(ctx context.Context, q store.Query) ([]store.Head, error) {
 	heads, err := m.Reader.List(ctx, q)
 	for i := range heads {
-		m.hide(ctx, &heads[i])
+		m.Hide(ctx, &heads[i])
 	}
 	return heads, err
 }
 
-func (m *maskedJournal) hide(ctx context.Context, head *store.Head) {
+// Hide hides in a head what its recipe marks.
+func (m *Masked) Hide(ctx context.Context, head *store.Head) {
 	hideMessage(head, func() bool { return m.marked(ctx, head) })
 	hideReason(head, func() bool { return m.marked(ctx, head) })
 }
 
-// hideMessage hides why a run failed if its recipe marks inputs: it may hold one.
+// HideCause hides why a run is quarantined, and nothing else in its head.
+func (m *Masked) HideCause(ctx context.Context, head *store.Head) {
+	hideReason(head, func() bool { return m.marked(ctx, head) })
+}
+
+// hideMessage hides why a run failed when its recipe marks inputs, because the
+// message may contain one.
 func hideMessage(head *store.Head, marked func() bool) {
 	if head.Message != "" && marked() {
 		head.Message = view.Masked
 	}
 }
 
-// hideReason does so with why a run is set apart: what stands behind the first colon
-// may be the text of a panic. The reason of an imported run is of the import's making.
+// hideReason hides why a run is quarantined: the part after the first colon may be
+// the text of a panic. The reason of an imported run comes from the import.
 func hideReason(head *store.Head, marked func() bool) {
 	ours, _, cause := strings.Cut(head.Quarantine, ": ")
 	if cause && !head.Imported() && marked() {
@@ -94,20 +104,21 @@ func hideReason(head *store.Head, marked func() bool) {
 	}
 }
 
-// Load leaves out the state and the events of a run that has something to hide:
-// nobody but replay looks at them, and it then compares the head alone.
-func (m *maskedJournal) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
+// Load omits the state and the events of a run whose recipe marks inputs. Only
+// replay uses them, and it then compares the head alone.
+func (m *Masked) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
 	saved, err := m.Reader.Load(ctx, key)
 	if err != nil || !m.marked(ctx, &saved.Head) {
 		return saved, err
 	}
 	out := *saved
 	out.State, out.StateLast, out.Tail = nil, 0, nil
-	m.hide(ctx, &out.Head)
+	m.Hide(ctx, &out.Head)
 	return &out, nil
 }
 
-func (m *maskedJournal) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+// Events implements store.Reader.
+func (m *Masked) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
 	page, err := m.Reader.Events(ctx, key, after, maxBytes)
 	if err != nil {
 		return page, err
@@ -142,9 +153,9 @@ func (m *maskedJournal) Events(ctx context.Context, key store.Key, after uint64,
 	return page, nil
 }
 
-// learned is a mask that knows the run's events up to number after. Nobody else
-// has it until it is put back.
-func (m *maskedJournal) learned(ctx context.Context, head store.Head, after uint64) (*maskedTo, error) {
+// learned returns a mask that has seen the events of a run up to number after. It
+// removes it from m.masks, so that one caller uses it at a time.
+func (m *Masked) learned(ctx context.Context, head store.Head, after uint64) (*maskedTo, error) {
 	m.mu.Lock()
 	to := m.masks[head.Key]
 	delete(m.masks, head.Key)

@@ -2,9 +2,10 @@
 
 //go:build !linux
 
-package cli
+package control
 
 import "net"
 
-// peerOf: elsewhere the rights of the socket and of its directory say who may be there.
+// peerOf returns nothing here; the rights of the socket and of its directory
+// decide who can connect.
 func peerOf(net.Conn) (uid int, ok bool) { return 0, false }

@@ -23,23 +23,23 @@ import (
 
 // A given is one input file of a run: a file of the user's, open, or the
 // beginning of the hash of one that is kept already.
-type given struct {
+type inputFile struct {
 	path string
 	f    *os.File
 	hash string
 }
 
-// givenFiles opens what --file names, before the data directory is touched: a
+// openInputs opens what --file names, before the data directory is touched: a
 // misspelt path leaves nothing behind. The caller closes them.
-func (a *app) givenFiles(args []string) (list []given, err error) {
+func (a *app) openInputs(args []string) (list []inputFile, err error) {
 	defer func() {
 		if err != nil {
-			closeGiven(list)
+			closeInputs(list)
 		}
 	}()
 	for _, arg := range args {
 		if _, err := os.Lstat(arg); err != nil && hashLike(arg) {
-			list = append(list, given{hash: arg})
+			list = append(list, inputFile{hash: arg})
 			continue
 		}
 		paths, err := userfile.Expand([]string{arg}, a.say)
@@ -55,7 +55,7 @@ func (a *app) givenFiles(args []string) (list []given, err error) {
 			if err != nil {
 				return list, err
 			}
-			list = append(list, given{path: path, f: f})
+			list = append(list, inputFile{path: path, f: f})
 			if size == 0 && path != arg {
 				// One bad file of a folder must not keep the others from work: the
 				// step that reads it fails, and the recipe says what then.
@@ -91,7 +91,7 @@ func readsFiles(p *plan.Plan) bool {
 	return false
 }
 
-func closeGiven(list []given) {
+func closeInputs(list []inputFile) {
 	for _, g := range list {
 		if g.f != nil {
 			_ = g.f.Close()
@@ -105,8 +105,8 @@ func hashLike(s string) bool {
 	return strings.Trim(digits, "0123456789abcdefABCDEF") == "" && len(digits) <= 64 && (marked && digits != "" || len(digits) >= 6)
 }
 
-// keepGiven puts what was given into the store and finds what is there already.
-func (a *app) keepGiven(ctx context.Context, h *host, list []given) ([]action.FileInfo, error) {
+// storeInputs puts what was given into the store and finds what is there already.
+func (a *app) storeInputs(ctx context.Context, h *host, list []inputFile) ([]action.FileInfo, error) {
 	infos := make([]action.FileInfo, len(list))
 	for i, g := range list {
 		if g.f == nil {
@@ -126,7 +126,7 @@ func (a *app) keepGiven(ctx context.Context, h *host, list []given) ([]action.Fi
 		}
 		p := a.progress(g.f, filepath.Base(g.path), size)
 		var err error
-		infos[i], err = h.put(ctx, p, filepath.Base(g.path))
+		infos[i], err = h.PutFile(ctx, p, filepath.Base(g.path))
 		p.End()
 		if p.Err() != nil {
 			err = userfile.OpenError(g.path, fault.FileNotFound, p.Err())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package control
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/roux-engine/roux/internal/datadir"
 )
 
 // At no moment is there a socket that another user could connect to: under its
@@ -32,10 +34,10 @@ func TestSocketIsBornClosed(t *testing.T) {
 		t.Skipf("changes of a directory cannot be watched here: %v", err)
 	}
 	// What a killed process left behind is in nobody's way.
-	if err := os.Mkdir(filepath.Join(dir, nurseryName), 0o777); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, datadir.Nursery), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, nurseryName, newborn), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, datadir.Nursery, newborn), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ln, stop, err := listen(dir)
@@ -57,14 +59,14 @@ func TestSocketIsBornClosed(t *testing.T) {
 		buf = buf[16+size:]
 	}
 	// The kernel tells the same event twice in a row once.
-	if want := []string{"made " + nurseryName, "moved " + socketName}; !slices.Equal(seen, want) {
+	if want := []string{"made " + datadir.Nursery, "moved " + datadir.Socket}; !slices.Equal(seen, want) {
 		t.Errorf("the directory saw %q, want %q", seen, want)
 	}
-	info, err := os.Lstat(filepath.Join(dir, socketName))
+	info, err := os.Lstat(filepath.Join(dir, datadir.Socket))
 	if err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("the socket has the mode %v, %v", info.Mode(), err)
 	}
-	if dial(t.Context(), dir) == nil {
+	if Dial(t.Context(), dir) == nil {
 		t.Error("nobody answers at a socket that was moved")
 	}
 }
@@ -100,7 +102,7 @@ func TestCallersOfAnotherUser(t *testing.T) {
 	}
 	defer stop()
 	defer func() { _ = ln.Close() }()
-	path := filepath.Join(dir, socketName)
+	path := filepath.Join(dir, datadir.Socket)
 	chmod(t, path, 0o666)
 	let := make(chan net.Conn, 2)
 	go func() {
@@ -147,7 +149,7 @@ func TestCallersOfAnotherUser(t *testing.T) {
 // A socket that looks like ours and is another user's is not spoken to.
 func TestListenerOfAnotherUser(t *testing.T) {
 	dir := shortDir(t)
-	path := filepath.Join(dir, socketName)
+	path := filepath.Join(dir, datadir.Socket)
 	chmod(t, dir, 0o777)
 	var fd int
 	as(t, 4711, func() (err error) {
@@ -160,10 +162,10 @@ func TestListenerOfAnotherUser(t *testing.T) {
 	if err := errors.Join(os.Chown(path, 0, 0), os.Chmod(path, 0o600), os.Chmod(dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := socketOf(dir); err != nil {
+	if _, err := Socket(dir); err != nil {
 		t.Fatalf("what is on the disk should look right: %v", err)
 	}
-	if dial(t.Context(), dir) != nil {
+	if Dial(t.Context(), dir) != nil {
 		t.Error("it is taken for ours")
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/bundle"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/datadir"
 	"github.com/roux-engine/roux/internal/engine"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -32,9 +33,9 @@ func (a *app) cancelCommand() *cobra.Command {
 		Example: "roux runs cancel @last --reason 'wrong file'",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), args[0], steering{
+			return a.change(cmd.Context(), args[0], change{
 				done: "is cancelled",
-				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
+				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
 					return h.Cancel(ctx, head.Run, reason)
 				},
 				fine: fault.ExitCancelled,
@@ -56,9 +57,9 @@ func (a *app) retryCommand() *cobra.Command {
 		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en\nroux runs retry @last --set limits.max_total_steps=200000",
 		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value] [--set limits.name=N]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), args[0], steering{
+			return a.change(cmd.Context(), args[0], change{
 				done: "runs again",
-				act: func(ctx context.Context, h runControl, j store.Reader, head store.Head) error {
+				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
 					p, err := store.LoadPlan(ctx, j, head)
 					if err != nil {
 						return err
@@ -98,9 +99,9 @@ func (a *app) signalCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.steer(cmd.Context(), args[0], steering{
+			return a.change(cmd.Context(), args[0], change{
 				done: fmt.Sprintf("has the signal %q", args[1]),
-				act: func(ctx context.Context, h runControl, j store.Reader, head store.Head) error {
+				act: func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error {
 					if head.Ended == 0 {
 						names, err := signalsOf(ctx, j, head)
 						if err == nil {
@@ -140,9 +141,9 @@ func (a *app) releaseCommand() *cobra.Command {
 		Example: "roux runs release run_01K3",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), args[0], steering{
+			return a.change(cmd.Context(), args[0], change{
 				done: "is released and goes on",
-				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
+				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == "":
 						return fault.New(fault.Conflict, "run %s is not quarantined: it is %s", head.Run, head.Status)
@@ -168,9 +169,9 @@ func (a *app) adoptCommand() *cobra.Command {
 		Example: "roux runs adopt run_01K3",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), args[0], steering{
+			return a.change(cmd.Context(), args[0], change{
 				done: "is adopted",
-				act: func(ctx context.Context, h runControl, _ store.Reader, head store.Head) error {
+				act: func(ctx context.Context, h control.Runs, _ store.Reader, head store.Head) error {
 					switch {
 					case head.Quarantine == bundle.Importing:
 						return fault.New(fault.Conflict, "run %s: %s", head.Run, bundle.Importing)
@@ -214,8 +215,8 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 }
 
 // A steering is a change of one run.
-type steering struct {
-	act func(ctx context.Context, h runControl, j store.Reader, head store.Head) error
+type change struct {
+	act func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error
 	// done says what is true afterwards, with the run as subject.
 	done string
 	// fine is an exit code of the run that is what the user asked for.
@@ -224,7 +225,7 @@ type steering struct {
 
 // steer changes a run: through the process that holds the directory, which
 // then goes on with it; else this command does, as resume would.
-func (a *app) steer(ctx context.Context, name string, s steering) error {
+func (a *app) change(ctx context.Context, name string, s change) error {
 	ctx = a.following(ctx)
 	dir, err := a.config.DataDir()
 	if err != nil {
@@ -233,7 +234,7 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 	if err := datadir.MustExist(dir); err != nil {
 		return err
 	}
-	if r := dial(ctx, dir); r != nil {
+	if r := control.Dial(ctx, dir); r != nil {
 		head, err := findRun(ctx, r, name)
 		if err != nil {
 			return err
@@ -241,7 +242,7 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 		if err := s.act(ctx, r, r, head); err != nil {
 			return err
 		}
-		a.steered(head.Run, s.done)
+		a.changed(head.Run, s.done)
 		return nil
 	}
 	sigs, unhook := interrupts()
@@ -274,6 +275,6 @@ func (a *app) steer(ctx context.Context, name string, s steering) error {
 	return err
 }
 
-func (a *app) steered(run, what string) {
+func (a *app) changed(run, what string) {
 	a.show(map[string]string{"id": run, "done": what}, func() { a.text("%s %s\n", run, what) })
 }

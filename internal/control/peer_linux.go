@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package control
 
 import (
 	"net"
 	"syscall"
 )
 
-// peerOf is the user at the other end of a socket, as the kernel knows it; ok
-// is false where it does not say.
+// peerOf returns the user at the other end of a socket according to the kernel;
+// ok is false when the kernel does not tell.
 func peerOf(c net.Conn) (uid int, ok bool) {
 	s, isSocket := c.(*net.UnixConn)
 	if !isSocket {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package control
 
 import (
 	"bufio"
@@ -22,6 +22,9 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/node"
 	"github.com/roux-engine/roux/internal/store"
 )
 
@@ -34,21 +37,21 @@ func shortened[T any](t *testing.T, bound *T, to T) {
 }
 
 // speaking is a process of this user that holds a directory and answers as fn does.
-func speaking(t *testing.T, fn http.HandlerFunc) *remote {
+func speaking(t *testing.T, fn http.HandlerFunc) *Remote {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rx")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	ln, err := net.Listen("unix", filepath.Join(dir, socketName))
+	ln, err := net.Listen("unix", filepath.Join(dir, datadir.Socket))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: fn}
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(func() { _ = server.Close() })
-	r := dial(t.Context(), dir)
+	r := Dial(t.Context(), dir)
 	if r == nil {
 		t.Fatal("nobody listens")
 	}
@@ -91,7 +94,7 @@ func endsWith(t *testing.T, what string, want fault.Code, fn func() error) {
 func TestAnswersEndInTime(t *testing.T) {
 	shortened(t, &answerTime, 100*time.Millisecond)
 	shortened(t, &streamTime, 100*time.Millisecond)
-	drain := func(r *remote) func() error {
+	drain := func(r *Remote) func() error {
 		return func() error {
 			f, err := r.ReadFile(t.Context(), "x", 0, -1)
 			if err != nil {
@@ -140,7 +143,7 @@ func TestAnswersHaveAnEnd(t *testing.T) {
 }
 
 // listFrom asks r for its runs.
-func listFrom(t *testing.T, r *remote) func() error {
+func listFrom(t *testing.T, r *Remote) func() error {
 	return func() error { _, err := r.List(t.Context(), store.Query{}); return err }
 }
 
@@ -187,7 +190,7 @@ func TestCallersHaveAnEnd(t *testing.T) {
 	shortened(t, &callTime, 50*time.Millisecond)
 	shortened(t, &idleTime, 50*time.Millisecond)
 	h, _ := hosted(t)
-	path, err := socketOf(h.dir)
+	path, err := Socket(h.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +238,7 @@ func TestCallersHaveAnEnd(t *testing.T) {
 	if n, err := io.Copy(io.Discard, res.Body); err == nil || n >= 32<<20 {
 		t.Errorf("a caller that stood still got %d bytes, %v", n, err)
 	}
-	if left, err := filepath.Glob(filepath.Join(h.dir, filesDir, "tmp", "*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(h.dir, datadir.Files, "tmp", "*")); err != nil || len(left) != 0 {
 		t.Errorf("%v is left, %v", left, err)
 	}
 }
@@ -246,12 +249,12 @@ func TestSlowAnswersAreNotCutOff(t *testing.T) {
 	shortened(t, &callTime, 30*time.Millisecond)
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	stop, err := serve(dir, &recording{Reader: h, delay: 10 * callTime}, h, h)
+	stop, err := Serve(dir, &recording{Reader: h, delay: 10 * callTime}, h, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if _, err := dial(t.Context(), dir).List(t.Context(), store.Query{}); err != nil {
+	if _, err := Dial(t.Context(), dir).List(t.Context(), store.Query{}); err != nil {
 		t.Errorf("List = %v", err)
 	}
 }
@@ -299,31 +302,31 @@ func (r *recording) Load(ctx context.Context, key store.Key) (*store.Saved, erro
 	return r.Reader.Load(ctx, key)
 }
 
-// listing keeps what a fileService is asked.
+// listing keeps what a Files is asked.
 type listing struct {
-	fileService
+	Files
 	limits []int
 }
 
 func (l *listing) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
 	l.limits = append(l.limits, q.Limit)
-	return l.fileService.ListFiles(ctx, q)
+	return l.Files.ListFiles(ctx, q)
 }
 
 // A caller does not say whose runs it sees, nor how much one answer holds.
 func TestAskedForTooMuch(t *testing.T) {
 	h, _ := hosted(t)
 	dir := secondDir(t)
-	j, s := &recording{Reader: h}, &listing{fileService: h}
-	stop, err := serve(dir, j, h, s)
+	j, s := &recording{Reader: h}, &listing{Files: h}
+	stop, err := Serve(dir, j, h, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	r := dial(t.Context(), dir)
+	r := Dial(t.Context(), dir)
 	key := store.Key{Account: "somebody", Run: "run_1"}
 	for _, n := range []int{-1 << 40, -1, 0, 1, 1 << 40} {
-		in := ask{Key: key, Query: store.Query{Account: "somebody", Limit: n}, Max: n, File: fileAsk{Query: blob.Query{Limit: n}}}
+		in := request{Key: key, Query: store.Query{Account: "somebody", Limit: n}, Max: n, File: fileRequest{Query: blob.Query{Limit: n}}}
 		for _, op := range []string{"head", "list", "events", "load", "file-list"} {
 			_, err := call[any](t.Context(), r, op, in)
 			if err != nil && fault.CodeOf(err) != fault.RunNotFound {
@@ -331,7 +334,7 @@ func TestAskedForTooMuch(t *testing.T) {
 			}
 		}
 	}
-	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != account }) {
+	if len(j.accounts) != 20 || slices.ContainsFunc(j.accounts, func(a string) bool { return a != config.Account }) {
 		t.Errorf("asked for the accounts %q", j.accounts)
 	}
 	if want := []int{50, 1, 50, 1, 50, 1, 1, 1, 500, store.PageBytes}; !slices.Equal(j.limits, want) {
@@ -342,14 +345,14 @@ func TestAskedForTooMuch(t *testing.T) {
 	}
 }
 
-// No more callers are served at a time than there are seats; one that goes
+// No more callers are served at a time than there are slots; one that goes
 // makes room for the next.
 func TestSeats(t *testing.T) {
 	in, err := net.Listen("unix", filepath.Join(secondDir(t), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &peerCheck{Listener: in, seats: make(chan struct{}, 2), closed: make(chan struct{})}
+	d := &peerCheck{Listener: in, slots: make(chan struct{}, 2), closed: make(chan struct{})}
 	var now, most atomic.Int64
 	served, leave := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -391,7 +394,7 @@ func TestSeats(t *testing.T) {
 	if most.Load() != 2 {
 		t.Errorf("%d were served at a time, want 2", most.Load())
 	}
-	if err := d.Close(); err != nil { // while all seats are taken
+	if err := d.Close(); err != nil { // while all slots are taken
 		t.Fatal(err)
 	}
 	close(leave)
@@ -413,70 +416,108 @@ func TestHolderOf(t *testing.T) {
 	}
 }
 
-// The holder may end between two questions of a command that follows a run, or
-// during any of them: what it would have said is then read from the store.
-func TestHolderEndsWhileItIsFollowed(t *testing.T) {
-	for answered, question := range []string{"list", "plan", "head", "events"} {
-		t.Run(question, func(t *testing.T) {
-			dir := ran(t)
-			h, _ := hostedAt(t, filepath.Join(dir, "data"))
-			if len(filepath.Join(h.dir, socketName)) > maxSocketPath {
-				t.Skip("temporary directories have long names here")
-			}
-			h.unhook() // another one listens in its place
-			left := &endingHolder{Reader: h.Reader, answers: answered, leave: make(chan struct{})}
-			unhook, err := serve(h.dir, left, h, h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var ending sync.WaitGroup
-			ending.Go(func() {
-				<-left.leave
-				unhook()
-				h.unhook = func() {}
-				h.abandon() // only now may the store be read
-			})
-			out, talk, code := inProcess("", "events", "@last", "--follow")
-			if code != 0 || strings.Count(out, "run.completed") != 1 {
-				t.Errorf("exit %d: %s%s", code, out, talk)
-			}
-			ending.Wait()
-		})
+// A stopped process takes the connection and says nothing: whoever asks it does
+// not wait for ever.
+func TestHolderIsSilent(t *testing.T) {
+	defer func(d time.Duration) { answerTime = d }(answerTime)
+	answerTime = 50 * time.Millisecond
+	r := Dial(t.Context(), silentDir(t))
+	if r == nil {
+		t.Fatal("it did not take the connection")
 	}
-}
-
-// An endingHolder answers so many questions and cuts off the next, when its process goes.
-type endingHolder struct {
-	store.Reader
-	answers int
-	leave   chan struct{}
-}
-
-func (l *endingHolder) asked() {
-	if l.answers--; l.answers < 0 {
-		if l.answers == -1 {
-			close(l.leave)
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.List(t.Context(), store.Query{})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if fault.CodeOf(err) != fault.ServerUnreachable {
+			t.Errorf("List = %v, want SERVER_UNREACHABLE", err)
 		}
-		panic(http.ErrAbortHandler)
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for ever")
 	}
 }
 
-func (l *endingHolder) List(ctx context.Context, q store.Query) ([]store.Head, error) {
-	l.asked()
-	return l.Reader.List(ctx, q)
+// A stream that breaks off is told from one that has ended.
+func TestStreamThatBreaksOff(t *testing.T) {
+	dir, err := os.MkdirTemp("", "cut")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ln, err := net.Listen("unix", filepath.Join(dir, datadir.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := false
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if whole {
+			w.Header().Set("Trailer", trailerDone)
+		}
+		_, _ = io.WriteString(w, "half of it")
+		if whole {
+			w.Header().Set(trailerDone, "yes")
+		}
+	})}
+	go func() { _ = server.Serve(ln) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for _, whole = range []bool{false, true} {
+		f, err := Dial(t.Context(), dir).ReadFile(t.Context(), "x", 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		_ = f.Close()
+		if string(data) != "half of it" || (err == nil) != whole || !whole && !errors.Is(err, fault.ServerUnreachable) {
+			t.Errorf("whole %v: %q, %v", whole, data, err)
+		}
+	}
 }
 
-func (l *endingHolder) Plan(ctx context.Context, hash string) ([]byte, error) {
-	l.asked()
-	return l.Reader.Plan(ctx, hash)
+// silentDir is a directory whose holder never answers.
+func silentDir(t *testing.T) string {
+	t.Helper()
+	dir := secondDir(t)
+	ln, err := net.Listen("unix", filepath.Join(dir, datadir.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return dir
 }
 
-func (l *endingHolder) Head(ctx context.Context, key store.Key) (store.Head, error) {
-	l.asked()
-	return l.Reader.Head(ctx, key)
+// A holder is a node that serves its data directory.
+type holder struct {
+	*Local
+	dir string
 }
 
-func (l *endingHolder) Events(ctx context.Context, key store.Key, after uint64, most int) (store.Page, error) {
-	l.asked()
-	return l.Reader.Events(ctx, key, after, most)
+// hosted returns a node that holds a new directory, and a client of it.
+func hosted(t *testing.T) (*holder, *Remote) {
+	t.Helper()
+	dir := secondDir(t)
+	st, err := node.OpenStore(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Open(t.Context(), st, node.Config{Dir: dir, Actions: node.NewActions(nil).Catalogue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{&Local{Reader: st, Node: n}, dir}
+	stop, err := Serve(dir, st, h, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = n.Stop(context.Background())
+	})
+	r := Dial(t.Context(), dir)
+	if r == nil {
+		t.Fatal("nobody listens")
+	}
+	return h, r
 }

@@ -2,15 +2,15 @@
 
 //go:build unix
 
-package cli
+package control
 
 import (
 	"io/fs"
 	"syscall"
 )
 
-// ownerOf is the user that a file belongs to; ok is false where the system
-// does not say.
+// ownerOf returns the user that owns a file; ok is false when the system does not
+// tell.
 func ownerOf(info fs.FileInfo) (uid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -2,11 +2,12 @@
 
 //go:build !unix
 
-package cli
+package control
 
 import (
 	"io/fs"
 )
 
-// ownerOf: where files have no numbered owner the directory's own rights count.
+// ownerOf returns nothing here, because files have no numbered owner; only the
+// rights of the directory count.
 func ownerOf(fs.FileInfo) (uid int, ok bool) { return 0, false }

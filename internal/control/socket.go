@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package control
 
 import (
 	"errors"
@@ -16,25 +16,22 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// Whoever answers at the socket of a data directory is told everything and
-// believed everything. So a socket counts only where no other user can have put
-// it (decision 0023).
+// A client tells the process behind a socket everything and believes its answers.
+// It therefore uses a socket only where no other user can have put it (decision
+// 0023).
 
 const (
-	socketName = datadir.Socket
-	// pointerName is a file that names the socket where the directory's own
-	// path is longer than the system lets socket names be.
-	pointerName = datadir.Pointer
-	// nurseryName is a directory that only its owner enters: the socket is made
-	// there and moved once its rights are set. The path is as long as that of
-	// the socket itself, and the name is none that somebody's project has.
-	nurseryName   = datadir.Nursery
-	newborn       = "s"
+	// newborn is the name of the socket until its rights are set. It is made in the
+	// directory datadir.Nursery, which only its owner can enter, and moved. Its
+	// path is as long as that of the socket itself.
+	newborn = "s"
+	// maxSocketPath is the longest path of a socket. In a directory with a longer
+	// path the file datadir.Pointer names the socket.
 	maxSocketPath = 100
 )
 
-// judge says why something on the disk is not this user's alone.
-func judge(info fs.FileInfo, kind fs.FileMode, uid int) error {
+// checkOwner returns an error when another user may have made or changed a file.
+func checkOwner(info fs.FileInfo, kind fs.FileMode, uid int) error {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
 		return errors.New("is a symbolic link")
@@ -43,7 +40,7 @@ func judge(info fs.FileInfo, kind fs.FileMode, uid int) error {
 	}
 	switch owner, ok := ownerOf(info); {
 	case !ok:
-		return nil // the rights of the directory are all there is
+		return nil // only the rights of the directory can be checked
 	case owner != uid:
 		return errors.New("belongs to another user")
 	case info.Mode().Perm()&0o022 != 0:
@@ -52,43 +49,43 @@ func judge(info fs.FileInfo, kind fs.FileMode, uid int) error {
 	return nil
 }
 
-// trusted is judge for a path, whose last part may be no link.
-func trusted(path string, kind fs.FileMode) error {
+// checkPath is checkOwner for a path whose last element must not be a link.
+func checkPath(path string, kind fs.FileMode) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
-	if err := judge(info, kind, os.Geteuid()); err != nil {
+	if err := checkOwner(info, kind, os.Geteuid()); err != nil {
 		return fmt.Errorf("%s %w", path, err)
 	}
 	return nil
 }
 
-// socketOf finds the socket of a data directory. An error that is not
-// fs.ErrNotExist says why the one that is there is not used.
-func socketOf(dir string) (string, error) {
+// Socket returns the path of the socket of a data directory. An error other than
+// fs.ErrNotExist says why an existing socket is not used.
+func Socket(dir string) (string, error) {
 	info, err := os.Stat(dir) // the user may have named a link
 	if err != nil {
 		return "", err
 	}
-	if err := judge(info, fs.ModeDir, os.Geteuid()); err != nil {
+	if err := checkOwner(info, fs.ModeDir, os.Geteuid()); err != nil {
 		return "", fmt.Errorf("%s %w", dir, err)
 	}
-	path := filepath.Join(dir, socketName)
+	path := filepath.Join(dir, datadir.Socket)
 	if len(path) > maxSocketPath {
-		if path, err = readPointer(filepath.Join(dir, pointerName)); err != nil {
+		if path, err = readPointer(filepath.Join(dir, datadir.Pointer)); err != nil {
 			return "", err
 		}
-		if err := trusted(filepath.Dir(path), fs.ModeDir); err != nil {
+		if err := checkPath(filepath.Dir(path), fs.ModeDir); err != nil {
 			return "", err
 		}
 	}
-	return path, trusted(path, fs.ModeSocket)
+	return path, checkPath(path, fs.ModeSocket)
 }
 
-// readPointer reads where the socket of a directory with a long path is.
+// readPointer reads the path of the socket of a directory with a long path.
 func readPointer(name string) (string, error) {
-	if err := trusted(name, 0); err != nil {
+	if err := checkPath(name, 0); err != nil {
 		return "", err
 	}
 	f, err := datadir.Open(name, os.O_RDONLY)
@@ -101,17 +98,17 @@ func readPointer(name string) (string, error) {
 		return "", err
 	}
 	path := string(text)
-	if len(path) > maxSocketPath || !filepath.IsAbs(path) || filepath.Clean(path) != path || filepath.Base(path) != socketName {
+	if len(path) > maxSocketPath || !filepath.IsAbs(path) || filepath.Clean(path) != path || filepath.Base(path) != datadir.Socket {
 		return "", fmt.Errorf("%s names no socket of Roux", name)
 	}
 	return path, nil
 }
 
-// listen makes the socket, which at no moment another user can reach. One that
-// a killed process left behind is replaced: the caller holds the directory's
-// lock.
+// listen makes the socket. At no moment can another user connect to it. It
+// replaces one that a killed process left behind, which is safe because the
+// caller holds the lock of the directory.
 func listen(dir string) (net.Listener, func(), error) {
-	path, birth := filepath.Join(dir, socketName), filepath.Join(dir, nurseryName)
+	path, birth := filepath.Join(dir, datadir.Socket), filepath.Join(dir, datadir.Nursery)
 	undo := func() {}
 	switch {
 	case len(path) > maxSocketPath:
@@ -119,8 +116,8 @@ func listen(dir string) (net.Listener, func(), error) {
 		if err != nil {
 			return nil, nil, datadir.Error(os.TempDir(), err)
 		}
-		path, birth = filepath.Join(short, socketName), ""
-		pointer := filepath.Join(dir, pointerName)
+		path, birth = filepath.Join(short, datadir.Socket), ""
+		pointer := filepath.Join(dir, datadir.Pointer)
 		undo = func() {
 			_ = os.Remove(pointer)
 			_ = os.RemoveAll(short)
@@ -140,13 +137,13 @@ func listen(dir string) (net.Listener, func(), error) {
 		undo()
 		return nil, nil, datadir.Error(dir, err)
 	}
-	return &peerCheck{Listener: ln, seats: make(chan struct{}, maxCallers), closed: make(chan struct{})}, func() {
+	return &peerCheck{Listener: ln, slots: make(chan struct{}, maxCallers), closed: make(chan struct{})}, func() {
 		_ = os.Remove(path)
 		undo()
 	}, nil
 }
 
-// writePointer makes the pointer anew: what is there may be a link.
+// writePointer replaces the pointer file, because an existing one may be a link.
 func writePointer(pointer, path string) error {
 	if err := os.Remove(pointer); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -159,14 +156,14 @@ func writePointer(pointer, path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// bind listens at path. With a nursery the socket is made in there, and moved
-// when nobody else may connect to it.
+// bind listens at path. When nursery is not empty, the socket is made in that
+// directory and moved to path once only this user can connect to it.
 func bind(path, nursery string) (net.Listener, error) {
 	at := path
 	if nursery != "" {
 		at = filepath.Join(nursery, newborn)
-		// A killed process may have left it behind. What else is in there is not
-		// ours to remove: the data directory may be one with other things in it.
+		// A killed process may have left the socket behind. Other files in there are
+		// not removed, because the directory may belong to something else.
 		_ = os.Remove(at)
 		if err := os.Remove(nursery); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -183,7 +180,7 @@ func bind(path, nursery string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln.SetUnlinkOnClose(false) // whoever called listen removes it
+	ln.SetUnlinkOnClose(false) // the caller of listen removes it
 	err = os.Chmod(at, 0o600)
 	if err == nil && at != path {
 		err = os.Rename(at, path)
@@ -194,36 +191,36 @@ func bind(path, nursery string) (net.Listener, error) {
 	return ln, nil
 }
 
-// A peerCheck lets in callers of this user (the system's own user could not be
-// kept out), and so many at a time.
+// A peerCheck is a listener that accepts connections of this user and of root,
+// which could not be kept out, and a limited number at a time.
 type peerCheck struct {
 	net.Listener
-	seats  chan struct{}
+	slots  chan struct{}
 	closed chan struct{}
 	once   sync.Once
 }
 
-// mayCall says whether a caller of that user is let in.
+// mayCall reports whether a connection of the user peer is accepted.
 func mayCall(peer, us int) bool { return peer == us || peer == 0 }
 
 // Accept implements net.Listener.
 func (d *peerCheck) Accept() (net.Conn, error) {
 	select {
-	case d.seats <- struct{}{}:
+	case d.slots <- struct{}{}:
 	case <-d.closed:
 		return nil, net.ErrClosed
 	}
 	for {
 		c, err := d.Listener.Accept()
 		if err != nil {
-			<-d.seats
+			<-d.slots
 			return nil, err
 		}
 		if uid, ok := peerOf(c); ok && !mayCall(uid, os.Geteuid()) {
 			_ = c.Close()
 			continue
 		}
-		return &seated{Conn: c, leave: sync.OnceFunc(func() { <-d.seats })}, nil
+		return &admitted{Conn: c, leave: sync.OnceFunc(func() { <-d.slots })}, nil
 	}
 }
 
@@ -233,13 +230,13 @@ func (d *peerCheck) Close() error {
 	return d.Listener.Close()
 }
 
-// seated is a connection that gives its seat back.
-type seated struct {
+// admitted is a connection that frees its slot when it is closed.
+type admitted struct {
 	net.Conn
 	leave func()
 }
 
-func (s *seated) Close() error {
+func (s *admitted) Close() error {
 	defer s.leave()
 	return s.Conn.Close()
 }

@@ -4,13 +4,12 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
 	"github.com/roux-engine/roux/internal/journal"
-	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
 	"github.com/roux-engine/roux/internal/view"
@@ -56,7 +55,7 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 
 // shownHead is a head as commands show it.
 func shownHead(ctx context.Context, j store.Reader, h store.Head) (store.Head, error) {
-	hideReason(&h, func() bool { return newMaskedJournal(j).marked(ctx, &h) })
+	control.NewMasked(j).HideCause(ctx, &h)
 	return h, believable(h)
 }
 
@@ -96,19 +95,4 @@ func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan,
 		}
 		return fn(ev)
 	})
-}
-
-func decodeSet(raw json.RawMessage) (map[string]any, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	v, err := jsonx.Decode(raw, jsonx.Limits{})
-	if err != nil {
-		return nil, fmt.Errorf("input fields: %w", err)
-	}
-	set, ok := v.(map[string]any)
-	if !ok {
-		return nil, fault.New(fault.Usage, "input fields: want an object")
-	}
-	return set, nil
 }

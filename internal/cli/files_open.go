@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/control"
+	"github.com/roux-engine/roux/internal/datadir"
+)
+
+// filing runs a command on files: through the process that holds the data
+// directory, or as the one that holds it. It advances no run.
+func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Files) error) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer func() {
+		if err != nil && ctx.Err() != nil && !waited(ctx) {
+			err = exit(fault.ExitInterrupted)
+		}
+	}()
+	dir, err := a.config.DataDir()
+	if err != nil {
+		return err
+	}
+	if !makes {
+		if err := mustHold(dir); err != nil {
+			return err
+		}
+	}
+	if r := control.Dial(ctx, dir); r != nil {
+		return fn(ctx, r)
+	}
+	h, err := a.openHost(ctx, nil)
+	if errors.Is(err, fault.StoreLocked) {
+		// It may have begun to listen since we first looked.
+		if r := control.Dial(ctx, dir); r != nil {
+			return fn(ctx, r)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer h.abandon()
+	if err := fn(ctx, h); err != nil {
+		return datadir.Error(dir, err)
+	}
+	return h.close(nil)
+}
+
+// mustHold is mustExist for commands on files.
+func mustHold(dir string) error {
+	err := datadir.MustExist(dir)
+	if errors.Is(err, fault.RunNotFound) {
+		return fault.New(fault.FileNotFound, "%s does not exist: no file is kept there yet; `roux files put FILE` keeps the first", dir)
+	}
+	return err
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/datadir"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// maxRefusal bounds an error of the server.
+const maxRefusal = 1 << 20
+
+// The bounds of what the server may take and send. Tests shorten them.
+var (
+	// answerTime bounds the time until an answer begins, and the time to send it.
+	// The server answers from memory or after one commit. One that takes longer is
+	// stopped or hangs, and its client must not hang with it.
+	answerTime = 15 * time.Second
+	// maxAnswer bounds an answer other than a file. The largest are snapshots and
+	// plans.
+	maxAnswer int64 = 256 << 20
+)
+
+// A Remote reads and changes the runs and files of the process that holds a data
+// directory. It implements store.Reader, Runs and Files.
+type Remote struct {
+	client *http.Client
+	dir    string
+}
+
+// Dial connects to the process that holds dir. It returns nil when no process
+// listens, or when that process may belong to another user.
+func Dial(ctx context.Context, dir string) *Remote {
+	path, err := Socket(dir)
+	if err != nil {
+		return nil
+	}
+	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "unix", path)
+		if err != nil {
+			return nil, err
+		}
+		// The socket may have been replaced since it was checked.
+		if uid, ok := peerOf(c); ok && uid != os.Geteuid() {
+			return nil, errors.Join(errors.New("it is another user's"), c.Close())
+		}
+		return c, nil
+	}
+	probe, err := conn(ctx, "", "")
+	if err != nil {
+		return nil
+	}
+	_ = probe.Close()
+	return &Remote{&http.Client{Transport: &http.Transport{
+		DialContext: conn, DisableCompression: true, ResponseHeaderTimeout: answerTime,
+	}}, dir}
+}
+
+func call[T any](ctx context.Context, r *Remote, op string, in request) (out T, err error) {
+	return callWithin[T](ctx, r, answerTime, op, in)
+}
+
+// callWithin sends a request whose answer must begin within d and end answerTime
+// later.
+func callWithin[T any](ctx context.Context, r *Remote, d time.Duration, op string, in request) (out T, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d+answerTime, errStill)
+	defer cancel()
+	res, err := r.post(ctx, r.patient(d), op, in)
+	if err != nil {
+		return out, err
+	}
+	defer res.Body.Close()
+	return out, r.result(res, &out)
+}
+
+// result decodes an answer.
+func (r *Remote) result(res *http.Response, out any) error {
+	if err := r.refusal(res); err != nil {
+		return err
+	}
+	body := &io.LimitedReader{R: res.Body, N: maxAnswer + 1}
+	err := json.NewDecoder(body).Decode(out)
+	if body.N <= 0 {
+		err = fmt.Errorf("its answer is larger than %s", config.Size(maxAnswer).Text())
+	}
+	if err != nil {
+		return r.unreachable(err)
+	}
+	// A connection is used again only after its answer was read to the end.
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return r.unreachable(err)
+	}
+	return nil
+}
+
+// patient returns a client for requests that are answered within d.
+func (r *Remote) patient(d time.Duration) *http.Client {
+	t, ok := r.client.Transport.(*http.Transport)
+	if !ok || d == t.ResponseHeaderTimeout {
+		return r.client
+	}
+	t = t.Clone()
+	t.ResponseHeaderTimeout = d
+	// The client serves one request and keeps no connection.
+	t.DisableKeepAlives = true
+	return &http.Client{Transport: t}
+}
+
+func (r *Remote) post(ctx context.Context, client *http.Client, op string, in request) (*http.Response, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://roux/"+op, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, r.unreachable(err)
+	}
+	return res, nil
+}
+
+// refusal returns the error in an answer, or nil when it is a result.
+func (r *Remote) refusal(res *http.Response) error {
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	var e wireError
+	err := json.NewDecoder(io.LimitReader(res.Body, maxRefusal)).Decode(&e)
+	if _, known := fault.Lookup(e.Code); err != nil || !known {
+		return r.unreachable(fmt.Errorf("it answered %s", res.Status))
+	}
+	return fault.New(e.Code, "%s", strings.ReplaceAll(e.Message, "\x00", ""))
+}
+
+func (r *Remote) unreachable(err error) error {
+	holder := "the process that holds it"
+	if pid := holderOf(r.dir); pid != 0 {
+		holder = fmt.Sprint("process ", pid)
+	}
+	return fault.Wrap(fault.ServerUnreachable, err, "the data directory %s: %s does not answer: %v", r.dir, holder, err)
+}
+
+// holderOf returns the id of the process that holds a directory according to its
+// lock file; 0 when there is none.
+func holderOf(dir string) int {
+	f, err := datadir.Open(filepath.Join(dir, datadir.Lock), os.O_RDONLY)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return max(pid, 0)
+}
+
+// Head implements store.Reader.
+func (r *Remote) Head(ctx context.Context, key store.Key) (store.Head, error) {
+	return call[store.Head](ctx, r, "head", request{Key: key})
+}
+
+// List implements store.Reader.
+func (r *Remote) List(ctx context.Context, q store.Query) ([]store.Head, error) {
+	return call[[]store.Head](ctx, r, "list", request{Query: q})
+}
+
+// Events implements store.Reader.
+func (r *Remote) Events(ctx context.Context, key store.Key, after uint64, maxBytes int) (store.Page, error) {
+	return call[store.Page](ctx, r, "events", request{Key: key, After: after, Max: maxBytes})
+}
+
+// Load implements store.Reader.
+func (r *Remote) Load(ctx context.Context, key store.Key) (*store.Saved, error) {
+	return call[*store.Saved](ctx, r, "load", request{Key: key})
+}
+
+// Plan implements store.Reader.
+func (r *Remote) Plan(ctx context.Context, hash string) ([]byte, error) {
+	return call[[]byte](ctx, r, "plan", request{Hash: hash})
+}
+
+// Cancel implements Runs.
+func (r *Remote) Cancel(ctx context.Context, run, reason string) error {
+	_, err := call[any](ctx, r, "cancel", request{Key: store.Key{Account: config.Account, Run: run}, Reason: reason})
+	return err
+}
+
+// Retry implements Runs.
+func (r *Remote) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
+	fields, err := json.Marshal(req.Edits)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	_, err = call[any](ctx, r, "retry", request{Key: store.Key{Account: config.Account, Run: run}, From: req.From, Set: fields, Limits: req.Limits})
+	return err
+}
+
+// Signal implements Runs.
+func (r *Remote) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
+	_, err := call[any](ctx, r, "signal", request{Key: store.Key{Account: config.Account, Run: run}, Name: name, Data: data})
+	return err
+}
+
+// Release implements Runs.
+func (r *Remote) Release(ctx context.Context, run string) error {
+	_, err := call[any](ctx, r, "release", request{Key: store.Key{Account: config.Account, Run: run}})
+	return err
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package control lets commands reach the process that holds a data directory.
+//
+// It decides who may connect, what a request and an answer look like, how long
+// each side waits, and which values leave the process. A command that finds no
+// such process works on a node of its own through a [Local]. The package decides
+// nothing about runs: it passes requests on to the engine.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/retention"
+)
+
+// Runs is what commands need to change runs. Each method returns once the change
+// is durable.
+type Runs interface {
+	Cancel(ctx context.Context, run, reason string) error
+	Retry(ctx context.Context, run string, req engine.RetryRequest) error
+	Signal(ctx context.Context, run, name string, data json.RawMessage) error
+	Release(ctx context.Context, run string) error
+}
+
+// Files is what commands need of the files of a data directory. Content is
+// streamed in both directions.
+type Files interface {
+	PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error)
+	// ReadFile returns n bytes starting at from. When n < 0 it returns the whole
+	// file and verifies its hash.
+	ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error)
+	// FindFile returns the file whose hash begins so.
+	FindFile(ctx context.Context, begin string) (File, error)
+	ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error)
+	RemoveFile(ctx context.Context, hash string) error
+	SweepFiles(ctx context.Context, dry bool) (retention.Removed, error)
+}
+
+// A File is a file with the runs that name it.
+type File struct {
+	blob.Entry
+	Runs []string `json:"runs"`
+}
+
+// MaxRuns bounds File.Runs.
+const MaxRuns = 20
+
+var (
+	_ Runs  = (*Local)(nil)
+	_ Runs  = (*Remote)(nil)
+	_ Files = (*Local)(nil)
+	_ Files = (*Remote)(nil)
+)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/roux-engine/roux/action"
+	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/blob"
+	"github.com/roux-engine/roux/internal/config"
+	"github.com/roux-engine/roux/internal/engine"
+	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/node"
+	"github.com/roux-engine/roux/internal/retention"
+	"github.com/roux-engine/roux/internal/store"
+)
+
+// A Local reads and changes the runs and files of a node in this process.
+type Local struct {
+	store.Reader
+	Node *node.Node
+}
+
+// Cancel implements Runs.
+func (l *Local) Cancel(ctx context.Context, run, reason string) error {
+	return l.Node.Engine.Cancel(ctx, config.Account, run, reason)
+}
+
+// Retry implements Runs.
+func (l *Local) Retry(ctx context.Context, run string, req engine.RetryRequest) error {
+	return l.Node.Engine.Retry(ctx, config.Account, run, req)
+}
+
+// Signal implements Runs.
+func (l *Local) Signal(ctx context.Context, run, name string, data json.RawMessage) error {
+	var v any
+	if len(data) > 0 {
+		var err error
+		if v, err = jsonx.Decode(data, jsonx.Limits{}); err != nil {
+			return fault.Wrap(fault.Usage, err, "the signal's payload is no JSON: %v", err)
+		}
+	}
+	return l.Node.Engine.Signal(ctx, config.Account, run, name, v)
+}
+
+// Release implements Runs.
+func (l *Local) Release(ctx context.Context, run string) error {
+	return l.Node.Engine.Release(ctx, config.Account, run)
+}
+
+// PutFile implements Files.
+func (l *Local) PutFile(ctx context.Context, r io.Reader, name string) (action.FileInfo, error) {
+	return l.Node.Files.Put(ctx, config.Account, r, name, "")
+}
+
+// ReadFile implements Files.
+func (l *Local) ReadFile(ctx context.Context, hash string, from, n int64) (io.ReadCloser, error) {
+	if n < 0 {
+		f, err := l.Node.Files.Open(ctx, config.Account, hash)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+	r, _, err := l.Node.Files.Part(ctx, config.Account, hash, from, n)
+	return r, err
+}
+
+// FindFile implements Files.
+func (l *Local) FindFile(ctx context.Context, begin string) (File, error) {
+	e, err := l.Node.Files.Find(ctx, config.Account, begin)
+	if err != nil {
+		return File{}, err
+	}
+	runs, err := l.Node.Engine.NamedBy(ctx, config.Account, e.Info.Hash, MaxRuns)
+	return File{e, runs}, err
+}
+
+// ListFiles implements Files.
+func (l *Local) ListFiles(ctx context.Context, q blob.Query) ([]blob.Entry, error) {
+	return l.Node.Files.List(ctx, config.Account, q)
+}
+
+// RemoveFile implements Files.
+func (l *Local) RemoveFile(ctx context.Context, hash string) error {
+	return l.Node.Engine.RemoveFile(ctx, config.Account, hash)
+}
+
+// SweepFiles implements Files.
+func (l *Local) SweepFiles(ctx context.Context, dry bool) (retention.Removed, error) {
+	return l.Node.Engine.Clean(ctx, dry)
+}
