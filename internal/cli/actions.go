@@ -24,7 +24,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// An actionView is an action as `actions` shows it.
+// An actionView is an action in the output of `actions`.
 type actionView struct {
 	Name        string           `json:"name"`
 	Version     string           `json:"version"`
@@ -90,7 +90,7 @@ func (a *app) actionsList() *cobra.Command {
 	return cmd
 }
 
-// takesTypes are the MIME types of the files that an action takes.
+// takesTypes returns the MIME types of the files that an action reads.
 func takesTypes(act *action.Action) (types []string) {
 	for _, d := range act.Metadata.InputTypes {
 		for _, t := range d.MimeTypes {
@@ -109,7 +109,7 @@ func takesType(act *action.Action, mime string) bool {
 	})
 }
 
-// findAction resolves NAME or NAME@VERSION, or says which is near.
+// findAction finds NAME or NAME@VERSION. Its error names a similar action.
 func (a *app) findAction(ref string) (*action.Action, error) {
 	name, version, _ := strings.Cut(ref, "@")
 	if act := a.actions.Find(name, version); act != nil {
@@ -131,8 +131,8 @@ func (a *app) findAction(ref string) (*action.Action, error) {
 	return nil, fault.New(fault.ActionNotFound, "%s: `roux actions list` shows those there are", msg)
 }
 
-// sameWords says that two names differ in the order of their words only:
-// image-convert is convert-image.
+// sameWords reports whether two names differ only in the order of their words, as
+// image-convert and convert-image do.
 func sameWords(a, b string) bool {
 	x, y := strings.Split(a, "-"), strings.Split(b, "-")
 	slices.Sort(x)
@@ -212,7 +212,7 @@ func credits1(n int64) string {
 	return view.Count(int(n), "credit")
 }
 
-// callLine is an example as a command.
+// callLine formats an example as a command.
 func callLine(v actionView, e action.Example) string {
 	words := []string{"roux", "actions", "call", v.Name}
 	var in map[string]json.RawMessage
@@ -244,7 +244,7 @@ func sortedNames[T any](m map[string]T) []string {
 	return names
 }
 
-// A fieldSchema is what a table says of a property.
+// A fieldSchema is the part of the schema of a property that is shown.
 type fieldSchema struct {
 	Type        any             `json:"type"`
 	Description string          `json:"description"`
@@ -259,7 +259,7 @@ type objectSchema struct {
 	AdditionalProperties *bool                  `json:"additionalProperties"`
 }
 
-// fields prints the properties of a schema, those that must be given first.
+// fields prints the properties of a schema, the required ones first.
 func (a *app) fields(title string, schema json.RawMessage) {
 	var s objectSchema
 	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil || len(s.Properties) == 0 {
@@ -328,9 +328,8 @@ roux actions call file-inspect --file scan.png -o json`,
 	return cmd
 }
 
-// call runs a recipe of one step. Inputs reach it as inputs of the run, never
-// as text of the recipe: what a user gives is data, also where it looks like a
-// template.
+// call runs a recipe of one step. Inputs are passed as inputs of the run and never
+// as text of the recipe, because they are data even if they look like a template.
 func (a *app) call(ctx context.Context, act *action.Action, in, files []string) error {
 	params, err := inputs(in, act.Input, a.stdin)
 	if err != nil {
@@ -370,7 +369,7 @@ func (a *app) call(ctx context.Context, act *action.Action, in, files []string) 
 	return a.start(ctx, c, params, files, "")
 }
 
-// checkCall refuses what the action would refuse later and elsewhere.
+// checkCall refuses what the action would refuse later.
 func checkCall(act *action.Action, schema *objectSchema, params map[string]any, files []string) error {
 	known := sortedNames(schema.Properties)
 	for name := range params {
@@ -411,7 +410,7 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 	return nil
 }
 
-// isFileList says that a property takes a list of files.
+// isFileList reports whether a property is a list of files.
 func isFileList(schema json.RawMessage, name string) bool {
 	var s struct {
 		Properties map[string]struct {
@@ -426,12 +425,12 @@ func isFileList(schema json.RawMessage, name string) bool {
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts and maps of texts always encode
+		panic(err) // strings and maps of strings always encode
 	}
 	return b
 }
 
-// completeActions offers names of actions.
+// completeActions completes names of actions.
 func (a *app) completeActions(_ *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		for _, name := range a.actions.Names() {

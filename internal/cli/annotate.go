@@ -10,9 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// annotate marks diagnostics for an automatic build (CI=1): one line each in the
-// form that GitHub and those who follow it read from the log. To others it is a
-// line with file, line and message.
+// annotate writes diagnostics for an automatic build (CI=1): one line each in the
+// format that GitHub and compatible services read from the log.
 func (a *app) annotate(diags []fault.Diagnostic) {
 	if !a.screen.CI() {
 		return
@@ -22,7 +21,7 @@ func (a *app) annotate(diags []fault.Diagnostic) {
 	}
 }
 
-// annotation is a diagnostic in one line that GitHub reads.
+// annotation formats a diagnostic as one line for GitHub.
 func annotation(d fault.Diagnostic) string {
 	var props []string
 	if d.Pos.File != "" {
@@ -35,7 +34,7 @@ func annotation(d fault.Diagnostic) string {
 	return fmt.Sprintf("::%s %s::%s\n", d.Severity, strings.Join(props, ","), message(diagnosticText(d)))
 }
 
-// annotateRun marks a run that failed.
+// annotateRun writes an annotation for a failed run.
 func (a *app) annotateRun(recipe string, res result) {
 	if a.screen.CI() {
 		a.screen.Print(fmt.Sprintf("::error title=%s::%s\n", property(string(res.Error.Code)),
@@ -43,12 +42,12 @@ func (a *app) annotateRun(recipe string, res result) {
 	}
 }
 
-// message escapes what would end the line of an annotation or begin another.
+// message escapes what would end an annotation or begin another.
 func message(s string) string {
 	return strings.ReplaceAll(view.OneLine(s), "%", "%25")
 }
 
-// property escapes a value that stands before the message.
+// property escapes a value before the message of an annotation.
 func property(s string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(message(s))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// An exported is what export says it did.
+// An exported is the result of export.
 type exported struct {
 	bundle.Manifest
 	File  string `json:"file"`
@@ -135,7 +135,7 @@ func (a *app) importCommand() *cobra.Command {
 	return cmd
 }
 
-// readBundle reads the bundle that the user names.
+// readBundle reads a bundle that the user names.
 func readBundle(path string, unverified bool) (*bundle.Bundle, error) {
 	f, err := userfile.Open(path, fault.FileNotFound)
 	if err != nil {

@@ -2,10 +2,9 @@
 
 // Package cli is the command line of Roux.
 //
-// It decides how commands, flags and inputs are read, what a person and what a
-// program sees of a run, which exit code ends a command, and how commands of
-// one user reach the process that holds a data directory. Data goes to standard
-// output, talk to standard error.
+// It decides how commands, flags and inputs are read, how results are shown to
+// people and to programs, and which exit code a command ends with. Results go to
+// standard output, messages to standard error.
 //
 // It never decides what a run does: everything it shows is a fold of the run's
 // journal, and everything it changes goes through the engine.
@@ -42,7 +41,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return execute(ctx, args, stdin, stdout, stderr, nil)
 }
 
-// execute is Main with more actions than those that come with Roux.
+// execute is Main with actions beside those that come with Roux.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, more []action.Action) int {
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now,
@@ -50,7 +49,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	}
 	a.config = config.New(os.Getenv, &a.data)
 	a.useActions(nil)
-	// Help and errors of usage are written before flags are read.
+	// Help and usage errors are written before flags are parsed.
 	a.screen = term.NewScreen(stderr, slices.Contains(args, "--no-color"), a.getenv)
 	root := a.command()
 	root.SetArgs(args)
@@ -73,15 +72,15 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return fault.ExitCode(err)
 }
 
-// app is what every command shares: the world it was started in and the
-// global flags.
+// app holds what all commands share: the streams and environment they were
+// started with, and the global flags.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	screen         *term.Screen
 	getenv         func(string) string
 	now            func() time.Time
-	list           []action.Action // what recipes may call
+	list           []action.Action // the actions that recipes may call
 	actions        *compile.Catalogue
 
 	data    string
@@ -93,19 +92,19 @@ type app struct {
 
 	config    *config.Config
 	configErr error
-	template  *expr.Program // of -o template=…
-	formErr   error         // the result did not fit the form
+	template  *expr.Program // from -o template=…
+	formErr   error         // the result could not be written in the form of -o
 	log       *slog.Logger
-	ctx       context.Context // the command's, to tell afterwards whether --timeout ended it
-	unhurried context.Context // the same without --timeout; nil without it
+	ctx       context.Context // the command's context, to see afterwards whether --timeout ended it
+	unhurried context.Context // ctx without --timeout; nil when there is none
 	release   context.CancelFunc
 
-	more   []action.Action // beside those that come with Roux
-	unwrap string          // an output that people see the fields of
-	shown  bool            // the diagnostics of the error were shown
+	more   []action.Action // actions beside those that come with Roux
+	unwrap string          // an output whose fields are printed instead of it
+	shown  bool            // the diagnostics of the error have been shown
 }
 
-// late says of a command that --timeout ended how to go on.
+// late replaces the error of a command that --timeout has ended.
 func (a *app) late(err error) error {
 	if a.ctx == nil || !waited(a.ctx) || !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -113,19 +112,19 @@ func (a *app) late(err error) error {
 	return fault.New(fault.CommandTimeout, "waited %s, as long as --timeout says, and the command was not done", a.timeout)
 }
 
-// useActions makes the actions of this release, which may reach what allow
-// opens, what recipes call.
+// useActions sets the actions that recipes may call. They may reach the addresses
+// in allow beside public ones.
 func (a *app) useActions(allow []netip.Prefix) {
 	actions := node.NewActions(allow, a.more...)
 	a.list, a.actions = actions.List, actions.Catalogue
 }
 
-// exit ends a command with a code after everything was said.
+// exit is an exit code. It ends a command whose messages have been written.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// account is whose runs the command line handles. Accounts come with the service.
+// account is the account whose runs and files commands handle.
 const account = config.Account
 
 func (a *app) command() *cobra.Command {
@@ -167,7 +166,7 @@ roux help run`,
 	return root
 }
 
-// flagNames are the flags that a command takes.
+// flagNames returns the names of the flags of a command.
 func flagNames(cmd *cobra.Command) (names []string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -177,7 +176,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// group is a command that only holds others: alone it shows its help.
+// group runs a command that only has subcommands: without one it shows its help.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -185,8 +184,8 @@ func group(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// addGroups adds the commands in the order in which a new user meets them; help
-// shows them so.
+// addGroups adds the commands in the order in which a new user needs them. Help
+// shows them in that order.
 func (a *app) addGroups(root *cobra.Command) {
 	for _, g := range []struct {
 		title    string
@@ -210,7 +209,7 @@ func (a *app) addGroups(root *cobra.Command) {
 	root.SetCompletionCommandGroupID(last)
 }
 
-// unknownCommand names what the user may have meant.
+// unknownCommand returns an error that names a similar command.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	msg := fmt.Sprintf("%s: there is no command %q", cmd.CommandPath(), view.OneLine(view.Cut(name, 60)))
 	if near := spell.Nearest(name, names(cmd)); near != "" {
@@ -228,7 +227,7 @@ func names(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// wants says how many arguments a command takes, in a sentence that shows how.
+// wants checks the number of arguments; its error shows the usage.
 func wants(low, high int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= low && (high < 0 || len(args) <= high) {
@@ -241,7 +240,7 @@ func wants(low, high int, usage string) cobra.PositionalArgs {
 	}
 }
 
-// say is talk: it goes to standard error unless --quiet.
+// say writes a message to standard error, unless --quiet is set.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
 		a.screen.Print(fmt.Sprintf(format, args...) + "\n")

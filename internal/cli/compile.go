@@ -17,25 +17,24 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// The limits of a recipe's source.
+// The limits of the source of a recipe.
 const (
 	defaultSource = recipe.DefaultBytes
 	maxSource     = recipe.MaxBytes
 )
 
-// A compiled is a recipe that holds together.
+// A compiled is a compiled recipe, or its source and what is wrong with it.
 type compiled struct {
 	text   []byte
 	name   string // of the file
 	recipe *recipe.Recipe
 	plan   *plan.Plan
 	source *recipe.Source
-	diags  []fault.Diagnostic // warnings, or what is wrong
+	diags  []fault.Diagnostic // warnings and errors
 }
 
-// compileFile reads and compiles a recipe. With an error of code
-// RECIPE_INVALID and its kin, the rest of the answer still holds the source
-// and all diagnostics.
+// compileFile reads and compiles a recipe. When the recipe is invalid, it returns
+// an error and a compiled with the source and all diagnostics.
 func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 	if limit < 1 || limit > maxSource {
 		return nil, fault.New(fault.Usage, "--max-source %d: want 1 byte to 16MiB", limit)
@@ -59,7 +58,7 @@ func (a *app) compileFile(path string, limit int64) (*compiled, error) {
 	return c, fault.Invalid(code, c.diags)
 }
 
-// printDiagnostics shows every problem with its line and a caret.
+// printDiagnostics prints every problem with its source line and a caret.
 func (a *app) printDiagnostics(w io.Writer, c *compiled) {
 	for _, d := range c.diags {
 		text := c.source.Format(d)
@@ -73,7 +72,7 @@ func (a *app) printDiagnostics(w io.Writer, c *compiled) {
 	}
 }
 
-// countDiagnostics is "2 errors, 1 warning".
+// countDiagnostics counts diagnostics. text is such as "2 errors, 1 warning".
 func countDiagnostics(diags []fault.Diagnostic) (errors, warnings int, text string) {
 	for _, d := range diags {
 		if d.Severity == fault.SeverityError {
@@ -92,7 +91,7 @@ func countDiagnostics(diags []fault.Diagnostic) (errors, warnings int, text stri
 	return errors, warnings, strings.Join(parts, ", ")
 }
 
-// A validated is what validate says of one file.
+// A validated is the result of validate for one file.
 type validated struct {
 	File        string             `json:"file"`
 	Valid       bool               `json:"valid"`
@@ -144,7 +143,7 @@ cat recipe.yaml | roux validate -`,
 			}
 			switch a.output {
 			case asSARIF:
-				_ = writeJSON(a.stdout, sarif(list), true) // a reader that went away has nobody to be told
+				_ = writeJSON(a.stdout, sarif(list), true) // a write error means that the reader has gone
 			case asGitHub:
 				for _, v := range list {
 					for _, d := range v.Diagnostics {

@@ -17,10 +17,10 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// completionTime is how long a shell waits for what it offers.
+// completionTime bounds the time that a completion takes.
 const completionTime = 2 * time.Second
 
-// completeFlag offers the words of a flag.
+// completeFlag completes the value of a flag.
 func completeFlag(cmd *cobra.Command, flag string, words func() []string) {
 	fn := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return words(), cobra.ShellCompDirectiveNoFileComp
@@ -30,13 +30,13 @@ func completeFlag(cmd *cobra.Command, flag string, words func() []string) {
 	}
 }
 
-// completeRuns offers the newest runs, and then what pages say of the further
-// arguments.
+// completeRuns completes the newest runs as the first argument, and the result of
+// more as further arguments.
 func (a *app) completeRuns(more func(ctx context.Context, j store.Reader, run string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (list []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		// What cannot be read offers nothing; the command itself will say why.
+		// An error completes nothing; the command itself will report it.
 		_ = a.reading(ctx, func(ctx context.Context, j store.Reader) error {
 			if len(args) == 0 {
 				list = runNames(ctx, j, begun, a.now())
@@ -49,7 +49,7 @@ func (a *app) completeRuns(more func(ctx context.Context, j store.Reader, run st
 	}
 }
 
-// offered is how many runs a shell is offered.
+// offered is the number of runs that are offered.
 const offered = 50
 
 func runNames(ctx context.Context, j store.Reader, begun string, now time.Time) []string {
@@ -75,7 +75,7 @@ func runNames(ctx context.Context, j store.Reader, begun string, now time.Time) 
 	return list
 }
 
-// stepNames offers the steps of a run.
+// stepNames returns the steps of a run.
 func stepNames(ctx context.Context, j store.Reader, run string) (list []string) {
 	head, err := findRun(ctx, j, run)
 	if err != nil {
@@ -93,8 +93,8 @@ func stepNames(ctx context.Context, j store.Reader, run string) (list []string) 
 	return list
 }
 
-// completions says what the words of each command can be. They are set in one
-// place, so that a command that takes a run cannot forget to offer them.
+// completions sets the completions of all commands. They are in one place so that
+// a new command is not forgotten.
 func (a *app) completions(root *cobra.Command) {
 	runs, steps := a.completeRuns(nil), a.completeRuns(stepNames)
 	for path, fn := range map[string]cobra.CompletionFunc{
@@ -131,9 +131,9 @@ func (a *app) completions(root *cobra.Command) {
 	}
 }
 
-// plainBash makes the completions of bash work where the package
-// bash-completion is not installed, as on macOS and in containers: without it
-// each Tab would print that a command is not found.
+// plainBash makes the completions of bash work without the package
+// bash-completion, which is missing on macOS and in containers. Each Tab would
+// print that a command is not found.
 func (a *app) plainBash(root *cobra.Command) {
 	cmd, rest, err := root.Find([]string{"completion", "bash"})
 	if err != nil || len(rest) > 0 || cmd.RunE == nil {
@@ -146,7 +146,7 @@ func (a *app) plainBash(root *cobra.Command) {
 	}
 }
 
-// bashWords does the part of bash-completion that the script calls.
+// bashWords defines the functions of bash-completion that the script calls.
 const bashWords = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
 _get_comp_words_by_ref()
 {
@@ -174,7 +174,7 @@ fi
 
 func outputWords() []string { return []string{asTable, asJSON, asLines, asYAML, asName, asTemplate} }
 
-// completeRecipeOrRun offers runs once the word begins like one, files else.
+// completeRecipeOrRun completes a run when the word begins like one, else a file.
 func (a *app) completeRecipeOrRun(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if strings.HasPrefix(begun, "@") || strings.HasPrefix(begun, "run_") {
 		return a.completeRuns(nil)(cmd, args, begun)
@@ -182,7 +182,7 @@ func (a *app) completeRecipeOrRun(cmd *cobra.Command, args []string, begun strin
 	return completeRecipes(cmd, args, begun)
 }
 
-// completeFiles offers the files that are kept, by hash, with their names.
+// completeFiles completes hashes of stored files, and shows their names.
 func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list []string, _ cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
@@ -198,17 +198,17 @@ func (a *app) completeFiles(cmd *cobra.Command, _ []string, begun string) (list 
 	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// signalNames offers the signals that a run waits for.
+// signalNames returns the signals that steps of a run wait for.
 func signalNames(ctx context.Context, j store.Reader, run string) []string {
 	head, err := findRun(ctx, j, run)
 	if err != nil {
 		return nil
 	}
-	names, _ := signalsOf(ctx, j, head) // who completes a word is told nothing
+	names, _ := signalsOf(ctx, j, head) // a completion reports no errors
 	return names
 }
 
-// signalsOf are the signals that steps of a run's recipe wait for.
+// signalsOf returns the signals that steps of the recipe of a run wait for.
 func signalsOf(ctx context.Context, j store.Reader, head store.Head) (list []string, err error) {
 	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
@@ -222,12 +222,12 @@ func signalsOf(ctx context.Context, j store.Reader, head store.Head) (list []str
 	return list, nil
 }
 
-// completeRecipes offers files that can be recipes.
+// completeRecipes completes files that can be recipes.
 func completeRecipes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// statusWords are what --status takes.
+// statusWords returns the values of --status.
 func statusWords() []string {
 	var names []string
 	for s := journal.RunPending; s <= journal.RunExpired; s++ {

@@ -14,7 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A settingView is a setting as `config` shows it.
+// A settingView is a setting in the output of `config`.
 type settingView struct {
 	Key     string `json:"key"`
 	Value   string `json:"value"`
@@ -25,9 +25,9 @@ type settingView struct {
 	Default string `json:"default"`
 	What    string `json:"what"`
 	Want    string `json:"want"`
-	// Files are those that may set it.
+	// Files lists the files that may set it.
 	Files []string `json:"files"`
-	// Overridden are the values that something before them replaces.
+	// Overridden lists the values that do not count.
 	Overridden []config.Value `json:"overridden,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func (a *app) printSetting(v settingView) {
 	a.sheet(rows)
 }
 
-// findSetting finds a row of the table, or says which name is near.
+// findSetting finds a setting. Its error names a similar one.
 func findSetting(key string) (*config.Setting, error) {
 	if s := config.Find(key); s != nil {
 		return s, nil

@@ -120,8 +120,8 @@ func (a *app) signalCommand() *cobra.Command {
 	return cmd
 }
 
-// knownSignal refuses a name that no step of the recipe waits for: the run would
-// take the signal and go on waiting.
+// knownSignal refuses the name of a signal that no step of the recipe waits for,
+// because the run would accept it and keep waiting.
 func knownSignal(names []string, run, name string) error {
 	switch near := spell.Nearest(name, names); {
 	case slices.Contains(names, name):
@@ -190,7 +190,7 @@ func (a *app) adoptCommand() *cobra.Command {
 	return cmd
 }
 
-// payload reads a signal's payload.
+// payload reads the payload of a signal.
 func (a *app) payload(text string) (json.RawMessage, error) {
 	if path, ok := strings.CutPrefix(text, "@"); ok {
 		f, err := userfile.Open(path, fault.FileNotFound)
@@ -214,17 +214,17 @@ func (a *app) payload(text string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// A steering is a change of one run.
+// A change is a change of one run.
 type change struct {
 	act func(ctx context.Context, h control.Runs, j store.Reader, head store.Head) error
-	// done says what is true afterwards, with the run as subject.
+	// done is a predicate for the message afterwards, with the run as its subject.
 	done string
-	// fine is an exit code of the run that is what the user asked for.
+	// fine is an exit code of the run that counts as success.
 	fine int
 }
 
-// steer changes a run: through the process that holds the directory, which
-// then goes on with it; else this command does, as resume would.
+// change changes a run: through the process that holds the directory, which then
+// carries it on, or in this process, which then follows it like resume.
 func (a *app) change(ctx context.Context, name string, s change) error {
 	ctx = a.following(ctx)
 	dir, err := a.config.DataDir()

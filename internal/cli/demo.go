@@ -31,17 +31,17 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// demoSave is where the demo puts what its runs made, in its directory.
+// demoSave is the directory for the files that the runs of the demo make.
 const demoSave = "made"
 
-// A demo is a directory in which examples run.
+// A demo runs examples in a directory of its own.
 type demo struct {
 	*app
 	dir  string
 	runs []*followed
 }
 
-// A demoResult is what a demo says it did.
+// A demoResult is the result of the demo.
 type demoResult struct {
 	Dir  string    `json:"dir"`
 	Runs []demoRun `json:"runs"`
@@ -54,11 +54,11 @@ type demoRun struct {
 	Recipe string `json:"recipe"`
 }
 
-// A crashed is what the journal says of a run whose process was killed.
+// A crashed reports what the journal has of a run whose process was killed.
 type crashed struct {
 	Pid         int    `json:"pid"`
-	KilledAfter string `json:"killedAfter"`  // the event that was seen last
-	Before      uint64 `json:"eventsBefore"` // stored when it died
+	KilledAfter string `json:"killedAfter"`  // the last event that was seen
+	Before      uint64 `json:"eventsBefore"` // stored when the process died
 	Interrupted int64  `json:"attemptsInterrupted"`
 	Repeated    int    `json:"stepsDoneTwice"`
 	Same        bool   `json:"replayEqualsStore"`
@@ -106,8 +106,8 @@ func (a *app) demoCommand() *cobra.Command {
 	return cmd
 }
 
-// newDemo makes the directory: the examples' files, and the data beside them
-// under the name that commands look for.
+// newDemo makes the directory with the files of the examples. The data directory is
+// in it, under the name that commands look for.
 func (a *app) newDemo() (*demo, error) {
 	dir, err := os.MkdirTemp("", "roux-demo-")
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *app) newDemo() (*demo, error) {
 	return &demo{app: a, dir: dir}, nil
 }
 
-// tour runs both examples, with one failure on the way.
+// tour runs both examples. One step fails once.
 func (d *demo) tour(ctx context.Context) error {
 	d.actions = node.Catalogue(append(d.list, failsOnce(d.list, "pdf-to-markdown")...))
 	d.say("\n1 of 2: a PDF becomes a digest. Its first reading fails, because the demo says so, and is retried.")
@@ -149,7 +149,8 @@ func (d *demo) tour(ctx context.Context) error {
 	return d.scene(ctx, "photo-pack.yaml", "photo.jpg")
 }
 
-// failsOnce wraps actions so that the first attempt of a step fails.
+// failsOnce returns the named actions, changed so that the first attempt of a step
+// fails.
 func failsOnce(list []action.Action, names ...string) []action.Action {
 	var out []action.Action
 	for _, act := range list {
@@ -168,7 +169,7 @@ func failsOnce(list []action.Action, names ...string) []action.Action {
 	return out
 }
 
-// scene runs one recipe on one file and keeps what it made.
+// scene runs one recipe on one file and saves its outputs.
 func (d *demo) scene(ctx context.Context, recipe, file string) error {
 	c, err := d.compileFile(filepath.Join(d.dir, recipe), defaultSource)
 	if err != nil {
@@ -197,7 +198,7 @@ func (d *demo) scene(ctx context.Context, recipe, file string) error {
 	return d.watch(ctx, h, sigs, &followed{id: run, plan: c.plan})
 }
 
-// watch follows a run to its end, saves what it made and closes the host.
+// watch follows a run to its end, saves its outputs and closes the host.
 func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *followed) error {
 	interrupted, err := d.follow(ctx, h.watch, sigs, h.failed, []*followed{r})
 	switch {
@@ -216,8 +217,8 @@ func (d *demo) watch(ctx context.Context, h *host, sigs <-chan os.Signal, r *fol
 	return h.finish(sigs)
 }
 
-// crash runs the photo pack in a process of its own, kills that in the middle,
-// and goes on in this one.
+// crash runs the photo pack in another process, kills that process in the middle
+// of the run, and resumes the run in this one.
 func (d *demo) crash(ctx context.Context) (*crashed, error) {
 	d.say("\na photo becomes four pictures in another process, which is killed when the first one is done")
 	c, run, err := d.killInTheMiddle(ctx)
@@ -249,8 +250,8 @@ func (d *demo) crash(ctx context.Context) (*crashed, error) {
 	return c, d.check(ctx, c, run)
 }
 
-// killInTheMiddle starts `roux run` and kills it when it says that the first
-// picture is done; the others are under way then.
+// killInTheMiddle starts `roux run` and kills it when it reports the first picture,
+// while the others are in progress.
 func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -284,7 +285,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 		}
 	}
 	err = child.Process.Kill()
-	_, _ = io.Copy(io.Discard, out) // what it still says is not news
+	_, _ = io.Copy(io.Discard, out) // further output does not matter
 	if waitErr := child.Wait(); err == nil && waitErr == nil {
 		err = errors.New("it had ended by itself")
 	}
@@ -294,7 +295,7 @@ func (d *demo) killInTheMiddle(ctx context.Context) (*crashed, string, error) {
 	return c, run, nil
 }
 
-// check reads from the journal what the crash did.
+// check reads the effects of the crash from the journal.
 func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 	return d.reading(ctx, func(ctx context.Context, j store.Reader) error {
 		head, err := findRun(ctx, j, run)
@@ -315,7 +316,7 @@ func (d *demo) check(ctx context.Context, c *crashed, run string) error {
 	})
 }
 
-// statement says what was made, what it cost and what to try next.
+// statement prints what was made, what it cost and what to try next.
 func (d *demo) statement(out *demoResult) {
 	if c := out.Crash; c != nil {
 		d.text("\nthe crash\n")

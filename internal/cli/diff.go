@@ -95,7 +95,7 @@ func (a *app) printCompared(c *view.Comparison, sides [2]*view.Side) {
 	}
 }
 
-// shortValue is a value in a table cell, with the unit of its group.
+// shortValue formats a value for a table cell, with the unit of its group.
 func shortValue(group string, raw json.RawMessage) string {
 	if string(raw) == "null" {
 		return "–"
@@ -107,7 +107,7 @@ func shortValue(group string, raw json.RawMessage) string {
 	return view.Cut(view.OneLine(string(raw)), 48)
 }
 
-// units write the numbers of a group for people.
+// units format the numbers of a group.
 var units = map[string]func(n float64) string{
 	"attempts": func(n float64) string { return view.Count(int(n), "attempt") },
 	"credits":  func(n float64) string { return view.Count(int(n), "credit") },

@@ -53,7 +53,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// signs are how findings look, each with a glyph and a word.
+// signs maps the status of a finding to the status whose glyph it has.
 var signs = map[string]string{doctor.OK: "completed", doctor.Note: "waiting", doctor.Problem: "failed", doctor.Fixed: "completed"}
 
 func (a *app) printFindings(list []doctor.Finding) {
@@ -87,7 +87,7 @@ func (a *app) doctorOptions(mend bool) doctor.Options {
 			if r := control.Dial(ctx, dir); r != nil {
 				return r
 			}
-			return nil // not a nil *control.Remote in an interface
+			return nil // a nil *control.Remote in the interface would not be nil
 		},
 		SocketError: func(dir string) error {
 			if _, err := control.Socket(dir); !errors.Is(err, fs.ErrNotExist) {

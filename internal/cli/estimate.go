@@ -29,17 +29,17 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// An estimated is what a run may cost, and what runs of the recipe did cost.
+// An estimated is what a run may cost, and what earlier runs of the recipe cost.
 type estimated struct {
 	Recipe string `json:"recipe"`
 	*compile.Budget
-	// EstimatedDuration is the range of X202 as ISO 8601.
+	// EstimatedDuration is the range of X202 in ISO 8601.
 	EstimatedDuration [2]string        `json:"estimatedDuration"`
 	Past              *pastRuns        `json:"past,omitempty"`
 	Files             []map[string]any `json:"files,omitempty"`
 }
 
-// pastRuns are the newest completed runs of a recipe of that name.
+// pastRuns sums up the newest completed runs of recipes of that name.
 type pastRuns struct {
 	Runs  int   `json:"runs"`
 	P50   int64 `json:"p50"` // credits
@@ -98,7 +98,7 @@ func (a *app) estimateCommand() *cobra.Command {
 	return cmd
 }
 
-// inspectLocal finds what file-inspect would find, without storing the file. A
+// inspectLocal returns what file-inspect would find, without storing the file. A
 // file that cannot be inspected still has a type and a size.
 func inspectLocal(ctx context.Context, path string) (map[string]any, error) {
 	f, size, err := userfile.OpenRegular(path)
@@ -123,7 +123,7 @@ func inspectLocal(ctx context.Context, path string) (map[string]any, error) {
 	return facts, nil
 }
 
-// A localFile is a file of the user as an action sees it.
+// A localFile is a file of the user as an action reads it.
 type localFile struct {
 	*os.File
 	info action.FileInfo
@@ -131,8 +131,8 @@ type localFile struct {
 
 func (f localFile) Info() action.FileInfo { return f.info }
 
-// past sums up the newest completed runs of a recipe; nil when there is none. What
-// an imported run says happened elsewhere, if at all.
+// past sums up the newest completed runs of a recipe; nil when there is none. It
+// leaves out imported runs, which happened elsewhere.
 func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	var heads []store.Head
 	err := a.reading(ctx, func(ctx context.Context, j store.Reader) (err error) {
@@ -156,7 +156,7 @@ func (a *app) past(ctx context.Context, recipe string) (*pastRuns, error) {
 	return &pastRuns{len(heads), percentile(used, 50), percentile(used, 95), percentile(times, 50), percentile(times, 95)}, nil
 }
 
-// percentile is the nearest-rank percentile.
+// percentile returns the nearest-rank percentile.
 func percentile(values []int64, p float64) int64 {
 	v := slices.Sorted(slices.Values(values))
 	return v[max(int(math.Ceil(p/100*float64(len(v))))-1, 0)]

@@ -44,7 +44,8 @@ func (a *app) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-// wanted says whether one of the patterns admits the name; none admits all.
+// wanted reports whether one of the patterns matches the name. Without patterns
+// every name matches.
 func wanted(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if head, ok := strings.CutSuffix(p, "*"); p == name || ok && strings.HasPrefix(name, head) {

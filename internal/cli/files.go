@@ -42,7 +42,7 @@ roux files get 1f3a2b -O report.pdf`,
 	return cmd
 }
 
-// A fileView is a file as the commands show it. Its fields only grow.
+// A fileView is a file in the output of commands. Its fields only grow.
 type fileView struct {
 	ID       string          `json:"id"` // the hash
 	Hash     string          `json:"hash"`
@@ -79,7 +79,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 			if n := len(slices.DeleteFunc(slices.Clone(args), func(p string) bool { return p != "-" })); n > 1 {
 				return fault.New(fault.Usage, "standard input can be read once, and - is there %d times", n)
 			}
-			for _, path := range args { // before anything is kept
+			for _, path := range args { // before anything is stored
 				if path == "-" {
 					continue
 				}
@@ -112,7 +112,7 @@ roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
 	return cmd
 }
 
-// putOne keeps one file, with progress for a large one.
+// putOne stores one file and shows progress for a large one.
 func (a *app) putOne(ctx context.Context, s control.Files, path, name string) (action.FileInfo, error) {
 	if path == "-" {
 		p := a.progress(a.stdin, name, -1)
@@ -139,7 +139,8 @@ func (a *app) putOne(ctx context.Context, s control.Files, path, name string) (a
 	return info, err
 }
 
-// fileLine is a file in one line: hash, type, size, name, and what was found.
+// fileLine formats a file as one line: hash, type, size, name, and what inspection
+// found.
 func fileLine(v fileView) string {
 	words := []string{v.Hash, v.MimeType, term.Size(v.Size)}
 	if v.Name != "" {
@@ -152,7 +153,7 @@ func fileLine(v fileView) string {
 	return line
 }
 
-// factsText sums up what inspection found, for people.
+// factsText formats what inspection found.
 func factsText(raw json.RawMessage) string {
 	var fields map[string]any
 	if json.Unmarshal(raw, &fields) != nil {
@@ -220,8 +221,8 @@ roux files ls --type 'image/*' --name holiday --limit 10`,
 	return cmd
 }
 
-// shortHash is enough of a hash for a list: two of a million files share 12
-// digits once in 500 stores.
+// shortHash is the length of a hash in a list. Among a million files two share 12
+// digits in one of 500 stores.
 const shortHash = len("sha256_") + 12
 
 func (a *app) printFiles(found []blob.Entry) {

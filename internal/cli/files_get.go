@@ -67,8 +67,8 @@ roux files get 1f3a2b --range 0-1023 | xxd`,
 	return cmd
 }
 
-// parseRange reads a range as HTTP writes it: first and last byte, either may be
-// missing. A last byte past the end means the end.
+// parseRange reads a range as in HTTP: the first and the last byte, one of which
+// may be missing. A last byte past the end means the end.
 func parseRange(text string, size int64) (from, n int64, err error) {
 	bad := func() (int64, int64, error) {
 		return 0, 0, fault.New(fault.Usage, "--range %s: want the first and the last byte, such as 0-1023, 1024- or -500", view.OneLine(view.Cut(text, 40)))
@@ -103,8 +103,8 @@ func parseRange(text string, size int64) (from, n int64, err error) {
 	return from, min(end, size-1) - from + 1, nil
 }
 
-// toStdout writes a file to standard output. What is no text would turn a
-// terminal upside down.
+// toStdout writes a file to standard output. It refuses binary content on a
+// terminal, which control characters could confuse.
 func (a *app) toStdout(src io.Reader, name string) error {
 	in := bufio.NewReaderSize(src, 64<<10)
 	if term.IsTerminal(a.stdout) {
@@ -120,13 +120,13 @@ func (a *app) toStdout(src io.Reader, name string) error {
 	return err
 }
 
-// isText says that bytes can be shown: whole characters, and no control but
-// those of plain text.
+// isText reports whether b is text: valid UTF-8, and no control characters other
+// than those of plain text.
 func isText(b []byte) bool {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
 		if r == utf8.RuneError && n == 1 {
-			return !utf8.FullRune(b) // cut off at the end of what was looked at
+			return !utf8.FullRune(b) // b may end inside a character
 		}
 		if view.Unprintable(r) && r != '\r' && r != '\f' {
 			return false

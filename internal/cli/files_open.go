@@ -14,8 +14,9 @@ import (
 	"github.com/roux-engine/roux/internal/datadir"
 )
 
-// filing runs a command on files: through the process that holds the data
-// directory, or as the one that holds it. It advances no run.
+// filing calls fn for a command on files: through the process that holds the data
+// directory, or with a host of its own. It carries on no run. makes allows fn to
+// create the data directory.
 func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Context, s control.Files) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -38,7 +39,7 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 	}
 	h, err := a.openHost(ctx, nil)
 	if errors.Is(err, fault.StoreLocked) {
-		// It may have begun to listen since we first looked.
+		// A holder may have started to listen since the first Dial.
 		if r := control.Dial(ctx, dir); r != nil {
 			return fn(ctx, r)
 		}
@@ -53,7 +54,7 @@ func (a *app) filing(ctx context.Context, makes bool, fn func(ctx context.Contex
 	return h.close(nil)
 }
 
-// mustHold is mustExist for commands on files.
+// mustHold is datadir.MustExist for commands on files.
 func mustHold(dir string) error {
 	err := datadir.MustExist(dir)
 	if errors.Is(err, fault.RunNotFound) {

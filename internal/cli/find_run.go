@@ -15,8 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// findRun resolves what a user calls a run: its id, a unique prefix of it,
-// @last or @last-failed.
+// findRun finds a run by its id, a unique prefix of it, @last or @last-failed.
 func findRun(ctx context.Context, j store.Reader, name string) (store.Head, error) {
 	q := store.Query{Account: account, Limit: candidates + 1}
 	switch {
@@ -27,8 +26,7 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	case strings.HasPrefix(name, "@"):
 		return store.Head{}, fault.New(fault.Usage, "%s: there are @last and @last-failed", view.OneLine(name))
 	default:
-		// The letters before the underscore are the same in every id, and those
-		// after it are capitals.
+		// Every id begins with run_, and the rest is in capitals.
 		q.Prefix = "run_" + strings.ToUpper(strings.TrimPrefix(name, "run_"))
 	}
 	heads, err := j.List(ctx, q)
@@ -53,13 +51,13 @@ func findRun(ctx context.Context, j store.Reader, name string) (store.Head, erro
 	return shownHead(ctx, j, heads[0])
 }
 
-// shownHead is a head as commands show it.
+// shownHead returns a head as commands show it.
 func shownHead(ctx context.Context, j store.Reader, h store.Head) (store.Head, error) {
 	control.NewMasked(j).HideCause(ctx, &h)
 	return h, believable(h)
 }
 
-// believable is the error of a damaged head.
+// believable returns an error for a damaged head.
 func believable(h store.Head) error {
 	if h.Damage == "" {
 		return nil
@@ -67,10 +65,10 @@ func believable(h store.Head) error {
 	return fault.New(fault.StoreCorrupt, "%s", h.Damage)
 }
 
-// candidates is how many runs an ambiguous prefix is answered with.
+// candidates is how many runs are listed for an ambiguous prefix.
 const candidates = 5
 
-// ambiguous lists the runs that a prefix could mean, newest first.
+// ambiguous returns an error that lists the runs with a prefix, newest first.
 func ambiguous(name string, heads []store.Head) error {
 	var list []string
 	for _, h := range heads[:min(len(heads), candidates)] {
@@ -82,8 +80,8 @@ func ambiguous(name string, heads []store.Head) error {
 	return fault.New(fault.Usage, "%s is the beginning of several run ids, give more letters: %s", view.OneLine(name), strings.Join(list, ", "))
 }
 
-// eachShown is store.EachEvent for what people and programs see: without the values
-// that the recipe marks as writeOnly. To know them it reads from the first event.
+// eachShown is store.EachEvent without the values that the recipe marks as
+// writeOnly. It reads from the first event on to know these values.
 func eachShown(ctx context.Context, j store.Reader, key store.Key, p *plan.Plan, after uint64, fn func(*journal.Event) error) error {
 	mask, from := view.NewMask(p), after
 	if mask != nil {

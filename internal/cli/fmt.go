@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// A formatted is what fmt did with one file.
+// A formatted is the result of fmt for one file.
 type formatted struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
@@ -68,7 +68,7 @@ cat recipe.yaml | roux fmt -`,
 	return cmd
 }
 
-// format reads one file and brings it into the one form.
+// format reads and formats one file.
 func (a *app) format(path string, limit int64) (*formatted, error) {
 	text, name, err := readSource(path, a.stdin, limit)
 	if err != nil {
@@ -95,8 +95,8 @@ func (a *app) format(path string, limit int64) (*formatted, error) {
 	return f, nil
 }
 
-// isJSON says that a text is meant as JSON: by its name, or where it has none
-// by its first character.
+// isJSON reports whether a text is JSON: by the ending of its name, else by its
+// content.
 func isJSON(name string, text []byte) bool {
 	switch filepath.Ext(name) {
 	case ".json":
@@ -107,7 +107,7 @@ func isJSON(name string, text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && jsonx.Valid(text, jsonx.Limits{Bytes: len(text) + 1}) == nil
 }
 
-// finishFormat writes, or only tells, what fmt has found.
+// finishFormat writes the formatted files, or reports what would change.
 func (a *app) finishFormat(args []string, list []*formatted, check, diff bool) error {
 	changed := 0
 	for i, f := range list {
@@ -154,8 +154,8 @@ func was(n int) string {
 	return fmt.Sprintf("all %d files are", n)
 }
 
-// replaceInPlace writes a file anew, at once, with the mode that it had. A
-// symbolic link stays one: what it points to is replaced.
+// replaceInPlace replaces a file in one step and keeps its mode. For a symbolic
+// link it replaces the target.
 func replaceInPlace(path string, text []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -175,7 +175,7 @@ func replaceInPlace(path string, text []byte) error {
 		return err
 	}
 	defer d.Discard()
-	// Whatever the mask takes off new files: this one is not new.
+	// The umask is for new files, and this one is not new.
 	if err := d.Chmod(info.Mode().Perm()); err != nil {
 		return err
 	}

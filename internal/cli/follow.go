@@ -19,31 +19,30 @@ import (
 )
 
 const (
-	// grace is how long a stopping engine waits for attempts to return.
+	// grace is how long an engine that stops waits for attempts to return.
 	grace = 5 * time.Second
-	// redraw is how often a live tree shows how long things take.
+	// redraw is the time between two drawings of a live tree.
 	redraw = 100 * time.Millisecond
 )
 
-// A watcher feeds committed events of a run, from after+1 on, until the run
-// has ended, the context has, or fn fails. The events belong to fn only until
-// it returns.
+// A watcher calls fn for the committed events of a run, from after+1 on, until the
+// run or the context has ended or fn fails. fn does not keep an event.
 type watcher func(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error
 
-// A followed is a run that is shown while it goes on.
+// A followed is a run that is shown while it runs.
 type followed struct {
 	id   string
 	plan *plan.Plan
-	skip uint64 // events up to here are not news
+	skip uint64 // events up to this number are old
 	view *view.Run
 	err  error
 
-	into  string // where the files of its outputs go; "" = nowhere
+	into  string // directory for the files of its outputs; "" when they are not saved
 	saved []saved
 }
 
-// update is an event of one of the followed runs, that it cannot be shown, or the end
-// of its stream.
+// An update is an event of a followed run, an error in showing it, or the end of
+// its events.
 type update struct {
 	run *followed
 	ev  journal.Event
@@ -51,8 +50,8 @@ type update struct {
 	err error
 }
 
-// follow shows runs until all have ended. It returns early, with interrupted
-// set, at the first Ctrl-C, and with an error when the store fails.
+// follow shows runs until all have ended. It returns earlier at the first Ctrl-C,
+// with interrupted set, and when the store fails.
 func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Signal, failed <-chan error, runs []*followed) (interrupted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,7 +89,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 				open--
 			}
 			switch r := u.run; {
-			case r.err != nil: // it goes on unseen
+			case r.err != nil: // the run continues without being shown
 			case u.end || u.err != nil:
 				r.err = u.err
 			default:
@@ -111,7 +110,7 @@ func (a *app) follow(ctx context.Context, watch watcher, interrupts <-chan os.Si
 	return false, nil
 }
 
-// showEvent takes an event into the view of its run, and shows it.
+// showEvent applies an event to the view of its run and shows it.
 func (a *app) showEvent(show display, r *followed, ev *journal.Event) error {
 	if err := r.view.Apply(ev); err != nil {
 		return err
@@ -126,8 +125,8 @@ func (a *app) showEvent(show display, r *followed, ev *journal.Event) error {
 	return nil
 }
 
-// contained calls what is done to show a run. A panic in it is an error of that run:
-// the engine is in this process, and carries on others (I16).
+// contained calls fn, which shows a run. It returns a panic as an error, because
+// the engine is in the same process and carries on other runs (I16).
 func (a *app) contained(run string, fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -138,9 +137,10 @@ func (a *app) contained(run string, fn func() error) (err error) {
 	return fn()
 }
 
-// A display shows followed runs: redrawn, line by line, as JSON lines, or not.
+// A display shows followed runs: as a live tree, one line per event, as JSON
+// lines, or not at all.
 type display interface {
-	// rejoined comes once for a run that had begun before, at its last old event.
+	// rejoined is called at the last old event of a run that had started before.
 	rejoined(v *view.Run)
 	event(v *view.Run, ev *journal.Event)
 	tick()
@@ -218,16 +218,15 @@ func (d *treeDisplay) end() {
 	d.tree.forget()
 }
 
-// interrupts delivers Ctrl-C and requests to stop until stop is called. Until
-// then neither ends the process by itself.
+// interrupts delivers SIGINT and SIGTERM until stop is called. Until then they do
+// not end the process.
 func interrupts() (c <-chan os.Signal, stop func()) {
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
 	return ch, func() { signal.Stop(ch) }
 }
 
-// hint is a command line for the user to type, with the data directory when
-// one was named.
+// hint returns a command line for the user, with --data when the user gave it.
 func (a *app) hint(command, run string) string {
 	words := view.Join(" ", "roux", command, run)
 	if a.data != "" {

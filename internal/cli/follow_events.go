@@ -14,9 +14,9 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// lookAgain is how often a command that follows a run of another process looks
-// for news.
-const lookAgain = 100 * time.Millisecond
+// pollInterval is the time between two reads of a run that another process
+// carries on.
+const pollInterval = 100 * time.Millisecond
 
 // A followedEvents is the run whose events a command reads.
 type followedEvents struct {
@@ -24,9 +24,9 @@ type followedEvents struct {
 	plan *plan.Plan
 }
 
-// tail calls fn for the stored events of a run after number `after`, in order.
-// With follow it goes on with what comes, until the run has ended, nobody
-// carries it on, or the user has seen enough.
+// followEvents calls fn for the stored events of a run after number `after`, in
+// order. With follow it continues with new events until the run has ended, no
+// process carries it on, or the user interrupts the command.
 func (a *app) followEvents(ctx context.Context, name string, after uint64, follow bool, fn func(*followedEvents, *journal.Event) error) error {
 	if follow {
 		sigs, unhook := interrupts()
@@ -56,8 +56,8 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 				}
 				a.sayImported(t.head)
 			}
-			// The head is read first: what it calls the end is then in the events. One
-			// that could not be read leaves the last in place, which names the run.
+			// The head is read first, so that the events include the end it reports. If
+			// it cannot be read, the last one stays in use: it names the run.
 			head, err := j.Head(ctx, t.head.Key)
 			if err != nil {
 				return err
@@ -70,9 +70,9 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 		})
 		switch {
 		case ctx.Err() != nil && follow:
-			return nil // the user has seen enough
+			return nil // the user has interrupted the command
 		case errors.Is(err, fault.ServerUnreachable) && a.holderGone(ctx):
-			continue // it ended while it was asked: the store has what it would have said
+			continue // it ended during the request: its answer is in the store
 		case err != nil:
 			return err
 		case !follow || t.head.Ended != 0:
@@ -81,14 +81,14 @@ func (a *app) followEvents(ctx context.Context, name string, after uint64, follo
 			a.say("%s is %s and no process carries it on: `%s` does", t.head.Run, t.head.Status, a.hint("resume", t.head.Run))
 			return nil
 		}
-		if !pause(ctx, lookAgain) {
+		if !pause(ctx, pollInterval) {
 			return nil
 		}
 	}
 }
 
-// holderGone says that nobody listens at the data directory any more. One that
-// breaks off an answer may be about to end, so it is given a moment.
+// holderGone reports whether no process holds the data directory any more. One
+// that cuts off an answer may be about to end, so holderGone waits for a moment.
 func (a *app) holderGone(ctx context.Context) bool {
 	dir, err := a.config.DataDir()
 	if err != nil {

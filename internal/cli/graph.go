@@ -33,17 +33,18 @@ const (
 	asASCII   = "ascii"
 )
 
-// mostDrawn is how many steps a picture shows one by one unless it is asked to.
+// mostDrawn is the number of steps beyond which a picture is an overview, unless
+// --full is set.
 const mostDrawn = 200
 
 var pictureForms = []string{asSVG, asMermaid, asDOT, asASCII, asJSON}
 
-// byEnding tells the form of a picture from the name of the file it goes to.
+// byEnding maps the ending of a file name to the form of a picture.
 var byEnding = map[string]string{
 	".svg": asSVG, ".mmd": asMermaid, ".mermaid": asMermaid, ".dot": asDOT, ".gv": asDOT, ".txt": asASCII, ".json": asJSON,
 }
 
-// drawing is what the flags of graph say.
+// A drawing holds the flags of graph.
 type drawing struct {
 	form, out, direction string
 	at                   uint64
@@ -67,7 +68,7 @@ roux graph @last --at 12 -o mermaid`,
 		Args: wants(1, 1, "FILE|RUN [-o svg|mermaid|dot|ascii|json] [--out FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("output") {
-				d.form = "" // the form of tables that is configured is none of pictures
+				d.form = "" // a configured form is one of tables
 			}
 			if err := d.check(); err != nil {
 				return err
@@ -123,8 +124,8 @@ func (d *drawing) check() error {
 	return nil
 }
 
-// namesRun tells a run from a file: a run is @last, an id or the beginning of
-// one, unless a file has that name.
+// namesRun reports whether an argument names a run and not a file: @last, an id or
+// the beginning of one, unless there is a file of that name.
 func namesRun(arg string) bool {
 	if strings.HasPrefix(arg, "@") || strings.HasPrefix(arg, "run_") {
 		return true
@@ -212,7 +213,7 @@ func (a *app) deliver(pic *picture.Picture, d *drawing) error {
 	return nil
 }
 
-// columns is the width of the terminal the picture goes to, else that of a page.
+// columns returns the width of the terminal that shows the picture, else 120.
 func (a *app) columns(d *drawing) int {
 	if columns, ok := a.stdoutColumns(); ok && d.out == "" {
 		return columns

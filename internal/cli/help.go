@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A commandView is a command as `help -o json` describes it for tools.
+// A commandView is a command in `help -o json`.
 type commandView struct {
 	Command  string     `json:"command"`
 	Usage    string     `json:"usage"`
@@ -39,7 +39,7 @@ type flagView struct {
 	Global  bool   `json:"global,omitempty"`
 }
 
-// A codeView is an error code as `help CODE` explains it.
+// A codeView is an error code in the output of `help CODE`.
 type codeView struct {
 	Code      fault.Code  `json:"code"`
 	Meaning   string      `json:"meaning"`
@@ -90,7 +90,7 @@ roux help -o json`,
 	}
 }
 
-// unknownTopic says which command or code is near to what was asked for.
+// unknownTopic returns an error that names a similar command, code or topic.
 func unknownTopic(root, at *cobra.Command, args, rest []string) error {
 	word := strings.Join(args, " ")
 	if len(rest) > 0 && at != nil && at != root {
@@ -135,7 +135,7 @@ func (a *app) printCode(v codeView) {
 	a.text("%s\n\n%s\n\nWhat to do: %s\n\n%s", v.Code, v.Meaning, v.Remedy, term.Table(rows))
 }
 
-// allCommands describes a command and those below it.
+// allCommands describes a command and its subcommands.
 func allCommands(cmd *cobra.Command) (list []commandView) {
 	if cmd.IsAvailableCommand() || !cmd.HasParent() || cmd.Name() == "help" {
 		list = append(list, describe(cmd))
@@ -191,11 +191,10 @@ func exampleLines(cmd *cobra.Command) []string {
 // topicLink replaces a link to another topic.
 const topicLink = "$1 (`roux help $2`)"
 
-// helpColumns is how wide help is, wherever it is read.
+// helpColumns is the width of help on every terminal.
 const helpColumns = 80
 
-// help prints the page of a command: what it is, examples, and only then how
-// it is written and what its flags do.
+// help prints the page of a command: what it does, examples, usage and flags.
 func (a *app) help(cmd *cobra.Command) {
 	a.text("%s\n", term.Wrap(cmd.Short, helpColumns, 0))
 	if lines := exampleLines(cmd); len(lines) > 0 {
@@ -221,8 +220,7 @@ func (a *app) help(cmd *cobra.Command) {
 	}
 }
 
-// commands lists what is below a command, by groups where it has some, all in
-// one width.
+// commands lists the subcommands of a command, by group, all with one width.
 func (a *app) commands(cmd *cobra.Command) {
 	width := 0
 	for _, c := range cmd.Commands() {
@@ -288,7 +286,7 @@ func (a *app) flagSection(title string, flags *pflag.FlagSet) {
 	}
 }
 
-// typeName is the kind of a flag's value in plain words.
+// typeName names the type of the value of a flag.
 func typeName(t string) string {
 	switch t {
 	case "string", "stringArray", "stringSlice":
@@ -299,7 +297,7 @@ func typeName(t string) string {
 	return t
 }
 
-// completeHelp offers commands, then codes.
+// completeHelp completes commands, topics and codes.
 func completeHelp(cmd *cobra.Command, args []string, begun string) (list []string, _ cobra.ShellCompDirective) {
 	at, _, err := cmd.Root().Find(args)
 	if err != nil {
@@ -323,7 +321,7 @@ func completeHelp(cmd *cobra.Command, args []string, begun string) (list []strin
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-// A topicView is a part of the language reference as `help -o json` gives it.
+// A topicView is a topic of the language reference in the output of help.
 type topicView struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
@@ -331,7 +329,7 @@ type topicView struct {
 	Text  string `json:"text"` // Markdown
 }
 
-// topicNames lists the topics for a sentence.
+// topicNames returns the topics for a sentence.
 func topicNames() string {
 	var names []string
 	for _, t := range reference.Topics() {

@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// patience is how long a command waits for one that holds the directory
-// without a socket: that one only looks, and is gone in a moment.
+// patience is how long a command waits for another one that holds the directory
+// without a socket. That one only reads and will end soon.
 const patience = 2 * time.Second
 
 // datadir.Files is where a data directory keeps its files.
@@ -50,8 +50,7 @@ func (a *app) openStore(ctx context.Context, dir string) (st node.Store, err err
 	}
 }
 
-// notAsked adds to an error about a directory that is held why its holder was
-// not asked.
+// notAsked adds to a StoreLocked error why the holder was not asked.
 func notAsked(dir string, err error) error {
 	if !errors.Is(err, fault.StoreLocked) {
 		return err
@@ -62,7 +61,7 @@ func notAsked(dir string, err error) error {
 	return err
 }
 
-// pause waits, unless the context ends first.
+// pause waits for d. It returns false when the context ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -74,8 +73,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reading opens the data directory for a command that only looks: through the
-// process that holds it, or else directly. It advances nothing.
+// reading calls fn with a reader of the data directory, for a command that changes
+// nothing. It reads through the process that holds the directory, if there is one.
 func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.Reader) error) error {
 	dir, err := a.config.DataDir()
 	if err != nil {
@@ -91,7 +90,7 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	a.log.Debug("data directory", "dir", dir)
 	st, err := a.openStore(ctx, dir)
 	if errors.Is(err, fault.StoreLocked) {
-		// It may have begun to listen since we first looked.
+		// A holder may have started to listen since the first Dial.
 		if r := control.Dial(ctx, dir); r != nil {
 			return fn(ctx, r)
 		}
@@ -103,22 +102,23 @@ func (a *app) reading(ctx context.Context, fn func(ctx context.Context, j store.
 	return errors.Join(err, datadir.Error(dir, st.Close()))
 }
 
-// A host is a node on a data directory, with the socket that lets other commands of
-// the same user reach it.
+// A host is a node in this process, with the socket through which other commands
+// of the same user reach it.
 type host struct {
 	control.Local
 	dir    string
-	failed chan error // holds the first error of a commit, for the person who waits
+	failed chan error // holds the first error of a commit
 	unhook func()     // closes the socket
 	closed bool
 }
 
-// errAtOnce: the user would not wait for an orderly stop.
+// errAtOnce is returned when the user does not wait for an orderly stop.
 var errAtOnce = errors.New("stopped at once")
 
-// openHost opens the data directory with an engine. choose names the runs there that
-// the engine carries on; it is asked before the engine begins. Others rest, as Ctrl-C
-// promised: they must not go on because another one is started in their directory.
+// openHost opens the data directory with an engine. choose returns the runs that
+// the engine carries on; it is called before the engine starts. All others stay as
+// they are, because a user who interrupted a run does not expect it to continue
+// when another one is started in the same directory.
 func (a *app) openHost(ctx context.Context, choose func(context.Context, store.Reader) ([]store.Head, error)) (*host, error) {
 	engine.SetGC(a.getenv("GOGC"))
 	dir, err := a.config.DataDir()
@@ -130,20 +130,20 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 		return nil, err
 	}
 	a.log.Debug("data directory", "dir", dir)
-	chosen := map[store.Key]bool{}
+	selected := map[store.Key]bool{}
 	if choose != nil {
 		heads, err := choose(ctx, st)
 		if err != nil {
 			return nil, errors.Join(err, st.Close())
 		}
 		for _, head := range heads {
-			chosen[head.Key] = true
+			selected[head.Key] = true
 		}
 	}
 	h := &host{Local: control.Local{Reader: st}, dir: dir, failed: make(chan error, 1), unhook: func() {}}
 	if h.Node, err = node.Open(ctx, st, node.Config{
 		Dir: dir, Actions: a.actions, Retention: a.config.Retention(), Concurrency: a.config.Number("concurrency"), Logger: a.log,
-		Select: func(key store.Key) bool { return chosen[key] }, CommitFailed: h.commitFailed,
+		Select: func(key store.Key) bool { return selected[key] }, CommitFailed: h.commitFailed,
 	}); err != nil {
 		return nil, datadir.Error(dir, err)
 	}
@@ -154,7 +154,7 @@ func (a *app) openHost(ctx context.Context, choose func(context.Context, store.R
 	return h, nil
 }
 
-// commitFailed keeps the first error of a commit.
+// commitFailed stores the first error of a commit.
 func (h *host) commitFailed(err error) {
 	select {
 	case h.failed <- err:
@@ -162,7 +162,7 @@ func (h *host) commitFailed(err error) {
 	}
 }
 
-// start begins a run; it is durable when start returns.
+// start starts a run. The run is durable when start returns.
 func (h *host) start(ctx context.Context, c *compiled, params map[string]any, files []action.FileInfo) (string, error) {
 	req := engine.StartRequest{
 		Account: account, Plan: c.plan, Recipe: c.recipe.Name, Version: c.recipe.Version, Parameters: params,
@@ -174,7 +174,7 @@ func (h *host) start(ctx context.Context, c *compiled, params map[string]any, fi
 	return started.Run, err
 }
 
-// watch is a watcher.
+// watch implements watcher.
 func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*journal.Event) error) error {
 	for {
 		last, ended := after, false
@@ -190,15 +190,16 @@ func (h *host) watch(ctx context.Context, run string, after uint64, fn func(*jou
 		if ended || last == after || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// The run ended while its journal was being read.
+		// The run ended while its journal was read.
 		after = last
 	}
 }
 
-// failure is why the engine ended by itself; nil while it runs.
+// failure returns why the engine ended by itself; nil while it runs.
 func (h *host) failure() error { return h.Node.Engine.Err() }
 
-// refused is an answer of the engine; where a commit failed, what failed it.
+// refused returns the error for a request that the engine refused: the cause, when
+// a commit has failed.
 func (h *host) refused(err error) error {
 	select {
 	case cause := <-h.failed:
@@ -208,16 +209,16 @@ func (h *host) refused(err error) error {
 	}
 }
 
-// lost is what to say when a commit failed. The engine would go on trying; a
-// person at a terminal wants to know, and can go on with `resume`. Nothing is
-// waited for: the process ends, which is what the store is made for.
+// lost returns the error for a failed commit. The engine would keep trying, but
+// the user at a terminal wants to know and can continue with `resume`. The host is
+// not closed: the store is made for a process that ends at any moment.
 func (h *host) lost(err error) error {
 	h.closed = true
 	return datadir.Error(h.dir, err)
 }
 
-// close stops the engine in order. What a second signal interrupts is as safe
-// as after a crash; the process is expected to end then.
+// close stops the engine in order. A signal interrupts it, which is as safe as a
+// crash; the process should then end.
 func (h *host) close(sigs <-chan os.Signal) error {
 	if h.closed {
 		return nil
@@ -233,8 +234,8 @@ func (h *host) close(sigs <-chan os.Signal) error {
 	}
 }
 
-// finish closes what has done all its work. A signal that comes now has nothing to
-// interrupt: it ends the wait, and the command ends as its runs did.
+// finish closes a host whose runs have ended. A signal ends the wait, and the
+// command ends with the exit code of its runs.
 func (h *host) finish(sigs <-chan os.Signal) error {
 	if err := h.close(sigs); err != nil && !errors.Is(err, errAtOnce) {
 		return err
@@ -242,11 +243,11 @@ func (h *host) finish(sigs <-chan os.Signal) error {
 	return nil
 }
 
-// abandon closes what an error left open.
+// abandon closes a host after an error.
 func (h *host) abandon() {
 	if !h.closed {
 		h.closed = true
-		// The error that led here is the one to report.
+		// The earlier error is the one to report.
 		_ = h.stop(0)
 	}
 }
@@ -258,7 +259,7 @@ func (h *host) stop(wait time.Duration) error {
 	return datadir.Error(h.dir, h.Node.Stop(ctx))
 }
 
-// lastEvent is the number of the run's last event.
+// lastEvent returns the number of the last event of a run.
 func lastEvent(ctx context.Context, j store.Reader, key store.Key) (uint64, error) {
 	page, err := j.Events(ctx, key, 0, 1)
 	return page.Last, err

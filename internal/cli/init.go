@@ -23,17 +23,17 @@ import (
 //go:embed starter
 var starter embed.FS
 
-// schemaDir is where a project keeps its schemas: editors look there.
+// schemaDir is the directory of the schemas of a project, where editors look.
 const schemaDir = ".vscode"
 
-// modeline tells editors which schema a recipe follows.
+// modeline names the schema of a recipe for editors.
 const modeline = "# yaml-language-server: $schema=" + schemaDir + "/recipe.schema.json\n"
 
 // A projectText is a file of a new project.
 type projectText struct {
 	name string
 	text []byte
-	ours bool // only Roux writes it
+	ours bool // only Roux changes it
 }
 
 func (a *app) initCommand() *cobra.Command {
@@ -81,7 +81,7 @@ roux init my-digest --example document-digest`,
 	return cmd
 }
 
-// project lists the files of a new project and the command to try first.
+// project returns the files of a new project and the command to try first.
 func project(example string) (files []projectText, run string, err error) {
 	if example == "" {
 		files, run, err = starterProject()
@@ -167,7 +167,7 @@ func exampleNames() (names []string) {
 	return names
 }
 
-// showPlaced tells what became of each file.
+// showPlaced prints what happened to each file.
 func (a *app) showPlaced(list []userfile.Result) {
 	a.show(list, func() {
 		for _, p := range list {

@@ -22,8 +22,8 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// readSource reads a recipe; "-" is standard input. name is what diagnostics
-// call it. More than limit bytes are refused before they are read.
+// readSource reads a recipe; "-" is standard input. name is its name in
+// diagnostics. It refuses more than limit bytes without reading them all.
 func readSource(path string, stdin io.Reader, limit int64) (text []byte, name string, err error) {
 	in := stdin
 	name = path
@@ -52,9 +52,9 @@ func readSource(path string, stdin io.Reader, limit int64) (text []byte, name st
 	return text, name, nil
 }
 
-// inputs reads --input values: name=value sets one field, @file an object of
-// them from JSON or YAML; later ones win. The recipe's inputSchema says
-// whether a value is text; what it does not describe is JSON where it parses.
+// inputs reads values of --input: name=value sets one field, @file sets those of a
+// JSON or YAML object; later ones win. The inputSchema of the recipe decides
+// whether a value is text. A value that it does not describe is JSON if it parses.
 func inputs(args []string, schema json.RawMessage, stdin io.Reader) (map[string]any, error) {
 	types := propertyTypes(schema)
 	in := map[string]any{}
@@ -122,15 +122,15 @@ func inputValue(name, text string, types []string) (any, error) {
 	return nil, fault.New(fault.InputInvalid, "--input %s=%s: want %s, written as JSON", name, view.Cut(text, 40), strings.Join(types, " or "))
 }
 
-// propertyTypes reads what the schema says of the types of its properties.
+// propertyTypes returns the types of the properties of a schema.
 func propertyTypes(schema json.RawMessage) map[string][]string {
 	var s struct {
 		Properties map[string]struct {
 			Type any `json:"type"`
 		} `json:"properties"`
 	}
-	// A schema that is not of this form says nothing about types; compile has
-	// already refused one that is no schema.
+	// A schema of another form has no types; compile has already refused one that
+	// is not valid.
 	if json.Unmarshal(schema, &s) != nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func propertyTypes(schema json.RawMessage) map[string][]string {
 	return types
 }
 
-// setLimits takes the limits out of what --set says; rest is about the input.
+// setLimits reads the limits among the values of --set. rest are the others.
 func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
 	fields := map[string]*int64{
 		"max_total_steps": &limits.TotalSteps, "max_loop_items": &limits.LoopItems, "memory_limit_mb": &limits.MemoryBytes,
@@ -175,7 +175,7 @@ func setLimits(args []string) (limits plan.Limits, rest []string, err error) {
 	return limits, rest, nil
 }
 
-// setFields reads --set values of a retry: in.name=value, or name=value.
+// setFields reads values of --set of a retry: in.name=value, or name=value.
 func setFields(args []string, schema json.RawMessage) (map[string]any, error) {
 	plain := make([]string, len(args))
 	for i, a := range args {

@@ -21,16 +21,16 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A given is one input file of a run: a file of the user's, open, or the
-// beginning of the hash of one that is kept already.
+// An inputFile is one input file of a run: an open file of the user, or the
+// beginning of the hash of a stored one.
 type inputFile struct {
 	path string
 	f    *os.File
 	hash string
 }
 
-// openInputs opens what --file names, before the data directory is touched: a
-// misspelt path leaves nothing behind. The caller closes them.
+// openInputs opens the files that --file names, before the data directory is
+// touched, so that a misspelt path leaves nothing behind. The caller closes them.
 func (a *app) openInputs(args []string) (list []inputFile, err error) {
 	defer func() {
 		if err != nil {
@@ -57,8 +57,8 @@ func (a *app) openInputs(args []string) (list []inputFile, err error) {
 			}
 			list = append(list, inputFile{path: path, f: f})
 			if size == 0 && path != arg {
-				// One bad file of a folder must not keep the others from work: the
-				// step that reads it fails, and the recipe says what then.
+				// One bad file must not keep the others from being processed. The step
+				// that reads it fails, and the recipe decides what follows.
 				a.say("%s is empty (0 bytes); a step that needs its content fails", view.OneLine(path))
 				continue
 			}
@@ -71,8 +71,8 @@ func (a *app) openInputs(args []string) (list []inputFile, err error) {
 	return list, nil
 }
 
-// readsFiles says whether a plan works on the run's files: a step takes the only
-// one, or an expression names them.
+// readsFiles reports whether a plan uses the files of the run: a step reads the
+// only one, or an expression names them.
 func readsFiles(p *plan.Plan) bool {
 	named := func(vars []plan.Var) bool {
 		return slices.ContainsFunc(vars, func(v plan.Var) bool { return v.Name == "files" || v.Name == "fileHashes" })
@@ -99,13 +99,13 @@ func closeInputs(list []inputFile) {
 	}
 }
 
-// hashLike says that a word without a path may be the beginning of a hash.
+// hashLike reports whether a word may be the beginning of a hash.
 func hashLike(s string) bool {
 	digits, marked := strings.CutPrefix(s, "sha256_")
 	return strings.Trim(digits, "0123456789abcdefABCDEF") == "" && len(digits) <= 64 && (marked && digits != "" || len(digits) >= 6)
 }
 
-// storeInputs puts what was given into the store and finds what is there already.
+// storeInputs stores the input files and finds those that are stored already.
 func (a *app) storeInputs(ctx context.Context, h *host, list []inputFile) ([]action.FileInfo, error) {
 	infos := make([]action.FileInfo, len(list))
 	for i, g := range list {
@@ -134,8 +134,8 @@ func (a *app) storeInputs(ctx context.Context, h *host, list []inputFile) ([]act
 		if err != nil {
 			return nil, datadir.Error(h.dir, err)
 		}
-		// The store keeps equal bytes once, under the name they came with first;
-		// in this run each copy has the name it was given under.
+		// The store keeps equal content once, under its first name. In this run each
+		// copy has its own name.
 		if name := blob.CleanName(filepath.Base(g.path)); name != "" {
 			infos[i].Name = name
 		}

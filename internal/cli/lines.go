@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// eventLine is one event in one line without control codes.
+// eventLine formats an event as one line without control codes.
 func (a *app) eventLine(p *plan.Plan, ev *journal.Event) string {
 	at := view.UTC(ev.At).Format("15:04:05.000")
 	if a.times == timeISO {

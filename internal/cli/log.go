@@ -12,10 +12,10 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// newLog is where -v goes: standard error, one line an entry, with the words
-// run, step, attempt and code. Entries name places and numbers, never inputs,
-// outputs or what a variable holds, so a secret has no way into them. Without
-// -v nothing is said: what matters is the result of a command or its error.
+// newLog returns the logger of -v. It writes one line per entry to standard error,
+// with the keys run, step, attempt and code. Entries contain names and numbers and
+// never inputs, outputs or values of variables, so that no secret appears in them.
+// Without -v it discards everything.
 func newLog(s *term.Screen, verbose bool) *slog.Logger {
 	if !verbose {
 		return slog.New(slog.DiscardHandler)
@@ -23,7 +23,7 @@ func newLog(s *term.Screen, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(logWriter{s}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// logEvent says that a run has got an event: where, not what with.
+// logEvent logs the place and kind of an event, without its content.
 func (a *app) logEvent(r *followed, ev *journal.Event) {
 	if !a.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -38,7 +38,8 @@ func (a *app) logEvent(r *followed, ev *journal.Event) {
 	a.log.Debug("event", attrs...)
 }
 
-// logWriter cleans what is logged: errors quote files and services (A31).
+// logWriter removes control characters, because errors quote files and services
+// (A31).
 type logWriter struct{ s *term.Screen }
 
 var _ io.Writer = logWriter{}

@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// levels are the levels of log lines, from the least.
+// levels are the levels of log lines, the lowest first.
 var levels = []string{"debug", "info", "warn", "error"}
 
 func (a *app) logsCommand() *cobra.Command {
@@ -81,7 +81,7 @@ func knownStep(p *plan.Plan, step string) error {
 	if _, err := journal.ParseRef(p, step); err == nil {
 		return nil
 	}
-	// An iteration or a side, such as pages[3], is no step and may own some.
+	// An iteration or a branch, such as pages[3], is not a step but may own steps.
 	ids := make([]string, len(p.Steps))
 	for i := range p.Steps {
 		ids[i] = p.Steps[i].ID
@@ -101,18 +101,18 @@ func knownStep(p *plan.Plan, step string) error {
 	return err
 }
 
-// under says whether a step is the one asked for, or owned by it.
+// under reports whether a step is the one asked for, or owned by it.
 func under(step, asked string) bool {
 	rest, ok := strings.CutPrefix(step, asked)
 	return ok && (rest == "" || asked == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// A saidWriter prints lines as they come; for people, streamed text of one step
-// runs on where it stopped.
+// A saidWriter prints log lines. In table form the streamed text of a step
+// continues on its line.
 type saidWriter struct {
 	app  *app
 	out  *stream
-	open string // the step whose streamed text stands in an unfinished line
+	open string // the step whose streamed text is on an unfinished line
 	said bool
 }
 

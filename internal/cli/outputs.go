@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// printOutputs writes a run's outputs for people: one field after the other,
-// text as text, the rest as indented JSON.
+// printOutputs prints the outputs of a run: one field after the other, text as
+// text, other values as indented JSON.
 func (a *app) printOutputs(raw json.RawMessage) {
 	v, err := jsonx.Decode(raw, jsonx.Limits{Large: true})
 	fields, ok := v.(map[string]any)
@@ -35,11 +35,12 @@ func (a *app) printOutputs(raw json.RawMessage) {
 	}
 }
 
-// mostLines is how much of one output a terminal shows.
+// mostLines bounds the lines of one output on a terminal.
 const mostLines = 40
 
-// beginning is the beginning of an output for a terminal of that many columns:
-// a whole document would push away what the run said. Pipes and files get all.
+// beginning returns the beginning of an output for a terminal of that many
+// columns, because a whole document would scroll other messages away. Pipes and
+// files get everything.
 func beginning(text string, columns int) string {
 	used, at := 0, 0
 	for line := range strings.Lines(text) {
@@ -75,7 +76,7 @@ func fieldText(name string, v any) string {
 	return name + ": " + text + "\n"
 }
 
-// readable puts in the place of references what they stand for, in words.
+// readable replaces references to large values by a description.
 func readable(v any) any {
 	switch v := v.(type) {
 	case jsonx.Large:

@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A replayed is what replay found.
+// A replayed is the result of replay.
 type replayed struct {
 	result
 	At          uint64   `json:"at"`
@@ -54,8 +54,8 @@ func (a *app) replayCommand() *cobra.Command {
 	return cmd
 }
 
-// replay folds all events, keeps the state after event at, and compares what
-// is stored with the fold: the snapshot where it was taken, the head at the end.
+// replay folds all events, keeps the state after event at, and compares the stored
+// snapshot and head with the fold.
 func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*replayed, error) {
 	saved, err := j.Load(ctx, head.Key)
 	if err != nil {
@@ -77,7 +77,7 @@ func replay(ctx context.Context, j store.Reader, head store.Head, at uint64) (*r
 	mask := view.NewMask(p)
 	err = store.EachEvent(ctx, j, head.Key, 0, func(ev *journal.Event) error {
 		if ev.Seq > saved.Last {
-			return nil // written since the state was read
+			return nil // it was written after the state was read
 		}
 		if err := run.Apply(ev); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (r *replayed) compareHead(run *view.State, head store.Head, p *plan.Plan) {
 	field("status", head.Status, run.Status().String())
 	field("ended", head.Ended != 0, run.Status().Terminal())
 	if head.Ended != 0 {
-		// While a run is live its row is written when the status changes only.
+		// Until a run ends, its row is written only when the status changes.
 		field("used", head.Used, run.Used())
 		field("has_failures", head.Failures, run.HasFailures())
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// errorObject is an error as programs get it.
+// An errorObject is an error in JSON or YAML output.
 type errorObject struct {
 	Code        fault.Code         `json:"code"`
 	Message     string             `json:"message"`
@@ -24,9 +24,8 @@ type errorObject struct {
 	Diagnostics []fault.Diagnostic `json:"diagnostics,omitempty"`
 }
 
-// report says what went wrong and what to do: one sentence, the remedy, and
-// the code itself. With -o json or jsonl standard output gets the
-// same as an object.
+// report writes an error to standard error: the message, the remedy and the code.
+// With -o json, jsonl or yaml it also writes it to standard output as an object.
 func (a *app) report(err error) {
 	if err == nil {
 		return
@@ -47,7 +46,7 @@ func (a *app) report(err error) {
 		a.annotate(e.Diags)
 	}
 	if a.shown {
-		// The diagnostics were printed where the source text was at hand.
+		// The diagnostics were printed earlier, with the source text.
 		return
 	}
 	msg := view.OneLine(fault.Message(err))
@@ -69,8 +68,8 @@ func (a *app) report(err error) {
 	a.screen.Print(b.String())
 }
 
-// saysNext tells whether a message names the next command already, so that the
-// remedy would only say it again.
+// saysNext reports whether a message already names the next command, so that the
+// remedy would repeat it.
 func saysNext(code fault.Code, msg, remedy string) bool {
 	if strings.Contains(msg, strings.TrimSuffix(remedy, ".")) {
 		return true
@@ -83,7 +82,7 @@ func saysNext(code fault.Code, msg, remedy string) bool {
 	return ok && strings.Contains(msg, "`"+command+"`")
 }
 
-// writeJSON writes one JSON value and a line break.
+// writeJSON writes one JSON value and a newline.
 func writeJSON(w io.Writer, v any, indent bool) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

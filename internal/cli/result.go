@@ -10,8 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A result is the one object that `run -o json` ends with. Its fields are a
-// promise: they only grow.
+// A result is the object that `run -o json` writes. Its fields only grow.
 type result struct {
 	ID        string                `json:"id"`
 	Status    string                `json:"status"`
@@ -33,10 +32,10 @@ type resultStep struct {
 	Output     json.RawMessage `json:"output"`
 	Attempts   int             `json:"attempts"`
 	DurationMs float64         `json:"durationMs"`
-	// Error is why the step failed, also where its onError or a policy went on.
+	// Error is why the step failed, also when its onError or a policy continued.
 	Error  *journal.StepError `json:"error,omitempty"`
 	Reason string             `json:"reason,omitempty"` // why it was skipped or cancelled
-	// FailedAttempts are those that did not complete the step.
+	// FailedAttempts are the attempts that did not complete the step.
 	FailedAttempts []journal.FailedAttempt `json:"failedAttempts,omitempty"`
 }
 
@@ -46,8 +45,8 @@ type resultCredits struct {
 
 var jsonNull = json.RawMessage("null")
 
-// resultOf sums a run up: a step of the root scope under its id, an iteration
-// as loop[3].resize, at most maxSteps of them.
+// resultOf returns the result of a run. A step of the root scope is listed by its
+// id, one of an iteration as loop[3].resize; there are at most view.MaxSteps.
 func resultOf(v *view.Run) result {
 	steps, _ := v.History.Steps()
 	r := result{
@@ -70,7 +69,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// exitOf is the exit code that a run's end asks for.
+// exitOf returns the exit code for a run that has ended.
 func exitOf(v *view.Run) int {
 	switch v.Status {
 	case journal.RunCompleted:
@@ -79,7 +78,7 @@ func exitOf(v *view.Run) int {
 		return fault.ExitCancelled
 	}
 	if v.Error != nil && !v.Began {
-		// It met a limit that its recipe can set before anything ran.
+		// A limit that its recipe can set was exceeded before anything ran.
 		if code := fault.Code(v.Error.Code); raisedBy[code] != "" {
 			return fault.ExitBeforeRun(code)
 		}

@@ -74,8 +74,8 @@ cat recipe.yaml | roux run - -o json`,
 	return cmd
 }
 
-// oneAndFiles wants one argument, beside files that are named by flags. A
-// pattern without quotes has become several words before we see it.
+// oneAndFiles requires one argument beside the files of --file. The shell has
+// expanded a pattern without quotes into several arguments.
 func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 && len(*files) > 0 {
@@ -86,8 +86,8 @@ func oneAndFiles(files *[]string, usage string) cobra.PositionalArgs {
 	}
 }
 
-// start runs a compiled recipe. The files are opened before the data
-// directory is touched, so a misspelt path leaves nothing behind.
+// start runs a compiled recipe. It opens the files before it touches the data
+// directory, so that a misspelt path leaves nothing behind.
 func (a *app) start(ctx context.Context, c *compiled, params map[string]any, files []string, into string) error {
 	ctx = a.following(ctx)
 	if len(files) == 0 && readsFiles(c.plan) {
@@ -108,7 +108,7 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 		}
 	}
 	if into != "" {
-		// Better now than after an hour of work.
+		// An error here is better now than after an hour of work.
 		p, err := userfile.OpenDir(into)
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (a *app) resumeCommand() *cobra.Command {
 				return h.finish(sigs)
 			}
 			runs := make([]*followed, len(heads))
-			plans := map[string]*plan.Plan{} // ten thousand runs may share one
+			plans := map[string]*plan.Plan{} // thousands of runs may share one
 			for i, head := range heads {
 				if plans[head.PlanHash] == nil {
 					if plans[head.PlanHash], err = store.LoadPlan(ctx, h, head); err != nil {
@@ -186,7 +186,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	}
 }
 
-// resumable finds the runs to go on with.
+// resumable returns the runs to resume.
 func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]store.Head, error) {
 	if len(args) == 0 {
 		return unended(ctx, j)
@@ -210,8 +210,8 @@ func (a *app) resumable(ctx context.Context, j store.Reader, args []string) ([]s
 	return heads, nil
 }
 
-// unended lists all runs that have not ended and are not set apart, oldest first.
-// Those that are damaged are set apart by the engine.
+// unended returns all runs that have not ended and are not quarantined, oldest
+// first. The engine quarantines those that are damaged.
 func unended(ctx context.Context, j store.Reader) ([]store.Head, error) {
 	var open []store.Head
 	q := store.Query{Account: account, Limit: 500}
@@ -233,8 +233,8 @@ func unended(ctx context.Context, j store.Reader) ([]store.Head, error) {
 	}
 }
 
-// carry follows runs to their end, prints what came of them and closes the
-// host. list says that the result is a list also when it is one run.
+// carry follows runs to their end, prints their results and closes the host. list
+// makes the result a list even of one run.
 func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []*followed, list bool) error {
 	if a.timeout > 0 {
 		var cancel context.CancelFunc
@@ -287,7 +287,7 @@ func (a *app) carry(ctx context.Context, h *host, sigs <-chan os.Signal, runs []
 	return nil
 }
 
-// raisedBy is what lets a retry of a run go on that met a limit.
+// raisedBy maps the code of an exceeded limit to the flag of a retry that raises it.
 var raisedBy = map[fault.Code]string{
 	fault.StepLimit:       " --set limits.max_total_steps=N",
 	fault.ItemLimit:       " --set limits.max_loop_items=N",
@@ -295,7 +295,7 @@ var raisedBy = map[fault.Code]string{
 	fault.ExpressionLimit: " --set limits.max_expression_cost=N",
 }
 
-// printEnd says how a run ended; its outputs are the data.
+// printEnd prints how a run ended, and its outputs.
 func (a *app) printEnd(v *view.Run, res result, several bool) {
 	if res.Error != nil {
 		a.annotateRun(v.Recipe, res)
@@ -315,8 +315,8 @@ func (a *app) printEnd(v *view.Run, res result, several bool) {
 		return
 	}
 	if v.Passed > 0 {
-		// Skipped is what the recipe asked for, and still what somebody who gave a
-		// folder of files wants to hear of.
+		// The recipe asked for this, but a user who gave a folder of files wants to
+		// know.
 		a.say("skipped after a failure: %s; `%s` says why", view.Count(v.Passed, "step"), a.hint("explain", v.ID+" "+term.ShellQuote(v.FirstPassed)))
 	}
 	if several {
@@ -330,8 +330,8 @@ func (a *app) printEnd(v *view.Run, res result, several bool) {
 	}
 }
 
-// waitedLong ends a command whose --timeout is over. There is no server to go
-// on with the runs: they stand where they are, as after Ctrl-C.
+// waitedLong ends a command when --timeout has passed. The runs stay as they are,
+// as after Ctrl-C, because no other process carries them on.
 func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error {
 	if err := h.finish(sigs); err != nil {
 		return err
@@ -350,11 +350,12 @@ func (a *app) waitedLong(h *host, sigs <-chan os.Signal, runs []*followed) error
 		a.timeout, view.Count(len(open), "run"), a.hint("resume", ""))
 }
 
-// fewHints is for how many runs an interrupted command says how to go on.
+// fewHints is the number of runs for which an interrupted command prints how to
+// resume them.
 const fewHints = 3
 
-// interrupted stops the engine in order and says how to go on. A second
-// Ctrl-C does not wait for it.
+// interrupted stops the engine in order and prints how to resume the runs. A
+// second Ctrl-C ends the wait.
 func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) error {
 	a.say("stopping; Ctrl-C again stops at once")
 	err := h.close(sigs)
@@ -374,8 +375,8 @@ func (a *app) interrupted(h *host, sigs <-chan os.Signal, runs []*followed) erro
 	return exit(fault.ExitInterrupted)
 }
 
-// broken reports that a run cannot be followed any more: the engine lost its
-// store, or the journal cannot be read.
+// broken returns the error when a run cannot be followed any more: the engine has
+// ended, or the journal cannot be read.
 func (a *app) broken(h *host, r *followed) error {
 	err := r.err
 	if cause := h.failure(); cause != nil {

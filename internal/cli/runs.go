@@ -22,7 +22,7 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, inspect and steer runs",
+		Short: "List, inspect and control runs",
 		Example: `roux runs list --status failed
 roux runs get @last
 roux runs cancel run_01K3`,
@@ -33,7 +33,7 @@ roux runs cancel run_01K3`,
 	return cmd
 }
 
-// A headView is a run as lists show it.
+// A headView is a run in a list.
 type headView struct {
 	ID         string     `json:"id"`
 	Recipe     string     `json:"recipe"`
@@ -49,7 +49,7 @@ type headView struct {
 	Message    string     `json:"message,omitempty"`
 }
 
-// damagedStatus stands where the status of a run would, which cannot be believed.
+// damagedStatus replaces the status of a run whose head is damaged.
 const damagedStatus = "damaged"
 
 func viewOfHead(h store.Head) headView {
@@ -66,7 +66,8 @@ func viewOfHead(h store.Head) headView {
 	return v
 }
 
-// quarantineOf is why a run stands still. An imported one that has ended does not.
+// quarantineOf returns why a run is quarantined. An imported run that has ended is
+// not shown as quarantined.
 func quarantineOf(h store.Head) string {
 	if h.Imported() && h.Ended != 0 {
 		return ""
@@ -118,8 +119,9 @@ func (a *app) listCommand() *cobra.Command {
 }
 
 // hideTexts hides the messages of runs whose recipe marks inputs as writeOnly, and
-// why they are set apart. Those may hold such a value, and which one only the journal
-// tells, which a list does not read. A plan that cannot be read may mark some too.
+// why they are quarantined. They may contain such a value, and only the journal,
+// which a list does not read, has the values. A plan that cannot be read may mark
+// inputs too.
 func hideTexts(ctx context.Context, j store.Reader, heads []store.Head) {
 	m := control.NewMasked(j)
 	for i := range heads {
@@ -127,7 +129,7 @@ func hideTexts(ctx context.Context, j store.Reader, heads []store.Head) {
 	}
 }
 
-// damagedIn counts the heads that cannot be believed.
+// damagedIn counts the damaged heads.
 func damagedIn(heads []store.Head) (n int) {
 	for _, h := range heads {
 		if h.Damage != "" {
@@ -190,7 +192,7 @@ func knownStatus(s string) bool {
 	return false
 }
 
-// A fullView is a run as `runs get` shows it: the result and what surrounds it.
+// A fullView is a run as `runs get` shows it.
 type fullView struct {
 	result
 	Recipe      string `json:"recipe"`
@@ -238,8 +240,8 @@ func (a *app) getCommand() *cobra.Command {
 	}
 }
 
-// stateOf folds the journal twice at once: into what people see and into the
-// machine's own state, which alone knows what the run waits for.
+// stateOf folds the journal of a run into its view and, in the same pass, into the
+// state of the machine, which alone has what the run waits for.
 func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *view.State, error) {
 	p, err := store.LoadPlan(ctx, j, head)
 	if err != nil {
@@ -259,7 +261,7 @@ func stateOf(ctx context.Context, j store.Reader, head store.Head) (*view.Run, *
 	return v, run, nil
 }
 
-// waitText says for what a run waits, and what lets it go on.
+// waitText says what a run waits for, and which command ends the wait.
 func waitText(v *view.Run, state string) string {
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
@@ -269,7 +271,7 @@ func waitText(v *view.Run, state string) string {
 	return strings.ReplaceAll(state, "_", " ")
 }
 
-// importedWord marks an imported run in a line about it.
+// importedWord returns the word that marks an imported run.
 func importedWord(is bool) string {
 	if is {
 		return store.ImportedReason
@@ -277,7 +279,7 @@ func importedWord(is bool) string {
 	return ""
 }
 
-// importedText says what it means that a run was imported.
+// importedText explains that a run was imported.
 func importedText(h store.Head) string {
 	return "what it says happened elsewhere, if at all" + strings.TrimPrefix(h.Quarantine, store.ImportedReason) +
 		"; `roux runs adopt " + h.Run + "` makes it a run of this data directory"
@@ -339,8 +341,8 @@ func (a *app) printRun(v *view.Run, f fullView, head store.Head) {
 	}
 }
 
-// sayImported tells beside a stream, which has no place for it, that its run was
-// imported.
+// sayImported reports that a run was imported, beside a stream that cannot contain
+// it.
 func (a *app) sayImported(h store.Head) {
 	if h.Imported() {
 		a.say("run %s was %s: %s", h.Run, store.ImportedReason, importedText(h))

@@ -8,8 +8,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The forms that only validate has, for machines that build: SARIF 2.1.0, and
-// the lines that GitHub reads as annotations.
+// The forms of -o that only validate has: SARIF 2.1.0, and annotations for
+// GitHub.
 const (
 	asSARIF  = "sarif"
 	asGitHub = "github"
@@ -58,7 +58,7 @@ type sarifRegion struct {
 	EndColumn   int `json:"endColumn"`
 }
 
-// sarif is diagnostics as a log of static analysis.
+// sarif returns diagnostics as a SARIF log.
 func sarif(list []validated) sarifLog {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
 	run.Tool.Driver.Name, run.Tool.Driver.Version = "roux", thisBuild().Version

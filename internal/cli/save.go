@@ -20,16 +20,16 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A saved is a file of a run that was written where the user can open it.
+// A saved is a file of a run that was written into a directory of the user.
 type saved struct {
 	Hash string `json:"hash"`
 	Path string `json:"path"`
 	Done string `json:"done"` // written or unchanged
 }
 
-// saveOutputs writes the files that a run's outputs name into a directory, under the
-// names they have in the run, else those that the store knows. What is there already is
-// never overwritten: a file with other content gets a number behind its name.
+// saveOutputs writes the files that the outputs of a run name into a directory,
+// under their names in the run, else those in the store. It never overwrites a
+// file: one with other content gets a number after its name.
 func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, dir string) ([]saved, error) {
 	outputs := view.Decoded(v.Outputs)
 	var hashes []string
@@ -58,7 +58,7 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, 
 		for _, name := range wanted {
 			s, err := a.saveOutput(ctx, files, hash, name, p)
 			if errors.Is(err, fault.FileNotFound) {
-				break // a hash that is data, not a file of this run
+				break // the hash is data and not a file of this run
 			}
 			if err != nil {
 				return list, err
@@ -69,10 +69,10 @@ func (a *app) saveOutputs(ctx context.Context, files action.Files, v *view.Run, 
 	return list, nil
 }
 
-// fileNames are the names of files by their hashes, as the run has them: those of
-// objects of its outputs that hold one hash and a name, else those of objects of its
-// steps, else the name that an input file came with. Files of equal content have one
-// hash: there are as many names, at most, as the outputs name it times.
+// fileNames returns the names of files by hash: from objects in the outputs of the
+// run that have one hash and a name, else from such objects in the outputs of its
+// steps, else the name of an input file. Files of equal content have one hash; it
+// gets at most as many names as the outputs mention it.
 func fileNames(v *view.Run, outputs any) map[string][]string {
 	names, times := map[string][]string{}, map[string]int{}
 	eachHash(outputs, func(hash string) { times[hash]++ })
@@ -99,7 +99,7 @@ func fileNames(v *view.Run, outputs any) map[string][]string {
 	return names
 }
 
-// namesIn calls fn for each object that holds the hash of one file and a name.
+// namesIn calls fn for each object that has the hash of one file and a name.
 func namesIn(v any, fn func(hash, name string)) {
 	switch v := v.(type) {
 	case []any:
@@ -121,7 +121,7 @@ func namesIn(v any, fn func(hash, name string)) {
 	}
 }
 
-// eachHash calls fn for the hashes in a value, in order.
+// eachHash calls fn for each hash in a value, in order.
 func eachHash(v any, fn func(hash string)) {
 	switch v := v.(type) {
 	case string:

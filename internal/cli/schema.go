@@ -23,11 +23,11 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// A schemaKind is a kind of text that has a JSON Schema.
+// A schemaKind is a kind of file that has a JSON Schema.
 type schemaKind struct {
 	Kind  string   `json:"kind"`
 	What  string   `json:"what"`
-	Files []string `json:"files"` // which files an editor holds to it
+	Files []string `json:"files"` // the files that an editor checks against it
 	text  func() []byte
 }
 
@@ -92,12 +92,12 @@ func unknownKind(kind string) error {
 	return fault.New(fault.Usage, "there is no schema of %q; there are: %s", view.OneLine(view.Cut(kind, 60)), strings.Join(kindNames(), ", "))
 }
 
-// printSchema prints a schema; for people it is the same JSON.
+// printSchema prints a schema. In table form it is JSON, too.
 func (a *app) printSchema(text []byte) {
 	a.show(json.RawMessage(text), func() { a.text("%s\n", bytes.TrimSpace(text)) })
 }
 
-// writeSchemas writes schemas and merges what VS Code must know of them.
+// writeSchemas writes schemas and adds them to the settings of VS Code.
 func (a *app) writeSchemas(dir string, kinds []schemaKind) error {
 	p, err := userfile.OpenDir(dir)
 	if err != nil {
@@ -122,8 +122,8 @@ func (a *app) writeSchemas(dir string, kinds []schemaKind) error {
 
 const editorSettings = "settings.json"
 
-// mergeSettings adds to settings.json which files each schema is for. A file
-// that is no plain JSON, which editors allow, is left to its owner.
+// mergeSettings adds the files of each schema to settings.json. A settings.json
+// with comments, which editors allow, is left alone.
 func mergeSettings(p *userfile.Dir, kinds []schemaKind) (userfile.Result, error) {
 	old, there, err := p.Read(editorSettings)
 	if err != nil {
@@ -149,7 +149,7 @@ func mergeSettings(p *userfile.Dir, kinds []schemaKind) (userfile.Result, error)
 		key, want := schemaPath(p.Path, k), jsonList(k.Files)
 		entry := schemas.Child(key)
 		if entry != nil {
-			continue // also when the user said other files
+			continue // the user may have chosen other files
 		}
 		want.Key = key
 		schemas.Children = append(schemas.Children, want)
@@ -171,8 +171,8 @@ func kept(p *userfile.Dir, why string) userfile.Result {
 	return userfile.Result{File: p.Name(editorSettings), Done: userfile.Kept, Why: why}
 }
 
-// schemaPath names a schema from the folder that the editor has open, which is
-// the one above .vscode.
+// schemaPath returns the path of a schema relative to the folder above .vscode,
+// which the editor has open.
 func schemaPath(dir string, k schemaKind) string {
 	return "./" + path.Join(path.Base(path.Clean(filepath.ToSlash(dir))), k.Kind+".schema.json")
 }

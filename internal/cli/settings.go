@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// prepare reads the configuration and makes it the values of the flags that
-// were not given. It runs before every command.
+// prepare reads the configuration and sets the flags that were not given. It runs
+// before every command.
 func (a *app) prepare(cmd *cobra.Command) error {
 	if mutation.Removable {
 		a.screen.Print("warning: " + thisBuild().broken() + "\n") // also with --quiet
@@ -38,9 +38,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		}
 		err := s.Valid(v.Value)
 		global := cmd.Root().PersistentFlags().Lookup(s.Flag)
-		// A command that has a flag of its own by that name means something else.
+		// A flag of that name that a command defines itself is something else.
 		if f := cmd.Flags().Lookup(s.Flag); s.Flag != "" && f != nil && (global == nil || f == global) && v.Origin != "flag" && err == nil {
-			if s.Key != "data" { // its origin matters to the hints that repeat it
+			if s.Key != "data" { // hints repeat --data only when the user gave it
 				err = f.Value.Set(v.Value)
 			}
 		}
@@ -59,7 +59,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if v := a.config.Get("egress.allow"); v.Origin != "default" {
 		allow, err := egress.ParseAllow(v.Value)
 		if err != nil {
-			return err // refused above
+			return err // cannot happen: it was checked above
 		}
 		a.useActions(allow)
 	}
@@ -83,7 +83,7 @@ func givenFlags(cmd *cobra.Command) config.Flags {
 	}
 }
 
-// lenient commands work although the configuration does not hold together.
+// lenient reports whether a command works with an invalid configuration.
 func lenient(cmd *cobra.Command) bool {
 	for ; cmd != nil; cmd = cmd.Parent() {
 		if cmd.Annotations["config"] == "lenient" {
@@ -93,13 +93,13 @@ func lenient(cmd *cobra.Command) bool {
 	return false
 }
 
-// The ways to show times.
+// The values of --time.
 const (
 	timeRelative = "relative"
 	timeISO      = "iso"
 )
 
-// A choice is a flag that takes one of a few words.
+// A choice is a flag whose value is one of a few words.
 type choice struct {
 	value *string
 	words []string
@@ -112,7 +112,7 @@ func (c choice) String() string {
 	return *c.value
 }
 
-// Set reads a flag's value.
+// Set implements pflag.Value.
 func (c choice) Set(text string) error {
 	if !slices.Contains(c.words, text) {
 		return fmt.Errorf("want %s", strings.Join(c.words, " or "))
@@ -121,10 +121,10 @@ func (c choice) Set(text string) error {
 	return nil
 }
 
-// Type names the value in help.
+// Type implements pflag.Value; help shows it.
 func (c choice) Type() string { return strings.Join(c.words, "|") }
 
-// when is a moment as --time asks for it.
+// when formats a time as --time says.
 func (a *app) when(micros int64) string {
 	if a.times == timeISO {
 		return view.Stamp(micros)
@@ -132,7 +132,7 @@ func (a *app) when(micros int64) string {
 	return ago(a.now(), micros)
 }
 
-// exact is a moment with its exact time, for a place that has room.
+// exact formats a time in full, for a place that has room.
 func (a *app) exact(micros int64) string {
 	if a.times == timeISO {
 		return view.Stamp(micros)
@@ -140,7 +140,7 @@ func (a *app) exact(micros int64) string {
 	return view.Stamp(micros) + " (" + ago(a.now(), micros) + ")"
 }
 
-// deadline makes --timeout the end of the command's context.
+// deadline applies --timeout to the context of a command.
 func (a *app) deadline(cmd *cobra.Command) error {
 	switch {
 	case a.timeout < 0:
@@ -155,8 +155,8 @@ func (a *app) deadline(cmd *cobra.Command) error {
 	return nil
 }
 
-// following is the context of a command that follows runs: for those --timeout
-// begins when the run has begun, so that it never ends a start half way.
+// following returns the context of a command that follows runs. For it --timeout
+// counts from the start of the run, so that it never interrupts the start.
 func (a *app) following(ctx context.Context) context.Context {
 	if a.unhurried != nil {
 		return a.unhurried
@@ -164,8 +164,8 @@ func (a *app) following(ctx context.Context) context.Context {
 	return ctx
 }
 
-// errWaited is the cause of a context that --timeout ended.
+// errWaited is the cause of a context that --timeout has ended.
 var errWaited = errors.New("--timeout is over")
 
-// waited says that --timeout ended the context.
+// waited reports whether --timeout has ended the context.
 func waited(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errWaited) }

@@ -28,7 +28,7 @@ const (
 	asTemplate = "template="
 )
 
-// checkForm reads what -o asks for. more are the forms that only this command has.
+// checkForm checks the value of -o. more lists the forms of this command alone.
 func (a *app) checkForm(more []string) error {
 	src, ok := strings.CutPrefix(a.output, asTemplate)
 	switch {
@@ -48,7 +48,7 @@ func (a *app) checkForm(more []string) error {
 	return nil
 }
 
-// listed names the forms that a command has beside the others.
+// listed formats the forms of one command for a message.
 func listed(more []string) string {
 	if len(more) == 0 {
 		return ""
@@ -56,20 +56,19 @@ func listed(more []string) string {
 	return strings.Join(more, ", ") + ", "
 }
 
-// forPrograms says that the result goes to standard output as a value, in a
-// form that is no table.
+// forPrograms reports whether the result is written as a value and not as a table.
 func (a *app) forPrograms() bool { return a.output != asTable }
 
-// objects says that the form has room for an error beside the result.
+// objects reports whether an error can be written in the form of the result.
 func (a *app) objects() bool {
 	return a.output == asJSON || a.output == asLines || a.output == asYAML
 }
 
-// show writes the result of a command in the form that -o asks for: for people
-// by people, for programs as v. A list is one value a line in jsonl, and one
-// line each by name or template. What v encodes to is a promise: its fields
-// only grow. An error of the form (a name the template does not find) becomes
-// the error of the command.
+// show writes the result of a command in the form of -o: people prints the table,
+// v is written in all other forms. A list is written as one value per line in
+// jsonl, name and template. The encoding of v is a promise: its fields only grow.
+// An error of the form, such as a name that a template does not find, becomes the
+// error of the command.
 func (a *app) show(v any, people func()) {
 	switch a.output {
 	case asTable:
@@ -87,15 +86,15 @@ func (a *app) show(v any, people func()) {
 	}
 }
 
-// A stream is a result that comes piece by piece: each piece is written at
-// once where the form allows it, all together where it does not.
+// A stream is a result of many values. Each is written at once where the form
+// allows it, and all together at the end where it does not.
 type stream struct {
 	a    *app
 	list []any
 }
 
-// stream begins a result of many values. In table form the caller prints
-// by itself and the stream is silent.
+// stream begins a result of many values. In table form it writes nothing, and the
+// caller prints.
 func (a *app) stream() *stream { return &stream{a: a, list: []any{}} }
 
 func (s *stream) add(v any) {
@@ -108,23 +107,22 @@ func (s *stream) add(v any) {
 	}
 }
 
-// end writes what the form held back.
+// end writes the values that were kept for the end.
 func (s *stream) end() {
 	if s.a.output == asJSON || s.a.output == asYAML {
 		s.a.encode(s.list)
 	}
 }
 
-// encode writes one value to standard output: indented for json, in one line
-// for jsonl, in the form that -o asks for otherwise.
+// encode writes one value to standard output in the form of -o: indented in json,
+// on one line in jsonl.
 func (a *app) encode(v any) {
 	var err error
 	switch a.output {
 	case asYAML, asName, asTemplate:
 		err = a.encodeTree(v)
 	default:
-		// A reader of standard output that went away ends the command by SIGPIPE
-		// or by the next write; there is nobody left to tell.
+		// A write error means that the reader of standard output has gone.
 		_ = writeJSON(a.stdout, v, a.output != asLines)
 	}
 	if err != nil && a.formErr == nil {
@@ -132,7 +130,7 @@ func (a *app) encode(v any) {
 	}
 }
 
-// encodeTree writes the forms that are made from the JSON of a value.
+// encodeTree writes the forms that are derived from the JSON of a value.
 func (a *app) encodeTree(v any) error {
 	var buf bytes.Buffer
 	if err := writeJSON(&buf, v, false); err != nil {
@@ -158,7 +156,8 @@ func (a *app) encodeTree(v any) error {
 	return a.renderTemplate(n)
 }
 
-// nameFields are what an element is called by, the first that it has.
+// nameFields lists the fields that can be the name of an element. The first one
+// that it has is its name.
 var nameFields = []string{"id", "eventId", "name", "command", "code", "kind", "hash", "key", "run", "step", "file"}
 
 func nameOf(n *jsonx.Node) (string, bool) {
@@ -177,8 +176,8 @@ func nameOf(n *jsonx.Node) (string, bool) {
 	return "", false
 }
 
-// renderTemplate writes one element through the template of -o: its fields are
-// variables, and `it` is the whole of it.
+// renderTemplate writes one element through the template of -o. The fields of the
+// element are variables, and `it` is the element.
 func (a *app) renderTemplate(n *jsonx.Node) error {
 	v := n.Value()
 	vars := expr.MapVars{}

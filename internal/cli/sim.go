@@ -29,10 +29,10 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// simFile bounds an input file of a simulation: all of them are in memory.
+// simFile bounds an input file of a simulation, because all of them are in memory.
 const simFile = 64 << 20
 
-// A simulated is what simulations showed of a recipe.
+// A simulated is the result of the simulations of a recipe.
 type simulated struct {
 	Recipe      string               `json:"recipe"`
 	Seed        uint64               `json:"seed"`
@@ -58,7 +58,7 @@ type simViolation struct {
 	Broken  string   `json:"broken"`
 	Version string   `json:"version"`
 	Replay  string   `json:"replay"`
-	Last    []string `json:"last"` // things that happened, a line each
+	Last    []string `json:"last"` // the last things that happened, a line each
 }
 
 func (a *app) simCommand() *cobra.Command {
@@ -133,7 +133,7 @@ func (a *app) simCommand() *cobra.Command {
 	return cmd
 }
 
-// fixed takes what the user says steps give and signals carry.
+// fixed sets the outputs of steps and the payloads of signals that the user gave.
 func fixed(one *simulate.One, answers, signals []string) error {
 	for _, arg := range answers {
 		name, raw, err := nameAndJSON("--answer", arg)
@@ -172,7 +172,7 @@ func nameAndJSON(flag, arg string) (name string, raw []byte, err error) {
 	return name, raw, nil
 }
 
-// simInput makes up what the recipe requires and nobody gave.
+// simInput makes up the required inputs that the user has not given.
 func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File) error {
 	if len(p.InputSchema) == 0 {
 		return nil
@@ -199,13 +199,13 @@ func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File
 	return nil
 }
 
-// madeUpFile stands for the file of a user who names none.
+// madeUpFile returns the input file of a user who names none.
 func madeUpFile() simulate.File {
 	data := []byte("[1, 2, 3]\n")
 	return simulate.File{Hash: fmt.Sprintf("sha256_%x", sha256.Sum256(data)), Name: "made-up.json", MimeType: "application/json", Data: data}
 }
 
-// simFiles reads what the simulated runs are given.
+// simFiles reads the input files of the simulated runs.
 func (a *app) simFiles(args []string) (list []simulate.File, err error) {
 	paths, err := userfile.Expand(args, a.say)
 	if err != nil {
@@ -242,12 +242,12 @@ func simFileOf(f *os.File, path string, size int64) (simulate.File, error) {
 	return simulate.File{Hash: fmt.Sprintf("sha256_%x", sha256.Sum256(data)), Name: filepath.Base(path), MimeType: mime, Data: data}, nil
 }
 
-// A simulation plays schedules of one recipe and gathers what they show.
+// A simulation plays schedules of one recipe and collects the results.
 type simulation struct {
 	app             *app
 	c               *compiled
 	seed, schedules uint64
-	again           string // how to play one seed of it
+	again           string // the command that plays one seed, with %d for it
 	tally           *simulate.Tally
 	stats           simulate.Stats
 	played          uint64
@@ -255,7 +255,7 @@ type simulation struct {
 	broken          *simViolation
 }
 
-// replayCommand is how to see one seed, with %d for it.
+// replayCommand returns the command that plays one seed, with %d for it.
 func replayCommand(path string, flags map[string][]string) string {
 	words := []string{"roux", "sim", strings.ReplaceAll(term.ShellQuote(path), "%", "%%"), "--schedules", "1", "--seed", "%d", "--trace"}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
@@ -299,7 +299,7 @@ func violationOf(res *simulate.Result, opt simulate.Options, replay string) (*si
 	return &simViolation{Seed: res.Seed, Broken: res.Err.Error(), Version: thisBuild().short(), Replay: replay, Last: last}, err
 }
 
-// runs counts those that came to an end; that is all of them.
+// runs returns the number of runs that ended; these are all runs.
 func (s *simulation) runs() (n int64) {
 	for _, of := range s.tally.Ends() {
 		n += of

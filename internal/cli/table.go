@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// table writes a table to standard output. On a terminal it fits into its columns
-// by cutting those that flex lists, the first of them first; a pipe gets all.
+// table writes a table to standard output. On a terminal it is fitted to the
+// width as [term.FitTable] does; elsewhere it is complete.
 func (a *app) table(rows [][]string, flex ...int) {
 	if columns, ok := a.stdoutColumns(); ok {
 		a.text("%s", term.FitTable(rows, columns, flex...))
@@ -20,14 +20,14 @@ func (a *app) table(rows [][]string, flex ...int) {
 	a.text("%s", term.Table(rows))
 }
 
-// sheet writes a table whose last column holds sentences. On a terminal these are
-// folded in their column.
+// sheet writes a table whose last column holds sentences. On a terminal they are
+// wrapped within their column.
 func (a *app) sheet(rows [][]string) {
 	columns, _ := a.stdoutColumns()
 	a.text("%s", term.Sheet(rows, columns))
 }
 
-// folded breaks text for standard output between words where that is a terminal.
+// folded wraps text for standard output when that is a terminal.
 func (a *app) folded(text string, indent int) string {
 	if columns, ok := a.stdoutColumns(); ok {
 		return term.Wrap(text, columns, indent)
@@ -35,7 +35,7 @@ func (a *app) folded(text string, indent int) string {
 	return text
 }
 
-// ago is how long ago a moment was.
+// ago says how long ago a time was.
 func ago(now time.Time, micros int64) string {
 	d := now.Sub(view.UTC(micros))
 	switch {

@@ -59,7 +59,7 @@ func (a *app) traceCommand() *cobra.Command {
 }
 
 func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
-	// The form of the sources (X212): depth counts runs inside runs.
+	// This format is prescribed (X212); depth counts runs inside runs.
 	name := view.OneLine(out.Recipe)
 	columns, ok := a.stdoutColumns()
 	if ok {
@@ -87,20 +87,20 @@ func (a *app) printTrace(t *view.Tracer, out *view.Trace, flame bool) {
 
 func micros(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// A traceWriter lays spans out as lines.
+// A traceWriter formats spans as lines.
 type traceWriter struct {
 	app        *app
 	plan       *plan.Plan
-	narrow     bool // the glyphs say the status
+	narrow     bool // only glyphs show the status
 	start, end int64
 	rows       [][]string
 	spans      []*view.Span
 }
 
-// narrowTrace is the width of a terminal below which a trace leaves columns out.
+// narrowTrace is the width of a terminal below which a trace has fewer columns.
 const narrowTrace = 60
 
-// walk lays out a span and what is under it.
+// walk adds a span and the spans below it.
 func (w *traceWriter) walk(s *view.Span, indent, above string, last, flame bool) {
 	branch, below := "├─ ", "│  "
 	if last {
@@ -128,12 +128,12 @@ func (w *traceWriter) walk(s *view.Span, indent, above string, last, flame bool)
 	}
 }
 
-// add takes a line; span is nil for one that stands for several.
+// add adds a line. s is nil for a line that stands for several spans.
 func (w *traceWriter) add(s *view.Span, cells ...string) {
 	w.spans, w.rows = append(w.spans, s), append(w.rows, cells)
 }
 
-// spanTimes is how long it took, and of that what was not work.
+// spanTimes formats how long a span took, and how much of that was not work.
 func spanTimes(s *view.Span) string {
 	if s.Status == "skipped" || s.Status == "pending" {
 		return ""
@@ -154,7 +154,7 @@ func spanTimes(s *view.Span) string {
 	return text
 }
 
-// spanSays is the outcome in a few words.
+// spanSays formats the outcome of a span.
 func spanSays(s *view.Span) string {
 	if s.Error != nil {
 		return view.Cut(view.OneLine(view.Join(": ", s.Note, s.Error.Code, s.Error.Message)), 80)
@@ -177,7 +177,7 @@ func (w *traceWriter) bars() {
 	names = min(names, columns/2)
 	width := max(columns-names-12, 8)
 	total := max(w.end-w.start, 1)
-	// The times of a journal from elsewhere may fall, or lie far beyond its end.
+	// In an imported journal times may decrease, or lie far beyond its end.
 	at := func(us int64) int {
 		return int(max(0, min((float64(us)-float64(w.start))/float64(total), 1)) * float64(width))
 	}

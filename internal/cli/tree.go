@@ -13,15 +13,15 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A tree redraws one run in place: its steps in the order of the recipe, open
-// inner steps under them, and a line of totals.
+// A tree draws one run and redraws it in place: its steps in the order of the
+// recipe, inner steps that are in progress below them, and a line of totals.
 type tree struct {
 	screen *term.Screen
 	now    func() time.Time
 	drawn  int // lines on the screen that the next drawing replaces
 }
 
-// draw replaces what stands on the screen by the present state.
+// draw replaces the last drawing by the present state.
 func (t *tree) draw(v *view.Run) {
 	columns, height := t.screen.Size()
 	lines := t.lines(v, height-2)
@@ -40,13 +40,13 @@ func (t *tree) draw(v *view.Run) {
 	t.screen.Print(b.String())
 }
 
-// forget leaves what is drawn where it is.
+// forget leaves the last drawing where it is.
 func (t *tree) forget() { t.drawn = 0 }
 
-// lines is the drawing, at most height lines of it.
+// lines returns the drawing, at most height lines of it.
 func (t *tree) lines(v *view.Run, height int) []string {
 	root := &v.Plan.Graphs[0]
-	inner := map[string][]*view.Step{} // open or failed steps by the root step they are under
+	inner := map[string][]*view.Step{} // open and failed steps by the root step that owns them
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] != s || s.Ref.Path == "" || quietInside(s.Status) {
 			continue
@@ -73,8 +73,8 @@ func (t *tree) lines(v *view.Run, height int) []string {
 	return append(append(append([]string{head}, body...), "  "+t.totals(v)), next...)
 }
 
-// next is what a person has to do for the run to go on. It has a line of its
-// own: behind a step, narrow terminals cut the command off.
+// next returns the command that the run waits for. It has a line of its own,
+// because a narrow terminal would cut it off behind a step.
 func (t *tree) next(v *view.Run) []string {
 	for _, s := range v.Order {
 		if v.ByPath[s.Path] == s && s.Status == "waiting" && s.Note != "" {
@@ -84,7 +84,7 @@ func (t *tree) next(v *view.Run) []string {
 	return nil
 }
 
-// quietInside says that an inner step of that status needs no line of its own.
+// quietInside reports whether an inner step of that status has no line.
 func quietInside(status string) bool {
 	switch status {
 	case "completed", "skipped", "cancelled", "invalidated", "pending":
@@ -93,8 +93,8 @@ func quietInside(status string) bool {
 	return false
 }
 
-// fit keeps the lines where something happens: what is long done goes first,
-// then what is far ahead.
+// fit keeps the n lines around the steps in progress. It drops completed steps
+// first, then those far ahead.
 func fit(lines []string, n int) []string {
 	if len(lines) <= n {
 		return lines
@@ -142,7 +142,7 @@ func (t *tree) step(v *view.Run, s *view.Step, step *plan.Step, depth int) strin
 	return line + t.detail(v, s)
 }
 
-// detail is what a step's line says after its name.
+// detail returns the rest of the line of a step after its name.
 func (t *tree) detail(v *view.Run, s *view.Step) string {
 	now := t.now().UnixMicro()
 	left := func(at int64) string { return view.Took(time.Duration(max(0, at-now)) * time.Microsecond) }

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A build says which Roux this is.
+// A build identifies this build of Roux.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -24,8 +24,8 @@ type build struct {
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
-	// Removable says that guards can be removed from this build, and Removed are those
-	// that it is without. A build for use has all.
+	// Removable is set when guards can be removed from this build. Removed lists
+	// those that are. A build for use has all guards.
 	Removable bool     `json:"guardsRemovable,omitempty"`
 	Removed   []string `json:"guardsRemoved,omitempty"`
 }
@@ -55,7 +55,7 @@ func (b build) short() string {
 	return view.Join(" ", b.Version, view.Cut(b.Commit, 12), fmt.Sprintf("(%s, %s/%s)", b.Go, b.OS, b.Arch))
 }
 
-// broken is what must be said of a build that is, or can be, without a guard.
+// broken returns the warning about a build from which guards are or can be removed.
 func (b build) broken() string {
 	if len(b.Removed) == 0 {
 		return "this build can be broken on purpose, for tests alone: by " + mutation.Variable
