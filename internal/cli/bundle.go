@@ -29,7 +29,7 @@ func (a *app) exportCommand() *cobra.Command {
 	var redact, force bool
 	cmd := &cobra.Command{
 		Use:   "export RUN",
-		Short: "Write a run into one file, to keep or to show to others",
+		Short: "Write a run into one file, to keep or to share",
 		Long: "Write a run into one file: its plan and its whole journal. `roux import` reads it on another machine, where every command " +
 			"that looks at runs works on it. With --redact every text that passed through the run (inputs, outputs, logs, messages) is " +
 			"replaced; the recipe, numbers, times and codes stay. Files that the run names are not included.",
@@ -101,8 +101,8 @@ func (a *app) importCommand() *cobra.Command {
 	var unverified bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Read a run that export wrote, to look at it here",
-		Long: "Read a run that export wrote, to look at it here: runs get, events, trace, explain, diff and replay work on it. Nothing of it " +
+		Short: "Read a run that export wrote, to inspect it here",
+		Long: "Read a run that export wrote, to inspect it here: runs get, events, trace, explain, diff and replay work on it. Nothing of it " +
 			"is carried out, and the run is marked as imported wherever it is shown: it cannot be retried or resumed unless `roux runs adopt` " +
 			"makes it one of this data directory. A bundle that was changed is refused; who wrote it is not checked. Importing the same run " +
 			"again changes nothing.",

@@ -144,8 +144,8 @@ roux help run`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.data, "data", "", "data directory (default ROUX_DATA, else ./.roux where it exists, else the user's data directory)")
 	flags.StringVarP(&a.output, "output", "o", asTable, "form of the result: table, json, jsonl, yaml, name or template={{ … }}")
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but the result and errors")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what happens inside")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only the result and errors")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log on standard error what Roux does")
 	flags.Bool("no-color", false, "no colours (also NO_COLOR; TERM=dumb and CI=1 mean no control codes at all)")
 	flags.DurationVar(&a.timeout, "timeout", 0, "wait at most this long, then end with exit code 8 (default: as long as it takes)")
 	a.times = timeRelative

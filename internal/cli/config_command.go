@@ -56,8 +56,8 @@ func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show settings and where each comes from",
-		Long: "Show settings and where each comes from. A flag counts before a variable of the environment, that before roux.yaml of the " +
-			"project (in this directory or one above), that before config.yaml of the user, that before the default.",
+		Long: "Show settings and where each comes from. A flag overrides a variable of the environment, which overrides roux.yaml of the " +
+			"project (in this directory or one above), which overrides config.yaml of the user, which overrides the default.",
 		Example:     "roux config list\nroux config explain data\nroux config get output",
 		Annotations: map[string]string{"config": "lenient"},
 		Args:        cobra.ArbitraryArgs,
@@ -94,7 +94,7 @@ func (a *app) configCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "explain KEY", Short: "Say what a setting is for, its value and where that comes from",
+			Use: "explain KEY", Short: "Explain a setting, its value and where that comes from",
 			Example: "roux config explain data\nroux config explain output -o json",
 			Args:    wants(1, 1, "KEY"), ValidArgsFunction: completeSettings,
 			RunE: func(cmd *cobra.Command, args []string) error {

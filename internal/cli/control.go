@@ -51,8 +51,8 @@ func (a *app) retryCommand() *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
-		Short: "Open an ended run again: from what failed, or from a step on",
-		Long: "Open an ended run again in a new generation. What is recorded and not behind the starting point is used again; " +
+		Short: "Run an ended run again, from what failed or from a step",
+		Long: "Run an ended run again in a new generation. Recorded steps before the starting point are not repeated; " +
 			"--from names a step to start from, --set replaces fields of the run's input or raises its limits.",
 		Example: "roux runs retry @last-failed\nroux runs retry @last --from convert --set in.language=en\nroux runs retry @last --set limits.max_total_steps=200000",
 		Args:    wants(1, 1, "RUN [--from STEP] [--set in.name=value] [--set limits.name=N]"),
@@ -91,7 +91,7 @@ func (a *app) signalCommand() *cobra.Command {
 	var payload string
 	cmd := &cobra.Command{
 		Use:     "signal RUN NAME",
-		Short:   "Give a waiting run the signal it waits for",
+		Short:   "Send a waiting run the signal it waits for",
 		Example: `roux runs signal @last approved --payload '{"by": "ana"}'`,
 		Args:    wants(2, 2, "RUN NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -137,7 +137,7 @@ func knownSignal(names []string, run, name string) error {
 func (a *app) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "release RUN",
-		Short:   "Let a quarantined run go on",
+		Short:   "Let a quarantined run continue",
 		Example: "roux runs release run_01K3",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,9 +18,9 @@ func (a *app) diffCommand() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "diff RUN RUN",
-		Short: "Compare two runs and name where they part",
-		Long: "Compare two runs: definition, inputs, the path they took, outputs, attempts, credits and time. The first step that went " +
-			"otherwise is named. Exit code 1 when something but time differs.",
+		Short: "Compare two runs and show where they first differ",
+		Long: "Compare two runs: definition, inputs, the path they took, outputs, attempts, credits and time. The first step that " +
+			"differs is named. Exit code 1 when something but time differs.",
 		Example: "roux diff @last-failed @last\nroux diff run_01K3 run_01K4 --only outputs,credits",
 		Args:    wants(2, 2, "RUN RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,7 +26,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine, the data directory and what is in it",
-		Long: "Check this machine, the data directory and what is in it, and say how to mend what is wrong. Exit code 1 when something is. " +
+		Long: "Check this machine, the data directory and what is in it, and say how to fix what is wrong. The exit code is 1 when something is wrong. " +
 			"It reads the whole store; while another command holds the data directory, that part is left out.\n\n" +
 			"--salvage is for a data directory that is refused as damaged: it makes a new one of every run that verifies however its log is read, names those that do not, " +
 			"and changes nothing in the old one.",
@@ -47,7 +47,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&mend, "fix", false, "mend what can be mended without losing anything")
+	cmd.Flags().BoolVar(&mend, "fix", false, "fix what can be fixed without losing anything")
 	cmd.Flags().StringVar(&into, "salvage", "", "make a new data `directory` of what verifies in a damaged one")
 	cmd.MarkFlagsMutuallyExclusive("fix", "salvage")
 	return cmd

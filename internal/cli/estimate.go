@@ -53,8 +53,8 @@ func (a *app) estimateCommand() *cobra.Command {
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "estimate FILE",
-		Short: "Say what a run may cost and how long it may take, without running it",
-		Long: "Say what a run may cost and how long it may take, without running it: the least and the most its steps cost, the recipe's " +
+		Short: "Estimate what a run costs and how long it takes, without running it",
+		Long: "Estimate what a run costs and how long it takes, without running it: the least and the most its steps cost, the recipe's " +
 			"formula with its values, what would be reserved, and what earlier runs took. Input files are looked at where they lie.",
 		Example: "roux estimate examples/document-digest.yaml --file examples/report.pdf\nroux estimate recipe.yaml --input pages=12 -o json",
 		Args:    wants(1, 1, "FILE"),

@@ -38,7 +38,7 @@ func (a *app) eventsCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, until the run ends")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new events until the run ends")
 	cmd.Flags().Uint64Var(&after, "after", 0, "only events after this number")
 	cmd.Flags().StringSliceVar(&kinds, "type", nil, "only these types; a trailing * means all that begin so")
 	return cmd

@@ -16,7 +16,7 @@ import (
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain RUN STEP",
-		Short:   "Say why a step ran, was skipped, waits or failed",
+		Short:   "Explain why a step ran, was skipped, waits or failed",
 		Example: "roux explain @last convert\nroux explain @last-failed 'pages[3].resize'",
 		Args:    wants(2, 2, "RUN STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {

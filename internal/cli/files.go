@@ -28,8 +28,8 @@ import (
 func (a *app) filesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "files",
-		Short: "Keep files, look at them and fetch them",
-		Long: "Keep files, look at them and fetch them. A file is named by the SHA-256 of its content; any beginning of the hash that only one file has " +
+		Short: "Store, list and fetch files",
+		Long: "Store, list and fetch files. A file is named by the SHA-256 of its content; any beginning of the hash that only one file has " +
 			"names it, with or without sha256_. Files that no run names are kept for a day after their last use, others for a week after the last run " +
 			"that names them has ended (`roux config list`).",
 		Example: `roux files put report.pdf photo.jpg
@@ -66,8 +66,8 @@ func (a *app) filesPut() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "put FILE…",
-		Short: "Keep files, and tell what they are",
-		Long:  "Keep files, and tell what they are. - is standard input. The same content is kept once, under the name it came with first.",
+		Short: "Store files and show what they are",
+		Long:  "Store files and show what they are. - is standard input. The same content is kept once, under the name it came with first.",
 		Example: `roux files put report.pdf scans/*.jpg
 curl -s https://example.com/report.pdf | roux files put - --name report.pdf
 roux run recipe.yaml --file "$(roux files put report.pdf -o name)"`,
@@ -247,8 +247,8 @@ func (a *app) printFiles(found []blob.Entry) {
 func (a *app) filesInspect() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect HASH",
-		Short: "Tell everything that is known of a file",
-		Long:  "Tell everything that is known of a file: what was found when it was kept, and which runs name it.",
+		Short: "Show everything that is known about a file",
+		Long:  "Show everything that is known about a file: what was found when it was stored, and which runs name it.",
 		Example: `roux files inspect 1f3a2b
 roux files inspect sha256_1f3a2b -o 'template={{ extended.pageCount }}'`,
 		Args: wants(1, 1, "HASH"),
@@ -330,8 +330,8 @@ func (a *app) filesSweep() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Let go now of runs and files whose time is over",
-		Long: "Let go now of runs and files whose time is over. Roux does this by itself, a little each hour; retain.runs, retain.files and " +
+		Short: "Delete runs and files whose retention has passed",
+		Long: "Delete runs and files whose retention has passed. Roux does this by itself, a little each hour; retain.runs, retain.files and " +
 			"retain.uploads say how long things are kept.",
 		Example: `roux files gc --dry-run
 roux files gc`,
@@ -347,7 +347,7 @@ roux files gc`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and keep it")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be deleted, and keep it")
 	return cmd
 }
 

@@ -34,9 +34,9 @@ func (a *app) fmtCommand() *cobra.Command {
 	limit := int64(defaultSource)
 	cmd := &cobra.Command{
 		Use:   "fmt FILE…",
-		Short: "Bring recipes into the one form, comments kept",
-		Long: "Bring recipes, YAML or JSON, into the one form: two spaces a level, fields in the order of the format, no more quotes than needed, " +
-			"at most one empty line. Comments stay where they were said, and the recipe means the same: its plan has the same hash. " +
+		Short: "Format recipes and keep their comments",
+		Long: "Format recipes, YAML or JSON, in the standard form: two spaces a level, fields in the order of the format, no more quotes than needed, " +
+			"at most one empty line. Comments stay in place, and the recipe means the same: its plan has the same hash. " +
 			"Files are replaced at once, or not at all; - formats standard input to standard output.",
 		Example: `roux fmt recipe.yaml
 roux fmt --check recipes/*.yaml

@@ -58,7 +58,7 @@ func (a *app) graphCommand() *cobra.Command {
 	d := &drawing{limit: defaultSource}
 	cmd := &cobra.Command{
 		Use:   "graph FILE|RUN",
-		Short: "Draw a recipe, or a run and how far it is",
+		Short: "Draw a recipe, or a run and its progress",
 		Long: "Draw a recipe, or a run with the status of each step: its tries and time, which way it took and what it waits for. " +
 			"On the terminal the picture is text; -o or the ending of --out asks for another form. " +
 			"A picture can be made again at any time, so --out replaces a file that is there.",
@@ -94,7 +94,7 @@ roux graph @last --at 12 -o mermaid`,
 	flags.StringVar(&d.direction, "direction", "down", "where edges lead: down or right")
 	flags.Uint64Var(&d.at, "at", 0, "draw the run as it was after this event (default the last)")
 	flags.BoolVar(&d.critical, "critical", false, "mark the critical path of a finished run")
-	flags.BoolVar(&d.bindings, "bindings", false, "draw also who reads the output of whom")
+	flags.BoolVar(&d.bindings, "bindings", false, "also draw which step reads the output of which")
 	flags.BoolVar(&d.full, "full", false, fmt.Sprintf("draw every step; else more than %d become an overview", mostDrawn))
 	flags.IntVar(&d.width, "width", 0, "columns of the text form (default those of the terminal, else 120)")
 	flags.Var((*config.Size)(&d.limit), "max-source", "largest recipe, up to 16MiB")

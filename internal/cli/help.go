@@ -216,7 +216,7 @@ func (a *app) help(cmd *cobra.Command) {
 		a.flagSection("global flags", cmd.InheritedFlags())
 	} else {
 		a.flagSection("global flags", cmd.PersistentFlags())
-		a.text("\n%s\n", term.Wrap("`roux help COMMAND` says more of a command, `roux help CODE` of an error code, `roux help TOPIC` of the language: "+topicNames()+".", helpColumns, 0))
+		a.text("\n%s\n", term.Wrap("`roux help COMMAND` explains a command, `roux help CODE` an error code, `roux help TOPIC` a part of the language: "+topicNames()+".", helpColumns, 0))
 	}
 }
 

@@ -41,7 +41,7 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Begin a project: a recipe, a file to run it on, settings and schemas",
-		Long: "Begin a project in DIR, or in the working directory. What is there already is not touched: a second `roux init` says unchanged, " +
+		Long: "Begin a project in DIR, or in the working directory. Existing files are not changed: a second `roux init` reports them as unchanged, " +
 			"and files you have changed are kept and named.",
 		Example: `roux init my
 roux init my-digest --example document-digest`,

@@ -26,9 +26,9 @@ func (a *app) logsCommand() *cobra.Command {
 	var least string
 	cmd := &cobra.Command{
 		Use:   "logs RUN [STEP]",
-		Short: "Print what a run's steps said",
-		Long: "Print what a run's steps said: their log lines and the text they streamed. STEP is a step as `roux trace` names it; " +
-			"what it owns is included.",
+		Short: "Print the log lines of a run's steps",
+		Long: "Print the log lines of a run's steps and the text they streamed. STEP is a step as `roux trace` names it; " +
+			"the steps that it owns are included.",
 		Example: "roux logs @last\nroux logs @last convert --attempt 2\nroux logs run_01K3 -f",
 		Args:    wants(1, 2, "RUN [STEP]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,8 +69,8 @@ func (a *app) logsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, until the run ends")
-	cmd.Flags().DurationVar(&since, "since", 0, "only what was said in this time, such as 10m")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new lines until the run ends")
+	cmd.Flags().DurationVar(&since, "since", 0, "only lines of this time span, such as 10m")
 	cmd.Flags().Uint32Var(&attempt, "attempt", 0, "only this try")
 	cmd.Flags().StringVar(&least, "level", "", "only this level and above: debug, info, warn, error")
 	return cmd

@@ -31,7 +31,7 @@ func (a *app) replayCommand() *cobra.Command {
 	var at uint64
 	cmd := &cobra.Command{
 		Use:   "replay RUN",
-		Short: "Fold a run's journal again and compare with what is stored",
+		Short: "Replay a run's journal and compare it with what is stored",
 		Long: "Fold a run's journal again, from its first event, and compare the state with what is stored: the snapshot byte by byte, " +
 			"the head row field by field. Exit code 1 when they differ. With --at N the state after event N is shown.",
 		Example: "roux replay @last\nroux replay @last --at 12",

@@ -140,9 +140,9 @@ func (a *app) start(ctx context.Context, c *compiled, params map[string]any, fil
 func (a *app) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume [RUN…]",
-		Short: "Go on with runs that were interrupted",
-		Long: "Go on with runs that a crash, Ctrl-C or a full disk interrupted: all that have not ended, or those named. " +
-			"What is recorded is not done again.",
+		Short: "Resume runs that were interrupted",
+		Long: "Resume runs that a crash, Ctrl-C or a full disk interrupted: all that have not ended, or those named. " +
+			"Recorded steps are not repeated.",
 		Example: "roux resume\nroux resume run_01K3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := a.following(cmd.Context())

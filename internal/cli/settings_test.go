@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 
 func configPage() string {
 	var b strings.Builder
-	b.WriteString("# Settings\n\nGenerated from the table in package `cli` by `make rewrite`; do not edit.\n\n" +
+	b.WriteString("# Settings\n\nGenerated from the table in package `config` by `make rewrite`; do not edit.\n\n" +
 		"The first that says something counts: the flag, the variable, `roux.yaml` of the project (in the working directory or the\n" +
 		"nearest one above), `config.yaml` of the user (`$XDG_CONFIG_HOME/roux`, else the system's place), the default.\n" +
 		"`roux config explain KEY` shows which one it was. A point in a key leads into a mapping; lists are lists in files, and\n" +

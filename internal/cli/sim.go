@@ -70,8 +70,8 @@ func (a *app) simCommand() *cobra.Command {
 		Use:   "sim FILE",
 		Short: "Play a recipe through simulated disasters: crashes, full disks, lost messages",
 		Long: "Play a recipe through simulated disasters: crashes, power cuts, full disks, lost, late and doubled messages, clocks that jump. " +
-			"The engine is the real one; its actions are not carried out: what they give is made up from their output schemas, and some fail. " +
-			"It says how runs ended, and which steps may be attempted more than once. A seed decides everything that happens.",
+			"The engine is the real one. Actions are not carried out: their results are made up from their output schemas, and some fail. " +
+			"The result is how runs ended, and which steps may be attempted more than once. A seed determines everything that happens.",
 		Example: "roux sim examples/race.yaml\nroux sim recipe.yaml --schedules 10000 --seed 7 --input pages=12\nroux sim recipe.yaml --answer 'fetch={\"status\": 200}' --signal 'approved={\"by\": \"ann\"}'\nroux sim recipe.yaml --schedules 1 --seed 4711 --trace",
 		Args:    wants(1, 1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -126,8 +126,8 @@ func (a *app) simCommand() *cobra.Command {
 	cmd.Flags().Uint64Var(&seed, "seed", seed, "the first seed; the next schedule has the next one")
 	cmd.Flags().StringArrayVar(&in, "input", nil, "input field name=value, or @file with an object of them (repeatable)")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "input file, or a pattern in quotes such as 'scans/*.pdf' (repeatable)")
-	cmd.Flags().StringArrayVar(&answers, "answer", nil, "what a step gives, step=JSON, in place of something made up (repeatable)")
-	cmd.Flags().StringArrayVar(&signals, "signal", nil, "what a signal carries, name=JSON (repeatable)")
+	cmd.Flags().StringArrayVar(&answers, "answer", nil, "output of a step, step=JSON, in place of a made-up one (repeatable)")
+	cmd.Flags().StringArrayVar(&signals, "signal", nil, "payload of a signal, name=JSON (repeatable)")
 	cmd.Flags().BoolVar(&trace, "trace", false, "show everything that happens, line by line")
 	cmd.Flags().Var((*config.Size)(&limit), "max-source", "largest recipe, up to 16MiB")
 	return cmd

@@ -25,8 +25,8 @@ func (a *app) traceCommand() *cobra.Command {
 		Use:   "trace RUN",
 		Short: "Show a run as a nested tree with times and credits",
 		Long: "Show a run as a nested tree: every step instance under the one that owns it, how long it queued, worked, " +
-			"waited and stood back before a retry, its credits and its outcome. With --flame the same as bars on one time scale: " +
-			"░ in the queue, █ at work, ┄ waiting for something outside, ▒ standing back before a retry.",
+			"waited and backed off before a retry, its credits and its outcome. With --flame the same as bars on one time scale: " +
+			"░ in the queue, █ at work, ┄ waiting for something outside, ▒ backing off before a retry.",
 		Example: "roux trace @last\nroux trace @last --flame\nroux trace @last -o json",
 		Args:    wants(1, 1, "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -127,7 +127,7 @@ func listen(dir string) (net.Listener, func(), error) {
 			return nil, nil, datadir.Error(dir, err)
 		}
 	case runtime.GOOS == "windows":
-		birth = "" // who may enter the directory is all that counts
+		birth = "" // only the rights of the directory protect the socket
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, datadir.Error(dir, err)
 		}

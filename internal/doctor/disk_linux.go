@@ -4,14 +4,13 @@ package doctor
 
 import "syscall"
 
-// networkDisks are the file systems that lie on another machine, by the number
-// that the kernel gives them.
+// networkDisks maps the kernel's numbers of network file systems to their names.
 var networkDisks = map[int64]string{
 	0x6969: "NFS", 0x517B: "SMB", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x5346414F: "AFS", 0x00C36400: "Ceph", 0x01021997: "9P",
 }
 
-// diskOf is how many bytes are free for this user under dir, and the name of a
-// network file system when it lies on one.
+// diskOf returns how many bytes are free for this user under dir, and the name of
+// the network file system that dir is on, if it is on one.
 func diskOf(dir string) (free uint64, network string, ok bool) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
