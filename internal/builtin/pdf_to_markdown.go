@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/media"
+	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
 // The bounds of the output beside its text, and of the pages asked for.
@@ -155,14 +156,14 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 }
 
 // pageRanges reads "1-3,7" and "10-"; nil = all pages.
-func pageRanges(text string) ([]media.PageRange, error) {
+func pageRanges(text string) ([]pdf.PageRange, error) {
 	if text == "" {
 		return nil, nil
 	}
 	wrong := func(part, why string) error {
 		return fault.New(fault.InputInvalid, `pages %q: %s: want pages such as "1-3,7", or "10-" for all from page 10 on`, part, why)
 	}
-	var out []media.PageRange
+	var out []pdf.PageRange
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
 		first, last, isRange := strings.Cut(part, "-")
@@ -170,7 +171,7 @@ func pageRanges(text string) ([]media.PageRange, error) {
 		to := from
 		switch {
 		case isRange && strings.TrimSpace(last) == "":
-			to = media.LastPage
+			to = pdf.LastPage
 		case isRange:
 			var lastOK bool
 			to, lastOK = pageNumber(last)
@@ -184,7 +185,7 @@ func pageRanges(text string) ([]media.PageRange, error) {
 		case from > to:
 			return nil, wrong(part, "the range ends before it begins")
 		}
-		if out = append(out, media.PageRange{From: from, To: to}); len(out) > maxRanges {
+		if out = append(out, pdf.PageRange{From: from, To: to}); len(out) > maxRanges {
 			return nil, fault.New(fault.InputInvalid, "pages has more than %d ranges: join some, or read all pages", maxRanges)
 		}
 	}
@@ -202,7 +203,7 @@ func pageNumber(s string) (int, bool) {
 	return n, err == nil
 }
 
-func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo, doc media.Document, to target) (action.Result, error) {
+func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo, doc pdf.Document, to target) (action.Result, error) {
 	var texts []string
 	var pages, problems, headings = []any{}, []any{}, []any{}
 	words := 0

@@ -36,7 +36,7 @@ var floors = []struct {
 	{"3", []string{
 		"internal/picture", "internal/reference",
 		"internal/store", "internal/store/format", "internal/store/memory", "internal/store/sqlite", "internal/store/storetest",
-		"internal/blob", "internal/egress", "internal/media",
+		"internal/blob", "internal/egress", "internal/media", "internal/media/pdf", "internal/media/pdftest",
 	}},
 	{"3, a run in a file", []string{"internal/bundle"}},
 	{"3, a terminal", []string{"internal/term"}},
@@ -58,7 +58,7 @@ var floors = []struct {
 var beside = []string{"internal/house", "bench", "sim", "supply", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
-var groups = []string{"internal/compile", "internal/store"}
+var groups = []string{"internal/compile", "internal/media", "internal/store"}
 
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
@@ -89,14 +89,14 @@ var wrappers = map[string][]string{
 	"github.com/go-json-experiment/json":              {"internal/jsonx"},
 	"modernc.org/sqlite":                              {"internal/store/sqlite"},
 	"github.com/pressly/goose/v3":                     {"internal/store/sqlite"},
-	"github.com/pdfcpu/pdfcpu":                        {"internal/media"},
+	"github.com/pdfcpu/pdfcpu":                        {"internal/media/pdf", "internal/media/pdftest"},
 	"github.com/gabriel-vasile/mimetype":              {"internal/blob", "internal/media"},
 	"github.com/clipperhouse/uax29/v2":                {"internal/builtin"},
 	"github.com/JohannesKaufmann/html-to-markdown/v2": {"internal/media"},
 	"github.com/yuin/goldmark":                        {"internal/media"},
 	"golang.org/x/net":                                {"internal/media"},
 	"golang.org/x/image":                              {"internal/media"},
-	"golang.org/x/text":                               {"internal/media"},
+	"golang.org/x/text":                               {"internal/media/pdf"},
 	"github.com/gofrs/uuid/v5":                        {"internal/engine", "internal/expr"},
 	"github.com/ncruces/go-strftime":                  {"internal/expr"},
 	"code.dny.dev/ssrf":                               {"internal/egress"},

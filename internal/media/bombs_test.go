@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/lzw"
-	"compress/zlib"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +20,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media/pdf"
+	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
 // The bars of issue 3 for files that are made to harm.
@@ -50,14 +50,6 @@ func flateBomb(chunk []byte, n int) []byte {
 	return out.Bytes()
 }
 
-func zlibBomb(data io.Reader) []byte {
-	var out bytes.Buffer
-	w := zlib.NewWriter(&out)
-	_, _ = io.Copy(w, data)
-	_ = w.Close()
-	return out.Bytes()
-}
-
 func lzwBomb(size int) []byte {
 	var out bytes.Buffer
 	w := lzw.NewWriter(&out, lzw.MSB, 8)
@@ -70,92 +62,61 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func streamOf(dict string, data []byte) string {
-	return fmt.Sprintf("<< /Length %d %s >>\nstream\n%s\nendstream", len(data), dict, data)
-}
-
-const (
-	bombCatalog = "<< /Type /Catalog /Pages 2 0 R >>"
-	bombPages   = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
-	bombFont    = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
-)
-
-// onePage is a file whose only page has the given content, resources and
-// further objects (from number 5 on).
-func onePage(content, resources string, more ...string) []byte {
-	return assemble(append([]string{bombCatalog, bombPages,
-		"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << " + resources + " >> >>", content}, more...))
-}
-
-// withXRefStream is a file whose table of objects is a stream, with entries of
-// (type, field, field) for objects 0, 1, 2, …; the table itself is the last.
-func withXRefStream(body string, entries [][3]uint32, dict string) []byte {
-	out := bytes.NewBufferString("%PDF-1.5\n" + body)
-	at := out.Len()
-	var table bytes.Buffer
-	entries = append(entries, [3]uint32{1, uint32(at), 0})
-	for _, e := range entries {
-		table.WriteByte(byte(e[0]))
-		_ = binary.Write(&table, binary.BigEndian, e[1])
-		_ = binary.Write(&table, binary.BigEndian, uint16(e[2]))
-	}
-	fmt.Fprintf(out, "%d 0 obj\n%s\nendobj\nstartxref\n%d\n%%%%EOF\n", len(entries)-1, streamOf("/Type /XRef /W [1 4 2] /Root 1 0 R "+dict, table.Bytes()), at)
-	return out.Bytes()
-}
-
 func bombs() map[string][]byte {
-	flated := func(chunk string, n int) string { return streamOf("/Filter /FlateDecode", flateBomb([]byte(chunk), n)) }
+	flated := func(chunk string, n int) string {
+		return pdftest.Stream("/Filter /FlateDecode", flateBomb([]byte(chunk), n))
+	}
 	kids := strings.Repeat("3 0 R ", 1_000_000)
 	deep := strings.Repeat("[", 2_000_000)
 	dicts := strings.Repeat("<</A ", 1_000_000)
 	ranges := "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <FFFFFFFF> endcodespacerange\n" +
 		strings.Repeat("1 beginbfrange <00000000> <FFFFFFFF> <0041> endbfrange\n1 beginbfrange <0000> <FFFF> ["+strings.Repeat("<0041>", 500)+"] endbfrange\n", 3_000)
-	long := assemble([]string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R >>"})
+	long := pdftest.Assemble([]string{pdftest.Catalog, pdftest.PageTree, "<< /Type /Page /Parent 2 0 R >>"})
 	looped := bytes.Replace(long, []byte("/Root"), fmt.Appendf(nil, "/Prev %d /Root", bytes.Index(long, []byte("\nxref"))+1), 1)
 	pages := strings.Repeat("3 0 R ", 15_000)
 	busy := strings.Repeat("(a) Tj 1 0 0 1 5 5 Tm ", 1000)
 	selfStream := "1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n"
 	return map[string][]byte{
-		"a page tree that is its own child":      assemble([]string{bombCatalog, "<< /Type /Pages /Kids [2 0 R 3 0 R] /Count 2 >>", "<< /Type /Pages /Parent 2 0 R /Kids [2 0 R 3 0 R] /Count 2 >>"}),
+		"a page tree that is its own child":      pdftest.Assemble([]string{pdftest.Catalog, "<< /Type /Pages /Kids [2 0 R 3 0 R] /Count 2 >>", "<< /Type /Pages /Parent 2 0 R /Kids [2 0 R 3 0 R] /Count 2 >>"}),
 		"a page tree that doubles at each level": doubling(40),
 		"tables that refer to themselves":        looped,
-		"arrays two million deep":                assemble([]string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R /X " + deep + " >>"}),
-		"dictionaries a million deep":            assemble([]string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R /X " + dicts + " >>"}),
-		"content of a GiB":                       onePage(flated(strings.Repeat(" ", 1<<20), 1024), ""),
-		"content of 200 MiB in two layers":       onePage(streamOf("/Filter [/FlateDecode /FlateDecode]", zlibBomb(bytes.NewReader(zlibBomb(io.LimitReader(zeros{}, 200<<20))))), ""),
-		"content packed by LZW":                  onePage(streamOf("/Filter /LZWDecode /DecodeParms << /EarlyChange 0 >>", lzwBomb(300<<20)), ""),
-		"ten million operators":                  onePage(flated(strings.Repeat("(a)Tj ", 1<<17), 80), "/Font << /F1 5 0 R >>", bombFont),
-		"a length of a TiB":                      onePage("<< /Length 1099511627776 >>\nstream\nBT ET\nendstream", ""),
-		"a negative length":                      onePage("<< /Length -5 >>\nstream\nBT ET\nendstream", ""),
-		"a million kids":                         assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + kids + "] /Count 1000000 >>", "<< /Type /Page /Parent 2 0 R >>"}),
-		"forms that draw themselves": onePage(streamOf("", []byte("/X Do")), "/XObject << /X 5 0 R >>",
-			streamOf("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>", []byte(strings.Repeat("/X Do ", 100)))),
-		"absurd ranges of characters": onePage(streamOf("", []byte("BT /F1 9 Tf "+strings.Repeat("<0001000200030004> Tj ", 20_000)+"ET")), "/Font << /F1 5 0 R >>",
+		"arrays two million deep":                pdftest.Assemble([]string{pdftest.Catalog, pdftest.PageTree, "<< /Type /Page /Parent 2 0 R /X " + deep + " >>"}),
+		"dictionaries a million deep":            pdftest.Assemble([]string{pdftest.Catalog, pdftest.PageTree, "<< /Type /Page /Parent 2 0 R /X " + dicts + " >>"}),
+		"content of a GiB":                       pdftest.OnePage(flated(strings.Repeat(" ", 1<<20), 1024), ""),
+		"content of 200 MiB in two layers":       pdftest.OnePage(pdftest.Stream("/Filter [/FlateDecode /FlateDecode]", pdftest.Zlib(bytes.NewReader(pdftest.Zlib(io.LimitReader(zeros{}, 200<<20))))), ""),
+		"content packed by LZW":                  pdftest.OnePage(pdftest.Stream("/Filter /LZWDecode /DecodeParms << /EarlyChange 0 >>", lzwBomb(300<<20)), ""),
+		"ten million operators":                  pdftest.OnePage(flated(strings.Repeat("(a)Tj ", 1<<17), 80), "/Font << /F1 5 0 R >>", pdftest.Font),
+		"a length of a TiB":                      pdftest.OnePage("<< /Length 1099511627776 >>\nstream\nBT ET\nendstream", ""),
+		"a negative length":                      pdftest.OnePage("<< /Length -5 >>\nstream\nBT ET\nendstream", ""),
+		"a million kids":                         pdftest.Assemble([]string{pdftest.Catalog, "<< /Type /Pages /Kids [" + kids + "] /Count 1000000 >>", "<< /Type /Page /Parent 2 0 R >>"}),
+		"forms that draw themselves": pdftest.OnePage(pdftest.Stream("", []byte("/X Do")), "/XObject << /X 5 0 R >>",
+			pdftest.Stream("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>", []byte(strings.Repeat("/X Do ", 100)))),
+		"absurd ranges of characters": pdftest.OnePage(pdftest.Stream("", []byte("BT /F1 9 Tf "+strings.Repeat("<0001000200030004> Tj ", 20_000)+"ET")), "/Font << /F1 5 0 R >>",
 			"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 6 0 R /DescendantFonts [<< /W [0 2147483647 500 0 [1 2] 5 2000000000 3] >>] >>",
-			streamOf("", []byte(ranges))),
-		"object streams inside themselves": withXRefStream(selfStream+"3 0 obj\n"+streamOf("/Type /ObjStm /N 2 /First 10 /Extends 3 0 R", []byte("2 0 3 5   << /Type /Pages >> null"))+"\nendobj\n",
+			pdftest.Stream("", []byte(ranges))),
+		"object streams inside themselves": pdftest.WithXRefStream(selfStream+"3 0 obj\n"+pdftest.Stream("/Type /ObjStm /N 2 /First 10 /Extends 3 0 R", []byte("2 0 3 5   << /Type /Pages >> null"))+"\nendobj\n",
 			[][3]uint32{{0, 0, 0}, {1, 9, 0}, {2, 3, 0}, {2, 3, 1}}, "/Size 5"),
-		"a table of a billion objects": withXRefStream(selfStream, [][3]uint32{{0, 0, 0}, {1, 9, 0}}, "/Size 1000000000 /Index [0 1000000000]"),
-		"predictors of huge rows": onePage(streamOf("/Filter /FlateDecode /DecodeParms << /Predictor 12 /Columns 2000000000 /Colors 32 /BitsPerComponent 16 >>",
+		"a table of a billion objects": pdftest.WithXRefStream(selfStream, [][3]uint32{{0, 0, 0}, {1, 9, 0}}, "/Size 1000000000 /Index [0 1000000000]"),
+		"predictors of huge rows": pdftest.OnePage(pdftest.Stream("/Filter /FlateDecode /DecodeParms << /Predictor 12 /Columns 2000000000 /Colors 32 /BitsPerComponent 16 >>",
 			flateBomb([]byte("x"), 3)), ""),
-		"slow pages without end": assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
-			"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>", flated("BT /F1 9 Tf "+busy+" ET ", 1000), bombFont}),
-		"slow forms without end": assemble([]string{bombCatalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
-			"<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /XObject << /X 5 0 R >> >> >>", streamOf("", []byte("/X Do")),
-			streamOf("/Type /XObject /Subtype /Form /Resources << /XObject << /X 5 0 R >> >>", []byte(strings.Repeat("/X Do ", 100)))}),
-		"text on one spot":                     onePage(flated("BT /F1 9 Tf "+strings.Repeat("1 0 0 1 5 5 Tm (abc) Tj ", 1000)+" ET ", 150), "/Font << /F1 5 0 R >>", bombFont),
-		"pieces that are all rows and columns": onePage(streamOf("", []byte(scattered(15_000))), "/Font << /F1 5 0 R >>", bombFont),
-		"rules without end":                    onePage(flated(strings.Repeat("1 1 m 500 1 l S 7 7 80 90 re S ", 1000), 100), ""),
+		"slow pages without end": pdftest.Assemble([]string{pdftest.Catalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
+			"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>", flated("BT /F1 9 Tf "+busy+" ET ", 1000), pdftest.Font}),
+		"slow forms without end": pdftest.Assemble([]string{pdftest.Catalog, "<< /Type /Pages /Kids [" + pages + "] /Count 15000 >>",
+			"<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /XObject << /X 5 0 R >> >> >>", pdftest.Stream("", []byte("/X Do")),
+			pdftest.Stream("/Type /XObject /Subtype /Form /Resources << /XObject << /X 5 0 R >> >>", []byte(strings.Repeat("/X Do ", 100)))}),
+		"text on one spot":                     pdftest.OnePage(flated("BT /F1 9 Tf "+strings.Repeat("1 0 0 1 5 5 Tm (abc) Tj ", 1000)+" ET ", 150), "/Font << /F1 5 0 R >>", pdftest.Font),
+		"pieces that are all rows and columns": pdftest.OnePage(pdftest.Stream("", []byte(scattered(15_000))), "/Font << /F1 5 0 R >>", pdftest.Font),
+		"rules without end":                    pdftest.OnePage(flated(strings.Repeat("1 1 m 500 1 l S 7 7 80 90 re S ", 1000), 100), ""),
 	}
 }
 
 // doubling is a tree each of whose nodes names the one below twice.
 func doubling(levels int) []byte {
-	objects := []string{bombCatalog}
+	objects := []string{pdftest.Catalog}
 	for i := range levels {
 		objects = append(objects, fmt.Sprintf("<< /Type /Pages /Kids [%d 0 R %d 0 R] /Count 2 >>", i+3, i+3))
 	}
-	return assemble(append(objects, "<< /Type /Page >>"))
+	return pdftest.Assemble(append(objects, "<< /Type /Page >>"))
 }
 
 // scattered is text that never lines up.
@@ -261,7 +222,7 @@ func TestI15_MemoryOfAPDF(t *testing.T) {
 	}
 	t.Logf("%d MiB", memory>>20)
 	// A large file is read whole before it is parsed, so it gets more.
-	if _, err := r.Info(context.Background(), bytes.NewReader(append(bytes.Clone(report(t)), make([]byte, largePDF+10<<20)...))); !errors.Is(err, fault.FileTooLarge) || strings.Contains(err.Error(), "within 160 MiB") {
+	if _, err := r.Info(context.Background(), bytes.NewReader(append(bytes.Clone(report(t)), make([]byte, pdf.Large+10<<20)...))); !errors.Is(err, fault.FileTooLarge) || strings.Contains(err.Error(), "within 160 MiB") {
 		t.Errorf("a file of 34 MiB: %v: %v", err, errors.Unwrap(err))
 	}
 }

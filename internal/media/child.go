@@ -74,13 +74,24 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 		f := asFault(err, req)
 		last = message{Code: f.Code, Msg: f.Msg}
 		if f.Err != nil {
-			last.Log = clipRunes(f.Err.Error(), 2_000)
+			last.Log = clipLog(f.Err.Error())
 		}
 	}
 	if err := out.Encode(last); err != nil {
 		return 2
 	}
 	return 0
+}
+
+// clipLog keeps the first 2,000 runes of a cause.
+func clipLog(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > 2_000 {
+			return s[:i]
+		}
+	}
+	return s
 }
 
 // watch ends the child when it has grown past its limit, computes without

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
 // report is the document of the examples.
@@ -184,6 +184,24 @@ func TestI15_Limits(t *testing.T) {
 	}
 }
 
+func TestNoPDF(t *testing.T) {
+	for _, data := range []string{"", "x", "<html>", strings.Repeat(" ", 2000) + "%PDF-1.4"} {
+		if _, err := New(Config{}).Info(context.Background(), strings.NewReader(data)); !errors.Is(err, fault.FileInvalid) {
+			t.Errorf("%.10q: %v, want FILE_INVALID", data, err)
+		}
+	}
+}
+
+func BenchmarkTextInChild(b *testing.B) {
+	data := report(b)
+	r := New(Config{})
+	for b.Loop() {
+		if _, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // Page trees that lie: counts from the file are never believed.
 func TestOddPageTrees(t *testing.T) {
 	if testing.Short() {
@@ -211,7 +229,7 @@ func TestOddPageTrees(t *testing.T) {
 			"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >> /Length 5 >>\nstream\n/X Do\nendstream"}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			doc, err := New(Config{}).Text(context.Background(), bytes.NewReader(assemble(tt.objects)), TextOptions{})
+			doc, err := New(Config{}).Text(context.Background(), bytes.NewReader(pdftest.Assemble(tt.objects)), TextOptions{})
 			if tt.pages == 0 {
 				// A reader may also make one empty page of a tree without any.
 				if err == nil && doc.PageCount > 1 || err != nil && !isFileFault(err) {
@@ -223,144 +241,5 @@ func TestOddPageTrees(t *testing.T) {
 				t.Errorf("%d pages, %v, want %d", doc.PageCount, err, tt.pages)
 			}
 		})
-	}
-}
-
-// readHere reads a file without a child.
-func readHere(data []byte, req request) (Document, error) {
-	var pages []Page
-	doc, err := readPDF(data, req, func(m message) error {
-		if m.Page != nil {
-			pages = append(pages, *m.Page)
-		}
-		return nil
-	})
-	doc.Pages = pages
-	return doc, err
-}
-
-// assemble makes a PDF file of objects, the first of which is the catalog.
-func assemble(objects []string) []byte {
-	var out bytes.Buffer
-	out.WriteString("%PDF-1.4\n")
-	offsets := make([]int, len(objects))
-	for i, o := range objects {
-		offsets[i] = out.Len()
-		fmt.Fprintf(&out, "%d 0 obj\n%s\nendobj\n", i+1, o)
-	}
-	start := out.Len()
-	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(objects)+1)
-	for _, at := range offsets {
-		fmt.Fprintf(&out, "%010d 00000 n \n", at)
-	}
-	fmt.Fprintf(&out, "trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(objects)+1, start)
-	return out.Bytes()
-}
-
-// assemblePages makes a PDF file of pages of content in Helvetica (F1) and
-// Helvetica-Bold (F2).
-func assemblePages(contents ...string) []byte {
-	kids := ""
-	objects := []string{"<< /Type /Catalog /Pages 2 0 R >>", "",
-		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>",
-		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Oblique /Encoding /WinAnsiEncoding >>", "<< /Type /Font /Subtype /Type1 /BaseFont /Courier /Encoding /WinAnsiEncoding >>"}
-	for _, c := range contents {
-		kids += fmt.Sprintf("%d 0 R ", len(objects)+1)
-		objects = append(objects,
-			fmt.Sprintf("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R /F2 4 0 R /F3 5 0 R /F4 6 0 R >> >> /Contents %d 0 R >>", len(objects)+2),
-			fmt.Sprintf("<< /Length %d >>\nstream\n%s\nendstream", len(c)+1, c))
-	}
-	objects[1] = fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", kids, len(contents))
-	return assemble(objects)
-}
-
-// The text of content streams, as people would read it.
-func TestMarkdown(t *testing.T) {
-	lineAt := func(font string, size, x, y int, text string) string {
-		return fmt.Sprintf("BT /%s %d Tf %d %d Td (%s) Tj ET\n", font, size, x, y, text)
-	}
-	body := lineAt("F1", 11, 50, 100, "Body text that is long enough to be what most of the page is set in.")
-	for _, tt := range []struct{ name, content, want string }{
-		{"headings by size", lineAt("F2", 24, 50, 700, "Title") + lineAt("F2", 16, 50, 650, "Part") + body,
-			"# Title\n\n## Part\n\nBody text"},
-		{"a bold line is the lowest heading", lineAt("F2", 11, 50, 700, "Stands alone") + body, "# Stands alone\n\nBody"},
-		{"lines join to a paragraph", lineAt("F1", 11, 50, 700, "one") + lineAt("F1", 11, 50, 686, "two") + lineAt("F1", 11, 50, 650, "three"), "one two\n\nthree"},
-		{"divided words are joined", lineAt("F1", 11, 50, 700, "docu-") + lineAt("F1", 11, 50, 686, "ment"), "document"},
-		{"order is by place, not by time", lineAt("F1", 11, 50, 600, "second") + lineAt("F1", 11, 50, 700, "first"), "first\n\nsecond"},
-		{"bullets", lineAt("F1", 11, 50, 700, "\\225 apples") + lineAt("F1", 11, 50, 685, "\\225 pears"), "- apples\n- pears"},
-		{"numbers", lineAt("F1", 11, 50, 700, "1. apples") + lineAt("F1", 11, 50, 685, "2. pears"), "1. apples\n2. pears"},
-		{"a table", lineAt("F1", 11, 50, 700, "Item") + lineAt("F1", 11, 300, 700, "Price") + lineAt("F1", 11, 50, 682, "A|B") + lineAt("F1", 11, 300, 682, "3"),
-			"| Item | Price |\n| --- | --- |\n| A\\|B | 3 |"},
-		{"spaces by kerning", "BT /F1 11 Tf 50 700 Td [(two) -300 (words) -20 (s)] TJ ET", "two wordss"},
-		{"what looks like Markdown is text", lineAt("F1", 11, 50, 700, "# no *title* <b>"), `\# no \*title\* \<b>`},
-		{"drawn twice to look bold", lineAt("F1", 11, 50, 700, "once") + "BT /F1 11 Tf 50.2 700 Td (once) Tj ET\n", "once"},
-		{"a space that is taken back", "BT /F1 11 Tf -3.06 Tw 50 700 Td (wor k) Tj ET", "work"},
-		{"words parted by the spacing of letters", "BT /F1 11 Tf 3 Tc 50 700 Td (of) Tj ET", "o f"},
-		{"words spaced out", "BT /F1 11 Tf 3 Tc 50 700 Td (Heading) Tj ET", "Heading"},
-		{"small letters above a line", "BT /F1 11 Tf 50 700 Td (noted) Tj /F1 7 Tf 4 Ts (12) Tj 0 Ts /F1 11 Tf ( here) Tj ET", "noted12 here"},
-		{"accents drawn over letters", "BT /F1 11 Tf 50 700 Td [(B) -20 (\\250) 360 (unnig fac) 430 (\\270) 100 (ade)] TJ ET", "Bünnig façade"},
-		{"an accent on its own", "BT /F1 11 Tf 50 700 Td (Unnig) Tj ET BT /F1 11 Tf 52.5 702 Td (\\250) Tj ET", "Ünnig"},
-		{"turned by a quarter", "BT /F1 11 Tf 0 1 -1 0 100 50 Tm (upwards) Tj ET BT /F1 11 Tf 0 1 -1 0 114 50 Tm (next) Tj ET", "upwards next"},
-		{"operators ' and \"", "BT /F1 11 Tf 14 TL 50 700 Td (a) Tj (b) ' 1 1 (c) \" T* (d) Tj ET", "a b c d"},
-		{"control characters vanish", lineAt("F1", 11, 50, 700, "a\\033[31mb\\000"), "a[31mb"}, // A22
-		{"broken operators are passed over", "Q Q Q /F9 Tf () Tj 1 Td cm Tm TJ BT /F1 11 Tf 50 700 Td (kept) Tj", "kept"},
-		{"an inline image is not text", "BI /W 1 /H 1 ID (BT /F1 9 Tf \\(no\\) Tj) EI BT /F1 11 Tf 50 700 Td (yes) Tj ET", "yes"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			doc, err := readHere(assemblePages(tt.content), request{Op: opText, MaxPages: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := doc.Pages[0].Markdown; !strings.HasPrefix(got, tt.want) || len(got) > len(tt.want) && !strings.Contains(tt.content, "Body") {
-				t.Errorf("got  %q\nwant %q (problem %q)", got, tt.want, doc.Pages[0].Problem)
-			}
-		})
-	}
-	plain, err := readHere(assemblePages(lineAt("F2", 24, 50, 700, "Title *")+body), request{Op: opText, Plain: true, MaxPages: 10})
-	if err != nil || !strings.HasPrefix(plain.Pages[0].Markdown, "Title *\n\nBody") {
-		t.Errorf("plain: %+v, %v", plain, err)
-	}
-}
-
-func TestNoPDF(t *testing.T) {
-	for _, data := range []string{"", "x", "<html>", strings.Repeat(" ", 2000) + "%PDF-1.4"} {
-		if _, err := New(Config{}).Info(context.Background(), strings.NewReader(data)); !errors.Is(err, fault.FileInvalid) {
-			t.Errorf("%.10q: %v, want FILE_INVALID", data, err)
-		}
-	}
-}
-
-func BenchmarkTextInChild(b *testing.B) {
-	data := report(b)
-	r := New(Config{})
-	for b.Loop() {
-		if _, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkText(b *testing.B) {
-	data := report(b)
-	for b.Loop() {
-		if _, err := readHere(data, request{Op: opText, MaxPages: 10}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// A file whose encryption cannot be read is no damaged one: its owner can help.
-func TestEncryptedInOtherWays(t *testing.T) {
-	objects := []string{bombCatalog, bombPages, "<< /Type /Page /Parent 2 0 R >>"}
-	o, u := strings.Repeat("6f", 32), strings.Repeat("75", 32)
-	for name, tt := range map[string]struct{ object, trailer string }{
-		"by certificates":       {"<< /Filter /Adobe.PubSec /SubFilter /adbe.pkcs7.s5 /V 4 /R 4 >>", "/Encrypt 4 0 R"},
-		"by a newer cipher":     {"<< /Filter /Standard /V 6 /R 7 /Length 256 /P -4 /O <" + o + "> /U <" + u + "> >>", "/Encrypt 4 0 R"},
-		"in the trailer itself": {"null", "/Encrypt << /Filter /Standard /V 2 /R 3 /Length 128 /P -4 /O <" + o + "> /U <" + u + "> >>"},
-	} {
-		data := bytes.Replace(assemble(append(objects[:3:3], tt.object)), []byte("/Root"), []byte(tt.trailer+" /ID [<01> <01>] /Root"), 1)
-		if doc, err := readHere(data, request{Op: opText, MaxPages: 5}); !errors.Is(err, fault.FileEncrypted) || !strings.Contains(err.Error(), "remove") {
-			t.Errorf("%s: %+v, %v, want FILE_ENCRYPTED with a remedy", name, doc, err)
-		}
 	}
 }

@@ -83,8 +83,7 @@ type MarkdownOptions struct {
 // than 512 deep are FILE_INVALID; more than MaxMarkup, or more memory or
 // computing than the Reader grants, is FILE_TOO_LARGE.
 func (r *Reader) HTMLToMarkdown(ctx context.Context, src io.Reader, opts HTMLOptions) (string, error) {
-	doc, err := r.read(ctx, src, request{Op: opHTML, MaxBytes: MaxMarkup, Markup: &markup{Base: opts.Base}}, nil)
-	return doc.Converted, err
+	return r.convert(ctx, src, request{Op: opHTML, Markup: &markup{Base: opts.Base}})
 }
 
 // MarkdownToHTML renders Markdown (CommonMark with GitHub's tables, task lists,
@@ -92,15 +91,27 @@ func (r *Reader) HTMLToMarkdown(ctx context.Context, src io.Reader, opts HTMLOpt
 // address. Its faults are those of HTMLToMarkdown.
 func (r *Reader) MarkdownToHTML(ctx context.Context, src io.Reader, opts MarkdownOptions) (string, error) {
 	m := &markup{Document: opts.Document, Title: opts.Title, Language: opts.Language, RawHTML: opts.RawHTML}
-	doc, err := r.read(ctx, src, request{Op: opMark, MaxBytes: MaxMarkup, Markup: m}, nil)
-	return doc.Converted, err
+	return r.convert(ctx, src, request{Op: opMark, Markup: m})
+}
+
+func (r *Reader) convert(ctx context.Context, src io.Reader, req request) (string, error) {
+	req.MaxBytes = MaxMarkup
+	req.StallMS = min(r.cfg.Stall, MarkupStall).Milliseconds()
+	last, err := r.ask(ctx, src, req, func(message) error { return nil })
+	if err != nil {
+		return "", err
+	}
+	if last.Converted == nil {
+		return "", fault.New(fault.InternalError, "the reader of files answered without a text")
+	}
+	return *last.Converted, nil
 }
 
 // convertMarkup runs in the child.
-func convertMarkup(data []byte, req request) (Document, error) {
+func convertMarkup(data []byte, req request) (string, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(data) {
-		return Document{}, fault.New(fault.FileInvalid, "%s is not valid UTF-8: convert its encoding first", req.subject())
+		return "", fault.New(fault.FileInvalid, "%s is not valid UTF-8: convert its encoding first", req.subject())
 	}
 	var out []byte
 	var err error
@@ -110,14 +121,14 @@ func convertMarkup(data []byte, req request) (Document, error) {
 		out, err = toHTML(data, req.Markup)
 	}
 	if err != nil {
-		return Document{}, err
+		return "", err
 	}
 	if len(out) > maxText {
-		return Document{}, fault.New(fault.FileTooLarge, "%s becomes more than %d MiB, which is the limit of one conversion", req.subject(), maxText>>20)
+		return "", fault.New(fault.FileTooLarge, "%s becomes more than %d MiB, which is the limit of one conversion", req.subject(), maxText>>20)
 	}
 	// Part of what comes out is cut from what went in by libraries, and leaves
 	// the child as JSON: a rune cut in two must not become two replacement marks.
-	return Document{Converted: strings.ToValidUTF8(string(out), "\uFFFD")}, nil
+	return strings.ToValidUTF8(string(out), "\uFFFD"), nil
 }
 
 func toMarkdown(data []byte, req request) ([]byte, error) {

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
 // The defaults of a Config.
@@ -47,7 +48,7 @@ const (
 )
 
 // maxText bounds the text of one document.
-const maxText = 32 << 20
+const maxText = pdf.MaxText
 
 // Config is what a Reader is made of. Its zero value is ready for use.
 type Config struct {
@@ -110,50 +111,11 @@ func New(cfg Config) *Reader {
 	return &Reader{cfg: cfg, slots: make(chan struct{}, cfg.Processes), exe: sync.OnceValues(self)}
 }
 
-// A Document is what a PDF file holds.
-type Document struct {
-	PageCount int    `json:"pageCount"`
-	Title     string `json:"title,omitempty"`
-	Author    string `json:"author,omitempty"`
-	// Repaired says that the file was damaged and has been read all the same.
-	Repaired bool `json:"repaired,omitempty"`
-	// The following are set by Text only. Pages travel one by one.
-	Pages    []Page    `json:"-"`
-	Headings []Heading `json:"headings,omitempty"`
-	// Converted is the outcome of a conversion of markup.
-	Converted string `json:"converted,omitempty"`
-}
-
-// A Page is the text of one page.
-type Page struct {
-	Number   int    `json:"number"`
-	Markdown string `json:"markdown"`
-	Words    int    `json:"words"`
-	// Problem says why text of this page may be missing; "" = none known.
-	Problem string `json:"problem,omitempty"`
-}
-
-// A Heading is a line that stands out, with its level from 1.
-type Heading struct {
-	Level int    `json:"level"`
-	Text  string `json:"text"`
-	Page  int    `json:"page"`
-}
-
-// LastPage as the end of a PageRange means the end of the document.
-const LastPage = 1<<31 - 1
-
-// A PageRange names pages, counted from 1; both ends belong to it.
-type PageRange struct {
-	From int `json:"from"`
-	To   int `json:"to"`
-}
-
 // TextOptions shape the result of Text.
 type TextOptions struct {
 	// Pages are read, in the order of the document; nil = all. A page that the
 	// document does not have is INPUT_INVALID.
-	Pages []PageRange
+	Pages []pdf.PageRange
 	// Plain leaves out all marks: paragraphs only.
 	Plain bool
 	// Progress is told about every finished page. Optional.
@@ -161,24 +123,20 @@ type TextOptions struct {
 }
 
 // Info returns the facts of a PDF file.
-func (r *Reader) Info(ctx context.Context, src io.Reader) (Document, error) {
+func (r *Reader) Info(ctx context.Context, src io.Reader) (pdf.Document, error) {
 	return r.read(ctx, src, request{Op: opInfo}, nil)
 }
 
 // Text returns the text of a PDF file as Markdown, page by page.
-func (r *Reader) Text(ctx context.Context, src io.Reader, opts TextOptions) (Document, error) {
+func (r *Reader) Text(ctx context.Context, src io.Reader, opts TextOptions) (pdf.Document, error) {
 	return r.read(ctx, src, request{Op: opText, Plain: opts.Plain, Pages: opts.Pages}, opts.Progress)
 }
 
-func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (Document, error) {
+func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress func(done, total int)) (pdf.Document, error) {
 	req.StallMS = r.cfg.Stall.Milliseconds()
-	if req.Markup != nil {
-		req.StallMS = min(req.StallMS, MarkupStall.Milliseconds())
-	} else {
-		req.Size = sizeOf(src)
-		req.MaxMemory = min(r.cfg.MaxMemory, r.cfg.PDFMemory+3*max(0, req.Size-largePDF))
-	}
-	var pages []Page
+	req.Size = sizeOf(src)
+	req.MaxMemory = min(r.cfg.MaxMemory, r.cfg.PDFMemory+3*max(0, req.Size-pdf.Large))
+	var pages []pdf.Page
 	last, err := r.ask(ctx, src, req, func(m message) error {
 		if m.Page != nil {
 			pages = append(pages, *m.Page)
@@ -189,17 +147,14 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 		return nil
 	})
 	if err != nil {
-		return Document{}, err
+		return pdf.Document{}, err
 	}
 	if last.Doc == nil {
-		return Document{}, fault.New(fault.InternalError, "the reader of files answered without a document")
+		return pdf.Document{}, fault.New(fault.InternalError, "the reader of files answered without a document")
 	}
 	last.Doc.Pages = pages
 	return *last.Doc, nil
 }
-
-// largePDF is from which size on a file is given more memory.
-const largePDF = 24 << 20
 
 // sizeOf is how many bytes a source has, 0 = unknown.
 func sizeOf(src io.Reader) int64 {

@@ -5,7 +5,6 @@ package media
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -16,49 +15,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-)
 
-// mutations are ways in which files get damaged, or are damaged by somebody.
-var mutations = []struct {
-	name string
-	do   func(rng *rand.Rand, b []byte) []byte
-}{
-	{"cut", func(rng *rand.Rand, b []byte) []byte { return b[:rng.IntN(len(b))] }},
-	{"flipped bits", func(rng *rand.Rand, b []byte) []byte {
-		for range 1 + rng.IntN(60) {
-			b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
-		}
-		return b
-	}},
-	{"random bytes", func(rng *rand.Rand, b []byte) []byte {
-		for range 1 + rng.IntN(40) {
-			b[rng.IntN(len(b))] = byte(rng.Uint32())
-		}
-		return b
-	}},
-	{"a hole", func(rng *rand.Rand, b []byte) []byte { // it moves every offset after it
-		at := rng.IntN(len(b))
-		return append(b[:at:at], b[min(len(b), at+1+rng.IntN(90)):]...)
-	}},
-	{"blocks exchanged", func(rng *rand.Rand, b []byte) []byte {
-		n := min(len(b)/4, 1+rng.IntN(2000))
-		i, j := rng.IntN(len(b)/2-n+1), len(b)/2+rng.IntN(len(b)/2-n+1)
-		tmp := bytes.Clone(b[i : i+n])
-		copy(b[i:], b[j:j+n])
-		copy(b[j:], tmp)
-		return b
-	}},
-	{"references that lead elsewhere", func(rng *rand.Rand, b []byte) []byte {
-		return bytes.ReplaceAll(b, fmt.Appendf(nil, "%d 0 R", 1+rng.IntN(12)), fmt.Appendf(nil, "%d 0 R", 1+rng.IntN(14)))
-	}},
-	{"numbers that are huge", func(rng *rand.Rand, b []byte) []byte {
-		key := []string{"/Length ", "/Count ", "/Size ", "/First ", "/N ", "/W [", "/Prev ", "startxref\n", "/FirstChar ", "/Columns "}[rng.IntN(10)]
-		return bytes.ReplaceAll(b, []byte(key), []byte(key+"99999999"))
-	}},
-	{"the end repeated", func(rng *rand.Rand, b []byte) []byte {
-		return append(bytes.Clone(b), b[rng.IntN(len(b)):]...)
-	}},
-}
+	"github.com/roux-engine/roux/internal/media/pdftest"
+)
 
 // F19, I16: damaged copies of real files and of our own end in text or in a typed
 // error, none hangs, and the next file is read.
@@ -98,8 +57,8 @@ func TestI16_F19_Mutations(t *testing.T) {
 	outcomes := map[string]int{}
 	for i := 0; i < all; i += step {
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
-		m, name := mutations[i%len(mutations)], names[i%len(names)]
-		data := m.do(rng, bytes.Clone(sources[name]))
+		m, name := pdftest.Mutations[i%len(pdftest.Mutations)], names[i%len(names)]
+		data := m.Do(rng, bytes.Clone(sources[name]))
 		doc, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
 		switch {
 		case err == nil && doc.PageCount > 0 && len(doc.Pages) == doc.PageCount:
@@ -107,7 +66,7 @@ func TestI16_F19_Mutations(t *testing.T) {
 		case isFileFault(err):
 			outcomes[string(codeOfError(err))]++
 		default:
-			t.Errorf("copy %d, %s with %s: %d pages, %v", i, name, m.name, doc.PageCount, err)
+			t.Errorf("copy %d, %s with %s: %d pages, %v", i, name, m.Name, doc.PageCount, err)
 		}
 	}
 	t.Logf("%d copies: %v, slowest %v, at most %d MiB", (all+step-1)/step, outcomes, slowest.Round(time.Millisecond), memory>>20)

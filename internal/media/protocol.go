@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
 // The operations of a child.
@@ -37,13 +38,13 @@ func (r *request) subject() string {
 // request is what the parent asks, as JSON in the child's environment; the file
 // comes through standard input.
 type request struct {
-	Op        string      `json:"op"`
-	Plain     bool        `json:"plain,omitempty"`
-	Pages     []PageRange `json:"pages,omitempty"`
-	MaxBytes  int64       `json:"maxBytes"`
-	Size      int64       `json:"size,omitempty"` // of the file, 0 = unknown
-	MaxPages  int         `json:"maxPages"`
-	MaxMemory int64       `json:"maxMemory"`
+	Op        string          `json:"op"`
+	Plain     bool            `json:"plain,omitempty"`
+	Pages     []pdf.PageRange `json:"pages,omitempty"`
+	MaxBytes  int64           `json:"maxBytes"`
+	Size      int64           `json:"size,omitempty"` // of the file, 0 = unknown
+	MaxPages  int             `json:"maxPages"`
+	MaxMemory int64           `json:"maxMemory"`
 	// StallMS is how much CPU time may pass between two signs of progress; an
 	// image has them all at once, at its end.
 	StallMS int64 `json:"stallMs"`
@@ -73,19 +74,23 @@ var probe func(kind string)
 // document, the facts of the image made, or the fault; those before it are
 // signs of life, the pages of a document and the bytes of an image, in order.
 type message struct {
-	Done  int        `json:"done,omitempty"`
-	Total int        `json:"total,omitempty"`
-	Data  []byte     `json:"data,omitempty"`
-	Page  *Page      `json:"page,omitempty"`
-	Doc   *Document  `json:"doc,omitempty"`
-	Image *Picture   `json:"image,omitempty"`
-	Code  fault.Code `json:"code,omitempty"`
-	Msg   string     `json:"msg,omitempty"`
-	Log   string     `json:"log,omitempty"` // cause, for the log only
+	Done  int           `json:"done,omitempty"`
+	Total int           `json:"total,omitempty"`
+	Data  []byte        `json:"data,omitempty"`
+	Page  *pdf.Page     `json:"page,omitempty"`
+	Doc   *pdf.Document `json:"doc,omitempty"`
+	Image *Picture      `json:"image,omitempty"`
+	// Converted is the outcome of a conversion of markup.
+	Converted *string    `json:"converted,omitempty"`
+	Code      fault.Code `json:"code,omitempty"`
+	Msg       string     `json:"msg,omitempty"`
+	Log       string     `json:"log,omitempty"` // cause, for the log only
 }
 
 // last tells whether nothing follows.
-func (m message) last() bool { return m.Doc != nil || m.Image != nil || m.Code != "" }
+func (m message) last() bool {
+	return m.Doc != nil || m.Converted != nil || m.Image != nil || m.Code != ""
+}
 
 // answer carries out a request on the bytes of src and returns the last
 // message; emit takes those before it, and what it fails with ends the work. It
@@ -114,11 +119,23 @@ func answer(req request, src io.Reader, emit func(message) error) (last message,
 		return message{Image: &made}, err
 	}
 	if req.Markup != nil {
-		doc, err := convertMarkup(data, req)
-		return message{Doc: &doc}, err
+		text, err := convertMarkup(data, req)
+		return message{Converted: &text}, err
 	}
 	doc, err := readPDF(data, req, emit)
 	return message{Doc: &doc}, err
+}
+
+// readPDF returns the facts of a PDF file; emit takes the pages of its text.
+func readPDF(data []byte, req request, emit func(message) error) (pdf.Document, error) {
+	if req.Op == opInfo {
+		return pdf.Info(data, req.MaxPages)
+	}
+	return pdf.Text(data, pdf.Options{
+		MaxPages: req.MaxPages, Pages: req.Pages, Plain: req.Plain,
+		Page:     func(p pdf.Page) error { return emit(message{Page: &p}) },
+		Progress: func(done, total int) error { return emit(message{Done: done, Total: total}) },
+	})
 }
 
 // readAll reads everything into one piece of memory when the size is known.

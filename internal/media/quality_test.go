@@ -22,6 +22,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/media/pdf"
+	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
 var (
@@ -94,22 +96,22 @@ func pdftotext(t *testing.T) string {
 // ownPDFs are documents made for the project, with all that the layout tests
 // have on one page each.
 func ownPDFs(t testing.TB) map[string][]byte {
-	var columns, table, styles, hyphens paper
-	columns.centred("F2", 20, 60, 535, 760, "A Heading Across Both Columns")
-	columns.column("F1", 10, 60, 700, 230, prose("first", 9))
-	columns.column("F1", 10, 305, 700, 230, prose("second", 9))
-	columns.centred("F1", 9, 60, 535, 40, "7")
+	var columns, table, styles, hyphens pdftest.Page
+	columns.Centred("F2", 20, 60, 535, 760, "A Heading Across Both Columns")
+	columns.Column("F1", 10, 60, 700, 230, pdftest.Prose("first", 9))
+	columns.Column("F1", 10, 305, 700, 230, pdftest.Prose("second", 9))
+	columns.Centred("F1", 9, 60, 535, 40, "7")
 	for i, row := range [][]string{{"Quarter", "Crossings"}, {"January to March", "1,846"}, {"April to June", "2,010"}} {
-		table.text("F1", 10, 60, 700-18*float64(i), row[0]).text("F1", 10, 300, 700-18*float64(i), row[1])
+		table.Text("F1", 10, 60, 700-18*float64(i), row[0]).Text("F1", 10, 300, 700-18*float64(i), row[1])
 	}
-	styles.text("F2", 24, 60, 780, "Styles").text("F3", 10, 60, 740, "slanted").text("F4", 10, 200, 700, "code(x)").text("F1", 10, 60, 680, "• item one")
-	hyphens.text("F1", 10, 60, 700, "a word that is divi-").text("F1", 10, 60, 688, "ded at the end of its line.")
+	styles.Text("F2", 24, 60, 780, "Styles").Text("F3", 10, 60, 740, "slanted").Text("F4", 10, 200, 700, "code(x)").Text("F1", 10, 60, 680, "• item one")
+	hyphens.Text("F1", 10, 60, 700, "a word that is divi-").Text("F1", 10, 60, 688, "ded at the end of its line.")
 	return map[string][]byte{
 		"examples/report.pdf": report(t),
-		"two columns":         assemblePages(columns.String()),
-		"a table":             assemblePages(table.String()),
-		"styles":              assemblePages(styles.String()),
-		"divided words":       assemblePages(hyphens.String()),
+		"two columns":         pdftest.Pages(columns.String()),
+		"a table":             pdftest.Pages(table.String()),
+		"styles":              pdftest.Pages(styles.String()),
+		"divided words":       pdftest.Pages(hyphens.String()),
 	}
 }
 
@@ -260,7 +262,7 @@ func checkQualityPage(t *testing.T, rows []measured, complete bool) {
 	}
 }
 
-func dumpMarkdown(t *testing.T, name string, data []byte, doc Document, err error) {
+func dumpMarkdown(t *testing.T, name string, data []byte, doc pdf.Document, err error) {
 	t.Helper()
 	var out strings.Builder
 	for _, p := range doc.Pages {

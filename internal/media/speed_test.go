@@ -10,6 +10,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/roux-engine/roux/internal/media/pdf"
+	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
 // barPage is the bar of issue 3 for a page, with the start of the child and all.
@@ -17,20 +20,20 @@ const barPage = 60 * time.Millisecond
 
 // longDocument has n pages of two columns with a heading and a table.
 func longDocument(n int) []byte {
-	var p paper
-	p.centred("F2", 20, 60, 535, 780, "A Heading Across Both Columns")
-	p.column("F1", 10, 60, 740, 230, prose("first", 12))
-	p.column("F1", 10, 305, 740, 230, prose("second", 12))
+	var p pdftest.Page
+	p.Centred("F2", 20, 60, 535, 780, "A Heading Across Both Columns")
+	p.Column("F1", 10, 60, 740, 230, pdftest.Prose("first", 12))
+	p.Column("F1", 10, 305, 740, 230, pdftest.Prose("second", 12))
 	for i := range 8 {
 		y := 250 - 14*float64(i)
-		p.text("F1", 10, 60, y, "Some of it").text("F1", 10, 250, y, "1,846").text("F1", 10, 400, y, "24,118")
+		p.Text("F1", 10, 60, y, "Some of it").Text("F1", 10, 250, y, "1,846").Text("F1", 10, 400, y, "24,118")
 	}
-	p.centred("F1", 9, 60, 535, 40, "7")
+	p.Centred("F1", 9, 60, 535, 40, "7")
 	contents := make([]string, n)
 	for i := range contents {
 		contents[i] = p.String()
 	}
-	return assemblePages(contents...)
+	return pdftest.Pages(contents...)
 }
 
 // manyPaged are the documents by which time per page is measured.
@@ -88,7 +91,7 @@ func TestX160_TimePerPage(t *testing.T) {
 func BenchmarkLongDocument(b *testing.B) {
 	data := longDocument(500)
 	for b.Loop() {
-		if _, err := readHere(data, request{Op: opText, MaxPages: 500}); err != nil {
+		if _, err := pdf.Text(data, pdf.Options{MaxPages: 500}); err != nil {
 			b.Fatal(err)
 		}
 	}

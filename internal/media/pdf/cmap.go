@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pdf
+
+import (
+	"strings"
+	"unicode/utf16"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/korean"
+	"golang.org/x/text/encoding/simplifiedchinese"
+	"golang.org/x/text/encoding/traditionalchinese"
+)
+
+// Bounds of one character map. Ranges are kept as ranges, however wide.
+const (
+	maxMapEntries  = 100_000
+	maxMapOperands = 4_096
+)
+
+// codeRange maps the codes lo to hi, of n bytes: to text that counts up in its
+// last character, to a list, or to character ids that count up.
+type codeRange struct {
+	lo, hi uint32
+	n      int
+	text   []uint16
+	list   []string
+	cid    int
+}
+
+// cmap is a character map: how bytes group into codes, and what codes mean.
+type cmap struct {
+	spaces []codeRange
+	chars  map[uint32]string // single codes with text
+	ranges []codeRange       // of text
+	cids   []codeRange
+}
+
+// readCMap reads the operators of a character map; what it does not know or
+// what is damaged, it passes over.
+func readCMap(b []byte) *cmap {
+	m := &cmap{chars: map[uint32]string{}}
+	l := lexer{b: b, most: maxMapOperands}
+	for entries := 0; entries < maxMapEntries; {
+		op, ok := l.next()
+		if !ok {
+			break
+		}
+		args := l.args
+		entries += 1 + len(args)
+		switch string(op) {
+		case "endcodespacerange":
+			for ; len(args) >= 2; args = args[2:] {
+				m.spaces = append(m.spaces, codeSpan(args[0], args[1]))
+			}
+		case "endbfchar":
+			for ; len(args) >= 2; args = args[2:] {
+				m.chars[codeOf(args[0].text)] = utf16Text(args[1].text)
+			}
+		case "endbfrange":
+			for ; len(args) >= 3; args = args[3:] {
+				r := codeSpan(args[0], args[1])
+				if args[2].kind == arrayOperand {
+					for _, item := range args[2].items {
+						r.list = append(r.list, utf16Text(item.text))
+					}
+					entries += len(r.list)
+				} else {
+					r.text = units(args[2].text)
+				}
+				m.ranges = append(m.ranges, r)
+			}
+		case "endcidchar":
+			for ; len(args) >= 2; args = args[2:] {
+				r := codeSpan(args[0], args[0])
+				r.cid = int(args[1].num)
+				m.cids = append(m.cids, r)
+			}
+		case "endcidrange":
+			for ; len(args) >= 3; args = args[3:] {
+				r := codeSpan(args[0], args[1])
+				r.cid = int(args[2].num)
+				m.cids = append(m.cids, r)
+			}
+		}
+	}
+	return m
+}
+
+func codeSpan(lo, hi operand) codeRange {
+	return codeRange{lo: codeOf(lo.text), hi: codeOf(hi.text), n: len(lo.text)}
+}
+
+func codeOf(b []byte) uint32 {
+	var c uint32
+	for _, x := range b[:min(len(b), 4)] {
+		c = c<<8 | uint32(x)
+	}
+	return c
+}
+
+func units(b []byte) []uint16 {
+	if len(b) == 1 {
+		return []uint16{uint16(b[0])}
+	}
+	u := make([]uint16, 0, len(b)/2)
+	for i := 0; i+1 < len(b) && i < 64; i += 2 {
+		u = append(u, uint16(b[i])<<8|uint16(b[i+1]))
+	}
+	return u
+}
+
+// text is what a code means.
+func (m *cmap) text(c uint32) (string, bool) {
+	if t, ok := m.chars[c]; ok {
+		return t, true
+	}
+	for _, r := range m.ranges {
+		if c < r.lo || c > r.hi {
+			continue
+		}
+		i := c - r.lo
+		if r.list != nil {
+			if int(i) < len(r.list) {
+				return r.list[i], true
+			}
+			continue
+		}
+		if len(r.text) == 0 {
+			return "", true
+		}
+		u := append([]uint16(nil), r.text...)
+		u[len(u)-1] += uint16(i)
+		return string(utf16.Decode(u)), true
+	}
+	return "", false
+}
+
+// cid is the character id of a code, by which fonts list widths.
+func (m *cmap) cid(c uint32) (int, bool) {
+	for _, r := range m.cids {
+		if c >= r.lo && c <= r.hi {
+			return r.cid + int(c-r.lo), true
+		}
+	}
+	return 0, false
+}
+
+// length is how many bytes the code at the start of raw has.
+func (m *cmap) length(raw []byte) int {
+	for n := 1; n <= 4 && n <= len(raw); n++ {
+		c := codeOf(raw[:n])
+		for _, s := range m.spaces {
+			if s.n == n && c >= s.lo && c <= s.hi {
+				return n
+			}
+		}
+	}
+	if len(m.spaces) > 0 {
+		return m.spaces[0].n
+	}
+	return 2
+}
+
+// legacy names the alphabets behind the predefined maps of the PDF standard.
+var legacy = []struct {
+	part string
+	enc  encoding.Encoding
+}{
+	{"GBK", simplifiedchinese.GB18030}, {"GB-EUC", simplifiedchinese.GB18030}, {"GBpc", simplifiedchinese.GB18030},
+	{"B5pc", traditionalchinese.Big5}, {"ETen", traditionalchinese.Big5}, {"HKscs", traditionalchinese.Big5},
+	{"RKSJ", japanese.ShiftJIS}, {"KSC", korean.EUCKR}, {"EUC-", japanese.EUCJP},
+}
+
+// predefined returns how codes of a map that is known by name are read: as
+// UTF-16, or in an alphabet of old; both nil for Identity and what is unknown.
+func predefined(name string) (utf16 bool, enc encoding.Encoding) {
+	if strings.Contains(name, "UCS2") || strings.Contains(name, "UTF16") {
+		return true, nil
+	}
+	for _, l := range legacy {
+		if strings.Contains(name, l.part) {
+			return false, l.enc
+		}
+	}
+	return false, nil
+}
