@@ -158,9 +158,9 @@ func inspectImage(file action.File, out map[string]any) error {
 }
 
 func inspectSound(file action.File, out map[string]any) error {
-	s, err := media.SoundInfo(file, file.Info().Size)
+	s, err := media.AudioVideoInfo(file, file.Info().Size)
 	switch {
-	case errors.Is(err, media.ErrUnknownSound):
+	case errors.Is(err, media.ErrUnknownAudioVideo):
 		return nil
 	case err != nil:
 		return err

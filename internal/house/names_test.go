@@ -41,6 +41,17 @@ var refusedNames = map[string]map[string]string{
 		"undoing": "compensating", "culprit": "failedStep", "holds": "checkMemory", "opens": "checkOpen", "touchStep": "refreshStep",
 		"generation": "resetSet", "admit": "openHeld", "moment": "parseWaitEnd", "lacks": "missing",
 	},
+	"internal/media": {
+		"Sound": "AudioVideo", "window": "boundedReader", "spent": "readBudget", "wired": "canStartItself", "askHere": "runInProcess",
+		"askChild": "runInChild", "silence": "idleTimeout", "noMemory": "outOfMemoryTexts", "errGone": "errAbandoned", "straight": "unpremultiply",
+		"turn": "orient", "part": "cropRect", "bands": "inParallel", "tame": "sanitize",
+	},
+	"internal/media/pdf": {
+		"typesetter": "composer", "laid": "pageLayout", "sheet": "pageContent", "glance": "lazyFile", "place": "xrefEntry", "placed": "objectLocation",
+		"openSound": "openOrRebuild", "unlocked": "withoutEncryption", "packed": "compressedObject", "alphabet": "simpleEncoding",
+		"emphasis": "fontStyle", "look": "style", "piece": "fragment", "bar": "axisRule", "strip": "columnExtent", "para": "openParagraph",
+		"writer": "runBuilder",
+	},
 	"internal/simulate": {
 		"weather": "faultProfile", "Parked": "Suspended", "judge": "checker", "cabinet": "blobs", "trial": "runRecord", "ask": "request",
 		"say": "tracef", "heir": "survivor", "bother": "userAction", "pry": "probeForeign", "haunt": "lateReport", "bury": "endFailed",

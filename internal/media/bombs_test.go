@@ -24,13 +24,13 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// The bars of issue 3 for files that are made to harm.
+// Limits for malicious files.
 const (
-	barTime   = 5 * time.Second
-	barMemory = 256 << 20
+	maxChildTime   = 5 * time.Second
+	maxChildMemory = 256 << 20
 )
 
-// flateBomb is a stream that unpacks to n copies of chunk.
+// flateBomb is a stream that decompresses to n copies of chunk.
 func flateBomb(chunk []byte, n int) []byte {
 	var out bytes.Buffer
 	out.WriteString("\x78\x9c")
@@ -110,7 +110,7 @@ func bombs() map[string][]byte {
 	}
 }
 
-// doubling is a tree each of whose nodes names the one below twice.
+// doubling is a page tree in which each node refers to the next one twice.
 func doubling(levels int) []byte {
 	objects := []string{pdftest.Catalog}
 	for i := range levels {
@@ -119,7 +119,7 @@ func doubling(levels int) []byte {
 	return pdftest.Assemble(append(objects, "<< /Type /Page >>"))
 }
 
-// scattered is text that never lines up.
+// scattered is text without any alignment.
 func scattered(n int) string {
 	var out strings.Builder
 	out.WriteString("BT /F1 1 Tf ")
@@ -129,7 +129,7 @@ func scattered(n int) string {
 	return out.String() + "ET"
 }
 
-// harmless are those of the bombs that may be read: their harm is bounded away.
+// harmless are the bombs that may be read, because limits remove their harm.
 var harmless = map[string]bool{
 	"a page tree that is its own child": true, "tables that refer to themselves": true, "a length of a TiB": true, "a negative length": true,
 	"forms that draw themselves": true, "absurd ranges of characters": true, "text on one spot": true, "pieces that are all rows and columns": true,
@@ -137,11 +137,12 @@ var harmless = map[string]bool{
 	"object streams inside themselves": true, "a table of a billion objects": true,
 }
 
-// alone runs a test that measures the memory of children in a process of its own
-// when this one has grown too large for that; true = it has run.
-func alone(t *testing.T) bool {
+// runAlone runs a test that measures the memory of children in a process of its
+// own when this process has grown too large for that. It reports whether it
+// has.
+func runAlone(t *testing.T) bool {
 	t.Helper()
-	if peakOfThis() < barMemory/2 || raceEnabled {
+	if ownPeakMemory() < maxChildMemory/2 || raceEnabled {
 		return false
 	}
 	out, err := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v").CombinedOutput()
@@ -152,8 +153,8 @@ func alone(t *testing.T) bool {
 	return true
 }
 
-// I15, I16, F19: a file that is made to harm ends in a typed error, or has its
-// harm bounded away, within 5 s and 256 MiB.
+// I15, I16, F19: a malicious file ends in a typed error, or its harm is
+// limited, within 5 s and 256 MiB.
 func TestI15_I16_Bombs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -161,7 +162,7 @@ func TestI15_I16_Bombs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("time and memory of a child say nothing under the race detector, and take minutes there")
 	}
-	if alone(t) {
+	if runAlone(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
@@ -181,7 +182,7 @@ func TestI15_I16_Bombs(t *testing.T) {
 			r := New(Config{})
 			var memory int64
 			var cpu time.Duration
-			r.ended = func(s *os.ProcessState) { memory, cpu = max(memory, peakMemory(s)), s.UserTime()+s.SystemTime() }
+			r.childEnded = func(s *os.ProcessState) { memory, cpu = max(memory, peakMemory(s)), s.UserTime()+s.SystemTime() }
 			start := time.Now()
 			doc, err := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
 			took := time.Since(start)
@@ -192,36 +193,37 @@ func TestI15_I16_Bombs(t *testing.T) {
 			if err == nil && !harmless[name] {
 				t.Errorf("it was read: %d pages", doc.PageCount)
 			}
-			// By the clock of the process: tests of other packages run beside this one.
-			if cpu > barTime && !raceEnabled {
-				t.Errorf("took %v of computing, want at most %v", cpu, barTime)
+			// CPU time of the process, because tests of other packages run at the same
+			// time.
+			if cpu > maxChildTime && !raceEnabled {
+				t.Errorf("took %v of computing, want at most %v", cpu, maxChildTime)
 			}
-			if memory > barMemory && !raceEnabled {
-				t.Errorf("took %d MiB, want at most %d", memory>>20, barMemory>>20)
+			if memory > maxChildMemory && !raceEnabled {
+				t.Errorf("took %d MiB, want at most %d", memory>>20, maxChildMemory>>20)
 			}
 		})
 	}
 }
 
-// I15: what a child may use is bounded for PDF files more tightly than for
-// others, and the bound holds for all of the process.
+// I15: the memory limit of a child is lower for PDF files than for others, and
+// it holds for the whole process.
 func TestI15_MemoryOfAPDF(t *testing.T) {
-	if alone(t) {
+	if runAlone(t) {
 		return
 	}
 	r := New(Config{})
-	r.probe = "memory"
+	r.misbehaviour = "memory"
 	var memory int64
-	r.ended = func(s *os.ProcessState) { memory = peakMemory(s) }
+	r.childEnded = func(s *os.ProcessState) { memory = peakMemory(s) }
 	_, err := r.Info(context.Background(), bytes.NewReader(report(t)))
 	if !errors.Is(err, fault.FileTooLarge) || !strings.Contains(err.Error(), "within 160 MiB of memory") {
 		t.Errorf("error = %v, want FILE_TOO_LARGE within 160 MiB: %v", err, errors.Unwrap(err))
 	}
-	if memory > barMemory && !raceEnabled {
-		t.Errorf("took %d MiB, want at most %d", memory>>20, barMemory>>20)
+	if memory > maxChildMemory && !raceEnabled {
+		t.Errorf("took %d MiB, want at most %d", memory>>20, maxChildMemory>>20)
 	}
 	t.Logf("%d MiB", memory>>20)
-	// A large file is read whole before it is parsed, so it gets more.
+	// A large file is read completely before it is parsed, so it gets more memory.
 	if _, err := r.Info(context.Background(), bytes.NewReader(append(bytes.Clone(report(t)), make([]byte, pdf.Large+10<<20)...))); !errors.Is(err, fault.FileTooLarge) || strings.Contains(err.Error(), "within 160 MiB") {
 		t.Errorf("a file of 34 MiB: %v: %v", err, errors.Unwrap(err))
 	}

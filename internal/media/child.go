@@ -25,45 +25,47 @@ import (
 	"github.com/roux-engine/roux/internal/cputime"
 )
 
-// childEnv selects the hidden entry and carries the request.
+// childEnv is the environment variable that makes this program a child. It
+// holds the request.
 const childEnv = "ROUX_MEDIA_CHILD"
 
-// The exit codes by which a child says what it ran out of.
+// Exit codes of a child that reached a limit.
 const (
 	exitMemory = 86
 	exitStall  = 87
 )
 
-// wired says that main called Dispatch, so this program can be its own child.
-// It is set once, before main does anything else.
-var wired atomic.Bool
+// canStartItself is set when main has called Dispatch, so that this program can
+// be started as its own child. It is set once, before main does anything else.
+var canStartItself atomic.Bool
 
-// Dispatch turns this process into a parser of one file when it was started as
-// such, and does not return then. Call it first in main (and in TestMain): it
-// also tells Readers that they may start this program again.
+// Dispatch parses one file and exits when this process was started as a child;
+// otherwise it returns. Call it first in main (and in TestMain): Readers start
+// this program as a child only after that.
 func Dispatch() {
 	text, child := os.LookupEnv(childEnv)
 	if !child {
-		wired.Store(true)
+		canStartItself.Store(true)
 		return
 	}
-	os.Exit(serve(text, os.Stdin, os.Stdout))
+	os.Exit(runChild(text, os.Stdin, os.Stdout))
 }
 
-func serve(text string, stdin io.Reader, stdout io.Writer) int {
-	// Ctrl-C, and a service manager that stops everything at once, mean the
-	// parent; a child that died of it would have called the file damaged.
+func runChild(text string, stdin io.Reader, stdout io.Writer) int {
+	// Ctrl-C and a service manager signal all processes at once, but the signal is
+	// for the parent. If the child died of it, the parent would report the file as
+	// damaged.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var req request
 	if err := json.Unmarshal([]byte(text), &req); err != nil {
-		fmt.Fprintln(os.Stderr, "roux media child: the request is no JSON:", err)
+		fmt.Fprintln(os.Stderr, "roux media child: the request is not JSON:", err)
 		return 2
 	}
 	confine(req.MaxMemory)
-	var progress, steps atomic.Int64 // CPU time at the last sign of progress, and how many there were
-	go watch(req.MaxMemory, req.stall(), &progress, &steps)
+	var progress, steps atomic.Int64 // CPU time at the last progress report, and the number of reports
+	go enforceLimits(req.MaxMemory, req.stall(), &progress, &steps)
 	out := json.NewEncoder(stdout)
-	last, err := answer(req, stdin, func(m message) error {
+	last, err := execute(req, stdin, func(m message) error {
 		if req.Op != opImage {
 			progress.Store(int64(cputime.Used()))
 			steps.Add(1)
@@ -71,7 +73,7 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 		return out.Encode(m)
 	})
 	if err != nil {
-		f := asFault(err, req)
+		f := toFault(err, req)
 		last = message{Code: f.Code, Msg: f.Msg}
 		if f.Err != nil {
 			last.Log = clipLog(f.Err.Error())
@@ -83,7 +85,7 @@ func serve(text string, stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// clipLog keeps the first 2,000 runes of a cause.
+// clipLog returns the first 2,000 runes of s.
 func clipLog(s string) string {
 	n := 0
 	for i := range s {
@@ -94,11 +96,12 @@ func clipLog(s string) string {
 	return s
 }
 
-// watch ends the child when it has grown past its limit, computes without
-// progress, or has lost its parent. On the whole it may compute no longer than
-// sound pages take: a file of many pages that are slow on purpose ends too. The
-// operating system's limits (see confine) are the harder ones where they exist.
-func watch(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) {
+// enforceLimits ends the child when it exceeds its memory limit, computes
+// without progress, or has lost its parent. The total CPU time is limited too,
+// to what undamaged pages need, so a file with many deliberately slow pages
+// ends as well. The operating system's limits (see confine) are stricter where
+// they exist.
+func enforceLimits(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) {
 	parent := os.Getppid()
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {
@@ -117,7 +120,7 @@ func watch(maxMemory int64, stall time.Duration, progress, steps *atomic.Int64) 
 	}
 }
 
-// confine lowers what this process may use before it touches the file.
+// confine sets the limits of this process before it reads the file.
 func confine(maxMemory int64) {
 	debug.SetMemoryLimit(maxMemory * 3 / 4)
 	debug.SetMaxStack(64 << 20)
@@ -125,9 +128,9 @@ func confine(maxMemory int64) {
 	lowerLimits(maxMemory)
 }
 
-// self is the program to start as child. On Linux the link keeps working when
-// the file was replaced by a newer release meanwhile.
-func self() (string, error) {
+// ownExecutable returns the program to start as a child. On Linux, the link
+// still works when the file has been replaced by a newer release.
+func ownExecutable() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Readlink(link); err == nil {
 		return link, nil
@@ -135,8 +138,8 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// askChild has the file parsed by a process of its own.
-func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear func(message) error) (message, error) {
+// runInChild parses the file in a child process.
+func (r *Reader) runInChild(ctx context.Context, src io.Reader, req request, handle func(message) error) (message, error) {
 	exe, err := r.exe()
 	if err != nil {
 		return message{}, fault.Wrap(fault.InternalError, err, "find the program to read files with")
@@ -150,11 +153,11 @@ func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear 
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Args = []string{"roux-media"}
 	cmd.Env = childEnvironment(string(text))
-	source := &sourceErr{r: src}
+	source := &sourceReader{r: src}
 	cmd.Stdin = source
 	cmd.WaitDelay = time.Second
-	apart(cmd)
-	var stderr tail
+	detachFromTerminal(cmd)
+	var stderr headBuffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -163,26 +166,26 @@ func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear 
 	if err := cmd.Start(); err != nil {
 		return message{}, fault.Wrap(fault.InternalError, err, "start the reader of files: %v", err)
 	}
-	silence := r.silence(req)
-	stalled := time.AfterFunc(silence, func() { cancel(silent(silence, req)) })
-	defer stalled.Stop()
-	last, deaf := listen(io.LimitReader(stdout, req.maxReply()), func(m message) error {
-		stalled.Stop() // who takes the bytes may be slow; that is not the child's fault
-		defer stalled.Reset(silence)
-		return hear(m)
+	timeout := r.idleTimeout(req)
+	idle := time.AfterFunc(timeout, func() { cancel(errIdle(timeout, req)) })
+	defer idle.Stop()
+	last, handleErr := readMessages(io.LimitReader(stdout, req.maxReply()), func(m message) error {
+		idle.Stop() // a slow handler is not the child's fault
+		defer idle.Reset(timeout)
+		return handle(m)
 	})
-	stalled.Stop()
+	idle.Stop()
 	cause := context.Cause(ctx)
 	if last == nil {
-		cancel(nil) // it may still write to a pipe that nobody reads
+		cancel(nil) // the child may be blocked writing to a pipe that is no longer read
 	}
 	err = cmd.Wait()
-	if r.ended != nil {
-		r.ended(cmd.ProcessState)
+	if r.childEnded != nil {
+		r.childEnded(cmd.ProcessState)
 	}
 	switch {
-	case deaf != nil:
-		return message{}, deaf
+	case handleErr != nil:
+		return message{}, handleErr
 	case source.err.Load() != nil:
 		return message{}, *source.err.Load()
 	case last != nil && last.Code != "":
@@ -192,15 +195,16 @@ func (r *Reader) askChild(ctx context.Context, src io.Reader, req request, hear 
 	case cause != nil:
 		return message{}, cause
 	}
-	return message{}, died(err, stderr.String(), req)
+	return message{}, exitFault(err, stderr.String(), req)
 }
 
-// childEnvironment is all that a child sees: nothing of our environment reaches
-// a process that parses foreign files.
+// childEnvironment returns the whole environment of a child. Nothing of the
+// parent's own environment reaches a process that parses untrusted files, apart
+// from what follows.
 func childEnvironment(request string) []string {
 	env := []string{childEnv + "=" + request, "GOTRACEBACK=single", "GOMAXPROCS=2"}
 	if root, ok := os.LookupEnv("SYSTEMROOT"); ok {
-		env = append(env, "SYSTEMROOT="+root) // Windows starts nothing without it
+		env = append(env, "SYSTEMROOT="+root) // Windows starts no process without it
 	}
 	if cover, ok := os.LookupEnv("GOCOVERDIR"); ok {
 		env = append(env, "GOCOVERDIR="+cover)
@@ -208,8 +212,8 @@ func childEnvironment(request string) []string {
 	return env
 }
 
-// died says why a child ended without an answer.
-func died(err error, stderr string, req request) error {
+// exitFault returns the fault for a child that ended without a final message.
+func exitFault(err error, stderr string, req request) error {
 	log := fmt.Errorf("media child: %w: %s", err, stderr)
 	code := 0
 	var exit *exec.ExitError
@@ -217,50 +221,52 @@ func died(err error, stderr string, req request) error {
 		code = exit.ExitCode()
 	}
 	if code == exitStall {
-		return tooLong(req.stall(), req)
+		return errTooSlow(req.stall(), req)
 	}
-	if code == exitMemory || slices.ContainsFunc(noMemory, func(said string) bool { return strings.Contains(stderr, said) }) {
+	if code == exitMemory || slices.ContainsFunc(outOfMemoryTexts, func(text string) bool { return strings.Contains(stderr, text) }) {
 		return fault.Wrap(fault.FileTooLarge, log, "%s cannot be read within %d MiB of memory", req.subject(), req.MaxMemory>>20)
 	}
 	return fault.Wrap(fault.FileInvalid, log, "%s is damaged beyond repair", req.subject())
 }
 
-// noMemory is what the runtime, and that of the race detector, says when the
-// operating system's limit stops it: by name, by a thread whose stack it did
-// not get, or by a fault of its own, since its collector does not look at every
-// piece that it asks for. Our code cannot end so; what it does wrong is a panic.
-var noMemory = []string{
+// outOfMemoryTexts are what the Go runtime, or that of the race detector,
+// prints when the operating system's limit stops it: an allocation failure by
+// name, a thread whose stack could not be allocated, or a fault inside the
+// runtime, because the garbage collector does not check every allocation. Our
+// own code cannot cause these; its bugs are panics.
+var outOfMemoryTexts = []string{
 	"out of memory", "cannot allocate memory", "failed to allocate", "-byte limit",
 	"pthread_create failed", "failed to create new OS thread",
 	"SIGSEGV: segmentation violation\nPC=", "unexpected signal during runtime execution",
 }
 
-// listen reads messages until the last one; nil = the child ended without one,
-// or hear did not want to go on.
-func listen(stdout io.Reader, hear func(message) error) (last *message, deaf error) {
+// readMessages calls handle for each message up to the final one, which it
+// returns. last is nil when the child ended without one, or handle failed with
+// handleErr.
+func readMessages(stdout io.Reader, handle func(message) error) (last *message, handleErr error) {
 	dec := json.NewDecoder(bufio.NewReaderSize(stdout, 64<<10))
 	for {
 		var m message
 		if err := dec.Decode(&m); err != nil {
-			return nil, nil //nolint:nilerr // why it ended is told by the child's exit
+			return nil, nil //nolint:nilerr // the exit code tells why
 		}
-		if m.last() {
+		if m.final() {
 			return &m, nil
 		}
-		if err := hear(m); err != nil {
+		if err := handle(m); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// sourceErr remembers that reading the file itself failed, which is not the
-// child's fault.
-type sourceErr struct {
+// sourceReader remembers an error of the source, for which the child is not to
+// blame.
+type sourceReader struct {
 	r   io.Reader
 	err atomic.Pointer[error]
 }
 
-func (s *sourceErr) Read(p []byte) (int, error) {
+func (s *sourceReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err.Store(&err)
@@ -268,74 +274,76 @@ func (s *sourceErr) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tail keeps the first and last words of a child, for the log.
-type tail struct{ buf bytes.Buffer }
+// headBuffer keeps the first 8 KiB that a child writes to standard error, for
+// the log.
+type headBuffer struct{ buf bytes.Buffer }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *headBuffer) Write(p []byte) (int, error) {
 	if room := 8<<10 - t.buf.Len(); room > 0 {
 		t.buf.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil
 }
 
-func (t *tail) String() string { return t.buf.String() }
+func (t *headBuffer) String() string { return t.buf.String() }
 
-// askHere parses in this process, for programs that cannot be their own child.
-// A parser that hangs is left behind: its goroutine ends when it ends.
-func (r *Reader) askHere(ctx context.Context, src io.Reader, req request, hear func(message) error) (message, error) {
+// runInProcess parses the file in this process, for programs that cannot start
+// themselves as a child. A parser that hangs is abandoned: its goroutine ends
+// when the parser does.
+func (r *Reader) runInProcess(ctx context.Context, src io.Reader, req request, handle func(message) error) (message, error) {
 	type result struct {
 		last message
 		err  error
 	}
 	results := make(chan result, 1)
-	said := make(chan message, 16)
-	gone := make(chan struct{})
-	defer close(gone)
-	// The source is the caller's and must not be read after this function has
-	// returned, so it is read here.
+	messages := make(chan message, 16)
+	done := make(chan struct{})
+	defer close(done)
+	// The source belongs to the caller and must not be read after this function
+	// has returned, so all of it is read here.
 	data, err := io.ReadAll(io.LimitReader(src, req.MaxBytes+1))
 	if err != nil {
 		return message{}, err
 	}
 	go func() {
-		last, err := answer(req, bytes.NewReader(data), func(m message) error {
-			m.Data = bytes.Clone(m.Data) // the encoder uses its buffer again
+		last, err := execute(req, bytes.NewReader(data), func(m message) error {
+			m.Data = bytes.Clone(m.Data) // the encoder reuses its buffer
 			select {
-			case said <- m:
+			case messages <- m:
 				return nil
-			case <-gone:
-				return errGone
+			case <-done:
+				return errAbandoned
 			}
 		})
 		results <- result{last, err}
 	}()
-	silence := r.silence(req)
-	stall := time.NewTimer(silence)
-	defer stall.Stop()
+	timeout := r.idleTimeout(req)
+	idle := time.NewTimer(timeout)
+	defer idle.Stop()
 	for {
 		select {
-		case m := <-said:
-			if err := hear(m); err != nil {
+		case m := <-messages:
+			if err := handle(m); err != nil {
 				return message{}, err
 			}
-			stall.Reset(silence)
+			idle.Reset(timeout)
 		case res := <-results:
-			for len(said) > 0 { // what was said before the result
-				if err := hear(<-said); err != nil {
+			for len(messages) > 0 { // messages sent before the result
+				if err := handle(<-messages); err != nil {
 					return message{}, err
 				}
 			}
 			if res.err != nil {
-				return message{}, asFault(res.err, req)
+				return message{}, toFault(res.err, req)
 			}
 			return res.last, nil
-		case <-stall.C:
-			return message{}, tooLong(silence, req)
+		case <-idle.C:
+			return message{}, errTooSlow(timeout, req)
 		case <-ctx.Done():
 			return message{}, context.Cause(ctx)
 		}
 	}
 }
 
-// errGone ends work whose result nobody waits for any more.
-var errGone = errors.New("nobody waits for the result")
+// errAbandoned ends work whose result is no longer wanted.
+var errAbandoned = errors.New("the result is no longer wanted")

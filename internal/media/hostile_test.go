@@ -28,7 +28,7 @@ func report(t testing.TB) []byte {
 	return data
 }
 
-// fileFaults are the codes that may come of a file, whatever is in it.
+// fileFaults are the codes that any file may cause.
 var fileFaults = []fault.Code{fault.FileInvalid, fault.FileEncrypted, fault.FileTooLarge}
 
 func isFileFault(err error) bool {
@@ -40,11 +40,11 @@ func isFileFault(err error) bool {
 	return false
 }
 
-// I16, F19: whatever a file does to the parser, the parent gets a typed error in
-// time, leaks nothing and reads the next file.
+// I16, F19: whatever a file does to the parser, the parent gets a typed error
+// in time, leaks nothing and reads the next file.
 func TestI16_F19_ChildMisbehaves(t *testing.T) {
 	for _, tt := range []struct {
-		probe string
+		misbehaviour string
 		want  fault.Code
 	}{
 		{"hang", fault.FileInvalid},
@@ -55,27 +55,27 @@ func TestI16_F19_ChildMisbehaves(t *testing.T) {
 		{"exit", fault.FileInvalid},
 		{"garbage", fault.FileInvalid},
 	} {
-		t.Run(tt.probe, func(t *testing.T) {
+		t.Run(tt.misbehaviour, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
-			cfg := Config{MaxMemory: 256 << 20, Silence: time.Minute}
-			if tt.probe == "hang" {
+			cfg := Config{MaxMemory: 256 << 20, IdleTimeout: time.Minute}
+			if tt.misbehaviour == "hang" {
 				cfg.Stall = time.Second
 			}
 			r := New(cfg)
-			r.probe = tt.probe
+			r.misbehaviour = tt.misbehaviour
 			var took time.Duration
-			r.ended = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
+			r.childEnded = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
 			_, err := r.Info(context.Background(), bytes.NewReader(report(t)))
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error = %v, want %s", err, tt.want)
 			}
-			if took > 20*time.Second { // by the clock of the child: the machine may be busy
+			if took > 20*time.Second { // CPU time of the child, because the machine may be busy
 				t.Errorf("took %v", took)
 			}
 			if msg := fault.Message(err); strings.Contains(msg, "goroutine ") || strings.Contains(msg, ".go") {
 				t.Errorf("the message shows a stack: %s", msg)
 			}
-			r.probe = ""
+			r.misbehaviour = ""
 			if doc, err := r.Info(context.Background(), bytes.NewReader(report(t))); err != nil || doc.PageCount != 4 {
 				t.Errorf("the next file: %+v, %v", doc, err)
 			}
@@ -83,23 +83,24 @@ func TestI16_F19_ChildMisbehaves(t *testing.T) {
 	}
 }
 
-// I18, I19: the child sees none of our environment and writes no file.
+// I18, I19: the child sees nothing of our environment and cannot write files.
 func TestI18_I19_ChildIsConfined(t *testing.T) {
 	t.Setenv("ROUX_TEST_SECRET", "do not hand on")
 	r := New(Config{})
-	for _, probe := range []string{"environment", "write"} {
-		r.probe = probe
+	for _, misbehaviour := range []string{"environment", "write"} {
+		r.misbehaviour = misbehaviour
 		if _, err := r.Info(context.Background(), bytes.NewReader(report(t))); err != nil {
-			t.Errorf("%s: %v", probe, err)
+			t.Errorf("%s: %v", misbehaviour, err)
 		}
 	}
 }
 
-// A child that says nothing without computing is not called a damaged file.
-func TestSilentChild(t *testing.T) {
+// A child that sends nothing and uses no CPU time is not reported as a damaged
+// file.
+func TestIdleChild(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	r := New(Config{Silence: 300 * time.Millisecond})
-	r.probe = "sleep"
+	r := New(Config{IdleTimeout: 300 * time.Millisecond})
+	r.misbehaviour = "sleep"
 	if _, err := r.Info(context.Background(), bytes.NewReader(report(t))); !errors.Is(err, fault.StepTimeout) {
 		t.Errorf("error = %v, want STEP_TIMEOUT", err)
 	}
@@ -107,8 +108,8 @@ func TestSilentChild(t *testing.T) {
 
 func TestCancelEndsTheChild(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	r := New(Config{Stall: time.Minute, Silence: time.Minute})
-	r.probe = "hang"
+	r := New(Config{Stall: time.Minute, IdleTimeout: time.Minute})
+	r.misbehaviour = "hang"
 	why := fault.New(fault.ExecutionCancelled, "cancelled")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	time.AfterFunc(200*time.Millisecond, func() { cancel(why) })
@@ -117,7 +118,7 @@ func TestCancelEndsTheChild(t *testing.T) {
 	}
 }
 
-// A source that fails is not the file's fault.
+// A failing source is not reported as damage of the file.
 func TestSourceFailureKeepsItsError(t *testing.T) {
 	broken := fault.New(fault.StoreFailed, "the disk is gone")
 	r := New(Config{})
@@ -141,21 +142,22 @@ func (f *failing) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A program that is not its own child still survives panics and hangs.
+// A program that cannot start itself as a child still survives panics and
+// hangs.
 func TestWithoutChild(t *testing.T) {
-	wired.Store(false)
-	defer wired.Store(true)
-	r := New(Config{Silence: time.Second})
+	canStartItself.Store(false)
+	defer canStartItself.Store(true)
+	r := New(Config{IdleTimeout: time.Second})
 	done := 0
 	doc, err := r.Text(context.Background(), bytes.NewReader(report(t)), TextOptions{Progress: func(n, _ int) { done = n }})
 	if err != nil || doc.PageCount != 4 || done != 4 {
 		t.Fatalf("%d pages, progress %d, %v", doc.PageCount, done, err)
 	}
-	r.probe = "panic"
+	r.misbehaviour = "panic"
 	if _, err := r.Info(context.Background(), bytes.NewReader(report(t))); !errors.Is(err, fault.FileInvalid) {
 		t.Errorf("panic: %v", err)
 	}
-	r.probe = "wait"
+	r.misbehaviour = "wait"
 	released = make(chan struct{})
 	defer close(released)
 	if _, err := r.Info(context.Background(), bytes.NewReader(report(t))); !errors.Is(err, fault.FileInvalid) {
@@ -168,7 +170,7 @@ func TestWithoutChild(t *testing.T) {
 	}
 }
 
-// I15: sizes are bounded by configuration, not by the file.
+// I15: sizes are limited by configuration, not by the file.
 func TestI15_Limits(t *testing.T) {
 	data := report(t)
 	for name, cfg := range map[string]Config{
@@ -202,7 +204,7 @@ func BenchmarkTextInChild(b *testing.B) {
 	}
 }
 
-// Page trees that lie: counts from the file are never believed.
+// Malformed page trees: counts in the file are never trusted.
 func TestOddPageTrees(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -231,7 +233,7 @@ func TestOddPageTrees(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			doc, err := New(Config{}).Text(context.Background(), bytes.NewReader(pdftest.Assemble(tt.objects)), TextOptions{})
 			if tt.pages == 0 {
-				// A reader may also make one empty page of a tree without any.
+				// Some PDF readers make one empty page of a page tree that has none.
 				if err == nil && doc.PageCount > 1 || err != nil && !isFileFault(err) {
 					t.Errorf("%+v, %v", doc, err)
 				}

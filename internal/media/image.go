@@ -10,29 +10,30 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// ErrUnknownImage says that no decoder knows the format; it is no damage.
+// ErrUnknownImage reports that no decoder knows the format. It does not mean
+// damage.
 var ErrUnknownImage = errors.New("no decoder knows this image format")
 
-// An Image is what an image file's header says. Pixels are not decoded, so a
-// file that claims too many costs nothing here.
+// An Image holds what the header of an image file states. Pixels are not
+// decoded, so a file that claims too many of them costs nothing here.
 type Image struct {
 	Width  int    // as stored
 	Height int    // as stored
 	Format string // jpeg, png, gif, bmp, tiff or webp
-	// Orientation is what EXIF says about how to show the pixels, from 1 (as
-	// stored) to 8; 1 when the file says nothing.
+	// Orientation is the EXIF orientation in which to show the pixels, from 1 (as
+	// stored) to 8; 1 when the file states none.
 	Orientation int
-	// Alpha says that the format of the pixels has transparency, used or not.
+	// Alpha is set when the pixel format has transparency, used or not.
 	Alpha bool
-	// Animated says that there is more than one frame (GIF: as far as its first
-	// MiB tells).
+	// Animated is set when there is more than one frame (GIF: within its first
+	// MiB).
 	Animated bool
-	// Damaged says that the header's checksum is wrong (PNG).
+	// Damaged is set when the header's checksum is wrong (PNG).
 	Damaged bool
 
-	// What decoding costs.
+	// Facts that determine the cost of decoding.
 	progressive bool // JPEG
-	chroma      int  // JPEG: samples of colour for every 4 of brightness, 0 to 8, or 12 for CMYK
+	chroma      int  // JPEG: chroma samples per 4 luma samples, 0 to 8, or 12 for CMYK
 	deep        bool // 16 bits a channel
 }
 
@@ -44,27 +45,27 @@ func (i Image) Shown() (width, height int) {
 	return i.Width, i.Height
 }
 
-// ImageInfo reads the header of an image of size bytes, in a few small reads.
-// A header that cannot be read is FILE_INVALID; a kind of file that is none of
-// the formats is ErrUnknownImage.
+// ImageInfo reads the header of an image of size bytes, in a few small reads. A
+// header that cannot be read is FILE_INVALID; a file in no known format is
+// ErrUnknownImage.
 func ImageInfo(src io.ReaderAt, size int64) (info Image, err error) {
-	w := look(src, size)
+	r := newBoundedReader(src, size)
 	defer func() {
 		if v := recover(); v != nil {
 			info, err = Image{}, fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "the image is damaged beyond repair")
 		}
 	}()
-	read := headerOf(w)
+	read := headerOf(r)
 	if read == nil {
-		if w.spent.err != nil {
-			return Image{}, w.spent.err
+		if r.budget.err != nil {
+			return Image{}, r.budget.err
 		}
 		return Image{}, ErrUnknownImage
 	}
-	ok := read(w, &info)
+	ok := read(r, &info)
 	switch {
-	case w.spent.err != nil:
-		return Image{}, w.spent.err
+	case r.budget.err != nil:
+		return Image{}, r.budget.err
 	case !ok || info.Width <= 0 || info.Height <= 0:
 		return Image{}, fault.New(fault.FileInvalid, "the image is damaged: its header cannot be read")
 	}
@@ -72,9 +73,10 @@ func ImageInfo(src io.ReaderAt, size int64) (info Image, err error) {
 	return info, nil
 }
 
-// headerOf tells the format from the first bytes, and returns who reads it.
-func headerOf(w *window) func(*window, *Image) bool {
-	head := w.upTo(0, 16)
+// headerOf determines the format from the first bytes and returns the function
+// that reads its header.
+func headerOf(r *boundedReader) func(*boundedReader, *Image) bool {
+	head := r.upToAt(0, 16)
 	starts := func(mark string) bool { return len(head) >= len(mark) && string(head[:len(mark)]) == mark }
 	switch {
 	case starts("\xff\xd8\xff"):

@@ -21,7 +21,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// codec is who decodes a format.
+// A codec has the decoding functions of one format.
 type codec struct {
 	decode func(io.Reader) (image.Image, error)
 	config func(io.Reader) (image.Config, error)
@@ -36,29 +36,29 @@ var codecs = map[string]codec{
 	"webp": {webp.Decode, webp.DecodeConfig},
 }
 
-// makeImage carries out a job on the bytes of an image. It trusts nothing that
-// was found before: the decoder may see another header than the parent did.
-func makeImage(data []byte, job imageJob, maxMemory int64, emit func([]byte) error) (Picture, error) {
+// makeImage carries out a job on the bytes of an image. It checks everything
+// again, because the decoder may see another header than the parent did.
+func makeImage(data []byte, job imageJob, maxMemory int64, emit func([]byte) error) (ImageResult, error) {
 	m, err := decodeImage(data, maxMemory)
 	if err != nil {
-		return Picture{}, err
+		return ImageResult{}, err
 	}
 	profile := profileOf(data)
 	size := m.Bounds().Size()
-	whole := part{W: float64(size.X), H: float64(size.Y)}
-	if job.Part == (part{}) {
-		job.Part = whole
+	whole := cropRect{W: float64(size.X), H: float64(size.Y)}
+	if job.Crop == (cropRect{}) {
+		job.Crop = whole
 	}
 	_, coloured := m.(*image.YCbCr)
-	if size != image.Pt(job.Width, job.Height) || job.Part != whole || coloured && job.Orientation > 1 {
-		m = scale(m, job.Part, job.Width, job.Height)
+	if size != image.Pt(job.Width, job.Height) || job.Crop != whole || coloured && job.Orientation > 1 {
+		m = scale(m, job.Crop, job.Width, job.Height)
 	}
-	m = turn(m, job.Orientation)
+	m = orient(m, job.Orientation)
 	if job.Canvas != (image.Point{}) {
 		m = onCanvas(m, job)
 	}
 	size = m.Bounds().Size()
-	return Picture{Width: size.X, Height: size.Y}, encode(m, job, profile, emit)
+	return ImageResult{Width: size.X, Height: size.Y}, encode(m, job, profile, emit)
 }
 
 func decodeImage(data []byte, maxMemory int64) (image.Image, error) {
@@ -69,10 +69,10 @@ func decodeImage(data []byte, maxMemory int64) (image.Image, error) {
 	c := codecs[info.Format]
 	cfg, err := c.config(bytes.NewReader(data))
 	if err != nil {
-		return nil, undecodable(info, err)
+		return nil, decodeFault(info, err)
 	}
 	info.Width, info.Height = cfg.Width, cfg.Height
-	if err := affordable(info, int64(len(data)), maxMemory); err != nil {
+	if err := checkCost(info, int64(len(data)), maxMemory); err != nil {
 		return nil, err
 	}
 	if info.Format == "jpeg" {
@@ -82,7 +82,7 @@ func decodeImage(data []byte, maxMemory int64) (image.Image, error) {
 	}
 	m, err := c.decode(bytes.NewReader(data))
 	if err != nil {
-		return nil, undecodable(info, err)
+		return nil, decodeFault(info, err)
 	}
 	if m = normalise(m, image.Rect(0, 0, cfg.Width, cfg.Height)); m.Bounds().Empty() {
 		return nil, fault.New(fault.FileInvalid, "the image is damaged: it has no pixels")
@@ -90,8 +90,9 @@ func decodeImage(data []byte, maxMemory int64) (image.Image, error) {
 	return m, nil
 }
 
-// undecodable tells damage from what the decoder does not know.
-func undecodable(info Image, err error) error {
+// decodeFault distinguishes damage from features that the decoder does not
+// support.
+func decodeFault(info Image, err error) error {
 	var j jpeg.UnsupportedError
 	var p png.UnsupportedError
 	var t tiff.UnsupportedError
@@ -106,15 +107,15 @@ func undecodable(info Image, err error) error {
 	return fault.Wrap(fault.FileInvalid, err, "the %s image is damaged: %v", info.Format, err)
 }
 
-// The bounds of a progressive JPEG, whose scans each go over all the pixels
-// and may take up next to no bytes. Sound files have about ten.
+// Limits of a progressive JPEG. Each scan covers all pixels and may take almost
+// no bytes. Real files have about ten scans.
 const (
 	maxScans      = 200
 	maxScanPixels = 2_000_000_000
 )
 
-// jpegScans refuses a JPEG with too many scans, and one that stops before its
-// end, of which the decoder would show the half that is there.
+// jpegScans refuses a JPEG with too many scans. It also refuses one that is cut
+// off, of which the decoder would return the part that is there.
 func jpegScans(data []byte, info Image) error {
 	at := 2
 	for at+4 <= len(data) && data[at] == 0xff && data[at+1] != 0xda {
@@ -127,33 +128,33 @@ func jpegScans(data []byte, info Image) error {
 			at += 2 + int(big.Uint16(data[at+2:]))
 		}
 	}
-	// Coded data cannot hold these marks.
+	// Entropy-coded data cannot contain these markers.
 	coded, _, whole := bytes.Cut(data[min(at, len(data)):], []byte{0xff, 0xd9})
 	if !whole {
-		return undecodable(info, io.ErrUnexpectedEOF)
+		return decodeFault(info, io.ErrUnexpectedEOF)
 	}
 	scans := bytes.Count(coded, []byte{0xff, 0xda})
 	if total := int64(scans) * int64(info.Width) * int64(info.Height); scans > maxScans || info.progressive && total > maxScanPixels {
 		return fault.New(fault.FileTooLarge, "the JPEG image goes over its %d × %d pixels in %d scans: save it with fewer in another program first", info.Width, info.Height, scans)
 	}
-	if info.progressive && !refined(coded) {
-		return undecodable(info, io.ErrUnexpectedEOF)
+	if info.progressive && !fullyRefined(coded) {
+		return decodeFault(info, io.ErrUnexpectedEOF)
 	}
 	return nil
 }
 
-// refined tells whether the scans of a progressive JPEG sent every coefficient
-// of every component to its last bit. A file that was cut off and given an end
-// again did not, and would be shown blurred.
-func refined(coded []byte) bool {
-	open := map[byte]uint64{} // by component, the coefficients that lack bits
+// fullyRefined reports whether the scans of a progressive JPEG contain all bits
+// of every coefficient of every component. A file that was cut off and given a
+// new end does not, and would be shown blurred.
+func fullyRefined(coded []byte) bool {
+	open := map[byte]uint64{} // by component: the coefficients that still lack bits
 	for {
 		at := bytes.Index(coded, []byte{0xff, 0xda})
 		if at < 0 || at+5 > len(coded) {
 			break
 		}
 		n := int(coded[at+4])
-		scan := after(coded[at:], 5)
+		scan := skip(coded[at:], 5)
 		if len(scan) < 2*n+3 {
 			return false
 		}
@@ -177,8 +178,8 @@ func refined(coded []byte) bool {
 	return len(open) > 0
 }
 
-// normalise returns the picture as one of three kinds: YCbCr, Gray, or NRGBA,
-// with all of bounds, and with 8 bits where it had 16.
+// normalise returns the image as one of three types: YCbCr, Gray or NRGBA. It
+// covers all of bounds and has 8 bits per channel.
 func normalise(m image.Image, bounds image.Rectangle) image.Image {
 	if m.Bounds() == bounds {
 		switch m := m.(type) {
@@ -189,9 +190,9 @@ func normalise(m image.Image, bounds image.Rectangle) image.Image {
 		case *image.NRGBA64:
 			return &image.NRGBA{Pix: highBytes(m.Pix), Stride: m.Stride / 2, Rect: m.Rect}
 		case *image.RGBA64:
-			return straight(&image.NRGBA{Pix: highBytes(m.Pix), Stride: m.Stride / 2, Rect: m.Rect})
+			return unpremultiply(&image.NRGBA{Pix: highBytes(m.Pix), Stride: m.Stride / 2, Rect: m.Rect})
 		case *image.RGBA:
-			return straight((*image.NRGBA)(m))
+			return unpremultiply((*image.NRGBA)(m))
 		case *image.CMYK:
 			for i := 0; i+3 < len(m.Pix); i += 4 {
 				p := m.Pix[i : i+4 : i+4]
@@ -203,14 +204,14 @@ func normalise(m image.Image, bounds image.Rectangle) image.Image {
 	}
 	out := image.NewNRGBA(bounds)
 	if p, ok := m.(*image.Paletted); ok {
-		paint(out, p)
+		expandPalette(out, p)
 		return out
 	}
 	draw.Draw(out, m.Bounds(), m, m.Bounds().Min, draw.Src)
 	return out
 }
 
-// highBytes keeps the first byte of each two, in place.
+// highBytes keeps the first of every two bytes, in place.
 func highBytes(pix []byte) []byte {
 	for i := range len(pix) / 2 {
 		pix[i] = pix[2*i]
@@ -218,8 +219,8 @@ func highBytes(pix []byte) []byte {
 	return pix[:len(pix)/2]
 }
 
-// straight takes multiplied colours apart from their opacity, in place.
-func straight(m *image.NRGBA) *image.NRGBA {
+// unpremultiply divides premultiplied colours by their alpha, in place.
+func unpremultiply(m *image.NRGBA) *image.NRGBA {
 	for i := 0; i+3 < len(m.Pix); i += 4 {
 		p := m.Pix[i : i+4 : i+4]
 		if a := int(p[3]); a != 0 && a != 255 {
@@ -231,7 +232,7 @@ func straight(m *image.NRGBA) *image.NRGBA {
 	return m
 }
 
-func paint(out *image.NRGBA, m *image.Paletted) {
+func expandPalette(out *image.NRGBA, m *image.Paletted) {
 	var palette [256][4]byte
 	for i, c := range m.Palette[:min(256, len(m.Palette))] {
 		n, _ := color.NRGBAModel.Convert(c).(color.NRGBA)

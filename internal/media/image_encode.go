@@ -15,11 +15,11 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// fastPixels is the size from which PNG is compressed for speed.
+// fastPixels is the number of pixels from which PNG is compressed for speed.
 const fastPixels = 8_000_000
 
-// encode writes the picture, and of the source's metadata nothing but the
-// profile that its colours need.
+// encode writes the image. Of the source's metadata it keeps only the colour
+// profile.
 func encode(m image.Image, job imageJob, profile []byte, emit func([]byte) error) error {
 	if !transparent(job.Format) {
 		if p, ok := m.(*image.NRGBA); ok {
@@ -29,9 +29,9 @@ func encode(m image.Image, job imageJob, profile []byte, emit func([]byte) error
 			m = (*image.RGBA)(p) // the encoders are faster on it
 		}
 	}
-	bounded := &boundedEmit{emit: emit, left: maxEncoded}
+	bounded := &boundedWriter{emit: emit, left: maxEncoded}
 	out := bufio.NewWriterSize(bounded, 128<<10)
-	if err := encodeTo(&insertion{w: out, segment: profileSegment(job.Format, m, profile)}, m, job); err != nil {
+	if err := encodeTo(&segmentInserter{w: out, segment: profileSegment(job.Format, m, profile)}, m, job); err != nil {
 		return encodeFault(bounded, err)
 	}
 	if err := out.Flush(); err != nil {
@@ -40,7 +40,7 @@ func encode(m image.Image, job imageJob, profile []byte, emit func([]byte) error
 	return nil
 }
 
-func encodeTo(out *insertion, m image.Image, job imageJob) error {
+func encodeTo(out *segmentInserter, m image.Image, job imageJob) error {
 	_, gray := m.(*image.Gray)
 	switch job.Format {
 	case "jpeg":
@@ -79,14 +79,14 @@ func rgbaOf(m image.Image) *image.RGBA {
 	return (*image.RGBA)(pixelsOf(m))
 }
 
-// boundedEmit hands on what an encoder writes, up to a limit.
-type boundedEmit struct {
+// boundedWriter passes on what an encoder writes, up to a limit.
+type boundedWriter struct {
 	emit func([]byte) error
 	left int
 	err  error
 }
 
-func (b *boundedEmit) Write(p []byte) (int, error) {
+func (b *boundedWriter) Write(p []byte) (int, error) {
 	if b.left -= len(p); b.left < 0 {
 		b.err = errEncoded()
 	} else {
@@ -98,23 +98,25 @@ func (b *boundedEmit) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// encodeFault keeps the error of who takes the bytes.
-func encodeFault(b *boundedEmit, err error) error {
+// encodeFault returns the error of the receiver, if there is one, or else a
+// fault of the encoder.
+func encodeFault(b *boundedWriter, err error) error {
 	if b.err != nil {
 		return b.err
 	}
 	return fault.Wrap(fault.InternalError, err, "the image could not be written: %v", err)
 }
 
-// insertion puts a segment into what an encoder writes, after so many bytes.
-type insertion struct {
+// A segmentInserter inserts a segment after the given number of bytes that an
+// encoder writes.
+type segmentInserter struct {
 	w       *bufio.Writer
 	after   int
 	segment []byte
 	written int
 }
 
-func (i *insertion) Write(p []byte) (int, error) {
+func (i *segmentInserter) Write(p []byte) (int, error) {
 	if i.segment != nil && i.written+len(p) >= i.after {
 		head := i.after - i.written
 		if _, err := i.w.Write(p[:head]); err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/roux-engine/roux/internal/cputime"
 )
 
-// A31, F19: what would cost too much is refused by its header, at once and
-// without memory; the child refuses it as well, should it get it.
+// A31, F19: an image that would cost too much is refused by its header, quickly
+// and without memory. The child refuses it as well, should it receive it.
 func TestA31_Bombs(t *testing.T) {
 	progressive := func(sampling byte) string {
 		return "\xff\xd8\xff\xc2" + be(uint16(17), uint8(8), uint16(7_000), uint16(7_000), uint8(3)) +
@@ -68,7 +68,7 @@ func TestA31_Bombs(t *testing.T) {
 	}
 }
 
-// A31: a progressive JPEG may not go over its pixels again and again.
+// A31: a progressive JPEG may not have any number of scans.
 func TestA31_ScanBomb(t *testing.T) {
 	head := "\xff\xd8\xff\xc2" + be(uint16(11), uint8(8), uint16(5_000), uint16(5_000), uint8(1), "\x01\x11\x00")
 	scan := "\xff\xda" + be(uint16(8), uint8(1), "\x01\x00", "\x01\x3f\x00") + "\x00"
@@ -82,11 +82,11 @@ func TestA31_ScanBomb(t *testing.T) {
 }
 
 // I16, F19: whatever a codec does, the parent gets a typed error in time and
-// makes the next image.
+// converts the next image.
 func TestI16_F19_ImageChildMisbehaves(t *testing.T) {
 	data := encoded(t, "png", corners(30, 20))
 	for _, tt := range []struct {
-		probe string
+		misbehaviour string
 		want  fault.Code
 		says  string
 	}{
@@ -96,30 +96,30 @@ func TestI16_F19_ImageChildMisbehaves(t *testing.T) {
 		{"memory", fault.FileTooLarge, "256 MiB of memory"},
 		{"garbage", fault.FileInvalid, "damaged"},
 	} {
-		t.Run(tt.probe, func(t *testing.T) {
+		t.Run(tt.misbehaviour, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
-			r := New(Config{MaxMemory: 256 << 20, Silence: time.Minute, ImageStall: time.Second})
-			r.probe = tt.probe
-			_, _, err := made(t, r, data, ImageOptions{Width: 10})
+			r := New(Config{MaxMemory: 256 << 20, IdleTimeout: time.Minute, ImageStall: time.Second})
+			r.misbehaviour = tt.misbehaviour
+			_, _, err := runJob(t, r, data, ImageOptions{Width: 10})
 			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error = %v, want %s with %q", err, tt.want, tt.says)
 			}
-			r.probe = ""
-			if _, _, err := made(t, r, data, ImageOptions{Width: 10}); err != nil {
+			r.misbehaviour = ""
+			if _, _, err := runJob(t, r, data, ImageOptions{Width: 10}); err != nil {
 				t.Errorf("the next image: %v", err)
 			}
 		})
 	}
 }
 
-// Without a child the same comes out; a writer that fails ends the work.
+// Without a child the result is the same; a failing writer ends the work.
 func TestImageWithoutChild(t *testing.T) {
-	wired.Store(false)
-	defer wired.Store(true)
+	canStartItself.Store(false)
+	defer canStartItself.Store(true)
 	defer goleak.VerifyNone(t)
 	r := New(Config{})
 	data := encoded(t, "png", corners(300, 200))
-	if _, _, err := made(t, r, data, ImageOptions{Width: 100, Format: "bmp"}); err != nil {
+	if _, _, err := runJob(t, r, data, ImageOptions{Width: 100, Format: "bmp"}); err != nil {
 		t.Fatal(err)
 	}
 	full := fault.New(fault.StoreFull, "the disk is full")
@@ -130,7 +130,7 @@ func TestImageWithoutChild(t *testing.T) {
 	if err := job.Run(context.Background(), failingWriter{full}); !errors.Is(err, full) {
 		t.Errorf("error = %v, want the writer's", err)
 	}
-	wired.Store(true)
+	canStartItself.Store(true)
 	if err := job.Run(context.Background(), failingWriter{full}); !errors.Is(err, full) {
 		t.Errorf("with a child: error = %v, want the writer's", err)
 	}
@@ -145,8 +145,8 @@ type failingWriter struct{ err error }
 
 func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
-// F19, A31: damaged copies of images end in a picture or in a typed error, and
-// the process lives. 120 of them with ROUX_LONG=1.
+// F19, A31: damaged copies of images end in an image or in a typed error, and
+// the process survives. 120 of them with ROUX_LONG=1.
 func TestF19_A31_DamagedImages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -178,16 +178,16 @@ func TestF19_A31_DamagedImages(t *testing.T) {
 			}
 		case 1: // cut off
 			data = data[:rng.IntN(len(data))]
-		case 2: // a hole
+		case 2: // bytes missing in the middle
 			at := rng.IntN(len(data))
 			data = append(data[:at], data[min(at+1+rng.IntN(9), len(data)):]...)
-		case 3: // the header lies
+		case 3: // false values in the header
 			at := rng.IntN(min(40, len(data)))
 			copy(data[at:], []byte{0xff, 0xff, 0xff, 0xff}[:min(4, len(data)-at)])
 		}
-		var took time.Duration // of the child's processor time
-		r.ended = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
-		_, _, err := made(t, r, data, ImageOptions{Width: 20, Format: "png"})
+		var took time.Duration // CPU time of the child
+		r.childEnded = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
+		_, _, err := runJob(t, r, data, ImageOptions{Width: 20, Format: "png"})
 		if took > 5*time.Second {
 			t.Errorf("copy %d of %s took %v", i, name, took)
 		}
@@ -204,9 +204,9 @@ func TestF19_A31_DamagedImages(t *testing.T) {
 	t.Logf("%d of %d damaged copies were read", read, n)
 }
 
-// I15: images just under the limits are made, with all copies that it takes,
-// within the memory of the child. A minute of computing, so only with
-// ROUX_LONG=1.
+// I15: images just under the limits are processed, with all the copies that
+// takes, within the memory of the child. It needs a minute of CPU time, so only
+// with ROUX_LONG=1.
 func TestI15_LargestImages(t *testing.T) {
 	if os.Getenv("ROUX_LONG") == "" {
 		t.Skip("takes a minute; set ROUX_LONG=1")
@@ -254,8 +254,8 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzMakeImage: any bytes give an image of the size that was asked for, or a
-// typed error.
+// FuzzMakeImage: any bytes give an image of the requested size, or a typed
+// error.
 func FuzzMakeImage(f *testing.F) {
 	for _, data := range smallImages(f) {
 		f.Add(data, byte(0))
@@ -270,7 +270,7 @@ func FuzzMakeImage(f *testing.F) {
 			}
 			return
 		}
-		if w, h := turned(job.Orientation, job.Width, job.Height); got != (Picture{w, h}) {
+		if w, h := orientedSize(job.Orientation, job.Width, job.Height); got != (ImageResult{w, h}) {
 			t.Errorf("made %+v of %+v", got, job)
 		}
 	})

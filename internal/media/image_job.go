@@ -14,60 +14,63 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The bounds of images, whatever a caller asks for.
+// Limits on images, whatever the caller's options.
 const (
-	MaxPixels  = 50_000_000 // of an image that is decoded or made
+	MaxPixels  = 50_000_000 // of an image that is decoded or produced
 	MaxSide    = 65_535     // pixels, of an image that is decoded
-	MaxOutSide = 16_384     // pixels, of an image that is made larger or cut to size
+	MaxOutSide = 16_384     // pixels, of an image with a requested size
 
-	maxEncoded = 256 << 20 // bytes of an image that is made
+	maxEncoded = 256 << 20 // bytes of the resulting image
 )
 
-// The formats, as they are named in results and asked for.
+// The formats, as named in options and results.
 var (
 	ImageFormatsRead    = []string{"jpeg", "png", "gif", "bmp", "tiff", "webp"}
 	ImageFormatsWritten = []string{"jpeg", "png", "gif", "bmp", "tiff"}
 )
 
-// A Fit says how a picture comes to fit a width and a height.
+// A Fit determines how an image is fitted to a width and a height.
 type Fit string
 
-// The fits. None enlarges unless ImageOptions.Enlarge says so.
+// The values of Fit. None enlarges the image unless ImageOptions.Enlarge is
+// set.
 const (
-	// FitInside keeps the proportions; the result is as large as fits inside.
+	// FitInside keeps the proportions; the result is as large as fits into width
+	// and height.
 	FitInside Fit = "inside"
-	// FitOutside keeps the proportions; the result covers both sides.
+	// FitOutside keeps the proportions; the result covers width and height.
 	FitOutside Fit = "outside"
-	// FitContain is FitInside on a canvas of exactly the size, centred.
+	// FitContain is FitInside, centred on a canvas of exactly the given size.
 	FitContain Fit = "contain"
-	// FitCover keeps the proportions and cuts what exceeds, evenly.
+	// FitCover keeps the proportions and crops what exceeds the size, evenly on
+	// both sides.
 	FitCover Fit = "cover"
-	// FitFill stretches each side by itself.
+	// FitFill scales width and height independently.
 	FitFill Fit = "fill"
 )
 
-// Colour is red, green, blue and opacity, none of them multiplied.
+// Colour is red, green, blue and alpha, not premultiplied.
 type Colour struct{ R, G, B, A uint8 }
 
-// ImageOptions say what becomes of an image.
+// ImageOptions describe the image to produce.
 type ImageOptions struct {
-	// Width and Height are in pixels as shown; 0 leaves a side to the
-	// proportions, both 0 keep the size.
+	// Width and Height are in pixels after orientation. 0 leaves a side to the
+	// proportions; with both 0 the size does not change.
 	Width, Height int
 	Fit           Fit // "" = FitInside
 	Enlarge       bool
-	// Format is one of ImageFormatsWritten; "" = that of the input, and for WebP
-	// png with transparency, else jpeg.
+	// Format is one of ImageFormatsWritten. "" = that of the input; for WebP, png
+	// if the image has transparency, else jpeg.
 	Format  string
 	Quality int // of JPEG, 1 to 100; 0 = 85
-	// Background fills what a picture does not cover, and what is transparent in
-	// a format without transparency. nil = transparent where possible, else white.
+	// Background fills the canvas around the image, and what is transparent if the
+	// format has no transparency. nil = transparent where possible, else white.
 	Background *Colour
 }
 
-// An ImageJob is checked work on an image that has not begun.
+// An ImageJob is work on an image that has been checked but not begun.
 type ImageJob struct {
-	Source Image // what is read
+	Source Image // header of the image to read
 	Format string
 	Width  int // of the result
 	Height int
@@ -78,40 +81,41 @@ type ImageJob struct {
 	job    imageJob
 }
 
-// A Picture is an image that has been made.
-type Picture struct {
+// An ImageResult describes the image that was produced.
+type ImageResult struct {
 	Width  int `json:"width"`
 	Height int `json:"height"`
 }
 
-// imageJob is what the child is told. Everything is decided here; the child
-// computes. Measures are of the picture as stored, before it is turned.
+// imageJob holds the instructions for the child. The parent makes all
+// decisions; the child only computes. Lengths apply to the image as stored,
+// before orientation.
 type imageJob struct {
 	Format      string `json:"format"`
-	Width       int    `json:"width"` // of the scaled picture
+	Width       int    `json:"width"` // after scaling
 	Height      int    `json:"height"`
 	Orientation int    `json:"orientation"`
-	// Part is what of the source is seen; zero = all.
-	Part part `json:"part"`
-	// Canvas is what the turned picture is put on; zero = none.
+	// Crop is the part of the source to use; the zero value means all.
+	Crop cropRect `json:"crop"`
+	// Canvas is the size of the canvas under the oriented image; zero = none.
 	Canvas     image.Point `json:"canvas"`
 	Quality    int         `json:"quality"`
 	Background *Colour     `json:"background,omitempty"`
 }
 
-// part is a rectangle with fractions of pixels.
-type part struct {
+// A cropRect is a rectangle in fractions of pixels.
+type cropRect struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 	W float64 `json:"w"`
 	H float64 `json:"h"`
 }
 
-// Image checks what is asked of an image of size bytes against its header and
-// the limits. Nothing is decoded yet; a bomb is refused here.
+// Image checks the options for an image of size bytes against its header and
+// the limits. Nothing is decoded yet; a decompression bomb is refused here.
 //
-// Its faults: FILE_UNSUPPORTED for a format that cannot be read,
-// FILE_TOO_LARGE, FILE_INVALID, and INPUT_INVALID for options that are none.
+// It returns FILE_UNSUPPORTED for a format that cannot be read, FILE_TOO_LARGE,
+// FILE_INVALID, or INPUT_INVALID for invalid options.
 func (r *Reader) Image(src io.ReaderAt, size int64, opts ImageOptions) (*ImageJob, error) {
 	info, err := ImageInfo(src, size)
 	if errors.Is(err, ErrUnknownImage) {
@@ -121,9 +125,9 @@ func (r *Reader) Image(src io.ReaderAt, size int64, opts ImageOptions) (*ImageJo
 		return nil, err
 	}
 	if size > r.cfg.MaxBytes {
-		return nil, tooLarge(request{Op: opImage, MaxBytes: r.cfg.MaxBytes})
+		return nil, errTooLarge(request{Op: opImage, MaxBytes: r.cfg.MaxBytes})
 	}
-	if err := affordable(info, size, r.cfg.MaxMemory); err != nil {
+	if err := checkCost(info, size, r.cfg.MaxMemory); err != nil {
 		return nil, err
 	}
 	if err := opts.check(); err != nil {
@@ -139,11 +143,11 @@ func (r *Reader) Image(src io.ReaderAt, size int64, opts ImageOptions) (*ImageJo
 	case j.Format == "":
 		j.Format = info.Format
 	}
-	j.job = layOut(info, opts)
+	j.job = planSizes(info, opts)
 	j.job.Format, j.job.Quality, j.job.Background = j.Format, cmp.Or(opts.Quality, 85), opts.Background
 	j.Width, j.Height = j.job.Canvas.X, j.job.Canvas.Y
 	if j.Width == 0 {
-		j.Width, j.Height = turned(info.Orientation, j.job.Width, j.job.Height)
+		j.Width, j.Height = orientedSize(info.Orientation, j.job.Width, j.job.Height)
 	}
 	if int64(j.Width)*int64(j.Height) > MaxPixels {
 		return nil, fault.New(fault.InputInvalid, "the result would have %d × %d = %d pixels: at most %d are made; ask for a smaller width and height",
@@ -152,12 +156,12 @@ func (r *Reader) Image(src io.ReaderAt, size int64, opts ImageOptions) (*ImageJo
 	return j, nil
 }
 
-// Run does the work, in the child process, and writes the image to dst as it
-// comes. After an error dst holds nothing of use.
+// Run does the work in a child process and writes the image to dst as it is
+// produced. After an error the contents of dst are useless.
 func (j *ImageJob) Run(ctx context.Context, dst io.Writer) error {
 	req := request{Op: opImage, Image: &j.job, StallMS: j.reader.cfg.ImageStall.Milliseconds()}
 	left := int64(maxEncoded)
-	last, err := j.reader.ask(ctx, io.NewSectionReader(j.src, 0, j.size), req, func(m message) error {
+	last, err := j.reader.run(ctx, io.NewSectionReader(j.src, 0, j.size), req, func(m message) error {
 		if left -= int64(len(m.Data)); left < 0 {
 			return errEncoded()
 		}
@@ -191,9 +195,9 @@ func (o ImageOptions) check() error {
 	return nil
 }
 
-// affordable refuses an image whose pixels would be too many, or would need too
-// much memory, to decode: by its header alone.
-func affordable(info Image, size, maxMemory int64) error {
+// checkCost refuses an image with too many pixels, or one that needs too much
+// memory to decode, by its header alone.
+func checkCost(info Image, size, maxMemory int64) error {
 	w, h := int64(info.Width), int64(info.Height)
 	if w > MaxSide || h > MaxSide {
 		return fault.New(fault.FileTooLarge, "the image has %d × %d pixels: at most %d a side are decoded; make it smaller in another program first", w, h, MaxSide)
@@ -209,12 +213,12 @@ func affordable(info Image, size, maxMemory int64) error {
 	return nil
 }
 
-// bytesPerPixel is what decoding needs at most, with the copy that the result is
-// made from.
+// bytesPerPixel is the most memory that decoding needs per pixel, including the
+// copy from which the result is made.
 func bytesPerPixel(info Image) int64 {
 	switch info.Format {
 	case "jpeg":
-		samples := 4 + int64(info.chroma) // in quarters
+		samples := 4 + int64(info.chroma) // in quarters of a byte per pixel
 		n := (samples + 3) / 4
 		if info.progressive {
 			n += samples // all coefficients, 32 bits each
@@ -230,9 +234,9 @@ func bytesPerPixel(info Image) int64 {
 	return 8
 }
 
-// layOut decides sizes: of the part of the source that is seen, of the scaled
-// picture and of its canvas.
-func layOut(info Image, o ImageOptions) imageJob {
+// planSizes determines the crop of the source, the size of the scaled image,
+// and the size of its canvas.
+func planSizes(info Image, o ImageOptions) imageJob {
 	j := imageJob{Width: info.Width, Height: info.Height, Orientation: info.Orientation}
 	sw, sh := info.Shown()
 	w, h := o.Width, o.Height
@@ -242,7 +246,7 @@ func layOut(info Image, o ImageOptions) imageJob {
 	x, y := float64(w)/float64(sw), float64(h)/float64(sh) // scales
 	fit := o.Fit
 	if w == 0 || h == 0 {
-		fit = FitInside // one side decides
+		fit = FitInside // only one side is given
 		x = max(x, y)
 		y = x
 	}
@@ -262,25 +266,26 @@ func layOut(info Image, o ImageOptions) imageJob {
 	switch {
 	case fit == FitCover:
 		cw, ch := min(dw, w), min(dh, h)
-		p := part{W: float64(cw) / x, H: float64(ch) / y}
+		p := cropRect{W: float64(cw) / x, H: float64(ch) / y}
 		p.W, p.H = min(p.W, float64(sw)), min(p.H, float64(sh))
 		p.X, p.Y = (float64(sw)-p.W)/2, (float64(sh)-p.H)/2
 		dw, dh = cw, ch
 		if info.Orientation >= 5 {
-			p = part{X: p.Y, Y: p.X, W: p.H, H: p.W}
+			p = cropRect{X: p.Y, Y: p.X, W: p.H, H: p.W}
 		}
-		j.Part = p
+		j.Crop = p
 	case fit == FitContain && (dw != w || dh != h):
 		j.Canvas = image.Pt(w, h)
 	}
-	j.Width, j.Height = turned(info.Orientation, dw, dh)
+	j.Width, j.Height = orientedSize(info.Orientation, dw, dh)
 	return j
 }
 
 func scaled(side int, scale float64) int { return max(1, int(float64(side)*scale+0.5)) }
 
-// turned swaps the sides for orientations that lie on their side.
-func turned(orientation, w, h int) (int, int) {
+// orientedSize swaps width and height for orientations that rotate by 90
+// degrees.
+func orientedSize(orientation, w, h int) (int, int) {
 	if orientation >= 5 {
 		return h, w
 	}

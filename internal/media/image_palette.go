@@ -8,21 +8,22 @@ import (
 	"slices"
 )
 
-// quantise gives a picture 256 colours, for GIF. A picture that has no more
-// keeps its own; else the colours are split by median cut and the error is
-// spread over the neighbours. Pixels less than half opaque become transparent.
+// quantise reduces an image to 256 colours, for GIF. An image that has no more
+// keeps its own colours. Otherwise the palette is chosen by median cut and the
+// error is diffused to neighbouring pixels. Pixels less than half opaque become
+// transparent.
 func quantise(m *image.NRGBA) *image.Paletted {
 	size := m.Rect.Size()
 	out := image.NewPaletted(image.Rectangle{Max: size}, nil)
-	clear := false // whether colour 0 is the transparent one
+	clear := false // whether palette entry 0 is the transparent colour
 	exact := map[[3]byte]bool{}
 	var counts [1 << 15]int
-	each(m, func(_, _ int, p []byte) {
+	eachPixel(m, func(_, _ int, p []byte) {
 		if p[3] < 128 {
 			clear = true
 			return
 		}
-		counts[bin(int(p[0]), int(p[1]), int(p[2]))]++
+		counts[colourBin(int(p[0]), int(p[1]), int(p[2]))]++
 		if len(exact) <= 256 {
 			exact[[3]byte(p)] = true
 		}
@@ -43,7 +44,7 @@ func quantise(m *image.NRGBA) *image.Paletted {
 			index[c] = byte(len(out.Palette))
 			out.Palette = append(out.Palette, color.NRGBA{c[0], c[1], c[2], 255})
 		}
-		each(m, func(x, y int, p []byte) {
+		eachPixel(m, func(x, y int, p []byte) {
 			if p[3] >= 128 {
 				out.Pix[y*out.Stride+x] = index[[3]byte(p)]
 			}
@@ -62,7 +63,7 @@ func quantise(m *image.NRGBA) *image.Paletted {
 	return out
 }
 
-func each(m *image.NRGBA, do func(x, y int, p []byte)) {
+func eachPixel(m *image.NRGBA, do func(x, y int, p []byte)) {
 	size := m.Rect.Size()
 	for y := range size.Y {
 		for x := range size.X {
@@ -72,17 +73,18 @@ func each(m *image.NRGBA, do func(x, y int, p []byte)) {
 	}
 }
 
-// bin is the place of a colour in a cube of 32 × 32 × 32.
-func bin(r, g, b int) int { return r>>3<<10 | g>>3<<5 | b>>3 }
+// colourBin is the index of a colour in a cube of 32 × 32 × 32 bins.
+func colourBin(r, g, b int) int { return r>>3<<10 | g>>3<<5 | b>>3 }
 
 type colourBox struct {
 	bins  []int
 	count int
 }
 
-// spread is the widest channel of the box, by its shift in a bin, and how wide.
-func (b colourBox) spread() (shift, width int) {
-	for _, s := range []int{5, 10, 0} { // green counts first
+// widestChannel returns the channel with the largest range in the box, as its
+// shift within a bin, and that range.
+func (b colourBox) widestChannel() (shift, width int) {
+	for _, s := range []int{5, 10, 0} { // of equal ranges, green wins
 		low, high := 31, 0
 		for _, n := range b.bins {
 			low, high = min(low, n>>s&31), max(high, n>>s&31)
@@ -94,7 +96,8 @@ func (b colourBox) spread() (shift, width int) {
 	return shift, width
 }
 
-// medianCut halves, again and again, the box of colours that holds most.
+// medianCut repeatedly halves the box with the largest product of range and
+// pixel count.
 func medianCut(counts *[1 << 15]int, n int) [][3]int {
 	all := colourBox{}
 	for b, c := range counts {
@@ -106,7 +109,7 @@ func medianCut(counts *[1 << 15]int, n int) [][3]int {
 	for len(boxes) < n {
 		at, score := -1, 0
 		for i, b := range boxes {
-			if _, width := b.spread(); width*b.count > score {
+			if _, width := b.widestChannel(); width*b.count > score {
 				at, score = i, width*b.count
 			}
 		}
@@ -133,7 +136,7 @@ func medianCut(counts *[1 << 15]int, n int) [][3]int {
 }
 
 func (b colourBox) halve(counts *[1 << 15]int) (low, high colourBox) {
-	shift, _ := b.spread()
+	shift, _ := b.widestChannel()
 	slices.SortStableFunc(b.bins, func(x, y int) int { return x>>shift&31 - y>>shift&31 })
 	at, sum := 0, 0
 	for at < len(b.bins)-1 && (at == 0 || sum+counts[b.bins[at]] <= b.count/2) {
@@ -143,14 +146,14 @@ func (b colourBox) halve(counts *[1 << 15]int) (low, high colourBox) {
 	return colourBox{b.bins[:at:at], sum}, colourBox{b.bins[at:], b.count - sum}
 }
 
-// dither gives each pixel the nearest colour and hands the error on to those
-// that come after it (Floyd and Steinberg).
+// dither maps each pixel to the nearest colour and diffuses the error to the
+// following pixels (Floyd–Steinberg).
 func dither(out *image.Paletted, m *image.NRGBA, palette [][3]int, first int) {
 	w := m.Rect.Dx()
 	here, next := make([][3]int, w+2), make([][3]int, w+2)
-	var known [1 << 15]int16 // the colour of a bin, plus one
+	var known [1 << 15]int16 // palette index of a bin, plus one
 	nearest := func(c [3]int) int {
-		b := bin(c[0], c[1], c[2])
+		b := colourBin(c[0], c[1], c[2])
 		if known[b] != 0 {
 			return int(known[b]) - 1
 		}
@@ -165,7 +168,7 @@ func dither(out *image.Paletted, m *image.NRGBA, palette [][3]int, first int) {
 		return best
 	}
 	row := 0
-	each(m, func(x, y int, p []byte) {
+	eachPixel(m, func(x, y int, p []byte) {
 		if y != row {
 			here, next, row = next, here, y
 			clear(next)

@@ -11,29 +11,30 @@ import (
 	"io"
 )
 
-// A colour profile says what the numbers of the pixels mean; without it the
-// picture of a modern phone looks pale. Nothing here changes colours except the
-// step from CMYK, so a profile for red, green and blue stays true and goes along
-// into JPEG and PNG. It is the only metadata that does.
+// A colour profile defines what the pixel values mean; without it a photo of a
+// modern phone looks pale. Nothing here changes colours except the conversion
+// from CMYK, so an RGB profile stays valid and is copied into JPEG and PNG. It
+// is the only metadata that is copied.
 
-// maxProfile bounds a profile; those of cameras have less than 4 KiB.
+// maxProfile limits the size of a profile; those of cameras have less than 4
+// KiB.
 const maxProfile = 512 << 10
 
-// profileOf returns the ICC profile of a JPEG, PNG or WebP file; nil = none that
-// is usable.
+// profileOf returns the ICC profile of a JPEG, PNG or WebP file, or nil when it
+// has none that is usable.
 func profileOf(data []byte) []byte {
 	var profile []byte
-	w := look(bytes.NewReader(data), int64(len(data)))
+	r := newBoundedReader(bytes.NewReader(data), int64(len(data)))
 	switch {
 	case bytes.HasPrefix(data, []byte("\xff\xd8")):
-		profile = jpegProfile(w)
+		profile = jpegProfile(r)
 	case bytes.HasPrefix(data, []byte("\x89PNG")):
-		profile = pngProfile(w)
+		profile = pngProfile(r)
 	case bytes.HasPrefix(data, []byte("RIFF")):
-		if n, ok := w.number(16, 4, little); ok && w.is(12, "VP8X") {
-			if off := 20 + int64(n+n&1); w.is(off, "ICCP") { // where the format wants it
-				size, _ := w.number(off+4, 4, little)
-				profile = w.at(off+8, int(min(size, maxProfile+1)))
+		if n, ok := r.uintAt(16, 4, little); ok && r.matchesAt(12, "VP8X") {
+			if off := 20 + int64(n+n&1); r.matchesAt(off, "ICCP") { // the place that the format prescribes
+				size, _ := r.uintAt(off+4, 4, little)
+				profile = r.bytesAt(off+8, int(min(size, maxProfile+1)))
 			}
 		}
 	}
@@ -44,12 +45,12 @@ func profileOf(data []byte) []byte {
 	return profile
 }
 
-// jpegProfile puts the parts of a profile together, which come in order.
-func jpegProfile(w *window) []byte {
+// jpegProfile joins the parts of a profile, which are stored in order.
+func jpegProfile(r *boundedReader) []byte {
 	const mark = "ICC_PROFILE\x00"
 	var profile []byte
 	for off := int64(2); len(profile) <= maxProfile; {
-		head := w.at(off, 4)
+		head := r.bytesAt(off, 4)
 		if head == nil || head[0] != 0xff || head[1] == 0xda {
 			break
 		}
@@ -57,24 +58,24 @@ func jpegProfile(w *window) []byte {
 		if n < 2 {
 			break
 		}
-		if head[1] == 0xe2 && w.is(off+4, mark) {
-			const before = int64(len(mark)) + 2 // the mark, the number of the part, how many
-			profile = append(profile, w.at(off+4+before, int(n-2-before))...)
+		if head[1] == 0xe2 && r.matchesAt(off+4, mark) {
+			const before = int64(len(mark)) + 2 // the mark, the part's number, the number of parts
+			profile = append(profile, r.bytesAt(off+4+before, int(n-2-before))...)
 		}
 		off += 2 + n
 	}
 	return profile
 }
 
-func pngProfile(w *window) []byte {
+func pngProfile(r *boundedReader) []byte {
 	for off := int64(33); ; {
-		head := w.at(off, 8)
+		head := r.bytesAt(off, 8)
 		if head == nil || string(head[4:]) == "IDAT" {
 			return nil
 		}
 		n := int64(big.Uint32(head))
 		if string(head[4:]) == "iCCP" {
-			packed := w.upTo(off+8, int(min(n, maxProfile)))
+			packed := r.upToAt(off+8, int(min(n, maxProfile)))
 			_, packed, ok := bytes.Cut(packed, []byte{0})
 			if !ok || len(packed) < 1 || packed[0] != 0 {
 				return nil
@@ -93,8 +94,8 @@ func pngProfile(w *window) []byte {
 	}
 }
 
-// profileSegment is the profile as the format holds it; nil when it does not, or
-// when the profile is not about this kind of picture.
+// profileSegment returns the profile as a segment of the format. It returns nil
+// when the format has none, or when the profile is not for images of this type.
 func profileSegment(format string, m image.Image, profile []byte) []byte {
 	space := "RGB "
 	if _, gray := m.(*image.Gray); gray {
@@ -120,7 +121,7 @@ func profileSegment(format string, m image.Image, profile []byte) []byte {
 	case "png":
 		body := bytes.NewBufferString("iCCPicc\x00\x00")
 		z := zlib.NewWriter(body)
-		_, _ = z.Write(profile) // a buffer takes all
+		_, _ = z.Write(profile) // a bytes.Buffer never fails
 		_ = z.Close()
 		out := binary.BigEndian.AppendUint32(nil, uint32(body.Len()-4))
 		out = append(out, body.Bytes()...)

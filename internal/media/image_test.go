@@ -22,8 +22,8 @@ import (
 	"github.com/roux-engine/roux/internal/cputime"
 )
 
-// madeHere is made without a child, for tests of many pictures.
-func madeHere(t testing.TB, data []byte, opts ImageOptions) (image.Image, []byte, error) {
+// runJobInProcess runs a job without a child, for tests of many images.
+func runJobInProcess(t testing.TB, data []byte, opts ImageOptions) (image.Image, []byte, error) {
 	t.Helper()
 	job, err := New(Config{}).Image(bytes.NewReader(data), int64(len(data)), opts)
 	if err != nil {
@@ -37,8 +37,8 @@ func madeHere(t testing.TB, data []byte, opts ImageOptions) (image.Image, []byte
 	return m, out.Bytes(), err
 }
 
-// made carries out work on an image in the child and decodes what comes out.
-func made(t testing.TB, r *Reader, data []byte, opts ImageOptions) (image.Image, []byte, error) {
+// runJob runs a job in the child and decodes the result.
+func runJob(t testing.TB, r *Reader, data []byte, opts ImageOptions) (image.Image, []byte, error) {
 	t.Helper()
 	job, err := r.Image(bytes.NewReader(data), int64(len(data)), opts)
 	if err != nil {
@@ -70,9 +70,8 @@ var undecoded = map[string]struct {
 	"images/lies-65000x65000-header-only.png": {fault.FileTooLarge, "65000 × 65000 = 4225 million pixels: at most 50 million"},
 }
 
-// X159, X160: of every shared image the header's size and orientation, as other
-// tools measured them; a thumbnail of each sound one, a typed error for the
-// others.
+// X159, X160: the size and orientation of every shared image, as measured by
+// other tools; a thumbnail of each undamaged one, a typed error for the others.
 func TestX159_X160_SharedImages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -98,7 +97,7 @@ func TestX159_X160_SharedImages(t *testing.T) {
 				t.Errorf("shown %d × %d, want %d × %d", w, h, f.ShownWidth, f.ShownHeight)
 			}
 			began := cputime.Used()
-			m, _, err := made(t, r, data, ImageOptions{Width: 40, Height: 40, Format: "png"})
+			m, _, err := runJob(t, r, data, ImageOptions{Width: 40, Height: 40, Format: "png"})
 			if bad, ok := undecoded[name]; ok {
 				if !errors.Is(err, bad.code) || !strings.Contains(err.Error(), bad.says) {
 					t.Errorf("error = %v, want %s with %q", err, bad.code, bad.says)
@@ -113,7 +112,7 @@ func TestX159_X160_SharedImages(t *testing.T) {
 			}
 			keep(t, filepath.Base(name)+".png", m)
 			if f.Mime == "image/jpeg" { // cut off in its last scan
-				if _, _, err := made(t, r, data[:len(data)-60], ImageOptions{Format: "png"}); !errors.Is(err, fault.FileInvalid) {
+				if _, _, err := runJob(t, r, data[:len(data)-60], ImageOptions{Format: "png"}); !errors.Is(err, fault.FileInvalid) {
 					t.Errorf("without its end: %v", err)
 				}
 			}
@@ -124,7 +123,7 @@ func TestX159_X160_SharedImages(t *testing.T) {
 	}
 }
 
-// keep writes a picture for people to look at, when ROUX_KEEP names a directory.
+// keep writes an image for people to look at, when ROUX_KEEP names a directory.
 func keep(t testing.TB, name string, m image.Image) {
 	dir := os.Getenv("ROUX_KEEP")
 	if dir == "" {
@@ -139,12 +138,12 @@ func keep(t testing.TB, name string, m image.Image) {
 	}
 }
 
-// exifOf is an EXIF directory with nothing but an orientation.
+// exifOf returns an EXIF directory with only an orientation.
 func exifOf(orientation byte) string {
 	return "II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00" + string([]byte{orientation}) + "\x00\x00\x00\x00\x00\x00\x00"
 }
 
-// withEXIF puts an orientation into a JPEG or PNG file.
+// withEXIF inserts an orientation into a JPEG or PNG file.
 func withEXIF(data []byte, orientation byte) []byte {
 	segment := ""
 	at := 2
@@ -159,8 +158,8 @@ func withEXIF(data []byte, orientation byte) []byte {
 	return slices.Concat(data[:at], []byte(segment), data[at:])
 }
 
-// corners is a picture whose corners differ: red, green, blue and yellow, from
-// the top left clockwise.
+// corners returns an image with different corners: red, green, blue and yellow,
+// clockwise from the top left.
 func corners(w, h int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -195,7 +194,7 @@ func encoded(t testing.TB, format string, m image.Image) []byte {
 	return out
 }
 
-// smallImages are files of each format that is written, and one WebP.
+// smallImages are files of each format that can be written, and one WebP.
 func smallImages(t testing.TB) map[string][]byte {
 	all := map[string][]byte{}
 	for _, format := range ImageFormatsWritten {
@@ -209,11 +208,11 @@ func smallImages(t testing.TB) map[string][]byte {
 	return all
 }
 
-// X160: every orientation ends upright, in every format that carries one, made
-// smaller or not.
+// X160: every orientation ends upright, in every format that has one, scaled or
+// not.
 func TestX160_Orientations(t *testing.T) {
-	// Which of the stored corners comes to be shown at the top left, and so on
-	// clockwise (EXIF 2.32, table 6).
+	// The stored corner that is shown at the top left, and so on clockwise (EXIF
+	// 2.32, table 6).
 	shown := [9][4]int{1: {0, 1, 2, 3}, 2: {1, 0, 3, 2}, 3: {2, 3, 0, 1}, 4: {3, 2, 1, 0}, 5: {0, 3, 2, 1}, 6: {3, 0, 1, 2}, 7: {2, 1, 0, 3}, 8: {1, 2, 3, 0}}
 	for _, format := range []string{"jpeg", "png"} {
 		plain := encoded(t, format, corners(40, 20))
@@ -224,7 +223,7 @@ func TestX160_Orientations(t *testing.T) {
 				t.Fatalf("%s %d: %+v, %v", format, o, info, err)
 			}
 			for _, opts := range []ImageOptions{{Format: "png"}, {Format: "jpeg", Width: 20, Height: 20}, {Format: "png", Width: 12, Height: 12, Fit: FitCover}} {
-				m, out, err := madeHere(t, data, opts)
+				m, out, err := runJobInProcess(t, data, opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,11 +235,11 @@ func TestX160_Orientations(t *testing.T) {
 				case opts.Width > 0:
 					wantW, wantH = 20, 10
 				}
-				if wantW, wantH = turned(int(o), wantW, wantH); size != image.Pt(wantW, wantH) {
+				if wantW, wantH = orientedSize(int(o), wantW, wantH); size != image.Pt(wantW, wantH) {
 					t.Errorf("%s %d %+v: %v, want %d × %d", format, o, opts, size, wantW, wantH)
 				}
 				for i, p := range []image.Point{{1, 1}, {size.X - 2, 1}, {size.X - 2, size.Y - 2}, {1, size.Y - 2}} {
-					if want := cornerColours[shown[o][i]]; far(m.At(p.X, p.Y), want) > 60 {
+					if want := cornerColours[shown[o][i]]; maxDifference(m.At(p.X, p.Y), want) > 60 {
 						t.Errorf("%s %d %+v: corner %d is %v, want %v", format, o, opts, i, m.At(p.X, p.Y), want)
 					}
 				}
@@ -252,22 +251,22 @@ func TestX160_Orientations(t *testing.T) {
 	}
 }
 
-// far is the largest difference of a channel.
-func far(a, b color.Color) int {
+// maxDifference is the largest difference of any channel.
+func maxDifference(a, b color.Color) int {
 	x, _ := color.NRGBAModel.Convert(a).(color.NRGBA)
 	y, _ := color.NRGBAModel.Convert(b).(color.NRGBA)
 	d := func(p, q uint8) int { return max(int(p)-int(q), int(q)-int(p)) }
 	return max(d(x.R, y.R), d(x.G, y.G), d(x.B, y.B), d(x.A, y.A))
 }
 
-// X160: the sizes of each fit, for a picture of 400 × 200 as shown, whichever
-// way it is stored.
+// X160: the sizes of each fit, for an image that is shown as 400 × 200,
+// whatever its stored orientation.
 func TestX160_Fits(t *testing.T) {
 	for _, tt := range []struct {
 		fit     Fit
 		w, h    int
 		enlarge bool
-		want    string // size of the result, the part of the shown source if not all
+		want    string // size of the result, and the crop of the source if any
 	}{
 		{"", 0, 0, false, "400x200"},
 		{FitInside, 100, 100, false, "100x50"},
@@ -297,17 +296,17 @@ func TestX160_Fits(t *testing.T) {
 			if o == 6 {
 				info.Width, info.Height = 200, 400
 			}
-			j := layOut(info, ImageOptions{Width: tt.w, Height: tt.h, Fit: tt.fit, Enlarge: tt.enlarge})
-			w, h := turned(o, j.Width, j.Height)
+			j := planSizes(info, ImageOptions{Width: tt.w, Height: tt.h, Fit: tt.fit, Enlarge: tt.enlarge})
+			w, h := orientedSize(o, j.Width, j.Height)
 			if j.Canvas != (image.Point{}) {
 				w, h = j.Canvas.X, j.Canvas.Y
 			}
 			got := fmt.Sprintf("%dx%d", w, h)
-			p := j.Part
+			p := j.Crop
 			if o == 6 {
-				p = part{p.Y, p.X, p.H, p.W}
+				p = cropRect{p.Y, p.X, p.H, p.W}
 			}
-			if p != (part{}) && p != (part{W: 400, H: 200}) {
+			if p != (cropRect{}) && p != (cropRect{W: 400, H: 200}) {
 				got += fmt.Sprintf(" of %gx%g%+g%+g", p.W, p.H, p.X, p.Y)
 			}
 			if got != tt.want {
@@ -317,7 +316,7 @@ func TestX160_Fits(t *testing.T) {
 	}
 }
 
-// What is written carries no metadata, and the colour profile of the source.
+// The result has no metadata except the colour profile of the source.
 func TestMetadataIsStripped(t *testing.T) {
 	profile := make([]byte, 300)
 	copy(profile, be(uint32(300), "test", uint32(0), "mntrRGB XYZ ", strings.Repeat("\x00", 12), "acsp"))
@@ -333,7 +332,7 @@ func TestMetadataIsStripped(t *testing.T) {
 			t.Fatalf("%s: the source's profile is %d bytes", from, len(got))
 		}
 		for _, to := range ImageFormatsWritten {
-			_, out, err := madeHere(t, source, ImageOptions{Width: 20, Format: to})
+			_, out, err := runJobInProcess(t, source, ImageOptions{Width: 20, Format: to})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,15 +346,15 @@ func TestMetadataIsStripped(t *testing.T) {
 			}
 		}
 	}
-	// A profile about something else than the picture stays behind.
+	// A profile for another type of image is dropped.
 	copy(profile[16:], "CMYK")
 	if profileSegment("jpeg", corners(1, 1), profile) != nil {
 		t.Error("a CMYK profile went along")
 	}
 }
 
-// X159: a header with a wrong checksum still says its size, and that it is
-// damaged; it is not decoded.
+// X159: of a header with a wrong checksum the size is still returned, with
+// Damaged set; the image is not decoded.
 func TestX159_DamagedHeader(t *testing.T) {
 	data := encoded(t, "png", corners(24, 16))
 	for _, broken := range []bool{false, true} {
@@ -366,7 +365,7 @@ func TestX159_DamagedHeader(t *testing.T) {
 		if err != nil || info.Width != 24 || info.Height != 16 || info.Damaged != broken {
 			t.Errorf("broken %v: %+v, %v", broken, info, err)
 		}
-		if _, _, err := made(t, New(Config{}), data, ImageOptions{}); errors.Is(err, fault.FileInvalid) != broken {
+		if _, _, err := runJob(t, New(Config{}), data, ImageOptions{}); errors.Is(err, fault.FileInvalid) != broken {
 			t.Errorf("broken %v: decoding: %v", broken, err)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// lowerLimits asks the kernel to hold this process: memory it writes to, CPU
-// seconds, no files written, no core dump. A limit that cannot be set is left
-// to watch and to the parent's clock.
+// lowerLimits sets kernel limits for this process: writable memory, CPU
+// seconds, no file writes, no core dump. Where a limit cannot be set,
+// enforceLimits and the parent's timeout remain.
 func lowerLimits(maxMemory int64) {
 	const cpuSeconds = 3_600
 	for resource, limit := range map[int]uint64{
-		// The kernel counts private writable memory; what the runtime only
-		// reserves is free, which makes RLIMIT_AS useless here.
+		// RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count what
+		// the runtime only reserves, so it is of no use here.
 		syscall.RLIMIT_DATA:   dataSize() + uint64(maxMemory) + uint64(min(128<<20, maxMemory/4)),
 		syscall.RLIMIT_CPU:    cpuSeconds,
 		syscall.RLIMIT_FSIZE:  0,
@@ -27,8 +27,8 @@ func lowerLimits(maxMemory int64) {
 	}
 }
 
-// dataSize is what RLIMIT_DATA counts of this process already: little, except
-// under the race detector, whose shadow memory is no part of the limit.
+// dataSize is how much of RLIMIT_DATA this process uses already. That is
+// little, except under the race detector, whose shadow memory should not count.
 func dataSize() uint64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -4,6 +4,6 @@
 
 package media
 
-// lowerLimits does nothing here: watch ends a child that grows, and the parent
-// one that hangs.
+// lowerLimits does nothing here. enforceLimits ends a child that grows too
+// large; the parent ends one that hangs.
 func lowerLimits(int64) {}

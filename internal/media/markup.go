@@ -30,23 +30,24 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// MaxMarkup is how much HTML or Markdown one conversion reads. Both parsers
-// need time that grows with the square of hostile inputs far below any limit on
-// bytes, so what bounds them is the time of the child process, MarkupStall.
+// MaxMarkup is the largest HTML or Markdown text that is converted. Both
+// parsers need quadratic time for hostile inputs far below any useful size
+// limit, so it is the CPU limit of the child, MarkupStall, that protects
+// against those.
 const MaxMarkup = 8 << 20
 
-// MarkupStall is how much CPU time one conversion of markup may take, where
-// Config.Stall is not less.
+// MarkupStall limits the CPU time of one conversion of markup, where
+// Config.Stall is not lower.
 const MarkupStall = 3 * time.Second
 
-// The most that a table cell may span: the library writes every column and row
+// Limits on the spans of a table cell. The library writes every column and row
 // that a span covers, and HTML allows 1,000 × 65,534 of them in one cell.
 const (
 	maxColspan = 100
 	maxRowspan = 100
 )
 
-// markup is what to do with HTML or Markdown.
+// markup holds the options of a conversion of HTML or Markdown.
 type markup struct {
 	Base     string `json:"base,omitempty"`
 	Document bool   `json:"document,omitempty"`
@@ -57,52 +58,53 @@ type markup struct {
 
 // HTMLOptions shape the result of HTMLToMarkdown.
 type HTMLOptions struct {
-	// Base is the absolute address of the page; relative links are resolved
-	// against it. "" keeps them as they are.
+	// Base is the absolute address of the page, against which relative links are
+	// resolved. "" keeps them as they are.
 	Base string
 }
 
-// What becomes of HTML inside Markdown.
+// How HTML inside Markdown is treated.
 const (
 	RawEscape = "escape" // shown as text
 	RawOmit   = "omit"
-	RawKeep   = "keep" // passed on as it is, scripts included
+	RawKeep   = "keep" // copied unchanged, scripts included
 )
 
 // MarkdownOptions shape the result of MarkdownToHTML.
 type MarkdownOptions struct {
-	// RawHTML is one of the constants. Default RawEscape.
+	// RawHTML is one of the Raw constants. Default RawEscape.
 	RawHTML string
-	// Document makes a whole page with head and title instead of a fragment.
+	// Document produces a whole page with head and title instead of a fragment.
 	Document        bool
 	Title, Language string // of the page
 }
 
 // HTMLToMarkdown returns the text of an HTML page as Markdown with tables.
-// Scripts, styles and links that run code are left out. Elements nested more
-// than 512 deep are FILE_INVALID; more than MaxMarkup, or more memory or
-// computing than the Reader grants, is FILE_TOO_LARGE.
+// Scripts, styles and links that run code are removed. Elements nested more
+// than 512 deep are FILE_INVALID; a text above MaxMarkup, or one that needs
+// more memory or CPU time than the Reader allows, is FILE_TOO_LARGE.
 func (r *Reader) HTMLToMarkdown(ctx context.Context, src io.Reader, opts HTMLOptions) (string, error) {
 	return r.convert(ctx, src, request{Op: opHTML, Markup: &markup{Base: opts.Base}})
 }
 
 // MarkdownToHTML renders Markdown (CommonMark with GitHub's tables, task lists,
 // strikethrough and bare links) as HTML. Links that run code lose their
-// address. Its faults are those of HTMLToMarkdown.
+// address. It returns the same faults as HTMLToMarkdown.
 func (r *Reader) MarkdownToHTML(ctx context.Context, src io.Reader, opts MarkdownOptions) (string, error) {
 	m := &markup{Document: opts.Document, Title: opts.Title, Language: opts.Language, RawHTML: opts.RawHTML}
-	return r.convert(ctx, src, request{Op: opMark, Markup: m})
+	return r.convert(ctx, src, request{Op: opMarkdown, Markup: m})
 }
 
+// convert carries out a request on markup.
 func (r *Reader) convert(ctx context.Context, src io.Reader, req request) (string, error) {
 	req.MaxBytes = MaxMarkup
 	req.StallMS = min(r.cfg.Stall, MarkupStall).Milliseconds()
-	last, err := r.ask(ctx, src, req, func(message) error { return nil })
+	last, err := r.run(ctx, src, req, func(message) error { return nil })
 	if err != nil {
 		return "", err
 	}
 	if last.Converted == nil {
-		return "", fault.New(fault.InternalError, "the reader of files answered without a text")
+		return "", fault.New(fault.InternalError, "the media child replied without a text")
 	}
 	return *last.Converted, nil
 }
@@ -126,8 +128,9 @@ func convertMarkup(data []byte, req request) (string, error) {
 	if len(out) > maxText {
 		return "", fault.New(fault.FileTooLarge, "%s becomes more than %d MiB, which is the limit of one conversion", req.subject(), maxText>>20)
 	}
-	// Part of what comes out is cut from what went in by libraries, and leaves
-	// the child as JSON: a rune cut in two must not become two replacement marks.
+	// The libraries may cut the text within a rune. The result leaves the child as
+	// JSON, where each invalid byte would become a replacement character of its
+	// own; here each cut rune becomes one.
 	return strings.ToValidUTF8(string(out), "\uFFFD"), nil
 }
 
@@ -142,7 +145,7 @@ func toMarkdown(data []byte, req request) ([]byte, error) {
 			return nil, fault.New(fault.InputInvalid, "the base address %.80q is not absolute: want one such as https://example.org/page", req.Markup.Base)
 		}
 	}
-	tame(doc, from)
+	sanitize(doc, from)
 	conv := converter.NewConverter(converter.WithPlugins(
 		base.NewBasePlugin(),
 		commonmark.NewCommonmarkPlugin(),
@@ -156,44 +159,44 @@ func toMarkdown(data []byte, req request) ([]byte, error) {
 	return append(bytes.TrimSpace(out), '\n'), nil
 }
 
-// tame goes through a parsed page, at most 512 deep, and takes out what must
-// not reach the converter: links that run code or carry data, and spans that
-// cover more cells than a page can show.
-func tame(n *html.Node, from *url.URL) {
+// sanitize walks a parsed page, at most 512 deep, and removes what must not
+// reach the converter: links that run code or carry data, and spans that cover
+// more cells than a page can show.
+func sanitize(n *html.Node, from *url.URL) {
 	if n.Type == html.ElementNode {
 		kept := n.Attr[:0]
 		for _, a := range n.Attr {
 			switch a.Key {
 			case "href", "src":
-				val, ok := safeAddress(a.Val, from)
+				val, ok := safeURL(a.Val, from)
 				if !ok {
 					if n.DataAtom == atom.A {
-						n.Data, n.DataAtom = "span", atom.Span // its text stays
+						n.Data, n.DataAtom = "span", atom.Span // keep the text of the link
 					}
 					continue
 				}
 				a.Val = val
 			case "colspan":
-				a.Val = clamp(a.Val, maxColspan)
+				a.Val = clampSpan(a.Val, maxColspan)
 			case "rowspan":
-				a.Val = clamp(a.Val, maxRowspan)
+				a.Val = clampSpan(a.Val, maxRowspan)
 			}
 			kept = append(kept, a)
 		}
 		n.Attr = kept
 	}
 	for c := n.FirstChild; c != nil; c = c.NextSibling {
-		tame(c, from)
+		sanitize(c, from)
 	}
 }
 
-// schemes are those that a link may have.
-var schemes = map[string]bool{"": true, "http": true, "https": true, "mailto": true, "tel": true, "ftp": true}
+// allowedSchemes are the URL schemes that a link may have.
+var allowedSchemes = map[string]bool{"": true, "http": true, "https": true, "mailto": true, "tel": true, "ftp": true}
 
-// safeAddress is an address with a scheme that only leads somewhere, made
-// absolute where a base is known. Browsers pass over control characters inside
-// a scheme, so they count as not written.
-func safeAddress(text string, from *url.URL) (string, bool) {
+// safeURL returns an address that is safe to link to, made absolute where a
+// base is known. ok is false for other schemes than allowedSchemes. Browsers
+// ignore control characters inside a scheme, so they are removed first.
+func safeURL(text string, from *url.URL) (string, bool) {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1
@@ -202,10 +205,10 @@ func safeAddress(text string, from *url.URL) (string, bool) {
 	}, text))
 	u, err := url.Parse(text)
 	if err != nil {
-		// Not an address by the rules, such as "50%": harmless without a colon.
+		// Not a valid URL, such as "50%". It is harmless unless it has a colon.
 		return text, !strings.Contains(text, ":")
 	}
-	if !schemes[strings.ToLower(u.Scheme)] {
+	if !allowedSchemes[strings.ToLower(u.Scheme)] {
 		return "", false
 	}
 	if from != nil && !strings.HasPrefix(text, "#") {
@@ -214,7 +217,7 @@ func safeAddress(text string, from *url.URL) (string, bool) {
 	return text, true
 }
 
-func clamp(text string, most int) string {
+func clampSpan(text string, most int) string {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return "1"
@@ -244,8 +247,8 @@ func toHTML(data []byte, m *markup) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rawHTML writes what a Markdown text says in HTML. The library's own way is
-// all or nothing, and "all" would also let links run code.
+// rawHTML renders the HTML inside a Markdown text. The library can only keep
+// all of it or none, and keeping all would also keep links that run code.
 type rawHTML string
 
 // RegisterFuncs implements renderer.NodeRenderer.

@@ -77,8 +77,8 @@ func TestMarkdownToHTML(t *testing.T) {
 // times repeats s to about n bytes.
 func times(s string, n int) string { return strings.Repeat(s, n/len(s)) }
 
-// hostileHTML is HTML made to hurt parsers. The test of builtin adds none: what
-// bounds them sits here.
+// hostileHTML is HTML that is expensive for parsers. The test of builtin has no
+// such cases, because the limits are here.
 func hostileHTML(n int) map[string]string {
 	attrs := strings.Builder{}
 	for i := 0; attrs.Len() < n; i++ {
@@ -94,8 +94,7 @@ func hostileHTML(n int) map[string]string {
 	}
 }
 
-// hostileMarkdown needs time that grows with the square of its length, in one
-// parser or another.
+// hostileMarkdown needs quadratic time in one parser or another.
 func hostileMarkdown(n int) map[string]string {
 	ticks, list := strings.Builder{}, strings.Builder{}
 	for i := 1; ticks.Len() < n; i++ {
@@ -112,8 +111,8 @@ func hostileMarkdown(n int) map[string]string {
 	}
 }
 
-// I15, I16: a megabyte of what parsers are slow at, or die of, is converted or
-// refused within the time and memory of the child, and the parent lives on.
+// I15, I16: a megabyte that parsers are slow at, or crash on, is converted or
+// refused within the time and memory of the child, and the parent survives.
 func TestI15_I16_HostileMarkup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -126,10 +125,11 @@ func TestI15_I16_HostileMarkup(t *testing.T) {
 	convert := func(t *testing.T, name, kind string, f func(context.Context, *Reader) (string, error)) {
 		t.Run(kind+"/"+name, func(t *testing.T) {
 			t.Parallel()
-			// Less than the default, to be done sooner; the worst one meets the default below.
+			// Less than the default, to save time; the worst case is tested with the
+			// default below.
 			r := New(Config{Stall: 400 * time.Millisecond})
 			var took time.Duration
-			r.ended = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
+			r.childEnded = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
 			out, err := f(context.Background(), r)
 			if err != nil && !errors.Is(err, fault.FileTooLarge) && !errors.Is(err, fault.FileInvalid) {
 				t.Errorf("error = %v", err)
@@ -137,14 +137,14 @@ func TestI15_I16_HostileMarkup(t *testing.T) {
 			if len(out) > maxText {
 				t.Errorf("%d bytes came out", len(out))
 			}
-			// A second of computing, by the clock of the child.
+			// One second of CPU time of the child.
 			if took > 20*time.Second {
 				t.Errorf("took %v", took)
 			}
 			t.Logf("%v, %d bytes out, %v", took.Round(time.Millisecond), len(out), err)
 		})
 	}
-	t.Run("all", func(t *testing.T) { // which ends when those beside each other have
+	t.Run("all", func(t *testing.T) { // ends when the parallel subtests have ended
 		for name, text := range hostileHTML(size) {
 			convert(t, name, "html", func(ctx context.Context, r *Reader) (string, error) {
 				return r.HTMLToMarkdown(ctx, strings.NewReader(text), HTMLOptions{})
@@ -158,7 +158,7 @@ func TestI15_I16_HostileMarkup(t *testing.T) {
 	})
 	r := New(Config{})
 	var took time.Duration
-	r.ended = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
+	r.childEnded = func(s *os.ProcessState) { took = s.UserTime() + s.SystemTime() }
 	_, err := r.MarkdownToHTML(context.Background(), strings.NewReader(times("_a*", 1<<20)), MarkdownOptions{})
 	if !errors.Is(err, fault.FileTooLarge) || took > 20*time.Second {
 		t.Errorf("by default after %v: %v", took, err)
@@ -191,7 +191,7 @@ func TestMarkupRefusals(t *testing.T) {
 	}
 }
 
-// The same text gives the same bytes, call after call.
+// The same text always gives the same bytes.
 func TestMarkupIsDeterministic(t *testing.T) {
 	page := "<ul><li>a<table><tr><td>b</td></tr></table></li></ul>" + strings.Repeat(`<p class=a id=b>x <a href="/y">z</a></p>`, 50)
 	req := request{Op: opHTML, MaxBytes: MaxMarkup, Markup: &markup{Base: "https://a.example"}}
@@ -206,8 +206,8 @@ func TestMarkupIsDeterministic(t *testing.T) {
 	}
 }
 
-// What a parser makes of any bytes is text, and no panic leaves it. Inputs are
-// short: time is bounded by the child, which a fuzz target does not have.
+// Any bytes are converted without a panic. Inputs are short, because a fuzz
+// target has no child to limit the time.
 func FuzzHTML(f *testing.F) {
 	f.Add([]byte(`<h1>a</h1><table><tr><td colspan=2>b</td></tr></table><a href="javascript:x">y</a>`))
 	f.Add([]byte("<svg><math><template><select><frameset>"))
@@ -228,7 +228,7 @@ func FuzzMarkdown(f *testing.F) {
 		if len(data) > 4<<10 {
 			t.Skip("long inputs are the child's")
 		}
-		text, err := convertMarkup(data, request{Op: opMark, Markup: &markup{RawHTML: RawEscape}})
+		text, err := convertMarkup(data, request{Op: opMarkdown, Markup: &markup{RawHTML: RawEscape}})
 		if err == nil && (strings.Contains(text, "<script") || strings.Contains(strings.ToLower(text), `href="javascript:`)) {
 			t.Errorf("what runs code came through: %q", text)
 		}

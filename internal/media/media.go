@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package media reads PDF files, images, HTML and Markdown that nobody vouches
-// for, makes images anew, and reads the headers of sounds and films.
+// Package media reads untrusted PDF files, images, HTML and Markdown, converts
+// and resizes images, and reads the headers of audio and video files.
 //
-// It decides what a file holds (pages, text with its structure, pixels) and
-// which fault stands for each way in which it does not: FILE_INVALID for
-// damage, FILE_ENCRYPTED for a PDF file that does not open without a password or
-// is encrypted in a way that is not read, FILE_UNSUPPORTED for an image of
-// another format, FILE_TOO_LARGE for what would pass a limit, STEP_TIMEOUT where
-// the file may be whole and the machine too busy. Parsers of such files hang,
-// eat memory and panic, so they work in a child process: this program started
-// again (see [Dispatch]) with a limit on memory and on time without progress.
-// Whatever happens there, the parent survives and says what is wrong with the
-// file. Only headers of images, sounds and films are read in the parent, by
-// hand, in a bounded number of small reads (see window).
+// It decides what a file holds (pages, structured text, pixels) and which fault
+// describes a file that cannot be read: FILE_INVALID for damage, FILE_ENCRYPTED
+// for a PDF file that needs a password or uses an unsupported encryption,
+// FILE_UNSUPPORTED for an image of another format, FILE_TOO_LARGE for a file over
+// a limit, STEP_TIMEOUT where the file may be undamaged and the machine too busy.
+//
+// Parsers of untrusted files hang, exhaust memory and panic, so they run in a
+// child process: this program started again (see [Dispatch]) with limits on
+// memory and on time without progress. Whatever happens there, the parent
+// survives and reports what is wrong with the file. Only the headers of images,
+// audio and video are read in the parent, by code of this package, in a limited
+// number of small reads (see boundedReader).
 //
 // A program that never calls Dispatch, such as one that embeds Roux, parses in
-// its own process: panics and hangs are still contained, memory is not.
+// its own process: panics and hangs are still contained, memory use is not.
 //
-// The package never opens a path and never keeps a file: it gets bytes.
+// The package never opens a path and never keeps a file: callers pass bytes.
 package media
 
 import (
@@ -34,43 +35,44 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
-// The defaults of a Config.
+// Defaults of a Config.
 const (
 	DefaultMaxBytes  = 128 << 20
 	DefaultMaxMemory = 768 << 20
 	DefaultMaxPages  = 20_000
 	DefaultStall     = 3 * time.Second
-	// DefaultPDFMemory keeps the child of a PDF file below 256 MiB of resident
-	// memory, program and all.
+	// DefaultPDFMemory keeps the child that reads a PDF file below 256 MiB of
+	// resident memory in all.
 	DefaultPDFMemory = 160 << 20
-	// DefaultImageStall is several times what the largest sound image takes.
+	// DefaultImageStall is several times what the largest undamaged image needs.
 	DefaultImageStall = 30 * time.Second
 )
 
 // maxText bounds the text of one document.
 const maxText = pdf.MaxText
 
-// Config is what a Reader is made of. Its zero value is ready for use.
+// Config configures a Reader. Its zero value is ready for use.
 type Config struct {
-	MaxBytes  int64 // size of a file that is parsed. Default 128 MiB
+	MaxBytes  int64 // largest file that is parsed. Default 128 MiB
 	MaxMemory int64 // memory of the child process. Default 768 MiB
-	// PDFMemory is the same for a PDF file, within MaxMemory; one of more than
-	// 24 MiB gets three times what exceeds it on top. Default 160 MiB.
+	// PDFMemory limits the child that reads a PDF file, within MaxMemory. A file
+	// of more than 24 MiB gets three more bytes for each byte above that. Default
+	// 160 MiB.
 	PDFMemory int64
 	MaxPages  int // Default 20,000
-	// Stall is how much CPU time the parser may use without finishing a page; a
-	// file that makes it loop fails then. CPU time, because a busy machine must
-	// not make a sound file look damaged. A document of many pages gets a tenth
-	// of it for each on top. Default 3 s.
+	// Stall limits the CPU time that the parser may use without finishing a page,
+	// so that a file on which it loops fails. It is CPU time because a busy
+	// machine must not make an undamaged file look damaged. All pages together
+	// may use a tenth of it more for each page. Default 3 s.
 	Stall time.Duration
-	// ImageStall is the same for all the work on an image. Default 30 s.
+	// ImageStall limits the CPU time for all the work on one image. Default 30 s.
 	ImageStall time.Duration
-	// Silence is how long the child may say nothing, by the clock: long enough to
-	// get its CPU time on a machine with ten times its work. Default 10 × Stall,
-	// for an image 10 × ImageStall.
-	Silence time.Duration
-	// Processes bounds how many children run at once; others wait. Default: the
-	// number of CPUs.
+	// IdleTimeout is how long, by the clock, the child may send nothing. It is
+	// long enough to get its CPU time on a machine with ten times its work.
+	// Default 10 × Stall, for an image 10 × ImageStall.
+	IdleTimeout time.Duration
+	// Processes limits how many children run at once; further callers wait.
+	// Default: the number of CPUs.
 	Processes int
 }
 
@@ -78,11 +80,13 @@ type Config struct {
 type Reader struct {
 	cfg   Config
 	slots chan struct{}
-	// exe is the program to start as child; found at the first use.
-	exe   func() (string, error)
-	probe string // see the variable of that name
-	// ended, set by tests only, is told how much a child used.
-	ended func(*os.ProcessState)
+	// exe returns the program to start as a child; it is determined at the first
+	// use.
+	exe          func() (string, error)
+	misbehaviour string // see testMisbehave
+	// childEnded is set by tests only. It receives the resource usage of a child
+	// that has ended.
+	childEnded func(*os.ProcessState)
 }
 
 // New returns a Reader. It starts nothing.
@@ -108,17 +112,17 @@ func New(cfg Config) *Reader {
 	if cfg.Processes <= 0 {
 		cfg.Processes = runtime.NumCPU()
 	}
-	return &Reader{cfg: cfg, slots: make(chan struct{}, cfg.Processes), exe: sync.OnceValues(self)}
+	return &Reader{cfg: cfg, slots: make(chan struct{}, cfg.Processes), exe: sync.OnceValues(ownExecutable)}
 }
 
 // TextOptions shape the result of Text.
 type TextOptions struct {
-	// Pages are read, in the order of the document; nil = all. A page that the
+	// Pages selects the pages to read, in the order of the document; nil = all. A page that the
 	// document does not have is INPUT_INVALID.
 	Pages []pdf.PageRange
-	// Plain leaves out all marks: paragraphs only.
+	// Plain leaves out all Markdown, so that the text is paragraphs only.
 	Plain bool
-	// Progress is told about every finished page. Optional.
+	// Progress is called after every finished page. Optional.
 	Progress func(done, total int)
 }
 
@@ -137,7 +141,7 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 	req.Size = sizeOf(src)
 	req.MaxMemory = min(r.cfg.MaxMemory, r.cfg.PDFMemory+3*max(0, req.Size-pdf.Large))
 	var pages []pdf.Page
-	last, err := r.ask(ctx, src, req, func(m message) error {
+	last, err := r.run(ctx, src, req, func(m message) error {
 		if m.Page != nil {
 			pages = append(pages, *m.Page)
 		}
@@ -150,13 +154,13 @@ func (r *Reader) read(ctx context.Context, src io.Reader, req request, progress 
 		return pdf.Document{}, err
 	}
 	if last.Doc == nil {
-		return pdf.Document{}, fault.New(fault.InternalError, "the reader of files answered without a document")
+		return pdf.Document{}, fault.New(fault.InternalError, "the media child replied without a document")
 	}
 	last.Doc.Pages = pages
 	return *last.Doc, nil
 }
 
-// sizeOf is how many bytes a source has, 0 = unknown.
+// sizeOf returns how many bytes src has, or 0 when that is unknown.
 func sizeOf(src io.Reader) int64 {
 	seeker, ok := src.(io.Seeker)
 	if !ok {
@@ -168,38 +172,38 @@ func sizeOf(src io.Reader) int64 {
 	}
 	end, err := seeker.Seek(0, io.SeekEnd)
 	if _, back := seeker.Seek(at, io.SeekStart); err != nil || back != nil {
-		return 0 // reading it will tell why
+		return 0 // reading it will fail with the reason
 	}
 	return end - at
 }
 
-// ask has a request carried out on the bytes of src, under all limits. hear
-// gets every message but the last, which is returned.
-func (r *Reader) ask(ctx context.Context, src io.Reader, req request, hear func(message) error) (message, error) {
+// run carries out a request on the bytes of src within all limits. It calls
+// handle for every message but the final one, which it returns.
+func (r *Reader) run(ctx context.Context, src io.Reader, req request, handle func(message) error) (message, error) {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
 		return message{}, context.Cause(ctx)
 	}
-	req.MaxPages, req.Probe = r.cfg.MaxPages, r.probe
+	req.MaxPages, req.Misbehaviour = r.cfg.MaxPages, r.misbehaviour
 	req.MaxMemory = cmp.Or(req.MaxMemory, r.cfg.MaxMemory)
 	req.MaxBytes = cmp.Or(req.MaxBytes, r.cfg.MaxBytes)
-	if wired.Load() {
-		return r.askChild(ctx, src, req, hear)
+	if canStartItself.Load() {
+		return r.runInChild(ctx, src, req, handle)
 	}
-	return r.askHere(ctx, src, req, hear)
+	return r.runInProcess(ctx, src, req, handle)
 }
 
-// silence is how long nothing may be heard of the work.
-func (r *Reader) silence(req request) time.Duration {
-	if r.cfg.Silence > 0 {
-		return r.cfg.Silence
+// idleTimeout is how long the work on a request may send nothing.
+func (r *Reader) idleTimeout(req request) time.Duration {
+	if r.cfg.IdleTimeout > 0 {
+		return r.cfg.IdleTimeout
 	}
 	return 10 * max(req.stall(), r.cfg.Stall)
 }
 
-func tooLong(limit time.Duration, req request) error {
+func errTooSlow(limit time.Duration, req request) error {
 	part := "a part of it"
 	switch {
 	case req.Markup != nil:
@@ -210,10 +214,10 @@ func tooLong(limit time.Duration, req request) error {
 	return fault.New(fault.FileInvalid, "%s cannot be read: %s took more than %s of computing, as damaged files do", req.subject(), part, limit)
 }
 
-func silent(silence time.Duration, req request) error {
-	return fault.New(fault.StepTimeout, "reading %s made no progress for %s", req.subject(), silence)
+func errIdle(timeout time.Duration, req request) error {
+	return fault.New(fault.StepTimeout, "reading %s made no progress for %s", req.subject(), timeout)
 }
 
-func tooLarge(req request) error {
+func errTooLarge(req request) error {
 	return fault.New(fault.FileTooLarge, "%s has more than %d MiB, which is the limit of what is parsed", req.subject(), req.MaxBytes>>20)
 }

@@ -2,17 +2,18 @@
 
 package media
 
-// A frame of MPEG audio, as its header says.
+// An mpegFrame is the header of one frame of MPEG audio.
 type mpegFrame struct {
 	rate    int // samples per second
-	bits    int // per second
+	bits    int // bits per second
 	samples int // in the frame
 	size    int // bytes, with the header
-	side    int // bytes of side information, before what follows
+	side    int // bytes of side information
 }
 
-// kbits are the bit rates by index, in 1,000 per second; 0 = none of its own.
-var kbits = map[[2]int][16]int{
+// bitRates are indexed by version, layer and the header's index, in 1,000 bits
+// per second; 0 = not a fixed rate.
+var bitRates = map[[2]int][16]int{
 	{1, 1}: {0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 0},
 	{1, 2}: {0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 0},
 	{1, 3}: {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0},
@@ -39,7 +40,7 @@ func mpegHeader(b []byte) (f mpegFrame, ok bool) {
 	case 0: // MPEG 2.5
 		f.rate, low = f.rate/4, 2
 	}
-	f.bits = 1_000 * kbits[[2]int{low, layer}][b[2]>>4]
+	f.bits = 1_000 * bitRates[[2]int{low, layer}][b[2]>>4]
 	if f.bits == 0 {
 		return f, false
 	}
@@ -64,52 +65,52 @@ func mpegHeader(b []byte) (f mpegFrame, ok bool) {
 	return f, f.size > 4
 }
 
-// mp3 looks for the first frame, which is followed by another, and for the
-// table that tells how many there are. Without that table all frames are taken
-// to be like the first.
-func mp3(w *window, tagged bool, s *Sound) {
-	reach := 4 << 10 // junk before the first frame
+// mp3 looks for the first frame that is followed by another, and for the table
+// with the number of frames. Without that table, all frames are assumed to be
+// like the first.
+func mp3(r *boundedReader, tagged bool, s *AudioVideo) {
+	reach := 4 << 10 // how much junk may precede the first frame
 	if !tagged {
 		reach = 1
 	}
-	b := w.upTo(0, reach+4)
+	b := r.upToAt(0, reach+4)
 	for at := 0; at+4 <= len(b); at++ {
 		f, ok := mpegHeader(b[at:])
 		if !ok {
 			continue
 		}
-		if _, ok := mpegHeader(w.at(int64(at+f.size), 4)); !ok {
+		if _, ok := mpegHeader(r.bytesAt(int64(at+f.size), 4)); !ok {
 			continue
 		}
 		s.Format = "mp3"
-		frame := w.part(int64(at), int64(f.size))
+		frame := r.section(int64(at), int64(f.size))
 		if frames := frameCount(frame, f); frames > 0 {
-			s.Duration = lasting(float64(frames)*float64(f.samples), float64(f.rate))
+			s.Duration = durationOf(float64(frames)*float64(f.samples), float64(f.rate))
 			return
 		}
-		bytes := w.size - int64(at)
-		if w.is(w.size-128, "TAG") {
+		bytes := r.size - int64(at)
+		if r.matchesAt(r.size-128, "TAG") {
 			bytes -= 128
 		}
-		s.Duration = lasting(8*float64(bytes), float64(f.bits))
+		s.Duration = durationOf(8*float64(bytes), float64(f.bits))
 		s.Estimated = s.Duration > 0
 		return
 	}
 }
 
-// frameCount reads the table in the first frame: Xing (or Info, of a constant
-// rate) or VBRI. 0 = there is none.
-func frameCount(w *window, f mpegFrame) uint64 {
+// frameCount reads the number of frames from the table in the first frame: Xing
+// (Info for a constant bit rate) or VBRI. It returns 0 when there is none.
+func frameCount(r *boundedReader, f mpegFrame) uint64 {
 	off := int64(4 + f.side)
-	if w.is(off, "Xing") || w.is(off, "Info") {
-		if flags, ok := w.number(off+4, 4, big); ok && flags&1 != 0 {
-			n, _ := w.number(off+8, 4, big)
+	if r.matchesAt(off, "Xing") || r.matchesAt(off, "Info") {
+		if flags, ok := r.uintAt(off+4, 4, big); ok && flags&1 != 0 {
+			n, _ := r.uintAt(off+8, 4, big)
 			return n
 		}
 		return 0
 	}
-	if w.is(4+32, "VBRI") {
-		n, _ := w.number(4+32+14, 4, big)
+	if r.matchesAt(4+32, "VBRI") {
+		n, _ := r.uintAt(4+32+14, 4, big)
 		return n
 	}
 	return 0

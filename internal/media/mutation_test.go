@@ -19,15 +19,15 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// F19, I16: damaged copies of real files and of our own end in text or in a typed
-// error, none hangs, and the next file is read.
+// F19, I16: damaged copies of real files and of our own end in text or in a
+// typed error, none hangs, and the next file is read.
 //
-// A fifth of the 120 copies runs always, all of them with ROUX_LONG=1.
+// A fifth of the 120 copies always runs, all of them with ROUX_LONG=1.
 func TestI16_F19_Mutations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
 	}
-	if alone(t) {
+	if runAlone(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
@@ -50,8 +50,8 @@ func TestI16_F19_Mutations(t *testing.T) {
 	}
 	r := New(Config{})
 	var memory int64
-	var slowest time.Duration // by the clocks of the children
-	r.ended = func(s *os.ProcessState) {
+	var slowest time.Duration // CPU time of a child
+	r.childEnded = func(s *os.ProcessState) {
 		memory, slowest = max(memory, peakMemory(s)), max(slowest, s.UserTime()+s.SystemTime())
 	}
 	outcomes := map[string]int{}
@@ -73,7 +73,7 @@ func TestI16_F19_Mutations(t *testing.T) {
 	if outcomes["read"]*3 < all/step {
 		t.Errorf("less than a third of the copies was read: %v", outcomes)
 	}
-	if slowest > 2*barTime || memory > barMemory && !raceEnabled {
+	if slowest > 2*maxChildTime || memory > maxChildMemory && !raceEnabled {
 		t.Errorf("slowest %v, most memory %d MiB", slowest, memory>>20)
 	}
 	if doc, err := r.Text(context.Background(), bytes.NewReader(report(t)), TextOptions{}); err != nil || doc.PageCount != 4 {

@@ -13,21 +13,21 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
-// The operations of a child.
+// Operations of a child.
 const (
-	opInfo  = "pdf-info"
-	opText  = "pdf-text"
-	opImage = "image"
-	opHTML  = "html-to-markdown"
-	opMark  = "markdown-to-html"
+	opInfo     = "pdf-info"
+	opText     = "pdf-text"
+	opImage    = "image"
+	opHTML     = "html-to-markdown"
+	opMarkdown = "markdown-to-html"
 )
 
-// subject is what the request reads, as its faults call it.
+// subject names what the request reads, for messages.
 func (r *request) subject() string {
 	switch r.Op {
 	case opHTML:
 		return "the HTML"
-	case opMark:
+	case opMarkdown:
 		return "the Markdown text"
 	case opImage:
 		return "the image"
@@ -35,31 +35,31 @@ func (r *request) subject() string {
 	return "the PDF file"
 }
 
-// request is what the parent asks, as JSON in the child's environment; the file
-// comes through standard input.
+// request is what the parent asks for, as JSON in the child's environment. The
+// child reads the file from standard input.
 type request struct {
 	Op        string          `json:"op"`
 	Plain     bool            `json:"plain,omitempty"`
 	Pages     []pdf.PageRange `json:"pages,omitempty"`
 	MaxBytes  int64           `json:"maxBytes"`
-	Size      int64           `json:"size,omitempty"` // of the file, 0 = unknown
+	Size      int64           `json:"size,omitempty"` // of the file; 0 = unknown
 	MaxPages  int             `json:"maxPages"`
 	MaxMemory int64           `json:"maxMemory"`
-	// StallMS is how much CPU time may pass between two signs of progress; an
-	// image has them all at once, at its end.
+	// StallMS limits the CPU time between two progress reports. Work on an image
+	// reports none, so there it limits the whole.
 	StallMS int64 `json:"stallMs"`
-	// Image shapes opImage.
+	// Image has the parameters of opImage.
 	Image *imageJob `json:"image,omitempty"`
-	// Markup shapes opHTML and opMark.
+	// Markup has the parameters of opHTML and opMarkdown.
 	Markup *markup `json:"markup,omitempty"`
-	// Probe names a misbehaviour, see the variable of that name.
-	Probe string `json:"probe,omitempty"`
+	// Misbehaviour names a misbehaviour for tests, see testMisbehave.
+	Misbehaviour string `json:"misbehaviour,omitempty"`
 }
 
 func (r request) stall() time.Duration { return time.Duration(r.StallMS) * time.Millisecond }
 
-// maxReply bounds what the parent reads of a child: text, escaped as JSON, or
-// the bytes of an image in base64.
+// maxReply limits how many bytes the parent reads from a child: text escaped as
+// JSON, or the bytes of an image in base64.
 func (r request) maxReply() int64 {
 	if r.Op == opImage {
 		return maxEncoded/3*4 + 16<<20
@@ -67,35 +67,37 @@ func (r request) maxReply() int64 {
 	return 4 * maxText
 }
 
-// probe, set by tests only, misbehaves as hostile files make parsers do.
-var probe func(kind string)
+// testMisbehave is set by tests only. It misbehaves as parsers do on hostile
+// files.
+var testMisbehave func(kind string)
 
-// message is a line of the child's standard output. The last one holds the
-// document, the facts of the image made, or the fault; those before it are
-// signs of life, the pages of a document and the bytes of an image, in order.
+// A message is a line of the child's standard output. The final message holds
+// the document, the converted text, the facts of the image, or the fault. Those
+// before it report progress, or carry the pages of a document or the bytes of
+// an image, in order.
 type message struct {
 	Done  int           `json:"done,omitempty"`
 	Total int           `json:"total,omitempty"`
 	Data  []byte        `json:"data,omitempty"`
 	Page  *pdf.Page     `json:"page,omitempty"`
 	Doc   *pdf.Document `json:"doc,omitempty"`
-	Image *Picture      `json:"image,omitempty"`
-	// Converted is the outcome of a conversion of markup.
+	Image *ImageResult  `json:"image,omitempty"`
+	// Converted is the result of a conversion of markup.
 	Converted *string    `json:"converted,omitempty"`
 	Code      fault.Code `json:"code,omitempty"`
 	Msg       string     `json:"msg,omitempty"`
 	Log       string     `json:"log,omitempty"` // cause, for the log only
 }
 
-// last tells whether nothing follows.
-func (m message) last() bool {
+// final reports whether no message follows.
+func (m message) final() bool {
 	return m.Doc != nil || m.Converted != nil || m.Image != nil || m.Code != ""
 }
 
-// answer carries out a request on the bytes of src and returns the last
-// message; emit takes those before it, and what it fails with ends the work. It
-// is the same code in the child and in a program without child.
-func answer(req request, src io.Reader, emit func(message) error) (last message, err error) {
+// execute carries out a request on the bytes of src and returns the final
+// message. It calls emit for the messages before that and stops when emit
+// fails. The same code runs in a child and in a program without one.
+func execute(req request, src io.Reader, emit func(message) error) (last message, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fault.Wrap(fault.FileInvalid, fmt.Errorf("panic: %v", v), "%s is damaged beyond repair", req.subject())
@@ -106,13 +108,13 @@ func answer(req request, src io.Reader, emit func(message) error) (last message,
 		return message{}, err
 	}
 	if int64(len(data)) > req.MaxBytes {
-		return message{}, tooLarge(req)
+		return message{}, errTooLarge(req)
 	}
 	if err := emit(message{}); err != nil {
 		return message{}, err
 	}
-	if probe != nil {
-		probe(req.Probe)
+	if testMisbehave != nil {
+		testMisbehave(req.Misbehaviour)
 	}
 	if req.Op == opImage {
 		made, err := makeImage(data, *req.Image, req.MaxMemory, func(p []byte) error { return emit(message{Data: p}) })
@@ -126,7 +128,7 @@ func answer(req request, src io.Reader, emit func(message) error) (last message,
 	return message{Doc: &doc}, err
 }
 
-// readPDF returns the facts of a PDF file; emit takes the pages of its text.
+// readPDF reads a PDF file and calls emit for each page of its text.
 func readPDF(data []byte, req request, emit func(message) error) (pdf.Document, error) {
 	if req.Op == opInfo {
 		return pdf.Info(data, req.MaxPages)
@@ -138,7 +140,7 @@ func readPDF(data []byte, req request, emit func(message) error) (pdf.Document, 
 	})
 }
 
-// readAll reads everything into one piece of memory when the size is known.
+// readAll reads all of src, into one allocation when the size is known.
 func readAll(src io.Reader, size int64) ([]byte, error) {
 	if size <= 0 {
 		return io.ReadAll(src)
@@ -148,8 +150,8 @@ func readAll(src io.Reader, size int64) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// asFault makes every error of a parser one that a person can act on.
-func asFault(err error, req request) *fault.Error {
+// toFault turns an error of a parser into one that a user can act on.
+func toFault(err error, req request) *fault.Error {
 	var f *fault.Error
 	if errors.As(err, &f) {
 		return f

@@ -31,7 +31,7 @@ var (
 	dump    = flag.String("dump", "", "write the Markdown of every PDF that is measured into this folder, to be read by eye")
 )
 
-// rendered is the text that a reader of Markdown shows.
+// rendered returns the text that a Markdown reader shows.
 func rendered(t testing.TB, markdown string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -41,7 +41,7 @@ func rendered(t testing.TB, markdown string) string {
 	text := inlineTags.ReplaceAllString(out.String(), "")
 	text = html.UnescapeString(anyTag.ReplaceAllString(text, " "))
 	for _, number := range listNumber.FindAllStringSubmatch(markdown, -1) {
-		text += " " + number[1] // a browser shows it; HTML leaves it out
+		text += " " + number[1] // browsers show the number, though it is not in the HTML
 	}
 	return text
 }
@@ -52,8 +52,9 @@ var (
 	anyTag     = regexp.MustCompile(`<[^>]*>`)
 )
 
-// wordsOf counts the words of a text: what stands between white space and has a
-// letter or a digit, in normal form, without invisible marks of direction.
+// wordsOf counts the words of a text, normalized and without invisible
+// direction marks. A word is delimited by white space and has a letter or a
+// digit.
 func wordsOf(text string) map[string]int {
 	words := map[string]int{}
 	text = strings.Map(func(r rune) rune {
@@ -70,8 +71,8 @@ func wordsOf(text string) map[string]int {
 	return words
 }
 
-// recall is the share of the wanted words that were found, each as often as it
-// is there, with how many there are.
+// recall returns the share of the wanted words that were found, each counted as
+// often as it occurs, and the number of wanted words.
 func recall(want, got map[string]int) (share float64, total int) {
 	hit := 0
 	for w, n := range want {
@@ -93,8 +94,8 @@ func pdftotext(t *testing.T) string {
 	return path
 }
 
-// ownPDFs are documents made for the project, with all that the layout tests
-// have on one page each.
+// ownPDFs are documents of the project: one page for each feature of the layout
+// tests.
 func ownPDFs(t testing.TB) map[string][]byte {
 	var columns, table, styles, hyphens pdftest.Page
 	columns.Centred("F2", 20, 60, 535, 760, "A Heading Across Both Columns")
@@ -115,7 +116,7 @@ func ownPDFs(t testing.TB) map[string][]byte {
 	}
 }
 
-// measured is a row of the table in docs/pdf-quality.md.
+// A measured is a row of the table in docs/pdf-quality.md.
 type measured struct {
 	name  string
 	pages int
@@ -124,15 +125,15 @@ type measured struct {
 	note  string
 }
 
-// The bars of word recall. multilingual-3000-words holds scripts that other
-// readers cannot all put into order either.
+// Minimum word recall. multilingual-3000-words has scripts that other PDF
+// readers cannot all order either.
 const (
-	barLatin        = 0.95
-	barMultilingual = 0.85
+	minRecallLatin        = 0.95
+	minRecallMultilingual = 0.85
 )
 
-// X160: of the words that poppler's pdftotext finds in a file, this share is in
-// what a reader of our Markdown sees.
+// X160: the share of the words found by poppler's pdftotext that a Markdown
+// reader shows.
 func TestWordRecall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -175,9 +176,9 @@ func TestWordRecall(t *testing.T) {
 			}
 			row.pages = doc.PageCount
 			row.share, row.words = recall(want, got)
-			bar := barLatin
+			bar := minRecallLatin
 			if strings.Contains(name, "multilingual") {
-				bar = barMultilingual
+				bar = minRecallMultilingual
 			}
 			if row.share < bar {
 				t.Errorf("recall %.4f of %d words, want %v", row.share, row.words, bar)
@@ -198,7 +199,7 @@ func popplerWords(t *testing.T, tool string, data []byte) map[string]int {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := exec.Command(tool, "-enc", "UTF-8", file, "-").Output() // it fails on the broken ones, having found nothing
+	out, _ := exec.Command(tool, "-enc", "UTF-8", file, "-").Output() // on broken files it fails and prints nothing
 	return wordsOf(string(out))
 }
 
@@ -216,7 +217,7 @@ const (
 	qualityEnd   = "<!-- end -->\n"
 )
 
-// checkQualityPage compares what is measured with the page that publishes it.
+// checkQualityPage compares the measurements with the page that publishes them.
 func checkQualityPage(t *testing.T, rows []measured, complete bool) {
 	t.Helper()
 	path := filepath.Join("..", "..", "docs", "pdf-quality.md")
@@ -247,7 +248,7 @@ func checkQualityPage(t *testing.T, rows []measured, complete bool) {
 			continue
 		}
 		fmt.Fprintf(&out, "| %s | %d | %d | %.3f | %s |\n", r.name, r.pages, r.words, r.share, r.note)
-		// Versions of poppler differ a little.
+		// Results differ slightly between versions of poppler.
 		if p, ok := published[r.name]; !*rewrite && (!ok || p-r.share > 0.01 || r.share-p > 0.03) {
 			t.Errorf("%s: measured %.3f, docs/pdf-quality.md says %.3f: run this test with -rewrite and read the difference", r.name, r.share, p)
 		}

@@ -4,5 +4,6 @@
 
 package media
 
-// raceEnabled says that the race detector is on, which costs much time and memory.
+// raceEnabled reports whether the race detector is on, which costs much time
+// and memory.
 const raceEnabled = true

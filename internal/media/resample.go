@@ -9,25 +9,27 @@ import (
 	"sync"
 )
 
-// The resampler is separable and works in integers, on the bytes of a plane or
-// on interleaved pixels, a band of rows per core. Its kernel is Catmull-Rom,
-// widened by the factor by which the picture shrinks, so that every source pixel
-// counts and nothing aliases. Memory is a few rows per band, whatever the sizes.
+// The resampler is separable and uses integers. It works on the bytes of a
+// plane or on interleaved pixels, with one band of rows per core. Its kernel is
+// Catmull-Rom, widened by the factor by which the image shrinks, so that every
+// source pixel counts and nothing aliases. It needs memory for a few rows per
+// band, whatever the sizes.
 
 const (
 	weightBits = 14
 	weightOne  = 1 << weightBits
-	// extraBits are kept of a row that was resampled across, for the way down.
+	// extraBits of precision are kept between the horizontal and the vertical
+	// pass.
 	extraBits = 6
 )
 
-// taps say which source pixels make one pixel of the result.
+// taps are the source pixels that contribute to one pixel of the result.
 type taps struct {
 	first   int
-	weights []int32 // sum weightOne
+	weights []int32 // they add up to weightOne
 }
 
-// kernel is Catmull-Rom at distance x from its middle.
+// kernel is the Catmull-Rom kernel at distance x from its centre.
 func kernel(x float64) float64 {
 	x = math.Abs(x)
 	switch {
@@ -39,8 +41,8 @@ func kernel(x float64) float64 {
 	return 0
 }
 
-// tapsFor lays n pixels over the source from start to start+length, of which
-// pixels 0 to size-1 exist.
+// tapsFor returns the taps of n pixels that cover the source from start to
+// start+length. Pixels 0 to size-1 exist.
 func tapsFor(n int, start, length float64, size int) []taps {
 	scale := length / float64(n)
 	wide := max(scale, 1)
@@ -56,16 +58,16 @@ func tapsFor(n int, start, length float64, size int) []taps {
 			raw[k] = kernel((float64(first+k) + 0.5 - middle) / wide)
 			sum += raw[k]
 		}
-		all[i] = normal(first, raw, sum)
+		all[i] = integerTaps(first, raw, sum)
 	}
 	return all
 }
 
-// normal makes weights whole. What rounding takes from one it gives to the next,
-// so that they sum to one exactly, a plain colour stays what it is, and
-// thousands of weights that are each next to nothing still count together.
-func normal(first int, raw []float64, sum float64) taps {
-	if sum == 0 { // nothing in reach: the nearest
+// integerTaps rounds the weights to integers. Each rounding error is carried to
+// the next weight, so that they add up to weightOne exactly, a uniform colour
+// does not change, and thousands of tiny weights are not all lost.
+func integerTaps(first int, raw []float64, sum float64) taps {
+	if sum == 0 { // no source pixel in range: use the nearest
 		return taps{first: first, weights: []int32{weightOne}}
 	}
 	weights := make([]int32, len(raw))
@@ -75,7 +77,7 @@ func normal(first int, raw []float64, sum float64) taps {
 		weights[k] = int32(math.Round(all/sum*weightOne)) - given
 		given += weights[k]
 	}
-	// Weights of nothing at the ends cost time.
+	// Zero weights at the ends only cost time.
 	for len(weights) > 1 && weights[0] == 0 {
 		weights, first = weights[1:], first+1
 	}
@@ -85,7 +87,7 @@ func normal(first int, raw []float64, sum float64) taps {
 	return taps{first: first, weights: weights}
 }
 
-// raster is a plane (step 1) or interleaved pixels (step 4).
+// A raster is a plane (step 1) or interleaved pixels (step 4).
 type raster struct {
 	pix    []byte
 	stride int
@@ -93,24 +95,24 @@ type raster struct {
 	step   int
 }
 
-// resample fills dst with what part shows of src. Channels are independent of
-// each other; straight pixels need resampleStraight.
-func resample(dst, src raster, p part) {
+// resample fills dst from the given part of src. Channels are treated
+// independently, so pixels with alpha need resampleUnpremultiplied.
+func resample(dst, src raster, p cropRect) {
 	across, down := tapsFor(dst.w, p.X, p.W, src.w), tapsFor(dst.h, p.Y, p.H, src.h)
-	bands(dst.h, func(from, to int) {
+	inParallel(dst.h, func(from, to int) {
 		n := dst.w * dst.step
-		ring := newRing[int16](down[from:to], n)
+		cache := newRowCache[int16](down[from:to], n)
 		sums := make([]int32, n)
 		for y := from; y < to; y++ {
 			t := down[y]
 			clear(sums)
 			for k, w := range t.weights {
-				row := ring.row(t.first+k, func(row []int16, y int) {
+				row := cache.row(t.first+k, func(row []int16, y int) {
 					line := src.pix[y*src.stride : y*src.stride+src.w*src.step]
 					if src.step == 4 {
-						acrossPixels(row, line, across)
+						horizontalPixels(row, line, across)
 					} else {
-						acrossPlane(row, line, across)
+						horizontalPlane(row, line, across)
 					}
 				})
 				for i, v := range row[:len(sums)] {
@@ -125,7 +127,7 @@ func resample(dst, src raster, p part) {
 	})
 }
 
-func acrossPlane(row []int16, line []byte, across []taps) {
+func horizontalPlane(row []int16, line []byte, across []taps) {
 	for x := range across {
 		t := &across[x]
 		src := line[t.first : t.first+len(t.weights)]
@@ -137,7 +139,7 @@ func acrossPlane(row []int16, line []byte, across []taps) {
 	}
 }
 
-func acrossPixels(row []int16, line []byte, across []taps) {
+func horizontalPixels(row []int16, line []byte, across []taps) {
 	const round, shift = 1 << (weightBits - extraBits - 1), weightBits - extraBits
 	for x := range across {
 		t := &across[x]
@@ -157,32 +159,32 @@ func acrossPixels(row []int16, line []byte, across []taps) {
 	}
 }
 
-// resampleStraight is resample for pixels whose colours are not multiplied by
-// their opacity. Each counts as much as it is opaque, so that what cannot be
-// seen does not bleed into what can.
-func resampleStraight(dst, src raster, p part) {
+// resampleUnpremultiplied is resample for pixels that are not premultiplied.
+// Each pixel is weighted by its alpha, so that the colour of transparent pixels
+// does not bleed into visible ones.
+func resampleUnpremultiplied(dst, src raster, p cropRect) {
 	across, down := tapsFor(dst.w, p.X, p.W, src.w), tapsFor(dst.h, p.Y, p.H, src.h)
-	bands(dst.h, func(from, to int) {
+	inParallel(dst.h, func(from, to int) {
 		n := dst.w * 4
-		ring := newRing[int32](down[from:to], n)
+		cache := newRowCache[int32](down[from:to], n)
 		sums := make([]int64, n)
 		for y := from; y < to; y++ {
 			t := down[y]
 			clear(sums)
 			for k, w := range t.weights {
-				row := ring.row(t.first+k, func(row []int32, y int) {
-					acrossStraight(row, src.pix[y*src.stride:y*src.stride+src.w*4], across)
+				row := cache.row(t.first+k, func(row []int32, y int) {
+					horizontalUnpremultiplied(row, src.pix[y*src.stride:y*src.stride+src.w*4], across)
 				})
 				for i, v := range row[:len(sums)] {
 					sums[i] += int64(v) * int64(w)
 				}
 			}
-			straighten(dst.pix[y*dst.stride:y*dst.stride+n], sums)
+			divideByAlpha(dst.pix[y*dst.stride:y*dst.stride+n], sums)
 		}
 	})
 }
 
-func acrossStraight(row []int32, line []byte, across []taps) {
+func horizontalUnpremultiplied(row []int32, line []byte, across []taps) {
 	for x := range across {
 		t := &across[x]
 		src := line[4*t.first : 4*(t.first+len(t.weights))]
@@ -200,8 +202,8 @@ func acrossStraight(row []int32, line []byte, across []taps) {
 	}
 }
 
-// straighten divides colours by opacity again.
-func straighten(out []byte, sums []int64) {
+// divideByAlpha divides the weighted colours by alpha.
+func divideByAlpha(out []byte, sums []int64) {
 	for i := 0; i < len(sums); i += 4 {
 		a := sums[i+3]
 		opacity := toByte(int32(a>>weightBits), weightBits)
@@ -220,25 +222,26 @@ func toByte(v int32, bits int) byte {
 	return byte(min(max((v+1<<(bits-1))>>bits, 0), 255))
 }
 
-// ring keeps the rows that were resampled across and are still needed.
-type ring[T int16 | int32] struct {
+// A rowCache keeps the horizontally resampled rows that are still needed, as a
+// ring.
+type rowCache[T int16 | int32] struct {
 	rows [][]T
-	held []int // the source row in each
+	held []int // the source row that each one holds
 }
 
-func newRing[T int16 | int32](down []taps, n int) *ring[T] {
+func newRowCache[T int16 | int32](down []taps, n int) *rowCache[T] {
 	most := 1
 	for _, t := range down {
 		most = max(most, len(t.weights))
 	}
-	r := &ring[T]{rows: make([][]T, most), held: make([]int, most)}
+	r := &rowCache[T]{rows: make([][]T, most), held: make([]int, most)}
 	for i := range r.rows {
 		r.rows[i], r.held[i] = make([]T, n), -1
 	}
 	return r
 }
 
-func (r *ring[T]) row(y int, make func(row []T, y int)) []T {
+func (r *rowCache[T]) row(y int, make func(row []T, y int)) []T {
 	i := y % len(r.rows)
 	if r.held[i] != y {
 		make(r.rows[i], y)
@@ -247,10 +250,10 @@ func (r *ring[T]) row(y int, make func(row []T, y int)) []T {
 	return r.rows[i]
 }
 
-// bands calls do for as many bands of n rows as there are cores. A panic in one
-// ends the child; in a program without child it is thrown again here, where it
-// is caught.
-func bands(n int, do func(from, to int)) {
+// inParallel splits n rows into one band per core and calls do for each. A
+// panic of do ends the child. In a program without a child it is raised again
+// here, in the caller's goroutine, which recovers it.
+func inParallel(n int, do func(from, to int)) {
 	count := min(runtime.GOMAXPROCS(0), 4, (n+15)/16)
 	var wg sync.WaitGroup
 	thrown := make(chan any, count)
@@ -272,10 +275,9 @@ func bands(n int, do func(from, to int)) {
 	}
 }
 
-// scale resamples a picture of one of the kinds that normalise returns. The
-// colours of a JPEG are resampled as they are stored and come out as many as
-// the brightness.
-func scale(m image.Image, p part, w, h int) image.Image {
+// scale resamples an image of a type that normalise returns. The chroma planes
+// of a JPEG are resampled as stored; the result has no subsampling.
+func scale(m image.Image, p cropRect, w, h int) image.Image {
 	r := image.Rect(0, 0, w, h)
 	switch m := m.(type) {
 	case *image.YCbCr:
@@ -283,7 +285,7 @@ func scale(m image.Image, p part, w, h int) image.Image {
 		size := m.Rect.Size()
 		resample(raster{out.Y, out.YStride, w, h, 1}, raster{m.Y[m.YOffset(m.Rect.Min.X, m.Rect.Min.Y):], m.YStride, size.X, size.Y, 1}, p)
 		fx, fy := subsampling(m.SubsampleRatio)
-		c := part{p.X / float64(fx), p.Y / float64(fy), p.W / float64(fx), p.H / float64(fy)}
+		c := cropRect{p.X / float64(fx), p.Y / float64(fy), p.W / float64(fx), p.H / float64(fy)}
 		cw, ch := (size.X+fx-1)/fx, (size.Y+fy-1)/fy
 		off := m.COffset(m.Rect.Min.X, m.Rect.Min.Y)
 		resample(raster{out.Cb, out.CStride, w, h, 1}, raster{m.Cb[off:], m.CStride, cw, ch, 1}, c)
@@ -299,11 +301,11 @@ func scale(m image.Image, p part, w, h int) image.Image {
 		if m.Opaque() {
 			resample(to, from, p)
 		} else {
-			resampleStraight(to, from, p)
+			resampleUnpremultiplied(to, from, p)
 		}
 		return out
 	}
-	panic("scale: a kind of picture that normalise does not return")
+	panic("scale: an image type that normalise does not return")
 }
 
 func subsampling(r image.YCbCrSubsampleRatio) (x, y int) {

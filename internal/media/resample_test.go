@@ -19,8 +19,8 @@ import (
 	xdraw "golang.org/x/image/draw"
 )
 
-// photo is a JPEG of 4000 × 3000 pixels: gradients, edges and some noise, as a
-// camera makes them.
+// photo is a JPEG of 4000 × 3000 pixels with gradients, edges and some noise,
+// like a photo.
 var photo = sync.OnceValue(func() []byte {
 	m := image.NewRGBA(image.Rect(0, 0, 4000, 3000))
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -37,8 +37,8 @@ var photo = sync.OnceValue(func() []byte {
 	return out.Bytes()
 })
 
-// The whole of 4000 × 3000 → 800 × 600 with the start of the child; the bar is
-// 800 ms.
+// Scaling 4000 × 3000 to 800 × 600 including the start of the child; the limit
+// is 800 ms.
 func BenchmarkResizePhoto(b *testing.B) {
 	data := photo()
 	r := New(Config{})
@@ -63,7 +63,7 @@ func BenchmarkDecodePhoto(b *testing.B) {
 	}
 }
 
-// The resampling alone, by the kind of picture; the bar is 300 ms on two cores.
+// Only the resampling, by type of image; the limit is 300 ms on two cores.
 func BenchmarkResample(b *testing.B) {
 	m, err := decodeImage(photo(), DefaultMaxMemory)
 	if err != nil {
@@ -75,7 +75,7 @@ func BenchmarkResample(b *testing.B) {
 	for i := 3; i < len(clear.Pix); i += 4 {
 		clear.Pix[i] = byte(i)
 	}
-	whole := part{W: 4000, H: 3000}
+	whole := cropRect{W: 4000, H: 3000}
 	for name, m := range map[string]image.Image{"jpeg": m, "opaque": pixels, "transparent": clear} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -83,7 +83,7 @@ func BenchmarkResample(b *testing.B) {
 			}
 		})
 	}
-	b.Run("library", func(b *testing.B) { // what it was chosen over
+	b.Run("library", func(b *testing.B) { // the alternative
 		for b.Loop() {
 			out := image.NewRGBA(image.Rect(0, 0, 800, 600))
 			xdraw.CatmullRom.Scale(out, out.Rect, m, m.Bounds(), draw.Src, nil)
@@ -91,13 +91,13 @@ func BenchmarkResample(b *testing.B) {
 	})
 }
 
-// shrunk is m in its new size.
-func shrunk(m image.Image, w, h int) image.Image {
+// resized returns m scaled to a new size.
+func resized(m image.Image, w, h int) image.Image {
 	size := m.Bounds().Size()
-	return scale(m, part{W: float64(size.X), H: float64(size.Y)}, w, h)
+	return scale(m, cropRect{W: float64(size.X), H: float64(size.Y)}, w, h)
 }
 
-// noise is a picture in which every pixel matters.
+// noise is an image in which every pixel matters.
 func noise(w, h int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, w, h))
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -107,10 +107,10 @@ func noise(w, h int) *image.NRGBA {
 	return m
 }
 
-// exactly computes a picture the slow way: in floating point, with all weights
-// of each pixel by the definition of the kernel, on multiplied colours. It
-// shares nothing with the resampler.
-func exactly(m *image.NRGBA, w, h int) *image.NRGBA {
+// resampleExactly scales an image the slow way: in floating point, with all
+// weights of each pixel by the definition of the kernel, on premultiplied
+// colours. It shares no code with the resampler.
+func resampleExactly(m *image.NRGBA, w, h int) *image.NRGBA {
 	out := image.NewNRGBA(image.Rect(0, 0, w, h))
 	weigh := func(i, n, size int) []float64 {
 		f := float64(size) / float64(n)
@@ -156,7 +156,7 @@ func exactly(m *image.NRGBA, w, h int) *image.NRGBA {
 	return out
 }
 
-// X160: every pixel is what the definition of the kernel gives, smaller, larger
+// X160: every pixel agrees with the definition of the kernel: smaller, larger
 // and stretched, opaque and not.
 func TestX160_ResampleExactly(t *testing.T) {
 	for _, opaque := range []bool{true, false} {
@@ -168,11 +168,11 @@ func TestX160_ResampleExactly(t *testing.T) {
 			for i := 3; opaque && i < len(m.Pix); i += 4 {
 				m.Pix[i] = 255
 			}
-			got, want := shrunk(m, size.X, size.Y).(*image.NRGBA), exactly(m, size.X, size.Y)
+			got, want := resized(m, size.X, size.Y).(*image.NRGBA), resampleExactly(m, size.X, size.Y)
 			worst := 0
 			for i := 0; i < len(got.Pix); i += 4 {
 				if a := min(got.Pix[i+3], want.Pix[i+3]); a < 8 {
-					worst = max(worst, int(max(got.Pix[i+3], want.Pix[i+3]))-int(a)) // colours of what is nearly gone mean little
+					worst = max(worst, int(max(got.Pix[i+3], want.Pix[i+3]))-int(a)) // colours of almost transparent pixels matter little
 					continue
 				}
 				for c := range 4 {
@@ -186,14 +186,15 @@ func TestX160_ResampleExactly(t *testing.T) {
 	}
 }
 
-// X160: so does the library that it replaces say, for colour stored as JPEG does.
+// X160: the result agrees with the library that the resampler replaces, for
+// chroma as JPEG stores it.
 func TestX160_ResampleLikeTheLibrary(t *testing.T) {
 	whole, err := decodeImage(photo(), DefaultMaxMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := whole.(*image.YCbCr).SubImage(image.Rect(400, 600, 1000, 1001)).(*image.YCbCr) // an odd number of rows
-	got := pixelsOf(shrunk(m, 211, 140))
+	got := pixelsOf(resized(m, 211, 140))
 	want := image.NewRGBA(image.Rect(0, 0, 211, 140))
 	xdraw.CatmullRom.Scale(want, want.Rect, m, m.Bounds(), draw.Src, nil)
 	sum, worst := 0, 0
@@ -206,8 +207,7 @@ func TestX160_ResampleLikeTheLibrary(t *testing.T) {
 	}
 }
 
-// X160: a picture finer than the result can show becomes gray, not a pattern
-// that was never there.
+// X160: an image too fine for the result becomes gray, not a false pattern.
 func TestX160_NothingAliases(t *testing.T) {
 	const size = 800
 	checks, rings := image.NewGray(image.Rect(0, 0, size, size)), image.NewGray(image.Rect(0, 0, size, size))
@@ -219,16 +219,16 @@ func TestX160_NothingAliases(t *testing.T) {
 		}
 	}
 	for _, n := range []int{100, 133, 210} {
-		small := shrunk(checks, n, n).(*image.Gray)
+		small := resized(checks, n, n).(*image.Gray)
 		for i, v := range small.Pix {
 			if x, y := i%n, i/n; x > 0 && y > 0 && x < n-1 && y < n-1 && (v < 124 || v > 131) {
 				t.Fatalf("checks at %d: pixel %d,%d is %d, want 127 or 128", n, x, y, v)
 			}
 		}
-		small = shrunk(rings, n, n).(*image.Gray)
+		small = resized(rings, n, n).(*image.Gray)
 		keepGray(t, "rings", n, small)
-		// At (x, y) the rings have x/size half waves a pixel across, so past n/size
-		// of the side plus the slope of the kernel nothing may be left.
+		// At (x, y) the rings have x/size half waves per pixel across, so beyond
+		// n/size of the side plus the slope of the kernel nothing may be left.
 		sum, count := 0.0, 0
 		for y := range n {
 			for x := range n {
@@ -247,14 +247,14 @@ func keepGray(t *testing.T, name string, n int, m image.Image) {
 	keep(t, fmt.Sprintf("%s-%d.png", name, n), m)
 }
 
-// X160: a plain colour stays exactly what it is, in each kind of picture and
-// through every fit.
+// X160: a uniform colour does not change, in each type of image and with every
+// fit.
 func TestX160_PlainStaysPlain(t *testing.T) {
 	for _, c := range []color.NRGBA{{1, 2, 3, 255}, {255, 255, 255, 255}, {250, 130, 7, 255}, {200, 100, 50, 3}, {9, 255, 77, 128}} {
 		m := image.NewNRGBA(image.Rect(0, 0, 301, 203))
 		fill(m, Colour{c.R, c.G, c.B, c.A})
 		for _, size := range []image.Point{{100, 67}, {7, 200}, {640, 480}, {1, 1}} {
-			got := shrunk(m, size.X, size.Y).(*image.NRGBA)
+			got := resized(m, size.X, size.Y).(*image.NRGBA)
 			for i := 0; i < len(got.Pix); i += 4 {
 				if p := got.NRGBAAt(i/4%size.X, i/4/size.X); p != c {
 					t.Fatalf("%v at %v became %v", c, size, p)
@@ -263,7 +263,7 @@ func TestX160_PlainStaysPlain(t *testing.T) {
 		}
 		long := image.NewNRGBA(image.Rect(0, 0, 20_001, 3))
 		fill(long, Colour{c.R, c.G, c.B, c.A})
-		if got := shrunk(long, 1, 1).(*image.NRGBA).NRGBAAt(0, 0); got != c {
+		if got := resized(long, 1, 1).(*image.NRGBA).NRGBAAt(0, 0); got != c {
 			t.Errorf("%v of 20,001 pixels became %v", c, got)
 		}
 		y := image.NewYCbCr(image.Rect(0, 0, 301, 203), image.YCbCrSubsampleRatio420)
@@ -273,7 +273,7 @@ func TestX160_PlainStaysPlain(t *testing.T) {
 		for i := range y.Cb {
 			y.Cb[i], y.Cr[i] = c.G, c.B
 		}
-		got := shrunk(y, 99, 98).(*image.YCbCr)
+		got := resized(y, 99, 98).(*image.YCbCr)
 		for i := range got.Y {
 			if got.Y[i] != c.R || got.Cb[i] != c.G || got.Cr[i] != c.B {
 				t.Fatalf("JPEG %v became %d %d %d", c, got.Y[i], got.Cb[i], got.Cr[i])
@@ -282,7 +282,7 @@ func TestX160_PlainStaysPlain(t *testing.T) {
 	}
 }
 
-// X160: what is transparent has no colour that could bleed: the edge of a white
+// X160: transparent pixels have no colour that could bleed: the edge of a white
 // shape on transparent black stays white.
 func TestX160_EdgesDoNotDarken(t *testing.T) {
 	m := image.NewNRGBA(image.Rect(0, 0, 90, 90))
@@ -293,7 +293,7 @@ func TestX160_EdgesDoNotDarken(t *testing.T) {
 			}
 		}
 	}
-	got := shrunk(m, 31, 31).(*image.NRGBA)
+	got := resized(m, 31, 31).(*image.NRGBA)
 	soft := 0
 	for i := 0; i < len(got.Pix); i += 4 {
 		p := got.Pix[i : i+4]
@@ -309,7 +309,7 @@ func TestX160_EdgesDoNotDarken(t *testing.T) {
 	}
 }
 
-// Each kind of picture that decoders return becomes one of three, with the same
+// Each image type that decoders return becomes one of three, with the same
 // colours.
 func TestNormalise(t *testing.T) {
 	bounds := image.Rect(0, 0, 16, 8)
@@ -345,9 +345,9 @@ func TestNormalise(t *testing.T) {
 			for x := range 16 {
 				want := color.Color(tt.want.NRGBAAt(x, y))
 				if !(image.Point{x, y}).In(tt.m.Bounds()) {
-					want = color.NRGBA{} // a frame on its screen
+					want = color.NRGBA{} // a frame smaller than its logical screen
 				}
-				if d := far(got.At(x, y), want); d > tt.off {
+				if d := maxDifference(got.At(x, y), want); d > tt.off {
 					t.Fatalf("%s: %d,%d is %v, want %v", name, x, y, got.At(x, y), want)
 				}
 			}
@@ -360,11 +360,11 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// A GIF keeps the colours of a picture that has few, and comes close to those of
-// one that has many.
+// A GIF keeps the colours of an image with few, and approximates those of one
+// with many.
 func TestQuantise(t *testing.T) {
 	few := corners(40, 30)
-	few.SetNRGBA(5, 5, color.NRGBA{1, 2, 3, 20}) // as good as transparent
+	few.SetNRGBA(5, 5, color.NRGBA{1, 2, 3, 20}) // almost transparent
 	got := quantise(few)
 	for y := range 30 {
 		for x := range 40 {
@@ -385,11 +385,11 @@ func TestQuantise(t *testing.T) {
 	}
 	got = quantise(many)
 	keep(t, "gif.png", got)
-	// Seen from afar: the mean of 10 × 10 pixels.
-	small, want := shrunk(normalise(got, got.Rect), 20, 15), shrunk(many, 20, 15)
+	// Compare the means of 10 × 10 pixels.
+	small, want := resized(normalise(got, got.Rect), 20, 15), resized(many, 20, 15)
 	for y := range 15 {
 		for x := range 20 {
-			if d := far(small.At(x, y), want.At(x, y)); d > 10 {
+			if d := maxDifference(small.At(x, y), want.At(x, y)); d > 10 {
 				t.Errorf("around %d,%d: %v, want %v", x*10, y*10, small.At(x, y), want.At(x, y))
 			}
 		}

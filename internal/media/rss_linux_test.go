@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// peakMemory is the most memory that a process had at once, in bytes; 0 = not
-// known on this system.
+// peakMemory is the peak memory of a process in bytes; 0 = not known on this
+// system.
 func peakMemory(state *os.ProcessState) int64 {
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		return usage.Maxrss << 10
@@ -18,9 +18,9 @@ func peakMemory(state *os.ProcessState) int64 {
 	return 0
 }
 
-// peakOfThis is the same for this process. A child begins with it: the system
-// counts what a process was before it became another program.
-func peakOfThis() int64 {
+// ownPeakMemory is the peak memory of this process. A child starts with it,
+// because the kernel counts what a process used before exec.
+func ownPeakMemory() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0

@@ -8,4 +8,4 @@ import "os"
 
 func peakMemory(*os.ProcessState) int64 { return 0 }
 
-func peakOfThis() int64 { return 0 }
+func ownPeakMemory() int64 { return 0 }

@@ -18,12 +18,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	probe = misbehave
+	testMisbehave = misbehave
 	Dispatch()
 	os.Exit(m.Run())
 }
 
-// fact is what other tools measured of a file of the shared data.
+// A fact is what other tools measured for a file of the shared data.
 type fact struct {
 	Encrypted bool   `json:"encrypted_needs_password"`
 	Pages     int    `json:"pages_qpdf"`
@@ -48,8 +48,8 @@ func sharedData(t *testing.T) (string, map[string]fact) {
 	return dir, facts
 }
 
-// sharedFacts is sharedData for tests that have something to do without it;
-// nil = there is none.
+// sharedFacts is sharedData for tests that can do something without it; facts
+// is nil when there is none.
 func sharedFacts(t *testing.T) (string, map[string]fact) {
 	t.Helper()
 	dir := os.Getenv("ROUX_SHARED")
@@ -67,8 +67,8 @@ func sharedFacts(t *testing.T) (string, map[string]fact) {
 	return filepath.Join(dir, "data"), facts.Files
 }
 
-// X159, X160: page counts of every PDF whose outcome is known, and typed errors
-// within 5 s for the others.
+// X159, X160: page counts of every readable PDF, and typed errors within 5 s
+// for the others.
 func TestX159_SharedPDFs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -84,8 +84,8 @@ func TestX159_SharedPDFs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var took []time.Duration // of the children's processor time
-			r.ended = func(s *os.ProcessState) { took = append(took, s.UserTime()+s.SystemTime()) }
+			var took []time.Duration // CPU time of the children
+			r.childEnded = func(s *os.ProcessState) { took = append(took, s.UserTime()+s.SystemTime()) }
 			info, err := r.Info(context.Background(), bytes.NewReader(data))
 			doc, terr := r.Text(context.Background(), bytes.NewReader(data), TextOptions{})
 			if len(took) != 2 || slices.Max(took) > 5*time.Second {

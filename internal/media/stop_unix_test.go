@@ -17,9 +17,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// stopProbes are the misbehaviours that only this system knows.
-var stopProbes = map[string]func(){
-	// A service manager that stops a service signals all of its processes.
+// signalMisbehaviours are misbehaviours by signals, which only Unix has.
+var signalMisbehaviours = map[string]func(){
+	// A service manager that stops a service signals all its processes.
 	"stopped": func() {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 			if err := syscall.Kill(syscall.Getpid(), sig); err != nil {
@@ -27,13 +27,13 @@ var stopProbes = map[string]func(){
 			}
 		}
 	},
-	// A terminal sends Ctrl-C to the whole group in front.
+	// A terminal sends Ctrl-C to the whole foreground process group.
 	"group": func() {
 		if group := syscall.Getpgrp(); group != syscall.Getpid() {
 			panic(fmt.Sprintf("the child is in the group %d of its parent", group))
 		}
 	},
-	// A signal from outside is, to the runtime, as one in its own code.
+	// To the runtime, a signal from outside looks like a fault in its own code.
 	"fault of the runtime": func() {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGSEGV); err != nil {
 			panic(err)
@@ -42,35 +42,36 @@ var stopProbes = map[string]func(){
 	},
 }
 
-// F45: Ctrl-C ends the parent's work in the parent's way. A child that died of
-// it would have recorded a sound file as damaged.
+// F45: Ctrl-C ends the work through the parent. If the child died of it, an
+// undamaged file would be recorded as damaged.
 func TestF45_SignalsToAllDoNotEndTheChild(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, kind := range []string{"stopped", "group"} {
 		r := New(Config{})
-		r.probe = kind
+		r.misbehaviour = kind
 		if doc, err := r.Info(context.Background(), bytes.NewReader(report(t))); err != nil || doc.PageCount != 4 {
 			t.Errorf("%s: %+v, %v", kind, doc, err)
 		}
 	}
 }
 
-// I15, I16: the collector writes through what it was not given near the limit of
-// memory, and dies of that. A nil pointer of ours is a panic, and the file's fault.
+// I15, I16: near the memory limit, the garbage collector writes to memory that
+// it was not given, and the process crashes. A nil pointer in our code is a
+// panic, and reported as damage of the file.
 func TestI15_I16_FaultOfTheRuntime(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for kind, want := range map[string]fault.Code{"fault of the runtime": fault.FileTooLarge, "goroutine nil": fault.FileInvalid} {
 		r := New(Config{})
-		r.probe = kind
+		r.misbehaviour = kind
 		if _, err := r.Info(context.Background(), bytes.NewReader(report(t))); !errors.Is(err, want) {
 			t.Errorf("%s: error = %v, want %s: %v", kind, err, want, errors.Unwrap(err))
 		}
 	}
 }
 
-// I15: every word by which a child that got no memory was seen to end, and what
-// it never says of that.
-func TestI15_WordsOfAChildWithoutMemory(t *testing.T) {
+// I15: every text with which a child without memory was seen to end, and texts
+// that do not mean that.
+func TestI15_OutOfMemoryTexts(t *testing.T) {
 	for said, want := range map[string]fault.Code{
 		"fatal error: runtime: cannot allocate memory":                                  fault.FileTooLarge,
 		"fatal error: runtime: out of memory":                                           fault.FileTooLarge,
@@ -85,7 +86,7 @@ func TestI15_WordsOfAChildWithoutMemory(t *testing.T) {
 		"fatal error: concurrent map writes": fault.FileInvalid,
 		"":                                   fault.FileInvalid,
 	} {
-		if err := died(errors.New("exit status 2"), said, request{Op: opInfo}); !errors.Is(err, want) {
+		if err := exitFault(errors.New("exit status 2"), said, request{Op: opInfo}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %s", said, err, want)
 		}
 	}

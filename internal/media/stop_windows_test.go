@@ -2,5 +2,5 @@
 
 package media
 
-// stopProbes are the misbehaviours that only this system knows: none.
-var stopProbes map[string]func()
+// signalMisbehaviours are misbehaviours by signals: none on Windows.
+var signalMisbehaviours map[string]func()

@@ -9,7 +9,7 @@ import (
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 )
 
-// Bounds and flags of annotations.
+// Limits and flags of annotations.
 const (
 	maxAnnotations = 10_000
 	flagHidden     = 1 << 1
@@ -17,9 +17,9 @@ const (
 	flagPassword   = 1 << 13 // of a field
 )
 
-// annotations reads what is laid over a page: form fields with their values,
-// stamps, notes set as text.
-func (in *interpreter) annotations(s *sheet, n node) error {
+// annotations reads what lies over a page: form fields with their values,
+// stamps, text notes.
+func (in *interpreter) annotations(s *pageContent, n pageNode) error {
 	list := in.f.array(n.dict["Annots"])
 	for _, o := range list[:min(len(list), maxAnnotations)] {
 		a := in.f.dict(o)
@@ -32,23 +32,24 @@ func (in *interpreter) annotations(s *sheet, n node) error {
 			continue
 		}
 		field := in.f.name(a["Subtype"]) == "Widget"
-		shown, before := len(s.runs), in.text
+		shown, before := len(s.runs), in.textBytes
 		sd, ok := in.appearance(a)
 		if ok {
-			d := &drawing{in: in, sheet: s, res: n.resources}
+			d := &contentState{in: in, page: s, res: n.resources}
 			d.state.ctm, d.state.scale = identity, 1
 			if err := d.drawForm(sd, in.fit(sd, box)); err != nil {
 				return err
 			}
 		}
-		if field && (!ok || in.redrawn && len(s.runs) == shown && in.text == before) {
+		if field && (!ok || in.needAppearances && len(s.runs) == shown && in.textBytes == before) {
 			in.fieldValue(s, a, box)
 		}
 	}
 	return nil
 }
 
-// appearance finds how an annotation looks in the state it is in.
+// appearance returns the appearance stream for the current state of an
+// annotation.
 func (in *interpreter) appearance(a types.Dict) (types.StreamDict, bool) {
 	normal := in.f.dict(a["AP"])["N"]
 	if sd, ok := in.f.stream(normal); ok {
@@ -58,7 +59,7 @@ func (in *interpreter) appearance(a types.Dict) (types.StreamDict, bool) {
 	return in.f.stream(states[in.f.name(a["AS"])])
 }
 
-// fit is the matrix that puts the box of an appearance onto that of its
+// fit returns the matrix that maps the box of an appearance onto the box of its
 // annotation.
 func (in *interpreter) fit(sd types.StreamDict, box rect) matrix {
 	m := in.f.matrix(sd.Dict["Matrix"])
@@ -81,10 +82,10 @@ func (in *interpreter) fit(sd types.StreamDict, box rect) matrix {
 	return m.mul(matrix{sx, 0, 0, sy, box[0] - from[0]*sx, box[1] - from[1]*sy})
 }
 
-// fieldValue shows what was filled into a field that has no appearance of its
-// own, or an empty one in a form whose fields are to be drawn anew; readers of
-// PDF files draw it at their first opening.
-func (in *interpreter) fieldValue(s *sheet, field types.Dict, box rect) {
+// fieldValue adds the value of a field that has no appearance of its own, or an
+// empty one in a form whose appearances must be regenerated. PDF viewers draw
+// the value when the file is opened.
+func (in *interpreter) fieldValue(s *pageContent, field types.Dict, box rect) {
 	var value types.Object
 	kind, flags := "", 0
 	for d, up := field, 0; d != nil && up < maxTreeDepth; d, up = in.f.dict(d["Parent"]), up+1 {
@@ -108,8 +109,8 @@ func (in *interpreter) fieldValue(s *sheet, field types.Dict, box rect) {
 		if text == "" || len(s.runs) >= maxRuns {
 			continue
 		}
-		in.text += len(text)
-		s.runs = append(s.runs, run{u0: box[0] + 2, u1: box[0] + 2 + float64(len(text))*size/2, v: v, size: size, text: letters(text)})
+		in.textBytes += len(text)
+		s.runs = append(s.runs, textRun{u0: box[0] + 2, u1: box[0] + 2 + float64(len(text))*size/2, v: v, size: size, text: normalizeGlyphText(text)})
 		v -= 1.2 * size
 	}
 }

@@ -7,18 +7,19 @@ import (
 	"unicode"
 )
 
-// isRTL says whether a character is of a script that runs from right to left.
+// isRTL reports whether a character belongs to a right-to-left script.
 func isRTL(r rune) bool {
 	return r >= 0x590 && r <= 0x8FF || r >= 0xFB1D && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC || r >= 0x10800 && r <= 0x10FFF || r >= 0x1E800 && r <= 0x1EEFF
 }
 
-func rightToLeft(s string) bool {
+func isRTLText(s string) bool {
 	return strings.IndexFunc(s, isRTL) >= 0
 }
 
-// reverse turns a text round, marks included: writers place the glyphs of a line
-// from left to right, so that a mark comes before its letter.
-func reverse(s string) string {
+// reverseRunes reverses a text by runes. Combining marks are reversed too,
+// because glyphs are stored from left to right, so that a mark precedes its
+// letter.
+func reverseRunes(s string) string {
 	r := []rune(s)
 	for a, b := 0, len(r)-1; a < b; a, b = a+1, b-1 {
 		r[a], r[b] = r[b], r[a]
@@ -26,17 +27,16 @@ func reverse(s string) string {
 	return string(r)
 }
 
-// mirrored are the brackets that look the other way in text turned round.
+// mirrored exchanges brackets, which are mirrored in reversed text.
 var mirrored = strings.NewReplacer("(", ")", ")", "(", "[", "]", "]", "[", "{", "}", "}", "{", "<", ">", ">", "<", "«", "»", "»", "«")
 
-// logical turns words in the order in which they stand on the page into the
-// order in which they are read. Words of scripts from right to left are spelled
-// backwards there. Numbers and Latin words keep their letters, and their order
-// among each other.
-func logical(words []string) []string {
+// logicalOrder converts words from visual order to reading order. In visual
+// order, right-to-left words are spelled backwards. Numbers and Latin words
+// keep their letters, and their order among each other.
+func logicalOrder(words []string) []string {
 	rtl, ltr := 0, 0
 	for _, w := range words {
-		if rightToLeft(w) {
+		if isRTLText(w) {
 			rtl++
 		} else if strings.IndexFunc(w, unicode.IsLetter) >= 0 {
 			ltr++
@@ -47,38 +47,38 @@ func logical(words []string) []string {
 	}
 	out := make([]string, len(words))
 	for i, w := range words {
-		if out[i] = w; rightToLeft(w) {
-			out[i] = mirrored.Replace(turnWord(w))
+		if out[i] = w; isRTLText(w) {
+			out[i] = mirrored.Replace(reverseWord(w))
 		}
 	}
 	if rtl < ltr {
-		// A line from left to right with some foreign words in it: only their
-		// sequences are turned round.
+		// A left-to-right line with some right-to-left words: only sequences of those
+		// are reversed.
 		for i := 0; i < len(out); {
 			j := i
-			for j < len(out) && rightToLeft(out[j]) {
+			for j < len(out) && isRTLText(out[j]) {
 				j++
 			}
-			flip(out[i:j])
+			reverseWords(out[i:j])
 			i = max(j, i+1)
 		}
 		return out
 	}
-	flip(out)
+	reverseWords(out)
 	for i := 0; i < len(out); {
 		j := i
-		for j < len(out) && !rightToLeft(out[j]) && strings.IndexFunc(out[j], func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) >= 0 {
+		for j < len(out) && !isRTLText(out[j]) && strings.IndexFunc(out[j], func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) >= 0 {
 			j++
 		}
-		flip(out[i:j])
+		reverseWords(out[i:j])
 		i = max(j, i+1)
 	}
 	return out
 }
 
-// turnWord turns a word round, but for the digits and Latin letters in it.
-func turnWord(w string) string {
-	r := []rune(reverse(w))
+// reverseWord reverses a word, except for the digits and Latin letters in it.
+func reverseWord(w string) string {
+	r := []rune(reverseRunes(w))
 	for i := 0; i < len(r); {
 		j := i
 		for j < len(r) && (unicode.IsDigit(r[j]) || unicode.Is(unicode.Latin, r[j])) {
@@ -92,7 +92,7 @@ func turnWord(w string) string {
 	return string(r)
 }
 
-func flip(words []string) {
+func reverseWords(words []string) {
 	for a, b := 0, len(words)-1; a < b; a, b = a+1, b-1 {
 		words[a], words[b] = words[b], words[a]
 	}

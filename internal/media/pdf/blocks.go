@@ -20,12 +20,12 @@ const (
 
 // A block is a paragraph, a heading, a list item, a table or lines of code.
 type block struct {
-	kind  blockKind
-	level int      // of a heading from 1; of an item from 0
-	mark  string   // of an item: "-", "3." or "3)"
-	text  []styled // all but tables and code
-	rows  [][]cell
-	lines []string // code
+	kind   blockKind
+	level  int          // of a heading, from 1; of a list item, from 0
+	marker string       // of a list item: "-", "3." or "3)"
+	text   []styledText // of all kinds but table and code
+	rows   [][]cell
+	lines  []string // code
 }
 
 func (b block) plain() string { return plainOf(b.text) }
@@ -43,13 +43,13 @@ func (b block) words() int {
 	return n
 }
 
-// blocksOf groups the lines of a flow. Lines run on into a paragraph while they
-// have the same look and the distance of lines, not of paragraphs.
-func blocksOf(lines []line, st style, margin bool) []block {
+// blocksOf groups the lines of a flow into blocks. Lines continue a paragraph
+// while they have the same style and the line spacing of a paragraph.
+func blocksOf(lines []line, st docStyle, margin bool) []block {
 	var out []block
 	var lists indents
 	for i := 0; i < len(lines); {
-		if b, n := codeAt(lines[i:], st); n > 0 && !margin {
+		if b, n := codeBlock(lines[i:], st); n > 0 && !margin {
 			out = append(out, b)
 			i += n
 			continue
@@ -64,17 +64,17 @@ func blocksOf(lines []line, st style, margin bool) []block {
 		if !margin {
 			b.level = st.level(l)
 		}
-		mark, rest := listMark(l.plain())
+		marker, rest := listMarker(l.plain())
 		switch {
 		case b.level > 0:
 			b.kind = heading
-		case mark != "":
-			b.kind, b.mark = item, mark
-			b.text = cutText(b.text, len(l.plain())-len(rest))
+		case marker != "":
+			b.kind, b.marker = item, marker
+			b.text = dropPrefix(b.text, len(l.plain())-len(rest))
 			b.level = lists.level(l.u0, l.size)
 		}
 		j, right := i+1, l.u1
-		for n := 1; j < len(lines) && runsOn(para{l, lines[j-1], lines[j], right, n}, b, st); n++ {
+		for n := 1; j < len(lines) && continuesBlock(openParagraph{l, lines[j-1], lines[j], right, n}, b, st); n++ {
 			if _, is := tableAt(lines[j:]); is > 0 {
 				break
 			}
@@ -91,10 +91,10 @@ func blocksOf(lines []line, st style, margin bool) []block {
 	return out
 }
 
-// para is a paragraph so far and the line that may belong to it.
-type para struct {
+// An openParagraph is a paragraph so far, and the line that may continue it.
+type openParagraph struct {
 	first, prev, next line
-	right             float64 // where its longest line ends
+	rightEdge         float64 // right edge of its longest line
 	lines             int
 }
 
@@ -104,8 +104,8 @@ const (
 	minIndent  = 0.8
 )
 
-// runsOn says whether the next line goes on with a block.
-func runsOn(p para, b block, st style) bool {
+// continuesBlock reports whether the next line continues a block.
+func continuesBlock(p openParagraph, b block, st docStyle) bool {
 	prev, next := p.prev, p.next
 	if next.isGrid() || prev.isGrid() || prev.size-next.size > 0.12*prev.size || next.size-prev.size > 0.12*prev.size {
 		return false
@@ -114,46 +114,46 @@ func runsOn(p para, b block, st style) bool {
 	if gap <= 0 || gap > maxLeading*prev.size {
 		return false
 	}
-	if mark, _ := listMark(next.plain()); mark != "" {
+	if marker, _ := listMarker(next.plain()); marker != "" {
 		return false
 	}
 	if b.kind == heading {
-		return p.lines < 3 && st.level(next) == b.level && prev.look == next.look
+		return p.lines < 3 && st.level(next) == b.level && prev.style == next.style
 	}
 	if st.level(next) != 0 {
 		return false
 	}
-	// An item goes on indented; what follows it at the left may still be it,
-	// but only as close as lines stand.
+	// The further lines of a list item are indented. A line at the left edge may
+	// still belong to it, but only within normal line spacing.
 	if b.kind == item {
 		return next.u0 > p.first.u0+0.2*p.first.size || gap <= 1.4*prev.size
 	}
-	// A first line that is indented begins a paragraph, one that could have
-	// taken the next word ends it.
+	// An indented first line begins a paragraph. A line that had room for the next
+	// word ends one.
 	if p.lines > 1 && next.u0-prev.u0 > minIndent*prev.size && next.u0-prev.u0 < 5*prev.size {
 		return false
 	}
 	return !endedEarly(p)
 }
 
-// endedEarly says that the first word of the next line would have fitted on the
-// last one, so that its break was meant.
-func endedEarly(p para) bool {
+// endedEarly reports whether the first word of the next line would have fitted
+// on the previous one, so that the line break was intended.
+func endedEarly(p openParagraph) bool {
 	text := p.next.plain()
 	word, _, _ := strings.Cut(text, " ")
 	chars := utf8.RuneCountInString(text)
-	if first, _ := utf8.DecodeRuneInString(text); chars == 0 || len(p.next.pieces) > 1 || rightToLeft(text) || unicode.IsLower(first) {
+	if first, _ := utf8.DecodeRuneInString(text); chars == 0 || len(p.next.fragments) > 1 || isRTLText(text) || unicode.IsLower(first) {
 		return false
 	}
 	width := (p.next.u1 - p.next.u0) * float64(utf8.RuneCountInString(word)+1) / float64(chars)
-	room := max(p.right, p.next.u1) - p.prev.u1
+	room := max(p.rightEdge, p.next.u1) - p.prev.u1
 	return room > width+1.5*p.prev.size && p.prev.u0-p.next.u0 < 2*p.prev.size
 }
 
-// indents are the left edges of the lists around an item, from the outside.
+// indents are the left edges of the enclosing lists, from the outermost.
 type indents []float64
 
-// level is how deep the item at u0 is nested, from 0.
+// level is the nesting depth of a list item at u0, from 0.
 func (in *indents) level(u0, size float64) int {
 	list := *in
 	for len(list) > 0 && u0 < list[len(list)-1]-0.4*size {
@@ -166,9 +166,9 @@ func (in *indents) level(u0, size float64) int {
 	return min(len(list)-1, 5)
 }
 
-// listMark splits "• text", "3. text" and "3) text" into a Markdown mark and the
-// text.
-func listMark(s string) (mark, rest string) {
+// listMarker splits "• text", "3. text" and "3) text" into a Markdown list
+// marker and the text.
+func listMarker(s string) (marker, rest string) {
 	first, after, ok := strings.Cut(s, " ")
 	if !ok || strings.TrimSpace(after) == "" || len(first) > 4 {
 		return "", s
@@ -189,11 +189,11 @@ func listMark(s string) (mark, rest string) {
 	return first, after
 }
 
-// cutText leaves out the first n bytes.
-func cutText(text []styled, n int) []styled {
+// dropPrefix removes the first n bytes.
+func dropPrefix(text []styledText, n int) []styledText {
 	for i, t := range text {
 		if n < len(t.text) {
-			out := append([]styled{{t.text[n:], t.look}}, text[i+1:]...)
+			out := append([]styledText{{t.text[n:], t.style}}, text[i+1:]...)
 			return out
 		}
 		n -= len(t.text)
@@ -201,13 +201,13 @@ func cutText(text []styled, n int) []styled {
 	return nil
 }
 
-// joinText puts two lines together: with a space, or without any where a word
-// was divided.
-func joinText(a, b []styled) []styled {
+// joinText joins two lines with a space, or without one where a word was
+// hyphenated.
+func joinText(a, b []styledText) []styledText {
 	if len(a) == 0 || len(b) == 0 {
 		return append(a[:len(a):len(a)], b...)
 	}
-	out := append([]styled(nil), a...)
+	out := append([]styledText(nil), a...)
 	last, first := &out[len(out)-1], b[0]
 	r, size := utf8.DecodeLastRuneInString(last.text)
 	next, _ := utf8.DecodeRuneInString(first.text)
@@ -215,12 +215,12 @@ func joinText(a, b []styled) []styled {
 	switch {
 	case r == softHyphen:
 		last.text, glue = last.text[:len(last.text)-size], ""
-	case (r == '-' || r == '‐') && unicode.IsLower(next) && unicode.IsLetter(before(last.text, size)):
+	case (r == '-' || r == '‐') && unicode.IsLower(next) && unicode.IsLetter(runeBeforeLast(last.text, size)):
 		last.text, glue = last.text[:len(last.text)-size], ""
-	case wide(r) && wide(next):
-		glue = "" // scripts that are written without spaces
+	case isUnspacedScript(r) && isUnspacedScript(next):
+		glue = "" // no space between characters of these scripts
 	}
-	if last.look == first.look {
+	if last.style == first.style {
 		last.text += glue + first.text
 		return append(out, b[1:]...)
 	}
@@ -228,24 +228,24 @@ func joinText(a, b []styled) []styled {
 	return append(out, b...)
 }
 
-// before is the character before the last one, which has size bytes.
-func before(s string, size int) rune {
+// runeBeforeLast returns the rune before the last one, which has size bytes.
+func runeBeforeLast(s string, size int) rune {
 	r, _ := utf8.DecodeLastRuneInString(s[:len(s)-size])
 	return r
 }
 
-func wide(r rune) bool {
+func isUnspacedScript(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) || r >= 0x3000 && r <= 0x303F || r >= 0xFF00 && r <= 0xFF60
 }
 
-// codeAt takes lines that are set in a font of equal widths, as listings are.
-// Their breaks and indents are kept.
-func codeAt(lines []line, st style) (block, int) {
-	if st.look&mono != 0 {
+// codeBlock recognises lines in a monospaced font, as in listings, and returns
+// how many there are. It keeps their line breaks and indents.
+func codeBlock(lines []line, st docStyle) (block, int) {
+	if st.bodyStyle&mono != 0 {
 		return block{}, 0
 	}
 	n := 0
-	for n < len(lines) && lines[n].look&mono != 0 && !lines[n].isGrid() {
+	for n < len(lines) && lines[n].style&mono != 0 && !lines[n].isGrid() {
 		if n > 0 && lines[n-1].v-lines[n].v > 2.6*lines[n-1].size {
 			break
 		}
@@ -266,7 +266,7 @@ func codeAt(lines []line, st style) (block, int) {
 		}
 		var out strings.Builder
 		at := left
-		for _, p := range l.pieces {
+		for _, p := range l.fragments {
 			out.WriteString(strings.Repeat(" ", min(80, max(0, int((p.u0-at)/unit+0.5)))))
 			out.WriteString(p.plain())
 			at = p.u1

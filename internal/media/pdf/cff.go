@@ -7,19 +7,19 @@ import (
 	"encoding/binary"
 )
 
-// Operators of the dictionary of a compact font, and the sizes it stays within.
+// Operators of a CFF dictionary, and limits.
 const (
 	cffCharset     = 15
 	cffEncoding    = 16
 	cffCharStrings = 17
-	cffStrings     = 391 // strings of the standard; those of the font follow
+	cffStrings     = 391 // number of standard strings; those of the font follow
 	cffOperands    = 48
 )
 
-// cffTexts is what the standard strings of compact fonts stand for: the glyphs
-// of the standard alphabet in its order, those that Latin languages need
-// besides, and ligatures of expert fonts.
-var cffTexts = func() (texts [cffStrings]string) {
+// cffStandardTexts are the texts of the CFF standard strings: the glyphs of the
+// standard encoding in its order, further glyphs of Latin languages, and the
+// ligatures of expert fonts.
+var cffStandardTexts = func() (texts [cffStrings]string) {
 	sid := 1
 	for _, text := range standard {
 		if text != "" {
@@ -35,58 +35,58 @@ var cffTexts = func() (texts [cffStrings]string) {
 	return texts
 }()
 
-// builtInCompact reads the alphabet that a compact font program (CFF, also
-// inside of OpenType) brings along. Every count in it has at most 16 bits, so a
-// program that lies costs no more than 65,536 steps.
-func builtInCompact(alpha *alphabet, program []byte) {
-	program = compactTable(program)
+// cffBuiltInEncoding reads the built-in encoding of a CFF font program, which
+// may be inside an OpenType file. Every count in it has at most 16 bits, so a
+// false one costs at most 65,536 steps.
+func cffBuiltInEncoding(enc *simpleEncoding, program []byte) {
+	program = cffTable(program)
 	if len(program) < 4 || program[0] != 1 {
 		return
 	}
-	_, rest, ok := compactIndex(program, int(program[2])) // names
+	_, rest, ok := readCFFIndex(program, int(program[2])) // Name INDEX
 	if !ok {
 		return
 	}
-	tops, rest, ok := compactIndex(program, rest)
+	tops, rest, ok := readCFFIndex(program, rest)
 	if !ok || tops.count == 0 {
 		return
 	}
-	strings, _, ok := compactIndex(program, rest)
+	strings, _, ok := readCFFIndex(program, rest)
 	if !ok {
 		return
 	}
-	top := compactDict(tops.item(0))
+	top := readCFFDict(tops.item(0))
 	at := top[cffEncoding]
-	if at <= 1 || at >= len(program) { // 0 and 1 are alphabets of the standard
+	if at <= 1 || at >= len(program) { // 0 and 1 are predefined encodings
 		return
 	}
-	shapes, _, ok := compactIndex(program, top[cffCharStrings])
+	shapes, _, ok := readCFFIndex(program, top[cffCharStrings])
 	if !ok {
 		return
 	}
-	names := compactCharset(program, top[cffCharset], shapes.count)
+	names := readCFFCharset(program, top[cffCharset], shapes.count)
 	textOf := func(sid int) string {
 		if sid < cffStrings {
-			return cffTexts[sid]
+			return cffStandardTexts[sid]
 		}
 		return glyphText(string(strings.item(sid - cffStrings)))
 	}
-	compactCodes(program[at:], func(code, glyph int) {
+	readCFFEncoding(program[at:], func(code, glyph int) {
 		if glyph < len(names) {
 			if t := textOf(names[glyph]); t != "" {
-				alpha[code] = t
+				enc[code] = t
 			}
 		}
 	}, func(code, sid int) {
 		if t := textOf(sid); t != "" {
-			alpha[code] = t
+			enc[code] = t
 		}
 	})
 }
 
-// compactTable finds the compact font inside of an OpenType file; other
-// programs are returned as they are.
-func compactTable(program []byte) []byte {
+// cffTable finds the CFF font inside an OpenType file. Other programs are
+// returned unchanged.
+func cffTable(program []byte) []byte {
 	if !bytes.HasPrefix(program, []byte("OTTO")) || len(program) < 12 {
 		return program
 	}
@@ -102,16 +102,16 @@ func compactTable(program []byte) []byte {
 	return nil
 }
 
-// A compactList is a list of byte strings in a compact font.
-type compactList struct {
+// A cffIndex is a CFF INDEX: a list of byte strings.
+type cffIndex struct {
 	count   int
 	size    int    // of an offset, in bytes
 	offsets []byte // count+1 of them
-	data    []byte // from where offsets count, which begin with 1
+	data    []byte // offsets count from 1 at its start
 }
 
-// compactIndex reads the list at a place, and says where what follows it begins.
-func compactIndex(program []byte, at int) (list compactList, after int, ok bool) {
+// readCFFIndex reads the INDEX at an offset, and returns the offset after it.
+func readCFFIndex(program []byte, at int) (list cffIndex, after int, ok bool) {
 	if at < 0 || at+2 > len(program) {
 		return list, 0, false
 	}
@@ -133,7 +133,7 @@ func compactIndex(program []byte, at int) (list compactList, after int, ok bool)
 	return list, end + last - 1, last >= 1 && last-1 <= len(list.data)
 }
 
-func (l compactList) offset(i int) int {
+func (l cffIndex) offset(i int) int {
 	n := 0
 	for _, b := range l.offsets[i*l.size : (i+1)*l.size] {
 		n = n<<8 | int(b)
@@ -141,7 +141,7 @@ func (l compactList) offset(i int) int {
 	return n
 }
 
-func (l compactList) item(i int) []byte {
+func (l cffIndex) item(i int) []byte {
 	if i < 0 || i >= l.count {
 		return nil
 	}
@@ -152,15 +152,15 @@ func (l compactList) item(i int) []byte {
 	return l.data[from:to]
 }
 
-// compactDict reads the operators of one byte that have a whole number.
-func compactDict(data []byte) map[int]int {
+// readCFFDict reads the one-byte operators whose operand is an integer.
+func readCFFDict(data []byte) map[int]int {
 	out := map[int]int{}
 	var operands []int
 	for i := 0; i < len(data); {
 		b := int(data[i])
 		n, size := 0, 1
 		switch {
-		case b == 12: // an operator of two bytes
+		case b == 12: // a two-byte operator
 			operands, i = nil, i+2
 			continue
 		case b <= 21:
@@ -173,7 +173,7 @@ func compactDict(data []byte) map[int]int {
 			n, size = int(int16(binary.BigEndian.Uint16(data[i+1:]))), 3
 		case b == 29 && i+5 <= len(data):
 			n, size = int(int32(binary.BigEndian.Uint32(data[i+1:]))), 5
-		case b == 30: // a real number ends with a half byte of ones
+		case b == 30: // a real number ends with the nibble 15
 			for i+size < len(data) && data[i+size]&0x0F != 0x0F && data[i+size]>>4 != 0x0F {
 				size++
 			}
@@ -193,9 +193,9 @@ func compactDict(data []byte) map[int]int {
 	return out
 }
 
-// compactCharset lists the names of glyphs as numbers of strings.
-func compactCharset(program []byte, at, count int) []int {
-	names := make([]int, 1, max(count, 1)) // glyph 0 is that of no character
+// readCFFCharset returns the string number of each glyph's name.
+func readCFFCharset(program []byte, at, count int) []int {
+	names := make([]int, 1, max(count, 1)) // glyph 0 is .notdef
 	if at <= 2 {
 		for sid := 1; sid < min(count, 229) && at == 0; sid++ {
 			names = append(names, sid)
@@ -224,9 +224,9 @@ func compactCharset(program []byte, at, count int) []int {
 	return names
 }
 
-// compactCodes tells which glyph each code shows, and which name the codes have
-// that are added to those.
-func compactCodes(data []byte, glyph, name func(code, n int)) {
+// readCFFEncoding calls glyph for each code with its glyph, and name for each
+// supplementary code with the string number of its name.
+func readCFFEncoding(data []byte, glyph, name func(code, n int)) {
 	if len(data) < 2 {
 		return
 	}

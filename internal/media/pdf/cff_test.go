@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// compactFont is a font program whose glyphs 1, 2, … have the given names, with
-// a charset and an encoding as they stand in a file.
-func compactFont(charset, encoding []byte, glyphs int, names ...string) []byte {
+// cffFont is a CFF font program whose glyphs 1, 2, … have the given names, with
+// a charset and an encoding as stored in a file.
+func cffFont(charset, encoding []byte, glyphs int, names ...string) []byte {
 	index := func(items ...string) []byte {
 		out := binary.BigEndian.AppendUint16(nil, uint16(len(items)))
 		if len(items) == 0 {
@@ -53,8 +53,8 @@ func compactFont(charset, encoding []byte, glyphs int, names ...string) []byte {
 	return bytes.Join([][]byte{head, charset, encoding, index(shapes...)}, nil)
 }
 
-// X160: a compact font program tells what its codes mean.
-func TestCompactAlphabet(t *testing.T) {
+// X160: the built-in encoding of a CFF font.
+func TestCFFEncoding(t *testing.T) {
 	names := []string{"gamma", "universal", "lessequal"}
 	named := []byte{0, 1, 135, 1, 136, 1, 137, 0, 34} // 391, 392, 393 and A
 	ranges := []byte{1, 1, 135, 2, 0, 34, 0}
@@ -70,7 +70,7 @@ func TestCompactAlphabet(t *testing.T) {
 		{"long ranges of names", long, []byte{1, 1, 1, 3}, "γ∀≤A"},
 		{"codes that are added", named, []byte{0x80, 3, 1, 2, 3, 1, 4, 0, 35}, "γ∀≤B"},
 	} {
-		program := compactFont(tt.charset, tt.encoding, 4, names...)
+		program := cffFont(tt.charset, tt.encoding, 4, names...)
 		font := "<< /Type /Font /Subtype /Type1 /BaseFont /ABCDEF+Own /FirstChar 1 /LastChar 4 /Widths [500 500 500 500] /FontDescriptor << /Flags 4 /FontFile3 6 0 R >> >>"
 		for subtype, data := range map[string][]byte{
 			"Type1C":   program,
@@ -83,18 +83,18 @@ func TestCompactAlphabet(t *testing.T) {
 		}
 	}
 	for sid, want := range map[int]string{1: " ", 8: "’", 17: "0", 34: "A", 66: "a", 109: "ﬁ", 149: "ß", 150: "¹", 199: "Ž", 228: "ž", 268: "ﬄ"} {
-		if cffTexts[sid] != want {
-			t.Errorf("standard string %d is %q, want %q", sid, cffTexts[sid], want)
+		if cffStandardTexts[sid] != want {
+			t.Errorf("standard string %d is %q, want %q", sid, cffStandardTexts[sid], want)
 		}
 	}
 }
 
-// Whatever a damaged program says, reading it ends, and changes only codes.
-func TestHostileCompactFont(t *testing.T) {
-	sound := compactFont([]byte{2, 1, 135, 0, 2}, []byte{1, 1, 1, 3}, 3, "gamma", "universal", "lessequal")
-	var alpha alphabet
+// Reading a damaged font program ends, and changes only the encoding.
+func TestHostileCFF(t *testing.T) {
+	sound := cffFont([]byte{2, 1, 135, 0, 2}, []byte{1, 1, 1, 3}, 3, "gamma", "universal", "lessequal")
+	var encoding simpleEncoding
 	for end := range sound {
-		builtInCompact(&alpha, sound[:end])
+		cffBuiltInEncoding(&encoding, sound[:end])
 	}
 	dice := rand.New(rand.NewPCG(34, 10))
 	for range 20_000 {
@@ -102,9 +102,9 @@ func TestHostileCompactFont(t *testing.T) {
 		for range 1 + dice.IntN(4) {
 			data[dice.IntN(len(data))] = byte(dice.Uint32())
 		}
-		builtInCompact(&alpha, data)
+		cffBuiltInEncoding(&encoding, data)
 	}
-	for _, text := range alpha {
+	for _, text := range encoding {
 		if len(text) > 64 {
 			t.Errorf("a code means %d bytes: %s", len(text), fmt.Sprintf("%.80q", text))
 		}

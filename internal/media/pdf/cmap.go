@@ -13,14 +13,14 @@ import (
 	"golang.org/x/text/encoding/traditionalchinese"
 )
 
-// Bounds of one character map. Ranges are kept as ranges, however wide.
+// Limits of one CMap. Ranges are stored as ranges, however wide.
 const (
 	maxMapEntries  = 100_000
 	maxMapOperands = 4_096
 )
 
-// codeRange maps the codes lo to hi, of n bytes: to text that counts up in its
-// last character, to a list, or to character ids that count up.
+// A codeRange maps the codes lo to hi, of n bytes, to texts that differ in
+// their last character, to a list of texts, or to consecutive CIDs.
 type codeRange struct {
 	lo, hi uint32
 	n      int
@@ -29,19 +29,19 @@ type codeRange struct {
 	cid    int
 }
 
-// cmap is a character map: how bytes group into codes, and what codes mean.
+// A cmap is a PDF CMap: how bytes form codes, and what codes mean.
 type cmap struct {
-	spaces []codeRange
+	spaces []codeRange       // codespace ranges
 	chars  map[uint32]string // single codes with text
-	ranges []codeRange       // of text
+	ranges []codeRange       // ranges of codes with text
 	cids   []codeRange
 }
 
-// readCMap reads the operators of a character map; what it does not know or
-// what is damaged, it passes over.
+// readCMap reads the operators of a CMap. It skips unknown operators and
+// damage.
 func readCMap(b []byte) *cmap {
 	m := &cmap{chars: map[uint32]string{}}
-	l := lexer{b: b, most: maxMapOperands}
+	l := lexer{b: b, maxArgs: maxMapOperands}
 	for entries := 0; entries < maxMapEntries; {
 		op, ok := l.next()
 		if !ok {
@@ -67,7 +67,7 @@ func readCMap(b []byte) *cmap {
 					}
 					entries += len(r.list)
 				} else {
-					r.text = units(args[2].text)
+					r.text = utf16Units(args[2].text)
 				}
 				m.ranges = append(m.ranges, r)
 			}
@@ -100,7 +100,7 @@ func codeOf(b []byte) uint32 {
 	return c
 }
 
-func units(b []byte) []uint16 {
+func utf16Units(b []byte) []uint16 {
 	if len(b) == 1 {
 		return []uint16{uint16(b[0])}
 	}
@@ -111,7 +111,7 @@ func units(b []byte) []uint16 {
 	return u
 }
 
-// text is what a code means.
+// text returns the text of a code.
 func (m *cmap) text(c uint32) (string, bool) {
 	if t, ok := m.chars[c]; ok {
 		return t, true
@@ -137,7 +137,7 @@ func (m *cmap) text(c uint32) (string, bool) {
 	return "", false
 }
 
-// cid is the character id of a code, by which fonts list widths.
+// cid returns the CID of a code, by which fonts list widths.
 func (m *cmap) cid(c uint32) (int, bool) {
 	for _, r := range m.cids {
 		if c >= r.lo && c <= r.hi {
@@ -147,7 +147,7 @@ func (m *cmap) cid(c uint32) (int, bool) {
 	return 0, false
 }
 
-// length is how many bytes the code at the start of raw has.
+// length is the number of bytes of the code at the start of raw.
 func (m *cmap) length(raw []byte) int {
 	for n := 1; n <= 4 && n <= len(raw); n++ {
 		c := codeOf(raw[:n])
@@ -163,8 +163,9 @@ func (m *cmap) length(raw []byte) int {
 	return 2
 }
 
-// legacy names the alphabets behind the predefined maps of the PDF standard.
-var legacy = []struct {
+// legacyCMaps are the encodings behind the predefined CMaps of the PDF
+// standard, by a part of the name.
+var legacyCMaps = []struct {
 	part string
 	enc  encoding.Encoding
 }{
@@ -173,13 +174,14 @@ var legacy = []struct {
 	{"RKSJ", japanese.ShiftJIS}, {"KSC", korean.EUCKR}, {"EUC-", japanese.EUCJP},
 }
 
-// predefined returns how codes of a map that is known by name are read: as
-// UTF-16, or in an alphabet of old; both nil for Identity and what is unknown.
+// predefined returns how the codes of a predefined CMap are decoded: as UTF-16,
+// or in a legacy encoding. It returns neither for Identity and for unknown
+// names.
 func predefined(name string) (utf16 bool, enc encoding.Encoding) {
 	if strings.Contains(name, "UCS2") || strings.Contains(name, "UTF16") {
 		return true, nil
 	}
-	for _, l := range legacy {
+	for _, l := range legacyCMaps {
 		if strings.Contains(name, l.part) {
 			return false, l.enc
 		}

@@ -9,54 +9,55 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the search for columns.
+// Limits of the search for columns.
 const (
-	maxColumnsDeep = 8
+	maxColumnDepth = 8
 	maxGutters     = 64
 	minColumnRows  = 3
-	// gutterWidth is how wide the white between columns is at least, in units of
-	// the font size.
+	// gutterWidth is the minimum width of the gap between columns, in units of the
+	// font size.
 	gutterWidth = 0.85
 )
 
-// A gutter is a strip of white that runs down through some rows.
+// A gutter is a vertical strip without text through some rows.
 type gutter struct {
 	x0, x1   float64
-	from, to int // rows, both included
+	from, to int // rows, inclusive
 }
 
-// order puts pieces into reading order. Where a gutter divides some rows into
-// columns, what stands above comes first, then the columns one by one, then what
-// stands below; each of these is looked at in the same way again.
-func order(pieces []piece, deep int) []flow {
-	if len(pieces) == 0 {
+// readingOrder sorts fragments into flows. Where a gutter divides some rows
+// into columns, the order is: the rows above, the columns one by one, the rows
+// below. Each of these is divided again in the same way.
+func readingOrder(fragments []fragment, depth int) []flow {
+	if len(fragments) == 0 {
 		return nil
 	}
-	rows := rowsOf(pieces)
-	if deep < maxColumnsDeep && len(rows) >= minColumnRows {
+	rows := rowsOf(fragments)
+	if depth < maxColumnDepth && len(rows) >= minColumnRows {
 		if g, ok := bestGutter(rows); ok {
-			left, right := divide(rows[g.from:g.to+1], g)
-			if mostlyRTL(pieces) {
+			left, right := splitRows(rows[g.from:g.to+1], g)
+			if mostlyRTL(fragments) {
 				left, right = right, left
 			}
-			out := order(flat(rows[:g.from]), deep+1)
-			out = append(out, order(left, deep+1)...)
-			out = append(out, order(right, deep+1)...)
-			return append(out, order(flat(rows[g.to+1:]), deep+1)...)
+			out := readingOrder(flatten(rows[:g.from]), depth+1)
+			out = append(out, readingOrder(left, depth+1)...)
+			out = append(out, readingOrder(right, depth+1)...)
+			return append(out, readingOrder(flatten(rows[g.to+1:]), depth+1)...)
 		}
 	}
-	return []flow{{pieces: pieces}}
+	return []flow{{fragments: fragments}}
 }
 
-func flat(rows [][]piece) (out []piece) {
+func flatten(rows [][]fragment) (out []fragment) {
 	for _, row := range rows {
 		out = append(out, row...)
 	}
 	return out
 }
 
-// divide splits rows at a gutter; both sides stay in order from top to bottom.
-func divide(rows [][]piece, g gutter) (left, right []piece) {
+// splitRows splits rows at a gutter. Both sides stay ordered from top to
+// bottom.
+func splitRows(rows [][]fragment, g gutter) (left, right []fragment) {
 	for _, row := range rows {
 		for _, p := range row {
 			if p.u1 <= g.x0+0.01 {
@@ -69,24 +70,24 @@ func divide(rows [][]piece, g gutter) (left, right []piece) {
 	return left, right
 }
 
-func mostlyRTL(pieces []piece) bool {
+func mostlyRTL(fragments []fragment) bool {
 	rtl := 0
-	for _, p := range pieces {
-		if rightToLeft(p.plain()) {
+	for _, p := range fragments {
+		if isRTLText(p.plain()) {
 			rtl++
 		}
 	}
-	return 2*rtl > len(pieces)
+	return 2*rtl > len(fragments)
 }
 
-// bestGutter finds the strip of white with most text on both sides that reads as
-// columns and not as a table.
-func bestGutter(rows [][]piece) (best gutter, ok bool) {
+// bestGutter finds the gutter with most text on both sides that separates
+// columns of text and not of a table.
+func bestGutter(rows [][]fragment) (best gutter, ok bool) {
 	score := 0.0
 	for _, g := range gutters(rows) {
-		g, left, right := trim(rows, g)
+		g, left, right := trimGutter(rows, g)
 		n := min(len(left), len(right))
-		if n < minColumnRows || float64(n) < score || !columns(rows[g.from:g.to+1], g, left, right) {
+		if n < minColumnRows || float64(n) < score || !areColumns(rows[g.from:g.to+1], g, left, right) {
 			continue
 		}
 		if s := float64(n) + min(g.x1-g.x0, 100)/1000; s > score {
@@ -96,23 +97,22 @@ func bestGutter(rows [][]piece) (best gutter, ok bool) {
 	return best, ok
 }
 
-// gutters finds the strips of white between text that last for some rows, the
-// longest ones first.
-func gutters(rows [][]piece) []gutter {
+// gutters finds the gutters that extend over some rows, the longest first.
+func gutters(rows [][]fragment) []gutter {
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, row := range rows {
 		for _, p := range row {
 			least, most = min(least, p.u0), max(most, p.u1)
 		}
 	}
-	wide := gutterWidth * medianSize(flat(rows))
+	wide := gutterWidth * medianSize(flatten(rows))
 	var open, done []gutter
 	for i, row := range rows {
-		white := whiteOf(row, least, most, wide)
+		gaps := gapsOf(row, least, most, wide)
 		var next []gutter
 		for _, g := range open {
 			kept := false
-			for _, w := range white {
+			for _, w := range gaps {
 				if x0, x1 := max(g.x0, w.x0), min(g.x1, w.x1); x1-x0 >= wide {
 					next = addGutter(next, gutter{x0, x1, g.from, i})
 					kept = kept || x0 == g.x0 && x1 == g.x1
@@ -122,7 +122,7 @@ func gutters(rows [][]piece) []gutter {
 				done = append(done, g)
 			}
 		}
-		for _, w := range white {
+		for _, w := range gaps {
 			next = addGutter(next, gutter{w.x0, w.x1, i, i})
 		}
 		open = next
@@ -151,9 +151,9 @@ func longestGutters(list []gutter) []gutter {
 	return list[:min(len(list), maxGutters)]
 }
 
-// whiteOf lists the white of a row that could be part of a gutter, also at its
-// ends: short lines belong to columns too.
-func whiteOf(row []piece, least, most, wide float64) (out []gutter) {
+// gapsOf lists the gaps of a row that could be part of a gutter. They include
+// the row's ends, because short lines belong to columns too.
+func gapsOf(row []fragment, least, most, wide float64) (out []gutter) {
 	at := least
 	for _, p := range row {
 		if p.u0-at >= wide {
@@ -167,16 +167,17 @@ func whiteOf(row []piece, least, most, wide float64) (out []gutter) {
 	return out
 }
 
-// Distances between rows, in units of the font size: what is further above or
-// below the columns, and stands at one side only, is not part of them.
+// Distances between rows, in units of the font size. A row further above or
+// below the columns, with text on one side only, is not part of them.
 const (
 	aboveColumns = 1.6
 	belowColumns = 3.2
 )
 
-// trim takes rows off a gutter that have text on one side of it only and stand
-// apart. left and right are the rows that have text on the side, as indexes.
-func trim(rows [][]piece, g gutter) (out gutter, left, right []int) {
+// trimGutter removes rows from both ends of a gutter that have text on one side
+// only and are set apart. left and right are the indexes of the rows with text
+// on that side.
+func trimGutter(rows [][]fragment, g gutter) (out gutter, left, right []int) {
 	for i := g.from; i <= g.to; i++ {
 		l, r := false, false
 		for _, p := range rows[i] {
@@ -217,9 +218,10 @@ func trim(rows [][]piece, g gutter) (out gutter, left, right []int) {
 	return g, within(left), within(right)
 }
 
-// columns tells columns of text from those of a table: lines of text fill their
-// column or do not stand beside each other, cells are short and do.
-func columns(rows [][]piece, g gutter, left, right []int) bool {
+// areColumns distinguishes columns of text from those of a table. Lines of text
+// fill their column, or are not aligned with those of the other; table cells
+// are short and aligned.
+func areColumns(rows [][]fragment, g gutter, left, right []int) bool {
 	both := 0
 	for _, i := range left {
 		if slices.Contains(right, i) {
@@ -229,24 +231,24 @@ func columns(rows [][]piece, g gutter, left, right []int) bool {
 	if aligned := float64(both) / float64(min(len(left), len(right))); aligned < 0.6 {
 		return true
 	}
-	var l, r side
+	var l, r gutterSide
 	for _, row := range rows {
-		lp, rp := divide([][]piece{row}, g)
+		lp, rp := splitRows([][]fragment{row}, g)
 		l.add(lp)
 		r.add(rp)
 	}
-	return l.isText() && r.isText() || r.marked*2 >= max(len(r.widths), 4) && l.marked*2 >= max(len(l.widths), 4)
+	return l.isText() && r.isText() || r.listItems*2 >= max(len(r.widths), 4) && l.listItems*2 >= max(len(l.widths), 4)
 }
 
-// side is one side of a gutter, row by row.
-type side struct {
-	u0, u1 float64
-	widths []float64
-	chars  []int // of each piece
-	marked int   // rows that begin as items of lists do
+// A gutterSide collects the rows on one side of a gutter.
+type gutterSide struct {
+	u0, u1    float64
+	widths    []float64
+	chars     []int // of each fragment
+	listItems int   // rows that begin with a list marker
 }
 
-func (s *side) add(row []piece) {
+func (s *gutterSide) add(row []fragment) {
 	if len(row) == 0 {
 		return
 	}
@@ -260,16 +262,18 @@ func (s *side) add(row []piece) {
 	}
 	s.u0, s.u1 = min(s.u0, row[0].u0), max(s.u1, end)
 	s.widths = append(s.widths, end-row[0].u0)
-	if mark, _ := listMark(row[0].plain()); mark != "" {
-		s.marked++
+	if marker, _ := listMarker(row[0].plain()); marker != "" {
+		s.listItems++
 	}
 }
 
-// minTextChars is how long the pieces of running text are; cells are shorter.
+// minTextChars is the median length of fragments of running text; table cells
+// are shorter.
 const minTextChars = 14
 
-// isText: lines of some length, many of which fill the column.
-func (s *side) isText() bool {
+// isText reports whether the side is running text: lines of some length, many
+// of which fill the column.
+func (s *gutterSide) isText() bool {
 	if len(s.widths) == 0 {
 		return false
 	}

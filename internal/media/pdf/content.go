@@ -12,92 +12,93 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Bounds of one page.
+// Limits of one page.
 const (
-	maxRuns      = 100_000
-	maxFormDeep  = 12
-	maxStates    = 1_000
-	maxOperators = 3_000_000
-	maxMarks     = 200
-	maxFormCache = 8 << 20
+	maxRuns          = 100_000
+	maxFormDepth     = 12
+	maxStates        = 1_000
+	maxOperators     = 3_000_000
+	maxMarkedContent = 200
+	maxFormCache     = 8 << 20
 )
 
-// Bounds of all pages together: content is packed, and pages may share it, but
-// no sound file unpacks to much more than this.
+// Limits of all pages together. Content is compressed, and pages may share it,
+// but no real file decompresses to much more than this.
 const (
 	baseContent    = 64 << 20
 	contentPerByte = 30 // of the file
 	contentPerPage = 8 << 10
 )
 
-// A run is text shown at one go, at its place on the page. Coordinates are
-// turned so that text runs along u, and v grows upwards.
-type run struct {
-	u0, u1 float64 // where it begins and ends
-	v      float64 // its baseline
-	size   float64 // height of the font
-	turn   int     // quarter turns of the writing direction
-	look   emphasis
-	text   string
-	// before and after say that a space was shown at its ends.
+// A textRun is the text of one show operator at its place on the page.
+// Coordinates are rotated so that text runs along u and v grows upwards.
+type textRun struct {
+	u0, u1   float64 // start and end
+	v        float64 // baseline
+	size     float64 // font size
+	rotation int     // of the writing direction, in quarter rotations
+	style    fontStyle
+	text     string
+	// before and after are set when a space was shown at that end.
 	before, after bool
 }
 
-// A sheet is what one page shows.
-type sheet struct {
+// pageContent is the text and the rules that one page shows.
+type pageContent struct {
 	number  int
 	media   rect
-	runs    []run
+	runs    []textRun
 	rules   []rule
 	problem string
 }
 
-// interpreter reads the content of pages: where which text stands. It draws
-// nothing and reads no image.
+// An interpreter reads the content of pages: which text is where. It draws
+// nothing and reads no images.
 type interpreter struct {
-	f         *file
-	fonts     map[uintptr]*face
-	hidden    map[uintptr]bool // layers that are switched off
-	forms     map[uintptr][]byte
-	formBytes int
-	text      int  // bytes shown so far, over all pages
-	spent     int  // bytes of content read so far, over all pages
-	budget    int  // what they may come to
-	shown     int  // pages with text
-	problems  int  // pages with a problem
-	redrawn   bool // the fields of the form are to be drawn anew
-	// Of this page:
+	f                *file
+	fonts            map[uintptr]*face
+	hiddenLayers     map[uintptr]bool // optional content groups that are off
+	forms            map[uintptr][]byte
+	formBytes        int
+	textBytes        int // text shown so far, over all pages
+	contentBytes     int // content read so far, over all pages
+	maxContentBytes  int // limit of contentBytes
+	pagesWithText    int
+	pagesWithProblem int
+	needAppearances  bool // the form asks viewers to regenerate appearances
+	// State of the current page:
 	media     rect
 	operators int
 	unpacked  int
 }
 
 func newInterpreter(f *file, pages int) *interpreter {
-	in := &interpreter{f: f, budget: baseContent + contentPerByte*f.size + contentPerPage*pages, fonts: map[uintptr]*face{}, hidden: map[uintptr]bool{}, forms: map[uintptr][]byte{}}
-	if root, err := f.x.Catalog(); err == nil {
+	in := &interpreter{f: f, maxContentBytes: baseContent + contentPerByte*f.size + contentPerPage*pages, fonts: map[uintptr]*face{}, hiddenLayers: map[uintptr]bool{}, forms: map[uintptr][]byte{}}
+	if root, err := f.xref.Catalog(); err == nil {
 		anew, _ := f.get(f.dict(root["AcroForm"])["NeedAppearances"]).(types.Boolean)
-		in.redrawn = bool(anew)
+		in.needAppearances = bool(anew)
 		layers := f.dict(f.dict(root["OCProperties"])["D"])
 		for _, o := range f.array(layers["OFF"]) {
 			if d := f.dict(o); d != nil {
-				in.hidden[identityOf(d)] = true
+				in.hiddenLayers[identityOf(d)] = true
 			}
 		}
 	}
 	return in
 }
 
-// errBusy ends a page that has more to draw than any page for readers.
-var errBusy = errors.New("it has too many drawing operations; what comes after the first 3 million is missing")
+// errTooManyOperators ends a page with more drawing operations than any page
+// made for people.
+var errTooManyOperators = errors.New("it has too many drawing operations; what comes after the first 3 million is missing")
 
-// page reads one page; what was read before a problem is kept. The error is of
-// the file as a whole.
-func (in *interpreter) page(number int, n node) (s sheet, err error) {
-	s.number, s.media = number, n.media
+// page reads one page. What was read before a problem is kept. An error
+// concerns the file as a whole.
+func (in *interpreter) page(number int, n pageNode) (s pageContent, err error) {
+	s.number, s.media = number, n.mediaBox
 	trouble := func(why string) {
 		if s.problem == "" {
-			s.problem = oneLine(why) // it may quote the file
-			in.problems++
+			s.problem = oneLine(why) // the text may come from the file
+			in.pagesWithProblem++
 		}
 	}
 	defer func() {
@@ -105,10 +106,10 @@ func (in *interpreter) page(number int, n node) (s sheet, err error) {
 			trouble(fmt.Sprintf("its content is damaged (%v)", v))
 		}
 		if len(s.runs) > 0 {
-			in.shown++
+			in.pagesWithText++
 		}
 	}()
-	in.operators, in.unpacked, in.media = 0, 0, n.media
+	in.operators, in.unpacked, in.media = 0, 0, n.mediaBox
 	content, missing, err := in.contents(n.dict["Contents"])
 	if err != nil {
 		return s, err
@@ -116,14 +117,14 @@ func (in *interpreter) page(number int, n node) (s sheet, err error) {
 	if missing != "" {
 		trouble(missing)
 	}
-	d := &drawing{in: in, sheet: &s, res: n.resources}
+	d := &contentState{in: in, page: &s, res: n.resources}
 	d.state.ctm, d.state.scale = identity, 1
 	drawn := d.interpret(content)
 	if drawn == nil {
 		drawn = in.annotations(&s, n)
 	}
-	if in.spent += len(content); in.spent > in.budget {
-		drawn = fault.New(fault.FileTooLarge, "the pages of the PDF file unpack to more than %d MiB", in.budget>>20)
+	if in.contentBytes += len(content); in.contentBytes > in.maxContentBytes {
+		drawn = fault.New(fault.FileTooLarge, "the pages of the PDF file unpack to more than %d MiB", in.maxContentBytes>>20)
 	}
 	if errors.Is(drawn, fault.FileTooLarge) {
 		return s, drawn
@@ -131,13 +132,13 @@ func (in *interpreter) page(number int, n node) (s sheet, err error) {
 	if drawn != nil {
 		trouble(drawn.Error())
 	}
-	if in.text > MaxText {
+	if in.textBytes > MaxText {
 		return s, fault.New(fault.FileTooLarge, "the PDF file has more than %d MiB of text", MaxText>>20)
 	}
 	return s, nil
 }
 
-// contents puts the streams of a page together, with a space between them.
+// contents joins the streams of a page, separated by white space.
 func (in *interpreter) contents(o types.Object) (content []byte, missing string, err error) {
 	parts := types.Array{o}
 	if a := in.f.array(o); a != nil {
@@ -152,7 +153,7 @@ func (in *interpreter) contents(o types.Object) (content []byte, missing string,
 			continue
 		}
 		b, err := in.f.content(sd, maxContent-len(content))
-		if errors.Is(err, errLong) {
+		if errors.Is(err, errContentTooLarge) {
 			return nil, "", err
 		}
 		if err != nil {
@@ -166,7 +167,7 @@ func (in *interpreter) contents(o types.Object) (content []byte, missing string,
 	return content, missing, nil
 }
 
-// matrix is [a b c d e f] as the PDF standard writes it.
+// A matrix is [a b c d e f] as in the PDF standard.
 type matrix [6]float64
 
 var identity = matrix{1, 0, 0, 1, 0, 0}
@@ -179,7 +180,7 @@ func (m matrix) mul(n matrix) matrix {
 	}
 }
 
-// shift is m moved by x, y in its own units.
+// shift returns m translated by x, y in its own units.
 func (m matrix) shift(x, y float64) matrix {
 	m[4] += x*m[0] + y*m[2]
 	m[5] += x*m[1] + y*m[3]
@@ -190,36 +191,38 @@ func (m matrix) apply(x, y float64) (float64, float64) {
 	return x*m[0] + y*m[2] + m[4], x*m[1] + y*m[3] + m[5]
 }
 
-// textState is what q saves and Q restores.
+// textState is what the operator q saves and Q restores.
 type textState struct {
 	ctm                                    matrix
 	font                                   *face
 	size, char, word, scale, leading, rise float64
-	stroked                                bool // letters are filled and outlined, to look bold
+	stroked                                bool // text is filled and stroked, to look bold
 }
 
-type drawing struct {
+// A contentState is the state of one content stream while it is interpreted.
+type contentState struct {
 	in     *interpreter
-	sheet  *sheet
+	page   *pageContent
 	res    types.Dict
-	deep   int
+	depth  int
 	state  textState
 	saved  []textState
-	tm, lm matrix // text and line matrix
+	tm, lm matrix // text matrix and line matrix
 	path   path
-	marks  []mark
-	hidden int // marks around this place that hide what they hold
+	marked []markedContent
+	hidden int // how many enclosing marked contents are hidden
 }
 
-// A mark surrounds a piece of content. One with actual text stands for it.
-type mark struct {
-	actual string
-	is     bool // there is an actual text
-	told   bool
-	hides  bool
+// markedContent is a marked piece of content. Its actual text, if it has one,
+// replaces the text that it shows.
+type markedContent struct {
+	actual    string
+	hasActual bool
+	shown     bool
+	hides     bool
 }
 
-func (d *drawing) interpret(content []byte) error {
+func (d *contentState) interpret(content []byte) error {
 	l := lexer{b: content}
 	for {
 		op, ok := l.next()
@@ -227,9 +230,9 @@ func (d *drawing) interpret(content []byte) error {
 			return nil
 		}
 		if d.in.operators++; d.in.operators > maxOperators {
-			return errBusy
+			return errTooManyOperators
 		}
-		if len(d.sheet.runs) >= maxRuns {
+		if len(d.page.runs) >= maxRuns {
 			return errors.New("it has too many pieces of text; what comes after the first 100,000 is missing")
 		}
 		if err := d.operator(string(op), l.args); err != nil {
@@ -238,16 +241,17 @@ func (d *drawing) interpret(content []byte) error {
 	}
 }
 
-// operands is how many operands the operators read here have at least.
+// operands is the minimum number of operands of the operators that are
+// interpreted here.
 var operands = map[string]int{
 	"cm": 6, "Do": 1, "Tf": 2, "Tc": 1, "Tw": 1, "Tz": 1, "TL": 1, "Ts": 1, "Tr": 1,
 	"TD": 2, "Td": 2, "Tm": 6, "\"": 3, "'": 1, "Tj": 1, "TJ": 1, "m": 2, "l": 2, "re": 4, "c": 6, "v": 4, "y": 4,
 	"BDC": 2,
 }
 
-func (d *drawing) operator(op string, args []operand) error {
+func (d *contentState) operator(op string, args []operand) error {
 	if len(args) < operands[op] {
-		return nil // a damaged stream; what comes next may be whole
+		return nil // a damaged stream; the rest may be undamaged
 	}
 	num := func(i int) float64 { return args[i].num }
 	last := len(args) - 1
@@ -305,15 +309,15 @@ func (d *drawing) operator(op string, args []operand) error {
 	case "TJ":
 		d.show(args[last].items)
 	case "BMC":
-		d.mark(mark{})
+		d.beginMarked(markedContent{})
 	case "BDC":
-		d.mark(d.properties(string(args[0].text), args[1]))
+		d.beginMarked(d.properties(string(args[0].text), args[1]))
 	case "EMC":
-		if n := len(d.marks); n > 0 {
-			if d.marks[n-1].hides {
+		if n := len(d.marked); n > 0 {
+			if d.marked[n-1].hides {
 				d.hidden--
 			}
-			d.marks = d.marks[:n-1]
+			d.marked = d.marked[:n-1]
 		}
 	default:
 		d.draw(op, args)
@@ -321,20 +325,20 @@ func (d *drawing) operator(op string, args []operand) error {
 	return nil
 }
 
-func (d *drawing) mark(m mark) {
-	if len(d.marks) < maxMarks {
-		d.marks = append(d.marks, m)
+func (d *contentState) beginMarked(m markedContent) {
+	if len(d.marked) < maxMarkedContent {
+		d.marked = append(d.marked, m)
 		if m.hides {
 			d.hidden++
 		}
 	}
 }
 
-// properties reads what BDC says of the content that follows: a text to put in
-// its place, or the layer it belongs to.
-func (d *drawing) properties(tag string, o operand) (m mark) {
+// properties reads the operands of BDC: the actual text of the content that
+// follows, or the layer it belongs to.
+func (d *contentState) properties(tag string, o operand) (m markedContent) {
 	if o.kind != nameOperand {
-		m.actual, m.is = letters(textString(o.actual)), o.actual != nil
+		m.actual, m.hasActual = normalizeGlyphText(textString(o.actual)), o.actual != nil
 		return m
 	}
 	p := d.in.f.dict(d.in.f.dict(d.res["Properties"])[string(o.text)])
@@ -343,38 +347,40 @@ func (d *drawing) properties(tag string, o operand) (m mark) {
 		return m
 	}
 	if text, ok := p["ActualText"]; ok {
-		m.actual, m.is = letters(d.in.f.text(text)), true
+		m.actual, m.hasActual = normalizeGlyphText(d.in.f.text(text)), true
 	}
 	return m
 }
 
-// layerHidden says whether a layer, or all layers of a membership, are off.
+// layerHidden reports whether a layer, or all layers of a membership
+// dictionary, are off.
 func (in *interpreter) layerHidden(d types.Dict) bool {
 	if d == nil {
 		return false
 	}
-	if in.hidden[identityOf(d)] {
+	if in.hiddenLayers[identityOf(d)] {
 		return true
 	}
 	groups := in.f.array(d["OCGs"])
 	if g := in.f.dict(d["OCGs"]); g != nil {
-		return in.hidden[identityOf(g)]
+		return in.hiddenLayers[identityOf(g)]
 	}
 	for _, o := range groups {
-		if g := in.f.dict(o); g == nil || !in.hidden[identityOf(g)] {
+		if g := in.f.dict(o); g == nil || !in.hiddenLayers[identityOf(g)] {
 			return false
 		}
 	}
 	return len(groups) > 0
 }
 
-func (d *drawing) newLine(x, y float64) {
+func (d *contentState) newLine(x, y float64) {
 	d.lm = d.lm.shift(x, y)
 	d.tm = d.lm
 }
 
-// form draws a form XObject: text of letterheads and stamped pages lives there.
-func (d *drawing) form(name string) error {
+// form interprets a form XObject. Letterheads and stamped pages have their text
+// in one.
+func (d *contentState) form(name string) error {
 	f := d.in.f
 	sd, ok := f.stream(f.dict(d.res["XObject"])[name])
 	if !ok || f.name(sd.Dict["Subtype"]) != "Form" || d.in.layerHidden(f.dict(sd.Dict["OC"])) {
@@ -383,8 +389,8 @@ func (d *drawing) form(name string) error {
 	return d.drawForm(sd, f.matrix(sd.Dict["Matrix"]))
 }
 
-func (d *drawing) drawForm(sd types.StreamDict, m matrix) error {
-	if d.deep >= maxFormDeep {
+func (d *contentState) drawForm(sd types.StreamDict, m matrix) error {
+	if d.depth >= maxFormDepth {
 		return nil
 	}
 	content, err := d.in.formContent(sd)
@@ -392,10 +398,10 @@ func (d *drawing) drawForm(sd types.StreamDict, m matrix) error {
 		if errors.Is(err, fault.FileTooLarge) {
 			return err
 		}
-		return nil // the rest of the page is worth more than its error
+		return nil // one unreadable form does not end the page
 	}
-	d.in.spent += len(content)
-	inner := &drawing{in: d.in, sheet: d.sheet, res: d.res, deep: d.deep + 1, state: d.state, hidden: d.hidden}
+	d.in.contentBytes += len(content)
+	inner := &contentState{in: d.in, page: d.page, res: d.res, depth: d.depth + 1, state: d.state, hidden: d.hidden}
 	if r := d.in.f.dict(sd.Dict["Resources"]); r != nil {
 		inner.res = r
 	}
@@ -403,7 +409,8 @@ func (d *drawing) drawForm(sd types.StreamDict, m matrix) error {
 	return inner.interpret(content)
 }
 
-// formContent unpacks a form; forms on many pages are unpacked once.
+// formContent decompresses a form. A form that is used on many pages is
+// decompressed once.
 func (in *interpreter) formContent(sd types.StreamDict) ([]byte, error) {
 	id := identityOf(sd.Dict)
 	if b, ok := in.forms[id]; ok {
@@ -414,7 +421,7 @@ func (in *interpreter) formContent(sd types.StreamDict) ([]byte, error) {
 		return nil, err
 	}
 	if in.unpacked += len(b); in.unpacked > maxPageContent {
-		return nil, errLong
+		return nil, errContentTooLarge
 	}
 	if in.formBytes+len(b) <= maxFormCache {
 		in.formBytes += len(b)
@@ -423,18 +430,18 @@ func (in *interpreter) formContent(sd types.StreamDict) ([]byte, error) {
 	return b, nil
 }
 
-// Gaps within a baseline, in units of the font size: from the first on, a space;
-// from the second on, another piece of the line.
+// Gaps within a baseline, in units of the font size: from gapSpace on a space
+// is added; from gapFragment on another fragment of the line begins.
 const (
-	gapSpace = 0.15
-	gapPiece = 0.85
+	gapSpace    = 0.15
+	gapFragment = 0.85
 )
 
-// show adds runs for the strings of a text operator; numbers between them move
-// the pen.
-func (d *drawing) show(items []operand) {
+// show adds text runs for the strings of a text operator; numbers between the
+// strings move the pen.
+func (d *contentState) show(items []operand) {
 	f := d.state.font
-	if f == nil || d.in.text > MaxText {
+	if f == nil || d.in.textBytes > MaxText {
 		return
 	}
 	m := d.tm.mul(d.state.ctm)
@@ -444,12 +451,12 @@ func (d *drawing) show(items []operand) {
 		ex, ey, height = -m[2], -m[3], math.Hypot(m[0], m[1])
 	}
 	unit := math.Hypot(ex, ey)
-	turn := int(math.Round(math.Atan2(ey, ex)/(math.Pi/2))+4) % 4
-	w := writer{d: d, unit: unit}
-	w.u, w.run.v = along(turn, x, y)
-	w.run.size, w.run.turn, w.run.look = math.Abs(height*d.state.size)*f.scale, turn, f.look
+	rotation := int(math.Round(math.Atan2(ey, ex)/(math.Pi/2))+4) % 4
+	w := runBuilder{d: d, unit: unit}
+	w.u, w.run.v = toTextAxes(rotation, x, y)
+	w.run.size, w.run.rotation, w.run.style = math.Abs(height*d.state.size)*f.scale, rotation, f.style
 	if d.state.stroked {
-		w.run.look |= bold
+		w.run.style |= bold
 	}
 	w.visible = d.hidden == 0 && unit > 0 && w.run.size > 0 && !math.IsNaN(w.u+w.run.v+w.run.size) && !math.IsInf(w.u+w.run.v+w.run.size, 0)
 	moved := 0.0
@@ -474,9 +481,9 @@ func (d *drawing) show(items []operand) {
 	}
 }
 
-// along brings every writing direction onto the first, by quarter turns.
-func along(turn int, x, y float64) (u, v float64) {
-	switch turn {
+// toTextAxes rotates x, y by quarter turns so that text runs along u.
+func toTextAxes(rotation int, x, y float64) (u, v float64) {
+	switch rotation {
 	case 1:
 		return y, -x
 	case 2:

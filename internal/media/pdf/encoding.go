@@ -11,10 +11,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// alphabet is what the 256 codes of a simple font mean.
-type alphabet [256]string
+// A simpleEncoding maps the 256 codes of a simple font to texts.
+type simpleEncoding [256]string
 
-func fromCharmap(m *charmap.Charmap) (a alphabet) {
+func fromCharmap(m *charmap.Charmap) (a simpleEncoding) {
 	for c := range a {
 		if r := m.DecodeByte(byte(c)); r != utf8.RuneError && c >= ' ' {
 			a[c] = string(r)
@@ -24,8 +24,8 @@ func fromCharmap(m *charmap.Charmap) (a alphabet) {
 }
 
 var (
-	// The standard makes a bullet of the codes that Windows leaves free.
-	winAnsi = func() alphabet {
+	// The PDF standard maps the codes that Windows leaves unused to a bullet.
+	winAnsi = func() simpleEncoding {
 		a := fromCharmap(charmap.Windows1252)
 		for _, c := range []int{0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D} {
 			a[c] = "•"
@@ -33,22 +33,22 @@ var (
 		return a
 	}()
 	macRoman = fromCharmap(charmap.Macintosh)
-	standard = func() (a alphabet) {
+	standard = func() (a simpleEncoding) {
 		for c := ' '; c < 0x7F; c++ {
 			a[c] = string(c)
 		}
 		a[0x27], a[0x60] = "’", "‘"
-		spread(&a, 0xA1, "¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ\x00–†‡·\x00¶•‚„”»…‰\x00¿\x00`´ˆ˜¯˘˙¨\x00˚¸\x00˝˛ˇ—")
-		spread(&a, 0xE1, "Æ\x00ª\x00\x00\x00\x00ŁØŒº\x00\x00\x00\x00\x00æ\x00\x00\x00ı\x00\x00łøœß")
+		setRange(&a, 0xA1, "¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ\x00–†‡·\x00¶•‚„”»…‰\x00¿\x00`´ˆ˜¯˘˙¨\x00˚¸\x00˝˛ˇ—")
+		setRange(&a, 0xE1, "Æ\x00ª\x00\x00\x00\x00ŁØŒº\x00\x00\x00\x00\x00æ\x00\x00\x00ı\x00\x00łøœß")
 		return a
 	}()
-	symbol = func() (a alphabet) {
-		spread(&a, 0x20, " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼")
-		spread(&a, 0xA0, "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…│─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪")
-		spread(&a, 0xF1, "〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭")
+	symbol = func() (a simpleEncoding) {
+		setRange(&a, 0x20, " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼")
+		setRange(&a, 0xA0, "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…│─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪")
+		setRange(&a, 0xF1, "〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭")
 		return a
 	}()
-	dingbats = func() (a alphabet) {
+	dingbats = func() (a simpleEncoding) {
 		a[0x20] = " "
 		for c := 0x21; c <= 0xFE; c++ {
 			if c < 0x7F || c > 0xA0 {
@@ -68,7 +68,7 @@ var (
 	}()
 )
 
-func spread(a *alphabet, from int, text string) {
+func setRange(a *simpleEncoding, from int, text string) {
 	for _, r := range text {
 		if r != 0 {
 			a[from] = string(r)
@@ -77,14 +77,14 @@ func spread(a *alphabet, from int, text string) {
 	}
 }
 
-// accents are the endings of glyph names that stand for a combining mark.
+// accents are the suffixes of glyph names for combining marks.
 var accents = map[string]rune{
 	"acute": 0x301, "grave": 0x300, "circumflex": 0x302, "dieresis": 0x308, "tilde": 0x303, "ring": 0x30A, "caron": 0x30C,
 	"cedilla": 0x327, "macron": 0x304, "breve": 0x306, "ogonek": 0x328, "dotaccent": 0x307, "hungarumlaut": 0x30B, "commaaccent": 0x326,
 	"tonos": 0x301, "dieresistonos": 0x344, "dotbelow": 0x323, "hook": 0x309, "horn": 0x31B,
 }
 
-// glyphNames are the names of glyphs that cannot be computed (see glyphText).
+// glyphNames are the texts of glyph names that glyphText cannot compute.
 var glyphNames = func() map[string]string {
 	names := map[string]string{}
 	for _, entry := range strings.Fields(`space=\x20 exclam=! quotedbl=" numbersign=# dollar=$ percent=% ampersand=& quotesingle=' parenleft=(
@@ -121,7 +121,7 @@ var glyphNames = func() map[string]string {
 		}
 		names[name] = text
 	}
-	// Cyrillic glyphs are numbered in the order of the alphabet, but for Ё.
+	// Cyrillic glyphs are numbered in alphabetical order, except for Ё.
 	for i := range 32 {
 		upper := 10017 + i
 		if i > 5 {
@@ -133,8 +133,8 @@ var glyphNames = func() map[string]string {
 	return names
 }()
 
-// glyphText is the text that a glyph's name stands for, "" when it tells none:
-// "A", "Aacute", "uni0041", "u1F600", "f_i", "a.sc".
+// glyphText returns the text of a glyph name such as "A", "Aacute", "uni0041",
+// "u1F600", "f_i" or "a.sc", or "" for an unknown one.
 func glyphText(name string) string {
 	name, _, _ = strings.Cut(name, ".")
 	if t, ok := glyphNames[name]; ok {
@@ -185,9 +185,9 @@ func hexRune(hex string) string {
 	return string(rune(n))
 }
 
-// private are the codes that word processors give to the bullets of their
-// symbol fonts.
-var private = map[rune]rune{
+// privateUse are the private-use codes that word processors give to the bullets
+// of their symbol fonts.
+var privateUse = map[rune]rune{
 	0xF0B7: '•', 0xF0A7: '▪', 0xF06E: '■', 0xF06F: '□', 0xF0A8: '◻', 0xF0D8: '➢', 0xF0FC: '✓', 0xF076: '❖', 0xF06C: '●',
 	0xF0E0: '→', 0xF0E8: '➔', 0xF02D: '-', 0xF0A0: ' ', 0xF020: ' ',
 }

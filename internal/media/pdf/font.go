@@ -14,18 +14,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// emphasis is how text is set.
-type emphasis uint8
+// A fontStyle is a set of bold, italic and mono.
+type fontStyle uint8
 
 const (
-	bold emphasis = 1 << iota
+	bold fontStyle = 1 << iota
 	italic
 	mono
 )
 
-// A glyph is one code of a font: its text, its width in units of the font size,
-// and how many bytes the code has. A single-byte space is stretched by the
-// word spacing.
+// A glyph is the meaning of one code of a font: its text, its width in units of
+// the font size, and the number of bytes of the code. A space of one byte is
+// widened by the word spacing.
 type glyph struct {
 	text  string
 	width float64
@@ -34,31 +34,31 @@ type glyph struct {
 	space bool
 }
 
-// face decodes and measures the strings of one font.
+// A face decodes and measures the strings of one font.
 type face struct {
-	look     emphasis
+	style    fontStyle
 	vertical bool
-	scale    float64 // of the font size, for drawn fonts whose unit is their own
-	// Simple fonts: one byte, one glyph.
+	scale    float64 // of the font size, for Type 3 fonts, which define their own unit
+	// Simple fonts: one byte per glyph.
 	simple *[256]glyph
-	// Composite fonts: glyphs are worked out when they first appear.
-	glyphs   map[uint64]glyph // by code and its number of bytes
-	codes    *cmap            // how bytes group into codes; nil = two bytes each
-	unicode  *cmap            // what codes mean; nil = unknown
-	utf16    bool             // codes are UTF-16
-	legacy   encoding.Encoding
-	wide     map[int]float64
-	fallback float64
+	// Composite fonts: glyphs are decoded when they are first used.
+	glyphs       map[uint64]glyph // by code and its number of bytes
+	codes        *cmap            // how bytes form codes; nil = two bytes each
+	unicode      *cmap            // what codes mean; nil = unknown
+	utf16        bool             // codes are UTF-16
+	legacy       encoding.Encoding
+	widths       map[int]float64
+	defaultWidth float64
 }
 
-// maxFonts bounds the cache over all pages of a file, maxWide the widths that
-// one composite font may list.
+// maxFonts limits the font cache for all pages of a file; maxCIDWidths limits
+// the widths that one composite font may list.
 const (
-	maxFonts = 2_000
-	maxWide  = 1 << 16
+	maxFonts     = 2_000
+	maxCIDWidths = 1 << 16
 )
 
-// font returns a font of the resources; nil when there is none of that name.
+// font returns a font of the resources, or nil when there is none of that name.
 func (in *interpreter) font(res types.Dict, name string) *face {
 	d := in.f.dict(in.f.dict(res["Font"])[name])
 	if d == nil {
@@ -91,12 +91,12 @@ func (f *file) newFace(d types.Dict) *face {
 		if a := f.array(d["DescendantFonts"]); len(a) > 0 {
 			descendant = f.dict(a[0])
 		}
-		fc.look = lookOf(base, f, f.dict(descendant["FontDescriptor"]))
-		f.composite(fc, d, descendant)
+		fc.style = fontStyleOf(base, f, f.dict(descendant["FontDescriptor"]))
+		f.compositeFace(fc, d, descendant)
 		return fc
 	}
 	descriptor := f.dict(d["FontDescriptor"])
-	fc.look = lookOf(base, f, descriptor)
+	fc.style = fontStyleOf(base, f, descriptor)
 	f.simpleFace(fc, d, descriptor, base)
 	return fc
 }
@@ -109,7 +109,7 @@ const (
 	flagBold     = 1 << 18
 )
 
-func lookOf(base string, f *file, descriptor types.Dict) emphasis {
+func fontStyleOf(base string, f *file, descriptor types.Dict) fontStyle {
 	lower := strings.ToLower(base)
 	has := func(parts ...string) bool {
 		for _, p := range parts {
@@ -120,7 +120,7 @@ func lookOf(base string, f *file, descriptor types.Dict) emphasis {
 		return false
 	}
 	flags := int(f.float(descriptor["Flags"]))
-	var l emphasis
+	var l fontStyle
 	if has("bold", "black", "heavy", "-bd") || flags&flagBold != 0 || f.float(descriptor["FontWeight"]) >= 600 {
 		l |= bold
 	}
@@ -134,8 +134,8 @@ func lookOf(base string, f *file, descriptor types.Dict) emphasis {
 }
 
 func (f *file) simpleFace(fc *face, d, descriptor types.Dict, base string) {
-	alpha := f.alphabetOf(d, descriptor, base)
-	core := coreName(base, fc.look)
+	enc := f.encodingOf(d, descriptor, base)
+	core := coreName(base, fc.style)
 	first := int(f.float(d["FirstChar"]))
 	widths := f.array(d["Widths"])
 	unit := 0.001
@@ -154,7 +154,7 @@ func (f *file) simpleFace(fc *face, d, descriptor types.Dict, base string) {
 	}
 	fc.simple = new([256]glyph)
 	for c := range fc.simple {
-		text := alpha[c]
+		text := enc[c]
 		if fc.unicode != nil {
 			if t, ok := fc.unicode.text(uint32(c)); ok {
 				text = t
@@ -177,14 +177,14 @@ func (f *file) simpleFace(fc *face, d, descriptor types.Dict, base string) {
 	}
 }
 
-// newGlyph makes the text of a glyph fit for reading: ligatures and forms become
-// letters, bullets of symbol fonts become bullets.
+// newGlyph normalizes the text of a glyph: ligatures and presentation forms
+// become letters, bullets of symbol fonts become bullets.
 func newGlyph(text string, n int) glyph {
-	text = letters(text)
+	text = normalizeGlyphText(text)
 	return glyph{text: text, bytes: n, blank: strings.TrimSpace(text) == ""}
 }
 
-func letters(s string) string {
+func normalizeGlyphText(s string) string {
 	plain := true
 	for _, r := range s {
 		if r >= 0x2000 || printable(r) != r {
@@ -201,7 +201,7 @@ func letters(s string) string {
 		case r >= 0xFB00 && r <= 0xFB06, r >= 0xFB1D && r <= 0xFDFF, r >= 0xFE70 && r <= 0xFEFE, r >= 0x2F00 && r <= 0x2FDF:
 			out.WriteString(norm.NFKC.String(string(r)))
 		case r >= 0xF000 && r <= 0xF0FF:
-			if p, ok := private[r]; ok {
+			if p, ok := privateUse[r]; ok {
 				out.WriteRune(p)
 			}
 		default:
@@ -211,77 +211,77 @@ func letters(s string) string {
 		}
 	}
 	s = out.String()
-	if rightToLeft(s) && utf8.RuneCountInString(s) > 1 {
-		// Lines are put together as they look and turned round as a whole, so
-		// what one glyph says is turned round already.
-		s = reverse(s)
+	if isRTLText(s) && utf8.RuneCountInString(s) > 1 {
+		// Lines are composed in visual order and reversed as a whole, so the text of
+		// one glyph must be in visual order too.
+		s = reverseRunes(s)
 	}
 	return s
 }
 
-// alphabetOf finds what the codes of a simple font mean without its ToUnicode.
-func (f *file) alphabetOf(d, descriptor types.Dict, base string) alphabet {
+// encodingOf returns the encoding of a simple font without regard to ToUnicode.
+func (f *file) encodingOf(d, descriptor types.Dict, base string) simpleEncoding {
 	lower := strings.ToLower(base)
-	var alpha alphabet
+	var enc simpleEncoding
 	switch {
 	case strings.HasPrefix(lower, "symbol"):
-		alpha = symbol
+		enc = symbol
 	case strings.Contains(lower, "dingbats") && !strings.Contains(lower, "webdings"):
-		alpha = dingbats
+		enc = dingbats
 	case f.name(d["Subtype"]) == "TrueType":
-		alpha = winAnsi
+		enc = winAnsi
 	default:
-		alpha = standard
+		enc = standard
 		for c := 0x80; c < 0x100; c++ {
-			if alpha[c] == "" { // in practice such codes mean Windows' alphabet
-				alpha[c] = winAnsi[c]
+			if enc[c] == "" { // in practice, unassigned codes are those of Windows-1252
+				enc[c] = winAnsi[c]
 			}
 		}
 		if sd, ok := f.stream(descriptor["FontFile"]); ok {
 			if b, _ := f.content(sd, maxFontProgram); len(b) > 0 {
-				builtIn(&alpha, b)
+				type1Encoding(&enc, b)
 			}
 		}
 		if sd, ok := f.stream(descriptor["FontFile3"]); ok {
 			if b, _ := f.content(sd, maxFontProgram); len(b) > 0 {
-				builtInCompact(&alpha, b)
+				cffBuiltInEncoding(&enc, b)
 			}
 		}
 	}
 	name := f.name(d["Encoding"])
-	enc := f.dict(d["Encoding"])
+	dict := f.dict(d["Encoding"])
 	if name == "" {
-		name = f.name(enc["BaseEncoding"])
+		name = f.name(dict["BaseEncoding"])
 	}
 	switch name {
 	case "WinAnsiEncoding":
-		alpha = winAnsi
+		enc = winAnsi
 	case "MacRomanEncoding":
-		alpha = macRoman
+		enc = macRoman
 	case "StandardEncoding":
-		alpha = standard
+		enc = standard
 	}
 	at := 0
-	for _, o := range f.array(enc["Differences"]) {
+	for _, o := range f.array(dict["Differences"]) {
 		if n, ok := f.number(o); ok {
 			at = int(n)
 			continue
 		}
 		if at >= 0 && at < 256 {
 			if t := glyphText(f.name(o)); t != "" {
-				alpha[at] = t
+				enc[at] = t
 			} else if n := f.name(o); n == ".notdef" {
-				alpha[at] = ""
+				enc[at] = ""
 			}
 		}
 		at++
 	}
-	return alpha
+	return enc
 }
 
-// builtIn reads the alphabet that a Type 1 font program brings along, in the
-// readable part of it: "dup 65 /A put".
-func builtIn(alpha *alphabet, program []byte) {
+// type1Encoding reads the built-in encoding of a Type 1 font program from its
+// clear-text part: "dup 65 /A put".
+func type1Encoding(enc *simpleEncoding, program []byte) {
 	head, _, _ := bytes.Cut(program, []byte("eexec"))
 	_, head, ok := bytes.Cut(head, []byte("/Encoding"))
 	if !ok || bytes.HasPrefix(bytes.TrimSpace(head), []byte("StandardEncoding")) {
@@ -294,15 +294,15 @@ func builtIn(alpha *alphabet, program []byte) {
 		}
 		if n, ok := number(fields[i+1]); ok && n >= 0 && n < 256 {
 			if t := glyphText(string(fields[i+2][1:])); t != "" {
-				alpha[int(n)] = t
+				enc[int(n)] = t
 			}
 		}
 	}
 }
 
-// coreName is the standard font that resembles a font, for fonts that leave out
-// their widths as the standard ones may.
-func coreName(base string, l emphasis) string {
+// coreName returns the standard font that resembles a font. Its widths serve
+// fonts that leave out their own.
+func coreName(base string, l fontStyle) string {
 	if font.IsCoreFont(base) {
 		return base
 	}
@@ -317,8 +317,8 @@ func coreName(base string, l emphasis) string {
 	return family[l&(bold|italic)]
 }
 
-// coreWidth measures by the metrics of a standard font, which knows Windows'
-// alphabet, or its own codes in the two fonts of symbols.
+// coreWidth returns a width from the metrics of a standard font, by
+// Windows-1252 code, or by the font's own code in the two symbol fonts.
 func coreWidth(core string, c int, text string) float64 {
 	if core != "Symbol" && core != "ZapfDingbats" {
 		r := []rune(text)
@@ -338,7 +338,7 @@ func coreWidth(core string, c int, text string) float64 {
 	return float64(w) / 1000
 }
 
-func (f *file) composite(fc *face, d, descendant types.Dict) {
+func (f *file) compositeFace(fc *face, d, descendant types.Dict) {
 	fc.glyphs = map[uint64]glyph{}
 	name := f.name(d["Encoding"])
 	fc.vertical = strings.HasSuffix(name, "-V")
@@ -349,21 +349,21 @@ func (f *file) composite(fc *face, d, descendant types.Dict) {
 		}
 		fc.vertical = f.float(sd.Dict["WMode"]) == 1
 	}
-	fc.fallback = 1
+	fc.defaultWidth = 1
 	if dw, ok := f.number(descendant["DW"]); ok {
-		fc.fallback = dw / 1000
+		fc.defaultWidth = dw / 1000
 	}
-	f.wideWidths(fc, f.array(descendant["W"]))
+	f.cidWidths(fc, f.array(descendant["W"]))
 }
 
-// wideWidths reads the width array of a CID font: "c [w …]" and "c c w".
-func (f *file) wideWidths(fc *face, w types.Array) {
-	fc.wide = map[int]float64{}
-	for i := 0; i+1 < len(w) && len(fc.wide) < maxWide; {
+// cidWidths reads the width array of a CID font: "c [w …]" and "c c w".
+func (f *file) cidWidths(fc *face, w types.Array) {
+	fc.widths = map[int]float64{}
+	for i := 0; i+1 < len(w) && len(fc.widths) < maxCIDWidths; {
 		from := int(f.float(w[i]))
 		if list := f.array(w[i+1]); list != nil {
-			for j, width := range list[:min(len(list), maxWide)] {
-				fc.wide[from+j] = f.float(width) / 1000
+			for j, width := range list[:min(len(list), maxCIDWidths)] {
+				fc.widths[from+j] = f.float(width) / 1000
 			}
 			i += 2
 			continue
@@ -372,14 +372,14 @@ func (f *file) wideWidths(fc *face, w types.Array) {
 			return
 		}
 		width := f.float(w[i+2]) / 1000
-		for c := max(from, 0); c <= min(int(f.float(w[i+1])), maxWide); c++ {
-			fc.wide[c] = width
+		for c := max(from, 0); c <= min(int(f.float(w[i+1])), maxCIDWidths); c++ {
+			fc.widths[c] = width
 		}
 		i += 3
 	}
 }
 
-// next returns the glyph at the start of raw, which is not empty.
+// next returns the glyph at the start of raw, which must not be empty.
 func (fc *face) next(raw []byte) glyph {
 	if fc.simple != nil {
 		return fc.simple[raw[0]]
@@ -397,7 +397,7 @@ func (fc *face) next(raw []byte) glyph {
 	g, ok := fc.glyphs[key]
 	if !ok {
 		g = fc.decode(raw[:n], c)
-		if len(fc.glyphs) < maxWide {
+		if len(fc.glyphs) < maxCIDWidths {
 			fc.glyphs[key] = g
 		}
 	}
@@ -425,9 +425,9 @@ func (fc *face) decode(raw []byte, c uint32) glyph {
 			cid = id
 		}
 	}
-	w, ok := fc.wide[cid]
+	w, ok := fc.widths[cid]
 	if !ok {
-		w = fc.fallback
+		w = fc.defaultWidth
 		if (fc.utf16 || fc.legacy != nil) && c < 0x80 {
 			w = 0.5
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// X160: what the codes of fonts mean, by all the ways in which files tell.
+// X160: the texts of font codes, by every means that files use.
 func TestFonts(t *testing.T) {
 	tounicode := func(body string) string {
 		return pdftest.Stream("", []byte("/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n1 begincodespacerange <0000> <FFFF> endcodespacerange\n"+body+"\nendcmap"))
@@ -63,7 +63,7 @@ func TestFonts(t *testing.T) {
 	}
 }
 
-// X160: what lies over a page, in forms, or in layers that are switched off.
+// X160: annotations, forms, and layers that are off.
 func TestWhatAPageShows(t *testing.T) {
 	font := "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 	page := func(annots, content string, more ...string) string {
@@ -93,7 +93,7 @@ func TestWhatAPageShows(t *testing.T) {
 	}
 }
 
-// Filters that are rare today, and content in several streams.
+// Rare filters, and content in several streams.
 func TestContentStreams(t *testing.T) {
 	text := []byte("BT /F 11 Tf 50 700 Td (packed) Tj ET")
 	var packed bytes.Buffer

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestFreshPDFs: each of the small files with one thing wrong gives what poppler reads
-// in it, and of those whose tree of pages is broken, in which it finds the number of
-// pages only, the pages too.
+// TestFreshPDFs: small files with one fault each give the text that poppler
+// reads. Where the page tree is broken, poppler finds only the number of pages,
+// and the text is read all the same.
 func TestFreshPDFs(t *testing.T) {
 	const (
 		hello   = "Hello page 1/Hello page 2"
@@ -19,8 +19,8 @@ func TestFreshPDFs(t *testing.T) {
 		alice   = "First Name Alice"
 	)
 	want := map[string]string{
-		"bi-type1": symbols, "bi-type1c": symbols, // 0 γ, 1 π and so on, by the alphabet inside the font
-		"form-emptyap":        "First Name", // an empty appearance is what the form wants to be seen
+		"bi-type1": symbols, "bi-type1c": symbols, // 0 γ, 1 π and so on, by the built-in encoding
+		"form-emptyap":        "First Name", // the empty appearance is intended
 		"form-emptyap-needap": alice, "form-needap": alice, "form-v-ap": alice, "form-v-noap": alice, "form-v16-ap": alice, "form-v16-noap": alice,
 	}
 	dir := sharedData(t)

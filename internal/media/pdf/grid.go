@@ -8,54 +8,56 @@ import (
 	"slices"
 )
 
-// A cell is the text of one cell of a table.
-type cell []styled
+// A cell is the text of one table cell.
+type cell []styledText
 
-// Bounds and tolerances of ruled tables, in points.
+// Limits and tolerances of ruled tables, in points.
 const (
 	maxGridRules = 4_000
 	maxGrids     = 200
 	maxGridCells = 20_000
-	touching     = 2.5 // how far rules may miss each other
+	touching     = 2.5 // largest gap between rules that meet
 )
 
-// A bar is a rule in turned coordinates: at a place, from one end to the other.
-type bar struct {
+// An axisRule is a rule in text coordinates: its position on one axis and its
+// extent along the other.
+type axisRule struct {
 	at, from, to float64
-	flat         bool // along u, else along v
+	horizontal   bool // extends along u, else along v
 }
 
-func turnRules(rules []rule, turn int) []bar {
-	var out []bar
+func rotateRules(rules []rule, rotation int) []axisRule {
+	var out []axisRule
 	for _, r := range rules {
-		u0, v0 := along(turn, r.x0, r.y0)
-		u1, v1 := along(turn, r.x1, r.y1)
+		u0, v0 := toTextAxes(rotation, r.x0, r.y0)
+		u1, v1 := toTextAxes(rotation, r.x1, r.y1)
 		if math.Abs(v1-v0) < math.Abs(u1-u0) {
-			out = append(out, bar{v0, min(u0, u1), max(u0, u1), true})
+			out = append(out, axisRule{v0, min(u0, u1), max(u0, u1), true})
 		} else {
-			out = append(out, bar{u0, min(v0, v1), max(v0, v1), false})
+			out = append(out, axisRule{u0, min(v0, v1), max(v0, v1), false})
 		}
 	}
 	return out
 }
 
-// joinBars puts pieces of one line together: cells are often framed one by one.
-func joinBars(bars []bar, flat bool) []bar {
-	var list []bar
-	for _, b := range bars {
-		if b.flat == flat {
+// joinRules joins the parts of one line, because cells are often framed one by
+// one.
+func joinRules(rules []axisRule, flat bool) []axisRule {
+	var list []axisRule
+	for _, b := range rules {
+		if b.horizontal == flat {
 			list = append(list, b)
 		}
 	}
-	slices.SortFunc(list, func(a, b bar) int { return cmp.Compare(a.at, b.at) })
-	// Lines that lie closer than a pen is thick are one.
+	slices.SortFunc(list, func(a, b axisRule) int { return cmp.Compare(a.at, b.at) })
+	// Lines closer than the width of a stroke are one line.
 	for i := 1; i < len(list); i++ {
 		if list[i].at-list[i-1].at < 1 {
 			list[i].at = list[i-1].at
 		}
 	}
-	slices.SortStableFunc(list, func(a, b bar) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
-	var out []bar
+	slices.SortStableFunc(list, func(a, b axisRule) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
+	var out []axisRule
 	for _, b := range list {
 		if n := len(out); n > 0 && out[n-1].at == b.at && b.from <= out[n-1].to+touching {
 			out[n-1].to = max(out[n-1].to, b.to)
@@ -66,30 +68,30 @@ func joinBars(bars []bar, flat bool) []bar {
 	return out
 }
 
-// withGrids replaces the pieces inside ruled tables by the tables.
-func withGrids(pieces []piece, bars []bar) []piece {
-	if len(bars) < 4 || len(pieces) == 0 {
-		return pieces
+// withGrids replaces the fragments inside ruled tables by the tables.
+func withGrids(fragments []fragment, rules []axisRule) []fragment {
+	if len(rules) < 4 || len(fragments) == 0 {
+		return fragments
 	}
-	across, down := joinBars(bars, true), joinBars(bars, false)
+	across, down := joinRules(rules, true), joinRules(rules, false)
 	if len(across)+len(down) > maxGridRules {
-		return pieces
+		return fragments
 	}
 	for n, g := range gridsOf(across, down) {
 		if n >= maxGrids {
 			break
 		}
-		pieces = g.take(pieces)
+		fragments = g.extract(fragments)
 	}
-	sortPieces(pieces)
-	return pieces
+	sortFragments(fragments)
+	return fragments
 }
 
-// A lattice is where the rules of a table stand.
+// A lattice holds the positions of the rules of a table.
 type lattice struct{ us, vs []float64 }
 
-// gridsOf finds rules that cross each other, group by group.
-func gridsOf(across, down []bar) []lattice {
+// gridsOf finds groups of rules that cross each other.
+func gridsOf(across, down []axisRule) []lattice {
 	group := make([]int, len(across)+len(down))
 	for i := range group {
 		group[i] = i
@@ -129,7 +131,7 @@ func gridsOf(across, down []bar) []lattice {
 	var out []lattice
 	for _, g := range order {
 		l := byGroup[g]
-		l.us, l.vs = distinct(l.us), distinct(l.vs)
+		l.us, l.vs = distinctPositions(l.us), distinctPositions(l.vs)
 		slices.Reverse(l.vs) // from top to bottom
 		cols, rows := len(l.us)-1, len(l.vs)-1
 		if cols >= 2 && rows >= 2 && cols*rows <= maxGridCells {
@@ -139,8 +141,8 @@ func gridsOf(across, down []bar) []lattice {
 	return out
 }
 
-// distinct sorts places and keeps one of those that lie together.
-func distinct(at []float64) (out []float64) {
+// distinctPositions sorts positions and keeps one of each group that touch.
+func distinctPositions(at []float64) (out []float64) {
 	slices.Sort(at)
 	for _, x := range at {
 		if len(out) == 0 || x-out[len(out)-1] > touching {
@@ -150,18 +152,19 @@ func distinct(at []float64) (out []float64) {
 	return out
 }
 
-// take moves the pieces that stand in a table's cells into it. What is no table
-// of text (a drawing, a frame around paragraphs) leaves them as they are.
-func (l lattice) take(pieces []piece) []piece {
+// extract moves the fragments inside the cells of a table into one table
+// fragment. It leaves them alone where the rules are not a table of text but a
+// drawing, or a frame around paragraphs.
+func (l lattice) extract(fragments []fragment) []fragment {
 	cols, rows := len(l.us)-1, len(l.vs)-1
 	cells := make([][]cell, rows)
 	for i := range cells {
 		cells[i] = make([]cell, cols)
 	}
-	table := piece{u0: l.us[0], u1: l.us[cols], top: l.vs[0], bottom: l.vs[rows]}
-	var rest []piece
+	table := fragment{u0: l.us[0], u1: l.us[cols], top: l.vs[0], bottom: l.vs[rows]}
+	var rest []fragment
 	inside := 0
-	for _, p := range pieces {
+	for _, p := range fragments {
 		row := slices.IndexFunc(l.vs[1:], func(v float64) bool { return p.v+0.3*p.size > v })
 		col := slices.IndexFunc(l.us[1:], func(u float64) bool { return p.u0+0.3*p.size < u })
 		if row < 0 || col < 0 || p.v+0.3*p.size > l.vs[0] || p.u0 < l.us[0]-touching || p.grid != nil {
@@ -185,15 +188,15 @@ func (l lattice) take(pieces []piece) []piece {
 		}
 	}
 	if usedRows < 2 || len(usedCols) < 2 {
-		return pieces
+		return fragments
 	}
 	table.v = (table.top + table.bottom) / 2
-	table.grid = compact(cells, usedCols)
+	table.grid = dropEmptyCells(cells, usedCols)
 	return append(rest, table)
 }
 
-// compact leaves out rows and columns without any text, as double rules make.
-func compact(cells [][]cell, used map[int]bool) (out [][]cell) {
+// dropEmptyCells drops rows and columns without text, which double rules cause.
+func dropEmptyCells(cells [][]cell, used map[int]bool) (out [][]cell) {
 	for _, row := range cells {
 		var kept []cell
 		filled := false
@@ -210,8 +213,8 @@ func compact(cells [][]cell, used map[int]bool) (out [][]cell) {
 	return out
 }
 
-// join adds the text of a further line, or of a further piece of a line.
-func (c cell) join(text []styled) cell {
+// join appends the text of a further line, or of a further fragment of a line.
+func (c cell) join(text []styledText) cell {
 	if len(c) == 0 {
 		return slices.Clone(text)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// markdownOf reads one page of content as it would be read in the child.
+// markdownOf reads pages of content.
 func markdownOf(t *testing.T, plain bool, contents ...string) string {
 	t.Helper()
 	doc, err := Text(pdftest.Pages(contents...), Options{Plain: plain, MaxPages: 100})
@@ -33,8 +33,8 @@ func want(t *testing.T, got string, blocks ...string) {
 	}
 }
 
-// X160: two columns under a heading across both are read one after the other;
-// the header and the number of the page stay out of them.
+// X160: two columns under a common heading are read one after the other,
+// without the header and the page number.
 func TestTwoColumns(t *testing.T) {
 	var p pdftest.Page
 	p.Text("F1", 8, 60, 815, "A header of the journal")
@@ -51,7 +51,7 @@ func TestTwoColumns(t *testing.T) {
 	}
 	want(t, markdownOf(t, false, p.String()), "A header of the journal", "# A Heading Across Both Columns", "by somebody who wrote it", l1, l2, r1, r2, "7")
 
-	// The same when all baselines agree, as they do on a typesetter's grid.
+	// The same when all baselines agree, as on a typographic grid.
 	p.Reset()
 	p.Centred("F2", 20, 60, 535, 760, "Aligned")
 	p.Column("F1", 10, 60, 700, 230, l1)
@@ -71,7 +71,7 @@ func TestThreeColumns(t *testing.T) {
 	want(t, markdownOf(t, false, p.String()), "# News", a, b, c, foot)
 }
 
-// Columns that a heading divides are read band by band.
+// Columns that are divided by a heading are read band by band.
 func TestColumnsInBands(t *testing.T) {
 	var p pdftest.Page
 	a, b, c, d := pdftest.Prose("a", 4), pdftest.Prose("b", 4), pdftest.Prose("c", 4), pdftest.Prose("d", 4)
@@ -110,7 +110,7 @@ func TestTables(t *testing.T) {
 		want(t, markdownOf(t, false, p.String()), body, table, body)
 	}
 
-	// Only its rules say that this table has two rows and not four.
+	// Only the rules show that this table has two rows and not four.
 	var tight pdftest.Page
 	for i, row := range [][]string{{"one", "three"}, {"two", "four"}, {"five", "seven"}, {"six", "eight"}} {
 		tight.Text("F1", 10, 103, 700-12*float64(i), row[0]).Text("F1", 10, 203, 700-12*float64(i), row[1])
@@ -120,8 +120,8 @@ func TestTables(t *testing.T) {
 	}
 	want(t, markdownOf(t, false, tight.String()), "| one two | three four |\n| --- | --- |\n| five six | seven eight |")
 
-	// Cells of several lines: rules say which lines belong together, without
-	// rules the distance of rows does.
+	// Multi-line cells: rules show which lines belong together; without rules, the
+	// distance of rows does.
 	for _, ruled := range []bool{true, false} {
 		var p pdftest.Page
 		p.Column("F1", 10, 60, 780, 470, body)
@@ -148,7 +148,7 @@ func TestListsAndParagraphs(t *testing.T) {
 	p.Text("F1", 10, 70, y, "• apples and all that grows on").Text("F1", 10, 79, y-12, "the same tree")
 	p.Text("F1", 10, 90, y-24, "– green").Text("F1", 10, 90, y-36, "– red").Text("F1", 10, 70, y-48, "• pears")
 	p.Text("F1", 10, 70, y-70, "1. first").Text("F1", 10, 90, y-82, "a number").Text("F1", 10, 70, y-94, "2. second").Text("F1", 10, 70, y-106, "10. tenth")
-	// Paragraphs told apart by the indent of their first line.
+	// Paragraphs that differ in the indent of their first line.
 	first, second := pdftest.Prose("indented", 2), pdftest.Prose("following", 3)
 	y = p.Column("F1", 10, 60, y-140, 470, first)
 	words := strings.Fields(second)
@@ -163,7 +163,7 @@ func TestListsAndParagraphs(t *testing.T) {
 }
 
 // X160: preserveFormatting marks bold, italic and code; without it there are
-// paragraphs only.
+// only paragraphs.
 func TestStyles(t *testing.T) {
 	var p pdftest.Page
 	body := pdftest.Prose("body", 3)
@@ -181,7 +181,7 @@ func TestStyles(t *testing.T) {
 	want(t, markdownOf(t, true, p.String()), body, "Here is something bold and something slanted, then code() again.", "if ready {\n    start(`now`)\n}")
 }
 
-// Levels of headings mean the same on each page, whatever else is on it.
+// Heading levels mean the same on each page, whatever else is on it.
 func TestHeadingLevelsOverPages(t *testing.T) {
 	var one, two pdftest.Page
 	one.Text("F2", 24, 60, 780, "The Title").Text("F2", 16, 60, 740, "A Part")

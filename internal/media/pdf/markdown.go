@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// plainText is a block without any mark.
+// plainText returns a block without Markdown.
 func (b block) plainText() string {
 	var lines []string
 	switch b.kind {
@@ -32,7 +32,7 @@ func (b block) plainText() string {
 	return strings.Join(lines, "\n")
 }
 
-// tidy drops what only mattered while lines were joined.
+// tidy removes characters that only mattered while lines were joined.
 func tidy(s string) string {
 	if !strings.ContainsRune(s, softHyphen) {
 		return s
@@ -40,10 +40,10 @@ func tidy(s string) string {
 	return strings.ReplaceAll(s, string(softHyphen), "")
 }
 
-// markdown writes a block so that a reader of Markdown shows its text and
-// nothing else: marks in the text itself are escaped. body is the look of the
-// document, which needs no mark.
-func (b block) markdown(body emphasis) string {
+// markdown writes a block so that a Markdown reader shows exactly its text:
+// characters of the text that would be markup are escaped. body is the style of
+// the document, which needs no markup.
+func (b block) markdown(body fontStyle) string {
 	switch b.kind {
 	case heading:
 		text := escape(strings.TrimSpace(tidy(b.plain())))
@@ -54,9 +54,9 @@ func (b block) markdown(body emphasis) string {
 	case item:
 		text := emphasise(b.text, body)
 		if t := strings.ToLower(text); strings.HasPrefix(t, "[ ]") || strings.HasPrefix(t, "[x]") {
-			text = `\` + text // no box to tick
+			text = `\` + text // not a task list item
 		}
-		return strings.Repeat("    ", b.level) + b.mark + " " + escapeStart(text)
+		return strings.Repeat("    ", b.level) + b.marker + " " + escapeStart(text)
 	case table:
 		return tableMarkdown(b.rows, body)
 	case code:
@@ -65,15 +65,15 @@ func (b block) markdown(body emphasis) string {
 	return escapeStart(emphasise(b.text, body))
 }
 
-func tableMarkdown(rows [][]cell, body emphasis) string {
+func tableMarkdown(rows [][]cell, body fontStyle) string {
 	var out strings.Builder
 	for i, row := range rows {
 		for _, c := range row {
 			if i == 0 {
-				c = cell{{plainOf(c), body}} // readers set the first row in bold themselves
+				c = cell{{plainOf(c), body}} // readers show the first row in bold anyway
 			}
-			// A cell ends at any bar, also at one inside of code.
-			out.WriteString("| " + barred(emphasise(c, body)) + " ")
+			// Every | ends a cell, even inside code.
+			out.WriteString("| " + escapePipes(emphasise(c, body)) + " ")
 		}
 		out.WriteString("|")
 		if i == 0 {
@@ -86,9 +86,9 @@ func tableMarkdown(rows [][]cell, body emphasis) string {
 	return out.String()
 }
 
-func barred(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+func escapePipes(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-// codeMarkdown fences lines with more backticks than they hold.
+// codeMarkdown fences lines with more backticks than they contain.
 func codeMarkdown(lines []string) string {
 	text := tidy(strings.Join(lines, "\n"))
 	fence := strings.Repeat("`", max(3, longestRun(text, '`')+1))
@@ -108,10 +108,10 @@ func longestRun(s string, c byte) int {
 	return most
 }
 
-// emphasise writes text with marks of bold, italic and code where its look
-// differs from the body's.
-func emphasise(text []styled, body emphasis) string {
-	parts := merge(text, body)
+// emphasise writes text with Markdown for bold, italic and code where its style
+// differs from body.
+func emphasise(text []styledText, body fontStyle) string {
+	parts := mergeStyles(text, body)
 	var out strings.Builder
 	for i, p := range parts {
 		core := strings.Trim(p.text, " ")
@@ -123,22 +123,22 @@ func emphasise(text []styled, body emphasis) string {
 		open := i == 0 || lead != "" || strings.HasSuffix(parts[i-1].text, " ")
 		shut := i == len(parts)-1 || trail != "" || strings.HasPrefix(parts[i+1].text, " ")
 		out.WriteString(lead)
-		out.WriteString(marked(core, p.look, open, shut))
+		out.WriteString(marked(core, p.style, open, shut))
 		out.WriteString(trail)
 	}
 	return strings.TrimSpace(out.String())
 }
 
-// merge leaves the body's own look out and joins what then looks alike. A space
-// looks like what stands before it.
-func merge(text []styled, body emphasis) []styled {
-	var out []styled
+// mergeStyles removes the style of the body and joins texts that then have the
+// same style. White space takes the style of the text before it.
+func mergeStyles(text []styledText, body fontStyle) []styledText {
+	var out []styledText
 	for _, t := range text {
-		t.text, t.look = tidy(t.text), t.look&^body
+		t.text, t.style = tidy(t.text), t.style&^body
 		n := len(out)
 		switch {
 		case t.text == "":
-		case n > 0 && (out[n-1].look == t.look || strings.TrimSpace(t.text) == ""):
+		case n > 0 && (out[n-1].style == t.style || strings.TrimSpace(t.text) == ""):
 			out[n-1].text += t.text
 		default:
 			out = append(out, t)
@@ -147,14 +147,14 @@ func merge(text []styled, body emphasis) []styled {
 	return out
 }
 
-// marked puts marks around text that stands free: within a word, or between a
-// word and a bracket, Markdown would not read them as marks.
-func marked(core string, l emphasis, open, shut bool) string {
+// marked puts emphasis around text that stands free. Within a word, or between
+// a word and a bracket, Markdown would not recognise it.
+func marked(core string, l fontStyle, open, shut bool) string {
 	first, _ := utf8.DecodeRuneInString(core)
 	last, _ := utf8.DecodeLastRuneInString(core)
-	free := (open || wordy(first)) && (shut || wordy(last))
+	free := (open || isWordRune(first)) && (shut || isWordRune(last))
 	switch {
-	case l == 0 || !free || strings.IndexFunc(core, wordy) < 0:
+	case l == 0 || !free || strings.IndexFunc(core, isWordRune) < 0:
 		return escape(core)
 	case l&mono != 0:
 		ticks := strings.Repeat("`", longestRun(core, '`')+1)
@@ -163,13 +163,13 @@ func marked(core string, l emphasis, open, shut bool) string {
 		}
 		return ticks + core + ticks
 	}
-	mark := map[emphasis]string{bold: "**", italic: "*", bold | italic: "***"}[l]
+	mark := map[fontStyle]string{bold: "**", italic: "*", bold | italic: "***"}[l]
 	return mark + escape(core) + mark
 }
 
-func wordy(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// escape keeps text from being read as Markdown or HTML in the middle of a line.
+// escape keeps text from being read as Markdown or HTML within a line.
 func escape(s string) string {
 	if !strings.ContainsAny(s, "\\`*_<&]~") {
 		return s
@@ -184,11 +184,11 @@ func escape(s string) string {
 		switch c {
 		case '\\', '`', '*', '<', '~':
 			out.WriteByte('\\')
-		case '_': // within a word it means nothing
+		case '_': // it has no meaning within a word
 			if i == 0 || next == 0 || !alnum(s[i-1]) || !alnum(next) {
 				out.WriteByte('\\')
 			}
-		case ']': // the end of a link's text, or of a definition's name
+		case ']': // may end a link's text, or a definition's name
 			if next == '(' || next == '[' || next == ':' {
 				out.WriteByte('\\')
 			}
@@ -206,7 +206,8 @@ func alnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }
 
-// escapeStart keeps a paragraph from becoming a heading, a quote, a list or a rule.
+// escapeStart keeps a paragraph from being read as a heading, a quote, a list
+// or a rule.
 func escapeStart(s string) string {
 	if s == "" {
 		return s

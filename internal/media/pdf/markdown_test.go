@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// hostileTexts are texts that mean something to Markdown or HTML.
+// hostileTexts are texts with a meaning in Markdown or HTML.
 var hostileTexts = []string{
 	"# heading", "> quote", "- item", "+ item", "1. one", "1) one", "***", "---", "===", "```", "~~~", "`code`", "**bold**", "_em_", "a_b_c",
 	"snake_case and __init__", "[text](https://example.com)", "![image](x.png)", "[a]: https://example.com", "[a][b]", "[^1]: note", "- [ ] task", "[x] done",
@@ -27,8 +27,8 @@ var hostileTexts = []string{
 // anyTag matches an HTML tag.
 var anyTag = regexp.MustCompile(`<[^>]*>`)
 
-// asSeen renders Markdown without links made of addresses, which hide nothing.
-func asSeen(t testing.TB, markdown string) string {
+// renderMarkdown renders Markdown without automatic links, which hide no text.
+func renderMarkdown(t testing.TB, markdown string) string {
 	var out bytes.Buffer
 	md := goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList, extension.Footnote, extension.DefinitionList))
 	if err := md.Convert([]byte(markdown), &out); err != nil {
@@ -37,9 +37,9 @@ func asSeen(t testing.TB, markdown string) string {
 	return out.String()
 }
 
-// seenAs are the tags that each kind of block may become; anything else would
-// have come from its text.
-var seenAs = map[blockKind]*regexp.Regexp{
+// expectedTags are the tags of each kind of block. Any other tag would come
+// from its text.
+var expectedTags = map[blockKind]*regexp.Regexp{
 	paragraph: regexp.MustCompile(`^<p>([^<]*)</p>\n$`),
 	heading:   regexp.MustCompile(`^<h2>([^<]*)</h2>\n$`),
 	item:      regexp.MustCompile(`^<ul>\n<li>([^<]*)</li>\n</ul>\n$`),
@@ -49,21 +49,21 @@ var seenAs = map[blockKind]*regexp.Regexp{
 
 func checkText(t testing.TB, raw string) {
 	t.Helper()
-	text := strings.Join(strings.Fields(letters(strings.ToValidUTF8(raw, ""))), " ")
+	text := strings.Join(strings.Fields(normalizeGlyphText(strings.ToValidUTF8(raw, ""))), " ")
 	if text = tidy(text); text == "" {
 		return
 	}
-	set := []styled{{text: text}}
+	set := []styledText{{text: text}}
 	for _, b := range []block{
 		{kind: paragraph, text: set},
 		{kind: heading, level: 2, text: set},
-		{kind: item, mark: "-", text: set},
+		{kind: item, marker: "-", text: set},
 		{kind: table, rows: [][]cell{{set, {{text: "second"}}}, {set, {{text: "x"}}}}},
 		{kind: code, lines: []string{text}},
 	} {
 		markdown := b.markdown(0)
-		seen := asSeen(t, markdown)
-		m := seenAs[b.kind].FindStringSubmatch(seen)
+		seen := renderMarkdown(t, markdown)
+		m := expectedTags[b.kind].FindStringSubmatch(seen)
 		if m == nil {
 			t.Errorf("%q as %d became %q, which is shown as %q", text, b.kind, markdown, seen)
 			continue
@@ -74,18 +74,18 @@ func checkText(t testing.TB, raw string) {
 			}
 		}
 	}
-	// In any look the words stay the same.
+	// The words are the same in any style.
 	for l := range mono << 1 {
-		markdown := block{text: []styled{{"see ", 0}, {text, l}, {" there", 0}}}.markdown(0)
-		seen := html.UnescapeString(anyTag.ReplaceAllString(asSeen(t, markdown), ""))
+		markdown := block{text: []styledText{{"see ", 0}, {text, l}, {" there", 0}}}.markdown(0)
+		seen := html.UnescapeString(anyTag.ReplaceAllString(renderMarkdown(t, markdown), ""))
 		if got := strings.Join(strings.Fields(seen), " "); got != "see "+text+" there" {
 			t.Errorf("%q in look %d became %q, which reads %q", text, l, markdown, got)
 		}
 	}
 }
 
-// A22, A31: whatever a PDF says, a reader of Markdown shows it as text: it makes
-// no heading, list, link, image or HTML of its own.
+// A22, A31: a Markdown reader shows the text of a PDF as text: it makes no
+// heading, list, link, image or HTML of its own.
 func TestA31_TextStaysText(t *testing.T) {
 	for _, text := range hostileTexts {
 		checkText(t, text)
@@ -105,7 +105,8 @@ func FuzzTextStaysText(f *testing.F) {
 	})
 }
 
-// FuzzContent: no content of a page makes the interpreter fail or grow.
+// FuzzContent: no page content makes the interpreter fail or its output
+// explode.
 func FuzzContent(f *testing.F) {
 	f.Add([]byte("BT /F1 11 Tf 50 700 Td [(two) -300 (words)] TJ ET"))
 	f.Add([]byte("q 1 0 0 1 5 5 cm /X Do Q /Span << /ActualText (x) >> BDC (y) Tj EMC BI /W 1 ID abc EI 0 0 9 9 re S"))

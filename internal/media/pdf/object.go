@@ -21,8 +21,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Bounds on what one stream and one page unpack to. A page of text has some
-// kilobytes; drawings have some megabytes.
+// Limits on the decompressed size of one stream and of one page. A page of text
+// has some kilobytes, a drawing some megabytes.
 const (
 	maxContent     = 32 << 20
 	maxPageContent = 64 << 20
@@ -31,23 +31,24 @@ const (
 	maxObjects     = 2_000_000
 )
 
-// file is an open PDF: its objects, which refer to each other by number. Every
-// getter answers the zero value where the file holds something else, so that
-// walking a damaged file needs no checks.
+// A file is an open PDF file: its objects, which refer to each other by number.
+// Every getter returns the zero value where the file holds something else, so
+// that walking a damaged file needs no checks.
 type file struct {
-	x         *model.XRefTable
-	glance    *glance // instead of x
-	encrypted bool    // it was, and opened without a password
-	rebuilt   bool    // its table of objects or its tree of pages was wrong, and made anew
-	size      int     // in bytes
+	xref      *model.XRefTable
+	lazy      *lazyFile // if set, used instead of xref
+	encrypted bool      // and opened without a password
+	rebuilt   bool      // its cross-reference table or page tree was wrong and has been rebuilt
+	size      int       // in bytes
 }
 
-// noConfigDir keeps the parser from making a directory of its own in the user's
-// home. It writes a variable that every parse reads, so once for all of them.
+// noConfigDir keeps pdfcpu from creating its configuration directory in the
+// user's home. It sets a variable that every parse reads, so it is called only
+// once.
 var noConfigDir = sync.OnceFunc(api.DisableConfigDir)
 
-// openPDF reads the objects of a file. src is data, maybe with a table of
-// objects behind it. The parser makes a missing table and decrypts with the
+// openPDF reads the objects of a file. src is data, possibly followed by a new
+// cross-reference table. pdfcpu builds a missing table and decrypts with the
 // empty password.
 func openPDF(src io.ReadSeeker, data []byte) (f *file, err error) {
 	defer func() {
@@ -73,13 +74,13 @@ func openPDF(src io.ReadSeeker, data []byte) (f *file, err error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.FileInvalid, err, "the PDF file is damaged beyond repair")
 	}
-	return &file{x: ctx.XRefTable, encrypted: ctx.E != nil, size: len(data)}, nil
+	return &file{xref: ctx.XRefTable, encrypted: ctx.E != nil, size: len(data)}, nil
 }
 
 var encryptKey = regexp.MustCompile(`/Encrypt\s*(<<|\d+\s+\d+\s+R)`)
 
-// encryptedInTrailer looks for an encryption dictionary that the parser
-// overlooks because it stands in the trailer itself.
+// encryptedInTrailer looks for an encryption dictionary directly in the
+// trailer, which pdfcpu overlooks.
 func encryptedInTrailer(data []byte) bool {
 	const size = 4096
 	if i := bytes.LastIndex(data, []byte("trailer")); i >= 0 && encryptKey.Match(data[i:min(len(data), i+size)]) {
@@ -89,18 +90,18 @@ func encryptedInTrailer(data []byte) bool {
 	return at >= 0 && encryptKey.Match(data[at:min(len(data), at+size)])
 }
 
-// get follows references to the object they lead to.
+// get follows references to the object they point to.
 func (f *file) get(o types.Object) types.Object {
 	for range 32 {
 		ref, ok := o.(types.IndirectRef)
 		if !ok {
 			return o
 		}
-		if f.glance != nil {
-			o = f.glance.object(int(ref.ObjectNumber))
+		if f.lazy != nil {
+			o = f.lazy.object(int(ref.ObjectNumber))
 			continue
 		}
-		next, err := f.x.Dereference(ref)
+		next, err := f.xref.Dereference(ref)
 		if err != nil {
 			return nil
 		}
@@ -109,7 +110,7 @@ func (f *file) get(o types.Object) types.Object {
 	return nil
 }
 
-// dict returns a dictionary, also that of a stream.
+// dict returns a dictionary; of a stream, its dictionary.
 func (f *file) dict(o types.Object) types.Dict {
 	switch o := f.get(o).(type) {
 	case types.Dict:
@@ -178,7 +179,7 @@ func (f *file) bytes(o types.Object) []byte {
 	return nil
 }
 
-// text returns a string that is meant for people.
+// text returns a text string, decoded.
 func (f *file) text(o types.Object) string { return textString(f.bytes(o)) }
 
 func (f *file) matrix(o types.Object) matrix {
@@ -203,17 +204,18 @@ func (f *file) box(o types.Object) (r rect, ok bool) {
 	return rect{min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)}, true
 }
 
-// rect is x0 y0 x1 y1.
+// A rect is x0 y0 x1 y1.
 type rect [4]float64
 
-var errLong = fault.New(fault.FileTooLarge, "a page of the PDF file unpacks to more than %d MiB", maxContent>>20)
+var errContentTooLarge = fault.New(fault.FileTooLarge, "a page of the PDF file unpacks to more than %d MiB", maxContent>>20)
 
-// content unpacks a stream, up to limit bytes; errLong when it has more. What
-// stands before damage is kept: the end of a page is less than all of it.
+// content decompresses a stream up to limit bytes, and returns
+// errContentTooLarge when it has more. Of a damaged stream it returns what
+// precedes the damage.
 func (f *file) content(sd types.StreamDict, limit int) ([]byte, error) {
 	if sd.Content != nil {
 		if len(sd.Content) > limit {
-			return sd.Content[:limit], errLong
+			return sd.Content[:limit], errContentTooLarge
 		}
 		return sd.Content, nil
 	}
@@ -221,7 +223,7 @@ func (f *file) content(sd types.StreamDict, limit int) ([]byte, error) {
 		var out bytes.Buffer
 		n, err := io.Copy(&out, io.LimitReader(flate.NewReader(bytes.NewReader(sd.Raw[2:])), int64(limit)+1))
 		if n > int64(limit) {
-			return out.Bytes()[:limit], errLong
+			return out.Bytes()[:limit], errContentTooLarge
 		}
 		if n > 0 || err == nil {
 			return out.Bytes(), nil
@@ -229,18 +231,18 @@ func (f *file) content(sd types.StreamDict, limit int) ([]byte, error) {
 	}
 	err := sd.DecodeWithLimit(int64(limit))
 	if errors.Is(err, filter.ErrDecodeLimitExceeded) || len(sd.Content) > limit {
-		return nil, errLong
+		return nil, errContentTooLarge
 	}
 	return sd.Content, err
 }
 
 func (f *file) plainFlate(parms types.Dict) bool { return f.float(parms["Predictor"]) < 2 }
 
-// identityOf tells dictionaries apart: the parser keeps one map per dictionary
-// of the file.
+// identityOf identifies a dictionary. pdfcpu keeps one map per dictionary of
+// the file.
 func identityOf(d types.Dict) uintptr { return reflect.ValueOf(d).Pointer() }
 
-// dangling says that a reference in a file leads nowhere.
+// dangling reports whether o is a reference to a missing object.
 func (f *file) dangling(o types.Object) bool {
 	_, ref := o.(types.IndirectRef)
 	return ref && f.get(o) == nil

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pdf reads PDF files that nobody vouches for: their pages, title and
-// author, and their text as Markdown.
+// Package pdf reads untrusted PDF files: the number of pages, title and author,
+// and the text as Markdown.
 //
-// It decides what stands where on a page, in which order that is read, and which
-// fault stands for a file that cannot be read. Objects, filters and decryption
-// are those of pdfcpu. A hostile file may hang it, use much memory or make it
-// panic, so package media calls it in a child process with limits; it knows
-// nothing of that process.
+// It decides which text is where on a page, in which order it is read, and which
+// fault describes a file that cannot be read. pdfcpu provides objects, filters
+// and decryption. A hostile file may make this package hang, use much memory or
+// panic, so package media calls it in a child process with limits. This package
+// knows nothing of that process.
 package pdf
 
 import (
@@ -24,25 +24,25 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Bounds on the page tree: a sound one is shallow and has few inner nodes.
+// Limits on the page tree. A real one is shallow and has few inner nodes.
 const (
 	maxTreeDepth = 64
 	maxTreeNodes = 100_000
 )
 
-// Large is the size from which on a file needs so much memory that a second look
-// at its table of objects is left out.
+// Large is the size from which a file needs so much memory that its
+// cross-reference table is not checked entry by entry.
 const Large = 24 << 20
 
-// MaxText bounds the text of one document, in bytes.
+// MaxText limits the text of one document, in bytes.
 const MaxText = 32 << 20
 
-// A Document is what a PDF file holds.
+// A Document holds the facts of a PDF file.
 type Document struct {
 	PageCount int    `json:"pageCount"`
 	Title     string `json:"title,omitempty"`
 	Author    string `json:"author,omitempty"`
-	// Repaired says that the file was damaged and has been read all the same.
+	// Repaired is set when the file was damaged and could be read all the same.
 	Repaired bool `json:"repaired,omitempty"`
 	// The following are set by Text only. Pages are not part of the JSON form,
 	// because they travel one by one.
@@ -55,11 +55,11 @@ type Page struct {
 	Number   int    `json:"number"`
 	Markdown string `json:"markdown"`
 	Words    int    `json:"words"`
-	// Problem says why text of this page may be missing; "" = none known.
+	// Problem is the reason why text of this page may be missing; "" = none known.
 	Problem string `json:"problem,omitempty"`
 }
 
-// A Heading is a line that stands out, with its level from 1.
+// A Heading is a line that stands out. Levels start at 1.
 type Heading struct {
 	Level int    `json:"level"`
 	Text  string `json:"text"`
@@ -69,40 +69,41 @@ type Heading struct {
 // LastPage as the end of a PageRange means the end of the document.
 const LastPage = 1<<31 - 1
 
-// A PageRange names pages, counted from 1; both ends belong to it.
+// A PageRange is a range of page numbers, counted from 1 and inclusive.
 type PageRange struct {
 	From int `json:"from"`
 	To   int `json:"to"`
 }
 
-// Options shape the result of Text.
+// Options configure Text.
 type Options struct {
 	MaxPages int // a document that has more is FILE_TOO_LARGE
-	// Pages are read, in the order of the document; nil = all. A page that the
-	// document does not have is INPUT_INVALID.
+	// Pages selects the pages to read, in the order of the document; nil = all. A
+	// page that the document does not have is INPUT_INVALID.
 	Pages []PageRange
-	// Plain leaves out all marks: paragraphs only.
+	// Plain leaves out all Markdown, so that the text is paragraphs only.
 	Plain bool
-	// Page is called with each page in order. Default: Document.Pages collects them.
+	// Page is called with each page in order. Default: Document.Pages collects
+	// them.
 	Page func(Page) error
-	// Progress is called each time that a page has been looked at, which happens
-	// twice. Optional. An error of either function ends Text and is returned.
+	// Progress is called after each visit of a page; each page is visited twice.
+	// Optional. An error of either function ends Text and is returned.
 	Progress func(done, total int) error
 }
 
-// Info returns the facts of a PDF file: its pages, its title and its author.
+// Info returns the facts of a PDF file: number of pages, title and author.
 func Info(data []byte, maxPages int) (Document, error) {
 	if err := checkHeader(data); err != nil {
 		return Document{}, err
 	}
-	if doc, ok, err := glanceAt(data, maxPages); ok {
+	if doc, ok, err := lazyInfo(data, maxPages); ok {
 		return doc, err
 	}
 	_, _, doc, err := open(data, maxPages)
 	return doc, err
 }
 
-// Text reads the text of a PDF file as Markdown, page by page.
+// Text returns the text of a PDF file as Markdown, page by page.
 func Text(data []byte, opts Options) (Document, error) {
 	if err := checkHeader(data); err != nil {
 		return Document{}, err
@@ -111,7 +112,7 @@ func Text(data []byte, opts Options) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	wanted, err := chosen(opts.Pages, len(pages))
+	wanted, err := selectPages(opts.Pages, len(pages))
 	if err != nil {
 		return Document{}, err
 	}
@@ -119,11 +120,12 @@ func Text(data []byte, opts Options) (Document, error) {
 	if emit == nil {
 		emit = func(p Page) error { doc.Pages = append(doc.Pages, p); return nil }
 	}
-	t := typesetter{in: newInterpreter(f, len(pages)), pages: pages, wanted: wanted, plain: opts.Plain, emit: emit, report: opts.Progress}
-	doc.Headings, err = t.set()
+	t := composer{in: newInterpreter(f, len(pages)), pages: pages, wanted: wanted, plain: opts.Plain, emit: emit, report: opts.Progress}
+	doc.Headings, err = t.compose()
 	return doc, err
 }
 
+// checkHeader returns a fault when data is not a PDF file at all.
 func checkHeader(data []byte) error {
 	if !bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")) {
 		return fault.New(fault.FileInvalid, "the file is no PDF: it does not begin with %%PDF-")
@@ -132,28 +134,28 @@ func checkHeader(data []byte) error {
 }
 
 // open parses a whole file.
-func open(data []byte, maxPages int) (*file, []node, Document, error) {
-	f, pages, err := openSound(data, maxPages)
+func open(data []byte, maxPages int) (*file, []pageNode, Document, error) {
+	f, pages, err := openOrRebuild(data, maxPages)
 	if err != nil {
 		return nil, nil, Document{}, err
 	}
 	info := f.dict(f.info())
 	return f, pages, Document{
 		PageCount: len(pages), Title: oneLine(f.text(info["Title"])), Author: oneLine(f.text(info["Author"])),
-		Repaired: !f.encrypted && (f.rebuilt || !soundTable(data)),
+		Repaired: !f.encrypted && (f.rebuilt || !hasValidXRef(data)),
 	}, nil
 }
 
-// info is the dictionary of title and author.
+// info returns the document information dictionary, which has title and author.
 func (f *file) info() types.Object {
-	if f.x.Info == nil {
+	if f.xref.Info == nil {
 		return nil
 	}
-	return *f.x.Info
+	return *f.xref.Info
 }
 
-// startxref is the place that the end of a file names for its table of objects,
-// -1 when it names none.
+// startxref returns the offset of the cross-reference table that the end of a
+// file states, or -1 when it states none.
 func startxref(data []byte) int {
 	end := data[max(0, len(data)-2048):]
 	i := bytes.LastIndex(end, []byte("startxref"))
@@ -168,13 +170,13 @@ func startxref(data []byte) int {
 	if err != nil || at <= 0 || at >= len(data) {
 		return -1
 	}
-	// Offsets count from the header, before which some files have a few bytes.
+	// Offsets count from the header. Some files have a few bytes before it.
 	return min(at+max(0, bytes.Index(data[:min(len(data), 1024)], []byte("%PDF-"))), len(data))
 }
 
-// soundTable says whether the file ends as it should, with the place of its
-// table of objects; otherwise the parser had to search for them.
-func soundTable(data []byte) bool {
+// hasValidXRef reports whether the end of the file states a valid offset of the
+// cross-reference table. If not, pdfcpu had to search for the objects.
+func hasValidXRef(data []byte) bool {
 	at := startxref(data)
 	if at < 0 {
 		return false
@@ -183,8 +185,8 @@ func soundTable(data []byte) bool {
 	return bytes.HasPrefix(table, []byte("xref")) || len(table) > 0 && table[0] >= '0' && table[0] <= '9' && bytes.Contains(table, []byte("obj"))
 }
 
-// chosen lists the pages that ranges name, in the order of the document.
-func chosen(ranges []PageRange, count int) ([]int, error) {
+// selectPages lists the pages in ranges, in the order of the document.
+func selectPages(ranges []PageRange, count int) ([]int, error) {
 	var out []int
 	for page := 1; page <= count; page++ {
 		for _, r := range ranges {
@@ -208,33 +210,33 @@ func chosen(ranges []PageRange, count int) ([]int, error) {
 	return out, nil
 }
 
-// A node is a page with what it inherits from those above it.
-type node struct {
+// A pageNode is a page with the attributes it inherits.
+type pageNode struct {
 	dict      types.Dict
 	resources types.Dict
-	media     rect
+	mediaBox  rect
 }
 
-// letter is the size of a page that has none.
-var letter = rect{0, 0, 612, 792}
+// defaultMediaBox is the size of a page that has none: US Letter.
+var defaultMediaBox = rect{0, 0, 612, 792}
 
-// pages walks the page tree itself: counting by /Count trusts the file, and a
-// tree that refers to its own parents never ends.
-func (f *file) pages(limit int) ([]node, error) {
+// pages walks the page tree instead of trusting /Count. A tree that refers to
+// its own ancestors would never end, so those are tracked.
+func (f *file) pages(limit int) ([]pageNode, error) {
 	root, err := f.catalog()
 	if err != nil || root == nil {
 		return nil, fault.Wrap(fault.FileInvalid, err, "the PDF file has no catalog of pages")
 	}
 	top := f.dict(root["Pages"])
-	w := &treeWalk{f: f, limit: limit, above: map[uintptr]bool{}}
+	w := &treeWalk{f: f, limit: limit, ancestors: map[uintptr]bool{}}
 	if top != nil {
-		w.above[identityOf(top)] = true
-		if err := w.node(top, node{media: letter}, 0); err != nil {
+		w.ancestors[identityOf(top)] = true
+		if err := w.visit(top, pageNode{mediaBox: defaultMediaBox}, 0); err != nil {
 			return nil, err
 		}
 	}
-	if len(w.pages) == 0 && f.glance == nil {
-		if err := w.scattered(); err != nil {
+	if len(w.pages) == 0 && f.lazy == nil {
+		if err := w.findLoosePages(); err != nil {
 			return nil, err
 		}
 	}
@@ -244,17 +246,17 @@ func (f *file) pages(limit int) ([]node, error) {
 	return w.pages, nil
 }
 
-// scattered finds the pages of a file whose tree leads to none: whatever says that it
-// is a page, in the order of the objects.
-func (w *treeWalk) scattered() error {
-	for _, number := range slices.Sorted(maps.Keys(w.f.x.Table)) {
-		entry := w.f.x.Table[number]
+// findLoosePages finds the pages of a file whose page tree has none: all
+// objects of type Page, in the order of their numbers.
+func (w *treeWalk) findLoosePages() error {
+	for _, number := range slices.Sorted(maps.Keys(w.f.xref.Table)) {
+		entry := w.f.xref.Table[number]
 		if entry == nil || entry.Free {
 			continue
 		}
 		if d, ok := entry.Object.(types.Dict); ok && w.f.name(d["Type"]) == "Page" {
 			w.f.rebuilt = true
-			if err := w.add(w.inherit(d, node{media: letter})); err != nil {
+			if err := w.add(w.inherit(d, pageNode{mediaBox: defaultMediaBox})); err != nil {
 				return err
 			}
 		}
@@ -263,22 +265,22 @@ func (w *treeWalk) scattered() error {
 }
 
 func (f *file) catalog() (types.Dict, error) {
-	if f.glance != nil {
-		return f.dict(f.glance.root), nil
+	if f.lazy != nil {
+		return f.dict(f.lazy.root), nil
 	}
-	return f.x.Catalog()
+	return f.xref.Catalog()
 }
 
 type treeWalk struct {
 	f     *file
-	pages []node
+	pages []pageNode
 	limit int
 	nodes int
-	// above holds the nodes on the path from the root to here.
-	above map[uintptr]bool
+	// ancestors holds the nodes on the path from the root to the current node.
+	ancestors map[uintptr]bool
 }
 
-func (w *treeWalk) node(d types.Dict, from node, depth int) error {
+func (w *treeWalk) visit(d types.Dict, from pageNode, depth int) error {
 	if w.nodes++; depth > maxTreeDepth || w.nodes > maxTreeNodes {
 		return fault.New(fault.FileInvalid, "the PDF file is damaged beyond repair: its tree of pages has no end")
 	}
@@ -287,18 +289,18 @@ func (w *treeWalk) node(d types.Dict, from node, depth int) error {
 		kid := w.f.dict(ref)
 		_, inner := w.f.get(kid["Kids"]).(types.Array)
 		switch {
-		case kid == nil || w.above[identityOf(kid)]:
-			// The way leads nowhere, or back to a node above. Readers show an
-			// empty page in its place, and so the numbers of the others stay right.
-			if err := w.add(node{}); err != nil {
+		case kid == nil || w.ancestors[identityOf(kid)]:
+			// A missing node, or a reference to an ancestor. Other PDF readers show an
+			// empty page in its place, which keeps the numbers of the other pages right.
+			if err := w.add(pageNode{}); err != nil {
 				return err
 			}
 		case inner:
-			w.above[identityOf(kid)] = true
-			if err := w.node(kid, here, depth+1); err != nil {
+			w.ancestors[identityOf(kid)] = true
+			if err := w.visit(kid, here, depth+1); err != nil {
 				return err
 			}
-			delete(w.above, identityOf(kid))
+			delete(w.ancestors, identityOf(kid))
 		default:
 			if err := w.add(w.inherit(kid, here)); err != nil {
 				return err
@@ -308,21 +310,21 @@ func (w *treeWalk) node(d types.Dict, from node, depth int) error {
 	return nil
 }
 
-func (w *treeWalk) inherit(d types.Dict, from node) node {
-	n := node{dict: d, resources: from.resources, media: from.media}
-	if w.f.glance != nil {
-		return n // the pages are counted, not set
+func (w *treeWalk) inherit(d types.Dict, from pageNode) pageNode {
+	n := pageNode{dict: d, resources: from.resources, mediaBox: from.mediaBox}
+	if w.f.lazy != nil {
+		return n // only the number of pages is needed
 	}
 	if r := w.f.dict(d["Resources"]); r != nil {
 		n.resources = r
 	}
 	if b, ok := w.f.box(d["MediaBox"]); ok && b[2]-b[0] > 1 && b[3]-b[1] > 1 {
-		n.media = b
+		n.mediaBox = b
 	}
 	return n
 }
 
-func (w *treeWalk) add(n node) error {
+func (w *treeWalk) add(n pageNode) error {
 	if len(w.pages) >= w.limit {
 		return fault.New(fault.FileTooLarge, "the PDF file has more than %d pages", w.limit)
 	}
@@ -330,8 +332,8 @@ func (w *treeWalk) add(n node) error {
 	return nil
 }
 
-// textString decodes a string meant for people: UTF-16 or UTF-8 with a mark at
-// its start, else an alphabet much like Windows' Latin one.
+// textString decodes a text string: UTF-16 or UTF-8 with a byte order mark,
+// else an encoding close to Windows-1252.
 func textString(b []byte) string {
 	switch {
 	case len(b) >= 2 && b[0] == 0xFE && b[1] == 0xFF:
@@ -352,7 +354,7 @@ func textString(b []byte) string {
 	return string(out)
 }
 
-// utf16Text decodes big-endian UTF-16; half a unit at the end is left out.
+// utf16Text decodes big-endian UTF-16. An odd byte at the end is dropped.
 func utf16Text(b []byte) string {
 	u := make([]uint16, 0, len(b)/2)
 	for i := 0; i+1 < len(b); i += 2 {
@@ -361,7 +363,7 @@ func utf16Text(b []byte) string {
 	return string(utf16.Decode(u))
 }
 
-// oneLine makes a text of a file fit for a title.
+// oneLine makes a text from a file suitable as a title.
 func oneLine(s string) string {
 	s = strings.ToValidUTF8(s, "")
 	s = strings.Join(strings.Fields(strings.Map(printable, s)), " ")

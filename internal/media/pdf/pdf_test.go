@@ -76,7 +76,7 @@ func report(t testing.TB) []byte {
 	return data
 }
 
-// sharedData is the folder of files that other tools have read too.
+// sharedData returns the folder of files that other tools have read too.
 func sharedData(t *testing.T) string {
 	t.Helper()
 	dir := cmp.Or(os.Getenv("ROUX_SHARED"), filepath.Join("..", "..", "..", "..", "shared")) // beside the module
@@ -99,7 +99,8 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// A file whose encryption cannot be read is no damaged one: its owner can help.
+// A file with unsupported encryption is not reported as damaged, because its
+// owner can remove the encryption.
 func TestEncryptedInOtherWays(t *testing.T) {
 	objects := []string{pdftest.Catalog, pdftest.PageTree, "<< /Type /Page /Parent 2 0 R >>"}
 	o, u := strings.Repeat("6f", 32), strings.Repeat("75", 32)

@@ -18,15 +18,15 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// maxRevisions is how many trailers of one file are looked at for encryption.
+// maxRevisions limits how many trailers of one file are checked for encryption.
 const maxRevisions = 1_000
 
-// openSound opens a file and returns its pages. Where the table of objects is
-// wrong, the file is opened with one made from the objects themselves. The
-// first attempt is dropped before the second unless it was of some use, so that
-// a large file is not held twice.
-func openSound(data []byte, maxPages int) (*file, []node, error) {
-	read := func(src io.ReadSeeker) (*file, []node, error) {
+// openOrRebuild opens a file and returns its pages. Where the cross-reference
+// table is wrong, it opens the file again with a table built from the objects
+// themselves. The first result is dropped before that unless it is usable, so
+// that a large file is not in memory twice.
+func openOrRebuild(data []byte, maxPages int) (*file, []pageNode, error) {
+	read := func(src io.ReadSeeker) (*file, []pageNode, error) {
 		f, err := openPDF(src, data)
 		if err != nil {
 			return nil, nil, err
@@ -36,7 +36,7 @@ func openSound(data []byte, maxPages int) (*file, []node, error) {
 	}
 	f, pages, err := read(bytes.NewReader(data))
 	if code := fault.CodeOf(err); err != nil && (code == fault.FileEncrypted || code == fault.FileInvalid) {
-		if open := unlocked(data); open != nil {
+		if open := withoutEncryption(data); open != nil {
 			data = open
 			f, pages, err = read(bytes.NewReader(data))
 		}
@@ -44,18 +44,18 @@ func openSound(data []byte, maxPages int) (*file, []node, error) {
 	switch {
 	case err != nil && fault.CodeOf(err) != fault.FileInvalid:
 		return nil, nil, err
-	case err == nil && (len(data) > Large || f.matches(data)):
+	case err == nil && (len(data) > Large || f.xrefMatches(data)):
 		return f, pages, nil
 	case err != nil:
 		f = nil
 	}
-	mended := rebuilt(data)
+	mended := rebuildXRef(data)
 	if mended == nil {
 		return f, pages, err
 	}
 	again, more, failed := read(mended)
 	if failed != nil && fault.CodeOf(failed) != fault.FileInvalid && err != nil {
-		return nil, nil, failed // the mended file says more of what is wrong
+		return nil, nil, failed // the rebuilt file has the more precise fault
 	}
 	if failed != nil || len(more) < len(pages) {
 		return f, pages, err
@@ -64,13 +64,13 @@ func openSound(data []byte, maxPages int) (*file, []node, error) {
 	return again, more, nil
 }
 
-// matches says whether each entry of the table leads to the object it names, and
-// whether the table knows of object streams where there are any: the parser finds
-// none when it makes a missing table.
-func (f *file) matches(data []byte) bool {
+// xrefMatches reports whether each table entry points to the object it names,
+// and whether the table has object streams if the file has any: where the table
+// is missing, pdfcpu builds one without them.
+func (f *file) xrefMatches(data []byte) bool {
 	heads := map[int][][]byte{}
-	for number, entry := range f.x.Table {
-		if entry != nil && entry.ObjectStream != nil && entry.ObjectStreamInd != nil && !f.holds(*entry.ObjectStream, *entry.ObjectStreamInd, number, heads) {
+	for number, entry := range f.xref.Table {
+		if entry != nil && entry.ObjectStream != nil && entry.ObjectStreamInd != nil && !f.streamHolds(*entry.ObjectStream, *entry.ObjectStreamInd, number, heads) {
 			return false
 		}
 		if entry == nil || entry.Free || entry.Compressed || entry.Offset == nil || *entry.Offset <= 0 || entry.ObjectStream != nil {
@@ -88,14 +88,15 @@ func (f *file) matches(data []byte) bool {
 	return len(heads) > 0 || !bytes.Contains(data, []byte("/ObjStm"))
 }
 
-// holds says whether an object stream has the object of that number at an index, as
-// far as it can be told. heads keeps the heads of streams between calls.
-func (f *file) holds(stream, index, number int, heads map[int][][]byte) bool {
+// streamHolds reports whether an object stream has the object with that number
+// at index, as far as that can be known. heads caches the headers of object
+// streams between calls.
+func (f *file) streamHolds(stream, index, number int, heads map[int][][]byte) bool {
 	head, known := heads[stream]
 	if !known {
-		if entry := f.x.Table[stream]; entry != nil {
+		if entry := f.xref.Table[stream]; entry != nil {
 			if osd, ok := entry.Object.(types.ObjectStreamDict); ok && osd.FirstObjOffset > 0 && !f.encrypted {
-				text, _ := f.content(osd.StreamDict, osd.FirstObjOffset) // it has more
+				text, _ := f.content(osd.StreamDict, osd.FirstObjOffset) // an error only means that there is more content
 				head = bytes.Fields(text)
 			}
 		}
@@ -111,21 +112,21 @@ func (f *file) holds(stream, index, number int, heads map[int][][]byte) bool {
 	return err == nil && n == number
 }
 
-// rebuilt is a file with a table made from the objects that stand in it, nil
-// when it holds none or no catalog. Of two objects with one number the later
-// counts, as an update of the file means. The table is a stream, because no other
-// has places in object streams.
-func rebuilt(data []byte) io.ReadSeeker {
+// rebuildXRef returns the file with a table built from the objects in it, or
+// nil when it has none or no catalog. Of two objects with one number the later
+// one counts, because updates are appended. The table is a cross-reference
+// stream, because only that can refer to objects in object streams.
+func rebuildXRef(data []byte) io.ReadSeeker {
 	data = data[max(0, bytes.Index(data[:min(len(data), 1024)], []byte("%PDF-"))):]
-	places, catalog := objectsIn(data)
-	trailer := trailerOf(data, catalog)
+	places, catalog := findObjects(data)
+	trailer := newTrailer(data, catalog)
 	if len(places) == 0 || trailer == "" {
 		return nil
 	}
 	numbers := slices.Sorted(maps.Keys(places))
 	var index, table bytes.Buffer
 	index.WriteString("0 1")
-	table.Write(placed{}.entry())
+	table.Write(objectLocation{}.xrefEntry())
 	for i := 0; i < len(numbers); {
 		end := i + 1
 		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
@@ -133,7 +134,7 @@ func rebuilt(data []byte) io.ReadSeeker {
 		}
 		fmt.Fprintf(&index, " %d %d", numbers[i], end-i)
 		for ; i < end; i++ {
-			table.Write(places[numbers[i]].entry())
+			table.Write(places[numbers[i]].xrefEntry())
 		}
 	}
 	last := numbers[len(numbers)-1] + 1
@@ -141,13 +142,13 @@ func rebuilt(data []byte) io.ReadSeeker {
 	fmt.Fprintf(&tail, "\n%d 0 obj\n<< /Type /XRef /Size %d /W [1 5 3] /Index [%s] /Length %d %s >>\nstream\n", last, last+1, &index, table.Len(), trailer)
 	_, _ = table.WriteTo(&tail)
 	fmt.Fprintf(&tail, "\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n", len(data)+1)
-	return io.NewSectionReader(joined{data, tail.Bytes()}, 0, int64(len(data)+tail.Len()))
+	return io.NewSectionReader(concatReader{data, tail.Bytes()}, 0, int64(len(data)+tail.Len()))
 }
 
-// joined reads two byte strings as one, without a copy.
-type joined struct{ head, tail []byte }
+// concatReader reads two byte slices as one, without a copy.
+type concatReader struct{ head, tail []byte }
 
-func (j joined) ReadAt(p []byte, at int64) (int, error) {
+func (j concatReader) ReadAt(p []byte, at int64) (int, error) {
 	n := 0
 	if at < int64(len(j.head)) {
 		n = copy(p, j.head[at:])
@@ -163,10 +164,11 @@ func (j joined) ReadAt(p []byte, at int64) (int, error) {
 
 var encryptRef = regexp.MustCompile(`/Encrypt\s+(\d{1,10})\s+(\d{1,5})\s+R`)
 
-// unlocked is a file of which only attachments are encrypted without the mention
-// of that, so that the rest is read without a password; nil when more of it is
-// encrypted. The strings and streams of such a file have the filter Identity.
-func unlocked(data []byte) []byte {
+// withoutEncryption returns the file without its Encrypt entries when only
+// attachments are encrypted, so that the rest can be read without a password.
+// It returns nil when more of it is encrypted. In such a file, strings and
+// streams have the filter Identity.
+func withoutEncryption(data []byte) []byte {
 	refs := encryptRef.FindAllSubmatchIndex(data, maxRevisions)
 	if len(refs) == 0 {
 		return nil
@@ -191,15 +193,16 @@ func unlocked(data []byte) []byte {
 	return open
 }
 
-// placed is where an object stands: in the file, or in an object stream of it.
-type placed struct {
-	offset, generation int // of the stream, where there is one
-	stream, index      int // the number of the object stream, 0 = none
+// An objectLocation says where an object is: in the file, or in an object
+// stream.
+type objectLocation struct {
+	offset, generation int // of the object, or of its object stream
+	stream, index      int // number of the object stream and the index in it; 0 = none
 }
 
-// entry is the line of a table, in fields of 1, 5 and 3 bytes. The zero value is
-// the entry of a free object.
-func (p placed) entry() []byte {
+// xrefEntry is the table entry, in fields of 1, 5 and 3 bytes. The zero value
+// is the entry of a free object.
+func (p objectLocation) xrefEntry() []byte {
 	kind, second, third := byte(1), uint64(p.offset), uint64(p.generation)
 	switch {
 	case p.stream > 0:
@@ -210,22 +213,22 @@ func (p placed) entry() []byte {
 	return binary.BigEndian.AppendUint64([]byte{kind}, second<<24|third&0xFFFFFF)
 }
 
-// objectsIn finds the objects of a file by their first words, "12 0 obj", those
-// that object streams hold, and the number of its catalog. What stands in other
-// streams is passed over. Each search goes on where the one before it ended, so the
-// work grows with the file only.
-func objectsIn(data []byte) (places map[int]placed, catalog int) {
-	places = map[int]placed{}
-	word := func(s string) *search { return &search{data: data, word: []byte(s), at: -1} }
+// findObjects finds the objects of a file by their headers, "12 0 obj", the
+// objects in object streams, and the number of the catalog. It skips the
+// contents of other streams. Each search continues where the previous one
+// ended, so the time is linear in the size of the file.
+func findObjects(data []byte) (places map[int]objectLocation, catalog int) {
+	places = map[int]objectLocation{}
+	word := func(s string) *wordSearch { return &wordSearch{data: data, word: []byte(s), at: -1} }
 	begin, end, stream, over := word("obj"), word("endobj"), word("stream"), word("endstream")
-	unpack := unpacker{left: maxUnpacked}
+	unpack := objectStreamReader{left: maxDecompressed}
 	for i := begin.next(0); i < len(data); i = begin.next(i) {
-		offset, number, generation, ok := objectHead(data, i)
+		offset, number, generation, ok := objectHeaderBefore(data, i)
 		i += len("obj")
 		if !ok || number == 0 || number > maxObjects || len(places) >= maxObjects {
 			continue
 		}
-		places[number] = placed{offset: offset, generation: generation}
+		places[number] = objectLocation{offset: offset, generation: generation}
 		if bytes.Contains(data[i:min(i+256, len(data), end.next(i))], []byte("/Catalog")) {
 			catalog = number
 		}
@@ -241,7 +244,7 @@ func objectsIn(data []byte) (places map[int]placed, catalog int) {
 			if in.number == 0 || in.number > maxObjects || len(places) >= maxObjects {
 				continue
 			}
-			places[in.number] = placed{offset: offset, stream: number, index: index}
+			places[in.number] = objectLocation{offset: offset, stream: number, index: index}
 			if in.catalog {
 				catalog = in.number
 			}
@@ -249,21 +252,21 @@ func objectsIn(data []byte) (places map[int]placed, catalog int) {
 		i = after
 	}
 	for number, p := range places {
-		if p.stream > 0 && places[p.stream] != (placed{offset: p.offset, generation: places[p.stream].generation}) {
-			delete(places, number) // another object has the stream's number now
+		if p.stream > 0 && places[p.stream] != (objectLocation{offset: p.offset, generation: places[p.stream].generation}) {
+			delete(places, number) // a later object has replaced the object stream
 		}
 	}
 	return places, catalog
 }
 
-// A search finds a word again and again, at places that only grow.
-type search struct {
+// A wordSearch finds a word repeatedly, at increasing offsets.
+type wordSearch struct {
 	data, word []byte
-	at         int // where it was found last; -1 before the first time
+	at         int // offset of the last hit; -1 before the first search
 }
 
-// next is the first place from i on, the end of the data when there is none.
-func (s *search) next(i int) int {
+// next returns the first offset from i on, or the end of the data.
+func (s *wordSearch) next(i int) int {
 	if s.at >= i {
 		return s.at
 	}
@@ -275,8 +278,8 @@ func (s *search) next(i int) int {
 	return s.at
 }
 
-// objectHead reads the two numbers before the word that begins at i.
-func objectHead(data []byte, i int) (offset, number, generation int, ok bool) {
+// objectHeaderBefore reads the two numbers before the word at i.
+func objectHeaderBefore(data []byte, i int) (offset, number, generation int, ok bool) {
 	generation, at, ok := numberBefore(data, i, 5)
 	if !ok {
 		return 0, 0, 0, false
@@ -285,7 +288,7 @@ func objectHead(data []byte, i int) (offset, number, generation int, ok bool) {
 	return at, number, generation, ok
 }
 
-// numberBefore reads the number that ends, with white space after it, before i.
+// numberBefore reads the number, with white space after it, that ends at i.
 func numberBefore(data []byte, i, most int) (n, at int, ok bool) {
 	end := i
 	for end > 0 && i-end < 8 && strings.IndexByte(" \t\r\n\f\x00", data[end-1]) >= 0 {
@@ -310,9 +313,10 @@ var (
 	rootRef = regexp.MustCompile(`/Root\s+\d{1,10}\s+\d{1,5}\s+R`)
 )
 
-// trailerOf gathers what a new trailer takes from the last one of the file;
-// without one, the catalog that was found. "" when there is neither.
-func trailerOf(data []byte, catalog int) string {
+// newTrailer copies the entries of a new trailer from the last one of the file.
+// If there is none, it refers to the catalog that was found. It returns "" when
+// there is neither.
+func newTrailer(data []byte, catalog int) string {
 	const around = 2048
 	i := bytes.LastIndex(data, []byte("/Root"))
 	if i >= 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// A table of objects that is there and wrong is made anew, as a missing one is.
-func TestWrongTable(t *testing.T) {
+// A wrong cross-reference table is rebuilt like a missing one.
+func TestWrongXRefTable(t *testing.T) {
 	sound := pdftest.Pages("BT /F1 11 Tf 50 700 Td (first) Tj ET", "BT /F1 11 Tf 50 700 Td (second) Tj ET")
 	table := bytes.Index(sound, []byte("xref\n0 "))
 	entries := table + bytes.Index(sound[table:], []byte("65535 f \n")) + len("65535 f \n")
@@ -54,10 +54,10 @@ func TestWrongTable(t *testing.T) {
 	}
 }
 
-// packedFile is a file of two pages whose catalog, tree of pages and fonts stand in
-// object streams, with their table in a stream as well: numbers are those of
-// assemblePages, 20 and 21 are the object streams and 22 is the table.
-func packedFile(t *testing.T, flated bool) (file []byte, table int) {
+// fileWithObjectStreams is a file of two pages whose catalog, page tree and
+// fonts are in object streams, with a cross-reference stream. Numbers are those
+// of pdftest.Pages; 20 and 21 are the object streams, 22 is the table.
+func fileWithObjectStreams(t *testing.T, flated bool) (file []byte, table int) {
 	t.Helper()
 	content := func(text string) string { return pdftest.Stream("", []byte("BT /F1 11 Tf 50 700 Td ("+text+") Tj ET")) }
 	page := func(contents int) string {
@@ -100,11 +100,11 @@ func packedFile(t *testing.T, flated bool) (file []byte, table int) {
 	return pdftest.WithXRefStream(body.String(), entries, "/Size 23"), len("%PDF-1.5\n") + body.Len()
 }
 
-// Objects in object streams are found when the table is made anew, also when what
-// names the catalog is gone.
-func TestWrongTableOfObjectStreams(t *testing.T) {
+// Objects in object streams are found when the table is rebuilt, even without a
+// reference to the catalog.
+func TestWrongXRefOfObjectStreams(t *testing.T) {
 	for _, flated := range []bool{false, true} {
-		sound, table := packedFile(t, flated)
+		sound, table := fileWithObjectStreams(t, flated)
 		cut := func(from, to int) []byte { return append(bytes.Clone(sound[:from]), sound[to:]...) }
 		raw := table + bytes.Index(sound[table:], []byte("stream\n")) + len("stream\n")
 		plain := bytes.Index(sound, []byte("6 0 obj"))
@@ -152,8 +152,8 @@ func TestWrongTableOfObjectStreams(t *testing.T) {
 	}
 }
 
-// Heads of object streams that say what cannot be are passed over.
-func TestHeadsOfObjectStreams(t *testing.T) {
+// Object streams with impossible headers are skipped.
+func TestObjectStreamHeaders(t *testing.T) {
 	const two = "/Type /ObjStm /N 2 /First 8"
 	for _, tt := range []struct {
 		dict, body string
@@ -173,12 +173,12 @@ func TestHeadsOfObjectStreams(t *testing.T) {
 		{two + " /Filter /Unknown", "\n7 0 9 3 (a)(b)", 0},
 		{two + " /X (" + strings.Repeat("x", maxStreamDict) + ")", "\n7 0 9 3 (a)(b)", 0},
 	} {
-		u := unpacker{left: maxUnpacked}
+		u := objectStreamReader{left: maxDecompressed}
 		if got := u.objects([]byte("<< "+tt.dict+" >>"), []byte(tt.body)); len(got) != tt.want {
 			t.Errorf("%.60s, %q: %v, want %d objects", tt.dict, tt.body, got, tt.want)
 		}
 	}
-	u := unpacker{left: 20}
+	u := objectStreamReader{left: 20}
 	for i, want := range []int{2, 2, 0} {
 		if got := u.objects([]byte("<< "+two+" >>"), []byte("\n7 0 9 3 (a)(b)")); len(got) != want {
 			t.Errorf("stream %d within 20 bytes: %v, want %d objects", i, got, want)
@@ -193,19 +193,18 @@ func number10(entry []byte) (n int) {
 	return n
 }
 
-// Looking for objects takes time that grows with the file, whatever it is
-// filled with.
+// The search for objects takes linear time, whatever the file contains.
 func TestRebuildIsLinear(t *testing.T) {
 	for _, word := range []string{"1 0 obj ", "1 0 obj stream ", "obj", "endobj", "9999999999 99999 obj ", "1 0 obj endstream ",
 		"1 0 obj <</Type/ObjStm/N 1/First 4>> stream\n1 0 (a) endstream ", "1 0 obj <</Type/ObjStm stream endstream "} {
-		took := cputime.Of(1, func() { _, _ = objectsIn([]byte(strings.Repeat(word, 16<<20/len(word)))) })
-		if took > 10*time.Second { // a fraction of a second; square would be hours
+		took := cputime.Of(1, func() { _, _ = findObjects([]byte(strings.Repeat(word, 16<<20/len(word)))) })
+		if took > 10*time.Second { // it takes a fraction of a second; quadratic time would be hours
 			t.Errorf("16 MiB of %q took %v", word, took)
 		}
 	}
 }
 
-// A file is read when the password is for its attachments only.
+// A file can be read when only its attachments need a password.
 func TestOnlyAttachmentsEncrypted(t *testing.T) {
 	file := func(event, filters string) []byte {
 		data := pdftest.OnePage(pdftest.Stream("", []byte("BT /F 11 Tf 50 700 Td (open) Tj ET")), "/Font << /F 5 0 R >>", pdftest.Font,
@@ -224,8 +223,8 @@ func TestOnlyAttachmentsEncrypted(t *testing.T) {
 	}
 }
 
-// A field with an empty appearance keeps its value where the form asks for its
-// fields to be drawn anew.
+// A field with an empty appearance keeps its value where the form has
+// NeedAppearances.
 func TestEmptyAppearance(t *testing.T) {
 	for form, want := range map[string]string{
 		"/AcroForm << /Fields [5 0 R] /NeedAppearances true >>":  "typed",

@@ -11,19 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// A line is what stands on one baseline of a flow.
+// A line is the text on one baseline of a flow.
 type line struct {
-	pieces []piece
-	u0, u1 float64
-	v      float64
-	size   float64
-	look   emphasis // what most of it has
+	fragments []fragment
+	u0, u1    float64
+	v         float64
+	size      float64
+	style     fontStyle // of most of its text
 }
 
 func linesOf(f flow) []line {
 	var out []line
-	for _, row := range rowsOf(f.pieces) {
-		l := line{pieces: row, u0: row[0].u0, u1: row[len(row)-1].u1, v: row[0].v}
+	for _, row := range rowsOf(f.fragments) {
+		l := line{fragments: row, u0: row[0].u0, u1: row[len(row)-1].u1, v: row[0].v}
 		all, with := 0, [3]int{}
 		for _, p := range row {
 			l.size = max(l.size, p.size)
@@ -31,7 +31,7 @@ func linesOf(f flow) []line {
 				n := utf8.RuneCountInString(t.text)
 				all += n
 				for bit := range with {
-					if t.look&(1<<bit) != 0 {
+					if t.style&(1<<bit) != 0 {
 						with[bit] += n
 					}
 				}
@@ -39,7 +39,7 @@ func linesOf(f flow) []line {
 		}
 		for bit, n := range with {
 			if 2*n > all {
-				l.look |= 1 << bit
+				l.style |= 1 << bit
 			}
 		}
 		out = append(out, l)
@@ -47,22 +47,22 @@ func linesOf(f flow) []line {
 	return out
 }
 
-func (l line) isGrid() bool { return len(l.pieces) == 1 && l.pieces[0].grid != nil }
+func (l line) isGrid() bool { return len(l.fragments) == 1 && l.fragments[0].grid != nil }
 
-// text is the whole line, with a space between its pieces.
-func (l line) text() []styled {
-	if len(l.pieces) == 1 {
-		return l.pieces[0].text
+// text returns the whole line, with a space between its fragments.
+func (l line) text() []styledText {
+	if len(l.fragments) == 1 {
+		return l.fragments[0].text
 	}
-	var out []styled
-	parts := l.pieces
+	var out []styledText
+	parts := l.fragments
 	if mostlyRTL(parts) {
 		parts = slices.Clone(parts)
 		slices.Reverse(parts)
 	}
 	for i, p := range parts {
 		if i > 0 {
-			out = append(out, styled{" ", 0})
+			out = append(out, styledText{" ", 0})
 		}
 		out = append(out, p.text...)
 	}
@@ -71,25 +71,25 @@ func (l line) text() []styled {
 
 func (l line) plain() string { return plainOf(l.text()) }
 
-// style is what a document's text looks like on the whole.
-type style struct {
-	body   float64
-	look   emphasis  // of the body itself
-	levels []float64 // sizes of headings, largest first
+// docStyle is the style of a document as a whole.
+type docStyle struct {
+	bodySize  float64
+	bodyStyle fontStyle // of the body text
+	levels    []float64 // font sizes of headings, largest first
 }
 
-// maxLevels is how many sizes above the body are told apart.
+// maxLevels is the number of heading levels.
 const maxLevels = 4
 
-// larger is by how much a heading is larger than the body, at least.
-const larger = 1.15
+// minHeadingRatio is the minimum font size of a heading, relative to the body.
+const minHeadingRatio = 1.15
 
-// styleStats counts what styles are made of, page by page.
+// styleStats counts characters and lines by style, page by page.
 type styleStats struct {
 	chars    map[float64]int // by size
 	headings map[float64]int // lines that could be headings, by size
 	all      int
-	with     [3]int // characters that are bold, italic, of equal widths
+	with     [3]int // characters that are bold, italic, monospaced
 }
 
 func (s *styleStats) add(lines []line) {
@@ -101,42 +101,42 @@ func (s *styleStats) add(lines []line) {
 		s.chars[round(l.size)] += n
 		s.all += n
 		for bit := range s.with {
-			if l.look&(1<<bit) != 0 {
+			if l.style&(1<<bit) != 0 {
 				s.with[bit] += n
 			}
 		}
-		if couldHead(l) {
+		if couldBeHeading(l) {
 			s.headings[round(l.size)]++
 		}
 	}
 }
 
-// style finds the size that most characters have, and the larger ones of lines
-// that could be headings. It is of the whole document, so that a level means the
-// same on each page.
-func (s *styleStats) style() style {
-	var st style
+// docStyle finds the font size of most characters, and the larger sizes of
+// lines that could be headings. It covers the whole document, so that a level
+// means the same on each page.
+func (s *styleStats) docStyle() docStyle {
+	var st docStyle
 	for bit, n := range s.with {
 		if 2*n > s.all {
-			st.look |= 1 << bit
+			st.bodyStyle |= 1 << bit
 		}
 	}
 	most := 0
 	for size, n := range s.chars {
-		if n > most || n == most && size < st.body {
-			st.body, most = size, n
+		if n > most || n == most && size < st.bodySize {
+			st.bodySize, most = size, n
 		}
 	}
 	var sizes []float64
 	for size := range s.headings {
-		if size >= larger*st.body {
+		if size >= minHeadingRatio*st.bodySize {
 			sizes = append(sizes, size)
 		}
 	}
 	slices.SortFunc(sizes, func(a, b float64) int { return cmp.Compare(b, a) })
 	for _, size := range sizes {
 		if n := len(st.levels); n > 0 && st.levels[n-1] < 1.06*size {
-			continue // the same heading, measured a little differently
+			continue // the same size within measuring error
 		}
 		st.levels = append(st.levels, size)
 	}
@@ -145,10 +145,11 @@ func (s *styleStats) style() style {
 
 func round(size float64) float64 { return math.Round(size*2) / 2 }
 
-// maxHeading is how long a heading may be, in bytes; longer large text is a quote.
+// maxHeading is the longest heading in bytes. Longer text in a large font is a
+// quote.
 const maxHeading = 200
 
-func couldHead(l line) bool {
+func couldBeHeading(l line) bool {
 	text := l.plain()
 	letters := 0
 	for _, r := range text {
@@ -156,16 +157,16 @@ func couldHead(l line) bool {
 			letters++
 		}
 	}
-	return !l.isGrid() && len(text) <= maxHeading && len(l.pieces) <= 2 && letters >= 2 && 3*letters >= utf8.RuneCountInString(text)
+	return !l.isGrid() && len(text) <= maxHeading && len(l.fragments) <= 2 && letters >= 2 && 3*letters >= utf8.RuneCountInString(text)
 }
 
-// level is the heading level of a line, 0 = none.
-func (st style) level(l line) int {
-	if !couldHead(l) {
+// level returns the heading level of a line, or 0.
+func (st docStyle) level(l line) int {
+	if !couldBeHeading(l) {
 		return 0
 	}
 	size := round(l.size)
-	if size >= larger*st.body {
+	if size >= minHeadingRatio*st.bodySize {
 		for i, s := range st.levels {
 			if size*1.06 > s {
 				return min(i+1, maxLevels)
@@ -173,8 +174,8 @@ func (st style) level(l line) int {
 		}
 	}
 	text := l.plain()
-	if l.look&bold != 0 && st.look&bold == 0 && size >= st.body && utf8.RuneCountInString(text) <= 80 && len(l.pieces) == 1 &&
-		len(l.pieces[0].text) == 1 && !strings.ContainsAny(text[len(text)-1:], ".,;:!?") {
+	if l.style&bold != 0 && st.bodyStyle&bold == 0 && size >= st.bodySize && utf8.RuneCountInString(text) <= 80 && len(l.fragments) == 1 &&
+		len(l.fragments[0].text) == 1 && !strings.ContainsAny(text[len(text)-1:], ".,;:!?") {
 		return min(len(st.levels)+1, maxLevels)
 	}
 	return 0

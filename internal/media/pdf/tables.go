@@ -7,76 +7,77 @@ import (
 	"unicode/utf8"
 )
 
-// What makes a table without rules, lengths in units of the font size.
+// Limits of a table without rules, lengths in units of the font size.
 const (
 	maxCell     = 60  // characters; columns of running text are longer
 	maxRowGap   = 3.2 // from baseline to baseline
-	minGutter2  = 1.6 // white between columns of a table of two rows
+	minGutter2  = 1.6 // gap between columns of a table with two rows
 	maxTableRow = 2_000
 )
 
-// A strip is where a column of a table stands.
-type strip struct {
+// A columnExtent is the extent of a table column.
+type columnExtent struct {
 	u0, u1 float64
-	rows   int // with text in it
+	rows   int // number of rows with text in it
 }
 
-// tableAt recognises a table at the start of lines and returns how many lines it
-// takes: a ruled one, or at least two rows whose cells stand below each other
-// with white between them.
+// tableAt recognises a table at the start of lines and returns its number of
+// lines. The table is a ruled one, or it has at least two rows of aligned cells
+// with gaps between the columns.
 func tableAt(lines []line) (block, int) {
 	if lines[0].isGrid() {
-		return block{kind: table, rows: lines[0].pieces[0].grid}, 1
+		return block{kind: table, rows: lines[0].fragments[0].grid}, 1
 	}
-	if len(lines[0].pieces) < 2 || len(lines) < 2 || isListRow(lines[0]) {
+	if len(lines[0].fragments) < 2 || len(lines) < 2 || isListRow(lines[0]) {
 		return block{}, 0
 	}
-	var cols []strip
+	var cols []columnExtent
 	n, full := 0, 0
 	for n < len(lines) && n < maxTableRow {
 		l := lines[n]
-		if l.isGrid() || n > 0 && !near(lines[n-1], l) || n > 0 && isListRow(l) {
+		if l.isGrid() || n > 0 && !nearLines(lines[n-1], l) || n > 0 && isListRow(l) {
 			break
 		}
-		if len(l.pieces) == 1 && !belongs(lines, n, cols) {
+		if len(l.fragments) == 1 && !belongsToTable(lines, n, cols) {
 			break
 		}
-		merged, ok := mergeStrips(cols, l)
+		merged, ok := mergeColumns(cols, l)
 		if !ok {
 			break
 		}
-		if cols = merged; len(l.pieces) > 1 {
+		if cols = merged; len(l.fragments) > 1 {
 			full++
 		}
 		n++
 	}
-	for n > 0 && len(lines[n-1].pieces) == 1 {
-		if k := columnOf(cols, lines[n-1].pieces[0]); k > 0 {
-			break // the end of a cell of several lines
+	for n > 0 && len(lines[n-1].fragments) == 1 {
+		if k := columnOf(cols, lines[n-1].fragments[0]); k > 0 {
+			break // the last line of a multi-line cell
 		}
 		n--
 	}
-	if full < 2 || 2*full < n || len(cols) < 2 || !tabular(lines[:n], cols, full) {
+	if full < 2 || 2*full < n || len(cols) < 2 || !isTable(lines[:n], cols, full) {
 		return block{}, 0
 	}
 	return block{kind: table, rows: cellsOf(lines[:n], cols)}, n
 }
 
-func near(a, b line) bool {
+func nearLines(a, b line) bool {
 	gap := a.v - b.v
 	return gap > 0 && gap <= maxRowGap*max(a.size, b.size)
 }
 
-// isListRow: the mark of an item and its text are no two cells.
+// isListRow reports whether a line is a list marker and its text, which are not
+// two cells.
 func isListRow(l line) bool {
-	mark, _ := listMark(l.plain())
-	return mark != "" && len(l.pieces) == 2
+	marker, _ := listMarker(l.plain())
+	return marker != "" && len(l.fragments) == 2
 }
 
-// belongs says whether a line with one piece is part of a table: the further
-// lines of a cell, or a row of which only one cell is filled.
-func belongs(lines []line, n int, cols []strip) bool {
-	p := lines[n].pieces[0]
+// belongsToTable reports whether a line with one fragment is part of a table: a
+// further line of a cell, or a row with only one cell filled.
+func belongsToTable(lines []line, n int, cols []columnExtent) bool {
+	p := lines[n].fragments[0]
 	k := columnOf(cols, p)
 	if k < 0 || n == 0 {
 		return false
@@ -84,12 +85,13 @@ func belongs(lines []line, n int, cols []strip) bool {
 	if k > 0 {
 		return lines[n-1].v-lines[n].v <= 1.5*lines[n].size
 	}
-	return n+1 < len(lines) && len(lines[n+1].pieces) > 1 && near(lines[n], lines[n+1]) &&
+	return n+1 < len(lines) && len(lines[n+1].fragments) > 1 && nearLines(lines[n], lines[n+1]) &&
 		utf8.RuneCountInString(p.plain()) <= maxCell/2
 }
 
-// columnOf is the one column that a piece stands in, -1 when it is none or more.
-func columnOf(cols []strip, p piece) int {
+// columnOf returns the only column that a fragment is in, or -1 when there is
+// none or more than one.
+func columnOf(cols []columnExtent, p fragment) int {
 	found := -1
 	for i, c := range cols {
 		if p.u0 < c.u1 && p.u1 > c.u0 {
@@ -102,21 +104,21 @@ func columnOf(cols []strip, p piece) int {
 	return found
 }
 
-// mergeStrips widens the columns by the pieces of a line; ok is false when the
-// line does not go with them.
-func mergeStrips(cols []strip, l line) ([]strip, bool) {
+// mergeColumns widens the columns by the fragments of a line. ok is false when
+// the line does not fit the columns.
+func mergeColumns(cols []columnExtent, l line) ([]columnExtent, bool) {
 	out := slices.Clone(cols)
-	for _, p := range l.pieces {
-		lo := slices.IndexFunc(out, func(c strip) bool { return p.u1 > c.u0-0.2*p.size && p.u0 < c.u1+0.2*p.size })
+	for _, p := range l.fragments {
+		lo := slices.IndexFunc(out, func(c columnExtent) bool { return p.u1 > c.u0-0.2*p.size && p.u0 < c.u1+0.2*p.size })
 		if lo < 0 {
-			if len(cols) > 0 && len(l.pieces) == 1 {
+			if len(cols) > 0 && len(l.fragments) == 1 {
 				return nil, false
 			}
-			at := slices.IndexFunc(out, func(c strip) bool { return c.u0 > p.u0 })
+			at := slices.IndexFunc(out, func(c columnExtent) bool { return c.u0 > p.u0 })
 			if at < 0 {
 				at = len(out)
 			}
-			out = slices.Insert(out, at, strip{p.u0, p.u1, 1})
+			out = slices.Insert(out, at, columnExtent{p.u0, p.u1, 1})
 			continue
 		}
 		hi := lo
@@ -124,20 +126,20 @@ func mergeStrips(cols []strip, l line) ([]strip, bool) {
 			hi++
 		}
 		if hi > lo {
-			return nil, false // it stands across two columns
+			return nil, false // it spans two columns
 		}
-		out[lo] = strip{min(out[lo].u0, p.u0), max(out[lo].u1, p.u1), out[lo].rows + 1}
+		out[lo] = columnExtent{min(out[lo].u0, p.u0), max(out[lo].u1, p.u1), out[lo].rows + 1}
 	}
 	return out, true
 }
 
-// tabular tells a table from lines that have wide gaps by chance.
-func tabular(lines []line, cols []strip, full int) bool {
+// isTable distinguishes a table from lines that have wide gaps by chance.
+func isTable(lines []line, cols []columnExtent, full int) bool {
 	var lengths []int
 	size := 0.0
 	for _, l := range lines {
 		size = max(size, l.size)
-		for _, p := range l.pieces {
+		for _, p := range l.fragments {
 			lengths = append(lengths, utf8.RuneCountInString(p.plain()))
 		}
 	}
@@ -152,7 +154,7 @@ func tabular(lines []line, cols []strip, full int) bool {
 	if full == 2 && (white < minGutter2*size || lengths[len(lengths)-1] > maxCell) {
 		return false
 	}
-	// A column that few rows fill is a word that stands apart.
+	// A column with few filled rows is only a word set apart.
 	filled := 0
 	for _, c := range cols {
 		if 3*c.rows >= full || c.rows >= 2 {
@@ -162,14 +164,14 @@ func tabular(lines []line, cols []strip, full int) bool {
 	return filled >= 2
 }
 
-// cellsOf puts the pieces of lines into cells; a line that leaves the first
-// column empty and stands close goes on with the row before.
-func cellsOf(lines []line, cols []strip) [][]cell {
+// cellsOf distributes the fragments of lines over cells. A line with an empty
+// first column that is close to the row before continues that row.
+func cellsOf(lines []line, cols []columnExtent) [][]cell {
 	var rows [][]cell
-	pitch := pitchOf(lines, cols)
+	pitch := rowPitch(lines, cols)
 	for i, l := range lines {
 		row := make([]cell, len(cols))
-		for _, p := range l.pieces {
+		for _, p := range l.fragments {
 			if k := columnOf(cols, p); k >= 0 {
 				row[k] = row[k].join(p.text)
 			}
@@ -188,12 +190,12 @@ func cellsOf(lines []line, cols []strip) [][]cell {
 	return rows
 }
 
-// pitchOf is the usual distance of rows that fill the first column; 0 when the
-// lines of all rows stand equally close.
-func pitchOf(lines []line, cols []strip) float64 {
+// rowPitch is the usual distance between rows that fill the first column. It is
+// 1e9 when no row fills it, so that all lines form one row.
+func rowPitch(lines []line, cols []columnExtent) float64 {
 	var gaps []float64
 	for i := 1; i < len(lines); i++ {
-		if columnOf(cols, lines[i].pieces[0]) == 0 {
+		if columnOf(cols, lines[i].fragments[0]) == 0 {
 			gaps = append(gaps, lines[i-1].v-lines[i].v)
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pdftest builds PDF files for tests: sound ones, from objects or from
-// the content of pages, and damaged copies. It has no part in any program.
+// Package pdftest builds PDF files for tests, from objects or from the content of
+// pages, and damages them. No program uses it.
 package pdftest
 
 import (
@@ -34,15 +34,16 @@ func Stream(dict string, data []byte) string {
 	return fmt.Sprintf("<< /Length %d %s >>\nstream\n%s\nendstream", len(data), dict, data)
 }
 
-// OnePage is a file whose only page has the given content, resources and
-// further objects (from number 5 on).
+// OnePage returns a file whose only page has the given content and resources,
+// with further objects from number 5 on.
 func OnePage(content, resources string, more ...string) []byte {
 	return Assemble(append([]string{Catalog, PageTree,
 		"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << " + resources + " >> >>", content}, more...))
 }
 
-// WithXRefStream is a file whose table of objects is a stream, with entries of
-// (type, field, field) for objects 0, 1, 2, …; the table itself is the last.
+// WithXRefStream returns a file with a cross-reference stream. entries has
+// (type, field, field) for objects 0, 1, 2, …; the stream itself is the last
+// object.
 func WithXRefStream(body string, entries [][3]uint32, dict string) []byte {
 	out := bytes.NewBufferString("%PDF-1.5\n" + body)
 	at := out.Len()
@@ -57,7 +58,8 @@ func WithXRefStream(body string, entries [][3]uint32, dict string) []byte {
 	return out.Bytes()
 }
 
-// Assemble makes a PDF file of objects, the first of which is the catalog.
+// Assemble returns a PDF file of the objects, the first of which is the
+// catalog.
 func Assemble(objects []string) []byte {
 	var out bytes.Buffer
 	out.WriteString("%PDF-1.4\n")
@@ -75,8 +77,8 @@ func Assemble(objects []string) []byte {
 	return out.Bytes()
 }
 
-// Pages makes a PDF file of pages of content in Helvetica (F1) and
-// Helvetica-Bold (F2).
+// Pages returns a PDF file with a page for each content. The fonts are
+// Helvetica (F1), Helvetica-Bold (F2), Helvetica-Oblique (F3) and Courier (F4).
 func Pages(contents ...string) []byte {
 	kids := ""
 	objects := []string{"<< /Type /Catalog /Pages 2 0 R >>", "",

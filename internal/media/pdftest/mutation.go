@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 )
 
-// Mutations are ways in which files get damaged, or are damaged by somebody.
+// Mutations are ways to damage a file, by accident or on purpose.
 var Mutations = []struct {
 	Name string
 	Do   func(rng *rand.Rand, b []byte) []byte

@@ -9,13 +9,14 @@ import (
 	"github.com/pdfcpu/pdfcpu/pkg/font"
 )
 
-// Page is a page that a test sets: text at places, measured as readers do.
+// A Page is the content of a page under construction: text at given positions,
+// measured with the fonts' metrics.
 type Page struct{ strings.Builder }
 
-// pageFonts are the fonts of a Page, by the names that Pages gives them.
+// pageFonts are the fonts of a Page, by their names in Pages.
 var pageFonts = map[string]string{"F1": "Helvetica", "F2": "Helvetica-Bold", "F3": "Helvetica-Oblique", "F4": "Courier"}
 
-// Width measures text in points.
+// Width returns the width of a text in points.
 func Width(face string, size float64, text string) float64 {
 	w, err := font.TextWidthFloat(text, pageFonts[face], size)
 	if err != nil {
@@ -26,19 +27,19 @@ func Width(face string, size float64, text string) float64 {
 
 var pdfLiteral = strings.NewReplacer(`\`, `\\`, "(", `\(`, ")", `\)`, "•", `\225`, "–", `\226`, "é", `\351`)
 
-// Text shows one line.
+// Text adds one line.
 func (p *Page) Text(face string, size, x, y float64, text string) *Page {
 	fmt.Fprintf(p, "BT /%s %g Tf %g %g Td (%s) Tj ET\n", face, size, x, y, pdfLiteral.Replace(text))
 	return p
 }
 
-// Centred shows one line in the middle of x0 to x1.
+// Centred adds one line, centred between x0 and x1.
 func (p *Page) Centred(face string, size, x0, x1, y float64, text string) *Page {
 	return p.Text(face, size, (x0+x1-Width(face, size, text))/2, y, text)
 }
 
-// Column sets a paragraph, justified by stretched spaces as typesetters do, and
-// returns where the next line would stand.
+// Column adds a paragraph, justified by wider spaces, and returns the position
+// of the next line.
 func (p *Page) Column(face string, size, x, y, wide float64, text string) float64 {
 	words := strings.Fields(text)
 	for len(words) > 0 {
@@ -57,13 +58,13 @@ func (p *Page) Column(face string, size, x, y, wide float64, text string) float6
 	return y
 }
 
-// Line draws a rule.
+// Line adds a rule.
 func (p *Page) Line(x0, y0, x1, y1 float64) *Page {
 	fmt.Fprintf(p, "0.5 w %g %g m %g %g l S\n", x0, y0, x1, y1)
 	return p
 }
 
-// Prose makes a paragraph of n sentences whose words say where they belong.
+// Prose returns a paragraph of n sentences that name their part and number.
 func Prose(name string, n int) string {
 	var out []string
 	for i := range n {

@@ -4,12 +4,13 @@ package pdf
 
 import "math"
 
-// A rule is a straight line along the page: of a table, a box, a separator.
+// A rule is a horizontal or vertical line on the page: of a table, a box, a
+// separator.
 type rule struct {
-	x0, y0, x1, y1 float64 // x0 <= x1, y0 <= y1; one of the pairs is equal
+	x0, y0, x1, y1 float64 // x0 == x1 or y0 == y1
 }
 
-// Bounds and sizes of rules, in points.
+// Limits and sizes of rules, in points.
 const (
 	maxRules     = 20_000
 	maxThickness = 3
@@ -17,15 +18,15 @@ const (
 	atEdge       = 1.5
 )
 
-// path is what has been outlined and not painted yet.
+// A path is the current path: what has been constructed but not painted yet.
 type path struct {
-	x, y, sx, sy float64 // the pen, and where the outline began
+	x, y, sx, sy float64 // the current point, and the start of the subpath
 	lines        []rule
 	boxes        []rect
 }
 
-// draw follows the operators of paths, as far as they leave rules.
-func (d *drawing) draw(op string, args []operand) {
+// draw interprets path operators, as far as they produce rules.
+func (d *contentState) draw(op string, args []operand) {
 	p := &d.path
 	point := func(i int) (float64, float64) { return d.state.ctm.apply(args[i].num, args[i+1].num) }
 	switch op {
@@ -61,7 +62,7 @@ func (d *drawing) draw(op string, args []operand) {
 
 func (p *path) clear() { p.lines, p.boxes = p.lines[:0], p.boxes[:0] }
 
-// line keeps a line that runs along the page.
+// line adds a line segment if it is horizontal or vertical.
 func (p *path) line(x, y float64) {
 	r := rule{min(p.x, x), min(p.y, y), max(p.x, x), max(p.y, y)}
 	p.x, p.y = x, y
@@ -70,7 +71,7 @@ func (p *path) line(x, y float64) {
 	}
 }
 
-func (d *drawing) stroke() {
+func (d *contentState) stroke() {
 	for _, r := range d.path.lines {
 		d.rule(r)
 	}
@@ -82,9 +83,9 @@ func (d *drawing) stroke() {
 	d.path.clear()
 }
 
-// fill keeps boxes that are so thin that they are lines; and lines that enclose
-// such a box, which some writers use in their place.
-func (d *drawing) fill() {
+// fill keeps boxes that are thin enough to be lines, and lines that enclose
+// such a box, which some programs write instead.
+func (d *contentState) fill() {
 	for _, b := range d.path.boxes {
 		d.thin(b)
 	}
@@ -98,7 +99,7 @@ func (d *drawing) fill() {
 	d.path.clear()
 }
 
-func (d *drawing) thin(b rect) bool {
+func (d *contentState) thin(b rect) bool {
 	w, h := b[2]-b[0], b[3]-b[1]
 	switch {
 	case h <= maxThickness && w > h:
@@ -113,20 +114,20 @@ func (d *drawing) thin(b rect) bool {
 	return true
 }
 
-func (d *drawing) frame(b rect) {
+func (d *contentState) frame(b rect) {
 	d.rule(rule{b[0], b[1], b[2], b[1]})
 	d.rule(rule{b[0], b[3], b[2], b[3]})
 	d.rule(rule{b[0], b[1], b[0], b[3]})
 	d.rule(rule{b[2], b[1], b[2], b[3]})
 }
 
-func (d *drawing) rule(r rule) {
-	if max(r.x1-r.x0, r.y1-r.y0) < minRule || len(d.sheet.rules) >= maxRules || math.IsNaN(r.x0+r.x1+r.y0+r.y1) {
+func (d *contentState) rule(r rule) {
+	if max(r.x1-r.x0, r.y1-r.y0) < minRule || len(d.page.rules) >= maxRules || math.IsNaN(r.x0+r.x1+r.y0+r.y1) {
 		return
 	}
 	m := d.in.media
 	if r.x1-m[0] < atEdge || r.y1-m[1] < atEdge || m[2]-r.x0 < atEdge || m[3]-r.y0 < atEdge {
-		return // the frame of the page itself
+		return // a frame around the page
 	}
-	d.sheet.rules = append(d.sheet.rules, r)
+	d.page.rules = append(d.page.rules, r)
 }

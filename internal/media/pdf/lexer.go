@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// operandKind tells operands of a content stream apart.
+// An operandKind is the type of an operand in a content stream.
 type operandKind uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	arrayOperand
 )
 
-// An operand stands before its operator.
+// An operand is an operand of a content stream operator, which follows it.
 type operand struct {
 	kind   operandKind
 	num    float64
@@ -28,22 +28,22 @@ type operand struct {
 	actual []byte    // of a dictionary: its ActualText
 }
 
-// Bounds of one operator. What exceeds them is dropped.
+// Limits of one operator. Excess operands are dropped.
 const (
 	maxOperands = 64
 	maxItems    = 50_000
 )
 
-// lexer splits the content of a page into operators with their operands. It
-// never fails: what is damaged is passed over, since what follows may be whole.
-// It does not recurse, so depth costs nothing.
+// A lexer splits the content of a page into operators with their operands. It
+// never fails: it skips damage, because what follows may be undamaged. It does
+// not recurse, so nesting costs nothing.
 type lexer struct {
-	b     []byte
-	i     int
-	args  []operand
-	items []operand // backs the arrays
-	arena []byte    // backs the strings
-	most  int       // operands kept of one operator; 0 = maxOperands
+	b       []byte
+	i       int
+	args    []operand
+	items   []operand // backs the arrays
+	arena   []byte    // backs the strings
+	maxArgs int       // operands kept for one operator; 0 = maxOperands
 }
 
 const (
@@ -62,14 +62,14 @@ var classes = func() (c [256]byte) {
 	return c
 }()
 
-// next returns the next operator; ok is false at the end.
+// next returns the next operator. ok is false at the end.
 func (l *lexer) next() (op []byte, ok bool) {
 	l.args, l.items, l.arena = l.args[:0], l.items[:0], l.arena[:0]
 	array := -1 // index of the array's first item
-	nested := 0 // dictionaries and arrays around this place, beside the first array
-	actual := 0 // 1: the key ActualText was read, its value is next
+	nested := 0 // depth of dictionaries and arrays, not counting the first array
+	actual := 0 // 1 after the key ActualText, so that its value is next
 	var span []byte
-	most := cmp.Or(l.most, maxOperands)
+	most := cmp.Or(l.maxArgs, maxOperands)
 	put := func(o operand) {
 		switch {
 		case nested > 0:
@@ -155,7 +155,7 @@ func (l *lexer) next() (op []byte, ok bool) {
 				put(operand{})
 				continue
 			}
-			// An operator ends whatever was left open before it.
+			// An operator ends an array that was left open.
 			if array >= 0 {
 				closeArray()
 			}
@@ -190,7 +190,7 @@ func (l *lexer) literal() []byte {
 			if depth--; depth == 0 {
 				return l.arena[start:len(l.arena):len(l.arena)]
 			}
-		case '\r': // a line end counts as one
+		case '\r': // CR LF is one line end
 			if l.at(0) == '\n' {
 				l.i++
 			}
@@ -206,7 +206,7 @@ func (l *lexer) literal() []byte {
 	return l.arena[start:len(l.arena):len(l.arena)]
 }
 
-// escape reads what follows a backslash; ok is false when it stands for nothing.
+// escape reads what follows a backslash. ok is false when it adds no character.
 func (l *lexer) escape() (c byte, ok bool) {
 	c = l.at(0)
 	l.i++
@@ -243,7 +243,7 @@ func (l *lexer) escape() (c byte, ok bool) {
 	return c, true
 }
 
-// hex reads "<…>"; what is no digit is passed over.
+// hex reads "<…>". Characters other than digits are skipped.
 func (l *lexer) hex() []byte {
 	start := len(l.arena)
 	l.i++
@@ -254,7 +254,7 @@ func (l *lexer) hex() []byte {
 		if c == '>' {
 			break
 		}
-		d := digit(c)
+		d := hexDigit(c)
 		if d < 0 {
 			continue
 		}
@@ -269,7 +269,7 @@ func (l *lexer) hex() []byte {
 	return l.arena[start:len(l.arena):len(l.arena)]
 }
 
-func digit(c byte) int {
+func hexDigit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
 		return int(c - '0')
@@ -281,7 +281,7 @@ func digit(c byte) int {
 	return -1
 }
 
-// name reads "/…", whose #xx are bytes.
+// name reads "/…", in which #xx is a byte.
 func (l *lexer) name() []byte {
 	l.i++
 	start := l.i
@@ -294,8 +294,8 @@ func (l *lexer) name() []byte {
 	}
 	at := len(l.arena)
 	for i := 0; i < len(raw); i++ {
-		if raw[i] == '#' && i+2 < len(raw) && digit(raw[i+1]) >= 0 && digit(raw[i+2]) >= 0 {
-			l.arena = append(l.arena, byte(digit(raw[i+1])<<4|digit(raw[i+2])))
+		if raw[i] == '#' && i+2 < len(raw) && hexDigit(raw[i+1]) >= 0 && hexDigit(raw[i+2]) >= 0 {
+			l.arena = append(l.arena, byte(hexDigit(raw[i+1])<<4|hexDigit(raw[i+2])))
 			i += 2
 			continue
 		}
@@ -304,8 +304,9 @@ func (l *lexer) name() []byte {
 	return l.arena[at:len(l.arena):len(l.arena)]
 }
 
-// skipImage passes over the bytes of an inline image, which look like anything.
-// Its end is an EI between white space after which text goes on.
+// skipImage skips the bytes of an inline image, which may look like anything.
+// They end with an EI between white space that is followed by plausible
+// content.
 func (l *lexer) skipImage() {
 	for i := l.i; ; {
 		j := bytes.Index(l.b[i:], []byte("EI"))
@@ -318,14 +319,14 @@ func (l *lexer) skipImage() {
 		if j > 0 && classes[l.b[j-1]] != space || i < len(l.b) && classes[l.b[i]] != space {
 			continue
 		}
-		if plausible(l.b[i:min(len(l.b), i+16)]) {
+		if looksLikeContent(l.b[i:min(len(l.b), i+16)]) {
 			l.i = i
 			return
 		}
 	}
 }
 
-func plausible(b []byte) bool {
+func looksLikeContent(b []byte) bool {
 	for _, c := range b {
 		if c >= 0x7F || c < ' ' && classes[c] != space {
 			return false
@@ -334,7 +335,8 @@ func plausible(b []byte) bool {
 	return true
 }
 
-// number reads a PDF number, and what common writers make of one: "--5", "1.-2".
+// number reads a PDF number, or the malformed ones that common programs write:
+// "--5", "1.-2".
 func number(w []byte) (float64, bool) {
 	if c := w[0]; (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' {
 		return 0, false
@@ -360,7 +362,7 @@ func number(w []byte) (float64, bool) {
 			digits++
 		}
 	}
-	if i < len(w) && w[i] != '-' { // a dash in the middle ends it
+	if i < len(w) && w[i] != '-' { // a minus sign in the middle ends it
 		n, err := strconv.ParseFloat(string(w), 64)
 		return n, err == nil
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The files below are made here, by the formats' own documents, independently of
-// the readers.
+// The test files are built here from the specifications of the formats,
+// independently of the readers.
 
 func be(values ...any) string {
 	var b bytes.Buffer
@@ -54,8 +54,8 @@ func waveFile(size uint32, data string) string {
 	return le("RIFF", uint32(len(body)), body)
 }
 
-// mpegOf is n frames of MPEG 1 layer 3 with 128 kbit/s at 44.1 kHz, stereo, the
-// first of which holds table.
+// mpegOf returns n frames of MPEG 1 layer 3 with 128 kbit/s at 44.1 kHz,
+// stereo. The first frame holds table.
 func mpegOf(n int, offset int, table string) string {
 	frame := make([]byte, 417)
 	copy(frame, "\xff\xfb\x90\x00")
@@ -89,8 +89,8 @@ func element(id uint32, body string) string {
 
 func whole16(n uint16) string { return be(n) }
 
-// X159: the duration of sounds and films, from headers of every kind that is
-// read; what is missing or absurd is left out.
+// X159: durations of audio and video from every kind of header; what is missing
+// or absurd is left out.
 func TestX159_Durations(t *testing.T) {
 	vorbis := "\x01vorbis" + le(uint32(0), uint8(2), uint32(44_100), uint32(0), uint32(0), uint32(0), uint8(0))
 	opus := "OpusHead\x01\x02" + le(uint16(312), uint32(44_100), uint16(0), uint8(0))
@@ -140,7 +140,7 @@ func TestX159_Durations(t *testing.T) {
 		{"nothing", "", "unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := SoundInfo(strings.NewReader(tt.data), int64(len(tt.data)))
+			s, err := AudioVideoInfo(strings.NewReader(tt.data), int64(len(tt.data)))
 			got := fmt.Sprintf("%s %v", s.Format, s.Duration.Round(time.Millisecond))
 			if s.Estimated {
 				got += " estimated"
@@ -148,7 +148,7 @@ func TestX159_Durations(t *testing.T) {
 			if s.Width > 0 {
 				got += fmt.Sprintf(" %dx%d", s.Width, s.Height)
 			}
-			if errors.Is(err, ErrUnknownSound) {
+			if errors.Is(err, ErrUnknownAudioVideo) {
 				got = "unknown"
 			} else if err != nil {
 				t.Fatal(err)
@@ -160,7 +160,7 @@ func TestX159_Durations(t *testing.T) {
 	}
 }
 
-// counting counts what is read of it.
+// counting counts the bytes and reads of its source.
 type counting struct {
 	r     io.ReaderAt
 	reads int
@@ -173,7 +173,7 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 	return c.r.ReadAt(p, off)
 }
 
-// endless is a file of any size whose every part says the same.
+// endless is a file of any size whose contents repeat.
 type endless string
 
 func (e endless) ReadAt(p []byte, off int64) (int, error) {
@@ -183,8 +183,8 @@ func (e endless) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// I15: a header that goes on for ever costs a bounded number of reads, of a
-// file of any size.
+// I15: an endless header costs a bounded number of reads, whatever the size of
+// the file.
 func TestI15_HeadersAreBounded(t *testing.T) {
 	const size = 1 << 50
 	for name, part := range map[string]string{
@@ -203,22 +203,22 @@ func TestI15_HeadersAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src := &counting{r: endless(part)}
 			_, _ = ImageInfo(src, size)
-			_, _ = SoundInfo(src, size)
-			if src.reads == 0 || src.reads > 2*maxLooks || src.bytes > 2*maxLookBytes {
+			_, _ = AudioVideoInfo(src, size)
+			if src.reads == 0 || src.reads > 2*maxReads || src.bytes > 2*maxReadBytes {
 				t.Errorf("%d reads of %d bytes", src.reads, src.bytes)
 			}
 		})
 	}
 }
 
-// An error of the disk is not the file's fault.
-func TestLooksKeepTheSourcesError(t *testing.T) {
+// A read error of the disk is not reported as damage of the file.
+func TestReadsKeepTheSourcesError(t *testing.T) {
 	gone := errors.New("the disk is gone")
 	src := readerAtFunc(func([]byte, int64) (int, error) { return 0, gone })
 	if _, err := ImageInfo(src, 1_000); !errors.Is(err, gone) {
 		t.Errorf("image: %v", err)
 	}
-	if _, err := SoundInfo(src, 1_000); !errors.Is(err, gone) {
+	if _, err := AudioVideoInfo(src, 1_000); !errors.Is(err, gone) {
 		t.Errorf("sound: %v", err)
 	}
 	half := readerAtFunc(func(p []byte, off int64) (int, error) {
@@ -236,8 +236,8 @@ type readerAtFunc func(p []byte, off int64) (int, error)
 
 func (f readerAtFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
 
-// FuzzSoundInfo: any bytes give facts that can be true, or none.
-func FuzzSoundInfo(f *testing.F) {
+// FuzzAudioVideoInfo: any bytes give plausible facts, or none.
+func FuzzAudioVideoInfo(f *testing.F) {
 	f.Add([]byte(waveFile(16, "0123456789abcdef")))
 	f.Add([]byte(mpegOf(2, 36, be("Xing", uint32(1), uint32(9)))))
 	f.Add([]byte("fLaC" + flacHead(44_100, 9)))
@@ -245,17 +245,17 @@ func FuzzSoundInfo(f *testing.F) {
 	f.Add([]byte(box("ftyp", "isom") + box("moov", movie(600, 6_300)+track(640, 360))))
 	f.Add([]byte(element(ebmlHeader, element(ebmlDocType, "webm")) + element(mkvSegment, element(mkvInfo, element(mkvDuration, be(float64(9)))))))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := SoundInfo(bytes.NewReader(data), int64(len(data)))
-		if err != nil && !errors.Is(err, ErrUnknownSound) {
+		s, err := AudioVideoInfo(bytes.NewReader(data), int64(len(data)))
+		if err != nil && !errors.Is(err, ErrUnknownAudioVideo) {
 			t.Fatal(err)
 		}
-		if s.Duration < 0 || s.Duration > longest || s.Width < 0 || s.Height < 0 || s.Width > 1<<16 || s.Height > 1<<16 {
+		if s.Duration < 0 || s.Duration > maxDuration || s.Width < 0 || s.Height < 0 || s.Width > 1<<16 || s.Height > 1<<16 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-// FuzzImageInfo: any bytes give a size, FILE_INVALID or no image.
+// FuzzImageInfo: any bytes give a size, FILE_INVALID or ErrUnknownImage.
 func FuzzImageInfo(f *testing.F) {
 	for _, data := range smallImages(f) {
 		f.Add(data)

@@ -8,66 +8,67 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// maxHeadings bounds the list of headings of a document.
+// maxHeadings limits the list of headings of a document.
 const maxHeadings = 500
 
-// maxKept bounds the pieces of text that are kept in memory. The pages of a
-// longer document are read a second time when the style of all is known.
-const maxKept = 100_000
+// maxKeptLines limits the lines that are kept in memory. The pages of a longer
+// document are read a second time when its style is known.
+const maxKeptLines = 100_000
 
-// typesetter turns pages into Markdown, or into plain paragraphs. It looks at
-// all of them before it writes the first, because a heading is one only in
-// comparison with the rest.
-type typesetter struct {
+// A composer turns pages into Markdown, or into plain paragraphs. It lays out
+// all pages before it writes the first, because a line is a heading only in
+// comparison with all other lines.
+type composer struct {
 	in     *interpreter
-	pages  []node // of the document
-	wanted []int  // numbers of those that are read
+	pages  []pageNode // all pages of the document
+	wanted []int      // numbers of the pages to write
 	plain  bool
 	emit   func(Page) error
 	report func(done, total int) error // may be nil
 
-	kept   int
-	firsts string // problem of the first page
+	keptLines    int
+	firstProblem string // problem of the first page
 }
 
-// laid is a page in reading order.
-type laid struct {
+// A pageLayout is a page in reading order.
+type pageLayout struct {
 	problem string
 	flows   []flow
 	lines   [][]line
 }
 
-func (t *typesetter) set() (headings []Heading, err error) {
+// compose emits the pages and returns the headings.
+func (t *composer) compose() (headings []Heading, err error) {
 	var stats styleStats
-	kept := make([]*laid, len(t.wanted))
+	kept := make([]*pageLayout, len(t.wanted))
 	for i, number := range t.wanted {
-		page, err := t.lay(number)
+		page, err := t.layOut(number)
 		if err != nil {
 			return nil, err
 		}
 		for _, lines := range page.lines {
 			stats.add(lines)
-			t.kept += len(lines)
+			t.keptLines += len(lines)
 		}
 		if i == 0 {
-			t.firsts = page.problem
+			t.firstProblem = page.problem
 		}
-		if t.kept <= maxKept {
+		if t.keptLines <= maxKeptLines {
 			kept[i] = &page
 		}
 		if err := t.progress(i + 1); err != nil {
 			return nil, err
 		}
 	}
-	if in := t.in; in.shown == 0 && in.problems > 0 && in.problems == len(t.wanted) {
-		return nil, fault.New(fault.FileInvalid, "no page of the PDF file can be read: %s", t.firsts)
+	if in := t.in; in.pagesWithText == 0 && in.pagesWithProblem > 0 && in.pagesWithProblem == len(t.wanted) {
+		return nil, fault.New(fault.FileInvalid, "no page of the PDF file can be read: %s", t.firstProblem)
 	}
-	st := stats.style()
-	t.in.text, t.in.spent = 0, 0
+	st := stats.docStyle()
+	t.in.textBytes, t.in.contentBytes = 0, 0
 	for i, number := range t.wanted {
 		page := kept[i]
 		if kept[i] = nil; page == nil {
-			again, err := t.lay(number)
+			again, err := t.layOut(number)
 			if err != nil {
 				return nil, err
 			}
@@ -85,18 +86,18 @@ func (t *typesetter) set() (headings []Heading, err error) {
 	return headings, nil
 }
 
-// progress counts a page done when it has been looked at twice.
-func (t *typesetter) progress(looks int) error {
+// progress reports the number of finished pages. Each page is visited twice.
+func (t *composer) progress(visits int) error {
 	if t.report == nil {
 		return nil
 	}
-	return t.report(looks/2, len(t.wanted))
+	return t.report(visits/2, len(t.wanted))
 }
 
-func (t *typesetter) lay(number int) (page laid, err error) {
+func (t *composer) layOut(number int) (page pageLayout, err error) {
 	s, err := t.in.page(number, t.pages[number-1])
 	if err != nil {
-		return laid{}, err
+		return pageLayout{}, err
 	}
 	page.problem, page.flows = s.problem, layout(s)
 	for _, f := range page.flows {
@@ -105,12 +106,12 @@ func (t *typesetter) lay(number int) (page laid, err error) {
 	return page, nil
 }
 
-func (t *typesetter) write(number int, page laid, st style) (Page, []Heading) {
+func (t *composer) write(number int, page pageLayout, st docStyle) (Page, []Heading) {
 	var blocks []block
 	for i, f := range page.flows {
 		blocks = append(blocks, blocksOf(page.lines[i], st, f.margin)...)
 	}
-	out := Page{Number: number, Problem: page.problem, Markdown: render(blocks, t.plain, st.look)}
+	out := Page{Number: number, Problem: page.problem, Markdown: render(blocks, t.plain, st.bodyStyle)}
 	var headings []Heading
 	for _, b := range blocks {
 		out.Words += b.words()
@@ -121,9 +122,9 @@ func (t *typesetter) write(number int, page laid, st style) (Page, []Heading) {
 	return out, headings
 }
 
-// render writes blocks with an empty line between them, and none between the
+// render writes blocks with an empty line between them, but none between the
 // items of a list.
-func render(blocks []block, plain bool, body emphasis) string {
+func render(blocks []block, plain bool, body fontStyle) string {
 	var out strings.Builder
 	for i, b := range blocks {
 		text := b.plainText()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// apart keeps the console's Ctrl-C from the child: the parent decides when it
-// ends.
-func apart(cmd *exec.Cmd) {
+// detachFromTerminal keeps the console's Ctrl-C from the child: the parent
+// decides when the child ends.
+func detachFromTerminal(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdftest"
 )
 
-// parsed is what the parser says of a file as a whole.
-func parsed(data []byte) (Document, error) {
-	f, pages, err := openSound(data, maxPages)
+// pdfcpuInfo is Info by pdfcpu.
+func pdfcpuInfo(data []byte) (Document, error) {
+	f, pages, err := openOrRebuild(data, maxPages)
 	if err != nil {
 		return Document{}, err
 	}
@@ -27,8 +27,9 @@ func parsed(data []byte) (Document, error) {
 	return Document{PageCount: len(pages), Title: oneLine(f.text(info["Title"])), Author: oneLine(f.text(info["Author"]))}, nil
 }
 
-// glancedFile is a file of so many pages, and as many objects beside them as wanted.
-func glancedFile(pages, others int) []byte {
+// fileWithPages returns a file with the given number of pages and of other
+// objects.
+func fileWithPages(pages, others int) []byte {
 	var kids strings.Builder
 	for i := range pages {
 		fmt.Fprintf(&kids, "%d 0 R ", 4+i)
@@ -47,35 +48,34 @@ func glancedFile(pages, others int) []byte {
 	return bytes.Replace(pdftest.Assemble(objects), []byte("/Root 1 0 R"), []byte("/Root 1 0 R /Info 3 0 R"), 1)
 }
 
-// What a file is asked for as a whole costs what its pages cost, and not what all of
-// its objects do.
-func TestGlanceReadsPagesOnly(t *testing.T) {
+// The cost of Info depends on the number of pages, not on the number of
+// objects.
+func TestLazyInfoReadsPagesOnly(t *testing.T) {
 	for _, others := range []int{0, 50_000} {
-		data := glancedFile(117, others)
-		g := openGlance(data)
+		data := fileWithPages(117, others)
+		g := openLazy(data)
 		if g == nil {
-			t.Fatal("it is not for a glance")
+			t.Fatal("the lazy reader refused it")
 		}
-		pages, err := (&file{glance: g, size: len(data)}).pages(maxPages)
-		if err != nil || len(pages) != 117 || g.lost {
-			t.Fatalf("%d pages, lost %t, %v", len(pages), g.lost, err)
+		pages, err := (&file{lazy: g, size: len(data)}).pages(maxPages)
+		if err != nil || len(pages) != 117 || g.failed {
+			t.Fatalf("%d pages, lost %t, %v", len(pages), g.failed, err)
 		}
-		if g.read > 117+2 || g.worked > 200*117 {
-			t.Errorf("of %d objects %d were read, %d bytes parsed", 120+others, g.read, g.worked)
+		if g.objectsRead > 117+2 || g.workBytes > 200*117 {
+			t.Errorf("of %d objects %d were read, %d bytes parsed", 120+others, g.objectsRead, g.workBytes)
 		}
 		doc, err := Info(data, maxPages)
 		if err != nil || doc.PageCount != 117 || doc.Title != "A stream of endless pages" || doc.Author != "Ada" {
 			t.Errorf("%+v, %v", doc, err)
 		}
 	}
-	if _, err := Info(glancedFile(30, 0), 20); fault.CodeOf(err) != fault.FileTooLarge {
+	if _, err := Info(fileWithPages(30, 0), 20); fault.CodeOf(err) != fault.FileTooLarge {
 		t.Errorf("30 pages of at most 20: %v", err)
 	}
 }
 
-// A glance says what the parser says, for every file of the shared data that it
-// does not leave to the parser.
-func TestGlanceOfSharedPDFs(t *testing.T) {
+// For every shared file that lazyInfo can read, the result is that of pdfcpu.
+func TestLazyInfoOfSharedPDFs(t *testing.T) {
 	dir := sharedData(t)
 	answered, all := 0, 0
 	for _, folder := range []string{"pdf", "pdf-fresh"} {
@@ -88,14 +88,14 @@ func TestGlanceOfSharedPDFs(t *testing.T) {
 				return err
 			}
 			all++
-			doc, ok, err := glanced(data, maxPages)
+			doc, ok, err := tryLazyInfo(data, maxPages)
 			if !ok {
 				return nil
 			}
 			answered++
-			want, wrong := parsed(data)
+			want, wrong := pdfcpuInfo(data)
 			if err != nil || wrong != nil || doc.PageCount != want.PageCount || doc.Title != want.Title || doc.Author != want.Author {
-				t.Errorf("%s: %+v, %v; the parser says %+v, %v", filepath.Base(path), doc, err, want, wrong)
+				t.Errorf("%s: %+v, %v; pdfcpu says %+v, %v", filepath.Base(path), doc, err, want, wrong)
 			}
 			return nil
 		})
@@ -104,15 +104,14 @@ func TestGlanceOfSharedPDFs(t *testing.T) {
 		}
 	}
 	if answered < 18 { // the others are damaged or encrypted
-		t.Errorf("%d of %d files took a glance", answered, all)
+		t.Errorf("%d of %d files were read lazily", answered, all)
 	}
-	t.Logf("%d of %d files took a glance", answered, all)
+	t.Logf("%d of %d files were read lazily", answered, all)
 }
 
-// Files that are made to cost much, or to go in circles, are left to the parser, and
-// the glance ends soon.
-func TestGlanceOfHostileFiles(t *testing.T) {
-	sound := glancedFile(2, 0)
+// Expensive and circular files are left to pdfcpu, quickly.
+func TestLazyInfoOfHostileFiles(t *testing.T) {
+	sound := fileWithPages(2, 0)
 	from := bytes.LastIndex(sound, []byte("xref\n0"))
 	at := bytes.LastIndex(sound, []byte("trailer"))
 	xref := func(table string) []byte {
@@ -145,83 +144,84 @@ func TestGlanceOfHostileFiles(t *testing.T) {
 			if bytes.Equal(data, sound) {
 				t.Fatal("nothing was changed")
 			}
-			doc, ok, err := glanced(data, maxPages)
+			doc, ok, err := tryLazyInfo(data, maxPages)
 			if !ok {
 				return
 			}
-			if want, wrong := parsed(data); wrong != nil || err != nil || doc.PageCount != want.PageCount || doc.Title != want.Title {
-				t.Errorf("%+v, %v; the parser says %+v, %v", doc, err, want, wrong)
+			if want, wrong := pdfcpuInfo(data); wrong != nil || err != nil || doc.PageCount != want.PageCount || doc.Title != want.Title {
+				t.Errorf("%+v, %v; pdfcpu says %+v, %v", doc, err, want, wrong)
 			}
 		})
 	}
-	// The length of a stream of objects that stands in that stream itself.
-	packed, _ := packedFile(t, false)
+	// An object stream that contains its own length.
+	packed, _ := fileWithObjectStreams(t, false)
 	packed = bytes.Replace(packed, []byte("/Type /ObjStm"), []byte("/Type/ObjStm "), 1)
 	i := bytes.Index(packed, []byte("/Type/ObjStm"))
 	j := i + bytes.Index(packed[i:], []byte("/Length ")) + len("/Length ")
-	packed[j], packed[j+1] = '1', ' ' // no number any more that fits
-	if _, ok, _ := glanced(packed, maxPages); ok {
+	packed[j], packed[j+1] = '1', ' ' // a wrong length
+	if _, ok, _ := tryLazyInfo(packed, maxPages); ok {
 		t.Error("a stream of a wrong length was read")
 	}
 }
 
-// Objects that do not end cost their search: a file of many is given up.
-func TestGlanceBoundsItsSearch(t *testing.T) {
+// Searching for the end of an object is limited: a file with many unended
+// objects is given up.
+func TestLazyInfoBoundsItsSearch(t *testing.T) {
 	const pages = 20_000
-	data := bytes.ReplaceAll(glancedFile(pages, 0), []byte("\nendobj\n"), []byte("\n       \n"))
-	data = append(data, make([]byte, maxGlanced)...)
-	g := &glance{data: data, objects: map[int]types.Object{}, streams: map[int]*objectStream{}}
-	for i := 0; i < pages && g.worked <= maxWork; i++ {
-		g.parse(i*60, maxGlanced)
+	data := bytes.ReplaceAll(fileWithPages(pages, 0), []byte("\nendobj\n"), []byte("\n       \n"))
+	data = append(data, make([]byte, maxLazyObject)...)
+	g := &lazyFile{data: data, objects: map[int]types.Object{}, streams: map[int]*objectStream{}}
+	for i := 0; i < pages && g.workBytes <= maxWork; i++ {
+		g.parse(i*60, maxLazyObject)
 	}
-	if g.worked <= maxWork {
-		t.Errorf("%d objects without an end were searched for it, %d units", pages, g.worked)
+	if g.workBytes <= maxWork {
+		t.Errorf("%d objects without an end were searched for it, %d units", pages, g.workBytes)
 	}
 }
 
-// Damaged copies are read as the parser reads them, or left to it.
-func TestGlanceOfDamagedFiles(t *testing.T) {
-	packed, _ := packedFile(t, true)
+// Damaged copies give the same result as with pdfcpu, or are left to it.
+func TestLazyInfoOfDamagedFiles(t *testing.T) {
+	packed, _ := fileWithObjectStreams(t, true)
 	rng := rand.New(rand.NewPCG(9, 14))
 	n, answered := 0, 0
-	for _, source := range [][]byte{glancedFile(3, 5), packed, pdftest.Pages("BT (first) Tj ET", "BT (second) Tj ET")} {
+	for _, source := range [][]byte{fileWithPages(3, 5), packed, pdftest.Pages("BT (first) Tj ET", "BT (second) Tj ET")} {
 		for _, m := range pdftest.Mutations {
 			for range 40 {
 				data := m.Do(rng, bytes.Clone(source))
 				n++
-				doc, ok, err := glanced(data, maxPages)
+				doc, ok, err := tryLazyInfo(data, maxPages)
 				if !ok {
 					continue
 				}
 				answered++
-				want, wrong := parsed(data)
+				want, wrong := pdfcpuInfo(data)
 				switch {
 				case err != nil || wrong != nil:
-					t.Errorf("%s: %+v, %v; the parser says %+v, %v", m.Name, doc, err, want, wrong)
+					t.Errorf("%s: %+v, %v; pdfcpu says %+v, %v", m.Name, doc, err, want, wrong)
 				case doc.PageCount != want.PageCount || doc.Title != want.Title || doc.Author != want.Author:
-					t.Errorf("%s: %+v; the parser says %+v\n%q", m.Name, doc, want, data)
+					t.Errorf("%s: %+v; pdfcpu says %+v\n%q", m.Name, doc, want, data)
 				}
 			}
 		}
 	}
-	t.Logf("%d copies, %d took a glance", n, answered)
+	t.Logf("%d copies, %d were read lazily", n, answered)
 	if answered == 0 {
-		t.Error("none took a glance")
+		t.Error("none was read lazily")
 	}
 }
 
 func BenchmarkInspectPDF(b *testing.B) {
-	data := glancedFile(117, 50_000)
-	b.Run("glance", func(b *testing.B) {
+	data := fileWithPages(117, 50_000)
+	b.Run("lazy", func(b *testing.B) {
 		for b.Loop() {
-			if _, ok, err := glanced(data, maxPages); !ok || err != nil {
+			if _, ok, err := tryLazyInfo(data, maxPages); !ok || err != nil {
 				b.Fatal(ok, err)
 			}
 		}
 	})
-	b.Run("parser", func(b *testing.B) {
+	b.Run("pdfcpu", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := parsed(data); err != nil {
+			if _, err := pdfcpuInfo(data); err != nil {
 				b.Fatal(err)
 			}
 		}

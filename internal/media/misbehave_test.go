@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// misbehave does in a child what hostile files do to parsers.
+// misbehave does what hostile files make parsers do.
 func misbehave(kind string) {
-	if stop := stopProbes[kind]; stop != nil {
+	if stop := signalMisbehaviours[kind]; stop != nil {
 		stop()
 	}
 	switch kind {
@@ -19,9 +19,9 @@ func misbehave(kind string) {
 			sink = i
 		}
 	case "panic":
-		panic("probe")
+		panic("misbehaviour")
 	case "goroutine panic":
-		go panic("probe in a goroutine that nobody guards")
+		go panic("misbehaviour in a goroutine without recover")
 		select {}
 	case "goroutine nil":
 		go func() { sink = *nilPointer }()
@@ -56,7 +56,7 @@ func misbehave(kind string) {
 			}
 		}
 	case "write":
-		// The child may not write files, wherever it can.
+		// The child must not be able to write files.
 		if f, err := os.CreateTemp("", "roux-media"); err == nil {
 			if _, err := f.WriteString("x"); err == nil {
 				panic("a child wrote a file")
@@ -66,12 +66,12 @@ func misbehave(kind string) {
 	}
 }
 
-func deeper(n int) int { return deeper(n+1) + 1 } //nolint:staticcheck // SA5007: that it never ends is the point
+func deeper(n int) int { return deeper(n+1) + 1 } //nolint:staticcheck // SA5007: it must never end
 
-// released ends the probe that waits.
+// released ends the misbehaviour "wait".
 var released chan struct{}
 
 var sink int
 
-// nilPointer is no constant, so that the compiler does not see through it.
+// nilPointer is a variable, so that the compiler does not detect the fault.
 var nilPointer *int

@@ -12,35 +12,36 @@ import (
 )
 
 const (
-	// maxUnpacked bounds what the object streams of one file unpack to while their
-	// objects are looked for; those behind it are not found.
-	maxUnpacked = 4 * maxPageContent
-	// maxStreamDict bounds the dictionary of an object stream, which has a handful
+	// maxDecompressed limits the decompressed size of all object streams of one
+	// file while it is searched for objects. Objects beyond that are not found.
+	maxDecompressed = 4 * maxPageContent
+	// maxStreamDict limits the dictionary of an object stream, which has a handful
 	// of entries.
 	maxStreamDict = 4096
 )
 
-// A packed object stands in an object stream.
-type packed struct {
+// A compressedObject is an object in an object stream.
+type compressedObject struct {
 	number  int
-	catalog bool // it is one
+	catalog bool // it is the catalog
 }
 
 var catalogType = regexp.MustCompile(`/Type\s*/Catalog\b`)
 
-// An unpacker reads object streams without a table of the file's objects, as far as
-// they can be: what is encrypted, or has its dictionary in other objects, is none.
-type unpacker struct{ left int64 }
+// An objectStreamReader reads object streams without a cross-reference table.
+// It cannot read those that are encrypted or whose dictionary refers to other
+// objects.
+type objectStreamReader struct{ left int64 }
 
-// objects lists what an object stream holds, in its order; nil when the stream is
-// another one or damaged. dict is the text before the word "stream", body that
-// behind it.
-func (u *unpacker) objects(dict, body []byte) (found []packed) {
+// objects lists the objects of an object stream in order. It returns nil for a
+// damaged stream and for any other stream. dict is the text before the word
+// "stream", body the bytes after it.
+func (u *objectStreamReader) objects(dict, body []byte) (found []compressedObject) {
 	if len(dict) > maxStreamDict || !bytes.Contains(dict, []byte("/ObjStm")) || u.left <= 0 {
 		return nil
 	}
 	defer func() {
-		if recover() != nil { // of the library's parser or one of its filters
+		if recover() != nil { // a panic of pdfcpu's parser or of one of its filters
 			found = nil
 		}
 	}()
@@ -51,9 +52,9 @@ func (u *unpacker) objects(dict, body []byte) (found []packed) {
 	if err != nil || !ok || first == nil || count == nil {
 		return nil
 	}
-	// The line that the word "stream" stands in ends with LF or CR LF.
+	// The line of the word "stream" ends with LF or CR LF.
 	body = bytes.TrimPrefix(bytes.TrimPrefix(body, []byte("\r")), []byte("\n"))
-	sd := types.StreamDict{Dict: d, Raw: body, FilterPipeline: pipeline(d)}
+	sd := types.StreamDict{Dict: d, Raw: body, FilterPipeline: filtersOf(d)}
 	if err := sd.DecodeWithLimit(min(u.left, maxPageContent)); err != nil {
 		return nil
 	}
@@ -61,12 +62,12 @@ func (u *unpacker) objects(dict, body []byte) (found []packed) {
 	if *first < 0 || *first > len(sd.Content) {
 		return nil
 	}
-	return packedIn(sd.Content[:*first], sd.Content[*first:], *count)
+	return parseObjectStream(sd.Content[:*first], sd.Content[*first:], *count)
 }
 
-// packedIn reads the head of an object stream: count pairs of an object's number
-// and its place.
-func packedIn(head, objects []byte, count int) (found []packed) {
+// parseObjectStream reads the header of an object stream: count pairs of an
+// object number and an offset.
+func parseObjectStream(head, objects []byte, count int) (found []compressedObject) {
 	fields := bytes.Fields(head)
 	if count < 0 || count > len(fields)/2 {
 		return nil
@@ -87,14 +88,14 @@ func packedIn(head, objects []byte, count int) (found []packed) {
 		if err != nil || number < 0 || from < 0 || to < from {
 			return nil
 		}
-		found = append(found, packed{number, catalogType.Match(objects[from:to])})
+		found = append(found, compressedObject{number, catalogType.Match(objects[from:to])})
 	}
 	return found
 }
 
-// pipeline is the list of a stream's filters; what is not written in its dictionary
-// itself is left out.
-func pipeline(d types.Dict) (filters []types.PDFFilter) {
+// filtersOf lists the filters of a stream. Filters that are in other objects
+// are left out.
+func filtersOf(d types.Dict) (filters []types.PDFFilter) {
 	list := func(key string) []types.Object {
 		switch o := d[key].(type) {
 		case types.Array:

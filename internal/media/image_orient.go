@@ -7,17 +7,17 @@ import (
 	"image/draw"
 )
 
-// turn applies an EXIF orientation. Pictures with fewer colours than brightness
-// have been through scale before.
-func turn(m image.Image, orientation int) image.Image {
+// orient applies an EXIF orientation. Images with subsampled chroma have been
+// through scale before, which removes the subsampling.
+func orient(m image.Image, orientation int) image.Image {
 	if orientation <= 1 {
 		return m
 	}
 	size := m.Bounds().Size()
-	w, h := turned(orientation, size.X, size.Y)
+	w, h := orientedSize(orientation, size.X, size.Y)
 	r := image.Rect(0, 0, w, h)
 	move := func(to, from []byte, toStride, fromStride, step int) {
-		turnRaster(raster{to, toStride, w, h, step}, raster{from, fromStride, size.X, size.Y, step}, orientation)
+		orientRaster(raster{to, toStride, w, h, step}, raster{from, fromStride, size.X, size.Y, step}, orientation)
 	}
 	switch m := m.(type) {
 	case *image.YCbCr:
@@ -35,14 +35,15 @@ func turn(m image.Image, orientation int) image.Image {
 		move(out.Pix, m.Pix, out.Stride, m.Stride, 4)
 		return out
 	}
-	panic("turn: a kind of picture that normalise does not return")
+	panic("orient: an image type that normalise does not return")
 }
 
-// turnRaster walks the source as the rows of the result lie in it.
-func turnRaster(dst, src raster, orientation int) {
+// orientRaster copies the pixels in the order of the result.
+func orientRaster(dst, src raster, orientation int) {
 	right, down := src.step, src.stride
 	endX, endY := (src.w-1)*src.step, (src.h-1)*src.stride
-	// Where the first pixel comes from, and the steps to the next one and row.
+	// The source index of the first pixel, and the steps to the next pixel and the
+	// next row.
 	at, dx, dy := 0, right, down
 	switch orientation {
 	case 2:
@@ -74,7 +75,7 @@ func turnRaster(dst, src raster, orientation int) {
 	}
 }
 
-// onCanvas puts the picture in the middle of its canvas.
+// onCanvas centres the image on its canvas.
 func onCanvas(m image.Image, job imageJob) image.Image {
 	canvas := image.NewNRGBA(image.Rectangle{Max: job.Canvas})
 	if b := job.Background; b != nil || !transparent(job.Format) {
@@ -89,8 +90,8 @@ func onCanvas(m image.Image, job imageJob) image.Image {
 	return canvas
 }
 
-// transparent tells whether a format is written with transparency. BMP can hold
-// it, but few programs look.
+// transparent reports whether a format is written with transparency. BMP could
+// be, but few programs honour it.
 func transparent(format string) bool { return format == "png" || format == "gif" || format == "tiff" }
 
 func backgroundOf(job imageJob) Colour {
@@ -110,7 +111,7 @@ func fill(m *image.NRGBA, c Colour) {
 	}
 }
 
-// flatten lays the picture over a colour, in place.
+// flatten composes the image over a colour, in place.
 func flatten(m *image.NRGBA, c Colour) {
 	under := [3]int{int(c.R), int(c.G), int(c.B)}
 	for i := 0; i+3 < len(m.Pix); i += 4 {
@@ -124,12 +125,12 @@ func flatten(m *image.NRGBA, c Colour) {
 	}
 }
 
-// pixelsOf returns the picture as pixels of red, green, blue and opacity.
+// pixelsOf returns the image as NRGBA.
 func pixelsOf(m image.Image) *image.NRGBA {
 	if m, ok := m.(*image.NRGBA); ok {
 		return m
 	}
 	out := image.NewRGBA(image.Rectangle{Max: m.Bounds().Size()})
 	draw.Draw(out, out.Rect, m, m.Bounds().Min, draw.Src)
-	return (*image.NRGBA)(out) // opaque, so the two are the same
+	return (*image.NRGBA)(out) // it is opaque, so premultiplied and not premultiplied are the same
 }
