@@ -40,7 +40,7 @@ func TestPicturesAreCurrent(t *testing.T) {
 			t.Errorf("%s: %v", name, diags)
 			continue
 		}
-		svg, err := picture.Of(p, r.Name, false).SVG(picture.Options{})
+		svg, err := picture.FromPlan(p, r.Name, false).SVG(picture.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

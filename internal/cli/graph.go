@@ -150,7 +150,7 @@ func (a *app) pictureOf(ctx context.Context, arg string, d *drawing) (*picture.P
 			}
 			return nil, err
 		}
-		return picture.Of(c.plan, c.recipe.Name, d.bindings), nil
+		return picture.FromPlan(c.plan, c.recipe.Name, d.bindings), nil
 	}
 	var pic *picture.Picture
 	err := a.reading(ctx, func(ctx context.Context, j store.Reader) error {

@@ -22,7 +22,7 @@ func TestLooksAgree(t *testing.T) {
 	}
 	plain := &term.Screen{}
 	for _, status := range all {
-		l := picture.LookOf(status)
+		l := picture.StyleOf(status)
 		if l.Glyph == "" || l.Light == "" || l.Dark == "" || l.Light == l.Dark {
 			t.Errorf("%s has no look of its own: %+v", status, l)
 		}

@@ -35,6 +35,7 @@ var refusedNames = map[string]map[string]string{
 		"See": "Check", "wholly": "checkResets", "loses": "checkLost", "begins": "checkBegin", "timely": "checkTiming", "became": "statusAfter",
 		"quickStart": "readPlainStart",
 	},
+	"internal/layout": {"relaxed": "compactPlacement", "settle": "placeRank", "slanted": "countCurved", "piece": "segment", "meet": "attachX"},
 	"internal/machine": {
 		"agenda": "worklist", "Witness": "journal.Checker", "run0": "header", "kids": "children", "kidStatus": "childStatus",
 		"sweepKids": "sweepChildren", "ask": "issueOwedCommand", "question": "owedCommand", "take": "handle", "fold": "apply", "mustFold": "mustApply",
@@ -51,6 +52,10 @@ var refusedNames = map[string]map[string]string{
 		"openSound": "openOrRebuild", "unlocked": "withoutEncryption", "packed": "compressedObject", "alphabet": "simpleEncoding",
 		"emphasis": "fontStyle", "look": "style", "piece": "fragment", "bar": "axisRule", "strip": "columnExtent", "para": "openParagraph",
 		"writer": "runBuilder",
+	},
+	"internal/picture": {
+		"Look": "Style", "LookOf": "StyleOf", "Of": "FromPlan", "sheet": "stylesheet", "signs": "icons", "em": "runeWidth", "took": "formatDuration",
+		"spoken": "statusText",
 	},
 	"internal/simulate": {
 		"weather": "faultProfile", "Parked": "Suspended", "judge": "checker", "cabinet": "blobs", "trial": "runRecord", "ask": "request",

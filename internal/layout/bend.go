@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// A trunk is the chain of bends that the long links of one source, or of one
+// A trunk is a chain of bends that the long links of one source, or of one
 // target, share.
 type trunk struct {
-	verts  []int32
-	pieces []int32
+	verts    []int32
+	segments []int32
 }
 
 type trunkKey struct {
@@ -20,12 +20,13 @@ type trunkKey struct {
 	target bool
 }
 
-// bends cuts links over more than one rank into pieces. Long links of one
-// source, or into one target, whichever has more, share their bends: a fan-out
-// to 400 steps is one line that spreads at its end, not 400 lines side by side.
-func (l *level) bends() {
-	source := func(k *link) trunkKey { return trunkKey{k.a, k.aport(), false} }
-	target := func(k *link) trunkKey { return trunkKey{k.b, k.bport(), true} }
+// insertBends splits links over more than one rank into segments, with a bend
+// (a dummy vertex) on each rank between. Long links of one source, or into one
+// target, whichever has more, share their bends: a fan-out to 400 steps is one
+// line that spreads at its end, not 400 parallel lines.
+func (l *level) insertBends() {
+	source := func(k *link) trunkKey { return trunkKey{k.a, k.portA(), false} }
+	target := func(k *link) trunkKey { return trunkKey{k.b, k.portB(), true} }
 	span := func(k *link) int { return l.verts[k.b].rank - l.verts[k.a].rank }
 	long := map[trunkKey]int{}
 	for _, k := range l.links {
@@ -44,7 +45,8 @@ func (l *level) bends() {
 		return n
 	}
 	trunks := map[trunkKey]*trunk{}
-	// Short links first: when the bends run out, the longest go without.
+	// Short links come first, so that the longest go without bends when the limit
+	// is reached.
 	byLength := slices.Clone(l.links)
 	slices.SortStableFunc(byLength, func(x, y *link) int { return cmp.Compare(span(x), span(y)) })
 	left := maxBends
@@ -54,7 +56,7 @@ func (l *level) bends() {
 			key = target(k)
 		}
 		if span(k) == 1 {
-			k.pieces = []int32{l.addPiece(k.a, k.b, k.aport(), k.bport(), net(key))}
+			k.segments = []int32{l.addSegment(k.a, k.b, k.portA(), k.portB(), net(key))}
 			continue
 		}
 		t := trunks[key]
@@ -69,31 +71,31 @@ func (l *level) bends() {
 		}
 		l.extend(t, key, k, need, net(key))
 		if key.target {
-			k.pieces = append(k.pieces, l.addPiece(k.a, t.verts[need-1], k.aport(), nil, net(key)))
+			k.segments = append(k.segments, l.addSegment(k.a, t.verts[need-1], k.portA(), nil, net(key)))
 			for i := need - 1; i >= 0; i-- {
-				k.pieces = append(k.pieces, t.pieces[i])
+				k.segments = append(k.segments, t.segments[i])
 			}
 		} else {
-			k.pieces = append(slices.Clone(t.pieces[:need]), l.addPiece(t.verts[need-1], k.b, nil, k.bport(), net(key)))
+			k.segments = append(slices.Clone(t.segments[:need]), l.addSegment(t.verts[need-1], k.b, nil, k.portB(), net(key)))
 		}
 	}
 }
 
-func (k *link) aport() *port {
+func (k *link) portA() *port {
 	if k.back {
 		return portOf(k.to)
 	}
 	return portOf(k.from)
 }
 
-func (k *link) bport() *port {
+func (k *link) portB() *port {
 	if k.back {
 		return portOf(k.from)
 	}
 	return portOf(k.to)
 }
 
-// portOf is the port of a child that a link's end passes; the group's own
+// portOf is the port of a child that the end of a link passes. The group's own
 // ports are vertices themselves.
 func portOf(e end) *port {
 	if e.item == nil {
@@ -102,7 +104,7 @@ func portOf(e end) *port {
 	return e.port
 }
 
-// extend makes a trunk long enough: away from its source, or from its target.
+// extend makes a trunk long enough, away from its source or from its target.
 func (l *level) extend(t *trunk, key trunkKey, k *link, need int, net int32) {
 	for i := len(t.verts); i < need; i++ {
 		rank, before := l.verts[k.a].rank+1+i, k.a
@@ -114,19 +116,19 @@ func (l *level) extend(t *trunk, key trunkKey, k *link, need int, net int32) {
 			before, port = t.verts[i-1], nil
 		}
 		v := int32(len(l.verts))
-		l.verts = append(l.verts, vert{rank: rank, net: net})
+		l.verts = append(l.verts, vertex{rank: rank, net: net})
 		t.verts = append(t.verts, v)
 		if key.target {
-			t.pieces = append(t.pieces, l.addPiece(v, before, nil, port, net))
+			t.segments = append(t.segments, l.addSegment(v, before, nil, port, net))
 		} else {
-			t.pieces = append(t.pieces, l.addPiece(before, v, port, nil, net))
+			t.segments = append(t.segments, l.addSegment(before, v, port, nil, net))
 		}
 	}
 }
 
-func (l *level) addPiece(a, b int32, aport, bport *port, net int32) int32 {
-	l.pieces = append(l.pieces, piece{a: a, b: b, aport: aport, bport: bport, net: net})
+func (l *level) addSegment(a, b int32, portA, portB *port, net int32) int32 {
+	l.segments = append(l.segments, segment{a: a, b: b, portA: portA, portB: portB, net: net})
 	l.verts[a].down = append(l.verts[a].down, b)
 	l.verts[b].up = append(l.verts[b].up, a)
-	return int32(len(l.pieces) - 1)
+	return int32(len(l.segments) - 1)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/roux-engine/roux/internal/cputime"
 )
 
-// sharedGraphs reads the graphs of real workflows, each a map from a task to
-// those that follow it, from the shared data beside the repository.
+// sharedGraphs reads the graphs of real workflows from the shared data beside
+// the repository. Each is a map from a task to its successors.
 func sharedGraphs(t testing.TB) map[string]*Graph {
 	t.Helper()
 	dir := cmp.Or(os.Getenv("ROUX_SHARED"), "../../../shared")
@@ -62,8 +62,8 @@ func fromMap(next map[string][]string) *Graph {
 	return g
 }
 
-// thousand is a graph of 1,000 steps in layers of about 30, every step with
-// one to three predecessors not far above it.
+// thousand is a graph of 1,000 steps in layers of about 30, in which every step
+// has one to three predecessors in one of the layers just above.
 func thousand(n int) *Graph {
 	g := like(&Graph{})
 	r := rand.New(rand.NewPCG(1, 2))
@@ -83,11 +83,11 @@ func thousand(n int) *Graph {
 	return g
 }
 
-// limit is the processor time that a graph of up to 1,000 steps may take.
+// limit is the CPU time that a graph of up to 1,000 steps may take.
 const limit = 50 * time.Millisecond
 
-// quickest is the least processor time of a few tries: a machine whose caches
-// others use too gets more of them.
+// quickest is the least CPU time of a few tries. On a machine whose caches are
+// shared with other work it tries more often.
 func quickest(t testing.TB, g *Graph) time.Duration {
 	best := cputime.Of(3, func() { compute(t, g) })
 	for try := 3; best > limit && try < 30; try++ {
@@ -96,9 +96,9 @@ func quickest(t testing.TB, g *Graph) time.Duration {
 	return best
 }
 
-// TestRealGraphs: the eight graphs of 12 to 539 tasks and one of 1,000 steps
-// are laid out within 50 ms of processor time, the same each time and however they are given,
-// without boxes that overlap.
+// TestRealGraphs: eight graphs of 12 to 539 tasks and one of 1,000 steps are
+// laid out within 50 ms of CPU time each, with the same result each time and in
+// any order of input, without overlapping boxes.
 func TestRealGraphs(t *testing.T) {
 	graphs := sharedGraphs(t)
 	if len(graphs) != 8 {
@@ -138,7 +138,7 @@ func TestRealGraphs(t *testing.T) {
 	}
 }
 
-// TestTenThousand: a graph of 10,000 steps is laid out while a person waits.
+// TestTenThousand: a graph of 10,000 steps is laid out in an acceptable time.
 func TestTenThousand(t *testing.T) {
 	g := thousand(10_000)
 	var l *Layout
@@ -153,8 +153,8 @@ func TestTenThousand(t *testing.T) {
 }
 
 // TestLongEdgesAreBounded: a chain in which every step also leads far ahead
-// would want millions of bends; past the bound edges are drawn without, and
-// the boxes stand as they must.
+// would need millions of bends. Beyond the limit, edges are drawn without
+// bends, and the boxes are placed correctly.
 func TestLongEdgesAreBounded(t *testing.T) {
 	g := like(&Graph{})
 	const n = 1_000
@@ -178,8 +178,7 @@ func TestLongEdgesAreBounded(t *testing.T) {
 	t.Logf("%v", took.Round(time.Millisecond))
 }
 
-// TestOneMoreStep: a step added to a graph leaves the others in the order in
-// which they stood, but for a few.
+// TestOneMoreStep: adding a step to a graph changes the order of few others.
 func TestOneMoreStep(t *testing.T) {
 	for name, g := range sharedGraphs(t) {
 		before := compute(t, g)

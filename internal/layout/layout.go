@@ -2,16 +2,16 @@
 
 // Package layout decides where the boxes and lines of a drawn graph go.
 //
-// Its input is boxes of known size, groups of boxes (nested as deep as wanted)
-// and edges; its answer is coordinates. The steps are those of layered drawing:
-// ranks along the longest paths, tightened; bends where an edge crosses a rank;
-// an order within each rank by medians and swaps of neighbours; coordinates after
-// Brandes and Köpf; routes through the gaps between ranks. A group is laid out
-// first and is then one box among its siblings; an edge from or to its inside
-// passes its border at a port.
+// Its input is boxes of known size, nested groups of boxes, and edges; its result
+// is coordinates. It works by layered drawing (Sugiyama): ranks by longest paths,
+// then tightened; bends where an edge crosses a rank; the order within each rank
+// by medians and swaps of neighbours; coordinates by the method of Brandes and
+// Köpf; routes through the gaps between ranks. A group is laid out first and is
+// then one box among its siblings; an edge from or to its inside crosses its
+// border at a port.
 //
-// The answer depends on the graph alone: not on the order in which it is given,
-// not on a clock. The package never decides what a box says or how it looks,
+// The result depends on the graph alone: not on the order of its parts, and not
+// on a clock. The package never decides what a box contains or how it is drawn,
 // and knows nothing of recipes.
 package layout
 
@@ -22,17 +22,17 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The limits of one graph. Time and memory grow with the number of bends, which
-// is bounded as well: an edge past that bound is drawn straight.
+// Limits of one graph. Time and memory grow with the number of bends, which is
+// limited too: an edge beyond that limit is drawn straight.
 const (
 	MaxBoxes = 20_000
 	MaxEdges = 200_000
-	MaxDepth = 132 // a recipe may nest 64 scopes, of two groups each, and an undoing in the last
+	MaxDepth = 132 // a recipe may nest 64 scopes of two groups each, and a compensation in the last
 	maxSide  = 1 << 20
 	maxBends = 100_000
 )
 
-// A Direction is where edges lead.
+// A Direction is the direction of edges.
 type Direction uint8
 
 // The directions.
@@ -41,20 +41,20 @@ const (
 	Right                  // from left to right
 )
 
-// A Style is how a route runs through the gap between two ranks.
+// A Style determines the shape of a route in the gap between two ranks.
 type Style uint8
 
 // The styles.
 const (
-	// Curved routes are waypoints. Two that follow each other are joined by a
-	// straight line where they share the coordinate across the direction, else
-	// by a curve that leaves and enters along the direction.
+	// Curved routes are waypoints. Two successive ones are joined by a straight
+	// line if they share the coordinate across the direction, else by a curve that
+	// starts and ends along the direction.
 	Curved Style = iota
-	// Orthogonal routes turn at right angles only, each source on tracks of its own.
+	// Orthogonal routes have right angles only. Each source has tracks of its own.
 	Orthogonal
 )
 
-// A Graph is what is to be drawn. Lengths are in any unit, whole and at most 2^20.
+// A Graph is the input. Lengths are whole numbers of any unit, at most 2^20.
 type Graph struct {
 	Direction Direction
 	Style     Style
@@ -62,18 +62,19 @@ type Graph struct {
 	Groups    []Group
 	Edges     []Edge
 
-	// BoxGap lies between boxes of a rank, RankGap at least between ranks,
-	// LineGap between lines along the direction and between a line and a box,
-	// TrackGap between lines across it. PortGap is how far apart lines meet a
-	// side of a box; 0 = all in its middle.
+	// BoxGap is the distance between boxes of a rank, RankGap the least distance
+	// between ranks, LineGap the distance between lines along the direction and
+	// between a line and a box, TrackGap the distance between lines across the
+	// direction. PortGap is the distance between lines that end at one side of a
+	// box; 0 = all end in its middle.
 	BoxGap, RankGap, LineGap, TrackGap, PortGap int
-	// MaxRank is how many boxes a rank holds before the next one takes over
-	// the rest; 0 = no bound.
+	// MaxRank is the most boxes in a rank, before the rest move to the next one; 0
+	// = no limit.
 	MaxRank int
 }
 
-// A Node is a box. Ids are unique among nodes and groups. Boxes of a rank keep
-// the order of Order, then of ID, where crossings do not decide.
+// A Node is a box. IDs are unique among nodes and groups. Where crossings do
+// not decide, the boxes of a rank are ordered by Order, then by ID.
 type Node struct {
 	ID    string
 	W, H  int
@@ -82,28 +83,28 @@ type Node struct {
 }
 
 // A Group is a box around its members. Pad is the space inside its border:
-// above (where a title may stand), right, below, left. W and H are its least size.
+// above (where a title may be), right, below, left. W and H are its least size.
 type Group struct {
 	ID    string
-	Group string // the group around it
+	Group string // the enclosing group
 	W, H  int
 	Pad   [4]int
 	Order int
 }
 
-// An Edge leads from one box or group to another, in any group; neither may lie
-// inside the other. ID names it in the answer.
+// An Edge connects two boxes or groups, in any groups. Neither may be inside
+// the other. ID identifies its route in the result.
 type Edge struct {
 	ID, From, To string
 }
 
-// A Point is a place.
+// A Point is a position.
 type Point struct {
 	X int `json:"x"`
 	Y int `json:"y"`
 }
 
-// A Box is where a node or group is; X and Y are its upper left corner.
+// A Box is the position of a node or group. X and Y are its upper left corner.
 type Box struct {
 	ID string `json:"id"`
 	X  int    `json:"x"`
@@ -112,13 +113,13 @@ type Box struct {
 	H  int    `json:"h"`
 }
 
-// A Route is where an edge runs, from border to border.
+// A Route is the path of an edge, from border to border.
 type Route struct {
 	ID     string  `json:"id"`
 	Points []Point `json:"points"`
 }
 
-// A Layout is the answer: everything sorted by id, inside 0,0 – W,H.
+// A Layout is the result. Everything is sorted by ID and within 0,0 – W,H.
 type Layout struct {
 	W      int     `json:"w"`
 	H      int     `json:"h"`
@@ -127,9 +128,9 @@ type Layout struct {
 	Edges  []Route `json:"edges"`
 }
 
-// Compute lays a graph out. It refuses a graph over the limits
-// (fault.StepLimit, fault.DepthExceeded) and one that contradicts itself
-// (fault.InputInvalid). Cycles are drawn with an edge that runs back.
+// Compute lays out a graph. It refuses a graph over the limits
+// (fault.StepLimit, fault.DepthExceeded) and an inconsistent one
+// (fault.InputInvalid). In a cycle, one edge is drawn backwards.
 func Compute(g *Graph) (*Layout, error) {
 	t, err := newTree(g)
 	if err != nil {
@@ -170,15 +171,15 @@ func (g *Graph) check() error {
 	return nil
 }
 
-// layout reads the answer off the tree.
+// layout collects the result from the tree.
 func (t *tree) layout() *Layout {
 	l := &Layout{Nodes: []Box{}, Groups: []Box{}, Edges: []Route{}}
-	t.flip(&l.W, &l.H, t.root.w, t.root.h)
+	t.swapAxes(&l.W, &l.H, t.root.w, t.root.h)
 	t.root.place(0, 0)
 	for _, it := range t.items {
 		b := Box{ID: it.id}
-		t.flip(&b.X, &b.Y, it.x, it.y)
-		t.flip(&b.W, &b.H, it.w, it.h)
+		t.swapAxes(&b.X, &b.Y, it.x, it.y)
+		t.swapAxes(&b.W, &b.H, it.w, it.h)
 		if it.group {
 			l.Groups = append(l.Groups, b)
 		} else {
@@ -189,7 +190,7 @@ func (t *tree) layout() *Layout {
 		e := &t.edges[i]
 		r := Route{ID: e.id, Points: e.route(t.style)}
 		for j, p := range r.Points {
-			t.flip(&r.Points[j].X, &r.Points[j].Y, p.X, p.Y)
+			t.swapAxes(&r.Points[j].X, &r.Points[j].Y, p.X, p.Y)
 		}
 		l.Edges = append(l.Edges, r)
 	}
@@ -200,8 +201,8 @@ func (t *tree) layout() *Layout {
 	return l
 }
 
-// flip writes a pair of the inner axes (across, along) as (x, y).
-func (t *tree) flip(x, y *int, across, along int) {
+// swapAxes stores a pair of the inner axes (across, along) as (x, y).
+func (t *tree) swapAxes(x, y *int, across, along int) {
 	if t.right {
 		across, along = along, across
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// like sets the distances that pictures use.
+// like sets the distances of the pictures.
 func like(g *Graph) *Graph {
 	g.BoxGap, g.RankGap, g.LineGap, g.TrackGap, g.PortGap = 24, 40, 8, 6, 12
 	return g
@@ -34,10 +34,10 @@ func compute(t interface {
 	return l
 }
 
-// check holds a layout to what every picture promises: no two boxes overlap,
-// what is in a group lies inside its border, everything lies in the picture,
-// edges begin and end on the borders of what they join, and routes run in
-// right angles where that is their style.
+// check checks the promises of every layout: no two boxes overlap, members are
+// inside the border of their group, everything is inside the picture, edges
+// start and end on the borders of their boxes, and orthogonal routes have right
+// angles only.
 func check(g *Graph, l *Layout) error {
 	boxes, parent, pads := map[string]Box{}, map[string]string{}, map[string][4]int{}
 	for _, b := range append(slices.Clone(l.Nodes), l.Groups...) {
@@ -96,7 +96,7 @@ func check(g *Graph, l *Layout) error {
 	return nil
 }
 
-// overlap finds two boxes that share a point inside both.
+// overlap finds two boxes with a common inner point.
 func overlap(list []Box) (a, b Box, found bool) {
 	slices.SortFunc(list, func(a, b Box) int { return a.Y - b.Y })
 	for i, a := range list {
@@ -118,8 +118,8 @@ func onBorder(b Box, p Point) bool {
 	return along && (p.X == b.X || p.X == b.X+b.W) || across && (p.Y == b.Y || p.Y == b.Y+b.H)
 }
 
-// through names a box of no end of an edge that the edge runs through. A curve
-// stays between its ends, so nothing may stand in the rectangle they span.
+// through returns a box that an edge runs through, other than its ends. A curve
+// stays between its ends, so nothing may be in the rectangle they span.
 func through(g *Graph, l *Layout) error {
 	around := map[string]string{}
 	for _, n := range g.Nodes {
@@ -159,8 +159,8 @@ func crosses(b Box, p, q Point) bool {
 	return max(p.X, q.X) > b.X && min(p.X, q.X) < b.X+b.W && max(p.Y, q.Y) > b.Y && min(p.Y, q.Y) < b.Y+b.H
 }
 
-// randomGraph draws a graph: nested groups, edges from earlier to later boxes of
-// any group, both directions and styles.
+// randomGraph generates a graph: nested groups, edges from earlier to later
+// boxes of any group, both directions and styles.
 func randomGraph(t *rapid.T) *Graph {
 	g := like(&Graph{
 		Direction: Direction(rapid.IntRange(0, 1).Draw(t, "direction")),
@@ -216,8 +216,8 @@ func TestBoxesAndRoutes(t *testing.T) {
 	})
 }
 
-// turned says that an edge was turned round: groups that lead to each other make
-// a circle, and an edge that closes it passes its own group.
+// turned reports whether an edge was reversed. Groups with edges in both
+// directions form a cycle, and an edge that closes it passes its own group.
 func turned(t *rapid.T, g *Graph) bool {
 	tr, err := newTree(g)
 	if err != nil {
@@ -237,7 +237,7 @@ func turned(t *rapid.T, g *Graph) bool {
 	return false
 }
 
-// TestOrderOfInputDoesNotMatter: a shuffled graph gives the same picture.
+// TestOrderOfInputDoesNotMatter: a shuffled graph gives the same layout.
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := randomGraph(t)
@@ -268,8 +268,8 @@ func encode(t interface {
 	return string(b)
 }
 
-// TestEdgesLeadOn: without cycles and between siblings, what an edge leads to
-// lies a whole gap further on.
+// TestEdgesLeadOn: without cycles, and between siblings, the target of an edge
+// is at least a whole gap further along.
 func TestEdgesLeadOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := like(&Graph{Direction: Direction(rapid.IntRange(0, 1).Draw(t, "direction"))})
@@ -300,7 +300,7 @@ func TestEdgesLeadOn(t *testing.T) {
 	})
 }
 
-// TestRankHolds: no rank holds more boxes than it may.
+// TestRankHolds: no rank exceeds MaxRank.
 func TestRankHolds(t *testing.T) {
 	g := like(&Graph{MaxRank: 4})
 	for i := range 30 {

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// order arranges each rank so that few lines cross: a first order by walking
-// from the first vertices on, then sweeps of medians and swaps of neighbours.
-// The best arrangement found is kept; a later one must be better, not as good,
-// so that a small change of the graph changes little.
-func (l *level) order() {
+// orderRanks orders each rank so that few lines cross: an initial order by a
+// walk from the first vertices, then sweeps of medians and swaps of neighbours.
+// It keeps the best order found. A later one must be better, not equal, so that
+// a small change of the graph changes little.
+func (l *level) orderRanks() {
 	l.firstOrder()
 	best, crossings := l.positions(), l.crossings()
-	work := len(l.verts) + 4*len(l.pieces) + 1
+	work := len(l.verts) + 4*len(l.segments) + 1
 	sweeps := min(12, max(2, 240_000/work))
 	idle := 0
 	for i := 0; i < sweeps && crossings > 0 && idle < 4; i++ {
@@ -36,7 +36,8 @@ func (l *level) order() {
 	}
 }
 
-// firstOrder walks the graph depth first from the first vertices, in order.
+// firstOrder sets the initial order by a depth-first walk from the first
+// vertices.
 func (l *level) firstOrder() {
 	deepest := 0
 	for i := range l.verts {
@@ -81,8 +82,8 @@ func (l *level) byPosition(rank []int32) {
 	slices.SortFunc(rank, func(a, b int32) int { return cmp.Compare(l.verts[a].pos, l.verts[b].pos) })
 }
 
-// sweep moves every vertex to the median of its neighbours in the rank before,
-// going down or up. One without neighbours keeps its place.
+// sweep moves every vertex to the median of its neighbours in the previous
+// rank, downwards or upwards. A vertex without neighbours keeps its place.
 func (l *level) sweep(down bool) {
 	median := make([]float64, len(l.verts))
 	var at []int
@@ -120,8 +121,8 @@ func (l *level) sweep(down bool) {
 	}
 }
 
-// weightedMedian is that of Gansner and others: between the two middle
-// positions, nearer to the side where the others are dense.
+// weightedMedian is the median of Gansner et al.: between the two middle
+// positions, nearer to the side with denser neighbours.
 func weightedMedian(at []int) float64 {
 	m := len(at) / 2
 	switch {
@@ -137,7 +138,7 @@ func weightedMedian(at []int) float64 {
 	return float64(at[m-1]*right+at[m]*left) / float64(left+right)
 }
 
-// transpose swaps neighbours while that removes crossings.
+// transpose swaps neighbours as long as that removes crossings.
 func (l *level) transpose() {
 	for range 4 {
 		better := false
@@ -159,8 +160,8 @@ func (l *level) transpose() {
 	}
 }
 
-// pairCrossings is how many crossings the edges of v, left of w, gain over
-// those they would have right of it.
+// pairCrossings is the number of crossings between the edges of v and those of
+// w when v is left of w, less the number when v is right of w.
 func (l *level) pairCrossings(v, w []int32) int {
 	if len(v) == 0 || len(w) == 0 || len(v)*len(w) > 4_096 {
 		return 0
@@ -175,8 +176,8 @@ func (l *level) pairCrossings(v, w []int32) int {
 }
 
 // crossings counts the pairs of lines that cross between neighbouring ranks,
-// with a tree of counts: in the order of the upper ends, a line crosses those
-// before it that end further right.
+// with a Fenwick tree: taken in the order of their upper ends, a line crosses
+// the earlier ones that end further right.
 func (l *level) crossings() int {
 	total := 0
 	var ends []int

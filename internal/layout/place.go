@@ -7,29 +7,30 @@ import (
 	"slices"
 )
 
-// arrange ranks, orders and places the vertices, and says how large they are together.
+// arrange ranks, orders and places the vertices, and returns their total size.
 func (l *level) arrange() (w, h int) {
 	if len(l.verts) == 0 {
 		return 0, 0
 	}
 	l.breakCycles()
-	l.rank()
-	l.bends()
-	l.order()
-	xs := l.across()
-	if low, high := l.extent(xs); 2*(high-low) > tooWide*l.packed()+20*l.g.BoxGap {
-		xs = l.relaxed()
+	l.assignRanks()
+	l.insertBends()
+	l.orderRanks()
+	xs := l.brandesKoepf()
+	if low, high := l.extent(xs); 2*(high-low) > maxWidthRatio*l.packedWidth()+20*l.g.BoxGap {
+		xs = l.compactPlacement()
 	}
 	for i, x := range xs {
 		l.verts[i].x = x
 	}
 	w = l.separate()
-	l.lines()
-	return w, l.along()
+	l.routeGaps()
+	return w, l.placeRanks()
 }
 
-// apart is the least distance between the middles of two neighbours of a rank.
-func (l *level) apart(a, b *vert) int {
+// minDistance is the least distance between the centres of two neighbours in a
+// rank.
+func (l *level) minDistance(a, b *vertex) int {
 	gap := l.g.BoxGap
 	switch {
 	case a.item == nil && b.item == nil:
@@ -40,17 +41,18 @@ func (l *level) apart(a, b *vert) int {
 	return a.right + gap + b.left
 }
 
-// across places the middles of the vertices after Brandes and Köpf, "Fast and
-// simple horizontal coordinate assignment": four placements, each of which puts
-// a vertex straight below or above its median neighbour where it can, starting
-// from one corner; the answer is the mean of the two middle ones.
-func (l *level) across() []int {
+// brandesKoepf places the centres of the vertices by the method of Brandes and
+// Köpf, "Fast and Simple Horizontal Coordinate Assignment": four placements,
+// each of which aligns a vertex with its median neighbour above or below where
+// it can, starting from one corner. The result is the mean of the two middle
+// ones.
+func (l *level) brandesKoepf() []int {
 	crossed := l.conflicts()
 	var xs [4][]int
 	var low, high [4]int
 	narrowest := 0
 	for i := range xs {
-		s := &side{level: l, up: i < 2, left: i%2 == 0, crossed: crossed}
+		s := &bkPass{level: l, up: i < 2, left: i%2 == 0, crossed: crossed}
 		xs[i] = s.place()
 		low[i], high[i] = l.extent(xs[i])
 		if high[i]-low[i] < high[narrowest]-low[narrowest] {
@@ -92,8 +94,8 @@ func (l *level) extent(x []int) (low, high int) {
 
 type pair struct{ a, b int32 }
 
-// conflicts are the lines that cross a line between two bends: the latter is
-// to run straight, so the former is no reason to align anything.
+// conflicts are the lines that cross a line between two bends. The latter
+// should be straight, so the former are not aligned.
 func (l *level) conflicts() map[pair]bool {
 	crossed := map[pair]bool{}
 	for r := 1; r < len(l.ranks); r++ {
@@ -133,23 +135,23 @@ func (l *level) innerAbove(v int32) int32 {
 	return -1
 }
 
-// A side is one of the four placements: it takes ranks from above (up) or from
-// below, and prefers the left or the right of two medians.
-type side struct {
+// A bkPass is one of the four placements. It visits ranks from above (up) or
+// from below, and prefers the left or the right of two medians.
+type bkPass struct {
 	level   *level
 	up      bool
 	left    bool
 	crossed map[pair]bool
-	root    []int32 // of each vertex: the first of its block
-	next    []int32 // the next of its block, in a ring
+	root    []int32 // of each vertex: the first vertex of its block
+	next    []int32 // the next vertex of its block, circular
 }
 
-func (s *side) place() []int {
+func (s *bkPass) place() []int {
 	s.align()
 	x, ok := s.compact()
 	if !ok {
-		// Blocks that wait for each other cannot come from alignments that do
-		// not cross; should they, every vertex stands alone.
+		// Alignments that do not cross cannot make blocks wait for each other. If
+		// they do all the same, every vertex becomes a block of its own.
 		for v := range s.root {
 			s.root[v] = int32(v)
 		}
@@ -158,8 +160,9 @@ func (s *side) place() []int {
 	return x
 }
 
-// row is the rank in the order of the side, at reports positions in that order.
-func (s *side) row(r int) []int32 {
+// row returns a rank in the order of the pass; at returns the position of a
+// vertex in that order.
+func (s *bkPass) row(r int) []int32 {
 	rank := s.level.ranks[r]
 	if !s.left {
 		rank = slices.Clone(rank)
@@ -168,15 +171,15 @@ func (s *side) row(r int) []int32 {
 	return rank
 }
 
-func (s *side) at(v int32) int {
+func (s *bkPass) at(v int32) int {
 	if s.left {
 		return s.level.verts[v].pos
 	}
 	return -s.level.verts[v].pos
 }
 
-// align joins vertices to blocks that will share one coordinate.
-func (s *side) align() {
+// align joins vertices to blocks, which will share one coordinate.
+func (s *bkPass) align() {
 	n := len(s.level.verts)
 	s.root, s.next = make([]int32, n), make([]int32, n)
 	for v := range s.root {
@@ -211,17 +214,17 @@ func (s *side) align() {
 	}
 }
 
-func (s *side) conflict(u, v int32) bool {
+func (s *bkPass) conflict(u, v int32) bool {
 	if !s.up {
 		u, v = v, u
 	}
 	return s.crossed[pair{u, v}]
 }
 
-// compact gives each block the least coordinate that its neighbours to the left
-// allow, then moves it right as far as those to the right allow. ok is false
-// when blocks wait for each other.
-func (s *side) compact() (x []int, ok bool) {
+// compact gives each block the least coordinate that its left neighbours allow,
+// then moves it right as far as its right neighbours allow. ok is false when
+// blocks wait for each other.
+func (s *bkPass) compact() (x []int, ok bool) {
 	l := s.level
 	type fence struct {
 		block int32
@@ -233,9 +236,9 @@ func (s *side) compact() (x []int, ok bool) {
 		row := s.row(r)
 		for i := 1; i < len(row); i++ {
 			a, b := s.root[row[i-1]], s.root[row[i]]
-			gap := l.apart(&l.verts[row[i-1]], &l.verts[row[i]])
+			gap := l.minDistance(&l.verts[row[i-1]], &l.verts[row[i]])
 			if !s.left {
-				gap = l.apart(&l.verts[row[i]], &l.verts[row[i-1]])
+				gap = l.minDistance(&l.verts[row[i]], &l.verts[row[i-1]])
 			}
 			after[a] = append(after[a], fence{b, gap})
 			before[b] = append(before[b], fence{a, gap})
@@ -286,13 +289,13 @@ func (s *side) compact() (x []int, ok bool) {
 	return x, true
 }
 
-// separate mends what rounding took from the distances, moves everything to
-// begin at 0, and returns the width.
+// separate restores distances that were lost in rounding, moves the left edge
+// to 0, and returns the width.
 func (l *level) separate() int {
 	for _, rank := range l.ranks {
 		for i := 1; i < len(rank); i++ {
 			a, b := &l.verts[rank[i-1]], &l.verts[rank[i]]
-			b.x = max(b.x, a.x+l.apart(a, b))
+			b.x = max(b.x, a.x+l.minDistance(a, b))
 		}
 	}
 	xs := make([]int, len(l.verts))

@@ -4,5 +4,5 @@
 
 package layout
 
-// racing says that the race detector slows this build down.
+// racing reports whether the race detector slows this build down.
 const racing = true

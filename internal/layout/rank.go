@@ -7,53 +7,55 @@ import (
 	"slices"
 )
 
-// A level is the inside of one group: its children and ports as vertices.
+// A level is the inside of one group, with its children and ports as vertices.
 type level struct {
 	g     *Graph
-	verts []vert
+	verts []vertex
 	links []*link
 	ranks [][]int32
-	// pieces are the lines between vertices of neighbouring ranks, gaps the
-	// pieces below each rank.
-	pieces []piece
-	gaps   [][]int32
-	above  []int // y of each rank's upper edge
-	tall   []int // and its height
-	room   []int // height of the gap below
-	used   []int // and its tracks
+	// segments are the lines between vertices of neighbouring ranks; gaps are the
+	// segments below each rank.
+	segments   []segment
+	gaps       [][]int32
+	tops       []int // y of the upper edge of each rank
+	heights    []int // height of each rank
+	gapHeights []int // height of the gap below it
+	gapTracks  []int // number of tracks in that gap
 }
 
-// A vert is a child, a port of the group (both with an item or port) or a bend.
-type vert struct {
+// A vertex is a child, a port of the group, or a bend, which has neither item
+// nor port.
+type vertex struct {
 	item     *item
 	port     *port
-	left     int // how far it reaches to the left of x
-	right    int // and to the right
+	left     int // extent to the left of x
+	right    int // extent to the right of x
 	h        int
 	rank     int
 	pos      int
-	x        int // where lines meet it: its middle, for a group the port that lines enter by
+	x        int // where lines meet it: its centre; for a group, the port by which lines enter
 	up, down []int32
-	net      int32 // of a bend: whose line it is
+	net      int32 // of a bend: the net of its line
 }
 
-func (v *vert) bend() bool { return v.item == nil && v.port == nil }
+func (v *vertex) bend() bool { return v.item == nil && v.port == nil }
 
 // A link is an edge within a level.
 type link struct {
 	from, to end
 	a, b     int32 // its vertices, a above b
-	back     bool  // b is where it comes from: turned round to break a cycle
-	pieces   []int32
+	back     bool  // reversed to break a cycle: it leads from b to a
+	segments []int32
 	direct   bool // drawn without bends
 	points   []Point
 }
 
-// A piece is a line between two vertices of neighbouring ranks. Links share
-// pieces: all that leave one source, or meet in one target, run together.
-type piece struct {
+// A segment is a line between two vertices of neighbouring ranks. Links share
+// segments: all links that leave one source, or end at one target, run
+// together.
+type segment struct {
 	a, b         int32
-	aport, bport *port
+	portA, portB *port
 	net          int32
 	xa, xb       int
 	track        int
@@ -62,7 +64,7 @@ type piece struct {
 func newLevel(g *Graph, it *item) *level {
 	l := &level{g: g}
 	index := map[end]int32{}
-	add := func(v vert) {
+	add := func(v vertex) {
 		index[end{v.item, v.port}] = int32(len(l.verts))
 		l.verts = append(l.verts, v)
 	}
@@ -73,13 +75,13 @@ func newLevel(g *Graph, it *item) *level {
 				left = p.x
 			}
 		}
-		add(vert{item: c, left: left, right: c.w - left, h: c.h})
+		add(vertex{item: c, left: left, right: c.w - left, h: c.h})
 	}
 	for _, p := range it.enter.sorted() {
-		add(vert{port: p, rank: -1})
+		add(vertex{port: p, rank: -1})
 	}
 	for _, p := range it.leave.sorted() {
-		add(vert{port: p, rank: 1})
+		add(vertex{port: p, rank: 1})
 	}
 	of := func(e end) int32 {
 		if e.item != nil {
@@ -107,8 +109,8 @@ func comparePorts(a, b *port) int {
 	return cmp.Compare(n(a), n(b))
 }
 
-// breakCycles turns round the links that lead back to where a walk in the
-// order of the vertices came from.
+// breakCycles reverses the links that lead back in a depth-first walk in the
+// order of the vertices.
 func (l *level) breakCycles() {
 	out := make([][]int32, len(l.verts))
 	for i, k := range l.links {
@@ -151,10 +153,10 @@ func (l *level) breakCycles() {
 	}
 }
 
-// rank gives every vertex its rank: as early as its predecessors allow, then
-// moved where its edges get shorter. Only where a rank would hold more than it
-// may, steps go to later ranks instead.
-func (l *level) rank() {
+// assignRanks gives every vertex a rank: as early as its predecessors allow,
+// then moved to where its edges are shorter. Only where a rank would exceed
+// MaxRank, vertices go to later ranks instead.
+func (l *level) assignRanks() {
 	in, out := l.neighbours()
 	first := 0
 	fixed := make([]int, len(l.verts)) // -1 above all, 1 below all
@@ -175,7 +177,7 @@ func (l *level) rank() {
 }
 
 // earliest ranks every vertex as early as its predecessors allow, and returns
-// the last rank. No rank gets more than most; 0 = no bound.
+// the last rank. No rank gets more than most; 0 = no limit.
 func (l *level) earliest(order []int32, in [][]int32, fixed []int, first, most int) (last int) {
 	for i := range l.verts {
 		l.verts[i].rank = 0
@@ -205,7 +207,7 @@ func (l *level) earliest(order []int32, in [][]int32, fixed []int, first, most i
 	return last
 }
 
-// widest is how many children the fullest rank has.
+// widest is the number of children in the fullest rank.
 func (l *level) widest(fixed []int) (most int) {
 	count := map[int]int{}
 	for i := range l.verts {
@@ -226,8 +228,8 @@ func (l *level) neighbours() (in, out [][]int32) {
 	return in, out
 }
 
-// topological orders vertices so that edges lead forwards, smaller numbers
-// first where they do not decide.
+// topological returns a topological order in which smaller numbers come first
+// where possible.
 func topological(in, out [][]int32) []int32 {
 	left := make([]int, len(in))
 	order := make([]int32, 0, len(in))
@@ -246,8 +248,9 @@ func topological(in, out [][]int32) []int32 {
 	return order
 }
 
-// tighten moves a vertex with more edges below than above down, and the other
-// way round, until nothing moves: the sum of the edges' lengths falls.
+// tighten moves a vertex with more edges below than above downwards, and the
+// other way round, until nothing moves. Each move reduces the sum of edge
+// lengths.
 func (l *level) tighten(order []int32, in, out [][]int32, fixed []int, first, last int) {
 	for sweep := range 16 {
 		moved := false

@@ -7,37 +7,37 @@ import (
 	"slices"
 )
 
-// lines decides where pieces meet their boxes, and on which track each net
-// crosses its gap.
-func (l *level) lines() {
+// routeGaps decides where segments meet their boxes, and on which track each
+// net crosses its gap.
+func (l *level) routeGaps() {
 	l.gaps = make([][]int32, len(l.ranks))
 	tops, bottoms := make([][]int32, len(l.verts)), make([][]int32, len(l.verts))
-	for i := range l.pieces {
-		p := &l.pieces[i]
-		p.xa, p.xb = l.meet(p.a, p.aport), l.meet(p.b, p.bport)
+	for i := range l.segments {
+		p := &l.segments[i]
+		p.xa, p.xb = l.attachX(p.a, p.portA), l.attachX(p.b, p.portB)
 		l.gaps[l.verts[p.a].rank] = append(l.gaps[l.verts[p.a].rank], int32(i))
-		if l.verts[p.a].item != nil && p.aport == nil {
+		if l.verts[p.a].item != nil && p.portA == nil {
 			bottoms[p.a] = append(bottoms[p.a], int32(i))
 		}
-		if l.verts[p.b].item != nil && p.bport == nil {
+		if l.verts[p.b].item != nil && p.portB == nil {
 			tops[p.b] = append(tops[p.b], int32(i))
 		}
 	}
 	if l.g.PortGap > 0 {
 		for v := range l.verts {
-			l.spread(int32(v), bottoms[v], func(p *piece) (*int, int) { return &p.xa, p.xb })
-			l.spread(int32(v), tops[v], func(p *piece) (*int, int) { return &p.xb, p.xa })
+			l.spreadPorts(int32(v), bottoms[v], func(p *segment) (*int, int) { return &p.xa, p.xb })
+			l.spreadPorts(int32(v), tops[v], func(p *segment) (*int, int) { return &p.xb, p.xa })
 		}
 	}
 	if l.g.Style == Orthogonal {
 		for _, gap := range l.gaps {
-			l.tracks(gap)
+			l.assignTracks(gap)
 		}
 	}
 }
 
-// meet is where a line meets a vertex: at its port, else in its middle.
-func (l *level) meet(v int32, p *port) int {
+// attachX is where a line meets a vertex: at its port, else at its centre.
+func (l *level) attachX(v int32, p *port) int {
 	vx := &l.verts[v]
 	if p != nil {
 		return vx.x - vx.left + p.x
@@ -45,16 +45,16 @@ func (l *level) meet(v int32, p *port) int {
 	return vx.x
 }
 
-// spread moves the nets that meet one side of a box apart, in the order of
+// spreadPorts separates the nets that meet one side of a box, in the order of
 // their other ends, so that lines do not cross at the box.
-func (l *level) spread(v int32, pieces []int32, ends func(*piece) (mine *int, far int)) {
+func (l *level) spreadPorts(v int32, segments []int32, ends func(*segment) (mine *int, far int)) {
 	type bundle struct {
 		net, sum, n int
 	}
 	byNet := map[int32]*bundle{}
 	var bundles []*bundle
-	for _, i := range pieces {
-		p := &l.pieces[i]
+	for _, i := range segments {
+		p := &l.segments[i]
 		b := byNet[p.net]
 		if b == nil {
 			b = &bundle{net: int(p.net)}
@@ -75,16 +75,16 @@ func (l *level) spread(v int32, pieces []int32, ends func(*piece) (mine *int, fa
 	for i, b := range bundles {
 		at[int32(b.net)] = l.verts[v].x - room/2 + room*i/(len(bundles)-1)
 	}
-	for _, i := range pieces {
-		mine, _ := ends(&l.pieces[i])
-		*mine = at[l.pieces[i].net]
+	for _, i := range segments {
+		mine, _ := ends(&l.segments[i])
+		*mine = at[l.segments[i].net]
 	}
 }
 
-// tracks gives each net of a gap its own height wherever nets lie above each
-// other. Nets that lead right are stacked from the right, those that lead left
-// from the left: then nets of one kind do not cross.
-func (l *level) tracks(gap []int32) {
+// assignTracks gives nets of a gap that overlap different tracks. Nets that
+// lead right are stacked from the right, those that lead left from the left, so
+// that nets of one kind do not cross.
+func (l *level) assignTracks(gap []int32) {
 	type span struct {
 		net            int32
 		low, high, key int
@@ -94,7 +94,7 @@ func (l *level) tracks(gap []int32) {
 	byNet := map[int32]*span{}
 	var spans []*span
 	for _, i := range gap {
-		p := &l.pieces[i]
+		p := &l.segments[i]
 		if p.xa == p.xb {
 			continue
 		}
@@ -127,51 +127,52 @@ func (l *level) tracks(gap []int32) {
 		s.track++
 	}
 	for _, i := range gap {
-		if s := byNet[l.pieces[i].net]; s != nil {
-			l.pieces[i].track = s.track
+		if s := byNet[l.segments[i].net]; s != nil {
+			l.segments[i].track = s.track
 		}
 	}
 }
 
-// along gives ranks and gaps their place along the direction and returns the height.
-func (l *level) along() int {
+// placeRanks gives ranks and gaps their position along the direction and
+// returns the height.
+func (l *level) placeRanks() int {
 	n := len(l.ranks)
-	l.above, l.tall, l.room, l.used = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	l.tops, l.heights, l.gapHeights, l.gapTracks = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
 	y := 0
 	for r, rank := range l.ranks {
 		ports := true
 		for _, v := range rank {
-			l.tall[r] = max(l.tall[r], l.verts[v].h)
+			l.heights[r] = max(l.heights[r], l.verts[v].h)
 			ports = ports && l.verts[v].item == nil
 		}
-		if l.above[r] = y; r == n-1 {
-			return y + l.tall[r]
+		if l.tops[r] = y; r == n-1 {
+			return y + l.heights[r]
 		}
 		room := l.g.RankGap
 		if ports || l.portsOnly(r+1) {
 			room = (room + 1) / 2
 		}
 		for _, i := range l.gaps[r] {
-			l.used[r] = max(l.used[r], l.pieces[i].track)
+			l.gapTracks[r] = max(l.gapTracks[r], l.segments[i].track)
 		}
 		if l.g.Style == Orthogonal {
-			room = max(room, (l.used[r]+2)*l.g.TrackGap)
+			room = max(room, (l.gapTracks[r]+2)*l.g.TrackGap)
 		}
 		if l.g.Style == Curved {
-			room += min(3*room, 3*max(0, l.slanted(l.gaps[r])-8))
+			room += min(3*room, 3*max(0, l.countCurved(l.gaps[r])-8))
 		}
-		l.room[r] = room
-		y += l.tall[r] + room
+		l.gapHeights[r] = room
+		y += l.heights[r] + room
 	}
 	return y
 }
 
-// slanted is how many nets do not run straight through a gap: curves of many
-// need room, or they fill it.
-func (l *level) slanted(gap []int32) int {
+// countCurved is the number of nets that do not run straight through a gap:
+// many curves need more space.
+func (l *level) countCurved(gap []int32) int {
 	nets := map[int32]bool{}
 	for _, i := range gap {
-		if p := &l.pieces[i]; p.xa != p.xb {
+		if p := &l.segments[i]; p.xa != p.xb {
 			nets[p.net] = true
 		}
 	}
@@ -187,33 +188,34 @@ func (l *level) portsOnly(r int) bool {
 	return true
 }
 
-// finish moves the level to (dx, dy) in its group's box, tells children and
-// ports where they are, and draws the links.
-func (l *level) finish(group *item, dx, dy int) {
+// finalize moves the level to (dx, dy) in its group's box, sets the positions
+// of children and ports, and draws the links.
+func (l *level) finalize(group *item, dx, dy int) {
 	for i := range l.verts {
 		v := &l.verts[i]
 		switch {
 		case v.item != nil:
-			v.item.x, v.item.y = v.x-v.left+dx, l.above[v.rank]+dy
+			v.item.x, v.item.y = v.x-v.left+dx, l.tops[v.rank]+dy
 		case v.port != nil:
 			v.port.x = v.x + dx
 		}
 	}
 	for _, k := range l.links {
-		k.points = l.draw(k)
+		k.points = l.waypoints(k)
 		for j := range k.points {
 			k.points[j].X += dx
 			k.points[j].Y += dy
 		}
-		l.border(k, group)
+		l.extendToBorder(k, group)
 		if k.back {
 			slices.Reverse(k.points)
 		}
 	}
 }
 
-// border takes an end at one of the group's own ports to its border.
-func (l *level) border(k *link, group *item) {
+// extendToBorder extends an end at one of the group's own ports to the group's
+// border.
+func (l *level) extendToBorder(k *link, group *item) {
 	if l.verts[k.a].port != nil {
 		k.points = append([]Point{{k.points[0].X, 0}}, k.points...)
 	}
@@ -222,23 +224,23 @@ func (l *level) border(k *link, group *item) {
 	}
 }
 
-func (l *level) draw(k *link) []Point {
+func (l *level) waypoints(k *link) []Point {
 	a, b := &l.verts[k.a], &l.verts[k.b]
 	if k.direct {
-		return []Point{{l.meet(k.a, k.aport()), l.above[a.rank] + a.h}, {l.meet(k.b, k.bport()), l.above[b.rank]}}
+		return []Point{{l.attachX(k.a, k.portA()), l.tops[a.rank] + a.h}, {l.attachX(k.b, k.portB()), l.tops[b.rank]}}
 	}
 	var points []Point
-	for _, i := range k.pieces {
-		p := &l.pieces[i]
+	for _, i := range k.segments {
+		p := &l.segments[i]
 		a := &l.verts[p.a]
-		upper := l.above[a.rank] + l.tall[a.rank] // the gap's edges
-		lower := upper + l.room[a.rank]
+		upper := l.tops[a.rank] + l.heights[a.rank] // upper edge of the gap
+		lower := upper + l.gapHeights[a.rank]
 		if a.item != nil {
-			points = append(points, Point{p.xa, l.above[a.rank] + a.h})
+			points = append(points, Point{p.xa, l.tops[a.rank] + a.h})
 		}
 		points = append(points, Point{p.xa, upper})
 		if l.g.Style == Orthogonal && p.xa != p.xb {
-			y := upper + l.step(a.rank, p.track)
+			y := upper + l.trackOffset(a.rank, p.track)
 			points = append(points, Point{p.xa, y}, Point{p.xb, y})
 		}
 		points = append(points, Point{p.xb, lower})
@@ -246,7 +248,8 @@ func (l *level) draw(k *link) []Point {
 	return points
 }
 
-// step is how far below a gap's upper edge a track runs: tracks share the room.
-func (l *level) step(rank, track int) int {
-	return l.room[rank] * track / (l.used[rank] + 1)
+// trackOffset is the distance of a track from the upper edge of its gap. Tracks
+// divide the gap evenly.
+func (l *level) trackOffset(rank, track int) int {
+	return l.gapHeights[rank] * track / (l.gapTracks[rank] + 1)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A tree is the graph by its nesting. Inside, every graph leads downwards: x is
-// across the direction, y along it.
+// A tree is the nesting of the graph. Internally, every graph leads downwards:
+// x is across the direction, y along it.
 type tree struct {
 	g     *Graph
 	style Style
@@ -26,31 +26,31 @@ type tree struct {
 type item struct {
 	id       string
 	order    int
-	seq      int // its number in the tree, outer first, siblings in order
+	seq      int // position in a preorder walk of the tree
 	group    bool
 	depth    int
 	parent   *item
 	children []*item
 
 	w, h int
-	x, y int // in the parent's box; after place in the picture
+	x, y int // in the parent's box; after place, in the picture
 	pad  struct{ before, after, start, end int }
 
 	enter, leave ports
 	links        map[linkKey]*link
 }
 
-// ports are the places of a group's border that edges pass, by the item inside
-// that they lead to or come from: edges of one source share one.
+// ports are the places on a group's border that edges cross, by the inner item
+// that they start or end at. Edges of one source share a port.
 type ports map[*item]*port
 
 type port struct {
 	inner *item
-	x     int // across, in the group's box
+	x     int // position across, in the group's box
 }
 
-// An end is one end of a link: a child of the level's group, with the port of
-// it that the edge passes if the child is a group; or a port of the group itself.
+// An end is one end of a link: a child of the level's group, with its port if
+// the child is a group; or a port of the group itself.
 type end struct {
 	item *item
 	port *port
@@ -61,11 +61,11 @@ type linkKey struct{ from, to end }
 type edge struct {
 	id       string
 	from, to *item
-	parts    []part
+	parts    []edgePart
 }
 
-// A part is the piece of an edge that one level draws.
-type part struct {
+// An edgePart is the part of an edge that one level draws.
+type edgePart struct {
 	group *item
 	link  *link
 }
@@ -81,7 +81,7 @@ func newTree(g *Graph) (*tree, error) {
 		if it.id == "" || t.byID[it.id] != nil {
 			return invalid("the id %q is empty or given twice", it.id)
 		}
-		t.flip(&it.w, &it.h, w, h)
+		t.swapAxes(&it.w, &it.h, w, h)
 		t.byID[it.id] = it
 		t.items = append(t.items, it)
 		parents[it] = parent
@@ -117,7 +117,7 @@ func newTree(g *Graph) (*tree, error) {
 	return t, t.number()
 }
 
-// number gives every item its place in the tree and finds groups that hold themselves.
+// number numbers the items and detects groups that contain themselves.
 func (t *tree) number() error {
 	next := 0
 	var walk func(it *item) error
@@ -147,7 +147,7 @@ func (t *tree) number() error {
 	return nil
 }
 
-// connect cuts each edge into the parts that the levels draw.
+// connect splits each edge into the parts that the levels draw.
 func (t *tree) connect() error {
 	ids := map[string]bool{}
 	for _, e := range t.g.Edges {
@@ -161,7 +161,7 @@ func (t *tree) connect() error {
 			return invalid("the edge %q leads from %q to %q, of which one lies in the other", e.ID, e.From, e.To)
 		}
 		ids[e.ID] = true
-		t.edges = append(t.edges, edge{id: e.ID, from: from, to: to, parts: cutEdge(from, to)})
+		t.edges = append(t.edges, edge{id: e.ID, from: from, to: to, parts: splitEdge(from, to)})
 	}
 	return nil
 }
@@ -173,28 +173,28 @@ func inside(it, group *item) bool {
 	return it == group
 }
 
-func cutEdge(from, to *item) []part {
+func splitEdge(from, to *item) []edgePart {
 	outer := from.parent
 	for !inside(to, outer) {
 		outer = outer.parent
 	}
-	var parts []part
+	var parts []edgePart
 	a := end{item: from}
 	for a.item.parent != outer {
 		g := a.item.parent
 		p := g.leave.get(&g.leave, from)
-		parts = append(parts, part{g, g.link(a, end{port: p})})
+		parts = append(parts, edgePart{g, g.link(a, end{port: p})})
 		a = end{g, p}
 	}
-	var inner []part
+	var inner []edgePart
 	b := end{item: to}
 	for b.item.parent != outer {
 		g := b.item.parent
 		p := g.enter.get(&g.enter, to)
-		inner = append(inner, part{g, g.link(end{port: p}, b)})
+		inner = append(inner, edgePart{g, g.link(end{port: p}, b)})
 		b = end{g, p}
 	}
-	parts = append(parts, part{outer, outer.link(a, b)})
+	parts = append(parts, edgePart{outer, outer.link(a, b)})
 	slices.Reverse(inner)
 	return append(parts, inner...)
 }
@@ -230,7 +230,8 @@ func (it *item) link(from, to end) *link {
 	return l
 }
 
-// arrange lays out what is in a group, innermost first, and gives the group its size.
+// arrange lays out the contents of a group, innermost first, and sets the size
+// of the group.
 func (t *tree) arrange(it *item) {
 	for _, c := range it.children {
 		if c.group {
@@ -241,10 +242,10 @@ func (t *tree) arrange(it *item) {
 	w, h := l.arrange()
 	least := [2]int{it.w, it.h}
 	it.w, it.h = max(least[0], w+it.pad.start+it.pad.end), max(least[1], h+it.pad.before+it.pad.after)
-	l.finish(it, it.pad.start+(it.w-it.pad.start-it.pad.end-w)/2, it.pad.before)
+	l.finalize(it, it.pad.start+(it.w-it.pad.start-it.pad.end-w)/2, it.pad.before)
 }
 
-// place turns coordinates in the parent's box into those of the picture.
+// place converts coordinates in the parent's box to those of the picture.
 func (it *item) place(dx, dy int) {
 	it.x, it.y = it.x+dx, it.y+dy
 	for _, c := range it.children {
@@ -266,7 +267,7 @@ func (e *edge) route(style Style) []Point {
 	return straighten(points, style)
 }
 
-// straighten drops points on a straight line along the direction, and for
+// straighten removes points within a straight line along the direction, and for
 // orthogonal routes also those across it.
 func straighten(points []Point, style Style) []Point {
 	out := points[:0:0]

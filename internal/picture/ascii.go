@@ -9,12 +9,11 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 )
 
-// The lengths that the texts on cards are tried with, widest first.
+// textLengths are the text lengths tried for cards, widest first.
 var textLengths = []int{44, 30, 22, 16}
 
 // Text draws the picture with the characters of a terminal. A picture that does
-// not fit the width, or is too large to be read so, becomes a list, indented by
-// what lies in what.
+// not fit the width, or is too large to be readable, becomes an indented list.
 func (p *Picture) Text(o Options) (string, error) {
 	if o.Width == 0 {
 		o.Width = 120
@@ -23,21 +22,21 @@ func (p *Picture) Text(o Options) (string, error) {
 		return p.list(o.Width), nil
 	}
 	for _, length := range textLengths {
-		d, err := draw(p.textGraph(o, length))
+		d, err := place(p.textGraph(o, length))
 		if err != nil {
 			return "", err
 		}
 		if d.W <= o.Width {
-			return p.head(o.Width) + p.paint(d, o, length), nil
+			return p.header(o.Width) + p.drawText(d, o, length), nil
 		}
 	}
 	return p.list(o.Width), nil
 }
 
-func (p *Picture) head(width int) string {
-	text := line(p.Name)
+func (p *Picture) header(width int) string {
+	text := oneLine(p.Name)
 	if p.Note != "" {
-		text += ": " + line(p.Note)
+		text += ": " + oneLine(p.Note)
 	}
 	if slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Critical }) {
 		text += " with *"
@@ -45,11 +44,11 @@ func (p *Picture) head(width int) string {
 	return fitColumns(text, width) + "\n\n"
 }
 
-// cardText is what a card says, a line each.
+// cardText returns the lines of a card.
 func (p *Picture) cardText(n *Node, length int) []string {
 	name := n.Label
 	if status := p.status(n); status != "" {
-		name = LookOf(status).Glyph + " " + name
+		name = StyleOf(status).Glyph + " " + name
 	}
 	if n.Critical {
 		name = "* " + name
@@ -101,14 +100,14 @@ func (p *Picture) textGraph(o Options, length int) *layout.Graph {
 	return g
 }
 
-// A canvas is text that lines are drawn on. Where lines meet, their
+// A canvas is a grid of characters for lines and text. Where lines meet, their
 // characters join.
 type canvas struct {
 	cells [][]rune
 	joins [][]uint8
 }
 
-// The directions in which a line leaves a cell.
+// Directions in which a line leaves a cell.
 const (
 	up uint8 = 1 << iota
 	right
@@ -138,7 +137,7 @@ func (c *canvas) join(x, y int, bits uint8) {
 	}
 }
 
-// text writes s; a wide character hides the cell after it.
+// text writes s. A wide character also takes the next cell.
 func (c *canvas) text(x, y int, s string) {
 	for _, r := range s {
 		n := column(r)
@@ -153,7 +152,7 @@ func (c *canvas) text(x, y int, s string) {
 	}
 }
 
-// box draws a border; dashes are its lines.
+// box draws a border. across and along are the characters of its lines.
 func (c *canvas) box(b layout.Box, corners string, across, along rune) {
 	k := []rune(corners)
 	for x := b.X + 1; x < b.X+b.W-1; x++ {
@@ -192,7 +191,7 @@ func (c *canvas) String() string {
 	return b.String()
 }
 
-func (p *Picture) paint(d *drawn, o Options, length int) string {
+func (p *Picture) drawText(d *placement, o Options, length int) string {
 	c := newCanvas(d.W, d.H)
 	for i := range p.Groups {
 		g, box := &p.Groups[i], d.boxes[p.Groups[i].ID]
@@ -221,8 +220,8 @@ func (p *Picture) paint(d *drawn, o Options, length int) string {
 		}
 	}
 	for i := range p.Edges {
-		if word, points := p.Edges[i].word(), d.routes[p.Edges[i].ID]; word != "" {
-			c.word(points, o.Direction, word)
+		if word, points := p.Edges[i].caption(), d.routes[p.Edges[i].ID]; word != "" {
+			c.caption(points, o.Direction, word)
 		}
 	}
 	for i := range p.Nodes {
@@ -238,9 +237,9 @@ func (p *Picture) paint(d *drawn, o Options, length int) string {
 	return c.String()
 }
 
-// word writes why an edge is taken beside its line, where there is room: behind its
-// first turn, where other edges that leave the same box have parted from it.
-func (c *canvas) word(points []layout.Point, dir layout.Direction, word string) {
+// caption writes the caption of an edge beside its line where there is room:
+// after the first turn, where other edges of the same box have parted from it.
+func (c *canvas) caption(points []layout.Point, dir layout.Direction, word string) {
 	first := 1
 	for i := 2; i < len(points); i++ {
 		if points[i].X != points[0].X && points[i].Y != points[0].Y {
@@ -252,7 +251,7 @@ func (c *canvas) word(points []layout.Point, dir layout.Direction, word string) 
 		a, b := points[i-1], points[i]
 		if dir == layout.Right {
 			for x := min(a.X, b.X) + 1; a.Y == b.Y && x < max(a.X, b.X); x++ {
-				if c.free(x, a.Y-1, columns(word)) {
+				if c.isFree(x, a.Y-1, columns(word)) {
 					c.text(x, a.Y-1, word)
 					return
 				}
@@ -260,7 +259,7 @@ func (c *canvas) word(points []layout.Point, dir layout.Direction, word string) 
 			continue
 		}
 		for y := min(a.Y, b.Y) + 1; a.X == b.X && y < max(a.Y, b.Y); y++ {
-			if c.free(a.X+2, y, columns(word)) {
+			if c.isFree(a.X+2, y, columns(word)) {
 				c.text(a.X+2, y, word)
 				return
 			}
@@ -268,8 +267,9 @@ func (c *canvas) word(points []layout.Point, dir layout.Direction, word string) 
 	}
 }
 
-// free says that nothing is drawn in n cells of a row, nor right beside them.
-func (c *canvas) free(x, y, n int) bool {
+// isFree reports whether n cells of a row, and those right beside them, are
+// empty.
+func (c *canvas) isFree(x, y, n int) bool {
 	if y < 0 || y >= len(c.cells) || x < 1 || x+n >= len(c.cells[y]) {
 		return false
 	}
@@ -281,8 +281,8 @@ func (c *canvas) free(x, y, n int) bool {
 	return true
 }
 
-// route joins the cells that a route passes; the last point lies in the box it
-// leads to and is not drawn.
+// route draws a line along a route. The last point is inside the target box and
+// is not drawn.
 func (c *canvas) route(points []layout.Point, dir layout.Direction) {
 	points = slices.Clone(points)
 	if last := &points[len(points)-1]; dir == layout.Right {
@@ -305,7 +305,7 @@ func (c *canvas) route(points []layout.Point, dir layout.Direction) {
 			}
 		}
 	}
-	// A line begins at the border of its box.
+	// A line starts at the border of its box.
 	if dir == layout.Right {
 		c.join(points[0].X, points[0].Y, left)
 	} else {

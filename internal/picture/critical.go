@@ -20,7 +20,7 @@ func (f *Fold) critical(pic *Picture) error {
 		return fault.New(fault.StepLimit, "the run has more than %d step instances: its critical path is not looked for", view.MaxTimed)
 	}
 	f.Times.Index(f.Plan)
-	c := &critical{f: f, steps: map[int32]bool{}, edges: map[[2]int32]bool{}, graphs: map[int32]bool{}}
+	c := &criticalPath{f: f, steps: map[int32]bool{}, edges: map[[2]int32]bool{}, graphs: map[int32]bool{}}
 	c.scope("", 0, 1<<62)
 	at := map[string]int32{}
 	for i := range pic.Nodes {
@@ -44,15 +44,15 @@ func (f *Fold) critical(pic *Picture) error {
 	return nil
 }
 
-type critical struct {
+type criticalPath struct {
 	f      *Fold
 	steps  map[int32]bool
 	graphs map[int32]bool
 	edges  map[[2]int32]bool
 }
 
-// last is the step of a scope that ended last, not after a moment.
-func (c *critical) last(path journal.Path, among []int32, until int64) (step int32, end int64) {
+// last returns the step of a scope that ended last, but not after until.
+func (c *criticalPath) last(path journal.Path, among []int32, until int64) (step int32, end int64) {
 	step = plan.None
 	for _, i := range among {
 		if at, ok := c.f.Times.Ended(journal.Ref{Path: path, Step: i}); ok && at <= until && (step == plan.None || at >= end) {
@@ -62,8 +62,9 @@ func (c *critical) last(path journal.Path, among []int32, until int64) (step int
 	return step, end
 }
 
-// scope goes back from the last step of a scope to what it waited for.
-func (c *critical) scope(path journal.Path, graph int32, until int64) {
+// scope follows the path backwards from the last step of a scope to the steps
+// that it waited for.
+func (c *criticalPath) scope(path journal.Path, graph int32, until int64) {
 	g := &c.f.Plan.Graphs[graph]
 	all := make([]int32, g.N)
 	for i := range all {
@@ -81,8 +82,9 @@ func (c *critical) scope(path journal.Path, graph int32, until int64) {
 	}
 }
 
-// inner follows what a step opened: the scope that ended last, not after it.
-func (c *critical) inner(ref journal.Ref, until int64) {
+// inner follows the scopes of a step: the one that ended last, but not after
+// until.
+func (c *criticalPath) inner(ref journal.Ref, until int64) {
 	best, graph, latest := journal.Path(""), plan.None, int64(-1)
 	for _, path := range c.f.Times.Scopes(ref) {
 		for _, g := range c.f.Plan.Steps[ref.Step].Graphs() {

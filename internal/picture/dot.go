@@ -9,7 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 )
 
-// DOT writes the picture in the language of Graphviz, which lays it out itself.
+// DOT writes the picture in the language of Graphviz, which does its own
+// layout.
 func (p *Picture) DOT(o Options) string {
 	names := p.names()
 	var b strings.Builder
@@ -17,18 +18,19 @@ func (p *Picture) DOT(o Options) string {
 	if o.Direction == layout.Right {
 		dir = "LR"
 	}
-	fmt.Fprintf(&b, "digraph %s {\n  compound=true; rankdir=%s;\n", dotText([]string{line(p.Name)}, ""), dir)
-	if p.Imported { // the only word about the run: Graphviz has no place of its own for it
+	fmt.Fprintf(&b, "digraph %s {\n  compound=true; rankdir=%s;\n", dotText([]string{oneLine(p.Name)}, ""), dir)
+	if p.Imported { // DOT has no other place for a note about the run
 		fmt.Fprintf(&b, "  label=%s; labelloc=t;\n", dotText([]string{p.title()}, ""))
 	}
 	b.WriteString("  node [shape=box, style=rounded, fontname=\"Helvetica\", fontsize=11];\n  edge [color=\"#8a929c\"];\n")
-	// An edge to a cluster is one to a node in it, cut at the border.
+	// An edge to a cluster is an edge to a node in it, clipped at the cluster's
+	// border.
 	anchor := map[string]string{}
 	var open []*Group
 	p.eachMember(func(n *Node, indent string) {
 		fmt.Fprintf(&b, "%s%s [label=%s", indent, names[n.ID], dotText(p.cardText(n, 60), "\\l"))
 		if status := p.status(n); status != "" {
-			fmt.Fprintf(&b, ", color=%q", LookOf(status).Light)
+			fmt.Fprintf(&b, ", color=%q", StyleOf(status).Light)
 		}
 		if n.Untaken {
 			b.WriteString(", style=\"rounded,dashed\"")
@@ -84,7 +86,7 @@ func (p *Picture) dotEdge(b *strings.Builder, e *Edge, names, anchor map[string]
 	if e.Kind == Reads {
 		attrs = append(attrs, "constraint=false, label="+dotText([]string{e.Label}, ""))
 	}
-	if word := e.word(); word != "" {
+	if word := e.caption(); word != "" {
 		attrs = append(attrs, "label="+dotText([]string{word}, ""))
 	}
 	fmt.Fprintf(b, "  %s -> %s", from, to)
@@ -94,12 +96,13 @@ func (p *Picture) dotEdge(b *strings.Builder, e *Edge, names, anchor map[string]
 	b.WriteString(";\n")
 }
 
-// dotText quotes lines for DOT; end closes each, "" only joins them.
+// dotText quotes lines for DOT. Each is terminated with end; "" only joins
+// them.
 func dotText(lines []string, end string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, text := range lines {
-		b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;").Replace(line(text)) + end)
+		b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;").Replace(oneLine(text)) + end)
 	}
 	b.WriteByte('"')
 	return b.String()

@@ -19,7 +19,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// compiled reads a recipe of testdata.
+// compiled reads and compiles a recipe of testdata.
 func compiled(t *testing.T, name string) *plan.Plan {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
@@ -39,7 +39,7 @@ func compiledText(t *testing.T, name string, text []byte) *plan.Plan {
 	return p
 }
 
-// story is a run whose journal is frozen with the machine.
+// story is a run whose journal is part of the machine's golden files.
 func story(t *testing.T, name string) (*plan.Plan, []byte) {
 	t.Helper()
 	base := filepath.Join("..", "machine", "testdata", "journals", name)
@@ -58,7 +58,7 @@ func story(t *testing.T, name string) (*plan.Plan, []byte) {
 	return p, frames
 }
 
-// until folds the events of a story up to one.
+// until folds the events of a story up to a number.
 func until(t *testing.T, p *plan.Plan, frames []byte, last uint64, critical bool) *Fold {
 	t.Helper()
 	f := NewFold(p, critical)
@@ -74,7 +74,7 @@ func until(t *testing.T, p *plan.Plan, frames []byte, last uint64, critical bool
 	return f
 }
 
-// all are the forms of a picture by the ending of their files.
+// all are the forms of a picture, by the extension of their files.
 func all(t *testing.T, p *Picture, o Options) map[string]string {
 	t.Helper()
 	svg, err := p.SVG(o)

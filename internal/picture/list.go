@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// list writes the steps in the order of the definition, indented by what lies
-// in what, each with what it waits for where that is not the step above.
+// list writes the steps in the order of the definition, indented by nesting.
+// Where a step does not wait for the one above it, it says for which.
 func (p *Picture) list(width int) string {
 	l := &lister{p: p, width: width, inner: p.members(), before: map[string][]string{}}
 	for i := range p.Edges {
@@ -15,7 +15,7 @@ func (p *Picture) list(width int) string {
 			l.before[e.To] = append(l.before[e.To], strings.TrimSuffix(e.From, "/"))
 		}
 	}
-	l.b.WriteString(p.head(width))
+	l.b.WriteString(p.header(width))
 	l.members("", "")
 	return l.b.String()
 }
@@ -28,7 +28,7 @@ type lister struct {
 	before map[string][]string
 }
 
-// members writes what is in a group. A step and the graphs it owns share a
+// members writes the contents of a group. A step and the graphs it owns share a
 // frame; the graphs are listed below the step.
 func (l *lister) members(group, indent string) {
 	above := ""
@@ -50,11 +50,11 @@ func (l *lister) members(group, indent string) {
 	}
 }
 
-// node writes a step; above is the one listed before it in its group.
+// node writes a step. above is the step listed before it in its group.
 func (l *lister) node(n *Node, indent, above string) {
 	text := indent
 	if status := l.p.status(n); status != "" {
-		text += LookOf(status).Glyph + " "
+		text += StyleOf(status).Glyph + " "
 	}
 	if n.Critical {
 		text += "* "
@@ -84,7 +84,7 @@ func (l *lister) after(before []string) string {
 			names = append(names, "…")
 			break
 		}
-		names = append(names, line(id[strings.LastIndexAny(id, ".]")+1:]))
+		names = append(names, oneLine(id[strings.LastIndexAny(id, ".]")+1:]))
 	}
 	return ", after " + strings.Join(names, ", ")
 }

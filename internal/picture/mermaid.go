@@ -10,7 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 )
 
-// Mermaid writes the picture as a flowchart of Mermaid, which lays it out itself.
+// Mermaid writes the picture as a Mermaid flowchart; Mermaid does its own
+// layout.
 func (p *Picture) Mermaid(o Options) string {
 	names := p.names()
 	var b strings.Builder
@@ -53,7 +54,7 @@ func (p *Picture) Mermaid(o Options) string {
 		case e.Taken:
 			arrow = "==>"
 		}
-		if label := cmp.Or(e.word(), e.reads()); label != "" {
+		if label := cmp.Or(e.caption(), e.dataName()); label != "" {
 			arrow += "|\"" + mermaidText([]string{label}) + "\"|"
 		}
 		fmt.Fprintf(&b, "  %s %s %s\n", names[e.From], arrow, names[e.To])
@@ -65,21 +66,21 @@ func (p *Picture) Mermaid(o Options) string {
 	}
 	if p.Run {
 		for _, status := range countOrder {
-			fmt.Fprintf(&b, "  classDef %s stroke:%s,stroke-width:2px\n", status, LookOf(status).Light)
+			fmt.Fprintf(&b, "  classDef %s stroke:%s,stroke-width:2px\n", status, StyleOf(status).Light)
 		}
 	}
 	return b.String()
 }
 
-// mermaidText escapes lines for a quoted label: all that could end it, be taken
-// for markup or for the notation of an entity.
+// mermaidText escapes lines for a quoted label: everything that could end it,
+// or be taken for markup or an entity.
 func mermaidText(lines []string) string {
 	var b strings.Builder
 	for i, text := range lines {
 		if i > 0 {
 			b.WriteString("<br/>")
 		}
-		for _, r := range line(text) {
+		for _, r := range oneLine(text) {
 			if strings.ContainsRune("\"<>&#;`*_\\{}[]()|~", r) {
 				fmt.Fprintf(&b, "#%d;", r)
 			} else {

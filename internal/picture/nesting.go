@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// A member is a node or group as part of the group around it.
+// A member is a node or group in its enclosing group.
 type member struct {
 	order int
 	node  *Node
 	group *Group
 }
 
-// members are the nodes and groups by the group they lie in, in the order of
-// the definition; a step stands before the graphs it owns.
+// members returns the nodes and groups by their enclosing group, in the order
+// of the definition. A step comes before the graphs it owns.
 func (p *Picture) members() map[string][]member {
 	inner := map[string][]member{}
 	for i := range p.Nodes {
@@ -33,8 +33,8 @@ func (p *Picture) members() map[string][]member {
 	return inner
 }
 
-// eachMember visits nodes and groups by nesting: open and closing are called
-// before and after what a group holds.
+// eachMember visits nodes and groups by nesting. open and closing are called
+// before and after the contents of a group.
 func (p *Picture) eachMember(node func(*Node, string), open func(*Group, string), closing func(*Group, string)) {
 	inner := p.members()
 	var walk func(group, indent string)
@@ -52,7 +52,7 @@ func (p *Picture) eachMember(node func(*Node, string), open func(*Group, string)
 	walk("", "  ")
 }
 
-// names gives nodes and groups the short names that other notations allow.
+// names returns short names for nodes and groups that other notations allow.
 func (p *Picture) names() map[string]string {
 	names := map[string]string{}
 	for i := range p.Nodes {

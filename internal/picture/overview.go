@@ -12,45 +12,45 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// Overview is the picture of a large plan with less on it. What a step owns is left
-// to its card; steps of which each follows only the one before are one card; and
-// cards beside each other that do the same between the same neighbours are lanes, of
-// which the first stands for all. In the picture of a run a card has the counts of
-// all that it stands for.
+// Overview is a simplified picture of a large plan. The graphs that a step owns
+// are collapsed into its card. A chain of steps that each follow only the one
+// before is one card. Cards that do the same between the same neighbours are
+// lanes, and one card stands for all of them. In the picture of a run, a card
+// has the counts of all steps it stands for.
 func (p *Picture) Overview() *Picture {
-	o := &overview{p: p, of: map[string]string{}}
-	o.foldScopes()
+	o := &overview{p: p, cardFor: map[string]string{}}
+	o.collapseScopes()
 	for n := -1; n != len(o.cards); {
 		n = len(o.cards)
-		o.foldChains()
-		o.foldLanes()
+		o.collapseChains()
+		o.collapseLanes()
 	}
 	return o.picture()
 }
 
-// overview folds the nodes of a picture. Each fold makes one card stand for others:
-// of leads from a node to the card that stands for it.
+// overview collapses the nodes of a picture into cards. cardFor leads from a
+// node to the card that stands for it.
 type overview struct {
-	p  *Picture
-	of map[string]string
+	p       *Picture
+	cardFor map[string]string
 
 	cards  map[string]*card
-	before map[string]map[string]bool // cards by card, as edges of order say
+	before map[string]map[string]bool // cards by card, from the edges of order
 	after  map[string]map[string]bool
 }
 
-// A card is what is drawn for some nodes.
+// A card stands for one or more nodes.
 type card struct {
-	nodes []*Node // the first gives it its name and place
-	steps int     // of one lane, with what they own
-	lanes int     // beside each other
-	last  string  // what the last step of a chain is called
+	nodes []*Node // the first gives the card its name and position
+	steps int     // steps of one lane, including those they own
+	lanes int     // number of lanes
+	last  string  // label of the last step of a chain
 }
 
-// card is the one that stands for a node or group now.
-func (o *overview) card(id string) string {
+// cardOf returns the card that stands for a node or group now.
+func (o *overview) cardOf(id string) string {
 	for id = strings.TrimSuffix(id, "/"); ; {
-		next, ok := o.of[id]
+		next, ok := o.cardFor[id]
 		if !ok || next == id {
 			return id
 		}
@@ -58,8 +58,9 @@ func (o *overview) card(id string) string {
 	}
 }
 
-// foldScopes lets the steps of the outermost graph stand for what they own.
-func (o *overview) foldScopes() {
+// collapseScopes collapses the graphs that the steps of the outermost graph
+// own.
+func (o *overview) collapseScopes() {
 	o.cards, o.before, o.after = map[string]*card{}, map[string]map[string]bool{}, map[string]map[string]bool{}
 	groups := map[string]*Group{}
 	for i := range o.p.Groups {
@@ -77,7 +78,7 @@ func (o *overview) foldScopes() {
 		} else {
 			o.cards[owner] = &card{nodes: []*Node{n}, steps: 1, lanes: 1}
 		}
-		o.of[n.ID] = owner
+		o.cardFor[n.ID] = owner
 	}
 	for i := range o.p.Groups {
 		g := &o.p.Groups[i]
@@ -85,10 +86,10 @@ func (o *overview) foldScopes() {
 		for groups[top.Group] != nil {
 			top = groups[top.Group]
 		}
-		o.of[strings.TrimSuffix(g.ID, "/")] = strings.TrimSuffix(top.ID, "/")
+		o.cardFor[strings.TrimSuffix(g.ID, "/")] = strings.TrimSuffix(top.ID, "/")
 	}
 	for i := range o.p.Edges {
-		from, to := o.card(o.p.Edges[i].From), o.card(o.p.Edges[i].To)
+		from, to := o.cardOf(o.p.Edges[i].From), o.cardOf(o.p.Edges[i].To)
 		if from != to && o.p.Edges[i].Kind != Reads {
 			link(o.after, from, to)
 			link(o.before, to, from)
@@ -103,8 +104,8 @@ func link(m map[string]map[string]bool, from, to string) {
 	m[from][to] = true
 }
 
-// ordered are the cards that are still drawn, in the order of the definition.
-func (o *overview) ordered() []string {
+// sortedCards returns the remaining cards in the order of the definition.
+func (o *overview) sortedCards() []string {
 	ids := slices.Collect(maps.Keys(o.cards))
 	slices.SortFunc(ids, func(a, b string) int {
 		return cmp.Or(cmp.Compare(o.cards[a].nodes[0].Order, o.cards[b].nodes[0].Order), cmp.Compare(a, b))
@@ -112,21 +113,22 @@ func (o *overview) ordered() []string {
 	return ids
 }
 
-// foldChains joins each card with the one after it, while that follows only it.
-func (o *overview) foldChains() {
-	for _, first := range o.ordered() {
+// collapseChains joins each card with the next one while that follows only this
+// card.
+func (o *overview) collapseChains() {
+	for _, first := range o.sortedCards() {
 		c := o.cards[first]
-		if c == nil || o.continues(first) {
+		if c == nil || o.isContinuation(first) {
 			continue
 		}
 		for {
-			next, ok := only(o.after[first])
+			next, ok := single(o.after[first])
 			if !ok || len(o.before[next]) != 1 || next == first || c.lanes > 1 || o.cards[next].lanes > 1 {
-				break // lanes stay a card of their own: they are what there is to see
+				break // lanes stay a card of their own, because they are the shape of the plan
 			}
 			d := o.cards[next]
 			c.nodes, c.steps, c.last = append(c.nodes, d.nodes...), c.steps+d.steps, cmp.Or(d.last, d.nodes[0].Label)
-			o.of[next] = first
+			o.cardFor[next] = first
 			delete(o.cards, next)
 			o.after[first] = o.after[next]
 			for to := range o.after[first] {
@@ -137,22 +139,23 @@ func (o *overview) foldChains() {
 	}
 }
 
-// continues says that a card is the next of another one, which takes it up.
-func (o *overview) continues(id string) bool {
-	before, ok := only(o.before[id])
+// isContinuation reports whether collapseChains will join a card to the one
+// before it.
+func (o *overview) isContinuation(id string) bool {
+	before, ok := single(o.before[id])
 	return ok && len(o.after[before]) == 1 && o.cards[before].lanes == 1 && o.cards[id].lanes == 1
 }
 
-func only(set map[string]bool) (id string, ok bool) {
+func single(set map[string]bool) (id string, ok bool) {
 	for id = range set {
 	}
 	return id, len(set) == 1
 }
 
-// foldLanes lets one card stand for those that do the same between the same others.
-func (o *overview) foldLanes() {
+// collapseLanes joins cards that do the same between the same neighbours.
+func (o *overview) collapseLanes() {
 	first := map[string]string{}
-	for _, id := range o.ordered() {
+	for _, id := range o.sortedCards() {
 		c := o.cards[id]
 		var does []string
 		for _, n := range c.nodes {
@@ -166,7 +169,7 @@ func (o *overview) foldLanes() {
 		}
 		o.cards[lane].lanes++
 		o.cards[lane].nodes = append(o.cards[lane].nodes, c.nodes...)
-		o.of[id] = lane
+		o.cardFor[id] = lane
 		delete(o.cards, id)
 		for from := range o.before[id] {
 			delete(o.after[from], id)
@@ -177,16 +180,16 @@ func (o *overview) foldLanes() {
 	}
 }
 
-// picture draws what is left.
+// picture returns the picture of the remaining cards.
 func (o *overview) picture() *Picture {
 	out := &Picture{Name: o.p.Name, Run: o.p.Run, Imported: o.p.Imported}
-	for _, id := range o.ordered() {
+	for _, id := range o.sortedCards() {
 		out.Nodes = append(out.Nodes, o.cards[id].node(id, o.p.Run))
 	}
 	seen := map[string]int{}
 	for i := range o.p.Edges {
 		e := o.p.Edges[i]
-		e.From, e.To = o.card(e.From), o.card(e.To)
+		e.From, e.To = o.cardOf(e.From), o.cardOf(e.To)
 		if e.From == e.To || e.Kind == Reads {
 			continue
 		}
@@ -203,7 +206,7 @@ func (o *overview) picture() *Picture {
 	return out
 }
 
-// node is the card as a node.
+// node returns the card as a node.
 func (c *card) node(id string, run bool) Node {
 	n := *c.nodes[0]
 	n.ID, n.Group = id, ""
@@ -211,7 +214,7 @@ func (c *card) node(id string, run bool) Node {
 		return n
 	}
 	if c.last != "" {
-		n.Label = line(n.Label + " … " + c.last)
+		n.Label = oneLine(n.Label + " … " + c.last)
 	}
 	what := fmt.Sprint(c.steps * c.lanes)
 	if c.lanes > 1 {

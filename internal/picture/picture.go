@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package picture draws recipes and runs: it decides what of a plan is a box, a
-// group and an edge, what of a run's journal is shown on them, and writes the
-// result as SVG, Mermaid, DOT, text or JSON.
+// Package picture draws recipes and runs. It decides which parts of a plan are
+// boxes, groups and edges, which parts of a run's journal are shown on them, and
+// writes the result as SVG, Mermaid, DOT, text or JSON.
 //
-// The same plan gives the same picture, before, during and after a run. Names
-// and messages come from strangers: every form escapes them, and none holds a
-// control character. The package asks no clock and no disk, decides nothing
-// about a run, and leaves coordinates to layout.
+// The same plan gives the same picture before, during and after a run. Names and
+// messages are untrusted: every form escapes them, and none contains control
+// characters. The package uses no clock and no disk, decides nothing about a
+// run, and leaves coordinates to layout.
 package picture
 
 import (
 	"github.com/roux-engine/roux/internal/layout"
 )
 
-// A Picture is a graph with what is to be said about it.
+// A Picture is a graph of steps with their descriptions and states.
 type Picture struct {
 	Name     string // of the recipe
 	Note     string // a line about the run; "" for a recipe
 	Run      bool   // the picture shows a run: steps have a state
-	Imported bool   // the run came in a bundle; Note says so, too
+	Imported bool   // the run came in a bundle; Note says so too
 	Nodes    []Node
 	Groups   []Group
 	Edges    []Edge
@@ -31,49 +31,49 @@ type Node struct {
 	Step  int32  // its number in the plan
 	Kind  string
 	Label string
-	// Lines say what it does and when: the first stands on the card of a
-	// recipe, all of them in its description.
+	// Lines describe what the step does and when. The first is on the card of a
+	// recipe, all are in its description.
 	Lines []string
 	Group string // "" = outermost
 	Order int
 	State *State // of a run
-	// Untaken says that the run ended without the step, or went another way.
+	// Untaken is set when the run ended without the step, or took another path.
 	Untaken  bool
 	Critical bool
 	Repeated bool // inside a loop: one card stands for all iterations
 }
 
-// A Group is a box around steps: a side of a condition, a branch, the body of
-// a loop, a fallback, a compensation; or, with role "step", a step together with
-// the graphs it owns.
+// A Group is a box around steps: a side of a condition, a branch, the body of a
+// loop, a fallback, a compensation. With role "step" it holds a step and the
+// graphs it owns.
 type Group struct {
 	ID, Title, Role, Group string
 	Order                  int
 	Untaken                bool
 }
 
-// Dashed says that the group is off the usual way.
+// Dashed reports whether the group is off the normal path.
 func (g *Group) Dashed() bool { return g.Role == "fallback" || g.Role == "compensation" }
 
-// An Edge leads from a step (or the group that holds it with what it owns) to one
+// An Edge leads from a step, or the group that holds it and its graphs, to one
 // that comes after it.
 type Edge struct {
 	ID, From, To string
 	Kind         EdgeKind
 	Label        string
-	Taken        bool // the run went this way
-	Untaken      bool // the run did not
+	Taken        bool // the run took this edge
+	Untaken      bool // the run did not take this edge
 	Critical     bool
 }
 
-// Aside says that the edge is off the usual way: it opens a fallback or a
-// compensation, or leads back from a fallback.
+// Aside reports whether the edge is off the normal path: it opens a fallback or
+// a compensation, or leads back from a fallback.
 func (e *Edge) Aside() bool {
 	return e.Kind == Opens && (e.Label == "fallback" || e.Label == "compensation") || e.Kind == Rejoins
 }
 
-// word is what stands beside the beginning of the edge: why it is taken.
-func (e *Edge) word() string {
+// caption is the text beside the start of the edge: why it is taken.
+func (e *Edge) caption() string {
 	switch {
 	case e.Kind == Passes:
 		return e.Label
@@ -83,38 +83,39 @@ func (e *Edge) word() string {
 	return ""
 }
 
-// reads is what an edge of data carries.
-func (e *Edge) reads() string {
+// dataName is the name of the data that an edge of kind Reads carries.
+func (e *Edge) dataName() string {
 	if e.Kind == Reads {
 		return e.Label
 	}
 	return ""
 }
 
-// EdgeKind is why an edge is there.
+// EdgeKind is the reason for an edge.
 type EdgeKind string
 
 // The kinds of edge.
 const (
 	Follows EdgeKind = "follows" // the second waits for the first
 	Opens   EdgeKind = "opens"   // the step starts the group
-	Reads   EdgeKind = "reads"   // the second reads what the first made
-	Passes  EdgeKind = "passes"  // the condition was false and has no else: the second follows at once
-	Rejoins EdgeKind = "rejoins" // the second follows when the fallback has taken the place of its step
+	Reads   EdgeKind = "reads"   // the second reads the output of the first
+	Passes  EdgeKind = "passes"  // the condition was false and has no else, so the second follows at once
+	Rejoins EdgeKind = "rejoins" // the second follows when the fallback has replaced its step
 )
 
-// Options say how a picture is drawn.
+// Options configure the drawing.
 type Options struct {
 	Direction layout.Direction
-	// Width is how many columns text may have; default 120.
+	// Width is the number of columns for text. Default 120.
 	Width int
 }
 
-// mostInRank keeps pictures of wide plans in a shape that a screen can show:
-// more steps than this beside each other go to further ranks.
-const mostInRank = 24
+// maxPerRank keeps pictures of wide plans in a shape that fits a screen: more
+// steps than this in parallel go to further ranks.
+const maxPerRank = 24
 
-// graph is the picture as layout wants it, with sizes by size.
+// graph converts the picture to the input of layout. size and group return the
+// sizes.
 func (p *Picture) graph(size func(*Node) (w, h int), group func(*Group) layout.Group) *layout.Graph {
 	g := &layout.Graph{}
 	for i := range p.Nodes {
@@ -134,19 +135,19 @@ func (p *Picture) graph(size func(*Node) (w, h int), group func(*Group) layout.G
 	return g
 }
 
-// A drawn picture has its coordinates by id.
-type drawn struct {
+// A placement is a layout with its coordinates by ID.
+type placement struct {
 	*layout.Layout
 	boxes  map[string]layout.Box
 	routes map[string][]layout.Point
 }
 
-func draw(g *layout.Graph) (*drawn, error) {
+func place(g *layout.Graph) (*placement, error) {
 	l, err := layout.Compute(g)
 	if err != nil {
 		return nil, err
 	}
-	d := &drawn{Layout: l, boxes: map[string]layout.Box{}, routes: map[string][]layout.Point{}}
+	d := &placement{Layout: l, boxes: map[string]layout.Box{}, routes: map[string][]layout.Point{}}
 	for _, b := range l.Nodes {
 		d.boxes[b.ID] = b
 	}
@@ -159,18 +160,18 @@ func draw(g *layout.Graph) (*drawn, error) {
 	return d, nil
 }
 
-// statusLine is what a card of a run says below its name.
+// statusLine is the line below the name on a card of a run.
 func (n *Node) statusLine() string {
 	switch {
 	case n.State != nil:
-		return n.State.line(n.Repeated)
+		return n.State.summary(n.Repeated)
 	case n.Untaken:
 		return "not run"
 	}
 	return "pending"
 }
 
-// status is the status whose look the card has; "" for a recipe.
+// status is the status that determines the style of a card; "" for a recipe.
 func (p *Picture) status(n *Node) string {
 	switch {
 	case !p.Run:
@@ -181,7 +182,7 @@ func (p *Picture) status(n *Node) string {
 	return "pending"
 }
 
-// cardLines are the lines under the name on a card.
+// cardLines are the lines below the name on a card.
 func (p *Picture) cardLines(n *Node) []string {
 	if !p.Run {
 		return n.Lines[:min(len(n.Lines), 3)]

@@ -26,25 +26,25 @@ import (
 // picture with the edges of data; and the one that leads right.
 func TestGoldenPictures(t *testing.T) {
 	p := compiled(t, "kinds")
-	for ending, got := range all(t, Of(p, "kinds", false), Options{}) {
+	for ending, got := range all(t, FromPlan(p, "kinds", false), Options{}) {
 		golden(t, "kinds"+ending, got)
 	}
-	right, err := Of(p, "kinds", true).SVG(Options{Direction: layout.Right})
+	right, err := FromPlan(p, "kinds", true).SVG(Options{Direction: layout.Right})
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "kinds-right-bindings.svg", right)
-	for ending, got := range all(t, Of(compiled(t, "hostile"), "hostile", false), Options{}) {
+	for ending, got := range all(t, FromPlan(compiled(t, "hostile"), "hostile", false), Options{}) {
 		golden(t, "hostile"+ending, got)
 	}
 }
 
-// TestA31_NothingBreaksOut: whatever a recipe says, the SVG is well-formed
-// without a script, an address or an attribute of the recipe's making, and no
-// form holds a control character or turns the reading direction.
+// TestA31_NothingBreaksOut: for any recipe, the SVG is well-formed and has no
+// script, address or attribute from the recipe, and no form has control
+// characters or changes the reading direction.
 func TestA31_NothingBreaksOut(t *testing.T) {
 	p := compiled(t, "hostile")
-	pic := Of(p, "</title><script>alert(1)</script>\x1b[31m\u202e\xff", true)
+	pic := FromPlan(p, "</title><script>alert(1)</script>\x1b[31m\u202e\xff", true)
 	pic.Note = "]]> <b> \x00"
 	for ending, text := range all(t, pic, Options{}) {
 		for _, r := range text {
@@ -65,7 +65,8 @@ func TestA31_NothingBreaksOut(t *testing.T) {
 	}
 }
 
-// elements parses an SVG to its end and holds it to the few elements we write.
+// elements parses an SVG and checks that it has only the few elements that we
+// write.
 func elements(t *testing.T, svg string) map[string]int {
 	t.Helper()
 	ours := []string{"svg", "title", "desc", "style", "rect", "g", "text", "tspan", "path"}
@@ -95,10 +96,10 @@ func elements(t *testing.T, svg string) map[string]int {
 	}
 }
 
-// TestEveryStepIsNamed: who does not see the picture hears it: the whole has a
-// title and a description, every step and every edge has one.
+// TestEveryStepIsNamed: for screen readers, the picture has a title and a
+// description, and so do every step and every edge.
 func TestEveryStepIsNamed(t *testing.T) {
-	pic := Of(compiled(t, "kinds"), "kinds", false)
+	pic := FromPlan(compiled(t, "kinds"), "kinds", false)
 	svg, err := pic.SVG(Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,11 +116,11 @@ func TestEveryStepIsNamed(t *testing.T) {
 	}
 }
 
-// TestTextFitsItsWidth: no line of the text form is wider than asked; what does
-// not fit as a picture becomes a list.
+// TestTextFitsItsWidth: no line of the text form exceeds the width; a picture
+// that does not fit becomes a list.
 func TestTextFitsItsWidth(t *testing.T) {
 	for _, name := range []string{"kinds", "hostile"} {
-		pic := Of(compiled(t, name), name, false)
+		pic := FromPlan(compiled(t, name), name, false)
 		for _, dir := range []layout.Direction{layout.Down, layout.Right} {
 			for _, width := range []int{40, 60, 80, 120} {
 				text, err := pic.Text(Options{Width: width, Direction: dir})
@@ -134,17 +135,17 @@ func TestTextFitsItsWidth(t *testing.T) {
 			}
 		}
 	}
-	list, err := Of(compiled(t, "kinds"), "kinds", false).Text(Options{Width: 40})
+	list, err := FromPlan(compiled(t, "kinds"), "kinds", false).Text(Options{Width: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "kinds-40.txt", list)
 }
 
-// TestDataEdges: with bindings, who reads what is drawn where no line of order
-// says it already.
+// TestDataEdges: with bindings, there is an edge from each output to its
+// readers, unless an edge of order exists already.
 func TestDataEdges(t *testing.T) {
-	pic := Of(compiled(t, "kinds"), "kinds", true)
+	pic := FromPlan(compiled(t, "kinds"), "kinds", true)
 	got := map[string]string{}
 	for _, e := range pic.Edges {
 		if e.Label != "" && e.Kind != Opens {
@@ -164,10 +165,10 @@ func TestDataEdges(t *testing.T) {
 	}
 }
 
-// TestElseOfEveryCondition: where a condition has no else, an edge leads to what comes
-// after it, and where nothing does, its card says that it goes on.
+// TestElseOfEveryCondition: from a condition without else, an edge leads to the
+// next step. Where there is none, the card says that the run goes on.
 func TestElseOfEveryCondition(t *testing.T) {
-	pic := Of(compiledText(t, "sides", []byte(`name: sides
+	pic := FromPlan(compiledText(t, "sides", []byte(`name: sides
 steps:
   - id: between
     condition: {expression: 'true', then: [{id: last-of-side, condition: {expression: 'true', then: [{id: a, transform: {expression: '1'}}]}}]}
@@ -196,20 +197,20 @@ steps:
 	}
 }
 
-// TestImpliedEdges: what comes after b, which comes after a, needs no line from
-// a; what only looks alike keeps its own.
+// TestImpliedEdges: a step after b, which is after a, has no edge from a; edges
+// that only look implied stay.
 func TestImpliedEdges(t *testing.T) {
 	step := func(wave int32, preds ...int32) plan.Step { return plan.Step{Wave: wave, Preds: preds} }
 	p := &plan.Plan{Steps: []plan.Step{step(0), step(1, 0), step(2, 0, 1), step(0), step(3, 0, 2, 3)}}
 	for i, want := range [][]int32{nil, {0}, {1}, nil, {2, 3}} {
-		if got := direct(p, int32(i)); !slices.Equal(got, want) {
+		if got := directPreds(p, int32(i)); !slices.Equal(got, want) {
 			t.Errorf("step %d comes directly after %v, want %v", i, got, want)
 		}
 	}
 }
 
-// TestFit: a text is cut to its room, never in the middle of a character, and
-// only when it must be.
+// TestFit: a text is cut to its width, never within a character, and only when
+// it must be.
 func TestFit(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -244,10 +245,11 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestNotationsHoldTogether: in Mermaid and DOT every name that an edge, a style
-// or a class uses is declared, once, and every group that opens is closed.
+// TestNotationsHoldTogether: in Mermaid and DOT, every name that an edge, a
+// style or a class uses is declared once, and every group that is opened is
+// closed.
 func TestNotationsHoldTogether(t *testing.T) {
-	kinds := Of(compiled(t, "kinds"), "kinds", true)
+	kinds := FromPlan(compiled(t, "kinds"), "kinds", true)
 	p, frames := story(t, "everything")
 	run, err := until(t, p, frames, 0, false).Picture("everything", false)
 	if err != nil {
@@ -293,7 +295,8 @@ func TestNotationsHoldTogether(t *testing.T) {
 
 var calls = regexp.MustCompile(`action: \{name: ["']?([\w-]+)`)
 
-// Whatever compile accepts can be drawn: 64 levels, with an undoing in the last.
+// Every recipe that compiles can be drawn: 64 levels, with a compensation in
+// the last.
 func TestDeepestRecipe(t *testing.T) {
 	const deepest = 64
 	indent := "  "
@@ -306,7 +309,7 @@ func TestDeepestRecipe(t *testing.T) {
 	fmt.Fprintf(&text, "%[1]s- id: leaf\n%[1]s  action: {name: work}\n%[1]s  compensate: {action: {name: undo}}\n", indent)
 	p := compiledText(t, "deep", []byte(text.String()))
 	for _, width := range []int{0, 2_000} {
-		for form, out := range all(t, Of(p, "deep", true), Options{Width: width}) {
+		for form, out := range all(t, FromPlan(p, "deep", true), Options{Width: width}) {
 			if form != ".txt" && !strings.Contains(out, "leaf") || form == ".txt" && width > 0 && !strings.Contains(out, "leaf") {
 				t.Errorf("%s of width %d lacks the innermost step", form, width)
 			}
@@ -314,9 +317,9 @@ func TestDeepestRecipe(t *testing.T) {
 	}
 }
 
-// TestRecipesOfTheHouse draws every recipe that the tests of the compiler and of
-// the machine compile, in every form: none is refused, every SVG is well-formed,
-// and cards lie apart and in the groups they belong to.
+// TestRecipesOfTheHouse draws every recipe of the compiler's and the machine's
+// tests in every form: none is refused, every SVG is well-formed, and cards do
+// not overlap and are inside their groups.
 func TestRecipesOfTheHouse(t *testing.T) {
 	var texts []string
 	for _, pattern := range []string{"../compile/testdata/*.txt", "../machine/testdata/*.txt"} {
@@ -349,7 +352,7 @@ func TestRecipesOfTheHouse(t *testing.T) {
 			continue
 		}
 		drawn++
-		pic := Of(p, "recipe", true)
+		pic := FromPlan(p, "recipe", true)
 		for _, dir := range []layout.Direction{layout.Down, layout.Right} {
 			elements(t, all(t, pic, Options{Direction: dir})[".svg"])
 			v, err := pic.View(Options{Direction: dir})
@@ -383,8 +386,8 @@ func apart(t *testing.T, v *View, text string) {
 	}
 }
 
-// lanes is a recipe of n lanes of five steps between a beginning and an end, of which
-// the lanes in other call another action; a loop stands before the end.
+// lanes is a recipe of n lanes of five steps between a first and a last step.
+// The lanes in other call another action; a loop comes before the last step.
 func lanes(n int, other map[int]bool) string {
 	var b strings.Builder
 	b.WriteString("name: lanes\norder: none\nsteps:\n  - {id: begin, transform: {expression: '1'}}\n")
@@ -406,11 +409,12 @@ func lanes(n int, other map[int]bool) string {
 	return b.String()
 }
 
-// TestOverview: of a large plan lanes that do the same are one card, chains are one
-// card, and what a step owns is left to its card; nothing is lost.
+// TestOverview: in the overview of a large plan, equal lanes are one card,
+// chains are one card, and owned graphs are part of their step's card; nothing
+// is lost.
 func TestOverview(t *testing.T) {
 	p := compiledText(t, "lanes", []byte(lanes(60, map[int]bool{7: true, 9: true})))
-	pic := Of(p, "lanes", false).Overview()
+	pic := FromPlan(p, "lanes", false).Overview()
 	var got []string
 	for _, n := range pic.Nodes {
 		got = append(got, n.Label+"|"+n.Lines[0])
@@ -425,9 +429,9 @@ func TestOverview(t *testing.T) {
 	for ending, text := range all(t, pic, Options{}) {
 		golden(t, "overview"+ending, text)
 	}
-	// Whatever the plan, each step is on one card, and no edge leads to nothing.
+	// For any plan, each step is on one card, and every edge has both ends.
 	for _, name := range []string{"kinds", "hostile"} {
-		full := Of(compiled(t, name), name, true)
+		full := FromPlan(compiled(t, name), name, true)
 		small := full.Overview()
 		cards := map[string]bool{}
 		for _, n := range small.Nodes {
@@ -444,8 +448,8 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// TestOtherWays: a condition without else leads on when it is false, and a fallback
-// leads back to what follows its step, which itself leads on past it.
+// TestOtherWays: a condition without else has an edge for false, and a fallback
+// has an edge to the successors of its step, which has its own edges too.
 func TestOtherWays(t *testing.T) {
 	p := compiledText(t, "ways", []byte(`name: ways
 steps:
@@ -454,7 +458,7 @@ steps:
   - {id: last, transform: {expression: "1"}}
 `))
 	var got []string
-	for _, e := range Of(p, "ways", false).Edges {
+	for _, e := range FromPlan(p, "ways", false).Edges {
 		if e.Kind != Opens {
 			got = append(got, fmt.Sprintf("%s %s %s", e.From, e.Kind, e.To))
 		}

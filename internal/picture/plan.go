@@ -12,14 +12,14 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Of draws a plan. With bindings there is also an edge from every step to those
-// that read what it made.
-func Of(p *plan.Plan, name string, bindings bool) *Picture {
+// FromPlan returns the picture of a plan. With bindings there is also an edge
+// from every step to those that read its output.
+func FromPlan(p *plan.Plan, name string, bindings bool) *Picture {
 	b := &builder{p: p, pic: &Picture{Name: name}, path: make([]string, len(p.Steps))}
 	b.graph(0, "", "", false)
-	b.follows()
+	b.orderEdges()
 	if bindings {
-		b.reads()
+		b.dataEdges()
 	}
 	return b.pic
 }
@@ -30,10 +30,10 @@ type builder struct {
 	path []string // of each step
 }
 
-// frameOf is the id of the group that holds a step with the graphs it owns.
+// frameOf is the ID of the group that holds a step and the graphs it owns.
 func frameOf(path string) string { return path + "/" }
 
-// scopeOf is the id of a graph's group.
+// scopeOf is the ID of the group of a graph.
 func scopeOf(p *plan.Plan, path string, g int32) string {
 	switch gr := &p.Graphs[g]; gr.Role {
 	case plan.Body:
@@ -45,7 +45,7 @@ func scopeOf(p *plan.Plan, path string, g int32) string {
 	}
 }
 
-// graph adds the steps of a graph to the group that stands for it.
+// graph adds the steps of a graph to its group.
 func (b *builder) graph(g int32, group, prefix string, repeated bool) {
 	gr := &b.p.Graphs[g]
 	for i := gr.First; i < gr.First+gr.N; i++ {
@@ -59,7 +59,7 @@ func (b *builder) graph(g int32, group, prefix string, repeated bool) {
 			b.pic.Groups = append(b.pic.Groups, Group{ID: inner, Role: "step", Group: group, Order: int(i)})
 		}
 		b.pic.Nodes = append(b.pic.Nodes, Node{
-			ID: path, Step: i, Kind: s.Kind.String(), Label: line(b.p.Label(i)), Lines: facts(b.p, s),
+			ID: path, Step: i, Kind: s.Kind.String(), Label: oneLine(b.p.Label(i)), Lines: facts(b.p, s),
 			Group: inner, Order: int(i), Repeated: repeated,
 		})
 		for n, g := range owned {
@@ -78,7 +78,7 @@ func scopeTitle(p *plan.Plan, s *plan.Step, g int32) string {
 		return "branch " + strconv.Itoa(int(gr.Ordinal)+1)
 	case plan.Body:
 		if s.As != "" {
-			return "each " + line(s.As)
+			return "each " + oneLine(s.As)
 		}
 		return "each item"
 	case plan.Fallback:
@@ -90,10 +90,10 @@ func scopeTitle(p *plan.Plan, s *plan.Step, g int32) string {
 	}
 }
 
-// from is where edges of a step leave: the frame of one that has sides, branches or
-// a body, since what comes after it waits for all of them. A fallback or compensation
-// is no part of the usual way.
-func (b *builder) from(step int32) string {
+// edgeSource is where the edges of a step start: at the frame of a step that
+// has sides, branches or a body, because its successors wait for all of them. A
+// fallback or compensation is not on the normal path.
+func (b *builder) edgeSource(step int32) string {
 	switch b.p.Steps[step].Kind {
 	case plan.Condition, plan.Parallel, plan.Loop:
 		return frameOf(b.path[step])
@@ -101,12 +101,13 @@ func (b *builder) from(step int32) string {
 	return b.path[step]
 }
 
-// maxWalk bounds the search for paths that make an edge redundant.
+// maxWalk limits the search for paths that make an edge redundant.
 const maxWalk = 4_096
 
-// direct are the predecessors that no other predecessor waits for anyway: a step
-// that comes after b, which comes after a, comes after a without a line for it.
-func direct(p *plan.Plan, step int32) []int32 {
+// directPreds returns the predecessors that are not implied by others
+// (transitive reduction): a step after b, which is after a, needs no edge from
+// a.
+func directPreds(p *plan.Plan, step int32) []int32 {
 	preds := p.Steps[step].Preds
 	if len(preds) < 2 {
 		return preds
@@ -128,35 +129,36 @@ func direct(p *plan.Plan, step int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(preds), func(u int32) bool { return implied[u] })
 }
 
-func (b *builder) follows() {
+func (b *builder) orderEdges() {
 	for i := range b.p.Steps {
-		for _, pred := range direct(b.p, int32(i)) {
+		for _, pred := range directPreds(b.p, int32(i)) {
 			b.pic.Edges = append(b.pic.Edges, Edge{
-				ID: b.path[pred] + " > " + b.path[i], From: b.from(pred), To: b.path[i], Kind: Follows,
+				ID: b.path[pred] + " > " + b.path[i], From: b.edgeSource(pred), To: b.path[i], Kind: Follows,
 			})
-			b.others(pred, int32(i))
+			b.alternativeEdges(pred, int32(i))
 		}
 	}
 }
 
-// others adds the ways on which a step follows another one that did not do what it
-// usually does: a condition that was false and has no else, a step in whose place a
-// fallback ran.
-func (b *builder) others(pred, step int32) {
+// alternativeEdges adds the edges for the cases in which a predecessor does not
+// take its normal path: a condition that is false and has no else, or a step
+// that was replaced by its fallback.
+func (b *builder) alternativeEdges(pred, step int32) {
 	s := &b.p.Steps[pred]
 	if s.Kind == plan.Condition && s.Else == plan.None {
 		b.pic.Edges = append(b.pic.Edges, Edge{
 			ID: b.path[pred] + " else > " + b.path[step], From: b.path[pred], To: b.path[step], Kind: Passes, Label: "else",
 		})
 	}
-	if s.Fallback != plan.None && b.from(pred) == b.path[pred] {
+	if s.Fallback != plan.None && b.edgeSource(pred) == b.path[pred] {
 		from := scopeOf(b.p, b.path[pred], s.Fallback)
 		b.pic.Edges = append(b.pic.Edges, Edge{ID: from + " > " + b.path[step], From: from, To: b.path[step], Kind: Rejoins})
 	}
 }
 
-// reads adds the edges of data, except where an edge of order says it already.
-func (b *builder) reads() {
+// dataEdges adds the edges of data. Where an edge of order exists already, that
+// gets the label instead.
+func (b *builder) dataEdges() {
 	binders := map[[2]int32][]int32{}
 	for i := range b.p.Steps {
 		if s := &b.p.Steps[i]; s.Slot != plan.None {
@@ -178,13 +180,13 @@ func (b *builder) reads() {
 				sources = []int32{v.Index}
 			}
 			for _, src := range sources {
-				b.read(src, int32(i), v, seen)
+				b.dataEdge(src, int32(i), v, seen)
 			}
 		}
 	}
 }
 
-func (b *builder) read(src, reader int32, v plan.Var, seen map[string]int) {
+func (b *builder) dataEdge(src, reader int32, v plan.Var, seen map[string]int) {
 	if src == reader || b.owns(src, reader) || b.owns(reader, src) {
 		return
 	}
@@ -195,15 +197,15 @@ func (b *builder) read(src, reader int32, v plan.Var, seen map[string]int) {
 	}
 	if at, ok := seen[id]; ok {
 		if e := &b.pic.Edges[at]; e.Label == "" {
-			e.Label = line(name)
+			e.Label = oneLine(name)
 		}
 		return
 	}
 	seen[id] = len(b.pic.Edges)
-	b.pic.Edges = append(b.pic.Edges, Edge{ID: id, From: b.from(src), To: b.path[reader], Kind: Reads, Label: line(name)})
+	b.pic.Edges = append(b.pic.Edges, Edge{ID: id, From: b.edgeSource(src), To: b.path[reader], Kind: Reads, Label: oneLine(name)})
 }
 
-// owns says that inner lies in a graph of outer.
+// owns reports whether inner is in a graph of outer.
 func (b *builder) owns(outer, inner int32) bool {
 	for g := b.p.Steps[inner].Graph; g != 0; {
 		o := b.p.Graphs[g].Owner
@@ -215,7 +217,7 @@ func (b *builder) owns(outer, inner int32) bool {
 	return false
 }
 
-// variables are all names that a step's expressions use.
+// variables returns all names that a step's expressions use.
 func variables(s *plan.Step) []plan.Var {
 	vars := append([]plan.Var(nil), s.ParamRef...)
 	for _, e := range []*plan.Expr{s.When, s.Expr} {
@@ -229,21 +231,21 @@ func variables(s *plan.Step) []plan.Var {
 	return vars
 }
 
-// facts say in a few lines what a step does, the most telling first.
+// facts describes in a few lines what a step does, the most important first.
 func facts(p *plan.Plan, s *plan.Step) []string {
-	lines := []string{does(p, s)}
+	lines := []string{mainFact(p, s)}
 	switch s.Kind {
 	case plan.Condition:
 		if s.Else == plan.None && len(s.Succs) == 0 {
-			lines = append(lines, "else: goes on") // no step comes after it that an edge could lead to
+			lines = append(lines, "else: goes on") // there is no next step for an edge to lead to
 		}
 	case plan.Parallel:
 		lines = append(lines, strategy[s.Strategy])
 	case plan.Loop:
-		lines = append(lines, atOnce(s.Concurrency)+strategy[s.Strategy])
+		lines = append(lines, concurrencyText(s.Concurrency)+strategy[s.Strategy])
 	}
 	if s.When != nil {
-		lines = append(lines, "when "+line(s.When.Src))
+		lines = append(lines, "when "+oneLine(s.When.Src))
 	}
 	var rules []string
 	if s.Retry.Attempts > 1 {
@@ -267,22 +269,22 @@ func facts(p *plan.Plan, s *plan.Step) []string {
 	return lines
 }
 
-func does(p *plan.Plan, s *plan.Step) string {
+func mainFact(p *plan.Plan, s *plan.Step) string {
 	switch s.Kind {
 	case plan.Action:
 		a := p.Actions[s.Action]
 		if a.Version != "" {
-			return line(a.Name + "@" + a.Version)
+			return oneLine(a.Name + "@" + a.Version)
 		}
-		return line(a.Name)
+		return oneLine(a.Name)
 	case plan.Parallel:
 		return "wait for " + waitFor[s.WaitFor]
 	case plan.Loop:
 		return "×N over " + source(s.Expr)
 	case plan.Wait:
-		return waits(s)
+		return waitText(s)
 	case plan.Fail:
-		return strings.TrimSuffix(line(s.Code)+": "+source(s.Expr), ": ")
+		return strings.TrimSuffix(oneLine(s.Code)+": "+source(s.Expr), ": ")
 	}
 	return source(s.Expr)
 }
@@ -296,30 +298,30 @@ func source(e *plan.Expr) string {
 	if e == nil {
 		return ""
 	}
-	return line(e.Src)
+	return oneLine(e.Src)
 }
 
-func atOnce(n int32) string {
+func concurrencyText(n int32) string {
 	if n <= 1 {
 		return ""
 	}
 	return fmt.Sprintf("%d at once, ", n)
 }
 
-func waits(s *plan.Step) string {
+func waitText(s *plan.Step) string {
 	switch {
 	case s.Signal != "" && s.SignalMS > 0:
-		return fmt.Sprintf("for signal %s, at most %s", line(s.Signal), took(s.SignalMS*1000))
+		return fmt.Sprintf("for signal %s, at most %s", oneLine(s.Signal), formatDuration(s.SignalMS*1000))
 	case s.Signal != "":
-		return "for signal " + line(s.Signal)
+		return "for signal " + oneLine(s.Signal)
 	case s.Expr != nil:
 		return "until " + source(s.Expr)
 	}
-	return took(s.DurationMS * 1000)
+	return formatDuration(s.DurationMS * 1000)
 }
 
-// took is a duration in µs as people read it.
-func took(micros int64) string {
+// formatDuration formats a duration in µs for people.
+func formatDuration(micros int64) string {
 	switch d := time.Duration(micros) * time.Microsecond; {
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", max(0, d.Milliseconds()))

@@ -10,16 +10,16 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A Fold gathers from a run's events what its picture shows.
+// A Fold collects from a run's events what its picture shows.
 type Fold struct{ *view.Tally }
 
-// NewFold begins a picture of a run of p. With critical it remembers when every
-// step instance ended.
+// NewFold returns an empty Fold for a run of p. With critical it records when
+// every step instance ended.
 func NewFold(p *plan.Plan, critical bool) *Fold { return &Fold{view.NewTally(p, critical)} }
 
-// Picture is the picture of the run as far as it was folded.
+// Picture returns the picture of the run after the events folded so far.
 func (f *Fold) Picture(name string, bindings bool) (*Picture, error) {
-	pic := Of(f.Plan, name, bindings)
+	pic := FromPlan(f.Plan, name, bindings)
 	pic.Run = true
 	pic.Note = fmt.Sprintf("%s, event %d", f.Status, f.Last)
 	scopes := map[string]int32{}
@@ -67,7 +67,7 @@ func (f *Fold) node(n *Node) {
 		var unmet []string
 		for _, pred := range f.Plan.Steps[n.Step].Preds {
 			if !f.Settled(pred) {
-				unmet = append(unmet, line(f.Plan.Steps[pred].ID))
+				unmet = append(unmet, oneLine(f.Plan.Steps[pred].ID))
 			}
 		}
 		if len(unmet) > 0 {

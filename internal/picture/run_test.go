@@ -18,9 +18,9 @@ import (
 
 var stories = []string{"everything", "generations", "nested", "waves"}
 
-// TestX222_StatusOfEveryStep: after every event of the frozen journals, which
-// hold every kind of event, the picture says of each step what the history of
-// the run says of its instances: which completed, failed, run, wait.
+// TestX222_StatusOfEveryStep: after every event of the golden journals, which
+// contain every kind of event, the picture shows of each step what the history
+// of the run says of its instances: which completed, failed, run, wait.
 func TestX222_StatusOfEveryStep(t *testing.T) {
 	for _, name := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -49,9 +49,10 @@ func TestX222_StatusOfEveryStep(t *testing.T) {
 	}
 }
 
-// compare holds a fold to the history: the counts of each step are those of its
-// instances. A loop that stands alone counts its iterations and has a status of its own.
-// What is inside a step that a retry runs anew is withdrawn with it.
+// compare compares a fold with the history: the counts of each step are those
+// of its instances. A loop that is not itself repeated counts its iterations
+// and has its own status. Instances inside a step that is retried are withdrawn
+// with it.
 func compare(t *testing.T, p *plan.Plan, f *Fold, h *journal.History, withdrawn map[string]bool, seq uint64) {
 	t.Helper()
 	want := make([]map[string]int, len(p.Steps))
@@ -88,10 +89,10 @@ func compare(t *testing.T, p *plan.Plan, f *Fold, h *journal.History, withdrawn 
 	}
 }
 
-// TestPicturesOfAStory: a run as it was at some of its events, in text: a try
-// that failed and waits for the next, branches of which one fell back, the side
-// not taken, a loop in progress, the wait for a signal, what comes later and
-// waits for what, compensation, and the second generation.
+// TestPicturesOfAStory: a run at some of its events, as text: an attempt that
+// failed and waits for the next, branches of which one fell back, the side not
+// taken, a loop in progress, a wait for a signal, pending steps and what they
+// wait for, compensation, and the second generation.
 func TestPicturesOfAStory(t *testing.T) {
 	p, frames := story(t, "everything")
 	var all strings.Builder
@@ -124,8 +125,8 @@ func all3(t *testing.T, pic *Picture) map[string]string {
 	return forms
 }
 
-// TestCriticalPath: the chain of steps that decided when the run ended, through
-// the iteration that ended last; a run that goes on has none.
+// TestCriticalPath: the chain of steps that determined when the run ended,
+// through the iteration that ended last. A run that has not ended has none.
 func TestCriticalPath(t *testing.T) {
 	p, frames := story(t, "nested")
 	pic, err := until(t, p, frames, 0, true).Picture("nested", false)
@@ -157,7 +158,8 @@ func TestCriticalPath(t *testing.T) {
 	}
 }
 
-// TestCriticalPathTakesTheLaterWay: of two predecessors the one that ended last.
+// TestCriticalPathTakesTheLaterWay: of two predecessors, the path leads through
+// the one that ended last.
 func TestCriticalPathTakesTheLaterWay(t *testing.T) {
 	p := &plan.Plan{
 		Graphs: []plan.Graph{{N: 3, Owner: plan.None}},
@@ -189,23 +191,23 @@ func TestCriticalPathTakesTheLaterWay(t *testing.T) {
 	}
 }
 
-// TestLineOfAStack: one card for all iterations says how many there are and how
-// each kind of them stands, in figures and in words.
+// TestLineOfAStack: a card for all iterations has their number and the count of
+// each status, in figures and in words.
 func TestLineOfAStack(t *testing.T) {
 	s := &State{view.StepTally{Counts: map[string]int{"completed": 231, "failed": 6, "running": 3}, Items: 240, Tries: 3}}
-	if got := s.line(true); got != "×240 ✓231 ✕6 ◐3" {
+	if got := s.summary(true); got != "×240 ✓231 ✕6 ◐3" {
 		t.Errorf("line = %q", got)
 	}
-	if got := s.words(true); got != "running: 231 completed, 6 failed, 3 running" {
+	if got := s.accessibleText(true); got != "running: 231 completed, 6 failed, 3 running" {
 		t.Errorf("words = %q", got)
 	}
 	one := &State{view.StepTally{Counts: map[string]int{"completed": 1}, Items: -1, Attempts: 2, Tries: 3, Micros: 41_000, Cost: 30}}
-	if got := one.line(false); got != "completed · 41 ms · try 2/3 · 30 cr" {
+	if got := one.summary(false); got != "completed · 41 ms · try 2/3 · 30 cr" {
 		t.Errorf("line = %q", got)
 	}
 }
 
-// TestI15_FoldIsBounded: a loop of 300,000 iterations costs a bounded number of
+// TestI15_FoldIsBounded: a loop of 300,000 iterations needs a limited number of
 // entries, and its card still counts them all.
 func TestI15_FoldIsBounded(t *testing.T) {
 	const items = 300_000
@@ -233,7 +235,7 @@ func TestI15_FoldIsBounded(t *testing.T) {
 		step int
 		line string
 	}{{0, "running · ×300000 ✓300000"}, {1, "×300000 ✓300000"}} {
-		if got := (&State{f.Steps[want.step]}).line(want.step == 1); got != want.line {
+		if got := (&State{f.Steps[want.step]}).summary(want.step == 1); got != want.line {
 			t.Errorf("step %d: %q, want %q", want.step, got, want.line)
 		}
 	}

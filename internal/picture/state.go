@@ -10,23 +10,23 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// A State is what a run has made of a step, as its card shows it.
+// A State is the state of a step in a run, as its card shows it.
 type State struct{ view.StepTally }
 
-// stacked says that the card stands for many.
-func (s *State) stacked(repeated bool) bool { return repeated || s.Items >= 0 }
+// aggregated reports whether the card stands for many instances.
+func (s *State) aggregated(repeated bool) bool { return repeated || s.Items >= 0 }
 
-// countOrder is the order in which counts are read.
+// countOrder is the order in which counts are shown.
 var countOrder = []string{
 	"completed", "failed", "timed_out", "running", "retrying", "waiting", "queued",
 	"blocked", "skipped", "cancelled", "invalidated", "pending",
 }
 
-// line says how the step stands: "completed · 41 ms · try 2/3", or for many
-// "×240 ✓231 ✕6 ◐3".
-func (s *State) line(repeated bool) string {
+// summary describes the state: "completed · 41 ms · try 2/3", or for many
+// instances "×240 ✓231 ✕6 ◐3".
+func (s *State) summary(repeated bool) string {
 	var parts []string
-	if s.stacked(repeated) {
+	if s.aggregated(repeated) {
 		total := 0
 		for _, n := range s.Counts {
 			total += n
@@ -34,18 +34,18 @@ func (s *State) line(repeated bool) string {
 		counts := []string{fmt.Sprintf("×%d", max(int64(total), s.Items))}
 		for _, status := range countOrder {
 			if n := s.Counts[status]; n > 0 {
-				counts = append(counts, fmt.Sprintf("%s%d", LookOf(status).Glyph, n))
+				counts = append(counts, fmt.Sprintf("%s%d", StyleOf(status).Glyph, n))
 			}
 		}
 		parts = append(parts, strings.Join(counts, " "))
 		if !repeated {
-			parts = append([]string{word(s.Status())}, parts...)
+			parts = append([]string{statusWord(s.Status())}, parts...)
 		}
 	} else {
-		parts = append(parts, word(s.Status()))
+		parts = append(parts, statusWord(s.Status()))
 	}
 	if s.Micros > 0 && !repeated {
-		parts = append(parts, took(s.Micros))
+		parts = append(parts, formatDuration(s.Micros))
 	}
 	switch {
 	case s.Attempts > 1 && s.Tries >= int64(s.Attempts):
@@ -59,34 +59,35 @@ func (s *State) line(repeated bool) string {
 	return strings.Join(parts, " · ")
 }
 
-// words is line for those who hear it.
-func (s *State) words(repeated bool) string {
-	if !s.stacked(repeated) {
-		return s.line(repeated)
+// accessibleText is summary for screen readers.
+func (s *State) accessibleText(repeated bool) string {
+	if !s.aggregated(repeated) {
+		return s.summary(repeated)
 	}
 	var counts []string
 	for _, status := range countOrder {
 		if n := s.Counts[status]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, word(status)))
+			counts = append(counts, fmt.Sprintf("%d %s", n, statusWord(status)))
 		}
 	}
-	return word(s.Status()) + ": " + strings.Join(counts, ", ")
+	return statusWord(s.Status()) + ": " + strings.Join(counts, ", ")
 }
 
-// details are the lines below: what failed, what it waits for, why it is held back.
+// details are the lines below the summary: the error, what the step waits for,
+// or why it is blocked.
 func (s *State) details() []string {
 	var lines []string
 	switch s.Status() {
 	case "failed", "timed_out", "retrying":
-		lines = []string{line(string(s.Code)), line(s.Message)}
+		lines = []string{oneLine(string(s.Code)), oneLine(s.Message)}
 	case "completed":
-		lines = []string{line(s.Undone)}
+		lines = []string{oneLine(s.Undone)}
 	case "running", "queued":
 	default:
-		lines = []string{line(s.Note)}
+		lines = []string{oneLine(s.Note)}
 	}
 	return slices.DeleteFunc(lines, func(s string) bool { return s == "" })
 }
 
-// detail is details in one line.
-func (s *State) detail() string { return strings.Join(s.details(), ": ") }
+// detailLine is details in one line.
+func (s *State) detailLine() string { return strings.Join(s.details(), ": ") }

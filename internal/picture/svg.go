@@ -10,7 +10,7 @@ import (
 	"github.com/roux-engine/roux/internal/layout"
 )
 
-// The measures of a card and of the space around things, in pixels.
+// Sizes of a card and of the space around it, in pixels.
 const (
 	cardWidth  = 200
 	cardHeight = 56
@@ -22,10 +22,10 @@ const (
 	headHeight = 32
 )
 
-// SVG writes the picture as one self-contained document: both themes, no
-// script, no font and nothing else from outside.
+// SVG writes the picture as one self-contained document with both themes. It
+// has no script and refers to no font or other external resource.
 func (p *Picture) SVG(o Options) (string, error) {
-	d, err := draw(p.pixelGraph(o))
+	d, err := place(p.pixelGraph(o))
 	if err != nil {
 		return "", err
 	}
@@ -34,9 +34,9 @@ func (p *Picture) SVG(o Options) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc">`+"\n", w, h, w, h)
 	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", escape(p.title()), escape(p.summary()))
-	b.WriteString("<style>\n" + sheet() + "</style>\n")
+	b.WriteString("<style>\n" + stylesheet() + "</style>\n")
 	fmt.Fprintf(&b, `<rect class="canvas" width="%d" height="%d"/>`+"\n", w, h)
-	fmt.Fprintf(&b, `<text class="head" x="%d" y="%d">%s<tspan class="second" dx="12">%s</tspan></text>`+"\n", margin, margin+6, escape(line(p.Name)), escape(line(p.Note)))
+	fmt.Fprintf(&b, `<text class="head" x="%d" y="%d">%s<tspan class="second" dx="12">%s</tspan></text>`+"\n", margin, margin+6, escape(oneLine(p.Name)), escape(oneLine(p.Note)))
 	fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", (w-d.W)/2, margin+headHeight)
 	p.svgGroups(&b, d)
 	p.svgEdges(&b, d, o)
@@ -49,12 +49,12 @@ func (p *Picture) SVG(o Options) (string, error) {
 
 func (p *Picture) title() string {
 	if p.Run {
-		return strings.TrimSpace("Run of " + line(p.Name) + ": " + line(p.Note))
+		return strings.TrimSpace("Run of " + oneLine(p.Name) + ": " + oneLine(p.Note))
 	}
-	return "Recipe " + line(p.Name)
+	return "Recipe " + oneLine(p.Name)
 }
 
-// summary is the picture in a sentence, for those who do not see it.
+// summary describes the picture in a sentence, for screen readers.
 func (p *Picture) summary() string {
 	counts := map[string]int{}
 	for i := range p.Nodes {
@@ -67,7 +67,7 @@ func (p *Picture) summary() string {
 	var parts []string
 	for _, status := range countOrder {
 		if counts[status] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[status], word(status)))
+			parts = append(parts, fmt.Sprintf("%d %s", counts[status], statusWord(status)))
 		}
 	}
 	return text + ": " + strings.Join(parts, ", ") + "."
@@ -82,13 +82,13 @@ func (p *Picture) pixelGraph(o Options) *layout.Graph {
 		}
 		return layout.Group{Pad: [4]int{28, 14, 14, 14}, W: min(cardWidth+28, pixels(g.Title, chipSize)+24), H: 44}
 	})
-	g.Direction, g.Style, g.MaxRank = o.Direction, layout.Curved, mostInRank
+	g.Direction, g.Style, g.MaxRank = o.Direction, layout.Curved, maxPerRank
 	g.BoxGap, g.RankGap, g.LineGap, g.PortGap = 24, 40, 10, 12
 	return g
 }
 
-func (p *Picture) svgGroups(b *strings.Builder, d *drawn) {
-	// Outer groups first, so that inner ones lie on them.
+func (p *Picture) svgGroups(b *strings.Builder, d *placement) {
+	// Outer groups come first, so that inner ones are drawn over them.
 	groups := slices.Clone(p.Groups)
 	slices.SortStableFunc(groups, func(x, y Group) int { return d.boxes[y.ID].W*d.boxes[y.ID].H - d.boxes[x.ID].W*d.boxes[x.ID].H })
 	for i := range groups {
@@ -115,7 +115,7 @@ func (p *Picture) svgGroups(b *strings.Builder, d *drawn) {
 	}
 }
 
-func (p *Picture) svgEdges(b *strings.Builder, d *drawn, o Options) {
+func (p *Picture) svgEdges(b *strings.Builder, d *placement, o Options) {
 	rank := func(e *Edge) int {
 		switch {
 		case e.Critical:
@@ -142,9 +142,9 @@ func (p *Picture) svgEdges(b *strings.Builder, d *drawn, o Options) {
 			}
 		}
 		path, arrow := curve(points, o.Direction)
-		fmt.Fprintf(b, `<g class="%s"><title>%s</title><path d="%s"/><path class="tip" d="%s"/>`, class, escape(p.says(e)), path, arrow)
-		if word := e.word(); word != "" && len(points) > 1 {
-			at, anchor := points[1], "start" // where edges that leave one box have parted
+		fmt.Fprintf(b, `<g class="%s"><title>%s</title><path d="%s"/><path class="tip" d="%s"/>`, class, escape(p.edgeText(e)), path, arrow)
+		if word := e.caption(); word != "" && len(points) > 1 {
+			at, anchor := points[1], "start" // where the edges of one box have separated
 			x := at.X + 5
 			if len(points) == 2 {
 				x, anchor = at.X-6, "end"
@@ -155,26 +155,26 @@ func (p *Picture) svgEdges(b *strings.Builder, d *drawn, o Options) {
 	}
 }
 
-// says is an edge in words.
-func (p *Picture) says(e *Edge) string {
+// edgeText describes an edge in words.
+func (p *Picture) edgeText(e *Edge) string {
 	from, to := strings.TrimSuffix(e.From, "/"), e.To
 	switch e.Kind {
 	case Opens:
-		return line(from) + " opens " + line(to)
+		return oneLine(from) + " opens " + oneLine(to)
 	case Reads:
-		return line(to) + " reads " + line(e.Label) + " of " + line(from)
+		return oneLine(to) + " reads " + oneLine(e.Label) + " of " + oneLine(from)
 	case Passes:
-		return line(from) + ", and when it is false then " + line(to)
+		return oneLine(from) + ", and when it is false then " + oneLine(to)
 	case Rejoins:
-		return line(from) + " in its place, then " + line(to)
+		return oneLine(from) + " in its place, then " + oneLine(to)
 	}
 	if e.Label != "" {
-		return line(from) + ", then " + line(to) + ", which reads " + line(e.Label)
+		return oneLine(from) + ", then " + oneLine(to) + ", which reads " + oneLine(e.Label)
 	}
-	return line(from) + ", then " + line(to)
+	return oneLine(from) + ", then " + oneLine(to)
 }
 
-// curve writes a route as path data, and the tip at its end.
+// curve returns a route as path data, and the arrowhead at its end.
 func curve(points []layout.Point, dir layout.Direction) (path, tip string) {
 	if len(points) < 2 {
 		return "", ""
@@ -182,7 +182,7 @@ func curve(points []layout.Point, dir layout.Direction) (path, tip string) {
 	var b strings.Builder
 	last := len(points) - 1
 	end := points[last]
-	// The line stops where the tip begins.
+	// The line ends where the arrowhead starts.
 	stop := layout.Point{X: end.X, Y: end.Y - 6}
 	tip = fmt.Sprintf("M%d %dl-4 -7h8z", end.X, end.Y)
 	if dir == layout.Right {
@@ -222,14 +222,14 @@ func (p *Picture) svgNode(b *strings.Builder, n *Node, box layout.Box) {
 		class += " critical"
 	}
 	fmt.Fprintf(b, `<g class="%s" transform="translate(%d %d)">`, class, box.X, box.Y)
-	fmt.Fprintf(b, "<title>%s</title><desc>%s</desc>", escape(line(n.Label)+p.spoken(n)), escape(p.describe(n)))
+	fmt.Fprintf(b, "<title>%s</title><desc>%s</desc>", escape(oneLine(n.Label)+p.statusText(n)), escape(p.describe(n)))
 	if n.Repeated || n.Kind == "loop" {
 		fmt.Fprintf(b, `<rect class="card" x="6" y="6" width="%d" height="%d" rx="6"/><rect class="card" x="3" y="3" width="%d" height="%d" rx="6"/>`, box.W, box.H, box.W, box.H)
 	}
 	fmt.Fprintf(b, `<rect class="card" width="%d" height="%d" rx="6"/><path class="bar" d="M1.5 5V%d"/>`, box.W, box.H, box.H-5)
 	x := 12
 	if status != "" {
-		fmt.Fprintf(b, `<path class="sign" d="%s"/>`, signs[status])
+		fmt.Fprintf(b, `<path class="sign" d="%s"/>`, icons[status])
 		x = 30
 	}
 	fmt.Fprintf(b, `<text class="name" x="%d" y="23">%s</text>`, x, escape(fitBold(n.Label, nameSize, box.W-x-14)))
@@ -248,8 +248,8 @@ func (p *Picture) svgNode(b *strings.Builder, n *Node, box layout.Box) {
 	b.WriteString("</g>\n")
 }
 
-// chip is what the chip of a card says. Most steps are actions: a chip that
-// says so would stand on every card; and a name that needs its room goes first.
+// chip is the text of a card's chip: the kind of step. There is none for
+// actions, which most steps are, nor where the name needs the space.
 func (p *Picture) chip(n *Node) string {
 	room := cardWidth - 12 - 22
 	if p.Run {
@@ -261,7 +261,8 @@ func (p *Picture) chip(n *Node) string {
 	return n.Kind
 }
 
-// cardRows are the lines under the name as they fit on a card: a long one takes two rows.
+// cardRows are the lines below the name, wrapped to the card. A long line takes
+// two rows.
 func (p *Picture) cardRows(n *Node) []string {
 	var rows []string
 	for i, text := range p.cardLines(n) {
@@ -273,23 +274,23 @@ func (p *Picture) cardRows(n *Node) []string {
 	return rows
 }
 
-// spoken is the status after the name, for those who hear it.
-func (p *Picture) spoken(n *Node) string {
+// statusText is the status after the name, for screen readers.
+func (p *Picture) statusText(n *Node) string {
 	switch {
 	case !p.Run:
 		return ""
 	case n.State != nil:
-		return ", " + n.State.words(n.Repeated)
+		return ", " + n.State.accessibleText(n.Repeated)
 	}
 	return ", " + n.statusLine()
 }
 
-// describe says everything of a step that the picture knows.
+// describe returns everything that the picture knows about a step.
 func (p *Picture) describe(n *Node) string {
-	parts := []string{line(n.ID), n.Kind}
+	parts := []string{oneLine(n.ID), n.Kind}
 	parts = append(parts, n.Lines...)
 	if n.State != nil {
-		if d := n.State.detail(); d != "" {
+		if d := n.State.detailLine(); d != "" {
 			parts = append(parts, d)
 		}
 	}

@@ -9,16 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// longest is how many bytes of a text any form shows.
-const longest = 400
+// maxTextBytes limits a text in any form.
+const maxTextBytes = 400
 
-// line makes a stranger's text fit for one line of any form (A31): spaces and
-// breaks become one space, what could steer a terminal, break XML or turn the
-// reading direction becomes a visible escape, and it is cut.
-func line(s string) string {
-	cut := len(s) > longest
+// oneLine makes an untrusted text fit for one line of any form (A31). White
+// space and line breaks become one space. Runes that could control a terminal,
+// break XML or change the reading direction become visible escapes. A long text
+// is cut.
+func oneLine(s string) string {
+	cut := len(s) > maxTextBytes
 	if cut {
-		s = s[:longest]
+		s = s[:maxTextBytes]
 	}
 	s = strings.Join(strings.Fields(s), " ")
 	var b strings.Builder
@@ -42,14 +43,14 @@ func line(s string) string {
 	return b.String()
 }
 
-// unsafeRune is a control, a format character (which turns the direction or is
-// not seen) or one that XML does not have.
+// unsafeRune reports whether r is a control character, a format character
+// (which is invisible or changes the direction), or not allowed in XML.
 func unsafeRune(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029 || r == 0xFFFE || r == 0xFFFF
 }
 
-// widths are those of the printable ASCII characters in DejaVu Sans, the widest
-// of the fonts that systems show interfaces in, in thousandths of the size.
+// widths are the widths of the printable ASCII characters in DejaVu Sans, the
+// widest of common interface fonts, in thousandths of the font size.
 var widths = [95]int{
 	318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, // space to /
 	636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, // 0 to ?
@@ -59,52 +60,53 @@ var widths = [95]int{
 	635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838, // p to ~
 }
 
-// em is the width of a character in thousandths of the size.
-func em(r rune) int {
+// runeWidth is the width of a character in thousandths of the font size.
+func runeWidth(r rune) int {
 	switch {
 	case r >= ' ' && r <= '~':
 		return widths[r-' ']
 	case unicode.Is(unicode.Mn, r):
 		return 0
-	case wide(r), r == '…':
+	case isWide(r), r == '…':
 		return 1000
 	}
 	return 700
 }
 
-// wide says that a character takes two columns: those of East Asia and pictures.
-func wide(r rune) bool {
+// isWide reports whether a character takes two columns, as East Asian
+// characters and emoji do.
+func isWide(r rune) bool {
 	return r >= 0x1100 && (r <= 0x115F || r >= 0x2E80 && r <= 0xA4CF || r >= 0xAC00 && r <= 0xD7A3 ||
 		r >= 0xF900 && r <= 0xFAFF || r >= 0xFE30 && r <= 0xFE6F || r >= 0xFF00 && r <= 0xFF60 ||
 		r >= 0xFFE0 && r <= 0xFFE6 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x20000 && r <= 0x3FFFD)
 }
 
-// pixels is how wide a text is at a size.
+// pixels is the width of a text at a font size.
 func pixels(s string, size int) int {
 	total := 0
 	for _, r := range s {
-		total += em(r)
+		total += runeWidth(r)
 	}
 	return (total*size + 999) / 1000
 }
 
 // fit cuts a text to a width in pixels.
 func fit(s string, size, room int) string {
-	return cutTo(s, room*1000, func(r rune) int { return em(r) * size })
+	return cutTo(s, room*1000, func(r rune) int { return runeWidth(r) * size })
 }
 
 // fitBold is fit for bold text, which is wider.
 func fitBold(s string, size, room int) string { return fit(s, size, room*100/112) }
 
-// wrap breaks a text that is too long for its room into two rows, at a space
-// where there is one in the second half of the first; the second is cut.
+// wrap breaks a long text into two rows, at a space if there is one in the
+// second half of the first row. The second row is cut.
 func wrap(s string, size, room int) []string {
 	if s == "" || pixels(s, size) <= room {
 		return []string{s}
 	}
 	at, used := len(s), 0
 	for i, r := range s {
-		if used += em(r) * size; used > room*1000 {
+		if used += runeWidth(r) * size; used > room*1000 {
 			at = i
 			break
 		}
@@ -115,7 +117,7 @@ func wrap(s string, size, room int) []string {
 	return []string{strings.TrimRight(s[:at], " "), fit(strings.TrimLeft(s[at:], " "), size, room)}
 }
 
-// columns is how many columns of a terminal a text takes.
+// columns is the number of terminal columns of a text.
 func columns(s string) int {
 	n := 0
 	for _, r := range s {
@@ -128,7 +130,7 @@ func column(r rune) int {
 	switch {
 	case unicode.Is(unicode.Mn, r):
 		return 0
-	case wide(r):
+	case isWide(r):
 		return 2
 	}
 	return 1

@@ -4,9 +4,10 @@ package picture
 
 import "github.com/roux-engine/roux/internal/layout"
 
-// A View is a picture for programs: what SVG draws, as an object. Lengths are
-// pixels; a route is joined by straight lines where two points share x (or y,
-// when it leads right), else by curves. Its fields only grow.
+// A View is a picture for programs: an object with what SVG draws. Lengths are
+// in pixels. Two points of a route are joined by a straight line if they share
+// x (or y, when the picture leads right), else by a curve. Fields are only ever
+// added.
 type View struct {
 	Name      string      `json:"name"`
 	Note      string      `json:"note,omitempty"`
@@ -19,7 +20,7 @@ type View struct {
 	Edges     []EdgeView  `json:"edges"`
 }
 
-// A NodeView is a step and where it stands.
+// A NodeView is a step and its position.
 type NodeView struct {
 	layout.Box
 	Kind     string         `json:"kind"`
@@ -31,7 +32,7 @@ type NodeView struct {
 	Attempts int            `json:"attempts,omitempty"`
 	Ms       float64        `json:"durationMs,omitempty"`
 	Cost     int64          `json:"cost,omitempty"`
-	Detail   string         `json:"detail,omitempty"` // the error, what it waits for, why it was passed over
+	Detail   string         `json:"detail,omitempty"` // the error, what it waits for, or why it was skipped
 	Untaken  bool           `json:"untaken,omitempty"`
 	Critical bool           `json:"critical,omitempty"`
 }
@@ -59,12 +60,12 @@ type EdgeView struct {
 
 // View returns the picture as an object.
 func (p *Picture) View(o Options) (*View, error) {
-	d, err := draw(p.pixelGraph(o))
+	d, err := place(p.pixelGraph(o))
 	if err != nil {
 		return nil, err
 	}
 	v := &View{
-		Name: line(p.Name), Note: line(p.Note), Imported: p.Imported, Direction: "down", Width: d.W, Height: d.H,
+		Name: oneLine(p.Name), Note: oneLine(p.Note), Imported: p.Imported, Direction: "down", Width: d.W, Height: d.H,
 		Nodes: []NodeView{}, Groups: []GroupView{}, Edges: []EdgeView{},
 	}
 	if o.Direction == layout.Right {
@@ -77,8 +78,8 @@ func (p *Picture) View(o Options) (*View, error) {
 			Status: p.status(n), Untaken: n.Untaken, Critical: n.Critical,
 		}
 		if s := n.State; s != nil {
-			nv.Attempts, nv.Ms, nv.Cost, nv.Detail = s.Attempts, float64(s.Micros)/1000, s.Cost, s.detail()
-			if s.stacked(n.Repeated) {
+			nv.Attempts, nv.Ms, nv.Cost, nv.Detail = s.Attempts, float64(s.Micros)/1000, s.Cost, s.detailLine()
+			if s.aggregated(n.Repeated) {
 				nv.Counts = s.Counts
 			}
 		}

@@ -21,18 +21,18 @@ import (
 
 // messageStyles are the styles of messages that are not about a status. They
 // have no glyph.
-var messageStyles = map[string]picture.Look{
+var messageStyles = map[string]picture.Style{
 	"quiet":   {Light: "#4d5661", Dark: "#a3acb8"},
 	"error":   {Light: "#c4261d", Dark: "#ff7b72"},
 	"warning": {Light: "#9a5b00", Dark: "#f0b13c"},
 }
 
 // styleOf returns the style of a status, or of a kind of message.
-func styleOf(what string) picture.Look {
+func styleOf(what string) picture.Style {
 	if l, ok := messageStyles[what]; ok {
 		return l
 	}
-	return picture.LookOf(what)
+	return picture.StyleOf(what)
 }
 
 // Glyph returns the glyph of a status without colour; "" when it has none.

@@ -2,14 +2,15 @@
 
 package picture
 
-// A Look is how a status is shown: a glyph, its word and a colour, so that no
-// meaning hangs on colour alone. Light and Dark are the colours on the two canvases.
-type Look struct {
+// A Style is the glyph and the colours of a status; glyph and word make sure
+// that no meaning depends on colour alone. Light and Dark are the colours in
+// the two themes.
+type Style struct {
 	Glyph       string
 	Light, Dark string
 }
 
-var looks = map[string]Look{
+var styles = map[string]Style{
 	"pending":     {"○", "#5b6472", "#9aa4b2"},
 	"queued":      {"◌", "#475a86", "#93a7d6"},
 	"dispatching": {"◌", "#475a86", "#93a7d6"},
@@ -27,12 +28,12 @@ var looks = map[string]Look{
 	"invalidated": {"≈", "#77603a", "#c8ad7f"},
 }
 
-// LookOf is the look of a status of a step or a run; the zero Look for what is
-// none. Lines in a terminal and pictures take theirs from here.
-func LookOf(status string) Look { return looks[status] }
+// StyleOf returns the style of a status of a step or a run, or the zero Style
+// for an unknown one. Terminal output and pictures both use it.
+func StyleOf(status string) Style { return styles[status] }
 
-// word is a status as people read it.
-func word(status string) string {
+// statusWord returns a status as text for people.
+func statusWord(status string) string {
 	if status == "timed_out" {
 		return "timed out"
 	}

@@ -7,41 +7,24 @@ import (
 	"strings"
 )
 
-// signs are the glyphs of statuses as lines, 12 pixels wide with the middle at
-// (18, 18): fonts lack some of the characters.
-var signs = map[string]string{
-	"pending":     "M24 18a6 6 0 1 1 -12 0a6 6 0 1 1 12 0",
-	"queued":      "M24 18a6 6 0 0 1 -3 5.2M18 24a6 6 0 0 1 -5.2 -3M12 18a6 6 0 0 1 3 -5.2M18 12a6 6 0 0 1 5.2 3",
-	"running":     "M24 18a6 6 0 1 1 -12 0a6 6 0 1 1 12 0M18 12v12M20 12.8v10.4M22 14v8",
-	"waiting":     "M13 12h10M13 24h10M14 12l8 12M22 12l-8 12",
-	"retrying":    "M23 15a6 6 0 1 0 1 4M23.5 11v4.5h-4.5",
-	"completed":   "M12.5 18.5l4 4l7 -9",
-	"skipped":     "M12 21q3 -8 6 -4t5.5 1M20.5 14.5l3.5 3.5l-3.5 3.5",
-	"blocked":     "M24 18a6 6 0 1 1 -12 0a6 6 0 1 1 12 0M14 22l8 -8",
-	"failed":      "M13 13l10 10M23 13l-10 10",
-	"timed_out":   "M24 19a6 6 0 1 1 -12 0a6 6 0 1 1 12 0M18 15v4h3M16 11h4",
-	"cancelled":   "M24 18a6 6 0 1 1 -12 0a6 6 0 1 1 12 0M15 18h6",
-	"invalidated": "M12 16q3 -3 6 0t6 0M12 21q3 -3 6 0t6 0",
-}
-
-// A theme is one set of colours.
+// A theme is a set of colours.
 type theme struct {
 	canvas, surface, text, second, border, chip, faint, critical string
-	of                                                           func(Look) string
+	colour                                                       func(Style) string
 }
 
 var themes = [2]theme{
 	{
 		"#f6f7f9", "#ffffff", "#16191d", "#4d5661", "#8a929c", "#eceef1", "#66707d", "#7a5c00",
-		func(l Look) string { return l.Light },
+		func(l Style) string { return l.Light },
 	},
 	{
 		"#0f1115", "#15181d", "#e8eaed", "#a3acb8", "#606a77", "#23272e", "#8b95a3", "#e3c04a",
-		func(l Look) string { return l.Dark },
+		func(l Style) string { return l.Dark },
 	},
 }
 
-const shapes = `text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-variant-numeric:tabular-nums}
+const baseCSS = `text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-variant-numeric:tabular-nums}
 .head{font-size:16px;font-weight:600}.head .second{font-size:12px;font-weight:400}
 .name{font-size:13px;font-weight:600}.kind,.word,.group text{font-size:11px}.state{font-weight:500}.sign{fill:none;stroke-width:1.75}
 .card{stroke-width:1}.bar{fill:none;stroke-width:3}.group rect,.frame rect{stroke-width:1}
@@ -52,25 +35,25 @@ const shapes = `text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvet
 .critical .card{stroke-width:2.5}
 `
 
-// sheet is the style of both themes. Colours are written out: not every
-// program that shows SVG knows variables.
-func sheet() string {
+// stylesheet is the CSS of both themes. Colours are written out, because not
+// every program that shows SVG supports CSS variables.
+func stylesheet() string {
 	var b strings.Builder
-	b.WriteString(shapes)
-	themes[0].write(&b)
+	b.WriteString(baseCSS)
+	themes[0].writeCSS(&b)
 	b.WriteString("@media(prefers-color-scheme:dark){\n")
-	themes[1].write(&b)
+	themes[1].writeCSS(&b)
 	b.WriteString("}\n")
 	return b.String()
 }
 
-func (t *theme) write(b *strings.Builder) {
+func (t *theme) writeCSS(b *strings.Builder) {
 	fmt.Fprintf(b, ".canvas{fill:%s}.card{fill:%s;stroke:%s}text{fill:%s}.line,.kind,.word,.group text,.second{fill:%s}\n", t.canvas, t.surface, t.border, t.text, t.second)
 	fmt.Fprintf(b, ".bar,.sign{stroke:%s}.chip{fill:%s}.group rect{fill:%s;fill-opacity:.04;stroke:%s}.frame rect{stroke:%s}\n", t.border, t.chip, t.text, t.border, t.border)
 	fmt.Fprintf(b, ".edge path{stroke:%s}.edge .tip{fill:%s}.edge.taken path{stroke:%s}.edge.taken .tip{fill:%s}\n", t.border, t.border, t.text, t.text)
 	fmt.Fprintf(b, ".edge.critical path,.critical .card{stroke:%s}.edge.critical .tip{fill:%s}\n", t.critical, t.critical)
 	for _, status := range countOrder {
-		c := t.of(LookOf(status))
+		c := t.colour(StyleOf(status))
 		fmt.Fprintf(b, ".%s .bar,.%s .sign{stroke:%s}.%s .state{fill:%s}\n", status, status, c, status, c)
 	}
 	fmt.Fprintf(b, ".untaken .name,.untaken .line,.untaken .kind,.untaken text{fill:%s}.untaken .bar,.untaken .sign{stroke:%s}\n", t.faint, t.faint)
