@@ -55,7 +55,7 @@ func upload(t testing.TB, s *blob.Store, name string, data []byte) action.FileIn
 	return info
 }
 
-// call carries out an action as a run does.
+// call runs an action as a run does.
 func call(t testing.TB, s *blob.Store, name string, input map[string]any) (map[string]any, error) {
 	t.Helper()
 	a := find(t, name)
@@ -75,8 +75,8 @@ func reportPDF(t testing.TB) []byte {
 	return data
 }
 
-// samples are the files that the examples of actions are run with: for each
-// action, one per file input.
+// samples are the files for the examples of actions: for each action, one per
+// file input.
 func samples(t testing.TB) map[string][]actiontest.Option {
 	report := actiontest.Sample("file", "report.pdf", reportPDF(t))
 	photo := actiontest.Sample("file", "photo.jpg", portrait(t))
@@ -101,8 +101,8 @@ func samples(t testing.TB) map[string][]actiontest.Option {
 	}
 }
 
-// X10, X11, X12: every action declares what it takes and gives, ready-made
-// predicates that evaluate on its own output, how long it takes, its limits, and
+// X10, X11, X12: every action declares its inputs and outputs, ready-made
+// predicates that evaluate on its own output, its duration, its limits, and
 // examples that work.
 func TestX10_X11_X12_Declarations(t *testing.T) {
 	with := samples(t)
@@ -119,7 +119,7 @@ func TestX10_X11_X12_Declarations(t *testing.T) {
 	}
 }
 
-// X12: the conditions tell kinds and sizes apart.
+// X12: the conditions distinguish types and sizes.
 func TestX12_BranchConditions(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -156,8 +156,8 @@ func TestX12_BranchConditions(t *testing.T) {
 	}
 }
 
-// X10, X11: what each action takes and gives, by name and MIME pattern: any file
-// can be inspected, only a PDF read.
+// X10, X11: the inputs and outputs of each action, by name and MIME pattern:
+// any file can be inspected, only a PDF can be read.
 func TestX10_X11_Types(t *testing.T) {
 	for name, want := range map[string]string{
 		"file-inspect":    "file */* -> facts application/json, 1ms to 10s",
@@ -174,7 +174,7 @@ func TestX10_X11_Types(t *testing.T) {
 	}
 }
 
-// X158, X159: a file is named by its hash and described by its content.
+// X158, X159: a file is identified by its hash and described by its content.
 func TestX158_X159_FileInspect(t *testing.T) {
 	s := store(t)
 	for _, tt := range []struct {
@@ -201,7 +201,7 @@ func TestX158_X159_FileInspect(t *testing.T) {
 	}
 }
 
-// X160: the text of a PDF, with and without marks.
+// X160: the text of a PDF, with and without Markdown.
 func TestX160_PDFToMarkdown(t *testing.T) {
 	s := store(t)
 	file := upload(t, s, "report.pdf", reportPDF(t)).Hash
@@ -266,7 +266,7 @@ func pdfOf(contents []string) []byte {
 	return out.Bytes()
 }
 
-// What is wrong with an input is said with a code and in words.
+// An invalid input is refused with a code and a message.
 func TestRefusals(t *testing.T) {
 	s := store(t)
 	text := upload(t, s, "note.txt", []byte("hello")).Hash

@@ -39,7 +39,7 @@ func convertImage(reader *media.Reader) action.Action {
 				{Name: "is-portrait", Expression: `output.height > output.width`, Description: "The image is higher than wide."},
 				{Name: "is-small", Expression: `output.sizeBytes < 10485760`, Description: "The result has less than 10 MiB."},
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "30ms", Max: "30s"},
 		},
 		Limits: imageLimits(),

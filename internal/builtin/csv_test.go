@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// asJSON writes a value as one line to compare.
+// asJSON returns a value as one line, to compare.
 func asJSON(t testing.TB, v any) string {
 	t.Helper()
 	text, err := jsonx.Canonical(v)
@@ -124,7 +124,7 @@ func TestJSONToCSV(t *testing.T) {
 	}
 }
 
-// A31: what a spreadsheet would run is shown as text; numbers stay numbers.
+// A31: a formula for a spreadsheet becomes text; numbers stay numbers.
 func TestA31_Formulas(t *testing.T) {
 	s := store(t)
 	cells := func(input m) string {
@@ -157,8 +157,8 @@ func TestA31_Formulas(t *testing.T) {
 	}
 }
 
-// What is written as CSV reads back as it was, but for line ends of Windows and
-// the apostrophe of A31.
+// A written CSV reads back unchanged, except for Windows line ends and the
+// apostrophe of A31.
 func TestCSVRoundTrip(t *testing.T) {
 	cell := rapid.StringOf(rapid.SampledFrom([]rune("ab1 ,;|\t\"'\n=é-")))
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,8 +240,7 @@ func TestTableRefusals(t *testing.T) {
 	}
 }
 
-// Any bytes are a table or a fault, and what is a table can be written and read
-// again.
+// Any bytes are a table or a fault, and a table can be written and read again.
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte("a,b\n1,\"2\"\n"))
 	f.Add([]byte("\xef\xbb\xbfa;b\r\n1;2,3\r\n\"x\"\"y\n\";4"))

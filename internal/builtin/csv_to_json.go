@@ -24,7 +24,7 @@ const (
 	maxRows      = 100_000 // listed inline
 	maxCells     = 1_000_000
 	maxRowsFile  = 50_000_000
-	maxRecord    = 8 << 20 // bytes of one row as it stands in the file
+	maxRecord    = 8 << 20 // bytes of one row in the file
 	maxNameBytes = 1_024   // of a column
 
 	typeJSONLines = "application/x-ndjson"
@@ -50,7 +50,7 @@ func csvToJSON() action.Action {
 			"properties": {
 				"rows": {"type": "array", "items": {"type": "object"}, "description": "The rows in their order; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. One row a line as JSON, ready to loop over."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"columns": {"type": "array", "items": {"type": "string"}, "description": "The columns in their order. An empty header cell is column_3 after its place; a repeated one gets _2, _3 and so on."},
 				"rowCount": {"type": "integer", "minimum": 0, "description": "How many rows were read."},
 				"delimiter": {"type": "string", "description": "What stands between cells."},
@@ -66,7 +66,7 @@ func csvToJSON() action.Action {
 				condition("has-rows", `output.rowCount > 0`, "The table has rows beside its header."),
 				condition("is-truncated", `output.truncated`, "limit left rows out."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "2m"},
 		},
 		Limits: []string{"100,000 rows, 1,000,000 cells and 32 MiB inline, 50,000,000 rows and 1 GiB in a file; files are streamed.", "4,096 columns.", "8 MiB a row."},
@@ -101,13 +101,13 @@ func runCSVToJSON(ctx context.Context, task *action.Task) (action.Result, error)
 		return action.Result{}, err
 	}
 	defer func() { _ = s.Close() }()
-	t, err := openTable(&heard{r: watched{ctx, s}, size: s.size, say: report(task), text: "reading rows"}, &in)
+	t, err := openTable(&progressReader{r: contextReader{ctx, s}, size: s.size, reporter: report(task), text: "reading rows"}, &in)
 	if err != nil {
 		return action.Result{}, err
 	}
 	out := map[string]any{}
 	if in.Output == "file" {
-		info, err := put(ctx, task, in.named(stem(s.name, "rows")+".jsonl"), typeJSONLines, t.writeLines)
+		info, err := storeOutput(ctx, task, in.fileName(stem(s.name, "rows")+".jsonl"), typeJSONLines, t.writeLines)
 		if err != nil {
 			return action.Result{}, err
 		}
@@ -123,25 +123,25 @@ func runCSVToJSON(ctx context.Context, task *action.Task) (action.Result, error)
 	return action.Result{Output: out}, nil
 }
 
-// table reads the rows of a CSV text one by one.
+// A table reads the rows of a CSV text one by one.
 type table struct {
 	r         *csv.Reader
 	src       *recordMeter
 	in        *csvInput
 	comma     rune
 	columns   []string
-	first     []string // a row that was read to learn how many columns there are
+	first     []string // a row that was read ahead to count the columns
 	rows      int64
 	truncated bool
 }
 
-// recordMeter fails when one record needs more bytes than a row may have: the
-// CSV reader itself would hold whatever an open quote begins.
+// A recordMeter fails when one record needs more bytes than a row may have,
+// because the CSV reader itself would buffer everything after an open quote.
 type recordMeter struct {
 	r     io.Reader
 	read  int64
-	begin int64 // of the record, told by the table
-	line  int   // of the record before it
+	begin int64 // offset of the record, set by the table
+	line  int   // line of the previous record
 }
 
 func (m *recordMeter) Read(p []byte) (int, error) {
@@ -153,11 +153,11 @@ func (m *recordMeter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-const sniffBytes = 64 << 10
+const detectBytes = 64 << 10
 
 func openTable(r io.Reader, in *csvInput) (*table, error) {
-	br := bufio.NewReaderSize(r, sniffBytes)
-	head, err := br.Peek(sniffBytes)
+	br := bufio.NewReaderSize(r, detectBytes)
+	head, err := br.Peek(detectBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func openTable(r io.Reader, in *csvInput) (*table, error) {
 	}
 	t := &table{in: in, src: &recordMeter{r: br}}
 	if d := cmp.Or(in.Delimiter, "auto"); d == "auto" {
-		t.comma = sniff(head, errors.Is(err, io.EOF))
+		t.comma = detectDelimiter(head, errors.Is(err, io.EOF))
 	} else {
 		t.comma = rune(d[0])
 	}
@@ -179,10 +179,11 @@ func openTable(r io.Reader, in *csvInput) (*table, error) {
 	return t, nil
 }
 
-// sniff tells the delimiter: the one that cuts the first rows into the same
-// number of cells, the more cells the better; else the one seen most.
-func sniff(head []byte, whole bool) rune {
-	if !whole { // the last row may be cut
+// detectDelimiter returns the delimiter that divides the first rows into the
+// same number of cells, the more cells the better; otherwise the most frequent
+// one.
+func detectDelimiter(head []byte, whole bool) rune {
+	if !whole { // the last row may be incomplete
 		if at := bytes.LastIndexByte(head, '\n'); at >= 0 {
 			head = head[:at+1]
 		}
@@ -220,7 +221,7 @@ func (t *table) readHeader() error {
 		return t.checkColumns()
 	}
 	if err != nil {
-		return t.problem(err)
+		return t.readFault(err)
 	}
 	if t.in.Header != nil && !*t.in.Header {
 		t.first = append([]string{}, rec...)
@@ -271,21 +272,21 @@ func (t *table) checkColumns() error {
 	return nil
 }
 
-// next reads a row; io.EOF ends the table.
+// next returns the next row, and io.EOF at the end of the table.
 func (t *table) next() ([]string, error) {
 	if t.in.Limit > 0 && t.rows == t.in.Limit {
 		_, err := t.record()
 		if t.truncated = err == nil; err == nil || errors.Is(err, io.EOF) {
 			return nil, io.EOF
 		}
-		return nil, t.problem(err)
+		return nil, t.readFault(err)
 	}
 	rec, err := t.record()
 	if errors.Is(err, io.EOF) {
 		return nil, io.EOF
 	}
 	if err != nil {
-		return nil, t.problem(err)
+		return nil, t.readFault(err)
 	}
 	t.rows++
 	if len(rec) != len(t.columns) && t.in.Ragged != "pad" {
@@ -297,13 +298,13 @@ func (t *table) next() ([]string, error) {
 			line, _ := t.r.FieldPos(0)
 			return nil, fault.New(fault.FileTooLarge, "line %d has %d cells, the limit is %d", line, len(rec), maxColumns)
 		}
-		t.columns = append(t.columns, t.unused(len(t.columns)+1))
+		t.columns = append(t.columns, t.unusedName(len(t.columns)+1))
 	}
 	return rec, nil
 }
 
-// unused is a name for a column that the header lacks.
-func (t *table) unused(n int) string {
+// unusedName returns a name for a column that the header lacks.
+func (t *table) unusedName(n int) string {
 	name := fmt.Sprintf("column_%d", n)
 	for slices.Contains(t.columns, name) {
 		name += "_2"
@@ -324,8 +325,8 @@ func (t *table) record() ([]string, error) {
 	return rec, err
 }
 
-// problem puts an error of the CSV reader into words.
-func (t *table) problem(err error) error {
+// readFault turns an error of the CSV reader into a fault.
+func (t *table) readFault(err error) error {
 	var bad *csv.ParseError
 	if !errors.As(err, &bad) {
 		return err
@@ -343,7 +344,7 @@ func (t *table) problem(err error) error {
 	return fault.Wrap(fault.FileInvalid, err, "line %d, column %d: %s", bad.Line, bad.Column, why)
 }
 
-// cell is the value of a cell.
+// cell returns the value of a cell.
 func (t *table) cell(text string) any {
 	if t.in.Types != "infer" {
 		return text
@@ -386,8 +387,8 @@ func (t *table) list() ([]any, error) {
 			return nil, err
 		}
 		obj, n := t.object(rec)
-		if size += n; size > maxMade || len(rows) == maxRows || len(rows)*len(t.columns) > maxCells {
-			return nil, fault.New(fault.OutputTooLarge, `the table has more than %d rows, %d cells or %d MiB: ask for "output": "file", or set "limit"`, maxRows, maxCells, maxMade>>20)
+		if size += n; size > maxResultInMemory || len(rows) == maxRows || len(rows)*len(t.columns) > maxCells {
+			return nil, fault.New(fault.OutputTooLarge, `the table has more than %d rows, %d cells or %d MiB: ask for "output": "file", or set "limit"`, maxRows, maxCells, maxResultInMemory>>20)
 		}
 		rows = append(rows, obj)
 	}

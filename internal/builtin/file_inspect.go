@@ -14,7 +14,7 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 )
 
-// fileInspect tells what a file is (X159), so that a recipe can branch on it.
+// fileInspect returns facts about a file (X159), on which a recipe can branch.
 func fileInspect(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "file-inspect",
@@ -69,7 +69,7 @@ func fileInspect(reader *media.Reader) action.Action {
 				{Name: "is-portrait", Expression: `has(output.extended.shownWidth) && output.extended.shownHeight > output.extended.shownWidth`, Description: "The file is an image that is shown higher than wide."},
 				{Name: "is-small", Expression: `output.sizeBytes < 10485760`, Description: "The file has less than 10 MiB."},
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "10s"},
 		},
 		Limits:   []string{"The pages of a PDF are counted up to 128 MiB; other files may have any size.", "Of images, sounds and films only headers are read, at most 4 MiB in all: nothing is decoded, so a sound header does not promise sound data."},
@@ -99,11 +99,12 @@ func fileInspect(reader *media.Reader) action.Action {
 	}
 }
 
-// Inspect finds what only files of a kind have, under the names of the output
-// schema of file-inspect (pageCount, width, …); empty for kinds that have
-// nothing of their own. That a PDF needs a password is a fact a recipe can
-// branch on; damage is a failure (FILE_INVALID, FILE_TOO_LARGE, STEP_TIMEOUT).
-// The file is read under the limits of reader; what ends ctx ends it.
+// Inspect returns the facts that depend on the type of the file, under the
+// names of file-inspect's output schema (pageCount, width, …). The result is
+// empty for types without such facts. A PDF that needs a password is a fact, so
+// that a recipe can branch on it; damage is a failure (FILE_INVALID,
+// FILE_TOO_LARGE, STEP_TIMEOUT). The file is read within the limits of reader,
+// until ctx ends.
 func Inspect(ctx context.Context, reader *media.Reader, file action.File) (map[string]any, error) {
 	out := map[string]any{}
 	var err error
@@ -113,7 +114,7 @@ func Inspect(ctx context.Context, reader *media.Reader, file action.File) (map[s
 	case strings.HasPrefix(t, "image/"):
 		err = inspectImage(file, out)
 	case strings.HasPrefix(t, "audio/"), strings.HasPrefix(t, "video/"), t == "application/ogg":
-		err = inspectSound(file, out)
+		err = inspectAudioVideo(file, out)
 	}
 	if err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func inspectImage(file action.File, out map[string]any) error {
 	return nil
 }
 
-func inspectSound(file action.File, out map[string]any) error {
+func inspectAudioVideo(file action.File, out map[string]any) error {
 	s, err := media.AudioVideoInfo(file, file.Info().Size)
 	switch {
 	case errors.Is(err, media.ErrUnknownAudioVideo):
@@ -178,8 +179,9 @@ func inspectSound(file action.File, out map[string]any) error {
 	return nil
 }
 
-// AtUpload is Inspect as the file store calls it for every file that comes in,
-// with a reader of its own: uploads do not wait for the pages of other files.
+// AtUpload returns Inspect in the form in which the file store calls it for
+// every new file. It has a reader of its own, so that uploads do not wait while
+// other files are read.
 func AtUpload() func(ctx context.Context, file action.File) (json.RawMessage, error) {
 	reader := media.New(media.Config{})
 	return func(ctx context.Context, file action.File) (json.RawMessage, error) {

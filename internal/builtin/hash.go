@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// hashes are the algorithms. MD5, SHA-1 and CRC-32 are there to compare with
-// what others published; none of them protects against anybody.
+// hashes are the algorithms. MD5, SHA-1 and CRC-32 are for comparison with
+// published checksums; they do not protect against an attacker.
 var hashes = map[string]func() hash.Hash{
 	"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New, "md5": md5.New,
 	"crc32": func() hash.Hash { return crc32.NewIEEE() },
@@ -62,7 +62,7 @@ func hashAction() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("is-empty", `output.sizeBytes == 0`, "There was nothing to hash."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "30s"},
 		},
 		Limits: []string{"Files of any size that the store takes; they are streamed."},
@@ -83,7 +83,7 @@ func runHash(ctx context.Context, task *action.Task) (action.Result, error) {
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	if err := given("text", in.Text != nil, in.File); err != nil {
+	if err := checkOneSource("text", in.Text != nil, in.File); err != nil {
 		return action.Result{}, err
 	}
 	newHash, ok := hashes[in.Algorithm]
@@ -101,7 +101,7 @@ func runHash(ctx context.Context, task *action.Task) (action.Result, error) {
 		}
 		defer func() { _ = f.Close() }()
 		info := f.Info()
-		n, err := io.Copy(h, &heard{r: watched{ctx, f}, size: info.Size, say: report(task), text: "hashing"})
+		n, err := io.Copy(h, &progressReader{r: contextReader{ctx, f}, size: info.Size, reporter: report(task), text: "hashing"})
 		if err != nil {
 			return action.Result{}, err
 		}
@@ -112,20 +112,20 @@ func runHash(ctx context.Context, task *action.Task) (action.Result, error) {
 	return action.Result{Output: out}, nil
 }
 
-// heard reports how much of a file has been read, each 64 MiB.
-type heard struct {
+// A progressReader reports how much of a file has been read, every 64 MiB.
+type progressReader struct {
 	r          io.Reader
 	size, done int64
-	said       int64
-	say        action.Reporter
+	reported   int64
+	reporter   action.Reporter
 	text       string
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *progressReader) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
-	if h.done += int64(n); h.done-h.said >= 64<<20 {
-		h.said = h.done
-		h.say.Progress(float64(h.done)/float64(max(h.size, h.done)), h.text)
+	if h.done += int64(n); h.done-h.reported >= 64<<20 {
+		h.reported = h.done
+		h.reporter.Progress(float64(h.done)/float64(max(h.size, h.done)), h.text)
 	}
 	return n, err
 }

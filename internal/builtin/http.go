@@ -13,16 +13,16 @@ import (
 	"github.com/roux-engine/roux/internal/egress"
 )
 
-// The bounds of one exchange.
+// Limits of one exchange.
 const (
-	httpInline     = 1 << 20   // of a body that becomes a value, unless maxBytes says otherwise
-	httpInlineMost = 4 << 20   // what maxBytes may say of it
+	httpInline     = 1 << 20   // of a body that becomes a value; default of maxBytes
+	httpInlineMost = 4 << 20   // largest maxBytes for such a body
 	httpFile       = 256 << 20 // of a body that becomes a file
 	httpFileMost   = 4 << 30
 )
 
-// httpRequest sends a request through the guard (A17, A18) and turns the answer
-// into a value or a file.
+// httpRequest sends a request through egress, which checks the address (A17,
+// A18), and turns the response into a value or a file.
 func httpRequest(out *egress.Client) action.Action {
 	return action.Action{
 		Name:        "http",
@@ -111,7 +111,7 @@ func httpRequest(out *egress.Client) action.Action {
 				{Name: "is-json", Expression: `output.contentType == "application/json" || output.contentType.endsWith("+json")`, Description: "The answer says it is JSON."},
 				{Name: "is-file", Expression: `has(output.file)`, Description: "The body is in file and not in body."},
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "20ms", Max: "1m"},
 		},
 		Limits: []string{
@@ -167,8 +167,9 @@ func httpRequest(out *egress.Client) action.Action {
 	}
 }
 
-// statusFault says what a status that the step does not accept means for its
-// retries. The answer's own words stay where they are: they may hold anything.
+// statusFault returns the fault for a status that the step does not accept; its
+// code decides about retries. The body of the response is left out of the
+// message, because it may contain anything.
 func statusFault(resp *http.Response, now time.Time) error {
 	code := fault.HTTPStatus
 	switch s := resp.StatusCode; {
@@ -186,9 +187,9 @@ func statusFault(resp *http.Response, now time.Time) error {
 	return err
 }
 
-// retryAfter reads Retry-After: seconds or an HTTP date, in milliseconds; 0 where
-// it says nothing or nothing that is still to come. More than an hour is an hour,
-// which is also the engine's cap.
+// retryAfter reads Retry-After, in seconds or as an HTTP date, and returns
+// milliseconds; 0 where it is missing, invalid or in the past. More than an
+// hour counts as an hour, which is also the engine's limit.
 func retryAfter(value string, now time.Time) int64 {
 	const most = int64(time.Hour / time.Millisecond)
 	if at, err := http.ParseTime(value); err == nil {
@@ -204,9 +205,10 @@ func retryAfter(value string, now time.Time) int64 {
 	return ms
 }
 
-// body is the answer's body under the step's limit: what is read past it is the
-// typed error full, and what breaks off is told in our words.
-type body struct {
+// A limitedBody is the body of a response within the step's limit. Reading past
+// it fails with the fault full. Where the connection breaks off, the error is a
+// fault of ours.
+type limitedBody struct {
 	ctx  context.Context
 	from io.Reader
 	left int64
@@ -215,7 +217,7 @@ type body struct {
 	url  string
 }
 
-func (b *body) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		return 0, b.full

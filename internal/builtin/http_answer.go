@@ -22,7 +22,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// answer turns a response that the step accepts into its output.
+// answer turns an accepted response into the step's output.
 func (in *httpInput) answer(ctx context.Context, task *action.Task, resp *http.Response, start time.Time) (action.Result, error) {
 	from := egress.Show(resp.Request.URL)
 	code, remedy := fault.OutputTooLarge, "raise maxBytes, or give it a name with saveAs to get a file"
@@ -33,7 +33,7 @@ func (in *httpInput) answer(ctx context.Context, task *action.Task, resp *http.R
 	if resp.ContentLength > in.maxBytes && in.method != http.MethodHead {
 		return action.Result{}, full
 	}
-	r := &body{ctx: ctx, from: resp.Body, left: in.maxBytes, full: full, url: from}
+	r := &limitedBody{ctx: ctx, from: resp.Body, left: in.maxBytes, full: full, url: from}
 	contentType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		contentType = ""
@@ -63,7 +63,7 @@ func (in *httpInput) answer(ctx context.Context, task *action.Task, resp *http.R
 	return action.Result{Output: out}, nil
 }
 
-// storeBody makes a body a file of the run, without holding it in memory.
+// storeBody stores a body as a file of the run, without holding it in memory.
 func storeBody(ctx context.Context, task *action.Task, out map[string]any, r io.Reader, name, contentType string) error {
 	info, err := task.Files.Put(ctx, r, name, contentType)
 	if err != nil {
@@ -73,8 +73,8 @@ func storeBody(ctx context.Context, task *action.Task, out map[string]any, r io.
 	return nil
 }
 
-// bodyValue is what a body becomes in an output: nil when it is empty, the value
-// of JSON, else text. A body that is neither has no value (ok is false).
+// bodyValue returns the value of a body: nil when it is empty, the value of
+// JSON, else text. ok is false for a body that is neither.
 func bodyValue(data []byte, contentType string) (v any, ok bool) {
 	if len(data) == 0 {
 		return nil, true
@@ -91,12 +91,12 @@ func bodyValue(data []byte, contentType string) (v any, ok bool) {
 	return string(data), true
 }
 
-// maskedHeader stands for a value that is not kept.
+// maskedHeader replaces a value that is not kept.
 const maskedHeader = "[masked]"
 
-// harmlessHeaders are kept with their values. What a server calls its tokens
-// nobody can list, so the others are masked: an output is journaled.
-var harmlessHeaders = []string{
+// unmaskedHeaders keep their values. The others are masked, because any header
+// may hold a token and outputs are journaled.
+var unmaskedHeaders = []string{
 	"accept-ranges", "age", "allow", "cache-control", "connection", "content-disposition", "content-encoding", "content-language",
 	"content-length", "content-location", "content-md5", "content-range", "content-type", "date", "deprecation", "digest", "etag",
 	"expires", "keep-alive", "last-modified", "link", "location", "pragma", "repr-digest", "retry-after", "server", "sunset",
@@ -105,14 +105,16 @@ var harmlessHeaders = []string{
 	"x-request-id", "x-total", "x-total-count", "x-total-pages",
 }
 
-// harmless says that the value of a header, named in small letters, is kept.
-func harmless(key string, keep []string) bool {
-	_, found := slices.BinarySearch(harmlessHeaders, key)
+// keepsValue reports whether the value of a header, named in lower case, is
+// kept.
+func keepsValue(key string, keep []string) bool {
+	_, found := slices.BinarySearch(unmaskedHeaders, key)
 	return found || strings.HasPrefix(key, "ratelimit") || strings.HasPrefix(key, "x-ratelimit-") || slices.Contains(keep, key)
 }
 
-// answerHeaders keeps at most 64 headers of 16 KiB together, and masks those that
-// may hold a credential, unless the step says that it needs them. Cookies stay out.
+// answerHeaders keeps at most 64 headers of 16 KiB in total. It masks those
+// that may hold a credential, unless the step asks for them. Cookies are left
+// out.
 func answerHeaders(h http.Header, keep []string) map[string]any {
 	kept, left := map[string]any{}, 16<<10
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -121,7 +123,7 @@ func answerHeaders(h http.Header, keep []string) map[string]any {
 			continue
 		}
 		value := maskedHeader
-		if harmless(key, keep) {
+		if keepsValue(key, keep) {
 			value = strings.ToValidUTF8(strings.Join(h[name], ", "), "\ufffd")
 		}
 		if left -= len(key) + len(value); left < 0 || len(kept) == 64 {
@@ -132,7 +134,7 @@ func answerHeaders(h http.Header, keep []string) map[string]any {
 	return kept
 }
 
-// lastSegment names a file after the URL it came from.
+// lastSegment returns a file name from the URL of the response.
 func lastSegment(resp *http.Response) string {
 	if base := path.Base(resp.Request.URL.Path); base != "/" && base != "." {
 		return base
@@ -140,8 +142,8 @@ func lastSegment(resp *http.Response) string {
 	return "body"
 }
 
-// progress reports a download at every twentieth of it; one of unknown length
-// says nothing.
+// progress reports every twentieth of a download. A download of unknown length
+// is not reported.
 func progress(to action.Reporter, total int64) func(int) {
 	if total <= 0 {
 		return nil

@@ -25,7 +25,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// What a status means: for success as expectStatus says, for retries by its code.
+// The meaning of a status: for success by expectStatus, for retries by its
+// code.
 func TestF26_Statuses(t *testing.T) {
 	const secret = "the answer's own words"
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +77,7 @@ func TestF26_Statuses(t *testing.T) {
 	}
 }
 
-// F26: Retry-After in both forms, and what is none.
+// F26: Retry-After in both forms, and invalid ones.
 func TestF26_RetryAfter(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	const hour = 3_600_000
@@ -102,8 +103,8 @@ func TestF26_RetryAfter(t *testing.T) {
 	}
 }
 
-// F26: bodies that are too long, never end, or are small only while packed are
-// cut off at the limit, whatever they declare.
+// F26: bodies that are too long, endless, or small only while compressed are
+// cut off at the limit, whatever length they declare.
 func TestF26_EndlessBodies(t *testing.T) {
 	read := make(chan struct{}, 1)
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +159,7 @@ func TestF26_EndlessBodies(t *testing.T) {
 	}
 }
 
-// At the limit it fits, one byte more does not.
+// A body at the limit is accepted; one byte more is not.
 func TestF21_HTTPBoundary(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.URL.Path[1:])
@@ -177,8 +178,8 @@ func TestF21_HTTPBoundary(t *testing.T) {
 	}
 }
 
-// F26: a server that hangs before or after its headers, or trickles, is left
-// after the step's timeout, and nothing of the exchange stays behind.
+// F26: a server that hangs before or after its headers, or sends slowly, is
+// abandoned after the step's timeout, and nothing of the exchange remains.
 func TestF26_SlowServers(t *testing.T) {
 	before, still := openFiles(t), goleak.IgnoreCurrent()
 	asked := make(chan struct{}, 1)
@@ -220,7 +221,7 @@ func TestF26_SlowServers(t *testing.T) {
 			}
 		}
 	}
-	// A cancelled step ends at once, for its own reason.
+	// A cancelled step ends at once, with its own cause.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
 	_, err := o.act.Run(ctx, &action.Task{Input: []byte(`{"url": "` + o.URL + `/cancel"}`)})
@@ -251,8 +252,8 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// F26: a connection that is reset before or within the answer is a try that may
-// be repeated, and no part of an answer is taken for the whole.
+// F26: a connection that is reset before or within the response is a try that
+// may be repeated, and no part of a response is taken for the whole.
 func TestF26_Reset(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -279,7 +280,7 @@ func TestF26_Reset(t *testing.T) {
 	}
 }
 
-// A body becomes a file piece by piece: what is held does not grow with it.
+// A body is streamed to a file: the memory needed does not grow with it.
 func TestHTTP_StreamsToAFile(t *testing.T) {
 	const size = 192 << 20
 	o := server(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -303,7 +304,7 @@ func TestHTTP_StreamsToAFile(t *testing.T) {
 	if err != nil || out["sizeBytes"] != int64(size) || out["mimeType"] != "application/octet-stream" || out["body"] != nil {
 		t.Fatalf("%v, %v", out, err)
 	}
-	// Everything that was ever allocated, freed or not, on both sides.
+	// All allocations so far, freed or not, on both sides.
 	if used := allocated() - before; used > 16<<20 {
 		t.Errorf("%d MiB were allocated for a body of %d MiB", used>>20, size>>20)
 	}
@@ -320,8 +321,8 @@ func TestHTTP_StreamsToAFile(t *testing.T) {
 	}
 }
 
-// A body that is larger than an inline value, where the step asked for it, is an
-// output like any other large one: its text goes to a file by reference.
+// A body above the inline size, on request of the step, is like any other large
+// output: its text is stored as a file and referenced.
 func TestF21_HTTPLargeBody(t *testing.T) {
 	text := strings.Repeat("word ", 600_000)
 	o := server(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -24,21 +24,21 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// httpInput is what a step asks for, checked.
+// An httpInput is the checked input of a step.
 type httpInput struct {
-	url      *url.URL
-	method   string
-	header   http.Header
-	body     []byte
-	typed    string // content type of body
-	bodyFile string
-	saveAs   string
-	name     string // of the file, where one is made; "" = that of saveAs, or of the address
-	maxBytes int64
-	limit    time.Duration // 0 = the step's
-	follow   bool
-	expect   []string // "200", "2xx"
-	// keepHeaders are names of response headers, in small letters.
+	url         *url.URL
+	method      string
+	header      http.Header
+	body        []byte
+	contentType string // content type of body
+	bodyFile    string
+	saveAs      string
+	name        string // of the resulting file; "" = that of saveAs, or of the URL
+	maxBytes    int64
+	limit       time.Duration // 0 = the step's
+	follow      bool
+	expect      []string // "200", "2xx"
+	// keepHeaders are names of response headers, in lower case.
 	keepHeaders []string
 }
 
@@ -107,7 +107,7 @@ func readHTTPInput(task *action.Task) (*httpInput, error) {
 	return in, nil
 }
 
-// requestURL is the step's URL with its query added.
+// requestURL returns the step's URL with its query.
 func requestURL(text string, query map[string]json.RawMessage) (*url.URL, error) {
 	u, err := egress.ParseURL(text)
 	if err != nil {
@@ -150,15 +150,15 @@ func requestURL(text string, query map[string]json.RawMessage) (*url.URL, error)
 	return u, nil
 }
 
-// ofTheConnection are headers that say how a message is carried. They are not
-// the step's: a second word on lengths or hosts is how requests are smuggled.
-var ofTheConnection = []string{
+// connectionHeaders control how a message is transmitted. A step cannot set
+// them, because a second length or host allows request smuggling.
+var connectionHeaders = []string{
 	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Http2-Settings", "Keep-Alive",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 // requestHeader checks names and values, so that no header can end early and
-// begin another one (A31).
+// start another one (A31).
 func requestHeader(given map[string]string) (http.Header, error) {
 	h := http.Header{"Accept": {"*/*"}, "User-Agent": {"roux"}}
 	seen := map[string]bool{}
@@ -168,7 +168,7 @@ func requestHeader(given map[string]string) (http.Header, error) {
 		switch {
 		case name == "" || strings.ContainsFunc(name, notToken):
 			return nil, fault.New(fault.InputInvalid, "header %q: want a name of letters, digits and - only", name)
-		case slices.Contains(ofTheConnection, key) || strings.HasPrefix(key, "Proxy-"):
+		case slices.Contains(connectionHeaders, key) || strings.HasPrefix(key, "Proxy-"):
 			return nil, fault.New(fault.InputInvalid, "header %q belongs to the connection and cannot be set", name)
 		case seen[key]:
 			return nil, fault.New(fault.InputInvalid, "header %q is given twice: names that differ in case are one", name)
@@ -202,18 +202,18 @@ func (in *httpInput) setBody(raw json.RawMessage) error {
 	case raw == nil:
 		return nil
 	case raw[0] != '"':
-		in.body, in.typed = raw, "application/json"
+		in.body, in.contentType = raw, "application/json"
 		return nil
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return fault.Wrap(fault.InputInvalid, err, "body: %v", err)
 	}
-	in.body, in.typed = []byte(text), "text/plain; charset=utf-8"
+	in.body, in.contentType = []byte(text), "text/plain; charset=utf-8"
 	return nil
 }
 
-// expected reads expectStatus, whose schema admits only these forms.
+// expected reads expectStatus, whose schema allows only these forms.
 func expected(raw json.RawMessage) ([]string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return []string{"2xx"}, nil
@@ -238,7 +238,7 @@ func (in *httpInput) expects(status int) bool {
 	return slices.Contains(in.expect, text) || slices.Contains(in.expect, text[:1]+"xx")
 }
 
-// request makes the request; done lets go of the file it sends.
+// request builds the request. done closes the file it sends.
 func (in *httpInput) request(ctx context.Context, task *action.Task) (req *http.Request, done func(), err error) {
 	done = func() {}
 	req, err = http.NewRequestWithContext(ctx, in.method, in.url.String(), nil)
@@ -246,14 +246,14 @@ func (in *httpInput) request(ctx context.Context, task *action.Task) (req *http.
 		return nil, done, fault.New(fault.InputInvalid, "the request cannot be made: check method and URL")
 	}
 	req.Header = in.header
-	// POST and PATCH change something each time they are sent. The effect key is
-	// the same for every try whose outcome is unknown, so a service that honours
-	// it sees one effect (I4).
+	// POST and PATCH have an effect each time they are sent. The effect key is the
+	// same for every try whose outcome is unknown, so a service that honours it
+	// sees one effect (I4).
 	if (in.method == http.MethodPost || in.method == http.MethodPatch) && task.EffectKey != "" && req.Header.Get("Idempotency-Key") == "" {
 		req.Header.Set("Idempotency-Key", task.EffectKey)
 	}
 	var open func() io.Reader
-	typed := in.typed
+	typed := in.contentType
 	switch {
 	case in.bodyFile != "":
 		file, err := task.Files.Open(ctx, in.bodyFile)
@@ -263,9 +263,10 @@ func (in *httpInput) request(ctx context.Context, task *action.Task) (req *http.
 		done = func() { _ = file.Close() }
 		info := file.Info()
 		typed, req.ContentLength = info.MimeType, info.Size
-		// A reader of its own for every hop: the one before may still be read.
+		// Every redirect gets a reader of its own, because the previous one may still
+		// be in use.
 		open = func() io.Reader { return io.NewSectionReader(file, 0, info.Size) }
-	case in.typed != "":
+	case in.contentType != "":
 		req.ContentLength = int64(len(in.body))
 		open = func() io.Reader { return bytes.NewReader(in.body) }
 	default:

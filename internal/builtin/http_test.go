@@ -35,7 +35,7 @@ import (
 )
 
 // outside is the action http with a server on loopback that it may reach, and
-// the last request that the server heard.
+// the last request that the server received.
 type outside struct {
 	*httptest.Server
 	files *blob.Store
@@ -78,7 +78,7 @@ func (o *outside) call(t *testing.T, path string, in map[string]any, opts ...act
 	return out.Object(), err
 }
 
-// with is a copy of an input with one value more.
+// with returns a copy of an input with one more value.
 func with(in map[string]any, name string, value any) map[string]any {
 	out := map[string]any{name: value}
 	maps.Copy(out, in)
@@ -99,7 +99,8 @@ func (o *outside) read(t *testing.T, hash any) string {
 	return string(data)
 }
 
-// The answer: status, headers, and a body that is a value, text, a file or null.
+// The response: status, headers, and a body that is a value, text, a file or
+// null.
 func TestHTTP_Answers(t *testing.T) {
 	big := strings.Repeat("x", 3000)
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +171,7 @@ func holds(t *testing.T, a action.Action, name string, out map[string]any) {
 	}
 }
 
-// X12: the conditions tell answers apart.
+// X12: the conditions distinguish responses.
 func TestX12_HTTPConditions(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -197,8 +198,8 @@ func TestX12_HTTPConditions(t *testing.T) {
 	}
 }
 
-// A31: no control character comes into a header: not a line feed, nor a carriage
-// return by itself, which some servers take for the end of a line.
+// A31: no control character gets into a header: no line feed, and no lone
+// carriage return, which some servers take for a line end.
 func TestA31_HeadersHoldNoControls(t *testing.T) {
 	for r := range rune(0x80) {
 		value := "a" + string(r) + "X-B: b"
@@ -216,7 +217,7 @@ func TestA31_HeadersHoldNoControls(t *testing.T) {
 	}
 }
 
-// What is sent: method, query, headers and the forms of a body.
+// The request: method, query, headers and the forms of a body.
 func TestHTTP_Requests(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) {})
 	counted := &countedFiles{Files: o.files.Files("acme")}
@@ -258,7 +259,7 @@ func TestHTTP_Requests(t *testing.T) {
 	}
 }
 
-// countedFiles counts the files that are open.
+// countedFiles counts the open files.
 type countedFiles struct {
 	action.Files
 	opened, closed int
@@ -282,7 +283,7 @@ func (f *countedFile) Close() error {
 	return f.File.Close()
 }
 
-// The effect key goes along where a second request would be a second effect.
+// The effect key is sent where a second request would be a second effect.
 func TestI4_HTTPIdempotencyKey(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) {})
 	key := actiontest.WithEffectKey("effect-1")
@@ -304,8 +305,8 @@ func TestI4_HTTPIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A31: what a step gives as a header cannot become another header or another
-// request, and inputs that make no sense say what would.
+// A31: a header of a step cannot become another header or another request, and
+// senseless inputs are refused with a remedy.
 func TestA31_HTTPInputs(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	header := func(name, value string) map[string]any {
@@ -346,7 +347,7 @@ func TestA31_HTTPInputs(t *testing.T) {
 			t.Errorf("%.80v: %v\nwant %s", tt.in, err, tt.want)
 		}
 	}
-	// What the schema refuses already.
+	// Inputs that the schema refuses.
 	for _, in := range []map[string]any{
 		{"method": "CONNECT"}, {"method": "get"}, {"expectStatus": "ok"}, {"expectStatus": int64(100)}, {"expectStatus": []any{}},
 		{"maxBytes": int64(0)}, {"header": map[string]any{}}, {"bodyFile": "../../etc/passwd"}, {"query": map[string]any{"a": map[string]any{}}},
@@ -357,8 +358,8 @@ func TestA31_HTTPInputs(t *testing.T) {
 	}
 }
 
-// A18: the action sends no secret on, sends a file again where a redirect asks
-// for it, and does not follow where the step says so.
+// A18: the action forwards no secret, sends a file again where a redirect
+// requires it, and does not follow redirects where the step forbids it.
 func TestA18_HTTPRedirects(t *testing.T) {
 	there := server(t, func(http.ResponseWriter, *http.Request) {})
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -383,7 +384,7 @@ func TestA18_HTTPRedirects(t *testing.T) {
 	}
 }
 
-// A17: both names of the action are guarded.
+// A17: both names of the action are protected.
 func TestA17_HTTPIsGuarded(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	catalogue := map[string]action.Action{}
@@ -404,8 +405,8 @@ func TestA17_HTTPIsGuarded(t *testing.T) {
 	}
 }
 
-// A17, A18: none of the forms that egress lists reaches this machine through the
-// action, its alias, or a redirect of a server that may be reached.
+// A17, A18: none of the URLs that egress lists reaches this machine through the
+// action, its alias, or a redirect of an allowed server.
 func TestA17_HostileURLsThroughHTTP(t *testing.T) {
 	text, err := os.ReadFile("../egress/testdata/hostile.txt")
 	if err != nil {
@@ -428,7 +429,7 @@ func TestA17_HostileURLsThroughHTTP(t *testing.T) {
 	defer inside.Close()
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
 
-	// The redirector has an address of its own, and only that is opened.
+	// The redirector has an address of its own, and only that one is allowed.
 	ln, err := net.Listen("tcp", "127.0.0.9:0")
 	if err != nil {
 		t.Skipf("this system has one loopback address: %v", err)
@@ -466,7 +467,7 @@ func TestA17_HostileURLsThroughHTTP(t *testing.T) {
 	}
 }
 
-// A file that is not there is not sent as an empty one.
+// A missing file is not sent as an empty one.
 func TestHTTP_MissingFile(t *testing.T) {
 	o := server(t, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	_, err := o.call(t, "/", map[string]any{"method": "PUT", "bodyFile": "sha256_" + strings.Repeat("0", 64)})
@@ -475,10 +476,10 @@ func TestHTTP_MissingFile(t *testing.T) {
 	}
 }
 
-// A credential in a header of the answer is not journaled, whatever it is called,
-// unless the step asks for it.
+// A credential in a response header is not journaled, whatever the header's
+// name, unless the step asks for it.
 func TestHTTP_HeadersAreMasked(t *testing.T) {
-	if !slices.IsSorted(harmlessHeaders) {
+	if !slices.IsSorted(unmaskedHeaders) {
 		t.Fatal("harmlessHeaders are not sorted")
 	}
 	o := server(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -510,7 +511,7 @@ func TestHTTP_HeadersAreMasked(t *testing.T) {
 	}
 }
 
-// A14, I15: headers of an answer are kept within bounds.
+// A14, I15: response headers are kept within limits.
 func TestHTTP_ManyHeaders(t *testing.T) {
 	h := http.Header{"X-Bad": {"a\xff"}}
 	for i := range 200 {
@@ -525,8 +526,8 @@ func TestHTTP_ManyHeaders(t *testing.T) {
 	}
 }
 
-// A31: whatever names and values are given, the request on the wire has these
-// headers and no others, or there is no request.
+// A31: for any names and values, the request on the wire has exactly these
+// headers, or there is no request.
 func TestA31_HeadersOnTheWire(t *testing.T) {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("aZ-:\r\n\t \x00\x7f\x1bé日;,\"")), 0, 12, -1)
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,12 +19,12 @@ import (
 	"github.com/roux-engine/roux/internal/media"
 )
 
-// What resize-image and convert-image have in common.
+// Common parts of resize-image and convert-image.
 
-// imageTypes are the MIME types of images that are read.
+// imageTypes are the MIME types of images that can be read.
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/bmp", "image/tiff", "image/webp"}
 
-// The properties of inputs that make an image.
+// Input properties of actions that produce an image.
 const (
 	formatSchema = `{"type": "string", "examples": ["jpeg", "png", "gif", "bmp", "tiff"],
 		"description": "Format of the result: jpeg, png, gif, bmp or tiff."}`
@@ -35,7 +35,7 @@ const (
 		"description": "What shows behind: #rgb, #rrggbb, #rrggbbaa, white, black or transparent. It fills the canvas of fit contain, and what is transparent in a format without transparency (jpeg, bmp). Without it: transparent where the format can, else white."}`
 )
 
-// imageOutput is the schema of what is said about an image that was made.
+// imageOutput is the output schema of actions that produce an image.
 const imageOutput = `{
 	"type": "object",
 	"properties": {
@@ -63,7 +63,7 @@ const imageOutput = `{
 	"additionalProperties": false
 }`
 
-// imageLimits are the bounds of both actions.
+// imageLimits are the limits of both actions.
 func imageLimits() []string {
 	return []string{
 		fmt.Sprintf("Images up to %d megapixels, 65,535 pixels a side and 128 MiB; larger ones are refused by their header, before anything is decoded.", media.MaxPixels/1_000_000),
@@ -75,8 +75,8 @@ func imageLimits() []string {
 
 var imageFaults = []fault.Code{fault.FileNotFound, fault.FileUnsupported, fault.FileInvalid, fault.FileTooLarge}
 
-// makeImage carries out the work on the image and stores the result as name;
-// without one, the name of the input with suffix.
+// makeImage does the work on the image and stores the result as name, or as the
+// name of the input with suffix.
 func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, hash, name, suffix string, opts media.ImageOptions) (action.Result, error) {
 	file, err := openFile(ctx, task, hash)
 	if err != nil {
@@ -96,12 +96,12 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 	}
 	if name != "" {
 		suffix = ""
-		if !imageEnding.MatchString(name) {
-			name += extensions[job.Format] // a dot in the name begins no ending
+		if !imageExtension.MatchString(name) {
+			name += extensions[job.Format] // a dot in the name does not begin an extension
 		}
 	}
 	name = outputName(cmp.Or(name, info.Name), suffix, job.Format)
-	stored, err := putMade(ctx, task, name, "image/"+job.Format, func(w io.Writer) error { return job.Run(ctx, w) })
+	stored, err := storeImage(ctx, task, name, "image/"+job.Format, func(w io.Writer) error { return job.Run(ctx, w) })
 	if err != nil {
 		return action.Result{}, err
 	}
@@ -111,7 +111,7 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 		"format": job.Format, "width": int64(job.Width), "height": int64(job.Height),
 		"source": map[string]any{"format": job.Source.Format, "width": int64(width), "height": int64(height)},
 	}
-	if notes := notesOn(job, opts); len(notes) > 0 {
+	if notes := imageNotes(job, opts); len(notes) > 0 {
 		out["notes"] = notes
 		for _, n := range notes {
 			report(task).Log("info", n)
@@ -120,10 +120,10 @@ func makeImage(ctx context.Context, task *action.Task, reader *media.Reader, has
 	return action.Result{Output: out}, nil
 }
 
-// putMade stores the image while make writes it, which has a goroutine of its own.
-func putMade(ctx context.Context, task *action.Task, name, mimeType string, make func(io.Writer) error) (action.FileInfo, error) {
+// storeImage stores the image while make writes it in a goroutine of its own.
+func storeImage(ctx context.Context, task *action.Task, name, mimeType string, make func(io.Writer) error) (action.FileInfo, error) {
 	from, to := io.Pipe()
-	made := aside(func() error { return make(to) }, func(err error) { _ = to.CloseWithError(err) }) // nil ends the file
+	made := inGoroutine(func() error { return make(to) }, func(err error) { _ = to.CloseWithError(err) }) // nil means end of file
 	defer func() { _ = from.CloseWithError(errNotStored) }()
 	stored, err := task.Files.Put(ctx, from, name, mimeType)
 	_ = from.CloseWithError(errNotStored)
@@ -133,9 +133,9 @@ func putMade(ctx context.Context, task *action.Task, name, mimeType string, make
 	return stored, err
 }
 
-var errNotStored = errors.New("the image is not being stored any more")
+var errNotStored = errors.New("the image is no longer being stored")
 
-func notesOn(job *media.ImageJob, opts media.ImageOptions) []string {
+func imageNotes(job *media.ImageJob, opts media.ImageOptions) []string {
 	var notes []string
 	if job.Source.Animated {
 		notes = append(notes, "the image is an animation: only its first frame was taken")
@@ -146,7 +146,7 @@ func notesOn(job *media.ImageJob, opts media.ImageOptions) []string {
 	return notes
 }
 
-// formatOf reads the name of a format as people write it.
+// formatOf reads the name of a format in its usual spellings.
 func formatOf(text string) string {
 	switch f := strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "image/"), "."); f {
 	case "jpg":
@@ -158,7 +158,7 @@ func formatOf(text string) string {
 	}
 }
 
-// colourOf reads a background that fits its schema; "" = nil.
+// colourOf reads a background that matches its schema; "" = nil.
 func colourOf(text string) *media.Colour {
 	switch text {
 	case "":
@@ -179,22 +179,23 @@ func colourOf(text string) *media.Colour {
 	}
 	n, err := strconv.ParseUint(digits, 16, 32)
 	if err != nil {
-		return nil // the schema keeps this from happening
+		return nil // the schema rules this out
 	}
 	return &media.Colour{R: uint8(n >> 24), G: uint8(n >> 16), B: uint8(n >> 8), A: uint8(n)}
 }
 
-// extensions are what file names of a format end with.
+// extensions are the file name extensions of formats.
 var extensions = map[string]string{"jpeg": ".jpg", "png": ".png", "gif": ".gif", "bmp": ".bmp", "tiff": ".tiff"}
 
-// imageEnding is what names of images end with.
-var imageEnding = regexp.MustCompile(`(?i)\.(jpe?g|png|gif|bmp|tiff?|webp)$`)
+// imageExtension matches the extension of an image's name.
+var imageExtension = regexp.MustCompile(`(?i)\.(jpe?g|png|gif|bmp|tiff?|webp)$`)
 
-// device is a name that means a device on some systems, whatever follows.
-var device = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])([ .]|$)`)
+// deviceName matches names that denote a device on some systems, with any
+// extension.
+var deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])([ .]|$)`)
 
-// outputName makes the name of a result from that of its source. It is safe to
-// use as a file name anywhere, whatever the source was called (A15, A31).
+// outputName derives the name of a result from that of its source. It is a safe
+// file name on all systems, whatever the source's name (A15, A31).
 func outputName(source, suffix, format string) string {
 	name := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || strings.ContainsRune(" ._-()+,@", r) {
@@ -208,7 +209,7 @@ func outputName(source, suffix, format string) string {
 		_, n := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-n]
 	}
-	if name = cmp.Or(strings.TrimRight(name, " ."), "image"); device.MatchString(name) {
+	if name = cmp.Or(strings.TrimRight(name, " ."), "image"); deviceName.MatchString(name) {
 		name = "image-" + name
 	}
 	if suffix != "" {

@@ -22,8 +22,8 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 )
 
-// portrait is a JPEG of 300 × 200 pixels whose EXIF wants it turned: it shows
-// 200 × 300, red at the top left.
+// portrait is a JPEG of 300 × 200 pixels with an EXIF orientation: it is shown
+// as 200 × 300, red at the top left.
 func portrait(t testing.TB) []byte {
 	t.Helper()
 	m := image.NewRGBA(image.Rect(0, 0, 300, 200))
@@ -79,8 +79,8 @@ func fileOf(t testing.TB, s *blob.Store, hash any) ([]byte, action.FileInfo) {
 	return data, f.Info()
 }
 
-// X158, X160: sizes by name and exact, every fit, formats; the file that comes
-// out is what the output says.
+// X158, X160: named and exact sizes, every fit, formats; the resulting file
+// agrees with the output.
 func TestX158_X160_ResizeImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -138,7 +138,7 @@ func TestX158_X160_ResizeImage(t *testing.T) {
 	}
 }
 
-// X160: the picture is upright, and transparent where it was.
+// X160: the image is upright, and transparent where it was.
 func TestX160_Pixels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -188,7 +188,7 @@ func TestX160_Pixels(t *testing.T) {
 	}
 }
 
-// X160: what is surprising is said.
+// X160: surprising results have a note.
 func TestX160_Notes(t *testing.T) {
 	s := store(t)
 	frame := func(c uint8) *image.Paletted {
@@ -222,7 +222,7 @@ func TestX160_Notes(t *testing.T) {
 	}
 }
 
-// What is wrong is said with a code, with what would be right.
+// Invalid inputs are refused with a code and a remedy.
 func TestX216_ImageRefusals(t *testing.T) {
 	s := store(t)
 	photo := upload(t, s, "photo.jpg", portrait(t)).Hash
@@ -266,7 +266,7 @@ func bombPNG() []byte {
 	return []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x75\x30\x00\x00\x75\x30\x01\x00\x00\x00\x00\x12\x34\x56\x78\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e")
 }
 
-// A31: a bomb costs neither memory nor a child.
+// A31: a decompression bomb costs neither memory nor a child.
 func TestA31_BombsCostNothing(t *testing.T) {
 	s := store(t)
 	bomb := upload(t, s, "bomb.png", bombPNG()).Hash
@@ -311,8 +311,8 @@ func TestA15_A31_OutputNames(t *testing.T) {
 	}
 }
 
-// X159: a sound or film has a duration where its header tells, and a picture is
-// described as it is shown.
+// X159: audio and video have a duration if the header states it, and an image
+// is described as it is shown.
 func TestX159_SoundsAndPictures(t *testing.T) {
 	s := store(t)
 	wav := "RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\xa0\x0f\x00\x00" + strings.Repeat("\x80", 4_000)
@@ -342,8 +342,8 @@ func TestX159_SoundsAndPictures(t *testing.T) {
 	}
 }
 
-// The whole action on a photo of 4000 × 3000 pixels, from the file store into it;
-// the bar is 800 ms.
+// The whole action on a photo of 4000 × 3000 pixels, from the file store and
+// back; the limit is 800 ms.
 func BenchmarkResizeImage(b *testing.B) {
 	m := image.NewRGBA(image.Rect(0, 0, 4_000, 3_000))
 	for i := range m.Pix {

@@ -23,7 +23,7 @@ const (
 	maxMatches  = 100_000 // listed inline
 )
 
-// jsonPath reaches into JSON that is too large for an expression.
+// jsonPath reads a part of JSON that is too large for an expression.
 func jsonPath() action.Action {
 	return action.Action{
 		Name:        "json-path",
@@ -48,7 +48,7 @@ func jsonPath() action.Action {
 			"properties": {
 				"value": {"description": "What stands there; with [*] the list of all that was found. Missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The value as JSON; with [*] one a line."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"found": {"type": "boolean", "description": "Whether the path leads anywhere."},
 				"count": {"type": "integer", "minimum": 0, "description": "How many values were found."}
 			},
@@ -61,7 +61,7 @@ func jsonPath() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("is-found", `output.found`, "The path leads somewhere."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "2m"},
 		},
 		Limits: []string{"Files of any size that the store takes; they are streamed and checked to their end.", "Parts of 32 MiB and 1,000,000 values, nested 60 deep, in documents nested 512 deep.", "100,000 matches of [*] inline.", "1,000,000 names an object."},
@@ -86,7 +86,7 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	if err := given("value", in.Value != nil, in.File); err != nil {
+	if err := checkOneSource("value", in.Value != nil, in.File); err != nil {
 		return action.Result{}, err
 	}
 	path, err := parsePath(in.Path)
@@ -101,16 +101,16 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 			return action.Result{}, err
 		}
 		defer func() { _ = s.Close() }()
-		r, name = &heard{r: s, size: s.size, say: report(task), text: "searching"}, s.name
+		r, name = &progressReader{r: s, size: s.size, reporter: report(task), text: "searching"}, s.name
 	}
-	p := &picker{s: jsonx.NewStream(r, jsonx.StreamLimits{Value: jsonx.Limits{Depth: 60}}), many: slices.ContainsFunc(path, segment.every)}
+	p := &pathReader{s: jsonx.NewStream(r, jsonx.StreamLimits{Value: jsonx.Limits{Depth: 60}}), many: slices.ContainsFunc(path, pathSegment.every)}
 	if in.Output == "file" {
 		return p.toFile(ctx, task, path, in.target, stem(name, "part"), in.Default)
 	}
 	list := []any{}
 	err = p.run(path, func(v any) error {
-		if p.size > maxMade || len(list) == maxMatches {
-			return fault.New(fault.OutputTooLarge, `there are more than %d matches, or matches of more than %d MiB: ask for "output": "file"`, maxMatches, maxMade>>20)
+		if p.size > maxResultInMemory || len(list) == maxMatches {
+			return fault.New(fault.OutputTooLarge, `there are more than %d matches, or matches of more than %d MiB: ask for "output": "file"`, maxMatches, maxResultInMemory>>20)
 		}
 		list = append(list, v)
 		return nil
@@ -128,13 +128,13 @@ func runJSONPath(ctx context.Context, task *action.Task) (action.Result, error) 
 	return action.Result{Output: out}, nil
 }
 
-// toFile writes what is found as JSON, one value a line.
-func (p *picker) toFile(ctx context.Context, task *action.Task, path []segment, to target, name string, fallback json.RawMessage) (action.Result, error) {
+// toFile writes the matches as JSON, one value per line.
+func (p *pathReader) toFile(ctx context.Context, task *action.Task, path []pathSegment, to target, name string, fallback json.RawMessage) (action.Result, error) {
 	name, mimeType := name+".json", "application/json"
 	if p.many {
 		name, mimeType = strings.TrimSuffix(name, ".json")+".jsonl", typeJSONLines
 	}
-	info, err := put(ctx, task, to.named(name), mimeType, func(w *bufio.Writer) error {
+	info, err := storeOutput(ctx, task, to.fileName(name), mimeType, func(w *bufio.Writer) error {
 		var line []byte
 		err := p.run(path, func(v any) (err error) {
 			if line, err = jsonx.AppendCanonical(line[:0], v); err != nil {
@@ -154,25 +154,25 @@ func (p *picker) toFile(ctx context.Context, task *action.Task, path []segment, 
 	return action.Result{Output: map[string]any{"found": p.count > 0, "count": p.count, "file": info.Hash, "name": info.Name}}, nil
 }
 
-// A segment is one step of a path.
-type segment struct {
+// A pathSegment is one step of a path.
+type pathSegment struct {
 	name  string
-	index int64 // -1: no place in a list
-	named bool  // a member may be meant
+	index int64 // -1 = not an element of a list
+	named bool  // it may name a member
 	all   bool
 }
 
-func (s segment) every() bool { return s.all }
+func (s pathSegment) every() bool { return s.all }
 
 // parsePath reads a JSON Pointer, or names with dots and brackets.
-func parsePath(text string) ([]segment, error) {
+func parsePath(text string) ([]pathSegment, error) {
 	if text == "" || text[0] == '/' {
 		return parsePointer(text)
 	}
 	bad := func(at int, want string) error {
 		return fault.New(fault.InputInvalid, "the path %.80q is not understood at %.20q: %s", text, text[at:], want)
 	}
-	var path []segment
+	var path []pathSegment
 	at := 0
 	if text[0] == '$' && (len(text) == 1 || text[1] == '.' || text[1] == '[') {
 		at = 1
@@ -200,7 +200,7 @@ func parsePath(text string) ([]segment, error) {
 			if name == "" {
 				return nil, bad(at, "want a name after the dot")
 			}
-			path, at = append(path, segment{name: name, index: -1, named: name != "*", all: name == "*"}), end
+			path, at = append(path, pathSegment{name: name, index: -1, named: name != "*", all: name == "*"}), end
 		default:
 			return nil, bad(at, "want a dot or a bracket")
 		}
@@ -209,10 +209,10 @@ func parsePath(text string) ([]segment, error) {
 }
 
 // bracket reads [3], [*] or ["name"].
-func bracket(text string, at int) (seg segment, next int, want string) {
+func bracket(text string, at int) (seg pathSegment, next int, want string) {
 	inner := text[at+1:]
 	if strings.HasPrefix(inner, `"`) || strings.HasPrefix(inner, "'") {
-		// A name in quotes is a JSON string; with single quotes it is literal.
+		// A name in double quotes is a JSON string; one in single quotes is literal.
 		end := strings.Index(inner[1:], inner[:1]+"]")
 		if end < 0 {
 			return seg, 0, "the bracket is not closed: want [\"name\"]"
@@ -221,7 +221,7 @@ func bracket(text string, at int) (seg segment, next int, want string) {
 		if inner[0] == '"' && json.Unmarshal([]byte(inner[:end+2]), &name) != nil {
 			return seg, 0, "the name is no JSON string"
 		}
-		return segment{name: name, index: -1, named: true}, at + 1 + end + 3, ""
+		return pathSegment{name: name, index: -1, named: true}, at + 1 + end + 3, ""
 	}
 	end := strings.IndexByte(inner, ']')
 	if end < 0 {
@@ -229,22 +229,22 @@ func bracket(text string, at int) (seg segment, next int, want string) {
 	}
 	next = at + 1 + end + 1
 	if inner[:end] == "*" {
-		return segment{index: -1, all: true}, next, ""
+		return pathSegment{index: -1, all: true}, next, ""
 	}
-	n, ok := place(inner[:end])
+	n, ok := elementIndex(inner[:end])
 	if !ok {
 		return seg, 0, "want [3], [*] or [\"name\"]: filters, slices and places counted from the end are not part of this language"
 	}
-	return segment{index: n}, next, ""
+	return pathSegment{index: n}, next, ""
 }
 
-// place reads the index of an element: digits, without leading zeros.
-func place(text string) (int64, bool) {
+// elementIndex reads the index of an element: digits without leading zeros.
+func elementIndex(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && n >= 0 && strconv.FormatInt(n, 10) == text
 }
 
-func parsePointer(text string) ([]segment, error) {
+func parsePointer(text string) ([]pathSegment, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -252,32 +252,33 @@ func parsePointer(text string) ([]segment, error) {
 	if len(tokens) > maxSegments {
 		return nil, fault.New(fault.InputInvalid, "the path has more than %d parts", maxSegments)
 	}
-	path := make([]segment, len(tokens))
+	path := make([]pathSegment, len(tokens))
 	for i, tok := range tokens {
 		if rest := strings.ReplaceAll(strings.ReplaceAll(tok, "~0", ""), "~1", ""); strings.Contains(rest, "~") {
 			return nil, fault.New(fault.InputInvalid, "the JSON Pointer %.80q has a ~ that neither 0 nor 1 follows: write ~0 for ~ and ~1 for /", text)
 		}
-		path[i] = segment{name: jsonx.UnescapeToken(tok), index: -1, named: true}
-		if n, ok := place(tok); ok {
+		path[i] = pathSegment{name: jsonx.UnescapeToken(tok), index: -1, named: true}
+		if n, ok := elementIndex(tok); ok {
 			path[i].index = n
 		}
 	}
 	return path, nil
 }
 
-// picker walks a JSON text once, from its beginning to its end, and hands over
-// what a path names.
-type picker struct {
+// A pathReader reads a JSON text once, from start to end, and calls use for
+// each value that the path names.
+type pathReader struct {
 	s     *jsonx.Stream
 	many  bool
 	use   func(v any) error
 	count int64
 	size  int64
-	where string // where the path ended, for people
+	where string // where the path ended, for messages
 }
 
-// run reads the whole text: a part of one that is no JSON is not to be trusted.
-func (p *picker) run(path []segment, use func(v any) error, fallback json.RawMessage) error {
+// run reads the whole text, because a part of an invalid JSON text must not be
+// trusted.
+func (p *pathReader) run(path []pathSegment, use func(v any) error, fallback json.RawMessage) error {
 	p.use = use
 	if err := p.walk(path, ""); err != nil {
 		return jsonFault(err)
@@ -291,7 +292,7 @@ func (p *picker) run(path []segment, use func(v any) error, fallback json.RawMes
 	return nil
 }
 
-func (p *picker) walk(path []segment, at string) error {
+func (p *pathReader) walk(path []pathSegment, at string) error {
 	if len(path) == 0 {
 		before := p.s.Offset()
 		v, err := p.s.Value()
@@ -309,13 +310,13 @@ func (p *picker) walk(path []segment, at string) error {
 		return p.array(path, at)
 	default:
 		if p.where == "" {
-			p.where = fmt.Sprintf("%s is %s", said(at), map[byte]string{'{': "an object", '[': "a list", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null"}[kind])
+			p.where = fmt.Sprintf("%s is %s", shownPath(at), map[byte]string{'{': "an object", '[': "a list", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null"}[kind])
 		}
 		return p.s.Skip()
 	}
 }
 
-func (p *picker) object(path []segment, at string) error {
+func (p *pathReader) object(path []pathSegment, at string) error {
 	if _, err := p.s.Open(); err != nil {
 		return err
 	}
@@ -341,15 +342,15 @@ func (p *picker) object(path []segment, at string) error {
 		}
 	}
 	if !found && p.where == "" {
-		p.where = fmt.Sprintf("%s has no member %.60q; it has %s", said(at), path[0].name, strings.Join(names, ", "))
+		p.where = fmt.Sprintf("%s has no member %.60q; it has %s", shownPath(at), path[0].name, strings.Join(names, ", "))
 		if len(names) == 0 {
-			p.where = said(at) + " is empty"
+			p.where = shownPath(at) + " is empty"
 		}
 	}
 	return p.s.Close()
 }
 
-func (p *picker) array(path []segment, at string) error {
+func (p *pathReader) array(path []pathSegment, at string) error {
 	if _, err := p.s.Open(); err != nil {
 		return err
 	}
@@ -366,12 +367,12 @@ func (p *picker) array(path []segment, at string) error {
 		}
 	}
 	if !path[0].all && n <= path[0].index && p.where == "" {
-		p.where = fmt.Sprintf("%s has %d elements and none at %d", said(at), n, path[0].index)
+		p.where = fmt.Sprintf("%s has %d elements and none at %d", shownPath(at), n, path[0].index)
 	}
 	return p.s.Close()
 }
 
-func said(at string) string {
+func shownPath(at string) string {
 	if at == "" {
 		return "the value"
 	}

@@ -65,8 +65,8 @@ func TestJSONPath(t *testing.T) {
 	}
 }
 
-// Every place of a value is found by its JSON Pointer, alike inline and, where
-// no name is in the way, by a path.
+// Every part of a value is found by its JSON Pointer, and by a path where no
+// name prevents that, with the same result inline.
 func TestEveryPlaceIsFound(t *testing.T) {
 	leaf := rapid.OneOf(rapid.Just[any](nil), rapid.Map(rapid.Bool(), func(b bool) any { return b }), rapid.Map(rapid.Int64(), func(n int64) any { return n }),
 		rapid.Map(rapid.String(), func(s string) any { return s }))
@@ -155,8 +155,8 @@ func TestJSONPathRefusals(t *testing.T) {
 	}
 }
 
-// A07: the published parsing tests: what is JSON is read, what is not is refused,
-// and nothing crashes. A name that stands twice is refused here on purpose.
+// A07: the published parsing tests: valid JSON is read, invalid JSON is
+// refused, and nothing crashes. Duplicate names are refused on purpose.
 func TestA07_JSONPathConformance(t *testing.T) {
 	dir := os.Getenv("ROUX_SHARED")
 	if dir == "" {

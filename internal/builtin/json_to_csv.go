@@ -46,7 +46,7 @@ func jsonToCSV() action.Action {
 			"properties": {
 				"text": {"type": "string", "description": "The table; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The table."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"columns": {"type": "array", "items": {"type": "string"}, "description": "The columns in their order; empty for rows that are lists."},
 				"rowCount": {"type": "integer", "minimum": 0, "description": "How many rows there are, without the header."},
 				"escaped": {"type": "integer", "minimum": 0, "description": "How many cells got an apostrophe."}
@@ -60,7 +60,7 @@ func jsonToCSV() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("has-rows", `output.rowCount > 0`, "There was something to write."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "2m"},
 		},
 		Streams: []string{"rows"},
@@ -89,24 +89,24 @@ func runJSONToCSV(ctx context.Context, task *action.Task) (action.Result, error)
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	if err := given("rows", task.Has("rows"), in.File); err != nil {
+	if err := checkOneSource("rows", task.Has("rows"), in.File); err != nil {
 		return action.Result{}, err
 	}
 	c := &csvWriter{in: &in, ctx: ctx, task: task, columns: in.Columns}
 	if c.columns == nil {
-		if err := c.each(c.learn); err != nil {
+		if err := c.each(c.collectColumns); err != nil {
 			return action.Result{}, err
 		}
 	}
 	out := map[string]any{}
 	if in.Output == "file" {
-		info, err := put(ctx, task, in.named("table.csv"), "text/csv", func(w *bufio.Writer) error { return c.write(w) })
+		info, err := storeOutput(ctx, task, in.fileName("table.csv"), "text/csv", func(w *bufio.Writer) error { return c.write(w) })
 		if err != nil {
 			return action.Result{}, err
 		}
 		out["file"], out["name"] = info.Hash, info.Name
 	} else {
-		b := held{}
+		b := boundedBuffer{}
 		if err := c.write(&b); err != nil {
 			return action.Result{}, err
 		}
@@ -120,12 +120,12 @@ func runJSONToCSV(ctx context.Context, task *action.Task) (action.Result, error)
 	return action.Result{Output: out}, nil
 }
 
-// held is a text made in memory, within its bound.
-type held struct{ strings.Builder }
+// A boundedBuffer is a text built in memory within a limit.
+type boundedBuffer struct{ strings.Builder }
 
-func (h *held) Write(p []byte) (int, error) {
-	if h.Len()+len(p) > maxMade {
-		return 0, madeTooLarge("the table")
+func (h *boundedBuffer) Write(p []byte) (int, error) {
+	if h.Len()+len(p) > maxResultInMemory {
+		return 0, resultTooLarge("the table")
 	}
 	return h.Builder.Write(p)
 }
@@ -143,12 +143,12 @@ type csvWriter struct {
 	record  []string
 }
 
-// each reads the rows from their beginning.
+// each reads the rows from the start.
 func (c *csvWriter) each(use func(n int64, row any) error) error {
 	return eachRow(c.ctx, c.task, c.in.File, use)
 }
 
-// eachValue reads the elements of one JSON array, or values one after the other.
+// eachValue reads the elements of one JSON array, or successive values.
 func eachValue(r io.Reader, use func(v any) error) error {
 	s := jsonx.NewStream(r, jsonx.StreamLimits{Token: 1 << 20})
 	array := s.Kind() == '['
@@ -156,8 +156,8 @@ func eachValue(r io.Reader, use func(v any) error) error {
 		if _, err := s.Open(); err != nil {
 			return jsonFault(err)
 		}
-		// An array of lists, or a line that is a list: what follows the first
-		// element's end tells, and rows that are lists come in an array.
+		// This is an array of lists, or a line that is a list. What follows the first
+		// element decides; rows that are lists must be in an array.
 	}
 	for (array && s.Kind() != ']') || (!array && s.More()) {
 		v, err := s.Value()
@@ -180,7 +180,7 @@ func eachValue(r io.Reader, use func(v any) error) error {
 	return nil
 }
 
-// jsonFault gives an error of reading JSON its code.
+// jsonFault turns an error of reading JSON into a fault.
 func jsonFault(err error) error {
 	var bad *jsonx.Error
 	if !errors.As(err, &bad) {
@@ -192,11 +192,11 @@ func jsonFault(err error) error {
 	return fault.Wrap(fault.FileInvalid, err, "the JSON text cannot be read: %v", err)
 }
 
-// learn collects columns.
-func (c *csvWriter) learn(n int64, row any) error {
+// collectColumns collects the columns of a row.
+func (c *csvWriter) collectColumns(n int64, row any) error {
 	obj, ok := row.(map[string]any)
 	if !ok {
-		return nil // write says what is wrong
+		return nil // write returns the fault
 	}
 	if c.known == nil {
 		c.known, c.columns = map[string]bool{}, []string{}
@@ -225,19 +225,19 @@ func (c *csvWriter) write(to io.Writer) error {
 	if len(c.columns) > 0 && (c.in.Header == nil || *c.in.Header) {
 		c.record = c.record[:0]
 		for _, name := range c.columns {
-			c.record = append(c.record, c.guard(name))
+			c.record = append(c.record, c.escapeFormula(name))
 		}
 		if err := w.Write(c.record); err != nil {
 			return err
 		}
 	}
 	err := c.each(func(n int64, row any) error {
-		if err := c.fill(n, row); err != nil {
+		if err := c.fillRecord(n, row); err != nil {
 			return err
 		}
 		c.rows = n
 		if len(c.record) == 1 && c.record[0] == "" {
-			// The library leaves such a line empty, and readers skip empty lines.
+			// The library writes an empty line here, which readers skip.
 			w.Flush()
 			_, err := io.WriteString(to, "\"\""+map[bool]string{true: "\r\n", false: "\n"}[w.UseCRLF])
 			return err
@@ -251,8 +251,8 @@ func (c *csvWriter) write(to io.Writer) error {
 	return w.Error()
 }
 
-// fill makes the record of a row.
-func (c *csvWriter) fill(n int64, row any) error {
+// fillRecord builds the record of a row.
+func (c *csvWriter) fillRecord(n int64, row any) error {
 	c.record = c.record[:0]
 	list, isList := row.([]any)
 	obj, isObject := row.(map[string]any)
@@ -282,7 +282,7 @@ func (c *csvWriter) fill(n int64, row any) error {
 		}
 		c.record = append(c.record, text)
 	}
-	if isList { // pad, so that all rows of a table with names are alike
+	if isList { // pad, so that all rows of a table with names have the same length
 		for len(c.record) < len(c.columns) {
 			c.record = append(c.record, "")
 		}
@@ -290,13 +290,13 @@ func (c *csvWriter) fill(n int64, row any) error {
 	return nil
 }
 
-// cell is what stands for a value.
+// cell returns the text of a value.
 func (c *csvWriter) cell(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
 		return "", nil
 	case string:
-		return c.guard(v), nil
+		return c.escapeFormula(v), nil
 	}
 	text, err := jsonx.Canonical(v)
 	if err != nil {
@@ -305,9 +305,9 @@ func (c *csvWriter) cell(v any) (string, error) {
 	return string(text), nil
 }
 
-// guard keeps a text from being taken for a formula (A31). Spreadsheets also
-// take the full-width forms of the signs.
-func (c *csvWriter) guard(text string) string {
+// escapeFormula keeps a text from being read as a formula (A31). Spreadsheets
+// also accept the full-width forms of the signs.
+func (c *csvWriter) escapeFormula(text string) string {
 	if c.in.Formulas == "keep" || text == "" {
 		return text
 	}
@@ -323,7 +323,7 @@ func (c *csvWriter) guard(text string) string {
 	return "'" + text
 }
 
-// jsonKind names a value for people.
+// jsonKind returns the type of a value, for messages.
 func jsonKind(v any) string {
 	switch v := v.(type) {
 	case nil:

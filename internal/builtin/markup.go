@@ -21,7 +21,7 @@ const textOutput = `{
 	"properties": {
 		"text": {"type": "string", "description": "The converted text; missing with output: file."},
 		"file": {"type": "string", "format": "file", "description": "With output: file. The converted text."},
-		` + madeName + `,
+		` + fileNameProp + `,
 		"sizeBytes": {"type": "integer", "minimum": 0, "description": "Bytes of the converted text in UTF-8."}
 	},
 	"required": ["sizeBytes"],
@@ -30,7 +30,7 @@ const textOutput = `{
 
 var hasText = []action.BranchCondition{condition("has-text", `output.sizeBytes > 1`, "Something came out.")}
 
-// htmlToMarkdown reads a page.
+// htmlToMarkdown converts an HTML page to Markdown.
 func htmlToMarkdown(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "html-to-markdown",
@@ -45,7 +45,7 @@ func htmlToMarkdown(reader *media.Reader) action.Action {
 			InputTypes:       types("page", "HTML in UTF-8.", "text/html", "application/xhtml+xml"),
 			OutputTypes:      types("markdown", "The page's text.", "text/markdown"),
 			BranchConditions: hasText,
-			Parallelizable:   yes(),
+			Parallelizable:   boolTrue(),
 			DurationRange:    &action.DurationRange{Min: "20ms", Max: "5s"},
 		},
 		Limits: append([]string{"Elements nested up to 512 deep.", "Links with other schemes than http, https, mailto, tel and ftp keep only their text."}, markupLimits...),
@@ -67,7 +67,7 @@ func htmlToMarkdown(reader *media.Reader) action.Action {
 	}
 }
 
-// markdownToHTML renders a text.
+// markdownToHTML renders Markdown as HTML.
 func markdownToHTML(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "markdown-to-html",
@@ -85,7 +85,7 @@ func markdownToHTML(reader *media.Reader) action.Action {
 			InputTypes:       types("markdown", "Markdown in UTF-8.", "text/markdown", "text/plain"),
 			OutputTypes:      types("page", "HTML, a fragment or a whole page.", "text/html"),
 			BranchConditions: hasText,
-			Parallelizable:   yes(),
+			Parallelizable:   boolTrue(),
 			DurationRange:    &action.DurationRange{Min: "20ms", Max: "5s"},
 		},
 		Limits: append([]string{"Links that run code lose their address."}, markupLimits...),
@@ -112,7 +112,7 @@ func markdownToHTML(reader *media.Reader) action.Action {
 	}
 }
 
-// convert reads the input, has its text converted and gives it back.
+// convert reads the input, converts its text and returns the result.
 func convert(ctx context.Context, task *action.Task, in any, src *source, to *target, name, mimeType string,
 	do func(r io.Reader, name string) (string, error)) (action.Result, error) {
 	if err := decode(task, in); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The conversions themselves are tested where they are done, in media; here is
-// what an action makes of them.
+// The conversions are tested in media; this tests what the actions add.
 func TestMarkup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -43,8 +42,8 @@ func TestMarkup(t *testing.T) {
 	}
 }
 
-// I15, I16: a million nested elements and a megabyte of emphasis end in a fault,
-// and the actions go on.
+// I15, I16: a million nested elements and a megabyte of emphasis end in a
+// fault, and the actions keep working.
 func TestI15_I16_Markup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Every action that makes a file of a result calls it as it is asked to, and says
-// so, also where equal bytes are stored under another name already.
+// Every action that stores a result as a file gives it the requested name and
+// returns that name, even where the same bytes are stored under another name
+// already.
 func TestResultsHaveTheNamesAskedFor(t *testing.T) {
 	for name, in := range map[string]map[string]any{
 		"csv-to-json":      {"text": "a,b\n1,2\n"},
@@ -41,7 +42,7 @@ func TestResultsHaveTheNamesAskedFor(t *testing.T) {
 	}
 }
 
-// Whatever makes a file takes the name of it.
+// Every action that produces a file has an input for its name.
 func TestWhateverMakesAFileTakesAName(t *testing.T) {
 	for _, a := range Actions(Config{}) {
 		var in, out struct {
@@ -63,8 +64,9 @@ func TestWhateverMakesAFileTakesAName(t *testing.T) {
 	}
 }
 
-// An answer that becomes a file has the name asked for, else that of saveAs or the
-// address; one that is a value makes no file for the sake of a name.
+// A response that is stored as a file has the requested name, else that of
+// saveAs or the URL. A response that is a value is not stored because of a
+// name.
 func TestHTTPNamesItsFile(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		body := "\x00\x01\x02\xff"

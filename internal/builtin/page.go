@@ -17,16 +17,17 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// Page is an action's page of documentation as Markdown, made from nothing but
-// its declaration. errorsPage is where codes of errors are explained, such as
-// "../errors.md"; "" leaves the links out. An action of anybody has one.
+// Page returns the documentation page of an action as Markdown, from its
+// declaration alone. errorsPage is where error codes are explained, such as
+// "../errors.md"; "" leaves out the links. It works for any action, not only
+// those of this package.
 func Page(a action.Action, errorsPage string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n", a.Name, a.Description)
 	facts(&b, a)
 	inputs := schemaRows(a.Input)
 	section(&b, "Input", inputs, "Takes any object.")
-	if names := only(a.Input); len(names) > 0 {
+	if names := exactlyOneOf(a.Input); len(names) > 0 {
 		fmt.Fprintf(&b, "\nExactly one of %s is given.\n", code(names, " and "))
 	}
 	gives := "Gives any value."
@@ -67,7 +68,7 @@ func Page(a action.Action, errorsPage string) string {
 	return b.String()
 }
 
-// facts are what fits into a line each.
+// facts writes the facts of one line each.
 func facts(b *strings.Builder, a action.Action) {
 	line := func(name, text string) {
 		if text != "" {
@@ -125,8 +126,8 @@ func mediaTypes(b *strings.Builder, meta action.Metadata) {
 	}
 }
 
-// Snippet is a recipe of one step that carries out an example. A file input that
-// holds "file" is left out where the run's only file takes its place.
+// Snippet returns a recipe of one step that runs an example. A file input that
+// contains "file" is left out where the run's only file takes its place.
 func Snippet(a action.Action, ex action.Example) string {
 	var input map[string]any
 	v, err := jsonx.Decode(ex.Input, jsonx.Limits{})
@@ -169,7 +170,7 @@ func Snippet(a action.Action, ex action.Example) string {
 	return head + string(yamlx.Encode(node))
 }
 
-// orderSnippet puts the fields of a recipe into the order in which people write them.
+// orderSnippet sorts the fields of a recipe into their usual order.
 func orderSnippet(n *jsonx.Node) {
 	order := []string{"steps", "id", "name", "parameters", "action", "inputBindings", "outputBinding", "outputs"}
 	slices.SortStableFunc(n.Children, func(a, b *jsonx.Node) int {
@@ -182,7 +183,7 @@ func orderSnippet(n *jsonx.Node) {
 	}
 }
 
-// Index is the page that lists actions.
+// Index returns the page that lists actions.
 func Index(actions []action.Action, dir string) string {
 	var b strings.Builder
 	b.WriteString("| action | | credits | takes |\n| --- | --- | --- | --- |\n")
@@ -196,10 +197,10 @@ func Index(actions []action.Action, dir string) string {
 	return b.String()
 }
 
-// A schemaRow is one property in a table: its path, type, default and text.
+// A schemaRow is a property in a table: its path, type, default and text.
 type schemaRow struct{ name, kind, def, text string }
 
-// property is what a table says of a schema.
+// A property is the part of a schema that the tables show.
 type property struct {
 	Type        any             `json:"type"`
 	Enum        []any           `json:"enum"`
@@ -221,9 +222,9 @@ type property struct {
 	ExactlyOne  []string        `json:"x-exactlyOne"`
 }
 
-func only(raw json.RawMessage) []string {
+func exactlyOneOf(raw json.RawMessage) []string {
 	var p property
-	_ = json.Unmarshal(raw, &p) // no schema: no rule
+	_ = json.Unmarshal(raw, &p) // no schema means no rule
 	return p.ExactlyOne
 }
 
@@ -235,8 +236,8 @@ func schemaRows(raw json.RawMessage) []schemaRow {
 	return p.rows("", nil)
 }
 
-// rows lists the properties in the order in which they are declared, each
-// followed by those inside it.
+// rows lists the properties in the order of their declaration, each followed by
+// those inside it.
 func (p *property) rows(prefix string, out []schemaRow) []schemaRow {
 	for _, member := range members(p.Properties) {
 		var child property
@@ -260,7 +261,7 @@ func (p *property) rows(prefix string, out []schemaRow) []schemaRow {
 	return out
 }
 
-// kind is the type of a value in words.
+// kind returns the type of a value in words.
 func (p *property) kind() string {
 	if alternatives := append(slices.Clone(p.AnyOf), p.OneOf...); len(alternatives) > 0 {
 		var kinds []string
@@ -277,7 +278,7 @@ func (p *property) kind() string {
 	if p.Enum != nil {
 		var values []string
 		for _, v := range p.Enum {
-			text, _ := json.Marshal(v) // what came from JSON goes back
+			text, _ := json.Marshal(v) // a value decoded from JSON always encodes
 			values = append(values, codeCell(strings.Trim(string(text), `"`)))
 		}
 		return strings.Join(values, ", ")
@@ -316,7 +317,7 @@ func (p *property) elements() string {
 	return " of " + item.kind()
 }
 
-// bounds are those of a number or a length.
+// bounds returns the limits of a number or a length in words.
 func bounds[T any](least, most *T, unit string) string {
 	if unit != "" {
 		unit = " " + unit
@@ -337,7 +338,7 @@ type member struct {
 	raw  json.RawMessage
 }
 
-// members are the members of an object in their order.
+// members returns the members of an object in order.
 func members(raw json.RawMessage) (out []member) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
@@ -354,7 +355,7 @@ func members(raw json.RawMessage) (out []member) {
 	return out
 }
 
-// cellText is text in a cell of a table; codeCell is code there.
+// cellText returns text for a table cell; codeCell returns code for one.
 func cellText(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(text)
 }

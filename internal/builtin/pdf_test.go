@@ -29,9 +29,9 @@ func manyPages(n int) []byte {
 	return pdfOf(contents)
 }
 
-// progressed keeps what an action reports.
+// progressed records what an action reports.
 type progressed struct {
-	silent
+	noReporter
 	fractions []float64
 	texts     []string
 }
@@ -40,8 +40,8 @@ func (p *progressed) Progress(f float64, text string) {
 	p.fractions, p.texts = append(p.fractions, f), append(p.texts, text)
 }
 
-// X160: a document of 500 pages is read with progress; its text of more than a
-// MiB becomes a reference, or a file where that is asked for.
+// X160: a document of 500 pages is read with progress reports; its text of more
+// than a MiB becomes a reference, or a file on request.
 func TestX160_FiveHundredPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -95,7 +95,8 @@ func TestX160_FiveHundredPages(t *testing.T) {
 	}
 }
 
-// X160: pages are chosen by number, and what is no choice is said exactly.
+// X160: pages are selected by number, and invalid selections are refused with
+// the exact reason.
 func TestX160_Pages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")
@@ -145,7 +146,7 @@ func TestX160_Pages(t *testing.T) {
 	}
 }
 
-// What is no PDF, whatever it is called, is refused in words.
+// A file that is not a PDF is refused, whatever its name.
 func TestPosingAsPDF(t *testing.T) {
 	s := store(t)
 	for _, tt := range []struct {

@@ -15,12 +15,12 @@ import (
 	"github.com/roux-engine/roux/internal/media/pdf"
 )
 
-// The bounds of the output beside its text, and of the pages asked for.
+// Limits of the output other than its text, and of the requested pages.
 const (
 	maxPages    = 1_000 // pages listed one by one
 	maxProblems = 100
 	maxRanges   = 100
-	// progressSteps is how many reports of progress a document makes at most.
+	// progressSteps is the most progress reports for one document.
 	progressSteps = 20
 )
 
@@ -53,7 +53,7 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 			"properties": {
 				"content": {"type": "string", "description": "The text, pages one after the other; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The text as a Markdown file."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"title": {"type": "string", "description": "The document's title, else its first heading; empty when it has neither."},
 				"pageCount": {"type": "integer", "minimum": 1, "description": "Of the whole document."},
 				"wordCount": {"type": "integer", "minimum": 0, "description": "Of the pages read."},
@@ -95,7 +95,7 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 				{Name: "has-text", Expression: `output.wordCount > 0`, Description: "The document has text, and not only images of it."},
 				{Name: "is-complete", Expression: `!has(output.problems)`, Description: "No page is known to lack some of its text."},
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "50ms", Max: "5m"},
 		},
 		Limits: []string{
@@ -138,7 +138,8 @@ func pdfToMarkdown(reader *media.Reader) action.Action {
 				Plain: in.PreserveFormatting != nil && !*in.PreserveFormatting,
 				Pages: ranges,
 				Progress: func(done, total int) {
-					// Whoever watches wants to see it move, not every page in the journal.
+					// A few reports are enough for watchers; not every page belongs in the
+					// journal.
 					now := done * progressSteps / total
 					if now == told {
 						return
@@ -193,7 +194,7 @@ func pageRanges(text string) ([]pdf.PageRange, error) {
 }
 
 // pageNumber reads a number of up to eight digits, which is more than any
-// document has pages.
+// number of pages.
 func pageNumber(s string) (int, bool) {
 	s = strings.TrimSpace(s)
 	if s == "" || len(s) > 8 || strings.Trim(s, "0123456789") != "" {
@@ -242,7 +243,7 @@ func markdownResult(ctx context.Context, task *action.Task, info action.FileInfo
 		out["content"] = content
 		return action.Result{Output: out}, nil
 	}
-	stored, err := task.Files.Put(ctx, strings.NewReader(content), to.named(stem(info.Name, "document")+".md"), "text/markdown")
+	stored, err := task.Files.Put(ctx, strings.NewReader(content), to.fileName(stem(info.Name, "document")+".md"), "text/markdown")
 	if err != nil {
 		return action.Result{}, err
 	}

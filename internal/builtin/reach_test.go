@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Design section 7: the actions that VALUE_TOO_LARGE names are there and take what
-// an expression could not look into.
+// Design section 7: the actions that VALUE_TOO_LARGE recommends exist and
+// accept values too large for an expression.
 func TestActionsThatReachInside(t *testing.T) {
 	p, err := expr.Compile("x + x")
 	if err != nil {

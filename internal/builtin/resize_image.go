@@ -14,7 +14,7 @@ import (
 // sizes are the longest sides of the named sizes, in pixels.
 var sizes = map[string]int{"thumbnail": 200, "medium": 800, "large": 1600}
 
-// resizeImage makes an image smaller, or larger when asked to (X160).
+// resizeImage makes an image smaller, or larger on request (X160).
 func resizeImage(reader *media.Reader) action.Action {
 	return action.Action{
 		Name:        "resize-image",
@@ -53,7 +53,7 @@ func resizeImage(reader *media.Reader) action.Action {
 				{Name: "is-smaller", Expression: `output.width < output.source.width || output.height < output.source.height`, Description: "The image has lost pixels."},
 				{Name: "is-small", Expression: `output.sizeBytes < 10485760`, Description: "The result has less than 10 MiB."},
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "30ms", Max: "30s"},
 		},
 		Limits: append([]string{"The result has at most 16,384 pixels a side and 50 megapixels."}, imageLimits()...),
@@ -92,7 +92,7 @@ func resizeImage(reader *media.Reader) action.Action {
 			}
 			suffix := in.Size
 			if exact {
-				suffix = sides(in.Width, in.Height)
+				suffix = requestedSize(in.Width, in.Height)
 			} else {
 				opts.Width, opts.Height = sizes[in.Size], sizes[in.Size]
 			}
@@ -101,8 +101,8 @@ func resizeImage(reader *media.Reader) action.Action {
 	}
 }
 
-// sides says what was asked for: 300x200, 300w or 200h.
-func sides(width, height int) string {
+// requestedSize returns the requested size as text: 300x200, 300w or 200h.
+func requestedSize(width, height int) string {
 	switch {
 	case height == 0:
 		return fmt.Sprintf("%dw", width)

@@ -17,14 +17,14 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// The bounds of rows-query.
+// Limits of rows-query.
 const (
 	maxGroups = 100_000
-	maxSorted = 64 << 20 // bytes of rows that are held to be sorted
+	maxSorted = 64 << 20 // bytes of rows that are kept to be sorted
 )
 
-// celProp describes an input that holds an expression over a row; "x-cel" lists the
-// names that it sees, which compile checks.
+// celProp describes an input with an expression over a row. "x-cel" lists the
+// names it can use, which compile checks.
 const (
 	celProp   = `"type": "string", "minLength": 1, "maxLength": 16384, "x-cel": ["row", "index", "with"]`
 	orderProp = `"type": "string", "minLength": 1, "maxLength": 16384, "x-cel": ["result", "row", "index", "with"]`
@@ -76,7 +76,7 @@ func rowsQuery() action.Action {
 			"properties": {
 				"rows": {"type": "array", "description": "The result; missing with output: file. Over 1 MiB it is a list in a file, like any other."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The result, one JSON value a line."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"rowCount": {"type": "integer", "minimum": 0, "description": "How many rows the result has."},
 				"matched": {"type": "integer", "minimum": 0, "description": "For how many rows where holds."},
 				"read": {"type": "integer", "minimum": 0, "description": "How many rows there were."},
@@ -91,7 +91,7 @@ func rowsQuery() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("has-rows", `output.rowCount > 0`, "There is a row in the result."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "2m"},
 		},
 		Streams: []string{"rows"},
@@ -132,7 +132,7 @@ func runRowsQuery(ctx context.Context, task *action.Task) (action.Result, error)
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	if err := given("rows", task.Has("rows"), in.File); err != nil {
+	if err := checkOneSource("rows", task.Has("rows"), in.File); err != nil {
 		return action.Result{}, err
 	}
 	q, err := newQuery(&in)
@@ -141,7 +141,7 @@ func runRowsQuery(ctx context.Context, task *action.Task) (action.Result, error)
 	}
 	out := map[string]any{}
 	if in.Output == "file" {
-		info, err := put(ctx, task, in.named("rows.jsonl"), typeJSONLines, func(w *bufio.Writer) error {
+		info, err := storeOutput(ctx, task, in.fileName("rows.jsonl"), typeJSONLines, func(w *bufio.Writer) error {
 			return q.run(ctx, task, func(row []byte) error {
 				_, err := w.Write(append(row, '\n'))
 				return err
@@ -157,8 +157,8 @@ func runRowsQuery(ctx context.Context, task *action.Task) (action.Result, error)
 			if len(rows) > 1 {
 				rows = append(rows, ',')
 			}
-			if rows = append(rows, row...); len(rows) > maxMade {
-				return madeTooLarge("the result")
+			if rows = append(rows, row...); len(rows) > maxResultInMemory {
+				return resultTooLarge("the result")
 			}
 			return nil
 		})
@@ -176,30 +176,31 @@ func runRowsQuery(ctx context.Context, task *action.Task) (action.Result, error)
 	return action.Result{Output: out}, nil
 }
 
-// A query is what is asked of the rows, and what is known of them so far.
+// A query is the compiled query and its state so far.
 type query struct {
-	in      *queryInput
-	vars    expr.MapVars
-	where   *program
-	fields  []program // of select
-	keys    []program // of groupBy
-	folds   []fold    // of aggregate
-	order   []program
-	totals  *group
-	groups  map[string]*group
-	ordered []*group // in the order of their first appearance
-	sorted  []result
-	held    int // bytes of what is kept
-	read    int64
-	matched int64
-	passed  int64 // rows of the result before offset and limit
-	given   int64
+	in         *queryInput
+	vars       expr.MapVars
+	where      *program
+	fields     []program   // of select
+	keys       []program   // of groupBy
+	aggregates []aggregate // of aggregate
+	order      []program
+	totals     *group
+	groups     map[string]*group
+	groupOrder []*group // in order of first appearance
+	sorted     []result
+	memory     int // bytes kept
+	read       int64
+	matched    int64
+	accepted   int64 // rows of the result before offset and limit
+	given      int64
 }
 
-// A program is one expression, with the input that it stands in for people.
+// A program is one compiled expression, with the name of its input for
+// messages.
 type program struct {
 	*expr.Program
-	name string // of the field that it gives
+	name string // of the field that it computes
 	at   string
 }
 
@@ -211,7 +212,7 @@ func compileProgram(at, name, src string) (program, error) {
 	return program{p, name, at}, nil
 }
 
-// compilePrograms compiles the expressions of an object, in the order of its names.
+// compilePrograms compiles the expressions of an object, ordered by name.
 func compilePrograms(at string, sources map[string]string) (all []program, err error) {
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		p, err := compileProgram(at+"."+name, name, sources[name])
@@ -246,10 +247,10 @@ func newQuery(in *queryInput) (q *query, err error) {
 	if q.keys, err = compilePrograms("groupBy", in.GroupBy); err != nil {
 		return nil, err
 	}
-	if q.folds, err = compileFolds(in); err != nil {
+	if q.aggregates, err = compileAggregates(in); err != nil {
 		return nil, err
 	}
-	if len(q.folds) > 0 {
+	if len(q.aggregates) > 0 {
 		q.totals = q.newGroup(nil)
 	}
 	for i, by := range in.SortBy {
@@ -262,7 +263,7 @@ func newQuery(in *queryInput) (q *query, err error) {
 	return q, nil
 }
 
-// run reads all rows and gives those of the result, as canonical JSON.
+// run reads all rows and calls give for those of the result, as canonical JSON.
 func (q *query) run(ctx context.Context, task *action.Task, give func([]byte) error) error {
 	err := eachRow(ctx, task, q.in.File, func(n int64, row any) error {
 		q.read = n
@@ -276,19 +277,19 @@ func (q *query) run(ctx context.Context, task *action.Task, give func([]byte) er
 	}
 	delete(q.vars, "row")
 	delete(q.vars, "index")
-	for _, g := range q.ordered {
+	for _, g := range q.groupOrder {
 		fields, err := g.fields()
 		if err != nil {
 			return err
 		}
-		if err := q.pass(fields, give); err != nil {
+		if err := q.accept(fields, give); err != nil {
 			return err
 		}
 	}
-	return q.giveSorted(give)
+	return q.emitSorted(give)
 }
 
-// row takes one row.
+// row processes one row.
 func (q *query) row(row any, give func([]byte) error) error {
 	q.vars["row"], q.vars["index"] = row, q.read-1
 	if q.where != nil {
@@ -306,12 +307,12 @@ func (q *query) row(row any, give func([]byte) error) error {
 	}
 	q.matched++
 	if q.totals != nil || q.keys != nil {
-		if err := q.fold(); err != nil || q.keys != nil {
+		if err := q.aggregateRow(); err != nil || q.keys != nil {
 			return err
 		}
 	}
 	if q.fields == nil {
-		return q.pass(row, give)
+		return q.accept(row, give)
 	}
 	made := make(map[string]any, len(q.fields))
 	for i := range q.fields {
@@ -321,7 +322,7 @@ func (q *query) row(row any, give func([]byte) error) error {
 		}
 		made[q.fields[i].name] = v
 	}
-	return q.pass(made, give)
+	return q.accept(made, give)
 }
 
 func (q *query) eval(p *program) (any, error) {
@@ -332,14 +333,14 @@ func (q *query) eval(p *program) (any, error) {
 	return v, nil
 }
 
-// pass takes a row of the result: it is given at once, or kept to be sorted.
-func (q *query) pass(v any, give func([]byte) error) error {
+// accept adds a row to the result: it is emitted at once, or kept to be sorted.
+func (q *query) accept(v any, give func([]byte) error) error {
 	row, err := jsonx.Canonical(v)
 	if err != nil {
 		return fault.Wrap(fault.InputInvalid, err, "the result: %v", err)
 	}
 	if q.order == nil {
-		return q.give(row, give)
+		return q.emit(row, give)
 	}
 	q.vars["result"] = v
 	r := result{row: row, keys: make([]any, len(q.order))}
@@ -348,20 +349,20 @@ func (q *query) pass(v any, give func([]byte) error) error {
 			return err
 		}
 	}
-	return q.keep(r)
+	return q.keepForSorting(r)
 }
 
-// give gives a row of the result unless offset or limit leave it out.
-func (q *query) give(row []byte, give func([]byte) error) error {
-	q.passed++
-	if q.passed <= q.in.Offset || q.in.Limit != nil && q.given >= *q.in.Limit {
+// emit calls give for a row of the result, unless offset or limit exclude it.
+func (q *query) emit(row []byte, give func([]byte) error) error {
+	q.accepted++
+	if q.accepted <= q.in.Offset || q.in.Limit != nil && q.given >= *q.in.Limit {
 		return nil
 	}
 	q.given++
 	return give(row)
 }
 
-// eachRow reads the rows of an action that takes a list or a file of them.
+// eachRow reads the rows of an action whose input is a list or a file of rows.
 func eachRow(ctx context.Context, task *action.Task, file string, use func(n int64, row any) error) error {
 	n := int64(0)
 	if file != "" {
@@ -370,7 +371,7 @@ func eachRow(ctx context.Context, task *action.Task, file string, use func(n int
 			return err
 		}
 		defer func() { _ = s.Close() }()
-		return eachValue(&heard{r: s, size: s.size, say: report(task), text: "reading rows"}, func(row any) error {
+		return eachValue(&progressReader{r: s, size: s.size, reporter: report(task), text: "reading rows"}, func(row any) error {
 			n++
 			return use(n, row)
 		})

@@ -107,8 +107,8 @@ func TestRowsQueryRefuses(t *testing.T) {
 	}
 }
 
-// A file is read row by row; what is to be sorted is bounded, unless only its first
-// rows are wanted.
+// A file is read row by row. The rows kept for sorting are limited, unless only
+// the first ones are wanted.
 func TestRowsQueryStreams(t *testing.T) {
 	s := store(t)
 	var lines strings.Builder
@@ -138,7 +138,7 @@ func TestRowsQueryStreams(t *testing.T) {
 	}
 }
 
-// The order of values is total, and exact where whole numbers meet others.
+// The order of values is total, and exact between integers and floats.
 func TestCompareValues(t *testing.T) {
 	value := rapid.OneOf(
 		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Int64().AsAny(), rapid.Float64().AsAny(), rapid.StringN(0, 3, -1).AsAny(),

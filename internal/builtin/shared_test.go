@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// X159: what file-inspect says of the shared files is what other tools measured.
+// X159: file-inspect agrees with the measurements of other tools on the shared
+// files.
 func TestX159_SharedFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: the work is done in child processes, one after the other")

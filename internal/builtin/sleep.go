@@ -6,8 +6,8 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// sleep is a durable wait. A step that calls it is a wait step of the plan: no
-// worker holds it, a restart neither shortens nor lengthens it, and it is free.
+// sleep is a durable wait. A step that calls it is a wait step of the plan: it
+// holds no worker, a restart neither shortens nor lengthens it, and it is free.
 func sleep() action.Action {
 	return action.Action{
 		Name:        "sleep",
@@ -28,7 +28,7 @@ func sleep() action.Action {
 		Metadata: action.Metadata{
 			InputTypes:     types("time", "A duration or a point in time (RFC 3339)."),
 			OutputTypes:    types("nothing", "The output is null."),
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "48h"},
 		},
 		Limits: []string{

@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// textJoin puts texts together.
+// textJoin joins texts.
 func textJoin() action.Action {
 	return action.Action{
 		Name:        "text-join",
@@ -39,7 +39,7 @@ func textJoin() action.Action {
 			"properties": {
 				"text": {"type": "string", "description": "The joined text; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The joined text."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"count": {"type": "integer", "minimum": 0, "description": "How many texts were joined."}
 			},
 			"required": ["count"],
@@ -51,7 +51,7 @@ func textJoin() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("is-empty", `output.count == 0`, "There was nothing to join."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "5s"},
 		},
 		Streams: []string{"items"},
@@ -78,8 +78,8 @@ func runTextJoin(ctx context.Context, task *action.Task) (action.Result, error) 
 	if err := decode(task, &in); err != nil {
 		return action.Result{}, err
 	}
-	// The size is known before anything is written: short lists with long separators
-	// grow without bound.
+	// The size is computed before anything is written, because short lists with
+	// long separators can become very large.
 	size, count := int64(0), int64(0)
 	err := in.each(ctx, task, func(text string) error {
 		count++
@@ -89,7 +89,7 @@ func runTextJoin(ctx context.Context, task *action.Task) (action.Result, error) 
 	if err != nil {
 		return action.Result{}, err
 	}
-	if in.Output == "file" && size > maxToFile || in.Output != "file" && size > maxMade {
+	if in.Output == "file" && size > maxResultFile || in.Output != "file" && size > maxResultInMemory {
 		return action.Result{}, fault.New(fault.OutputTooLarge, "the joined text would have %d bytes: join fewer texts, or with a shorter separator, prefix and suffix", size)
 	}
 	if in.Output != "file" {
@@ -100,14 +100,14 @@ func runTextJoin(ctx context.Context, task *action.Task) (action.Result, error) 
 		}
 		return action.Result{Output: map[string]any{"text": b.String(), "count": count}}, nil
 	}
-	info, err := put(ctx, task, in.named("text.txt"), "text/plain", func(w *bufio.Writer) error { return in.write(ctx, task, w) })
+	info, err := storeOutput(ctx, task, in.fileName("text.txt"), "text/plain", func(w *bufio.Writer) error { return in.write(ctx, task, w) })
 	if err != nil {
 		return action.Result{}, err
 	}
 	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name, "count": count}}, nil
 }
 
-// each gives the texts that are to be joined.
+// each calls use for the texts that are to be joined.
 func (in *joinInput) each(ctx context.Context, task *action.Task, use func(text string) error) error {
 	i := 0
 	for raw, err := range task.Items(ctx, "items") {
@@ -132,7 +132,7 @@ func (in *joinInput) each(ctx context.Context, task *action.Task, use func(text 
 	return nil
 }
 
-// maxJoined is how many texts a list may have.
+// maxJoined is the most texts in a list.
 const maxJoined = 1_000_000
 
 func (in *joinInput) write(ctx context.Context, task *action.Task, w io.StringWriter) error {
@@ -152,7 +152,7 @@ func (in *joinInput) write(ctx context.Context, task *action.Task, w io.StringWr
 	})
 }
 
-// asText is a JSON value as text stands for it; the error names another kind.
+// asText returns the text of a JSON value. The error names any other type.
 func asText(raw json.RawMessage) (string, error) {
 	switch raw[0] {
 	case '"':

@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// What matching may cost. One search is linear in text times pattern; all
-// searches together can still take the square of the text, so they share a time.
+// Limits of matching. One search takes time linear in text times pattern. All
+// searches together can still take quadratic time, so they share a time limit.
 const (
 	maxProgram   = 5_000
 	maxMatchWork = 1 << 29 // bytes × instructions of one search
@@ -51,7 +51,7 @@ func textReplace() action.Action {
 			"properties": {
 				"text": {"type": "string", "description": "The new text; missing with output: file."},
 				"file": {"type": "string", "format": "file", "description": "With output: file. The new text."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"count": {"type": "integer", "minimum": 0, "description": "How many occurrences were replaced."},
 				"counts": {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": "The same for each rule."}
 			},
@@ -64,7 +64,7 @@ func textReplace() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("is-changed", `output.count > 0`, "Something was replaced."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "20s"},
 		},
 		Limits: []string{"Texts up to 16 MiB.", "100 rules; patterns of up to 1,000 characters.", "A result of 32 MiB.", "Matching for up to 20 seconds."},
@@ -144,7 +144,7 @@ func (r *replaceRule) apply(ctx context.Context, text string) (string, int, erro
 		if m == nil {
 			break
 		}
-		// As in package regexp: no empty match right after another match.
+		// As in package regexp, there is no empty match directly after another match.
 		accept := m[1] != at || m[0] != last
 		if last = m[1]; m[1] == at {
 			_, width := utf8.DecodeRuneInString(text[at:])
@@ -155,14 +155,14 @@ func (r *replaceRule) apply(ctx context.Context, text string) (string, int, erro
 		if !accept {
 			continue
 		}
-		// Known before it is made: one match can be the whole text, and stand in
-		// the replacement thousands of times.
+		// Compute the size before building the result: one match can be the whole
+		// text, and occur in the replacement thousands of times.
 		size := len(out) + m[0] - from + fixed + len(text) - m[1]
 		for group, times := range uses {
 			size += times * (m[2*group+1] - m[2*group])
 		}
-		if size > maxMade {
-			return "", 0, madeTooLarge("the new text")
+		if size > maxResultInMemory {
+			return "", 0, resultTooLarge("the new text")
 		}
 		out = append(out, text[from:m[0]]...)
 		if r.Regex {
@@ -175,21 +175,21 @@ func (r *replaceRule) apply(ctx context.Context, text string) (string, int, erro
 	return string(append(out, text[from:]...)), n, nil
 }
 
-// A finder looks for a pattern from any place of a text on. Package regexp can
-// do so only for all matches at once, which nobody can interrupt.
-type finder struct {
+// A patternFinder searches for a pattern from any offset of a text. Package
+// regexp can do that only for all matches at once, which cannot be interrupted.
+type patternFinder struct {
 	first *regexp.Regexp
-	// later passes over one code point, the one before the place: that is all
-	// that ^, \b and the like look at.
-	later *regexp.Regexp
+	// afterRune skips one code point, the one before the offset, because ^, \b and
+	// the like look at that.
+	afterRune *regexp.Regexp
 }
 
-func (f *finder) from(text string, at int) []int {
+func (f *patternFinder) from(text string, at int) []int {
 	if at == 0 {
 		return f.first.FindStringSubmatchIndex(text)
 	}
 	_, width := utf8.DecodeLastRuneInString(text[:at])
-	m := f.later.FindStringSubmatchIndex(text[at-width:])
+	m := f.afterRune.FindStringSubmatchIndex(text[at-width:])
 	if m == nil {
 		return nil
 	}
@@ -202,9 +202,9 @@ func (f *finder) from(text string, at int) []int {
 	return m
 }
 
-// template is how long a replacement is without its groups, and how often it
-// holds each of them.
-func (f *finder) template(r *replaceRule) (fixed int, uses []int) {
+// template returns the length of a replacement without its groups, and how
+// often it uses each group.
+func (f *patternFinder) template(r *replaceRule) (fixed int, uses []int) {
 	if !r.Regex {
 		return len(r.Replace), nil
 	}
@@ -225,14 +225,14 @@ func (r *replaceRule) literal(text string) (string, int, error) {
 	if r.First {
 		n = min(n, 1)
 	}
-	if size := len(text) + n*(len(r.Replace)-len(r.Find)); size > maxMade {
-		return "", 0, madeTooLarge("the new text")
+	if size := len(text) + n*(len(r.Replace)-len(r.Find)); size > maxResultInMemory {
+		return "", 0, resultTooLarge("the new text")
 	}
 	return strings.Replace(text, r.Find, r.Replace, n), n, nil
 }
 
-// compile makes the rule's pattern and says how large its program is.
-func (r *replaceRule) compile() (*finder, int, error) {
+// compile compiles the rule's pattern and returns the size of its program.
+func (r *replaceRule) compile() (*patternFinder, int, error) {
 	pattern := r.Find
 	if !r.Regex {
 		pattern = regexp.QuoteMeta(pattern)
@@ -256,5 +256,5 @@ func (r *replaceRule) compile() (*finder, int, error) {
 	if err != nil {
 		return nil, 0, fault.Wrap(fault.InputInvalid, err, "the regular expression %.60q is nested too deeply", r.Find)
 	}
-	return &finder{first, later}, len(prog.Inst), nil
+	return &patternFinder{first, later}, len(prog.Inst), nil
 }

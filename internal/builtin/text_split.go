@@ -22,7 +22,7 @@ const (
 	maxPartsFile = 5_000_000
 )
 
-// textSplit cuts a text into parts.
+// textSplit splits a text into parts.
 func textSplit() action.Action {
 	return action.Action{
 		Name:        "text-split",
@@ -57,7 +57,7 @@ func textSplit() action.Action {
 					}
 				},
 				"file": {"type": "string", "format": "file", "description": "With output: file. One part a line as JSON, ready to loop over."},
-				` + madeName + `,
+				` + fileNameProp + `,
 				"count": {"type": "integer", "minimum": 0, "description": "How many parts there are."}
 			},
 			"required": ["count"],
@@ -69,7 +69,7 @@ func textSplit() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("is-split", `output.count > 1`, "There is more than one part."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "20s"},
 		},
 		Limits: []string{"Texts up to 16 MiB.", "100,000 parts inline, 5,000,000 in a file.", "Parts of 32 MiB together inline."},
@@ -94,7 +94,7 @@ type splitInput struct {
 	target
 }
 
-// A part of a text, as it is listed.
+// A part is a part of a text, as listed.
 type part struct {
 	Index   int     `json:"index"`
 	Text    string  `json:"text"`
@@ -138,7 +138,7 @@ func runTextSplit(ctx context.Context, task *action.Task) (action.Result, error)
 		return action.Result{Output: map[string]any{"parts": l.parts, "count": l.count}}, nil
 	}
 	l.most = maxPartsFile
-	info, err := put(ctx, task, in.named(stem(name, "parts")+".jsonl"), typeJSONLines, func(w *bufio.Writer) error {
+	info, err := storeOutput(ctx, task, in.fileName(stem(name, "parts")+".jsonl"), typeJSONLines, func(w *bufio.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		l.use = func(p part) error { return enc.Encode(p) }
@@ -150,7 +150,7 @@ func runTextSplit(ctx context.Context, task *action.Task) (action.Result, error)
 	return action.Result{Output: map[string]any{"file": info.Hash, "name": info.Name, "count": l.count}}, nil
 }
 
-// partList takes the parts of a text as they are found.
+// A partList collects the parts of a text.
 type partList struct {
 	ctx   context.Context
 	in    *splitInput
@@ -160,13 +160,14 @@ type partList struct {
 	count int
 	most  int
 	bytes int
-	// Offsets are counted in code points from the last part on, not from the start.
+	// Offsets in code points are counted from the last part on, not from the
+	// start.
 	atByte, atRune int
 }
 
 func (l *partList) keep(p part) error {
-	if l.bytes += len(p.Text); l.bytes > maxMade {
-		return madeTooLarge("the list of parts")
+	if l.bytes += len(p.Text); l.bytes > maxResultInMemory {
+		return resultTooLarge("the list of parts")
 	}
 	out := map[string]any{"index": int64(p.Index), "text": p.Text, "offset": int64(p.Offset)}
 	if p.Heading != nil {
@@ -176,7 +177,8 @@ func (l *partList) keep(p part) error {
 	return nil
 }
 
-// add is told of text[from:to]; from only grows, also where parts overlap.
+// add adds the part text[from:to]. from never decreases, even where parts
+// overlap.
 func (l *partList) add(from, to int, heading *string, level int) error {
 	text := l.text[from:to]
 	if l.in.DropEmpty && strings.TrimSpace(text) == "" {
@@ -223,7 +225,7 @@ func (l *partList) split() error {
 	}
 }
 
-// eachLine calls use with each line, without and with its end.
+// eachLine calls use for each line, with its end and the start of the next one.
 func eachLine(text string, use func(from, to, next int) error) error {
 	for from := 0; from < len(text); {
 		to, next := len(text), len(text)
@@ -267,7 +269,8 @@ func (l *partList) paragraphs() error {
 	return flush()
 }
 
-// headings cuts before Markdown headings that begin with # outside fences.
+// headings splits before Markdown headings that begin with #, outside fenced
+// code.
 func (l *partList) headings() error {
 	begin, heading, level, fence := 0, "", 0, ""
 	err := eachLine(l.text, func(from, to, _ int) error {
@@ -300,7 +303,8 @@ func (l *partList) headings() error {
 	return l.add(begin, len(l.text), &heading, level)
 }
 
-// fenceOf is the run of marks by which a line opens or closes a code block.
+// fenceOf returns the characters with which a line opens or closes a fenced
+// code block.
 func fenceOf(line string) string {
 	trimmed := strings.TrimLeft(line, " ")
 	if len(line)-len(trimmed) > 3 || len(trimmed) < 3 || trimmed[0] != '`' && trimmed[0] != '~' {
@@ -327,8 +331,9 @@ func headingOf(line string) (title string, level int) {
 	return title, level
 }
 
-// characters cuts into pieces of at most size characters as readers see them.
-// window holds where each character of the open piece ends.
+// characters splits into parts of at most size characters as readers see them
+// (grapheme clusters). window holds the end of each character of the current
+// part.
 func (l *partList) characters() error {
 	size, overlap := l.in.Size, l.in.Overlap
 	from, window := 0, make([]int, 0, min(size, len(l.text))+1)
@@ -351,8 +356,8 @@ func (l *partList) characters() error {
 	return l.add(from, len(l.text), nil, 0)
 }
 
-// breakAfter is how many characters of a full piece it keeps: those up to the
-// last white space, when more than least remain, else all.
+// breakAfter returns how many characters of a full part to keep: those up to
+// the last white space if that leaves more than least, else all.
 func (l *partList) breakAfter(window []int, least int) int {
 	for n := len(window); n > least; n-- {
 		r, _ := utf8.DecodeLastRuneInString(l.text[:window[n-1]])
@@ -363,10 +368,10 @@ func (l *partList) breakAfter(window []int, least int) int {
 	return len(window)
 }
 
-// words cuts into pieces of at most size words, each with what follows it.
+// words splits into parts of at most size words, each with what follows it.
 func (l *partList) words() error {
 	size, overlap := l.in.Size, l.in.Overlap
-	from, starts := 0, make([]int, 0, min(size, len(l.text))+1) // of the words of the open piece
+	from, starts := 0, make([]int, 0, min(size, len(l.text))+1) // of the words of the current part
 	it := words.FromString(l.text)
 	for it.Next() {
 		if !strings.ContainsFunc(it.Value(), inWord) {

@@ -42,8 +42,8 @@ func content(t testing.TB, s *blob.Store, hash any) string {
 	return string(data)
 }
 
-// direct calls an action without the checks of a worker, for properties that are
-// tried a hundred times.
+// direct calls an action without the checks of a worker, for properties that
+// are tried a hundred times.
 func direct(t rapid.TB, name string, input m) (m, error) {
 	raw, err := json.Marshal(input)
 	if err != nil {
@@ -118,8 +118,7 @@ func TestTextSplit(t *testing.T) {
 	}
 }
 
-// What split takes apart, join puts together again, and offsets are where parts
-// are.
+// Join restores what split divides, and offsets are the positions of the parts.
 func TestSplitAndJoin(t *testing.T) {
 	text := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "é", "e\u0301", "日本", " ", "\n", "\r\n", "# h\n", "```\n", ",", ".", "\U0001F600", "\u200d", "one two", "\t"}), 0, 60).Draw(t, "text"), "")
@@ -211,7 +210,7 @@ func TestTextReplace(t *testing.T) {
 	}
 }
 
-// Our search, which can be interrupted, finds what package regexp finds.
+// Our interruptible search finds the same matches as package regexp.
 func TestReplaceAsRegexp(t *testing.T) {
 	patterns := []string{`a`, `a*`, `^a`, `(?m)^a`, `a$`, `(?m)a$`, `\ba`, `\Ba`, `(a)(b)?`, `a|ab`, `a*?b`, `\A.`, `.\z`, `é+`, `(?i)A`, `[^a]`, ``, `(?s).`}
 	rapid.Check(t, func(t *rapid.T) {
@@ -225,7 +224,7 @@ func TestReplaceAsRegexp(t *testing.T) {
 	})
 }
 
-// I15: what would take the square of the text ends with the time it is given.
+// I15: a quadratic search ends at the time limit.
 func TestI15_MatchingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	reached := fault.New(fault.ValueTooLarge, "enough")
@@ -236,8 +235,8 @@ func TestI15_MatchingEnds(t *testing.T) {
 	}
 }
 
-// What a rule would make is known before it is made: a match can be the whole
-// text and stand in the replacement thousands of times.
+// The size of a result is computed before it is built: a match can be the whole
+// text and occur in the replacement thousands of times.
 func TestI15_ReplacementsAreMeasuredFirst(t *testing.T) {
 	text := strings.Repeat("ab", 1<<19)
 	for _, rule := range []m{
@@ -287,7 +286,7 @@ func TestWordCount(t *testing.T) {
 	}
 }
 
-// A text that comes in pieces has the counts of the whole.
+// A text in chunks has the same counts as the whole.
 func TestCountsOfPieces(t *testing.T) {
 	for name, text := range map[string]string{
 		"lines": strings.Repeat("one two\n\n", 300_000), "spaces": strings.Repeat("word ", 500_000), "no break": "a" + strings.Repeat("ä", 1_200_001),
@@ -296,7 +295,7 @@ func TestCountsOfPieces(t *testing.T) {
 		var whole, parts counts
 		whole.add([]byte(text))
 		whole.end()
-		err := pieces(strings.NewReader(text), func(p []byte) {
+		err := eachChunk(strings.NewReader(text), func(p []byte) {
 			if !utf8.Valid(p) {
 				t.Errorf("%s: a piece ends inside a code point", name)
 			}
@@ -315,14 +314,14 @@ func TestCountsOfPieces(t *testing.T) {
 	}
 }
 
-// What makes a file may fail, or panic, and the store may refuse it: nobody waits
-// for the other, and the error is the one that came first.
+// The producer of a file may fail or panic, and the store may refuse it:
+// neither waits for the other, and the first error is returned.
 func TestPut(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	s := store(t)
 	task := &action.Task{Files: s.Files("acme")}
 	made := errors.New("no more rows")
-	if _, err := put(t.Context(), task, "a", "", func(*bufio.Writer) error { return made }); !errors.Is(err, made) {
+	if _, err := storeOutput(t.Context(), task, "a", "", func(*bufio.Writer) error { return made }); !errors.Is(err, made) {
 		t.Errorf("error = %v", err)
 	}
 	func() {
@@ -331,7 +330,7 @@ func TestPut(t *testing.T) {
 				t.Errorf("recovered %v", v)
 			}
 		}()
-		_, _ = put(t.Context(), task, "a", "", func(*bufio.Writer) error { panic("bad row") })
+		_, _ = storeOutput(t.Context(), task, "a", "", func(*bufio.Writer) error { panic("bad row") })
 	}()
 	forever := func(w *bufio.Writer) error {
 		for {
@@ -342,15 +341,15 @@ func TestPut(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(made)
-	if _, err := put(ctx, task, "a", "", forever); !errors.Is(err, made) {
+	if _, err := storeOutput(ctx, task, "a", "", forever); !errors.Is(err, made) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, err := put(t.Context(), &action.Task{Files: forgetful{}}, "a", "", forever); !errors.Is(err, fault.OutputTooLarge) {
+	if _, err := storeOutput(t.Context(), &action.Task{Files: forgetful{}}, "a", "", forever); !errors.Is(err, fault.OutputTooLarge) {
 		t.Errorf("without end: %v", err)
 	}
 }
 
-// forgetful takes any file and keeps none.
+// forgetful accepts any file and stores none.
 type forgetful struct{ action.Files }
 
 func (forgetful) Put(_ context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
@@ -383,8 +382,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// X160: translate-text is there, takes what the source's recipe gives it, and
-// says what it lacks.
+// X160: translate-text exists, accepts the inputs of the sample recipe, and
+// reports what is missing.
 func TestX160_TranslateText(t *testing.T) {
 	s := store(t)
 	file := upload(t, s, "a.md", []byte("# Guten Tag"))
@@ -401,13 +400,13 @@ func TestX160_TranslateText(t *testing.T) {
 	}
 }
 
-// What is wrong with a text or its options is said with a code and in words.
+// An invalid text or option is refused with a code and a message.
 func TestTextRefusals(t *testing.T) {
 	s := store(t)
 	file := func(name, text string) string { return upload(t, s, name, []byte(text)).Hash }
 	hello, latin, cut := file("hello.txt", "hello"), file("latin.txt", "caf\xe9 au lait"), file("cut.txt", "abc\xe2\x82")
 	half := file("half.txt", "abc\xc3")
-	utf16, long := file("utf16.csv", "\xff\xfea\x00"), file("long.txt", strings.Repeat("a b\n", maxHeld/4+1))
+	utf16, long := file("utf16.csv", "\xff\xfea\x00"), file("long.txt", strings.Repeat("a b\n", maxTextInMemory/4+1))
 	rule := func(find string) []any {
 		return []any{m{"find": find, "regex": true, "replace": strings.Repeat("x", 9_999)}}
 	}
@@ -459,8 +458,8 @@ func (broken) Put(_ context.Context, r io.Reader, _, _ string) (action.FileInfo,
 	panic("no such store")
 }
 
-// A panic beside an action is one of the action: it comes to its goroutine, where
-// it is contained, and what worked with it ends (I16).
+// A panic in a helper goroutine of an action is raised in the action's own
+// goroutine, where it is recovered, and the other goroutines end (I16).
 func TestI16_PanicBesideAnAction(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	thrown := func(fn func()) (v any) {
@@ -470,16 +469,16 @@ func TestI16_PanicBesideAnAction(t *testing.T) {
 	}
 	write := func(w *bufio.Writer) error { return errors.Join(w.WriteByte('x'), w.Flush()) }
 	task := &action.Task{Files: broken{}}
-	if v := thrown(func() { _, _ = put(t.Context(), task, "a", "", write) }); !strings.HasPrefix(fmt.Sprint(v), "no such store") {
+	if v := thrown(func() { _, _ = storeOutput(t.Context(), task, "a", "", write) }); !strings.HasPrefix(fmt.Sprint(v), "no such store") {
 		t.Errorf("put: recovered %v", v)
 	}
 	job := func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }
-	if v := thrown(func() { _, _ = putMade(t.Context(), task, "a", "", job) }); !strings.HasPrefix(fmt.Sprint(v), "no such store") {
+	if v := thrown(func() { _, _ = storeImage(t.Context(), task, "a", "", job) }); !strings.HasPrefix(fmt.Sprint(v), "no such store") {
 		t.Errorf("an image: recovered %v", v)
 	}
 	s := store(t)
 	task.Files = s.Files("acme")
-	if v := thrown(func() { _, _ = putMade(t.Context(), task, "a", "", func(io.Writer) error { panic("bad pixel") }) }); !strings.HasPrefix(fmt.Sprint(v), "bad pixel") {
+	if v := thrown(func() { _, _ = storeImage(t.Context(), task, "a", "", func(io.Writer) error { panic("bad pixel") }) }); !strings.HasPrefix(fmt.Sprint(v), "bad pixel") {
 		t.Errorf("making an image: recovered %v", v)
 	}
 	if found, err := s.List(t.Context(), "acme", blob.Query{}); err != nil || len(found) != 0 {

@@ -10,8 +10,8 @@ import (
 )
 
 // translateText translates with a language model (X160). Model providers come
-// with a later release; the action is there from the first day so that recipes
-// can be written, checked and estimated, and fails before anything is charged.
+// with a later release. The action exists already so that recipes can be
+// written, checked and estimated; it fails before anything is charged.
 func translateText() action.Action {
 	return action.Action{
 		Name:        "translate-text",
@@ -51,7 +51,7 @@ func translateText() action.Action {
 			BranchConditions: []action.BranchCondition{
 				condition("has-text", `output.wordCount > 0`, "There was something to translate."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1s", Max: "2m"},
 		},
 		Limits:   []string{"Needs a model provider, which this release does not have yet.", "Texts up to 16 MiB."},
@@ -68,7 +68,7 @@ func translateText() action.Action {
 			if in.Text != nil && in.Content != nil {
 				return action.Result{}, fault.New(fault.InputInvalid, `"text" and "content" are both given: want one of them`)
 			}
-			if err := given("text", in.Text != nil || in.Content != nil, in.File); err != nil {
+			if err := checkOneSource("text", in.Text != nil || in.Content != nil, in.File); err != nil {
 				return action.Result{}, err
 			}
 			return action.Result{}, fault.New(fault.ProviderNotConfigured, "translate-text needs a language model, and this release has no model providers: "+

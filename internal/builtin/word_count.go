@@ -47,7 +47,7 @@ func wordCount() action.Action {
 				condition("is-empty", `output.words == 0`, "The text has no words."),
 				condition("is-long", `output.words > 10000`, "The text has more than 10,000 words."),
 			},
-			Parallelizable: yes(),
+			Parallelizable: boolTrue(),
 			DurationRange:  &action.DurationRange{Min: "1ms", Max: "1m"},
 		},
 		Limits: []string{"Texts of any size that the store takes; they are streamed."},
@@ -77,7 +77,7 @@ func runWordCount(ctx context.Context, task *action.Task) (action.Result, error)
 	}
 	defer func() { _ = s.Close() }()
 	var c counts
-	if err := pieces(&heard{r: watched{ctx, s}, size: s.size, say: report(task), text: "counting"}, c.add); err != nil {
+	if err := eachChunk(&progressReader{r: contextReader{ctx, s}, size: s.size, reporter: report(task), text: "counting"}, c.add); err != nil {
 		return action.Result{}, err
 	}
 	c.end()
@@ -87,11 +87,11 @@ func runWordCount(ctx context.Context, task *action.Task) (action.Result, error)
 	}}, nil
 }
 
-// counts are what has been seen of a text.
+// counts are the counts of a text so far.
 type counts struct {
 	words, chars, runes, bytes, lines, paragraphs int64
-	begun, blank                                  bool // of the line that is open
-	inside                                        bool // a paragraph
+	begun, blank                                  bool // of the current line
+	inside                                        bool // inside a paragraph
 }
 
 func (c *counts) add(piece []byte) {
@@ -132,17 +132,17 @@ func (c *counts) end() {
 	}
 }
 
-// inWord says whether a rune makes the segment it stands in a word, and not
+// inWord reports whether a rune makes its segment a word, as opposed to white
 // space or punctuation.
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-const pieceBytes = 1 << 20
+const chunkBytes = 1 << 20
 
-// pieces hands a text on in pieces of up to a megabyte that end where a word
-// and a character end: after a line feed, else before a plain letter that
+// eachChunk calls use with chunks of up to a megabyte that end between words
+// and between characters: after a line feed, else before an ASCII letter that
 // follows a space. A megabyte without either is cut between two code points.
-func pieces(r io.Reader, use func(piece []byte)) error {
-	buf := make([]byte, 0, pieceBytes)
+func eachChunk(r io.Reader, use func(piece []byte)) error {
+	buf := make([]byte, 0, chunkBytes)
 	for {
 		n, err := io.ReadFull(r, buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -155,13 +155,13 @@ func pieces(r io.Reader, use func(piece []byte)) error {
 		if err != nil {
 			return err
 		}
-		at := cut(buf)
+		at := chunkEnd(buf)
 		use(buf[:at])
 		buf = append(buf[:0], buf[at:]...)
 	}
 }
 
-func cut(full []byte) int {
+func chunkEnd(full []byte) int {
 	if at := bytes.LastIndexByte(full, '\n'); at >= 0 {
 		return at + 1
 	}

@@ -11,7 +11,12 @@ import (
 // and what the field calls the thing. They are refused where they were: in another
 // package the same word may be the right one.
 var refusedNames = map[string]map[string]string{
-	"internal/blob":   {"strange": "notOurs", "onward": "monotonic", "holds": "alreadyStored"},
+	"internal/blob": {"strange": "notOurs", "onward": "monotonic", "holds": "alreadyStored"},
+	"internal/builtin": {
+		"fold": "aggregate", "folds": "aggregates", "tally": "accumulator", "held": "boundedBuffer", "heard": "progressReader",
+		"watched": "contextReader", "aside": "inGoroutine", "guard": "escapeFormula", "picker": "pathReader", "maxHeld": "maxTextInMemory",
+		"maxMade": "maxResultInMemory",
+	},
 	"internal/bundle": {"frugal": "byteLimit", "sealer": "trailerWriter"},
 	"internal/cli": {
 		"shelf": "control.Files", "helm": "control.Runs", "doorkeeper": "control.peerCheck", "runView": "view.Run", "given": "inputFile",

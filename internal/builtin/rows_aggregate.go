@@ -13,49 +13,49 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// A fold is one entry of aggregate.
-type fold struct {
+// An aggregate is one entry of the input aggregate.
+type aggregate struct {
 	program
-	how string // sum, avg, min, max, count or list
+	function string // sum, avg, min, max, count or list
 }
 
-func compileFolds(in *queryInput) (all []fold, err error) {
+func compileAggregates(in *queryInput) (all []aggregate, err error) {
 	for _, name := range slices.Sorted(maps.Keys(in.Aggregate)) {
 		if _, both := in.GroupBy[name]; both {
 			return nil, fault.New(fault.InputInvalid, "groupBy and aggregate both make a field %q: give one another name", name)
 		}
-		for how, src := range in.Aggregate[name] { // one, by the schema
+		for how, src := range in.Aggregate[name] { // only one, by the schema
 			p, err := compileProgram("aggregate."+name+"."+how, name, src)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, fold{p, how})
+			all = append(all, aggregate{p, how})
 		}
 	}
 	return all, nil
 }
 
-// A group is a set of rows with what was computed over them.
+// A group is a set of rows with the values aggregated over them.
 type group struct {
-	q     *query
-	keys  []any
-	state []tally // by fold
+	q            *query
+	keys         []any
+	accumulators []accumulator // one per aggregate
 }
 
-// A tally is the state of one fold over one group.
-type tally struct {
-	n     int64 // values that count
+// An accumulator is the state of one aggregate over one group.
+type accumulator struct {
+	n     int64 // number of values aggregated
 	total expr.Total
 	best  any
 	list  []any
 }
 
 func (q *query) newGroup(keys []any) *group {
-	return &group{q: q, keys: keys, state: make([]tally, len(q.folds))}
+	return &group{q: q, keys: keys, accumulators: make([]accumulator, len(q.aggregates))}
 }
 
-// fold takes the row into its group and into the totals.
-func (q *query) fold() error {
+// aggregateRow adds the row to its group and to the totals.
+func (q *query) aggregateRow() error {
 	groups := make([]*group, 0, 2)
 	if q.totals != nil {
 		groups = append(groups, q.totals)
@@ -67,14 +67,14 @@ func (q *query) fold() error {
 		}
 		groups = append(groups, g)
 	}
-	for i := range q.folds {
-		f := &q.folds[i]
+	for i := range q.aggregates {
+		f := &q.aggregates[i]
 		v, err := q.eval(&f.program)
 		if err != nil {
 			return err
 		}
 		for _, g := range groups {
-			if err := g.take(i, f, v); err != nil {
+			if err := g.add(i, f, v); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func (q *query) fold() error {
 	return nil
 }
 
-// groupOf finds the group of the row, or begins it.
+// groupOf returns the group of the row, and creates it if needed.
 func (q *query) groupOf() (*group, error) {
 	keys := make([]any, len(q.keys))
 	for i := range q.keys {
@@ -103,27 +103,27 @@ func (q *query) groupOf() (*group, error) {
 	if len(q.groups) == maxGroups {
 		return nil, fault.New(fault.ValueTooLarge, "there are more than %d groups: group by something coarser, or filter the rows by where", maxGroups)
 	}
-	if err := q.hold(2*len(id) + 128*len(q.folds)); err != nil {
+	if err := q.reserveMemory(2*len(id) + 128*len(q.aggregates)); err != nil {
 		return nil, err
 	}
 	g = q.newGroup(keys)
 	q.groups[string(id)] = g
-	q.ordered = append(q.ordered, g)
+	q.groupOrder = append(q.groupOrder, g)
 	return g, nil
 }
 
-// hold counts what is kept in memory.
-func (q *query) hold(n int) error {
-	if q.held += n; q.held > maxSorted {
+// reserveMemory accounts for n bytes that are kept in memory.
+func (q *query) reserveMemory(n int) error {
+	if q.memory += n; q.memory > maxSorted {
 		return fault.New(fault.ValueTooLarge, "more than %d MiB would have to be held to group and sort: filter the rows by where, select fewer fields, or give a limit", maxSorted>>20)
 	}
 	return nil
 }
 
-// take adds one value.
-func (g *group) take(i int, f *fold, v any) error {
-	t := &g.state[i]
-	switch f.how {
+// add adds one value.
+func (g *group) add(i int, f *aggregate, v any) error {
+	t := &g.accumulators[i]
+	switch f.function {
 	case "count":
 		holds, ok := v.(bool)
 		if !ok {
@@ -139,18 +139,18 @@ func (g *group) take(i int, f *fold, v any) error {
 			return fault.Wrap(fault.InputInvalid, err, "%s: %v", f.at, err)
 		}
 		t.list = append(t.list, v)
-		return g.q.hold(len(raw) + 32)
+		return g.q.reserveMemory(len(raw) + 32)
 	}
 	if v == nil {
 		return nil
 	}
 	t.n++
-	if f.how == "min" || f.how == "max" {
+	if f.function == "min" || f.function == "max" {
 		c, err := compareValues(v, t.best)
 		if err != nil {
 			return fault.Wrap(fault.InputInvalid, err, "%s: %s", f.at, fault.Message(err))
 		}
-		if t.n == 1 || f.how == "min" && c < 0 || f.how == "max" && c > 0 {
+		if t.n == 1 || f.function == "min" && c < 0 || f.function == "max" && c > 0 {
 			t.best = v
 		}
 		return nil
@@ -166,8 +166,8 @@ func (g *group) take(i int, f *fold, v any) error {
 	return nil
 }
 
-// value is what a fold gives in the end.
-func (t *tally) value(how string) (any, error) {
+// value returns the result of an aggregate.
+func (t *accumulator) value(how string) (any, error) {
 	switch {
 	case how == "count":
 		return t.n, nil
@@ -190,15 +190,15 @@ func (t *tally) value(how string) (any, error) {
 	return sum, nil
 }
 
-// fields is the row of a group.
+// fields returns the row of a group.
 func (g *group) fields() (map[string]any, error) {
-	out := make(map[string]any, len(g.keys)+len(g.state))
+	out := make(map[string]any, len(g.keys)+len(g.accumulators))
 	for i, v := range g.keys {
 		out[g.q.keys[i].name] = v
 	}
-	for i := range g.state {
-		f := &g.q.folds[i]
-		v, err := g.state[i].value(f.how)
+	for i := range g.accumulators {
+		f := &g.q.aggregates[i]
+		v, err := g.accumulators[i].value(f.function)
 		if err != nil {
 			return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", f.at, fault.Message(err))
 		}
@@ -207,17 +207,18 @@ func (g *group) fields() (map[string]any, error) {
 	return out, nil
 }
 
-// A result is a row of the result that waits to be sorted.
+// A result is a row of the result that has yet to be sorted.
 type result struct {
 	row  []byte
 	keys []any
 }
 
-// size is about what a result holds of the memory.
+// size is approximately how much memory a result takes.
 func (r *result) size() int { return len(r.row) + 64*(1+len(r.keys)) }
 
-// keep keeps a row to be sorted. Of more rows than are wanted it forgets the last.
-func (q *query) keep(r result) error {
+// keepForSorting keeps a row to be sorted. With a limit, it drops rows that
+// cannot be among the first.
+func (q *query) keepForSorting(r result) error {
 	for i, k := range r.keys {
 		switch k.(type) {
 		case []any, map[string]any:
@@ -225,24 +226,24 @@ func (q *query) keep(r result) error {
 		}
 	}
 	q.sorted = append(q.sorted, r)
-	q.held += r.size()
-	// Rarely, so that each row costs little.
+	q.memory += r.size()
+	// Drop rows rarely, so that the cost per row is small.
 	if q.in.Limit != nil {
 		if most := q.in.Offset + *q.in.Limit; most >= 0 && int64(len(q.sorted)) >= 2*most+1_000 {
 			q.sort()
 			for i := range q.sorted[most:] {
-				q.held -= q.sorted[most:][i].size()
+				q.memory -= q.sorted[most:][i].size()
 			}
 			q.sorted = slices.Delete(q.sorted, int(most), len(q.sorted))
 		}
 	}
-	return q.hold(0)
+	return q.reserveMemory(0)
 }
 
 func (q *query) sort() {
 	slices.SortStableFunc(q.sorted, func(a, b result) int {
 		for i := range q.order {
-			c, _ := compareValues(a.keys[i], b.keys[i]) // keep refused what has no order
+			c, _ := compareValues(a.keys[i], b.keys[i]) // keepForSorting has refused values without an order
 			if q.order[i].name == "desc" {
 				c = -c
 			}
@@ -254,21 +255,21 @@ func (q *query) sort() {
 	})
 }
 
-func (q *query) giveSorted(give func([]byte) error) error {
+func (q *query) emitSorted(give func([]byte) error) error {
 	if q.order == nil {
 		return nil
 	}
 	q.sort()
 	for i := range q.sorted {
-		if err := q.give(q.sorted[i].row, give); err != nil {
+		if err := q.emit(q.sorted[i].row, give); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compareValues orders values: booleans, numbers, texts, null. Lists and objects have
-// no order.
+// compareValues orders values: booleans, numbers, texts, null. Lists and
+// objects have no order.
 func compareValues(a, b any) (int, error) {
 	ra, rb := rank(a), rank(b)
 	if ra == noOrder || rb == noOrder {
@@ -314,7 +315,7 @@ func rank(v any) int {
 	return noOrder
 }
 
-// compareFloat compares a float with a whole number exactly.
+// compareFloat compares a float with an integer exactly.
 func compareFloat(f float64, n int64) int {
 	switch {
 	case f >= 1<<63:
