@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples holds the examples as they lie in this directory, embedded
-// in the binary for `roux init --example` and `roux demo`.
+// Package examples has the examples of this directory, embedded in the binary
+// for `roux init --example` and `roux demo`.
 //
-// It decides nothing: what an example is and which files it takes is what the
-// comment at the head of its recipe says. A new kind of input file needs its
-// pattern in the go:embed line below; the test asks for it.
+// It decides nothing: the comment at the head of a recipe describes the example
+// and names its files. A new type of input file needs its pattern in the go:embed
+// line below; a test checks that.
 package examples
 
 import (
@@ -18,27 +18,27 @@ import (
 //go:embed *.yaml *.pdf *.jpg receipts
 var files embed.FS
 
-// An Example is a recipe of this directory with what it is run on.
+// An Example is a recipe of this directory with its input files.
 type Example struct {
 	Name   string // document-digest
-	Title  string // the first line of its comment: what it shows
-	Recipe string // the name of its file: document-digest.yaml
-	// Command is the line that runs it, as a person in a clone would type it:
-	// roux run examples/document-digest.yaml --file examples/report.pdf
+	Title  string // the first line of its comment
+	Recipe string // file name: document-digest.yaml
+	// Command is the command that runs it from a clone: roux run
+	// examples/document-digest.yaml --file examples/report.pdf
 	Command string
-	// Files are the files that Command names beside the recipe, relative to
-	// this directory; a pattern names all that it matches.
+	// Files are the files that Command names other than the recipe, relative to
+	// this directory; a pattern stands for all files it matches.
 	Files []string
 }
 
-// dir is how commands name this directory.
+// dir is the name of this directory in commands.
 const dir = "examples/"
 
-// All lists the examples by name.
+// All returns the examples, sorted by name.
 func All() []Example {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		return nil // an embedded directory can be read
+		return nil // an embedded directory can always be read
 	}
 	var list []Example
 	for _, e := range entries {
@@ -52,7 +52,7 @@ func All() []Example {
 	return list
 }
 
-// Find returns the example of that name.
+// Find returns the example with a name.
 func Find(name string) (Example, bool) {
 	for _, e := range All() {
 		if e.Name == name {
@@ -62,13 +62,13 @@ func Find(name string) (Example, bool) {
 	return Example{}, false
 }
 
-// Read returns a file of this directory; fs.ErrNotExist where there is none.
+// Read returns a file of this directory, or fs.ErrNotExist.
 func Read(name string) ([]byte, error) { return files.ReadFile(name) }
 
-// FS holds the files of this directory.
+// FS has the files of this directory.
 func FS() fs.FS { return files }
 
-// read takes what an example is from the comment at its head.
+// read returns an example from the comment at the head of its recipe.
 func read(file, text string) Example {
 	e := Example{Name: strings.TrimSuffix(file, ".yaml"), Recipe: file}
 	for line := range strings.Lines(text) {
@@ -93,7 +93,7 @@ func read(file, text string) Example {
 		if !ok || name == file {
 			continue
 		}
-		// A pattern that is none matches nothing; the test asks for its files.
+		// An invalid pattern matches nothing; a test checks for the files.
 		if matches, _ := fs.Glob(files, name); len(matches) > 0 {
 			e.Files = append(e.Files, matches...)
 		} else {

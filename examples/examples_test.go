@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples_test holds the examples to what the README says of them.
+// Package examples_test checks the examples against the README.
 package examples_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 )
 
-// Every recipe here compiles without a warning against the built-in actions.
+// Every recipe here compiles with the built-in actions without a warning.
 func TestRecipesCompile(t *testing.T) {
 	var decls []*action.Action
 	for _, a := range builtin.Actions(builtin.Config{}) {
@@ -51,8 +51,8 @@ func TestRecipesCompile(t *testing.T) {
 	}
 }
 
-// What is embedded is what lies here: every recipe, with a title, the command
-// that runs it, and each file that the command names.
+// Everything in this directory is embedded: every recipe has a title, the
+// command that runs it, and each file that the command names.
 func TestEmbedded(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {

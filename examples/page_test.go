@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/examples"
 )
 
-// The page of the examples is made from the comments at their heads.
+// The page of the examples is generated from the comments at their heads.
 func TestPageIsCurrent(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Examples\n\nGenerated from the recipes in [examples](../examples) by `go test ./examples -rewrite`; do not edit. Each is a whole recipe " +

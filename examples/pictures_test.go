@@ -18,8 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "draw the pictures of the examples again")
 
-// Every recipe has its picture beside it, NAME.svg, as `roux graph` draws it;
-// no picture is left of a recipe that is gone.
+// Every recipe has a picture, NAME.svg, as `roux graph` draws it, and there is
+// no picture without a recipe.
 func TestPicturesAreCurrent(t *testing.T) {
 	var decls []*action.Action
 	for _, a := range builtin.Actions(builtin.Config{}) {

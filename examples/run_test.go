@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A trial runs one example as its comment says.
-type trial struct {
+// An exampleRun runs one example as its comment says.
+type exampleRun struct {
 	t       *testing.T
 	engine  *roux.Engine
 	service *service.Service
@@ -44,13 +44,13 @@ type trial struct {
 	out     map[string]any
 }
 
-// try runs the example on its own files (or those given) to its end; during is
-// called once it has begun.
-func try(t *testing.T, name string, input func(url string) map[string]any, files []string, during func(*trial)) *trial {
+// try runs the example on its own files (or the given ones) to its end; during
+// is called once it has begun.
+func try(t *testing.T, name string, input func(url string) map[string]any, files []string, during func(*exampleRun)) *exampleRun {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
-	x := &trial{t: t, service: service.New()}
+	x := &exampleRun{t: t, service: service.New()}
 	server := httptest.NewServer(x.service)
 	t.Cleanup(server.Close)
 	x.url = server.URL
@@ -102,8 +102,8 @@ func try(t *testing.T, name string, input func(url string) map[string]any, files
 	return x
 }
 
-// want checks how the run ended and what it cost.
-func (x *trial) want(status string, code fault.Code, credits int64) {
+// want checks the final status of the run and its cost.
+func (x *exampleRun) want(status string, code fault.Code, credits int64) {
 	x.t.Helper()
 	got := fault.Code("")
 	if x.result.Err != nil {
@@ -115,7 +115,7 @@ func (x *trial) want(status string, code fault.Code, credits int64) {
 }
 
 // equal compares an output with JSON.
-func (x *trial) equal(name, want string) {
+func (x *exampleRun) equal(name, want string) {
 	x.t.Helper()
 	got, err := json.Marshal(x.out[name])
 	if err != nil || string(got) != want {
@@ -123,7 +123,7 @@ func (x *trial) equal(name, want string) {
 	}
 }
 
-func (x *trial) file(hash any) (data []byte, info action.FileInfo) {
+func (x *exampleRun) file(hash any) (data []byte, info action.FileInfo) {
 	x.t.Helper()
 	f, err := x.engine.File(context.Background(), hash.(string))
 	if err != nil {
@@ -136,8 +136,8 @@ func (x *trial) file(hash any) (data []byte, info action.FileInfo) {
 	return data, f.Info()
 }
 
-// events are the types of the run's events with their steps.
-func (x *trial) events() (list []string) {
+// events returns the types of the run's events with their steps.
+func (x *exampleRun) events() (list []string) {
 	x.t.Helper()
 	for ev, err := range x.engine.Watch(context.Background(), x.run, 0) {
 		if err != nil {
@@ -232,7 +232,7 @@ func TestRace(t *testing.T) {
 	if events := x.events(); count(events, "node.cancelled race[1].two") != 1 {
 		t.Errorf("the loser was not cancelled: %q", events)
 	}
-	// A source that fails decides nothing.
+	// A failing source does not decide the race.
 	x = try(t, "race", sources("/down", "/mirror?ms=1"), nil, nil)
 	x.want("completed", "", 1)
 	x.equal("winner", `"slow"`)
@@ -240,8 +240,8 @@ func TestRace(t *testing.T) {
 }
 
 func TestApproval(t *testing.T) {
-	answer := func(data map[string]any) func(*trial) {
-		return func(x *trial) {
+	answer := func(data map[string]any) func(*exampleRun) {
+		return func(x *exampleRun) {
 			for ev, err := range x.engine.Watch(context.Background(), x.run, 0) {
 				if err != nil {
 					x.t.Fatal(err)
@@ -273,7 +273,7 @@ func TestCappedBatch(t *testing.T) {
 		return func(string) map[string]any { return map[string]any{"budget": n} }
 	}
 	x := try(t, "capped-batch", budget(20), nil, nil)
-	x.want("completed", "", 15) // the broken one costs nothing
+	x.want("completed", "", 15) // the broken file costs nothing
 	x.equal("cost", "20")
 	x = try(t, "capped-batch", budget(19), nil, nil)
 	x.want("failed", fault.InsufficientCredits, 0)

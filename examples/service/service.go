@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service is an outside service for the examples: news that are
-// sometimes not to be had, and a travel office that books and takes back.
+// Package service is an external service for the examples: a news feed that is
+// sometimes unavailable, and a shop whose bookings and payments can be cancelled.
 //
-// It decides what it answers and remembers what it was asked, in memory. It knows
-// nothing of Roux: the examples speak to it over HTTP like to any other service.
+// It decides its responses and keeps its requests in memory. It knows nothing of
+// Roux: the examples call it over HTTP like any other service.
 package service
 
 import (
@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// A Service answers:
+// A Service has these endpoints:
 //
 //	GET    /news?fail=N     N times 503 with Retry-After: 1, then the news
-//	GET    /mirror?ms=N     the news, N milliseconds late
+//	GET    /mirror?ms=N     the news, after N milliseconds
 //	GET    /down            always 500
-//	POST   /bookings        201 with an id; the same Idempotency-Key, the same id
+//	POST   /bookings        201 with an id, the same id for the same Idempotency-Key
 //	POST   /payments        the same
-//	POST   /shipments       409: there is no courier
-//	DELETE /bookings/ID     204, also when it is gone already
+//	POST   /shipments       always 409: there is no courier
+//	DELETE /bookings/ID     204, even when it does not exist any more
 //	DELETE /payments/ID     the same
-//	GET    /log             what was asked of it, one line each
+//	GET    /log             the requests so far, one per line
 type Service struct {
 	mu    sync.Mutex
 	fails int
@@ -35,10 +35,10 @@ type Service struct {
 	log   []string
 }
 
-// New returns a service that nobody has asked anything.
+// New returns a service without any requests so far.
 func New() *Service { return &Service{ids: map[string]string{}} }
 
-// Log is what was asked of the service, in order.
+// Log returns the requests so far, in order.
 func (s *Service) Log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ var headlines = map[string]any{"headline": "Ferry sails again", "source": "The L
 
 func (s *Service) news(w http.ResponseWriter, r *http.Request) {
 	var wanted int
-	_, _ = fmt.Sscan(r.URL.Query().Get("fail"), &wanted) // what is no number means 0
+	_, _ = fmt.Sscan(r.URL.Query().Get("fail"), &wanted) // 0 unless it is a number
 	if s.fails < wanted {
 		s.fails++
 		w.Header().Set("Retry-After", "1")
@@ -89,17 +89,17 @@ func (s *Service) news(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Service) mirror(w http.ResponseWriter, r *http.Request) {
-	late, _ := time.ParseDuration(r.URL.Query().Get("ms") + "ms") // what is no number means at once
+	late, _ := time.ParseDuration(r.URL.Query().Get("ms") + "ms") // no delay unless it is a number
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	select {
 	case <-time.After(late):
 		answer(w, http.StatusOK, headlines)
-	case <-r.Context().Done(): // the one who asked has lost interest
+	case <-r.Context().Done(): // the client is gone
 	}
 }
 
-// id is a new id, or the one that was given out for the same key before.
+// id returns a new id, or the id returned before for the same key.
 func (s *Service) id(kind, key string) string {
 	id, ok := s.ids[kind+key]
 	if !ok || key == "" {
@@ -112,5 +112,5 @@ func (s *Service) id(kind, key string) string {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // who has gone needs no answer
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }

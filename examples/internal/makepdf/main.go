@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makepdf writes the PDF files of the examples: report.pdf, the document that the
-// first command of the README reads, and the receipts. It decides every byte of
-// them, so that a test can tell whether the files in the tree are the ones their
-// source makes. It reads nothing.
+// Makepdf writes the PDF files of the examples: report.pdf, which the first
+// command of the README reads, and the receipts. It decides every byte of them, so
+// that a test can compare the files in the tree with their source. It reads
+// nothing.
 package main
 
 import (
@@ -32,39 +32,39 @@ func main() {
 	}
 }
 
-// documents are all files by their names below examples.
+// documents are all files, by their names below examples.
 func documents() map[string][]byte {
 	files := map[string][]byte{"report.pdf": makeDocument(documentTitle, report)}
 	for _, r := range receipts {
 		files["receipts/"+r.name+".pdf"] = makeDocument(r.title, [][]block{r.blocks()})
 	}
-	// A scanner that stopped half way: the bytes end before any page does.
+	// A scan that was cut off: the file ends before the first page does.
 	whole := files["receipts/bakery.pdf"]
 	files["receipts/broken-scan.pdf"] = whole[:60]
 	return files
 }
 
-// The page is A4, in points.
+// The page size is A4, in points.
 const (
 	pageWidth, pageHeight = 595, 842
 	left, top, bottom     = 72, 770, 72
 )
 
-// A sheet is the content of one page as it is written from top to bottom.
-type sheet struct {
+// A page is the content of one page, written from top to bottom.
+type page struct {
 	content bytes.Buffer
 	y       float64
 }
 
-// maker lays blocks out on sheets.
+// A maker lays out blocks on pages.
 type maker struct {
-	sheets []*sheet
-	listed bool // the block before was an item of a list
+	pages []*page
+	listed bool // the previous block was a list item
 }
 
-func (m *maker) page() *sheet { return m.sheets[len(m.sheets)-1] }
+func (m *maker) page() *page { return m.pages[len(m.pages)-1] }
 
-func (m *maker) newPage() { m.sheets = append(m.sheets, &sheet{y: top}) }
+func (m *maker) newPage() { m.pages = append(m.pages, &page{y: top}) }
 
 // room begins a new page unless there is space for a block of this height.
 func (m *maker) room(height float64) {
@@ -73,8 +73,8 @@ func (m *maker) room(height float64) {
 	}
 }
 
-// text shows one line at x and moves nothing.
-func (s *sheet) text(font string, size, x float64, line string) {
+// text shows one line at x and does not move the position.
+func (s *page) text(font string, size, x float64, line string) {
 	fmt.Fprintf(&s.content, "BT /%s %g Tf %g %g Td (%s) Tj ET\n", font, size, x, s.y, literal(line))
 }
 
@@ -112,7 +112,7 @@ func (m *maker) block(b block) {
 			for j, cell := range row {
 				x := left + float64(j)*95
 				if j > 0 {
-					x += 55 // the first column holds names
+					x += 55 // the first column has names
 				}
 				m.page().text(font, 11, x, cell)
 			}
@@ -160,34 +160,35 @@ func makeDocument(title string, chapters [][]block) []byte {
 			m.block(b)
 		}
 	}
-	return assemble(title, m.sheets)
+	return assemble(title, m.pages)
 }
 
-// assemble writes the objects of the file and the table of where they begin.
-// Streams are not compressed: what a compressor writes may change with a release.
-func assemble(title string, sheets []*sheet) []byte {
+// assemble writes the objects of the file and its cross-reference table.
+// Streams are not compressed, because the output of a compressor may change
+// with a Go release.
+func assemble(title string, pages []*page) []byte {
 	const firstPage = 6 // after catalog, page tree, two fonts and information
-	kids := make([]string, len(sheets))
-	for i := range sheets {
+	kids := make([]string, len(pages))
+	for i := range pages {
 		kids[i] = fmt.Sprintf("%d 0 R", firstPage+2*i)
 	}
 	objects := []string{
 		"<< /Type /Catalog /Pages 2 0 R /Lang (en) >>",
-		fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", strings.Join(kids, " "), len(sheets)),
+		fmt.Sprintf("<< /Type /Pages /Kids [%s] /Count %d >>", strings.Join(kids, " "), len(pages)),
 		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
 		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>",
 		"<< /Title (" + literal(title) + ") /Author (The Roux authors) /Producer (examples/internal/makepdf) /CreationDate (D:20260101000000Z) >>",
 	}
-	for i, s := range sheets {
+	for i, s := range pages {
 		s.y = 40
-		s.text("F1", 9, left, fmt.Sprintf("%s, page %d of %d", title, i+1, len(sheets)))
+		s.text("F1", 9, left, fmt.Sprintf("%s, page %d of %d", title, i+1, len(pages)))
 		objects = append(objects,
 			fmt.Sprintf("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 %d %d] /Resources << /Font << /F1 3 0 R /F2 4 0 R >> >> /Contents %d 0 R >>",
 				pageWidth, pageHeight, firstPage+2*i+1),
 			fmt.Sprintf("<< /Length %d >>\nstream\n%sendstream", s.content.Len(), s.content.String()))
 	}
 	var out bytes.Buffer
-	// The comment of high bytes tells transfer programs that the file is binary.
+	// The comment with high bytes tells transfer programs that the file is binary.
 	out.WriteString("%PDF-1.4\n%\xE2\xE3\xCF\xD3\n")
 	offsets := make([]int, len(objects))
 	for i, o := range objects {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The documents in the tree are the ones that this program makes.
+// The documents in the tree are the ones that this program generates.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	total := 0
 	for name, want := range documents() {

@@ -2,7 +2,7 @@
 
 package main
 
-// A receipt is an invented bill. Nobody ate, slept or drove.
+// A receipt is an invented bill.
 type receipt struct {
 	name, title, date string
 	lines             [][]string

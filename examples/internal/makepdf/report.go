@@ -21,8 +21,8 @@ type block struct {
 
 const documentTitle = "The Ferry of Lindholm: A Year in Numbers"
 
-// report is an invented yearly report: chapters of blocks, each chapter on a new
-// page. Place, people and numbers do not exist.
+// report is an invented annual report: chapters of blocks, each chapter on a
+// new page. Place, people and numbers are invented.
 var report = [][]block{
 	{
 		{kind: title, text: documentTitle},

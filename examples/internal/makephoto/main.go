@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makephoto writes examples/photo.jpg: an evening at a sound that does not exist,
-// as a camera held upright would store it, lying on its side with an EXIF note
-// that says so, and with the place where it was taken. It decides every pixel
-// and reads nothing.
+// Makephoto writes examples/photo.jpg: an evening at an invented strait, as a
+// camera held upright stores it: rotated, with the EXIF orientation, and with the
+// place where it was taken. It decides every pixel and reads nothing.
 package main
 
 import (
@@ -32,10 +31,10 @@ func main() {
 	}
 }
 
-// The picture as people see it, and how the camera stored it.
+// The image as it is shown, and how the camera stored it.
 const (
 	width, height = 900, 1200
-	orientation   = 6 // turn by 90 degrees to the right to see it upright
+	orientation   = 6 // shown rotated by 90 degrees clockwise
 )
 
 func makePhoto() ([]byte, error) {
@@ -49,14 +48,14 @@ func makePhoto() ([]byte, error) {
 	if err := jpeg.Encode(&buf, img, &jpeg.Options{Quality: 85}); err != nil {
 		return nil, err
 	}
-	// The note goes right behind the two bytes that begin the file.
+	// The EXIF segment follows the two bytes that begin the file.
 	app1 := append([]byte("Exif\x00\x00"), exif()...)
 	note := binary.BigEndian.AppendUint16([]byte{0xFF, 0xE1}, uint16(len(app1)+2))
 	return append(append(append([]byte(nil), buf.Bytes()[:2]...), append(note, app1...)...), buf.Bytes()[2:]...), nil
 }
 
-// scene is the colour at a point of the upright picture: sky, a low sun, three
-// rows of hills and the water that mirrors them.
+// scene returns the colour at a point of the upright image: sky, a low sun,
+// three rows of hills and the water that reflects them.
 func scene(x, y int) color.RGBA {
 	const horizon = 760
 	mirrored := y > horizon
@@ -92,7 +91,7 @@ func mix(t, r0, g0, b0, r1, g1, b1 float64) (r, g, b float64) {
 
 func clamp(v float64) uint8 { return uint8(max(0, min(v, 255))) }
 
-// exif is a TIFF structure with the orientation, the camera and the place.
+// exif returns a TIFF structure with the orientation, the camera and the place.
 func exif() []byte {
 	le := binary.LittleEndian
 	entry := func(tag, kind uint16, count uint32, value []byte) []byte {
@@ -119,7 +118,7 @@ func exif() []byte {
 	b = le.AppendUint16(b, 3)
 	b = append(b, entry(0x0110, 2, 16, at(model))...) // Model
 	b = append(b, entry(0x0112, 3, 1, []byte{orientation, 0})...)
-	b = append(b, entry(0x8825, 4, 1, at(gps))...) // where the place stands
+	b = append(b, entry(0x8825, 4, 1, at(gps))...) // offset of the GPS directory
 	b = append(b, at(0)...)
 	b = append(b, "Invented Camera\x00"...)
 	b = le.AppendUint16(b, 4)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The photo in the tree is the one that this program makes. What an encoder
-// writes may change with a release of Go, so the pixels are compared, and the
-// note byte by byte.
+// The photo in the tree is the one that this program generates. The encoder may
+// change with a Go release, so the pixels are compared, and the EXIF data byte
+// by byte.
 func TestPhotoIsUpToDate(t *testing.T) {
 	want, err := makePhoto()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Run serves the outside service of the examples on 127.0.0.1:8480, until it is
-// stopped, and prints what it is asked. It decides nothing.
+// Run serves the external service of the examples on 127.0.0.1:8480 until it is
+// stopped, and prints the requests it receives. It decides nothing.
 package main
 
 import (
