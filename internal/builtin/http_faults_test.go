@@ -110,7 +110,7 @@ func TestF26_EndlessBodies(t *testing.T) {
 	o := server(t, func(w http.ResponseWriter, r *http.Request) {
 		line := bytes.Repeat([]byte("0123456789abcdef"), 256)
 		switch r.URL.Path {
-		case "/declared": // and does not come: what it says of itself is enough
+		case "/declared": // declares its length and never comes
 			w.Header().Set("Content-Length", "1000000000")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
@@ -127,7 +127,7 @@ func TestF26_EndlessBodies(t *testing.T) {
 			_ = z.Close()
 			return
 		}
-		for { // until the other side hangs up
+		for { // until the other side closes the connection
 			if _, err := w.Write(line); err != nil {
 				read <- struct{}{}
 				return
@@ -145,7 +145,7 @@ func TestF26_EndlessBodies(t *testing.T) {
 				t.Errorf("%s %s: %v", path, saveAs, err)
 			}
 			if path != "/gzip" {
-				<-read // the connection was given up
+				<-read // the connection was closed
 			}
 		}
 	}

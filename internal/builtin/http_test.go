@@ -117,7 +117,7 @@ func TestHTTP_Answers(t *testing.T) {
 	for _, tt := range []struct {
 		name, contentType, body string
 		want                    any
-		condition               string // the branch condition that says so
+		condition               string // the branch condition that must hold
 	}{
 		{"an object", "application/json", `{"n": 9007199254740993}`, map[string]any{"n": int64(9007199254740993)}, "is-json"},
 		{"with parameters", "application/JSON; charset=utf-8", `[1, 2.5]`, []any{int64(1), 2.5}, "is-json"},

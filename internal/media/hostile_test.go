@@ -45,7 +45,7 @@ func isFileFault(err error) bool {
 func TestI16_F19_ChildMisbehaves(t *testing.T) {
 	for _, tt := range []struct {
 		misbehaviour string
-		want  fault.Code
+		want         fault.Code
 	}{
 		{"hang", fault.FileInvalid},
 		{"panic", fault.FileInvalid},

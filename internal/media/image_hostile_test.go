@@ -87,8 +87,8 @@ func TestI16_F19_ImageChildMisbehaves(t *testing.T) {
 	data := encoded(t, "png", corners(30, 20))
 	for _, tt := range []struct {
 		misbehaviour string
-		want  fault.Code
-		says  string
+		want         fault.Code
+		says         string
 	}{
 		{"hang", fault.FileInvalid, "the image cannot be read: it took more than 1s of computing"},
 		{"panic", fault.FileInvalid, "the image is damaged beyond repair"},

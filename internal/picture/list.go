@@ -7,7 +7,7 @@ import (
 )
 
 // list writes the steps in the order of the definition, indented by nesting.
-// Where a step does not wait for the one above it, it says for which.
+// Where a step does not wait for the one above it, the list names its predecessors.
 func (p *Picture) list(width int) string {
 	l := &lister{p: p, width: width, inner: p.members(), before: map[string][]string{}}
 	for i := range p.Edges {

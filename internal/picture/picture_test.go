@@ -166,7 +166,7 @@ func TestDataEdges(t *testing.T) {
 }
 
 // TestElseOfEveryCondition: from a condition without else, an edge leads to the
-// next step. Where there is none, the card says that the run goes on.
+// next step. Where there is none, the card says that the run continues.
 func TestElseOfEveryCondition(t *testing.T) {
 	pic := FromPlan(compiledText(t, "sides", []byte(`name: sides
 steps:

@@ -58,7 +58,7 @@ type page struct {
 
 // A maker lays out blocks on pages.
 type maker struct {
-	pages []*page
+	pages  []*page
 	listed bool // the previous block was a list item
 }
 
