@@ -43,7 +43,7 @@ func (c *compiler) inputExpressions(ptr string, v any, schema any) {
 }
 
 func (c *compiler) inputExpression(ptr, src string, names []any) {
-	at := c.value(ptr)
+	at := c.valueAt(ptr)
 	if expr.IsTemplate(src) {
 		if text := strings.TrimSpace(src); !strings.HasPrefix(text, "{{") || strings.Index(text, "}}") != len(text)-2 {
 			c.warn("template-in-cel", at, "a template writes a part of this expression", "give the value by an input of its own, and name it here")

@@ -67,8 +67,8 @@ func (c *compiler) actionStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	ref := n.src.Action
 	if ref == nil {
-		c.fail(fault.RecipeInvalid, "missing-field", c.value(n.ptr), `the field "action" is missing`, "")
-		n.bad = true
+		c.fail(fault.RecipeInvalid, "missing-field", c.valueAt(n.ptr), `the field "action" is missing`, "")
+		n.invalid = true
 		return
 	}
 	c.findAction(i)
@@ -101,13 +101,13 @@ func (c *compiler) findAction(i int32) {
 			return
 		}
 		if versions := c.opt.Actions.Versions(ref.Name); len(versions) > 0 {
-			c.fail(fault.ActionNotFound, "unknown-version", c.value(at+"/version"),
+			c.fail(fault.ActionNotFound, "unknown-version", c.valueAt(at+"/version"),
 				fmt.Sprintf("the action %q has no version %q", ref.Name, ref.Version),
 				"there is "+list(versions[:min(len(versions), 5)]))
 			return
 		}
 	}
-	c.fail(fault.ActionNotFound, "unknown-action", c.value(at+"/name"),
+	c.fail(fault.ActionNotFound, "unknown-action", c.valueAt(at+"/name"),
 		fmt.Sprintf("no action is called %q", ref.Name), c.actionHint(ref.Name))
 }
 
@@ -118,7 +118,7 @@ func (c *compiler) actionHint(name string) string {
 	if len(c.names) == 0 {
 		return "no actions are registered"
 	}
-	if hint := near(name, c.names); hint != "" {
+	if hint := didYouMean(name, c.names); hint != "" {
 		return hint
 	}
 	const most = 12
@@ -136,9 +136,9 @@ func (c *compiler) parameters(i int32) {
 	for _, name := range slices.Sorted(maps.Keys(n.src.InputBindings)) {
 		bindAt := n.ptr + "/inputBindings/" + jsonx.EscapeToken(name)
 		if _, clash := ref.Parameters[name]; clash {
-			c.fail(fault.RecipeInvalid, "input-clash", c.key(bindAt),
+			c.fail(fault.RecipeInvalid, "input-clash", c.keyAt(bindAt),
 				fmt.Sprintf("%q is given twice, as a parameter and as a binding", name), "remove one of them",
-				c.place(c.key(at+"/"+jsonx.EscapeToken(name)), "the parameter"))
+				c.place(c.keyAt(at+"/"+jsonx.EscapeToken(name)), "the parameter"))
 		}
 		st.Bindings = append(st.Bindings, plan.Binding{Name: name})
 	}
@@ -151,7 +151,7 @@ func (c *compiler) parameters(i int32) {
 	}
 	params, err := jsonx.Canonical(obj)
 	if err != nil {
-		c.fail(fault.RecipeInvalid, "bad-json", c.value(at), err.Error(), "")
+		c.fail(fault.RecipeInvalid, "bad-json", c.valueAt(at), err.Error(), "")
 		return
 	}
 	st.Params = params
@@ -164,7 +164,7 @@ func (c *compiler) canonical(raw []byte, ptr string) json.RawMessage {
 	}
 	out, err := jsonx.CanonicalRaw(raw)
 	if err != nil {
-		c.fail(fault.RecipeInvalid, "bad-json", c.value(ptr), err.Error(), "")
+		c.fail(fault.RecipeInvalid, "bad-json", c.valueAt(ptr), err.Error(), "")
 		return nil
 	}
 	return out
@@ -177,11 +177,11 @@ func (c *compiler) checkParameters(i int32) {
 	at := n.ptr + "/action/parameters"
 	if d.closed {
 		known := slices.Sorted(maps.Keys(d.props))
-		check := func(name string, where spot) {
+		check := func(name string, where location) {
 			if _, ok := d.props[name]; ok {
 				return
 			}
-			hint := near(name, known)
+			hint := didYouMean(name, known)
 			if hint == "" && len(known) > 0 {
 				hint = "it takes " + list(known)
 			}
@@ -189,10 +189,10 @@ func (c *compiler) checkParameters(i int32) {
 				fmt.Sprintf("the action %q has no input %q", d.Name, name), hint)
 		}
 		for _, name := range slices.Sorted(maps.Keys(n.src.Action.Parameters)) {
-			check(name, c.key(at+"/"+jsonx.EscapeToken(name)))
+			check(name, c.keyAt(at+"/"+jsonx.EscapeToken(name)))
 		}
 		for _, name := range slices.Sorted(maps.Keys(n.src.InputBindings)) {
-			check(name, c.key(n.ptr+"/inputBindings/"+jsonx.EscapeToken(name)))
+			check(name, c.keyAt(n.ptr+"/inputBindings/"+jsonx.EscapeToken(name)))
 		}
 	}
 	if d.input == nil || len(c.p.Steps[i].Params) == 0 {
@@ -207,7 +207,7 @@ func (c *compiler) checkParameters(i int32) {
 		c.inputExpressions(at+"/"+jsonx.EscapeToken(name), params[name], d.props[name])
 	}
 	for name, v := range params {
-		if templated(v) {
+		if hasTemplate(v) {
 			delete(params, name) // known only when it runs
 		}
 	}
@@ -218,21 +218,21 @@ func (c *compiler) checkParameters(i int32) {
 		if _, given := params[name]; bad.Pointer == "" || !given || !known {
 			continue // about the object as a whole, which bindings may complete
 		}
-		c.fail(fault.RecipeInvalid, "bad-parameter", c.value(at+bad.Pointer),
+		c.fail(fault.RecipeInvalid, "bad-parameter", c.valueAt(at+bad.Pointer),
 			fmt.Sprintf("the action %q does not take this as %q: %s", d.Name, name, bad.Msg), "")
 	}
 }
 
-// templated says whether a value has a template anywhere in it.
-func templated(v any) bool {
+// hasTemplate says whether a value has a template anywhere in it.
+func hasTemplate(v any) bool {
 	switch v := v.(type) {
 	case string:
 		return expr.IsTemplate(v)
 	case []any:
-		return slices.ContainsFunc(v, templated)
+		return slices.ContainsFunc(v, hasTemplate)
 	case map[string]any:
 		for _, e := range v {
-			if templated(e) {
+			if hasTemplate(e) {
 				return true
 			}
 		}
@@ -268,9 +268,9 @@ func (c *compiler) fileInput(i int32) {
 		if slices.Contains(d.files, name) {
 			hint = "the action has several file inputs: bind each, for example to fileHashes[0]"
 		}
-		at := c.value(n.ptr + "/action")
+		at := c.valueAt(n.ptr + "/action")
 		if n.src.Action.Name != "" {
-			at = c.value(n.ptr + "/action/name")
+			at = c.valueAt(n.ptr + "/action/name")
 		}
 		c.fail(fault.RecipeInvalid, "missing-input", at,
 			fmt.Sprintf("the action %q needs the input %q", d.Name, name), hint)
@@ -294,7 +294,7 @@ func (c *compiler) exactlyOne(i int32, given func(string) bool) {
 	if _, bound := n.src.InputBindings[both[1]]; bound {
 		at = n.ptr + "/inputBindings/" + jsonx.EscapeToken(both[1])
 	}
-	c.fail(fault.RecipeInvalid, "input-clash", c.key(at),
+	c.fail(fault.RecipeInvalid, "input-clash", c.keyAt(at),
 		fmt.Sprintf("the action %q takes one of %s, and is given %s", d.Name, list(d.oneOf), strings.Join(both, " and ")), "remove all but one")
 }
 
@@ -318,10 +318,10 @@ func (c *compiler) parallelizable(i int32) {
 		default:
 			continue
 		}
-		c.fail(fault.RecipeInvalid, "not-parallelizable", c.value(c.nodes[i].ptr+"/action/name"),
+		c.fail(fault.RecipeInvalid, "not-parallelizable", c.valueAt(c.nodes[i].ptr+"/action/name"),
 			fmt.Sprintf("the action %q is not parallelizable and stands %s", d.Name, why),
 			"move it out, or run one at a time",
-			c.place(c.value(c.nodes[gr.Owner].ptr), c.scopeName(g)))
+			c.place(c.valueAt(c.nodes[gr.Owner].ptr), c.scopeName(g)))
 		return
 	}
 }

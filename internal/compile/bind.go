@@ -14,7 +14,7 @@ import (
 // run's start. `steps` and `item` are reserved too but no such values.
 var reservedNames = []string{"_context", "fileHashes", "files", "input", "inputs", "parameters", "workflow"}
 
-func reserved(name string) bool {
+func isReserved(name string) bool {
 	return name == "steps" || name == "item" || slices.Contains(reservedNames, name)
 }
 
@@ -36,33 +36,33 @@ func (c *compiler) bind() {
 		slices.Sort(steps)
 		c.binders[at] = slices.Compact(steps)
 	}
-	c.splitBinders()
+	c.checkBranches()
 	for at, steps := range c.binders {
-		if k := slices.IndexFunc(steps, func(i int32) bool { return c.surelyBinds(i, at.slot) }); k >= 0 {
-			c.firm[at] = k
+		if k := slices.IndexFunc(steps, func(i int32) bool { return c.definitelyBinds(i, at.slot) }); k >= 0 {
+			c.firstDefinite[at] = k
 		}
 	}
 }
 
 func (c *compiler) bindStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
-	if n.bad || n.bind == "" {
+	if n.invalid || n.bind == "" {
 		return
 	}
-	at := c.value(n.bindPtr)
+	at := c.valueAt(n.bindPtr)
 	switch {
-	case !identifier(n.bind):
+	case !isIdentifier(n.bind):
 		c.fail(fault.RecipeInvalid, "bad-name", at, fmt.Sprintf("%q cannot be used as a name in expressions", n.bind),
 			"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
 		return
-	case reserved(n.bind):
+	case isReserved(n.bind):
 		c.fail(fault.RecipeInvalid, "reserved-name", at, fmt.Sprintf("%q always means something else and cannot be bound", n.bind), "choose another name")
 		return
 	}
 	if loop := c.loopVariable(i, n.bind); loop != plan.None {
 		c.fail(fault.RecipeInvalid, "reserved-name", at,
 			fmt.Sprintf("%q is a variable of the loop %q and cannot be bound inside it", n.bind, c.p.Steps[loop].ID), "choose another name",
-			c.place(c.value(c.nodes[loop].ptr+"/loop"), "the loop"))
+			c.place(c.valueAt(c.nodes[loop].ptr+"/loop"), "the loop"))
 		return
 	}
 	frameAt := c.p.Graphs[st.Graph].Frame
@@ -100,24 +100,24 @@ func (c *compiler) loopVariable(i int32, name string) int32 {
 	return plan.None
 }
 
-// splitBinders refuses one name bound in two branches that run at once, and
+// checkBranches refuses one name bound in two branches that run at once, and
 // remembers in which branch of a parallel step a name is bound.
-func (c *compiler) splitBinders() {
+func (c *compiler) checkBranches() {
 	for i := range c.p.Steps {
 		st := &c.p.Steps[i]
 		if st.Kind != plan.Parallel {
 			continue
 		}
 		for _, branch := range st.Branches {
-			c.splitBranch(int32(i), branch)
+			c.checkBranch(int32(i), branch)
 		}
 	}
 }
 
-func (c *compiler) splitBranch(par, branch int32) {
-	// A branch and all below it are contiguous in Steps, because layOut goes
+func (c *compiler) checkBranch(par, branch int32) {
+	// A branch and all below it are contiguous in Steps, because flatten goes
 	// depth first; so this is linear in the size of the branch.
-	end := c.endOf(branch)
+	end := c.endOfGraph(branch)
 	f := c.p.Graphs[branch].Frame
 	for i := c.p.Graphs[branch].First; i < end; i++ {
 		st := &c.p.Steps[i]
@@ -125,16 +125,16 @@ func (c *compiler) splitBranch(par, branch int32) {
 			continue
 		}
 		key := graphSlot{par, st.Slot}
-		other, ok := c.split[key]
+		other, ok := c.branchOf[key]
 		switch {
 		case !ok:
-			c.split[key] = branch
+			c.branchOf[key] = branch
 		case other != branch:
 			first := c.firstBinder(other, st.Slot)
-			c.fail(fault.RecipeInvalid, "binding-twice", c.value(c.nodes[i].bindPtr),
+			c.fail(fault.RecipeInvalid, "binding-twice", c.valueAt(c.nodes[i].bindPtr),
 				fmt.Sprintf("%q is bound in two branches of %q that run at the same time", st.Bind, c.p.Steps[par].ID),
 				"give each branch a name of its own",
-				c.place(c.value(c.nodes[first].bindPtr), "bound here too"))
+				c.place(c.valueAt(c.nodes[first].bindPtr), "bound here too"))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (c *compiler) splitBranch(par, branch int32) {
 // firstBinder returns the first step in g or below it that binds the slot itself.
 func (c *compiler) firstBinder(g, slot int32) int32 {
 	f := c.p.Graphs[g].Frame
-	for i := c.p.Graphs[g].First; i < c.endOf(g); i++ {
+	for i := c.p.Graphs[g].First; i < c.endOfGraph(g); i++ {
 		if st := &c.p.Steps[i]; st.Slot == slot && c.p.Graphs[st.Graph].Frame == f {
 			return i
 		}
@@ -150,8 +150,8 @@ func (c *compiler) firstBinder(g, slot int32) int32 {
 	return plan.None
 }
 
-// endOf is the index after the last step of g and everything below it.
-func (c *compiler) endOf(g int32) int32 {
+// endOfGraph is the index after the last step of g and everything below it.
+func (c *compiler) endOfGraph(g int32) int32 {
 	for {
 		gr := &c.p.Graphs[g]
 		end := gr.First + gr.N
@@ -176,8 +176,8 @@ func (c *compiler) lastGraph(i int32) int32 {
 	return last
 }
 
-// surelyBinds says whether the slot is set whenever step i has completed.
-func (c *compiler) surelyBinds(i, slot int32) bool {
+// definitelyBinds says whether the slot is set whenever step i has completed.
+func (c *compiler) definitelyBinds(i, slot int32) bool {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if n.src.When != "" || st.ContinueOnError || st.OnError == plan.OnErrorSkip {
 		return false // others go on when it was skipped or failed
@@ -185,17 +185,17 @@ func (c *compiler) surelyBinds(i, slot int32) bool {
 	if st.Slot == slot {
 		return true
 	}
-	if st.OnError == plan.OnErrorFallback && !c.scopeBinds(st.Fallback, slot) {
+	if st.OnError == plan.OnErrorFallback && !c.scopeDefinitelyBinds(st.Fallback, slot) {
 		return false
 	}
 	switch st.Kind {
 	case plan.Condition:
-		return c.scopeBinds(st.Then, slot) && c.scopeBinds(st.Else, slot)
+		return c.scopeDefinitelyBinds(st.Then, slot) && c.scopeDefinitelyBinds(st.Else, slot)
 	case plan.Parallel:
 		if st.Strategy == plan.Ignore {
 			return false
 		}
-		binds := func(b int32) bool { return c.scopeBinds(b, slot) }
+		binds := func(b int32) bool { return c.scopeDefinitelyBinds(b, slot) }
 		if st.WaitFor == plan.WaitAll {
 			return slices.ContainsFunc(st.Branches, binds)
 		}
@@ -205,19 +205,19 @@ func (c *compiler) surelyBinds(i, slot int32) bool {
 	return false
 }
 
-func (c *compiler) scopeBinds(g, slot int32) bool {
+func (c *compiler) scopeDefinitelyBinds(g, slot int32) bool {
 	if g == plan.None {
 		return false
 	}
 	if c.neverCompletes(g) {
 		return true // nobody reads after it, so nobody misses it
 	}
-	return slices.ContainsFunc(c.binders[graphSlot{g, slot}], func(i int32) bool { return c.surelyBinds(i, slot) })
+	return slices.ContainsFunc(c.binders[graphSlot{g, slot}], func(i int32) bool { return c.definitelyBinds(i, slot) })
 }
 
 // neverCompletes says whether a scope always ends in a fail step (R40).
 func (c *compiler) neverCompletes(g int32) bool {
-	if dead, ok := c.dead[g]; ok {
+	if dead, ok := c.neverEnds[g]; ok {
 		return dead
 	}
 	gr, dead := &c.p.Graphs[g], false
@@ -235,6 +235,6 @@ func (c *compiler) neverCompletes(g int32) bool {
 			dead = st.WaitFor == plan.WaitAll && st.Strategy != plan.Ignore && slices.ContainsFunc(st.Branches, c.neverCompletes)
 		}
 	}
-	c.dead[g] = dead
+	c.neverEnds[g] = dead
 	return dead
 }

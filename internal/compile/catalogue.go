@@ -60,8 +60,8 @@ func NewCatalogue(decls ...*action.Action) *Catalogue {
 	return c
 }
 
-// called lists what a name or an alias stands for.
-func (c *Catalogue) called(name string) []*action.Action {
+// declarations lists what a name or an alias stands for.
+func (c *Catalogue) declarations(name string) []*action.Action {
 	if of, ok := c.alias[name]; ok {
 		name = of
 	}
@@ -70,7 +70,7 @@ func (c *Catalogue) called(name string) []*action.Action {
 
 // Find implements [Actions].
 func (c *Catalogue) Find(name, version string) *action.Action {
-	for _, d := range c.called(name) {
+	for _, d := range c.declarations(name) {
 		if Admits(version, d.Version) {
 			return d
 		}
@@ -81,7 +81,7 @@ func (c *Catalogue) Find(name, version string) *action.Action {
 // Versions implements [Actions].
 func (c *Catalogue) Versions(name string) []string {
 	var vs []string
-	for _, d := range c.called(name) {
+	for _, d := range c.declarations(name) {
 		vs = append(vs, d.Version)
 	}
 	return vs

@@ -65,24 +65,24 @@ type Options struct {
 // they carry only JSON pointers.
 func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []fault.Diagnostic) {
 	c := newCompiler(r, src, opt)
-	c.layOut()
-	c.identify()
+	c.flatten()
+	c.assignIDs()
 	c.settings()
-	c.describe()
+	c.compileSteps()
 	c.bind()
 	c.resolve()
 	c.order()
-	c.race()
-	c.retain()
+	c.checkAmbiguity()
+	c.markLive()
 	if !HasErrors(c.diags) {
-		c.likelyMistakes() // what an error keeps from being read is not unused
+		c.lint() // what an error keeps from being read is not unused
 	}
 	diags := c.diagnostics()
 	if HasErrors(diags) {
 		return nil, diags
 	}
 	if err := c.p.Seal(); err != nil {
-		c.fail(fault.InternalError, "internal", spot{}, err.Error(), "")
+		c.fail(fault.InternalError, "internal", location{}, err.Error(), "")
 		return nil, c.diagnostics()
 	}
 	return c.p, diags
@@ -115,40 +115,40 @@ type compiler struct {
 	names    []string // of all actions, for near matches
 	gotNames bool
 
-	frames    map[int32]*frame         // by graph
-	binders   map[graphSlot][]int32    // steps of a graph that bind a slot, themselves or in an inner scope
-	firm      map[graphSlot]int        // index of the first binder that surely binds
-	split     map[graphSlot]int32      // parallel step and slot: the branch that binds it
-	dead      map[int32]bool           // graphs that never complete
-	readers   map[graphSlot][]readerOf // whoever reads a slot, lifted into that graph
-	waits     []edge                   // edges from references
-	edgeSet   map[[2]int32]int         // index into waits
-	outRead   map[int32]bool           // steps whose output an expression reads
-	slotUse   map[graphSlot]bool       // bindings an expression reads (graph = frame)
-	progs     map[exprKey]*program     // one per distinct text
-	checks    map[string][]problem     // typed checks by text, wish and types
-	typeIDs   map[string]int           // interned schemas
-	items     map[int32]typed          // of the items of a loop, by its body
-	wrapped   map[*declared]typed
-	slotTypes map[graphSlot]typed
-	input     *typed
-	params    *typed // of `parameters`; input is that of `input`
-	diags     []fault.Diagnostic
-	count     [2]int // of diagnostics, by severity
-	seen      map[string]bool
-	cyclic    map[int32]bool // graphs with a circle: nothing follows from their order
+	frames        map[int32]*frame           // by graph
+	binders       map[graphSlot][]int32      // steps of a graph that bind a slot, themselves or in an inner scope
+	firstDefinite map[graphSlot]int          // index of the first binder that surely binds
+	branchOf      map[graphSlot]int32        // parallel step and slot: the branch that binds it
+	neverEnds     map[int32]bool             // graphs that never complete
+	readers       map[graphSlot][]slotReader // whoever reads a slot, lifted into that graph
+	edges         []edge                     // edges from references
+	edgeIndex     map[[2]int32]int           // index into waits
+	outputRead    map[int32]bool             // steps whose output an expression reads
+	slotRead      map[graphSlot]bool         // bindings an expression reads (graph = frame)
+	programs      map[exprKey]*program       // one per distinct text
+	checks        map[string][]problem       // typed checks by text, wish and types
+	typeIDs       map[string]int             // interned schemas
+	items         map[int32]schemaType       // of the items of a loop, by its body
+	wrapped       map[*declared]schemaType
+	slotTypes     map[graphSlot]schemaType
+	input         *schemaType
+	params        *schemaType // of `parameters`; input is that of `input`
+	diags         []fault.Diagnostic
+	count         [2]int // of diagnostics, by severity
+	seen          map[string]bool
+	cyclic        map[int32]bool // graphs with a circle: nothing follows from their order
 }
 
 // node is what compile knows of a step beside the plan.
 type node struct {
-	src  *recipe.Step
-	ptr  string
-	bad  bool // its kind is unclear: nothing more is said about it
-	decl *declared
+	src     *recipe.Step
+	ptr     string
+	invalid bool // its kind is unclear: nothing more is said about it
+	decl    *declared
 	// bindPtr is where its outputBinding stands.
-	bindPtr string
-	bind    string
-	wrote   bool // its id is written, not generated
+	bindPtr    string
+	bind       string
+	explicitID bool // its id is written, not generated
 }
 
 type graphSlot struct{ graph, slot int32 }
@@ -163,27 +163,27 @@ type frame struct {
 func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 	c := &compiler{
 		r: r, src: src, opt: opt, limits: opt.Limits.orDefault(),
-		p:         &plan.Plan{},
-		byID:      map[string]int32{},
-		actions:   map[plan.ActionRef]int32{},
-		decls:     map[*action.Action]*declared{},
-		frames:    map[int32]*frame{},
-		binders:   map[graphSlot][]int32{},
-		firm:      map[graphSlot]int{},
-		split:     map[graphSlot]int32{},
-		dead:      map[int32]bool{},
-		readers:   map[graphSlot][]readerOf{},
-		edgeSet:   map[[2]int32]int{},
-		outRead:   map[int32]bool{},
-		slotUse:   map[graphSlot]bool{},
-		progs:     map[exprKey]*program{},
-		checks:    map[string][]problem{},
-		typeIDs:   map[string]int{},
-		items:     map[int32]typed{},
-		wrapped:   map[*declared]typed{},
-		slotTypes: map[graphSlot]typed{},
-		seen:      map[string]bool{},
-		cyclic:    map[int32]bool{},
+		p:             &plan.Plan{},
+		byID:          map[string]int32{},
+		actions:       map[plan.ActionRef]int32{},
+		decls:         map[*action.Action]*declared{},
+		frames:        map[int32]*frame{},
+		binders:       map[graphSlot][]int32{},
+		firstDefinite: map[graphSlot]int{},
+		branchOf:      map[graphSlot]int32{},
+		neverEnds:     map[int32]bool{},
+		readers:       map[graphSlot][]slotReader{},
+		edgeIndex:     map[[2]int32]int{},
+		outputRead:    map[int32]bool{},
+		slotRead:      map[graphSlot]bool{},
+		programs:      map[exprKey]*program{},
+		checks:        map[string][]problem{},
+		typeIDs:       map[string]int{},
+		items:         map[int32]schemaType{},
+		wrapped:       map[*declared]schemaType{},
+		slotTypes:     map[graphSlot]schemaType{},
+		seen:          map[string]bool{},
+		cyclic:        map[int32]bool{},
 	}
 	if len(r.Steps) > 0 {
 		// A recipe may stand inside a wrapper such as plan_definition.

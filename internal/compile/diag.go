@@ -13,24 +13,24 @@ import (
 	"github.com/roux-engine/roux/internal/spell"
 )
 
-// A spot is a place in the source, as a JSON pointer and what of its value is
+// A location is a place in the source, as a JSON pointer and what of its value is
 // meant. Line and column are looked up only when something is reported there.
-type spot struct {
+type location struct {
 	ptr    string
 	key    bool // the name of the field, not its value
 	inside bool // off and n are runes within the string value
 	off, n int
 }
 
-func (c *compiler) value(ptr string) spot { return spot{ptr: ptr} }
-func (c *compiler) key(ptr string) spot   { return spot{ptr: ptr, key: true} }
+func (c *compiler) valueAt(ptr string) location { return location{ptr: ptr} }
+func (c *compiler) keyAt(ptr string) location   { return location{ptr: ptr, key: true} }
 
-func (s spot) in(off, n int) spot {
+func (s location) in(off, n int) location {
 	s.inside, s.off, s.n = true, off, n
 	return s
 }
 
-func (c *compiler) pos(s spot) fault.Pos {
+func (c *compiler) pos(s location) fault.Pos {
 	switch {
 	case c.src == nil:
 		return fault.Pos{}
@@ -43,17 +43,17 @@ func (c *compiler) pos(s spot) fault.Pos {
 	}
 }
 
-func (c *compiler) fail(code fault.Code, rule string, at spot, msg, hint string, related ...fault.Place) {
+func (c *compiler) fail(code fault.Code, rule string, at location, msg, hint string, related ...fault.Place) {
 	c.report(fault.SeverityError, code, rule, at, msg, hint, related)
 }
 
-func (c *compiler) warn(rule string, at spot, msg, hint string, related ...fault.Place) {
+func (c *compiler) warn(rule string, at location, msg, hint string, related ...fault.Place) {
 	c.report(fault.SeverityWarning, fault.RecipeInvalid, rule, at, msg, hint, related)
 }
 
-func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at spot, msg, hint string, related []fault.Place) {
+func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at location, msg, hint string, related []fault.Place) {
 	// One mistake is met on several ways; people want to read it once.
-	if c.enough(sev) {
+	if c.full(sev) {
 		return
 	}
 	key := strings.Join([]string{rule, at.ptr, strconv.Itoa(at.off), msg}, "\x00")
@@ -67,11 +67,11 @@ func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at s
 	})
 }
 
-// enough says that nobody would read one more of a kind. What it costs to make
+// full says that nobody would read one more of a kind. What it costs to make
 // a good message grows with the recipe, so callers ask before they make it.
-func (c *compiler) enough(sev fault.Severity) bool { return c.count[sev] >= recipe.MaxDiagnostics }
+func (c *compiler) full(sev fault.Severity) bool { return c.count[sev] >= recipe.MaxDiagnostics }
 
-func (c *compiler) place(at spot, msg string) fault.Place {
+func (c *compiler) place(at location, msg string) fault.Place {
 	return fault.Place{Pos: c.pos(at), Msg: msg}
 }
 
@@ -96,8 +96,8 @@ func list(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// near is the hint that names the closest of names, "" when none is close.
-func near(name string, names []string) string {
+// didYouMean is the hint that names the closest of names, "" when none is close.
+func didYouMean(name string, names []string) string {
 	if best := nearest(name, names); best != "" {
 		return "did you mean " + strconv.Quote(best) + "?"
 	}

@@ -14,7 +14,7 @@ import (
 // and only what is not the default.
 func dump(p *plan.Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "ttl %s", text(p.TTLMS))
+	fmt.Fprintf(&b, "ttl %s", formatMS(p.TTLMS))
 	for _, f := range []struct {
 		on   bool
 		name string
@@ -112,23 +112,23 @@ func dumpStep(b *strings.Builder, p *plan.Plan, i int32, indent string) {
 		line("as %s, index %s, %d at once, %s", st.As, st.Index, st.Concurrency, strategyNames[st.Strategy])
 	case plan.Wait:
 		if st.DurationMS > 0 {
-			line("wait %s", text(st.DurationMS))
+			line("wait %s", formatMS(st.DurationMS))
 		}
 		if st.Signal != "" {
-			line("signal %s within %s", st.Signal, text(st.SignalMS))
+			line("signal %s within %s", st.Signal, formatMS(st.SignalMS))
 		}
 	case plan.Fail:
 		line("code %s", st.Code)
 	}
 	if def := (plan.Retry{Attempts: 1, InitialMS: 500, MaxMS: 8000, Multiplier: 2, Jitter: 0.5}); fmt.Sprint(st.Retry) != fmt.Sprint(def) {
 		r := st.Retry
-		line("retry %d attempts, %s to %s, x%g, jitter %g, on %v", r.Attempts, text(r.InitialMS), text(r.MaxMS), r.Multiplier, r.Jitter, r.On)
+		line("retry %d attempts, %s to %s, x%g, jitter %g, on %v", r.Attempts, formatMS(r.InitialMS), formatMS(r.MaxMS), r.Multiplier, r.Jitter, r.On)
 	}
 	if st.TimeoutMS != 0 && st.TimeoutMS != 10*minuteMS {
-		line("timeout %s", text(st.TimeoutMS))
+		line("timeout %s", formatMS(st.TimeoutMS))
 	}
 	if st.TotalTimeoutMS != 0 {
-		line("total timeout %s", text(st.TotalTimeoutMS))
+		line("total timeout %s", formatMS(st.TotalTimeoutMS))
 	}
 	if st.OnError != plan.OnErrorFail {
 		line("on error %s", [...]string{"fail", "skip", "fallback"}[st.OnError])

@@ -108,7 +108,7 @@ func (e *estimator) byFormula(b *Budget, src string) {
 	done := 0
 	for _, r := range prog.Refs() {
 		name := strings.Join(append([]string{r.Name}, r.Path...), ".")
-		v, ok := reach(e.vars, r)
+		v, ok := lookupPath(e.vars, r)
 		if !ok {
 			if !slices.Contains(b.Missing, name) {
 				b.Missing = append(b.Missing, name)
@@ -157,8 +157,8 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// reach is the value that a name with constant members has.
-func reach(vars expr.MapVars, r expr.Ref) (any, bool) {
+// lookupPath is the value that a name with constant members has.
+func lookupPath(vars expr.MapVars, r expr.Ref) (any, bool) {
 	v, ok := vars[r.Name]
 	for _, m := range r.Path {
 		fields, isMap := v.(map[string]any)
@@ -223,12 +223,12 @@ func (k Known) vars(p *plan.Plan) expr.MapVars {
 	return vars
 }
 
-// A span is the least and the most of something.
-type span [2]int64
+// A interval is the least and the most of something.
+type interval [2]int64
 
 // An amount is what a part of a plan costs and how long it takes.
 type amount struct {
-	credits, ms span
+	credits, ms interval
 }
 
 type estimator struct {
@@ -246,7 +246,7 @@ func (e *estimator) graph(g int32) amount {
 		return total
 	}
 	gr := &e.p.Graphs[g]
-	ends := make([]span, gr.N)
+	ends := make([]interval, gr.N)
 	order := make([]int32, gr.N)
 	for i := range order {
 		order[i] = gr.First + int32(i)
@@ -259,12 +259,12 @@ func (e *estimator) graph(g int32) amount {
 			a.credits[0], a.ms[0] = 0, 0
 		}
 		for s := range 2 {
-			total.credits[s] = plus(total.credits[s], a.credits[s])
+			total.credits[s] = addSaturating(total.credits[s], a.credits[s])
 			begin := int64(0)
 			for _, pred := range st.Preds {
 				begin = max(begin, ends[pred-gr.First][s])
 			}
-			ends[i-gr.First][s] = plus(begin, a.ms[s])
+			ends[i-gr.First][s] = addSaturating(begin, a.ms[s])
 			total.ms[s] = max(total.ms[s], ends[i-gr.First][s])
 		}
 	}
@@ -278,7 +278,7 @@ func (e *estimator) step(i int32) amount {
 	case plan.Action:
 		a = e.action(st)
 	case plan.Condition:
-		a = either(e.graph(st.Then), e.graph(st.Else))
+		a = union(e.graph(st.Then), e.graph(st.Else))
 	case plan.Parallel:
 		a = e.parallel(st)
 	case plan.Loop:
@@ -286,16 +286,16 @@ func (e *estimator) step(i int32) amount {
 	case plan.Wait:
 		switch {
 		case st.DurationMS > 0:
-			a.ms = span{st.DurationMS, st.DurationMS}
+			a.ms = interval{st.DurationMS, st.DurationMS}
 		case st.SignalMS > 0:
-			a.ms = span{0, st.SignalMS}
+			a.ms = interval{0, st.SignalMS}
 		default:
 			e.open = append(e.open, fmt.Sprintf("%s waits for as long as it takes", st.ID))
 		}
 	}
 	if st.Fallback != plan.None {
 		back := e.graph(st.Fallback)
-		a.credits[1], a.ms[1] = plus(a.credits[1], back.credits[1]), plus(a.ms[1], back.ms[1])
+		a.credits[1], a.ms[1] = addSaturating(a.credits[1], back.credits[1]), addSaturating(a.ms[1], back.ms[1])
 	}
 	return a
 }
@@ -306,7 +306,7 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	if decl == nil {
 		return a
 	}
-	a.credits = span{decl.Cost, decl.Cost}
+	a.credits = interval{decl.Cost, decl.Cost}
 	if r := decl.Metadata.DurationRange; r != nil {
 		// A declaration that is no duration counts as unknown: 0.
 		a.ms[0], _ = recipe.ParseDuration(r.Min)
@@ -318,11 +318,11 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	return a
 }
 
-// either is the range of two sides of which one is taken.
-func either(a, b amount) amount {
+// union is the range of two sides of which one is taken.
+func union(a, b amount) amount {
 	return amount{
-		span{min(a.credits[0], b.credits[0]), max(a.credits[1], b.credits[1])},
-		span{min(a.ms[0], b.ms[0]), max(a.ms[1], b.ms[1])},
+		interval{min(a.credits[0], b.credits[0]), max(a.credits[1], b.credits[1])},
+		interval{min(a.ms[0], b.ms[0]), max(a.ms[1], b.ms[1])},
 	}
 }
 
@@ -331,10 +331,10 @@ func either(a, b amount) amount {
 func (e *estimator) parallel(st *plan.Step) (a amount) {
 	for i, g := range st.Branches {
 		b := e.graph(g)
-		a.credits[1], a.ms[1] = plus(a.credits[1], b.credits[1]), max(a.ms[1], b.ms[1])
+		a.credits[1], a.ms[1] = addSaturating(a.credits[1], b.credits[1]), max(a.ms[1], b.ms[1])
 		switch {
 		case st.WaitFor == plan.WaitAll:
-			a.credits[0], a.ms[0] = plus(a.credits[0], b.credits[0]), max(a.ms[0], b.ms[0])
+			a.credits[0], a.ms[0] = addSaturating(a.credits[0], b.credits[0]), max(a.ms[0], b.ms[0])
 		case i == 0:
 			a.credits[0], a.ms[0] = b.credits[0], b.ms[0]
 		default:
@@ -350,11 +350,11 @@ func (e *estimator) loop(st *plan.Step) (a amount) {
 	n, known := e.items(st)
 	if !known {
 		e.open = append(e.open, fmt.Sprintf("%s runs once for each item of %q, counted once here", st.ID, st.Expr.Src))
-		return amount{span{0, body.credits[1]}, span{0, body.ms[1]}}
+		return amount{interval{0, body.credits[1]}, interval{0, body.ms[1]}}
 	}
 	lanes := max(int64(st.Concurrency), 1)
 	for s := range 2 {
-		a.credits[s], a.ms[s] = times(body.credits[s], n), times(body.ms[s], (n+lanes-1)/lanes)
+		a.credits[s], a.ms[s] = mulSaturating(body.credits[s], n), mulSaturating(body.ms[s], (n+lanes-1)/lanes)
 	}
 	return a
 }
@@ -379,14 +379,14 @@ func (e *estimator) items(st *plan.Step) (int64, bool) {
 	return int64(len(list)), err == nil && ok
 }
 
-func plus(a, b int64) int64 {
+func addSaturating(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
 	return a + b
 }
 
-func times(a, n int64) int64 {
+func mulSaturating(a, n int64) int64 {
 	if n > 0 && a > math.MaxInt64/n {
 		return math.MaxInt64
 	}

@@ -21,13 +21,13 @@ import (
 
 // A site is where an expression stands and what it sees from there.
 type site struct {
-	step  int32 // None beside the steps, where everything has happened
-	graph int32 // innermost graph whose names it sees
-	at    spot
-	lead  int    // runes of white space cut off before it
-	src   string // "" for a tree
-	want  string // type the result must have; "" = any
-	undo  bool   // in a compensation: it runs after everything, so it waits for nobody
+	step         int32 // None beside the steps, where everything has happened
+	graph        int32 // innermost graph whose names it sees
+	at           location
+	leading      int    // runes of white space cut off before it
+	src          string // "" for a tree
+	want         string // type the result must have; "" = any
+	compensation bool   // in a compensation: it runs after everything, so it waits for nobody
 }
 
 type exprKey struct {
@@ -54,7 +54,7 @@ type problem = expr.Problem
 // resolve compiles every expression and says what its names mean.
 func (c *compiler) resolve() {
 	for i := range c.nodes {
-		if !c.nodes[i].bad {
+		if !c.nodes[i].invalid {
 			c.resolveStep(int32(i))
 		}
 	}
@@ -65,7 +65,7 @@ func (c *compiler) resolve() {
 func (c *compiler) resolveStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	here := func(ptr, want string) site {
-		return site{step: i, graph: st.Graph, at: c.value(n.ptr + ptr), want: want, undo: c.undoing(st.Graph)}
+		return site{step: i, graph: st.Graph, at: c.valueAt(n.ptr + ptr), want: want, compensation: c.compensates(st.Graph)}
 	}
 	if n.src.When != "" {
 		st.When = c.cel(here("/when", "bool"), n.src.When)
@@ -80,11 +80,11 @@ func (c *compiler) resolveStep(i int32) {
 	case plan.Loop:
 		st.Expr = c.cel(here("/loop/over", "list|file"), n.src.Loop.Over)
 	case plan.Wait:
-		if c.sleeps(i) {
-			c.resolveSleep(i, here)
+		if c.isWaitAction(i) {
+			c.resolveWaitAction(i, here)
 		} else if n.src.Wait.Until != "" {
 			st.Expr = c.cel(here("/wait/until", "timestamp|string"), n.src.Wait.Until)
-			c.instant(st.Expr, c.value(n.ptr+"/wait/until"))
+			c.checkTime(st.Expr, c.valueAt(n.ptr+"/wait/until"))
 		}
 	case plan.Fail:
 		if n.src.Fail.Message != "" {
@@ -93,12 +93,12 @@ func (c *compiler) resolveStep(i int32) {
 	}
 }
 
-// instant checks a time that is written out.
-func (c *compiler) instant(e *plan.Expr, at spot) {
+// checkTime checks a time that is written out.
+func (c *compiler) checkTime(e *plan.Expr, at location) {
 	if e == nil {
 		return
 	}
-	written, ok := c.progs[exprKey{e.Src, false}].constant.(string)
+	written, ok := c.programs[exprKey{e.Src, false}].constant.(string)
 	if !ok {
 		return
 	}
@@ -113,7 +113,7 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 		b := &st.Bindings[k]
 		want := ""
 		if n.decl != nil {
-			want = wish(n.decl.props[b.Name])
+			want = celType(n.decl.props[b.Name])
 		}
 		at := here("/inputBindings/"+jsonx.EscapeToken(b.Name), want)
 		if e := c.cel(at, n.src.InputBindings[b.Name]); e != nil {
@@ -125,25 +125,25 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 	}
 }
 
-// wishes are the CEL types of JSON Schema's. A file is named by its hash.
-var wishes = map[string]string{
+// celTypes are the CEL types of JSON Schema's. A file is named by its hash.
+var celTypes = map[string]string{
 	"string": "string", "boolean": "bool", "array": "list", "integer": "int", "number": "number", "object": "map",
 }
 
-// wish is the CEL type that a property's schema asks for, "" where it leaves a
+// celType is the CEL type that a property's schema asks for, "" where it leaves a
 // choice. So what one action puts out is held against what the next takes (X11).
-func wish(prop any) string {
+func celType(prop any) string {
 	p, _ := prop.(map[string]any)
 	name, _ := p["type"].(string)
-	return wishes[name]
+	return celTypes[name]
 }
 
-func (c *compiler) undoing(g int32) bool { return c.p.Graphs[g].Role == plan.Compensation }
+func (c *compiler) compensates(g int32) bool { return c.p.Graphs[g].Role == plan.Compensation }
 
 // resolveOutputs compiles the run's result (R41), which sees what the root does.
 func (c *compiler) resolveOutputs() {
 	for _, name := range slices.Sorted(maps.Keys(c.r.Outputs)) {
-		at := c.value(c.base + "/outputs/" + jsonx.EscapeToken(name))
+		at := c.valueAt(c.base + "/outputs/" + jsonx.EscapeToken(name))
 		b := plan.Binding{Name: name}
 		if e := c.cel(site{step: plan.None, at: at}, c.r.Outputs[name]); e != nil {
 			b.Expr = *e
@@ -159,7 +159,7 @@ func (c *compiler) resolveFormula() {
 	if e == nil || e.Formula == "" {
 		return
 	}
-	at := c.value(c.base + "/creditEstimation/formula")
+	at := c.valueAt(c.base + "/creditEstimation/formula")
 	src := trimmed(e.Formula)
 	prog := c.program(src, false)
 	for _, p := range prog.problems {
@@ -169,18 +169,18 @@ func (c *compiler) resolveFormula() {
 	}
 	fields := inputFields(c.r.InputSchema)
 	for _, r := range prog.refs {
-		if reserved(r.Name) {
+		if isReserved(r.Name) {
 			continue
 		}
 		if slot, ok := c.frames[0].slots[r.Name]; ok {
-			c.slotUse[graphSlot{0, slot}] = true
+			c.slotRead[graphSlot{0, slot}] = true
 			continue
 		}
 		if slices.Contains(fileSums, r.Name) || slices.Contains(fields, r.Name) {
 			continue
 		}
 		c.warn("unknown-variable", at.in(r.Offset, r.Len),
-			fmt.Sprintf("%q is nothing this recipe knows, so every run reserves maxCredits", r.Name), near(r.Name, c.frames[0].names))
+			fmt.Sprintf("%q is nothing this recipe knows, so every run reserves maxCredits", r.Name), didYouMean(r.Name, c.frames[0].names))
 	}
 }
 
@@ -201,7 +201,7 @@ func trimmed(src string) string { return strings.TrimSpace(src) }
 // cel compiles one CEL expression.
 func (c *compiler) cel(at site, src string) *plan.Expr {
 	cut := strings.TrimLeft(src, " \t\r\n")
-	at.lead = utf8.RuneCountInString(src) - utf8.RuneCountInString(cut)
+	at.leading = utf8.RuneCountInString(src) - utf8.RuneCountInString(cut)
 	at.src = trimmed(src)
 	if at.src == "" {
 		c.fail(fault.RecipeInvalid, "missing-field", at.at, "the expression is empty", "")
@@ -230,7 +230,7 @@ func (c *compiler) compiled(at site, template bool) *plan.Expr {
 		c.problems(at, prog.problems)
 		return nil
 	}
-	vars := c.vars(at, prog.refs)
+	vars := c.resolveNames(at, prog.refs)
 	c.check(at, template, prog.refs, vars)
 	return &plan.Expr{Src: at.src, Template: template, Vars: vars}
 }
@@ -247,7 +247,7 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 		return nil
 	}
 	refs := tree.Refs()
-	vars := c.vars(at, refs)
+	vars := c.resolveNames(at, refs)
 	c.checkTree(at, raw, refs, vars)
 	return vars
 }
@@ -257,18 +257,18 @@ func (c *compiler) problems(at site, ps []problem) {
 	for _, p := range ps {
 		where := at.at
 		where.ptr += p.Pointer
-		c.fail(fault.RecipeInvalid, p.Rule, where.in(p.Offset+at.lead, p.Len), p.Msg, p.Hint)
+		c.fail(fault.RecipeInvalid, p.Rule, where.in(p.Offset+at.leading, p.Len), p.Msg, p.Hint)
 	}
 }
 
 // program compiles a text once.
 func (c *compiler) program(src string, template bool) *program {
 	key := exprKey{src, template}
-	if p, ok := c.progs[key]; ok {
+	if p, ok := c.programs[key]; ok {
 		return p
 	}
 	p := new(program)
-	c.progs[key] = p
+	c.programs[key] = p
 	compile := expr.Compile
 	if template {
 		compile = expr.CompileTemplate
@@ -311,7 +311,7 @@ func problemsOf(src string, err error) []problem {
 }
 
 // hasSecret refuses secret('name'), which later releases resolve in workers.
-func (c *compiler) hasSecret(at spot, src string, template bool) bool {
+func (c *compiler) hasSecret(at location, src string, template bool) bool {
 	off := callOf("secret", src, template)
 	if off < 0 {
 		return false

@@ -14,19 +14,19 @@ import (
 
 const maxID = 64
 
-// identify gives every step its id: the written one, else one made from its
+// assignIDs gives every step its id: the written one, else one made from its
 // place (X53). Places are part of a recipe's meaning, so the same recipe gets
 // the same ids everywhere.
-func (c *compiler) identify() {
+func (c *compiler) assignIDs() {
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		id := n.src.ID
 		if id == "" {
 			continue
 		}
-		n.wrote = true
+		n.explicitID = true
 		c.p.Steps[i].ID = id
-		at := c.value(n.ptr + "/id")
+		at := c.valueAt(n.ptr + "/id")
 		if !validID(id) {
 			c.fail(fault.RecipeInvalid, "bad-id", at, fmt.Sprintf("%q is no step id", id),
 				"want 1 to 64 letters, digits, underscores and dashes")
@@ -34,7 +34,7 @@ func (c *compiler) identify() {
 		if first, ok := c.byID[id]; ok {
 			c.fail(fault.RecipeInvalid, "duplicate-id", at, fmt.Sprintf("two steps have the id %q", id),
 				"ids are unique in the whole recipe, inner scopes included",
-				c.place(c.value(c.nodes[first].ptr+"/id"), "the first one"))
+				c.place(c.valueAt(c.nodes[first].ptr+"/id"), "the first one"))
 			continue
 		}
 		c.byID[id] = int32(i)
@@ -42,7 +42,7 @@ func (c *compiler) identify() {
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if c.p.Steps[i].ID == "" {
-			id := c.freeID(c.placeID(int32(i)))
+			id := c.uniqueID(c.generatedID(int32(i)))
 			c.p.Steps[i].ID = id
 			c.byID[id] = int32(i)
 		}
@@ -55,8 +55,8 @@ func (c *compiler) identify() {
 	}
 }
 
-// placeID names a step by its place: s2, sizes-b0-s1, pages-s0, charge-undo.
-func (c *compiler) placeID(i int32) string {
+// generatedID names a step by its place: s2, sizes-b0-s1, pages-s0, charge-undo.
+func (c *compiler) generatedID(i int32) string {
 	g := &c.p.Graphs[c.p.Steps[i].Graph]
 	at := "s" + strconv.Itoa(int(i-g.First))
 	if g.Owner == plan.None {
@@ -76,8 +76,8 @@ func (c *compiler) placeID(i int32) string {
 	return owner + "-" + at
 }
 
-// freeID makes an id fit the length and keeps it clear of the written ones.
-func (c *compiler) freeID(id string) string {
+// uniqueID makes an id fit the length and keeps it clear of the written ones.
+func (c *compiler) uniqueID(id string) string {
 	if len(id) > maxID {
 		sum := sha256.Sum256([]byte(id))
 		id = id[:maxID-9] + "-" + hex.EncodeToString(sum[:4])

@@ -90,7 +90,7 @@ func (c *compiler) effectiveLimits() {
 		{"memory_limit_mb", wish.MemoryLimitMB, &lim.MemoryBytes, c.limits.Max.MemoryBytes, mebibyte, " MiB"},
 		{"max_expression_cost", wish.MaxExpressionCost, &lim.ExpressionCost, c.limits.Max.ExpressionCost, 1, ""},
 	} {
-		at := c.value(c.base + "/limits/" + f.name)
+		at := c.valueAt(c.base + "/limits/" + f.name)
 		switch {
 		case f.want == 0:
 			*f.to = min(*f.to, f.most)
@@ -108,7 +108,7 @@ func (c *compiler) effectiveLimits() {
 	}
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {
-		c.fail(fault.StepLimit, "too-many-steps", c.key(c.base+"/steps"),
+		c.fail(fault.StepLimit, "too-many-steps", c.keyAt(c.base+"/steps"),
 			fmt.Sprintf("the recipe has %d steps; its limit is %d", n, lim.TotalSteps),
 			fmt.Sprintf(`set "limits: {max_total_steps: %d}" (at most %d)`, n, c.limits.Max.TotalSteps))
 	}
@@ -116,7 +116,7 @@ func (c *compiler) effectiveLimits() {
 		gr := &c.p.Graphs[g]
 		// Reported where the limit is passed, not at every scope below it.
 		if int64(gr.Depth) == lim.ScopeDepth+1 && gr.Role != plan.Compensation {
-			c.fail(fault.DepthExceeded, "too-deep", c.value(c.nodes[gr.Owner].ptr),
+			c.fail(fault.DepthExceeded, "too-deep", c.valueAt(c.nodes[gr.Owner].ptr),
 				fmt.Sprintf("%s is %d levels deep; the limit is %d", c.scopeName(int32(g)), gr.Depth, lim.ScopeDepth),
 				fmt.Sprintf(`flatten the recipe, or set "limits: {max_scope_depth: …}" (at most %d)`, c.limits.Max.ScopeDepth))
 		}
@@ -125,7 +125,7 @@ func (c *compiler) effectiveLimits() {
 
 // duration reads a duration that must be longer than nothing. 0 = not given or
 // not readable, which has been reported then.
-func (c *compiler) duration(d recipe.Duration, at spot) int64 {
+func (c *compiler) duration(d recipe.Duration, at location) int64 {
 	if d == "" {
 		return 0
 	}
@@ -141,8 +141,8 @@ func (c *compiler) duration(d recipe.Duration, at spot) int64 {
 	return ms
 }
 
-// pause is a duration that may be no time at all; false = not given.
-func (c *compiler) pause(d recipe.Duration, at spot) (ms int64, ok bool) {
+// delay is a duration that may be no time at all; false = not given.
+func (c *compiler) delay(d recipe.Duration, at location) (ms int64, ok bool) {
 	if d == "" {
 		return 0, false
 	}
@@ -155,17 +155,17 @@ func (c *compiler) pause(d recipe.Duration, at spot) (ms int64, ok bool) {
 }
 
 // timeout is a duration under the operator's hard limit.
-func (c *compiler) timeout(d recipe.Duration, at spot) int64 {
+func (c *compiler) timeout(d recipe.Duration, at location) int64 {
 	ms := c.duration(d, at)
 	if ms > c.limits.MaxTimeoutMS {
-		c.warn("timeout-capped", at, fmt.Sprintf("%q is longer than this server allows; %s is used", string(d), text(c.limits.MaxTimeoutMS)), "")
+		c.warn("timeout-capped", at, fmt.Sprintf("%q is longer than this server allows; %s is used", string(d), formatMS(c.limits.MaxTimeoutMS)), "")
 		return c.limits.MaxTimeoutMS
 	}
 	return ms
 }
 
-// text writes milliseconds as people do: 1h30m, 250ms.
-func text(ms int64) string {
+// formatMS writes milliseconds as people do: 1h30m, 250ms.
+func formatMS(ms int64) string {
 	s := ""
 	for _, u := range []struct {
 		ms   int64

@@ -17,10 +17,10 @@ import (
 // page.file, steps.resize.output.file, resize.result.file.
 var fileOf = regexp.MustCompile(`^[A-Za-z_]\w*(\.\w+|\['[\w-]+'\])*\.file$`)
 
-// wrongFile warns where a file goes to an action that does not take its type
+// lintFileTypes warns where a file goes to an action that does not take its type
 // (X11). Only what both actions declare is compared: the types of the field
 // `file` of the one with those of the input of the other.
-func (c *compiler) wrongFile(i int32) {
+func (c *compiler) lintFileTypes(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if st.Kind != plan.Action || n.decl == nil {
 		return
@@ -40,7 +40,7 @@ func (c *compiler) wrongFile(i int32) {
 		if len(gives) == 0 || len(takes) == 0 || overlap(gives, takes) {
 			continue
 		}
-		c.warn("file-type", c.value(n.ptr+"/inputBindings/"+b.Name),
+		c.warn("file-type", c.valueAt(n.ptr+"/inputBindings/"+b.Name),
 			fmt.Sprintf("%s gives %s, and %s takes %s", from.Name, list(gives), n.decl.Name, list(takes)),
 			"put an action between them that converts one into the other")
 	}

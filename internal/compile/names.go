@@ -14,14 +14,14 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// vars says what the names of an expression mean where it stands, and notes
+// resolveNames says what the names of an expression mean where it stands, and notes
 // whom its step therefore waits for.
-func (c *compiler) vars(at site, refs []expr.Ref) []plan.Var {
+func (c *compiler) resolveNames(at site, refs []expr.Ref) []plan.Var {
 	var vars []plan.Var
 	for _, r := range refs {
 		where := at.at
 		where.ptr += r.Pointer
-		v, ok := c.name(at, r, where.in(r.Offset+at.lead, r.Len))
+		v, ok := c.resolveName(at, r, where.in(r.Offset+at.leading, r.Len))
 		if ok && !slices.ContainsFunc(vars, func(o plan.Var) bool { return o.Name == v.Name && o.Member == v.Member }) {
 			vars = append(vars, v)
 		}
@@ -32,27 +32,27 @@ func (c *compiler) vars(at site, refs []expr.Ref) []plan.Var {
 	return vars
 }
 
-// name resolves one name: the reserved ones first, then bindings and loop
+// resolveName resolves one name: the reserved ones first, then bindings and loop
 // variables from the innermost scope outward, then steps by their bare id. So a
 // binding beats a step of the same name.
-func (c *compiler) name(at site, r expr.Ref, where spot) (plan.Var, bool) {
+func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, bool) {
 	switch {
 	case r.Name == "steps":
-		return c.member(at, r, where)
+		return c.resolveMember(at, r, where)
 	case slices.Contains(reservedNames, r.Name):
 		return plan.Var{Name: r.Name, Kind: plan.VarInput}, true
 	case r.Name == expr.NowVar || r.Name == expr.SeedVar:
-		return c.ofStep(at, r, where)
+		return c.stepVariable(at, r, where)
 	}
-	var missed *miss
+	var missed *unbound
 	for g := at.graph; g != plan.None; g = c.outer(g) {
 		if c.p.Graphs[g].Frame != g {
 			continue
 		}
 		if slot, ok := c.frames[g].slots[r.Name]; ok {
-			m := c.reach(at, g, slot, r.Name, where)
+			m := c.findBinder(at, g, slot, r.Name, where)
 			if m == nil {
-				c.slotUse[graphSlot{g, slot}] = true
+				c.slotRead[graphSlot{g, slot}] = true
 				return plan.Var{Name: r.Name, Kind: plan.VarBinding, Graph: g, Index: slot}, true
 			}
 			if missed == nil {
@@ -73,14 +73,14 @@ func (c *compiler) name(at site, r expr.Ref, where spot) (plan.Var, bool) {
 		return plan.Var{}, false
 	}
 	if i, ok := c.byID[r.Name]; ok {
-		return c.step(at, i, r.Name, "", r.Path, where)
+		return c.stepReference(at, i, r.Name, "", r.Path, where)
 	}
 	c.undefined(at, r.Name, where)
 	return plan.Var{}, false
 }
 
-// ofStep resolves what stands behind now() and uuid(), which is the step's.
-func (c *compiler) ofStep(at site, r expr.Ref, where spot) (plan.Var, bool) {
+// stepVariable resolves what stands behind now() and uuid(), which is the step's.
+func (c *compiler) stepVariable(at site, r expr.Ref, where location) (plan.Var, bool) {
 	if at.step == plan.None {
 		c.fail(fault.RecipeInvalid, "undefined-name", where, expr.NameFor(r.Name)+" belongs to a step, and here is none",
 			"call it in a step, for example a transform, and name its output here")
@@ -93,8 +93,8 @@ func (c *compiler) ofStep(at site, r expr.Ref, where spot) (plan.Var, bool) {
 	return plan.Var{Name: r.Name, Kind: kind}, true
 }
 
-// member resolves steps.<id> and steps['<id>'].
-func (c *compiler) member(at site, r expr.Ref, where spot) (plan.Var, bool) {
+// resolveMember resolves steps.<id> and steps['<id>'].
+func (c *compiler) resolveMember(at site, r expr.Ref, where location) (plan.Var, bool) {
 	if len(r.Path) == 0 {
 		msg, hint := "steps alone is no value", "name a step: steps.<id>.output"
 		if r.Dynamic {
@@ -106,37 +106,37 @@ func (c *compiler) member(at site, r expr.Ref, where spot) (plan.Var, bool) {
 	id := r.Path[0]
 	i, ok := c.byID[id]
 	if !ok {
-		if c.enough(fault.SeverityError) {
+		if c.full(fault.SeverityError) {
 			return plan.Var{}, false
 		}
 		ids := c.visibleSteps(at)
-		hint := near(id, ids)
+		hint := didYouMean(id, ids)
 		if hint == "" {
 			hint = available(ids)
 		}
 		c.fail(fault.RecipeInvalid, "unknown-step", where, fmt.Sprintf("no step has the id %q", id), hint)
 		return plan.Var{}, false
 	}
-	return c.step(at, i, "steps", id, r.Path[1:], where)
+	return c.stepReference(at, i, "steps", id, r.Path[1:], where)
 }
 
-// step resolves a name to a step, if that can be seen and has settled by then.
-func (c *compiler) step(at site, i int32, name, member string, path []string, where spot) (plan.Var, bool) {
+// stepReference resolves a name to a step, if that can be seen and has settled by then.
+func (c *compiler) stepReference(at site, i int32, name, member string, path []string, where location) (plan.Var, bool) {
 	id, g := c.p.Steps[i].ID, c.p.Steps[i].Graph
-	if !c.sees(at, g) {
+	if !c.visible(at, g) {
 		hint := "bind its output with outputBinding and name that"
-		if c.p.Graphs[c.frameOf(g)].Role == plan.Body && !c.sees(at, c.frameOf(g)) {
+		if c.p.Graphs[c.frameOf(g)].Role == plan.Body && !c.visible(at, c.frameOf(g)) {
 			loop := c.p.Graphs[c.frameOf(g)].Owner
-			hint = fmt.Sprintf("the outputs of all iterations are %s", stepExpr(c.p.Steps[loop].ID)+".output")
+			hint = fmt.Sprintf("the outputs of all iterations are %s", stepSource(c.p.Steps[loop].ID)+".output")
 		}
 		c.fail(fault.RecipeInvalid, "invisible-step", where,
 			fmt.Sprintf("the step %q is in %s, and steps of a scope are invisible outside it", id, c.scopeName(g)), hint,
-			c.place(c.value(c.nodes[i].ptr), "the step"))
+			c.place(c.valueAt(c.nodes[i].ptr), "the step"))
 		return plan.Var{}, false
 	}
-	reader := c.lift(at.step, g)
+	reader := c.ancestorIn(at.step, g)
 	if reader == i {
-		role := c.within(at, i)
+		role := c.roleWithin(at, i)
 		if role != plan.Fallback && role != plan.Compensation {
 			msg := fmt.Sprintf("the step %q cannot read its own result", id)
 			if at.step != i {
@@ -145,11 +145,11 @@ func (c *compiler) step(at site, i int32, name, member string, path []string, wh
 			c.fail(fault.RecipeInvalid, "self-reference", where, msg, "")
 			return plan.Var{}, false
 		}
-	} else if reader != plan.None && !at.undo {
+	} else if reader != plan.None && !at.compensation {
 		c.waitFor(i, reader, where)
 	}
 	if len(path) > 0 && !slices.Contains(stepFields, path[0]) {
-		hint := near(path[0], stepFields)
+		hint := didYouMean(path[0], stepFields)
 		if hint == "" {
 			hint = "it has " + list(stepFields)
 		}
@@ -157,20 +157,20 @@ func (c *compiler) step(at site, i int32, name, member string, path []string, wh
 		return plan.Var{}, false
 	}
 	if len(path) == 0 || path[0] != "status" && path[0] != "error" {
-		c.outRead[i] = true
+		c.outputRead[i] = true
 	}
 	return plan.Var{Name: name, Member: member, Kind: plan.VarStep, Graph: g, Index: i}, true
 }
 
-func stepExpr(id string) string {
-	if identifier(id) {
+func stepSource(id string) string {
+	if isIdentifier(id) {
 		return "steps." + id
 	}
 	return "steps['" + id + "']"
 }
 
-// sees says whether the steps of g are visible from a site.
-func (c *compiler) sees(at site, g int32) bool {
+// visible says whether the steps of g are visible from a site.
+func (c *compiler) visible(at site, g int32) bool {
 	for at := at.graph; at != plan.None; at = c.outer(at) {
 		if at == g {
 			return true
@@ -181,9 +181,9 @@ func (c *compiler) sees(at site, g int32) bool {
 
 func (c *compiler) frameOf(g int32) int32 { return c.p.Graphs[g].Frame }
 
-// within is the role of the graph of step i in which the site stands; Root when
+// roleWithin is the role of the graph of step i in which the site stands; Root when
 // it stands at the step itself.
-func (c *compiler) within(at site, i int32) plan.Role {
+func (c *compiler) roleWithin(at site, i int32) plan.Role {
 	for g := at.graph; g != plan.None; g = c.outer(g) {
 		if c.p.Graphs[g].Owner == i {
 			return c.p.Graphs[g].Role
@@ -193,8 +193,8 @@ func (c *compiler) within(at site, i int32) plan.Role {
 }
 
 // undefined reports a name that means nothing, with what would mean something.
-func (c *compiler) undefined(at site, name string, where spot) {
-	if c.enough(fault.SeverityError) {
+func (c *compiler) undefined(at site, name string, where location) {
+	if c.full(fault.SeverityError) {
 		return
 	}
 	bound := c.visibleBindings(at)
@@ -206,8 +206,8 @@ func (c *compiler) undefined(at site, name string, where spot) {
 		g := c.p.Steps[i].Graph
 		c.fail(fault.RecipeInvalid, "undefined-name", where,
 			fmt.Sprintf("%q is bound in %s and invisible outside it", name, c.scopeName(c.frameOf(g))),
-			fmt.Sprintf("the outputs of all iterations are %s.output", stepExpr(c.p.Steps[c.p.Graphs[c.frameOf(g)].Owner].ID)),
-			c.place(c.value(c.nodes[i].bindPtr), "bound here"))
+			fmt.Sprintf("the outputs of all iterations are %s.output", stepSource(c.p.Steps[c.p.Graphs[c.frameOf(g)].Owner].ID)),
+			c.place(c.valueAt(c.nodes[i].bindPtr), "bound here"))
 		return
 	}
 	if best != "" {
@@ -283,58 +283,58 @@ func (c *compiler) visibleSteps(at site) []string {
 	return ids
 }
 
-// A miss is why a binding of the right name is of no use here.
-type miss struct {
+// A unbound is why a binding of the right name is of no use here.
+type unbound struct {
 	rule, msg, hint string
 	related         []fault.Place
 }
 
-// reach finds the step that sets a slot for a reader and makes the reader wait
+// findBinder finds the step that sets a slot for a reader and makes the reader wait
 // for it. In each scope from the reader outward that is the nearest one above
 // it in the definition; where none is above, in a scope without order the
 // nearest one below. Where it may not have been set, the search goes on outward
 // for one that surely did. nil = found.
-func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *miss {
+func (c *compiler) findBinder(at site, frame, slot int32, name string, where location) *unbound {
 	maybe := plan.None // the owner, in the innermost scope that has one, of a binder that may not have run
 	found := false
 	var before []graphSlot // scopes whose steps bind it only after the reader
 	defer func() {
 		if found {
 			for _, key := range before {
-				c.readers[key] = append(c.readers[key], readerOf{c.lift(at.step, key.graph), plan.None, where})
+				c.readers[key] = append(c.readers[key], slotReader{c.ancestorIn(at.step, key.graph), plan.None, where})
 			}
 		}
 	}()
 	for g := c.inFrame(at.graph, frame); ; g = c.outer(g) {
 		key := graphSlot{g, slot}
 		steps := c.binders[key]
-		reader := c.lift(at.step, g)
+		reader := c.ancestorIn(at.step, g)
 		k, member := len(steps), false
 		if reader != plan.None {
 			k, member = slices.BinarySearch(steps, reader)
 		}
-		if at.undo && member && c.within(at, reader) == plan.Compensation {
+		if at.compensation && member && c.roleWithin(at, reader) == plan.Compensation {
 			k++ // what this compensates has completed, and bound what it binds
 		}
-		if member && !at.undo && c.crosses(at, reader, slot, name, where) {
+		if member && !at.compensation && c.crossesBranch(at, reader, slot, name, where) {
 			return nil
 		}
 		if k > 0 {
 			by := steps[k-1]
-			if reader != plan.None && !at.undo && by != reader {
+			if reader != plan.None && !at.compensation && by != reader {
 				c.waitFor(by, reader, where)
-				c.readers[key] = append(c.readers[key], readerOf{reader, by, where})
+				c.readers[key] = append(c.readers[key], slotReader{reader, by, where})
 			}
 			found = true
-			if firm, ok := c.firm[key]; ok && firm < k {
+			if firm, ok := c.firstDefinite[key]; ok && firm < k {
 				return nil
 			}
 			if maybe == plan.None {
 				maybe = by
 			}
-		} else if !at.undo && len(steps) > 0 && !member {
+		} else if !at.compensation && len(steps) > 0 && !member {
 			before = append(before, key)
-		} else if at.undo && len(steps) > 0 {
+		} else if at.compensation && len(steps) > 0 {
 			found = true // later steps may have run before the failure
 			if maybe == plan.None {
 				maybe = steps[0]
@@ -345,7 +345,7 @@ func (c *compiler) reach(at site, frame, slot int32, name string, where spot) *m
 		}
 	}
 	if !found {
-		return c.below(at, frame, slot, name, where)
+		return c.findBinderBelow(at, frame, slot, name, where)
 	}
 	c.maybeUnbound(at, maybe, frame, slot, where)
 	return nil
@@ -359,13 +359,13 @@ func (c *compiler) inFrame(g, frame int32) int32 {
 	return g
 }
 
-// below looks for a binder that stands below its reader.
-func (c *compiler) below(at site, frame, slot int32, name string, where spot) *miss {
+// findBinderBelow looks for a binder that stands below its reader.
+func (c *compiler) findBinderBelow(at site, frame, slot int32, name string, where location) *unbound {
 	late := plan.None
 	for g := c.inFrame(at.graph, frame); ; g = c.outer(g) {
 		key := graphSlot{g, slot}
 		steps := c.binders[key]
-		reader := c.lift(at.step, g)
+		reader := c.ancestorIn(at.step, g)
 		k, member := slices.BinarySearch(steps, reader)
 		if member {
 			k++
@@ -374,8 +374,8 @@ func (c *compiler) below(at site, frame, slot int32, name string, where spot) *m
 			by := steps[k]
 			if !c.follows(by, reader) {
 				c.waitFor(by, reader, where)
-				c.readers[key] = append(c.readers[key], readerOf{reader, by, where})
-				if !c.surelyBinds(by, slot) {
+				c.readers[key] = append(c.readers[key], slotReader{reader, by, where})
+				if !c.definitelyBinds(by, slot) {
 					c.maybeUnbound(at, by, frame, slot, where)
 				}
 				return nil
@@ -388,48 +388,48 @@ func (c *compiler) below(at site, frame, slot int32, name string, where spot) *m
 			break
 		}
 	}
-	if c.enough(fault.SeverityError) {
-		return &miss{}
+	if c.full(fault.SeverityError) {
+		return &unbound{}
 	}
 	if late != plan.None {
 		by := c.binderWithin(late, frame, slot)
-		return &miss{
+		return &unbound{
 			rule: "used-before-bound", msg: fmt.Sprintf("%q has no value yet: %q binds it later", name, c.p.Steps[by].ID),
-			hint: "move the step that binds it up", related: []fault.Place{c.place(c.value(c.nodes[by].bindPtr), "bound here")},
+			hint: "move the step that binds it up", related: []fault.Place{c.place(c.valueAt(c.nodes[by].bindPtr), "bound here")},
 		}
 	}
 	by := c.frames[frame].by[slot][0]
-	reader := c.lift(at.step, c.p.Steps[by].Graph)
+	reader := c.ancestorIn(at.step, c.p.Steps[by].Graph)
 	why := "only here, after the expression"
 	if reader == plan.None {
 		why = "in " + c.scopeName(c.p.Steps[by].Graph) + ", which is never before this step"
 	}
-	return &miss{
+	return &unbound{
 		rule: "used-before-bound", msg: fmt.Sprintf("%q has no value here: %q binds it %s", name, c.p.Steps[by].ID, why),
-		hint: "", related: []fault.Place{c.place(c.value(c.nodes[by].bindPtr), "bound here")},
+		hint: "", related: []fault.Place{c.place(c.valueAt(c.nodes[by].bindPtr), "bound here")},
 	}
 }
 
-// crosses refuses to read in one branch what another branch sets meanwhile.
-func (c *compiler) crosses(at site, owner, slot int32, name string, where spot) bool {
+// crossesBranch refuses to read in one branch what another branch sets meanwhile.
+func (c *compiler) crossesBranch(at site, owner, slot int32, name string, where location) bool {
 	if at.step == owner || c.p.Steps[owner].Kind != plan.Parallel {
 		return false
 	}
-	branch, ok := c.split[graphSlot{owner, slot}]
-	if !ok || c.sees(at, branch) || c.within(at, owner) != plan.Branch {
+	branch, ok := c.branchOf[graphSlot{owner, slot}]
+	if !ok || c.visible(at, branch) || c.roleWithin(at, owner) != plan.Branch {
 		return false
 	}
 	by := c.firstBinder(branch, slot)
 	c.fail(fault.RecipeInvalid, "binding-race", where,
 		fmt.Sprintf("%q is bound by %q in %s, which runs at the same time", name, c.p.Steps[by].ID, c.scopeName(branch)),
-		"read it after the parallel step", c.place(c.value(c.nodes[by].bindPtr), "bound here"))
+		"read it after the parallel step", c.place(c.valueAt(c.nodes[by].bindPtr), "bound here"))
 	return true
 }
 
 // binderWithin is the first step that binds the slot itself, at i or inside it.
 func (c *compiler) binderWithin(i, frame, slot int32) int32 {
 	for _, b := range c.frames[frame].by[slot] {
-		if c.lift(b, c.p.Steps[i].Graph) == i {
+		if c.ancestorIn(b, c.p.Steps[i].Graph) == i {
 			return b
 		}
 	}
@@ -437,21 +437,21 @@ func (c *compiler) binderWithin(i, frame, slot int32) int32 {
 }
 
 // maybeUnbound warns of a binding that some paths do not set (R40).
-func (c *compiler) maybeUnbound(at site, within, frame, slot int32, where spot) {
+func (c *compiler) maybeUnbound(at site, within, frame, slot int32, where location) {
 	name := c.frames[frame].names[slot]
-	if c.enough(fault.SeverityWarning) || c.guarded(at, name) {
+	if c.full(fault.SeverityWarning) || c.handlesAbsence(at, name) {
 		return
 	}
 	by := c.binderWithin(within, frame, slot)
-	why, stop := c.whyNot(at, by, slot)
+	why, stop := c.whyUnbound(at, by, slot)
 	c.warn("maybe-unbound", where, fmt.Sprintf("%q is %s", name, why), stop,
-		c.place(c.value(c.nodes[by].bindPtr), "bound here"))
+		c.place(c.valueAt(c.nodes[by].bindPtr), "bound here"))
 }
 
-// whyNot says on which way a binding stays unset.
-func (c *compiler) whyNot(at site, by, slot int32) (why, hint string) {
+// whyUnbound says on which way a binding stays unset.
+func (c *compiler) whyUnbound(at site, by, slot int32) (why, hint string) {
 	hint = "guard the use, for example with a condition on it, or bind it on every path"
-	if at.undo {
+	if at.compensation {
 		return fmt.Sprintf("not bound when the run ends before %q has completed", c.p.Steps[by].ID), hint
 	}
 	for i := by; i != plan.None; {
@@ -468,13 +468,13 @@ func (c *compiler) whyNot(at site, by, slot int32) (why, hint string) {
 		}
 		g := st.Graph
 		gr := &c.p.Graphs[g]
-		if gr.Owner == plan.None || c.sees(at, g) {
+		if gr.Owner == plan.None || c.visible(at, g) {
 			break
 		}
 		owner := &c.p.Steps[gr.Owner]
 		switch gr.Role {
 		case plan.Then, plan.Else:
-			if c.scopeBinds(owner.Then, slot) && c.scopeBinds(owner.Else, slot) {
+			if c.scopeDefinitelyBinds(owner.Then, slot) && c.scopeDefinitelyBinds(owner.Else, slot) {
 				break // on both: the reason is further out
 			}
 			return "bound on one branch only: " + c.scopeName(g), "bind it on the other branch too, or end that with a fail step"
@@ -493,24 +493,24 @@ func (c *compiler) whyNot(at site, by, slot int32) (why, hint string) {
 	return "not bound on every path that leads here", hint
 }
 
-// guarded says whether the use of a name is protected by has(), by an optional
+// handlesAbsence says whether the use of a name is protected by has(), by an optional
 // selection or by the default filter, here or in a condition around it.
-func (c *compiler) guarded(at site, name string) bool {
+func (c *compiler) handlesAbsence(at site, name string) bool {
 	if at.step != plan.None && c.p.Steps[at.step].ParentFailure == plan.SubstituteDefault {
 		return true // what is missing becomes empty text (R13)
 	}
-	if at.src != "" && softened(at.src, name) {
+	if at.src != "" && testsPresence(at.src, name) {
 		return true
 	}
-	if at.src == "" && softened(string(c.p.Steps[at.step].Params), name) {
+	if at.src == "" && testsPresence(string(c.p.Steps[at.step].Params), name) {
 		return true
 	}
 	for i := at.step; i != plan.None; {
-		if softened(c.nodes[i].src.When, name) {
+		if testsPresence(c.nodes[i].src.When, name) {
 			return true
 		}
 		g := &c.p.Graphs[c.p.Steps[i].Graph]
-		if g.Owner != plan.None && (g.Role == plan.Then || g.Role == plan.Else) && softened(c.nodes[g.Owner].src.Condition.Expression, name) {
+		if g.Owner != plan.None && (g.Role == plan.Then || g.Role == plan.Else) && testsPresence(c.nodes[g.Owner].src.Condition.Expression, name) {
 			return true
 		}
 		i = g.Owner
@@ -518,8 +518,8 @@ func (c *compiler) guarded(at site, name string) bool {
 	return false
 }
 
-// softened says whether src asks for name before it uses it.
-func softened(src, name string) bool {
+// testsPresence says whether src asks for name before it uses it.
+func testsPresence(src, name string) bool {
 	for off := 0; ; {
 		k := strings.Index(src[off:], name)
 		if k < 0 {

@@ -16,20 +16,20 @@ import (
 // recipe says so.
 type edge struct {
 	from, to int32
-	at       spot
+	at       location
 	why      string
 }
 
 // waitFor notes that step `to` waits for `from` because an expression names it.
-func (c *compiler) waitFor(from, to int32, at spot) {
+func (c *compiler) waitFor(from, to int32, at location) {
 	c.addEdge(edge{from, to, at, "its expression names it"})
 }
 
 func (c *compiler) addEdge(e edge) {
 	key := [2]int32{e.from, e.to}
-	if _, ok := c.edgeSet[key]; !ok {
-		c.edgeSet[key] = len(c.waits)
-		c.waits = append(c.waits, e)
+	if _, ok := c.edgeIndex[key]; !ok {
+		c.edgeIndex[key] = len(c.edges)
+		c.edges = append(c.edges, e)
 	}
 }
 
@@ -56,9 +56,9 @@ func (c *compiler) follows(b, a int32) bool {
 // order links the steps of every graph, refuses circles (X70) and counts waves.
 func (c *compiler) order() {
 	for i := range c.nodes {
-		c.written(int32(i))
+		c.addWrittenEdges(int32(i))
 	}
-	for _, e := range c.waits {
+	for _, e := range c.edges {
 		st := &c.p.Steps[e.to]
 		st.Preds = append(st.Preds, e.from)
 	}
@@ -71,29 +71,29 @@ func (c *compiler) order() {
 	}
 	left := make([]int32, len(c.p.Steps))
 	for g := range c.p.Graphs {
-		c.sort(int32(g), left)
+		c.topologicalSort(int32(g), left)
 	}
 }
 
-// written adds what the definition says about order: dependsOn, else its place.
-func (c *compiler) written(i int32) {
+// addWrittenEdges adds what the definition says about order: dependsOn, else its place.
+func (c *compiler) addWrittenEdges(i int32) {
 	n, g := &c.nodes[i], c.p.Steps[i].Graph
 	if n.src.DependsOn == nil {
 		if i > c.p.Graphs[g].First && c.ordered(g) {
-			c.addEdge(edge{i - 1, i, c.value(n.ptr), "it stands below it"})
+			c.addEdge(edge{i - 1, i, c.valueAt(n.ptr), "it stands below it"})
 		}
 		return
 	}
 	for k, id := range *n.src.DependsOn {
-		at := c.value(n.ptr + "/dependsOn/" + strconv.Itoa(k))
+		at := c.valueAt(n.ptr + "/dependsOn/" + strconv.Itoa(k))
 		on, ok := c.byID[id]
 		switch {
 		case !ok:
-			if c.enough(fault.SeverityError) {
+			if c.full(fault.SeverityError) {
 				return
 			}
 			siblings := c.siblings(i)
-			hint := near(id, siblings)
+			hint := didYouMean(id, siblings)
 			switch {
 			case hint != "":
 			case len(siblings) == 0:
@@ -105,7 +105,7 @@ func (c *compiler) written(i int32) {
 		case c.p.Steps[on].Graph != g:
 			c.fail(fault.RecipeInvalid, "other-scope", at,
 				fmt.Sprintf("%q is in %s; dependsOn names only steps beside this one, in %s", id, c.scopeName(c.p.Steps[on].Graph), c.scopeName(g)),
-				"let the step that owns the scope depend on it", c.place(c.value(c.nodes[on].ptr), "the step"))
+				"let the step that owns the scope depend on it", c.place(c.valueAt(c.nodes[on].ptr), "the step"))
 		default:
 			c.addEdge(edge{on, i, at, "its dependsOn names it"})
 		}
@@ -123,9 +123,9 @@ func (c *compiler) siblings(i int32) []string {
 	return ids
 }
 
-// sort is Kahn's algorithm. Whatever it cannot reach waits for a circle: that
+// topologicalSort is Kahn's algorithm. Whatever it cannot reach waits for a circle: that
 // is named and taken out, until all circles are.
-func (c *compiler) sort(g int32, left []int32) {
+func (c *compiler) topologicalSort(g int32, left []int32) {
 	gr := &c.p.Graphs[g]
 	done, waves := int32(0), int32(0)
 	queue := make([]int32, 0, gr.N)
@@ -160,7 +160,7 @@ func (c *compiler) sort(g int32, left []int32) {
 		for left[next] < 0 {
 			next++
 		}
-		for _, i := range c.circle(next, left) {
+		for _, i := range c.reportCycle(next, left) {
 			left[i] = 0
 			queue = append(queue, i)
 		}
@@ -168,10 +168,10 @@ func (c *compiler) sort(g int32, left []int32) {
 	gr.Waves = waves
 }
 
-// circle finds and reports the shortest circle that a step can be reached in by
+// reportCycle finds and reports the shortest circle that a step can be reached in by
 // those it waits for, starting from step i, which is in one or waits for one.
-func (c *compiler) circle(i int32, left []int32) []int32 {
-	path := c.shortest(c.anyCircle(i, left), left)
+func (c *compiler) reportCycle(i int32, left []int32) []int32 {
+	path := c.shortestCycle(c.anyCycle(i, left), left)
 	// Every circle is told from its first step on, whichever way it was found.
 	k := slices.Index(path, slices.Min(path))
 	path = slices.Concat(path[k:], path[:k])
@@ -180,11 +180,11 @@ func (c *compiler) circle(i int32, left []int32) []int32 {
 	fmt.Fprintf(&msg, "step %q waits for ", c.p.Steps[path[0]].ID)
 	for k, step := range path {
 		on := path[(k+1)%len(path)]
-		e := c.waits[c.edgeSet[[2]int32{on, step}]]
+		e := c.edges[c.edgeIndex[[2]int32{on, step}]]
 		switch {
-		case k == mostTold && len(path) > mostTold+2:
-			fmt.Fprintf(&msg, "%d more steps, the last of which waits for ", len(path)-mostTold)
-		case k > mostTold && len(path) > mostTold+2:
+		case k == maxNamed && len(path) > maxNamed+2:
+			fmt.Fprintf(&msg, "%d more steps, the last of which waits for ", len(path)-maxNamed)
+		case k > maxNamed && len(path) > maxNamed+2:
 		case k > 0:
 			fmt.Fprintf(&msg, "%q, which waits for ", c.p.Steps[step].ID)
 			related = append(related, c.place(e.at, fmt.Sprintf("%q waits for %q: %s", c.p.Steps[step].ID, c.p.Steps[on].ID, e.why)))
@@ -195,16 +195,16 @@ func (c *compiler) circle(i int32, left []int32) []int32 {
 	if len(path) == 1 {
 		said = fmt.Sprintf("step %q waits for itself", c.p.Steps[path[0]].ID)
 	}
-	first := c.waits[c.edgeSet[[2]int32{path[(1)%len(path)], path[0]}]]
+	first := c.edges[c.edgeIndex[[2]int32{path[(1)%len(path)], path[0]}]]
 	c.fail(fault.CircularDependency, "cycle", first.at, said, "remove one of these dependencies", related...)
 	return path
 }
 
-// mostTold is how many steps of a circle are named; nobody reads ten thousand.
-const mostTold = 8
+// maxNamed is how many steps of a circle are named; nobody reads ten thousand.
+const maxNamed = 8
 
-// anyCircle walks from step i to those it waits for until it comes back.
-func (c *compiler) anyCircle(i int32, left []int32) []int32 {
+// anyCycle walks from step i to those it waits for until it comes back.
+func (c *compiler) anyCycle(i int32, left []int32) []int32 {
 	at := map[int32]int{}
 	var path []int32
 	for {
@@ -222,9 +222,9 @@ func (c *compiler) anyCircle(i int32, left []int32) []int32 {
 	}
 }
 
-// shortest is the shortest circle through a step of path, which is a circle itself.
+// shortestCycle is the shortest circle through a step of path, which is a circle itself.
 // The search is bounded: in a large graph some circle that is found is good enough.
-func (c *compiler) shortest(path, left []int32) []int32 {
+func (c *compiler) shortestCycle(path, left []int32) []int32 {
 	const mostSearched = 100_000
 	searched := 0
 	for _, from := range path {

@@ -334,8 +334,8 @@ func (d *dryRun) step(i int32, f *dryFrame, path string) bool {
 // warnings are the names that may be unbound, each with the step that reads it.
 func warnings(r *recipe.Recipe, diags []fault.Diagnostic) map[string]bool {
 	c := newCompiler(r, nil, Options{})
-	c.layOut()
-	c.identify()
+	c.flatten()
+	c.assignIDs()
 	warned := map[string]bool{}
 	for _, d := range diags {
 		if d.Rule != "maybe-unbound" {

@@ -37,8 +37,8 @@ func (c *compiler) retry(i int32) {
 		if pol == nil {
 			at = n.ptr + "/onError"
 		}
-		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at),
-			c.what(i)+" is never retried; only action steps are", "put the retry on the action steps inside it")
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at),
+			c.kindName(i)+" is never retried; only action steps are", "put the retry on the action steps inside it")
 		pol, retries = nil, false
 	}
 	switch {
@@ -50,11 +50,11 @@ func (c *compiler) retry(i int32) {
 			rec.Attempts = oe.MaxRetries + 1
 		}
 		if oe.MaxRetries < 0 || oe.MaxRetries == math.MaxInt64 {
-			c.fail(fault.RecipeInvalid, "bad-retry", c.value(n.ptr+"/onError/maxRetries"),
+			c.fail(fault.RecipeInvalid, "bad-retry", c.valueAt(n.ptr+"/onError/maxRetries"),
 				fmt.Sprintf("maxRetries is %d; want at least 1", oe.MaxRetries), "")
 			rec.Attempts = 1
 		}
-		if ms, ok := c.pause(oe.RetryDelay, c.value(n.ptr+"/onError/retryDelay")); ok {
+		if ms, ok := c.delay(oe.RetryDelay, c.valueAt(n.ptr+"/onError/retryDelay")); ok {
 			rec.InitialMS, rec.MaxMS = ms, max(rec.MaxMS, ms)
 		}
 	}
@@ -64,20 +64,20 @@ func (c *compiler) retry(i int32) {
 func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr string) {
 	switch {
 	case pol.MaxAttempts < 0:
-		c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/maxAttempts"),
+		c.fail(fault.RecipeInvalid, "bad-retry", c.valueAt(ptr+"/maxAttempts"),
 			fmt.Sprintf("maxAttempts is %d; it counts the first try, so want at least 1", pol.MaxAttempts), "")
 	case pol.MaxAttempts > 0:
 		rec.Attempts = pol.MaxAttempts
 	default:
-		c.warn("retry-never", c.key(ptr), "the retryPolicy has no maxAttempts, so nothing is retried", "add maxAttempts: 3")
+		c.warn("retry-never", c.keyAt(ptr), "the retryPolicy has no maxAttempts, so nothing is retried", "add maxAttempts: 3")
 	}
-	initial, hasInitial := c.pause(pol.InitialDelay, c.value(ptr+"/initialDelay"))
-	most, hasMost := c.pause(pol.MaxDelay, c.value(ptr+"/maxDelay"))
+	initial, hasInitial := c.delay(pol.InitialDelay, c.valueAt(ptr+"/initialDelay"))
+	most, hasMost := c.delay(pol.MaxDelay, c.valueAt(ptr+"/maxDelay"))
 	switch {
 	case hasInitial && hasMost && initial > most:
-		c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/initialDelay"),
-			fmt.Sprintf("initialDelay %s is longer than maxDelay %s", text(initial), text(most)), "",
-			c.place(c.value(ptr+"/maxDelay"), "maxDelay"))
+		c.fail(fault.RecipeInvalid, "bad-retry", c.valueAt(ptr+"/initialDelay"),
+			fmt.Sprintf("initialDelay %s is longer than maxDelay %s", formatMS(initial), formatMS(most)), "",
+			c.place(c.valueAt(ptr+"/maxDelay"), "maxDelay"))
 	case hasMost:
 		rec.MaxMS, rec.InitialMS = most, min(rec.InitialMS, most)
 	}
@@ -86,7 +86,7 @@ func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr str
 	}
 	if m := pol.BackoffMultiplier; m != 0 {
 		if !(m >= 1 && m <= 100) {
-			c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/backoffMultiplier"),
+			c.fail(fault.RecipeInvalid, "bad-retry", c.valueAt(ptr+"/backoffMultiplier"),
 				fmt.Sprintf("backoffMultiplier is %v; want 1 to 100", m), "")
 		} else {
 			rec.Multiplier = m
@@ -94,13 +94,13 @@ func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr str
 	}
 	if pol.Jitter != nil {
 		if j := *pol.Jitter; !(j >= 0 && j <= 1) {
-			c.fail(fault.RecipeInvalid, "bad-retry", c.value(ptr+"/jitter"), fmt.Sprintf("jitter is %v; want 0 to 1", j), "")
+			c.fail(fault.RecipeInvalid, "bad-retry", c.valueAt(ptr+"/jitter"), fmt.Sprintf("jitter is %v; want 0 to 1", j), "")
 		} else {
 			rec.Jitter = j
 		}
 	}
 	for k, name := range pol.RetryableErrors {
-		rec.On = append(rec.On, c.retryable(name, c.value(fmt.Sprintf("%s/retryableErrors/%d", ptr, k))))
+		rec.On = append(rec.On, c.retryable(name, c.valueAt(fmt.Sprintf("%s/retryableErrors/%d", ptr, k))))
 	}
 	slices.Sort(rec.On)
 	rec.On = slices.Compact(rec.On)
@@ -112,13 +112,13 @@ var causes = []string{
 }
 
 // retryable gives an error's one name: a cause, or the code behind an alias.
-func (c *compiler) retryable(name string, at spot) string {
+func (c *compiler) retryable(name string, at location) string {
 	if slices.Contains(causes, name) {
 		return name
 	}
 	row, ok := fault.Lookup(fault.Code(name))
 	if !ok {
-		c.warn("unknown-error", at, fmt.Sprintf("%q is no code of Roux; it is compared with the codes that actions return", name), near(name, errorNames()))
+		c.warn("unknown-error", at, fmt.Sprintf("%q is no code of Roux; it is compared with the codes that actions return", name), didYouMean(name, errorNames()))
 		return name
 	}
 	switch row.Cause {
@@ -153,7 +153,7 @@ func (c *compiler) afterRetries(i int32) {
 		st.ParentFailure = plan.SkipOnParent
 	case "substitute_default":
 		st.ParentFailure = plan.SubstituteDefault
-		c.warn("substitute-default", c.value(n.ptr+"/on_parent_failure"),
+		c.warn("substitute-default", c.valueAt(n.ptr+"/on_parent_failure"),
 			"substitute_default runs the step with empty text in place of what failed steps would have given", "prefer has() or the default filter")
 	default:
 		c.enum("on_parent_failure", n.src.OnParentFailure, n.ptr, "propagate", "skip", "substitute_default")
@@ -170,22 +170,22 @@ func (c *compiler) afterRetries(i int32) {
 	case "fallback":
 		st.OnError = plan.OnErrorFallback
 		if oe.FallbackStep == nil {
-			c.fail(fault.RecipeInvalid, "missing-field", c.value(at), `onError of strategy "fallback" needs the field "fallbackStep"`, "")
+			c.fail(fault.RecipeInvalid, "missing-field", c.valueAt(at), `onError of strategy "fallback" needs the field "fallbackStep"`, "")
 		}
 	default:
 		c.enum("strategy", oe.Strategy, at, "fail", "skip", "fallback", "retry")
 	}
 	if oe.FallbackStep != nil && oe.Strategy != "fallback" {
-		c.fail(fault.RecipeInvalid, "stray-fallback", c.key(at+"/fallbackStep"),
+		c.fail(fault.RecipeInvalid, "stray-fallback", c.keyAt(at+"/fallbackStep"),
 			fmt.Sprintf("onError of strategy %q never runs a fallbackStep", oe.Strategy), `write strategy: fallback; maxRetries retries before it`)
 	}
 	if st.Kind == plan.Fail {
-		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at), "a fail step fails on purpose; it has no onError", "")
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at), "a fail step fails on purpose; it has no onError", "")
 	}
 }
 
 // enum reports a word that is not one of those a field takes.
 func (c *compiler) enum(field, got, ptr string, want ...string) {
-	c.fail(fault.RecipeInvalid, "bad-value", c.value(ptr+"/"+field),
-		fmt.Sprintf("%q is no %s; want %s", got, field, list(want)), near(got, want))
+	c.fail(fault.RecipeInvalid, "bad-value", c.valueAt(ptr+"/"+field),
+		fmt.Sprintf("%q is no %s; want %s", got, field, list(want)), didYouMean(got, want))
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A typed is a schema with the number that stands for it in cache keys: equal
+// A schemaType is a schema with the number that stands for it in cache keys: equal
 // schemas have equal numbers, 0 is "any type".
-type typed struct {
+type schemaType struct {
 	raw json.RawMessage
 	id  int
 }
 
-func (c *compiler) typed(raw json.RawMessage) typed {
+func (c *compiler) internType(raw json.RawMessage) schemaType {
 	if len(raw) == 0 {
-		return typed{}
+		return schemaType{}
 	}
 	key := string(raw)
 	id, ok := c.typeIDs[key]
@@ -30,10 +30,10 @@ func (c *compiler) typed(raw json.RawMessage) typed {
 		id = len(c.typeIDs) + 1
 		c.typeIDs[key] = id
 	}
-	return typed{raw: raw, id: id}
+	return schemaType{raw: raw, id: id}
 }
 
-func (c *compiler) typeOf(v *plan.Var) typed {
+func (c *compiler) typeOf(v *plan.Var) schemaType {
 	switch v.Kind {
 	case plan.VarInput:
 		switch v.Name {
@@ -41,19 +41,19 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 			return c.inputType()
 		case "parameters":
 			if c.params == nil {
-				t := c.typed(c.p.InputSchema)
+				t := c.internType(c.p.InputSchema)
 				c.params = &t
 			}
 			return *c.params
 		case "fileHashes":
-			return c.typed(json.RawMessage(`{"type":"array","items":{"type":"string"}}`))
+			return c.internType(json.RawMessage(`{"type":"array","items":{"type":"string"}}`))
 		case "files":
-			return c.typed(filesType)
+			return c.internType(filesType)
 		}
 	case plan.VarIndex:
-		return c.typed(json.RawMessage(`{"type":"integer"}`))
+		return c.internType(json.RawMessage(`{"type":"integer"}`))
 	case plan.VarNow, plan.VarSeed:
-		return c.typed(json.RawMessage(`{"type":"string"}`))
+		return c.internType(json.RawMessage(`{"type":"string"}`))
 	case plan.VarItem:
 		t, ok := c.items[v.Graph]
 		if !ok {
@@ -66,15 +66,15 @@ func (c *compiler) typeOf(v *plan.Var) typed {
 	case plan.VarBinding:
 		return c.bindingType(v.Graph, v.Index)
 	}
-	return typed{}
+	return schemaType{}
 }
 
 // itemType is what a loop's items are, where it goes over the files or a list of
 // the input as it is, and nothing but `items` says what the list holds.
-func (c *compiler) itemType(body int32) typed {
+func (c *compiler) itemType(body int32) schemaType {
 	owner := &c.nodes[c.p.Graphs[body].Owner]
 	if owner.src == nil || owner.src.Loop == nil {
-		return typed{}
+		return schemaType{}
 	}
 	name, field, isField := strings.Cut(trimmed(owner.src.Loop.Over), ".")
 	raw := json.RawMessage(nil)
@@ -86,27 +86,27 @@ func (c *compiler) itemType(body int32) typed {
 			Properties map[string]json.RawMessage `json:"properties"`
 		}
 		if json.Unmarshal(c.p.InputSchema, &schema) != nil {
-			return typed{} // reported where schemas are compiled
+			return schemaType{} // reported where schemas are compiled
 		}
 		raw = schema.Properties[field]
 	}
 	var list map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil || string(list["type"]) != `"array"` {
-		return typed{} // a text may name a file, whose items are anything
+		return schemaType{} // a text may name a file, whose items are anything
 	}
 	for key := range list {
-		if !slices.Contains(listWords, key) {
-			return typed{}
+		if !slices.Contains(listKeywords, key) {
+			return schemaType{}
 		}
 	}
 	if bytes.Contains(list["items"], []byte(`"$ref"`)) {
-		return typed{} // a reference is to a place in the whole schema
+		return schemaType{} // a reference is to a place in the whole schema
 	}
-	return c.typed(list["items"])
+	return c.internType(list["items"])
 }
 
-// listWords are the keywords of a list beside which `items` speaks of all it holds.
-var listWords = []string{"type", "items", "minItems", "maxItems", "uniqueItems", "title", "description", "default", "examples", "$comment"}
+// listKeywords are the keywords of a list beside which `items` speaks of all it holds.
+var listKeywords = []string{"type", "items", "minItems", "maxItems", "uniqueItems", "title", "description", "default", "examples", "$comment"}
 
 func notWord(r rune) bool { return r > unicode.MaxASCII || !wordByte(byte(r)) }
 
@@ -117,11 +117,11 @@ var filesType = json.RawMessage(`{"type":"array","items":{"type":"object","addit
 	"extended":{"type":"object"}}}}`)
 
 // inputType is the inputSchema with fileHashes, which is in every input.
-func (c *compiler) inputType() typed {
+func (c *compiler) inputType() schemaType {
 	if c.input != nil {
 		return *c.input
 	}
-	t := typed{}
+	t := schemaType{}
 	v, err := jsonx.Decode(c.p.InputSchema, jsonx.Limits{Bytes: len(c.p.InputSchema) + 1})
 	schema, _ := v.(map[string]any)
 	if err == nil && schema != nil {
@@ -131,7 +131,7 @@ func (c *compiler) inputType() typed {
 			}
 		}
 		if raw, err := jsonx.Canonical(schema); err == nil {
-			t = c.typed(raw)
+			t = c.internType(raw)
 		}
 	}
 	c.input = &t
@@ -154,31 +154,31 @@ func (c *compiler) output(i int32) *declared {
 var stepFields = []string{"error", "output", "result", "status"}
 
 // stepType is the object that `steps.<id>` stands for.
-func (c *compiler) stepType(i int32) typed {
+func (c *compiler) stepType(i int32) schemaType {
 	decl := c.output(i)
 	if decl == nil {
-		return typed{}
+		return schemaType{}
 	}
 	if t, ok := c.wrapped[decl]; ok {
 		return t
 	}
 	out := string(decl.Output)
-	t := c.typed(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + out +
+	t := c.internType(json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"output":` + out +
 		`,"result":` + out + `,"status":{"type":"string"},"error":{}}}`))
 	c.wrapped[decl] = t
 	return t
 }
 
 // bindingType is the one schema of all steps that bind a slot, else any type.
-func (c *compiler) bindingType(g, slot int32) typed {
+func (c *compiler) bindingType(g, slot int32) schemaType {
 	at := graphSlot{g, slot}
 	if t, ok := c.slotTypes[at]; ok {
 		return t
 	}
 	by := c.frames[g].by[slot]
-	decl, t := c.output(by[0]), typed{}
+	decl, t := c.output(by[0]), schemaType{}
 	if decl != nil && !slices.ContainsFunc(by, func(i int32) bool { return c.output(i) != decl }) {
-		t = c.typed(decl.Output)
+		t = c.internType(decl.Output)
 	}
 	c.slotTypes[at] = t
 	return t

@@ -23,10 +23,19 @@ var refusedNames = map[string]map[string]string{
 		"placed": "userfile.Result", "placer": "userfile.Dir", "draft": "userfile.Atomic", "steering": "change", "steer": "change",
 		"lookOf": "term.Glyph", "fold": "term.Wrap", "chosen": "selected", "tailed": "followedEvents", "dataDir": "config.DataDir",
 	},
-	"internal/compile": {"secondLook": "checkMalformed"},
-	"internal/control": {"ask": "request", "question": "decode", "answer": "reply", "shelved": "File", "doorkeeper": "peerCheck"},
-	"internal/datadir": {"seclude": "closeToOthers"},
-	"internal/doctor":  {"judged": "imageReport", "judgeImage": "readImage"},
+	"internal/compile": {
+		"secondLook": "checkMalformed", "layOut": "flatten", "race": "checkAmbiguity", "retain": "markLive", "likelyMistakes": "lint",
+		"mender": "repairer", "readerOf": "slotReader", "circle": "reportCycle", "lift": "ancestorIn", "surelyBinds": "definitelyBinds",
+		"splitBinders": "checkBranches", "softened": "testsPresence", "wish": "celType", "sleeps": "isWaitAction", "spot": "location",
+	},
+	"internal/compile/recipe": {
+		"elsewhere": "synonymOf", "bond": "constraint", "counted": "numberRule", "readAround": "parseWithoutStep", "readAbove": "parsePrefix",
+		"nouns": "objectNouns",
+	},
+	"internal/compile/sample": {"drawing": "generator", "hurried": "shortTimeout"},
+	"internal/control":        {"ask": "request", "question": "decode", "answer": "reply", "shelved": "File", "doorkeeper": "peerCheck"},
+	"internal/datadir":        {"seclude": "closeToOthers"},
+	"internal/doctor":         {"judged": "imageReport", "judgeImage": "readImage"},
 	"internal/engine": {
 		"resume": "reload", "resumeRun": "recoverRun", "seat": "handover", "baton": "handover", "lend": "runInline", "standBy": "standby",
 		"dog": "watchdog", "here": "handover", "inlineCommit": "handover", "flight": "inFlight", "gate": "limit", "lane": "accountQueue",

@@ -24,11 +24,11 @@ type decoder struct {
 	diags []fault.Diagnostic
 }
 
-// maxFound bounds the problems kept while reading; MaxDiagnostics are shown.
-const maxFound = 10_000
+// maxKept bounds the problems kept while reading; MaxDiagnostics are shown.
+const maxKept = 10_000
 
 func (d *decoder) add(pos jsonx.Pos, rule, msg, hint string) {
-	if len(d.diags) < maxFound {
+	if len(d.diags) < maxKept {
 		d.diags = append(d.diags, fault.Diagnostic{
 			Code: fault.RecipeInvalid, Rule: rule, Msg: msg, Hint: hint,
 			Pos: place(d.file, pos), Pointer: d.path.Pointer(),
@@ -40,13 +40,13 @@ func place(file string, p jsonx.Pos) fault.Pos {
 	return fault.Pos{File: file, Line: int(p.Line), Col: int(p.Col), Len: int(p.Len)}
 }
 
-// wrong notes a value of the wrong kind.
-func (d *decoder) wrong(n *jsonx.Node, want, hint string) {
-	d.add(n.Pos, "wrong-type", fmt.Sprintf("%s: want %s", d.found(n), want), hint)
+// wrongKind notes a value of the wrong kind.
+func (d *decoder) wrongKind(n *jsonx.Node, want, hint string) {
+	d.add(n.Pos, "wrong-type", fmt.Sprintf("%s: want %s", d.describe(n), want), hint)
 }
 
-// found names a value as messages do: the field and what it holds.
-func (d *decoder) found(n *jsonx.Node) string {
+// describe names a value as messages do: the field and what it holds.
+func (d *decoder) describe(n *jsonx.Node) string {
 	name := n.Key
 	switch {
 	case d.path.Pointer() == "":
@@ -58,14 +58,14 @@ func (d *decoder) found(n *jsonx.Node) string {
 	case jsonx.String:
 		return name + " " + strconv.Quote(shorten(n.Text))
 	case jsonx.Bool, jsonx.Int, jsonx.Float:
-		return name + " " + d.written(n)
+		return name + " " + d.sourceText(n)
 	default:
 		return name + " is " + n.Kind.String()
 	}
 }
 
-// written is a number or boolean as it stands in the text: 1.0, not 1.
-func (d *decoder) written(n *jsonx.Node) string {
+// sourceText is a number or boolean as it stands in the text: 1.0, not 1.
+func (d *decoder) sourceText(n *jsonx.Node) string {
 	line := []rune(d.src.Line(int(n.Pos.Line)))
 	from := min(int(n.Pos.Col)-1, len(line))
 	return shorten(string(line[from:min(from+int(n.Pos.Len), len(line))]))
@@ -86,7 +86,7 @@ func (d *decoder) decode(n *jsonx.Node, s *shape, v reflect.Value) {
 		d.text(n, s, v)
 	case formBool:
 		if n.Kind != jsonx.Bool {
-			d.wrong(n, "true or false", boolHint(n))
+			d.wrongKind(n, "true or false", boolHint(n))
 			return
 		}
 		v.SetBool(n.Bool)
@@ -117,7 +117,7 @@ func boolHint(n *jsonx.Node) string {
 
 func (d *decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind != jsonx.String {
-		d.wrong(n, wantText(s), d.quoteHint(n, s))
+		d.wrongKind(n, wantText(s), d.quoteHint(n, s))
 		return
 	}
 	v.SetString(n.Text)
@@ -128,14 +128,14 @@ func (d *decoder) text(n *jsonx.Node, s *shape, v reflect.Value) {
 		case err != nil:
 			d.add(n.Pos, "bad-duration", label(n)+err.Error(), "")
 		case s.rule.positive && ms == 0:
-			d.add(n.Pos, "bad-duration", d.found(n)+": want a duration longer than zero", "")
+			d.add(n.Pos, "bad-duration", d.describe(n)+": want a duration longer than zero", "")
 		}
 	case s.rule.enum != nil:
 		if !slices.Contains(s.rule.enum, n.Text) {
-			d.add(n.Pos, "unknown-value", d.found(n)+": want "+quoted(s.rule.enum), didYouMean(n.Text, s.rule.enum))
+			d.add(n.Pos, "unknown-value", d.describe(n)+": want "+quoted(s.rule.enum), didYouMean(n.Text, s.rule.enum))
 		}
 	case s.pattern != nil && !s.pattern.MatchString(n.Text):
-		d.add(n.Pos, "bad-text", d.found(n)+": want "+s.rule.pattern.want, "")
+		d.add(n.Pos, "bad-text", d.describe(n)+": want "+s.rule.pattern.want, "")
 	}
 }
 
@@ -158,9 +158,9 @@ func (d *decoder) quoteHint(n *jsonx.Node, s *shape) string {
 	case n.Kind == jsonx.Null:
 		return "give it a value, or remove the field"
 	case s.form == formDuration && n.Kind == jsonx.Int:
-		return fmt.Sprintf("add the unit, such as %q", d.written(n)+"s")
+		return fmt.Sprintf("add the unit, such as %q", d.sourceText(n)+"s")
 	case n.Kind == jsonx.Int, n.Kind == jsonx.Float, n.Kind == jsonx.Bool:
-		return fmt.Sprintf("put it in quotes: %q", d.written(n))
+		return fmt.Sprintf("put it in quotes: %q", d.sourceText(n))
 	default:
 		return ""
 	}
@@ -173,11 +173,11 @@ func (d *decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
 		f, isNumber = n.Float, n.Float == math.Trunc(n.Float)
 	}
 	if !isNumber {
-		d.wrong(n, "a whole number"+between(s), unquoteHint(n))
+		d.wrongKind(n, "a whole number"+between(s), unquoteHint(n))
 		return
 	}
 	if f < *s.rule.min || f > *s.rule.max {
-		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a whole number%s", d.found(n), between(s)), "")
+		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a whole number%s", d.describe(n), between(s)), "")
 		return
 	}
 	v.SetInt(int64(f)) // the bounds keep it exact
@@ -190,11 +190,11 @@ func (d *decoder) number(n *jsonx.Node, s *shape, v reflect.Value) {
 		f = float64(n.Int)
 	case jsonx.Float:
 	default:
-		d.wrong(n, "a number"+between(s), unquoteHint(n))
+		d.wrongKind(n, "a number"+between(s), unquoteHint(n))
 		return
 	}
 	if f < *s.rule.min || f > *s.rule.max {
-		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a number%s", d.found(n), between(s)), "")
+		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a number%s", d.describe(n), between(s)), "")
 		return
 	}
 	v.SetFloat(f)
@@ -216,10 +216,10 @@ func unquoteHint(n *jsonx.Node) string {
 func (d *decoder) raw(n *jsonx.Node, s *shape, v reflect.Value) {
 	switch {
 	case s.rule.shape == jsonSchema && n.Kind != jsonx.Object:
-		d.wrong(n, `a JSON Schema, which is an object such as {"type": "object"}`, "")
+		d.wrongKind(n, `a JSON Schema, which is an object such as {"type": "object"}`, "")
 		return
 	case s.rule.shape == recipeRef && n.Kind != jsonx.Object && n.Kind != jsonx.String:
-		d.wrong(n, "the name of a recipe, or a recipe", "")
+		d.wrongKind(n, "the name of a recipe, or a recipe", "")
 		return
 	}
 	raw, err := jsonx.Canonical(n.Value())
@@ -236,7 +236,7 @@ func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
 		if n.Kind == s.elem.kind() {
 			hint = "put it in a list: [ ... ]"
 		}
-		d.wrong(n, "a list of "+s.elem.plural(), hint)
+		d.wrongKind(n, "a list of "+s.elem.plural(), hint)
 		return
 	}
 	if len(n.Children) < s.rule.minItems {
@@ -253,7 +253,7 @@ func (d *decoder) list(n *jsonx.Node, s *shape, v reflect.Value) {
 
 func (d *decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
 	if n.Kind != jsonx.Object {
-		d.wrong(n, "an object of names and "+s.elem.plural(), "")
+		d.wrongKind(n, "an object of names and "+s.elem.plural(), "")
 		return
 	}
 	m := reflect.MakeMapWithSize(v.Type(), len(n.Children))
@@ -269,7 +269,7 @@ func (d *decoder) entries(n *jsonx.Node, s *shape, v reflect.Value) {
 
 func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 	if n.Kind != jsonx.Object {
-		d.wrong(n, nouns[o.name]+", which is an object", "")
+		d.wrongKind(n, objectNouns[o.name]+", which is an object", "")
 		return
 	}
 	if step, ok := v.Addr().Interface().(*Step); ok {
@@ -308,33 +308,33 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 	}
 	for _, f := range o.fields {
 		if f.shape.rule.required && seen[f.name] == nil && !meant[f.name] {
-			d.add(at(n), "missing-field", fmt.Sprintf("%s needs the field %q", nouns[o.name], f.name), f.shape.rule.hint())
+			d.add(at(n), "missing-field", fmt.Sprintf("%s needs the field %q", objectNouns[o.name], f.name), f.shape.rule.hint())
 		}
 	}
 	for _, b := range o.bonds {
-		d.bond(n, o, b, seen, meant)
+		d.checkConstraint(n, o, b, seen, meant)
 	}
 }
 
 // unknown notes a field that o does not have and returns the one it was
 // probably meant to be.
 func (d *decoder) unknown(c *jsonx.Node, o *object) string {
-	near := elsewhere(c.Key, o.names())
+	near := synonymOf(c.Key, o.names())
 	if near == "" {
 		near = nearest(c.Key, o.names())
 	}
 	hint := "known fields: " + strings.Join(o.names(), ", ")
 	if near != "" {
 		hint = "did you mean " + strconv.Quote(near) + "?"
-	} else if inner := o.holders(c.Key); inner != nil {
+	} else if inner := o.fieldsHolding(c.Key); inner != nil {
 		hint = "it is a field of " + quoted(inner)
 	}
-	d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%s has no field %q", nouns[o.name], shorten(c.Key)), hint)
+	d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%s has no field %q", objectNouns[o.name], shorten(c.Key)), hint)
 	return near
 }
 
-// holders are the fields of o whose objects have a field of that name.
-func (o *object) holders(name string) []string {
+// fieldsHolding are the fields of o whose objects have a field of that name.
+func (o *object) fieldsHolding(name string) []string {
 	var found []string
 	for _, f := range o.fields {
 		if f.shape.object != nil && f.shape.object.byName[name] != nil {
@@ -344,7 +344,7 @@ func (o *object) holders(name string) []string {
 	return found
 }
 
-func (d *decoder) bond(n *jsonx.Node, o *object, b bond, seen map[string]*jsonx.Node, meant map[string]bool) {
+func (d *decoder) checkConstraint(n *jsonx.Node, o *object, b constraint, seen map[string]*jsonx.Node, meant map[string]bool) {
 	if b.oneOf == nil {
 		if f := seen[b.field]; f != nil && f.Text == b.value && seen[b.needs] == nil && !meant[b.needs] {
 			d.add(f.Pos, "missing-field", fmt.Sprintf("%s %q needs the field %q", b.field, b.value, b.needs), "")
@@ -363,12 +363,12 @@ func (d *decoder) bond(n *jsonx.Node, o *object, b bond, seen map[string]*jsonx.
 	switch {
 	case len(present) == 0 && guessed:
 	case len(present) == 0 && kind != nil && slices.Contains(b.oneOf, kind.Text):
-		d.add(kind.Pos, "step-kind", fmt.Sprintf("%s of type %q needs the field %q", nouns[o.name], kind.Text, kind.Text), "")
+		d.add(kind.Pos, "step-kind", fmt.Sprintf("%s of type %q needs the field %q", objectNouns[o.name], kind.Text, kind.Text), "")
 	case len(present) == 0:
-		d.add(at(n), "step-kind", fmt.Sprintf("%s needs one of the fields %s", nouns[o.name], quoted(b.oneOf)), "")
+		d.add(at(n), "step-kind", fmt.Sprintf("%s needs one of the fields %s", objectNouns[o.name], quoted(b.oneOf)), "")
 	case len(present) > 1:
 		d.add(seen[present[1]].KeyPos, "step-kind",
-			fmt.Sprintf("%s has one of the fields %s, this one has %s", nouns[o.name], quoted(b.oneOf), strings.ReplaceAll(quoted(present), " or ", " and ")), "")
+			fmt.Sprintf("%s has one of the fields %s, this one has %s", objectNouns[o.name], quoted(b.oneOf), strings.ReplaceAll(quoted(present), " or ", " and ")), "")
 	case kind != nil && kind.Text != present[0] && slices.Contains(b.oneOf, kind.Text):
 		d.add(kind.Pos, "step-kind", fmt.Sprintf("type %q does not fit: the step has the field %q", kind.Text, present[0]), "")
 	}

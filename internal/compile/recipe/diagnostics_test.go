@@ -116,7 +116,7 @@ func TestFormatKeepsTheTerminalSafe(t *testing.T) {
 		t.Errorf("control characters reach the terminal: %q", out)
 	}
 	for _, line := range strings.Split(out, "\n")[1:] {
-		if n := len([]rune(line)); n > widest+20 {
+		if n := len([]rune(line)); n > maxExcerpt+20 {
 			t.Errorf("a line of the excerpt has %d characters", n)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// widest is how many characters of a long line an excerpt shows.
-const widest = 120
+// maxExcerpt is how many characters of a long line an excerpt shows.
+const maxExcerpt = 120
 
 // Format writes a diagnostic for people: the one-line form, the line it speaks
 // of with a caret under the place, and the other places that matter.
@@ -38,11 +38,11 @@ func (s *Source) excerpt(b *strings.Builder, p fault.Pos) {
 	}
 	line := []rune(s.Line(p.Line))
 	from := max(0, min(p.Col-1, len(line)))
-	first := max(0, from-widest/2)
-	if len(line) <= widest {
+	first := max(0, from-maxExcerpt/2)
+	if len(line) <= maxExcerpt {
 		first = 0
 	}
-	last := min(len(line), first+widest)
+	last := min(len(line), first+maxExcerpt)
 	length := max(1, min(p.Len, last-from))
 
 	number := strconv.Itoa(p.Line)

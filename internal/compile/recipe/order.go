@@ -22,8 +22,8 @@ func KeyOrder() *yamlx.Order {
 	return &top
 }
 
-// earlier names fields that stand before another, by type.
-var earlier = map[string][][2]string{
+// movedUp names fields that stand before another, by type.
+var movedUp = map[string][][2]string{
 	"Recipe": {{"dialect", "name"}, {"inputSchema", "steps"}},
 	"Step":   {{"when", "action"}, {"dependsOn", "action"}},
 	"Loop":   {{"maxConcurrency", "steps"}, {"failureStrategy", "steps"}},
@@ -46,7 +46,7 @@ func orderOf(s *shape, seen map[*object]*yamlx.Order) *yamlx.Order {
 		o.Names = append(o.Names, f.name)
 		o.Fields[f.name] = orderOf(f.shape, seen)
 	}
-	for _, pair := range earlier[s.object.name] {
+	for _, pair := range movedUp[s.object.name] {
 		from := slices.Index(o.Names, pair[0])
 		o.Names = slices.Delete(o.Names, from, from+1)
 		o.Names = slices.Insert(o.Names, slices.Index(o.Names, pair[1]), pair[0])

@@ -58,8 +58,8 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 	}
 	var r *Recipe
 	if tree == nil && yaml {
-		if tree = readAround(src, problems, lim); tree == nil {
-			tree = readAbove(src, problems, lim)
+		if tree = parseWithoutStep(src, problems, lim); tree == nil {
+			tree = parsePrefix(src, problems, lim)
 		}
 		source.tree, source.partial = tree, tree != nil
 	}
@@ -72,7 +72,7 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 		})
 	}
 	if len(d.diags) > 0 {
-		source.draft = r
+		source.recovered = r
 		return nil, source, inOrder(d.diags)
 	}
 	return r, source, nil

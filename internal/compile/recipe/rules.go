@@ -48,8 +48,8 @@ var (
 
 func bounds(low, high float64) (minimum, maximum *float64) { return &low, &high }
 
-// counted is a rule for a number between two limits.
-func counted(doc, def string, low, high, example float64) rule {
+// numberRule is a rule for a number between two limits.
+func numberRule(doc, def string, low, high, example float64) rule {
 	r := rule{doc: doc, def: def, example: example}
 	r.min, r.max = bounds(low, high)
 	return r
@@ -89,11 +89,11 @@ var rules = map[string]rule{
 	"Recipe.ttl":                 {doc: "How long a run may take before it expires.", def: "48h", positive: true, example: "2h"},
 	"Recipe.limits":              {doc: "Limits of a run, up to the server's maxima.", def: "those of whoever operates Roux", example: m{"max_loop_items": 500}},
 
-	"Limits.max_total_steps":     counted("Steps a run and its child runs may start.", "100000", 1, 1_000_000, 2000),
-	"Limits.max_loop_items":      counted("Items one loop may have.", "100000", 1, 1_000_000, 500),
-	"Limits.max_scope_depth":     counted("How deep scopes may nest.", "32", 1, 64, 8),
-	"Limits.memory_limit_mb":     counted("Counted memory of a run in MiB.", "256", 1, 4096, 64),
-	"Limits.max_expression_cost": counted("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written.", "100000", 1, 1_000_000, 500000),
+	"Limits.max_total_steps":     numberRule("Steps a run and its child runs may start.", "100000", 1, 1_000_000, 2000),
+	"Limits.max_loop_items":      numberRule("Items one loop may have.", "100000", 1, 1_000_000, 500),
+	"Limits.max_scope_depth":     numberRule("How deep scopes may nest.", "32", 1, 64, 8),
+	"Limits.memory_limit_mb":     numberRule("Counted memory of a run in MiB.", "256", 1, 4096, 64),
+	"Limits.max_expression_cost": numberRule("What evaluating one expression or template may cost: one for each operation, each 64 bytes read and each 16 bytes written.", "100000", 1, 1_000_000, 500000),
 
 	"Step.id":                {doc: "Name of the step for references, unique in the recipe.", def: "generated", pattern: idPattern, example: "fetch"},
 	"Step.name":              {doc: "Name of the step for people.", def: "the id", example: "Fetch the page"},
@@ -138,7 +138,7 @@ var rules = map[string]rule{
 	"Loop.as":              {doc: "Name of the current item.", def: "item", pattern: bindingPattern, example: "url"},
 	"Loop.index":           {doc: "Name of the current position, counted from 0.", def: "index", pattern: bindingPattern, example: "n"},
 	"Loop.steps":           {doc: "Steps to run for each item.", required: true, minItems: 1, example: []any{step("one", "transform", m{"expression": "item"})}},
-	"Loop.maxConcurrency":  counted("How many items may be worked on at once.", "1", 1, 10_000, 4),
+	"Loop.maxConcurrency":  numberRule("How many items may be worked on at once.", "1", 1, 10_000, 4),
 	"Loop.failureStrategy": {doc: "What a failed item does to the others.", def: "fail_fast", enum: []string{"fail_fast", "continue", "ignore"}, example: "ignore"},
 
 	"Wait.duration": {doc: "How long to wait.", def: "none", positive: true, example: "30s"},
@@ -151,14 +151,14 @@ var rules = map[string]rule{
 
 	"OnError.strategy":     {doc: "fail ends the scope; skip goes on without the step; fallback runs another step; retry tries again.", required: true, enum: []string{"fail", "skip", "fallback", "retry"}, example: "fallback"},
 	"OnError.fallbackStep": {doc: "Step to run in place of the failed one.", def: "none", example: step("instead", "transform", m{"expression": "0"})},
-	"OnError.maxRetries":   counted("How often to try again before the strategy acts.", "2 for the strategy retry, so three tries in all; else 0", 1, 1000, 1),
+	"OnError.maxRetries":   numberRule("How often to try again before the strategy acts.", "2 for the strategy retry, so three tries in all; else 0", 1, 1000, 1),
 	"OnError.retryDelay":   {doc: "Pause before the first retry.", def: "500ms", example: "2s"},
 
-	"RetryPolicy.maxAttempts":       counted("Attempts in total, the first included.", "1", 1, 1000, 3),
+	"RetryPolicy.maxAttempts":       numberRule("Attempts in total, the first included.", "1", 1, 1000, 3),
 	"RetryPolicy.initialDelay":      {doc: "Pause after the first failure.", def: "500ms", example: "1s"},
 	"RetryPolicy.maxDelay":          {doc: "Longest pause.", def: "8s", example: "30s"},
-	"RetryPolicy.backoffMultiplier": counted("Factor from one pause to the next.", "2", 1, 100, 1.5),
-	"RetryPolicy.jitter":            counted("Part of the pause that is random.", "0.5", 0, 1, 0),
+	"RetryPolicy.backoffMultiplier": numberRule("Factor from one pause to the next.", "2", 1, 100, 1.5),
+	"RetryPolicy.jitter":            numberRule("Part of the pause that is random.", "0.5", 0, 1, 0),
 	"RetryPolicy.retryableErrors":   {doc: "Codes or causes to retry.", def: "those that another try can mend", item: &rule{pattern: textPattern}, example: []any{"TIMEOUT", "SERVICE_UNAVAILABLE"}},
 
 	"Compensate.action":        {doc: "Action that undoes the step.", required: true, example: m{"name": "http", "parameters": m{"method": "DELETE"}}},
@@ -170,18 +170,18 @@ var rules = map[string]rule{
 	"Contracts.output": {doc: "JSON Schema 2020-12 of the step's output.", def: "any output", shape: jsonSchema, example: m{"required": []any{"words"}}},
 
 	"CreditEstimation.strategy":       {doc: "How the estimate is made.", required: true, enum: []string{"fixed", "per_file", "calculated"}, example: "fixed"},
-	"CreditEstimation.fixedCredits":   counted("Credits per run, for the strategy fixed.", "none", 0, maxInteger, 50),
-	"CreditEstimation.perFileCredits": counted("Credits per input file, for the strategy per_file.", "none", 0, maxInteger, 25),
+	"CreditEstimation.fixedCredits":   numberRule("Credits per run, for the strategy fixed.", "none", 0, maxInteger, 50),
+	"CreditEstimation.perFileCredits": numberRule("Credits per input file, for the strategy per_file.", "none", 0, maxInteger, 25),
 	"CreditEstimation.formula":        {doc: "CEL that gives credits, for the strategy calculated.", def: "none", pattern: textPattern, example: "10 + inspection.pages * 5"},
-	"CreditEstimation.maxCredits":     counted("Most that is reserved.", "the estimate, and a quarter more for the strategy calculated", 1, maxInteger, 1000),
+	"CreditEstimation.maxCredits":     numberRule("Most that is reserved.", "the estimate, and a quarter more for the strategy calculated", 1, maxInteger, 1000),
 }
 
 // stepKinds are the fields of a step that say what it does, which are also the
 // values of its type.
 var stepKinds = []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"}
 
-// A bond is a rule over several fields of one object.
-type bond struct {
+// A constraint is a rule over several fields of one object.
+type constraint struct {
 	// oneOf: exactly one of these fields is present; kindField, where present,
 	// names it.
 	oneOf     []string
@@ -190,7 +190,7 @@ type bond struct {
 	field, value, needs string
 }
 
-var bonds = map[string][]bond{
+var constraints = map[string][]constraint{
 	"Step":    {{oneOf: stepKinds, kindField: "type"}},
 	"Wait":    {{oneOf: []string{"duration", "until", "signal"}}},
 	"OnError": {{field: "strategy", value: "fallback", needs: "fallbackStep"}},
@@ -201,8 +201,8 @@ var bonds = map[string][]bond{
 	},
 }
 
-// nouns name each type in messages and in the published schema.
-var nouns = map[string]string{
+// objectNouns name each type in messages and in the published schema.
+var objectNouns = map[string]string{
 	"Recipe":           "a recipe",
 	"Limits":           "limits",
 	"Step":             "a step",

@@ -51,7 +51,7 @@ func describe(o *object, defs map[string]any) {
 	}
 	def := map[string]any{
 		"type":                 "object",
-		"title":                strings.ToUpper(nouns[o.name][:1]) + nouns[o.name][1:],
+		"title":                strings.ToUpper(objectNouns[o.name][:1]) + objectNouns[o.name][1:],
 		"additionalProperties": false,
 	}
 	defs[o.name] = def
@@ -129,7 +129,7 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 }
 
 // schemas says a rule over several fields in the words of JSON Schema.
-func (b bond) schemas() []any {
+func (b constraint) schemas() []any {
 	is := func(field, value string) map[string]any {
 		return map[string]any{
 			"required":   []string{field},
@@ -169,7 +169,7 @@ type Field struct {
 }
 
 // Objects names the objects of the format, as [Fields] knows them.
-func Objects() []string { return slices.Sorted(maps.Keys(nouns)) }
+func Objects() []string { return slices.Sorted(maps.Keys(objectNouns)) }
 
 // Fields lists the fields of an object of the format (Recipe, Step, Loop, …), in the
 // order in which the formatter writes them; nil when there is no such object.
@@ -182,7 +182,7 @@ func Fields(object string) []Field {
 	for _, f := range o.fields {
 		r := f.shape.rule
 		list = append(list, Field{
-			Name: f.name, Doc: r.doc, Takes: f.shape.takes(), Default: r.def, Example: f.name + ": " + flow(r.example), Required: r.required,
+			Name: f.name, Doc: r.doc, Takes: f.shape.describe(), Default: r.def, Example: f.name + ": " + flow(r.example), Required: r.required,
 		})
 	}
 	return list
@@ -245,8 +245,8 @@ func find(o *object, name string, seen map[string]bool) *object {
 	return nil
 }
 
-// takes says in a few words what a value of that shape is.
-func (s *shape) takes() string {
+// describe says in a few words what a value of that shape is.
+func (s *shape) describe() string {
 	switch {
 	case s.rule.enum != nil:
 		return "`" + strings.Join(s.rule.enum, "`, `") + "`"
@@ -265,7 +265,7 @@ func (s *shape) takes() string {
 	case s.rule.shape == jsonSchema:
 		return "a JSON Schema"
 	case s.object != nil:
-		return nouns[s.object.name]
+		return objectNouns[s.object.name]
 	case s.form == formRaw:
 		return "any value"
 	}

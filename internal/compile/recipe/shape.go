@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// A form is the kind of value a field takes.
-type form uint8
+// A valueKind is the kind of value a field takes.
+type valueKind uint8
 
 const (
-	formText form = iota
+	formText valueKind = iota
 	formDuration
 	formBool
 	formInt
@@ -28,7 +28,7 @@ const (
 // A shape is a type of the model together with its rule: what the strict reader
 // follows and what the published schema says.
 type shape struct {
-	form    form
+	form    valueKind
 	rule    rule
 	pattern *regexp.Regexp
 	elem    *shape  // of a list or map
@@ -40,7 +40,7 @@ type object struct {
 	name   string
 	fields []*field // in the order of the model
 	byName map[string]*field
-	bonds  []bond
+	bonds  []constraint
 }
 
 type field struct {
@@ -95,7 +95,7 @@ func buildObject(t reflect.Type, seen map[reflect.Type]*object) *object {
 	if o, ok := seen[t]; ok {
 		return o
 	}
-	o := &object{name: t.Name(), byName: map[string]*field{}, bonds: bonds[t.Name()]}
+	o := &object{name: t.Name(), byName: map[string]*field{}, bonds: constraints[t.Name()]}
 	seen[t] = o
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")

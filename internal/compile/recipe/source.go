@@ -19,14 +19,14 @@ type Source struct {
 	text *yamlx.Text
 	json []string // the lines of a JSON text, which YAML's rule would split elsewhere
 
-	draft   *Recipe // what could be read of a text with problems
-	partial bool    // what stands below a problem could not be read
+	recovered *Recipe // what could be read of a text with problems
+	partial   bool    // what stands below a problem could not be read
 }
 
-// Draft is what could be read of a text for which Parse returned no recipe, so
+// Recovered is what could be read of a text for which Parse returned no recipe, so
 // that more of its problems can be found: fields with problems may be zero or
 // hold what is not allowed there. nil when nothing could be read.
-func (s *Source) Draft() *Recipe { return s.draft }
+func (s *Source) Recovered() *Recipe { return s.recovered }
 
 // Partial says that a part of the text could not be read at all: what the draft
 // lacks may stand there.
@@ -143,14 +143,14 @@ func (s *Source) locate(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	}
 	i := 1
 	for ; offset > 0 && i < len(raw)-1; offset-- {
-		i += written(raw[i:], n.Style)
+		i += escapeLength(raw[i:], n.Style)
 	}
 	pos.Col += i
 	return pos, offset == 0
 }
 
-// written is how many characters of the text make the first one of the value.
-func written(raw []rune, style jsonx.Style) int {
+// escapeLength is how many characters of the text make the first one of the value.
+func escapeLength(raw []rune, style jsonx.Style) int {
 	switch {
 	case style == jsonx.Single && raw[0] == '\'':
 		return 2
@@ -205,7 +205,7 @@ func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 			col++
 		case col < len(text):
 			return fault.Pos{}, false
-		case c == '\n' && n.Style == jsonx.Folded && folds(text) && len(row(line+1)) == 0 && folds(s.below(line, row)):
+		case c == '\n' && n.Style == jsonx.Folded && foldable(text) && len(row(line+1)) == 0 && foldable(s.below(line, row)):
 			// Folding swallows the break before empty lines.
 			line, col = line+2, 0
 			text = row(line)
@@ -229,6 +229,6 @@ func (s *Source) below(n int, row func(int) []rune) []rune {
 	return nil
 }
 
-// folds says whether breaks beside a line of a folded scalar are swallowed:
+// foldable says whether breaks beside a line of a folded scalar are swallowed:
 // those beside empty lines and lines indented further are not.
-func folds(line []rune) bool { return len(line) > 0 && line[0] != ' ' && line[0] != '\t' }
+func foldable(line []rune) bool { return len(line) > 0 && line[0] != ' ' && line[0] != '\t' }

@@ -40,17 +40,17 @@ type Shape struct {
 	Rebind int
 }
 
-// A drawing is one recipe in the making.
-type drawing struct {
+// A generator is one recipe in the making.
+type generator struct {
 	dice  Dice
 	shape Shape
 	odds  odds
 	order string // of the recipe
 	n     int    // ids given
 	left  int    // steps still to draw
-	// see are the names that expressions may use here: bindings of steps above,
+	// inScope are the names that expressions may use here: bindings of steps above,
 	// loop variables, steps beside. Some have no value when it comes to it.
-	see []string
+	inScope []string
 }
 
 // odds are drawn once a recipe, in percent: what is rare in one is common in
@@ -62,7 +62,7 @@ type odds struct {
 	when, tolerant, handled                        int
 	total, timeout, retry, undo, contracts, params int
 	nest                                           int // steps that own others
-	wait, hurried                                  int
+	wait, shortTimeout                             int
 }
 
 // Recipe draws a recipe.
@@ -70,13 +70,13 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 	if shape.Width == 0 {
 		shape.Width = 5
 	}
-	g := &drawing{dice: dice, shape: shape, left: max(shape.Steps, 1)}
+	g := &generator{dice: dice, shape: shape, left: max(shape.Steps, 1)}
 	g.odds = odds{
 		broken: g.odd(0, 0, 0, 2, 10), fail: g.odd(0, 0, 1, 6),
 		bind: g.odd(20, 60, 90), seen: g.odd(0, 20, 60), depends: g.odd(10, 50, 90),
 		when: g.odd(0, 10, 30), tolerant: g.odd(0, 15, 50), handled: g.odd(0, 15, 50),
 		total: g.odd(0, 10, 25), timeout: g.odd(0, 40, 80), retry: g.odd(0, 40, 80, 80), undo: g.odd(0, 20, 50),
-		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30), hurried: g.odd(0, 0, 8),
+		contracts: g.odd(0, 10), params: g.odd(20, 50), nest: g.odd(10, 35, 60), wait: g.odd(0, 12, 30), shortTimeout: g.odd(0, 0, 8),
 	}
 	r := &recipe.Recipe{
 		Name:              "drawn",
@@ -96,14 +96,14 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 	return r
 }
 
-func (g *drawing) chance(percent int) bool { return percent > 0 && g.dice.IntN(100) < percent }
+func (g *generator) chance(percent int) bool { return percent > 0 && g.dice.IntN(100) < percent }
 
-func (g *drawing) pick(of ...string) string { return of[g.dice.IntN(len(of))] }
+func (g *generator) pick(of ...string) string { return of[g.dice.IntN(len(of))] }
 
-func (g *drawing) odd(of ...int) int { return of[g.dice.IntN(len(of))] }
+func (g *generator) odd(of ...int) int { return of[g.dice.IntN(len(of))] }
 
 // results draws what the run gives back.
-func (g *drawing) results(r *recipe.Recipe) {
+func (g *generator) results(r *recipe.Recipe) {
 	if !g.chance(50) {
 		return
 	}
@@ -117,7 +117,7 @@ func (g *drawing) results(r *recipe.Recipe) {
 }
 
 // scope draws the steps of one scope.
-func (g *drawing) scope(depth int) []*recipe.Step {
+func (g *generator) scope(depth int) []*recipe.Step {
 	n := 1 + g.dice.IntN(min(g.shape.Width, 5))
 	if depth == 0 && g.shape.Width > 5 {
 		n = g.shape.Width // the root alone, so that wide means wide
@@ -127,10 +127,10 @@ func (g *drawing) scope(depth int) []*recipe.Step {
 		st := g.step(depth)
 		if g.chance(g.odds.bind) && st.Fail == nil {
 			st.OutputBinding = "b" + st.ID[1:]
-			g.see = append(g.see, st.OutputBinding)
+			g.inScope = append(g.inScope, st.OutputBinding)
 		}
 		if g.chance(g.odds.seen) {
-			g.see = append(g.see, "steps."+st.ID+".status", "steps."+st.ID+".output")
+			g.inScope = append(g.inScope, "steps."+st.ID+".status", "steps."+st.ID+".output")
 		}
 		if len(steps) > 0 && g.chance(g.odds.depends) {
 			st.DependsOn = g.dependencies(steps)
@@ -145,18 +145,18 @@ func (g *drawing) scope(depth int) []*recipe.Step {
 
 // rebind draws whether a step binds the name that the one before it did. Two steps
 // may share a name when one surely runs after the other.
-func (g *drawing) rebind(st, before *recipe.Step) {
+func (g *generator) rebind(st, before *recipe.Step) {
 	after := st.DependsOn == nil && g.order == "sequence" || st.DependsOn != nil && slices.Contains(*st.DependsOn, before.ID)
 	if st.OutputBinding == "" || before.OutputBinding == "" || !after || !g.chance(g.shape.Rebind) {
 		return
 	}
 	st.OutputBinding = before.OutputBinding
-	g.see = slices.DeleteFunc(slices.Clone(g.see), func(name string) bool { return name == "b"+st.ID[1:] })
+	g.inScope = slices.DeleteFunc(slices.Clone(g.inScope), func(name string) bool { return name == "b"+st.ID[1:] })
 }
 
 // dependencies draws which of the steps before a step waits for: few, none, or
 // all of them, the join of a wide scope.
-func (g *drawing) dependencies(before []*recipe.Step) *[]string {
+func (g *generator) dependencies(before []*recipe.Step) *[]string {
 	deps := []string{}
 	percent := g.odd(0, 10, 40, 100)
 	for _, st := range before[max(0, len(before)-g.odd(6, 6, 250)):] {
@@ -167,17 +167,17 @@ func (g *drawing) dependencies(before []*recipe.Step) *[]string {
 	return &deps
 }
 
-// inner draws a scope that sees what is in sight here, and hides its own names.
-func (g *drawing) inner(depth int, names ...string) []*recipe.Step {
-	outside := g.see[:len(g.see):len(g.see)]
-	g.see = append(g.see, names...)
+// scopeInside draws a scope that sees what is in sight here, and hides its own names.
+func (g *generator) scopeInside(depth int, names ...string) []*recipe.Step {
+	outside := g.inScope[:len(g.inScope):len(g.inScope)]
+	g.inScope = append(g.inScope, names...)
 	steps := g.scope(depth + 1)
-	g.see = outside
+	g.inScope = outside
 	return steps
 }
 
 // id names the next step.
-func (g *drawing) id() string {
+func (g *generator) id() string {
 	g.n++
 	g.left--
 	return "s" + strconv.Itoa(g.n)

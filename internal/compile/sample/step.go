@@ -10,7 +10,7 @@ import (
 )
 
 // step draws a step of any kind, with what may be said of all of them.
-func (g *drawing) step(depth int) *recipe.Step {
+func (g *generator) step(depth int) *recipe.Step {
 	st := &recipe.Step{ID: g.id()}
 	if g.chance(g.odds.when) {
 		st.When = g.truth()
@@ -30,8 +30,8 @@ func (g *drawing) step(depth int) *recipe.Step {
 		return st
 	case g.chance(g.odds.wait):
 		g.wait(st)
-	case g.chance(g.odds.hurried):
-		g.hurried(st, depth)
+	case g.chance(g.odds.shortTimeout):
+		g.shortTimeout(st, depth)
 		return st
 	case g.chance(25):
 		st.Transform = &recipe.Transform{Expression: g.value()}
@@ -48,12 +48,12 @@ func (g *drawing) step(depth int) *recipe.Step {
 }
 
 // owner draws a step that owns others.
-func (g *drawing) owner(st *recipe.Step, depth int) {
+func (g *generator) owner(st *recipe.Step, depth int) {
 	switch g.dice.IntN(3) {
 	case 0:
-		st.Condition = &recipe.Condition{Expression: g.truth(), Then: g.inner(depth)}
+		st.Condition = &recipe.Condition{Expression: g.truth(), Then: g.scopeInside(depth)}
 		if g.chance(50) {
-			st.Condition.Else = g.inner(depth)
+			st.Condition.Else = g.scopeInside(depth)
 		}
 	case 1:
 		st.Parallel = &recipe.Parallel{
@@ -61,7 +61,7 @@ func (g *drawing) owner(st *recipe.Step, depth int) {
 			FailureStrategy: g.pick("fail_fast", "continue", "ignore"),
 		}
 		for n := 1 + g.dice.IntN(g.odd(3, 3, 6)); n > 0; n-- {
-			st.Parallel.Branches = append(st.Parallel.Branches, g.inner(depth))
+			st.Parallel.Branches = append(st.Parallel.Branches, g.scopeInside(depth))
 		}
 	default:
 		as := "it" + st.ID[1:]
@@ -71,11 +71,11 @@ func (g *drawing) owner(st *recipe.Step, depth int) {
 			MaxConcurrency:  int64(1 + g.dice.IntN(4)),
 			FailureStrategy: g.pick("fail_fast", "continue", "ignore"),
 		}
-		st.Loop.Steps = g.inner(depth, as, "ix"+as)
+		st.Loop.Steps = g.scopeInside(depth, as, "ix"+as)
 	}
 }
 
-func (g *drawing) wait(st *recipe.Step) {
+func (g *generator) wait(st *recipe.Step) {
 	switch k := g.dice.IntN(5); {
 	case k < 2 && len(g.shape.Signals) > 0:
 		st.Wait = &recipe.Wait{Signal: g.pick(g.shape.Signals...), Timeout: recipe.Duration(g.pick("", "5s", "1m"))}
@@ -91,7 +91,7 @@ func (g *drawing) wait(st *recipe.Step) {
 	}
 }
 
-func (g *drawing) action(st *recipe.Step) {
+func (g *generator) action(st *recipe.Step) {
 	st.Action = &recipe.Action{Name: g.pick(g.shape.Actions...)}
 	if g.chance(g.odds.params) {
 		st.Action.Parameters = map[string]json.RawMessage{"p": text(g.template())}
@@ -110,8 +110,8 @@ func (g *drawing) action(st *recipe.Step) {
 	}
 }
 
-// hurried draws an action whose time may be up before its tries are.
-func (g *drawing) hurried(st *recipe.Step, depth int) {
+// shortTimeout draws an action whose time may be up before its tries are.
+func (g *generator) shortTimeout(st *recipe.Step, depth int) {
 	st.Action = &recipe.Action{Name: g.pick(g.shape.Actions...)}
 	st.TotalTimeout = "31s"
 	st.Timeout = recipe.Duration(g.pick("5s", "30s"))
@@ -124,7 +124,7 @@ func (g *drawing) hurried(st *recipe.Step, depth int) {
 	}
 }
 
-func (g *drawing) retry() *recipe.RetryPolicy {
+func (g *generator) retry() *recipe.RetryPolicy {
 	p := &recipe.RetryPolicy{MaxAttempts: int64(1 + g.dice.IntN(4))}
 	if g.chance(40) {
 		p.InitialDelay, p.MaxDelay = recipe.Duration(g.pick("10ms", "1s", "PT5S", "40s")), ""
@@ -144,7 +144,7 @@ func (g *drawing) retry() *recipe.RetryPolicy {
 }
 
 // handle draws what a step does about its failure.
-func (g *drawing) handle(st *recipe.Step, depth int) {
+func (g *generator) handle(st *recipe.Step, depth int) {
 	called := st.Action != nil && st.Action.Name != g.shape.Sleep // nothing else is ever retried
 	switch k := g.dice.IntN(4); {
 	case k == 0:
@@ -162,23 +162,23 @@ func (g *drawing) handle(st *recipe.Step, depth int) {
 }
 
 // fallback is mostly an action; it may be anything.
-func (g *drawing) fallback(depth int) *recipe.Step {
+func (g *generator) fallback(depth int) *recipe.Step {
 	if depth+1 < g.shape.Depth && g.left > 0 && g.chance(30) {
-		return g.inside(func() *recipe.Step { return g.step(depth + 1) })
+		return g.hidden(func() *recipe.Step { return g.step(depth + 1) })
 	}
 	st := &recipe.Step{ID: g.id()}
 	g.action(st)
 	return st
 }
 
-// inside draws a step whose names nobody outside sees.
-func (g *drawing) inside(draw func() *recipe.Step) *recipe.Step {
-	outside := g.see[:len(g.see):len(g.see)]
-	defer func() { g.see = outside }()
+// hidden draws a step whose names nobody outside sees.
+func (g *generator) hidden(draw func() *recipe.Step) *recipe.Step {
+	outside := g.inScope[:len(g.inScope):len(g.inScope)]
+	defer func() { g.inScope = outside }()
 	return draw()
 }
 
-func (g *drawing) compensate(st *recipe.Step) {
+func (g *generator) compensate(st *recipe.Step) {
 	st.Compensate = &recipe.Compensate{Action: &recipe.Action{Name: g.shape.Undo}}
 	if g.chance(40) {
 		st.Compensate.InputBindings = map[string]string{"of": "steps." + st.ID + ".output"}
@@ -195,19 +195,19 @@ func (g *drawing) compensate(st *recipe.Step) {
 const failing = "1 / input.zero"
 
 // value draws an expression over what is in sight.
-func (g *drawing) value() string {
+func (g *generator) value() string {
 	if g.chance(g.odds.broken) {
 		return g.pick(failing, "input.gone", "input.list[9]")
 	}
-	if len(g.see) == 0 || g.chance(30) {
+	if len(g.inScope) == 0 || g.chance(30) {
 		return g.pick("1 + 1", "'x'", "{'a': [1, 2]}", "input.list", "input.zero", "input.list[0]")
 	}
-	v := g.pick(g.see...)
+	v := g.pick(g.inScope...)
 	return strings.ReplaceAll(g.pick("[%]", "{'v': %, 'w': [%]}", "%", "size([%])", "[%] == [] ? 'none' : 'some'"), "%", v)
 }
 
 // truth draws a condition.
-func (g *drawing) truth() string {
+func (g *generator) truth() string {
 	if g.chance(g.odds.broken) {
 		return failing + " == 1"
 	}
@@ -215,7 +215,7 @@ func (g *drawing) truth() string {
 }
 
 // list draws what a loop runs over.
-func (g *drawing) list() string {
+func (g *generator) list() string {
 	if g.chance(g.odds.broken) {
 		return g.pick("input.zero", "input.list[9]", "input.gone")
 	}
@@ -223,7 +223,7 @@ func (g *drawing) list() string {
 }
 
 // template draws a text with expressions in it.
-func (g *drawing) template() string {
+func (g *generator) template() string {
 	return strings.ReplaceAll(g.pick("{{ § }}", "a {{ § | tojson }} b", "{% for x in [§] %}{{ x | tojson }};{% endfor %}",
 		"{% if input.zero == 0 %}{{ § | tojson }}{% else %}no{% endif %}", "{% set x = § %}{{ [x] | length }}", "{{ input.gone | default('d') }}"),
 		"§", g.value())

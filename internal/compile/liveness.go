@@ -4,17 +4,17 @@ package compile
 
 import "github.com/roux-engine/roux/internal/plan"
 
-// retain marks the steps whose output somebody may still read after they have
+// markLive marks the steps whose output somebody may still read after they have
 // settled; a run forgets all others. A mark too few would lose data, so
 // whatever is in doubt is kept.
-func (c *compiler) retain() {
+func (c *compiler) markLive() {
 	for i := range c.p.Steps {
 		st := &c.p.Steps[i]
-		st.Keep = c.outRead[int32(i)]
+		st.Keep = c.outputRead[int32(i)]
 		if st.Slot != plan.None {
 			f := c.frameOf(st.Graph)
 			// Without outputs the result is every binding of the root (R41).
-			st.Keep = st.Keep || c.slotUse[graphSlot{f, st.Slot}] || f == 0 && len(c.p.Outputs) == 0
+			st.Keep = st.Keep || c.slotRead[graphSlot{f, st.Slot}] || f == 0 && len(c.p.Outputs) == 0
 		}
 	}
 	for g := range c.p.Graphs {

@@ -11,17 +11,17 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// describe fills in what each step is, apart from names and order.
-func (c *compiler) describe() {
+// compileSteps fills in what each step is, apart from names and order.
+func (c *compiler) compileSteps() {
 	for i := range c.nodes {
-		c.describeStep(int32(i))
+		c.compileStep(int32(i))
 	}
 }
 
-func (c *compiler) describeStep(i int32) {
+func (c *compiler) compileStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	c.afterRetries(i)
-	if n.bad {
+	if n.invalid {
 		return
 	}
 	c.retry(i)
@@ -35,17 +35,17 @@ func (c *compiler) describeStep(i int32) {
 	case plan.Loop:
 		c.loopStep(i)
 	case plan.Wait:
-		if c.sleeps(i) {
-			c.sleepStep(i)
+		if c.isWaitAction(i) {
+			c.waitActionStep(i)
 		} else {
 			c.waitStep(i)
 		}
 	case plan.Transform:
 		if to := n.src.Transform.OutputBinding; to != "" {
 			if n.bind != "" && n.bind != to {
-				c.fail(fault.RecipeInvalid, "two-bindings", c.value(n.bindPtr),
+				c.fail(fault.RecipeInvalid, "two-bindings", c.valueAt(n.bindPtr),
 					fmt.Sprintf("the step binds its result as %q here and as %q in its transform", n.bind, to), "keep one of them",
-					c.place(c.value(n.ptr+"/transform/outputBinding"), "the other one"))
+					c.place(c.valueAt(n.ptr+"/transform/outputBinding"), "the other one"))
 			}
 			n.bind, n.bindPtr = to, n.ptr+"/transform/outputBinding"
 		}
@@ -55,12 +55,12 @@ func (c *compiler) describeStep(i int32) {
 			st.Code = string(fault.StepFailed)
 		}
 		if n.bind != "" {
-			c.fail(fault.RecipeInvalid, "not-for-kind", c.key(n.bindPtr), "a fail step has no output to bind", "")
+			c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(n.bindPtr), "a fail step has no output to bind", "")
 			n.bind = ""
 		}
 	}
-	if st.Kind != plan.Action && !c.sleeps(i) && len(n.src.InputBindings) > 0 {
-		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(n.ptr+"/inputBindings"),
+	if st.Kind != plan.Action && !c.isWaitAction(i) && len(n.src.InputBindings) > 0 {
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(n.ptr+"/inputBindings"),
 			fmt.Sprintf("a %s step takes no inputBindings; only action steps do", st.Kind), "its expressions can name any value directly")
 	}
 	c.contracts(i)
@@ -70,7 +70,7 @@ func (c *compiler) parallelStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	par, at := n.src.Parallel, n.ptr+"/parallel"
 	if len(par.Branches) == 0 {
-		c.fail(fault.RecipeInvalid, "no-branches", c.value(at), "the parallel step has no branches", `give "branches" at least one list of steps`)
+		c.fail(fault.RecipeInvalid, "no-branches", c.valueAt(at), "the parallel step has no branches", `give "branches" at least one list of steps`)
 	}
 	switch par.WaitFor {
 	case "", "all":
@@ -109,27 +109,27 @@ func (c *compiler) loopStep(i int32) {
 		st.Index = "index"
 	}
 	for _, v := range []struct{ name, field string }{{st.As, "as"}, {st.Index, "index"}} {
-		where := c.value(at + "/" + v.field)
-		if !identifier(v.name) {
+		where := c.valueAt(at + "/" + v.field)
+		if !isIdentifier(v.name) {
 			c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", v.name),
 				"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
-		} else if reserved(v.name) && v.name != "item" {
+		} else if isReserved(v.name) && v.name != "item" {
 			c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q always means something else and cannot be a loop variable", v.name), "")
 		}
 	}
 	if st.As == st.Index {
-		c.fail(fault.RecipeInvalid, "bad-name", c.value(at), fmt.Sprintf("item and index of the loop are both called %q", st.As), "")
+		c.fail(fault.RecipeInvalid, "bad-name", c.valueAt(at), fmt.Sprintf("item and index of the loop are both called %q", st.As), "")
 	}
 	switch {
 	case loop.MaxConcurrency < 0 || loop.MaxConcurrency > math.MaxInt32:
-		c.fail(fault.RecipeInvalid, "bad-concurrency", c.value(at+"/maxConcurrency"),
+		c.fail(fault.RecipeInvalid, "bad-concurrency", c.valueAt(at+"/maxConcurrency"),
 			fmt.Sprintf("maxConcurrency is %d; want at least 1", loop.MaxConcurrency), "")
 	default:
 		st.Concurrency = int32(max(1, loop.MaxConcurrency))
 	}
 	st.Strategy = c.strategy(loop.FailureStrategy, at)
 	if len(loop.Steps) == 0 {
-		c.fail(fault.RecipeInvalid, "no-steps", c.value(at), "the loop has no steps", `give "steps" at least one step`)
+		c.fail(fault.RecipeInvalid, "no-steps", c.valueAt(at), "the loop has no steps", `give "steps" at least one step`)
 	}
 }
 
@@ -149,23 +149,23 @@ func (c *compiler) waitStep(i int32) {
 		if len(given) > 1 {
 			found = list(given)
 		}
-		c.fail(fault.RecipeInvalid, "bad-wait", c.value(at), "a wait is for exactly one of duration, until or signal; found "+found, "")
+		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), "a wait is for exactly one of duration, until or signal; found "+found, "")
 	}
-	st.DurationMS = c.duration(w.Duration, c.value(at+"/duration"))
+	st.DurationMS = c.duration(w.Duration, c.valueAt(at+"/duration"))
 	if st.DurationMS > c.p.TTLMS {
-		c.fail(fault.RecipeInvalid, "wait-too-long", c.value(at+"/duration"),
-			fmt.Sprintf("the wait of %s is longer than the run may live, %s", text(st.DurationMS), text(c.p.TTLMS)),
-			"shorten it, or raise the recipe's ttl", c.place(c.value(c.base+"/ttl"), "the ttl"))
+		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/duration"),
+			fmt.Sprintf("the wait of %s is longer than the run may live, %s", formatMS(st.DurationMS), formatMS(c.p.TTLMS)),
+			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
 	}
 	st.Signal = w.Signal
 	if w.Timeout != "" {
 		if w.Signal == "" {
-			c.fail(fault.RecipeInvalid, "bad-wait", c.key(at+"/timeout"), "only a wait for a signal has a timeout", "")
+			c.fail(fault.RecipeInvalid, "bad-wait", c.keyAt(at+"/timeout"), "only a wait for a signal has a timeout", "")
 		}
-		st.SignalMS = c.duration(w.Timeout, c.value(at+"/timeout"))
+		st.SignalMS = c.duration(w.Timeout, c.valueAt(at+"/timeout"))
 		if st.SignalMS > c.p.TTLMS {
-			c.warn("timeout-longer", c.value(at+"/timeout"),
-				fmt.Sprintf("the wait's timeout of %s is longer than the run may live, %s", text(st.SignalMS), text(c.p.TTLMS)), "")
+			c.warn("timeout-longer", c.valueAt(at+"/timeout"),
+				fmt.Sprintf("the wait's timeout of %s is longer than the run may live, %s", formatMS(st.SignalMS), formatMS(c.p.TTLMS)), "")
 		}
 	}
 }
@@ -174,8 +174,8 @@ func (c *compiler) waitStep(i int32) {
 // just one try, so there `timeout` and `total_timeout` are the same thing.
 func (c *compiler) timeouts(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
-	each := c.timeout(n.src.Timeout, c.value(n.ptr+"/timeout"))
-	st.TotalTimeoutMS = c.duration(n.src.TotalTimeout, c.value(n.ptr+"/total_timeout"))
+	each := c.timeout(n.src.Timeout, c.valueAt(n.ptr+"/timeout"))
+	st.TotalTimeoutMS = c.duration(n.src.TotalTimeout, c.valueAt(n.ptr+"/total_timeout"))
 	if st.Kind != plan.Action {
 		if each > 0 && (st.TotalTimeoutMS == 0 || each < st.TotalTimeoutMS) {
 			st.TotalTimeoutMS = each
@@ -195,8 +195,8 @@ func (c *compiler) contracts(i int32) {
 		return
 	}
 	if st.Kind != plan.Action {
-		c.fail(fault.RecipeInvalid, "not-for-kind", c.key(at),
-			c.what(i)+" has no contracts; only action steps do", "")
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at),
+			c.kindName(i)+" has no contracts; only action steps do", "")
 		return
 	}
 	st.InputC = c.schema(k.Input, at+"/input")
@@ -210,7 +210,7 @@ func (c *compiler) schema(raw []byte, ptr string) []byte {
 		return nil
 	}
 	if _, err := expr.CompileSchema(out); err != nil {
-		c.fail(fault.RecipeInvalid, "bad-schema", c.value(ptr), "this is no JSON Schema: "+fault.Message(err), "")
+		c.fail(fault.RecipeInvalid, "bad-schema", c.valueAt(ptr), "this is no JSON Schema: "+fault.Message(err), "")
 		return nil
 	}
 	return out
@@ -219,13 +219,13 @@ func (c *compiler) schema(raw []byte, ptr string) []byte {
 // settings compiles what stands beside the steps.
 func (c *compiler) settings() {
 	r, at := c.r, c.base
-	c.p.TTLMS = c.duration(r.TTL, c.value(at+"/ttl"))
+	c.p.TTLMS = c.duration(r.TTL, c.valueAt(at+"/ttl"))
 	if c.p.TTLMS == 0 {
 		c.p.TTLMS = c.limits.TTLMS
 	}
 	if most := c.limits.MaxTTLMS; most > 0 && c.p.TTLMS > most {
 		if r.TTL != "" {
-			c.warn("timeout-capped", c.value(at+"/ttl"), fmt.Sprintf("%q is longer than this server allows; %s is used", string(r.TTL), text(most)), "")
+			c.warn("timeout-capped", c.valueAt(at+"/ttl"), fmt.Sprintf("%q is longer than this server allows; %s is used", string(r.TTL), formatMS(most)), "")
 		}
 		c.p.TTLMS = most
 	}
@@ -247,12 +247,12 @@ func (c *compiler) settings() {
 	c.p.InputSchema = c.schema(r.InputSchema, at+"/inputSchema")
 	c.p.OutputSchema = c.schema(r.OutputSchema, at+"/outputSchema")
 	c.effectiveLimits()
-	c.estimate()
+	c.creditEstimation()
 }
 
-// estimate checks the credit estimation (X147). Its formula may name what is
+// creditEstimation checks the credit estimation (X147). Its formula may name what is
 // known only later, then the maximum is reserved (R15).
-func (c *compiler) estimate() {
+func (c *compiler) creditEstimation() {
 	policy := c.r.CreditPolicy
 	switch policy {
 	case "":
@@ -273,14 +273,14 @@ func (c *compiler) estimate() {
 		n    int64
 	}{{"fixedCredits", e.FixedCredits}, {"perFileCredits", e.PerFileCredits}, {"maxCredits", e.MaxCredits}} {
 		if f.n < 0 {
-			c.fail(fault.RecipeInvalid, "bad-credits", c.value(at+"/"+f.name), fmt.Sprintf("%s is %d; credits are never negative", f.name, f.n), "")
+			c.fail(fault.RecipeInvalid, "bad-credits", c.valueAt(at+"/"+f.name), fmt.Sprintf("%s is %d; credits are never negative", f.name, f.n), "")
 		}
 	}
 	switch e.Strategy {
 	case "fixed", "per_file":
 	case "calculated":
 		if e.Formula == "" {
-			c.fail(fault.RecipeInvalid, "missing-field", c.value(at), `strategy "calculated" needs the field "formula"`, "")
+			c.fail(fault.RecipeInvalid, "missing-field", c.valueAt(at), `strategy "calculated" needs the field "formula"`, "")
 		}
 	default:
 		c.enum("strategy", e.Strategy, at, "fixed", "per_file", "calculated")
@@ -291,8 +291,8 @@ func (c *compiler) estimate() {
 	}
 }
 
-// celWords cannot be identifiers of CEL.
-var celWords = map[string]bool{
+// celReserved cannot be identifiers of CEL.
+var celReserved = map[string]bool{
 	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true,
 	"function": true, "if": true, "import": true, "in": true, "let": true, "loop": true, "namespace": true,
 	"null": true, "package": true, "return": true, "true": true, "var": true, "void": true, "while": true,
@@ -301,8 +301,8 @@ var celWords = map[string]bool{
 	"string": true, "type": true, "uint": true, "optional_type": true,
 }
 
-// identifier says whether expressions can use a name as it is.
-func identifier(name string) bool {
+// isIdentifier says whether expressions can use a name as it is.
+func isIdentifier(name string) bool {
 	for i, r := range []byte(name) {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r == '_', i > 0 && r >= '0' && r <= '9':
@@ -310,5 +310,5 @@ func identifier(name string) bool {
 			return false
 		}
 	}
-	return name != "" && !celWords[name]
+	return name != "" && !celReserved[name]
 }

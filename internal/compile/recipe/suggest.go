@@ -19,24 +19,24 @@ func nearest(text string, candidates []string) string {
 	if len(text) > longest {
 		return ""
 	}
-	plain := fold(text)
+	plain := normalize(text)
 	best, least := "", max(1, utf8.RuneCountInString(plain)/3)+1
 	for _, c := range candidates {
-		if d := spell.Distance(plain, fold(c), least); d < least {
+		if d := spell.Distance(plain, normalize(c), least); d < least {
 			best, least = c, d
 		}
 	}
 	return best
 }
 
-var joints = strings.NewReplacer("_", "", "-", "", " ", "")
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
-func fold(s string) string { return joints.Replace(strings.ToLower(s)) }
+func normalize(s string) string { return separators.Replace(strings.ToLower(s)) }
 
-// elsewhere returns the candidate that has the sense which other workflow
+// synonymOf returns the candidate that has the sense which other workflow
 // languages give the word, or "".
-func elsewhere(word string, candidates []string) string {
-	for _, field := range synonyms[fold(word)] {
+func synonymOf(word string, candidates []string) string {
+	for _, field := range synonyms[normalize(word)] {
 		if slices.Contains(candidates, field) {
 			return field
 		}

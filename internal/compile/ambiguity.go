@@ -11,17 +11,17 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// readerOf is a step that reads a slot which `by` set, both in one graph; None
+// slotReader is a step that reads a slot which `by` set, both in one graph; None
 // when a scope further out did, so that all who set it here come later.
-type readerOf struct {
+type slotReader struct {
 	step, by int32
-	at       spot
+	at       location
 }
 
-// race refuses recipes whose result would depend on which of two steps is
+// checkAmbiguity refuses recipes whose result would depend on which of two steps is
 // faster: all steps of a graph that bind one name must run one after the other,
 // and who reads it must run before the next one sets it again.
-func (c *compiler) race() {
+func (c *compiler) checkAmbiguity() {
 	keys := make([]graphSlot, 0)
 	for key, steps := range c.binders {
 		if (len(steps) > 1 || len(c.readers[key]) > 0) && !c.cyclic[key.graph] {
@@ -40,7 +40,7 @@ func (c *compiler) race() {
 		for k, i := range chain {
 			place[i] = k
 		}
-		readers := make([][]readerOf, len(chain)+1) // by place of who set it, from 1
+		readers := make([][]slotReader, len(chain)+1) // by place of who set it, from 1
 		for _, r := range c.readers[key] {
 			k := 0
 			if r.by != plan.None {
@@ -56,17 +56,17 @@ func (c *compiler) race() {
 				continue
 			}
 			stamp++
-			if !c.segment(key, from, chain[k], readers[k], mark, stamp) {
+			if !c.checkInterval(key, from, chain[k], readers[k], mark, stamp) {
 				break // one word about a name is enough
 			}
 		}
 	}
 }
 
-// segment checks that `from`, and all who read what it set, are before `to`.
+// checkInterval checks that `from`, and all who read what it set, are before `to`.
 // It walks back from `to` no further than the wave of `from`, so that a whole
 // chain costs no more than its graph.
-func (c *compiler) segment(key graphSlot, from, to int32, readers []readerOf, mark []int32, stamp int32) bool {
+func (c *compiler) checkInterval(key graphSlot, from, to int32, readers []slotReader, mark []int32, stamp int32) bool {
 	floor := int32(0)
 	if from != plan.None {
 		floor = c.p.Steps[from].Wave
@@ -91,17 +91,17 @@ func (c *compiler) segment(key graphSlot, from, to int32, readers []readerOf, ma
 		if first > second {
 			first, second = second, first
 		}
-		c.fail(fault.RecipeInvalid, "binding-twice", c.value(c.nodes[second].bindPtr),
+		c.fail(fault.RecipeInvalid, "binding-twice", c.valueAt(c.nodes[second].bindPtr),
 			fmt.Sprintf("%q is bound by %q and by %q, which may run at the same time", name, c.p.Steps[first].ID, c.p.Steps[second].ID),
 			"give each a name of its own, or order them with dependsOn",
-			c.place(c.value(c.nodes[first].bindPtr), "bound here too"))
+			c.place(c.valueAt(c.nodes[first].bindPtr), "bound here too"))
 		return false
 	}
 	for _, r := range readers {
 		if mark[r.step] != stamp {
 			c.fail(fault.RecipeInvalid, "binding-race", r.at,
 				fmt.Sprintf("%q may be bound again by %q before or after this is read", name, c.p.Steps[second].ID),
-				"order the two steps with dependsOn", c.place(c.value(c.nodes[second].bindPtr), "bound again here"))
+				"order the two steps with dependsOn", c.place(c.valueAt(c.nodes[second].bindPtr), "bound again here"))
 			return false
 		}
 	}

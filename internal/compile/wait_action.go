@@ -28,23 +28,23 @@ func (c *compiler) waitAction(ref *recipe.Action) *action.Action {
 	return nil
 }
 
-// sleeps says that a wait step is written as a call of an action.
-func (c *compiler) sleeps(i int32) bool {
+// isWaitAction says that a wait step is written as a call of an action.
+func (c *compiler) isWaitAction(i int32) bool {
 	return c.p.Steps[i].Kind == plan.Wait && c.nodes[i].src.Action != nil
 }
 
-// what names the kind of a step in messages.
-func (c *compiler) what(i int32) string {
-	if c.sleeps(i) {
+// kindName names the kind of a step in messages.
+func (c *compiler) kindName(i int32) string {
+	if c.isWaitAction(i) {
 		return fmt.Sprintf("a step that waits (the action %q)", c.nodes[i].src.Action.Name)
 	}
 	return "a " + c.p.Steps[i].Kind.String() + " step"
 }
 
-// sleepStep compiles the call of an action that waits. Its inputs are checked
+// waitActionStep compiles the call of an action that waits. Its inputs are checked
 // like those of any action; only the one that says how long means something when
 // it runs.
-func (c *compiler) sleepStep(i int32) {
+func (c *compiler) waitActionStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	c.findAction(i)
 	c.parameters(i)
@@ -59,18 +59,18 @@ func (c *compiler) sleepStep(i int32) {
 	}
 	at := n.ptr + "/action/parameters/" + jsonx.EscapeToken(name)
 	v, _ := jsonx.Decode(raw, jsonx.Limits{})
-	if templated(v) {
-		return // resolveSleep
+	if hasTemplate(v) {
+		return // see resolveWaitAction
 	}
 	written, isText := v.(string)
 	if !isText {
-		if wish(n.decl.props[name]) == "string" {
+		if celType(n.decl.props[name]) == "string" {
 			return // its schema has said so
 		}
-		c.fail(fault.RecipeInvalid, "bad-wait", c.value(at), fmt.Sprintf("%q says how long to wait and is no text", name), wantMoment)
+		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), fmt.Sprintf("%q says how long to wait and is no text", name), wantWait)
 		return
 	}
-	ms, until, ok := c.moment(written, c.value(at))
+	ms, until, ok := c.parseWait(written, c.valueAt(at))
 	switch {
 	case !ok:
 	case until:
@@ -80,32 +80,32 @@ func (c *compiler) sleepStep(i int32) {
 	}
 }
 
-const wantMoment = `want a duration such as "90s" or "PT90S", or a time such as "2027-01-31T18:00:00Z"`
+const wantWait = `want a duration such as "90s" or "PT90S", or a time such as "2027-01-31T18:00:00Z"`
 
-// moment reads a duration or a point in time that is written out.
-func (c *compiler) moment(written string, at spot) (ms int64, until, ok bool) {
+// parseWait reads a duration or a point in time that is written out.
+func (c *compiler) parseWait(written string, at location) (ms int64, until, ok bool) {
 	ms, err := recipe.ParseDuration(written)
 	if err != nil {
 		if _, err := time.Parse(time.RFC3339, written); err == nil {
 			return 0, true, true
 		}
-		c.fail(fault.RecipeInvalid, "bad-wait", at, fmt.Sprintf("%q is neither a duration nor a point in time", written), wantMoment)
+		c.fail(fault.RecipeInvalid, "bad-wait", at, fmt.Sprintf("%q is neither a duration nor a point in time", written), wantWait)
 		return 0, false, false
 	}
 	switch {
 	case ms == 0:
-		c.fail(fault.RecipeInvalid, "bad-wait", at, "a wait is longer than zero", wantMoment)
+		c.fail(fault.RecipeInvalid, "bad-wait", at, "a wait is longer than zero", wantWait)
 		return 0, false, false
 	case ms > c.p.TTLMS:
 		c.fail(fault.RecipeInvalid, "wait-too-long", at,
-			fmt.Sprintf("the wait of %s is longer than the run may live, %s", text(ms), text(c.p.TTLMS)),
-			"shorten it, or raise the recipe's ttl", c.place(c.value(c.base+"/ttl"), "the ttl"))
+			fmt.Sprintf("the wait of %s is longer than the run may live, %s", formatMS(ms), formatMS(c.p.TTLMS)),
+			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
 	}
 	return ms, false, true
 }
 
-// resolveSleep compiles how long to wait where only the run knows.
-func (c *compiler) resolveSleep(i int32, here func(ptr, want string) site) {
+// resolveWaitAction compiles how long to wait where only the run knows.
+func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	if n.decl == nil {
 		return
@@ -116,8 +116,8 @@ func (c *compiler) resolveSleep(i int32, here func(ptr, want string) site) {
 		if st.Expr = c.cel(at, src); st.Expr == nil {
 			return
 		}
-		if written, ok := c.progs[exprKey{st.Expr.Src, false}].constant.(string); ok {
-			c.moment(written, at.at)
+		if written, ok := c.programs[exprKey{st.Expr.Src, false}].constant.(string); ok {
+			c.parseWait(written, at.at)
 		}
 		return
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// maxAround is how many steps, up from the place at which a text cannot be read, are
+// maxDropped is how many steps, up from the place at which a text cannot be read, are
 // left out in turn: the cause may stand above the place.
-const maxAround = 3
+const maxDropped = 3
 
-// readAround builds the tree of a YAML text without the step that cannot be read: its
+// parseWithoutStep builds the tree of a YAML text without the step that cannot be read: its
 // lines are left empty, so that all others stand where they stood. It is nil where the
 // place is in no step, or something else cannot be read either.
-func readAround(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
+func parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil
 	}
@@ -34,7 +34,7 @@ func readAround(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.No
 	for end < len(lines) && !outside(lines[end]) {
 		end++
 	}
-	for range maxAround {
+	for range maxDropped {
 		for begin >= 0 && !outside(lines[begin]) {
 			begin--
 		}
@@ -73,18 +73,18 @@ func isItem(line []byte, indent int) bool {
 	return len(line) > indent && len(bytes.TrimLeft(line[:indent], " ")) == 0 && bytes.HasPrefix(line[indent:], []byte("- "))
 }
 
-// maxAbove bounds how many lines above the place at which a text cannot be read
+// maxTruncated bounds how many lines above the place at which a text cannot be read
 // are tried as its end.
-const maxAbove = 50
+const maxTruncated = 50
 
-// readAbove builds the tree of what stands above the place at which a YAML text
+// parsePrefix builds the tree of what stands above the place at which a YAML text
 // cannot be read, without the step that was begun last; nil where nothing can be.
-func readAbove(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
+func parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil
 	}
 	lines := bytes.SplitAfterN(src, []byte("\n"), int(problems[0].Pos.Line)+1)
-	for n := len(lines) - 1; n > max(0, len(lines)-1-maxAbove); n-- {
+	for n := len(lines) - 1; n > max(0, len(lines)-1-maxTruncated); n-- {
 		tree, _ := yamlx.Parse(bytes.Join(lines[:n], nil), lim)
 		if tree == nil {
 			continue

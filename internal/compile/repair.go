@@ -12,14 +12,14 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// A mender empties what has a problem of form in the steps of a draft, and knows
+// A repairer empties what has a problem of form in the steps of a draft, and knows
 // which problems of meaning that makes.
-type mender struct {
-	draft  *recipe.Recipe
-	names  bool     // a name that others may use is gone
-	inputs []string // pointers to what has lost inputs
-	gaps   []string // pointers to what lacks something, as has been said
-	kept   []string // pointers to names that may not be and are kept
+type repairer struct {
+	recovered    *recipe.Recipe
+	namesLost    bool     // a name that others may use is gone
+	inputsLost   []string // pointers to what has lost inputs
+	incomplete   []string // pointers to what lacks something, as has been said
+	invalidNames []string // pointers to names that may not be and are kept
 }
 
 // tokensOf splits a pointer, without the object that a recipe may stand in.
@@ -33,35 +33,35 @@ func inSteps(pointer string) bool {
 	return len(tokens) > 1 && tokens[0] == "steps"
 }
 
-// mend empties what the problem is about.
-func (m *mender) mend(d fault.Diagnostic) {
+// repair empties what the problem is about.
+func (m *repairer) repair(d fault.Diagnostic) {
 	tokens := tokensOf(d.Pointer)
 	switch d.Rule {
 	case "missing-field", "too-few":
-		m.gaps = append(m.gaps, d.Pointer) // complete gives it something
+		m.incomplete = append(m.incomplete, d.Pointer) // complete gives it something
 	case "duplicate-key": // the draft has the first
 	case "step-kind":
-		m.gaps = append(m.gaps, d.Pointer)
-		if st, ok := walk(reflect.ValueOf(m.draft), tokens).Interface().(*recipe.Step); ok && st != nil {
-			oneKind(st)
+		m.incomplete = append(m.incomplete, d.Pointer)
+		if st, ok := valueOf(reflect.ValueOf(m.recovered), tokens).Interface().(*recipe.Step); ok && st != nil {
+			keepOneKind(st)
 		}
 	default:
-		m.empty(d.Pointer, tokens)
+		m.clear(d.Pointer, tokens)
 	}
 }
 
-// walk follows a pointer; where that ends early it gives the zero value of any.
-func walk(v reflect.Value, tokens []string) reflect.Value {
+// valueOf follows a pointer; where that ends early it gives the zero value of any.
+func valueOf(v reflect.Value, tokens []string) reflect.Value {
 	for _, token := range tokens {
-		if v = inner(v, token); !v.IsValid() {
+		if v = childOf(v, token); !v.IsValid() {
 			return reflect.ValueOf(new(any)).Elem()
 		}
 	}
 	return v
 }
 
-// inner is the field or entry of a name or number; not valid when there is none.
-func inner(v reflect.Value, token string) reflect.Value {
+// childOf is the field or entry of a name or number; not valid when there is none.
+func childOf(v reflect.Value, token string) reflect.Value {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
@@ -82,22 +82,22 @@ func inner(v reflect.Value, token string) reflect.Value {
 
 // scopes are the fields that hold steps, and kinds those that say what a step does.
 var (
-	scopes = []string{"then", "else", "branches", "steps", "condition", "parallel", "loop"}
-	named  = []string{"id", "outputBinding", "as", "index"}
+	scopeFields = []string{"then", "else", "branches", "steps", "condition", "parallel", "loop"}
+	nameFields  = []string{"id", "outputBinding", "as", "index"}
 )
 
-func (m *mender) empty(pointer string, tokens []string) {
+func (m *repairer) clear(pointer string, tokens []string) {
 	last := tokens[len(tokens)-1]
-	if _, err := strconv.Atoi(last); slices.Contains(scopes, last) || err == nil && slices.Contains(scopes, tokens[len(tokens)-2]) {
-		m.names = true
+	if _, err := strconv.Atoi(last); slices.Contains(scopeFields, last) || err == nil && slices.Contains(scopeFields, tokens[len(tokens)-2]) {
+		m.namesLost = true
 	}
-	v := reflect.ValueOf(m.draft)
+	v := reflect.ValueOf(m.recovered)
 	for i, token := range tokens {
 		if token == "inputBindings" || token == "parameters" {
 			owner := strings.TrimSuffix(strings.Join(tokens[:i], "/"), "/action")
-			m.inputs = append(m.inputs, pointer[:strings.Index(pointer, owner)+len(owner)]+"/")
+			m.inputsLost = append(m.inputsLost, pointer[:strings.Index(pointer, owner)+len(owner)]+"/")
 		}
-		next := inner(v, token)
+		next := childOf(v, token)
 		if !next.IsValid() {
 			break // in a map, or in a value that is kept as text: all of it goes
 		}
@@ -110,11 +110,11 @@ func (m *mender) empty(pointer string, tokens []string) {
 		}
 	}
 	switch {
-	case slices.Contains(named, last) && v.Kind() == reflect.String && v.String() != "":
-		m.kept = append(m.kept, pointer) // others may use it
+	case slices.Contains(nameFields, last) && v.Kind() == reflect.String && v.String() != "":
+		m.invalidNames = append(m.invalidNames, pointer) // others may use it
 		return
-	case slices.Contains(named, last):
-		m.names = true
+	case slices.Contains(nameFields, last):
+		m.namesLost = true
 	}
 	if v.Kind() == reflect.Map && !v.IsNil() {
 		v.SetMapIndex(reflect.ValueOf(last), reflect.Value{})
@@ -125,30 +125,30 @@ func (m *mender) empty(pointer string, tokens []string) {
 	v.SetZero()
 }
 
-// follows says that a problem of meaning is only there because something is empty.
-func (m *mender) follows(d fault.Diagnostic) bool {
+// cascades says that a problem of meaning is only there because something is empty.
+func (m *repairer) cascades(d fault.Diagnostic) bool {
 	within := func(all []string) bool {
 		return slices.ContainsFunc(all, func(at string) bool { return strings.HasPrefix(d.Pointer+"/", at) })
 	}
 	switch d.Rule {
 	case "bad-id", "bad-name":
-		return within(m.kept)
+		return within(m.invalidNames)
 	case "unknown-step", "undefined-name", "invisible-step", "other-scope":
-		return m.names
+		return m.namesLost
 	case "missing-input":
-		return within(m.inputs)
+		return within(m.inputsLost)
 	case "missing-field", "no-steps", "bad-wait", "stray-fallback", "step-kind":
-		return within(m.gaps)
+		return within(m.incomplete)
 	}
 	return false
 }
 
-// oneKind leaves a step with the first of the things that it says it does.
-func oneKind(st *recipe.Step) {
+// keepOneKind leaves a step with the first of the things that it says it does.
+func keepOneKind(st *recipe.Step) {
 	found := false
 	v := reflect.ValueOf(st).Elem()
 	for _, name := range []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"} {
-		if f := inner(v, name); found {
+		if f := childOf(v, name); found {
 			f.SetZero()
 		} else {
 			found = !f.IsZero()
@@ -161,16 +161,16 @@ func oneKind(st *recipe.Step) {
 // it gives.
 const unknownValue = "dyn(null)"
 
-// complete gives steps what they need to be looked at.
-func complete(steps []*recipe.Step) []*recipe.Step {
+// addPlaceholders gives steps what they need to be looked at.
+func addPlaceholders(steps []*recipe.Step) []*recipe.Step {
 	steps = slices.DeleteFunc(steps, func(st *recipe.Step) bool { return st == nil })
 	for _, st := range steps {
-		completeStep(st)
+		addPlaceholder(st)
 	}
 	return steps
 }
 
-func completeStep(st *recipe.Step) {
+func addPlaceholder(st *recipe.Step) {
 	orValue := func(src *string, value string) {
 		if *src == "" {
 			*src = value
@@ -179,17 +179,17 @@ func completeStep(st *recipe.Step) {
 	switch {
 	case st.Condition != nil:
 		orValue(&st.Condition.Expression, "true")
-		st.Condition.Then, st.Condition.Else = orStandIn(complete(st.Condition.Then)), complete(st.Condition.Else)
+		st.Condition.Then, st.Condition.Else = orPlaceholder(addPlaceholders(st.Condition.Then)), addPlaceholders(st.Condition.Else)
 	case st.Parallel != nil:
 		if len(st.Parallel.Branches) == 0 {
 			st.Parallel.Branches = make([][]*recipe.Step, 1)
 		}
 		for i, branch := range st.Parallel.Branches {
-			st.Parallel.Branches[i] = orStandIn(complete(branch))
+			st.Parallel.Branches[i] = orPlaceholder(addPlaceholders(branch))
 		}
 	case st.Loop != nil:
 		orValue(&st.Loop.Over, "dyn([])")
-		st.Loop.Steps = orStandIn(complete(st.Loop.Steps))
+		st.Loop.Steps = orPlaceholder(addPlaceholders(st.Loop.Steps))
 	case st.Transform != nil:
 		orValue(&st.Transform.Expression, unknownValue)
 	case st.Action != nil && st.Action.Name != "", st.Fail != nil, st.Recipe != nil,
@@ -203,7 +203,7 @@ func completeStep(st *recipe.Step) {
 			h.FallbackStep = &recipe.Step{}
 		}
 		if h.FallbackStep != nil {
-			completeStep(h.FallbackStep)
+			addPlaceholder(h.FallbackStep)
 		}
 	}
 	if c := st.Compensate; c != nil && (c.Action == nil || c.Action.Name == "") {
@@ -211,8 +211,8 @@ func completeStep(st *recipe.Step) {
 	}
 }
 
-// orStandIn puts a step where there is none.
-func orStandIn(steps []*recipe.Step) []*recipe.Step {
+// orPlaceholder puts a step where there is none.
+func orPlaceholder(steps []*recipe.Step) []*recipe.Step {
 	if len(steps) > 0 {
 		return steps
 	}

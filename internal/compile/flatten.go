@@ -12,18 +12,18 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// layOut flattens the recipe: one graph per scope, the steps of a graph side by
+// flatten flattens the recipe: one graph per scope, the steps of a graph side by
 // side, inner graphs after the graph that owns them. So the index of an owner
 // is always smaller than those of what it owns.
-func (c *compiler) layOut() {
+func (c *compiler) flatten() {
 	if len(c.r.Steps) == 0 {
-		c.fail(fault.RecipeInvalid, "no-steps", c.key("/steps"), "the recipe has no steps", `give "steps" at least one step`)
+		c.fail(fault.RecipeInvalid, "no-steps", c.keyAt("/steps"), "the recipe has no steps", `give "steps" at least one step`)
 	}
-	c.graph(c.r.Steps, c.base+"/steps", plan.Graph{Owner: plan.None, Role: plan.Root}, plan.None)
+	c.flattenScope(c.r.Steps, c.base+"/steps", plan.Graph{Owner: plan.None, Role: plan.Root}, plan.None)
 }
 
-// graph appends a scope and everything below it, and returns its index.
-func (c *compiler) graph(steps []*recipe.Step, ptr string, g plan.Graph, parent int32) int32 {
+// flattenScope appends a scope and everything below it, and returns its index.
+func (c *compiler) flattenScope(steps []*recipe.Step, ptr string, g plan.Graph, parent int32) int32 {
 	id := int32(len(c.p.Graphs))
 	g.First, g.N, g.Out = int32(len(c.p.Steps)), int32(len(steps)), plan.None
 	g.Frame = id
@@ -49,27 +49,27 @@ func (c *compiler) graph(steps []*recipe.Step, ptr string, g plan.Graph, parent 
 		})
 	}
 	for i := range steps {
-		c.owned(g.First+int32(i), id)
+		c.flattenOwned(g.First+int32(i), id)
 	}
 	return id
 }
 
-// owned lays out the graphs that one step owns.
-func (c *compiler) owned(i, g int32) {
+// flattenOwned lays out the graphs that one step owns.
+func (c *compiler) flattenOwned(i, g int32) {
 	n := &c.nodes[i]
 	s, ptr := n.src, n.ptr
 	kind, ok := c.kind(i)
 	if kind == plan.Action && c.waitAction(s.Action) != nil {
 		if kind = plan.Wait; c.p.Graphs[g].Role == plan.Compensation {
 			ok = false
-			c.fail(fault.RecipeInvalid, "not-for-kind", c.value(ptr+"/action/name"),
+			c.fail(fault.RecipeInvalid, "not-for-kind", c.valueAt(ptr+"/action/name"),
 				fmt.Sprintf("the action %q waits and undoes nothing", s.Action.Name), "compensate with an action that undoes what the step did")
 		}
 	}
-	n.bad = !ok
+	n.invalid = !ok
 	c.p.Steps[i].Kind = kind
 	own := func(steps []*recipe.Step, at string, role plan.Role, ordinal int) int32 {
-		return c.graph(steps, at, plan.Graph{Owner: i, Role: role, Ordinal: int32(ordinal)}, g)
+		return c.flattenScope(steps, at, plan.Graph{Owner: i, Role: role, Ordinal: int32(ordinal)}, g)
 	}
 	if ok {
 		switch kind {
@@ -114,9 +114,9 @@ func (c *compiler) outer(g int32) int32 {
 	return c.p.Steps[owner].Graph
 }
 
-// lift returns the step of graph g that is i or owns it, at whatever depth;
+// ancestorIn returns the step of graph g that is i or owns it, at whatever depth;
 // None when i is not inside g.
-func (c *compiler) lift(i, g int32) int32 {
+func (c *compiler) ancestorIn(i, g int32) int32 {
 	for i != plan.None && c.p.Steps[i].Graph != g {
 		i = c.p.Graphs[c.p.Steps[i].Graph].Owner
 	}
@@ -168,7 +168,7 @@ func (c *compiler) kind(i int32) (plan.Kind, bool) {
 		if s.Type != "recipe" {
 			at = ptr + "/recipe"
 		}
-		c.fail(fault.NotAvailable, "nested-recipe", c.value(at), "this release does not run recipes inside recipes yet",
+		c.fail(fault.NotAvailable, "nested-recipe", c.valueAt(at), "this release does not run recipes inside recipes yet",
 			"write the steps of the inner recipe here, in a condition, parallel or loop step")
 		return 0, false
 	}
@@ -180,8 +180,8 @@ func (c *compiler) kind(i int32) (plan.Kind, bool) {
 		}
 	}
 	if !found {
-		c.fail(fault.RecipeInvalid, "unknown-type", c.value(ptr+"/type"),
-			fmt.Sprintf("%q is no type of step; want one of %s", s.Type, list(fields)), near(s.Type, fields))
+		c.fail(fault.RecipeInvalid, "unknown-type", c.valueAt(ptr+"/type"),
+			fmt.Sprintf("%q is no type of step; want one of %s", s.Type, list(fields)), didYouMean(s.Type, fields))
 		return 0, false
 	}
 	var present []string
@@ -196,20 +196,20 @@ func (c *compiler) kind(i int32) (plan.Kind, bool) {
 	}
 	switch {
 	case len(present) == 0 && s.Type == "":
-		c.fail(fault.RecipeInvalid, "no-kind", c.value(ptr), "the step does not say what it does", "give it one of "+list(fields))
+		c.fail(fault.RecipeInvalid, "no-kind", c.valueAt(ptr), "the step does not say what it does", "give it one of "+list(fields))
 		return 0, false
 	case len(present) == 0:
-		c.fail(fault.RecipeInvalid, "missing-field", c.value(ptr),
+		c.fail(fault.RecipeInvalid, "missing-field", c.valueAt(ptr),
 			fmt.Sprintf("a step of type %q needs the field %q", s.Type, s.Type), "")
 		return 0, false
 	case len(present) > 1 && s.Type == "":
-		c.fail(fault.RecipeInvalid, "two-kinds", c.key(ptr+"/"+present[1]),
+		c.fail(fault.RecipeInvalid, "two-kinds", c.keyAt(ptr+"/"+present[1]),
 			fmt.Sprintf("the step has both %q and %q; it can do only one thing", present[0], present[1]), "make two steps of it")
 		return 0, false
 	case len(present) > 1 || present[0] != kind.String():
 		for _, name := range present {
 			if name != kind.String() {
-				c.fail(fault.RecipeInvalid, "two-kinds", c.key(ptr+"/"+name),
+				c.fail(fault.RecipeInvalid, "two-kinds", c.keyAt(ptr+"/"+name),
 					fmt.Sprintf("a step of type %q has no field %q", kind, name), "remove it, or change the type")
 			}
 		}

@@ -8,46 +8,46 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// likelyMistakes warns of what is allowed and hardly ever meant.
-func (c *compiler) likelyMistakes() {
+// lint warns of what is allowed and hardly ever meant.
+func (c *compiler) lint() {
 	if c.r.Status == "deprecated" {
-		c.warn("deprecated", c.value(c.base+"/status"), "the recipe is deprecated", "run what has taken its place")
+		c.warn("deprecated", c.valueAt(c.base+"/status"), "the recipe is deprecated", "run what has taken its place")
 	}
 	for i := range c.nodes {
-		if c.nodes[i].bad {
+		if c.nodes[i].invalid {
 			continue
 		}
-		c.unused(int32(i))
-		c.unreachable(int32(i))
-		c.longTimeout(int32(i))
-		c.wrongFile(int32(i))
+		c.lintUnused(int32(i))
+		c.lintUnreachable(int32(i))
+		c.lintTimeouts(int32(i))
+		c.lintFileTypes(int32(i))
 	}
 }
 
-// unused: a binding that no expression and no result reads.
-func (c *compiler) unused(i int32) {
+// lintUnused: a binding that no expression and no result reads.
+func (c *compiler) lintUnused(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if st.Slot == plan.None {
 		return
 	}
 	f := c.frameOf(st.Graph)
 	at := graphSlot{f, st.Slot}
-	if c.slotUse[at] || f == 0 && len(c.p.Outputs) == 0 {
+	if c.slotRead[at] || f == 0 && len(c.p.Outputs) == 0 {
 		return
 	}
-	c.warn("unused-binding", c.value(n.bindPtr), fmt.Sprintf("nothing reads %q", st.Bind), "use it, or remove the outputBinding")
+	c.warn("unused-binding", c.valueAt(n.bindPtr), fmt.Sprintf("nothing reads %q", st.Bind), "use it, or remove the outputBinding")
 }
 
-// unreachable: a side of a condition that is never taken, and steps below a
+// lintUnreachable: a side of a condition that is never taken, and steps below a
 // fail step.
-func (c *compiler) unreachable(i int32) {
+func (c *compiler) lintUnreachable(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if v, ok := c.constant(st.When); ok {
 		said := "always true, so it can go"
 		if !v {
 			said = "always false, so the step never runs"
 		}
-		c.warn("constant-condition", c.value(n.ptr+"/when"), "this is "+said, "")
+		c.warn("constant-condition", c.valueAt(n.ptr+"/when"), "this is "+said, "")
 	}
 	if st.Kind == plan.Condition {
 		if v, ok := c.constant(st.Expr); ok {
@@ -58,12 +58,12 @@ func (c *compiler) unreachable(i int32) {
 			case st.Else == plan.None:
 				said = "always true, so the condition can go"
 			}
-			c.warn("constant-condition", c.value(n.ptr+"/condition/expression"), "this is "+said, "")
+			c.warn("constant-condition", c.valueAt(n.ptr+"/condition/expression"), "this is "+said, "")
 		}
 	}
 	gr := &c.p.Graphs[st.Graph]
 	if st.Kind == plan.Fail && st.When == nil && !st.ContinueOnError && i+1 < gr.First+gr.N && c.follows(i+1, i) {
-		c.warn("unreachable", c.value(c.nodes[i+1].ptr), fmt.Sprintf("this never runs: %q above always fails", st.ID), "give the fail step a when, or put it on a branch")
+		c.warn("unreachable", c.valueAt(c.nodes[i+1].ptr), fmt.Sprintf("this never runs: %q above always fails", st.ID), "give the fail step a when, or put it on a branch")
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *compiler) constant(e *plan.Expr) (value, ok bool) {
 	if e == nil || e.Template {
 		return false, false
 	}
-	p := c.progs[exprKey{e.Src, false}]
+	p := c.programs[exprKey{e.Src, false}]
 	if p == nil || !p.isConst {
 		return false, false
 	}
@@ -79,8 +79,8 @@ func (c *compiler) constant(e *plan.Expr) (value, ok bool) {
 	return value, ok
 }
 
-// longTimeout: a time that something around the step cuts short.
-func (c *compiler) longTimeout(i int32) {
+// lintTimeouts: a time that something around the step cuts short.
+func (c *compiler) lintTimeouts(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	for _, t := range []struct {
 		ms    int64
@@ -89,18 +89,18 @@ func (c *compiler) longTimeout(i int32) {
 		if t.field == "timeout" && n.src.Timeout == "" || t.field == "total_timeout" && n.src.TotalTimeout == "" {
 			continue
 		}
-		at := c.value(n.ptr + "/" + t.field)
+		at := c.valueAt(n.ptr + "/" + t.field)
 		if t.field == "timeout" && st.TotalTimeoutMS > 0 && t.ms > st.TotalTimeoutMS {
-			c.warn("timeout-longer", at, fmt.Sprintf("timeout %s is longer than the step's total_timeout, %s", text(t.ms), text(st.TotalTimeoutMS)), "")
+			c.warn("timeout-longer", at, fmt.Sprintf("timeout %s is longer than the step's total_timeout, %s", formatMS(t.ms), formatMS(st.TotalTimeoutMS)), "")
 			continue
 		}
 		if t.ms > c.p.TTLMS {
-			c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the run may live, %s", t.field, text(t.ms), text(c.p.TTLMS)), "raise the recipe's ttl")
+			c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the run may live, %s", t.field, formatMS(t.ms), formatMS(c.p.TTLMS)), "raise the recipe's ttl")
 			continue
 		}
 		for owner := c.p.Graphs[st.Graph].Owner; owner != plan.None; owner = c.p.Graphs[c.p.Steps[owner].Graph].Owner {
 			if around := c.p.Steps[owner].TotalTimeoutMS; around > 0 && t.ms > around {
-				c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than that of %q around it, %s", t.field, text(t.ms), c.p.Steps[owner].ID, text(around)), "")
+				c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than that of %q around it, %s", t.field, formatMS(t.ms), c.p.Steps[owner].ID, formatMS(around)), "")
 				break
 			}
 		}
