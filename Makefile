@@ -16,7 +16,7 @@ test: ## vet and every test; the README's second command
 	./.ci/test
 
 # Packages without a goroutine, by the rule that internal/house keeps: nothing to race.
-PURE := plan|expr|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx|redact
+PURE := plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx|redact
 
 race: ## every test that is not long, under the race detector
 	go test -race -short -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')

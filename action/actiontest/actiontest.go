@@ -29,7 +29,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -241,7 +241,7 @@ func contract(phase string, raw json.RawMessage) (func(any) error, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	sch, err := expr.CompileSchema(raw)
+	sch, err := jsonschema.Compile(raw)
 	if err != nil {
 		return nil, fault.Wrap(fault.RecipeInvalid, err, "the %s schema cannot be used: %v", phase, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/internal/compile/recipe"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -63,7 +64,7 @@ type checker struct {
 	s        *settings
 	act      action.Action
 	problems []string
-	input    *expr.Schema
+	input    *jsonschema.Schema
 	outputs  []any // of the examples that ran
 }
 
@@ -128,11 +129,11 @@ func (c *checker) run() {
 
 func sentence(s string) bool { return len(s) > 1 && strings.HasSuffix(s, ".") }
 
-func (c *checker) schema(what string, raw json.RawMessage) *expr.Schema {
+func (c *checker) schema(what string, raw json.RawMessage) *jsonschema.Schema {
 	if len(raw) == 0 {
 		return nil
 	}
-	sch, err := expr.CompileSchema(raw)
+	sch, err := jsonschema.Compile(raw)
 	if err != nil {
 		c.errorf("%s: %v", what, err)
 		return nil
@@ -239,7 +240,7 @@ func (c *checker) fill(raw json.RawMessage) (filled json.RawMessage, complete bo
 		return nil, false, err
 	}
 	obj, complete := v.(map[string]any), true
-	for _, field := range expr.FileFields(c.act.Input) {
+	for _, field := range jsonschema.FileFields(c.act.Input) {
 		if obj[field] != "file" {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/media"
 )
 
@@ -112,7 +113,7 @@ func TestX10_X11_X12_Declarations(t *testing.T) {
 			if !a.Metadata.MayRunInParallel() {
 				t.Error("it may not run beside others")
 			}
-			if files := expr.FileFields(a.Input); len(files) > 0 && len(a.Examples) > 0 && with[a.Name] == nil {
+			if files := jsonschema.FileFields(a.Input); len(files) > 0 && len(a.Examples) > 0 && with[a.Name] == nil {
 				t.Errorf("it reads files (%v): give samples one, so that its examples are run", files)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/yamlx"
 )
@@ -138,7 +138,7 @@ func Snippet(a action.Action, ex action.Example) string {
 	for name, v := range input {
 		params[name] = v
 	}
-	files := slices.DeleteFunc(expr.FileFields(a.Input), func(f string) bool { return input[f] != "file" })
+	files := slices.DeleteFunc(jsonschema.FileFields(a.Input), func(f string) bool { return input[f] != "file" })
 	for _, f := range files {
 		delete(params, f)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/builtin"
 	"github.com/roux-engine/roux/internal/compile"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/spell"
 	"github.com/roux-engine/roux/internal/term"
 	"github.com/roux-engine/roux/internal/view"
@@ -219,7 +219,7 @@ func callLine(v actionView, e action.Example) string {
 	if json.Unmarshal(e.Input, &in) != nil {
 		return strings.Join(words, " ")
 	}
-	files := expr.FileFields(v.Input)
+	files := jsonschema.FileFields(v.Input)
 	for _, name := range sortedNames(in) {
 		if slices.Contains(files, name) {
 			words = append(words, "--file", "FILE")
@@ -381,7 +381,7 @@ func checkCall(act *action.Action, schema *objectSchema, params map[string]any, 
 		}
 		return fault.New(fault.Usage, "%s takes no input %q; it takes: %s", act.Name, view.OneLine(view.Cut(name, 60)), strings.Join(known, ", "))
 	}
-	fields := expr.FileFields(act.Input)
+	fields := jsonschema.FileFields(act.Input)
 	for _, name := range fields {
 		if path, ok := params[name].(string); ok && !blob.ValidHash(path) {
 			word := "PATH"

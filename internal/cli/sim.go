@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/blob"
 	"github.com/roux-engine/roux/internal/config"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/simulate"
@@ -189,7 +189,7 @@ func (a *app) simInput(p *plan.Plan, input map[string]any, files []simulate.File
 	if len(shown) > 0 {
 		a.say("made up: %s; --input gives other values", strings.Join(shown, ", "))
 	}
-	schema, err := expr.CompileSchema(p.InputSchema)
+	schema, err := jsonschema.Compile(p.InputSchema)
 	if err != nil {
 		return err
 	}

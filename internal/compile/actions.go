@@ -12,6 +12,7 @@ import (
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -19,7 +20,7 @@ import (
 // declared is what compile needs of an action's declaration, worked out once.
 type declared struct {
 	*action.Action
-	input    *expr.Schema // nil = accepts everything
+	input    *jsonschema.Schema // nil = accepts everything
 	props    map[string]any
 	closed   bool     // other properties are refused
 	files    []string // inputs of format file
@@ -38,10 +39,10 @@ func (c *compiler) declare(a *action.Action) *declared {
 	if len(a.Input) == 0 {
 		return d
 	}
-	if s, err := expr.CompileSchema(a.Input); err == nil {
+	if s, err := jsonschema.Compile(a.Input); err == nil {
 		d.input = s
 	}
-	d.files = expr.FileFields(a.Input)
+	d.files = jsonschema.FileFields(a.Input)
 	v, _ := jsonx.Decode(a.Input, jsonx.Limits{})
 	schema, _ := v.(map[string]any)
 	d.props, _ = schema["properties"].(map[string]any)
@@ -53,7 +54,7 @@ func (c *compiler) declare(a *action.Action) *declared {
 			d.oneOf = append(d.oneOf, name)
 		}
 	}
-	for _, name := range expr.Required(a.Input) {
+	for _, name := range jsonschema.Required(a.Input) {
 		prop, _ := d.props[name].(map[string]any)
 		if _, ok := prop["default"]; !ok {
 			d.required = append(d.required, name)

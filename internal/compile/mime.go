@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/action"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -32,7 +32,7 @@ func (c *compiler) lintFileTypes(i int32) {
 			continue
 		}
 		from := c.producer(&b.Expr.Vars[0])
-		if from == nil || !slices.Contains(expr.FileFields(from.Output), "file") {
+		if from == nil || !slices.Contains(jsonschema.FileFields(from.Output), "file") {
 			continue
 		}
 		// JSON describes the value that the file is a part of.

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/plan"
 )
 
@@ -209,7 +209,7 @@ func (c *compiler) schema(raw []byte, ptr string) []byte {
 	if out == nil {
 		return nil
 	}
-	if _, err := expr.CompileSchema(out); err != nil {
+	if _, err := jsonschema.Compile(out); err != nil {
 		c.fail(fault.RecipeInvalid, "bad-schema", c.valueAt(ptr), "this is no JSON Schema: "+fault.Message(err), "")
 		return nil
 	}

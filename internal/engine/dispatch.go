@@ -9,9 +9,9 @@ import (
 
 	"github.com/roux-engine/roux/action"
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/failpoint"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/worker"
 )
@@ -266,12 +266,12 @@ func (p *program) call(e *Engine, t *machine.Task) (*call, *machine.Failure) {
 }
 
 func checkOf(phase string, raws ...[]byte) (func(any) error, error) {
-	var schemas []*expr.Schema
+	var schemas []*jsonschema.Schema
 	for _, raw := range raws {
 		if len(raw) == 0 {
 			continue
 		}
-		s, err := expr.CompileSchema(raw)
+		s, err := jsonschema.Compile(raw)
 		if err != nil {
 			return nil, fault.Wrap(fault.RecipeInvalid, err, "the %s contract cannot be used: %v", phase, err)
 		}

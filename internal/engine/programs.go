@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 
 	"github.com/roux-engine/roux/fault"
-	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/machine"
 	"github.com/roux-engine/roux/internal/plan"
 	"github.com/roux-engine/roux/internal/store"
@@ -125,7 +125,7 @@ func (c *core) plan(ctx context.Context, key string) (*plan.Plan, error) {
 
 // inputCheck is a plan's inputSchema, ready to use.
 type inputCheck struct {
-	schema *expr.Schema
+	schema *jsonschema.Schema
 	files  bool // it speaks of fileHashes
 }
 
@@ -139,7 +139,7 @@ func (p *program) validate(params map[string]any, files []journal.File) error {
 	}
 	c := p.input.Load()
 	if c == nil {
-		schema, err := expr.CompileSchema(raw)
+		schema, err := jsonschema.Compile(raw)
 		if err != nil {
 			return fault.Wrap(fault.RecipeInvalid, err, "the recipe's inputSchema cannot be used: %v", err)
 		}
@@ -148,7 +148,7 @@ func (p *program) validate(params map[string]any, files []journal.File) error {
 		}
 		_ = json.Unmarshal(raw, &top) // a schema may also be true or false
 		_, named := top.Properties["fileHashes"]
-		c = &inputCheck{schema: schema, files: named || slices.Contains(expr.Required(raw), "fileHashes")}
+		c = &inputCheck{schema: schema, files: named || slices.Contains(jsonschema.Required(raw), "fileHashes")}
 		p.input.Store(c)
 	}
 	input := make(map[string]any, len(params)+1)
@@ -191,7 +191,7 @@ var tellsNoValue = []string{"required", "additionalProperties", "unevaluatedProp
 // hides says whether a violation may show a value that the schema marks as
 // writeOnly: it is about one, or about a value that may hold one. shown is the
 // input as it may be shown.
-func hides(shown any, v *expr.Violation) bool {
+func hides(shown any, v *jsonschema.Violation) bool {
 	if slices.Contains(tellsNoValue, v.Keyword) {
 		return false
 	}

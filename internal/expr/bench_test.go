@@ -2,7 +2,11 @@
 
 package expr
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/roux-engine/roux/internal/jsonschema"
+)
 
 const pageCount = `has(inspection.extended) && has(inspection.extended.pageCount) && inspection.extended.pageCount <= 100`
 
@@ -70,7 +74,7 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func BenchmarkValidate(b *testing.B) {
-	s, err := CompileSchema([]byte(`{"type": "object", "required": ["mimeType"], "properties": {"mimeType": {"type": "string"}, "sizeBytes": {"type": "integer", "minimum": 0}}}`))
+	s, err := jsonschema.Compile([]byte(`{"type": "object", "required": ["mimeType"], "properties": {"mimeType": {"type": "string"}, "sizeBytes": {"type": "integer", "minimum": 0}}}`))
 	if err != nil {
 		b.Fatal(err)
 	}

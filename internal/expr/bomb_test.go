@@ -12,6 +12,7 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/cputime"
+	"github.com/roux-engine/roux/internal/jsonschema"
 )
 
 // What one bomb may take, in processor time. Generous: the race detector is slow;
@@ -374,7 +375,7 @@ func TestA11_I20_ContractBombs(t *testing.T) {
 		"anyOf branches": {`{"$defs": {"n": {"anyOf": [{"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["zz"]}, {"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["zz"]}]}}, "$ref": "#/$defs/n"}`, deep},
 	} {
 		defuse(t, name, func() error {
-			s, err := CompileSchema([]byte(c.schema))
+			s, err := jsonschema.Compile([]byte(c.schema))
 			if err != nil {
 				return err
 			}

@@ -73,7 +73,7 @@ func Check(src string, template bool, env *Env, want string) []Problem {
 
 // CheckTree checks every template of a JSON value. Pointer names the string.
 func CheckTree(raw []byte, env *Env) []Problem {
-	v, err := decodeJSON(raw)
+	v, err := jsonx.DecodeLenient(raw)
 	if err != nil {
 		return []Problem{{Rule: RuleSyntax, Msg: "no JSON: " + err.Error()}}
 	}
@@ -101,7 +101,7 @@ func checkTree(v any, pointer string, env *Env, out *[]Problem) {
 			if k == jsonx.LargeName {
 				*out = append(*out, Problem{Rule: RuleSyntax, Pointer: pointer + "/" + k, Msg: fault.Message(reservedKey())})
 			}
-			checkTree(x[k], pointer+"/"+escapePointer(k), env, out)
+			checkTree(x[k], pointer+"/"+jsonx.EscapeToken(k), env, out)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonschema"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // counted records which variables were asked for.
@@ -100,7 +102,7 @@ func TestA12_I20_Pure(t *testing.T) {
 		for k, v := range m {
 			in[k] = v
 		}
-		before, _ := appendJSON(nil, in, 1<<20)
+		before, _ := jsonx.AppendLimited(nil, in, 1<<20)
 		for _, src := range append(sources, templates...) {
 			p, err := compileEither(src, IsTemplate(src))
 			if err != nil {
@@ -112,7 +114,7 @@ func TestA12_I20_Pure(t *testing.T) {
 				t.Fatalf("%s: %v, %v and then %v, %v", src, v1, err1, v2, err2)
 			}
 		}
-		if after, _ := appendJSON(nil, in, 1<<20); string(after) != string(before) {
+		if after, _ := jsonx.AppendLimited(nil, in, 1<<20); string(after) != string(before) {
 			t.Fatalf("the variables changed: %s -> %s", before, after)
 		}
 	})
@@ -165,7 +167,7 @@ func TestConcurrentUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := CompileSchema([]byte(`{"type": "array", "items": {"type": "integer", "maximum": 2}}`))
+	schema, err := jsonschema.Compile([]byte(`{"type": "array", "items": {"type": "integer", "maximum": 2}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expr evaluates expressions and templates and checks contracts.
+// Package expr evaluates expressions and templates.
 //
 // It decides what an expression means: CEL with a closed set of variables and
 // functions ([Compile]), text with {{ CEL | filter }} and the blocks if, for and
-// set ([CompileTemplate]), JSON whose strings are such texts ([CompileTree]), and
-// JSON Schema contracts ([CompileSchema]). It also decides what an expression may
-// cost, and which names it refers to.
+// set ([CompileTemplate]), and JSON whose strings are such texts ([CompileTree]). It
+// also decides what an expression may cost, and which names it refers to.
 //
 //	source -> Compile -> Program -> Eval(vars) -> JSON value
 //

@@ -55,7 +55,7 @@ func wrongType(name, want string, v any) error {
 	if l, ok := v.(jsonx.Large); ok {
 		return &reached{l}
 	}
-	return fault.New(fault.TemplateError, "the filter %s wants %s, got %s", name, want, typeName(v))
+	return fault.New(fault.TemplateError, "the filter %s wants %s, got %s", name, want, jsonx.TypeName(v))
 }
 
 // filterDefault: the first argument stands in for what is absent (pipe.eval
@@ -205,7 +205,7 @@ func filterToJSON(v any, _ []any) (any, error) {
 	if err := whole(v); err != nil {
 		return nil, err
 	}
-	b, ok := appendJSON(nil, v, MaxResult)
+	b, ok := jsonx.AppendLimited(nil, v, MaxResult)
 	if !ok {
 		return nil, resultTooLarge(MaxResult)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // FuzzCEL: no source panics, hangs, or gives a value that is no JSON; errors are
@@ -42,8 +43,8 @@ func FuzzCEL(f *testing.F) {
 			t.Errorf("%q: %v and then %v", src, err, err2)
 		}
 		if err == nil {
-			a, _ := appendJSON(nil, v, 1<<22)
-			b, _ := appendJSON(nil, again, 1<<22)
+			a, _ := jsonx.AppendLimited(nil, v, 1<<22)
+			b, _ := jsonx.AppendLimited(nil, again, 1<<22)
 			if string(a) != string(b) {
 				t.Errorf("%q: %s and then %s", src, a, b)
 			}

@@ -148,23 +148,6 @@ func noted(frame *interpreter.ExecutionFrame, v ref.Val) ref.Val {
 	return v
 }
 
-// holds looks for a large value inside a JSON value.
-func holds(v any) bool {
-	switch x := v.(type) {
-	case jsonx.Large:
-		return true
-	case []any:
-		return slices.ContainsFunc(x, holds)
-	case map[string]any:
-		for _, e := range x {
-			if holds(e) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // equal is types.Equal, also where a text meets a large value: on whichever side
 // and however deep that stands, what cannot be told is an error and never false.
 // Like that it stops at the first difference, which is what its price counts on.

@@ -14,6 +14,7 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 
 	"github.com/roux-engine/roux/fault"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
@@ -267,7 +268,7 @@ func TestCheckOfSize(t *testing.T) {
 // A contract holds a large value to its type and leaves its content alone: the
 // worker has checked that.
 func TestContractsOfLargeValues(t *testing.T) {
-	s, err := CompileSchema([]byte(`{"type":"object","properties":{
+	s, err := jsonschema.Compile([]byte(`{"type":"object","properties":{
 		"text":{"type":"string","minLength":1,"pattern":"^x","maxLength":5},
 		"list":{"type":"array","items":{"type":"integer"},"minItems":9},
 		"n":{"type":"integer"}},"required":["text"]}`))

@@ -6,11 +6,13 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
 // Reading and writing text and lists, in units of cost.
 const (
-	readUnit  = 64 // bytes
+	readUnit  = jsonx.PartBytes
 	writeUnit = 16 // bytes
 )
 
@@ -106,10 +108,10 @@ func smaller(a ref.Val, times int, b ref.Val) uint64 {
 func parts(v ref.Val, most int) uint64 {
 	switch x := v.(type) {
 	case *nativeList:
-		return uint64(nativeParts(x.src, most))
+		return uint64(jsonx.Parts(x.src, most))
 	case *orderedMap:
 		if x.src != nil {
-			return uint64(nativeParts(x.src, most))
+			return uint64(jsonx.Parts(x.src, most))
 		}
 	}
 	switch x := v.(type) {
@@ -129,25 +131,4 @@ func parts(v ref.Val, most int) uint64 {
 		return n
 	}
 	return 1 + reading(v)
-}
-
-func nativeParts(v any, most int) int {
-	n := 1
-	switch x := v.(type) {
-	case string:
-		return 1 + len(x)/readUnit
-	case []any:
-		for _, e := range x {
-			if n += nativeParts(e, most-n); n >= most {
-				return n
-			}
-		}
-	case map[string]any:
-		for k, e := range x {
-			if n += 1 + len(k)/readUnit + nativeParts(e, most-n); n >= most {
-				return n
-			}
-		}
-	}
-	return n
 }

@@ -4,52 +4,20 @@ package expr
 
 import (
 	"fmt"
-	"regexp"
-	"regexp/syntax"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/roux-engine/roux/internal/pattern"
 )
 
-const (
-	// maxRegex bounds the instructions of a compiled regular expression:
-	// counted repetition makes a short pattern large.
-	maxRegex = 1000
-	// maxPattern bounds its source in bytes.
-	maxPattern = 1000
-	// A regular expression does at most instructions × bytes steps; a unit of
-	// cost is this many.
-	regexUnit = 100
-)
+// regexUnit is how many steps of a match are one unit of cost. A match takes at most
+// instructions × bytes steps.
+const regexUnit = 100
 
-// A pattern is a compiled regular expression and its number of instructions.
-type pattern struct {
-	re    *regexp.Regexp
-	insts int
-}
-
-func compilePattern(s string) (pattern, error) {
-	if len(s) > maxPattern {
-		return pattern{}, fmt.Errorf("the regular expression is longer than %d bytes", maxPattern)
-	}
-	tree, err := syntax.Parse(s, syntax.Perl)
-	if err != nil {
-		return pattern{}, err
-	}
-	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return pattern{}, err
-	}
-	if n := len(prog.Inst); n > maxRegex {
-		return pattern{}, fmt.Errorf("the regular expression compiles to %d instructions; %d are allowed", n, maxRegex)
-	}
-	re, err := regexp.Compile(s)
-	return pattern{re: re, insts: len(prog.Inst)}, err
-}
-
-// price is the cost of matching a text of n bytes.
-func (p pattern) price(n int) uint64 { return 1 + uint64(n)*uint64(p.insts)/regexUnit }
+// matchCost is the cost of matching a text of n bytes.
+func matchCost(p pattern.Pattern, n int) uint64 { return 1 + uint64(n)*uint64(p.Insts)/regexUnit }
 
 // precompile compiles a constant pattern once, with the plan.
 func (c *guardedCall) precompile() error {
@@ -61,18 +29,18 @@ func (c *guardedCall) precompile() error {
 	if !ok {
 		return nil
 	}
-	p, err := compilePattern(string(s))
+	p, err := pattern.Compile(string(s))
 	if err != nil {
 		return fmt.Errorf("matches: %w", err)
 	}
 	c.guarded = guarded{
-		price: func(a []ref.Val) uint64 { return p.price(size2(a[0])) },
+		price: func(a []ref.Val) uint64 { return matchCost(p, size2(a[0])) },
 		run: func(a []ref.Val) ref.Val {
 			text, ok := a[0].(types.String)
 			if !ok {
 				return noOverload()
 			}
-			return types.Bool(p.re.MatchString(string(text)))
+			return types.Bool(p.MatchString(string(text)))
 		},
 	}
 	return nil
@@ -82,14 +50,14 @@ func (c *guardedCall) precompile() error {
 // compiling it, at most matching with the largest one allowed for its length.
 func priceMatches(a []ref.Val) uint64 {
 	s, ok := a[1].(types.String)
-	if !ok || len(s) > maxPattern {
+	if !ok || len(s) > pattern.MaxBytes {
 		return 1
 	}
-	p, err := compilePattern(string(s))
+	p, err := pattern.Compile(string(s))
 	if err != nil {
 		return 1 + uint64(len(s))
 	}
-	return p.price(size2(a[0])) + uint64(p.insts) + uint64(len(s))
+	return matchCost(p, size2(a[0])) + uint64(p.Insts) + uint64(len(s))
 }
 
 func runMatches(a []ref.Val) ref.Val {
@@ -98,9 +66,9 @@ func runMatches(a []ref.Val) ref.Val {
 	if !ok || !ok2 {
 		return noOverload()
 	}
-	p, err := compilePattern(string(s))
+	p, err := pattern.Compile(string(s))
 	if err != nil {
 		return types.NewErr("matches: %v", err)
 	}
-	return types.Bool(p.re.MatchString(string(text)))
+	return types.Bool(p.MatchString(string(text)))
 }

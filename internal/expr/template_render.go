@@ -176,7 +176,7 @@ func (n *forNode) render(r *renderer) error {
 	case jsonx.Large:
 		return &reached{x}
 	default:
-		return fault.New(fault.TemplateError, "a loop over %s: want a list, a map or a text", typeName(v))
+		return fault.New(fault.TemplateError, "a loop over %s: want a list, a map or a text", jsonx.TypeName(v))
 	}
 	if count == 0 {
 		return r.all(n.otherwise)
@@ -213,7 +213,7 @@ func (n *forNode) unpack(v any) ([]any, error) {
 	}
 	pair, ok := v.([]any)
 	if !ok || len(pair) != len(n.names) {
-		return nil, fault.New(fault.TemplateError, "a loop with %d variables over %s: want lists of that length, or a map", len(n.names), typeName(v))
+		return nil, fault.New(fault.TemplateError, "a loop with %d variables over %s: want lists of that length, or a map", len(n.names), jsonx.TypeName(v))
 	}
 	return pair, nil
 }
@@ -225,25 +225,4 @@ func loopValue(i, n int) map[string]any {
 		"revindex": int64(n - i), "revindex0": int64(n - i - 1),
 		"first": i == 0, "last": i == n-1, "length": int64(n),
 	}
-}
-
-// typeName is how messages call the type of a JSON value.
-func typeName(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case int64, float64:
-		return "a number"
-	case string:
-		return "a text"
-	case []any:
-		return "a list"
-	case map[string]any:
-		return "a map"
-	case jsonx.Large:
-		return "a large value in a file"
-	}
-	return "a value of another type"
 }

@@ -3,15 +3,11 @@
 package expr
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
@@ -50,7 +46,7 @@ func CompileTree(raw []byte) (*Tree, error) { return CompileTreeWithin(raw, Cost
 // CompileTreeWithin is CompileTree with another limit of cost for each template, up
 // to MaxCost. All templates together may cost ten times as much.
 func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) {
-	v, err := decodeJSON(raw)
+	v, err := jsonx.DecodeLenient(raw)
 	if err != nil {
 		return nil, fault.Wrap(fault.TemplateError, err, "no JSON: %v", err)
 	}
@@ -110,7 +106,7 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 				*diags = append(*diags, fault.Diagnostic{Code: fault.TemplateError, Rule: RuleSyntax, Pointer: pointer + "/" + k,
 					Msg: fault.Message(reservedKey())})
 			}
-			f := treeField{k, t.compile(x[k], pointer+"/"+escapePointer(k), diags)}
+			f := treeField{k, t.compile(x[k], pointer+"/"+jsonx.EscapeToken(k), diags)}
 			varies = varies || !f.value.fixed()
 			n.object = append(n.object, f)
 		}
@@ -176,7 +172,7 @@ func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
 		out := make(map[string]any, len(n.object))
 		for i := range n.object {
 			f := &n.object[i]
-			v, err := e.eval(&f.value, pointer+"/"+escapePointer(f.key))
+			v, err := e.eval(&f.value, pointer+"/"+jsonx.EscapeToken(f.key))
 			if err != nil {
 				return nil, err
 			}
@@ -191,60 +187,6 @@ func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
 func (e *treeEval) take(v any) (any, error) {
 	if e.left -= measure(v, e.left); e.left < 0 {
 		return nil, fault.New(fault.ValueTooLarge, "the values together are larger than %d bytes; pass the large ones as files", MaxInput)
-	}
-	return v, nil
-}
-
-func escapePointer(s string) string {
-	if !strings.ContainsAny(s, "~/") {
-		return s
-	}
-	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
-}
-
-// decodeJSON decodes one JSON value with exact integers.
-func decodeJSON(raw []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errTrailing
-	}
-	return numbers(v)
-}
-
-var errTrailing = errors.New("something follows the JSON value")
-
-// numbers turns json.Number into int64 where the text is an integer that fits,
-// else into float64. A number that neither can hold is an error: to calculate
-// with a million digits is a way to stop a server.
-func numbers(v any) (any, error) {
-	var err error
-	switch x := v.(type) {
-	case json.Number:
-		if i, err := strconv.ParseInt(x.String(), 10, 64); err == nil {
-			return i, nil
-		}
-		f, err := x.Float64()
-		if err != nil {
-			return nil, fmt.Errorf("the number %s is too large", quoteSource(x.String()))
-		}
-		return f, nil
-	case []any:
-		for i := range x {
-			if x[i], err = numbers(x[i]); err != nil {
-				return nil, err
-			}
-		}
-	case map[string]any:
-		for k := range x {
-			if x[k], err = numbers(x[k]); err != nil {
-				return nil, err
-			}
-		}
 	}
 	return v, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -237,21 +236,4 @@ func (c *converter) convertList(l traits.Lister) (any, error) {
 		out = append(out, v)
 	}
 	return out, nil
-}
-
-// formatFloat writes a double as JSON does.
-func formatFloat(b []byte, f float64) []byte {
-	format := byte('f')
-	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
-		format = 'e'
-	}
-	b = strconv.AppendFloat(b, f, format, -1, 64)
-	if format == 'e' {
-		// e-09 is written e-9.
-		if n := len(b); n >= 4 && b[n-4] == 'e' && b[n-3] == '-' && b[n-2] == '0' {
-			b[n-2] = b[n-1]
-			b = b[:n-1]
-		}
-	}
-	return b
 }

@@ -24,12 +24,12 @@ var floors = []struct {
 	packages []string
 }{
 	{"fault", []string{"fault"}},
-	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell", "internal/linediff"}},
+	{"leaves", []string{"internal/failpoint", "internal/cputime", "internal/datadir", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern"}},
 	{"0", []string{"action", "internal/mutation"}},
 	{"0, what is embedded", []string{"examples"}},
 	{"1, JSON", []string{"internal/jsonx"}},
 	{"1, guarded wrappers", []string{"internal/yamlx", "internal/redact"}},
-	{"1", []string{"internal/plan", "internal/expr", "internal/layout"}},
+	{"1", []string{"internal/plan", "internal/expr", "internal/jsonschema", "internal/layout"}},
 	{"2", []string{"internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/ledger"}},
 	{"3, what decides", []string{"internal/machine"}},
 	{"3, what readers see", []string{"internal/view"}},
@@ -62,7 +62,7 @@ var groups = []string{"internal/compile", "internal/media", "internal/store"}
 
 // pure are the packages that decide: no clock, dice, disk, network or goroutine.
 var pure = []string{
-	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr",
+	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
 	"internal/store/format",
 }
@@ -84,7 +84,7 @@ var impureNames = []string{
 // that touch untrusted input have one each, where their limits sit.
 var wrappers = map[string][]string{
 	"cel.dev/cel-go": {"internal/expr"},
-	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/expr"},
+	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/jsonschema"},
 	"go.yaml.in/yaml/v4":                              {"internal/yamlx"},
 	"github.com/go-json-experiment/json":              {"internal/jsonx"},
 	"modernc.org/sqlite":                              {"internal/store/sqlite"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roux-engine/roux/internal/expr"
 	"github.com/roux-engine/roux/internal/journal"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/plan"
 )
@@ -36,7 +37,7 @@ type stepCode struct {
 
 type outputCode struct {
 	fields []*expr.Program
-	schema *expr.Schema
+	schema *jsonschema.Schema
 	err    error
 }
 
@@ -139,7 +140,7 @@ func (g *Program) outputCode() *outputCode {
 		c.fields = append(c.fields, p)
 	}
 	if len(g.plan.OutputSchema) > 0 && c.err == nil {
-		c.schema, c.err = expr.CompileSchema(g.plan.OutputSchema)
+		c.schema, c.err = jsonschema.Compile(g.plan.OutputSchema)
 	}
 	g.outputs.Store(c)
 	return c

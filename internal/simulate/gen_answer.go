@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/roux-engine/roux/internal/engine"
-	"github.com/roux-engine/roux/internal/expr"
+	"github.com/roux-engine/roux/internal/jsonschema"
 	"github.com/roux-engine/roux/internal/jsonx"
 	"github.com/roux-engine/roux/internal/machine"
 )
@@ -54,7 +54,7 @@ func (a *Answers) Complete(dice *rand.Rand, schema []byte, given map[string]any)
 // A form is a JSON Schema that values are drawn for.
 type form struct {
 	root  map[string]any
-	check *expr.Schema
+	check *jsonschema.Schema
 }
 
 func newForm(schema []byte) *form {
@@ -65,7 +65,7 @@ func newForm(schema []byte) *form {
 	if v, err := jsonx.Decode(schema, jsonx.Limits{}); err == nil {
 		f.root, _ = v.(map[string]any)
 	}
-	if c, err := expr.CompileSchema(schema); err == nil {
+	if c, err := jsonschema.Compile(schema); err == nil {
 		f.check = c
 	}
 	return f

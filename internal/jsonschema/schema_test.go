@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expr
+package jsonschema
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 // X166, X167: a contract names every violation, in order, with its place.
 func TestContractViolations(t *testing.T) {
-	s, err := CompileSchema([]byte(`{"type": "object", "required": ["a", "b", "z"], "additionalProperties": false, "properties": {
+	s, err := Compile([]byte(`{"type": "object", "required": ["a", "b", "z"], "additionalProperties": false, "properties": {
 		"a": {"type": "integer", "minimum": 3}, "b": {"anyOf": [{"type": "string"}, {"type": "null"}]},
 		"f": {"type": "string", "format": "file"}, "d": {"type": "string", "format": "date-time"},
 		"l": {"type": "array", "items": {"type": "string", "pattern": "^x"}, "uniqueItems": true, "maxItems": 2},
@@ -60,7 +60,7 @@ func TestContractViolations(t *testing.T) {
 
 // Integers are exact at 64 bits; an integral double is an integer to JSON Schema.
 func TestContractNumbers(t *testing.T) {
-	s, err := CompileSchema([]byte(`{"type": "integer", "maximum": 9007199254740992}`))
+	s, err := Compile([]byte(`{"type": "integer", "maximum": 9007199254740992}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestContractErrors(t *testing.T) {
 		`{"$ref": "other.json"}`:       "not loaded from elsewhere",
 		`{"$schema": "http://x.test"}`: "not loaded from elsewhere",
 	} {
-		_, err := CompileSchema([]byte(src))
+		_, err := Compile([]byte(src))
 		if !errors.Is(err, fault.RecipeInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want RECIPE_INVALID with %q", src, err, want)
 		}
@@ -92,7 +92,7 @@ func TestContractErrors(t *testing.T) {
 			t.Errorf("%s: the error shows our own name for the schema: %v", src, err)
 		}
 	}
-	s, err := CompileSchema([]byte(`false`))
+	s, err := Compile([]byte(`false`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expr
+// Package jsonschema compiles JSON Schemas and validates values.
+//
+// It decides what a schema means here: JSON Schema 2020-12, with assertions of the
+// known formats and the format "file" for the hash of a file. It decides what one
+// validation may cost and what its messages say. It never loads a schema from
+// elsewhere, and it does not look at the content of a large value, which is in a file.
+package jsonschema
 
 import (
 	"encoding/json"
@@ -17,52 +23,52 @@ import (
 
 	"github.com/roux-engine/roux/fault"
 	"github.com/roux-engine/roux/internal/jsonx"
+	"github.com/roux-engine/roux/internal/pattern"
 )
 
 const (
-	// schemaURL names the schema to itself: references begin there.
+	// schemaURL is the base URL of the schema's own references.
 	schemaURL = "mem:///schema.json"
-	// maxSteps bounds one validation, in applications of a subschema to a
-	// value. References let a small schema ask for exponentially many, so the
+	// maxSteps bounds one validation; a step applies a subschema to a value.
+	// References let a small schema cause exponentially many steps, so the
 	// bound is lower for small values: every part of a value may meet every
-	// subschema a few times, and freeSteps come on top.
+	// subschema a few times, and freeSteps are added.
 	maxSteps  = 1_000_000
 	freeSteps = 10_000
 	// maxPatternWork bounds one match of a pattern, in instructions × bytes.
 	maxPatternWork = 50_000_000
 )
 
-// A Schema is a compiled contract: JSON Schema 2020-12 with assertions of the
-// known formats and of the format "file". It is safe for concurrent use.
+// A Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
-	// A validation counts its steps in the compiled schema, so each one has a
-	// compiled schema for itself.
+	// pool holds compiled schemas. A validation counts its steps in the compiled
+	// schema, so concurrent validations need one each.
 	pool sync.Pool
-	// quick says yes to most values that fit; nil = it does not know the schema.
-	quick *quickSchema
+	// fast accepts most values that fit; nil when it does not support the schema.
+	fast *fastSchema
 }
 
-// A Violation is one way in which a value does not fit a contract.
+// A Violation is one way in which a value does not fit a schema.
 type Violation struct {
 	Pointer string // of the value (RFC 6901); "" is the whole
 	Keyword string // of the schema, such as "required"
 	Msg     string
 }
 
-// CompileSchema compiles a contract. A reference may lead to the schema itself
-// or to a published meta-schema; nothing is ever loaded.
-func CompileSchema(raw []byte) (*Schema, error) {
-	first, err := compileSchema(raw)
+// Compile compiles a schema. A reference may point into the schema itself or to a
+// published meta-schema; nothing is ever loaded.
+func Compile(raw []byte) (*Schema, error) {
+	first, err := compile(raw)
 	if err != nil {
 		return nil, err
 	}
 	s := &Schema{}
-	if doc, err := decodeJSON(raw); err == nil {
-		s.quick = quickOf(doc)
+	if doc, err := jsonx.DecodeLenient(raw); err == nil {
+		s.fast = compileFast(doc)
 	}
 	s.pool.New = func() any {
-		// It compiled before, so it compiles again.
-		c, _ := compileSchema(raw)
+		// It compiled above, so it compiles again.
+		c, _ := compile(raw)
 		return c
 	}
 	s.pool.Put(first)
@@ -75,15 +81,15 @@ type compiledSchema struct {
 	steps int // left of this validation
 }
 
-func compileSchema(raw []byte) (*compiledSchema, error) {
-	doc, err := decodeJSON(raw)
+func compile(raw []byte) (*compiledSchema, error) {
+	doc, err := jsonx.DecodeLenient(raw)
 	if err != nil {
 		return nil, fault.Wrap(fault.RecipeInvalid, err, "the schema is no JSON: %v", err)
 	}
 	switch doc.(type) {
 	case map[string]any, bool:
 	default:
-		return nil, fault.New(fault.RecipeInvalid, "a schema is an object or a boolean, got %s", typeName(doc))
+		return nil, fault.New(fault.RecipeInvalid, "a schema is an object or a boolean, got %s", jsonx.TypeName(doc))
 	}
 	out := &compiledSchema{}
 	c := jsonschema.NewCompiler()
@@ -109,8 +115,7 @@ func compileSchema(raw []byte) (*compiledSchema, error) {
 	return out, nil
 }
 
-// schemaError says what is wrong with a schema, without the names that only we
-// have given it.
+// schemaError explains what is wrong with a schema, without our internal URLs.
 func schemaError(err error) error {
 	msg := err.Error()
 	var bad *jsonschema.SchemaValidationError
@@ -128,7 +133,7 @@ func schemaError(err error) error {
 	return fault.Wrap(fault.RecipeInvalid, err, "the schema is not valid: %s", msg)
 }
 
-// noLoader refuses every reference that leads outside.
+// noLoader refuses every reference to another document.
 type noLoader struct{}
 
 // Load implements jsonschema.URLLoader.
@@ -136,11 +141,11 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("schemas are not loaded from elsewhere (%s): put it under $defs", url)
 }
 
-// stepCounter is an extension without keywords: the library calls it whenever
+// A stepCounter is an extension without keywords. The library calls it each time
 // it applies a subschema to a value.
 type stepCounter struct{ of *compiledSchema }
 
-// errSteps ends a validation that takes too many steps.
+// errSteps is the panic that ends a validation of too many steps.
 var errSteps = errors.New("too many steps")
 
 // Validate implements jsonschema.SchemaExt.
@@ -150,10 +155,10 @@ func (s stepCounter) Validate(*jsonschema.ValidatorContext, any) {
 	}
 }
 
-// Validate checks a JSON value; of a jsonx.Large in it only the type. It returns all violations, ordered by pointer;
-// nil means that the value fits.
+// Validate checks a JSON value; of a jsonx.Large it checks only the type. It returns
+// all violations, ordered by pointer, or nil when the value fits.
 func (s *Schema) Validate(v any) []Violation {
-	if s.quick != nil && s.quick.fits(v) {
+	if s.fast != nil && s.fast.fits(v) {
 		return nil
 	}
 	c := s.pool.Get().(*compiledSchema)
@@ -162,7 +167,7 @@ func (s *Schema) Validate(v any) []Violation {
 }
 
 func (c *compiledSchema) check(v any) (out []Violation) {
-	limit := min(maxSteps, freeSteps+nativeParts(v, maxSteps)*(c.size+16))
+	limit := min(maxSteps, freeSteps+jsonx.Parts(v, maxSteps)*(c.size+16))
 	c.steps = limit
 	defer func() {
 		switch e := recover(); e {
@@ -174,8 +179,8 @@ func (c *compiledSchema) check(v any) (out []Violation) {
 		}
 	}()
 	large := map[string]bool{}
-	if holds(v) {
-		v = standIns(v, "", large)
+	if jsonx.HasLarge(v) {
+		v = withoutLarge(v, "", large)
 	}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(c.Schema.Validate(v), &invalid) {
@@ -191,9 +196,9 @@ func (c *compiledSchema) check(v any) (out []Violation) {
 	return out
 }
 
-// standIns puts an empty text or list where a large one is, so that its type is
-// checked and its content, which is not here, is not; large notes the places.
-func standIns(v any, at string, large map[string]bool) any {
+// withoutLarge replaces each large value by an empty text or list, so that its type is
+// checked and its content, which is in a file, is not. It adds their pointers to large.
+func withoutLarge(v any, at string, large map[string]bool) any {
 	switch x := v.(type) {
 	case jsonx.Large:
 		large[at] = true
@@ -204,27 +209,27 @@ func standIns(v any, at string, large map[string]bool) any {
 	case []any:
 		out := make([]any, len(x))
 		for i, e := range x {
-			out[i] = standIns(e, at+"/"+strconv.Itoa(i), large)
+			out[i] = withoutLarge(e, at+"/"+strconv.Itoa(i), large)
 		}
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(x))
 		for k, e := range x {
-			out[k] = standIns(e, at+"/"+escapePointer(k), large)
+			out[k] = withoutLarge(e, at+"/"+jsonx.EscapeToken(k), large)
 		}
 		return out
 	}
 	return v
 }
 
-// A boundedRegexp is a pattern that refuses texts too long for its size.
+// A boundedRegexp is a pattern that does not match texts too long for its size.
 type boundedRegexp struct {
-	pattern
+	pattern.Pattern
 	src string
 }
 
 func compileRegexp(s string) (jsonschema.Regexp, error) {
-	p, err := compilePattern(s)
+	p, err := pattern.Compile(s)
 	if err != nil {
 		return nil, err
 	}
@@ -233,14 +238,15 @@ func compileRegexp(s string) (jsonschema.Regexp, error) {
 
 func (b boundedRegexp) String() string { return b.src }
 
-// MatchString reports a match; a text that would take too long has none.
+// MatchString reports whether s matches; a text that would take too long does not.
 func (b boundedRegexp) MatchString(s string) bool {
-	return len(s)*b.insts <= maxPatternWork && b.re.MatchString(s)
+	return len(s)*b.Insts <= maxPatternWork && b.Pattern.MatchString(s)
 }
 
 var fileHash = regexp.MustCompile(`^sha256_[0-9a-f]{64}$`)
 
-// validateFile checks the name of a file: files are addressed by content.
+// validateFile checks that a string is the hash of a file: files are addressed by
+// content.
 func validateFile(v any) error {
 	s, ok := v.(string)
 	if ok && !fileHash.MatchString(s) {
@@ -249,7 +255,7 @@ func validateFile(v any) error {
 	return nil
 }
 
-// objectSchema reads the parts of a schema that describe an object.
+// objectSchema is the part of a schema that describes an object.
 type objectSchema struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 	Required   []string                   `json:"required"`

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expr
+package jsonschema
 
 import "slices"
 
-// A quickSchema checks what most contracts are made of (types, properties,
-// required names) without the library, which takes as long as the rest of a
-// step. It only ever says yes: what it does not know or what does not fit is for
-// the library to judge and to explain.
-type quickSchema struct {
+// A fastSchema is the fast path of a validation: it checks what most schemas consist
+// of (types, properties, required names) without the library, which takes as long as
+// the rest of a step. It can only accept: the library judges and explains what the
+// fast path does not support or does not accept.
+type fastSchema struct {
 	types    uint8 // of the kinds below; 0 = all
-	props    map[string]*quickSchema
+	props    map[string]*fastSchema
 	required []string
 	closed   bool // no other names
-	items    *quickSchema
+	items    *fastSchema
 	enum     []string
 	file     bool
 	min, max *int64
@@ -29,22 +29,23 @@ const (
 	kindObject
 )
 
-var quickTypes = map[string]uint8{
+var fastTypes = map[string]uint8{
 	"null": kindNull, "boolean": kindBool, "string": kindString, "array": kindList, "object": kindObject,
-	"integer": kindInt, // also a float without fraction: that is for the library
+	"integer": kindInt, // a float without fraction is left to the library
 	"number":  kindInt | kindFloat,
 }
 
-// quickOf reads a schema; nil when it uses what is not known here.
-func quickOf(doc any) *quickSchema {
+// compileFast returns the fast path of a schema, or nil when the schema uses a
+// keyword that the fast path does not support.
+func compileFast(doc any) *fastSchema {
 	if doc == true {
-		return &quickSchema{}
+		return &fastSchema{}
 	}
 	m, ok := doc.(map[string]any)
 	if !ok {
 		return nil
 	}
-	q := &quickSchema{}
+	q := &fastSchema{}
 	for name, v := range m {
 		switch name {
 		case "title", "description", "default", "examples", "$comment":
@@ -61,7 +62,7 @@ func quickOf(doc any) *quickSchema {
 			open, isBool := v.(bool)
 			q.closed, ok = !open, isBool
 		case "items":
-			q.items = quickOf(v)
+			q.items = compileFast(v)
 			ok = q.items != nil
 		case "enum":
 			q.enum, ok = textList(v)
@@ -82,26 +83,26 @@ func quickOf(doc any) *quickSchema {
 	return q
 }
 
-func (q *quickSchema) readTypes(v any) bool {
+func (q *fastSchema) readTypes(v any) bool {
 	names := []any{v}
 	if list, ok := v.([]any); ok {
 		names = list
 	}
 	for _, n := range names {
 		s, _ := n.(string)
-		if quickTypes[s] == 0 {
+		if fastTypes[s] == 0 {
 			return false
 		}
-		q.types |= quickTypes[s]
+		q.types |= fastTypes[s]
 	}
 	return len(names) > 0
 }
 
-func (q *quickSchema) readProperties(v any) bool {
+func (q *fastSchema) readProperties(v any) bool {
 	m, ok := v.(map[string]any)
-	q.props = make(map[string]*quickSchema, len(m))
+	q.props = make(map[string]*fastSchema, len(m))
 	for name, sub := range m {
-		p := quickOf(sub)
+		p := compileFast(sub)
 		if p == nil {
 			return false
 		}
@@ -127,8 +128,8 @@ func bound(v any) (*int64, bool) {
 	return &n, ok
 }
 
-// fits says that a value certainly keeps to the schema.
-func (q *quickSchema) fits(v any) bool {
+// fits reports whether a value certainly fits the schema.
+func (q *fastSchema) fits(v any) bool {
 	kind := uint8(0)
 	switch x := v.(type) {
 	case nil:
@@ -171,7 +172,7 @@ func (q *quickSchema) fits(v any) bool {
 	return true
 }
 
-func (q *quickSchema) all(list []any) bool {
+func (q *fastSchema) all(list []any) bool {
 	for _, e := range list {
 		if !q.items.fits(e) {
 			return false
@@ -180,7 +181,7 @@ func (q *quickSchema) all(list []any) bool {
 	return true
 }
 
-func (q *quickSchema) object(m map[string]any) bool {
+func (q *fastSchema) object(m map[string]any) bool {
 	for _, name := range q.required {
 		if _, ok := m[name]; !ok {
 			return false
@@ -192,6 +193,6 @@ func (q *quickSchema) object(m map[string]any) bool {
 			return false
 		}
 	}
-	// A value inside that no part of the schema speaks of is any JSON value.
+	// A value that no part of the schema describes may be any JSON value.
 	return true
 }

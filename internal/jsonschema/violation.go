@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expr
+package jsonschema
 
 import (
 	"cmp"
@@ -11,10 +11,12 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// violations flattens what the library found into an ordered list. The library
-// walks objects in random order.
+// violations flattens what the library found into an ordered list, because the
+// library visits the properties of objects in random order.
 func violations(e *jsonschema.ValidationError) []Violation {
 	var out []Violation
 	collect(e, &out)
@@ -44,7 +46,7 @@ func collect(e *jsonschema.ValidationError, out *[]Violation) {
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			add(at+"/"+escapePointer(name), "additionalProperties", "unknown property %q", name)
+			add(at+"/"+jsonx.EscapeToken(name), "additionalProperties", "unknown property %q", name)
 		}
 	case *kind.PropertyNames:
 		add(at, "propertyNames", "property name %q is not allowed", k.Property)
@@ -63,7 +65,7 @@ func collect(e *jsonschema.ValidationError, out *[]Violation) {
 	}
 }
 
-// alternatives says in short why each alternative does not fit.
+// alternatives summarizes why each alternative does not fit.
 func alternatives(e *jsonschema.ValidationError) string {
 	const most = 3
 	var parts []string
@@ -91,12 +93,12 @@ func pointer(path []string) string {
 	var b strings.Builder
 	for _, p := range path {
 		b.WriteByte('/')
-		b.WriteString(escapePointer(p))
+		b.WriteString(jsonx.EscapeToken(p))
 	}
 	return b.String()
 }
 
-// keywordOf names the keyword of kinds that do not say it themselves.
+// keywordOf returns the keyword of error kinds that do not know their own.
 func keywordOf(k jsonschema.ErrorKind) string {
 	switch k.(type) {
 	case *kind.Not:
@@ -109,7 +111,7 @@ func keywordOf(k jsonschema.ErrorKind) string {
 	return "type"
 }
 
-// message puts one violation into words.
+// message returns the text of one violation.
 func message(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -171,7 +173,7 @@ func number(r *big.Rat) string {
 		return r.Num().String()
 	}
 	f, _ := r.Float64()
-	return string(formatFloat(nil, f))
+	return string(jsonx.AppendFloat(nil, f))
 }
 
 func list(vs []any) string {
@@ -187,13 +189,13 @@ func list(vs []any) string {
 	return strings.Join(parts, ", ")
 }
 
-// short is the JSON of a value, cut to what a message can carry.
+// short returns the JSON of a value, cut to the length that a message can hold.
 func short(v any) string {
 	const most = 60
 	if s, ok := v.(string); ok && len(s) > 2*most {
 		v = string([]rune(s[:min(len(s), 4*most)]))
 	}
-	b, _ := appendJSON(nil, v, 4*most)
+	b, _ := jsonx.AppendLimited(nil, v, 4*most)
 	s := []rune(string(b))
 	if len(s) > most {
 		return string(s[:most]) + "…"
