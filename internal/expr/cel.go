@@ -58,16 +58,16 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 			return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
 		}
 	}
-	selects, path := selection(parsed.NativeRep().Expr()), plainPath(parsed.NativeRep().Expr())
+	selects, path := isSelection(parsed.NativeRep().Expr()), constantPath(parsed.NativeRep().Expr())
 	selectSizes(parsed.NativeRep().Expr())
 	checked, iss := checker.Check(parsed)
 	if iss.Err() != nil {
 		return nil, issues(src, offset, iss)
 	}
 	prog, err := env.Program(checked,
-		cel.CostTracking(prices{}),
+		cel.CostTracking(callCosts{}),
 		cel.CostLimit(most),
-		cel.CustomDecoratorV2(guardWith(w.folds, w.ranges)),
+		cel.CustomDecoratorV2(decorateWith(w.mapComprehensions, w.comprehensionRanges)),
 	)
 	if err != nil {
 		return nil, problems{{Offset: offset, Len: runes(src), Msg: err.Error(), Rule: RuleType}}
@@ -79,10 +79,10 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
 	names := activation{vars: vars}
 	v, err := e.run(&names, b)
-	if err != nil && names.inside != nil {
+	if err != nil && names.contentErr != nil {
 		// || and && pass over an error when another term fails, too. With the
 		// content at hand there might have been a value.
-		return nil, names.inside
+		return nil, names.contentErr
 	}
 	return v, err
 }
@@ -99,7 +99,7 @@ func (e *celExpr) run(names *activation, b *budget) (any, error) {
 	if err != nil {
 		var stop interpreter.EvalCancelledError
 		if errors.As(err, &stop) {
-			return nil, tooCostly(e.cost)
+			return nil, costExceeded(e.cost)
 		}
 		return nil, evalError(err)
 	}
@@ -113,17 +113,17 @@ func (e *celExpr) run(names *activation, b *budget) (any, error) {
 // activation serves variables to the interpreter. An absent one is a value of
 // its own, because has(name.field) must be false and any other use an error.
 type activation struct {
-	vars   Vars
-	inside *reached // the first error of reaching inside a large value
+	vars       Vars
+	contentErr *contentError // the first error of reaching inside a large value
 }
 
-// insideVar is the name by which nodes find activation.inside; "@" keeps it out of
+// contentErrVar is the name by which nodes find activation.inside; "@" keeps it out of
 // sources.
-const insideVar = "@inside"
+const contentErrVar = "@inside"
 
 func (a *activation) ResolveName(name string) (any, bool) {
-	if name == insideVar {
-		return &a.inside, true
+	if name == contentErrVar {
+		return &a.contentErr, true
 	}
 	v, ok := a.vars.Lookup(name)
 	if !ok {
@@ -138,18 +138,18 @@ func (a *activation) Parent() interpreter.Activation { return nil }
 // name up may be costly, and what was measured must be what is then used.
 type memo struct {
 	vars Vars
-	few  []known // the first names; most sources have no more
-	buf  [4]known
-	many map[string]known // the others
+	few  []memoEntry // the first names; most sources have no more
+	buf  [4]memoEntry
+	many map[string]memoEntry // the others
 }
 
-type known struct {
+type memoEntry struct {
 	name  string
 	value any
 	ok    bool
 }
 
-func remember(vars Vars) *memo {
+func newMemo(vars Vars) *memo {
 	m := &memo{vars: vars}
 	m.few = m.buf[:0]
 	return m
@@ -167,23 +167,23 @@ func (m *memo) Lookup(name string) (any, bool) {
 	}
 	v, ok := m.vars.Lookup(name)
 	if len(m.few) < cap(m.few) {
-		m.few = append(m.few, known{name, v, ok})
+		m.few = append(m.few, memoEntry{name, v, ok})
 		return v, ok
 	}
 	if m.many == nil {
-		m.many = map[string]known{}
+		m.many = map[string]memoEntry{}
 	}
-	m.many[name] = known{name, v, ok}
+	m.many[name] = memoEntry{name, v, ok}
 	return v, ok
 }
 
-// tooCostly is the error of an evaluation that was stopped.
-func tooCostly(most uint64) error {
-	return fault.New(fault.ExpressionLimit, "the evaluation costs more than the limit of %d; %s", most, cheaper(most))
+// costExceeded is the error of an evaluation that was stopped.
+func costExceeded(most uint64) error {
+	return fault.New(fault.ExpressionLimit, "the evaluation costs more than the limit of %d; %s", most, costHint(most))
 }
 
-// cheaper says what to do about an expression that costs more than most.
-func cheaper(most uint64) string {
+// costHint says what to do about an expression that costs more than most.
+func costHint(most uint64) string {
 	remedy := "do a part of it in a step or loop of its own"
 	if most < MaxCost {
 		remedy = fmt.Sprintf("raise limits.max_expression_cost (at most %d), or %s", MaxCost, remedy)
@@ -193,7 +193,7 @@ func cheaper(most uint64) string {
 
 // evalError says what went wrong in our words.
 func evalError(err error) error {
-	var inside *reached
+	var inside *contentError
 	if errors.As(err, &inside) {
 		return inside
 	}
@@ -238,7 +238,7 @@ func newBudget(most uint64) *budget { return &budget{cost: most, most: most} }
 func (b *budget) spend(n uint64) error {
 	if n > b.cost {
 		b.cost = 0
-		return tooCostly(b.most)
+		return costExceeded(b.most)
 	}
 	b.cost -= n
 	return nil

@@ -48,7 +48,7 @@ func Check(src string, template bool, env *Env, want string) []Problem {
 		c := checker{env: env}
 		ps, typ := c.expression(src, 0, nil)
 		if len(ps) == 0 {
-			ps = wanted(ps, typ, want, src)
+			ps = checkResultType(ps, typ, want, src)
 		}
 		return sorted(ps)
 	}
@@ -63,10 +63,10 @@ func Check(src string, template bool, env *Env, want string) []Problem {
 	prog, ps := p.parse()
 	switch {
 	case len(ps) > 0:
-	case prog.lone == nil:
-		ps = wanted(ps, types.StringType, want, src)
-	case len(prog.lone.filters) == 0:
-		ps = wanted(ps, last, want, src)
+	case prog.single == nil:
+		ps = checkResultType(ps, types.StringType, want, src)
+	case len(prog.single.filters) == 0:
+		ps = checkResultType(ps, last, want, src)
 	}
 	return sorted(ps)
 }
@@ -149,34 +149,34 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
 	checked, iss := typed.Check(parsed)
-	if iss.Err() != nil && noFields(iss) && selectSizes(parsed.NativeRep().Expr()) {
-		st.misses = nil
+	if iss.Err() != nil && selectsFromNonObject(iss) && selectSizes(parsed.NativeRep().Expr()) {
+		st.missing = nil
 		checked, iss = typed.Check(parsed)
 	}
 	if iss.Err() != nil {
 		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
 	}
-	if _, err := typed.Program(checked, cel.CustomDecoratorV2(guardWith(w.folds, w.ranges))); err != nil {
+	if _, err := typed.Program(checked, cel.CustomDecoratorV2(decorateWith(w.mapComprehensions, w.comprehensionRanges))); err != nil {
 		// What only planning finds, such as a pattern that is none.
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
-	if est, err := typed.EstimateCost(checked, sizes{}); err == nil && est.Min > c.env.cost() {
+	if est, err := typed.EstimateCost(checked, sizeEstimator{}); err == nil && est.Min > c.env.cost() {
 		ps = append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleCost,
 			Msg:  fmt.Sprintf("the expression costs at least %d; the limit is %d", est.Min, c.env.cost()),
-			Hint: cheaper(c.env.cost())})
+			Hint: costHint(c.env.cost())})
 	}
 	return ps, checked.OutputType()
 }
 
-// noFields reports whether the checker met a selection from a text or a list,
+// selectsFromNonObject reports whether the checker met a selection from a text or a list,
 // which have the one field size.
-func noFields(iss *cel.Issues) bool {
+func selectsFromNonObject(iss *cel.Issues) bool {
 	return slices.ContainsFunc(iss.Errors(), func(e *cel.Error) bool { return strings.HasSuffix(e.Message, "does not support field selection") })
 }
 
 // undefined reports every use of a name that is not in scope.
 func (c *checker) undefined(name string, w *walker) problems {
-	hint := nearHint(name, slices.Sorted(maps.Keys(c.env.Vars)))
+	hint := suggest(name, slices.Sorted(maps.Keys(c.env.Vars)))
 	var ps problems
 	for _, r := range w.refs {
 		if r.Name == name {
@@ -205,17 +205,17 @@ func (c *checker) explain(ps problems, st *schemaTypes) problems {
 
 // explain says which object lacks a field, and what it has instead.
 func (t *schemaTypes) explain(p *Problem) {
-	for j, m := range t.misses {
+	for j, m := range t.missing {
 		if p.Msg != "undefined field: "+m.field {
 			continue
 		}
 		p.Msg = fmt.Sprintf("undefined field: %s has no %s", m.object.name, m.field)
 		names := m.object.names()
-		p.Hint = nearHint(m.field, names)
+		p.Hint = suggest(m.field, names)
 		if p.Hint == "" && len(names) > 0 && len(names) <= 12 {
 			p.Hint = "its fields are " + strings.Join(names, ", ")
 		}
-		t.misses = slices.Delete(t.misses, j, j+1)
+		t.missing = slices.Delete(t.missing, j, j+1)
 		return
 	}
 }
@@ -252,16 +252,16 @@ func indexFields(e ast.Expr) {
 	}))
 }
 
-// wanted checks the type of the result.
-func wanted(ps problems, typ *types.Type, want, src string) problems {
-	if want == "" || typ == nil || fits(typ, want) {
+// checkResultType checks the type of the result.
+func checkResultType(ps problems, typ *types.Type, want, src string) problems {
+	if want == "" || typ == nil || assignable(typ, want) {
 		return ps
 	}
 	return append(ps, Problem{Len: runes(src), Rule: RuleType,
-		Msg: fmt.Sprintf("the result is %s, want %s", typeWord(typ), want)})
+		Msg: fmt.Sprintf("the result is %s, want %s", typeText(typ), want)})
 }
 
-func fits(typ *types.Type, want string) bool {
+func assignable(typ *types.Type, want string) bool {
 	k := typ.Kind()
 	if k == types.DynKind || k == types.AnyKind || k == types.TypeParamKind || k == types.OpaqueKind || k == types.ErrorKind {
 		return true
@@ -287,8 +287,8 @@ func fits(typ *types.Type, want string) bool {
 	return true
 }
 
-// typeWord is how messages call a type.
-func typeWord(t *types.Type) string {
+// typeText is how messages call a type.
+func typeText(t *types.Type) string {
 	switch t.Kind() {
 	case types.StructKind:
 		return "an object (" + t.TypeName() + ")"
@@ -306,17 +306,17 @@ func operatorText(name string) string {
 	return ""
 }
 
-// sizes tells the estimator what is known of sizes: only what the source itself
+// sizeEstimator tells the estimator what is known of sizes: only what the source itself
 // says. A variable may be empty, so that the minimum is what always falls due.
-type sizes struct{}
+type sizeEstimator struct{}
 
 // EstimateCallCost implements cost.Estimator with the prices of evaluation.
-func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+func (sizeEstimator) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
 	return nil
 }
 
 // EstimateSize implements cost.Estimator.
-func (sizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
+func (sizeEstimator) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
 	if n.Expr() != nil && n.Expr().Kind() == ast.IdentKind {
 		return &cost.SizeEstimate{Min: 0, Max: math.MaxUint64}
 	}

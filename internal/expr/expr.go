@@ -71,12 +71,12 @@ func (m MapVars) Lookup(name string) (any, bool) {
 // A Program is a compiled expression or template. It is immutable and safe for
 // concurrent use.
 type Program struct {
-	src   string
-	cost  uint64   // what one evaluation may cost
-	expr  *celExpr // of Compile
-	lone  *pipe    // of a template that is exactly one placeholder
-	nodes []node   // of any other template
-	refs  []Ref
+	src    string
+	cost   uint64    // what one evaluation may cost
+	expr   *celExpr  // of Compile
+	single *pipeline // of a template that is exactly one placeholder
+	nodes  []node    // of any other template
+	refs   []Ref
 	// inputs are refs without repetition: what is measured before evaluation.
 	inputs []Ref
 }
@@ -92,7 +92,7 @@ func CompileWithin(src string, cost int64) (*Program, error) {
 	if err != nil {
 		return nil, err.fault("expression", src)
 	}
-	return &Program{src: src, cost: most, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
+	return &Program{src: src, cost: most, expr: e, refs: e.refs, inputs: distinctRefs(e.refs)}, nil
 }
 
 func within(cost int64) uint64 { return uint64(min(max(cost, 0), MaxCost)) }
@@ -110,8 +110,8 @@ func (p *Program) Refs() []Ref { return p.refs }
 // for Eval to explain. The caller must not modify path.
 func (p *Program) Selection() (name string, path []string, ok bool) {
 	e := p.expr
-	if p.lone != nil && len(p.lone.filters) == 0 {
-		e = p.lone.base
+	if p.single != nil && len(p.single.filters) == 0 {
+		e = p.single.base
 	}
 	if e == nil || e.path == nil {
 		return "", nil, false
@@ -123,7 +123,7 @@ func (p *Program) Selection() (name string, path []string, ok bool) {
 // with the variables. Errors are of type *fault.Error with the code
 // TEMPLATE_ERROR, VALUE_TOO_LARGE or EXPRESSION_LIMIT.
 func (p *Program) Eval(vars Vars) (any, error) {
-	m := remember(vars)
+	m := newMemo(vars)
 	if err := checkInputs(p.inputs, m); err != nil {
 		return nil, p.explain(err)
 	}
@@ -137,13 +137,13 @@ func (p *Program) eval(vars Vars, b *budget) (any, error) {
 	switch {
 	case p.expr != nil:
 		v, err = p.expr.eval(vars, b)
-	case p.lone != nil:
-		v, err = p.lone.eval(vars, b)
+	case p.single != nil:
+		v, err = p.single.eval(vars, b)
 	default:
 		v, err = render(p.nodes, vars, b)
 	}
 	if err != nil {
-		return nil, p.explain(named(err, p.inputs, vars))
+		return nil, p.explain(nameContentError(err, p.inputs, vars))
 	}
 	return v, nil
 }

@@ -39,13 +39,13 @@ var filterNames = []string{"default", "first", "join", "last", "length", "lower"
 // filters is the closed list of R11.
 var filters = map[string]filter{
 	"default": {1, 2, filterDefault},
-	"first":   {0, 0, func(v any, _ []any) (any, error) { return end(v, "first") }},
-	"last":    {0, 0, func(v any, _ []any) (any, error) { return end(v, "last") }},
+	"first":   {0, 0, func(v any, _ []any) (any, error) { return firstOrLast(v, "first") }},
+	"last":    {0, 0, func(v any, _ []any) (any, error) { return firstOrLast(v, "last") }},
 	"join":    {0, 1, filterJoin},
 	"length":  {0, 0, filterLength},
-	"lower":   {0, 0, onText("lower", strings.ToLower)},
-	"upper":   {0, 0, onText("upper", strings.ToUpper)},
-	"trim":    {0, 0, onText("trim", strings.TrimSpace)},
+	"lower":   {0, 0, textFilter("lower", strings.ToLower)},
+	"upper":   {0, 0, textFilter("upper", strings.ToUpper)},
+	"trim":    {0, 0, textFilter("trim", strings.TrimSpace)},
 	"replace": {2, 2, filterReplace},
 	"round":   {0, 1, filterRound},
 	"tojson":  {0, 0, filterToJSON},
@@ -53,7 +53,7 @@ var filters = map[string]filter{
 
 func wrongType(name, want string, v any) error {
 	if l, ok := v.(jsonx.Large); ok {
-		return &reached{l}
+		return &contentError{l}
 	}
 	return fault.New(fault.TemplateError, "the filter %s wants %s, got %s", name, want, jsonx.TypeName(v))
 }
@@ -67,25 +67,25 @@ func filterDefault(v any, args []any) (any, error) {
 	return v, nil
 }
 
-func onText(name string, f func(string) string) func(any, []any) (any, error) {
+func textFilter(name string, f func(string) string) func(any, []any) (any, error) {
 	return func(v any, _ []any) (any, error) {
 		s, ok := v.(string)
 		if !ok {
 			return nil, wrongType(name, "a text", v)
 		}
-		return checkText(f(s))
+		return limitText(f(s))
 	}
 }
 
-// checkText holds computed text to the limit of results.
-func checkText(s string) (any, error) {
+// limitText holds computed text to the limit of results.
+func limitText(s string) (any, error) {
 	if len(s) > MaxResult {
 		return nil, resultTooLarge(MaxResult)
 	}
 	return s, nil
 }
 
-func end(v any, name string) (any, error) {
+func firstOrLast(v any, name string) (any, error) {
 	switch x := v.(type) {
 	case []any:
 		if len(x) == 0 {
@@ -135,7 +135,7 @@ func filterJoin(v any, args []any) (any, error) {
 		}
 		b.WriteString(s)
 	}
-	return checkText(b.String())
+	return limitText(b.String())
 }
 
 func filterLength(v any, _ []any) (any, error) {
@@ -155,7 +155,7 @@ func filterLength(v any, _ []any) (any, error) {
 func filterReplace(v any, args []any) (any, error) {
 	for _, a := range append([]any{v}, args...) {
 		if l, ok := a.(jsonx.Large); ok {
-			return nil, &reached{l}
+			return nil, &contentError{l}
 		}
 	}
 	s, ok := v.(string)
@@ -202,7 +202,7 @@ func filterRound(v any, args []any) (any, error) {
 }
 
 func filterToJSON(v any, _ []any) (any, error) {
-	if err := whole(v); err != nil {
+	if err := refuseLarge(v); err != nil {
 		return nil, err
 	}
 	b, ok := jsonx.AppendLimited(nil, v, MaxResult)

@@ -8,9 +8,9 @@ import (
 	"cel.dev/cel-go/common/operators"
 )
 
-// promoting are the operators that a formula takes for our functions of two
+// promotedOperators are the operators that a formula takes for our functions of two
 // numbers, which promote an integer that meets a double.
-var promoting = map[string]string{
+var promotedOperators = map[string]string{
 	operators.Add:      "add",
 	operators.Subtract: "subtract",
 	operators.Multiply: "multiply",
@@ -25,7 +25,7 @@ func CompileFormula(src string) (*Program, error) {
 	if err != nil {
 		return nil, err.fault("formula", src)
 	}
-	return &Program{src: src, cost: CostLimit, expr: e, refs: e.refs, inputs: distinct(e.refs)}, nil
+	return &Program{src: src, cost: CostLimit, expr: e, refs: e.refs, inputs: distinctRefs(e.refs)}, nil
 }
 
 func promote(tree *cel.Ast) {
@@ -34,7 +34,7 @@ func promote(tree *cel.Ast) {
 		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
 			return
 		}
-		if name, ok := promoting[e.AsCall().FunctionName()]; ok {
+		if name, ok := promotedOperators[e.AsCall().FunctionName()]; ok {
 			e.SetKindCase(fac.NewCall(e.ID(), name, e.AsCall().Args()...))
 		}
 	}))

@@ -18,71 +18,71 @@ const (
 	maxString = MaxInput
 )
 
-// guards are the functions whose work or result can be larger than their
+// implementations are the functions whose work or result can be larger than their
 // arguments, or whose arguments can be larger than the memory they take.
-var guards = map[string]guarded{
-	"_==_": {priceCompare, func(a []ref.Val) ref.Val { return equal(a[0], a[1]) }},
-	"_!=_": {priceCompare, func(a []ref.Val) ref.Val {
+var implementations = map[string]implementation{
+	"_==_": {costCompare, func(a []ref.Val) ref.Val { return equal(a[0], a[1]) }},
+	"_!=_": {costCompare, func(a []ref.Val) ref.Val {
 		switch v := equal(a[0], a[1]).(type) {
 		case types.Bool:
 			return !v
 		case *types.Err:
-			if inside := new(reached); errors.As(v, &inside) {
+			if inside := new(contentError); errors.As(v, &inside) {
 				return v
 			}
 		}
 		return types.True
 	}},
-	"@in":     {priceIn, runIn},
-	"_+_":     {priceAdd, runAdd},
-	"matches": {priceMatches, runMatches},
+	"@in":     {costIn, runIn},
+	"_+_":     {costAdd, runAdd},
+	"matches": {costMatches, runMatches},
 
-	"replace":     {priceReplace, runReplace},
-	"join":        {priceJoin, runJoin},
-	"split":       {priceText, runSplit},
-	"indexOf":     {priceText, runIndexOf},
-	"lastIndexOf": {priceText, runLastIndexOf},
+	"replace":     {costReplace, runReplace},
+	"join":        {costJoin, runJoin},
+	"split":       {costText, runSplit},
+	"indexOf":     {costText, runIndexOf},
+	"lastIndexOf": {costText, runLastIndexOf},
 
-	"flatten":               {priceFlatten, runFlatten},
-	"distinct":              {priceDistinct, runDistinct},
-	"sort":                  {priceSort, runSort},
-	"@sortByAssociatedKeys": {priceSort, runSortBy},
-	"slice":                 {priceSlice, runSlice},
-	"reverse":               {priceReverse, runReverse},
-	"lists.range":           {priceRange, runRange},
-	"sets.contains":         {pricePairs, runSetsContains},
-	"sets.equivalent":       {pricePairs, runSetsEquivalent},
-	"sets.intersects":       {pricePairs, runSetsIntersects},
-	"hasAny":                {pricePairs, runSetsIntersects},
-	"hasAll":                {pricePairs, runSetsContains},
-	"hasOnly":               {pricePairs, func(a []ref.Val) ref.Val { return runSetsContains([]ref.Val{a[1], a[0]}) }},
-	"hasExactly":            {pricePairs, runSetsEquivalent},
-	mapInsert:               {priceInsert, runInsert},
+	"flatten":               {costFlatten, runFlatten},
+	"distinct":              {costDistinct, runDistinct},
+	"sort":                  {costSort, runSort},
+	"@sortByAssociatedKeys": {costSort, runSortBy},
+	"slice":                 {costSlice, runSlice},
+	"reverse":               {costReverse, runReverse},
+	"lists.range":           {costRange, runRange},
+	"sets.contains":         {costPairs, runSetsContains},
+	"sets.equivalent":       {costPairs, runSetsEquivalent},
+	"sets.intersects":       {costPairs, runSetsIntersects},
+	"hasAny":                {costPairs, runSetsIntersects},
+	"hasAll":                {costPairs, runSetsContains},
+	"hasOnly":               {costPairs, func(a []ref.Val) ref.Val { return runSetsContains([]ref.Val{a[1], a[0]}) }},
+	"hasExactly":            {costPairs, runSetsEquivalent},
+	mapInsert:               {costInsert, runInsert},
 
-	"base64.decodeUrl": {priceText, runDecodeURL},
-	"base64.encodeUrl": {priceText, runEncodeURL},
+	"base64.decodeUrl": {costText, runDecodeURL},
+	"base64.encodeUrl": {costText, runEncodeURL},
 
-	"sum":      {priceList, runSum},
-	"avg":      {priceList, runAvg},
-	"zip":      {priceList, runZip},
-	"merge":    {priceMerge, runMerge},
-	"@groupBy": {priceGroups, runGroups},
-	"range":    {priceNumbers, runNumbers},
+	"sum":      {costList, runSum},
+	"avg":      {costList, runAvg},
+	"zip":      {costList, runZip},
+	"merge":    {costMerge, runMerge},
+	"@groupBy": {costGroups, runGroups},
+	"range":    {costNumbers, runNumbers},
 
-	"format":        {priceFormat, runFormat},
-	"strings.quote": {priceText, runQuote},
-	"toJson":        {priceWritten, runToJSON},
-	"json.encode":   {priceWritten, runToJSON},
-	"fromJson":      {priceText, runFromJSON},
-	"json.parse":    {priceText, runParseJSON},
+	"format":        {costFormat, runFormat},
+	"strings.quote": {costText, runQuote},
+	"toJson":        {costString, runToJSON},
+	"json.encode":   {costString, runToJSON},
+	"fromJson":      {costText, runFromJSON},
+	"json.parse":    {costText, runParseJSON},
 
-	"date":    {priceText, runDate},
-	"addDate": {priceOne, runAddDate},
-	"startOf": {priceOne, runStartOf},
-	"@uuid":   {priceText, runUUID},
+	"date":    {costText, runDate},
+	"addDate": {costOne, runAddDate},
+	"startOf": {costOne, runStartOf},
+	"@uuid":   {costText, runUUID},
 }
 
-func priceOne([]ref.Val) uint64 { return 1 }
+func costOne([]ref.Val) uint64 { return 1 }
 
 func noOverload() ref.Val { return types.NewErr("no such overload") }
 
@@ -95,15 +95,15 @@ func size(v ref.Val) int {
 	return int(n)
 }
 
-func priceCompare(a []ref.Val) uint64 { return comparing(a[0], a[1]) }
+func costCompare(a []ref.Val) uint64 { return compareCost(a[0], a[1]) }
 
-// priceIn: a list compares the needle with its elements, one after the other.
-func priceIn(a []ref.Val) uint64 {
+// costIn: a list compares the needle with its elements, one after the other.
+func costIn(a []ref.Val) uint64 {
 	l, ok := a[1].(traits.Lister)
 	if !ok {
 		return 1
 	}
-	return 1 + smaller(a[0], size(l), l)
+	return 1 + smallerParts(a[0], size(l), l)
 }
 
 func runIn(a []ref.Val) ref.Val {
@@ -115,13 +115,13 @@ func runIn(a []ref.Val) ref.Val {
 		return noOverload()
 	}
 	if key, isLarge := a[0].(large); isLarge {
-		return key.inside()
+		return key.contentError()
 	}
 	return c.Contains(a[0])
 }
 
-// priceAdd charges text by what it will make. Lists are joined without a copy.
-func priceAdd(a []ref.Val) uint64 {
+// costAdd charges text by what it will make. Lists are joined without a copy.
+func costAdd(a []ref.Val) uint64 {
 	switch x := a[0].(type) {
 	case types.String:
 		if y, ok := a[1].(types.String); ok {
@@ -140,7 +140,7 @@ func priceAdd(a []ref.Val) uint64 {
 func runAdd(a []ref.Val) ref.Val {
 	switch x := a[0].(type) {
 	case types.String, types.Bytes:
-		if n := size2(a[0]) + size2(a[1]); n > maxString {
+		if n := textSize(a[0]) + textSize(a[1]); n > maxString {
 			return tooLong(n)
 		}
 	case traits.Lister:
@@ -155,8 +155,8 @@ func runAdd(a []ref.Val) ref.Val {
 	return x.Add(a[1])
 }
 
-// size2 is the size of text in bytes.
-func size2(v ref.Val) int {
+// textSize is the size of text in bytes.
+func textSize(v ref.Val) int {
 	switch x := v.(type) {
 	case types.String:
 		return len(x)
@@ -174,11 +174,11 @@ func tooMany(n int) ref.Val {
 	return types.NewErr(tooLarge+"a list of %d elements; expressions make at most %d", n, maxElements)
 }
 
-// priceText is the price of reading all arguments and writing as much.
-func priceText(a []ref.Val) uint64 {
+// costText is the price of reading all arguments and writing as much.
+func costText(a []ref.Val) uint64 {
 	n := uint64(1)
 	for _, v := range a {
-		n += writing(v)
+		n += writeCost(v)
 	}
 	return n
 }
@@ -218,7 +218,7 @@ func replaced(s []string, n int) int {
 	return len(s[0]) + count*(len(s[2])-len(s[1]))
 }
 
-func priceReplace(a []ref.Val) uint64 {
+func costReplace(a []ref.Val) uint64 {
 	s, n, ok := replaceArgs(a)
 	if !ok {
 		return 1
@@ -237,8 +237,8 @@ func runReplace(a []ref.Val) ref.Val {
 	return types.String(strings.Replace(s[0], s[1], s[2], n))
 }
 
-func priceJoin(a []ref.Val) uint64 {
-	return 1 + uint64(size(a[0]))*(1+priceText(a[1:])-1)
+func costJoin(a []ref.Val) uint64 {
+	return 1 + uint64(size(a[0]))*(1+costText(a[1:])-1)
 }
 
 func runJoin(a []ref.Val) ref.Val {
@@ -375,9 +375,9 @@ func listOf(vals []ref.Val) ref.Val {
 	return types.NewRefValList(base().CELTypeAdapter(), vals)
 }
 
-func priceList(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) }
+func costList(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) }
 
-func priceRange(a []ref.Val) uint64 {
+func costRange(a []ref.Val) uint64 {
 	n, _ := a[0].(types.Int)
 	return 1 + uint64(max(0, min(n, MaxCost)))
 }

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-func priceSlice(a []ref.Val) uint64 {
+func costSlice(a []ref.Val) uint64 {
 	from, _ := a[1].(types.Int)
 	to, _ := a[2].(types.Int)
 	return 1 + uint64(max(0, min(int64(to)-int64(from), int64(size(a[0])))))
@@ -43,9 +43,9 @@ func flattenDepth(a []ref.Val) (int, bool) {
 	return int(min(d, maxDepth)), ok && d >= 0
 }
 
-// priceFlatten counts what flattening would visit, and stops at the limit:
+// costFlatten counts what flattening would visit, and stops at the limit:
 // nested lists can describe far more elements than they hold.
-func priceFlatten(a []ref.Val) uint64 {
+func costFlatten(a []ref.Val) uint64 {
 	depth, ok := flattenDepth(a)
 	if !ok {
 		return 1
@@ -84,7 +84,7 @@ func flattenInto(out []ref.Val, l traits.Lister, depth int) (all []ref.Val, wron
 		in, isList := v.(traits.Lister)
 		switch far, isLarge := v.(large); {
 		case isLarge && far.List && depth > 0:
-			return nil, far.inside()
+			return nil, far.contentError()
 		case !isList || depth == 0:
 			out = append(out, v)
 		default:
@@ -96,16 +96,16 @@ func flattenInto(out []ref.Val, l traits.Lister, depth int) (all []ref.Val, wron
 	return out, nil
 }
 
-// pairs is the price of comparing every element of one list with every one of
+// pairwiseCost is the price of comparing every element of one list with every one of
 // another.
-func pairs(x, y ref.Val) uint64 {
+func pairwiseCost(x, y ref.Val) uint64 {
 	n, m := uint64(size(x)), uint64(size(y))
-	px, py := parts(x, MaxCost+1), parts(y, MaxCost+1)
+	px, py := countParts(x, MaxCost+1), countParts(y, MaxCost+1)
 	return 1 + min(n*py, m*px) + n*m
 }
 
-func priceDistinct(a []ref.Val) uint64 { return pairs(a[0], a[0]) }
-func pricePairs(a []ref.Val) uint64    { return pairs(a[0], a[1]) }
+func costDistinct(a []ref.Val) uint64 { return pairwiseCost(a[0], a[0]) }
+func costPairs(a []ref.Val) uint64    { return pairwiseCost(a[0], a[1]) }
 
 func runDistinct(a []ref.Val) ref.Val {
 	vals, ok := elements(a[0])
@@ -114,7 +114,7 @@ func runDistinct(a []ref.Val) ref.Val {
 	}
 	var out []ref.Val
 	for _, v := range vals {
-		switch found := among(out, v); found {
+		switch found := isElement(out, v); found {
 		case types.True:
 		case types.False:
 			out = append(out, v)
@@ -125,9 +125,9 @@ func runDistinct(a []ref.Val) ref.Val {
 	return listOf(out)
 }
 
-// among is whether v is one of vals: an error where only the content of a file would
+// isElement is whether v is one of vals: an error where only the content of a file would
 // tell.
-func among(vals []ref.Val, v ref.Val) ref.Val {
+func isElement(vals []ref.Val, v ref.Val) ref.Val {
 	result := ref.Val(types.False)
 	for _, o := range vals {
 		switch same := equal(v, o).(type) {
@@ -136,7 +136,7 @@ func among(vals []ref.Val, v ref.Val) ref.Val {
 				return same
 			}
 		case *types.Err:
-			if errors.As(same, new(*reached)) {
+			if errors.As(same, new(*contentError)) {
 				result = same
 			}
 		}
@@ -144,15 +144,15 @@ func among(vals []ref.Val, v ref.Val) ref.Val {
 	return result
 }
 
-// priceSort: n log n comparisons of keys.
-func priceSort(a []ref.Val) uint64 {
+// costSort: n log n comparisons of keys.
+func costSort(a []ref.Val) uint64 {
 	keys := a[len(a)-1]
 	n := uint64(size(keys))
 	log := uint64(1)
 	for m := n; m > 1; m >>= 1 {
 		log++
 	}
-	return 1 + n*log + parts(keys, MaxCost+1)
+	return 1 + n*log + countParts(keys, MaxCost+1)
 }
 
 func runSort(a []ref.Val) ref.Val { return sortBy(a[0], a[0]) }
@@ -195,7 +195,7 @@ func bothElements(a []ref.Val) (x, y []ref.Val, ok bool) {
 func subset(of, x []ref.Val) ref.Val {
 	result := ref.Val(types.True)
 	for _, v := range x {
-		if result = both(result, among(of, v)); result == types.False {
+		if result = both(result, isElement(of, v)); result == types.False {
 			break
 		}
 	}
@@ -225,7 +225,7 @@ func runSetsIntersects(a []ref.Val) ref.Val {
 	}
 	result := ref.Val(types.False)
 	for _, v := range x {
-		switch found := among(y, v); found {
+		switch found := isElement(y, v); found {
 		case types.True:
 			return found
 		case types.False:

@@ -85,16 +85,16 @@ func ownFunctions() cel.EnvOption {
 }
 
 func global(id string, result *cel.Type, args ...*cel.Type) cel.FunctionOpt {
-	return cel.Overload(id, args, result, cel.FunctionBinding(unguarded))
+	return cel.Overload(id, args, result, cel.FunctionBinding(notImplemented))
 }
 
 func member(id string, result *cel.Type, args ...*cel.Type) cel.FunctionOpt {
-	return cel.MemberOverload(id, args, result, cel.FunctionBinding(unguarded))
+	return cel.MemberOverload(id, args, result, cel.FunctionBinding(notImplemented))
 }
 
-// unguarded stands where CEL wants an implementation: guard puts that of guards in
+// notImplemented stands where CEL wants an implementation: guard puts that of guards in
 // its place.
-func unguarded(...ref.Val) ref.Val { return noOverload() }
+func notImplemented(...ref.Val) ref.Val { return noOverload() }
 
 // nowMacro writes now() out: it is a variable of the step and no function of a clock.
 func nowMacro(f cel.MacroExprFactory, _ ast.Expr, _ []ast.Expr) (ast.Expr, *cel.Error) {
@@ -134,8 +134,8 @@ func groupByMacro(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast
 // mapInsert is the function that two-variable macros put entries into maps with.
 const mapInsert = "cel.@mapInsert"
 
-// priceInsert: transformMapEntry puts whole maps into its result.
-func priceInsert(a []ref.Val) uint64 {
+// costInsert: transformMapEntry puts whole maps into its result.
+func costInsert(a []ref.Val) uint64 {
 	if len(a) == 2 {
 		return 1 + uint64(size(a[1]))
 	}

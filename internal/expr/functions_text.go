@@ -22,9 +22,9 @@ const maxPrecision = 100
 // numberText is at most how many bytes a number takes as text, with that precision.
 const numberText = 420
 
-// written is at most the length of v as text, of which quotes and escapes make more;
+// stringLength is at most the length of v as text, of which quotes and escapes make more;
 // it stops when it has passed most. An error is that of a large value inside.
-func written(v ref.Val, most int) (int, ref.Val) {
+func stringLength(v ref.Val, most int) (int, ref.Val) {
 	switch x := v.(type) {
 	case types.String:
 		return 2 + 2*len(x), nil
@@ -35,18 +35,18 @@ func written(v ref.Val, most int) (int, ref.Val) {
 	case types.Int, types.Uint, types.Double, types.Timestamp, types.Duration:
 		return numberText, nil
 	case large:
-		return 0, x.inside()
+		return 0, x.contentError()
 	case *types.Err:
 		return 0, x
 	case traits.Mapper:
 		n := 2
 		for it := x.Iterator(); it.HasNext() == types.True && n <= most; {
 			k := it.Next()
-			key, wrong := written(k, most)
+			key, wrong := stringLength(k, most)
 			if wrong != nil {
 				return 0, wrong
 			}
-			value, wrong := written(x.Get(k), most-n)
+			value, wrong := stringLength(x.Get(k), most-n)
 			if wrong != nil {
 				return 0, wrong
 			}
@@ -56,7 +56,7 @@ func written(v ref.Val, most int) (int, ref.Val) {
 	case traits.Lister:
 		n := 2
 		for i, end := 0, size(x); i < end && n <= most; i++ {
-			element, wrong := written(x.Get(types.Int(i)), most-n)
+			element, wrong := stringLength(x.Get(types.Int(i)), most-n)
 			if wrong != nil {
 				return 0, wrong
 			}
@@ -67,34 +67,34 @@ func written(v ref.Val, most int) (int, ref.Val) {
 	return 64, nil
 }
 
-// maxWritten is the most that written may say of a value that is put into text.
-const maxWritten = 4 * maxString
+// maxStringLength is the most that written may say of a value that is put into text.
+const maxStringLength = 4 * maxString
 
-func priceWritten(a []ref.Val) uint64 {
+func costString(a []ref.Val) uint64 {
 	n := uint64(1)
 	for _, v := range a {
-		w, _ := written(v, maxWritten)
-		n += uint64(min(w, maxWritten)) / (4 * writeUnit)
+		w, _ := stringLength(v, maxStringLength)
+		n += uint64(min(w, maxStringLength)) / (4 * writeUnit)
 	}
 	return n
 }
 
-// putInText refuses what is too large to be put into text.
-func putInText(a []ref.Val) ref.Val {
+// checkStringSize refuses what is too large to be put into text.
+func checkStringSize(a []ref.Val) ref.Val {
 	n := 0
 	for _, v := range a {
-		w, wrong := written(v, maxWritten)
+		w, wrong := stringLength(v, maxStringLength)
 		if wrong != nil {
 			return wrong
 		}
-		if n += w; n > maxWritten {
+		if n += w; n > maxStringLength {
 			return types.NewErr(tooLarge+"the text of a value; expressions make at most %d bytes", maxString)
 		}
 	}
 	return nil
 }
 
-func notTooLong(v ref.Val) ref.Val {
+func checkTextSize(v ref.Val) ref.Val {
 	if s, ok := v.(types.String); ok && len(s) > maxString {
 		return tooLong(len(s))
 	}
@@ -131,11 +131,11 @@ var (
 	insertMap      = library(mapInsert, "@mapInsert_map_map")
 )
 
-func priceFormat(a []ref.Val) uint64 {
+func costFormat(a []ref.Val) uint64 {
 	if _, ok := a[0].(types.Timestamp); ok {
-		return priceText(a[1:])
+		return costText(a[1:])
 	}
-	return priceWritten(a)
+	return costString(a)
 }
 
 // runFormat is text.format(list) and timestamp.format(text).
@@ -145,10 +145,10 @@ func runFormat(a []ref.Val) ref.Val {
 		if _, ok := a[1].(traits.Lister); !ok {
 			return noOverload()
 		}
-		if wrong := putInText(a); wrong != nil {
+		if wrong := checkStringSize(a); wrong != nil {
 			return wrong
 		}
-		return notTooLong(libraryFormat(a))
+		return checkTextSize(libraryFormat(a))
 	case types.Timestamp:
 		return formatTime(x, a[1])
 	}
@@ -159,14 +159,14 @@ func runQuote(a []ref.Val) ref.Val {
 	if _, ok := a[0].(types.String); !ok {
 		return noOverload()
 	}
-	return notTooLong(libraryQuote(a))
+	return checkTextSize(libraryQuote(a))
 }
 
-func priceReverse(a []ref.Val) uint64 {
+func costReverse(a []ref.Val) uint64 {
 	if s, ok := a[0].(types.String); ok {
 		return 1 + uint64(len(s)/writeUnit)
 	}
-	return priceList(a)
+	return costList(a)
 }
 
 func runReverse(a []ref.Val) ref.Val {
@@ -184,10 +184,10 @@ func runReverse(a []ref.Val) ref.Val {
 // runToJSON writes a value as it would be recorded: integers with all their digits,
 // the keys of objects in order.
 func runToJSON(a []ref.Val) ref.Val {
-	if wrong := putInText(a); wrong != nil {
+	if wrong := checkStringSize(a); wrong != nil {
 		return wrong
 	}
-	v, err := toJSON(a[0], maxWritten)
+	v, err := toJSON(a[0], maxStringLength)
 	if err != nil {
 		return types.WrapErr(err)
 	}
@@ -195,7 +195,7 @@ func runToJSON(a []ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	return notTooLong(types.String(raw))
+	return checkTextSize(types.String(raw))
 }
 
 // jsonLimits bound the text that fromJson reads.
@@ -211,20 +211,20 @@ func parseJSON(a []ref.Val) (ref.Val, error) {
 		return nil, err
 	}
 	// It would read as a reference to a file once it is recorded.
-	if reserves(v) {
+	if hasReservedName(v) {
 		return nil, reservedKey()
 	}
 	return base().CELTypeAdapter().NativeToValue(v), nil
 }
 
-// reserves says that a value of a caller holds what would read as a reference.
-func reserves(v any) bool {
+// hasReservedName says that a value of a caller holds what would read as a reference.
+func hasReservedName(v any) bool {
 	switch x := v.(type) {
 	case []any:
-		return slices.ContainsFunc(x, reserves)
+		return slices.ContainsFunc(x, hasReservedName)
 	case map[string]any:
 		for k, e := range x {
-			if k == jsonx.LargeName || reserves(e) {
+			if k == jsonx.LargeName || hasReservedName(e) {
 				return true
 			}
 		}
@@ -269,5 +269,5 @@ func runEncodeURL(a []ref.Val) ref.Val {
 	if !ok {
 		return noOverload()
 	}
-	return notTooLong(types.String(base64.URLEncoding.EncodeToString(b)))
+	return checkTextSize(types.String(base64.URLEncoding.EncodeToString(b)))
 }

@@ -43,7 +43,7 @@ func (t *listTotal) addAll(name string, list ref.Val) ref.Val {
 		case *types.Err:
 			return x
 		case large:
-			return x.inside()
+			return x.contentError()
 		default:
 			return types.NewErr("%s: element %d is of type %s, want numbers", name, i, x.Type().TypeName())
 		}
@@ -98,7 +98,7 @@ func runZip(a []ref.Val) ref.Val {
 	return listOf(out)
 }
 
-func priceMerge(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) + uint64(size(a[1])) }
+func costMerge(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) + uint64(size(a[1])) }
 
 // runMerge: where both maps have a key, the second one's value counts.
 func runMerge(a []ref.Val) ref.Val {
@@ -116,7 +116,7 @@ func runMerge(a []ref.Val) ref.Val {
 	return base().CELTypeAdapter().NativeToValue(entries)
 }
 
-func priceGroups(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) + parts(a[1], MaxCost+1) }
+func costGroups(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) + countParts(a[1], MaxCost+1) }
 
 // runGroups puts the elements of a list under the keys in the other one. In a group
 // they keep their order.
@@ -130,7 +130,7 @@ func runGroups(a []ref.Val) ref.Val {
 		switch k := k.(type) {
 		case types.String, types.Int, types.Uint, types.Bool:
 		case large:
-			return k.inside()
+			return k.contentError()
 		default:
 			return types.NewErr("groupBy: the key of element %d is of type %s, want a string, an integer or a bool", i, k.Type().TypeName())
 		}
@@ -172,7 +172,7 @@ func rangeArgs(a []ref.Val) (from, step types.Int, n uint64, wrong ref.Val) {
 	return from, step, n, nil
 }
 
-func priceNumbers(a []ref.Val) uint64 {
+func costNumbers(a []ref.Val) uint64 {
 	_, _, n, _ := rangeArgs(a)
 	return 1 + min(n, MaxCost)
 }

@@ -30,27 +30,27 @@ type large struct{ jsonx.Large }
 // Receiver catches the functions that have a large value as first argument.
 var largeType = types.NewObjectType("large_value", traits.IndexerType|traits.FieldTesterType|traits.SizerType|traits.ReceiverType)
 
-// reached is the error of an expression that reaches inside. The zero value does
+// contentError is the error of an expression that reaches inside. The zero value does
 // not know inside what.
-type reached struct{ l jsonx.Large }
+type contentError struct{ l jsonx.Large }
 
-func (r *reached) Error() string {
+func (r *contentError) Error() string {
 	if r.l.List {
 		return tooLarge + "a list of " + thousands(r.l.Size) + " elements in a file"
 	}
 	return tooLarge + "a text of " + thousands(r.l.Size) + " characters in a file"
 }
 
-func (l large) inside() ref.Val { return types.WrapErr(&reached{l.Large}) }
+func (l large) contentError() ref.Val { return types.WrapErr(&contentError{l.Large}) }
 
 // ConvertToNative implements ref.Val.
-func (l large) ConvertToNative(reflect.Type) (any, error) { return nil, &reached{l.Large} }
+func (l large) ConvertToNative(reflect.Type) (any, error) { return nil, &contentError{l.Large} }
 
 // ConvertToType implements ref.Val.
 func (l large) ConvertToType(t ref.Type) ref.Val {
 	switch {
 	case t != types.TypeType:
-		return l.inside()
+		return l.contentError()
 	case l.List:
 		return types.ListType
 	}
@@ -63,19 +63,19 @@ func (l large) Equal(other ref.Val) ref.Val {
 	switch o := other.(type) {
 	case large:
 		if l.Hash != o.Hash && l.List && o.List && l.Large.Size == o.Large.Size && (l.Refs || o.Refs) {
-			return l.inside() // one value may be put into files in two ways
+			return l.contentError() // one value may be put into files in two ways
 		}
 		return types.Bool(l.Hash == o.Hash && l.List == o.List)
 	case types.String:
 		if l.List || int64(runes(string(o))) != l.Large.Size {
 			return types.False
 		}
-		return l.inside()
+		return l.contentError()
 	case traits.Lister:
 		if !l.List || int64(size(o)) != l.Large.Size {
 			return types.False
 		}
-		return l.inside()
+		return l.contentError()
 	}
 	return types.False
 }
@@ -91,14 +91,14 @@ func (l large) Size() ref.Val { return types.Int(l.Large.Size) }
 
 // Get implements traits.Indexer. Also the size is not there by name: [sizeOf] reads it,
 // and of an inline list rows['size'] is an error.
-func (l large) Get(ref.Val) ref.Val { return l.inside() }
+func (l large) Get(ref.Val) ref.Val { return l.contentError() }
 
 // IsSet implements traits.FieldTester, on which optional selections and has() rely.
 // None can be told: an optional that has no value would be a wrong one.
-func (l large) IsSet(ref.Val) ref.Val { return l.inside() }
+func (l large) IsSet(ref.Val) ref.Val { return l.contentError() }
 
 // Receive implements traits.Receiver.
-func (l large) Receive(string, string, []ref.Val) ref.Val { return l.inside() }
+func (l large) Receive(string, string, []ref.Val) ref.Val { return l.contentError() }
 
 // largeArg finds a large value among arguments, or among the elements of a list
 // among them.
@@ -120,28 +120,28 @@ func largeArg(args []ref.Val) (large, bool) {
 	return large{}, false
 }
 
-// blame turns the error of a function that does not take a large value into the
+// explainLarge turns the error of a function that does not take a large value into the
 // one that says so.
-func blame(v ref.Val, args []ref.Val) ref.Val {
+func explainLarge(v ref.Val, args []ref.Val) ref.Val {
 	e, failed := v.(*types.Err)
 	if !failed || strings.HasPrefix(e.String(), tooLarge) {
 		return v
 	}
 	if l, ok := largeArg(args); ok {
-		return l.inside()
+		return l.contentError()
 	}
 	return v
 }
 
-// noted remembers, for the evaluation, an error of reaching inside.
-func noted(frame *interpreter.ExecutionFrame, v ref.Val) ref.Val {
+// recordContentError remembers, for the evaluation, an error of reaching inside.
+func recordContentError(frame *interpreter.ExecutionFrame, v ref.Val) ref.Val {
 	e, failed := v.(*types.Err)
-	var inside *reached
+	var inside *contentError
 	if !failed || !errors.As(e, &inside) {
 		return v
 	}
-	if at, ok := frame.ResolveName(insideVar); ok {
-		if first, ok := at.(**reached); ok && *first == nil {
+	if at, ok := frame.ResolveName(contentErrVar); ok {
+		if first, ok := at.(**contentError); ok && *first == nil {
 			*first = inside
 		}
 	}
@@ -275,9 +275,9 @@ func selectSizes(e ast.Expr) (found bool) {
 	return found
 }
 
-// reach is the fault of an expression that reaches inside a large value. name is
+// contentFault is the fault of an expression that reaches inside a large value. name is
 // where the value is, as far as it is known.
-func reach(l jsonx.Large, name string) error {
+func contentFault(l jsonx.Large, name string) error {
 	what, of, with := "text", "characters", "an action such as text-split, text-replace or word-count reaches inside"
 	if l.List {
 		what, of, with = "list", "elements", "a loop runs over it, and an action such as json-path reaches inside"
@@ -285,15 +285,15 @@ func reach(l jsonx.Large, name string) error {
 	if name == "" {
 		name = "the value"
 	}
-	return &fault.Error{Code: fault.ValueTooLarge, Err: &reached{l}, Msg: fmt.Sprintf(
+	return &fault.Error{Code: fault.ValueTooLarge, Err: &contentError{l}, Msg: fmt.Sprintf(
 		"%s is a %s of %s %s, which is kept in file %s: expressions can read its .size and pass it on; %s",
 		name, what, thousands(l.Size), of, l.Hash, with)}
 }
 
-// named gives an error of reaching inside the name of the value, which the
+// nameContentError gives an error of reaching inside the name of the value, which the
 // evaluation does not know: it looks for the value in what the program refers to.
-func named(err error, refs []Ref, vars Vars) error {
-	var r *reached
+func nameContentError(err error, refs []Ref, vars Vars) error {
+	var r *contentError
 	if !errors.As(err, &r) {
 		return err
 	}
@@ -311,10 +311,10 @@ func named(err error, refs []Ref, vars Vars) error {
 			v, at = m[p], at+"."+p
 		}
 		if l, name, ok := find(v, r.l, at); ok {
-			return reach(l, name)
+			return contentFault(l, name)
 		}
 	}
-	return reach(r.l, "")
+	return contentFault(r.l, "")
 }
 
 // find looks for a large value, any one when l is zero.

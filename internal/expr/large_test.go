@@ -313,9 +313,9 @@ func TestA11_ComparingCostsItsPrice(t *testing.T) {
 		"word == list":           func() { equal(word, long) },
 		"list == another":        func() { equal(long, other) },
 		"list in words":          func() { contains(words, long) },
-		"price of list == word":  func() { comparing(long, word) },
-		"price of word == list":  func() { comparing(word, long) },
-		"price of list in words": func() { priceIn([]ref.Val{long, words}) },
+		"price of list == word":  func() { compareCost(long, word) },
+		"price of word == list":  func() { compareCost(word, long) },
+		"price of list in words": func() { costIn([]ref.Val{long, words}) },
 	} {
 		looks = 0
 		work()
@@ -323,10 +323,10 @@ func TestA11_ComparingCostsItsPrice(t *testing.T) {
 			t.Errorf("%s looks at %d elements", name, looks)
 		}
 	}
-	if n := comparing(long, long); n < 50_000 {
+	if n := compareCost(long, long); n < 50_000 {
 		t.Errorf("comparing two lists of 50,000 is priced %d", n)
 	}
-	if n := priceIn([]ref.Val{word, long}); n < 50_000 {
+	if n := costIn([]ref.Val{word, long}); n < 50_000 {
 		t.Errorf("looking for a word among 50,000 elements is priced %d", n)
 	}
 }

@@ -130,7 +130,7 @@ func explainIssue(src string, at int, msg string) Problem {
 		} else {
 			p.Msg = "function " + name + " does not take " + args
 			p.Offset, p.Len = wordBefore(letters, at, name)
-			p.Hint = otherCallHint(name, !strings.HasPrefix(args, "("))
+			p.Hint = callFormHint(name, !strings.HasPrefix(args, "("))
 		}
 	case strings.HasPrefix(msg, "expected type '"):
 		_, found, _ := strings.Cut(msg, " but found ")

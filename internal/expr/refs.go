@@ -41,15 +41,15 @@ type walker struct {
 	seen   map[string]bool
 	refs   []Ref
 
-	nest, deepest int      // lists, maps and macros around
-	twice         problems // keys that stand twice in a map
-	folds         []int64  // ids of the comprehensions that make maps
-	ranges        []int64  // ids of what comprehensions run over
+	nest, deepest       int      // lists, maps and macros around
+	duplicateKeys       problems // keys that stand twice in a map
+	mapComprehensions   []int64  // ids of the comprehensions that make maps
+	comprehensionRanges []int64  // ids of what comprehensions run over
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 	w := &walker{env: env, info: parsed.NativeRep().SourceInfo(), offset: offset, seen: map[string]bool{}}
-	w.types = asksType(parsed.NativeRep().Expr())
+	w.types = callsType(parsed.NativeRep().Expr())
 	w.walk(parsed.NativeRep().Expr())
 	return w
 }
@@ -57,7 +57,7 @@ func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 // wrong are the problems that the walk found; nil when there are none.
 func (w *walker) wrong(src string) problems {
 	if w.deepest <= maxNest {
-		return w.twice
+		return w.duplicateKeys
 	}
 	return problems{{Offset: w.offset, Len: runes(src), Rule: RuleCost,
 		Msg: fmt.Sprintf("lists, maps and macros nest deeper than %d levels", maxNest)}}
@@ -72,12 +72,12 @@ func (w *walker) walk(e ast.Expr) {
 	}
 	switch e.Kind() {
 	case ast.IdentKind, ast.SelectKind:
-		w.chain(e)
+		w.selectionChain(e)
 	case ast.CallKind:
 		c := e.AsCall()
 		switch c.FunctionName() {
 		case operators.Index, operators.OptIndex, operators.OptSelect:
-			w.chain(e)
+			w.selectionChain(e)
 			return
 		}
 		if c.IsMemberFunction() {
@@ -105,9 +105,9 @@ func (w *walker) walk(e ast.Expr) {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		if c.AccuInit().Kind() == ast.MapKind {
-			w.folds = append(w.folds, e.ID())
+			w.mapComprehensions = append(w.mapComprehensions, e.ID())
 		}
-		w.ranges = append(w.ranges, c.IterRange().ID())
+		w.comprehensionRanges = append(w.comprehensionRanges, c.IterRange().ID())
 		w.walk(c.IterRange())
 		w.walk(c.AccuInit())
 		n := len(w.bound)
@@ -134,20 +134,20 @@ func (w *walker) keys(entries []ast.EntryExpr) {
 			continue
 		}
 		if v := key.AsLiteral(); seen[v] {
-			p := Problem{Offset: w.offset, Len: 1, Rule: RuleType, Msg: twice(v), Hint: "name each key once"}
+			p := Problem{Offset: w.offset, Len: 1, Rule: RuleType, Msg: duplicateKeyMessage(v), Hint: "name each key once"}
 			if rng, ok := w.info.GetOffsetRange(key.ID()); ok {
 				p.Offset, p.Len = w.offset+int(rng.Start), max(1, int(rng.Stop-rng.Start))
 			}
-			w.twice = append(w.twice, p)
+			w.duplicateKeys = append(w.duplicateKeys, p)
 		} else {
 			seen[v] = true
 		}
 	}
 }
 
-// chain follows selections and indexes inward to the name they start from, and
+// selectionChain follows selections and indexes inward to the name they start from, and
 // notes the path. Index expressions on the way are walked for themselves.
-func (w *walker) chain(e ast.Expr) {
+func (w *walker) selectionChain(e ast.Expr) {
 	var path []string // innermost last while going in; reversed below
 	dynamic, tested := false, false
 	cut := func() { path, dynamic = nil, true }
@@ -226,9 +226,9 @@ func qualified(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// asksType reports whether an expression calls type(). Only then do list, map,
+// callsType reports whether an expression calls type(). Only then do list, map,
 // string and so on name types: they are good names for variables, too.
-func asksType(e ast.Expr) bool {
+func callsType(e ast.Expr) bool {
 	found := false
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
 		found = found || e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "type"
@@ -245,33 +245,33 @@ func isType(name string) bool {
 	return false
 }
 
-// selection reports whether an expression only picks an existing value.
-func selection(e ast.Expr) bool {
+// isSelection reports whether an expression only picks an existing value.
+func isSelection(e ast.Expr) bool {
 	switch e.Kind() {
 	case ast.IdentKind:
 		return true
 	case ast.SelectKind:
-		return !e.AsSelect().IsTestOnly() && selection(e.AsSelect().Operand())
+		return !e.AsSelect().IsTestOnly() && isSelection(e.AsSelect().Operand())
 	case ast.CallKind:
 		switch c := e.AsCall(); c.FunctionName() {
 		case operators.Index, operators.OptIndex, operators.OptSelect:
-			return selection(c.Args()[0])
+			return isSelection(c.Args()[0])
 		case operators.Conditional:
-			return chosen(c.Args()[1]) && chosen(c.Args()[2])
+			return isSelectionOrLiteral(c.Args()[1]) && isSelectionOrLiteral(c.Args()[2])
 		}
 	}
 	return false
 }
 
-// plainPath is the name and the members of an expression that only selects
+// constantPath is the name and the members of an expression that only selects
 // members by constant names, such as steps['a'].output.n; nil for any other.
-func plainPath(e ast.Expr) []string {
+func constantPath(e ast.Expr) []string {
 	switch e.Kind() {
 	case ast.IdentKind:
 		return []string{strings.TrimPrefix(e.AsIdent(), ".")}
 	case ast.SelectKind:
 		s := e.AsSelect()
-		if in := plainPath(s.Operand()); in != nil && !s.IsTestOnly() {
+		if in := constantPath(s.Operand()); in != nil && !s.IsTestOnly() {
 			return append(in, s.FieldName())
 		}
 	case ast.CallKind:
@@ -280,19 +280,19 @@ func plainPath(e ast.Expr) []string {
 			return nil
 		}
 		name, ok := c.Args()[1].AsLiteral().(types.String)
-		if in := plainPath(c.Args()[0]); in != nil && ok {
+		if in := constantPath(c.Args()[0]); in != nil && ok {
 			return append(in, string(name))
 		}
 	}
 	return nil
 }
 
-// chosen allows a literal as one side of a conditional that selects.
-func chosen(e ast.Expr) bool { return e.Kind() == ast.LiteralKind || selection(e) }
+// isSelectionOrLiteral allows a literal as one side of a conditional that selects.
+func isSelectionOrLiteral(e ast.Expr) bool { return e.Kind() == ast.LiteralKind || isSelection(e) }
 
-// distinct are the refs whose values differ, without those that only has() asks
+// distinctRefs are the refs whose values differ, without those that only has() asks
 // for: their values are not read.
-func distinct(refs []Ref) []Ref {
+func distinctRefs(refs []Ref) []Ref {
 	var out []Ref
 	seen := map[string]bool{}
 	for _, r := range refs {

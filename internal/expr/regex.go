@@ -20,7 +20,7 @@ const regexUnit = 100
 func matchCost(p pattern.Pattern, n int) uint64 { return 1 + uint64(n)*uint64(p.Insts)/regexUnit }
 
 // precompile compiles a constant pattern once, with the plan.
-func (c *guardedCall) precompile() error {
+func (c *implementedCall) precompile() error {
 	lit, ok := c.args[1].(interpreter.InterpretableConst)
 	if !ok {
 		return nil
@@ -33,8 +33,8 @@ func (c *guardedCall) precompile() error {
 	if err != nil {
 		return fmt.Errorf("matches: %w", err)
 	}
-	c.guarded = guarded{
-		price: func(a []ref.Val) uint64 { return matchCost(p, size2(a[0])) },
+	c.implementation = implementation{
+		cost: func(a []ref.Val) uint64 { return matchCost(p, textSize(a[0])) },
 		run: func(a []ref.Val) ref.Val {
 			text, ok := a[0].(types.String)
 			if !ok {
@@ -46,9 +46,9 @@ func (c *guardedCall) precompile() error {
 	return nil
 }
 
-// priceMatches is the price with a pattern that is not known before: at least
+// costMatches is the price with a pattern that is not known before: at least
 // compiling it, at most matching with the largest one allowed for its length.
-func priceMatches(a []ref.Val) uint64 {
+func costMatches(a []ref.Val) uint64 {
 	s, ok := a[1].(types.String)
 	if !ok || len(s) > pattern.MaxBytes {
 		return 1
@@ -57,7 +57,7 @@ func priceMatches(a []ref.Val) uint64 {
 	if err != nil {
 		return 1 + uint64(len(s))
 	}
-	return matchCost(p, size2(a[0])) + uint64(p.Insts) + uint64(len(s))
+	return matchCost(p, textSize(a[0])) + uint64(p.Insts) + uint64(len(s))
 }
 
 func runMatches(a []ref.Val) ref.Val {

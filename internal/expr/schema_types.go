@@ -19,11 +19,11 @@ import (
 type schemaTypes struct {
 	*registry
 	objects map[string]*objectType
-	// misses are the fields asked for that no type has, in order.
-	misses []miss
+	// missing are the fields asked for that no type has, in order.
+	missing []missingField
 }
 
-type miss struct {
+type missingField struct {
 	object *objectType
 	field  string
 }
@@ -59,8 +59,8 @@ type schemaNode struct {
 	Prefix     json.RawMessage            `json:"prefixItems"`
 }
 
-// open are keywords that can add fields or change the type.
-var open = []string{"anyOf", "oneOf", "allOf", "if", "not", "$dynamicRef", "dependentSchemas"}
+// openKeywords are keywords that can add fields or change the type.
+var openKeywords = []string{"anyOf", "oneOf", "allOf", "if", "not", "$dynamicRef", "dependentSchemas"}
 
 // typeOf is the type of a schema. name is how messages call the value.
 func (t *schemaTypes) typeOf(name string, raw json.RawMessage, root *schemaDoc, depth int) *types.Type {
@@ -72,7 +72,7 @@ func (t *schemaTypes) typeOf(name string, raw json.RawMessage, root *schemaDoc, 
 	if json.Unmarshal(raw, &keys) != nil || json.Unmarshal(raw, &n) != nil {
 		return types.DynType // true, false, or no schema: that is not our concern
 	}
-	isOpen := slices.ContainsFunc(open, func(k string) bool { _, ok := keys[k]; return ok })
+	isOpen := slices.ContainsFunc(openKeywords, func(k string) bool { _, ok := keys[k]; return ok })
 	if n.Ref != "" {
 		target := root.resolve(n.Ref)
 		if target == nil || n.Properties != nil || isOpen {
@@ -80,7 +80,7 @@ func (t *schemaTypes) typeOf(name string, raw json.RawMessage, root *schemaDoc, 
 		}
 		return t.typeOf(name, target, root, depth+1)
 	}
-	kind, nullable := single(n.Type)
+	kind, nullable := singleType(n.Type)
 	if kind == "" && n.Properties != nil && n.Type == nil {
 		kind = "object"
 	}
@@ -129,8 +129,8 @@ func (t *schemaTypes) object(name string, n *schemaNode, root *schemaDoc, isOpen
 	return types.NewObjectType(name)
 }
 
-// single is the one type that a schema allows beside null; "" = several or any.
-func single(raw json.RawMessage) (kind string, nullable bool) {
+// singleType is the one type that a schema allows beside null; "" = several or any.
+func singleType(raw json.RawMessage) (kind string, nullable bool) {
 	if json.Unmarshal(raw, &kind) == nil {
 		return kind, false
 	}
@@ -196,7 +196,7 @@ func (t *schemaTypes) FindStructFieldType(name, field string) (*types.FieldType,
 		typ = t.typeOf(name+"."+field, raw, o.root, 0)
 	}
 	if typ == nil {
-		t.misses = append(t.misses, miss{o, field})
+		t.missing = append(t.missing, missingField{o, field})
 		return nil, false
 	}
 	// Checked expressions of this provider are never evaluated: programs are

@@ -21,7 +21,7 @@ func CompileTemplateWithin(src string, cost int64) (*Program, error) {
 	if len(ps) > 0 {
 		return nil, ps.fault("template", src)
 	}
-	prog.inputs, prog.cost = distinct(prog.refs), most
+	prog.inputs, prog.cost = distinctRefs(prog.refs), most
 	return prog, nil
 }
 
@@ -56,19 +56,19 @@ func (p *parser) parse() (*Program, problems) {
 	if len(p.src) > MaxTemplate {
 		return nil, problems{{Len: 1, Rule: RuleSyntax, Msg: fmt.Sprintf("the template is longer than %d bytes", MaxTemplate)}}
 	}
-	toks, prob := scan(p.src)
+	toks, prob := tokenize(p.src)
 	if prob != nil {
 		return nil, problems{*prob}
 	}
 	p.toks = toks
 	if len(toks) == 1 && toks[0].kind == '{' && !trimsText(p.src) {
-		lone := p.pipe(piece{toks[0].text, toks[0].at})
-		return &Program{src: p.src, lone: lone, refs: p.refs}, p.probs
+		lone := p.pipeline(fragment{toks[0].text, toks[0].at})
+		return &Program{src: p.src, single: lone, refs: p.refs}, p.probs
 	}
 	nodes := p.block()
 	if p.pos < len(p.toks) && len(p.probs) == 0 {
 		t := p.toks[p.pos]
-		w, _ := piece{t.text, t.at}.word()
+		w, _ := fragment{t.text, t.at}.word()
 		p.fail(t.at, len(t.text), RuleSyntax, "", "{%% %s %%} without its beginning", w)
 	}
 	return &Program{src: p.src, nodes: nodes, refs: p.refs}, p.probs
@@ -97,9 +97,9 @@ func (p *parser) block() []node {
 		case 't':
 			out = append(out, textNode(t.text))
 		case '{':
-			out = append(out, &outputNode{p.pipe(piece{t.text, t.at})})
+			out = append(out, &outputNode{p.pipeline(fragment{t.text, t.at})})
 		case '%':
-			word, rest := piece{t.text, t.at}.word()
+			word, rest := fragment{t.text, t.at}.word()
 			switch word {
 			case "elif", "else", "endif", "endfor":
 				return out
@@ -128,16 +128,16 @@ func (p *parser) enter(t token) bool {
 }
 
 // tag is the block tag at the current position; "" at the end of the source.
-func (p *parser) tag() (string, piece, token) {
+func (p *parser) tag() (string, fragment, token) {
 	if p.pos >= len(p.toks) {
-		return "", piece{}, token{}
+		return "", fragment{}, token{}
 	}
 	t := p.toks[p.pos]
-	w, rest := piece{t.text, t.at}.word()
+	w, rest := fragment{t.text, t.at}.word()
 	return w, rest, t
 }
 
-func (p *parser) ifBlock(open token, cond piece) node {
+func (p *parser) ifBlock(open token, cond fragment) node {
 	defer func() { p.depth-- }()
 	n := &ifNode{}
 	if !p.enter(open) {
@@ -145,7 +145,7 @@ func (p *parser) ifBlock(open token, cond piece) node {
 		return n
 	}
 	for {
-		c := p.pipe(cond)
+		c := p.pipeline(cond)
 		p.pos++
 		n.branches = append(n.branches, branch{c, p.block()})
 		word, rest, t := p.tag()
@@ -174,7 +174,7 @@ func (p *parser) end(open, t token, word, want string) {
 	}
 }
 
-func (p *parser) forBlock(open token, head piece) node {
+func (p *parser) forBlock(open token, head fragment) node {
 	defer func() { p.depth-- }()
 	n := &forNode{}
 	if !p.enter(open) {
@@ -193,7 +193,7 @@ func (p *parser) forBlock(open token, head piece) node {
 		if !strings.HasPrefix(head.text, ",") {
 			break
 		}
-		head = piece{head.text[1:], head.at + 1}
+		head = fragment{head.text[1:], head.at + 1}
 	}
 	in, list := head.word()
 	if in != "in" && len(p.probs) == 0 {
@@ -202,7 +202,7 @@ func (p *parser) forBlock(open token, head piece) node {
 	if len(n.names) > 2 {
 		p.fail(open.at, len(open.text), RuleSyntax, "", "a loop has one variable, or two for keys and values")
 	}
-	n.over = p.pipe(list)
+	n.over = p.pipeline(list)
 	p.pos++
 	mark := len(p.bound)
 	p.bound = append(append(p.bound, n.names...), "loop", loopName)
@@ -218,24 +218,24 @@ func (p *parser) forBlock(open token, head piece) node {
 	return n
 }
 
-func (p *parser) set(t token, head piece) node {
+func (p *parser) set(t token, head fragment) node {
 	name, rest := head.word()
 	rest = rest.trimmed()
 	if name == "" || !strings.HasPrefix(rest.text, "=") || strings.HasPrefix(rest.text, "==") {
 		p.fail(t.at, len(t.text), RuleSyntax, "{% set name = expression %}", "set needs a name and a value")
 		return textNode("")
 	}
-	n := &setNode{name: name, value: p.pipe(piece{rest.text[1:], rest.at + 1})}
+	n := &setNode{name: name, value: p.pipeline(fragment{rest.text[1:], rest.at + 1})}
 	p.bound = append(p.bound, name)
 	return n
 }
 
 // pipe parses an expression with its filters.
-func (p *parser) pipe(src piece) *pipe {
+func (p *parser) pipeline(src fragment) *pipeline {
 	parts := split(src.text, '|')
-	out := &pipe{base: p.cel(piece{parts[0].text, src.at + parts[0].at})}
+	out := &pipeline{base: p.cel(fragment{parts[0].text, src.at + parts[0].at})}
 	for _, part := range parts[1:] {
-		f := piece{part.text, src.at + part.at}
+		f := fragment{part.text, src.at + part.at}
 		if c, ok := p.filter(f); ok {
 			out.filters = append(out.filters, c)
 		}
@@ -244,7 +244,7 @@ func (p *parser) pipe(src piece) *pipe {
 }
 
 // cel compiles one expression of the template and notes what it refers to.
-func (p *parser) cel(src piece) *celExpr {
+func (p *parser) cel(src fragment) *celExpr {
 	src = src.trimmed()
 	if src.text == "" {
 		p.fail(src.at, 1, RuleSyntax, "", "an expression is missing")
@@ -309,12 +309,12 @@ func isWord(c byte) bool {
 }
 
 // filter parses name or name(arguments).
-func (p *parser) filter(src piece) (filterCall, bool) {
+func (p *parser) filter(src fragment) (filterCall, bool) {
 	src = src.trimmed()
 	name, rest := src.word()
 	f, ok := filters[name]
 	if !ok {
-		hint := nearHint(name, filterNames)
+		hint := suggest(name, filterNames)
 		if hint == "" {
 			hint = "the filters are " + strings.Join(filterNames, ", ")
 		}
@@ -328,10 +328,10 @@ func (p *parser) filter(src piece) (filterCall, bool) {
 			p.fail(rest.at, len(rest.text), RuleFilter, "", "after the filter %s: want (arguments) or another |", name)
 			return filterCall{}, false
 		}
-		inner := piece{rest.text[1 : len(rest.text)-1], rest.at + 1}
+		inner := fragment{rest.text[1 : len(rest.text)-1], rest.at + 1}
 		if strings.TrimSpace(inner.text) != "" {
 			for _, a := range split(inner.text, ',') {
-				call.args = append(call.args, p.cel(piece{a.text, inner.at + a.at}))
+				call.args = append(call.args, p.cel(fragment{a.text, inner.at + a.at}))
 			}
 		}
 	}
@@ -342,13 +342,13 @@ func (p *parser) filter(src piece) (filterCall, bool) {
 	return call, true
 }
 
-// A pipe is an expression and the filters its value goes through.
-type pipe struct {
+// A pipeline is an expression and the filters its value goes through.
+type pipeline struct {
 	base    *celExpr
 	filters []filterCall
 }
 
-func (p *pipe) eval(vars Vars, b *budget) (any, error) {
+func (p *pipeline) eval(vars Vars, b *budget) (any, error) {
 	v, err := p.base.eval(vars, b)
 	for i := range p.filters {
 		f := &p.filters[i]

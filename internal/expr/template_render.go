@@ -18,13 +18,13 @@ type node interface {
 
 type (
 	textNode   string
-	outputNode struct{ value *pipe }
+	outputNode struct{ value *pipeline }
 	setNode    struct {
 		name  string
-		value *pipe
+		value *pipeline
 	}
 	branch struct {
-		cond *pipe
+		cond *pipeline
 		body []node
 	}
 	ifNode struct {
@@ -33,7 +33,7 @@ type (
 	}
 	forNode struct {
 		names     []string
-		over      *pipe
+		over      *pipeline
 		body      []node
 		otherwise []node
 	}
@@ -174,7 +174,7 @@ func (n *forNode) render(r *renderer) error {
 		count = len(letters)
 		turn = func(i int) ([]any, error) { return n.unpack(string(letters[i])) }
 	case jsonx.Large:
-		return &reached{x}
+		return &contentError{x}
 	default:
 		return fault.New(fault.TemplateError, "a loop over %s: want a list, a map or a text", jsonx.TypeName(v))
 	}
@@ -209,7 +209,7 @@ func (n *forNode) unpack(v any) ([]any, error) {
 		return []any{v}, nil
 	}
 	if l, isLarge := v.(jsonx.Large); isLarge {
-		return nil, &reached{l}
+		return nil, &contentError{l}
 	}
 	pair, ok := v.([]any)
 	if !ok || len(pair) != len(n.names) {

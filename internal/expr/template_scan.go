@@ -30,9 +30,9 @@ type token struct {
 	at   int    // where text begins, in bytes of the source
 }
 
-// scan cuts a template into tokens. Comments are dropped, and a dash inside a
+// tokenize cuts a template into tokens. Comments are dropped, and a dash inside a
 // delimiter removes the white space next to it.
-func scan(src string) ([]token, *Problem) {
+func tokenize(src string) ([]token, *Problem) {
 	var toks []token
 	trim := false // the delimiter before asked for it
 	text := func(from, to int, trimEnd bool) {
@@ -162,8 +162,8 @@ func skipString(src string, start, i int) int {
 
 // split cuts an expression at every separator that is outside strings and
 // brackets and stands alone: "a || b | upper" has one '|'.
-func split(src string, sep byte) []piece {
-	var out []piece
+func split(src string, sep byte) []fragment {
+	var out []fragment
 	depth, begin := 0, 0
 	for i := 0; i < len(src); {
 		switch c := src[i]; {
@@ -179,28 +179,28 @@ func split(src string, sep byte) []piece {
 				i += 2
 				continue
 			}
-			out = append(out, piece{src[begin:i], begin})
+			out = append(out, fragment{src[begin:i], begin})
 			begin = i + 1
 		}
 		i++
 	}
-	return append(out, piece{src[begin:], begin})
+	return append(out, fragment{src[begin:], begin})
 }
 
-// A piece is a part of a source and where it begins in it, in bytes.
-type piece struct {
+// A fragment is a part of a source and where it begins in it, in bytes.
+type fragment struct {
 	text string
 	at   int
 }
 
 // trimmed is the piece without white space around it.
-func (p piece) trimmed() piece {
+func (p fragment) trimmed() fragment {
 	s := strings.TrimLeft(p.text, " \t\r\n")
-	return piece{strings.TrimRight(s, " \t\r\n"), p.at + len(p.text) - len(s)}
+	return fragment{strings.TrimRight(s, " \t\r\n"), p.at + len(p.text) - len(s)}
 }
 
 // word cuts the first name off a piece.
-func (p piece) word() (string, piece) {
+func (p fragment) word() (string, fragment) {
 	p = p.trimmed()
 	n := 0
 	for n < len(p.text) {
@@ -210,5 +210,5 @@ func (p piece) word() (string, piece) {
 		}
 		n += w
 	}
-	return p.text[:n], piece{p.text[n:], p.at + n}
+	return p.text[:n], fragment{p.text[n:], p.at + n}
 }

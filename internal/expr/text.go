@@ -15,7 +15,7 @@ func text(v any, limit int) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil
 	}
-	if err := whole(v); err != nil {
+	if err := refuseLarge(v); err != nil {
 		return "", err
 	}
 	b, ok := jsonx.AppendLimited(nil, v, limit)
@@ -25,20 +25,20 @@ func text(v any, limit int) (string, error) {
 	return string(b), nil
 }
 
-// whole refuses a value that holds a large one: its text is not here.
-func whole(v any) error {
+// refuseLarge refuses a value that holds a large one: its text is not here.
+func refuseLarge(v any) error {
 	switch x := v.(type) {
 	case jsonx.Large:
-		return &reached{x}
+		return &contentError{x}
 	case []any:
 		for _, e := range x {
-			if err := whole(e); err != nil {
+			if err := refuseLarge(e); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(x)) {
-			if err := whole(x[k]); err != nil {
+			if err := refuseLarge(x[k]); err != nil {
 				return err
 			}
 		}

@@ -56,7 +56,7 @@ func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) {
 	if len(diags) > 0 {
 		return nil, fault.Invalid(fault.TemplateError, diags)
 	}
-	t.inputs = distinct(t.refs)
+	t.inputs = distinctRefs(t.refs)
 	return t, nil
 }
 
@@ -131,7 +131,7 @@ func (t *Tree) Eval(vars Vars) (any, error) {
 	if t.Constant() {
 		return t.root.constant, nil
 	}
-	m := remember(vars)
+	m := newMemo(vars)
 	if err := checkInputs(t.inputs, m); err != nil {
 		return nil, err
 	}

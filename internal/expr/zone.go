@@ -18,11 +18,11 @@ var timeParts = map[string]bool{
 
 var offset = regexp.MustCompile(`^(|UTC|[+-]?\d\d:\d\d)$`)
 
-// zoned calls such a method with UTC or an offset. A zone by name would be looked
+// timePart calls such a method with UTC or an offset. A zone by name would be looked
 // up on the disk of the machine, whose answer may change: a replay must not.
-func zoned(function string) guarded {
-	return guarded{
-		price: func([]ref.Val) uint64 { return 1 },
+func timePart(function string) implementation {
+	return implementation{
+		cost: func([]ref.Val) uint64 { return 1 },
 		run: func(a []ref.Val) ref.Val {
 			t, ok := a[0].(traits.Receiver)
 			zone, ok2 := a[1].(types.String)

@@ -45,10 +45,16 @@ var refusedNames = map[string]map[string]string{
 		"parkResting": "suspendResting", "parked": "suspended", "FoldBytes": "CompactBytes", "FoldEvents": "CompactEvents",
 		"FoldCheck": "CompactCheck", "foldLaggards": "compactLaggards", "foldAll": "compactAll", "unfolded": "uncompacted", "folding": "compacting",
 	},
+	"internal/expr": {
+		"guard": "decorate", "guarded": "implementation", "prices": "callCosts", "price": "cost", "blame": "explainLarge", "reached": "contentError",
+		"noted": "recordContentError", "twice": "duplicateKeyMessage", "whole": "refuseLarge", "cheaper": "costHint", "lone": "single",
+		"pipe": "pipeline", "piece": "fragment", "wanted": "checkResultType", "zoned": "timePart",
+	},
 	"internal/journal": {
 		"See": "Check", "wholly": "checkResets", "loses": "checkLost", "begins": "checkBegin", "timely": "checkTiming", "became": "statusAfter",
 		"quickStart": "readPlainStart",
 	},
+	"internal/jsonx":  {"asItIs": "unescapedPrefix", "meter": "tokenReader"},
 	"internal/layout": {"relaxed": "compactPlacement", "settle": "placeRank", "slanted": "countCurved", "piece": "segment", "meet": "attachX"},
 	"internal/machine": {
 		"agenda": "worklist", "Witness": "journal.Checker", "run0": "header", "kids": "children", "kidStatus": "childStatus",
@@ -90,6 +96,7 @@ var refusedNames = map[string]map[string]string{
 	"internal/store/storetest": {"fold": "compaction", "folds": "compactions", "parking": "suspensions"},
 	"internal/view":            {"Said": "LogLine", "SaidBy": "StepLog", "withdraw": "resetInner"},
 	"internal/worker":          {"Crew": "Executor", "stint": "yieldInterval", "saying": "reportLimiter"},
+	"internal/yamlx":           {"spot": "position", "disputed": "ambiguous", "foreign": "unsupported", "opened": "blockOf"},
 	"sim/kill": {
 		"story": "trigger", "scene": "scenario", "stage": "scenarioRun", "whole": "finishIntact", "under": "runInjected", "hear": "readLine",
 		"steer": "sendSignals", "age": "makeExpired",

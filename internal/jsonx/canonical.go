@@ -121,7 +121,7 @@ func appendString(dst []byte, s string) ([]byte, error) {
 	dst = append(slices.Grow(dst, len(s)+2), '"')
 	dst = append(dst, s...)
 	i := start + 1
-	for i += asItIs(dst[i:]); i < len(dst); i++ {
+	for i += unescapedPrefix(dst[i:]); i < len(dst); i++ {
 		if c := dst[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return quote(dst[:start], s)
 		}

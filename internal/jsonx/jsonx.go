@@ -137,10 +137,10 @@ func Valid(data []byte, lim Limits) error {
 
 // A reader walks the tokens of one text and holds them to the limits.
 type reader struct {
-	dec  *jsontext.Decoder
-	data []byte
-	left int // tokens
-	lim  Limits
+	dec        *jsontext.Decoder
+	data       []byte
+	tokensLeft int // tokens
+	lim        Limits
 }
 
 func newReader(data []byte, lim Limits, duplicates bool) (*reader, error) {
@@ -150,10 +150,10 @@ func newReader(data []byte, lim Limits, duplicates bool) (*reader, error) {
 	}
 	return &reader{
 		// The decoder reads a bytes.Buffer in place.
-		dec:  jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(duplicates)),
-		data: data,
-		left: lim.Tokens,
-		lim:  lim,
+		dec:        jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(duplicates)),
+		data:       data,
+		tokensLeft: lim.Tokens,
+		lim:        lim,
 	}, nil
 }
 
@@ -169,7 +169,7 @@ func (r *reader) token() (tok jsontext.Token, start int, err error) {
 	if k := tok.Kind(); k == ']' || k == '}' {
 		return tok, start, nil
 	}
-	if r.left--; r.left < 0 {
+	if r.tokensLeft--; r.tokensLeft < 0 {
 		e := r.fail(RuleLimit, start, 1, "the text holds more than %d names and values", r.lim.Tokens)
 		e.Tokens = true
 		return tok, start, e
@@ -182,11 +182,11 @@ func (r *reader) value(depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.rest(tok, start, depth)
+	return r.valueFrom(tok, start, depth)
 }
 
-// rest builds the value that begins with tok.
-func (r *reader) rest(tok jsontext.Token, start, depth int) (any, error) {
+// valueFrom builds the value that begins with tok.
+func (r *reader) valueFrom(tok jsontext.Token, start, depth int) (any, error) {
 	switch tok.Kind() {
 	case 'n':
 		return nil, nil
@@ -218,7 +218,7 @@ func (r *reader) rest(tok jsontext.Token, start, depth int) (any, error) {
 			if tok.Kind() == ']' {
 				return list, nil
 			}
-			v, err := r.rest(tok, start, depth+1)
+			v, err := r.valueFrom(tok, start, depth+1)
 			if err != nil {
 				return nil, err
 			}

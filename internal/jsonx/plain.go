@@ -103,9 +103,9 @@ func plainInt(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// asItIs says how many bytes at the start of b are ASCII that a JSON string holds
+// unescapedPrefix says how many bytes at the start of b are ASCII that a JSON string holds
 // unescaped, as far as it can tell by looking at eight together.
-func asItIs(b []byte) (n int) {
+func unescapedPrefix(b []byte) (n int) {
 	const each = 0x0101010101010101
 	for ; len(b)-n >= 8; n += 8 {
 		x := binary.LittleEndian.Uint64(b[n:])
@@ -122,7 +122,7 @@ func asItIs(b []byte) (n int) {
 func plainString(b []byte, i int) (end int, ok bool) {
 	start, ascii := i, true
 	i++
-	for i += asItIs(b[i:]); i < len(b); i++ {
+	for i += unescapedPrefix(b[i:]); i < len(b); i++ {
 		switch c := b[i]; {
 		case c == '"':
 			return i + 1, ascii || utf8.Valid(b[start:i])

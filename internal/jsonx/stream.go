@@ -32,17 +32,17 @@ type StreamLimits struct {
 // token at a time and builds only the values that are asked for. Its errors are
 // *[Error] with the byte offset in words, or those of the reader.
 type Stream struct {
-	dec   *jsontext.Decoder
-	src   *meter
-	lim   StreamLimits
-	left  int     // tokens of the value that is built
-	begin int64   // where it begins
-	names []int64 // bytes of the names of each open array or object
-	held  int64   // their sum
+	dec        *jsontext.Decoder
+	src        *tokenReader
+	lim        StreamLimits
+	tokensLeft int     // tokens of the value that is built
+	begin      int64   // where it begins
+	names      []int64 // bytes of the names of each open array or object
+	held       int64   // their sum
 }
 
-// meter fails when a token needs more of the text than is held.
-type meter struct {
+// tokenReader fails when a token needs more of the text than is held.
+type tokenReader struct {
 	r    io.Reader
 	dec  *jsontext.Decoder
 	read int64
@@ -50,7 +50,7 @@ type meter struct {
 	err  error
 }
 
-func (m *meter) Read(p []byte) (int, error) {
+func (m *tokenReader) Read(p []byte) (int, error) {
 	if m.dec != nil && m.read-m.dec.InputOffset() > m.max {
 		m.err = &Error{Rule: RuleLimit, Msg: fmt.Sprintf("at byte %d: a string or number has more than %d bytes", m.dec.InputOffset(), m.max)}
 		return 0, m.err
@@ -83,7 +83,7 @@ func NewStream(r io.Reader, lim StreamLimits) *Stream {
 	if lim.Value.Tokens == 0 {
 		lim.Value.Tokens = 1_000_000
 	}
-	src := &meter{r: r, max: int64(lim.Token)}
+	src := &tokenReader{r: r, max: int64(lim.Token)}
 	s := &Stream{src: src, lim: lim, dec: jsontext.NewDecoder(src)}
 	src.dec = s.dec
 	return s
@@ -103,7 +103,7 @@ func (s *Stream) token() (jsontext.Token, error) {
 	before := s.dec.InputOffset()
 	tok, err := s.dec.ReadToken()
 	if err != nil {
-		return tok, s.failed(err)
+		return tok, s.wrapError(err)
 	}
 	switch tok.Kind() {
 	case '[', '{':
@@ -181,7 +181,7 @@ func (s *Stream) Skip() error {
 
 // Value builds the value that follows, within StreamLimits.Value.
 func (s *Stream) Value() (any, error) {
-	s.left, s.begin = s.lim.Value.Tokens, s.dec.InputOffset()
+	s.tokensLeft, s.begin = s.lim.Value.Tokens, s.dec.InputOffset()
 	return s.value(0)
 }
 
@@ -193,7 +193,7 @@ func (s *Stream) value(depth int) (any, error) {
 	if s.dec.InputOffset()-s.begin > int64(s.lim.Value.Bytes) {
 		return nil, s.fail(RuleLimit, "the value has more than %d bytes", s.lim.Value.Bytes)
 	}
-	if s.left--; s.left < 0 {
+	if s.tokensLeft--; s.tokensLeft < 0 {
 		return nil, s.fail(RuleLimit, "the value holds more than %d names and values", s.lim.Value.Tokens)
 	}
 	switch tok.Kind() {
@@ -249,7 +249,7 @@ func (s *Stream) End() error {
 	case errors.Is(err, io.EOF) && s.src.err == nil:
 		return nil
 	}
-	return s.failed(err)
+	return s.wrapError(err)
 }
 
 // More says whether another value follows at the top level.
@@ -265,8 +265,8 @@ func (s *Stream) fail(rule, format string, args ...any) *Error {
 	return &Error{Rule: rule, Msg: fmt.Sprintf("at byte %d: ", s.dec.InputOffset()) + fmt.Sprintf(format, args...), Pointer: string(s.dec.StackPointer())}
 }
 
-// failed turns the decoder's error into ours; the reader's own comes as it is.
-func (s *Stream) failed(err error) error {
+// wrapError turns the decoder's error into ours; the reader's own comes as it is.
+func (s *Stream) wrapError(err error) error {
 	if s.src.err != nil {
 		return s.src.err
 	}

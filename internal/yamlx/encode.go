@@ -87,7 +87,7 @@ func floatText(f float64) string {
 
 // keyText is a name of a mapping: plain where it reads as itself.
 func keyText(name string) string {
-	if plain(name) && name != "<<" && !disputed(name) {
+	if plain(name) && name != "<<" && !ambiguous(name) {
 		return name
 	}
 	return quoted(name)
@@ -98,7 +98,7 @@ func keyText(name string) string {
 func stringText(s string, indent int) string {
 	var as jsonx.Node
 	if plain(s) {
-		if msg, _ := resolve(s, &as); msg == "" && as.Kind == jsonx.String && !disputed(s) {
+		if msg, _ := resolve(s, &as); msg == "" && as.Kind == jsonx.String && !ambiguous(s) {
 			return s
 		}
 	}
@@ -115,7 +115,7 @@ func plain(s string) bool {
 		strings.HasSuffix(s, ":") || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") {
 		return false
 	}
-	if strings.ContainsRune("!&*?|>@`%\"'#,[]{}-:=", rune(s[0])) && !dashed(s) {
+	if strings.ContainsRune("!&*?|>@`%\"'#,[]{}-:=", rune(s[0])) && !startsWithDash(s) {
 		return false
 	}
 	return !strings.ContainsFunc(s, func(r rune) bool {
@@ -123,9 +123,9 @@ func plain(s string) bool {
 	})
 }
 
-// disputed is text that readers of YAML 1.1 take for a boolean, a date or a
+// ambiguous is text that readers of YAML 1.1 take for a boolean, a date or a
 // number: what we write is read by others, too.
-func disputed(s string) bool {
+func ambiguous(s string) bool {
 	switch strings.ToLower(s) {
 	case "yes", "no", "on", "off":
 		return true
@@ -133,8 +133,8 @@ func disputed(s string) bool {
 	return strings.Trim(s, "0123456789:-_.+TtZz ") == "" && strings.ContainsAny(s, "0123456789")
 }
 
-// dashed is what begins with a dash and is plain text all the same, such as -5 or -v.
-func dashed(s string) bool {
+// startsWithDash is what begins with a dash and is plain text all the same, such as -5 or -v.
+func startsWithDash(s string) bool {
 	return len(s) > 1 && s[0] == '-' && s[1] != ' ' && s[1] != '-' && s[1] != '\t' && !strings.ContainsRune(":?", rune(s[1]))
 }
 

@@ -50,7 +50,7 @@ func (e *emitter) block(b *block, indent int, inline bool) {
 
 func (e *emitter) indent(n int) { e.b.WriteString(strings.Repeat(" ", n)) }
 
-func (e *emitter) notes(notes []note, indent int, first bool) {
+func (e *emitter) notes(notes []commentLine, indent int, first bool) {
 	for i, n := range notes {
 		if n.blank && (i > 0 || !first) {
 			e.b.WriteByte('\n')
@@ -62,12 +62,12 @@ func (e *emitter) notes(notes []note, indent int, first bool) {
 
 // headOf is what is written before an entry: its comments, and for an item that
 // begins a block those of the first entry in it, which has no line before it.
-func (e *emitter) headOf(x *entry) []note {
+func (e *emitter) headOf(x *entry) []commentLine {
 	notes := x.head
 	if x.in.seq && x.child != nil {
-		notes = append([]note{}, notes...)
+		notes = append([]commentLine{}, notes...)
 		if x.tail != "" {
-			notes = append(notes, note{text: x.tail})
+			notes = append(notes, commentLine{text: x.tail})
 		}
 		notes = append(notes, e.headOf(x.child.entries[0])...)
 	}
@@ -112,7 +112,7 @@ func (e *emitter) entry(x *entry, indent int) {
 // which comments stand above the entry.
 func (e *emitter) open(x *entry, indent int) {
 	if x.child == nil && e.tooLong(x, indent) {
-		x.child = e.d.opened(x.val, x.in)
+		x.child = e.d.blockOf(x.val, x.in)
 	}
 	if x.in.seq && x.child != nil {
 		e.open(x.child.entries[0], indent+2)
@@ -132,9 +132,9 @@ func (e *emitter) tooLong(x *entry, indent int) bool {
 	return indent+utf8.RuneCountInString(name)+1+utf8.RuneCountInString(text) > width
 }
 
-// opened makes a block of what was written in brackets without comments. What
+// blockOf makes a block of what was written in brackets without comments. What
 // lies deeper stays in brackets where it fits.
-func (d *document) opened(n *yaml.Node, up *block) *block {
+func (d *document) blockOf(n *yaml.Node, up *block) *block {
 	b := &block{seq: n.Kind == yaml.SequenceNode, flow: n, up: up}
 	for i := 0; i < len(n.Content); i++ {
 		x := &entry{in: b, val: n.Content[i]}

@@ -15,31 +15,33 @@ type comment struct {
 	own       bool // nothing stands before it on its line
 }
 
-// A spot is a place in the text.
-type spot struct{ line, col int }
+// A position is a place in the text.
+type position struct{ line, col int }
 
-func (s spot) before(o spot) bool { return s.line < o.line || s.line == o.line && s.col < o.col }
+func (s position) before(o position) bool {
+	return s.line < o.line || s.line == o.line && s.col < o.col
+}
 
-func at(n *yaml.Node) spot { return spot{n.Line, n.Column} }
+func at(n *yaml.Node) position { return position{n.Line, n.Column} }
 
 // A scan finds the comments of a text. The library hangs comments on nodes by
 // guess and moves some; here each is where it stands. What a comment is depends
 // on where quotes, blocks and brackets are, and those the tree knows.
 type scan struct {
 	lines    [][]rune // without breaks
-	quoted   map[spot]*yaml.Node
-	flows    map[spot]*yaml.Node
-	blocks   map[int]*yaml.Node  // by the line of their header
-	ends     map[*yaml.Node]spot // of flows: their closing bracket
-	content  map[int]bool        // lines that belong to a block scalar
+	quoted   map[position]*yaml.Node
+	flows    map[position]*yaml.Node
+	blocks   map[int]*yaml.Node      // by the line of their header
+	ends     map[*yaml.Node]position // of flows: their closing bracket
+	content  map[int]bool            // lines that belong to a block scalar
 	body     map[*yaml.Node][]string
 	comments []*comment
 }
 
 func newScan(text []byte) *scan {
 	s := &scan{
-		quoted: map[spot]*yaml.Node{}, flows: map[spot]*yaml.Node{}, blocks: map[int]*yaml.Node{},
-		ends: map[*yaml.Node]spot{}, content: map[int]bool{}, body: map[*yaml.Node][]string{},
+		quoted: map[position]*yaml.Node{}, flows: map[position]*yaml.Node{}, blocks: map[int]*yaml.Node{},
+		ends: map[*yaml.Node]position{}, content: map[int]bool{}, body: map[*yaml.Node][]string{},
 	}
 	for line := range strings.SplitSeq(string(text), "\n") {
 		s.lines = append(s.lines, []rune(line))
@@ -89,13 +91,13 @@ func (s *scan) run() {
 			}
 			l, c = l+1, 1
 			continue
-		case s.quoted[spot{l, c}] != nil:
+		case s.quoted[position{l, c}] != nil:
 			l, c = s.closing(l, c)
 			continue
-		case s.flows[spot{l, c}] != nil:
-			open = append(open, s.flows[spot{l, c}])
+		case s.flows[position{l, c}] != nil:
+			open = append(open, s.flows[position{l, c}])
 		case len(open) > 0 && (line[c-1] == ']' || line[c-1] == '}'):
-			s.ends[open[len(open)-1]] = spot{l, c}
+			s.ends[open[len(open)-1]] = position{l, c}
 			open = open[:len(open)-1]
 		case line[c-1] == '#' && (c == 1 || line[c-2] == ' ' || line[c-2] == '\t'):
 			before := strings.TrimSpace(string(line[:c-1]))

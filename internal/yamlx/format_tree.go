@@ -14,8 +14,8 @@ import (
 type document struct {
 	*scan
 	root    *block
-	head    []note // before everything
-	blank   bool   // an empty line stands between head and the first entry
+	head    []commentLine // before everything
+	blank   bool          // an empty line stands between head and the first entry
 	entries []*entry
 }
 
@@ -26,7 +26,7 @@ type block struct {
 	flow    *yaml.Node // it was written in brackets
 	up      *block
 	entries []*entry
-	foot    []note // after the last entry
+	foot    []commentLine // after the last entry
 }
 
 // An entry is an item of a list, or a name with its value.
@@ -35,14 +35,14 @@ type entry struct {
 	key   *yaml.Node // nil for an item
 	val   *yaml.Node
 	child *block // when val is written as a block
-	spot
-	head  []note
+	position
+	head  []commentLine
 	tail  string // on the entry's own line
 	blank bool   // an empty line stands before it
 }
 
-// A note is a comment on a line of its own.
-type note struct {
+// A commentLine is a comment on a line of its own.
+type commentLine struct {
 	text  string
 	blank bool // an empty line stands before it
 }
@@ -56,19 +56,19 @@ func (d *document) isBlock(n *yaml.Node) bool {
 	if n.Style&yaml.FlowStyle == 0 {
 		return true
 	}
-	i, _ := slices.BinarySearchFunc(d.comments, at(n), func(c *comment, p spot) int {
-		if (spot{c.line, c.col}).before(p) {
+	i, _ := slices.BinarySearchFunc(d.comments, at(n), func(c *comment, p position) int {
+		if (position{c.line, c.col}).before(p) {
 			return -1
 		}
 		return 1
 	})
-	return i < len(d.comments) && d.inside(d.comments[i], n)
+	return i < len(d.comments) && d.insideFlow(d.comments[i], n)
 }
 
-// inside says that a comment stands between the brackets of n.
-func (d *document) inside(c *comment, n *yaml.Node) bool {
+// insideFlow says that a comment stands between the brackets of n.
+func (d *document) insideFlow(c *comment, n *yaml.Node) bool {
 	end, ok := d.ends[n]
-	place := spot{c.line, c.col}
+	place := position{c.line, c.col}
 	return ok && at(n).before(place) && place.before(end)
 }
 
@@ -83,11 +83,11 @@ func (d *document) block(n *yaml.Node, up *block) *block {
 		step = 1
 	}
 	for i := 0; i+step <= len(n.Content); i += step {
-		e := &entry{in: b, val: n.Content[i+step-1], spot: at(n.Content[i])}
+		e := &entry{in: b, val: n.Content[i+step-1], position: at(n.Content[i])}
 		if !b.seq {
 			e.key = n.Content[i]
 		} else if b.flow == nil {
-			e.spot = d.dash(e.spot, n.Column)
+			e.position = d.dash(e.position, n.Column)
 		}
 		if e.line > 1 {
 			e.blank = d.scan.blank(e.line - 1)
@@ -102,11 +102,11 @@ func (d *document) block(n *yaml.Node, up *block) *block {
 }
 
 // dash finds the dash of an item whose value is at s.
-func (d *document) dash(s spot, col int) spot {
+func (d *document) dash(s position, col int) position {
 	for l := s.line; l >= 1; l-- {
 		if line := d.line(l); !d.content[l] && len(line) >= col && line[col-1] == '-' && strings.TrimSpace(string(line[:col-1])) == "" ||
 			l == s.line && len(line) >= col && line[col-1] == '-' && s.col > col {
-			return spot{l, col}
+			return position{l, col}
 		}
 	}
 	return s
@@ -117,15 +117,15 @@ func (d *document) attach() {
 	first := d.entries[0]
 	d.blank = first.blank
 	for _, c := range d.comments {
-		n := note{c.text, c.line > 1 && d.scan.blank(c.line-1)}
-		place := spot{c.line, c.col}
+		n := commentLine{c.text, c.line > 1 && d.scan.blank(c.line-1)}
+		place := position{c.line, c.col}
 		switch {
-		case place.before(first.spot):
+		case place.before(first.position):
 			d.head = append(d.head, n)
 		case c.own:
 			d.attachOwn(c, n)
 		default:
-			e := d.entries[d.after(place)-1]
+			e := d.entries[d.entriesBefore(place)-1]
 			if e.tail != "" {
 				e.head = append(e.head, n)
 			} else {
@@ -135,10 +135,10 @@ func (d *document) attach() {
 	}
 }
 
-// after is how many entries begin before a place.
-func (d *document) after(place spot) int {
-	n, _ := slices.BinarySearchFunc(d.entries, place, func(e *entry, p spot) int {
-		if e.spot.before(p) {
+// entriesBefore is how many entries begin before a place.
+func (d *document) entriesBefore(place position) int {
+	n, _ := slices.BinarySearchFunc(d.entries, place, func(e *entry, p position) int {
+		if e.position.before(p) {
 			return -1
 		}
 		return 1
@@ -148,8 +148,8 @@ func (d *document) after(place spot) int {
 
 // attachOwn: a comment on its own line belongs to the entry after it, unless it
 // is indented deeper: then it ends the block before it.
-func (d *document) attachOwn(c *comment, n note) {
-	i := d.after(spot{c.line, c.col})
+func (d *document) attachOwn(c *comment, n commentLine) {
+	i := d.entriesBefore(position{c.line, c.col})
 	prev := d.entries[i-1]
 	var next *entry
 	if i < len(d.entries) {
@@ -195,7 +195,7 @@ func (d *document) flowOf(c *comment, prev *entry) *block {
 		b = prev.child
 	}
 	for ; b != nil; b = b.up {
-		if b.flow != nil && d.inside(c, b.flow) {
+		if b.flow != nil && d.insideFlow(c, b.flow) {
 			return b
 		}
 	}
@@ -235,18 +235,18 @@ func (d *document) value(n *yaml.Node, flow bool) (text string, lines []string) 
 			lines = strings.Split(block, "\n")
 			return lines[0], lines[1:]
 		}
-		return minimal(n.Value), nil
+		return minimallyQuoted(n.Value), nil
 	case n.Value == "" && flow:
 		return "null", nil
-	case d.asWritten(n):
+	case d.isOneLine(n):
 		return n.Value, nil
 	}
-	return minimal(n.Value), nil // plain text over several lines
+	return minimallyQuoted(n.Value), nil // plain text over several lines
 }
 
-// asWritten says that plain text stands in one line as its value. It looks at
+// isOneLine says that plain text stands in one line as its value. It looks at
 // no more than the value: a line may be as long as the text.
-func (d *document) asWritten(n *yaml.Node) bool {
+func (d *document) isOneLine(n *yaml.Node) bool {
 	line, i := d.line(n.Line), n.Column-1
 	for _, r := range n.Value {
 		if i >= len(line) || line[i] != r {
@@ -262,16 +262,16 @@ func (d *document) name(k *yaml.Node) string {
 	if k.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return k.Value
 	}
-	if plain(k.Value) && k.Value != "<<" && !disputed(k.Value) {
+	if plain(k.Value) && k.Value != "<<" && !ambiguous(k.Value) {
 		return k.Value
 	}
 	return quotes(k.Value)
 }
 
-// minimal is text with no more quotes than it needs.
-func minimal(s string) string {
+// minimallyQuoted is text with no more quotes than it needs.
+func minimallyQuoted(s string) string {
 	var as jsonx.Node
-	if plain(s) && !disputed(s) {
+	if plain(s) && !ambiguous(s) {
 		if msg, _ := resolve(s, &as); msg == "" && as.Kind == jsonx.String {
 			return s
 		}

@@ -75,7 +75,7 @@ func (w *walker) node(y *yaml.Node, depth int) *jsonx.Node {
 	if !w.count() {
 		return n
 	}
-	if w.foreign(y, n.Pos) {
+	if w.unsupported(y, n.Pos) {
 		n.Kind = jsonx.Refused
 		return n
 	}
@@ -106,8 +106,8 @@ func (w *walker) open(depth int, pos jsonx.Pos) bool {
 	return w.fatal == nil
 }
 
-// foreign refuses what JSON cannot say: aliases, anchors, tags.
-func (w *walker) foreign(y *yaml.Node, pos jsonx.Pos) bool {
+// unsupported refuses what JSON cannot say: aliases, anchors, tags.
+func (w *walker) unsupported(y *yaml.Node, pos jsonx.Pos) bool {
 	switch rest := w.from(y.Line, y.Column); {
 	case y.Kind == yaml.AliasNode:
 		pos.Len = length(len(y.Value) + 1)
@@ -173,7 +173,7 @@ func (w *walker) members(y *yaml.Node, n *jsonx.Node, depth int) {
 // name "404" and "on", as they would have to be written in JSON.
 func (w *walker) key(k *yaml.Node) (name string, pos jsonx.Pos, ok bool) {
 	pos = jsonx.Pos{Line: int32(k.Line), Col: int32(k.Column), Len: 1}
-	if w.foreign(k, pos) {
+	if w.unsupported(k, pos) {
 		return "", pos, false
 	}
 	plain := k.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0

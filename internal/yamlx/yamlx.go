@@ -203,7 +203,7 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 	switch {
 	case guard.hit:
 		e.Rule, e.Msg = jsonx.RuleLimit, fmt.Sprintf("lists and mappings are nested more than %d deep", guard.depth)
-	case strings.Contains(e.Msg, "cannot start any token") && strings.HasPrefix(cut(line, int(e.Pos.Col)), "\t"),
+	case strings.Contains(e.Msg, "cannot start any token") && strings.HasPrefix(fromColumn(line, int(e.Pos.Col)), "\t"),
 		strings.Contains(e.Msg, "tab"):
 		e.Msg, e.Hint = "a tab indents this line", "YAML is indented with spaces"
 	case strings.HasPrefix(e.Msg, "unknown anchor"):
@@ -212,14 +212,14 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 		e.Msg, e.Hint = "a second `: ` stands in this value", "put the value in quotes"
 	case strings.Contains(e.Msg, "cannot start any token"):
 		e.Msg, e.Hint = "a value cannot begin with this character", "put the value in quotes"
-	case strings.HasPrefix(e.Msg, "did not find expected") && strings.IndexAny(cut(line, int(e.Pos.Col)), "[{.") == 0:
+	case strings.HasPrefix(e.Msg, "did not find expected") && strings.IndexAny(fromColumn(line, int(e.Pos.Col)), "[{.") == 0:
 		e.Hint = "an expression with brackets stands in quotes"
 	}
 	return e
 }
 
-// cut returns the line from column col (from 1, in characters) on.
-func cut(line string, col int) string {
+// fromColumn returns the line from column col (from 1, in characters) on.
+func fromColumn(line string, col int) string {
 	for ; col > 1 && line != ""; col-- {
 		_, n := utf8.DecodeRuneInString(line)
 		line = line[n:]

@@ -15,9 +15,9 @@ import (
 	"github.com/roux-engine/roux/internal/spell"
 )
 
-// nearHint proposes the known name that is closest to a wrong one; "" when none
+// suggest proposes the known name that is closest to a wrong one; "" when none
 // is close.
-func nearHint(name string, known []string) string {
+func suggest(name string, known []string) string {
 	if best := nearest(name, known); best != "" {
 		return didYouMean(best)
 	}
@@ -36,21 +36,21 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// A call is how a function is written.
-type call struct {
+// A callForm is how a function is written.
+type callForm struct {
 	global string // in front of its arguments: toJson, math.sqrt
 	member string // behind its first one: list.sum
 	counts []int  // of arguments, if it is a macro
 }
 
-// calls are the functions and macros that an expression may call, by the last part of
+// callForms are the functions and macros that an expression may call, by the last part of
 // their names.
-var calls = sync.OnceValue(func() map[string]*call {
-	all := map[string]*call{}
-	at := func(name string) *call {
+var callForms = sync.OnceValue(func() map[string]*callForm {
+	all := map[string]*callForm{}
+	at := func(name string) *callForm {
 		name = lastName(name)
 		if all[name] == nil {
-			all[name] = &call{}
+			all[name] = &callForm{}
 		}
 		return all[name]
 	}
@@ -94,18 +94,18 @@ func receiver(t *cel.Type) string {
 // functionHint proposes what was meant by a function that there is not; member says
 // that it was called behind a dot.
 func functionHint(name string, member bool) string {
-	best := nearest(name, slices.Sorted(maps.Keys(calls())))
+	best := nearest(name, slices.Sorted(maps.Keys(callForms())))
 	if best == "" {
 		return ""
 	}
-	if hint := otherCallHint(best, member); hint != "" {
+	if hint := callFormHint(best, member); hint != "" {
 		return hint
 	}
 	if best != name {
 		return didYouMean(best)
 	}
 	var counts []string
-	for _, n := range slices.Compact(slices.Sorted(slices.Values(calls()[name].counts))) {
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(callForms()[name].counts))) {
 		counts = append(counts, strconv.Itoa(n))
 	}
 	if len(counts) == 0 {
@@ -114,9 +114,9 @@ func functionHint(name string, member bool) string {
 	return "it takes " + strings.Join(counts, " or ") + " arguments"
 }
 
-// otherCallHint says how a function is called that is never called the way it was.
-func otherCallHint(name string, member bool) string {
-	c := calls()[name]
+// callFormHint says how a function is called that is never called the way it was.
+func callFormHint(name string, member bool) string {
+	c := callForms()[name]
 	switch {
 	case c == nil, member && c.member != "", !member && c.global == name:
 		return ""

@@ -16,23 +16,23 @@ const (
 	writeUnit = 16 // bytes
 )
 
-// prices is the cost of calls that are not guarded. Their work is at most in
+// callCosts is the cost of calls that are not guarded. Their work is at most in
 // proportion to their arguments, so charging after the fact is soon enough.
-type prices struct{}
+type callCosts struct{}
 
 // CallCost implements cost.ActualCostEstimator.
-func (prices) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+func (callCosts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	if function == "@charge" {
 		n, _ := result.(types.Int)
-		return units(uint64(n))
+		return costOf(uint64(n))
 	}
 	n := uint64(1)
 	if function != "size" || !isList(args) {
 		for _, a := range args {
-			n += reading(a)
+			n += readCost(a)
 		}
 	}
-	return units(n + writing(result))
+	return costOf(n + writeCost(result))
 }
 
 func isList(args []ref.Val) bool {
@@ -46,23 +46,23 @@ func isList(args []ref.Val) bool {
 	return false
 }
 
-// small are the prices that occur all the time, so that they need no memory.
-var small = func() (t [256]uint64) {
+// smallCosts are the prices that occur all the time, so that they need no memory.
+var smallCosts = func() (t [256]uint64) {
 	for i := range t {
 		t[i] = uint64(i)
 	}
 	return t
 }()
 
-func units(n uint64) *uint64 {
-	if n < uint64(len(small)) {
-		return &small[n]
+func costOf(n uint64) *uint64 {
+	if n < uint64(len(smallCosts)) {
+		return &smallCosts[n]
 	}
 	return &n
 }
 
-// reading is the price of looking at all of a value.
-func reading(v ref.Val) uint64 {
+// readCost is the price of looking at all of a value.
+func readCost(v ref.Val) uint64 {
 	switch x := v.(type) {
 	case types.Bool, types.Int, types.Double, types.Null:
 		return 0
@@ -77,8 +77,8 @@ func reading(v ref.Val) uint64 {
 	return 0
 }
 
-// writing is the price of making a value.
-func writing(v ref.Val) uint64 {
+// writeCost is the price of making a value.
+func writeCost(v ref.Val) uint64 {
 	switch x := v.(type) {
 	case types.String:
 		return uint64(len(x) / writeUnit)
@@ -88,24 +88,24 @@ func writing(v ref.Val) uint64 {
 	return 0
 }
 
-// comparing is the price of comparing two values: the number of parts of the
+// compareCost is the price of comparing two values: the number of parts of the
 // smaller one.
-func comparing(a, b ref.Val) uint64 { return smaller(a, 1, b) }
+func compareCost(a, b ref.Val) uint64 { return smallerParts(a, 1, b) }
 
-// smaller is the number of parts of a, taken so many times, or that of b. Finding
+// smallerParts is the number of parts of a, taken so many times, or that of b. Finding
 // it costs what it says: a list compared with a word is not counted whole. It
 // stops counting when the price is beyond any budget.
-func smaller(a ref.Val, times int, b ref.Val) uint64 {
+func smallerParts(a ref.Val, times int, b ref.Val) uint64 {
 	for most := 16; ; most *= 16 {
-		n := min(uint64(times)*parts(a, most), parts(b, most))
+		n := min(uint64(times)*countParts(a, most), countParts(b, most))
 		if n < uint64(most) || most > MaxCost {
 			return n
 		}
 	}
 }
 
-// parts counts the values inside v and their text, up to most.
-func parts(v ref.Val, most int) uint64 {
+// countParts counts the values inside v and their text, up to most.
+func countParts(v ref.Val, most int) uint64 {
 	switch x := v.(type) {
 	case *nativeList:
 		return uint64(jsonx.Parts(x.src, most))
@@ -119,16 +119,16 @@ func parts(v ref.Val, most int) uint64 {
 		n := uint64(1)
 		for it := x.Iterator(); it.HasNext() == types.True && n < uint64(most); {
 			k := it.Next()
-			n += 1 + reading(k) + parts(x.Get(k), most-int(n))
+			n += 1 + readCost(k) + countParts(x.Get(k), most-int(n))
 		}
 		return n
 	case traits.Lister:
 		n := uint64(1)
 		size, _ := x.Size().(types.Int)
 		for i := types.Int(0); i < size && n < uint64(most); i++ {
-			n += parts(x.Get(i), most-int(n))
+			n += countParts(x.Get(i), most-int(n))
 		}
 		return n
 	}
-	return 1 + reading(v)
+	return 1 + readCost(v)
 }

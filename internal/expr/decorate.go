@@ -11,58 +11,58 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// guardWith is guard for a program with comprehensions. folds are the ids of those
+// decorateWith is guard for a program with comprehensions. folds are the ids of those
 // that make a map, whose keys are walked in order, too; ranges those of what the
 // comprehensions run over.
-func guardWith(folds, ranges []int64) interpreter.InterpretableDecoratorV2 {
+func decorateWith(folds, ranges []int64) interpreter.InterpretableDecoratorV2 {
 	if len(ranges) == 0 {
-		return guard
+		return decorate
 	}
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-		if _, wrapped := i.(*guardedRange); wrapped {
+		if _, wrapped := i.(*comprehensionRange); wrapped {
 			return i, nil
 		}
 		id := i.ID()
-		i, err := guard(i)
+		i, err := decorate(i)
 		if err != nil {
 			return nil, err
 		}
-		if _, wrapped := i.(*guardedMap); !wrapped && slices.Contains(folds, id) {
-			i = &guardedMap{InterpretableV2: i}
+		if _, wrapped := i.(*mapNode); !wrapped && slices.Contains(folds, id) {
+			i = &mapNode{InterpretableV2: i}
 		}
 		if slices.Contains(ranges, id) {
-			i = &guardedRange{i}
+			i = &comprehensionRange{i}
 		}
 		return i, nil
 	}
 }
 
-// guard replaces the nodes of a plan whose work a caller could blow up by the
+// decorate replaces the nodes of a plan whose work a caller could blow up by the
 // values it feeds them. CEL charges a call after it has run, and charges one
 // whose argument types are unknown before evaluation nothing but 1: both come
 // too late for `x.replace("", x)` or for comparing lists that name the same
 // part a million times. A guarded call is priced from its arguments, charged,
 // and only then carried out.
-func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch n := i.(type) {
-	case *guardedCall, *guardedAttr, *guardedMap, *plainCall:
+	case *implementedCall, *attribute, *mapNode, *libraryCall:
 		return i, nil
 	case interpreter.InterpretableAttribute:
-		return &guardedAttr{InterpretableAttribute: n}, nil
+		return &attribute{InterpretableAttribute: n}, nil
 	case interpreter.InterpretableConstructor:
 		if n.Type() == types.MapType {
-			return newGuardedMap(n), nil
+			return newMapNode(n), nil
 		}
 		return i, nil
 	case interpreter.InterpretableCall:
-		g, ok := guards[n.Function()]
+		g, ok := implementations[n.Function()]
 		if !ok && timeParts[n.Function()] && len(n.Args()) == 2 {
-			g, ok = zoned(n.Function()), true
+			g, ok = timePart(n.Function()), true
 		}
 		if !ok {
-			return &plainCall{InterpretableCall: n}, nil
+			return &libraryCall{InterpretableCall: n}, nil
 		}
-		call := &guardedCall{InterpretableCall: n, args: n.Args(), guarded: g}
+		call := &implementedCall{InterpretableCall: n, args: n.Args(), implementation: g}
 		if n.Function() == "matches" {
 			if err := call.precompile(); err != nil {
 				return nil, err
@@ -73,22 +73,22 @@ func guard(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	return i, nil
 }
 
-// A guarded function is our own implementation of a CEL function.
-type guarded struct {
-	// price is what the call costs. It may look at sizes but does not do the
+// An implementation is our own implementation of a CEL function.
+type implementation struct {
+	// cost is what the call costs. It may look at sizes but does not do the
 	// work, and takes time in proportion to what it returns.
-	price func(args []ref.Val) uint64
-	run   func(args []ref.Val) ref.Val
+	cost func(args []ref.Val) uint64
+	run  func(args []ref.Val) ref.Val
 }
 
-type guardedCall struct {
+type implementedCall struct {
 	interpreter.InterpretableCall
 	args []interpreter.InterpretableV2
-	guarded
+	implementation
 }
 
 // Exec implements interpreter.InterpretableV2.
-func (c *guardedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+func (c *implementedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	var buf [4]ref.Val
 	args := buf[:0]
 	for _, a := range c.args {
@@ -99,28 +99,28 @@ func (c *guardedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		args = append(args, v)
 	}
 	if costs := frame.CostTracker(); costs != nil {
-		costs.EvalUnary(frame, c.ID(), charge{}, nil, types.Int(c.price(args)))
+		costs.EvalUnary(frame, c.ID(), chargeCall{}, nil, types.Int(c.cost(args)))
 	}
-	v := blame(c.run(args), args)
+	v := explainLarge(c.run(args), args)
 	if e, ok := v.(*types.Err); ok {
-		return noted(frame, types.LabelErrNode(c.ID(), e))
+		return recordContentError(frame, types.LabelErrNode(c.ID(), e))
 	}
 	return v
 }
 
 // Eval implements interpreter.Interpretable.
-func (c *guardedCall) Eval(vars interpreter.Activation) ref.Val {
+func (c *implementedCall) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-// A plainCall is a call that needs no guard. Its error says when an argument is a
+// A libraryCall is a call that needs no guard. Its error says when an argument is a
 // large value.
-type plainCall struct {
+type libraryCall struct {
 	interpreter.InterpretableCall
 }
 
 // Exec implements interpreter.InterpretableV2.
-func (c *plainCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+func (c *libraryCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := c.InterpretableCall.Exec(frame)
 	// An error of an argument passes through: only its own is looked into.
 	if e, failed := v.(*types.Err); !failed || e.NodeID() != c.ID() {
@@ -130,22 +130,22 @@ func (c *plainCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	for _, a := range c.Args() {
 		args = append(args, a.Exec(frame)) // pure: the same as before
 	}
-	return noted(frame, types.LabelErrNode(c.ID(), blame(v, args)))
+	return recordContentError(frame, types.LabelErrNode(c.ID(), explainLarge(v, args)))
 }
 
 // Eval implements interpreter.Interpretable.
-func (c *plainCall) Eval(vars interpreter.Activation) ref.Val {
+func (c *libraryCall) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-// A guardedAttr is a variable, a selection or an index. It turns the value of
+// A attribute is a variable, a selection or an index. It turns the value of
 // an absent variable into an error wherever the value is used as such.
-type guardedAttr struct {
+type attribute struct {
 	interpreter.InterpretableAttribute
 }
 
 // Exec implements interpreter.InterpretableV2.
-func (a *guardedAttr) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+func (a *attribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := a.InterpretableAttribute.Exec(frame)
 	switch x := v.(type) {
 	case absent:
@@ -154,47 +154,47 @@ func (a *guardedAttr) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		return x.String
 	case *types.Err:
 		if x.String() == "invalid qualifier type: expr.large" { // an index: CEL says no more of it
-			v = types.LabelErrNode(a.ID(), types.WrapErr(&reached{}))
+			v = types.LabelErrNode(a.ID(), types.WrapErr(&contentError{}))
 		}
-		return noted(frame, v)
+		return recordContentError(frame, v)
 	}
 	return v
 }
 
 // Eval implements interpreter.Interpretable.
-func (a *guardedAttr) Eval(vars interpreter.Activation) ref.Val {
+func (a *attribute) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, a.Exec)
 }
 
-// A guardedRange is what a comprehension runs over: no large value.
-type guardedRange struct {
+// A comprehensionRange is what a comprehension runs over: no large value.
+type comprehensionRange struct {
 	interpreter.InterpretableV2
 }
 
 // Exec implements interpreter.InterpretableV2.
-func (r *guardedRange) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+func (r *comprehensionRange) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := r.InterpretableV2.Exec(frame)
 	if l, ok := v.(large); ok {
-		return noted(frame, l.inside())
+		return recordContentError(frame, l.contentError())
 	}
 	return v
 }
 
 // Eval implements interpreter.Interpretable.
-func (r *guardedRange) Eval(vars interpreter.Activation) ref.Val {
+func (r *comprehensionRange) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, r.Exec)
 }
 
-// A guardedMap makes a map of an expression walk its keys in order. It refuses a key
+// A mapNode makes a map of an expression walk its keys in order. It refuses a key
 // that is there twice, and a large value as a key.
-type guardedMap struct {
+type mapNode struct {
 	interpreter.InterpretableV2
 	entries []interpreter.InterpretableV2 // of a literal: keys and values in turn
 	dynamic bool                          // one of the keys is no constant
 }
 
-func newGuardedMap(n interpreter.InterpretableConstructor) *guardedMap {
-	m := &guardedMap{InterpretableV2: n, entries: n.InitVals()}
+func newMapNode(n interpreter.InterpretableConstructor) *mapNode {
+	m := &mapNode{InterpretableV2: n, entries: n.InitVals()}
 	for i := 0; i < len(m.entries); i += 2 {
 		if _, constant := m.entries[i].(interpreter.InterpretableConst); !constant {
 			m.dynamic = true
@@ -204,7 +204,7 @@ func newGuardedMap(n interpreter.InterpretableConstructor) *guardedMap {
 }
 
 // Exec implements interpreter.InterpretableV2.
-func (m *guardedMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+func (m *mapNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := m.InterpretableV2.Exec(frame)
 	x, ok := v.(traits.Mapper)
 	if !ok {
@@ -213,21 +213,21 @@ func (m *guardedMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	if m.dynamic {
 		for it := x.Iterator(); it.HasNext() == types.True; {
 			if key, isLarge := it.Next().(large); isLarge {
-				return noted(frame, key.inside())
+				return recordContentError(frame, key.contentError())
 			}
 		}
 	}
 	if size(x) < len(m.entries)/2 {
-		if key := m.doubled(frame, size(x)); key != nil {
-			return types.LabelErrNode(m.ID(), types.NewErr("%s", twice(key)).(*types.Err))
+		if key := m.duplicateKey(frame, size(x)); key != nil {
+			return types.LabelErrNode(m.ID(), types.NewErr("%s", duplicateKeyMessage(key)).(*types.Err))
 		}
 	}
 	return &orderedMap{Mapper: x}
 }
 
-// doubled finds the key that stands twice in a literal whose map has only so many
+// duplicateKey finds the key that stands twice in a literal whose map has only so many
 // keys. It is nil when the others are optional ones that are absent.
-func (m *guardedMap) doubled(frame *interpreter.ExecutionFrame, keys int) (key ref.Val) {
+func (m *mapNode) duplicateKey(frame *interpreter.ExecutionFrame, keys int) (key ref.Val) {
 	seen := map[ref.Val]bool{}
 	present := 0
 	for i := 0; i+1 < len(m.entries); i += 2 {
@@ -247,7 +247,7 @@ func (m *guardedMap) doubled(frame *interpreter.ExecutionFrame, keys int) (key r
 	return key
 }
 
-func twice(key ref.Val) string {
+func duplicateKeyMessage(key ref.Val) string {
 	text, ok := key.ConvertToType(types.StringType).(types.String)
 	if !ok {
 		text = "of the map"
@@ -256,13 +256,13 @@ func twice(key ref.Val) string {
 }
 
 // Eval implements interpreter.Interpretable.
-func (m *guardedMap) Eval(vars interpreter.Activation) ref.Val {
+func (m *mapNode) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, m.Exec)
 }
 
-// charge is the pseudo call through which a guarded call pays its price: the
+// chargeCall is the pseudo call through which a guarded call pays its price: the
 // cost tracker takes payments for calls only.
-type charge struct{}
+type chargeCall struct{}
 
-func (charge) Function() string   { return "@charge" }
-func (charge) OverloadID() string { return "" }
+func (chargeCall) Function() string   { return "@charge" }
+func (chargeCall) OverloadID() string { return "" }
