@@ -13,9 +13,9 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// inputExpressions checks the inputs of an action that hold CEL: "x-cel" of their
-// schema, an annotation, lists the names that the action gives to the expression.
-// What a template makes is known only when it runs.
+// inputExpressions checks the inputs of an action that are CEL expressions. The
+// annotation "x-cel" of their schema lists the variables that the action provides.
+// An expression that a template produces is known only at run time.
 func (c *compiler) inputExpressions(ptr string, v any, schema any) {
 	s, ok := schema.(map[string]any)
 	if !ok {
@@ -58,7 +58,7 @@ func (c *compiler) inputExpression(ptr, src string, names []any) {
 	}
 	ps := expr.Check(src, false, env, "")
 	for i := range ps {
-		if ps[i].Rule == expr.RuleCost { // no step sees what the action gives it
+		if ps[i].Rule == expr.RuleCost { // a step of its own cannot see the action's variables
 			ps[i].Hint = "make it shorter, or compute a part of it before and give it by an input of the action"
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// declared is what compile needs of an action's declaration, worked out once.
+// declared is what compile needs of an action's declaration, computed once.
 type declared struct {
 	*action.Action
 	input    *jsonschema.Schema // nil = accepts everything
@@ -25,8 +25,8 @@ type declared struct {
 	closed   bool     // other properties are refused
 	files    []string // inputs of format file
 	required []string // without those that have a default
-	// oneOf are inputs of which exactly one is given: "x-exactlyOne" of the
-	// schema, an annotation by which an action takes a text or a file.
+	// oneOf are inputs of which exactly one must be given: the annotation
+	// "x-exactlyOne" of the schema, for actions that accept a text or a file.
 	oneOf []string
 }
 
@@ -63,7 +63,7 @@ func (c *compiler) declare(a *action.Action) *declared {
 	return d
 }
 
-// actionStep compiles what an action step calls and is given.
+// actionStep compiles the action that a step calls, and its inputs.
 func (c *compiler) actionStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	ref := n.src.Action
@@ -129,8 +129,9 @@ func (c *compiler) actionHint(name string) string {
 	return "there is " + list(c.names)
 }
 
-// parameters compiles the constant and templated inputs. Their names and those
-// of the bindings are one set: a clash has no right answer, so it is refused.
+// parameters compiles the constant and templated inputs. Parameters and bindings
+// share one set of names; a name in both is an error, because neither takes
+// precedence.
 func (c *compiler) parameters(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	ref, at := n.src.Action, n.ptr+"/action/parameters"
@@ -158,7 +159,7 @@ func (c *compiler) parameters(i int32) {
 	st.Params = params
 }
 
-// canonical gives JSON its one form, so that equal values give equal plans.
+// canonical returns JSON in canonical form, so that equal values make equal plans.
 func (c *compiler) canonical(raw []byte, ptr string) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
@@ -171,8 +172,8 @@ func (c *compiler) canonical(raw []byte, ptr string) json.RawMessage {
 	return out
 }
 
-// checkParameters holds the inputs against the action's schema as far as they
-// are known: their names, and the values that are constant.
+// checkParameters checks the inputs against the action's schema as far as they are
+// known: their names, and the constant values.
 func (c *compiler) checkParameters(i int32) {
 	n, d := &c.nodes[i], c.nodes[i].decl
 	at := n.ptr + "/action/parameters"
@@ -209,7 +210,7 @@ func (c *compiler) checkParameters(i int32) {
 	}
 	for name, v := range params {
 		if hasTemplate(v) {
-			delete(params, name) // known only when it runs
+			delete(params, name) // known only at run time
 		}
 	}
 	for _, bad := range d.input.Validate(params) {
@@ -224,7 +225,7 @@ func (c *compiler) checkParameters(i int32) {
 	}
 }
 
-// hasTemplate says whether a value has a template anywhere in it.
+// hasTemplate reports whether a value contains a template.
 func hasTemplate(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -241,8 +242,8 @@ func hasTemplate(v any) bool {
 	return false
 }
 
-// fileInput decides which input gets the run's only file, and which inputs must
-// be there. With several unbound file inputs the only required one gets it.
+// fileInput decides which input gets the run's only file, and which inputs are
+// required. Of several unbound file inputs the only required one gets the file.
 func (c *compiler) fileInput(i int32) {
 	n, st, d := &c.nodes[i], &c.p.Steps[i], c.nodes[i].decl
 	given := func(name string) bool {
@@ -278,8 +279,8 @@ func (c *compiler) fileInput(i int32) {
 	}
 }
 
-// exactlyOne refuses two inputs of which an action takes one. That one of them
-// is there is known only when it runs: the run's only file may be it.
+// exactlyOne refuses several inputs of which the action accepts only one. Whether one
+// is given at all is known only at run time, because the run's only file may be it.
 func (c *compiler) exactlyOne(i int32, given func(string) bool) {
 	n, d := &c.nodes[i], c.nodes[i].decl
 	var both []string
@@ -299,8 +300,8 @@ func (c *compiler) exactlyOne(i int32, given func(string) bool) {
 		fmt.Sprintf("the action %q takes one of %s, and is given %s", d.Name, list(d.oneOf), strings.Join(both, " and ")), "remove all but one")
 }
 
-// parallelizable keeps actions that must not run beside themselves out of
-// parallel branches and concurrent loops (X54). Compensations run one by one.
+// parallelizable refuses actions that must not run concurrently with themselves in
+// parallel branches and concurrent loops (X54). Compensations run one at a time.
 func (c *compiler) parallelizable(i int32) {
 	d := c.nodes[i].decl
 	if d.Metadata.MayRunInParallel() {

@@ -11,16 +11,16 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// slotReader is a step that reads a slot which `by` set, both in one graph; None
-// when a scope further out did, so that all who set it here come later.
+// A slotReader is a step that reads the slot that step `by` of the same graph set. by is
+// None when a scope further out set it, so that all binders of this graph come later.
 type slotReader struct {
 	step, by int32
 	at       location
 }
 
 // checkAmbiguity refuses recipes whose result would depend on which of two steps is
-// faster: all steps of a graph that bind one name must run one after the other,
-// and who reads it must run before the next one sets it again.
+// faster: all steps of a graph that bind a name must run one after the other, and its
+// readers must run before the next step sets it again.
 func (c *compiler) checkAmbiguity() {
 	keys := make([]graphSlot, 0)
 	for key, steps := range c.binders {
@@ -40,7 +40,7 @@ func (c *compiler) checkAmbiguity() {
 		for k, i := range chain {
 			place[i] = k
 		}
-		readers := make([][]slotReader, len(chain)+1) // by place of who set it, from 1
+		readers := make([][]slotReader, len(chain)+1) // by the position of the binder in chain, from 1
 		for _, r := range c.readers[key] {
 			k := 0
 			if r.by != plan.None {
@@ -57,15 +57,15 @@ func (c *compiler) checkAmbiguity() {
 			}
 			stamp++
 			if !c.checkInterval(key, from, chain[k], readers[k], mark, stamp) {
-				break // one word about a name is enough
+				break // one diagnostic per name is enough
 			}
 		}
 	}
 }
 
-// checkInterval checks that `from`, and all who read what it set, are before `to`.
-// It walks back from `to` no further than the wave of `from`, so that a whole
-// chain costs no more than its graph.
+// checkInterval checks that `from` and the readers of what it set run before `to`. It
+// walks back from `to` no further than the wave of `from`, so that a whole chain costs
+// no more than its graph.
 func (c *compiler) checkInterval(key graphSlot, from, to int32, readers []slotReader, mark []int32, stamp int32) bool {
 	floor := int32(0)
 	if from != plan.None {

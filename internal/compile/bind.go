@@ -10,16 +10,16 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// reservedNames always mean the same (R12); the value of each comes with the
-// run's start. `steps` and `item` are reserved too but no such values.
+// reservedNames cannot be bound (R12); the start of the run provides their values.
+// `steps` and `item` are reserved too but do not have such values.
 var reservedNames = []string{"_context", "fileHashes", "files", "input", "inputs", "parameters", "workflow"}
 
 func isReserved(name string) bool {
 	return name == "steps" || name == "item" || slices.Contains(reservedNames, name)
 }
 
-// bind gives every outputBinding its slot: one name, one slot per frame. Then
-// it works out, for every scope, which of its steps bind a slot.
+// bind assigns every outputBinding its slot: one slot per name and frame. Then it
+// determines, for every scope, which of its steps bind a slot.
 func (c *compiler) bind() {
 	for g := range c.p.Graphs {
 		if c.p.Graphs[g].Frame == int32(g) {
@@ -86,8 +86,8 @@ func (c *compiler) bindStep(i int32) {
 	}
 }
 
-// loopVariable returns the innermost loop around step i if name is one of its
-// two variables; None otherwise.
+// loopVariable returns the innermost loop around step i if name is one of its two
+// variables, else None.
 func (c *compiler) loopVariable(i int32, name string) int32 {
 	f := c.p.Graphs[c.p.Steps[i].Graph].Frame
 	owner := c.p.Graphs[f].Owner
@@ -100,8 +100,8 @@ func (c *compiler) loopVariable(i int32, name string) int32 {
 	return plan.None
 }
 
-// checkBranches refuses one name bound in two branches that run at once, and
-// remembers in which branch of a parallel step a name is bound.
+// checkBranches refuses a name that is bound in two concurrent branches, and records
+// in which branch of a parallel step each name is bound.
 func (c *compiler) checkBranches() {
 	for i := range c.p.Steps {
 		st := &c.p.Steps[i]
@@ -115,8 +115,8 @@ func (c *compiler) checkBranches() {
 }
 
 func (c *compiler) checkBranch(par, branch int32) {
-	// A branch and all below it are contiguous in Steps, because flatten goes
-	// depth first; so this is linear in the size of the branch.
+	// A branch and everything below it are contiguous in Steps, because flatten
+	// works depth first; so this is linear in the size of the branch.
 	end := c.endOfGraph(branch)
 	f := c.p.Graphs[branch].Frame
 	for i := c.p.Graphs[branch].First; i < end; i++ {
@@ -139,7 +139,7 @@ func (c *compiler) checkBranch(par, branch int32) {
 	}
 }
 
-// firstBinder returns the first step in g or below it that binds the slot itself.
+// firstBinder returns the first step, in g or below it, that itself binds the slot.
 func (c *compiler) firstBinder(g, slot int32) int32 {
 	f := c.p.Graphs[g].Frame
 	for i := c.p.Graphs[g].First; i < c.endOfGraph(g); i++ {
@@ -150,7 +150,7 @@ func (c *compiler) firstBinder(g, slot int32) int32 {
 	return plan.None
 }
 
-// endOfGraph is the index after the last step of g and everything below it.
+// endOfGraph returns the index after the last step of g and everything below it.
 func (c *compiler) endOfGraph(g int32) int32 {
 	for {
 		gr := &c.p.Graphs[g]
@@ -166,7 +166,7 @@ func (c *compiler) endOfGraph(g int32) int32 {
 	}
 }
 
-// lastGraph is the last graph that a step owns; None without.
+// lastGraph returns the last graph that a step owns, or None.
 func (c *compiler) lastGraph(i int32) int32 {
 	st := &c.p.Steps[i]
 	last := max(st.Then, st.Else, st.Body, st.Fallback, st.Compensate)
@@ -176,11 +176,12 @@ func (c *compiler) lastGraph(i int32) int32 {
 	return last
 }
 
-// definitelyBinds says whether the slot is set whenever step i has completed.
+// definitelyBinds reports whether the slot is set whenever step i has completed:
+// definite assignment.
 func (c *compiler) definitelyBinds(i, slot int32) bool {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if n.src.When != "" || st.ContinueOnError || st.OnError == plan.OnErrorSkip {
-		return false // others go on when it was skipped or failed
+		return false // later steps run even when it was skipped or failed
 	}
 	if st.Slot == slot {
 		return true
@@ -199,7 +200,7 @@ func (c *compiler) definitelyBinds(i, slot int32) bool {
 		if st.WaitFor == plan.WaitAll {
 			return slices.ContainsFunc(st.Branches, binds)
 		}
-		// Only one branch is sure to complete, and it may be any of them.
+		// Only one branch is certain to complete, and it may be any of them.
 		return len(st.Branches) > 0 && !slices.ContainsFunc(st.Branches, func(b int32) bool { return !binds(b) })
 	}
 	return false
@@ -210,12 +211,12 @@ func (c *compiler) scopeDefinitelyBinds(g, slot int32) bool {
 		return false
 	}
 	if c.neverCompletes(g) {
-		return true // nobody reads after it, so nobody misses it
+		return true // no step after it runs, so none lacks the value
 	}
 	return slices.ContainsFunc(c.binders[graphSlot{g, slot}], func(i int32) bool { return c.definitelyBinds(i, slot) })
 }
 
-// neverCompletes says whether a scope always ends in a fail step (R40).
+// neverCompletes reports whether a scope always ends in a fail step (R40).
 func (c *compiler) neverCompletes(g int32) bool {
 	if dead, ok := c.neverEnds[g]; ok {
 		return dead

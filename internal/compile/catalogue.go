@@ -11,28 +11,28 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// Actions is what compile asks about the declared actions. A [Catalogue] is
-// one; a server that limits what an account may call has another (X205).
+// Actions looks up declared actions. [Catalogue] implements it; a server that limits
+// what an account may call has its own implementation (X205).
 type Actions interface {
-	// Find returns the newest declaration of name that version admits: "" and
-	// ranges such as "1" or "1.2", or one exact version. nil = there is none. An
-	// alias finds the action that declares it.
+	// Find returns the newest declaration of name whose version satisfies version:
+	// "" for any, a range such as "1" or "1.2", or an exact version. It returns nil
+	// when there is none. An alias finds the action that declares it.
 	Find(name, version string) *action.Action
 	// Versions lists the versions of name, newest first.
 	Versions(name string) []string
-	// Names lists all names, without aliases, in the order of the alphabet.
+	// Names lists all names, without aliases, sorted.
 	Names() []string
 }
 
 // A Catalogue is a fixed set of declarations.
 type Catalogue struct {
 	byName map[string][]*action.Action // newest first
-	alias  map[string]string           // to the name
+	alias  map[string]string           // alias to name
 	names  []string
 }
 
-// NewCatalogue returns a catalogue of the declarations. Of two with the same
-// name and version the later one wins.
+// NewCatalogue returns a catalogue of the declarations. If two have the same name
+// and version, the later one wins.
 func NewCatalogue(decls ...*action.Action) *Catalogue {
 	c := &Catalogue{byName: map[string][]*action.Action{}, alias: map[string]string{}}
 	for _, d := range decls {
@@ -60,7 +60,7 @@ func NewCatalogue(decls ...*action.Action) *Catalogue {
 	return c
 }
 
-// declarations lists what a name or an alias stands for.
+// declarations returns the declarations of a name or an alias.
 func (c *Catalogue) declarations(name string) []*action.Action {
 	if of, ok := c.alias[name]; ok {
 		name = of
@@ -90,9 +90,9 @@ func (c *Catalogue) Versions(name string) []string {
 // Names implements [Actions].
 func (c *Catalogue) Names() []string { return c.names }
 
-// Admits says whether a version satisfies what a recipe wrote: "" any release,
-// "1" and "1.2" any release within, "1.2.3" only itself. A pre-release is
-// admitted only by its exact name.
+// Admits reports whether a version satisfies the one wanted by a recipe: "" is any
+// release, "1" and "1.2" are any release within, "1.2.3" only itself. A pre-release
+// satisfies only its exact version.
 func Admits(want, version string) bool {
 	if want == version {
 		return true
@@ -104,8 +104,8 @@ func Admits(want, version string) bool {
 	return want == "" || want == version || strings.HasPrefix(version, want+".") && strings.Count(want, ".") < 2
 }
 
-// CompareVersions orders semantic versions; a pre-release comes before its
-// release, and what is no number is compared as text.
+// CompareVersions orders semantic versions. A pre-release comes before its release;
+// parts that are not numbers are compared as text.
 func CompareVersions(a, b string) int {
 	a, _, _ = strings.Cut(a, "+")
 	b, _, _ = strings.Cut(b, "+")

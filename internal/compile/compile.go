@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compile turns a recipe into a plan, or says at which places it does
-// not hold together.
+// Package compile turns a recipe into a plan, or reports its problems.
 //
 // It decides everything about a recipe that can be known before it runs: the
 // graphs and the order of their steps, what every name in every expression
 // means, which actions are called and whether their inputs fit, the one retry
 // record behind all spellings, the limits in force, and which outputs a run
-// must keep. What is provably wrong is an error and leaves no plan; what is
-// probably a mistake is a warning. All problems are reported at once.
+// must keep. A certain mistake is an error, and there is no plan; a probable
+// mistake is a warning. All problems are reported at once.
 //
-// Order. In an ordered scope a step with dependsOn waits for exactly the steps
-// it lists and those its expressions name; one without waits for the step above
-// it too. `order: none` drops that last rule everywhere but in the branches of
-// a parallel step, which are sequences (X46). What a step inside a scope names
-// outside of it, the step that owns the scope waits for.
+// Order. In an ordered scope, a step with dependsOn waits for exactly the steps
+// it lists and those its expressions name; a step without dependsOn also waits for
+// the step above it. `order: none` drops that last rule everywhere but in the
+// branches of a parallel step, which are sequences (X46). When a step inside a scope
+// names a step outside it, the step that owns the scope waits for that step.
 //
-// Names. A binding's name means the nearest step above that binds it, in the
-// innermost scope that has one; in a scope without order, where none is above,
-// the nearest below. Steps that bind one name in one scope must run one after
-// the other, and nobody may read it while another step may set it, so that no
-// result depends on which of two steps is faster. Where some path leaves a name
-// unset there is a warning, where every path does an error. A step's own name
-// is seen in its scope and those inside it. Compensations see everything that
-// was bound and wait for nothing.
+// Names. The name of a binding refers to the nearest step above that binds it, in the
+// innermost scope that has one; in a scope without order, when there is none above, it
+// refers to the nearest step below. Steps that bind the same name in one scope must run
+// one after the other, and no step may read it while another step may set it, so that no
+// result depends on which of two steps is faster. If some paths leave a name unset, that
+// is a warning; if every path does, an error. The id of a step is visible in its scope
+// and in the scopes inside it. Compensations see everything that was bound and wait for
+// nothing.
 //
-// Retries and times. retryPolicy wins over onError; onError.maxRetries retries
-// before any strategy; an initial delay above the default maximum raises it. A
-// step that no worker holds has one try, so its timeout is its total timeout.
+// Retries and times. retryPolicy takes precedence over onError; onError.maxRetries
+// retries before any strategy; an initial delay above the default maximum raises the
+// maximum. A step that no worker executes has one attempt, so its timeout is its total
+// timeout.
 //
-// Two recipes that mean the same compile to plans of the same hash: dialect,
-// places, names and descriptions leave no trace in it.
+// Recipes with the same meaning compile to plans with the same hash: dialect, positions
+// in the text, names and descriptions are not part of it.
 //
-// Estimate says what a run of a plan may cost before there is one.
+// Estimate returns what a run of a plan may cost, before there is one.
 //
-// It evaluates nothing but constants and the credit formula, reads no file, and never decides
-// whether a text has the form of a recipe (package recipe) or what runs next
+// The package evaluates only constants and the credit formula and reads no file. It never
+// decides whether a text has the form of a recipe (package recipe) or what runs next
 // (package machine).
 package compile
 
@@ -48,21 +48,21 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Options is what a recipe is compiled against. Zero fields take the default
-// their comment names.
+// Options are what a recipe is compiled against. A zero field has the default that
+// its comment names.
 type Options struct {
 	// Actions are the declared actions. Default: none.
 	Actions Actions
 	// Limits are the server's defaults and maxima. Default: DefaultLimits().
 	Limits Limits
-	// MaxSource is the largest source text in bytes. Default 1 MiB; a flag of
-	// the command line raises it, never the recipe itself.
+	// MaxSource is the largest source text in bytes. Default 1 MiB. A flag of the
+	// command line can raise it; the recipe itself cannot.
 	MaxSource int64
 }
 
-// Compile turns a recipe into a sealed plan. The plan is nil when one of the
-// diagnostics is an error. src gives the diagnostics their places; without it
-// they carry only JSON pointers.
+// Compile turns a recipe into a plan with its hash. The plan is nil when one of the
+// diagnostics is an error. src provides the positions of diagnostics; without it
+// they have only JSON pointers.
 func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []fault.Diagnostic) {
 	c := newCompiler(r, src, opt)
 	c.flatten()
@@ -75,7 +75,7 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 	c.checkAmbiguity()
 	c.markLive()
 	if !HasErrors(c.diags) {
-		c.lint() // what an error keeps from being read is not unused
+		c.lint() // only without errors, because an error can hide the use of a name
 	}
 	diags := c.diagnostics()
 	if HasErrors(diags) {
@@ -88,7 +88,7 @@ func Compile(r *recipe.Recipe, src *recipe.Source, opt Options) (*plan.Plan, []f
 	return c.p, diags
 }
 
-// HasErrors says whether any of the diagnostics is an error.
+// HasErrors reports whether any of the diagnostics is an error.
 func HasErrors(diags []fault.Diagnostic) bool {
 	for _, d := range diags {
 		if d.Severity == fault.SeverityError {
@@ -98,8 +98,8 @@ func HasErrors(diags []fault.Diagnostic) bool {
 	return false
 }
 
-// compiler is one compilation. Its phases run once each, in the order Compile
-// lists them; each reads what those before it found.
+// A compiler is one compilation. Its phases run once each, in the order in which
+// Compile lists them; each reads the results of those before it.
 type compiler struct {
 	r      *recipe.Recipe
 	src    *recipe.Source
@@ -117,43 +117,43 @@ type compiler struct {
 
 	frames        map[int32]*frame           // by graph
 	binders       map[graphSlot][]int32      // steps of a graph that bind a slot, themselves or in an inner scope
-	firstDefinite map[graphSlot]int          // index of the first binder that surely binds
+	firstDefinite map[graphSlot]int          // index of the first binder that definitely binds
 	branchOf      map[graphSlot]int32        // parallel step and slot: the branch that binds it
 	neverEnds     map[int32]bool             // graphs that never complete
-	readers       map[graphSlot][]slotReader // whoever reads a slot, lifted into that graph
+	readers       map[graphSlot][]slotReader // steps that read a slot, or their ancestors in that graph
 	edges         []edge                     // edges from references
 	edgeIndex     map[[2]int32]int           // index into waits
 	outputRead    map[int32]bool             // steps whose output an expression reads
 	slotRead      map[graphSlot]bool         // bindings an expression reads (graph = frame)
 	programs      map[exprKey]*program       // one per distinct text
-	checks        map[string][]problem       // typed checks by text, wish and types
+	checks        map[string][]problem       // type checks by text, wanted type and types of the variables
 	typeIDs       map[string]int             // interned schemas
-	items         map[int32]schemaType       // of the items of a loop, by its body
+	items         map[int32]schemaType       // types of loop items, by the body of the loop
 	wrapped       map[*declared]schemaType
 	slotTypes     map[graphSlot]schemaType
 	input         *schemaType
-	params        *schemaType // of `parameters`; input is that of `input`
+	params        *schemaType // type of `parameters`; input is the type of `input`
 	diags         []fault.Diagnostic
 	count         [2]int // of diagnostics, by severity
 	seen          map[string]bool
-	cyclic        map[int32]bool // graphs with a circle: nothing follows from their order
+	cyclic        map[int32]bool // graphs with a cycle: their order is undefined
 }
 
-// node is what compile knows of a step beside the plan.
+// A node is what compile knows of a step and the plan does not hold.
 type node struct {
 	src     *recipe.Step
 	ptr     string
-	invalid bool // its kind is unclear: nothing more is said about it
+	invalid bool // its kind is unclear, so no more problems are reported for it
 	decl    *declared
-	// bindPtr is where its outputBinding stands.
+	// bindPtr is the pointer to its outputBinding.
 	bindPtr    string
 	bind       string
-	explicitID bool // its id is written, not generated
+	explicitID bool // its id is in the recipe, not generated
 }
 
 type graphSlot struct{ graph, slot int32 }
 
-// frame is a graph that holds bindings.
+// A frame is a graph that holds bindings.
 type frame struct {
 	slots map[string]int32
 	names []string  // by slot
@@ -186,7 +186,7 @@ func newCompiler(r *recipe.Recipe, src *recipe.Source, opt Options) *compiler {
 		cyclic:        map[int32]bool{},
 	}
 	if len(r.Steps) > 0 {
-		// A recipe may stand inside a wrapper such as plan_definition.
+		// A recipe may be inside a wrapper such as plan_definition.
 		c.base = strings.TrimSuffix(r.Steps[0].Ptr, "/steps/0")
 	}
 	return c

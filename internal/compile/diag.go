@@ -13,12 +13,12 @@ import (
 	"github.com/roux-engine/roux/internal/spell"
 )
 
-// A location is a place in the source, as a JSON pointer and what of its value is
-// meant. Line and column are looked up only when something is reported there.
+// A location is a place in the source: a JSON pointer and the part of its value that
+// is meant. Line and column are looked up only when a problem is reported there.
 type location struct {
 	ptr    string
 	key    bool // the name of the field, not its value
-	inside bool // off and n are runes within the string value
+	inside bool // off and n are an offset and a length within the string value, in runes
 	off, n int
 }
 
@@ -52,7 +52,7 @@ func (c *compiler) warn(rule string, at location, msg, hint string, related ...f
 }
 
 func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at location, msg, hint string, related []fault.Place) {
-	// One mistake is met on several ways; people want to read it once.
+	// The compiler may find one mistake several times; it is reported once.
 	if c.full(sev) {
 		return
 	}
@@ -67,15 +67,15 @@ func (c *compiler) report(sev fault.Severity, code fault.Code, rule string, at l
 	})
 }
 
-// full says that nobody would read one more of a kind. What it costs to make
-// a good message grows with the recipe, so callers ask before they make it.
+// full reports whether there are as many diagnostics of a severity as are reported. The
+// cost of a good message grows with the recipe, so callers check before they make one.
 func (c *compiler) full(sev fault.Severity) bool { return c.count[sev] >= recipe.MaxDiagnostics }
 
 func (c *compiler) place(at location, msg string) fault.Place {
 	return fault.Place{Pos: c.pos(at), Msg: msg}
 }
 
-// diagnostics returns what was found, in the order of the source.
+// diagnostics returns the diagnostics in the order of the source.
 func (c *compiler) diagnostics() []fault.Diagnostic {
 	sortDiagnostics(c.diags)
 	return c.diags
@@ -96,7 +96,7 @@ func list(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// didYouMean is the hint that names the closest of names, "" when none is close.
+// didYouMean returns a hint with the closest of names, or "" when none is close.
 func didYouMean(name string, names []string) string {
 	if best := nearest(name, names); best != "" {
 		return "did you mean " + strconv.Quote(best) + "?"
@@ -104,8 +104,9 @@ func didYouMean(name string, names []string) string {
 	return ""
 }
 
-// nearest returns the name with the fewest edits from name, at most a third of
-// its length; the first in the alphabet of equals. "" = none.
+// nearest returns the name with the smallest edit distance from name, at most a third
+// of its length; of equally close names the first in the alphabet. It returns "" when
+// there is none.
 func nearest(name string, names []string) string {
 	best, limit := "", max(1, len(name)/3)+1
 	for _, n := range names {

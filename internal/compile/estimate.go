@@ -15,35 +15,34 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Known is what is known of a run before it starts.
+// Known is what is known about a run before it starts.
 type Known struct {
 	// Input are the fields of the run's input.
 	Input map[string]any
-	// Files are the facts of its files, as file-inspect gives them (mimeType,
-	// sizeBytes, extended). The formula sees their sums (R15).
+	// Files describe its files, as file-inspect returns them (mimeType, sizeBytes,
+	// extended). The formula sees their sums (R15).
 	Files []map[string]any
 }
 
-// A Budget is what a run of a plan may cost and how long it may take. Credits
-// are whole. Least and Most are the sums of the declared costs on the cheapest
-// and the dearest path; retries, fallbacks that never run and compensations
-// cost nothing.
+// A Budget is what a run of a plan may cost and how long it may take. Credits are
+// whole numbers. Least and Most are the sums of the declared costs on the cheapest and
+// the most expensive path, without retries and compensations.
 type Budget struct {
 	Strategy string `json:"strategy,omitempty"` // of creditEstimation (X147)
 	Least    int64  `json:"min"`
 	Most     int64  `json:"max"`
-	// Open says that a part has no known bound, so Most and MostMS count it once.
+	// Open lists parts without a known bound; Most and MostMS count each once.
 	Open []string `json:"open,omitempty"`
 
 	Formula  string         `json:"formula,omitempty"`
-	Expanded string         `json:"expanded,omitempty"` // with values in place of names
+	Expanded string         `json:"expanded,omitempty"` // the formula with values in place of names
 	Values   map[string]any `json:"values,omitempty"`
 	Missing  []string       `json:"missing,omitempty"` // names without a value yet
-	Problem  string         `json:"problem,omitempty"` // why the formula gave no number
+	Problem  string         `json:"problem,omitempty"` // why the formula has no result
 
 	Expected int64 `json:"expected"` // estimated credits
 	Cap      int64 `json:"cap,omitempty"`
-	// Reserved is min(cap, ceil(expected × 1.25)); the cap where a name of the
+	// Reserved is min(cap, ceil(expected × 1.25)), or the cap when a name in the
 	// formula has no value yet.
 	Reserved int64  `json:"reserved"`
 	Policy   string `json:"policy"`
@@ -52,8 +51,8 @@ type Budget struct {
 	MostMS  int64 `json:"maxDurationMs"`
 }
 
-// Estimate says what a run of p may cost and how long it may take, without
-// running anything. actions must be those that p was compiled against.
+// Estimate returns what a run of p may cost and how long it may take, without running
+// anything. actions must be those that p was compiled against.
 func Estimate(p *plan.Plan, actions Actions, known Known) *Budget {
 	e := &estimator{p: p, actions: actions, vars: known.vars(p)}
 	least := e.graph(0)
@@ -67,8 +66,8 @@ func Estimate(p *plan.Plan, actions Actions, known Known) *Budget {
 	return b
 }
 
-// reserve applies the rule of the design: a quarter more than expected, at most
-// the cap, and the cap itself where the estimate is not complete.
+// reserve computes Reserved: a quarter more than expected, at most the cap, and the cap
+// itself when the estimate is incomplete.
 func (b *Budget) reserve() {
 	b.Reserved = b.Expected + (b.Expected+3)/4
 	if b.Cap > 0 && (b.Reserved > b.Cap || len(b.Missing) > 0 || b.Problem != "") {
@@ -121,7 +120,7 @@ func (e *estimator) byFormula(b *Budget, src string) {
 			end = r.Offset + len([]rune(name))
 		}
 		if r.Offset < done || end > len(runes) || string(runes[r.Offset:end]) != name {
-			continue // written otherwise, such as a['b']: left as it is
+			continue // in another notation, such as a['b']: it stays as it is
 		}
 		raw, err := json.Marshal(v)
 		if err != nil {
@@ -157,7 +156,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// lookupPath is the value that a name with constant members has.
+// lookupPath returns the value of a name followed by constant members.
 func lookupPath(vars expr.MapVars, r expr.Ref) (any, bool) {
 	v, ok := vars[r.Name]
 	for _, m := range r.Path {
@@ -170,14 +169,13 @@ func lookupPath(vars expr.MapVars, r expr.Ref) (any, bool) {
 	return v, ok
 }
 
-// fileSums are the names under which a formula finds what a run's files are, all
-// together, before it starts (R15).
+// fileSums are the names that a formula can use for totals over the run's files (R15).
 var fileSums = []string{"fileCount", "file_count", "mimeType", "mime_type", "pageCount", "page_count",
 	"sizeBytes", "size_bytes", "sizeMb", "size_mb"}
 
-// vars are the names that a formula and a loop's `over` may use before the run
-// starts: the input and its fields, the files, sums of what the files are, and
-// what a file-inspect step will find about the run's only file.
+// vars returns the variables that a formula and a loop's `over` may use before the run
+// starts: the input and its fields, the files, the fileSums, and what a file-inspect step
+// will return for the run's only file.
 func (k Known) vars(p *plan.Plan) expr.MapVars {
 	vars := expr.MapVars{}
 	pages, size, counted := int64(0), int64(0), true
@@ -223,7 +221,7 @@ func (k Known) vars(p *plan.Plan) expr.MapVars {
 	return vars
 }
 
-// A interval is the least and the most of something.
+// An interval is a minimum and a maximum.
 type interval [2]int64
 
 // An amount is what a part of a plan costs and how long it takes.
@@ -238,8 +236,8 @@ type estimator struct {
 	open    []string
 }
 
-// graph adds up a scope: all its steps cost, and the longest chain of them is
-// how long it takes.
+// graph returns the cost of a scope, which is the sum over its steps, and its duration,
+// which is that of the longest chain of steps.
 func (e *estimator) graph(g int32) amount {
 	var total amount
 	if g == plan.None {
@@ -308,7 +306,7 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	}
 	a.credits = interval{decl.Cost, decl.Cost}
 	if r := decl.Metadata.DurationRange; r != nil {
-		// A declaration that is no duration counts as unknown: 0.
+		// A declared text that is not a duration counts as unknown: 0.
 		a.ms[0], _ = recipe.ParseDuration(r.Min)
 		a.ms[1], _ = recipe.ParseDuration(r.Max)
 	}
@@ -318,7 +316,7 @@ func (e *estimator) action(st *plan.Step) (a amount) {
 	return a
 }
 
-// union is the range of two sides of which one is taken.
+// union returns the range of two alternatives.
 func union(a, b amount) amount {
 	return amount{
 		interval{min(a.credits[0], b.credits[0]), max(a.credits[1], b.credits[1])},
@@ -326,8 +324,8 @@ func union(a, b amount) amount {
 	}
 }
 
-// parallel: with waitFor all every branch counts; else one may decide before
-// the others have cost anything.
+// parallel returns the amount of a parallel step. With waitFor all, every branch counts;
+// otherwise one branch may end the step before the others have cost anything.
 func (e *estimator) parallel(st *plan.Step) (a amount) {
 	for i, g := range st.Branches {
 		b := e.graph(g)
@@ -344,7 +342,7 @@ func (e *estimator) parallel(st *plan.Step) (a amount) {
 	return a
 }
 
-// loop multiplies its body by the number of items where that is known.
+// loop multiplies the amount of the body by the number of items, if that is known.
 func (e *estimator) loop(st *plan.Step) (a amount) {
 	body := e.graph(st.Body)
 	n, known := e.items(st)
@@ -359,7 +357,7 @@ func (e *estimator) loop(st *plan.Step) (a amount) {
 	return a
 }
 
-// items counts what a loop goes over, where the input alone decides it.
+// items returns how many items a loop has, if that depends on the input alone.
 func (e *estimator) items(st *plan.Step) (int64, bool) {
 	for i := range st.Expr.Vars {
 		if st.Expr.Vars[i].Kind != plan.VarInput {

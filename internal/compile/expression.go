@@ -19,15 +19,15 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A site is where an expression stands and what it sees from there.
+// A site is the place of an expression, which determines the names it can use.
 type site struct {
-	step         int32 // None beside the steps, where everything has happened
-	graph        int32 // innermost graph whose names it sees
+	step         int32 // None outside of steps, such as in outputs, which run after all steps
+	graph        int32 // innermost graph whose names are visible
 	at           location
-	leading      int    // runes of white space cut off before it
+	leading      int    // runes of white space trimmed before it
 	src          string // "" for a tree
 	want         string // type the result must have; "" = any
-	compensation bool   // in a compensation: it runs after everything, so it waits for nobody
+	compensation bool   // in a compensation, which runs after everything, so it waits for no step
 }
 
 type exprKey struct {
@@ -35,7 +35,7 @@ type exprKey struct {
 	template bool
 }
 
-// program is one distinct text, compiled once.
+// A program is one distinct source text, compiled once.
 type program struct {
 	refs     []expr.Ref
 	problems []expr.Problem
@@ -43,15 +43,15 @@ type program struct {
 	isConst  bool
 }
 
-// broken says that a text does not even parse. What parses is CEL, and a {{ in it is
-// a part of a text.
+// broken reports whether a source does not parse. If it parses it is CEL, and a {{ in
+// it is part of a string.
 func (p *program) broken() bool {
 	return slices.ContainsFunc(p.problems, func(p problem) bool { return p.Rule == expr.RuleSyntax })
 }
 
 type problem = expr.Problem
 
-// resolve compiles every expression and says what its names mean.
+// resolve compiles every expression and resolves its names.
 func (c *compiler) resolve() {
 	for i := range c.nodes {
 		if !c.nodes[i].invalid {
@@ -93,7 +93,7 @@ func (c *compiler) resolveStep(i int32) {
 	}
 }
 
-// checkTime checks a time that is written out.
+// checkTime checks a time that is a constant string.
 func (c *compiler) checkTime(e *plan.Expr, at location) {
 	if e == nil {
 		return
@@ -125,13 +125,14 @@ func (c *compiler) resolveInputs(i int32, here func(ptr, want string) site) {
 	}
 }
 
-// celTypes are the CEL types of JSON Schema's. A file is named by its hash.
+// celTypes maps the types of JSON Schema to those of CEL.
 var celTypes = map[string]string{
 	"string": "string", "boolean": "bool", "array": "list", "integer": "int", "number": "number", "object": "map",
 }
 
-// celType is the CEL type that a property's schema asks for, "" where it leaves a
-// choice. So what one action puts out is held against what the next takes (X11).
+// celType returns the CEL type that a property's schema requires, or "" when it allows
+// several. With it the output of one action is checked against the input of the next
+// (X11).
 func celType(prop any) string {
 	p, _ := prop.(map[string]any)
 	name, _ := p["type"].(string)
@@ -140,7 +141,7 @@ func celType(prop any) string {
 
 func (c *compiler) compensates(g int32) bool { return c.p.Graphs[g].Role == plan.Compensation }
 
-// resolveOutputs compiles the run's result (R41), which sees what the root does.
+// resolveOutputs compiles the run's result (R41), which sees the names of the root.
 func (c *compiler) resolveOutputs() {
 	for _, name := range slices.Sorted(maps.Keys(c.r.Outputs)) {
 		at := c.valueAt(c.base + "/outputs/" + jsonx.EscapeToken(name))
@@ -152,8 +153,8 @@ func (c *compiler) resolveOutputs() {
 	}
 }
 
-// resolveFormula checks the credit formula. What it names may be unknown (R15),
-// and its integers and doubles mix (R14), so only its form can be wrong.
+// resolveFormula checks the credit formula. Its names may be unknown (R15), and its
+// integers and doubles mix (R14), so only its syntax can be wrong.
 func (c *compiler) resolveFormula() {
 	e := c.r.CreditEstimation
 	if e == nil || e.Formula == "" {
@@ -184,14 +185,14 @@ func (c *compiler) resolveFormula() {
 	}
 }
 
-// inputFields are the properties that an input schema names: a formula sees them
-// by their own names too.
+// inputFields returns the properties of an input schema, which a formula can also use
+// without `input.`.
 func inputFields(schema json.RawMessage) []string {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
 	if json.Unmarshal(schema, &s) != nil {
-		return nil // reported where schemas are compiled, or says nothing of properties
+		return nil // reported where schemas are compiled, or a boolean schema
 	}
 	return slices.Sorted(maps.Keys(s.Properties))
 }
@@ -235,7 +236,7 @@ func (c *compiler) compiled(at site, template bool) *plan.Expr {
 	return &plan.Expr{Src: at.src, Template: template, Vars: vars}
 }
 
-// tree compiles the templates in a JSON value and returns what they name.
+// tree compiles the templates in a JSON value and returns their variables.
 func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	if c.treeSecret(at, raw) {
 		return nil
@@ -252,7 +253,7 @@ func (c *compiler) tree(at site, raw json.RawMessage) []plan.Var {
 	return vars
 }
 
-// problems reports what expr found, at their places in the recipe.
+// problems reports what expr found, at the places in the recipe.
 func (c *compiler) problems(at site, ps []problem) {
 	for _, p := range ps {
 		where := at.at
@@ -261,7 +262,7 @@ func (c *compiler) problems(at site, ps []problem) {
 	}
 }
 
-// program compiles a text once.
+// program compiles a source, once per distinct text.
 func (c *compiler) program(src string, template bool) *program {
 	key := exprKey{src, template}
 	if p, ok := c.programs[key]; ok {
@@ -287,7 +288,7 @@ func (c *compiler) program(src string, template bool) *program {
 	return p
 }
 
-// problemsOf turns the error of a compilation back into places.
+// problemsOf converts the error of a compilation back into problems with offsets.
 func problemsOf(src string, err error) []problem {
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Diags) == 0 {
@@ -350,8 +351,8 @@ func (c *compiler) treeSecret(at site, raw json.RawMessage) bool {
 	return found
 }
 
-// callOf returns where src calls a function of that name outside of strings;
-// in a template only what stands in braces counts. -1 = nowhere.
+// callOf returns the offset at which src calls a function of that name outside of
+// strings, or -1. In a template only the text inside braces counts.
 func callOf(name, src string, template bool) int {
 	quote, inside := byte(0), !template
 	for i := 0; i < len(src); i++ {

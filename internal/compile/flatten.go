@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// flatten flattens the recipe: one graph per scope, the steps of a graph side by
-// side, inner graphs after the graph that owns them. So the index of an owner
-// is always smaller than those of what it owns.
+// flatten turns the nested recipe into flat arrays: one graph per scope, the steps of a
+// graph next to each other, inner graphs after the graph that owns them. So the index of
+// an owner is always smaller than the indices of what it owns.
 func (c *compiler) flatten() {
 	if len(c.r.Steps) == 0 {
 		c.fail(fault.RecipeInvalid, "no-steps", c.keyAt("/steps"), "the recipe has no steps", `give "steps" at least one step`)
@@ -22,7 +22,7 @@ func (c *compiler) flatten() {
 	c.flattenScope(c.r.Steps, c.base+"/steps", plan.Graph{Owner: plan.None, Role: plan.Root}, plan.None)
 }
 
-// flattenScope appends a scope and everything below it, and returns its index.
+// flattenScope appends a scope and everything below it, and returns its graph index.
 func (c *compiler) flattenScope(steps []*recipe.Step, ptr string, g plan.Graph, parent int32) int32 {
 	id := int32(len(c.p.Graphs))
 	g.First, g.N, g.Out = int32(len(c.p.Steps)), int32(len(steps)), plan.None
@@ -54,7 +54,7 @@ func (c *compiler) flattenScope(steps []*recipe.Step, ptr string, g plan.Graph, 
 	return id
 }
 
-// flattenOwned lays out the graphs that one step owns.
+// flattenOwned appends the graphs that one step owns.
 func (c *compiler) flattenOwned(i, g int32) {
 	n := &c.nodes[i]
 	s, ptr := n.src, n.ptr
@@ -75,7 +75,7 @@ func (c *compiler) flattenOwned(i, g int32) {
 		switch kind {
 		case plan.Condition:
 			c.p.Steps[i].Then = own(s.Condition.Then, ptr+"/condition/then", plan.Then, 0)
-			if len(s.Condition.Else) > 0 { // an empty side is no side
+			if len(s.Condition.Else) > 0 { // an empty side is the same as none
 				c.p.Steps[i].Else = own(s.Condition.Else, ptr+"/condition/else", plan.Else, 0)
 			}
 		case plan.Parallel:
@@ -105,7 +105,7 @@ func (c *compiler) flattenOwned(i, g int32) {
 	}
 }
 
-// outer is the graph in which the owner of g stands; None for the root.
+// outer returns the graph of the step that owns g, or None for the root.
 func (c *compiler) outer(g int32) int32 {
 	owner := c.p.Graphs[g].Owner
 	if owner == plan.None {
@@ -114,7 +114,7 @@ func (c *compiler) outer(g int32) int32 {
 	return c.p.Steps[owner].Graph
 }
 
-// ancestorIn returns the step of graph g that is i or owns it, at whatever depth;
+// ancestorIn returns the step of graph g that is i or contains it, at any depth, or
 // None when i is not inside g.
 func (c *compiler) ancestorIn(i, g int32) int32 {
 	for i != plan.None && c.p.Steps[i].Graph != g {
@@ -123,7 +123,7 @@ func (c *compiler) ancestorIn(i, g int32) int32 {
 	return i
 }
 
-// scopeName names a graph for people.
+// scopeName returns the name of a graph for messages.
 func (c *compiler) scopeName(g int32) string {
 	gr := &c.p.Graphs[g]
 	if gr.Owner == plan.None {
@@ -144,7 +144,7 @@ func (c *compiler) scopeName(g int32) string {
 	}
 }
 
-// kindFields are the fields of a step of which its kind decides one.
+// kindFields are the fields of a step that define its kind.
 var kindFields = [...]struct {
 	name string
 	kind plan.Kind
@@ -159,8 +159,8 @@ var kindFields = [...]struct {
 	{"fail", plan.Fail, func(s *recipe.Step) bool { return s.Fail != nil }},
 }
 
-// kind infers what a step does: from its type, else from the one field of a
-// kind that is present (the example of X53 writes only `action`).
+// kind infers the kind of a step from its type, else from the one kind field that is
+// present (the example of X53 has only `action`).
 func (c *compiler) kind(i int32) (plan.Kind, bool) {
 	s, ptr := c.nodes[i].src, c.nodes[i].ptr
 	if s.Type == "recipe" || s.Recipe != nil {

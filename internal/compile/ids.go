@@ -14,9 +14,9 @@ import (
 
 const maxID = 64
 
-// assignIDs gives every step its id: the written one, else one made from its
-// place (X53). Places are part of a recipe's meaning, so the same recipe gets
-// the same ids everywhere.
+// assignIDs gives every step its id: the one in the recipe, else one generated from its
+// position (X53). Positions are part of a recipe's meaning, so the same recipe gets the
+// same ids everywhere.
 func (c *compiler) assignIDs() {
 	for i := range c.nodes {
 		n := &c.nodes[i]
@@ -55,14 +55,14 @@ func (c *compiler) assignIDs() {
 	}
 }
 
-// generatedID names a step by its place: s2, sizes-b0-s1, pages-s0, charge-undo.
+// generatedID names a step by its position: s2, sizes-b0-s1, pages-s0, charge-undo.
 func (c *compiler) generatedID(i int32) string {
 	g := &c.p.Graphs[c.p.Steps[i].Graph]
 	at := "s" + strconv.Itoa(int(i-g.First))
 	if g.Owner == plan.None {
 		return at
 	}
-	owner := c.p.Steps[g.Owner].ID // its index is smaller: it has its id by now
+	owner := c.p.Steps[g.Owner].ID // its index is smaller, so it already has its id
 	switch g.Role {
 	case plan.Then, plan.Else:
 		at = g.Role.String() + "-" + at
@@ -76,7 +76,8 @@ func (c *compiler) generatedID(i int32) string {
 	return owner + "-" + at
 }
 
-// uniqueID makes an id fit the length and keeps it clear of the written ones.
+// uniqueID shortens a generated id to the maximum length and makes it differ from the
+// ids in the recipe.
 func (c *compiler) uniqueID(id string) string {
 	if len(id) > maxID {
 		sum := sha256.Sum256([]byte(id))

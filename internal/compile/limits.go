@@ -18,19 +18,19 @@ const (
 	mebibyte = 1 << 20
 )
 
-// Limits are a server's defaults and maxima. A field left zero takes the
-// figure of [DefaultLimits].
+// Limits are a server's defaults and maxima. A zero field has the value of
+// [DefaultLimits].
 type Limits struct {
 	Default, Max plan.Limits
-	// TimeoutMS is the timeout of a step that has none; MaxTimeoutMS is the
+	// TimeoutMS is the timeout of a step without one; MaxTimeoutMS is the
 	// operator's hard limit (X238).
 	TimeoutMS, MaxTimeoutMS int64
-	// TTLMS is the ttl of a run that has none; MaxTTLMS bounds it, 0 = no bound.
+	// TTLMS is the ttl of a run without one; MaxTTLMS bounds it, 0 = no bound.
 	TTLMS, MaxTTLMS int64
 }
 
-// DefaultLimits are the documented figures. The default cost of an expression is
-// that of package expr, and 0 here.
+// DefaultLimits returns the documented defaults. The expression cost is 0 here, which
+// means the default of package expr.
 func DefaultLimits() Limits {
 	return Limits{
 		Default:   plan.Limits{TotalSteps: 100_000, LoopItems: 100_000, ScopeDepth: 32, MemoryBytes: 256 * mebibyte},
@@ -58,8 +58,8 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// expressionCost is what an expression of the recipe may cost; where the recipe's
-// wish is no good, effectiveLimits says so.
+// expressionCost returns what an expression of the recipe may cost. If the recipe's
+// limit is out of range, effectiveLimits reports it.
 func (c *compiler) expressionCost() int64 {
 	most := c.limits.Max.ExpressionCost
 	if c.r.Limits == nil || c.r.Limits.MaxExpressionCost <= 0 {
@@ -68,8 +68,8 @@ func (c *compiler) expressionCost() int64 {
 	return min(c.r.Limits.MaxExpressionCost, most)
 }
 
-// effectiveLimits are the recipe's wishes within the server's maxima, and the
-// checks that follow from them before anything runs.
+// effectiveLimits computes the limits of a run from the recipe's limits and the server's
+// maxima, and checks what can be checked before anything runs.
 func (c *compiler) effectiveLimits() {
 	lim := c.limits.Default
 	wish := c.r.Limits
@@ -104,7 +104,7 @@ func (c *compiler) effectiveLimits() {
 		}
 	}
 	if lim.ExpressionCost = c.expressionCost(); lim.ExpressionCost == expr.CostLimit {
-		lim.ExpressionCost = 0 // one form for one meaning, as in plans from before the field
+		lim.ExpressionCost = 0 // the same form as in plans from before the field, so the hash is the same
 	}
 	c.p.Limits = lim
 	if n := int64(len(c.p.Steps)); n > lim.TotalSteps {
@@ -114,7 +114,7 @@ func (c *compiler) effectiveLimits() {
 	}
 	for g := range c.p.Graphs {
 		gr := &c.p.Graphs[g]
-		// Reported where the limit is passed, not at every scope below it.
+		// Reported where the limit is exceeded, not at every scope below.
 		if int64(gr.Depth) == lim.ScopeDepth+1 && gr.Role != plan.Compensation {
 			c.fail(fault.DepthExceeded, "too-deep", c.valueAt(c.nodes[gr.Owner].ptr),
 				fmt.Sprintf("%s is %d levels deep; the limit is %d", c.scopeName(int32(g)), gr.Depth, lim.ScopeDepth),
@@ -123,8 +123,8 @@ func (c *compiler) effectiveLimits() {
 	}
 }
 
-// duration reads a duration that must be longer than nothing. 0 = not given or
-// not readable, which has been reported then.
+// duration parses a duration that must be longer than zero. It returns 0 when the
+// duration is not given or not valid; the latter is reported.
 func (c *compiler) duration(d recipe.Duration, at location) int64 {
 	if d == "" {
 		return 0
@@ -141,7 +141,7 @@ func (c *compiler) duration(d recipe.Duration, at location) int64 {
 	return ms
 }
 
-// delay is a duration that may be no time at all; false = not given.
+// delay parses a duration that may be zero; ok is false when it is not given.
 func (c *compiler) delay(d recipe.Duration, at location) (ms int64, ok bool) {
 	if d == "" {
 		return 0, false
@@ -154,7 +154,7 @@ func (c *compiler) delay(d recipe.Duration, at location) (ms int64, ok bool) {
 	return ms, true
 }
 
-// timeout is a duration under the operator's hard limit.
+// timeout parses a duration and caps it at the operator's hard limit.
 func (c *compiler) timeout(d recipe.Duration, at location) int64 {
 	ms := c.duration(d, at)
 	if ms > c.limits.MaxTimeoutMS {
@@ -164,7 +164,7 @@ func (c *compiler) timeout(d recipe.Duration, at location) int64 {
 	return ms
 }
 
-// formatMS writes milliseconds as people do: 1h30m, 250ms.
+// formatMS formats milliseconds for people: 1h30m, 250ms.
 func formatMS(ms int64) string {
 	s := ""
 	for _, u := range []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// lint warns of what is allowed and hardly ever meant.
+// lint warns of what is allowed but probably a mistake.
 func (c *compiler) lint() {
 	if c.r.Status == "deprecated" {
 		c.warn("deprecated", c.valueAt(c.base+"/status"), "the recipe is deprecated", "run what has taken its place")
@@ -24,7 +24,7 @@ func (c *compiler) lint() {
 	}
 }
 
-// lintUnused: a binding that no expression and no result reads.
+// lintUnused warns of a binding that neither an expression nor the result reads.
 func (c *compiler) lintUnused(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if st.Slot == plan.None {
@@ -38,8 +38,8 @@ func (c *compiler) lintUnused(i int32) {
 	c.warn("unused-binding", c.valueAt(n.bindPtr), fmt.Sprintf("nothing reads %q", st.Bind), "use it, or remove the outputBinding")
 }
 
-// lintUnreachable: a side of a condition that is never taken, and steps below a
-// fail step.
+// lintUnreachable warns of a side of a condition that is never taken, and of steps
+// below a fail step.
 func (c *compiler) lintUnreachable(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if v, ok := c.constant(st.When); ok {
@@ -79,7 +79,8 @@ func (c *compiler) constant(e *plan.Expr) (value, ok bool) {
 	return value, ok
 }
 
-// lintTimeouts: a time that something around the step cuts short.
+// lintTimeouts warns of a timeout that cannot be reached, because a shorter one ends
+// the step, an enclosing step or the run before.
 func (c *compiler) lintTimeouts(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	for _, t := range []struct {

@@ -4,9 +4,9 @@ package compile
 
 import "github.com/roux-engine/roux/internal/plan"
 
-// markLive marks the steps whose output somebody may still read after they have
-// settled; a run forgets all others. A mark too few would lose data, so
-// whatever is in doubt is kept.
+// markLive marks the steps whose output may still be read after they have settled; a run
+// drops all other outputs. A missing mark would lose data, so it marks a step in case of
+// doubt.
 func (c *compiler) markLive() {
 	for i := range c.p.Steps {
 		st := &c.p.Steps[i]
@@ -22,9 +22,9 @@ func (c *compiler) markLive() {
 		if gr.Out == plan.None || c.p.Steps[gr.Out].Kind == plan.Fail || gr.Role == plan.Compensation || gr.Role == plan.Root && (len(c.p.Outputs) > 0 || c.p.OutputSchema == nil) {
 			continue
 		}
-		// The output of an inner scope becomes its owner's when the scope ends,
-		// which may be after the step that gives it; that of the root's last
-		// step is where a result without outputs gets the outputSchema's fields.
+		// The output of an inner scope becomes that of its owner when the scope ends,
+		// which may be after the step that produced it. In the root, the output of the
+		// last step is the source of a result without outputs (outputSchema).
 		c.p.Steps[gr.Out].Keep = true
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// fileOf is an expression that is nothing but the file of a binding or a step:
+// fileOf matches an expression that only selects the file of a binding or a step:
 // page.file, steps.resize.output.file, resize.result.file.
 var fileOf = regexp.MustCompile(`^[A-Za-z_]\w*(\.\w+|\['[\w-]+'\])*\.file$`)
 
-// lintFileTypes warns where a file goes to an action that does not take its type
-// (X11). Only what both actions declare is compared: the types of the field
-// `file` of the one with those of the input of the other.
+// lintFileTypes warns when a file is passed to an action that does not accept its type
+// (X11). It compares only what both actions declare: the output types of the one and the
+// input types of the other.
 func (c *compiler) lintFileTypes(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if st.Kind != plan.Action || n.decl == nil {
@@ -35,7 +35,7 @@ func (c *compiler) lintFileTypes(i int32) {
 		if from == nil || !slices.Contains(jsonschema.FileFields(from.Output), "file") {
 			continue
 		}
-		// JSON describes the value that the file is a part of.
+		// JSON is the type of the value that contains the file, not of the file.
 		gives := slices.DeleteFunc(mimeTypes(from.Metadata.OutputTypes), func(t string) bool { return t == "application/json" })
 		if len(gives) == 0 || len(takes) == 0 || overlap(gives, takes) {
 			continue
@@ -46,7 +46,7 @@ func (c *compiler) lintFileTypes(i int32) {
 	}
 }
 
-// producer is the action whose output a variable shows; nil when that is not one.
+// producer returns the action whose output a variable is, or nil.
 func (c *compiler) producer(v *plan.Var) *action.Action {
 	step := plan.None
 	switch v.Kind {
@@ -70,7 +70,7 @@ func mimeTypes(defs []action.TypeDefinition) (types []string) {
 	return types
 }
 
-// overlap says whether a type that one list admits can be one of the other's.
+// overlap reports whether some MIME type matches both lists.
 func overlap(a, b []string) bool {
 	for _, x := range a {
 		for _, y := range b {

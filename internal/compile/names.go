@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// resolveNames says what the names of an expression mean where it stands, and notes
-// whom its step therefore waits for.
+// resolveNames resolves the names of an expression at its site, and adds the edges to the
+// steps that its step must therefore wait for.
 func (c *compiler) resolveNames(at site, refs []expr.Ref) []plan.Var {
 	var vars []plan.Var
 	for _, r := range refs {
@@ -32,9 +32,9 @@ func (c *compiler) resolveNames(at site, refs []expr.Ref) []plan.Var {
 	return vars
 }
 
-// resolveName resolves one name: the reserved ones first, then bindings and loop
-// variables from the innermost scope outward, then steps by their bare id. So a
-// binding beats a step of the same name.
+// resolveName resolves one name: first reserved names, then bindings and loop variables
+// from the innermost scope outward, then steps by their bare id. So a binding takes
+// precedence over a step of the same name.
 func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, bool) {
 	switch {
 	case r.Name == "steps":
@@ -79,7 +79,7 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 	return plan.Var{}, false
 }
 
-// stepVariable resolves what stands behind now() and uuid(), which is the step's.
+// stepVariable resolves the variables behind now() and uuid(), which belong to a step.
 func (c *compiler) stepVariable(at site, r expr.Ref, where location) (plan.Var, bool) {
 	if at.step == plan.None {
 		c.fail(fault.RecipeInvalid, "undefined-name", where, expr.NameFor(r.Name)+" belongs to a step, and here is none",
@@ -120,7 +120,7 @@ func (c *compiler) resolveMember(at site, r expr.Ref, where location) (plan.Var,
 	return c.stepReference(at, i, "steps", id, r.Path[1:], where)
 }
 
-// stepReference resolves a name to a step, if that can be seen and has settled by then.
+// stepReference resolves a name to a step, if that is visible and will have settled.
 func (c *compiler) stepReference(at site, i int32, name, member string, path []string, where location) (plan.Var, bool) {
 	id, g := c.p.Steps[i].ID, c.p.Steps[i].Graph
 	if !c.visible(at, g) {
@@ -169,7 +169,7 @@ func stepSource(id string) string {
 	return "steps['" + id + "']"
 }
 
-// visible says whether the steps of g are visible from a site.
+// visible reports whether the steps of g are visible from a site.
 func (c *compiler) visible(at site, g int32) bool {
 	for at := at.graph; at != plan.None; at = c.outer(at) {
 		if at == g {
@@ -181,8 +181,8 @@ func (c *compiler) visible(at site, g int32) bool {
 
 func (c *compiler) frameOf(g int32) int32 { return c.p.Graphs[g].Frame }
 
-// roleWithin is the role of the graph of step i in which the site stands; Root when
-// it stands at the step itself.
+// roleWithin returns the role of the graph of step i that contains the site, or Root
+// when the site is at the step itself.
 func (c *compiler) roleWithin(at site, i int32) plan.Role {
 	for g := at.graph; g != plan.None; g = c.outer(g) {
 		if c.p.Graphs[g].Owner == i {
@@ -192,7 +192,7 @@ func (c *compiler) roleWithin(at site, i int32) plan.Role {
 	return plan.Root
 }
 
-// undefined reports a name that means nothing, with what would mean something.
+// undefined reports an undefined name, with the names that are defined.
 func (c *compiler) undefined(at site, name string, where location) {
 	if c.full(fault.SeverityError) {
 		return
@@ -221,7 +221,7 @@ func (c *compiler) undefined(at site, name string, where location) {
 		hint+available(slices.Concat(bound, []string{"input", "parameters", "fileHashes", "files", "steps", "workflow", "_context"})))
 }
 
-// hidden returns a step that binds name where it cannot be seen; None without.
+// hidden returns a step that binds name in a scope where it is not visible, or None.
 func (c *compiler) hidden(name string) int32 {
 	for g := range c.p.Graphs {
 		if f, ok := c.frames[int32(g)]; ok && g > 0 {
@@ -244,7 +244,7 @@ func available(names []string) string {
 	return "available: " + strings.Join(names, ", ")
 }
 
-// visibleBindings lists the bindings and loop variables of the scopes around.
+// visibleBindings returns the bindings and loop variables of the enclosing scopes.
 func (c *compiler) visibleBindings(at site) []string {
 	var names []string
 	for g := at.graph; g != plan.None; g = c.outer(g) {
@@ -283,21 +283,21 @@ func (c *compiler) visibleSteps(at site) []string {
 	return ids
 }
 
-// A unbound is why a binding of the right name is of no use here.
+// An unbound explains why a binding of the right name cannot be used here.
 type unbound struct {
 	rule, msg, hint string
 	related         []fault.Place
 }
 
-// findBinder finds the step that sets a slot for a reader and makes the reader wait
-// for it. In each scope from the reader outward that is the nearest one above
-// it in the definition; where none is above, in a scope without order the
-// nearest one below. Where it may not have been set, the search goes on outward
-// for one that surely did. nil = found.
+// findBinder finds the step that sets a slot for a reader, and makes the reader wait
+// for it. In each scope, from the reader outward, that is the nearest step above the
+// reader; if there is none, in a scope without order, it is the nearest step below. If
+// that step may leave the slot unset, the search continues outward for one that
+// definitely sets it. findBinder returns nil when it found one.
 func (c *compiler) findBinder(at site, frame, slot int32, name string, where location) *unbound {
-	maybe := plan.None // the owner, in the innermost scope that has one, of a binder that may not have run
+	maybe := plan.None // the binder, or its owner, in the innermost scope that has one; it may not have run
 	found := false
-	var before []graphSlot // scopes whose steps bind it only after the reader
+	var before []graphSlot // scopes in which steps bind the slot only after the reader
 	defer func() {
 		if found {
 			for _, key := range before {
@@ -314,7 +314,7 @@ func (c *compiler) findBinder(at site, frame, slot int32, name string, where loc
 			k, member = slices.BinarySearch(steps, reader)
 		}
 		if at.compensation && member && c.roleWithin(at, reader) == plan.Compensation {
-			k++ // what this compensates has completed, and bound what it binds
+			k++ // the step that this compensates has completed, so its bindings are set
 		}
 		if member && !at.compensation && c.crossesBranch(at, reader, slot, name, where) {
 			return nil
@@ -335,7 +335,7 @@ func (c *compiler) findBinder(at site, frame, slot int32, name string, where loc
 		} else if !at.compensation && len(steps) > 0 && !member {
 			before = append(before, key)
 		} else if at.compensation && len(steps) > 0 {
-			found = true // later steps may have run before the failure
+			found = true // steps below may have run before the failure
 			if maybe == plan.None {
 				maybe = steps[0]
 			}
@@ -351,7 +351,7 @@ func (c *compiler) findBinder(at site, frame, slot int32, name string, where loc
 	return nil
 }
 
-// inFrame is the innermost graph around g, or g, whose bindings live in frame.
+// inFrame returns the innermost graph, from g outward, whose bindings are in frame.
 func (c *compiler) inFrame(g, frame int32) int32 {
 	for c.frameOf(g) != frame {
 		g = c.outer(g)
@@ -359,7 +359,7 @@ func (c *compiler) inFrame(g, frame int32) int32 {
 	return g
 }
 
-// findBinderBelow looks for a binder that stands below its reader.
+// findBinderBelow finds a binder below its reader.
 func (c *compiler) findBinderBelow(at site, frame, slot int32, name string, where location) *unbound {
 	late := plan.None
 	for g := c.inFrame(at.graph, frame); ; g = c.outer(g) {
@@ -410,7 +410,7 @@ func (c *compiler) findBinderBelow(at site, frame, slot int32, name string, wher
 	}
 }
 
-// crossesBranch refuses to read in one branch what another branch sets meanwhile.
+// crossesBranch refuses to read in one branch what a concurrent branch sets.
 func (c *compiler) crossesBranch(at site, owner, slot int32, name string, where location) bool {
 	if at.step == owner || c.p.Steps[owner].Kind != plan.Parallel {
 		return false
@@ -426,7 +426,7 @@ func (c *compiler) crossesBranch(at site, owner, slot int32, name string, where 
 	return true
 }
 
-// binderWithin is the first step that binds the slot itself, at i or inside it.
+// binderWithin returns the first step, i or inside it, that itself binds the slot.
 func (c *compiler) binderWithin(i, frame, slot int32) int32 {
 	for _, b := range c.frames[frame].by[slot] {
 		if c.ancestorIn(b, c.p.Steps[i].Graph) == i {
@@ -448,7 +448,7 @@ func (c *compiler) maybeUnbound(at site, within, frame, slot int32, where locati
 		c.place(c.valueAt(c.nodes[by].bindPtr), "bound here"))
 }
 
-// whyUnbound says on which way a binding stays unset.
+// whyUnbound explains on which path a binding stays unset.
 func (c *compiler) whyUnbound(at site, by, slot int32) (why, hint string) {
 	hint = "guard the use, for example with a condition on it, or bind it on every path"
 	if at.compensation {
@@ -475,7 +475,7 @@ func (c *compiler) whyUnbound(at site, by, slot int32) (why, hint string) {
 		switch gr.Role {
 		case plan.Then, plan.Else:
 			if c.scopeDefinitelyBinds(owner.Then, slot) && c.scopeDefinitelyBinds(owner.Else, slot) {
-				break // on both: the reason is further out
+				break // both sides bind it: the reason is further out
 			}
 			return "bound on one branch only: " + c.scopeName(g), "bind it on the other branch too, or end that with a fail step"
 		case plan.Fallback:
@@ -493,11 +493,11 @@ func (c *compiler) whyUnbound(at site, by, slot int32) (why, hint string) {
 	return "not bound on every path that leads here", hint
 }
 
-// handlesAbsence says whether the use of a name is protected by has(), by an optional
-// selection or by the default filter, here or in a condition around it.
+// handlesAbsence reports whether the use of a name is protected by has(), by an
+// optional selection or by the default filter, here or in an enclosing condition.
 func (c *compiler) handlesAbsence(at site, name string) bool {
 	if at.step != plan.None && c.p.Steps[at.step].ParentFailure == plan.SubstituteDefault {
-		return true // what is missing becomes empty text (R13)
+		return true // a missing value becomes empty text (R13)
 	}
 	if at.src != "" && testsPresence(at.src, name) {
 		return true
@@ -518,7 +518,7 @@ func (c *compiler) handlesAbsence(at site, name string) bool {
 	return false
 }
 
-// testsPresence says whether src asks for name before it uses it.
+// testsPresence reports whether src tests that name is set before it uses it.
 func testsPresence(src, name string) bool {
 	for off := 0; ; {
 		k := strings.Index(src[off:], name)

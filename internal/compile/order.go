@@ -12,15 +12,15 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// An edge says that a step waits for another of the same graph, and where the
-// recipe says so.
+// An edge means that a step waits for another one of the same graph. It has the place
+// in the recipe that it comes from.
 type edge struct {
 	from, to int32
 	at       location
 	why      string
 }
 
-// waitFor notes that step `to` waits for `from` because an expression names it.
+// waitFor adds an edge: step `to` waits for `from` because an expression names it.
 func (c *compiler) waitFor(from, to int32, at location) {
 	c.addEdge(edge{from, to, at, "its expression names it"})
 }
@@ -33,14 +33,14 @@ func (c *compiler) addEdge(e edge) {
 	}
 }
 
-// ordered says whether the steps of a graph run one after the other unless they
-// say otherwise. A parallel branch always is a sequence (X46).
+// ordered reports whether the steps of a graph run one after the other by default. A
+// parallel branch is always a sequence (X46).
 func (c *compiler) ordered(g int32) bool {
 	return c.r.Order != "none" || c.p.Graphs[g].Role == plan.Branch
 }
 
-// follows says whether b, which stands below a, runs after it just because of
-// the order of the definition.
+// follows reports whether b, which is below a, runs after it just because of the order
+// of the definition.
 func (c *compiler) follows(b, a int32) bool {
 	if !c.ordered(c.p.Steps[b].Graph) {
 		return false
@@ -53,7 +53,7 @@ func (c *compiler) follows(b, a int32) bool {
 	return true
 }
 
-// order links the steps of every graph, refuses circles (X70) and counts waves.
+// order links the steps of every graph, refuses cycles (X70) and counts waves.
 func (c *compiler) order() {
 	for i := range c.nodes {
 		c.addWrittenEdges(int32(i))
@@ -75,7 +75,8 @@ func (c *compiler) order() {
 	}
 }
 
-// addWrittenEdges adds what the definition says about order: dependsOn, else its place.
+// addWrittenEdges adds the edges that the definition states: dependsOn, else the order
+// of the steps.
 func (c *compiler) addWrittenEdges(i int32) {
 	n, g := &c.nodes[i], c.p.Steps[i].Graph
 	if n.src.DependsOn == nil {
@@ -123,8 +124,8 @@ func (c *compiler) siblings(i int32) []string {
 	return ids
 }
 
-// topologicalSort is Kahn's algorithm. Whatever it cannot reach waits for a circle: that
-// is named and taken out, until all circles are.
+// topologicalSort is Kahn's algorithm. Steps that it cannot reach are in a cycle or wait
+// for one: it reports the cycle, removes it and continues until no cycle is left.
 func (c *compiler) topologicalSort(g int32, left []int32) {
 	gr := &c.p.Graphs[g]
 	done, waves := int32(0), int32(0)
@@ -145,7 +146,7 @@ func (c *compiler) topologicalSort(g int32, left []int32) {
 			waves = max(waves, st.Wave+1)
 			for _, s := range st.Succs {
 				if left[s] < 0 {
-					continue // taken out with its circle
+					continue // removed with its cycle
 				}
 				c.p.Steps[s].Wave = max(c.p.Steps[s].Wave, st.Wave+1)
 				if left[s]--; left[s] == 0 {
@@ -168,11 +169,11 @@ func (c *compiler) topologicalSort(g int32, left []int32) {
 	gr.Waves = waves
 }
 
-// reportCycle finds and reports the shortest circle that a step can be reached in by
-// those it waits for, starting from step i, which is in one or waits for one.
+// reportCycle finds, reports and returns a short cycle, starting from step i, which is in
+// one or waits for one.
 func (c *compiler) reportCycle(i int32, left []int32) []int32 {
 	path := c.shortestCycle(c.anyCycle(i, left), left)
-	// Every circle is told from its first step on, whichever way it was found.
+	// The message begins with the first step of the cycle, however it was found.
 	k := slices.Index(path, slices.Min(path))
 	path = slices.Concat(path[k:], path[:k])
 	var msg strings.Builder
@@ -200,10 +201,10 @@ func (c *compiler) reportCycle(i int32, left []int32) []int32 {
 	return path
 }
 
-// maxNamed is how many steps of a circle are named; nobody reads ten thousand.
+// maxNamed is how many steps of a cycle a message names.
 const maxNamed = 8
 
-// anyCycle walks from step i to those it waits for until it comes back.
+// anyCycle walks from step i to steps it waits for until it meets a step again.
 func (c *compiler) anyCycle(i int32, left []int32) []int32 {
 	at := map[int32]int{}
 	var path []int32
@@ -222,8 +223,8 @@ func (c *compiler) anyCycle(i int32, left []int32) []int32 {
 	}
 }
 
-// shortestCycle is the shortest circle through a step of path, which is a circle itself.
-// The search is bounded: in a large graph some circle that is found is good enough.
+// shortestCycle returns the shortest cycle through a step of path, which is itself a
+// cycle. The search is bounded, because in a large graph any short cycle is good enough.
 func (c *compiler) shortestCycle(path, left []int32) []int32 {
 	const mostSearched = 100_000
 	searched := 0

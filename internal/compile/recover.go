@@ -11,9 +11,10 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// checkMalformed finds what else is wrong with a text that already has problems of
-// form, so that a person mends all of it in one go. What is wrong in form is left out,
-// and a step of which nothing else remains is a stand-in with its name.
+// checkMalformed is the error recovery of the compiler: it finds further problems in a
+// recipe whose text is malformed, so that a person can fix all of them at once. It
+// compiles the recipe without its malformed parts; a step of which nothing else is left
+// becomes a placeholder with its id.
 func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fault.Diagnostic {
 	draft := src.Recovered()
 	if draft == nil || len(draft.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
@@ -27,7 +28,7 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 		}
 		switch {
 		case unknown != "" && (d.Pointer == unknown || strings.HasPrefix(d.Pointer, unknown+"/")):
-			// The draft is without it, and means the rest.
+			// The recovered recipe does not have the field and is complete without it.
 		case inSteps(d.Pointer):
 			m.repair(d)
 		default:
@@ -48,14 +49,14 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 	return diags[:min(len(diags), recipe.MaxDiagnostics)]
 }
 
-// wholeTextRules are the rules that a step or field breaks only if what it refers to
-// is nowhere in the text.
+// wholeTextRules are the rules that can be judged only when the whole text could be
+// read, because what a step or field refers to may be in the part that could not.
 var wholeTextRules = []string{
 	"unknown-step", "undefined-name", "invisible-step", "other-scope", "missing-input", "missing-field", "stray-fallback",
 	"no-steps", "not-parallelizable",
 }
 
-// clearFields empties the fields of the recipe itself that have a problem.
+// clearFields clears the top-level fields of the recipe that have a problem.
 func clearFields(r *recipe.Recipe, broken map[string]bool) {
 	v := reflect.ValueOf(r).Elem()
 	for i := range v.NumField() {

@@ -12,34 +12,34 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// A repairer empties what has a problem of form in the steps of a draft, and knows
-// which problems of meaning that makes.
+// A repairer clears the malformed parts of the steps of a recovered recipe, and knows
+// which further errors follow from that.
 type repairer struct {
 	recovered    *recipe.Recipe
-	namesLost    bool     // a name that others may use is gone
-	inputsLost   []string // pointers to what has lost inputs
-	incomplete   []string // pointers to what lacks something, as has been said
-	invalidNames []string // pointers to names that may not be and are kept
+	namesLost    bool     // a name that other steps may use was cleared
+	inputsLost   []string // pointers to steps whose inputs were cleared
+	incomplete   []string // pointers to objects that lack a field, which has been reported
+	invalidNames []string // pointers to names that are not valid and were kept
 }
 
-// tokensOf splits a pointer, without the object that a recipe may stand in.
+// tokensOf splits a pointer into its tokens, without the wrapper plan_definition.
 func tokensOf(pointer string) []string {
 	return strings.Split(strings.TrimPrefix(strings.TrimPrefix(pointer, "/plan_definition"), "/"), "/")
 }
 
-// inSteps says that a pointer leads into a step.
+// inSteps reports whether a pointer leads into a step.
 func inSteps(pointer string) bool {
 	tokens := tokensOf(pointer)
 	return len(tokens) > 1 && tokens[0] == "steps"
 }
 
-// repair empties what the problem is about.
+// repair clears the part of the recipe that a diagnostic is about.
 func (m *repairer) repair(d fault.Diagnostic) {
 	tokens := tokensOf(d.Pointer)
 	switch d.Rule {
 	case "missing-field", "too-few":
-		m.incomplete = append(m.incomplete, d.Pointer) // complete gives it something
-	case "duplicate-key": // the draft has the first
+		m.incomplete = append(m.incomplete, d.Pointer) // addPlaceholder fills it in
+	case "duplicate-key": // the recovered recipe has the first one
 	case "step-kind":
 		m.incomplete = append(m.incomplete, d.Pointer)
 		if st, ok := valueOf(reflect.ValueOf(m.recovered), tokens).Interface().(*recipe.Step); ok && st != nil {
@@ -50,7 +50,7 @@ func (m *repairer) repair(d fault.Diagnostic) {
 	}
 }
 
-// valueOf follows a pointer; where that ends early it gives the zero value of any.
+// valueOf returns the value at a pointer, or a nil interface when there is none.
 func valueOf(v reflect.Value, tokens []string) reflect.Value {
 	for _, token := range tokens {
 		if v = childOf(v, token); !v.IsValid() {
@@ -60,7 +60,7 @@ func valueOf(v reflect.Value, tokens []string) reflect.Value {
 	return v
 }
 
-// childOf is the field or entry of a name or number; not valid when there is none.
+// childOf returns the field or entry that a token names, or the zero Value.
 func childOf(v reflect.Value, token string) reflect.Value {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -80,7 +80,7 @@ func childOf(v reflect.Value, token string) reflect.Value {
 	return reflect.Value{}
 }
 
-// scopes are the fields that hold steps, and kinds those that say what a step does.
+// scopeFields are the fields that hold steps; nameFields are those that define names.
 var (
 	scopeFields = []string{"then", "else", "branches", "steps", "condition", "parallel", "loop"}
 	nameFields  = []string{"id", "outputBinding", "as", "index"}
@@ -99,7 +99,7 @@ func (m *repairer) clear(pointer string, tokens []string) {
 		}
 		next := childOf(v, token)
 		if !next.IsValid() {
-			break // in a map, or in a value that is kept as text: all of it goes
+			break // in a map, or in a value that is kept as text: all of it is cleared
 		}
 		v = next
 		if v.Type() == reflect.TypeFor[*recipe.OnError]() && last == "strategy" {
@@ -111,7 +111,7 @@ func (m *repairer) clear(pointer string, tokens []string) {
 	}
 	switch {
 	case slices.Contains(nameFields, last) && v.Kind() == reflect.String && v.String() != "":
-		m.invalidNames = append(m.invalidNames, pointer) // others may use it
+		m.invalidNames = append(m.invalidNames, pointer) // other steps may use it
 		return
 	case slices.Contains(nameFields, last):
 		m.namesLost = true
@@ -125,7 +125,7 @@ func (m *repairer) clear(pointer string, tokens []string) {
 	v.SetZero()
 }
 
-// cascades says that a problem of meaning is only there because something is empty.
+// cascades reports whether an error only follows from a part that was cleared.
 func (m *repairer) cascades(d fault.Diagnostic) bool {
 	within := func(all []string) bool {
 		return slices.ContainsFunc(all, func(at string) bool { return strings.HasPrefix(d.Pointer+"/", at) })
@@ -143,7 +143,7 @@ func (m *repairer) cascades(d fault.Diagnostic) bool {
 	return false
 }
 
-// keepOneKind leaves a step with the first of the things that it says it does.
+// keepOneKind clears all but the first of the fields that define what a step does.
 func keepOneKind(st *recipe.Step) {
 	found := false
 	v := reflect.ValueOf(st).Elem()
@@ -157,11 +157,11 @@ func keepOneKind(st *recipe.Step) {
 	st.Type = ""
 }
 
-// unknownValue stands for an expression that cannot be read: nothing is known of what
-// it gives.
+// unknownValue replaces an expression that could not be read: its value may be
+// anything.
 const unknownValue = "dyn(null)"
 
-// addPlaceholders gives steps what they need to be looked at.
+// addPlaceholders fills in what steps lack, so that they can be compiled.
 func addPlaceholders(steps []*recipe.Step) []*recipe.Step {
 	steps = slices.DeleteFunc(steps, func(st *recipe.Step) bool { return st == nil })
 	for _, st := range steps {
@@ -211,7 +211,7 @@ func addPlaceholder(st *recipe.Step) {
 	}
 }
 
-// orPlaceholder puts a step where there is none.
+// orPlaceholder returns steps, or a placeholder when there are none.
 func orPlaceholder(steps []*recipe.Step) []*recipe.Step {
 	if len(steps) > 0 {
 		return steps

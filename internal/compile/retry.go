@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// The one retry record's defaults (R18).
+// The defaults of the retry record (R18).
 const (
 	defaultInitialMS  = 500
 	defaultMaxMS      = 8000
@@ -22,8 +22,8 @@ const (
 	retryAttempts = 3
 )
 
-// retry compiles all spellings into the one record. retryPolicy wins over
-// onError, because it says more.
+// retry compiles all spellings into the one record. retryPolicy takes precedence over
+// onError, because it is more specific.
 func (c *compiler) retry(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	pol, oe := n.src.RetryPolicy, n.src.OnError
@@ -106,12 +106,12 @@ func (c *compiler) retryPolicy(rec *plan.Retry, pol *recipe.RetryPolicy, ptr str
 	rec.On = slices.Compact(rec.On)
 }
 
-// causes are the names retryableErrors takes besides codes (X110, R19).
+// causes are the names that retryableErrors accepts besides codes (X110, R19).
 var causes = []string{
 	string(fault.CauseTimeout), string(fault.CauseProvider), string(fault.CauseRateLimit), string(fault.CauseContract), string(fault.CauseLost),
 }
 
-// retryable gives an error's one name: a cause, or the code behind an alias.
+// retryable returns the canonical name of an error: a cause, or the code behind an alias.
 func (c *compiler) retryable(name string, at location) string {
 	if slices.Contains(causes, name) {
 		return name
@@ -142,7 +142,7 @@ func errorNames() []string {
 	return names
 }
 
-// afterRetries compiles what follows when retries are used up.
+// afterRetries compiles what happens after the last retry has failed.
 func (c *compiler) afterRetries(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	st.ContinueOnError = n.src.ContinueOnError
@@ -184,7 +184,7 @@ func (c *compiler) afterRetries(i int32) {
 	}
 }
 
-// enum reports a word that is not one of those a field takes.
+// enum reports a value that is not one of those a field accepts.
 func (c *compiler) enum(field, got, ptr string, want ...string) {
 	c.fail(fault.RecipeInvalid, "bad-value", c.valueAt(ptr+"/"+field),
 		fmt.Sprintf("%q is no %s; want %s", got, field, list(want)), didYouMean(got, want))

@@ -8,9 +8,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Source parses and compiles a text. The plan is nil when one of the
-// diagnostics is an error, the recipe when the text does not have the form of
-// one. The source is never nil: it shows the lines diagnostics point at.
+// Source parses and compiles a text. The plan is nil when one of the diagnostics is an
+// error, and the recipe is nil when the text is malformed. The source is never nil: it
+// has the lines that diagnostics point at.
 func Source(file string, text []byte, opt Options) (*plan.Plan, *recipe.Recipe, *recipe.Source, []fault.Diagnostic) {
 	r, src, diags := recipe.Parse(file, text, recipe.Options{MaxBytes: int(opt.MaxSource)})
 	if r == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// compileSteps fills in what each step is, apart from names and order.
+// compileSteps compiles what each step does, apart from names and order.
 func (c *compiler) compileSteps() {
 	for i := range c.nodes {
 		c.compileStep(int32(i))
@@ -170,8 +170,8 @@ func (c *compiler) waitStep(i int32) {
 	}
 }
 
-// timeouts compiles both timeouts of a step (R20). What no worker holds has
-// just one try, so there `timeout` and `total_timeout` are the same thing.
+// timeouts compiles both timeouts of a step (R20). A step that no worker executes has
+// only one attempt, so its `timeout` and `total_timeout` are the same.
 func (c *compiler) timeouts(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	each := c.timeout(n.src.Timeout, c.valueAt(n.ptr+"/timeout"))
@@ -203,7 +203,7 @@ func (c *compiler) contracts(i int32) {
 	st.OutputC = c.schema(k.Output, at+"/output")
 }
 
-// schema checks that raw is a JSON Schema and gives it its one form.
+// schema checks that raw is a JSON Schema and returns its canonical form.
 func (c *compiler) schema(raw []byte, ptr string) []byte {
 	out := c.canonical(raw, ptr)
 	if out == nil {
@@ -216,7 +216,7 @@ func (c *compiler) schema(raw []byte, ptr string) []byte {
 	return out
 }
 
-// settings compiles what stands beside the steps.
+// settings compiles the fields of the recipe other than its steps.
 func (c *compiler) settings() {
 	r, at := c.r, c.base
 	c.p.TTLMS = c.duration(r.TTL, c.valueAt(at+"/ttl"))
@@ -238,7 +238,7 @@ func (c *compiler) settings() {
 			c.enum(field, got, at, words...)
 		}
 	}
-	var unordered bool // read again from the recipe by order
+	var unordered bool // order reads it from the recipe again
 	choose("order", r.Order, &unordered, "sequence", "none")
 	choose("scheduling", r.Scheduling, &c.p.Waves, "eager", "waves")
 	choose("failure_policy", r.FailurePolicy, &c.p.Drain, "fail_fast", "drain")
@@ -250,8 +250,8 @@ func (c *compiler) settings() {
 	c.creditEstimation()
 }
 
-// creditEstimation checks the credit estimation (X147). Its formula may name what is
-// known only later, then the maximum is reserved (R15).
+// creditEstimation checks the credit estimation (X147). If its formula names something
+// that is not known when the run starts, the maximum is reserved (R15).
 func (c *compiler) creditEstimation() {
 	policy := c.r.CreditPolicy
 	switch policy {
@@ -291,17 +291,17 @@ func (c *compiler) creditEstimation() {
 	}
 }
 
-// celReserved cannot be identifiers of CEL.
+// celReserved are words that cannot be identifiers in CEL.
 var celReserved = map[string]bool{
 	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true,
 	"function": true, "if": true, "import": true, "in": true, "let": true, "loop": true, "namespace": true,
 	"null": true, "package": true, "return": true, "true": true, "var": true, "void": true, "while": true,
-	// CEL's type names are never variables either.
+	// The names of CEL's types cannot be variables either.
 	"bool": true, "bytes": true, "double": true, "int": true, "list": true, "map": true, "null_type": true,
 	"string": true, "type": true, "uint": true, "optional_type": true,
 }
 
-// isIdentifier says whether expressions can use a name as it is.
+// isIdentifier reports whether expressions can use a name as it is.
 func isIdentifier(name string) bool {
 	for i, r := range []byte(name) {
 		switch {

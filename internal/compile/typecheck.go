@@ -14,7 +14,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// env is what an expression's names may hold, and a signature of it.
+// env returns the types of an expression's variables, whether any of them is known, and
+// a signature of them for cache keys.
 func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, string) {
 	env := &expr.Env{Vars: make(map[string]json.RawMessage, len(vars)+1), Cost: c.expressionCost()}
 	some := false
@@ -39,18 +40,18 @@ func (c *compiler) env(refs []expr.Ref, vars []plan.Var) (*expr.Env, bool, strin
 	}
 	for _, r := range refs {
 		if _, ok := env.Vars[r.Name]; !ok {
-			env.Vars[r.Name] = nil // reported by vars; no second word about it here
+			env.Vars[r.Name] = nil // reported by resolveNames; not reported again here
 			fmt.Fprintf(&sig, "%s?", r.Name)
 		}
 	}
 	return env, some, sig.String()
 }
 
-// check holds an expression against the types of what it names.
+// check checks an expression against the types of its variables.
 func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Var) {
 	env, typed, sig := c.env(refs, vars)
 	if !typed && at.want == "" {
-		return // Compile has seen all there is to see
+		return // expr.Compile has checked everything already
 	}
 	var first []problem
 	for _, want := range strings.Split(at.want, "|") {
@@ -74,8 +75,8 @@ func (c *compiler) check(at site, template bool, refs []expr.Ref, vars []plan.Va
 	c.problems(at, first)
 }
 
-// checkFor checks for one wanted type. A file is named by its hash, which is a
-// string, or by an object that declares one, as entries of `files` do.
+// checkFor checks an expression for one wanted type. A file is given by its hash, which
+// is a string, or by an object that has one, such as an entry of `files`.
 func checkFor(src string, template bool, env *expr.Env, want string) []problem {
 	if want != "file" {
 		return expr.Check(src, template, env, want)
@@ -92,14 +93,14 @@ func checkFor(src string, template bool, env *expr.Env, want string) []problem {
 	return ps
 }
 
-// checkTree does the same for the templates in a JSON value.
+// checkTree is check for the templates in a JSON value.
 func (c *compiler) checkTree(at site, raw json.RawMessage, refs []expr.Ref, vars []plan.Var) {
 	if env, typed, _ := c.env(refs, vars); typed {
 		c.problems(at, expr.CheckTree(raw, env))
 	}
 }
 
-// treeProblems are the places of what CompileTree refused.
+// treeProblems returns the problems, with places, of a value that CompileTree refused.
 func treeProblems(raw json.RawMessage, err error) []problem {
 	ps := expr.CheckTree(raw, &expr.Env{})
 	ps = slices.DeleteFunc(ps, func(p problem) bool { return p.Rule == expr.RuleUndefinedName })

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// A schemaType is a schema with the number that stands for it in cache keys: equal
-// schemas have equal numbers, 0 is "any type".
+// A schemaType is an interned schema. Its id represents it in cache keys: equal schemas
+// have equal ids, and 0 is "any type".
 type schemaType struct {
 	raw json.RawMessage
 	id  int
@@ -69,8 +69,8 @@ func (c *compiler) typeOf(v *plan.Var) schemaType {
 	return schemaType{}
 }
 
-// itemType is what a loop's items are, where it goes over the files or a list of
-// the input as it is, and nothing but `items` says what the list holds.
+// itemType returns the type of a loop's items, if the loop is over the files or over a
+// list of the input, and only `items` of the list's schema describes its elements.
 func (c *compiler) itemType(body int32) schemaType {
 	owner := &c.nodes[c.p.Graphs[body].Owner]
 	if owner.src == nil || owner.src.Loop == nil {
@@ -92,7 +92,7 @@ func (c *compiler) itemType(body int32) schemaType {
 	}
 	var list map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil || string(list["type"]) != `"array"` {
-		return schemaType{} // a text may name a file, whose items are anything
+		return schemaType{} // a text may be the hash of a file, whose items are anything
 	}
 	for key := range list {
 		if !slices.Contains(listKeywords, key) {
@@ -100,23 +100,23 @@ func (c *compiler) itemType(body int32) schemaType {
 		}
 	}
 	if bytes.Contains(list["items"], []byte(`"$ref"`)) {
-		return schemaType{} // a reference is to a place in the whole schema
+		return schemaType{} // a reference is relative to the whole schema
 	}
 	return c.internType(list["items"])
 }
 
-// listKeywords are the keywords of a list beside which `items` speaks of all it holds.
+// listKeywords are the keywords beside which `items` describes every element of a list.
 var listKeywords = []string{"type", "items", "minItems", "maxItems", "uniqueItems", "title", "description", "default", "examples", "$comment"}
 
 func notWord(r rune) bool { return r > unicode.MaxASCII || !wordByte(byte(r)) }
 
-// filesType is what `files` holds. What inspection finds depends on the kind of
-// file and grows with releases, so extended is any object.
+// filesType is the type of `files`. What inspection finds depends on the kind of file
+// and grows with releases, so extended is any object.
 var filesType = json.RawMessage(`{"type":"array","items":{"type":"object","additionalProperties":false,"properties":{
 	"hash":{"type":"string"},"name":{"type":"string"},"mimeType":{"type":"string"},"sizeBytes":{"type":"integer"},
 	"extended":{"type":"object"}}}}`)
 
-// inputType is the inputSchema with fileHashes, which is in every input.
+// inputType returns the inputSchema with fileHashes, which every input has.
 func (c *compiler) inputType() schemaType {
 	if c.input != nil {
 		return *c.input
@@ -138,8 +138,8 @@ func (c *compiler) inputType() schemaType {
 	return t
 }
 
-// output is the declaration whose schema the output of a step fits, nil when it
-// may be anything: after a fallback it is another action's.
+// output returns the declaration whose output schema the step's output fits, or nil when
+// the output may be anything, such as that of a fallback.
 func (c *compiler) output(i int32) *declared {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if st.Kind != plan.Action || n.decl == nil || len(n.decl.Output) == 0 || st.OnError == plan.OnErrorFallback {
@@ -148,12 +148,12 @@ func (c *compiler) output(i int32) *declared {
 	return n.decl
 }
 
-// stepFields are what the object of a step has. Which of them an expression
-// names is checked with the names, so a step whose output may be anything needs
-// no types, which are the dear part of a compilation.
+// stepFields are the fields of a step's object. Which of them an expression uses is
+// checked when names are resolved, so a step whose output may be anything needs no
+// types, which are the expensive part of a compilation.
 var stepFields = []string{"error", "output", "result", "status"}
 
-// stepType is the object that `steps.<id>` stands for.
+// stepType returns the type of `steps.<id>`.
 func (c *compiler) stepType(i int32) schemaType {
 	decl := c.output(i)
 	if decl == nil {
@@ -169,7 +169,8 @@ func (c *compiler) stepType(i int32) schemaType {
 	return t
 }
 
-// bindingType is the one schema of all steps that bind a slot, else any type.
+// bindingType returns the schema that all steps that bind a slot have in common, else
+// any type.
 func (c *compiler) bindingType(g, slot int32) schemaType {
 	at := graphSlot{g, slot}
 	if t, ok := c.slotTypes[at]; ok {

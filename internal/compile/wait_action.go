@@ -15,9 +15,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// waitAction is the declaration of an action that stands for a durable wait
-// (action.Action.Waits); nil for any other. A step that calls it is a wait step of
-// the plan: no worker holds it, and it survives restarts.
+// waitAction returns the declaration of an action that is a durable wait
+// (action.Action.Waits), or nil. A step that calls it becomes a wait step of the plan:
+// no worker executes it, and it survives restarts.
 func (c *compiler) waitAction(ref *recipe.Action) *action.Action {
 	if ref == nil || c.opt.Actions == nil {
 		return nil
@@ -28,12 +28,12 @@ func (c *compiler) waitAction(ref *recipe.Action) *action.Action {
 	return nil
 }
 
-// isWaitAction says that a wait step is written as a call of an action.
+// isWaitAction reports whether a wait step is written as a call of an action.
 func (c *compiler) isWaitAction(i int32) bool {
 	return c.p.Steps[i].Kind == plan.Wait && c.nodes[i].src.Action != nil
 }
 
-// kindName names the kind of a step in messages.
+// kindName returns the kind of a step for messages.
 func (c *compiler) kindName(i int32) string {
 	if c.isWaitAction(i) {
 		return fmt.Sprintf("a step that waits (the action %q)", c.nodes[i].src.Action.Name)
@@ -41,9 +41,8 @@ func (c *compiler) kindName(i int32) string {
 	return "a " + c.p.Steps[i].Kind.String() + " step"
 }
 
-// waitActionStep compiles the call of an action that waits. Its inputs are checked
-// like those of any action; only the one that says how long means something when
-// it runs.
+// waitActionStep compiles the call of an action that waits. Its inputs are checked like
+// those of any action, but only the one with the duration has a meaning at run time.
 func (c *compiler) waitActionStep(i int32) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	c.findAction(i)
@@ -65,7 +64,7 @@ func (c *compiler) waitActionStep(i int32) {
 	written, isText := v.(string)
 	if !isText {
 		if celType(n.decl.props[name]) == "string" {
-			return // its schema has said so
+			return // the check against its schema has reported it
 		}
 		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), fmt.Sprintf("%q says how long to wait and is no text", name), wantWait)
 		return
@@ -82,7 +81,7 @@ func (c *compiler) waitActionStep(i int32) {
 
 const wantWait = `want a duration such as "90s" or "PT90S", or a time such as "2027-01-31T18:00:00Z"`
 
-// parseWait reads a duration or a point in time that is written out.
+// parseWait parses a constant duration or point in time.
 func (c *compiler) parseWait(written string, at location) (ms int64, until, ok bool) {
 	ms, err := recipe.ParseDuration(written)
 	if err != nil {
@@ -104,7 +103,7 @@ func (c *compiler) parseWait(written string, at location) (ms int64, until, ok b
 	return ms, false, true
 }
 
-// resolveWaitAction compiles how long to wait where only the run knows.
+// resolveWaitAction compiles the duration of a wait that is known only at run time.
 func (c *compiler) resolveWaitAction(i int32, here func(ptr, want string) site) {
 	n, st := &c.nodes[i], &c.p.Steps[i]
 	if n.decl == nil {
