@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heap keeps a slice in the order of a binary heap, the least element
-// first. Unlike container/heap it needs no interface and no allocation per
-// element. It decides nothing about what is least: the caller's less does, and
-// equal elements come in no order of their own.
+// Package heap keeps a slice in the order of a binary heap, the least element first.
+// Unlike container/heap it needs no interface and no allocation per element. It decides
+// nothing about the order of elements: the caller's less does. Equal elements have no
+// defined order.
 package heap
 
-// Push appends x and moves it to its place.
+// Push adds x to the heap h and returns the heap.
 func Push[T any](h []T, x T, less func(a, b *T) bool) []T {
 	h = append(h, x)
 	for i := len(h) - 1; i > 0; {
@@ -20,7 +20,7 @@ func Push[T any](h []T, x T, less func(a, b *T) bool) []T {
 	return h
 }
 
-// Pop takes the least element away, which there must be.
+// Pop removes and returns the least element of h, which must not be empty.
 func Pop[T any](h []T, less func(a, b *T) bool) (least T, rest []T) {
 	var zero T
 	n := len(h) - 1
@@ -31,7 +31,7 @@ func Pop[T any](h []T, less func(a, b *T) bool) (least T, rest []T) {
 	return least, h
 }
 
-// Init brings elements in any order into that of a heap.
+// Init puts elements that are in any order into heap order.
 func Init[T any](h []T, less func(a, b *T) bool) {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		down(h, i, less)

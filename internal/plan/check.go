@@ -4,10 +4,9 @@ package plan
 
 import "fmt"
 
-// Check says whether the plan is one that compile could have made, as far as
-// those who walk it rely on: every index points into the plan, scopes form a
-// tree, and steps wait only for earlier waves of their own graph. A plan that
-// comes from outside is checked before anything else looks at it.
+// Check returns an error if the plan violates an invariant that code which walks plans
+// relies on: every index is within the plan, scopes form a tree, and steps wait only for
+// earlier waves of their own graph. A plan from outside is checked before it is used.
 func (p *Plan) Check() error {
 	if len(p.Graphs) == 0 || p.Graphs[0].Owner != None || p.Graphs[0].Role != Root {
 		return fmt.Errorf("plan: the first graph must be the root")
@@ -59,7 +58,7 @@ func (p *Plan) checkGraph(n int32) error {
 	return nil
 }
 
-// checkDepth follows the owners up to the root.
+// checkDepth follows the owners to the root and checks the depth.
 func (p *Plan) checkDepth(n int32) error {
 	depth := int32(0)
 	for g := n; p.Graphs[g].Owner != None; g = p.Steps[p.Graphs[g].Owner].Graph {

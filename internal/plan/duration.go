@@ -9,21 +9,19 @@ import (
 	"strings"
 )
 
-// A quantity of a duration has up to nine digits, so that no sum can overflow,
-// and up to three decimals, so that every duration is a whole number of
-// milliseconds and means the same wherever it is read. Days and weeks have fewer
-// digits and no decimals: what [FormatISO] writes can then always be read.
+// A quantity of a duration has up to nine digits, so that no sum can overflow, and up to
+// three decimals, so that every duration is a whole number of milliseconds. Days and weeks
+// have fewer digits and no decimals, so that everything [FormatISO] writes can be parsed.
 const (
 	whole    = `[0-9]{1,9}`
 	quantity = whole + `(\.[0-9]{1,3})?`
 	maxDays  = 99_999_999
 )
 
-// Durations are written as Go writes them ("42m30s", "1.5h", "250ms") or in ISO
-// 8601 ("PT5M", "P1DT2H", "P2W"), units in falling order, each once. The schema
-// of the format publishes these patterns, so what they accept is exactly what
-// [ParseDuration] accepts. Go's regexp has no lookahead, hence the list of every
-// unit that can come first.
+// Durations have Go's syntax ("42m30s", "1.5h", "250ms") or that of ISO 8601 ("PT5M",
+// "P1DT2H", "P2W"), with units in descending order, each at most once. The schema of the
+// format publishes these patterns, so they accept exactly what [ParseDuration] accepts.
+// They list every unit that can come first, because Go's regexp has no lookahead.
 const (
 	goPattern = quantity + `h(` + quantity + `m)?(` + quantity + `s)?(` + whole + `ms)?` +
 		`|` + quantity + `m(` + quantity + `s)?(` + whole + `ms)?` +
@@ -37,7 +35,7 @@ const (
 		`|` + quantity + `S)`
 	isoPattern = `P([0-9]{1,7}W|[0-9]{1,8}D(` + isoTimeAfterDays + `)?|` + isoTime + `)`
 
-	// DurationPattern is what [ParseDuration] accepts, as a pattern of JSON Schema.
+	// DurationPattern matches what [ParseDuration] accepts, as a pattern of JSON Schema.
 	DurationPattern = `^(` + goPattern + `|` + isoPattern + `)$`
 )
 
@@ -50,19 +48,18 @@ var (
 	tooLong          = regexp.MustCompile(`[0-9]{10,}|[0-9]{9,}D|[0-9]{8,}W`)
 )
 
-// unitMS is the length of each unit. A day is 24 hours, whatever the clock on
-// the wall does, and a month or a year has no length at all.
+// unitMS is the length of each unit in milliseconds. A day is always 24 hours; months
+// and years have no fixed length and are not units.
 var unitMS = map[string]int64{
 	"ms": 1,
 	"s":  1000, "m": 60_000, "h": 3_600_000,
 	"S": 1000, "M": 60_000, "H": 3_600_000, "D": 86_400_000, "W": 604_800_000,
 }
 
-// ParseDuration returns the milliseconds of a duration as every definition and
-// flag writes it (F47): Go's form without units below a millisecond, or ISO 8601
-// without months and years. Negative durations, bare numbers and more than nine
-// digits are refused. There is no upper limit beside that: 24.8 days (2^31 ms)
-// mean nothing here.
+// ParseDuration returns the milliseconds of a duration in the syntax of definitions and
+// flags (F47): Go's syntax without units below a millisecond, or ISO 8601 without months
+// and years. Negative durations, numbers without a unit and more than nine digits are
+// errors. There is no other upper limit, such as 2^31 ms.
 func ParseDuration(text string) (ms int64, err error) {
 	if !durationGrammar.MatchString(text) {
 		return 0, fmt.Errorf("%s: %s", strconv.Quote(shorten(text)), whyNoDuration(text))
@@ -73,7 +70,7 @@ func ParseDuration(text string) (ms int64, err error) {
 	}
 	for _, q := range durationQuantity.FindAllStringSubmatch(quantities, -1) {
 		unit := unitMS[q[3]]
-		n, _ := strconv.ParseInt(q[1], 10, 64) // the grammar bounds it
+		n, _ := strconv.ParseInt(q[1], 10, 64) // the pattern bounds the number of digits
 		ms += n * unit
 		if q[2] != "" {
 			thousandths, _ := strconv.ParseInt((q[2] + "00")[:3], 10, 64)
@@ -83,7 +80,7 @@ func ParseDuration(text string) (ms int64, err error) {
 	return ms, nil
 }
 
-// whyNoDuration says what is wrong with text and what would be right.
+// whyNoDuration explains why text is not a duration.
 func whyNoDuration(text string) string {
 	const want = `want a duration such as "30s", "1h30m" or "PT5M"`
 	switch {
@@ -108,11 +105,11 @@ func whyNoDuration(text string) string {
 	}
 }
 
-// FormatISO writes milliseconds as an ISO 8601 duration, as the API does. What
-// it writes of any duration that [ParseDuration] returns, that reads back.
+// FormatISO formats milliseconds as an ISO 8601 duration, as in the API. [ParseDuration]
+// parses the result for every duration that ParseDuration can return.
 func FormatISO(ms int64) string {
 	rest := max(ms, 0)
-	// take returns how often the unit fits, up to the most that can be read.
+	// take returns how often the unit fits, at most as often as can be parsed.
 	take := func(unit string, most int64) int64 {
 		n := min(rest/unitMS[unit], most)
 		rest -= n * unitMS[unit]

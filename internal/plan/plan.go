@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plan is the compiled form of a recipe: an immutable graph of steps in
-// flat arrays, named by the hash of its canonical form.
+// flat arrays, identified by the hash of its canonical form.
 //
-// It decides what a plan is and when two plans are the same. It never decides
-// what runs next (machine), evaluates nothing (expr) and does no I/O. A plan is
-// never changed after Seal; every run keeps the plan it started with (X27).
+// It decides what a plan is and when two plans are the same. It never decides what runs
+// next (package machine does), evaluates nothing (package expr does) and does no I/O. A
+// plan is never changed after Seal; every run keeps the plan it started with (X27).
 package plan
 
 import (
@@ -19,7 +19,7 @@ import (
 // Version is the version of the canonical form; it is part of the hash.
 const Version = 1
 
-// None is the absent graph or step index.
+// None is the index of an absent graph or step.
 const None int32 = -1
 
 // A Kind is what a step does.
@@ -40,7 +40,7 @@ var kindNames = [...]string{"action", "condition", "parallel", "loop", "transfor
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Kinds is how many there are.
+// Kinds is the number of kinds.
 const Kinds = len(kindNames)
 
 // A Role is why a graph exists.
@@ -72,9 +72,9 @@ type Plan struct {
 
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	// Outputs are the run's result, by name (R41), sorted by name. Without
-	// them the machine takes OutputSchema's fields from the last step's output,
-	// else {binding: output}.
+	// Outputs are the fields of the run's result (R41), sorted by name. Without them the
+	// result has the fields of OutputSchema from the last step's output; without an
+	// OutputSchema it is {binding: output}.
 	Outputs []Binding `json:"outputs,omitempty"`
 
 	Drain        bool `json:"drain,omitempty"`        // failure_policy: drain
@@ -86,27 +86,27 @@ type Plan struct {
 	Limits   Limits    `json:"limits"`
 	Estimate *Estimate `json:"estimate,omitempty"`
 
-	// Labels are the names of steps by id where they differ from it. They are for
-	// people and no part of the hash, but of the key: recipes that mean the same and
-	// name their steps otherwise are stored apart.
+	// Labels are the names of steps, by id, where they differ from the id. They are for
+	// people and not part of the hash, but of the key: recipes with the same meaning but
+	// different names of steps are stored separately.
 	Labels map[string]string `json:"labels,omitempty"`
 
 	hash Hash
 	key  string
 }
 
-// Limits are the effective limits of a run, after the server's maxima.
+// Limits are the effective limits of a run, within the server's maxima.
 type Limits struct {
 	TotalSteps  int64 `json:"steps"`
 	LoopItems   int64 `json:"items"`
 	ScopeDepth  int64 `json:"depth"`
 	MemoryBytes int64 `json:"memory"`
-	// ExpressionCost is what the evaluation of one expression or template may cost.
-	// 0, as in plans from before the field, is the default of package expr.
+	// ExpressionCost is what one evaluation of an expression or template may cost. 0, as
+	// in plans from before the field, is the default of package expr.
 	ExpressionCost int64 `json:"cost,omitempty"`
 }
 
-// Estimate is the credit estimation (X147), kept for the ledger to come.
+// Estimate is the credit estimation (X147), kept for a future ledger.
 type Estimate struct {
 	Strategy string `json:"strategy"`
 	Fixed    int64  `json:"fixed,omitempty"`
@@ -116,30 +116,31 @@ type Estimate struct {
 	Policy   string `json:"policy"` // refund_unused | refund_all | no_refund
 }
 
-// An ActionRef is a reference as written; run.started pins what it resolved to.
+// An ActionRef is a reference as written in the recipe; the event run.started records the
+// version that it resolved to.
 type ActionRef struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 }
 
-// A Graph is a scope's shape.
+// A Graph is the static form of a scope.
 type Graph struct {
 	First   int32 `json:"first"` // its steps are Steps[First : First+N]
 	N       int32 `json:"n"`     // may be 0
 	Owner   int32 `json:"owner"` // step that owns it; None for the root
 	Role    Role  `json:"role"`
 	Ordinal int32 `json:"ordinal"` // index of a branch, else 0
-	// Frame is the graph that holds this one's bindings: itself for the root
-	// and for a loop body, else the nearest such graph outward.
+	// Frame is the graph that holds the bindings of this one: itself for the root and
+	// for a loop body, else the nearest such graph outward.
 	Frame int32 `json:"frame"`
 	Slots int32 `json:"slots"` // how many bindings live here, when it is a frame
 	Depth int32 `json:"depth"` // 0 for the root
 	Waves int32 `json:"waves"` // longest path + 1; 0 when empty
-	// Out is the step whose output is the scope's output: the last of the
-	// definition; None when empty.
+	// Out is the step whose output is the scope's output: the last one in the
+	// definition, or None when the graph is empty.
 	Out int32 `json:"out"`
-	// Compensates: a step in it or below it has a compensation, so its scopes
-	// stay in memory until the run ends.
+	// Compensates is set when a step in the graph or below has a compensation, so that
+	// its scopes stay in memory until the run ends.
 	Compensates bool `json:"compensates,omitempty"`
 }
 
@@ -157,10 +158,10 @@ type Step struct {
 	// Kind action.
 	Action   int32           `json:"action"`             // index into Actions; None otherwise
 	Params   json.RawMessage `json:"params,omitempty"`   // object; strings in it may be templates
-	ParamRef []Var           `json:"paramRef,omitempty"` // what those templates name
+	ParamRef []Var           `json:"paramRef,omitempty"` // the variables of those templates
 	Bindings []Binding       `json:"bindings,omitempty"` // sorted by name
-	// FileInput is the one input of format file that nothing binds: it gets
-	// the run's only file. "" = none.
+	// FileInput is the one input of format file that is not bound; it gets the run's
+	// only file. "" = none.
 	FileInput string          `json:"fileInput,omitempty"`
 	Required  []string        `json:"required,omitempty"` // inputs whose absence is INPUT_MISSING
 	InputC    json.RawMessage `json:"inputContract,omitempty"`
@@ -203,8 +204,8 @@ type Step struct {
 	TimeoutMS       int64        `json:"timeoutMs,omitempty"`
 	TotalTimeoutMS  int64        `json:"totalTimeoutMs,omitempty"`
 
-	// Keep: an expression, the run's result or a compensation may read the
-	// output after the step settled, so the run keeps it in memory.
+	// Keep is set when an expression, the run's result or a compensation may read the
+	// output after the step has settled, so that the run keeps it in memory.
 	Keep bool `json:"keep,omitempty"`
 }
 
@@ -218,7 +219,7 @@ const (
 	WaitFirstSuccess
 )
 
-// Strategy is what a failing branch or iteration means.
+// Strategy is what happens when a branch or iteration fails.
 type Strategy uint8
 
 // The failure strategies (X50–X52).
@@ -228,7 +229,7 @@ const (
 	Ignore
 )
 
-// OnError is what follows when retries are used up.
+// OnError is what happens after the last retry has failed.
 type OnError uint8
 
 // The strategies of onError; retry is compiled into Retry.
@@ -264,14 +265,14 @@ type Binding struct {
 	Expr Expr   `json:"expr"`
 }
 
-// An Expr is one expression or template with what its names mean here.
+// An Expr is an expression or template with its resolved variables.
 type Expr struct {
 	Src      string `json:"src"`
 	Template bool   `json:"template,omitempty"` // {{ … }} text instead of CEL
 	Vars     []Var  `json:"vars,omitempty"`
 }
 
-// VarKind is where a name's value comes from.
+// VarKind is where the value of a variable comes from.
 type VarKind uint8
 
 // The kinds of variable.
@@ -281,12 +282,12 @@ const (
 	VarStep                   // a step's result object: step Index, in the scope of graph Graph
 	VarItem                   // the loop variable of body Graph
 	VarIndex                  // the loop index of body Graph
-	VarNow                    // when the step that asks became ready in its generation
-	VarSeed                   // a text that no other step instance or generation has
+	VarNow                    // when the step of the expression became ready in its generation
+	VarSeed                   // a text that is unique to the step instance and its generation
 )
 
-// A Var says what one name of an expression means. For `steps.x` Name is
-// "steps" and Member "x"; for the others Member is "".
+// A Var is one resolved name of an expression. For `steps.x` Name is "steps" and Member
+// is "x"; for others Member is "".
 type Var struct {
 	Name   string  `json:"name"`
 	Member string  `json:"member,omitempty"`
@@ -295,12 +296,12 @@ type Var struct {
 	Index  int32   `json:"index"`
 }
 
-// A Hash names a plan: SHA-256 of its canonical form.
+// A Hash identifies a plan: SHA-256 of its canonical form.
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash reads what String wrote.
+// ParseHash parses the result of [Hash.String].
 func ParseHash(s string) (Hash, error) {
 	var h Hash
 	b, err := hex.DecodeString(s)
@@ -311,7 +312,8 @@ func ParseHash(s string) (Hash, error) {
 	return h, nil
 }
 
-// Hash is the plan's name: recipes that mean the same have the same. Seal or Decode must have been called.
+// Hash returns the plan's hash, which is equal for recipes with the same meaning. Seal or
+// Decode must have been called.
 func (p *Plan) Hash() Hash { return p.hash }
 
 // Seal computes the hash; the plan must not be changed afterwards.
@@ -334,21 +336,20 @@ func (p *Plan) Seal() error {
 	return nil
 }
 
-// Key names the plan as it is stored, with what is for people: its hash and, where
-// steps have labels, a dot and the first 16 bytes of their SHA-256. Runs of two
-// recipes that mean the same share a plan only where they also name the steps alike,
-// so that no account is shown the names that another one gave. Seal or Decode must
-// have been called.
+// Key identifies the stored plan, including its labels: its hash and, when steps have
+// labels, a dot and the first 16 bytes of the SHA-256 of the labels. Runs of two recipes
+// with the same meaning share a plan only when the names of the steps are also equal, so
+// that no account sees names from another one. Seal or Decode must have been called.
 func (p *Plan) Key() string { return p.key }
 
-// HashOf is the hash in a key.
+// HashOf returns the hash in a key.
 func HashOf(key string) string {
 	hash, _, _ := strings.Cut(key, ".")
 	return hash
 }
 
-// canonical is the JSON of everything that carries meaning. Field order is
-// that of the structs, maps are absent, so equal plans give equal bytes.
+// canonical returns the JSON of everything that has a meaning. Fields are in the order of
+// the structs and there are no maps, so equal plans give equal bytes.
 func (p *Plan) canonical() ([]byte, error) {
 	bare := *p
 	bare.Labels = nil
@@ -358,7 +359,7 @@ func (p *Plan) canonical() ([]byte, error) {
 // Encode returns the stored form: the canonical form and the labels.
 func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
 
-// Decode reads what Encode wrote and seals it.
+// Decode decodes the result of Encode and computes the hash.
 func Decode(data []byte) (*Plan, error) {
 	p := new(Plan)
 	if err := json.Unmarshal(data, p); err != nil {
@@ -373,7 +374,7 @@ func Decode(data []byte) (*Plan, error) {
 	return p, nil
 }
 
-// Label is the step's name for people: its label, else its id.
+// Label returns the step's name for people: its label, else its id.
 func (p *Plan) Label(step int32) string {
 	if l, ok := p.Labels[p.Steps[step].ID]; ok {
 		return l
@@ -381,7 +382,7 @@ func (p *Plan) Label(step int32) string {
 	return p.Steps[step].ID
 }
 
-// Graphs lists the graphs a step owns.
+// Graphs returns the graphs that a step owns.
 func (s *Step) Graphs() []int32 {
 	var graphs []int32
 	for _, g := range [...]int32{s.Then, s.Else, s.Body, s.Fallback, s.Compensate} {

@@ -2,17 +2,17 @@
 
 package reference
 
-// An Example is an expression and what it gives, as JSON.
+// An Example is an expression and its result, as JSON.
 type Example struct{ Source, Result string }
 
-// A Group is the examples of one kind of function.
+// A Group holds the examples of one kind of function.
 type Group struct {
 	Title string
 	List  []Example
 }
 
-// Examples show every operator and function. A test evaluates each of them, and one
-// of package expr asks for what it has and they do not show.
+// Examples show every operator and function. A test evaluates each of them, and a test of
+// package expr checks that no function is missing.
 var Examples = []Group{
 	{"Operators", []Example{
 		{"7 / 2", "3"},
@@ -176,7 +176,7 @@ var Examples = []Group{
 	}},
 }
 
-// Templates show every filter and block, each as a text with what it gives.
+// Templates show every filter and block, each as a text with its result.
 var Templates = []Group{
 	{"Filters", []Example{
 		{"{{ {}.name | default('nobody') }}", `"nobody"`},

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference holds the reference of the recipe language: what docs/language.md
-// says as a whole, and `roux help TOPIC` in parts. The tables of fields come from the
-// rules by which recipes are read, the table of functions from examples that a test
-// evaluates, so neither can differ from what runs.
+// Package reference is the reference of the recipe language, which docs/language.md shows
+// as a whole and `roux help TOPIC` in parts. The tables of fields are generated from the
+// rules that the parser uses, and the tables of functions from examples that a test
+// evaluates, so both agree with the engine.
 //
-// It decides nothing about a recipe; it describes it.
+// The package decides nothing about recipes; it only describes them.
 package reference
 
 import (
@@ -29,7 +29,7 @@ type Topic struct {
 	Text  string // Markdown, without the title
 }
 
-// names are the topics in the order of the page, each with its sentence.
+// names are the topics in the order of the page, each with its summary.
 var names = []struct{ name, what string }{
 	{"recipe", "What a recipe consists of: fields, input, outputs, durations."},
 	{"steps", "The fields that every step has, order and names."},
@@ -46,7 +46,7 @@ var names = []struct{ name, what string }{
 	{"limits", "What one run may use."},
 }
 
-// Topics are all parts, in the order of the page.
+// Topics returns all topics, in the order of the page.
 func Topics() []Topic {
 	list := make([]Topic, len(names))
 	for i, n := range names {
@@ -55,7 +55,7 @@ func Topics() []Topic {
 	return list
 }
 
-// others are further words by which topics are asked for.
+// others maps further words to topics.
 var others = map[string]string{
 	"expression": "cel", "expressions": "cel", "function": "cel", "functions": "cel", "names": "cel",
 	"template": "templates", "filter": "templates", "filters": "templates",
@@ -63,8 +63,8 @@ var others = map[string]string{
 	"step": "steps", "limit": "limits", "duration": "recipe", "durations": "recipe",
 }
 
-// Find is the topic of that name, or the one that describes the field or the function
-// of that name.
+// Find returns the topic of that name, or the one that describes the field or function of
+// that name.
 func Find(name string) (Topic, bool) {
 	word := strings.ToLower(name)
 	if other, ok := others[word]; ok {
@@ -83,8 +83,8 @@ func Find(name string) (Topic, bool) {
 	return Topic{}, false
 }
 
-// describes reports whether a text has a row about the field of that name, or one with
-// a call of the function. Both are given in small letters.
+// describes reports whether a text has a table row about the field of that name, or one
+// with a call of the function. text and name are in lower case.
 func describes(text, name string) bool {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && r != '.' && !unicode.IsLetter(r) }) {
 		return false
@@ -120,7 +120,7 @@ func load(name, what string) Topic {
 	return Topic{Name: name, Title: strings.TrimPrefix(head, "# "), What: what, Text: fill(strings.TrimSpace(body)) + "\n"}
 }
 
-// fill puts the tables where the text asks for them.
+// fill replaces the placeholders of the text by the tables.
 func fill(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -139,7 +139,7 @@ func fill(text string) string {
 	return b.String()
 }
 
-// fieldTable lists the fields of one object of the format.
+// fieldTable returns the table of the fields of one object of the format.
 func fieldTable(object string) string {
 	var b strings.Builder
 	b.WriteString("| field | takes | default | what for |\n| --- | --- | --- | --- |\n")
@@ -153,7 +153,7 @@ func fieldTable(object string) string {
 	return b.String()
 }
 
-// exampleTable lists examples of one kind of source, and what each gives.
+// exampleTable returns the table of the examples of one kind of source.
 func exampleTable(kind string, groups []Group) string {
 	var b strings.Builder
 	for _, group := range groups {
@@ -167,7 +167,7 @@ func exampleTable(kind string, groups []Group) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Page is docs/language.md below its head.
+// Page returns docs/language.md below its head.
 func Page() string {
 	var b strings.Builder
 	for _, t := range Topics() {

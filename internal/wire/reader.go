@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads the binary forms that journals and snapshots share: bytes,
-// varints and byte strings with their length before them. It decides nothing
-// about their meaning, and it never allocates what a length claims: everything
-// it returns shares the memory of what it reads.
+// Package wire reads the binary encodings that journals and snapshots share: bytes,
+// varints and byte strings prefixed by their length. It decides nothing about their
+// meaning, and it never allocates memory because of a length that it reads: everything
+// it returns shares the memory of its input.
 package wire
 
 import (
@@ -11,8 +11,8 @@ import (
 	"errors"
 )
 
-// A Reader reads Buf from Off on. After an error, which it keeps in Err, it
-// returns zeros.
+// A Reader reads Buf from Off on. It keeps the first error in Err; after that it returns
+// zero values.
 type Reader struct {
 	Buf []byte
 	Off int
@@ -78,7 +78,7 @@ func (r *Reader) Take(n int) []byte {
 	return b
 }
 
-// AppendString appends a byte string in the form that [Reader.Bytes] reads.
+// AppendString appends a byte string in the encoding that [Reader.Bytes] reads.
 func AppendString(buf []byte, s string) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(s)))
 	return append(buf, s...)

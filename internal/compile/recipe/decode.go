@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// A decoder fills the model from a tree and notes everything that does not fit.
-// It goes on after a problem: a person mends all of them in one go.
+// A decoder fills the model from a tree and reports everything that does not fit. It
+// continues after a problem, so that a person can fix all of them at once.
 type decoder struct {
 	file  string
 	src   *Source
@@ -24,7 +24,7 @@ type decoder struct {
 	diags []fault.Diagnostic
 }
 
-// maxKept bounds the problems kept while reading; MaxDiagnostics are shown.
+// maxKept bounds the problems kept while reading; at most MaxDiagnostics are returned.
 const maxKept = 10_000
 
 func (d *decoder) add(pos jsonx.Pos, rule, msg, hint string) {
@@ -40,12 +40,12 @@ func place(file string, p jsonx.Pos) fault.Pos {
 	return fault.Pos{File: file, Line: int(p.Line), Col: int(p.Col), Len: int(p.Len)}
 }
 
-// wrongKind notes a value of the wrong kind.
+// wrongKind reports a value of the wrong kind.
 func (d *decoder) wrongKind(n *jsonx.Node, want, hint string) {
 	d.add(n.Pos, "wrong-type", fmt.Sprintf("%s: want %s", d.describe(n), want), hint)
 }
 
-// describe names a value as messages do: the field and what it holds.
+// describe returns the field and its value for messages.
 func (d *decoder) describe(n *jsonx.Node) string {
 	name := n.Key
 	switch {
@@ -64,7 +64,7 @@ func (d *decoder) describe(n *jsonx.Node) string {
 	}
 }
 
-// sourceText is a number or boolean as it stands in the text: 1.0, not 1.
+// sourceText returns a number or boolean as it is in the text: 1.0, not 1.
 func (d *decoder) sourceText(n *jsonx.Node) string {
 	line := []rune(d.src.Line(int(n.Pos.Line)))
 	from := min(int(n.Pos.Col)-1, len(line))
@@ -152,7 +152,7 @@ func wantText(s *shape) string {
 	}
 }
 
-// quoteHint tells what most likely happened to a scalar that should be text.
+// quoteHint returns a hint for a scalar that should be text.
 func (d *decoder) quoteHint(n *jsonx.Node, s *shape) string {
 	switch {
 	case n.Kind == jsonx.Null:
@@ -166,7 +166,7 @@ func (d *decoder) quoteHint(n *jsonx.Node, s *shape) string {
 	}
 }
 
-// integer takes what JSON Schema calls an integer: 2.0 is one.
+// integer decodes what JSON Schema calls an integer, which includes 2.0.
 func (d *decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
 	f, isNumber := float64(n.Int), n.Kind == jsonx.Int
 	if n.Kind == jsonx.Float {
@@ -180,7 +180,7 @@ func (d *decoder) integer(n *jsonx.Node, s *shape, v reflect.Value) {
 		d.add(n.Pos, "out-of-range", fmt.Sprintf("%s: want a whole number%s", d.describe(n), between(s)), "")
 		return
 	}
-	v.SetInt(int64(f)) // the bounds keep it exact
+	v.SetInt(int64(f)) // exact within the bounds
 }
 
 func (d *decoder) number(n *jsonx.Node, s *shape, v reflect.Value) {
@@ -276,21 +276,21 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 		step.Ptr = d.path.Pointer()
 	}
 	seen := map[string]*jsonx.Node{}
-	meant := map[string]bool{} // fields that a misspelt one stands for
+	meant := map[string]bool{} // fields that a misspelt name probably means
 	has := func(name string) bool {
 		return slices.ContainsFunc(n.Children, func(c *jsonx.Node) bool { return c.Key == name })
 	}
 	for _, c := range n.Children {
 		if seen[c.Key] != nil {
-			continue // a duplicate: reported where the text was read
+			continue // a duplicate, reported when the text was read
 		}
 		seen[c.Key] = c
 		d.path.Push(c.Key)
 		if f, ok := o.byName[c.Key]; ok {
 			d.decode(c, f.shape, v.Field(f.index))
 		} else if near := d.unknown(c, o); near != "" {
-			// What is wrong inside it is wrong by its right name, too, and the draft
-			// takes it by that name, so that what needs it is not wrong as well.
+			// Decode it under its right name too: problems inside it are reported, and
+			// the recovered recipe has it, so that fields that need it are not reported.
 			f := o.byName[near]
 			into, rename := reflect.New(v.Field(f.index).Type()).Elem(), !has(near) && !meant[near]
 			if rename {
@@ -301,7 +301,7 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 			meant[near] = true
 			d.decode(c, f.shape, into)
 			if rename {
-				c.Key = near // where the pointers of the draft look for it
+				c.Key = near // pointers into the recovered recipe use this name
 			}
 		}
 		d.path.Pop()
@@ -316,8 +316,8 @@ func (d *decoder) object(n *jsonx.Node, o *object, v reflect.Value) {
 	}
 }
 
-// unknown notes a field that o does not have and returns the one it was
-// probably meant to be.
+// unknown reports a field that o does not have and returns the one that was probably
+// meant.
 func (d *decoder) unknown(c *jsonx.Node, o *object) string {
 	near := synonymOf(c.Key, o.names())
 	if near == "" {
@@ -333,7 +333,7 @@ func (d *decoder) unknown(c *jsonx.Node, o *object) string {
 	return near
 }
 
-// fieldsHolding are the fields of o whose objects have a field of that name.
+// fieldsHolding returns the fields of o whose objects have a field of that name.
 func (o *object) fieldsHolding(name string) []string {
 	var found []string
 	for _, f := range o.fields {
@@ -374,7 +374,7 @@ func (d *decoder) checkConstraint(n *jsonx.Node, o *object, b constraint, seen m
 	}
 }
 
-// at is where an object as a whole is underlined: at its name, where it has one.
+// at returns the position of an object as a whole: that of its name, if it has one.
 func at(n *jsonx.Node) jsonx.Pos {
 	if n.KeyPos.Line > 0 {
 		return n.KeyPos
@@ -389,7 +389,7 @@ func (r rule) hint() string {
 	return ""
 }
 
-// kind is what a value of that shape is in the tree, as far as that is one kind.
+// kind returns the kind of node that a value of the shape is, if there is only one.
 func (s *shape) kind() jsonx.Kind {
 	switch s.form {
 	case formList:
@@ -401,7 +401,7 @@ func (s *shape) kind() jsonx.Kind {
 	}
 }
 
-// plural names values of that shape.
+// plural returns a word for values of the shape.
 func (s *shape) plural() string {
 	switch {
 	case s.form == formList:

@@ -4,8 +4,8 @@ package recipe
 
 import "github.com/roux-engine/roux/internal/plan"
 
-// ParseDuration returns the milliseconds of a duration as every definition and
-// flag writes it: see [plan.ParseDuration], where runs read them too.
+// ParseDuration returns the milliseconds of a duration in the syntax of definitions and
+// flags; see [plan.ParseDuration].
 func ParseDuration(text string) (ms int64, err error) { return plan.ParseDuration(text) }
 
 func shorten(s string) string {

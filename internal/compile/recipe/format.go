@@ -14,8 +14,8 @@ import (
 // maxExcerpt is how many characters of a long line an excerpt shows.
 const maxExcerpt = 120
 
-// Format writes a diagnostic for people: the one-line form, the line it speaks
-// of with a caret under the place, and the other places that matter.
+// Format formats a diagnostic for people: the one-line form, the source line with a
+// marker under the place, and the related places.
 //
 //	digest.yaml:4:5: error RECIPE_INVALID/unknown-field: a step has no field "acton"; did you mean "action"?
 //	  |
@@ -60,7 +60,7 @@ func (s *Source) excerpt(b *strings.Builder, p fault.Pos) {
 		b.WriteString("   ")
 	}
 	for _, c := range line[first:from] {
-		// A tab moves the caret as it moved the text above.
+		// A tab moves the marker as it moves the text above.
 		if c == '\t' {
 			b.WriteByte('\t')
 		} else {
@@ -70,8 +70,8 @@ func (s *Source) excerpt(b *strings.Builder, p fault.Pos) {
 	b.WriteString("^" + strings.Repeat("~", length-1) + "\n")
 }
 
-// printable replaces what a terminal would obey or hide: a source is a
-// stranger's text.
+// printable replaces characters that a terminal would interpret or hide, because a
+// source is not trusted.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c == '\t' || c == ' ' || unicode.IsGraphic(c) {

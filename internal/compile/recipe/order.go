@@ -8,9 +8,9 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// KeyOrder is the order in which `roux fmt` writes the fields of a recipe: that
-// of the model, but what a reader needs first comes first: inputs before the
-// steps that use them, the condition of a step before what it does.
+// KeyOrder returns the order in which `roux fmt` writes the fields of a recipe: that of
+// the model, except that what a reader needs first comes first: inputs before the steps
+// that use them, the condition of a step before what the step does.
 func KeyOrder() *yamlx.Order {
 	o := orderOf(root, map[*object]*yamlx.Order{})
 	top := *o
@@ -22,7 +22,7 @@ func KeyOrder() *yamlx.Order {
 	return &top
 }
 
-// movedUp names fields that stand before another, by type.
+// movedUp lists, by type, fields that are written before another field.
 var movedUp = map[string][][2]string{
 	"Recipe": {{"dialect", "name"}, {"inputSchema", "steps"}},
 	"Step":   {{"when", "action"}, {"dependsOn", "action"}},
@@ -35,7 +35,7 @@ func orderOf(s *shape, seen map[*object]*yamlx.Order) *yamlx.Order {
 		return &yamlx.Order{Items: orderOf(s.elem, seen)}
 	case formObject:
 	default:
-		return nil // the author's own names
+		return nil // names that the author chose keep their order
 	}
 	if o := seen[s.object]; o != nil {
 		return o

@@ -23,22 +23,22 @@ const (
 	// MaxDiagnostics is how many problems Parse returns.
 	MaxDiagnostics = 100
 
-	// maxDepth leaves room for the deepest scopes a server may allow (64, of up
-	// to four brackets each), so that compile refuses deeper ones in its words.
+	// maxDepth is more than the deepest scopes that a server may allow (64, of up to
+	// four brackets each), so that compile can report scopes that are too deep.
 	maxDepth = 300
 	// maxTokens bounds the memory of a large source; a step has 10 to 30.
 	maxTokens = 1 << 20
 )
 
-// Options bound a source text. Zero fields take the default their comment names.
+// Options bound a source text. A zero field has the default that its comment names.
 type Options struct {
 	// MaxBytes is the size of the text. Default [DefaultBytes], at most [MaxBytes].
 	MaxBytes int
 }
 
-// Parse reads a recipe in JSON or YAML, also wrapped in plan_definition. The
-// recipe is nil when there is a diagnostic; those are all the problems of the
-// text, in its order. The Source is never nil.
+// Parse reads a recipe in JSON or YAML, which may be wrapped in plan_definition. The
+// recipe is nil when there are diagnostics; they are all the problems of the text, in
+// its order. The Source is never nil.
 func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diagnostic) {
 	limit := min(cmp.Or(opt.MaxBytes, DefaultBytes), MaxBytes)
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))
@@ -68,7 +68,7 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 	}
 	if source.partial {
 		d.diags = slices.DeleteFunc(d.diags, func(diag fault.Diagnostic) bool {
-			return diag.Rule == "missing-field" && !strings.Contains(diag.Pointer, "/steps/") // it may stand below
+			return diag.Rule == "missing-field" && !strings.Contains(diag.Pointer, "/steps/") // it may be in the part that could not be read
 		})
 	}
 	if len(d.diags) > 0 {
@@ -78,9 +78,10 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 	return r, source, nil
 }
 
-// read builds the tree. A file name that ends in .json is JSON; otherwise text
-// that begins with a bracket is JSON where it can be, and the rest is YAML. What
-// is neither is reported as what its name says, or as JSON.
+// read builds the tree. A file whose name ends in .json is JSON. Otherwise text that
+// begins with a bracket is JSON if it parses as JSON, and any other text is YAML. The
+// problems of a text that is neither are those of the language of its file name, or of
+// JSON.
 func read(file string, src []byte, lim jsonx.Limits) (tree *jsonx.Node, problems []*jsonx.Error, yaml bool) {
 	ext := strings.ToLower(path.Ext(file))
 	text := bytes.TrimLeft(src, " \t\r\n")
@@ -98,7 +99,7 @@ func read(file string, src []byte, lim jsonx.Limits) (tree *jsonx.Node, problems
 	return tree, problems, false
 }
 
-// problem turns what a reader of text found into a diagnostic.
+// problem converts an error of the JSON or YAML parser into a diagnostic.
 func (d *decoder) problem(p *jsonx.Error) fault.Diagnostic {
 	diag := fault.Diagnostic{
 		Code: fault.RecipeInvalid, Rule: p.Rule, Msg: p.Msg, Hint: p.Hint,
@@ -110,7 +111,7 @@ func (d *decoder) problem(p *jsonx.Error) fault.Diagnostic {
 	return diag
 }
 
-// document finds the recipe in a text, refuses other dialects, and decodes it.
+// document finds the recipe in a tree, refuses other dialects, and decodes it.
 func (d *decoder) document(n *jsonx.Node) *Recipe {
 	if w := n.Child("plan_definition"); w != nil {
 		for _, c := range n.Children {
@@ -132,7 +133,7 @@ func (d *decoder) document(n *jsonx.Node) *Recipe {
 	return r
 }
 
-// otherDialect tells the dialects that this release does not run by their keys.
+// otherDialect recognises, by their keys, dialects that this release does not run.
 func (d *decoder) otherDialect(n *jsonx.Node) bool {
 	if n.Child("steps") != nil {
 		return false
@@ -161,7 +162,7 @@ func (d *decoder) otherDialect(n *jsonx.Node) bool {
 	return false
 }
 
-// inOrder sorts diagnostics by place and keeps the first of them.
+// inOrder sorts diagnostics by position and keeps the first MaxDiagnostics.
 func inOrder(diags []fault.Diagnostic) []fault.Diagnostic {
 	slices.SortStableFunc(diags, func(a, b fault.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col), cmp.Compare(a.Rule, b.Rule))

@@ -9,13 +9,13 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// maxDropped is how many steps, up from the place at which a text cannot be read, are
-// left out in turn: the cause may stand above the place.
+// maxDropped is how many steps, upward from a syntax error, are dropped one after the
+// other, because the cause of the error may be above its position.
 const maxDropped = 3
 
-// parseWithoutStep builds the tree of a YAML text without the step that cannot be read: its
-// lines are left empty, so that all others stand where they stood. It is nil where the
-// place is in no step, or something else cannot be read either.
+// parseWithoutStep parses a YAML text without the step that has a syntax error. It
+// replaces the lines of the step by empty ones, so that all others keep their positions.
+// It returns nil when the error is not in a step, or when the rest has an error too.
 func parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil
@@ -52,7 +52,7 @@ func parseWithoutStep(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *js
 	return nil
 }
 
-// stepIndent is how far the steps of a recipe are indented; -1 when that cannot be told.
+// stepIndent returns the indentation of the steps of a recipe, or -1 if it is unclear.
 func stepIndent(lines [][]byte) int {
 	found := false
 	for _, line := range lines {
@@ -68,17 +68,17 @@ func stepIndent(lines [][]byte) int {
 	return -1
 }
 
-// isItem says that a line begins an entry of a list that is indented so far.
+// isItem reports whether a line begins an item of a list with that indentation.
 func isItem(line []byte, indent int) bool {
 	return len(line) > indent && len(bytes.TrimLeft(line[:indent], " ")) == 0 && bytes.HasPrefix(line[indent:], []byte("- "))
 }
 
-// maxTruncated bounds how many lines above the place at which a text cannot be read
-// are tried as its end.
+// maxTruncated bounds how many lines above a syntax error are tried as the end of the
+// text.
 const maxTruncated = 50
 
-// parsePrefix builds the tree of what stands above the place at which a YAML text
-// cannot be read, without the step that was begun last; nil where nothing can be.
+// parsePrefix parses the part of a YAML text above a syntax error, without the last step
+// that begins there. It returns nil when no such part can be parsed.
 func parsePrefix(src []byte, problems []*jsonx.Error, lim jsonx.Limits) *jsonx.Node {
 	if len(problems) != 1 || problems[0].Rule != jsonx.RuleSyntax {
 		return nil

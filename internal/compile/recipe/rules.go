@@ -2,12 +2,12 @@
 
 package recipe
 
-// A rule is what the model's types do not say about a field. The strict reader
-// and the published schema both follow from it, so they cannot disagree about
-// a rule; that they read it alike is tested.
+// A rule is what the model's types do not express about a field. The decoder and the
+// published schema are both derived from it, so that they cannot disagree; a test checks
+// that they do not.
 type rule struct {
 	doc      string
-	def      string // what holds where the field is missing, for people; "none" = nothing does
+	def      string // the default of the field, for people; "none" = no default
 	example  any
 	required bool
 	enum     []string
@@ -19,10 +19,10 @@ type rule struct {
 	item     *rule    // of each entry of a list or map
 }
 
-// A pattern is a regular expression and what it asks for in words.
+// A pattern is a regular expression and its meaning in words.
 type pattern struct{ expr, want string }
 
-// A rawShape is what a value that the model keeps as JSON may be.
+// A rawShape says what a value may be that the model keeps as JSON.
 type rawShape uint8
 
 const (
@@ -48,7 +48,7 @@ var (
 
 func bounds(low, high float64) (minimum, maximum *float64) { return &low, &high }
 
-// numberRule is a rule for a number between two limits.
+// numberRule returns the rule of a number between two limits.
 func numberRule(doc, def string, low, high, example float64) rule {
 	r := rule{doc: doc, def: def, example: example}
 	r.min, r.max = bounds(low, high)
@@ -57,10 +57,10 @@ func numberRule(doc, def string, low, high, example float64) rule {
 
 type m = map[string]any
 
-// step is a step in an example.
+// step returns a step for an example.
 func step(id, kind string, v any) m { return m{"id": id, kind: v} }
 
-// maxInteger is the largest whole number that every JSON reader keeps exactly.
+// maxInteger is the largest integer that every JSON reader represents exactly.
 const maxInteger = 1<<53 - 1
 
 // rules has one entry for every field of the model, by type and JSON name.
@@ -176,17 +176,15 @@ var rules = map[string]rule{
 	"CreditEstimation.maxCredits":     numberRule("Most that is reserved.", "the estimate, and a quarter more for the strategy calculated", 1, maxInteger, 1000),
 }
 
-// stepKinds are the fields of a step that say what it does, which are also the
-// values of its type.
+// stepKinds are the kind fields of a step, which are also the values of its type.
 var stepKinds = []string{"action", "condition", "parallel", "transform", "loop", "wait", "fail", "recipe"}
 
 // A constraint is a rule over several fields of one object.
 type constraint struct {
-	// oneOf: exactly one of these fields is present; kindField, where present,
-	// names it.
+	// oneOf: exactly one of these fields is present; kindField, if present, names it.
 	oneOf     []string
 	kindField string
-	// When field has the value, needs must be present.
+	// If field has the value, the field needs must be present.
 	field, value, needs string
 }
 
@@ -201,7 +199,7 @@ var constraints = map[string][]constraint{
 	},
 }
 
-// objectNouns name each type in messages and in the published schema.
+// objectNouns are the names of the types in messages and in the published schema.
 var objectNouns = map[string]string{
 	"Recipe":           "a recipe",
 	"Limits":           "limits",

@@ -13,9 +13,9 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// Schema is the JSON Schema (2020-12) of the file format, for editors. It is
-// made from the same shapes that [Parse] follows and accepts exactly the values
-// that Parse accepts; limits on the text itself (bytes, depth) are Parse's alone.
+// Schema returns the JSON Schema (2020-12) of the file format, for editors. It is derived
+// from the same shapes as [Parse] and accepts exactly the values that Parse accepts; only
+// Parse has limits on the text itself (bytes, depth).
 func Schema() []byte {
 	defs := map[string]any{}
 	describe(root.object, defs)
@@ -128,7 +128,7 @@ func (s *shape) schema(defs map[string]any) map[string]any {
 	return m
 }
 
-// schemas says a rule over several fields in the words of JSON Schema.
+// schemas expresses a constraint in JSON Schema.
 func (b constraint) schemas() []any {
 	is := func(field, value string) map[string]any {
 		return map[string]any{
@@ -152,7 +152,7 @@ func (b constraint) schemas() []any {
 	return list
 }
 
-// described is what a field is for and what holds without it.
+// described returns what a field is for, and its default.
 func (r rule) described() string {
 	if r.def == "" || r.def == "none" {
 		return r.doc
@@ -160,7 +160,7 @@ func (r rule) described() string {
 	return r.doc + " Default: " + r.def + "."
 }
 
-// A Field is a field of the format, as the reference lists it.
+// A Field is a field of the format, as in the reference.
 type Field struct {
 	Name, Doc, Takes string
 	Default          string // in words; "" of a required field
@@ -168,11 +168,11 @@ type Field struct {
 	Required         bool
 }
 
-// Objects names the objects of the format, as [Fields] knows them.
+// Objects returns the names of the objects of the format, for [Fields].
 func Objects() []string { return slices.Sorted(maps.Keys(objectNouns)) }
 
-// Fields lists the fields of an object of the format (Recipe, Step, Loop, …), in the
-// order in which the formatter writes them; nil when there is no such object.
+// Fields returns the fields of an object of the format (Recipe, Step, Loop, …), in the
+// order in which the formatter writes them, or nil when there is no such object.
 func Fields(object string) []Field {
 	o := find(root.object, object, map[string]bool{})
 	if o == nil {
@@ -188,10 +188,10 @@ func Fields(object string) []Field {
 	return list
 }
 
-// plainText is text that YAML reads as text without quotes, also inside of a list.
+// plainText matches text that YAML reads as text without quotes, also inside a list.
 var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_ .+*'()/<>=-]*$`)
 
-// flow writes an example as YAML on one line.
+// flow formats an example as YAML on one line.
 func flow(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -215,7 +215,7 @@ func flow(v any) string {
 	return asJSON(v)
 }
 
-// asJSON is a value as JSON that a person reads.
+// asJSON formats a value as JSON for people.
 func asJSON(v any) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -226,7 +226,7 @@ func asJSON(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// find looks for an object below o.
+// find finds an object of that name, o itself or below it.
 func find(o *object, name string, seen map[string]bool) *object {
 	if o == nil || seen[o.name] {
 		return nil
@@ -245,7 +245,7 @@ func find(o *object, name string, seen map[string]bool) *object {
 	return nil
 }
 
-// describe says in a few words what a value of that shape is.
+// describe describes a value of the shape in a few words.
 func (s *shape) describe() string {
 	switch {
 	case s.rule.enum != nil:

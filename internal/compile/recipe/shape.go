@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A valueKind is the kind of value a field takes.
+// A valueKind is the kind of value that a field has.
 type valueKind uint8
 
 const (
@@ -25,8 +25,8 @@ const (
 	formObject
 )
 
-// A shape is a type of the model together with its rule: what the strict reader
-// follows and what the published schema says.
+// A shape is a type of the model together with its rule. The decoder follows it, and the
+// published schema is derived from it.
 type shape struct {
 	form    valueKind
 	rule    rule
@@ -113,7 +113,7 @@ func buildObject(t reflect.Type, seen map[reflect.Type]*object) *object {
 	return o
 }
 
-// names lists the fields of an object for messages and near matches.
+// names returns the names of an object's fields.
 func (o *object) names() []string {
 	names := make([]string, len(o.fields))
 	for i, f := range o.fields {

@@ -11,25 +11,25 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// A Source is the text of a recipe and where its values stand in it. Pointers
-// are JSON pointers from the root of the text, as in Step.Ptr and Diagnostic.Pointer.
+// A Source is the text of a recipe with the positions of its values. Pointers are JSON
+// pointers from the root of the text, as in Step.Ptr and Diagnostic.Pointer.
 type Source struct {
 	file string
-	tree *jsonx.Node // nil where the text could not be read
+	tree *jsonx.Node // nil when the text could not be parsed
 	text *yamlx.Text
-	json []string // the lines of a JSON text, which YAML's rule would split elsewhere
+	json []string // the lines of a JSON text; YAML splits lines differently
 
-	recovered *Recipe // what could be read of a text with problems
-	partial   bool    // what stands below a problem could not be read
+	recovered *Recipe // what could be read of a malformed text
+	partial   bool    // a part of the text could not be read
 }
 
-// Recovered is what could be read of a text for which Parse returned no recipe, so
-// that more of its problems can be found: fields with problems may be zero or
-// hold what is not allowed there. nil when nothing could be read.
+// Recovered returns what could be read of a text for which Parse returned no recipe, so
+// that further problems can be found, or nil. Fields with problems may be zero or hold
+// values that are not allowed.
 func (s *Source) Recovered() *Recipe { return s.recovered }
 
-// Partial says that a part of the text could not be read at all: what the draft
-// lacks may stand there.
+// Partial reports whether a part of the text could not be read at all; it may contain
+// what the recovered recipe lacks.
 func (s *Source) Partial() bool { return s.partial }
 
 func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
@@ -42,10 +42,10 @@ func newSource(file string, data []byte, tree *jsonx.Node, yaml bool) *Source {
 	return s
 }
 
-// File is the name that positions carry.
+// File returns the file name of positions.
 func (s *Source) File() string { return s.file }
 
-// Line returns line n, from 1, without its end; "" where there is none.
+// Line returns line n, from 1, without its line break, or "" when there is none.
 func (s *Source) Line(n int) string {
 	switch {
 	case s.text != nil:
@@ -57,8 +57,8 @@ func (s *Source) Line(n int) string {
 	}
 }
 
-// Pos is the place of a value. Where the pointer names nothing it is the place
-// of the nearest value around it.
+// Pos returns the position of a value. If there is no value at the pointer, it returns
+// the position of the nearest enclosing value.
 func (s *Source) Pos(pointer string) fault.Pos {
 	n, _ := s.find(pointer)
 	if n == nil {
@@ -67,8 +67,8 @@ func (s *Source) Pos(pointer string) fault.Pos {
 	return place(s.file, n.Pos)
 }
 
-// KeyPos is the place of the name under which a value stands, or of the value
-// where it has no name.
+// KeyPos returns the position of the name of a value, or that of the value if it has no
+// name.
 func (s *Source) KeyPos(pointer string) fault.Pos {
 	n, _ := s.find(pointer)
 	if n == nil {
@@ -77,9 +77,9 @@ func (s *Source) KeyPos(pointer string) fault.Pos {
 	return place(s.file, at(n))
 }
 
-// PosIn is a place inside a string: length characters from offset on, counted
-// in its value. It is exact where the string stands on one line, in quotes or
-// not, and in block scalars of YAML; elsewhere it is the place of the string.
+// PosIn returns a position inside a string: length characters from offset on, counted in
+// its value. It is exact for strings on one line, quoted or not, and for block scalars of
+// YAML; for others it is the position of the whole string.
 func (s *Source) PosIn(pointer string, offset, length int) fault.Pos {
 	n, exact := s.find(pointer)
 	if n == nil {
@@ -95,14 +95,14 @@ func (s *Source) PosIn(pointer string, offset, length int) fault.Pos {
 	}
 	start.Len = max(1, length)
 	if end, ok := s.locate(n, offset+length); ok && end.Line == start.Line && end.Col > start.Col {
-		start.Len = end.Col - start.Col // escapes are longer in the text
+		start.Len = end.Col - start.Col // escapes are longer in the text than in the value
 	} else if rest := utf8.RuneCountInString(s.Line(start.Line)) - start.Col + 1; length > 0 {
 		start.Len = max(1, min(start.Len, rest))
 	}
 	return start
 }
 
-// find returns the node of a pointer; exact = false where it is one around it.
+// find returns the node at a pointer; exact is false when it is an enclosing node.
 func (s *Source) find(pointer string) (n *jsonx.Node, exact bool) {
 	if s.tree == nil {
 		return nil, false
@@ -119,7 +119,7 @@ func (s *Source) find(pointer string) (n *jsonx.Node, exact bool) {
 	}
 }
 
-// locate finds the character of a string's value in the text.
+// locate finds the position in the text of a character of a string's value.
 func (s *Source) locate(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	pos := fault.Pos{File: s.file, Line: int(n.Pos.Line), Col: int(n.Pos.Col)}
 	switch n.Style {
@@ -139,7 +139,7 @@ func (s *Source) locate(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	}
 	raw = raw[at : at+int(n.Pos.Len)]
 	if len(raw) < 2 || raw[0] != raw[len(raw)-1] {
-		return pos, false // it goes on in the next line
+		return pos, false // the string continues on the next line
 	}
 	i := 1
 	for ; offset > 0 && i < len(raw)-1; offset-- {
@@ -149,7 +149,8 @@ func (s *Source) locate(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	return pos, offset == 0
 }
 
-// escapeLength is how many characters of the text make the first one of the value.
+// escapeLength returns how many characters of the text represent the first one of the
+// value.
 func escapeLength(raw []rune, style jsonx.Style) int {
 	switch {
 	case style == jsonx.Single && raw[0] == '\'':
@@ -173,8 +174,8 @@ func escapeLength(raw []rune, style jsonx.Style) int {
 	}
 }
 
-// locateInBlock walks a block scalar and its value side by side. A mismatch
-// means that the indentation was not what it seemed.
+// locateInBlock walks a block scalar and its value in parallel. A mismatch means that
+// the indentation was guessed wrong.
 func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	line := int(n.Pos.Line) + 1
 	indent := -1
@@ -187,7 +188,7 @@ func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	if indent < 0 {
 		return fault.Pos{}, false
 	}
-	// An indentation given in the header leaves spaces to the value.
+	// If the header gives the indentation, the value may begin with spaces.
 	lead := len(n.Text) - len(strings.TrimLeft(n.Text, "\n"))
 	indent -= len(n.Text[lead:]) - len(strings.TrimLeft(n.Text[lead:], " "))
 	row := func(l int) []rune {
@@ -206,7 +207,7 @@ func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 		case col < len(text):
 			return fault.Pos{}, false
 		case c == '\n' && n.Style == jsonx.Folded && foldable(text) && len(row(line+1)) == 0 && foldable(s.below(line, row)):
-			// Folding swallows the break before empty lines.
+			// Folding removes the line break before empty lines.
 			line, col = line+2, 0
 			text = row(line)
 		case c == '\n', c == ' ' && n.Style == jsonx.Folded:
@@ -219,7 +220,7 @@ func (s *Source) locateInBlock(n *jsonx.Node, offset int) (fault.Pos, bool) {
 	return fault.Pos{File: s.file, Line: line, Col: max(0, indent) + col + 1}, offset == 0
 }
 
-// below is the first line after n that is not empty, or nothing.
+// below returns the first line after n that is not empty, or nil.
 func (s *Source) below(n int, row func(int) []rune) []rune {
 	for l := n + 1; l <= n+1000; l++ {
 		if text := row(l); len(text) > 0 {
@@ -229,6 +230,6 @@ func (s *Source) below(n int, row func(int) []rune) []rune {
 	return nil
 }
 
-// foldable says whether breaks beside a line of a folded scalar are swallowed:
-// those beside empty lines and lines indented further are not.
+// foldable reports whether line breaks next to a line of a folded scalar are removed:
+// those next to empty or further indented lines are not.
 func foldable(line []rune) bool { return len(line) > 0 && line[0] != ' ' && line[0] != '\t' }

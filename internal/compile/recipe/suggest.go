@@ -11,9 +11,9 @@ import (
 	"github.com/roux-engine/roux/internal/spell"
 )
 
-// nearest returns the candidate that text was probably meant to be, or "". Case
-// and the way words are joined (inputBindings, input_bindings, input-bindings)
-// count for nothing; beyond that a third of the letters may differ.
+// nearest returns the candidate that was probably meant by text, or "". It ignores case
+// and how words are joined (inputBindings, input_bindings, input-bindings); of the rest a
+// third of the letters may differ.
 func nearest(text string, candidates []string) string {
 	const longest = 64 // no candidate is longer, and the comparison is quadratic
 	if len(text) > longest {
@@ -33,8 +33,8 @@ var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 func normalize(s string) string { return separators.Replace(strings.ToLower(s)) }
 
-// synonymOf returns the candidate that has the sense which other workflow
-// languages give the word, or "".
+// synonymOf returns the candidate that means what the word means in other workflow
+// languages, or "".
 func synonymOf(word string, candidates []string) string {
 	for _, field := range synonyms[normalize(word)] {
 		if slices.Contains(candidates, field) {
@@ -59,7 +59,7 @@ func didYouMean(text string, candidates []string) string {
 	return ""
 }
 
-// quoted joins names for a sentence: `"a", "b" or "c"`.
+// quoted joins quoted names for a message: `"a", "b" or "c"`.
 func quoted(names []string) string {
 	var b strings.Builder
 	for i, n := range names {

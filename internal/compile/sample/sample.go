@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample draws recipes: every kind of step and every policy that a
-// recipe may state, nested, named and joined as dice say.
+// Package sample generates random recipes for tests: every kind of step and every policy,
+// nested, named and joined at random.
 //
-// It decides only what a recipe looks like. The recipes it draws compile; what
-// becomes of them (much fails on purpose) is what those who draw them want to
-// see. It never compiles or runs one, and has no dice of its own: the same dice
-// give the same recipe, so a seed names it.
+// It decides only what a recipe looks like. The recipes compile; many of them fail at run
+// time on purpose, so that tests can observe failures. The package never compiles or runs
+// a recipe, and it has no randomness of its own: the same Dice give the same recipe, so a
+// seed identifies it.
 package sample
 
 import (
@@ -16,45 +16,45 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// Dice are where a drawing comes from: IntN gives a number of 0 to n-1. A
-// *rand.Rand of math/rand/v2 is one.
+// Dice is a source of randomness, such as a *rand.Rand of math/rand/v2. IntN returns a
+// number from 0 to n-1.
 type Dice interface{ IntN(n int) int }
 
-// A Shape bounds what is drawn.
+// A Shape bounds what is generated.
 //
 // The recipes read input.zero (the number 0), input.list (a list), input.file
-// (a file of a list), input.when (a time, RFC 3339) and input.gone (nothing).
+// (a file of a list), input.when (a time, RFC 3339) and input.gone (always absent).
 type Shape struct {
-	Steps int // at least 1; scopes may pass it by a few
-	Depth int // of scopes inside each other; 0 = no step owns others
-	Width int // steps of one scope at most; 0 = 5; more widens the root alone
-	// Actions are the names that action steps call; one may stand there often
-	// to be drawn more often. Undo is what compensations call, Sleep an action
-	// that waits (action.Action.Waits is its input "duration"); "" = none.
+	Steps int // at least 1; scopes may exceed it by a few
+	Depth int // of nested scopes; 0 = no step owns others
+	Width int // maximum number of steps of a scope; 0 = 5; more widens only the root
+	// Actions are the names that action steps call; a name that is listed twice is
+	// chosen twice as often. Undo is the action that compensations call, Sleep an
+	// action that waits (action.Action.Waits is its input "duration"); "" = none.
 	Actions     []string
 	Undo, Sleep string
-	// Signals are the names that waits wait for; none = no step waits for any.
+	// Signals are the names of the signals that steps wait for.
 	Signals []string
-	// Rebind is how often, in percent, a step binds the name that the step before
-	// it bound. With 0 the dice are not asked.
+	// Rebind is how often, in percent, a step binds the same name as the step before
+	// it. With 0 no random number is used for it.
 	Rebind int
 }
 
-// A generator is one recipe in the making.
+// A generator generates one recipe.
 type generator struct {
 	dice  Dice
 	shape Shape
 	odds  odds
 	order string // of the recipe
 	n     int    // ids given
-	left  int    // steps still to draw
+	left  int    // steps still to generate
 	// inScope are the names that expressions may use here: bindings of steps above,
-	// loop variables, steps beside. Some have no value when it comes to it.
+	// loop variables, other steps. Some have no value at run time.
 	inScope []string
 }
 
-// odds are drawn once a recipe, in percent: what is rare in one is common in
-// another, so that features meet that a fixed rate would keep apart.
+// odds are probabilities in percent, chosen once per recipe: what is rare in one recipe
+// is common in another, so that combinations occur that fixed odds would make rare.
 type odds struct {
 	broken                                         int // expressions that fail, failing contracts
 	fail                                           int // fail steps
@@ -65,7 +65,7 @@ type odds struct {
 	wait, shortTimeout                             int
 }
 
-// Recipe draws a recipe.
+// Recipe generates a recipe.
 func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 	if shape.Width == 0 {
 		shape.Width = 5
@@ -90,7 +90,7 @@ func Recipe(dice Dice, shape Shape) *recipe.Recipe {
 	g.order = r.Order
 	r.Steps = g.scope(0)
 	g.results(r)
-	if g.chance(10) { // tight: some runs pass it inside a loop
+	if g.chance(10) { // tight: some runs exceed it inside a loop
 		r.Limits = &recipe.Limits{MaxTotalSteps: int64(3*g.n + g.dice.IntN(20) + 5), MaxLoopItems: 3}
 	}
 	return r
@@ -102,7 +102,7 @@ func (g *generator) pick(of ...string) string { return of[g.dice.IntN(len(of))] 
 
 func (g *generator) odd(of ...int) int { return of[g.dice.IntN(len(of))] }
 
-// results draws what the run gives back.
+// results generates the outputs.
 func (g *generator) results(r *recipe.Recipe) {
 	if !g.chance(50) {
 		return
@@ -116,11 +116,11 @@ func (g *generator) results(r *recipe.Recipe) {
 	}
 }
 
-// scope draws the steps of one scope.
+// scope generates the steps of one scope.
 func (g *generator) scope(depth int) []*recipe.Step {
 	n := 1 + g.dice.IntN(min(g.shape.Width, 5))
 	if depth == 0 && g.shape.Width > 5 {
-		n = g.shape.Width // the root alone, so that wide means wide
+		n = g.shape.Width // only the root, so that the width is reached
 	}
 	var steps []*recipe.Step
 	for ; n > 0 && (g.left > 0 || len(steps) == 0); n-- {
@@ -143,8 +143,8 @@ func (g *generator) scope(depth int) []*recipe.Step {
 	return steps
 }
 
-// rebind draws whether a step binds the name that the one before it did. Two steps
-// may share a name when one surely runs after the other.
+// rebind decides whether a step binds the same name as the one before it. Two steps may
+// share a name when one certainly runs after the other.
 func (g *generator) rebind(st, before *recipe.Step) {
 	after := st.DependsOn == nil && g.order == "sequence" || st.DependsOn != nil && slices.Contains(*st.DependsOn, before.ID)
 	if st.OutputBinding == "" || before.OutputBinding == "" || !after || !g.chance(g.shape.Rebind) {
@@ -154,8 +154,8 @@ func (g *generator) rebind(st, before *recipe.Step) {
 	g.inScope = slices.DeleteFunc(slices.Clone(g.inScope), func(name string) bool { return name == "b"+st.ID[1:] })
 }
 
-// dependencies draws which of the steps before a step waits for: few, none, or
-// all of them, the join of a wide scope.
+// dependencies chooses which of the preceding steps a step waits for: few, none, or all
+// of them, which is the join of a wide scope.
 func (g *generator) dependencies(before []*recipe.Step) *[]string {
 	deps := []string{}
 	percent := g.odd(0, 10, 40, 100)
@@ -167,7 +167,8 @@ func (g *generator) dependencies(before []*recipe.Step) *[]string {
 	return &deps
 }
 
-// scopeInside draws a scope that sees what is in sight here, and hides its own names.
+// scopeInside generates a scope that can use the names in scope here, and whose own
+// names are not visible outside it.
 func (g *generator) scopeInside(depth int, names ...string) []*recipe.Step {
 	outside := g.inScope[:len(g.inScope):len(g.inScope)]
 	g.inScope = append(g.inScope, names...)
@@ -176,7 +177,7 @@ func (g *generator) scopeInside(depth int, names ...string) []*recipe.Step {
 	return steps
 }
 
-// id names the next step.
+// id returns the id of the next step.
 func (g *generator) id() string {
 	g.n++
 	g.left--

@@ -9,7 +9,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// step draws a step of any kind, with what may be said of all of them.
+// step generates a step of any kind, with the fields that all kinds share.
 func (g *generator) step(depth int) *recipe.Step {
 	st := &recipe.Step{ID: g.id()}
 	if g.chance(g.odds.when) {
@@ -47,7 +47,7 @@ func (g *generator) step(depth int) *recipe.Step {
 	return st
 }
 
-// owner draws a step that owns others.
+// owner generates a step that owns other steps.
 func (g *generator) owner(st *recipe.Step, depth int) {
 	switch g.dice.IntN(3) {
 	case 0:
@@ -110,7 +110,7 @@ func (g *generator) action(st *recipe.Step) {
 	}
 }
 
-// shortTimeout draws an action whose time may be up before its tries are.
+// shortTimeout generates an action whose total timeout may end before its attempts.
 func (g *generator) shortTimeout(st *recipe.Step, depth int) {
 	st.Action = &recipe.Action{Name: g.pick(g.shape.Actions...)}
 	st.TotalTimeout = "31s"
@@ -143,9 +143,9 @@ func (g *generator) retry() *recipe.RetryPolicy {
 	return p
 }
 
-// handle draws what a step does about its failure.
+// handle generates the error handling of a step.
 func (g *generator) handle(st *recipe.Step, depth int) {
-	called := st.Action != nil && st.Action.Name != g.shape.Sleep // nothing else is ever retried
+	called := st.Action != nil && st.Action.Name != g.shape.Sleep // only actions are ever retried
 	switch k := g.dice.IntN(4); {
 	case k == 0:
 		st.OnError = &recipe.OnError{Strategy: "skip"}
@@ -161,7 +161,7 @@ func (g *generator) handle(st *recipe.Step, depth int) {
 	}
 }
 
-// fallback is mostly an action; it may be anything.
+// fallback generates a fallback step, usually an action.
 func (g *generator) fallback(depth int) *recipe.Step {
 	if depth+1 < g.shape.Depth && g.left > 0 && g.chance(30) {
 		return g.hidden(func() *recipe.Step { return g.step(depth + 1) })
@@ -171,7 +171,7 @@ func (g *generator) fallback(depth int) *recipe.Step {
 	return st
 }
 
-// hidden draws a step whose names nobody outside sees.
+// hidden generates a step whose names are not visible outside it.
 func (g *generator) hidden(draw func() *recipe.Step) *recipe.Step {
 	outside := g.inScope[:len(g.inScope):len(g.inScope)]
 	defer func() { g.inScope = outside }()
@@ -191,10 +191,10 @@ func (g *generator) compensate(st *recipe.Step) {
 	}
 }
 
-// failing is an expression that fails when it is evaluated.
+// failing is an expression whose evaluation fails.
 const failing = "1 / input.zero"
 
-// value draws an expression over what is in sight.
+// value generates an expression over the names in scope.
 func (g *generator) value() string {
 	if g.chance(g.odds.broken) {
 		return g.pick(failing, "input.gone", "input.list[9]")
@@ -206,7 +206,7 @@ func (g *generator) value() string {
 	return strings.ReplaceAll(g.pick("[%]", "{'v': %, 'w': [%]}", "%", "size([%])", "[%] == [] ? 'none' : 'some'"), "%", v)
 }
 
-// truth draws a condition.
+// truth generates a condition.
 func (g *generator) truth() string {
 	if g.chance(g.odds.broken) {
 		return failing + " == 1"
@@ -214,7 +214,7 @@ func (g *generator) truth() string {
 	return g.pick("true", "true", "false", "input.zero == 0", "has(input.gone)", "input.list[0] == 1", "["+g.value()+"] != []")
 }
 
-// list draws what a loop runs over.
+// list generates the list of a loop.
 func (g *generator) list() string {
 	if g.chance(g.odds.broken) {
 		return g.pick("input.zero", "input.list[9]", "input.gone")
@@ -222,14 +222,14 @@ func (g *generator) list() string {
 	return g.pick("[]", "[1]", "[1, 2, 3]", "input.list", "input.file", "["+g.value()+"]", "[1, 2, 3, 4, 5, 6, 7]")
 }
 
-// template draws a text with expressions in it.
+// template generates a text with expressions.
 func (g *generator) template() string {
 	return strings.ReplaceAll(g.pick("{{ § }}", "a {{ § | tojson }} b", "{% for x in [§] %}{{ x | tojson }};{% endfor %}",
 		"{% if input.zero == 0 %}{{ § | tojson }}{% else %}no{% endif %}", "{% set x = § %}{{ [x] | length }}", "{{ input.gone | default('d') }}"),
 		"§", g.value())
 }
 
-// text is a JSON string.
+// text returns s as a JSON string.
 func text(s string) json.RawMessage {
 	raw, err := json.Marshal(s)
 	if err != nil {
