@@ -14,8 +14,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// errMissing marks errors that the default filter softens: an undefined name, a
-// key or an index that is not there.
+// errMissing marks errors that the default filter handles: an undefined name, or a key
+// or an index that does not exist.
 var errMissing = errors.New("missing")
 
 // A celExpr is one compiled CEL expression: a whole source or a part of a
@@ -23,17 +23,17 @@ var errMissing = errors.New("missing")
 type celExpr struct {
 	prog cel.Program
 	refs []Ref
-	// selects: the result is an existing value, picked and not computed, so
+	// selects is set when the result is an existing value, not a computed one, so that
 	// the limit of inputs applies to it and not the limit of results.
 	selects bool
-	// path, when set, is all that the expression does: it picks what stands
-	// there, beginning with the name of a variable.
+	// path, when set, is the whole expression: the name of a variable and the members
+	// to select from it.
 	path []string
-	cost uint64 // what one evaluation may cost
+	cost uint64 // the cost limit of one evaluation
 }
 
-// compileAST compiles src, which begins at rune offset of the text that positions
-// refer to. change, where there is one, changes the tree before it is checked.
+// compileAST compiles src, which begins at rune offset of the text that positions refer
+// to. change, if not nil, changes the tree before it is checked.
 func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*celExpr, problems) {
 	env := base()
 	parsed, iss := env.Parse(src)
@@ -75,13 +75,13 @@ func compileAST(src string, offset int, most uint64, change func(*cel.Ast)) (*ce
 	return &celExpr{prog: prog, refs: w.refs, selects: selects, path: path, cost: most}, nil
 }
 
-// eval evaluates the expression and gives a JSON value within the limits.
+// eval evaluates the expression and returns a JSON value within the limits.
 func (e *celExpr) eval(vars Vars, b *budget) (any, error) {
 	names := activation{vars: vars}
 	v, err := e.run(&names, b)
 	if err != nil && names.contentErr != nil {
-		// || and && pass over an error when another term fails, too. With the
-		// content at hand there might have been a value.
+		// || and && ignore an error of one term when another decides the result. With
+		// the content of the large value the result might have been another one.
 		return nil, names.contentErr
 	}
 	return v, err
@@ -110,15 +110,15 @@ func (e *celExpr) run(names *activation, b *budget) (any, error) {
 	return toJSON(out, limit)
 }
 
-// activation serves variables to the interpreter. An absent one is a value of
-// its own, because has(name.field) must be false and any other use an error.
+// An activation provides variables to the interpreter. An absent variable has a value of
+// its own type, because has(name.field) must be false and any other use an error.
 type activation struct {
 	vars       Vars
-	contentErr *contentError // the first error of reaching inside a large value
+	contentErr *contentError // the first access to the content of a large value
 }
 
-// contentErrVar is the name by which nodes find activation.inside; "@" keeps it out of
-// sources.
+// contentErrVar is the variable by which nodes find activation.contentErr. No source can
+// contain its name, because of the "@".
 const contentErrVar = "@inside"
 
 func (a *activation) ResolveName(name string) (any, bool) {
@@ -134,8 +134,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// A memo asks the caller's Vars for every name once per evaluation. Looking a
-// name up may be costly, and what was measured must be what is then used.
+// A memo looks up every name in the caller's Vars only once per evaluation. A lookup may
+// be expensive, and the value that was measured must be the one that is used.
 type memo struct {
 	vars Vars
 	few  []memoEntry // the first names; most sources have no more
@@ -177,12 +177,12 @@ func (m *memo) Lookup(name string) (any, bool) {
 	return v, ok
 }
 
-// costExceeded is the error of an evaluation that was stopped.
+// costExceeded returns the error of an evaluation that exceeded its cost limit.
 func costExceeded(most uint64) error {
 	return fault.New(fault.ExpressionLimit, "the evaluation costs more than the limit of %d; %s", most, costHint(most))
 }
 
-// costHint says what to do about an expression that costs more than most.
+// costHint returns what to do about an expression that costs more than most.
 func costHint(most uint64) string {
 	remedy := "do a part of it in a step or loop of its own"
 	if most < MaxCost {
@@ -191,7 +191,7 @@ func costHint(most uint64) string {
 	return remedy
 }
 
-// evalError says what went wrong in our words.
+// evalError converts an error of the CEL library into one with our code and message.
 func evalError(err error) error {
 	var inside *contentError
 	if errors.As(err, &inside) {
@@ -204,7 +204,7 @@ func evalError(err error) error {
 		msg = e.String()
 	}
 	if strings.HasSuffix(msg, "expr.absent") {
-		// An index is resolved below where guard can see it.
+		// An index is resolved inside a CEL node, where decorate cannot replace it.
 		msg = "undefined: the name inside [ ]"
 	}
 	for _, prefix := range []string{"undefined: ", "no such key", "index out of bounds", "no such attribute"} {
@@ -214,7 +214,7 @@ func evalError(err error) error {
 	}
 	const most = 300
 	if len(msg) > most {
-		// A key that is not there may be a whole document.
+		// The missing key may be very long.
 		msg = strings.ToValidUTF8(msg[:most], "") + "…"
 	}
 	if strings.HasPrefix(msg, tooLarge) {
@@ -226,8 +226,8 @@ func evalError(err error) error {
 	return &fault.Error{Code: fault.TemplateError, Msg: msg, Err: cause}
 }
 
-// A budget is what one evaluation may still spend, shared by all expressions of
-// a template or a tree.
+// A budget is the remaining cost of one evaluation, shared by all expressions of a
+// template or a tree.
 type budget struct {
 	cost uint64
 	most uint64 // in the beginning

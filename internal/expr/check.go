@@ -21,11 +21,11 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// An Env is what is known about the variables of an expression before it runs.
+// An Env is what is known about the variables of an expression before run time.
 type Env struct {
 	// Vars maps each name in scope to the JSON Schema of its value; nil = any.
 	Vars map[string]json.RawMessage
-	// Cost is what an evaluation may cost. Default CostLimit.
+	// Cost is the cost limit of an evaluation. Default CostLimit.
 	Cost int64
 }
 
@@ -36,13 +36,13 @@ func (e *Env) cost() uint64 {
 	return within(e.Cost)
 }
 
-// Check finds everything about a source that can be known to be wrong before it
-// runs: its form, names and fields that do not exist, types that do not fit, a
-// cost that is always too high, a result other than wanted.
+// Check finds all errors in a source that can be found before it runs: syntax errors,
+// names and fields that do not exist, types that do not fit, a cost that is always too
+// high, a result of the wrong type.
 //
-// template says how to read src. want is "", "bool", "string", "int", "number",
-// "list", "map", "timestamp" or "duration"; "" wants nothing in particular. A nil env
-// allows every name.
+// template is set when src is a template. want is the type of the result: "bool",
+// "string", "int", "number", "list", "map", "timestamp", "duration", or "" for any. A nil
+// env allows every name.
 func Check(src string, template bool, env *Env, want string) []Problem {
 	if !template {
 		c := checker{env: env}
@@ -71,7 +71,7 @@ func Check(src string, template bool, env *Env, want string) []Problem {
 	return sorted(ps)
 }
 
-// CheckTree checks every template of a JSON value. Pointer names the string.
+// CheckTree checks every template in a JSON value. Problem.Pointer is that of the string.
 func CheckTree(raw []byte, env *Env) []Problem {
 	v, err := jsonx.DecodeLenient(raw)
 	if err != nil {
@@ -114,8 +114,8 @@ func sorted(ps []Problem) []Problem {
 // A checker checks the expressions of one source.
 type checker struct{ env *Env }
 
-// expression checks one expression; locals are names of any type that hide the
-// environment's.
+// expression checks one expression. locals are names of any type that hide those of the
+// environment.
 func (c *checker) expression(src string, offset int, locals []string) (problems, *types.Type) {
 	env := base()
 	parsed, iss := env.Parse(src)
@@ -137,7 +137,7 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		}
 		raw, known := c.env.Vars[name]
 		if !known {
-			// Declared all the same, so that the rest is checked too.
+			// Declared nevertheless, so that the rest is checked too.
 			opts = append(opts, cel.Variable(name, cel.DynType))
 			ps = append(ps, c.undefined(name, w)...)
 			continue
@@ -157,7 +157,7 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 		return append(ps, c.explain(issues(src, offset, iss), st)...), nil
 	}
 	if _, err := typed.Program(checked, cel.CustomDecoratorV2(decorateWith(w.mapComprehensions, w.comprehensionRanges))); err != nil {
-		// What only planning finds, such as a pattern that is none.
+		// Errors that only planning finds, such as an invalid pattern.
 		return append(ps, Problem{Offset: offset, Len: runes(src), Rule: RuleType, Msg: err.Error()}), nil
 	}
 	if est, err := typed.EstimateCost(checked, sizeEstimator{}); err == nil && est.Min > c.env.cost() {
@@ -168,8 +168,8 @@ func (c *checker) expression(src string, offset int, locals []string) (problems,
 	return ps, checked.OutputType()
 }
 
-// selectsFromNonObject reports whether the checker met a selection from a text or a list,
-// which have the one field size.
+// selectsFromNonObject reports whether the checker found a selection from a string or a
+// list, whose only field is size.
 func selectsFromNonObject(iss *cel.Issues) bool {
 	return slices.ContainsFunc(iss.Errors(), func(e *cel.Error) bool { return strings.HasSuffix(e.Message, "does not support field selection") })
 }
@@ -186,10 +186,10 @@ func (c *checker) undefined(name string, w *walker) problems {
 	return ps
 }
 
-// explain adds near matches to what the checker found about fields; it found
-// them in the order in which it asked the provider. It drops what the checker
-// says about the type of an object: to us an object is a map that may be
-// walked, indexed and compared, which the checker's structures are not.
+// explain adds suggestions to the checker's errors about fields, which are in the order
+// in which it asked the provider. It drops errors about the type of an object, because
+// here an object is a map that can be iterated, indexed and compared, unlike the
+// checker's structs.
 func (c *checker) explain(ps problems, st *schemaTypes) problems {
 	var out problems
 	for _, p := range ps {
@@ -203,7 +203,7 @@ func (c *checker) explain(ps problems, st *schemaTypes) problems {
 	return out
 }
 
-// explain says which object lacks a field, and what it has instead.
+// explain adds which object lacks the field, and which fields it has.
 func (t *schemaTypes) explain(p *Problem) {
 	for j, m := range t.missing {
 		if p.Msg != "undefined field: "+m.field {
@@ -220,7 +220,7 @@ func (t *schemaTypes) explain(p *Problem) {
 	}
 }
 
-// mentioned reports whether a message names the type of an object.
+// mentioned reports whether a message contains the type of an object.
 func (t *schemaTypes) mentioned(msg string) bool {
 	isPart := func(r rune) bool { return isWordRune(r) || strings.ContainsRune(".[]*'-", r) }
 	for _, word := range strings.FieldsFunc(msg, func(r rune) bool { return !isPart(r) }) {
@@ -231,8 +231,8 @@ func (t *schemaTypes) mentioned(msg string) bool {
 	return false
 }
 
-// indexFields rewrites x["name"] to x.name, and x[other] to dyn(x)[other],
-// because the checker knows fields of objects by the dot only.
+// indexFields rewrites x["name"] to x.name and x[other] to dyn(x)[other], because the
+// checker knows fields of objects only after a dot.
 func indexFields(e ast.Expr) {
 	fac := ast.NewExprFactory()
 	ast.PostOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -246,8 +246,7 @@ func indexFields(e ast.Expr) {
 			}
 			return
 		}
-		// Ids of the checker are per expression: the new call needs its own,
-		// and no parsed expression has negative ones.
+		// The new call needs an id of its own; parsed expressions have no negative ids.
 		e.SetKindCase(fac.NewCall(e.ID(), operators.Index, fac.NewCall(-e.ID(), "dyn", args[0]), args[1]))
 	}))
 }
@@ -287,7 +286,7 @@ func assignable(typ *types.Type, want string) bool {
 	return true
 }
 
-// typeText is how messages call a type.
+// typeText returns the name of a type for messages.
 func typeText(t *types.Type) string {
 	switch t.Kind() {
 	case types.StructKind:
@@ -298,7 +297,7 @@ func typeText(t *types.Type) string {
 	return t.String()
 }
 
-// operatorText is how an operator is written; "" for a function.
+// operatorText returns an operator as it is written, or "" for a function.
 func operatorText(name string) string {
 	if s, ok := operators.FindReverse(name); ok {
 		return s
@@ -306,11 +305,11 @@ func operatorText(name string) string {
 	return ""
 }
 
-// sizeEstimator tells the estimator what is known of sizes: only what the source itself
-// says. A variable may be empty, so that the minimum is what always falls due.
+// A sizeEstimator tells the cost estimator what is known about sizes, which is only what
+// the source itself says. A variable may be empty, so that the minimum is a lower bound.
 type sizeEstimator struct{}
 
-// EstimateCallCost implements cost.Estimator with the prices of evaluation.
+// EstimateCallCost implements cost.Estimator with the costs of evaluation.
 func (sizeEstimator) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
 	return nil
 }

@@ -16,8 +16,8 @@ const (
 	writeUnit = 16 // bytes
 )
 
-// callCosts is the cost of calls that are not guarded. Their work is at most in
-// proportion to their arguments, so charging after the fact is soon enough.
+// callCosts computes the cost of calls that the library implements. Their work is at most
+// proportional to their arguments, so it is enough to charge them afterwards.
 type callCosts struct{}
 
 // CallCost implements cost.ActualCostEstimator.
@@ -46,7 +46,7 @@ func isList(args []ref.Val) bool {
 	return false
 }
 
-// smallCosts are the prices that occur all the time, so that they need no memory.
+// smallCosts are the most frequent costs, so that they need no allocation.
 var smallCosts = func() (t [256]uint64) {
 	for i := range t {
 		t[i] = uint64(i)
@@ -61,7 +61,7 @@ func costOf(n uint64) *uint64 {
 	return &n
 }
 
-// readCost is the price of looking at all of a value.
+// readCost is the cost of reading all of a value.
 func readCost(v ref.Val) uint64 {
 	switch x := v.(type) {
 	case types.Bool, types.Int, types.Double, types.Null:
@@ -77,7 +77,7 @@ func readCost(v ref.Val) uint64 {
 	return 0
 }
 
-// writeCost is the price of making a value.
+// writeCost is the cost of creating a value.
 func writeCost(v ref.Val) uint64 {
 	switch x := v.(type) {
 	case types.String:
@@ -88,13 +88,12 @@ func writeCost(v ref.Val) uint64 {
 	return 0
 }
 
-// compareCost is the price of comparing two values: the number of parts of the
-// smaller one.
+// compareCost is the cost of comparing two values: the number of parts of the smaller one.
 func compareCost(a, b ref.Val) uint64 { return smallerParts(a, 1, b) }
 
-// smallerParts is the number of parts of a, taken so many times, or that of b. Finding
-// it costs what it says: a list compared with a word is not counted whole. It
-// stops counting when the price is beyond any budget.
+// smallerParts returns the number of parts of a, multiplied by times, or that of b,
+// whichever is smaller. Its own work is proportional to its result: a list that is compared
+// with a word is not counted completely. It stops counting beyond any budget.
 func smallerParts(a ref.Val, times int, b ref.Val) uint64 {
 	for most := 16; ; most *= 16 {
 		n := min(uint64(times)*countParts(a, most), countParts(b, most))

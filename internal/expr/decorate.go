@@ -11,9 +11,9 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// decorateWith is guard for a program with comprehensions. folds are the ids of those
-// that make a map, whose keys are walked in order, too; ranges those of what the
-// comprehensions run over.
+// decorateWith is decorate for a program with comprehensions. folds are the ids of
+// comprehensions that build a map, whose keys are iterated in order too; ranges are the ids
+// of the values that comprehensions iterate over.
 func decorateWith(folds, ranges []int64) interpreter.InterpretableDecoratorV2 {
 	if len(ranges) == 0 {
 		return decorate
@@ -37,12 +37,11 @@ func decorateWith(folds, ranges []int64) interpreter.InterpretableDecoratorV2 {
 	}
 }
 
-// decorate replaces the nodes of a plan whose work a caller could blow up by the
-// values it feeds them. CEL charges a call after it has run, and charges one
-// whose argument types are unknown before evaluation nothing but 1: both come
-// too late for `x.replace("", x)` or for comparing lists that name the same
-// part a million times. A guarded call is priced from its arguments, charged,
-// and only then carried out.
+// decorate replaces the nodes of a CEL program whose work could explode with certain
+// argument values. CEL charges a call after it has run, and charges only 1 for a call whose
+// argument types are unknown before evaluation. Both are too late for `x.replace("", x)` or
+// for comparing lists that contain the same part a million times. A call of one of our
+// implementations computes its cost from its arguments, is charged, and only then runs.
 func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch n := i.(type) {
 	case *implementedCall, *attribute, *mapNode, *libraryCall:
@@ -75,8 +74,8 @@ func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error
 
 // An implementation is our own implementation of a CEL function.
 type implementation struct {
-	// cost is what the call costs. It may look at sizes but does not do the
-	// work, and takes time in proportion to what it returns.
+	// cost returns the cost of the call. It may look at sizes but does not do the work;
+	// its own time is proportional to its result.
 	cost func(args []ref.Val) uint64
 	run  func(args []ref.Val) ref.Val
 }
@@ -113,8 +112,8 @@ func (c *implementedCall) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-// A libraryCall is a call that needs no guard. Its error says when an argument is a
-// large value.
+// A libraryCall is a call of an implementation of the library. If an argument is a large
+// value, its error says so.
 type libraryCall struct {
 	interpreter.InterpretableCall
 }
@@ -122,13 +121,13 @@ type libraryCall struct {
 // Exec implements interpreter.InterpretableV2.
 func (c *libraryCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := c.InterpretableCall.Exec(frame)
-	// An error of an argument passes through: only its own is looked into.
+	// Only its own errors are explained; those of arguments are returned as they are.
 	if e, failed := v.(*types.Err); !failed || e.NodeID() != c.ID() {
 		return v
 	}
 	var args []ref.Val
 	for _, a := range c.Args() {
-		args = append(args, a.Exec(frame)) // pure: the same as before
+		args = append(args, a.Exec(frame)) // evaluation is pure: the same value as before
 	}
 	return recordContentError(frame, types.LabelErrNode(c.ID(), explainLarge(v, args)))
 }
@@ -138,8 +137,8 @@ func (c *libraryCall) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-// A attribute is a variable, a selection or an index. It turns the value of
-// an absent variable into an error wherever the value is used as such.
+// An attribute is a variable, a selection or an index. It turns the value of an absent
+// variable into an error when the value itself is used.
 type attribute struct {
 	interpreter.InterpretableAttribute
 }
@@ -153,7 +152,7 @@ func (a *attribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	case blank:
 		return x.String
 	case *types.Err:
-		if x.String() == "invalid qualifier type: expr.large" { // an index: CEL says no more of it
+		if x.String() == "invalid qualifier type: expr.large" { // an index; CEL's error has no more information
 			v = types.LabelErrNode(a.ID(), types.WrapErr(&contentError{}))
 		}
 		return recordContentError(frame, v)
@@ -166,7 +165,7 @@ func (a *attribute) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, a.Exec)
 }
 
-// A comprehensionRange is what a comprehension runs over: no large value.
+// A comprehensionRange is what a comprehension iterates over. It refuses a large value.
 type comprehensionRange struct {
 	interpreter.InterpretableV2
 }
@@ -185,12 +184,12 @@ func (r *comprehensionRange) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, r.Exec)
 }
 
-// A mapNode makes a map of an expression walk its keys in order. It refuses a key
-// that is there twice, and a large value as a key.
+// A mapNode makes the keys of a map that an expression builds iterate in order. It refuses
+// duplicate keys, and a large value as a key.
 type mapNode struct {
 	interpreter.InterpretableV2
-	entries []interpreter.InterpretableV2 // of a literal: keys and values in turn
-	dynamic bool                          // one of the keys is no constant
+	entries []interpreter.InterpretableV2 // of a literal: keys and values alternate
+	dynamic bool                          // one of the keys is not a constant
 }
 
 func newMapNode(n interpreter.InterpretableConstructor) *mapNode {
@@ -225,8 +224,8 @@ func (m *mapNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return &orderedMap{Mapper: x}
 }
 
-// duplicateKey finds the key that stands twice in a literal whose map has only so many
-// keys. It is nil when the others are optional ones that are absent.
+// duplicateKey returns the duplicate key of a literal whose map has fewer keys than the
+// literal has entries, or nil when the missing entries are absent optional ones.
 func (m *mapNode) duplicateKey(frame *interpreter.ExecutionFrame, keys int) (key ref.Val) {
 	seen := map[ref.Val]bool{}
 	present := 0
@@ -260,8 +259,8 @@ func (m *mapNode) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, m.Exec)
 }
 
-// chargeCall is the pseudo call through which a guarded call pays its price: the
-// cost tracker takes payments for calls only.
+// A chargeCall is the pseudo call by which one of our implementations is charged, because
+// the cost tracker accepts charges only for calls.
 type chargeCall struct{}
 
 func (chargeCall) Function() string   { return "@charge" }

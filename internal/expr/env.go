@@ -12,12 +12,12 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// base is the one environment of the process: standard CEL, its extensions, and our
-// own functions. It declares no variable.
+// base is the CEL environment of all expressions: standard CEL, its extensions, and our
+// own functions. It declares no variables.
 var base = sync.OnceValue(func() *cel.Env {
 	reg, err := types.NewRegistry()
 	if err != nil {
-		panic(err) // no input reaches this
+		panic(err) // does not depend on input
 	}
 	return newEnv(&registry{Registry: reg})
 })
@@ -33,12 +33,12 @@ func newEnv(reg *registry) *cel.Env {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.ParserErrorRecoveryLimit(4),
 		cel.ExpressionNodeLimit(maxNodes),
-		// Not cel.RegexProgramSizeLimit: it would replace our node for matches,
-		// which refuses by length before it compiles (regex.go).
+		// cel.RegexProgramSizeLimit would replace our node for matches, which checks the
+		// length before it compiles (regex.go).
 		cel.OptionalTypes(),
-		// Later versions of these bring costs of their own, which would count beside
-		// ours, and YAML, whose aliases a caller cannot bound. What else they bring
-		// is among our own functions.
+		// Later versions of these extensions add costs of their own, which would count in
+		// addition to ours, and YAML, whose aliases cannot be bounded. Their other
+		// functions are among our own.
 		ext.Strings(ext.StringsVersion(4), ext.StringsMaxPrecision(maxPrecision)),
 		ext.Lists(ext.ListsVersion(2), ext.ListsMaxRangeSize(maxElements)),
 		ext.Encoders(ext.EncodersVersion(0)),
@@ -54,13 +54,13 @@ func newEnv(reg *registry) *cel.Env {
 		arithmetic("divide", divideInt, func(a, b float64) float64 { return a / b }),
 	)
 	if err != nil {
-		panic(err) // the options are constants: a test would have seen it
+		panic(err) // the options are constants, so every test would fail
 	}
 	return env
 }
 
-// arithmetic declares a function of two numbers (R11). Unlike the operators it
-// promotes an integer that meets a double; two integers stay exact.
+// arithmetic declares a function of two numbers (R11). Unlike the operators it converts
+// an integer to a double when the other argument is a double; two integers stay exact.
 func arithmetic(name string, ints func(a, b types.Int) ref.Val, doubles func(a, b float64) float64) cel.EnvOption {
 	op := func(a, b ref.Val) ref.Val {
 		x, xInt := a.(types.Int)
@@ -102,5 +102,5 @@ func addInt(a, b types.Int) ref.Val      { return a.Add(b) }
 func subtractInt(a, b types.Int) ref.Val { return a.Subtract(b) }
 func divideInt(a, b types.Int) ref.Val   { return a.Divide(b) }
 
-// finite reports whether JSON can carry f.
+// finite reports whether JSON can represent f.
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

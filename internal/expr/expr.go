@@ -9,10 +9,10 @@
 //
 //	source -> Compile -> Program -> Eval(vars) -> JSON value
 //
-// It never reads a clock, a file, the environment or a random number, starts no
-// goroutine, and renders no value a second time: the same source and the same
-// variables give the same result on every machine. Evaluation is bounded by cost
-// and size only, never by a deadline, so that a replay takes the same path.
+// It never reads a clock, a file, the environment or a random number, starts no goroutine,
+// and never renders a value as a template: the same source and the same variables give the
+// same result on every machine. Evaluation is bounded only by cost and size, never by a
+// deadline, so that a replay has the same results.
 package expr
 
 import (
@@ -23,19 +23,19 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The limits. All but the cost are constants and not settings: a plan that renders
-// on one machine renders on all of them.
+// The limits. All but the cost are constants and not settings, so that a plan that can be
+// evaluated on one machine can be evaluated on all.
 const (
-	// CostLimit bounds one evaluation where the recipe sets no other cost, in units
-	// of about one CEL operation, 64 bytes read or 16 bytes written.
+	// CostLimit bounds one evaluation when the recipe sets no other limit, in units of
+	// about one CEL operation, 64 bytes read or 16 bytes written.
 	CostLimit = 100_000
-	// MaxCost is the highest cost that anybody may allow: expressions of transforms
-	// and conditions are evaluated in the engine's loop, and all runs wait for them.
+	// MaxCost is the highest limit that a recipe may set. Expressions of transforms and
+	// conditions are evaluated in the engine's loop, so all runs wait for them.
 	MaxCost = 1_000_000
-	// MaxInput bounds every value an expression refers to, in bytes of JSON.
+	// MaxInput bounds every value that an expression refers to, in bytes of JSON.
 	MaxInput = 1 << 20
-	// MaxResult bounds a computed result; selecting an existing value may give
-	// up to MaxInput.
+	// MaxResult bounds a computed result. The result of selecting an existing value may
+	// have up to MaxInput.
 	MaxResult = 256 << 10
 	// MaxSource bounds the source of one expression, in runes.
 	MaxSource = 16 << 10
@@ -50,11 +50,10 @@ const (
 	maxNest  = 40
 )
 
-// Vars supplies variables at evaluation. ok=false means absent: using the name
-// is an error, has(name.field) is false, and the default filter softens it.
-// Values are nil, bool, int64, float64, string, []any and map[string]any, a
-// jsonx.Large for a text or list that lies in a file, or a Blank, and are never
-// modified.
+// Vars provides variables during evaluation. ok is false when the variable is absent: its
+// use is an error, has(name.field) is false, and the default filter replaces it. Values
+// are nil, bool, int64, float64, string, []any and map[string]any, a jsonx.Large for a
+// text or list in a file, or a Blank. They are never modified.
 type Vars interface {
 	Lookup(name string) (value any, ok bool)
 }
@@ -72,20 +71,19 @@ func (m MapVars) Lookup(name string) (any, bool) {
 // concurrent use.
 type Program struct {
 	src    string
-	cost   uint64    // what one evaluation may cost
+	cost   uint64    // the cost limit of one evaluation
 	expr   *celExpr  // of Compile
 	single *pipeline // of a template that is exactly one placeholder
 	nodes  []node    // of any other template
 	refs   []Ref
-	// inputs are refs without repetition: what is measured before evaluation.
+	// inputs are the distinct refs, whose values are measured before evaluation.
 	inputs []Ref
 }
 
-// Compile compiles one CEL expression. Every free identifier is a variable of
-// any type.
+// Compile compiles a CEL expression. Every free identifier is a variable of any type.
 func Compile(src string) (*Program, error) { return CompileWithin(src, CostLimit) }
 
-// CompileWithin is Compile with another limit of cost, up to MaxCost.
+// CompileWithin is Compile with another cost limit, up to MaxCost.
 func CompileWithin(src string, cost int64) (*Program, error) {
 	most := within(cost)
 	e, err := compileAST(src, 0, most, nil)
@@ -104,10 +102,10 @@ func (p *Program) Source() string { return p.src }
 // modify them.
 func (p *Program) Refs() []Ref { return p.refs }
 
-// Selection is the variable and the path of members that the program picks, when
-// it does nothing else: steps.a.output.n is steps and [a output n]. Who holds
-// the variable as text may pick by himself what is there; what is not there is
-// for Eval to explain. The caller must not modify path.
+// Selection returns the variable and the path of members that the program selects; ok is
+// false when it does anything else. steps.a.output.n is steps and [a output n]. A caller
+// that has the variable as JSON text can select the member itself and call Eval only for
+// the error when it does not exist. The caller must not modify path.
 func (p *Program) Selection() (name string, path []string, ok bool) {
 	e := p.expr
 	if p.single != nil && len(p.single.filters) == 0 {
@@ -130,7 +128,7 @@ func (p *Program) Eval(vars Vars) (any, error) {
 	return p.eval(m, newBudget(p.cost))
 }
 
-// eval evaluates the program with variables that have been measured.
+// eval evaluates the program with variables whose size has been checked.
 func (p *Program) eval(vars Vars, b *budget) (any, error) {
 	var v any
 	var err error
@@ -148,7 +146,7 @@ func (p *Program) eval(vars Vars, b *budget) (any, error) {
 	return v, nil
 }
 
-// explain names the source in the message: a recipe holds many expressions.
+// explain adds the source to the message, because a recipe has many expressions.
 func (p *Program) explain(err error) error {
 	var f *fault.Error
 	ok := errors.As(err, &f)

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// A filter is a function after a | of a placeholder. It takes the value before
-// it and its arguments, all JSON values.
+// A filter is a function after a | in a placeholder. Its arguments are the value before
+// it and those in parentheses, all JSON values.
 type filter struct {
 	min, max int
 	run      func(v any, args []any) (any, error)
@@ -58,8 +58,8 @@ func wrongType(name, want string, v any) error {
 	return fault.New(fault.TemplateError, "the filter %s wants %s, got %s", name, want, jsonx.TypeName(v))
 }
 
-// filterDefault: the first argument stands in for what is absent (pipe.eval
-// sees to that); with true as the second also for what is empty.
+// filterDefault replaces an empty value by the first argument if the second one is true.
+// pipeline.eval replaces an absent value.
 func filterDefault(v any, args []any) (any, error) {
 	if len(args) == 2 && truthy(args[1]) && !truthy(v) {
 		return args[0], nil
@@ -77,7 +77,7 @@ func textFilter(name string, f func(string) string) func(any, []any) (any, error
 	}
 }
 
-// limitText holds computed text to the limit of results.
+// limitText refuses computed text that is larger than a result may be.
 func limitText(s string) (any, error) {
 	if len(s) > MaxResult {
 		return nil, resultTooLarge(MaxResult)
@@ -170,8 +170,8 @@ func filterReplace(v any, args []any) (any, error) {
 	return strings.ReplaceAll(s, old, new), nil
 }
 
-// filterRound rounds half away from zero. Without digits the result is an
-// integer where one can hold it.
+// filterRound rounds half away from zero. Without digits the result is an integer if it
+// fits one.
 func filterRound(v any, args []any) (any, error) {
 	digits := int64(0)
 	if len(args) == 1 {

@@ -8,8 +8,8 @@ import (
 	"cel.dev/cel-go/common/operators"
 )
 
-// promotedOperators are the operators that a formula takes for our functions of two
-// numbers, which promote an integer that meets a double.
+// promotedOperators maps the operators of a formula to our functions of two numbers, which
+// convert an integer to a double when the other argument is one.
 var promotedOperators = map[string]string{
 	operators.Add:      "add",
 	operators.Subtract: "subtract",
@@ -17,9 +17,9 @@ var promotedOperators = map[string]string{
 	operators.Divide:   "divide",
 }
 
-// CompileFormula compiles a credit formula (X147). It is CEL, but an integer
-// that meets a double is promoted; two integers stay integers, and their
-// division truncates (R14).
+// CompileFormula compiles a credit formula (X147). It is CEL, except that the operators
+// accept an integer and a double and convert the integer; two integers stay integers, and
+// their division truncates (R14).
 func CompileFormula(src string) (*Program, error) {
 	e, err := compileAST(src, 0, CostLimit, promote)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxElements bounds the list that a concatenation or a range gives.
+	// maxElements bounds the list that a concatenation or a range returns.
 	maxElements = 100_000
-	// maxString bounds the text that one call may make on the way to a result.
+	// maxString bounds the text that one call may return, even as an intermediate result.
 	maxString = MaxInput
 )
 
-// implementations are the functions whose work or result can be larger than their
-// arguments, or whose arguments can be larger than the memory they take.
+// implementations are our implementations of functions whose work or result can be larger
+// than their arguments, or whose arguments can be larger than the memory they use.
 var implementations = map[string]implementation{
 	"_==_": {costCompare, func(a []ref.Val) ref.Val { return equal(a[0], a[1]) }},
 	"_!=_": {costCompare, func(a []ref.Val) ref.Val {
@@ -97,7 +97,7 @@ func size(v ref.Val) int {
 
 func costCompare(a []ref.Val) uint64 { return compareCost(a[0], a[1]) }
 
-// costIn: a list compares the needle with its elements, one after the other.
+// costIn is the cost of comparing an element with all elements of a list.
 func costIn(a []ref.Val) uint64 {
 	l, ok := a[1].(traits.Lister)
 	if !ok {
@@ -120,7 +120,7 @@ func runIn(a []ref.Val) ref.Val {
 	return c.Contains(a[0])
 }
 
-// costAdd charges text by what it will make. Lists are joined without a copy.
+// costAdd is the cost of the text that will result. Lists are joined without a copy.
 func costAdd(a []ref.Val) uint64 {
 	switch x := a[0].(type) {
 	case types.String:
@@ -155,7 +155,7 @@ func runAdd(a []ref.Val) ref.Val {
 	return x.Add(a[1])
 }
 
-// textSize is the size of text in bytes.
+// textSize returns the size of text in bytes.
 func textSize(v ref.Val) int {
 	switch x := v.(type) {
 	case types.String:
@@ -174,7 +174,7 @@ func tooMany(n int) ref.Val {
 	return types.NewErr(tooLarge+"a list of %d elements; expressions make at most %d", n, maxElements)
 }
 
-// costText is the price of reading all arguments and writing as much.
+// costText is the cost of reading all arguments and writing as much.
 func costText(a []ref.Val) uint64 {
 	n := uint64(1)
 	for _, v := range a {
@@ -209,7 +209,7 @@ func replaceArgs(a []ref.Val) (s []string, n int, ok bool) {
 	return s, n, ok
 }
 
-// replaced is the length of the result of a replacement.
+// replaced returns the length of the result of a replacement.
 func replaced(s []string, n int) int {
 	count := strings.Count(s[0], s[1])
 	if n >= 0 {
@@ -308,8 +308,8 @@ func indexArgs(a []ref.Val) (s []string, offset int, ok bool) {
 	return s, offset, ok
 }
 
-// byteOffset is where the rune of that number begins; ok is false at the end and
-// beyond it.
+// byteOffset returns the offset at which the nth rune begins; ok is false at the end and
+// beyond.
 func byteOffset(s string, n int) (int, bool) {
 	for i := range s {
 		if n == 0 {
@@ -336,9 +336,9 @@ func runIndexOf(a []ref.Val) ref.Val {
 	return types.Int(runes(s[0][:from+i]))
 }
 
-// runLastIndexOf is text.lastIndexOf(part[, offset]), where a match begins at the
-// offset or before it. As in the library there is none from an offset past the end,
-// but for the empty part.
+// runLastIndexOf is text.lastIndexOf(part[, offset]), which finds the last match that
+// begins at the offset or before. As in the library, an offset beyond the end finds only
+// the empty part.
 func runLastIndexOf(a []ref.Val) ref.Val {
 	s, offset, ok := indexArgs(a)
 	if !ok {

@@ -34,7 +34,7 @@ func runSlice(a []ref.Val) ref.Val {
 	return listOf(vals)
 }
 
-// flattenDepth is the depth of flatten(list[, depth]).
+// flattenDepth returns the depth of flatten(list[, depth]).
 func flattenDepth(a []ref.Val) (int, bool) {
 	if len(a) == 1 {
 		return 1, true
@@ -43,8 +43,8 @@ func flattenDepth(a []ref.Val) (int, bool) {
 	return int(min(d, maxDepth)), ok && d >= 0
 }
 
-// costFlatten counts what flattening would visit, and stops at the limit:
-// nested lists can describe far more elements than they hold.
+// costFlatten counts what flattening would visit, up to the limit, because nested lists
+// that share parts can describe far more elements than they hold in memory.
 func costFlatten(a []ref.Val) uint64 {
 	depth, ok := flattenDepth(a)
 	if !ok {
@@ -96,7 +96,7 @@ func flattenInto(out []ref.Val, l traits.Lister, depth int) (all []ref.Val, wron
 	return out, nil
 }
 
-// pairwiseCost is the price of comparing every element of one list with every one of
+// pairwiseCost is the cost of comparing every element of one list with every one of
 // another.
 func pairwiseCost(x, y ref.Val) uint64 {
 	n, m := uint64(size(x)), uint64(size(y))
@@ -125,8 +125,8 @@ func runDistinct(a []ref.Val) ref.Val {
 	return listOf(out)
 }
 
-// isElement is whether v is one of vals: an error where only the content of a file would
-// tell.
+// isElement returns whether v is one of vals, or an error when that depends on the content
+// of a file.
 func isElement(vals []ref.Val, v ref.Val) ref.Val {
 	result := ref.Val(types.False)
 	for _, o := range vals {
@@ -144,7 +144,7 @@ func isElement(vals []ref.Val, v ref.Val) ref.Val {
 	return result
 }
 
-// costSort: n log n comparisons of keys.
+// costSort is the cost of n log n comparisons of keys.
 func costSort(a []ref.Val) uint64 {
 	keys := a[len(a)-1]
 	n := uint64(size(keys))
@@ -191,7 +191,7 @@ func bothElements(a []ref.Val) (x, y []ref.Val, ok bool) {
 	return x, y, ok && ok2
 }
 
-// subset is whether all of x are in of.
+// subset returns whether all elements of x are in of.
 func subset(of, x []ref.Val) ref.Val {
 	result := ref.Val(types.True)
 	for _, v := range x {

@@ -12,16 +12,16 @@ import (
 	celparser "cel.dev/cel-go/parser"
 )
 
-// The variables behind now() and uuid(), which no source can write: what they are
-// depends on the step that asks.
+// The variables behind now() and uuid(). No source can contain these names. Their values
+// depend on the step of the expression.
 const (
 	// NowVar is the time when the step became ready, as RFC 3339.
 	NowVar = "@now"
-	// SeedVar is a text that no other step of any run has.
+	// SeedVar is a text that is unique to the step of the run.
 	SeedVar = "@uuid"
 )
 
-// NameFor is how a source writes a name: now() for [NowVar].
+// NameFor returns a name as a source contains it: now() for [NowVar].
 func NameFor(name string) string {
 	if after, own := strings.CutPrefix(name, "@"); own {
 		return after + "()"
@@ -29,9 +29,9 @@ func NameFor(name string) string {
 	return name
 }
 
-// ownFunctions are the functions that neither CEL nor its extensions have. Those of
-// base64 and json are CEL's, from later versions of its extensions than the one that
-// keeps the recipes of today as they are.
+// ownFunctions declares the functions that are not in CEL or in the versions of its
+// extensions that we use. Those of base64 and json are from later versions, which would
+// change existing recipes in other respects.
 func ownFunctions() cel.EnvOption {
 	list, text, value := cel.ListType(cel.DynType), cel.StringType, cel.DynType
 	same := cel.ListType(cel.TypeParamType("T"))
@@ -92,11 +92,11 @@ func member(id string, result *cel.Type, args ...*cel.Type) cel.FunctionOpt {
 	return cel.MemberOverload(id, args, result, cel.FunctionBinding(notImplemented))
 }
 
-// notImplemented stands where CEL wants an implementation: guard puts that of guards in
-// its place.
+// notImplemented is the binding of a declaration whose implementation decorate puts in
+// place.
 func notImplemented(...ref.Val) ref.Val { return noOverload() }
 
-// nowMacro writes now() out: it is a variable of the step and no function of a clock.
+// nowMacro expands now() to a variable of the step; it does not read a clock.
 func nowMacro(f cel.MacroExprFactory, _ ast.Expr, _ []ast.Expr) (ast.Expr, *cel.Error) {
 	return f.NewCall("timestamp", f.NewIdent(NowVar)), nil
 }
@@ -105,7 +105,7 @@ func uuidMacro(f cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *
 	return f.NewCall("@uuid", append([]ast.Expr{f.NewIdent(SeedVar)}, args...)...), nil
 }
 
-// reduceMacro writes list.reduce(acc, x, first, next) out.
+// reduceMacro expands list.reduce(acc, x, first, next).
 func reduceMacro(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 	for _, a := range args[:2] {
 		if a.Kind() != ast.IdentKind || a.AsIdent() == celparser.AccumulatorName {
@@ -119,8 +119,8 @@ func reduceMacro(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.
 	return f.NewComprehension(target, x, acc, args[2], f.NewLiteral(types.True), args[3], f.NewIdent(acc)), nil
 }
 
-// groupByMacro writes list.groupBy(x, key) out: the list is bound to a name, because
-// it is used twice.
+// groupByMacro expands list.groupBy(x, key). It binds the list to a name, because it is
+// used twice.
 func groupByMacro(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 	const name = "@__groupBy_input__"
 	keys, err := celparser.MakeMap(f, f.NewIdent(name), args)
@@ -131,10 +131,10 @@ func groupByMacro(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast
 	return f.NewComprehension(f.NewList(), "#unused", name, target, f.NewLiteral(types.False), f.NewIdent(name), call), nil
 }
 
-// mapInsert is the function that two-variable macros put entries into maps with.
+// mapInsert is the function by which two-variable macros add entries to maps.
 const mapInsert = "cel.@mapInsert"
 
-// costInsert: transformMapEntry puts whole maps into its result.
+// costInsert is the cost of an insertion; transformMapEntry inserts whole maps.
 func costInsert(a []ref.Val) uint64 {
 	if len(a) == 2 {
 		return 1 + uint64(size(a[1]))

@@ -16,14 +16,14 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// maxPrecision is how many digits format writes after a point.
+// maxPrecision is how many digits format may write after the decimal point.
 const maxPrecision = 100
 
-// numberText is at most how many bytes a number takes as text, with that precision.
+// numberText is the maximum length of a number as text with that precision, in bytes.
 const numberText = 420
 
-// stringLength is at most the length of v as text, of which quotes and escapes make more;
-// it stops when it has passed most. An error is that of a large value inside.
+// stringLength returns an upper bound of the length of v as text, including quotes and
+// escapes. It stops counting beyond most. It returns an error if v contains a large value.
 func stringLength(v ref.Val, most int) (int, ref.Val) {
 	switch x := v.(type) {
 	case types.String:
@@ -67,7 +67,7 @@ func stringLength(v ref.Val, most int) (int, ref.Val) {
 	return 64, nil
 }
 
-// maxStringLength is the most that written may say of a value that is put into text.
+// maxStringLength bounds stringLength of a value that is converted to text.
 const maxStringLength = 4 * maxString
 
 func costString(a []ref.Val) uint64 {
@@ -79,7 +79,7 @@ func costString(a []ref.Val) uint64 {
 	return n
 }
 
-// checkStringSize refuses what is too large to be put into text.
+// checkStringSize refuses values that are too large to be converted to text.
 func checkStringSize(a []ref.Val) ref.Val {
 	n := 0
 	for _, v := range a {
@@ -101,12 +101,12 @@ func checkTextSize(v ref.Val) ref.Val {
 	return v
 }
 
-// library finds the library's own implementation of an overload.
+// library returns the library's own implementation of an overload.
 func library(function, overload string) func(args []ref.Val) ref.Val {
 	find := sync.OnceValue(func() *functions.Overload {
 		all, err := base().Functions()[function].Bindings()
 		if err != nil {
-			panic(err) // the declarations are constants: a test would have seen it
+			panic(err) // the declarations are constants, so every test would fail
 		}
 		return all[slices.IndexFunc(all, func(o *functions.Overload) bool { return o.Operator == overload })]
 	})
@@ -181,8 +181,8 @@ func runReverse(a []ref.Val) ref.Val {
 	return listOf(vals)
 }
 
-// runToJSON writes a value as it would be recorded: integers with all their digits,
-// the keys of objects in order.
+// runToJSON returns a value as it would be recorded: integers with all their digits, keys
+// of objects sorted.
 func runToJSON(a []ref.Val) ref.Val {
 	if wrong := checkStringSize(a); wrong != nil {
 		return wrong
@@ -210,14 +210,15 @@ func parseJSON(a []ref.Val) (ref.Val, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It would read as a reference to a file once it is recorded.
+	// Once recorded, it would be read as a reference to a file.
 	if hasReservedName(v) {
 		return nil, reservedKey()
 	}
 	return base().CELTypeAdapter().NativeToValue(v), nil
 }
 
-// hasReservedName says that a value of a caller holds what would read as a reference.
+// hasReservedName reports whether a value contains an object that would be read as a
+// reference to a file.
 func hasReservedName(v any) bool {
 	switch x := v.(type) {
 	case []any:
@@ -240,7 +241,8 @@ func runFromJSON(a []ref.Val) ref.Val {
 	return v
 }
 
-// runParseJSON is fromJson that says with an optional whether the text is JSON.
+// runParseJSON is fromJson that returns an optional, which is empty if the text is not
+// JSON.
 func runParseJSON(a []ref.Val) ref.Val {
 	v, err := parseJSON(a)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // maxLayout bounds the layout of a time, in bytes.
 const maxLayout = 256
 
-// formatTime writes a time as a strftime layout says, in UTC.
+// formatTime formats a time by a strftime layout, in UTC.
 func formatTime(t types.Timestamp, layout ref.Val) ref.Val {
 	l, ok := layout.(types.String)
 	if !ok {
@@ -30,7 +30,7 @@ func formatTime(t types.Timestamp, layout ref.Val) ref.Val {
 	return types.String(strftime.Format(string(l), t.UTC()))
 }
 
-// dateLayouts are what date(text) reads.
+// dateLayouts are the layouts that date(text) accepts.
 var dateLayouts = []string{time.DateOnly, time.RFC3339Nano}
 
 func runDate(a []ref.Val) ref.Val {
@@ -56,7 +56,7 @@ func runDate(a []ref.Val) ref.Val {
 	return instant("date", t)
 }
 
-// instant is a time within the years that CEL knows.
+// instant returns a timestamp, or an error if its year is outside CEL's range.
 func instant(function string, t time.Time) ref.Val {
 	t = t.UTC()
 	if t.Year() < 1 || t.Year() > 9999 {
@@ -65,8 +65,8 @@ func instant(function string, t time.Time) ref.Val {
 	return types.Timestamp{Time: t}
 }
 
-// runAddDate adds years, months and days. A day that its month does not have is the
-// last one of that month.
+// runAddDate adds years, months and days. If the month does not have the day, the result
+// is the last day of the month.
 func runAddDate(a []ref.Val) ref.Val {
 	t, ok := a[0].(types.Timestamp)
 	var n [3]int
@@ -86,8 +86,8 @@ func runAddDate(a []ref.Val) ref.Val {
 	return instant("addDate", first.AddDate(0, 0, min(u.Day(), last)-1+n[2]))
 }
 
-// runStartOf is when the minute, hour, day, week (from Monday, as in ISO 8601), month
-// or year of a time began.
+// runStartOf returns the beginning of the minute, hour, day, week (from Monday, as in ISO
+// 8601), month or year of a time.
 func runStartOf(a []ref.Val) ref.Val {
 	t, ok := a[0].(types.Timestamp)
 	unit, ok2 := a[1].(types.String)
@@ -115,10 +115,10 @@ func runStartOf(a []ref.Val) ref.Val {
 	return instant("startOf", u)
 }
 
-// uuidNamespace is where uuid() derives its ids (RFC 9562, version 5).
+// uuidNamespace is the namespace of the ids of uuid() (RFC 9562, version 5).
 var uuidNamespace = uuid.NewV5(uuid.NamespaceURL, "https://roux.dev/uuid")
 
-// runUUID derives an id from the step, and from a text where there is one.
+// runUUID derives an id from the step and an optional text.
 func runUUID(a []ref.Val) ref.Val {
 	s, ok := texts(a)
 	if !ok {

@@ -19,7 +19,7 @@ type listTotal struct {
 	n       int
 }
 
-// addAll adds the elements of a list; what is wrong with them is the result.
+// addAll adds the elements of a list. It returns an error, or nil.
 func (t *listTotal) addAll(name string, list ref.Val) ref.Val {
 	l, ok := list.(traits.Lister)
 	if !ok {
@@ -69,7 +69,7 @@ func runSum(a []ref.Val) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(sum)
 }
 
-// runAvg is the arithmetic mean: a double, that of integers the nearest one.
+// runAvg returns the arithmetic mean as a double; that of integers is correctly rounded.
 func runAvg(a []ref.Val) ref.Val {
 	var t listTotal
 	switch wrong := t.addAll("avg", a[0]); {
@@ -100,7 +100,7 @@ func runZip(a []ref.Val) ref.Val {
 
 func costMerge(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) + uint64(size(a[1])) }
 
-// runMerge: where both maps have a key, the second one's value counts.
+// runMerge merges two maps. The second one takes precedence.
 func runMerge(a []ref.Val) ref.Val {
 	entries := map[ref.Val]ref.Val{}
 	for _, v := range a {
@@ -118,8 +118,8 @@ func runMerge(a []ref.Val) ref.Val {
 
 func costGroups(a []ref.Val) uint64 { return 1 + uint64(size(a[0])) + countParts(a[1], MaxCost+1) }
 
-// runGroups puts the elements of a list under the keys in the other one. In a group
-// they keep their order.
+// runGroups groups the elements of one list by the keys in the other. Within a group they
+// keep their order.
 func runGroups(a []ref.Val) ref.Val {
 	vals, keys, ok := bothElements(a)
 	if !ok || len(vals) != len(keys) {

@@ -22,16 +22,16 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// A large is a text or a list that lies in a file. An expression can ask for its
-// size, compare it and pass it on; reaching inside is VALUE_TOO_LARGE, because the
-// content is not here, and fetching it would make the result depend on a disk.
+// A large is a text or a list whose content is in a file. An expression can read its size,
+// compare it and pass it on. Access to the content is VALUE_TOO_LARGE, because the content
+// is not in memory, and reading it would make the result depend on a disk.
 type large struct{ jsonx.Large }
 
-// Receiver catches the functions that have a large value as first argument.
+// largeType has ReceiverType so that [large.Receive] gets member calls on a large value.
 var largeType = types.NewObjectType("large_value", traits.IndexerType|traits.FieldTesterType|traits.SizerType|traits.ReceiverType)
 
-// contentError is the error of an expression that reaches inside. The zero value does
-// not know inside what.
+// A contentError is the error of an expression that accesses the content of a large value.
+// In the zero value, that value is unknown.
 type contentError struct{ l jsonx.Large }
 
 func (r *contentError) Error() string {
@@ -57,13 +57,13 @@ func (l large) ConvertToType(t ref.Type) ref.Val {
 	return types.StringType
 }
 
-// Equal implements ref.Val. What has another type or another size differs; whether
-// a value of the same size is the same only the content would tell.
+// Equal implements ref.Val. Values of different type or size differ; whether values of the
+// same size are equal depends on the content.
 func (l large) Equal(other ref.Val) ref.Val {
 	switch o := other.(type) {
 	case large:
 		if l.Hash != o.Hash && l.List && o.List && l.Large.Size == o.Large.Size && (l.Refs || o.Refs) {
-			return l.contentError() // one value may be put into files in two ways
+			return l.contentError() // equal values may be in files with different hashes
 		}
 		return types.Bool(l.Hash == o.Hash && l.List == o.List)
 	case types.String:
@@ -89,19 +89,18 @@ func (l large) Value() any { return l.Large }
 // Size implements traits.Sizer.
 func (l large) Size() ref.Val { return types.Int(l.Large.Size) }
 
-// Get implements traits.Indexer. Also the size is not there by name: [sizeOf] reads it,
-// and of an inline list rows['size'] is an error.
+// Get implements traits.Indexer. Even the size cannot be indexed: [sizeOf] reads it, and
+// rows['size'] is an error for an inline list too.
 func (l large) Get(ref.Val) ref.Val { return l.contentError() }
 
-// IsSet implements traits.FieldTester, on which optional selections and has() rely.
-// None can be told: an optional that has no value would be a wrong one.
+// IsSet implements traits.FieldTester, which optional selections and has() use. Whether a
+// field is set depends on the content, so an empty optional could be wrong.
 func (l large) IsSet(ref.Val) ref.Val { return l.contentError() }
 
 // Receive implements traits.Receiver.
 func (l large) Receive(string, string, []ref.Val) ref.Val { return l.contentError() }
 
-// largeArg finds a large value among arguments, or among the elements of a list
-// among them.
+// largeArg finds a large value among arguments, or among the elements of their lists.
 func largeArg(args []ref.Val) (large, bool) {
 	for _, a := range args {
 		if l, ok := a.(large); ok {
@@ -120,8 +119,8 @@ func largeArg(args []ref.Val) (large, bool) {
 	return large{}, false
 }
 
-// explainLarge turns the error of a function that does not take a large value into the
-// one that says so.
+// explainLarge replaces the error of a function that does not accept a large value by one
+// that says so.
 func explainLarge(v ref.Val, args []ref.Val) ref.Val {
 	e, failed := v.(*types.Err)
 	if !failed || strings.HasPrefix(e.String(), tooLarge) {
@@ -133,7 +132,8 @@ func explainLarge(v ref.Val, args []ref.Val) ref.Val {
 	return v
 }
 
-// recordContentError remembers, for the evaluation, an error of reaching inside.
+// recordContentError records in the activation that the evaluation accessed the content of
+// a large value.
 func recordContentError(frame *interpreter.ExecutionFrame, v ref.Val) ref.Val {
 	e, failed := v.(*types.Err)
 	var inside *contentError
@@ -148,9 +148,9 @@ func recordContentError(frame *interpreter.ExecutionFrame, v ref.Val) ref.Val {
 	return v
 }
 
-// equal is types.Equal, also where a text meets a large value: on whichever side
-// and however deep that stands, what cannot be told is an error and never false.
-// Like that it stops at the first difference, which is what its price counts on.
+// equal is types.Equal with support for large values, on either side and at any depth: a
+// result that depends on their content is an error, never false. It stops at the first
+// difference, as its cost assumes.
 func equal(a, b ref.Val) ref.Val {
 	if l, ok := a.(large); ok {
 		return l.Equal(b)
@@ -203,7 +203,7 @@ func equalLists(x, y traits.Lister) ref.Val {
 	return result
 }
 
-// both is false when either is, and else an error when either is one.
+// both returns false if either is false, else an error if either is an error.
 func both(a, b ref.Val) ref.Val {
 	if a == types.True || b == types.False {
 		return b
@@ -211,7 +211,8 @@ func both(a, b ref.Val) ref.Val {
 	return a
 }
 
-// contains is `needle in list`: an error where an element may be it, and none is.
+// contains is `needle in list`. It is an error if no element is equal for certain but one
+// may be.
 func contains(l traits.Lister, needle ref.Val) ref.Val {
 	result := ref.Val(types.False)
 	for i, n := 0, size(l); i < n; i++ {
@@ -225,11 +226,12 @@ func contains(l traits.Lister, needle ref.Val) ref.Val {
 	return result
 }
 
-// sizeField is the one field that texts and lists have, inline or in a file, so
-// that a recipe need not know which.
+// sizeField is the one field of texts and lists, both inline and in a file, so that a
+// recipe need not distinguish them.
 const sizeField = "size"
 
-// sizeOf stands for a selection of .size; "@" keeps it out of sources.
+// sizeOf is the function for a selection of .size. No source can contain its name, because
+// of the "@".
 const sizeOf = "@sizeOf"
 
 func sizeFunction() cel.EnvOption {
@@ -261,8 +263,8 @@ func runSizeOf(v ref.Val) ref.Val {
 	return noOverload()
 }
 
-// selectSizes rewrites x.size to a call, because CEL's own selection knows maps
-// only. It says whether there was one.
+// selectSizes rewrites x.size to a call, because CEL's own selection supports only maps.
+// It reports whether there was one.
 func selectSizes(e ast.Expr) (found bool) {
 	fac := ast.NewExprFactory()
 	ast.PostOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -275,8 +277,8 @@ func selectSizes(e ast.Expr) (found bool) {
 	return found
 }
 
-// contentFault is the fault of an expression that reaches inside a large value. name is
-// where the value is, as far as it is known.
+// contentFault returns the error of an expression that accesses the content of a large
+// value. name is the expression of the value, or "".
 func contentFault(l jsonx.Large, name string) error {
 	what, of, with := "text", "characters", "an action such as text-split, text-replace or word-count reaches inside"
 	if l.List {
@@ -290,8 +292,8 @@ func contentFault(l jsonx.Large, name string) error {
 		name, what, thousands(l.Size), of, l.Hash, with)}
 }
 
-// nameContentError gives an error of reaching inside the name of the value, which the
-// evaluation does not know: it looks for the value in what the program refers to.
+// nameContentError adds to a contentError the name of the large value. The evaluation does
+// not know it, so it searches for the value in the variables of the program.
 func nameContentError(err error, refs []Ref, vars Vars) error {
 	var r *contentError
 	if !errors.As(err, &r) {
@@ -317,7 +319,7 @@ func nameContentError(err error, refs []Ref, vars Vars) error {
 	return contentFault(r.l, "")
 }
 
-// find looks for a large value, any one when l is zero.
+// find searches v for the large value l, or for any one when l is zero.
 func find(v any, l jsonx.Large, at string) (found jsonx.Large, name string, ok bool) {
 	switch x := v.(type) {
 	case jsonx.Large:
@@ -338,7 +340,7 @@ func find(v any, l jsonx.Large, at string) (found jsonx.Large, name string, ok b
 	return l, "", false
 }
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// The rules a Problem can break.
+// The rules that a Problem can violate.
 const (
 	RuleSyntax         = "syntax"
 	RuleUndefinedName  = "undefined-name"
@@ -37,7 +37,7 @@ type Problem struct {
 // problems is the result of a failed compilation; nil = none.
 type problems []Problem
 
-// fault turns problems into the error that Compile returns.
+// fault converts problems into the error that Compile returns.
 func (ps problems) fault(what, src string) *fault.Error {
 	diags := make([]fault.Diagnostic, len(ps))
 	for i, p := range ps {
@@ -50,7 +50,7 @@ func (ps problems) fault(what, src string) *fault.Error {
 	return fault.Invalid(fault.TemplateError, diags)
 }
 
-// lineCol turns a rune offset into a line and a column, both from 1.
+// lineCol converts a rune offset into a line and a column, both from 1.
 func lineCol(src string, offset int) (line, col int) {
 	line, col = 1, 1
 	for _, r := range src {
@@ -67,7 +67,7 @@ func lineCol(src string, offset int) (line, col int) {
 	return line, col
 }
 
-// issues turns what the CEL parser or checker found into problems.
+// issues converts the issues of the CEL parser or checker into problems.
 func issues(src string, offset int, iss *cel.Issues) problems {
 	var ps problems
 	for _, e := range iss.Errors() {
@@ -85,8 +85,7 @@ func issues(src string, offset int, iss *cel.Issues) problems {
 	return ps
 }
 
-// explainIssue puts one message of the CEL library into our words. at is its
-// place in src.
+// explainIssue replaces a message of the CEL library by our own. at is its offset in src.
 func explainIssue(src string, at int, msg string) Problem {
 	p := Problem{Offset: at, Len: 1, Msg: msg, Rule: RuleType}
 	letters := []rune(src)
@@ -107,8 +106,8 @@ func explainIssue(src string, at int, msg string) Problem {
 		}
 		p.Hint = dialectHint(src)
 	case strings.HasPrefix(msg, "undeclared reference to "):
-		// Variables are declared before the check, so this is a function; the
-		// place is that of its parenthesis.
+		// Variables are declared before the check, so this is a function. The offset is
+		// that of its parenthesis.
 		name := between(msg, "'")
 		p.Rule = RuleUndefinedName
 		p.Msg = "undefined function: " + name
@@ -118,7 +117,7 @@ func explainIssue(src string, at int, msg string) Problem {
 		name := between(msg, "'")
 		p.Rule = RuleUndefinedField
 		p.Msg = "undefined field: " + name
-		// The place is that of the dot, the bracket or has.
+		// The offset is that of the dot, the bracket or has.
 		p.Offset, p.Len = wordAfter(letters, at, []rune(name))
 	case strings.HasPrefix(msg, "found no matching overload for "):
 		name := between(msg, "'")
@@ -143,8 +142,8 @@ func explainIssue(src string, at int, msg string) Problem {
 	return p
 }
 
-// parserLimit explains the limits of the parser: how long a source is, how deep it
-// nests, and how many parts it has once its macros are expanded.
+// parserLimit explains the limits of the parser: the length of a source, its nesting, and
+// its number of nodes after macro expansion.
 func (p *Problem) parserLimit(msg string) bool {
 	switch {
 	case strings.HasPrefix(msg, "expression recursion limit exceeded"), msg == "max recursion depth exceeded":
@@ -162,7 +161,7 @@ func (p *Problem) parserLimit(msg string) bool {
 	return true
 }
 
-// wordBefore is the place of a function whose parenthesis is at a place.
+// wordBefore returns the place of a function whose parenthesis is at an offset.
 func wordBefore(letters []rune, at int, name string) (offset, n int) {
 	last := lastName(name)
 	n = runes(last)
@@ -172,7 +171,7 @@ func wordBefore(letters []rune, at int, name string) (offset, n int) {
 	return at, 1
 }
 
-// wordAfter is the next place of a field name.
+// wordAfter returns the next place of a field name.
 func wordAfter(letters []rune, at int, name []rune) (offset, n int) {
 	for i := max(0, at); i+len(name) <= len(letters); i++ {
 		if slices.Equal(letters[i:i+len(name)], name) && (i == 0 || !isWordRune(letters[i-1])) &&
@@ -185,7 +184,7 @@ func wordAfter(letters []rune, at int, name []rune) (offset, n int) {
 
 func isWordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// dialectHint recognises what other template languages write.
+// dialectHint recognises the syntax of other template languages.
 func dialectHint(src string) string {
 	for _, h := range [...]struct{ word, hint string }{
 		{" and ", "CEL writes && for and"},
@@ -204,7 +203,7 @@ func dialectHint(src string) string {
 	return ""
 }
 
-// runeOffset is the offset of a line (from 1) and column (from 0, in runes).
+// runeOffset returns the rune offset of a line (from 1) and column (from 0, in runes).
 func runeOffset(src string, line, col int) int {
 	n := 0
 	for _, r := range src {

@@ -14,37 +14,36 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// A Ref is a free name that a program reads, with the constant path of members
-// that follows it: steps.fetch.output and steps['fetch'].output are
-// {Name: "steps", Path: ["fetch", "output"]}.
+// A Ref is a free name in a program, with the constant path of members after it:
+// steps.fetch.output and steps['fetch'].output are {Name: "steps", Path: ["fetch", "output"]}.
 type Ref struct {
 	Name string
 	Path []string
-	// Dynamic: an index that is no constant follows Path.
+	// Dynamic is set when an index that is not constant follows Path.
 	Dynamic bool
-	// Offset and Len are the place of the name in the source, in runes.
+	// Offset and Len are the position of the name in the source, in runes.
 	Offset, Len int
-	// Pointer is the string of a tree that holds the name (RFC 6901).
+	// Pointer is the JSON pointer of the string of a tree that contains the name.
 	Pointer string
 
-	tested bool // only asked for with has()
+	tested bool // only tested with has()
 }
 
-// walker finds the free names of an expression.
+// A walker finds the free names of an expression.
 type walker struct {
 	env    *cel.Env
 	info   *ast.SourceInfo
 	offset int
-	types  bool     // names of types are types and no variables
-	bound  []string // names bound by the comprehensions around
+	types  bool     // names of types are types, not variables
+	bound  []string // names bound by enclosing comprehensions
 	names  []string // free names, in order of appearance
 	seen   map[string]bool
 	refs   []Ref
 
-	nest, deepest       int      // lists, maps and macros around
-	duplicateKeys       problems // keys that stand twice in a map
-	mapComprehensions   []int64  // ids of the comprehensions that make maps
-	comprehensionRanges []int64  // ids of what comprehensions run over
+	nest, deepest       int      // enclosing lists, maps and macros
+	duplicateKeys       problems // duplicate keys of maps
+	mapComprehensions   []int64  // ids of the comprehensions that build maps
+	comprehensionRanges []int64  // ids of what comprehensions iterate over
 }
 
 func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
@@ -54,7 +53,7 @@ func walkAST(env *cel.Env, parsed *cel.Ast, offset int) *walker {
 	return w
 }
 
-// wrong are the problems that the walk found; nil when there are none.
+// wrong returns the problems that the walk found, or nil.
 func (w *walker) wrong(src string) problems {
 	if w.deepest <= maxNest {
 		return w.duplicateKeys
@@ -123,8 +122,7 @@ func (w *walker) walk(e ast.Expr) {
 	}
 }
 
-// keys finds constant keys that stand twice in a map. guardedMap finds the others
-// when it runs.
+// keys finds duplicate constant keys of a map. mapNode finds the others at run time.
 func (w *walker) keys(entries []ast.EntryExpr) {
 	seen := make(map[ref.Val]bool, len(entries))
 	for _, en := range entries {
@@ -145,8 +143,8 @@ func (w *walker) keys(entries []ast.EntryExpr) {
 	}
 }
 
-// selectionChain follows selections and indexes inward to the name they start from, and
-// notes the path. Index expressions on the way are walked for themselves.
+// selectionChain follows selections and indexes inward to the name that they start from,
+// and records the path. It walks index expressions on the way separately.
 func (w *walker) selectionChain(e ast.Expr) {
 	var path []string // innermost last while going in; reversed below
 	dynamic, tested := false, false
@@ -172,8 +170,8 @@ func (w *walker) selectionChain(e ast.Expr) {
 				if s, ok := lit.AsLiteral().(types.String); ok {
 					path = append(path, string(s))
 				} else {
-					// A number indexes a list: the path ends before it, and
-					// what it reads is constant all the same.
+					// A number indexes a list: the path ends before it, but the
+					// reference is still constant.
 					path, dynamic = nil, false
 				}
 			} else {
@@ -201,7 +199,7 @@ func (w *walker) add(r Ref, ident ast.Expr) {
 		r.Offset = w.offset + int(rng.Start)
 	}
 	if r.Len = runes(r.Name); r.Name == NowVar || r.Name == SeedVar {
-		// now() is written out with the place of its parenthesis.
+		// The expansion of now() has the place of its parenthesis.
 		r.Len--
 		r.Offset -= r.Len
 	}
@@ -212,8 +210,8 @@ func (w *walker) add(r Ref, ident ast.Expr) {
 	w.refs = append(w.refs, r)
 }
 
-// qualified is the dotted name of a chain of selections, such as math or
-// sets.x: extension functions live under such names.
+// qualified returns the dotted name of a chain of selections, such as math or sets.x, which
+// may be the namespace of extension functions.
 func qualified(e ast.Expr) (string, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -226,8 +224,8 @@ func qualified(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// callsType reports whether an expression calls type(). Only then do list, map,
-// string and so on name types: they are good names for variables, too.
+// callsType reports whether an expression calls type(). Only then do list, map, string and
+// so on denote types, because they are also good names for variables.
 func callsType(e ast.Expr) bool {
 	found := false
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -245,7 +243,7 @@ func isType(name string) bool {
 	return false
 }
 
-// isSelection reports whether an expression only picks an existing value.
+// isSelection reports whether an expression only selects an existing value.
 func isSelection(e ast.Expr) bool {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -263,8 +261,8 @@ func isSelection(e ast.Expr) bool {
 	return false
 }
 
-// constantPath is the name and the members of an expression that only selects
-// members by constant names, such as steps['a'].output.n; nil for any other.
+// constantPath returns the name and the members of an expression that only selects members
+// by constant names, such as steps['a'].output.n, or nil for any other.
 func constantPath(e ast.Expr) []string {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -287,11 +285,11 @@ func constantPath(e ast.Expr) []string {
 	return nil
 }
 
-// isSelectionOrLiteral allows a literal as one side of a conditional that selects.
+// isSelectionOrLiteral also allows a literal, as one side of a conditional.
 func isSelectionOrLiteral(e ast.Expr) bool { return e.Kind() == ast.LiteralKind || isSelection(e) }
 
-// distinctRefs are the refs whose values differ, without those that only has() asks
-// for: their values are not read.
+// distinctRefs returns the distinct refs, without those that are only tested with has(),
+// because their values are not read.
 func distinctRefs(refs []Ref) []Ref {
 	var out []Ref
 	seen := map[string]bool{}
@@ -305,7 +303,7 @@ func distinctRefs(refs []Ref) []Ref {
 	return out
 }
 
-// checkInputs measures what the program refers to before it runs (I20).
+// checkInputs checks the size of the values that the program refers to before it runs (I20).
 func checkInputs(refs []Ref, vars Vars) error {
 	for i := range refs {
 		r := &refs[i]
@@ -334,7 +332,7 @@ func checkInputs(refs []Ref, vars Vars) error {
 
 func checkInput(r *Ref, v any) error {
 	if r.Dynamic {
-		// The index picks one member: each may be as large as an input.
+		// The index selects one member; each member may be as large as an input.
 		if m, isMap := v.(map[string]any); isMap {
 			for _, el := range m {
 				if measure(el, MaxInput) > MaxInput {

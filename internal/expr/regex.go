@@ -19,7 +19,7 @@ const regexUnit = 100
 // matchCost is the cost of matching a text of n bytes.
 func matchCost(p pattern.Pattern, n int) uint64 { return 1 + uint64(n)*uint64(p.Insts)/regexUnit }
 
-// precompile compiles a constant pattern once, with the plan.
+// precompile compiles a constant pattern once, when the program is compiled.
 func (c *implementedCall) precompile() error {
 	lit, ok := c.args[1].(interpreter.InterpretableConst)
 	if !ok {
@@ -46,8 +46,7 @@ func (c *implementedCall) precompile() error {
 	return nil
 }
 
-// costMatches is the price with a pattern that is not known before: at least
-// compiling it, at most matching with the largest one allowed for its length.
+// costMatches is the cost of compiling a pattern that is not constant and matching with it.
 func costMatches(a []ref.Val) uint64 {
 	s, ok := a[1].(types.String)
 	if !ok || len(s) > pattern.MaxBytes {

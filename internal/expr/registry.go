@@ -17,9 +17,9 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// A registry adapts Go values to CEL values. It differs from the one it embeds
-// in the order of map keys: Go's is random, and an expression that walks a map
-// must give the same result every time.
+// A registry converts Go values to CEL values. Unlike the one it embeds, it iterates over
+// maps in the order of their keys: Go's order is random, and an expression that iterates
+// over a map must have the same result every time.
 type registry struct {
 	*types.Registry
 }
@@ -45,7 +45,7 @@ func (r *registry) NativeToValue(v any) ref.Val {
 	return r.Registry.NativeToValue(v)
 }
 
-// The protobuf types that CEL knows are no part of our language: values are JSON.
+// CEL's protobuf types are not part of our language: values are JSON.
 
 // EnumValue implements types.Provider.
 func (r *registry) EnumValue(name string) ref.Val {
@@ -68,7 +68,7 @@ func (r *registry) FindStructType(name string) (*types.Type, bool) {
 	return r.Registry.FindStructType(name)
 }
 
-// A nativeList is a list that came from a variable; src is what it came as.
+// A nativeList is a list that is the Go value src of a variable.
 type nativeList struct {
 	traits.Lister
 	src []any
@@ -77,8 +77,8 @@ type nativeList struct {
 // IsZeroValue implements traits.Zeroer.
 func (l *nativeList) IsZeroValue() bool { return len(l.src) == 0 }
 
-// An orderedMap is a map whose iteration follows the order of its keys. src is
-// the variable it came from; nil for a map that an expression made.
+// An orderedMap is a map that iterates in the order of its keys. src is the Go value of the
+// variable, or nil for a map that an expression built.
 type orderedMap struct {
 	traits.Mapper
 	src map[string]any
@@ -131,8 +131,8 @@ func compareKeys(a, b ref.Val) int {
 	return 0
 }
 
-// absent is the value of a variable that does not exist. has() of a member is
-// false; every other use ends as an error that names the variable.
+// absent is the value of a variable that does not exist. has() of a member is false; every
+// other use is an error with the name of the variable.
 type absent string
 
 var absentType = cel.ObjectType("absent")
@@ -154,27 +154,27 @@ func (a absent) Type() ref.Type { return absentType }
 // Value implements ref.Val.
 func (a absent) Value() any { return string(a) }
 
-// Get implements traits.Indexer: reaching inside is an error.
+// Get implements traits.Indexer: selecting a member is an error.
 func (a absent) Get(ref.Val) ref.Val { return a.undefined() }
 
 // IsSet implements traits.FieldTester: has(name.field) is false.
 func (a absent) IsSet(ref.Val) ref.Val { return types.False }
 
-// Blank is the value of a variable that stands for one that is missing where
-// substitute_default holds: the empty text, and so is every member of it (X42).
+// Blank is the value of a missing variable under substitute_default: it and all of its
+// members are empty text (X42).
 type Blank struct{}
 
-// blank is a Blank while its members are selected.
+// A blank is the CEL value of a Blank, whose members can be selected.
 type blank struct{ types.String }
 
 // Get implements traits.Indexer.
 func (b blank) Get(ref.Val) ref.Val { return b }
 
-// IsSet implements traits.FieldTester: nothing is really there.
+// IsSet implements traits.FieldTester: no member exists.
 func (blank) IsSet(ref.Val) ref.Val { return types.False }
 
-// withoutBlanks is a value that was selected, for who knows no Blank. Only the result
-// object of a step can hold one, as its output.
+// withoutBlanks replaces a Blank in a selected value, for callers that do not know the
+// type. Only the result object of a step can contain one, as its output.
 func withoutBlanks(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {

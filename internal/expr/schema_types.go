@@ -12,14 +12,14 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// schemaTypes gives the checker types made of JSON Schemas. An object that
-// declares properties becomes a type with these fields; everything that a
-// schema leaves open stays dynamic, so that checking never refuses what could
-// work at run time. It serves one check and is not safe for concurrent use.
+// schemaTypes converts JSON Schemas into types for the checker. An object that declares
+// properties becomes a type with these fields; everything else stays dynamic, so that the
+// checker never refuses what could work at run time. It is for one check and not safe for
+// concurrent use.
 type schemaTypes struct {
 	*registry
 	objects map[string]*objectType
-	// missing are the fields asked for that no type has, in order.
+	// missing are the fields that the checker asked for and no type has, in order.
 	missing []missingField
 }
 
@@ -33,7 +33,7 @@ type objectType struct {
 	name   string
 	root   *schemaDoc
 	fields map[string]json.RawMessage
-	// rest is the type of other fields; nil = there are none.
+	// rest is the type of other fields; nil = other fields are not allowed.
 	rest *types.Type
 }
 
@@ -48,7 +48,7 @@ func newSchemaTypes() *schemaTypes {
 	return &schemaTypes{registry: base().CELTypeAdapter().(*registry), objects: map[string]*objectType{}}
 }
 
-// schemaNode are the keywords that say something about types.
+// A schemaNode holds the keywords that are relevant for types.
 type schemaNode struct {
 	Type       json.RawMessage            `json:"type"`
 	Ref        string                     `json:"$ref"`
@@ -62,7 +62,7 @@ type schemaNode struct {
 // openKeywords are keywords that can add fields or change the type.
 var openKeywords = []string{"anyOf", "oneOf", "allOf", "if", "not", "$dynamicRef", "dependentSchemas"}
 
-// typeOf is the type of a schema. name is how messages call the value.
+// typeOf returns the type of a schema. name is the name of the value in messages.
 func (t *schemaTypes) typeOf(name string, raw json.RawMessage, root *schemaDoc, depth int) *types.Type {
 	if raw == nil || depth > maxDepth {
 		return types.DynType
@@ -70,7 +70,7 @@ func (t *schemaTypes) typeOf(name string, raw json.RawMessage, root *schemaDoc, 
 	var keys map[string]json.RawMessage
 	var n schemaNode
 	if json.Unmarshal(raw, &keys) != nil || json.Unmarshal(raw, &n) != nil {
-		return types.DynType // true, false, or no schema: that is not our concern
+		return types.DynType // true, false, or not a schema, which is reported elsewhere
 	}
 	isOpen := slices.ContainsFunc(openKeywords, func(k string) bool { _, ok := keys[k]; return ok })
 	if n.Ref != "" {
@@ -101,8 +101,8 @@ func (t *schemaTypes) typeOf(name string, raw json.RawMessage, root *schemaDoc, 
 		}
 		return types.NewListType(t.typeOf(name+"[]", n.Items, root, depth+1))
 	}
-	// A number may arrive as an integer or as a double, and null equals
-	// nothing that the checker would let it be compared with.
+	// A number may be an integer or a double at run time, and the checker does not allow
+	// null to be compared with other types.
 	return types.DynType
 }
 
@@ -129,7 +129,8 @@ func (t *schemaTypes) object(name string, n *schemaNode, root *schemaDoc, isOpen
 	return types.NewObjectType(name)
 }
 
-// singleType is the one type that a schema allows beside null; "" = several or any.
+// singleType returns the one type that a schema allows besides null, or "" for several or
+// any.
 func singleType(raw json.RawMessage) (kind string, nullable bool) {
 	if json.Unmarshal(raw, &kind) == nil {
 		return kind, false
@@ -151,7 +152,7 @@ func singleType(raw json.RawMessage) (kind string, nullable bool) {
 	return kind, nullable
 }
 
-// resolve follows a reference inside the document: "#" or "#/a/b".
+// resolve resolves a reference within the document: "#" or "#/a/b".
 func (d *schemaDoc) resolve(refText string) json.RawMessage {
 	path, ok := strings.CutPrefix(refText, "#")
 	if !ok || path != "" && path[0] != '/' {

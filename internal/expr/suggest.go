@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/spell"
 )
 
-// suggest proposes the known name that is closest to a wrong one; "" when none
-// is close.
+// suggest returns a hint with the known name that is closest to name, or "" when none is
+// close.
 func suggest(name string, known []string) string {
 	if best := nearest(name, known); best != "" {
 		return didYouMean(best)
@@ -36,10 +36,10 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// A callForm is how a function is written.
+// A callForm is how a function is called.
 type callForm struct {
-	global string // in front of its arguments: toJson, math.sqrt
-	member string // behind its first one: list.sum
+	global string // before its arguments: toJson, math.sqrt
+	member string // after its first argument: list.sum
 	counts []int  // of arguments, if it is a macro
 }
 
@@ -80,19 +80,19 @@ var callForms = sync.OnceValue(func() map[string]*callForm {
 	return all
 })
 
-// macroReceivers is what stands before the dot of a macro; for others it is a list.
+// macroReceivers are the words before the dot of macros whose receiver is not a list.
 var macroReceivers = map[string]string{
 	"bind": "cel", "greatest": "math", "least": "math", "optMap": "optional", "optFlatMap": "optional",
 }
 
-// receiver is a word for the values of a type.
+// receiver returns a word for the values of a type.
 func receiver(t *cel.Type) string {
 	name, _, _ := strings.Cut(t.String(), "(")
 	return strings.ToLower(strings.TrimSuffix(lastName(name), "_type"))
 }
 
-// functionHint proposes what was meant by a function that there is not; member says
-// that it was called behind a dot.
+// functionHint returns a hint for an undefined function. member is set when it was called
+// after a dot.
 func functionHint(name string, member bool) string {
 	best := nearest(name, slices.Sorted(maps.Keys(callForms())))
 	if best == "" {
@@ -114,7 +114,7 @@ func functionHint(name string, member bool) string {
 	return "it takes " + strings.Join(counts, " or ") + " arguments"
 }
 
-// callFormHint says how a function is called that is never called the way it was.
+// callFormHint returns a hint for a function that exists but is not called in this form.
 func callFormHint(name string, member bool) string {
 	c := callForms()[name]
 	switch {
@@ -126,5 +126,5 @@ func callFormHint(name string, member bool) string {
 	return didYouMean(cmp.Or(c.member, c.global) + "(…)")
 }
 
-// lastName is a name without its namespace.
+// lastName returns a name without its namespace.
 func lastName(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// CompileTemplate compiles a text with placeholders {{ expression | filter }} and
-// the blocks if, for and set.
+// CompileTemplate compiles a text with placeholders {{ expression | filter }} and the
+// blocks if, for and set.
 func CompileTemplate(src string) (*Program, error) { return CompileTemplateWithin(src, CostLimit) }
 
-// CompileTemplateWithin is CompileTemplate with another limit of cost, up to MaxCost.
+// CompileTemplateWithin is CompileTemplate with another cost limit, up to MaxCost.
 func CompileTemplateWithin(src string, cost int64) (*Program, error) {
 	most := within(cost)
 	p := newParser(src, most)
@@ -42,7 +42,7 @@ type parser struct {
 	bound []string // names that for and set have bound so far
 	refs  []Ref
 	probs problems
-	// compile turns one expression into a program; Check puts its own in.
+	// compile compiles one expression; Check replaces it.
 	compile func(src string, offset int) (*celExpr, problems)
 }
 
@@ -74,13 +74,13 @@ func (p *parser) parse() (*Program, problems) {
 	return &Program{src: p.src, nodes: nodes, refs: p.refs}, p.probs
 }
 
-// trimsText reports whether a lone placeholder had text around it that its
-// dashes or a comment removed: then it is text and not a typed value.
+// trimsText reports whether a single placeholder had text around it that its dashes or a
+// comment removed. Then its result is text and not a typed value.
 func trimsText(src string) bool {
 	return !strings.HasPrefix(src, "{{") || !strings.HasSuffix(src, "}}")
 }
 
-// fail notes a problem; at and n are bytes of the source.
+// fail records a problem; at and n are in bytes of the source.
 func (p *parser) fail(at, n int, rule, hint, format string, args ...any) {
 	p.probs = append(p.probs, Problem{
 		Offset: runes(p.src[:at]), Len: max(1, runes(p.src[at:min(len(p.src), at+n)])),
@@ -88,7 +88,7 @@ func (p *parser) fail(at, n int, rule, hint, format string, args ...any) {
 	})
 }
 
-// block parses nodes up to a block tag that only the caller knows.
+// block parses nodes up to a block tag that belongs to the caller.
 func (p *parser) block() []node {
 	var out []node
 	for p.pos < len(p.toks) {
@@ -118,7 +118,7 @@ func (p *parser) block() []node {
 	return out
 }
 
-// enter guards the nesting of blocks.
+// enter limits the nesting of blocks.
 func (p *parser) enter(t token) bool {
 	p.depth++
 	if p.depth == maxBlocks+1 {
@@ -127,7 +127,7 @@ func (p *parser) enter(t token) bool {
 	return p.depth <= maxBlocks
 }
 
-// tag is the block tag at the current position; "" at the end of the source.
+// tag returns the block tag at the current position, or "" at the end of the source.
 func (p *parser) tag() (string, fragment, token) {
 	if p.pos >= len(p.toks) {
 		return "", fragment{}, token{}
@@ -163,7 +163,7 @@ func (p *parser) ifBlock(open token, cond fragment) node {
 	}
 }
 
-// end checks that a block is closed by its own end.
+// end checks that a block is closed by its own end tag.
 func (p *parser) end(open, t token, word, want string) {
 	switch word {
 	case want:
@@ -243,7 +243,7 @@ func (p *parser) pipeline(src fragment) *pipeline {
 	return out
 }
 
-// cel compiles one expression of the template and notes what it refers to.
+// cel compiles one expression of the template and records its refs.
 func (p *parser) cel(src fragment) *celExpr {
 	src = src.trimmed()
 	if src.text == "" {
@@ -273,11 +273,11 @@ func (p *parser) cel(src fragment) *celExpr {
 	return e
 }
 
-// loopName stands for the variable loop, a word that CEL reserves. It is as long
-// as that, so that positions stay what they are.
+// loopName replaces the variable loop, which is a reserved word of CEL. It has the same
+// length, so that positions stay the same.
 const loopName = "l__p"
 
-// renameLoop writes loopName for the variable loop.
+// renameLoop replaces the variable loop by loopName.
 func renameLoop(src string) string {
 	if !strings.Contains(src, "loop") {
 		return src
@@ -342,7 +342,7 @@ func (p *parser) filter(src fragment) (filterCall, bool) {
 	return call, true
 }
 
-// A pipeline is an expression and the filters its value goes through.
+// A pipeline is an expression and the filters that are applied to its value.
 type pipeline struct {
 	base    *celExpr
 	filters []filterCall

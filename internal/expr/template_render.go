@@ -39,8 +39,8 @@ type (
 	}
 )
 
-// A renderer writes one template. It is the Vars of its expressions: what for
-// and set have bound hides the variables outside.
+// A renderer renders one template. It is the Vars of its expressions: names that for and
+// set have bound hide the variables outside.
 type renderer struct {
 	out    strings.Builder
 	vars   Vars
@@ -63,8 +63,8 @@ func (r *renderer) Lookup(name string) (any, bool) {
 	return r.vars.Lookup(name)
 }
 
-// render gives the text of a template. Values become text once and are never
-// looked at for placeholders again.
+// render returns the text of a template. Values become text once; placeholders inside them
+// are not evaluated.
 func render(nodes []node, vars Vars, b *budget) (any, error) {
 	r := renderer{vars: vars, b: b}
 	if err := r.all(nodes); err != nil {
@@ -73,8 +73,7 @@ func render(nodes []node, vars Vars, b *budget) (any, error) {
 	return r.out.String(), nil
 }
 
-// all renders nodes. Every node costs, so that a loop with an empty body or one
-// that prints nothing ends as well.
+// all renders nodes. Every node has a cost, so that a loop without output is bounded too.
 func (r *renderer) all(nodes []node) error {
 	for _, n := range nodes {
 		if err := r.b.spend(1); err != nil {
@@ -131,8 +130,8 @@ func (n *ifNode) render(r *renderer) error {
 	return r.all(n.otherwise)
 }
 
-// truthy is the rule of templates, where text, lists and maps may stand for
-// "is there anything": empty, zero, false and null are not.
+// truthy reports whether a value counts as true in a template: it is not empty, zero, false
+// or null.
 func truthy(v any) bool {
 	switch x := v.(type) {
 	case nil:
@@ -169,7 +168,7 @@ func (n *forNode) render(r *renderer) error {
 		count = len(keys)
 		turn = func(i int) ([]any, error) { return []any{keys[i], x[keys[i]]}, nil }
 	case string:
-		// The letters of a text, as Jinja has it.
+		// The letters of a text, as in Jinja.
 		letters := []rune(x)
 		count = len(letters)
 		turn = func(i int) ([]any, error) { return n.unpack(string(letters[i])) }
@@ -197,13 +196,13 @@ func (n *forNode) render(r *renderer) error {
 		if err := r.all(n.body); err != nil {
 			return err
 		}
-		// What the body has set ends with the turn.
+		// Names that the body has set end with the iteration.
 		r.locals = r.locals[:mark]
 	}
 	return nil
 }
 
-// unpack gives the values of the loop's names for one element.
+// unpack returns the values of the loop's variables for one element.
 func (n *forNode) unpack(v any) ([]any, error) {
 	if len(n.names) == 1 {
 		return []any{v}, nil
@@ -218,7 +217,7 @@ func (n *forNode) unpack(v any) ([]any, error) {
 	return pair, nil
 }
 
-// loopValue is the variable loop.
+// loopValue returns the value of the variable loop.
 func loopValue(i, n int) map[string]any {
 	return map[string]any{
 		"index": int64(i + 1), "index0": int64(i),

@@ -30,11 +30,11 @@ type token struct {
 	at   int    // where text begins, in bytes of the source
 }
 
-// tokenize cuts a template into tokens. Comments are dropped, and a dash inside a
-// delimiter removes the white space next to it.
+// tokenize splits a template into tokens. It drops comments; a dash inside a delimiter
+// removes the white space next to it.
 func tokenize(src string) ([]token, *Problem) {
 	var toks []token
-	trim := false // the delimiter before asked for it
+	trim := false // the previous delimiter has a dash
 	text := func(from, to int, trimEnd bool) {
 		s := src[from:to]
 		if trim {
@@ -95,8 +95,8 @@ func nextOpen(src string, from int) int {
 	}
 }
 
-// closing finds the closing delimiter of what begins at from: not the one that
-// is part of a string or ends a map of the expression.
+// closing finds the closing delimiter of what begins at from. It ignores delimiters that
+// are part of a string or end a map of the expression.
 func closing(src string, from int, kind byte) int {
 	if kind == '#' {
 		if i := strings.Index(src[from:], "#}"); i >= 0 {
@@ -130,8 +130,8 @@ func closing(src string, from int, kind byte) int {
 	return -1
 }
 
-// skipString returns the position after the CEL string that begins at i. start
-// is where the expression begins: a prefix r there makes backslashes plain.
+// skipString returns the position after the CEL string that begins at i. start is where the
+// expression begins: a prefix r makes backslashes literal.
 func skipString(src string, start, i int) int {
 	raw := false
 	for j := i - 1; j >= start && j >= i-2; j-- {
@@ -160,8 +160,8 @@ func skipString(src string, start, i int) int {
 	return len(src)
 }
 
-// split cuts an expression at every separator that is outside strings and
-// brackets and stands alone: "a || b | upper" has one '|'.
+// split splits an expression at every separator that is outside strings and brackets and
+// not doubled: "a || b | upper" has one '|'.
 func split(src string, sep byte) []fragment {
 	var out []fragment
 	depth, begin := 0, 0
@@ -187,19 +187,19 @@ func split(src string, sep byte) []fragment {
 	return append(out, fragment{src[begin:], begin})
 }
 
-// A fragment is a part of a source and where it begins in it, in bytes.
+// A fragment is a part of a source and its offset in bytes.
 type fragment struct {
 	text string
 	at   int
 }
 
-// trimmed is the piece without white space around it.
+// trimmed returns the fragment without white space around it.
 func (p fragment) trimmed() fragment {
 	s := strings.TrimLeft(p.text, " \t\r\n")
 	return fragment{strings.TrimRight(s, " \t\r\n"), p.at + len(p.text) - len(s)}
 }
 
-// word cuts the first name off a piece.
+// word splits the first name off a fragment.
 func (p fragment) word() (string, fragment) {
 	p = p.trimmed()
 	n := 0

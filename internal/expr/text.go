@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// text is how a value appears in a template: a string as it is, everything else
-// as JSON, within a limit of bytes.
+// text returns a value as a template shows it: a string as it is, everything else as JSON
+// of at most limit bytes.
 func text(v any, limit int) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil
@@ -25,7 +25,7 @@ func text(v any, limit int) (string, error) {
 	return string(b), nil
 }
 
-// refuseLarge refuses a value that holds a large one: its text is not here.
+// refuseLarge refuses a value that contains a large one, whose text is not in memory.
 func refuseLarge(v any) error {
 	switch x := v.(type) {
 	case jsonx.Large:

@@ -4,8 +4,8 @@ package expr
 
 import "math/big"
 
-// A Total adds numbers up: integers without rounding and of any size on the way, and
-// doubles. The zero value is an empty total.
+// A Total adds up integers, without rounding or overflow, and doubles. The zero value is
+// an empty total.
 type Total struct {
 	ints    big.Int
 	doubles float64
@@ -22,8 +22,8 @@ func (t *Total) AddUint(n uint64) { t.ints.Add(&t.ints, t.one.SetUint64(n)) }
 // AddDouble adds a double. The total is a double from then on.
 func (t *Total) AddDouble(f float64) { t.doubles, t.double = t.doubles+f, true }
 
-// Sum is an int64, or a float64 when a double was among the numbers; ok is false for
-// integers whose sum has more than 64 bits.
+// Sum returns an int64, or a float64 when one of the numbers was a double; ok is false for
+// integers whose sum does not fit 64 bits.
 func (t *Total) Sum() (sum any, ok bool) {
 	if t.double {
 		f, _ := new(big.Float).SetInt(&t.ints).Float64()
@@ -32,7 +32,8 @@ func (t *Total) Sum() (sum any, ok bool) {
 	return t.ints.Int64(), t.ints.IsInt64()
 }
 
-// Mean divides the sum by n, which is not 0. That of integers is the nearest double.
+// Mean returns the sum divided by n, which must not be 0. For integers it is correctly
+// rounded.
 func (t *Total) Mean(n int64) float64 {
 	if t.double {
 		sum, _ := t.Sum()
@@ -42,5 +43,5 @@ func (t *Total) Mean(n int64) float64 {
 	return f
 }
 
-// String is the sum of the integers, written out.
+// String returns the sum of the integers in decimal.
 func (t *Total) String() string { return t.ints.String() }

@@ -18,9 +18,9 @@ import (
 type Tree struct {
 	root   treeNode
 	refs   []Ref
-	inputs []Ref // refs without repetition
+	inputs []Ref // distinct refs
 	leaves int
-	cost   int64 // what the evaluation of one leaf may cost
+	cost   int64 // the cost limit of each leaf
 }
 
 // maxLeaves bounds the templates of one tree.
@@ -39,12 +39,12 @@ type treeField struct {
 	value treeNode
 }
 
-// CompileTree compiles every string of a JSON value that is a template. Keys
-// are never templates.
+// CompileTree compiles every string in a JSON value that is a template. Keys are never
+// templates.
 func CompileTree(raw []byte) (*Tree, error) { return CompileTreeWithin(raw, CostLimit) }
 
-// CompileTreeWithin is CompileTree with another limit of cost for each template, up
-// to MaxCost. All templates together may cost ten times as much.
+// CompileTreeWithin is CompileTree with another cost limit for each template, up to
+// MaxCost. All templates together may cost ten times as much.
 func CompileTreeWithin(raw []byte, cost int64) (*Tree, error) {
 	v, err := jsonx.DecodeLenient(raw)
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *Tree) compile(v any, pointer string, diags *[]fault.Diagnostic) treeNod
 
 func (n *treeNode) fixed() bool { return n.leaf == nil && n.list == nil && n.object == nil }
 
-// Refs returns the variables that the tree may read; Pointer names the string.
+// Refs returns the variables that the tree may read; Ref.Pointer is that of the string.
 // The caller must not modify them.
 func (t *Tree) Refs() []Ref { return t.refs }
 
@@ -142,7 +142,7 @@ func (t *Tree) Eval(vars Vars) (any, error) {
 type treeEval struct {
 	vars Vars
 	b    budget
-	left int // bytes that the whole value may still grow by
+	left int // bytes left of the limit of the whole value
 }
 
 func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
@@ -183,7 +183,7 @@ func (e *treeEval) eval(n *treeNode, pointer string) (any, error) {
 	return n.constant, nil
 }
 
-// take counts a value that a template gave against the limit of the whole.
+// take counts the result of a template against the limit of the whole value.
 func (e *treeEval) take(v any) (any, error) {
 	if e.left -= measure(v, e.left); e.left < 0 {
 		return nil, fault.New(fault.ValueTooLarge, "the values together are larger than %d bytes; pass the large ones as files", MaxInput)

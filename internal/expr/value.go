@@ -17,7 +17,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// tooLarge begins the messages of errors that become VALUE_TOO_LARGE.
+// tooLarge is the prefix of the messages of errors that become VALUE_TOO_LARGE.
 const tooLarge = "too large: "
 
 func inputTooLarge(r *Ref) error {
@@ -29,9 +29,9 @@ func resultTooLarge(limit int) error {
 	return fault.New(fault.ValueTooLarge, "the result is larger than %d bytes; let an action compute it", limit)
 }
 
-// measure is the size of a JSON value in bytes: at most that of its text, so
-// that what fits as text is never refused. It stops soon after the limit is
-// passed.
+// measure returns the size of a JSON value in bytes. It is never more than the length of
+// its text, so that a value that fits as text is never refused. It stops soon after the
+// limit is exceeded.
 func measure(v any, limit int) int {
 	switch x := v.(type) {
 	case string:
@@ -62,7 +62,7 @@ func measure(v any, limit int) int {
 	return 1
 }
 
-// largeForm is at most the size of a reference as text.
+// largeForm is the maximum size of a reference as text.
 const largeForm = 130
 
 func digits(i int64) int {
@@ -88,9 +88,9 @@ func toJSON(v ref.Val, limit int) (any, error) {
 
 var errSize = fault.New(fault.ValueTooLarge, "the value is too large")
 
-// A converter turns CEL values into JSON values, within what is left of a
-// budget of bytes: one small expression can describe an exponentially large
-// value by naming the same part twice again and again.
+// A converter converts CEL values into JSON values within a budget of bytes, because a
+// small expression can describe an exponentially large value by repeatedly using the same
+// part twice.
 type converter struct {
 	left  int
 	depth int
@@ -160,7 +160,7 @@ func (c *converter) convert(v ref.Val) (any, error) {
 	if c.left < 0 {
 		return nil, errSize
 	}
-	// What came in as JSON goes out as it came in, without a copy.
+	// Values that came from variables are returned as they are, without a copy.
 	switch x := v.(type) {
 	case *orderedMap:
 		if x.src != nil {
@@ -216,8 +216,8 @@ func (c *converter) convertMap(m traits.Mapper) (any, error) {
 	return out, nil
 }
 
-// reservedKey refuses a map that would read as a reference to a file: only the
-// engine makes those.
+// reservedKey returns the error of a map that would be read as a reference to a file, which
+// only the engine may create.
 func reservedKey() error {
 	return fault.New(fault.TemplateError, "the key %q is reserved: give it another name", jsonx.LargeName)
 }

@@ -10,7 +10,7 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// timeParts are the methods of a timestamp that take a time zone.
+// timeParts are the methods of a timestamp that accept a time zone.
 var timeParts = map[string]bool{
 	"getFullYear": true, "getMonth": true, "getDayOfYear": true, "getDayOfMonth": true, "getDate": true,
 	"getDayOfWeek": true, "getHours": true, "getMinutes": true, "getSeconds": true, "getMilliseconds": true,
@@ -18,8 +18,9 @@ var timeParts = map[string]bool{
 
 var offset = regexp.MustCompile(`^(|UTC|[+-]?\d\d:\d\d)$`)
 
-// timePart calls such a method with UTC or an offset. A zone by name would be looked
-// up on the disk of the machine, whose answer may change: a replay must not.
+// timePart returns the implementation of such a method, which accepts only UTC or an
+// offset. A named zone would be looked up on the disk of the machine, whose data may
+// change, and a replay must have the same result.
 func timePart(function string) implementation {
 	return implementation{
 		cost: func([]ref.Val) uint64 { return 1 },

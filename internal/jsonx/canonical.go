@@ -14,21 +14,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxNesting stops a value that contains itself.
+// maxNesting bounds the nesting of a value, which could contain itself.
 const maxNesting = 1000
 
-// Canonical writes v in the one form that is hashed and compared: RFC 8785
-// (no white space, names in UTF-16 order, minimal escapes, shortest numbers)
-// with one difference. RFC 8785 knows doubles only; here an int64 is written in
-// full, and a float64 beyond 2^53 always with an exponent, so that every number
-// reads back by [Decode] with the value it had.
+// Canonical returns v in canonical form, which is hashed and compared: RFC 8785 (no white
+// space, names in UTF-16 order, minimal escapes, shortest numbers) with one difference.
+// RFC 8785 has only doubles; here an int64 is written in full, and a float64 beyond 2^53
+// always with an exponent, so that [Decode] returns every number with its original value.
 //
-// Beside the value types it takes int, [Large] and json.RawMessage. NaN, infinities,
+// Besides the value types it accepts int, [Large] and json.RawMessage. NaN, infinities,
 // invalid UTF-8 and other types are errors.
 func Canonical(v any) ([]byte, error) { return AppendCanonical(make([]byte, 0, 64), v) }
 
-// CanonicalRaw re-writes JSON text in canonical form. The caller has bounded
-// its length; depth is bounded as in [Decode].
+// CanonicalRaw converts JSON text to canonical form. The caller has bounded its length;
+// the depth is bounded as in [Decode].
 func CanonicalRaw(raw []byte) ([]byte, error) {
 	v, err := Decode(raw, Limits{Bytes: len(raw) + 1, Tokens: len(raw) + 1})
 	if err != nil {
@@ -93,7 +92,7 @@ func appendObject(dst []byte, m map[string]any, depth int) ([]byte, error) {
 	if depth >= maxNesting {
 		return nil, fmt.Errorf("canonical JSON: the value is nested more than %d deep", maxNesting)
 	}
-	var few [16]string // most objects are small: their names need no allocation
+	var few [16]string // avoids an allocation for most objects
 	names := few[:0]
 	for name := range m {
 		names = append(names, name)
@@ -144,16 +143,16 @@ func appendFloat(dst []byte, f float64) ([]byte, error) {
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return nil, fmt.Errorf("canonical JSON: %v is no JSON number", f)
 	case abs > 1<<53 && abs < 1e21:
-		// Digits alone would read back as an integer: another one, or none.
+		// Digits alone would be read as an integer, with another value or an error.
 		return strconv.AppendFloat(dst, f, 'e', -1, 64), nil
 	default:
 		return jsontext.AppendFloat(dst, f, 64), nil
 	}
 }
 
-// CompareNames orders names as RFC 8785 does, by UTF-16 code units. That is the
-// order of UTF-8 bytes, but for characters beyond U+FFFF: their surrogates sort
-// before U+E000 to U+FFFF.
+// CompareNames compares names as in RFC 8785, by UTF-16 code units. That is the order of
+// UTF-8 bytes except for characters beyond U+FFFF, whose surrogates sort before U+E000 to
+// U+FFFF.
 func CompareNames(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {

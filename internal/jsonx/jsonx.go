@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonx is the one guarded door for JSON text, and the one canonical
-// form of values.
+// Package jsonx parses JSON text within limits and defines the canonical form of values.
 //
-// It decides which texts are JSON here: RFC 8259 without duplicate names, bad
-// UTF-8 or trailing data, within limits on bytes, depth and tokens, and with
-// integers that fit 64 bits exactly ([Decode], [Valid]). It decides how a value
-// is written when it is hashed, compared or stored ([Canonical]). And it holds
-// the tree of values with their places in a text that every strict reader of
-// definitions walks ([Node], filled from JSON by [Parse], from YAML by yamlx).
+// It decides which texts are JSON here: RFC 8259 without duplicate names, invalid UTF-8 or
+// trailing data, within limits on bytes, depth and tokens, and with integers that fit 64
+// bits exactly ([Decode], [Valid]). It decides how a value is encoded when it is hashed,
+// compared or stored ([Canonical]). And it has the tree of values with their positions in
+// a text, which the strict decoders of definitions use ([Node]; [Parse] builds it from
+// JSON, package yamlx from YAML).
 //
-// It never gives values a meaning, knows no schema and does no I/O.
+// It never interprets values, knows no schema and does no I/O.
 //
-// Values are nil, bool, int64, float64, string, []any and map[string]any. A
-// number without fraction and exponent is an int64; any other is a float64. Where
-// a caller asks for it, the reference to a value in a file is a [Large].
+// Values are nil, bool, int64, float64, string, []any and map[string]any. A number without
+// fraction and exponent is an int64; any other is a float64. On request, a reference to a
+// value in a file is a [Large].
 package jsonx
 
 import (
@@ -28,24 +27,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The limits that apply where a caller names none.
+// The default limits.
 const (
 	DefaultBytes = 1 << 20
 	DefaultDepth = 64
 )
 
-// Limits bound a text before and while it is read. Fields left zero take the
-// default their comment names.
+// Limits bound a text before and while it is parsed. A zero field has the default that
+// its comment names.
 type Limits struct {
 	// Bytes is the length of the text. Default [DefaultBytes].
 	Bytes int
 	// Depth is how many arrays and objects may be open at once. Default [DefaultDepth].
 	Depth int
-	// Tokens is how many names and values the text may hold; it bounds memory,
-	// which a text of tiny values fills many times faster than its bytes say.
-	// Default Bytes/2+1, which no array of one-digit numbers exceeds.
+	// Tokens is how many names and values the text may hold. It bounds memory, because
+	// small values need many times as much memory as text. Default Bytes/2+1, which no
+	// array of one-digit numbers exceeds.
 	Tokens int
-	// Large makes a [Large] of each reference. Default: an object like any other.
+	// Large decodes each reference as a [Large]. Default: as an object.
 	Large bool
 }
 
@@ -62,7 +61,7 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// The rules an [Error] can name.
+// The rules of an [Error].
 const (
 	RuleSyntax    = "syntax"
 	RuleEncoding  = "encoding"
@@ -71,17 +70,17 @@ const (
 	RuleLimit     = "limit"
 )
 
-// An Error is one problem at one place of a text. Callers give it the code of
-// what they were reading: a definition, a request, a stored value.
+// An Error is one problem at one position of a text. Callers add the error code for what
+// they were parsing: a definition, a request, a stored value.
 type Error struct {
 	Rule    string
 	Msg     string
 	Hint    string
 	Pos     Pos
 	Pointer string // JSON pointer (RFC 6901) of the value, as far as known
-	// Tokens says of RuleLimit that the text holds too many names and values.
+	// Tokens is set, for RuleLimit, when the text has too many names and values.
 	Tokens bool
-	// First is the place of the name that a duplicate repeats.
+	// First is the position of the first occurrence of a duplicate name.
 	First Pos
 }
 
@@ -96,7 +95,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Decode returns the one value that data holds. Its errors are *[Error].
+// Decode decodes the single value in data. Its errors are of type *[Error].
 func Decode(data []byte, lim Limits) (any, error) {
 	if full := lim.orDefault(); len(data) <= full.Bytes && full.Depth > maxPlainDepth {
 		left := full.Tokens
@@ -107,7 +106,7 @@ func Decode(data []byte, lim Limits) (any, error) {
 	return decode(data, lim)
 }
 
-// decode is Decode of any text, by the token.
+// decode is Decode without the fast path.
 func decode(data []byte, lim Limits) (any, error) {
 	r, err := newReader(data, lim, false)
 	if err != nil {
@@ -123,7 +122,7 @@ func decode(data []byte, lim Limits) (any, error) {
 	return v, nil
 }
 
-// Valid says whether Decode would accept data, without building the value.
+// Valid returns the error that Decode would return, without building the value.
 func Valid(data []byte, lim Limits) error {
 	r, err := newReader(data, lim, false)
 	if err != nil {
@@ -135,7 +134,7 @@ func Valid(data []byte, lim Limits) error {
 	return r.end()
 }
 
-// A reader walks the tokens of one text and holds them to the limits.
+// A reader reads the tokens of one text and enforces the limits.
 type reader struct {
 	dec        *jsontext.Decoder
 	data       []byte
@@ -252,7 +251,7 @@ func (r *reader) valueFrom(tok jsontext.Token, start, depth int) (any, error) {
 	}
 }
 
-// skip reads one whole value and keeps nothing.
+// skip reads one value and discards it.
 func (r *reader) skip() error {
 	for depth := 0; ; {
 		tok, start, err := r.token()
@@ -285,7 +284,7 @@ func (r *reader) open(depth, start int) error {
 	return nil
 }
 
-// end refuses whatever follows the value.
+// end returns an error if anything follows the value.
 func (r *reader) end() error {
 	at := int(r.dec.InputOffset())
 	for at < len(r.data) && strings.IndexByte(" \t\r\n", r.data[at]) >= 0 {
@@ -309,7 +308,7 @@ type number struct {
 	err   string
 }
 
-// parseNumber reads text of JSON's number grammar.
+// parseNumber parses text that matches JSON's grammar of numbers.
 func parseNumber(text string) number {
 	if !strings.ContainsAny(text, ".eE") {
 		i, err := strconv.ParseInt(text, 10, 64)
@@ -325,9 +324,8 @@ func parseNumber(text string) number {
 	return number{f: f}
 }
 
-// ParseNumber reads a number by JSON's grammar and rules: an int64, or a
-// float64, or ok = false when text is no number of JSON. A number that would
-// lose its value is an error in words.
+// ParseNumber parses a JSON number into an int64 or a float64; ok is false when text is
+// not a JSON number. If the number cannot be represented, problem says why.
 func ParseNumber(text string) (v any, ok bool, problem string) {
 	if !isNumber(text) {
 		return nil, false, ""
@@ -388,13 +386,13 @@ func (r *reader) fail(rule string, at, length int, format string, args ...any) *
 	}
 }
 
-// syntax turns the decoder's error into ours.
+// syntax converts an error of the decoder into an [Error].
 func (r *reader) syntax(err error) *Error {
 	e := &Error{Rule: RuleSyntax, Pos: posAt(r.data, int(r.dec.InputOffset()), 1), Msg: "the text ends before its value does"}
 	var serr *jsontext.SyntacticError
 	if !errors.As(err, &serr) {
 		e.Pos = posAt(r.data, len(r.data), 1)
-		return e // io.EOF: there was nothing at all
+		return e // io.EOF: the text is empty
 	}
 	at := int(serr.ByteOffset)
 	e.Pos = posAt(r.data, at, 1)
@@ -425,7 +423,7 @@ func (r *reader) syntax(err error) *Error {
 	return e
 }
 
-// posAt finds line and column (in characters, both from 1) of a byte offset.
+// posAt returns line and column (in characters, both from 1) of a byte offset.
 func posAt(data []byte, at, length int) Pos {
 	at = min(at, len(data))
 	lineStart := bytes.LastIndexByte(data[:at], '\n') + 1

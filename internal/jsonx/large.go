@@ -8,45 +8,44 @@ import (
 	"strings"
 )
 
-// A Large stands for a text or a list that is too large to travel inside a value
-// and lies in a file instead (design section 7). Its one form in JSON is
+// A Large is a reference to a text or a list that is too large to be part of a value and
+// is in a file instead (design section 7). In JSON it is
 //
 //	{"$roux":"ref","bytes":3145730,"hash":"sha256_…","size":3145728,"type":"string"}
 //
-// with "refs":true before "size" if Refs is set. Only Roux makes one: the worker that
-// put the file there, and the engine of a loop's outputs. The name "$roux" is reserved:
-// what comes from outside may not use it ([Reserved]), so nobody can make a value
-// look like a reference to a file that they only know by its hash.
+// with "refs":true before "size" if Refs is set. Only Roux creates references: the worker
+// that stored the file, and the engine for a loop's outputs. The name "$roux" is reserved:
+// values from outside must not use it ([Reserved]), so that a user who only knows the hash
+// of a file cannot create a reference to it.
 type Large struct {
 	Hash string // sha256_<64 hex> of the file
 	List bool   // a JSON array; false = a text in UTF-8
-	// Size is what size() says of the value: characters of a text, elements of a
-	// list.
+	// Size is size() of the value: the characters of a text, the elements of a list.
 	Size  int64
 	Bytes int64 // of the file
-	// Refs says that the elements of the list hold references of their own: the
-	// outputs of a loop may. All of them are in the journal of the run.
+	// Refs is set when the elements of the list may contain references, such as the
+	// outputs of a loop. All of them are in the journal of the run.
 	Refs bool
 }
 
 // LargeName is the reserved name.
 const LargeName = "$roux"
 
-// largeOpen begins every reference in canonical JSON: "$" sorts before letters. It
-// stands nowhere else, since a quote inside a string has a backslash before it.
+// largeOpen is the beginning of every reference in canonical JSON, because "$" sorts before
+// letters. It occurs nowhere else, because a quote inside a string is escaped.
 var (
 	largeOpen    = []byte(`{"$roux":`)
 	reservedName = []byte(`"$roux":`)
 )
 
-// Reserved says whether canonical JSON uses the reserved name in any object.
+// Reserved reports whether canonical JSON uses the reserved name in any object.
 func Reserved(canonical []byte) bool {
 	for {
 		at := bytes.Index(canonical, reservedName)
 		if at < 0 {
 			return false
 		}
-		// A backslash before it: the end of another name.
+		// After a backslash it is the end of another name.
 		if at > 0 && (canonical[at-1] == '{' || canonical[at-1] == ',') {
 			return true
 		}
@@ -54,7 +53,7 @@ func Reserved(canonical []byte) bool {
 	}
 }
 
-// Type is "string" or "list".
+// Type returns "string" or "list".
 func (l Large) Type() string {
 	if l.List {
 		return "list"
@@ -62,7 +61,7 @@ func (l Large) Type() string {
 	return "string"
 }
 
-// Append writes the reference as canonical JSON.
+// Append appends the reference as canonical JSON.
 func (l Large) Append(dst []byte) []byte {
 	dst = append(dst, `{"$roux":"ref","bytes":`...)
 	dst = strconv.AppendInt(dst, l.Bytes, 10)
@@ -79,7 +78,7 @@ func (l Large) Append(dst []byte) []byte {
 	return append(dst, `"}`...)
 }
 
-// AsLarge reads the object form of a reference; ok is false for anything else.
+// AsLarge converts the object form of a reference; ok is false for any other object.
 func AsLarge(m map[string]any) (l Large, ok bool) {
 	refs, _ := m["refs"].(bool)
 	fields := 5
@@ -103,8 +102,8 @@ func AsLarge(m map[string]any) (l Large, ok bool) {
 	return Large{Hash: hash, List: kind == "list", Size: size, Bytes: n, Refs: refs}, true
 }
 
-// NextLarge finds the first reference in canonical JSON: it is at
-// canonical[start:end]. ok is false when there is none.
+// NextLarge finds the first reference in canonical JSON, at canonical[start:end]. ok is
+// false when there is none.
 func NextLarge(canonical []byte) (l Large, start, end int, ok bool) {
 	for from := 0; ; {
 		at := bytes.Index(canonical[from:], largeOpen)
@@ -112,7 +111,7 @@ func NextLarge(canonical []byte) (l Large, start, end int, ok bool) {
 			return Large{}, 0, 0, false
 		}
 		start = from + at
-		n := bytes.IndexByte(canonical[start:], '}') // its fields hold no brace
+		n := bytes.IndexByte(canonical[start:], '}') // its fields contain no brace
 		if n < 0 {
 			return Large{}, 0, 0, false
 		}

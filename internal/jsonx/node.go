@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// A Pos is a place in a text: line and column from 1, columns and length in
-// characters. The zero Pos is unknown.
+// A Pos is a position in a text: line and column from 1, columns and length in characters.
+// The zero Pos is unknown.
 type Pos struct{ Line, Col, Len int32 }
 
 // A Kind is what a Node is.
@@ -26,22 +26,21 @@ const (
 	String
 	Array
 	Object
-	// Refused is a value that a problem was reported for; nothing more is said
-	// about it.
+	// Refused is a value for which a problem was reported; no more are reported for it.
 	Refused
 )
 
 var kindNames = [...]string{"null", "a boolean", "an integer", "a number", "a string", "a list", "an object", "a refused value"}
 
-// String names the kind as it stands in messages, with its article.
+// String returns the kind for messages, with its article.
 func (k Kind) String() string { return kindNames[k] }
 
-// A Style is how a string was written, which decides where in the text its
-// characters stand.
+// A Style is how a string is written, which determines the positions of its characters in
+// the text.
 type Style uint8
 
-// The styles. The text of a Plain string is its characters; the others have
-// escapes or span lines.
+// The styles. A Plain string is written as its characters; the others have escapes or span
+// lines.
 const (
 	Quoted  Style = iota // "…" with backslash escapes; all strings of JSON
 	Plain                // YAML: no quotes
@@ -50,14 +49,14 @@ const (
 	Folded               // YAML: >
 )
 
-// A Node is a value and its place in a text. JSON and YAML give equal trees for
-// equal values, so one strict reader serves both.
+// A Node is a value with its position in a text. JSON and YAML have equal trees for equal
+// values, so that one strict decoder serves both.
 type Node struct {
 	Kind  Kind
 	Style Style // of a String
 	Bool  bool
 	Pos   Pos
-	// Key and KeyPos are the name under which a child of an Object stands.
+	// Key and KeyPos are the name of a child of an Object and its position.
 	Key    string
 	KeyPos Pos
 
@@ -67,8 +66,7 @@ type Node struct {
 	Children []*Node // of an Array or an Object, in the order of the text
 }
 
-// Child returns an Object's child of that name, the first where it stands
-// twice, or nil.
+// Child returns an Object's child of that name, the first one of duplicates, or nil.
 func (n *Node) Child(name string) *Node {
 	if n == nil || n.Kind != Object {
 		return nil
@@ -81,7 +79,7 @@ func (n *Node) Child(name string) *Node {
 	return nil
 }
 
-// Find returns the node that a JSON pointer (RFC 6901) names, or nil.
+// Find returns the node at a JSON pointer (RFC 6901), or nil.
 func (n *Node) Find(pointer string) *Node {
 	if pointer == "" {
 		return n
@@ -103,7 +101,7 @@ func (n *Node) Find(pointer string) *Node {
 	return n
 }
 
-// Value returns the value of the tree. Of a duplicate name the first counts.
+// Value returns the value of the tree. Of duplicate names the first one counts.
 func (n *Node) Value() any {
 	switch n.Kind {
 	case Null, Refused:
@@ -133,7 +131,7 @@ func (n *Node) Value() any {
 	}
 }
 
-// EscapeToken writes a name as a part of a JSON pointer.
+// EscapeToken escapes a name as a token of a JSON pointer.
 func EscapeToken(name string) string {
 	if !strings.ContainsAny(name, "~/") {
 		return name
@@ -152,10 +150,9 @@ func UnescapeToken(token string) string {
 // MaxProblems is how many problems of one text are reported.
 const MaxProblems = 100
 
-// Parse reads data into a tree with places. It goes on after a problem where
-// that makes sense (a duplicate name, a number out of range), so that a person
-// sees all of them; the tree is nil where it does not. A tree that comes with
-// problems is for finding more of them, never for use.
+// Parse parses data into a tree with positions. It continues after some problems (a
+// duplicate name, a number out of range), so that a person sees all of them; after others
+// the tree is nil. A tree that is returned with problems is only for finding further ones.
 func Parse(data []byte, lim Limits) (*Node, []*Error) {
 	r, err := newReader(data, lim, true)
 	if err != nil {
@@ -190,7 +187,7 @@ type parser struct {
 	line, col int32
 }
 
-// pos returns the place of the bytes from start to the end of the last token.
+// pos returns the position of the bytes from start to the end of the last token.
 func (p *parser) pos(start int) Pos {
 	for i := p.at; i < start; i++ {
 		switch c := p.data[i]; {
@@ -212,7 +209,7 @@ func (p *parser) problem(e *Error) {
 	}
 }
 
-// node reads the next value; nil where the list it is asked for has ended.
+// node reads the next value, or returns nil at the end of a list.
 func (p *parser) node(depth int) (*Node, error) {
 	tok, start, err := p.token()
 	if err != nil {
@@ -288,8 +285,8 @@ func (p *parser) members(n *Node, depth int) error {
 	}
 }
 
-// A Path is the way from the root to the value being read. The pointer is made
-// only when a problem wants it: names may be long and problems are rare.
+// A Path is the path from the root to the current value. The pointer is built only for a
+// problem, because names may be long and problems are rare.
 type Path struct{ parts []part }
 
 type part struct {
@@ -297,16 +294,16 @@ type part struct {
 	index int // -1: name counts
 }
 
-// Push goes down to a child of an Object.
+// Push descends to a child of an Object.
 func (p *Path) Push(name string) { p.parts = append(p.parts, part{name, -1}) }
 
-// PushIndex goes down to a child of an Array.
+// PushIndex descends to a child of an Array.
 func (p *Path) PushIndex(i int) { p.parts = append(p.parts, part{"", i}) }
 
-// Pop goes back up.
+// Pop ascends to the parent.
 func (p *Path) Pop() { p.parts = p.parts[:len(p.parts)-1] }
 
-// Pointer is the path as a JSON pointer.
+// Pointer returns the path as a JSON pointer.
 func (p *Path) Pointer() string {
 	var b strings.Builder
 	for _, part := range p.parts {
@@ -320,7 +317,7 @@ func (p *Path) Pointer() string {
 	return b.String()
 }
 
-// Duplicate is the problem of a name that stands twice in one object.
+// Duplicate returns the problem of a duplicate name.
 func Duplicate(name string, at, first Pos) *Error {
 	return &Error{
 		Rule:  RuleDuplicate,
@@ -330,7 +327,7 @@ func Duplicate(name string, at, first Pos) *Error {
 	}
 }
 
-// A NameSet remembers the names of one object and where they stood.
+// A NameSet is the set of names of one object, with their positions.
 type NameSet struct {
 	few  []namePos
 	many map[string]Pos
@@ -341,7 +338,7 @@ type namePos struct {
 	pos  Pos
 }
 
-// Add returns the place of an earlier equal name, or remembers this one.
+// Add returns the position of an earlier equal name, or adds this one.
 func (s *NameSet) Add(name string, pos Pos) (first Pos, again bool) {
 	if s.many != nil {
 		if first, again = s.many[name]; !again {

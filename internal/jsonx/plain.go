@@ -8,17 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Plain JSON is what nearly all recorded values are: canonical text without
-// fractions and rare escapes, in which nothing refers to a file. It is read
-// here without a decoder. Whatever is not plain is left to those who know all of
-// JSON, so nothing here can be wrong about it, only slower.
+// This file is the fast path for plain JSON: canonical text without fractions, rare escapes
+// and references to files. Nearly all recorded values are plain. It needs no decoder. All
+// other JSON is left to the decoder, so that the fast path cannot give a wrong result.
 
-// maxPlainDepth is how deeply plain JSON nests.
+// maxPlainDepth bounds the nesting of plain JSON.
 const maxPlainDepth = 60
 
-// Select returns the part of canonical JSON that a path of names leads to, as it
-// stands there. ok is false when there is none, and when raw or the part is not
-// plain: then decode raw and look again.
+// Select returns the part of canonical JSON at a path of names. ok is false when there is
+// none, and when raw or the part is not plain; the caller then decodes raw and selects from
+// the value.
 func Select(raw []byte, path []string) (part []byte, ok bool) {
 	i := 0
 	for _, name := range path {
@@ -33,8 +32,8 @@ func Select(raw []byte, path []string) (part []byte, ok bool) {
 	return raw[i:end:end], true
 }
 
-// seek finds the value of a name in the object that begins at i. What comes
-// before it must be plain.
+// seek finds the value of a name in the object that begins at i. Everything before it must
+// be plain.
 func seek(b []byte, i int, name string) (at int, ok bool) {
 	if i >= len(b) || b[i] != '{' {
 		return 0, false
@@ -83,7 +82,7 @@ func literal(b []byte, i int, word string) (end int, ok bool) {
 	return end, end <= len(b) && string(b[i:end]) == word
 }
 
-// plainInt takes what fits 64 bits for sure.
+// plainInt accepts only integers with so few digits that they fit 64 bits.
 func plainInt(b []byte, i int) (end int, ok bool) {
 	start := i
 	if i < len(b) && b[i] == '-' {
@@ -103,15 +102,15 @@ func plainInt(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// unescapedPrefix says how many bytes at the start of b are ASCII that a JSON string holds
-// unescaped, as far as it can tell by looking at eight together.
+// unescapedPrefix returns how many bytes at the start of b are certainly ASCII that a JSON
+// string contains unescaped. It examines eight bytes at a time.
 func unescapedPrefix(b []byte) (n int) {
 	const each = 0x0101010101010101
 	for ; len(b)-n >= 8; n += 8 {
 		x := binary.LittleEndian.Uint64(b[n:])
 		quotes, slashes := x^'"'*each, x^'\\'*each
-		// A byte that is less than what is taken from it, or not ASCII, shows in a high
-		// bit. Its neighbour may show then too, which does not matter.
+		// A byte that is smaller than what is subtracted from it, or not ASCII, sets a
+		// high bit. It may also set that of its neighbour, which does not matter.
 		if ((x-' '*each)|(quotes-each)|(slashes-each))&(0x80*each) != 0 {
 			break
 		}
@@ -139,7 +138,7 @@ func plainString(b []byte, i int) (end int, ok bool) {
 	return 0, false
 }
 
-// plainName finds the colon after a name, which has no escapes and is ASCII.
+// plainName finds the colon after a name, which must be ASCII without escapes.
 func plainName(b []byte, i int) (colon int, ok bool) {
 	if i >= len(b) || b[i] != '"' {
 		return 0, false
@@ -264,7 +263,7 @@ func decodeObject(b []byte, i, depth int, left *int) (v any, end int, ok bool) {
 			return nil, 0, false
 		}
 		if m[name] = member; len(m) != n {
-			return nil, 0, false // the name stands twice
+			return nil, 0, false // a duplicate name
 		}
 		switch b[i] {
 		case '}':

@@ -11,15 +11,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// StreamLimits bound a text that is read piece by piece. Fields left zero take
-// the default their comment names.
+// StreamLimits bound a text that is read incrementally. A zero field has the default that
+// its comment names.
 type StreamLimits struct {
-	// Token is how long one string or number may be, which is also how much of
-	// the text is held. Default 16 MiB.
+	// Token is how long one string or number may be, which is also how much of the text
+	// is buffered. Default 16 MiB.
 	Token int
 	// Depth is how many arrays and objects may be open at once. Default 512.
 	Depth int
-	// Names is how many names one object may have; they are kept to find
+	// Names is how many names one object may have; they are kept in memory to find
 	// duplicates. Default 1,000,000.
 	Names int
 	// Value bounds each value that is built. Default 32 MiB of text, 1,000,000
@@ -27,21 +27,21 @@ type StreamLimits struct {
 	Value Limits
 }
 
-// A Stream reads JSON from a reader: one text, or several values one after the
-// other with white space between them. It is as strict as [Decode], holds one
-// token at a time and builds only the values that are asked for. Its errors are
-// *[Error] with the byte offset in words, or those of the reader.
+// A Stream reads JSON from a reader: one text, or several values separated by white space.
+// It is as strict as [Decode], keeps one token at a time and builds only the values that
+// the caller requests. Its errors are of type *[Error], with the byte offset in the
+// message, or those of the reader.
 type Stream struct {
 	dec        *jsontext.Decoder
 	src        *tokenReader
 	lim        StreamLimits
-	tokensLeft int     // tokens of the value that is built
-	begin      int64   // where it begins
-	names      []int64 // bytes of the names of each open array or object
+	tokensLeft int     // tokens left for the value that is built
+	begin      int64   // offset at which it begins
+	names      []int64 // length of the names of each open array or object, in bytes
 	held       int64   // their sum
 }
 
-// tokenReader fails when a token needs more of the text than is held.
+// A tokenReader returns an error when a token is longer than the limit.
 type tokenReader struct {
 	r    io.Reader
 	dec  *jsontext.Decoder
@@ -89,14 +89,14 @@ func NewStream(r io.Reader, lim StreamLimits) *Stream {
 	return s
 }
 
-// Offset is how much of the text has been read, in bytes.
+// Offset returns how many bytes of the text have been read.
 func (s *Stream) Offset() int64 { return s.dec.InputOffset() }
 
-// Kind is what follows: 'n', 't', 'f', '"', '0', '[', '{', ']', '}', or 0 at
-// the end of the text and before an error, which reading on will return.
+// Kind returns the kind of the next token: 'n', 't', 'f', '"', '0', '[', '{', ']', '}', or
+// 0 at the end of the text and before an error, which the next read returns.
 func (s *Stream) Kind() byte { return byte(s.dec.PeekKind()) }
 
-// maxNames bounds the names of all objects that are open, in bytes.
+// maxNames bounds the names of all open objects, in bytes.
 const maxNames = 64 << 20
 
 func (s *Stream) token() (jsontext.Token, error) {
@@ -130,7 +130,7 @@ func (s *Stream) token() (jsontext.Token, error) {
 	return tok, nil
 }
 
-// Open enters the array or object that follows and returns its kind.
+// Open enters the next array or object and returns its kind.
 func (s *Stream) Open() (byte, error) {
 	tok, err := s.token()
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Stream) Open() (byte, error) {
 	return 0, s.fail(RuleSyntax, "want an array or object here, got %s", kindName(byte(tok.Kind())))
 }
 
-// Close leaves the array or object whose end follows.
+// Close leaves the current array or object, which must have no further elements.
 func (s *Stream) Close() error {
 	tok, err := s.token()
 	if err == nil && tok.Kind() != ']' && tok.Kind() != '}' {
@@ -151,7 +151,7 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// Name reads the name of the member that follows in an object.
+// Name reads the name of the next member of an object.
 func (s *Stream) Name() (string, error) {
 	tok, err := s.token()
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Stream) Name() (string, error) {
 	return tok.String(), nil
 }
 
-// Skip passes over the value that follows.
+// Skip skips the next value.
 func (s *Stream) Skip() error {
 	for depth := 0; ; {
 		tok, err := s.token()
@@ -179,7 +179,7 @@ func (s *Stream) Skip() error {
 	}
 }
 
-// Value builds the value that follows, within StreamLimits.Value.
+// Value reads the next value, within StreamLimits.Value.
 func (s *Stream) Value() (any, error) {
 	s.tokensLeft, s.begin = s.lim.Value.Tokens, s.dec.InputOffset()
 	return s.value(0)
@@ -240,7 +240,7 @@ func (s *Stream) value(depth int) (any, error) {
 	return m, s.Close()
 }
 
-// End refuses whatever follows.
+// End returns an error if anything follows.
 func (s *Stream) End() error {
 	_, err := s.dec.ReadToken()
 	switch {
@@ -252,12 +252,12 @@ func (s *Stream) End() error {
 	return s.wrapError(err)
 }
 
-// More says whether another value follows at the top level.
+// More reports whether another value follows at the top level.
 func (s *Stream) More() bool {
 	if s.Kind() != 0 {
 		return true
 	}
-	_, err := s.dec.ReadToken() // what Kind cannot tell apart: the end, and an error
+	_, err := s.dec.ReadToken() // Kind does not distinguish the end from an error
 	return !errors.Is(err, io.EOF) || s.src.err != nil
 }
 
@@ -265,7 +265,8 @@ func (s *Stream) fail(rule, format string, args ...any) *Error {
 	return &Error{Rule: rule, Msg: fmt.Sprintf("at byte %d: ", s.dec.InputOffset()) + fmt.Sprintf(format, args...), Pointer: string(s.dec.StackPointer())}
 }
 
-// wrapError turns the decoder's error into ours; the reader's own comes as it is.
+// wrapError converts an error of the decoder into an [Error]; it returns an error of the
+// reader unchanged.
 func (s *Stream) wrapError(err error) error {
 	if s.src.err != nil {
 		return s.src.err

@@ -13,10 +13,9 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Encode writes a tree as YAML that [Parse] reads back to the same value: two
-// spaces a level, fields in their order, quotes only where the plain text
-// would be something else, text of several lines as a block. A refused value
-// is null.
+// Encode returns a tree as YAML that [Parse] parses to the same value: two spaces per
+// level, fields in their order, quotes only where plain text would mean something else,
+// text of several lines as a block. A refused value becomes null.
 func Encode(n *jsonx.Node) []byte {
 	var b bytes.Buffer
 	switch {
@@ -29,8 +28,8 @@ func Encode(n *jsonx.Node) []byte {
 	return b.Bytes()
 }
 
-// encodeBlock writes the lines of a list or mapping that is not empty; the
-// first one is already indented.
+// encodeBlock writes the lines of a list or mapping that is not empty. The first line is
+// already indented.
 func encodeBlock(b *bytes.Buffer, n *jsonx.Node, indent int) {
 	for i, c := range n.Children {
 		if i > 0 {
@@ -56,8 +55,8 @@ func encodeBlock(b *bytes.Buffer, n *jsonx.Node, indent int) {
 	}
 }
 
-// scalarText is a value that stands on the line of its name; the further lines
-// of a block are indented by indent.
+// scalarText returns a value that begins on the line of its name. The further lines of a
+// block are indented by indent.
 func scalarText(n *jsonx.Node, indent int) string {
 	switch n.Kind {
 	case jsonx.Bool:
@@ -76,7 +75,7 @@ func scalarText(n *jsonx.Node, indent int) string {
 	return "null"
 }
 
-// floatText keeps a number one with a fraction: 1.0, not 1.
+// floatText formats a float64 with a fraction: 1.0, not 1.
 func floatText(f float64) string {
 	text := strconv.FormatFloat(f, 'g', -1, 64)
 	if !strings.ContainsAny(text, ".e") {
@@ -85,7 +84,7 @@ func floatText(f float64) string {
 	return text
 }
 
-// keyText is a name of a mapping: plain where it reads as itself.
+// keyText returns a name of a mapping, without quotes if possible.
 func keyText(name string) string {
 	if plain(name) && name != "<<" && !ambiguous(name) {
 		return name
@@ -93,8 +92,8 @@ func keyText(name string) string {
 	return quoted(name)
 }
 
-// stringText is a string: plain, else a block when it has several lines, else
-// in double quotes.
+// stringText returns a string: plain if possible, else as a block if it has several lines,
+// else in double quotes.
 func stringText(s string, indent int) string {
 	var as jsonx.Node
 	if plain(s) {
@@ -108,8 +107,8 @@ func stringText(s string, indent int) string {
 	return quoted(s)
 }
 
-// plain says that text without quotes is read as that text, as a name and as a
-// value, in a list and inside brackets. It is stricter than YAML.
+// plain reports whether text without quotes is read as that text, as a name and as a value,
+// in a list and inside brackets. It is stricter than YAML.
 func plain(s string) bool {
 	if s == "" || len(s) > 4_096 || strings.TrimSpace(s) != s || strings.Contains(s, ": ") || strings.Contains(s, " #") ||
 		strings.HasSuffix(s, ":") || strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") {
@@ -123,8 +122,8 @@ func plain(s string) bool {
 	})
 }
 
-// ambiguous is text that readers of YAML 1.1 take for a boolean, a date or a
-// number: what we write is read by others, too.
+// ambiguous reports whether YAML 1.1 reads text as a boolean, a date or a number. Other
+// programs, which may use YAML 1.1, read what we write.
 func ambiguous(s string) bool {
 	switch strings.ToLower(s) {
 	case "yes", "no", "on", "off":
@@ -133,18 +132,19 @@ func ambiguous(s string) bool {
 	return strings.Trim(s, "0123456789:-_.+TtZz ") == "" && strings.ContainsAny(s, "0123456789")
 }
 
-// startsWithDash is what begins with a dash and is plain text all the same, such as -5 or -v.
+// startsWithDash reports whether text begins with a dash and is plain nevertheless, such
+// as -5 or -v.
 func startsWithDash(s string) bool {
 	return len(s) > 1 && s[0] == '-' && s[1] != ' ' && s[1] != '-' && s[1] != '\t' && !strings.ContainsRune(":?", rune(s[1]))
 }
 
-// visible is a character that may stand in YAML as it is.
+// visible reports whether a character needs no escape in YAML.
 func visible(r rune) bool {
 	return r == ' ' || r != utf8.RuneError && r != '\ufeff' && unicode.IsGraphic(r) && !unicode.IsSpace(r)
 }
 
-// literal is text of several lines as a block. What a block cannot keep
-// (leading spaces, trailing ones, other line breaks) stands in quotes.
+// literal returns text of several lines as a block. It reports false for text that a
+// block cannot represent (leading or trailing spaces, other line breaks).
 func literal(s string, indent int) (string, bool) {
 	body := strings.TrimSuffix(s, "\n")
 	if !strings.Contains(body, "\n") && body == s || body == "" || strings.HasSuffix(body, "\n") {
@@ -172,18 +172,18 @@ func literal(s string, indent int) (string, bool) {
 	return b.String(), true
 }
 
-// jsonText writes a string as JSON does.
+// jsonText returns a string as JSON.
 func jsonText(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		return `""` // no string fails to encode
+		return `""` // every string can be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// quoted writes a string as JSON does, with all that is invisible escaped.
+// quoted returns a string as JSON, with all invisible characters escaped.
 func quoted(s string) string {
 	text := jsonText(s)
 	if !strings.ContainsFunc(text, func(r rune) bool { return !visible(r) }) {

@@ -13,12 +13,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// An Order says in which order the names of a mapping stand. Names that are
-// not in it follow, as they were. nil leaves everything as it is.
+// An Order is the order of the names of a mapping. Names that are not in it follow, in
+// their original order. A nil Order keeps everything as it is.
 type Order struct {
 	Names  []string
-	Fields map[string]*Order // what holds for the value of a name
-	Items  *Order            // what holds for each item of a list
+	Fields map[string]*Order // the order of the value of a name
+	Items  *Order            // the order of each item of a list
 }
 
 func (o *Order) field(name string) *Order {
@@ -35,7 +35,7 @@ func (o *Order) items() *Order {
 	return o.Items
 }
 
-// rank is the place of a name; names that are not in the order come last.
+// rank returns the position of a name; names that are not in the order come last.
 func (o *Order) rank(name string) int {
 	if i := slices.Index(o.Names, name); i >= 0 {
 		return i
@@ -43,11 +43,11 @@ func (o *Order) rank(name string) int {
 	return len(o.Names)
 }
 
-// Format writes a YAML text in the one form: two spaces a level, names in
-// their order, no more quotes than needed, at most one empty line, comments
-// where they were said. The result means the same: it is read again, and what
-// differed would be an error of rule [RuleLoss] and no result. A text that
-// Parse refuses is refused with the same problems.
+// Format formats a YAML text in the canonical layout: two spaces per level, names in their
+// order, no more quotes than needed, at most one empty line in a row, comments next to what
+// they describe. The result has the same meaning: Format parses it again and returns an
+// error of rule [RuleLoss] if anything differs. If Parse refuses the text, Format returns
+// the same problems.
 func Format(src []byte, lim jsonx.Limits, order *Order) ([]byte, []*jsonx.Error) {
 	lim = defaults(lim)
 	before, problems := Parse(src, lim)
@@ -59,7 +59,7 @@ func Format(src []byte, lim jsonx.Limits, order *Order) ([]byte, []*jsonx.Error)
 	if err != nil {
 		return nil, []*jsonx.Error{err}
 	}
-	lim.Bytes *= 2 // the result may be longer, and is only compared
+	lim.Bytes *= 2 // the result may be longer; it is parsed only for the comparison
 	lim.Tokens *= 2
 	after, problems := Parse(out, lim)
 	again, kept, err := format(out, lim, order)
@@ -83,7 +83,7 @@ func loss(msg string) *jsonx.Error {
 	return &jsonx.Error{Rule: RuleLoss, Msg: "this text cannot be brought into the one form: " + msg, Hint: "simplify its comments and line breaks"}
 }
 
-// format does the work of Format once, and lists the comments sorted.
+// format formats a text and returns its comments, sorted.
 func format(text []byte, lim jsonx.Limits, order *Order) (out []byte, comments []string, problem *jsonx.Error) {
 	root, problem := load(text, lim)
 	if problem != nil {
@@ -120,7 +120,7 @@ func format(text []byte, lim jsonx.Limits, order *Order) (out []byte, comments [
 	return []byte(e.b.String()), comments, nil
 }
 
-// sortBlock puts the names of a mapping, and of all below it, in their order.
+// sortBlock sorts the names of a mapping, and of all mappings below it.
 func sortBlock(b *block, order *Order) {
 	if order != nil && !b.seq && order.Names != nil {
 		slices.SortStableFunc(b.entries, func(x, y *entry) int { return order.rank(x.key.Value) - order.rank(y.key.Value) })
@@ -138,7 +138,7 @@ func sortBlock(b *block, order *Order) {
 	}
 }
 
-// sortFlow does so for what is written in brackets.
+// sortFlow is sortBlock for collections in brackets.
 func sortFlow(n *yaml.Node, order *Order) {
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -157,7 +157,7 @@ func sortFlow(n *yaml.Node, order *Order) {
 	}
 }
 
-// FormatJSON is Format for JSON: two spaces a level, names in their order.
+// FormatJSON is Format for JSON: two spaces per level, names in their order.
 func FormatJSON(src []byte, lim jsonx.Limits, order *Order) ([]byte, []*jsonx.Error) {
 	lim = defaults(lim)
 	root, problems := jsonx.Parse(src, lim)
@@ -221,8 +221,8 @@ func writeJSON(b *bytes.Buffer, n *jsonx.Node, indent string) {
 	b.WriteString(end)
 }
 
-// EncodeJSON writes a tree as JSON with its fields in their order, two spaces
-// a level.
+// EncodeJSON returns a tree as JSON with its fields in their order and two spaces per
+// level.
 func EncodeJSON(n *jsonx.Node) []byte {
 	var b bytes.Buffer
 	writeJSON(&b, n, "")

@@ -9,10 +9,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// width is how long a line with brackets may be before they are opened.
+// width is the maximum length of a line with a collection in brackets; a longer one is
+// written as a block.
 const width = 120
 
-// An emitter writes a document in the one form.
+// An emitter writes a document in the canonical layout.
 type emitter struct {
 	d *document
 	b strings.Builder
@@ -31,8 +32,8 @@ func (e *emitter) document() {
 	e.block(e.d.root, 0, false)
 }
 
-// block writes entries at an indentation. inline says that the first one goes
-// on on the line of a dash, whose comments were written before it.
+// block writes entries at an indentation. inline is set when the first one continues the
+// line of a dash, before which its comments were written.
 func (e *emitter) block(b *block, indent int, inline bool) {
 	for i, x := range b.entries {
 		e.open(x, indent)
@@ -60,8 +61,8 @@ func (e *emitter) notes(notes []commentLine, indent int, first bool) {
 	}
 }
 
-// headOf is what is written before an entry: its comments, and for an item that
-// begins a block those of the first entry in it, which has no line before it.
+// headOf returns the comments that are written before an entry: its own, and for an item
+// that begins a block those of the block's first entry, which has no line before it.
 func (e *emitter) headOf(x *entry) []commentLine {
 	notes := x.head
 	if x.in.seq && x.child != nil {
@@ -74,7 +75,7 @@ func (e *emitter) headOf(x *entry) []commentLine {
 	return notes
 }
 
-// entry writes an entry from its name or dash on.
+// entry writes an entry, beginning with its name or dash.
 func (e *emitter) entry(x *entry, indent int) {
 	tail := ""
 	if x.tail != "" {
@@ -108,8 +109,8 @@ func (e *emitter) entry(x *entry, indent int) {
 	}
 }
 
-// open makes a block of brackets that do not fit their line, before it is asked
-// which comments stand above the entry.
+// open converts a collection in brackets that does not fit its line into a block. It must
+// be called before headOf.
 func (e *emitter) open(x *entry, indent int) {
 	if x.child == nil && e.tooLong(x, indent) {
 		x.child = e.d.blockOf(x.val, x.in)
@@ -119,7 +120,7 @@ func (e *emitter) open(x *entry, indent int) {
 	}
 }
 
-// tooLong says that brackets do not fit their line.
+// tooLong reports whether a collection in brackets does not fit its line.
 func (e *emitter) tooLong(x *entry, indent int) bool {
 	if x.val.Kind == yaml.ScalarNode || len(x.val.Content) == 0 {
 		return false
@@ -132,8 +133,8 @@ func (e *emitter) tooLong(x *entry, indent int) bool {
 	return indent+utf8.RuneCountInString(name)+1+utf8.RuneCountInString(text) > width
 }
 
-// blockOf makes a block of what was written in brackets without comments. What
-// lies deeper stays in brackets where it fits.
+// blockOf converts a collection in brackets without comments into a block. Collections
+// inside it stay in brackets if they fit.
 func (d *document) blockOf(n *yaml.Node, up *block) *block {
 	b := &block{seq: n.Kind == yaml.SequenceNode, flow: n, up: up}
 	for i := 0; i < len(n.Content); i++ {

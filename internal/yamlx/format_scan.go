@@ -8,11 +8,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A comment is one as it stands in the text.
+// A comment is a comment of the text.
 type comment struct {
 	line, col int // from 1, in characters
 	text      string
-	own       bool // nothing stands before it on its line
+	own       bool // it is alone on its line
 }
 
 // A position is a place in the text.
@@ -24,16 +24,16 @@ func (s position) before(o position) bool {
 
 func at(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// A scan finds the comments of a text. The library hangs comments on nodes by
-// guess and moves some; here each is where it stands. What a comment is depends
-// on where quotes, blocks and brackets are, and those the tree knows.
+// A scan finds the comments of a text with their positions. The library attaches comments
+// to nodes by guessing and moves some of them. Whether text is a comment depends on quotes,
+// blocks and brackets, whose positions are in the library's tree.
 type scan struct {
-	lines    [][]rune // without breaks
+	lines    [][]rune // without line breaks
 	quoted   map[position]*yaml.Node
 	flows    map[position]*yaml.Node
-	blocks   map[int]*yaml.Node      // by the line of their header
-	ends     map[*yaml.Node]position // of flows: their closing bracket
-	content  map[int]bool            // lines that belong to a block scalar
+	blocks   map[int]*yaml.Node      // block scalars, by the line of their header
+	ends     map[*yaml.Node]position // the closing brackets of flow collections
+	content  map[int]bool            // lines of block scalars
 	body     map[*yaml.Node][]string
 	comments []*comment
 }
@@ -51,7 +51,7 @@ func newScan(text []byte) *scan {
 
 const blockStyle = yaml.LiteralStyle | yaml.FoldedStyle
 
-// tree notes where quotes, brackets and blocks begin.
+// tree records where quotes, brackets and blocks begin.
 func (s *scan) tree(n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
@@ -66,7 +66,7 @@ func (s *scan) tree(n *yaml.Node) {
 	}
 }
 
-// line returns a line's characters; none outside the text.
+// line returns the characters of a line, or none outside the text.
 func (s *scan) line(n int) []rune {
 	if n < 1 || n > len(s.lines) {
 		return nil
@@ -74,12 +74,12 @@ func (s *scan) line(n int) []rune {
 	return s.lines[n-1]
 }
 
-// blank says that a line is empty and belongs to nothing.
+// blank reports whether a line is empty and not part of a block scalar.
 func (s *scan) blank(n int) bool {
 	return n >= 1 && n <= len(s.lines) && !s.content[n] && strings.TrimSpace(string(s.line(n))) == ""
 }
 
-// run walks through the text once.
+// run scans the text once.
 func (s *scan) run() {
 	var open []*yaml.Node
 	for l, c := 1, 1; l <= len(s.lines); {
@@ -110,7 +110,7 @@ func (s *scan) run() {
 	}
 }
 
-// closing finds the place behind the quote that closes the one at l, c.
+// closing returns the place after the quote that closes the one at l, c.
 func (s *scan) closing(l, c int) (int, int) {
 	quote := s.line(l)[c-1]
 	for c++; l <= len(s.lines); l, c = l+1, 1 {
@@ -128,8 +128,8 @@ func (s *scan) closing(l, c int) (int, int) {
 	return l, c
 }
 
-// readBlock takes the lines of a block scalar, without their indentation. With
-// an indentation indicator it takes none: such a block is written anew.
+// readBlock reads the lines of a block scalar without their indentation. It reads none if
+// there is an indentation indicator; such a block is encoded anew.
 func (s *scan) readBlock(n *yaml.Node) {
 	header := string(s.line(n.Line)[n.Column-1:])
 	if i := strings.Index(header, " #"); i >= 0 {

@@ -10,20 +10,20 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A document is a text as entries with their comments.
+// A document is a text as a tree of entries with their comments.
 type document struct {
 	*scan
 	root    *block
 	head    []commentLine // before everything
-	blank   bool          // an empty line stands between head and the first entry
+	blank   bool          // there is an empty line between head and the first entry
 	entries []*entry
 }
 
-// A block is a list or mapping that is written one entry a line.
+// A block is a list or mapping with one entry per line.
 type block struct {
 	seq     bool
-	col     int        // of its entries; of no use where it was written in brackets
-	flow    *yaml.Node // it was written in brackets
+	col     int        // of its entries; not valid if it was in brackets
+	flow    *yaml.Node // set if it was in brackets
 	up      *block
 	entries []*entry
 	foot    []commentLine // after the last entry
@@ -38,17 +38,17 @@ type entry struct {
 	position
 	head  []commentLine
 	tail  string // on the entry's own line
-	blank bool   // an empty line stands before it
+	blank bool   // there is an empty line before it
 }
 
 // A commentLine is a comment on a line of its own.
 type commentLine struct {
 	text  string
-	blank bool // an empty line stands before it
+	blank bool // there is an empty line before it
 }
 
-// isBlock says that a node is written one entry a line: it was, or a comment
-// stands inside its brackets.
+// isBlock reports whether a node is written with one entry per line: it was before, or
+// there is a comment inside its brackets.
 func (d *document) isBlock(n *yaml.Node) bool {
 	if n.Kind == yaml.ScalarNode || len(n.Content) == 0 {
 		return false
@@ -65,14 +65,14 @@ func (d *document) isBlock(n *yaml.Node) bool {
 	return i < len(d.comments) && d.insideFlow(d.comments[i], n)
 }
 
-// insideFlow says that a comment stands between the brackets of n.
+// insideFlow reports whether a comment is between the brackets of n.
 func (d *document) insideFlow(c *comment, n *yaml.Node) bool {
 	end, ok := d.ends[n]
 	place := position{c.line, c.col}
 	return ok && at(n).before(place) && place.before(end)
 }
 
-// block makes the entries of a node, in the order of the text.
+// block returns the entries of a node, in the order of the text.
 func (d *document) block(n *yaml.Node, up *block) *block {
 	b := &block{seq: n.Kind == yaml.SequenceNode, col: n.Column, up: up}
 	if n.Style&yaml.FlowStyle != 0 {
@@ -101,7 +101,7 @@ func (d *document) block(n *yaml.Node, up *block) *block {
 	return b
 }
 
-// dash finds the dash of an item whose value is at s.
+// dash returns the position of the dash of an item whose value is at s.
 func (d *document) dash(s position, col int) position {
 	for l := s.line; l >= 1; l-- {
 		if line := d.line(l); !d.content[l] && len(line) >= col && line[col-1] == '-' && strings.TrimSpace(string(line[:col-1])) == "" ||
@@ -112,7 +112,7 @@ func (d *document) dash(s position, col int) position {
 	return s
 }
 
-// attach gives each comment to what it is about.
+// attach attaches each comment to the entry that it describes.
 func (d *document) attach() {
 	first := d.entries[0]
 	d.blank = first.blank
@@ -135,7 +135,7 @@ func (d *document) attach() {
 	}
 }
 
-// entriesBefore is how many entries begin before a place.
+// entriesBefore returns how many entries begin before a position.
 func (d *document) entriesBefore(place position) int {
 	n, _ := slices.BinarySearchFunc(d.entries, place, func(e *entry, p position) int {
 		if e.position.before(p) {
@@ -146,8 +146,8 @@ func (d *document) entriesBefore(place position) int {
 	return n
 }
 
-// attachOwn: a comment on its own line belongs to the entry after it, unless it
-// is indented deeper: then it ends the block before it.
+// attachOwn attaches a comment on its own line to the entry after it, or, if the comment is
+// indented deeper, to the end of the block before it.
 func (d *document) attachOwn(c *comment, n commentLine) {
 	i := d.entriesBefore(position{c.line, c.col})
 	prev := d.entries[i-1]
@@ -156,7 +156,7 @@ func (d *document) attachOwn(c *comment, n commentLine) {
 		next = d.entries[i]
 	}
 	if b := d.flowOf(c, prev); b != nil {
-		// Inside brackets columns say nothing.
+		// Inside brackets, columns have no meaning.
 		if next != nil && d.within(next, b) {
 			next.head = append(next.head, n)
 		} else {
@@ -188,7 +188,7 @@ func (d *document) attachOwn(c *comment, n commentLine) {
 	}
 }
 
-// flowOf is the innermost block that was written in brackets around a comment.
+// flowOf returns the innermost block that was in brackets and contains a comment.
 func (d *document) flowOf(c *comment, prev *entry) *block {
 	b := prev.in
 	if prev.child != nil {
@@ -211,8 +211,8 @@ func (d *document) within(e *entry, b *block) bool {
 	return false
 }
 
-// value is a node on the line of its name, and the further lines of a block
-// scalar without indentation. flow says that it stands in brackets.
+// value returns a node as it is written on the line of its name, and the further lines of a
+// block scalar without indentation. flow is set inside brackets.
 func (d *document) value(n *yaml.Node, flow bool) (text string, lines []string) {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -244,8 +244,8 @@ func (d *document) value(n *yaml.Node, flow bool) (text string, lines []string) 
 	return minimallyQuoted(n.Value), nil // plain text over several lines
 }
 
-// isOneLine says that plain text stands in one line as its value. It looks at
-// no more than the value: a line may be as long as the text.
+// isOneLine reports whether plain text is written on one line as its value. It compares only
+// the length of the value, because a line may be as long as the whole text.
 func (d *document) isOneLine(n *yaml.Node) bool {
 	line, i := d.line(n.Line), n.Column-1
 	for _, r := range n.Value {
@@ -257,7 +257,7 @@ func (d *document) isOneLine(n *yaml.Node) bool {
 	return true
 }
 
-// name is a name as written: plain ones stay, others lose quotes they do not need.
+// name returns a name as it is written: plain ones stay, others lose unnecessary quotes.
 func (d *document) name(k *yaml.Node) string {
 	if k.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return k.Value
@@ -268,7 +268,7 @@ func (d *document) name(k *yaml.Node) string {
 	return quotes(k.Value)
 }
 
-// minimallyQuoted is text with no more quotes than it needs.
+// minimallyQuoted returns text with quotes only if it needs them.
 func minimallyQuoted(s string) string {
 	var as jsonx.Node
 	if plain(s) && !ambiguous(s) {
@@ -279,8 +279,8 @@ func minimallyQuoted(s string) string {
 	return quotes(s)
 }
 
-// quotes puts text in single quotes where it has nothing to escape, as
-// expressions use double ones; else in those that need less escaping.
+// quotes returns text in single quotes if they need no escapes, because expressions often
+// contain double quotes; else in the quotes that need fewer escapes.
 func quotes(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) ||
 		strings.Contains(s, "'") && !strings.ContainsAny(s, `"\`) {

@@ -12,18 +12,18 @@ import (
 )
 
 var (
-	// Numbers of the YAML 1.2 core schema beyond JSON's: a plus sign, a bare
-	// point, hexadecimal and octal integers.
+	// Numbers of the YAML 1.2 core schema that JSON does not have: with a plus sign, or
+	// without digits before or after the point, hexadecimal and octal integers.
 	coreFloat = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 	coreBased = regexp.MustCompile(`^(0x[0-9a-fA-F]+|0o[0-7]+)$`)
-	// 0777 is 777 in YAML 1.2, 511 in YAML 1.1 and a string to many people.
+	// 0777 is 777 in YAML 1.2, 511 in YAML 1.1, and many people mean a string.
 	leadingZero = regexp.MustCompile(`^[-+]?0[0-9]`)
 	infinite    = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
 )
 
-// resolve decides what a plain scalar is: null, a boolean or a number where YAML
-// 1.2 says so, else a string, also `yes`, `on`, dates, `1_000` and `12:30:45`. A
-// message says why a number is refused.
+// resolve determines what a plain scalar is: null, a boolean or a number by the rules of
+// YAML 1.2, else a string, including `yes`, `on`, dates, `1_000` and `12:30:45`. If it
+// refuses a number, msg says why.
 func resolve(text string, n *jsonx.Node) (msg, hint string) {
 	n.Text = ""
 	switch text {
@@ -34,7 +34,7 @@ func resolve(text string, n *jsonx.Node) (msg, hint string) {
 		n.Kind, n.Bool = jsonx.Bool, text[0] == 't' || text[0] == 'T'
 		return "", ""
 	}
-	// Most scalars begin with a letter and are not worth a regular expression.
+	// Most scalars begin with a letter, so this avoids the regular expressions.
 	if strings.IndexByte("+-.0123456789", text[0]) < 0 {
 		n.Kind, n.Style, n.Text = jsonx.String, jsonx.Plain, text
 		return "", ""
@@ -70,7 +70,7 @@ func resolve(text string, n *jsonx.Node) (msg, hint string) {
 	return problem, ""
 }
 
-// asJSON writes a decimal number of YAML in JSON's grammar.
+// asJSON converts a decimal number of YAML to JSON's grammar.
 func asJSON(text string) string {
 	text = strings.TrimPrefix(text, "+")
 	sign := ""

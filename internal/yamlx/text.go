@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// A Text knows where the lines of a YAML text begin. YAML ends lines at more
-// characters than JSON does, and the places of nodes count by its rule.
+// A Text is a YAML text with the offsets of its lines. YAML has more line breaks than JSON,
+// and the positions of nodes follow its rules.
 type Text struct {
 	data   []byte
 	starts []int // byte offset of each line
@@ -31,7 +31,7 @@ func NewText(data []byte) *Text {
 	return t
 }
 
-// lineBreak is the length of the line break that data begins with, or 0.
+// lineBreak returns the length of the line break at the beginning of data, or 0.
 func lineBreak(data []byte) int {
 	switch data[0] {
 	case '\n':
@@ -53,10 +53,10 @@ func lineBreak(data []byte) int {
 	return 0
 }
 
-// Lines is how many lines the text has.
+// Lines returns the number of lines.
 func (t *Text) Lines() int { return len(t.starts) }
 
-// Line returns line n (from 1) without its break; "" where there is none.
+// Line returns line n (from 1) without its line break, or "" if there is none.
 func (t *Text) Line(n int) string {
 	if n < 1 || n > len(t.starts) {
 		return ""
@@ -73,7 +73,7 @@ func (t *Text) Line(n int) string {
 	return string(line)
 }
 
-// At is the place of a byte offset.
+// At returns the position of a byte offset.
 func (t *Text) At(offset, length int) jsonx.Pos {
 	line := sort.SearchInts(t.starts, offset+1)
 	col := utf8.RuneCount(t.data[t.starts[line-1]:offset])

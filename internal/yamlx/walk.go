@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The rules of errors that only YAML can break; the others are jsonx's.
+// The rules that exist only for YAML; the others are those of jsonx.
 const (
 	ruleAlias  = "alias"
 	ruleAnchor = "anchor"
@@ -20,7 +20,7 @@ const (
 	ruleKey    = "key"
 )
 
-// A walker turns the library's tree into ours and refuses what we do not take.
+// A walker converts the library's tree into ours and refuses what we do not support.
 type walker struct {
 	text     *Text
 	lim      jsonx.Limits
@@ -29,8 +29,8 @@ type walker struct {
 	problems []*jsonx.Error
 	fatal    *jsonx.Error
 
-	// The last line that was looked at: the scalars of one long line would
-	// otherwise search it from its start each time.
+	// The last line that was searched. Without it, each scalar of a long line would
+	// cause a search from the start of the line.
 	lineNo int
 	line   string
 	lineAt int // byte offset in line of column col
@@ -43,7 +43,7 @@ func (w *walker) problem(rule string, pos jsonx.Pos, msg, hint string) {
 	}
 }
 
-// from returns the rest of the line from a place on.
+// from returns the rest of a line, beginning at a column.
 func (w *walker) from(line, col int) string {
 	if w.lineNo != line || col < w.col {
 		if w.lineNo != line {
@@ -68,7 +68,7 @@ func (w *walker) count() bool {
 func (w *walker) node(y *yaml.Node, depth int) *jsonx.Node {
 	n := &jsonx.Node{Pos: jsonx.Pos{Line: int32(y.Line), Col: int32(y.Column), Len: 1}}
 	if last := w.text.Lines(); y.Line > last {
-		// The library places a value that is not there behind the end.
+		// The library places a missing value after the end of the text.
 		n.Pos.Line, n.Pos.Col = int32(last), int32(utf8.RuneCountInString(w.text.Line(last))+1)
 		y.Line, y.Column = last, int(n.Pos.Col)
 	}
@@ -106,7 +106,7 @@ func (w *walker) open(depth int, pos jsonx.Pos) bool {
 	return w.fatal == nil
 }
 
-// unsupported refuses what JSON cannot say: aliases, anchors, tags.
+// unsupported refuses what JSON cannot express: aliases, anchors, tags.
 func (w *walker) unsupported(y *yaml.Node, pos jsonx.Pos) bool {
 	switch rest := w.from(y.Line, y.Column); {
 	case y.Kind == yaml.AliasNode:
@@ -169,8 +169,8 @@ func (w *walker) members(y *yaml.Node, n *jsonx.Node, depth int) {
 	}
 }
 
-// key reads a name. It is the text of a scalar as written: `404:` and `on:`
-// name "404" and "on", as they would have to be written in JSON.
+// key returns a name, which is the text of a scalar as written: `404:` and `on:` are the
+// names "404" and "on".
 func (w *walker) key(k *yaml.Node) (name string, pos jsonx.Pos, ok bool) {
 	pos = jsonx.Pos{Line: int32(k.Line), Col: int32(k.Column), Len: 1}
 	if w.unsupported(k, pos) {
@@ -213,7 +213,7 @@ func (w *walker) scalar(y *yaml.Node, n *jsonx.Node) {
 	}
 }
 
-// extent is how many characters of its first line a scalar covers.
+// extent returns how many characters of its first line a scalar covers.
 func (w *walker) extent(y *yaml.Node) int32 {
 	rest := w.from(y.Line, y.Column)
 	switch {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package yamlx is the one guarded door for YAML text.
+// Package yamlx parses and formats YAML text within limits.
 //
-// It decides which texts are YAML here: one document of mappings, lists and
-// scalars, without aliases, anchors, tags, merge keys and duplicate keys, within
-// limits on bytes, depth and tokens that hold before the text is read. It decides
-// what a plain scalar is ([resolve]): what YAML 1.2 and JSON agree on, and a
-// string otherwise; what different YAML readers take for different numbers is
-// refused. Its result is jsonx's tree, so that a definition means the same in
-// both languages.
+// It decides which texts are YAML here: one document of mappings, lists and scalars,
+// without aliases, anchors, tags, merge keys and duplicate keys, within limits on bytes,
+// depth and tokens that are checked before the text is parsed. It decides what a plain
+// scalar is ([resolve]): what YAML 1.2 and JSON agree on, otherwise a string; it refuses
+// text that YAML parsers read as different numbers. Its result is the tree of jsonx, so
+// that a definition has the same meaning in both languages.
 //
-// It never gives values a meaning, knows no schema and does no I/O.
+// It never interprets values, knows no schema and does no I/O.
 package yamlx
 
 import (
@@ -25,10 +24,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Parse reads data into a tree with places. Limits are as in jsonx, but Tokens
-// is Bytes/8 by default: YAML costs more memory per value. As there, the tree
-// is nil where reading could not go on, and a tree that comes with problems is
-// only for finding more of them.
+// Parse parses data into a tree with positions. Limits are as in jsonx, but the default of
+// Tokens is Bytes/8, because YAML needs more memory per value. As in jsonx, the tree is nil
+// when parsing could not continue, and a tree that is returned with problems is only for
+// finding further ones.
 func Parse(data []byte, lim jsonx.Limits) (*jsonx.Node, []*jsonx.Error) {
 	lim = defaults(lim)
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
@@ -60,9 +59,9 @@ func defaults(lim jsonx.Limits) jsonx.Limits {
 	return lim
 }
 
-// check holds what can be known before reading. The library builds its whole
-// tree before anyone can count it, so the tokens are counted here first, from
-// above: every value but the first needs an indicator of its own.
+// check enforces the limits that can be checked before parsing. The library builds its
+// whole tree before its nodes can be counted, so check computes an upper bound of the
+// tokens: every value but the first needs an indicator of its own.
 func check(data []byte, lim jsonx.Limits) *jsonx.Error {
 	if len(data) > lim.Bytes {
 		return &jsonx.Error{Rule: jsonx.RuleLimit, Msg: fmt.Sprintf("the text has %d bytes, the limit is %d", len(data), lim.Bytes)}
@@ -101,9 +100,9 @@ func tooMany(lim jsonx.Limits) *jsonx.Error {
 	}
 }
 
-// indicators counts the characters that can begin or separate values. A comma
-// does only inside brackets; where those end cannot be known without reading
-// quotes and comments, so commas count from the first bracket on.
+// indicators counts the characters that can begin or separate values. A comma does so only
+// inside brackets. Where those end depends on quotes and comments, so commas count from the
+// first bracket on.
 func indicators(data []byte) int {
 	n, flow := 0, false
 	for i, c := range data {
@@ -116,7 +115,7 @@ func indicators(data []byte) int {
 				n++
 			}
 		case ':', '-', '?':
-			// Inside brackets a colon may stand right before what follows it.
+			// Inside brackets, no space is needed after a colon.
 			if flow || i+1 == len(data) || strings.IndexByte(" \t\r\n", data[i+1]) >= 0 {
 				n++
 			}
@@ -125,7 +124,7 @@ func indicators(data []byte) int {
 	return n
 }
 
-// limits makes the library stop at our depth, and remembers that it did.
+// limits makes the library stop at our maximum depth, and records that it did.
 type limits struct {
 	depth int
 	hit   bool
@@ -138,13 +137,13 @@ func (l *limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
 	return nil
 }
 
-// CheckAlias is never asked for: aliases are refused while still unexpanded.
+// CheckAlias is never called, because aliases are refused before they are expanded.
 func (l *limits) CheckAlias(int, int) error { return nil }
 
-// load runs the library: one document, no more.
+// load parses a single document with the library.
 func load(data []byte, lim jsonx.Limits) (doc *yaml.Node, problem *jsonx.Error) {
-	// The library panics to unwind; a panic it does not catch itself would be
-	// a stranger's text ending the process.
+	// The library uses panics internally. One that it does not recover would let an
+	// untrusted text end the process.
 	defer func() {
 		if p := recover(); p != nil {
 			doc, problem = nil, &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: "this is not YAML that can be read"}
@@ -175,7 +174,7 @@ func load(data []byte, lim jsonx.Limits) (doc *yaml.Node, problem *jsonx.Error) 
 	return first.Content[0], nil
 }
 
-// syntax turns the library's error into ours.
+// syntax converts an error of the library into a jsonx.Error.
 func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 	e := &jsonx.Error{Rule: jsonx.RuleSyntax, Msg: err.Error()}
 	var lerr *yaml.LoadError
@@ -193,7 +192,7 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 	text := NewText(data)
 	line := text.Line(int(e.Pos.Line))
 	for n := text.Lines(); int(e.Pos.Line) >= n && line == "" && n > 0; n-- {
-		// What is missing at the end is missed after the last word.
+		// An error at the end of the text is reported after the last word.
 		if last := strings.TrimRight(text.Line(n), " \t"); last != "" {
 			line, e.Pos.Line, e.Pos.Col = last, int32(n), int32(utf8.RuneCountInString(last)+1)
 			break
@@ -218,7 +217,7 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 	return e
 }
 
-// fromColumn returns the line from column col (from 1, in characters) on.
+// fromColumn returns the rest of a line from column col (from 1, in characters).
 func fromColumn(line string, col int) string {
 	for ; col > 1 && line != ""; col-- {
 		_, n := utf8.DecodeRuneInString(line)
