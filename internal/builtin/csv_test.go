@@ -222,7 +222,7 @@ func TestTableRefusals(t *testing.T) {
 		{"more cells than names", "json-to-csv", m{"rows": []any{[]any{1, 2}}, "columns": []any{"a"}}, fault.InputInvalid, "row 1 has 2 cells, columns names 1"},
 		{"two arrays", "json-to-csv", m{"file": twice}, fault.FileInvalid, "rows are one array, or one object a line"},
 		{"a line that is cut", "json-to-csv", m{"file": broken}, fault.FileInvalid, "the text ends before its value does"},
-		{"a name twice in an object", "json-to-csv", m{"file": double}, fault.FileInvalid, `the name "a" stands twice`},
+		{"a name twice in an object", "json-to-csv", m{"file": double}, fault.FileInvalid, `the name "a" occurs twice`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := call(t, s, tt.action, tt.input)

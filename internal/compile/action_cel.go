@@ -46,7 +46,7 @@ func (c *compiler) inputExpression(ptr, src string, names []any) {
 	at := c.valueAt(ptr)
 	if expr.IsTemplate(src) {
 		if text := strings.TrimSpace(src); !strings.HasPrefix(text, "{{") || strings.Index(text, "}}") != len(text)-2 {
-			c.warn("template-in-cel", at, "a template writes a part of this expression", "give the value by an input of its own, and name it here")
+			c.warn("template-in-cel", at, "a template writes a part of this expression", "pass the value as an input of its own, and name that here")
 		}
 		return
 	}
@@ -59,7 +59,7 @@ func (c *compiler) inputExpression(ptr, src string, names []any) {
 	ps := expr.Check(src, false, env, "")
 	for i := range ps {
 		if ps[i].Rule == expr.RuleCost { // a step of its own cannot see the action's variables
-			ps[i].Hint = "make it shorter, or compute a part of it before and give it by an input of the action"
+			ps[i].Hint = "make it shorter, or compute a part of it in a step before and pass that as an input of the action"
 		}
 	}
 	c.problems(site{step: -1, at: at, src: src}, ps)

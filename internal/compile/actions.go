@@ -104,7 +104,7 @@ func (c *compiler) findAction(i int32) {
 		if versions := c.opt.Actions.Versions(ref.Name); len(versions) > 0 {
 			c.fail(fault.ActionNotFound, "unknown-version", c.valueAt(at+"/version"),
 				fmt.Sprintf("the action %q has no version %q", ref.Name, ref.Version),
-				"there is "+list(versions[:min(len(versions), 5)]))
+				available(versions[:min(len(versions), 5)]))
 			return
 		}
 	}
@@ -124,9 +124,9 @@ func (c *compiler) actionHint(name string) string {
 	}
 	const most = 12
 	if len(c.names) > most {
-		return "there is " + strings.Join(c.names[:most], ", ") + ", …"
+		return "available: " + strings.Join(c.names[:most], ", ") + ", …"
 	}
-	return "there is " + list(c.names)
+	return available(c.names)
 }
 
 // parameters compiles the constant and templated inputs. Parameters and bindings
@@ -185,7 +185,7 @@ func (c *compiler) checkParameters(i int32) {
 			}
 			hint := didYouMean(name, known)
 			if hint == "" && len(known) > 0 {
-				hint = "it takes " + list(known)
+				hint = "its inputs are " + strings.Join(known, ", ")
 			}
 			c.fail(fault.RecipeInvalid, "unknown-input", where,
 				fmt.Sprintf("the action %q has no input %q", d.Name, name), hint)
@@ -221,7 +221,7 @@ func (c *compiler) checkParameters(i int32) {
 			continue // about the object as a whole, which bindings may complete
 		}
 		c.fail(fault.RecipeInvalid, "bad-parameter", c.valueAt(at+bad.Pointer),
-			fmt.Sprintf("the action %q does not take this as %q: %s", d.Name, name, bad.Msg), "")
+			fmt.Sprintf("the action %q does not accept this value for %q: %s", d.Name, name, bad.Msg), "")
 	}
 }
 
@@ -297,7 +297,7 @@ func (c *compiler) exactlyOne(i int32, given func(string) bool) {
 		at = n.ptr + "/inputBindings/" + jsonx.EscapeToken(both[1])
 	}
 	c.fail(fault.RecipeInvalid, "input-clash", c.keyAt(at),
-		fmt.Sprintf("the action %q takes one of %s, and is given %s", d.Name, list(d.oneOf), strings.Join(both, " and ")), "remove all but one")
+		fmt.Sprintf("the action %q accepts only one of %s, and the step gives %s", d.Name, list(d.oneOf), strings.Join(both, " and ")), "remove all but one")
 }
 
 // parallelizable refuses actions that must not run concurrently with themselves in
@@ -321,7 +321,7 @@ func (c *compiler) parallelizable(i int32) {
 			continue
 		}
 		c.fail(fault.RecipeInvalid, "not-parallelizable", c.valueAt(c.nodes[i].ptr+"/action/name"),
-			fmt.Sprintf("the action %q is not parallelizable and stands %s", d.Name, why),
+			fmt.Sprintf("the action %q is not parallelizable, but this step is %s", d.Name, why),
 			"move it out, or run one at a time",
 			c.place(c.valueAt(c.nodes[gr.Owner].ptr), c.scopeName(g)))
 		return

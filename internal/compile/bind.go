@@ -56,7 +56,7 @@ func (c *compiler) bindStep(i int32) {
 			"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
 		return
 	case isReserved(n.bind):
-		c.fail(fault.RecipeInvalid, "reserved-name", at, fmt.Sprintf("%q always means something else and cannot be bound", n.bind), "choose another name")
+		c.fail(fault.RecipeInvalid, "reserved-name", at, fmt.Sprintf("%q is a reserved name and cannot be bound", n.bind), "choose another name")
 		return
 	}
 	if loop := c.loopVariable(i, n.bind); loop != plan.None {

@@ -288,7 +288,7 @@ func (e *estimator) step(i int32) amount {
 		case st.SignalMS > 0:
 			a.ms = interval{0, st.SignalMS}
 		default:
-			e.open = append(e.open, fmt.Sprintf("%s waits for as long as it takes", st.ID))
+			e.open = append(e.open, fmt.Sprintf("%s waits for an unknown time", st.ID))
 		}
 	}
 	if st.Fallback != plan.None {

@@ -103,7 +103,7 @@ func (c *compiler) checkTime(e *plan.Expr, at location) {
 		return
 	}
 	if _, err := time.Parse(time.RFC3339, written); err != nil {
-		c.fail(fault.RecipeInvalid, "bad-time", at, fmt.Sprintf("%q is no point in time", written), `want RFC 3339, such as "2027-01-31T18:00:00Z"`)
+		c.fail(fault.RecipeInvalid, "bad-time", at, fmt.Sprintf("%q is not a point in time", written), `want RFC 3339, such as "2027-01-31T18:00:00Z"`)
 	}
 }
 
@@ -165,7 +165,7 @@ func (c *compiler) resolveFormula() {
 	prog := c.program(src, false)
 	for _, p := range prog.problems {
 		if p.Rule != expr.RuleType {
-			c.fail(fault.RecipeInvalid, p.Rule, at.in(p.Offset, p.Len), "the formula is no CEL expression: "+p.Msg, p.Hint)
+			c.fail(fault.RecipeInvalid, p.Rule, at.in(p.Offset, p.Len), "the formula is not a CEL expression: "+p.Msg, p.Hint)
 		}
 	}
 	fields := inputFields(c.r.InputSchema)
@@ -181,7 +181,7 @@ func (c *compiler) resolveFormula() {
 			continue
 		}
 		c.warn("unknown-variable", at.in(r.Offset, r.Len),
-			fmt.Sprintf("%q is nothing this recipe knows, so every run reserves maxCredits", r.Name), didYouMean(r.Name, c.frames[0].names))
+			fmt.Sprintf("%q is not defined in this recipe, so every run reserves maxCredits", r.Name), didYouMean(r.Name, c.frames[0].names))
 	}
 }
 

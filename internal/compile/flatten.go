@@ -63,7 +63,7 @@ func (c *compiler) flattenOwned(i, g int32) {
 		if kind = plan.Wait; c.p.Graphs[g].Role == plan.Compensation {
 			ok = false
 			c.fail(fault.RecipeInvalid, "not-for-kind", c.valueAt(ptr+"/action/name"),
-				fmt.Sprintf("the action %q waits and undoes nothing", s.Action.Name), "compensate with an action that undoes what the step did")
+				fmt.Sprintf("the action %q only waits; it cannot undo anything", s.Action.Name), "compensate with an action that undoes what the step did")
 		}
 	}
 	n.invalid = !ok
@@ -181,7 +181,7 @@ func (c *compiler) kind(i int32) (plan.Kind, bool) {
 	}
 	if !found {
 		c.fail(fault.RecipeInvalid, "unknown-type", c.valueAt(ptr+"/type"),
-			fmt.Sprintf("%q is no type of step; want one of %s", s.Type, list(fields)), didYouMean(s.Type, fields))
+			fmt.Sprintf("%q is not a type of step; want one of %s", s.Type, list(fields)), didYouMean(s.Type, fields))
 		return 0, false
 	}
 	var present []string

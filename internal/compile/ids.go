@@ -28,7 +28,7 @@ func (c *compiler) assignIDs() {
 		c.p.Steps[i].ID = id
 		at := c.valueAt(n.ptr + "/id")
 		if !validID(id) {
-			c.fail(fault.RecipeInvalid, "bad-id", at, fmt.Sprintf("%q is no step id", id),
+			c.fail(fault.RecipeInvalid, "bad-id", at, fmt.Sprintf("%q is not a valid step id", id),
 				"want 1 to 64 letters, digits, underscores and dashes")
 		}
 		if first, ok := c.byID[id]; ok {

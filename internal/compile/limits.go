@@ -135,7 +135,7 @@ func (c *compiler) duration(d recipe.Duration, at location) int64 {
 		return 0
 	}
 	if ms <= 0 {
-		c.fail(fault.RecipeInvalid, "bad-duration", at, fmt.Sprintf("%q is no time at all; want a duration such as \"30s\"", string(d)), "")
+		c.fail(fault.RecipeInvalid, "bad-duration", at, fmt.Sprintf("%q is zero; want a duration such as \"30s\"", string(d)), "")
 		return 0
 	}
 	return ms

@@ -11,7 +11,7 @@ import (
 // lint warns of what is allowed but probably a mistake.
 func (c *compiler) lint() {
 	if c.r.Status == "deprecated" {
-		c.warn("deprecated", c.valueAt(c.base+"/status"), "the recipe is deprecated", "run what has taken its place")
+		c.warn("deprecated", c.valueAt(c.base+"/status"), "the recipe is deprecated", "use its replacement")
 	}
 	for i := range c.nodes {
 		if c.nodes[i].invalid {
@@ -43,7 +43,7 @@ func (c *compiler) lintUnused(i int32) {
 func (c *compiler) lintUnreachable(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if v, ok := c.constant(st.When); ok {
-		said := "always true, so it can go"
+		said := "always true, so it can be removed"
 		if !v {
 			said = "always false, so the step never runs"
 		}
@@ -56,14 +56,14 @@ func (c *compiler) lintUnreachable(i int32) {
 			case !v:
 				said = "always false, so the then side never runs"
 			case st.Else == plan.None:
-				said = "always true, so the condition can go"
+				said = "always true, so the condition can be removed"
 			}
 			c.warn("constant-condition", c.valueAt(n.ptr+"/condition/expression"), "this is "+said, "")
 		}
 	}
 	gr := &c.p.Graphs[st.Graph]
 	if st.Kind == plan.Fail && st.When == nil && !st.ContinueOnError && i+1 < gr.First+gr.N && c.follows(i+1, i) {
-		c.warn("unreachable", c.valueAt(c.nodes[i+1].ptr), fmt.Sprintf("this never runs: %q above always fails", st.ID), "give the fail step a when, or put it on a branch")
+		c.warn("unreachable", c.valueAt(c.nodes[i+1].ptr), fmt.Sprintf("this never runs: %q above always fails", st.ID), "add a when to the fail step, or move it into a condition")
 	}
 }
 
@@ -96,12 +96,12 @@ func (c *compiler) lintTimeouts(i int32) {
 			continue
 		}
 		if t.ms > c.p.TTLMS {
-			c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the run may live, %s", t.field, formatMS(t.ms), formatMS(c.p.TTLMS)), "raise the recipe's ttl")
+			c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the ttl of the run, %s", t.field, formatMS(t.ms), formatMS(c.p.TTLMS)), "raise the recipe's ttl")
 			continue
 		}
 		for owner := c.p.Graphs[st.Graph].Owner; owner != plan.None; owner = c.p.Graphs[c.p.Steps[owner].Graph].Owner {
 			if around := c.p.Steps[owner].TotalTimeoutMS; around > 0 && t.ms > around {
-				c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than that of %q around it, %s", t.field, formatMS(t.ms), c.p.Steps[owner].ID, formatMS(around)), "")
+				c.warn("timeout-longer", at, fmt.Sprintf("%s %s is longer than the total_timeout of %q around it, %s", t.field, formatMS(t.ms), c.p.Steps[owner].ID, formatMS(around)), "")
 				break
 			}
 		}

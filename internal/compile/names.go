@@ -82,7 +82,7 @@ func (c *compiler) resolveName(at site, r expr.Ref, where location) (plan.Var, b
 // stepVariable resolves the variables behind now() and uuid(), which belong to a step.
 func (c *compiler) stepVariable(at site, r expr.Ref, where location) (plan.Var, bool) {
 	if at.step == plan.None {
-		c.fail(fault.RecipeInvalid, "undefined-name", where, expr.NameFor(r.Name)+" belongs to a step, and here is none",
+		c.fail(fault.RecipeInvalid, "undefined-name", where, expr.NameFor(r.Name)+" needs a step, and this expression is not in one",
 			"call it in a step, for example a transform, and name its output here")
 		return plan.Var{}, false
 	}
@@ -96,9 +96,9 @@ func (c *compiler) stepVariable(at site, r expr.Ref, where location) (plan.Var, 
 // resolveMember resolves steps.<id> and steps['<id>'].
 func (c *compiler) resolveMember(at site, r expr.Ref, where location) (plan.Var, bool) {
 	if len(r.Path) == 0 {
-		msg, hint := "steps alone is no value", "name a step: steps.<id>.output"
+		msg, hint := "steps alone is not a value", "name a step: steps.<id>.output"
 		if r.Dynamic {
-			msg, hint = "which step this names is known only when it runs", "write the id of the step: steps['<id>'].output"
+			msg, hint = "the step that this names is known only at run time", "write the id of the step: steps['<id>'].output"
 		}
 		c.fail(fault.RecipeInvalid, "dynamic-step", where, msg, hint)
 		return plan.Var{}, false
@@ -130,7 +130,7 @@ func (c *compiler) stepReference(at site, i int32, name, member string, path []s
 			hint = fmt.Sprintf("the outputs of all iterations are %s", stepSource(c.p.Steps[loop].ID)+".output")
 		}
 		c.fail(fault.RecipeInvalid, "invisible-step", where,
-			fmt.Sprintf("the step %q is in %s, and steps of a scope are invisible outside it", id, c.scopeName(g)), hint,
+			fmt.Sprintf("the step %q is in %s and not visible outside it", id, c.scopeName(g)), hint,
 			c.place(c.valueAt(c.nodes[i].ptr), "the step"))
 		return plan.Var{}, false
 	}
@@ -151,7 +151,7 @@ func (c *compiler) stepReference(at site, i int32, name, member string, path []s
 	if len(path) > 0 && !slices.Contains(stepFields, path[0]) {
 		hint := didYouMean(path[0], stepFields)
 		if hint == "" {
-			hint = "it has " + list(stepFields)
+			hint = "its fields are " + strings.Join(stepFields, ", ")
 		}
 		c.fail(fault.RecipeInvalid, "undefined-field", where, fmt.Sprintf("the step %q has no %q", id, path[0]), hint)
 		return plan.Var{}, false
@@ -205,7 +205,7 @@ func (c *compiler) undefined(at site, name string, where location) {
 	if i := c.hidden(name); i != plan.None {
 		g := c.p.Steps[i].Graph
 		c.fail(fault.RecipeInvalid, "undefined-name", where,
-			fmt.Sprintf("%q is bound in %s and invisible outside it", name, c.scopeName(c.frameOf(g))),
+			fmt.Sprintf("%q is bound in %s and not visible outside it", name, c.scopeName(c.frameOf(g))),
 			fmt.Sprintf("the outputs of all iterations are %s.output", stepSource(c.p.Steps[c.p.Graphs[c.frameOf(g)].Owner].ID)),
 			c.place(c.valueAt(c.nodes[i].bindPtr), "bound here"))
 		return
@@ -450,7 +450,7 @@ func (c *compiler) maybeUnbound(at site, within, frame, slot int32, where locati
 
 // whyUnbound explains on which path a binding stays unset.
 func (c *compiler) whyUnbound(at site, by, slot int32) (why, hint string) {
-	hint = "guard the use, for example with a condition on it, or bind it on every path"
+	hint = "test it before you use it, for example in a condition, or bind it on every path"
 	if at.compensation {
 		return fmt.Sprintf("not bound when the run ends before %q has completed", c.p.Steps[by].ID), hint
 	}
@@ -461,7 +461,7 @@ func (c *compiler) whyUnbound(at site, by, slot int32) (why, hint string) {
 		case n.src.When != "":
 			return "not bound when " + id + " is skipped by its when", hint
 		case st.ContinueOnError || st.OnError == plan.OnErrorSkip:
-			return "not bound when " + id + " fails and is passed over", hint
+			return "not bound when " + id + " fails and the run continues", hint
 		}
 		if i != by && st.OnError == plan.OnErrorFallback {
 			return "not bound when " + id + " fails and its fallback takes over", hint

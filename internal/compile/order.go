@@ -81,7 +81,7 @@ func (c *compiler) addWrittenEdges(i int32) {
 	n, g := &c.nodes[i], c.p.Steps[i].Graph
 	if n.src.DependsOn == nil {
 		if i > c.p.Graphs[g].First && c.ordered(g) {
-			c.addEdge(edge{i - 1, i, c.valueAt(n.ptr), "it stands below it"})
+			c.addEdge(edge{i - 1, i, c.valueAt(n.ptr), "it comes next in the list"})
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (c *compiler) addWrittenEdges(i int32) {
 		case c.p.Steps[on].Graph != g:
 			c.fail(fault.RecipeInvalid, "other-scope", at,
 				fmt.Sprintf("%q is in %s; dependsOn names only steps beside this one, in %s", id, c.scopeName(c.p.Steps[on].Graph), c.scopeName(g)),
-				"let the step that owns the scope depend on it", c.place(c.valueAt(c.nodes[on].ptr), "the step"))
+				"put dependsOn on the step that contains this one", c.place(c.valueAt(c.nodes[on].ptr), "the step"))
 		default:
 			c.addEdge(edge{on, i, at, "its dependsOn names it"})
 		}

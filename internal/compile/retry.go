@@ -118,13 +118,13 @@ func (c *compiler) retryable(name string, at location) string {
 	}
 	row, ok := fault.Lookup(fault.Code(name))
 	if !ok {
-		c.warn("unknown-error", at, fmt.Sprintf("%q is no code of Roux; it is compared with the codes that actions return", name), didYouMean(name, errorNames()))
+		c.warn("unknown-error", at, fmt.Sprintf("%q is not a code of Roux; it matches only if an action returns it", name), didYouMean(name, errorNames()))
 		return name
 	}
 	switch row.Cause {
 	case fault.CauseExpression, fault.CauseUpstream, fault.CauseCancelled, fault.CauseDefinition,
 		fault.CauseInput, fault.CauseLimit, fault.CauseRequest:
-		c.warn("never-retryable", at, fmt.Sprintf("%s comes back: another try of the same step fails the same way", row.Code), row.Remedy)
+		c.warn("never-retryable", at, fmt.Sprintf("%s is permanent: another attempt of the step fails the same way", row.Code), row.Remedy)
 	default:
 		if row.Code == fault.InputContractViolation || row.Code == fault.ExecutionExpired {
 			c.warn("never-retryable", at, fmt.Sprintf("%s is never retried", row.Code), row.Remedy)
@@ -154,7 +154,7 @@ func (c *compiler) afterRetries(i int32) {
 	case "substitute_default":
 		st.ParentFailure = plan.SubstituteDefault
 		c.warn("substitute-default", c.valueAt(n.ptr+"/on_parent_failure"),
-			"substitute_default runs the step with empty text in place of what failed steps would have given", "prefer has() or the default filter")
+			"substitute_default runs the step with empty text in place of the outputs of failed steps", "prefer has() or the default filter")
 	default:
 		c.enum("on_parent_failure", n.src.OnParentFailure, n.ptr, "propagate", "skip", "substitute_default")
 	}
@@ -180,12 +180,12 @@ func (c *compiler) afterRetries(i int32) {
 			fmt.Sprintf("onError of strategy %q never runs a fallbackStep", oe.Strategy), `write strategy: fallback; maxRetries retries before it`)
 	}
 	if st.Kind == plan.Fail {
-		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at), "a fail step fails on purpose; it has no onError", "")
+		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at), "a fail step always fails; it cannot have onError", "")
 	}
 }
 
 // enum reports a value that is not one of those a field accepts.
 func (c *compiler) enum(field, got, ptr string, want ...string) {
 	c.fail(fault.RecipeInvalid, "bad-value", c.valueAt(ptr+"/"+field),
-		fmt.Sprintf("%q is no %s; want %s", got, field, list(want)), didYouMean(got, want))
+		fmt.Sprintf("%q is not a valid %s; want %s", got, field, list(want)), didYouMean(got, want))
 }

@@ -61,7 +61,7 @@ func (c *compiler) compileStep(i int32) {
 	}
 	if st.Kind != plan.Action && !c.isWaitAction(i) && len(n.src.InputBindings) > 0 {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(n.ptr+"/inputBindings"),
-			fmt.Sprintf("a %s step takes no inputBindings; only action steps do", st.Kind), "its expressions can name any value directly")
+			fmt.Sprintf("a %s step cannot have inputBindings; only action steps can", st.Kind), "its expressions can name any value directly")
 	}
 	c.contracts(i)
 }
@@ -114,7 +114,7 @@ func (c *compiler) loopStep(i int32) {
 			c.fail(fault.RecipeInvalid, "bad-name", where, fmt.Sprintf("%q cannot be used as a name in expressions", v.name),
 				"want letters, digits and underscores, not starting with a digit, and no CEL keyword")
 		} else if isReserved(v.name) && v.name != "item" {
-			c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q always means something else and cannot be a loop variable", v.name), "")
+			c.fail(fault.RecipeInvalid, "reserved-name", where, fmt.Sprintf("%q is a reserved name and cannot be a loop variable", v.name), "")
 		}
 	}
 	if st.As == st.Index {
@@ -149,12 +149,12 @@ func (c *compiler) waitStep(i int32) {
 		if len(given) > 1 {
 			found = list(given)
 		}
-		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), "a wait is for exactly one of duration, until or signal; found "+found, "")
+		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), "a wait needs exactly one of duration, until or signal; found "+found, "")
 	}
 	st.DurationMS = c.duration(w.Duration, c.valueAt(at+"/duration"))
 	if st.DurationMS > c.p.TTLMS {
 		c.fail(fault.RecipeInvalid, "wait-too-long", c.valueAt(at+"/duration"),
-			fmt.Sprintf("the wait of %s is longer than the run may live, %s", formatMS(st.DurationMS), formatMS(c.p.TTLMS)),
+			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", formatMS(st.DurationMS), formatMS(c.p.TTLMS)),
 			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
 	}
 	st.Signal = w.Signal
@@ -165,7 +165,7 @@ func (c *compiler) waitStep(i int32) {
 		st.SignalMS = c.duration(w.Timeout, c.valueAt(at+"/timeout"))
 		if st.SignalMS > c.p.TTLMS {
 			c.warn("timeout-longer", c.valueAt(at+"/timeout"),
-				fmt.Sprintf("the wait's timeout of %s is longer than the run may live, %s", formatMS(st.SignalMS), formatMS(c.p.TTLMS)), "")
+				fmt.Sprintf("the wait's timeout of %s is longer than the ttl of the run, %s", formatMS(st.SignalMS), formatMS(c.p.TTLMS)), "")
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (c *compiler) contracts(i int32) {
 	}
 	if st.Kind != plan.Action {
 		c.fail(fault.RecipeInvalid, "not-for-kind", c.keyAt(at),
-			c.kindName(i)+" has no contracts; only action steps do", "")
+			c.kindName(i)+" cannot have contracts; only action steps can", "")
 		return
 	}
 	st.InputC = c.schema(k.Input, at+"/input")
@@ -210,7 +210,7 @@ func (c *compiler) schema(raw []byte, ptr string) []byte {
 		return nil
 	}
 	if _, err := jsonschema.Compile(out); err != nil {
-		c.fail(fault.RecipeInvalid, "bad-schema", c.valueAt(ptr), "this is no JSON Schema: "+fault.Message(err), "")
+		c.fail(fault.RecipeInvalid, "bad-schema", c.valueAt(ptr), "this is not a JSON Schema: "+fault.Message(err), "")
 		return nil
 	}
 	return out

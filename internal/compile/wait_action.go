@@ -66,7 +66,7 @@ func (c *compiler) waitActionStep(i int32) {
 		if celType(n.decl.props[name]) == "string" {
 			return // the check against its schema has reported it
 		}
-		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), fmt.Sprintf("%q says how long to wait and is no text", name), wantWait)
+		c.fail(fault.RecipeInvalid, "bad-wait", c.valueAt(at), fmt.Sprintf("%q, which says how long to wait, must be text", name), wantWait)
 		return
 	}
 	ms, until, ok := c.parseWait(written, c.valueAt(at))
@@ -93,11 +93,11 @@ func (c *compiler) parseWait(written string, at location) (ms int64, until, ok b
 	}
 	switch {
 	case ms == 0:
-		c.fail(fault.RecipeInvalid, "bad-wait", at, "a wait is longer than zero", wantWait)
+		c.fail(fault.RecipeInvalid, "bad-wait", at, "a wait must be longer than zero", wantWait)
 		return 0, false, false
 	case ms > c.p.TTLMS:
 		c.fail(fault.RecipeInvalid, "wait-too-long", at,
-			fmt.Sprintf("the wait of %s is longer than the run may live, %s", formatMS(ms), formatMS(c.p.TTLMS)),
+			fmt.Sprintf("the wait of %s is longer than the ttl of the run, %s", formatMS(ms), formatMS(c.p.TTLMS)),
 			"shorten it, or raise the recipe's ttl", c.place(c.valueAt(c.base+"/ttl"), "the ttl"))
 	}
 	return ms, false, true

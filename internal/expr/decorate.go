@@ -251,7 +251,7 @@ func duplicateKeyMessage(key ref.Val) string {
 	if !ok {
 		text = "of the map"
 	}
-	return "the key " + quoteSource(string(text)) + " stands twice in a map"
+	return "the key " + quoteSource(string(text)) + " occurs twice in a map"
 }
 
 // Eval implements interpreter.Interpretable.

@@ -226,16 +226,16 @@ func TestMadeMapsAreOrdered(t *testing.T) {
 	}
 }
 
-// A key that stands twice is refused, whether the source shows it or not.
+// A duplicate key is refused, constant or not.
 func TestDoubledKeys(t *testing.T) {
 	vars := MapVars{"k": "a", "o": map[string]any{"x": int64(1)}, "n": math.MaxInt64}
 	for src, want := range map[string]string{
-		"{'a': 1, 'a': 2}":                       `the key "a" stands twice in a map`,
-		"{1: 1, 2: 2, 1: 3}.size()":              `the key "1" stands twice in a map`,
-		"{k: 1, 'a': 2}":                         `the key "a" stands twice in a map`,
-		"{k: 1, k: 2}.a":                         `the key "a" stands twice in a map`,
-		"{k: 1, ?'a': o.?x}":                     `the key "a" stands twice in a map`,
-		"{?k: o.?x, ?'a': o.?x}":                 `the key "a" stands twice in a map`,
+		"{'a': 1, 'a': 2}":                       `the key "a" occurs twice in a map`,
+		"{1: 1, 2: 2, 1: 3}.size()":              `the key "1" occurs twice in a map`,
+		"{k: 1, 'a': 2}":                         `the key "a" occurs twice in a map`,
+		"{k: 1, k: 2}.a":                         `the key "a" occurs twice in a map`,
+		"{k: 1, ?'a': o.?x}":                     `the key "a" occurs twice in a map`,
+		"{?k: o.?x, ?'a': o.?x}":                 `the key "a" occurs twice in a map`,
 		"{k: 1, ?'a': o.?y}":                     "",
 		"{?'a': o.?x, ?'a': o.?y}":               "",
 		"{'a': 1, k + 'b': 2, k + 'c': 3}":       "",

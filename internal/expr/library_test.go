@@ -219,7 +219,7 @@ func differs(function, src, lib, our string) string {
 	switch {
 	case strings.HasPrefix(function, "yaml."):
 		return "no YAML"
-	case strings.Contains(our, "stands twice in a map"):
+	case strings.Contains(our, "occurs twice in a map"):
 		return "doubled keys"
 	case strings.HasPrefix(function, "json.encode"):
 		return "JSON"

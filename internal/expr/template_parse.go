@@ -69,7 +69,7 @@ func (p *parser) parse() (*Program, problems) {
 	if p.pos < len(p.toks) && len(p.probs) == 0 {
 		t := p.toks[p.pos]
 		w, _ := fragment{t.text, t.at}.word()
-		p.fail(t.at, len(t.text), RuleSyntax, "", "{%% %s %%} without its beginning", w)
+		p.fail(t.at, len(t.text), RuleSyntax, "", "{%% %s %%} without a block that it closes", w)
 	}
 	return &Program{src: p.src, nodes: nodes, refs: p.refs}, p.probs
 }
@@ -170,7 +170,7 @@ func (p *parser) end(open, t token, word, want string) {
 	case "":
 		p.fail(open.at, len(open.text), RuleSyntax, "", "the block is not closed by {%% %s %%}", want)
 	default:
-		p.fail(t.at, len(t.text), RuleSyntax, "", "{%% %s %%} where {%% %s %%} must stand", word, want)
+		p.fail(t.at, len(t.text), RuleSyntax, "", "found {%% %s %%}, want {%% %s %%}", word, want)
 	}
 }
 

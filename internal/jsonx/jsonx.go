@@ -401,7 +401,7 @@ func (r *reader) syntax(err error) *Error {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		name := serr.JSONPointer.LastToken()
 		e.Rule = RuleDuplicate
-		e.Msg = fmt.Sprintf("the name %q stands twice in one object", shorten(name))
+		e.Msg = fmt.Sprintf("the name %q occurs twice in one object", shorten(name))
 		e.Pos.Len = int32(len(strconv.Quote(name)))
 	case strings.Contains(serr.Err.Error(), "UTF-8"):
 		e.Rule = RuleEncoding
@@ -413,9 +413,9 @@ func (r *reader) syntax(err error) *Error {
 		after := bytes.TrimLeft(r.data[at+1:], " \t\r\n")
 		switch c := r.data[at]; {
 		case c == ',' && (bytes.HasPrefix(after, []byte("]")) || bytes.HasPrefix(after, []byte("}"))):
-			e.Msg, e.Hint = "nothing follows this comma", "remove it"
+			e.Msg, e.Hint = "no value follows this comma", "remove it"
 		case c == '\'':
-			e.Hint = "JSON strings stand in double quotes"
+			e.Hint = "JSON strings need double quotes"
 		case c == '/':
 			e.Hint = "JSON has no comments"
 		}

@@ -321,7 +321,7 @@ func (p *Path) Pointer() string {
 func Duplicate(name string, at, first Pos) *Error {
 	return &Error{
 		Rule:  RuleDuplicate,
-		Msg:   fmt.Sprintf("the name %q stands twice in one object; the first is at line %d", shorten(name), first.Line),
+		Msg:   fmt.Sprintf("the name %q occurs twice in one object; the first is at line %d", shorten(name), first.Line),
 		Pos:   at,
 		First: first,
 	}

@@ -279,7 +279,7 @@ func (s *Stream) wrapError(err error) error {
 	what := strings.TrimPrefix(serr.Err.Error(), "jsontext: ")
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		e.Rule, what = RuleDuplicate, fmt.Sprintf("the name %q stands twice in one object", shorten(serr.JSONPointer.LastToken()))
+		e.Rule, what = RuleDuplicate, fmt.Sprintf("the name %q occurs twice in one object", shorten(serr.JSONPointer.LastToken()))
 	case strings.Contains(what, "UTF-8"):
 		e.Rule, what = RuleEncoding, "the text is not valid UTF-8 here"
 	case errors.Is(serr.Err, io.ErrUnexpectedEOF):

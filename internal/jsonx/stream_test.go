@@ -95,7 +95,7 @@ func TestStreamLimits(t *testing.T) {
 		{"many values", strings.NewReader("[" + strings.Repeat("0,", 1_000) + "0]"), StreamLimits{Value: Limits{Tokens: 100}}, RuleLimit, "more than 100 names and values"},
 		{"a large value", strings.NewReader("[" + strings.Repeat("0,", 1_000) + "0]"), StreamLimits{Value: Limits{Bytes: 100}}, RuleLimit, "more than 100 bytes"},
 		{"many names", strings.NewReader("{" + names.String() + `"a":0}`), StreamLimits{Names: 100}, RuleLimit, "more than 100 names"},
-		{"a name twice", strings.NewReader(`{"a":1,"b":{},"a":2}`), StreamLimits{}, RuleDuplicate, `the name "a" stands twice`},
+		{"a name twice", strings.NewReader(`{"a":1,"b":{},"a":2}`), StreamLimits{}, RuleDuplicate, `the name "a" occurs twice`},
 		{"a large integer", strings.NewReader(`9223372036854775808`), StreamLimits{}, RuleNumber, "does not fit 64 bits"},
 		{"bad UTF-8", strings.NewReader("\"\xff\""), StreamLimits{}, RuleEncoding, "not valid UTF-8"},
 		{"cut", strings.NewReader(`{"a":[1,`), StreamLimits{}, RuleSyntax, "ends before its value does"},

@@ -71,7 +71,7 @@ func Format(src []byte, lim jsonx.Limits, order *Order) ([]byte, []*jsonx.Error)
 	case !slices.Equal(comments, kept):
 		return nil, []*jsonx.Error{loss("a comment would be lost")}
 	case !bytes.Equal(out, again):
-		return nil, []*jsonx.Error{loss("the result would not stay as it is")}
+		return nil, []*jsonx.Error{loss("formatting the result again would change it")}
 	}
 	return out, nil
 }
@@ -80,7 +80,7 @@ func Format(src []byte, lim jsonx.Limits, order *Order) ([]byte, []*jsonx.Error)
 const RuleLoss = "loss"
 
 func loss(msg string) *jsonx.Error {
-	return &jsonx.Error{Rule: RuleLoss, Msg: "this text cannot be brought into the one form: " + msg, Hint: "simplify its comments and line breaks"}
+	return &jsonx.Error{Rule: RuleLoss, Msg: "this text cannot be formatted: " + msg, Hint: "simplify its comments and line breaks"}
 }
 
 // format formats a text and returns its comments, sorted.

@@ -179,7 +179,7 @@ func (w *walker) key(k *yaml.Node) (name string, pos jsonx.Pos, ok bool) {
 	plain := k.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 	switch {
 	case k.Kind != yaml.ScalarNode:
-		w.problem(ruleKey, pos, "a name must be text, not a list or mapping", "templates such as {{ x }} stand in quotes")
+		w.problem(ruleKey, pos, "a name must be text, not a list or mapping", "templates such as {{ x }} need quotes")
 		return "", pos, false
 	case plain && k.Value == "<<":
 		pos.Len = 2

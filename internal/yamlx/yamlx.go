@@ -81,7 +81,7 @@ func check(data []byte, lim jsonx.Limits) *jsonx.Error {
 		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7F {
 			return &jsonx.Error{
 				Rule: jsonx.RuleSyntax, Pos: NewText(data).At(i, 1),
-				Msg:  fmt.Sprintf("the control character %U may not stand in YAML", c),
+				Msg:  fmt.Sprintf("the control character %U is not allowed in YAML", c),
 				Hint: `write it as "\u....", in double quotes`,
 			}
 		}
@@ -206,13 +206,13 @@ func syntax(err error, data []byte, guard *limits) *jsonx.Error {
 		strings.Contains(e.Msg, "tab"):
 		e.Msg, e.Hint = "a tab indents this line", "YAML is indented with spaces"
 	case strings.HasPrefix(e.Msg, "unknown anchor"):
-		e.Rule, e.Msg, e.Hint = ruleAlias, "aliases (*name) are not supported", "write the value out; text that begins with * stands in quotes"
+		e.Rule, e.Msg, e.Hint = ruleAlias, "aliases (*name) are not supported", "write the value out; text that begins with * needs quotes"
 	case strings.Contains(e.Msg, "mapping values are not allowed"):
-		e.Msg, e.Hint = "a second `: ` stands in this value", "put the value in quotes"
+		e.Msg, e.Hint = "this value contains a second `: `", "put the value in quotes"
 	case strings.Contains(e.Msg, "cannot start any token"):
 		e.Msg, e.Hint = "a value cannot begin with this character", "put the value in quotes"
 	case strings.HasPrefix(e.Msg, "did not find expected") && strings.IndexAny(fromColumn(line, int(e.Pos.Col)), "[{.") == 0:
-		e.Hint = "an expression with brackets stands in quotes"
+		e.Hint = "an expression with brackets needs quotes"
 	}
 	return e
 }

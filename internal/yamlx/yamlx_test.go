@@ -135,7 +135,7 @@ func TestExpressionsWantQuotes(t *testing.T) {
 		_, problems := Parse([]byte(text), jsonx.Limits{})
 		if len(problems) == 0 {
 			t.Errorf("%q is accepted", text)
-		} else if got := problems[0].Hint == "an expression with brackets stands in quotes"; got != want {
+		} else if got := problems[0].Hint == "an expression with brackets needs quotes"; got != want {
 			t.Errorf("%q: %v, want the hint: %v", text, problems[0], want)
 		}
 	}

@@ -46,7 +46,7 @@ func Parse(file string, src []byte, opt Options) (*Recipe, *Source, []fault.Diag
 		return nil, newSource(file, nil, nil, false), []fault.Diagnostic{{
 			Code: fault.RecipeInvalid, Rule: jsonx.RuleLimit, Pos: fault.Pos{File: file},
 			Msg:  fmt.Sprintf("the recipe has %d bytes, the limit is %d", len(src), limit),
-			Hint: fmt.Sprintf("pass large data as a file; a flag raises the limit up to %d", MaxBytes),
+			Hint: fmt.Sprintf("pass large data as a file; --max-source raises the limit up to %d", MaxBytes),
 		}}
 	}
 	lim := jsonx.Limits{Bytes: limit, Depth: maxDepth, Tokens: min(limit/8, maxTokens)}
@@ -117,7 +117,7 @@ func (d *decoder) document(n *jsonx.Node) *Recipe {
 		for _, c := range n.Children {
 			if c.Key != w.Key {
 				d.path.Push(c.Key)
-				d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%q stands beside plan_definition, which stands alone", shorten(c.Key)), "move it into plan_definition, or remove it")
+				d.add(c.KeyPos, "unknown-field", fmt.Sprintf("%q is not allowed beside plan_definition", shorten(c.Key)), "move it into plan_definition, or remove it")
 				d.path.Pop()
 			}
 		}
@@ -153,7 +153,7 @@ func (d *decoder) otherDialect(n *jsonx.Node) bool {
 		}
 		d.path.Push(c.Key)
 		d.add(pos, "dialect",
-			fmt.Sprintf("%q tells the %s dialect; this release runs the recipe dialect only", c.Key, other.name),
+			fmt.Sprintf("%q is a key of the %s dialect; this release runs the recipe dialect only", c.Key, other.name),
 			`write it as a recipe, with "name" and "steps"`)
 		d.path.Pop()
 		d.diags[len(d.diags)-1].Code = fault.NotAvailable

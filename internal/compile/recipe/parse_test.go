@@ -231,7 +231,7 @@ func TestA08_SourceLimits(t *testing.T) {
 		if (r != nil) != tt.good || src == nil {
 			t.Errorf("%d bytes under limit %d: accepted %v, want %v: %v", tt.size, tt.max, r != nil, tt.good, diags)
 		}
-		if !tt.good && !strings.Contains(diags[0].String(), "a flag raises the limit") {
+		if !tt.good && !strings.Contains(diags[0].String(), "--max-source raises the limit") {
 			t.Errorf("%v does not say what to do", diags)
 		}
 	}
