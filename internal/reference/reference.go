@@ -35,12 +35,12 @@ var names = []struct{ name, what string }{
 	{"steps", "The fields that every step has, order and names."},
 	{"action", "A step that calls an action."},
 	{"condition", "A step that runs one of two lists of steps."},
-	{"parallel", "A step that runs branches beside each other."},
+	{"parallel", "A step that runs branches at the same time."},
 	{"loop", "A step that runs its steps for each item of a list or file."},
 	{"transform", "A step that computes a value."},
 	{"wait", "A step that waits for a time or a signal."},
 	{"fail", "A step that ends its scope with a failure."},
-	{"failures", "Retries, fallbacks, what a failure does to the rest, undoing."},
+	{"failures", "Retries, fallbacks, the effect of a failure on other steps, undoing."},
 	{"cel", "The expression language: names in scope, values, functions with examples."},
 	{"templates", "Placeholders, filters and blocks in texts."},
 	{"limits", "What one run may use."},
@@ -142,7 +142,7 @@ func fill(text string) string {
 // fieldTable returns the table of the fields of one object of the format.
 func fieldTable(object string) string {
 	var b strings.Builder
-	b.WriteString("| field | takes | default | what for |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| field | value | default | purpose |\n| --- | --- | --- | --- |\n")
 	for _, f := range recipe.Fields(object) {
 		def := f.Default
 		if f.Required {
@@ -157,7 +157,7 @@ func fieldTable(object string) string {
 func exampleTable(kind string, groups []Group) string {
 	var b strings.Builder
 	for _, group := range groups {
-		fmt.Fprintf(&b, "**%s**\n\n| %s | gives |\n| --- | --- |\n", group.Title, kind)
+		fmt.Fprintf(&b, "**%s**\n\n| %s | result |\n| --- | --- |\n", group.Title, kind)
 		for _, e := range group.List {
 			cell := strings.NewReplacer("|", "\\|")
 			fmt.Fprintf(&b, "| `%s` | `%s` |\n", cell.Replace(e.Source), cell.Replace(e.Result))
