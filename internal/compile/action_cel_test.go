@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 )
 
-// Inputs that hold CEL are checked when the recipe is, wherever they stand in a value,
-// with the names that the action gives them.
+// Inputs that are CEL expressions are checked at compile time, anywhere in a value, with
+// the variables that the action provides.
 func TestInputsThatHoldCEL(t *testing.T) {
 	const cel = `{"type":"string","x-cel":["row"]}`
 	actions := compile.NewCatalogue(&action.Action{Name: "query", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","properties":{

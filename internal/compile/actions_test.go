@@ -8,8 +8,8 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// testActions is a small set of declarations with the traits the rules ask
-// about: schemas, versions, file inputs, and one that must not run in parallel.
+// testActions returns declarations with the properties that the rules check: schemas,
+// versions, file inputs, and one action that must not run in parallel.
 func testActions() *Catalogue {
 	no := false
 	file := `{"type":"object","required":["file"],"additionalProperties":false,"properties":{"file":{"type":"string","format":"file"}}}`

@@ -9,9 +9,9 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// X20: call_external_service is what the DAG source calls the action http. An
-// alias finds the action in every version, makes the same plan, and gives way to
-// an action of that very name.
+// X20: the DAG source calls the action http call_external_service. An alias finds every
+// version of the action and compiles to the same plan; an action with the name of the
+// alias takes precedence.
 func TestX20_Aliases(t *testing.T) {
 	old := &action.Action{Name: "http", Version: "1.0.0", Aliases: []string{"call_external_service"}}
 	now := &action.Action{Name: "http", Version: "1.1.0", Aliases: []string{"call_external_service"}}

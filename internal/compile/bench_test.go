@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// longRecipe has n steps in a row, each with inputs of its own: half of them
-// name the step before, every tenth a binding, and no two texts are the same.
+// longRecipe returns a recipe of n steps in sequence, each with inputs of its own: half of
+// them name the step before, every tenth one a binding, and no two texts are equal.
 func longRecipe(n int) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: long\nlimits: {max_total_steps: %d}\nsteps:\n", n+1)

@@ -22,8 +22,8 @@ func rules(diags []fault.Diagnostic) string {
 	return strings.Join(s, " ")
 }
 
-// TestX4_Kinds: a step does one thing, said by its type or by its one field.
-// The parser refuses these texts too; other dialects come without it.
+// TestX4_Kinds: a step does one thing, which its type or its one kind field defines. The
+// parser refuses these texts too, but other dialects do not use it.
 func TestX4_Kinds(t *testing.T) {
 	do := &recipe.Transform{Expression: "1"}
 	act := &recipe.Action{Name: "echo"}
@@ -98,7 +98,7 @@ func TestX6_Versions(t *testing.T) {
 	}
 }
 
-// TestX238_OperatorLimits: no spelling of a timeout passes the operator's limit.
+// TestX238_OperatorLimits: no form of a timeout exceeds the operator's limit.
 func TestX238_OperatorLimits(t *testing.T) {
 	const text = `
 name: limits
@@ -126,8 +126,8 @@ steps:
 	}
 }
 
-// TestExpressionCost: what an expression may cost is the recipe's to set, within the
-// operator's bound; a plan that keeps to the default is what it was before.
+// TestExpressionCost: the recipe can set the cost limit of expressions, within the
+// operator's bound; with the default the plan is the same as before the field.
 func TestExpressionCost(t *testing.T) {
 	src := func(limits string) string {
 		return "name: costs\n" + limits + "steps:\n  - {id: a, transform: {expression: '1'}}\n"
@@ -188,7 +188,7 @@ func TestX231_StepsInSource(t *testing.T) {
 	if p != nil || len(diags) != 1 || diags[0].Code != fault.StepLimit {
 		t.Errorf("1,001 steps of 1,000: %s", dumpDiagnostics(diags))
 	}
-	// The recipe may ask for more, up to what the server allows.
+	// The recipe may raise the limit, up to the server's maximum.
 	raised := append([]byte("limits: {max_total_steps: 1001}\n"), recipeOf(1001)...)
 	if p, _, _, diags := Source("x.yaml", raised, Options{Limits: few}); p == nil {
 		t.Errorf("raised: %s", dumpDiagnostics(diags))
@@ -199,7 +199,7 @@ func TestX231_StepsInSource(t *testing.T) {
 	}
 }
 
-// TestSourceLimit: the size of the text is the caller's to raise, not the recipe's.
+// TestSourceLimit: the caller can raise the size limit of the text; the recipe cannot.
 func TestSourceLimit(t *testing.T) {
 	text := []byte("name: big\ndescription: " + strings.Repeat("x", 2<<20) + "\nsteps: [{transform: {expression: \"1\"}}]\n")
 	if p, _, _, diags := Source("x.yaml", text, Options{}); p != nil || len(diags) != 1 {
@@ -210,7 +210,7 @@ func TestSourceLimit(t *testing.T) {
 	}
 }
 
-// TestManyMistakes: a recipe full of mistakes is answered fast and briefly.
+// TestManyMistakes: the diagnostics of a recipe with many mistakes are few and fast.
 func TestManyMistakes(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("name: many\nlimits: {max_total_steps: 20000}\nsteps:\n")
@@ -225,8 +225,7 @@ func TestManyMistakes(t *testing.T) {
 	}
 }
 
-// TestLargeShapes compiles the shapes in which a careless compiler takes the
-// square of the number of steps.
+// TestLargeShapes compiles recipes for which a naive compiler would take quadratic time.
 func TestLargeShapes(t *testing.T) {
 	const n = 5_000
 	shapes := map[string]func(b *strings.Builder){
@@ -282,8 +281,8 @@ func TestA12_ClosedNames(t *testing.T) {
 	}
 }
 
-// TestX11_References: a schema that refers to its own definitions is read alike
-// by its binding, by its step and by its bare name.
+// TestX11_References: a schema with references to its own definitions has the same type by
+// binding, by steps.<id> and by bare id.
 func TestX11_References(t *testing.T) {
 	acts := NewCatalogue(&action.Action{Name: "refs", Version: "1.0.0", Output: json.RawMessage(
 		`{"type":"object","properties":{"at":{"$ref":"#/$defs/point"}},"$defs":{"point":{"type":"object","additionalProperties":false,"properties":{"x":{"type":"integer"}}}}}`)})
@@ -298,7 +297,8 @@ func TestX11_References(t *testing.T) {
 	}
 }
 
-// TestCompileLeavesTheRecipeAlone: one recipe may be compiled by many at once.
+// TestCompileLeavesTheRecipeAlone: compiling does not modify the recipe, so that it can be
+// compiled concurrently.
 func TestCompileLeavesTheRecipeAlone(t *testing.T) {
 	r := &recipe.Recipe{Name: "x", Steps: []*recipe.Step{{
 		Action:     &recipe.Action{Name: "echo"},
@@ -312,7 +312,7 @@ func TestCompileLeavesTheRecipeAlone(t *testing.T) {
 	}
 }
 
-// TestNear: near matches help with slips of the finger and do not guess.
+// TestNear: suggestions correct typing errors and do not guess.
 func TestNear(t *testing.T) {
 	names := []string{"inspection", "markdown", "input", "id"}
 	for got, want := range map[string]string{

@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// dump writes a plan as people read one: steps in order, what they wait for,
-// and only what is not the default.
+// dump formats a plan for people: steps in order, what they wait for, and only values that
+// are not the default.
 func dump(p *plan.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ttl %s", formatMS(p.TTLMS))

@@ -10,7 +10,7 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// priced are actions with costs and durations of their own.
+// priced returns actions with different costs and durations.
 func priced() *Catalogue {
 	one := func(name string, cost int64, least, most string) *action.Action {
 		return &action.Action{Name: name, Version: "1.0.0", Cost: cost, Metadata: action.Metadata{
@@ -19,8 +19,8 @@ func priced() *Catalogue {
 	return NewCatalogue(one("cheap", 1, "1s", "2s"), one("dear", 10, "10s", "1m"), one("file-inspect", 1, "1ms", "1s"))
 }
 
-// X202: times come from the actions' durationRange along the longest chain;
-// credits from what they cost on the cheapest and the dearest path.
+// X202: durations are those of the longest chain by the actions' durationRange; credits
+// are those of the cheapest and the most expensive path.
 func TestX202_Estimate(t *testing.T) {
 	for _, tt := range []struct {
 		name, steps     string
@@ -94,8 +94,8 @@ func TestX202_Estimate(t *testing.T) {
 	}
 }
 
-// X147, X148, R15, R17: the strategies, the formula over file facts, the cap
-// where a name has no value yet, and the quarter on top.
+// X147, X148, R15, R17: the strategies, a formula over the files, the cap when a name has
+// no value yet, and the additional quarter.
 func TestX147_X148_R15_EstimateStrategies(t *testing.T) {
 	pdf := map[string]any{"hash": "sha256_x", "mimeType": "application/pdf", "sizeBytes": int64(3 << 20),
 		"extended": map[string]any{"pageCount": int64(12)}}

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzSource: whatever the text is, there is a plan or an error with a place,
-// and never a panic.
+// FuzzSource: for any text there is a plan or an error with a position, never a panic.
 func FuzzSource(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {

@@ -19,9 +19,9 @@ const (
 	planMark = "\n==== plan\n"
 )
 
-// TestGolden compiles the definition at the head of each file in testdata and
-// compares diagnostics and plan with what follows it. Each file is named for
-// the rule it shows and says in its first line which rows it proves.
+// TestGolden compiles the definition at the head of each file in testdata and compares
+// diagnostics and plan with the rest of the file. Each file has the name of the rule that
+// it shows; its first line lists the rows that it proves.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// whole is a recipe that uses every field which carries meaning.
+// whole is a recipe with every field that has a meaning.
 const whole = `
 name: whole
 description: what it does
@@ -77,8 +77,8 @@ func planOf(t *testing.T, file string, text []byte) *plan.Plan {
 	return p
 }
 
-// TestX27_HashCoversMeaning changes one field after the other: every change of
-// meaning is another plan (also A09: both forms are one plan).
+// TestX27_HashCoversMeaning changes one field after the other: every change of meaning
+// gives another hash (also A09: JSON and YAML give the same plan).
 func TestX27_HashCoversMeaning(t *testing.T) {
 	base := planOf(t, "whole.yaml", []byte(whole)).Hash()
 	for _, change := range [][2]string{
@@ -155,7 +155,7 @@ func TestX27_HashCoversMeaning(t *testing.T) {
 	}
 }
 
-// TestX27_HashLeavesOutTheRest: what carries no meaning leaves no trace.
+// TestX27_HashLeavesOutTheRest: fields without a meaning do not change the hash.
 func TestX27_HashLeavesOutTheRest(t *testing.T) {
 	base := planOf(t, "whole.yaml", []byte(whole))
 	for _, change := range [][2]string{
@@ -182,7 +182,7 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 			t.Errorf("%q instead of %q is another plan", change[1], change[0])
 		}
 	}
-	// The key differs with the names of steps, and with nothing else of these.
+	// Of these, only the names of steps change the key.
 	for text, same := range map[string]bool{
 		strings.Replace(whole, "name: The first", "name: The very first", 1):         false,
 		strings.Replace(whole, "name: whole", "name: other", 1):                      true,
@@ -198,8 +198,8 @@ func TestX27_HashLeavesOutTheRest(t *testing.T) {
 	}
 }
 
-// TestX27_SchemasHaveOneForm: the parser gives schemas their one form, other
-// callers may not.
+// TestX27_SchemasHaveOneForm: compile canonicalizes schemas, because not every caller uses
+// the parser, which does too.
 func TestX27_SchemasHaveOneForm(t *testing.T) {
 	hash := func(schema, contract string) plan.Hash {
 		r := &recipe.Recipe{Name: "x", InputSchema: json.RawMessage(schema), Steps: []*recipe.Step{{

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a loop's items are is known where it goes over the files or a list of
-// the input, so a misspelt field of theirs is an error and no surprise at run time.
+// The type of a loop's items is known if the loop is over the files or a list of the input,
+// so a misspelt field of an item is a compile error and not a failure at run time.
 func TestLoopItemsAreTyped(t *testing.T) {
 	for _, tt := range []struct{ over, expression, want string }{
 		{"files", "x.mimetype", `x has no mimetype; did you mean "mimeType"?`},
@@ -22,7 +22,7 @@ func TestLoopItemsAreTyped(t *testing.T) {
 		{"input.numbers", "x.nme", "int has no fields"},
 		{"input.people.filter(p, true)", "x.nme", ""}, // not plain enough to be sure
 		{"input.unknown", "x.nme", "input has no unknown"},
-		// What more than items speaks of is not known here.
+		// A list whose schema has more than items has an unknown type.
 		{"input.pair", "x.size()", ""},
 		{"input.either", "x.size()", ""},
 		{"input.more", "x.age", ""},

@@ -10,8 +10,8 @@ import (
 	"github.com/roux-engine/roux/action"
 )
 
-// X11: where a file goes to an action that does not take its type there is a
-// warning; where the types may meet, or are not declared, there is none.
+// X11: there is a warning when a file is passed to an action that does not accept its
+// type, and none when the types may match or are not declared.
 func TestX11_FileTypes(t *testing.T) {
 	const file = `{"type":"object","properties":{"file":{"type":"string","format":"file"}}}`
 	act := func(name, takes, gives string) *action.Action {

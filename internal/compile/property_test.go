@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// TestX53_PlansHoldTogether compiles random recipes and checks what every plan
-// promises to the machine.
+// TestX53_PlansHoldTogether compiles random recipes and checks the invariants of plans that
+// the machine relies on.
 func TestX53_PlansHoldTogether(t *testing.T) {
 	plans, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +100,7 @@ func checkShape(t *rapid.T, p *plan.Plan) {
 	}
 }
 
-// eachVar calls fn with every name of every expression and who reads it.
+// eachVar calls fn with every variable of every expression and the step that reads it.
 func eachVar(p *plan.Plan, fn func(step int32, v plan.Var)) {
 	each := func(step int32, vars []plan.Var) {
 		for _, v := range vars {
@@ -132,7 +132,7 @@ func liftIn(p *plan.Plan, i, g int32) int32 {
 	return i
 }
 
-// checkReferences: a name means something visible, whose output is kept, and
+// checkReferences checks that a name refers to something visible, whose output is kept and
 // which has settled before the reader begins.
 func checkReferences(t *rapid.T, p *plan.Plan) {
 	ancestors := make([]map[int32]bool, len(p.Steps))
@@ -188,14 +188,13 @@ func byWave(p *plan.Plan) []int32 {
 	return order
 }
 
-// A dry run carries a plan out without values: what matters is who had bound a
-// slot when somebody read it. Which sides are taken, what fails and how many
-// items there are follows from `choice`, in which order ready steps run from
-// `order`.
+// A dryRun executes a plan without values. It records which step had bound a slot when it
+// was read. `choice` determines which sides are taken, what fails and how many items there
+// are; `order` determines the order of ready steps.
 type dryRun struct {
 	p             *plan.Plan
 	choice, order uint64
-	reads         map[string]int32 // reader/name -> the step that had bound it, None
+	reads         map[string]int32 // reader/name -> the step that had bound it, or None
 }
 
 type dryFrame struct {
@@ -219,7 +218,7 @@ func (d *dryRun) choose(what string, n int) int {
 	return int(h % uint64(n))
 }
 
-// scope runs a graph; false = it failed or was cut off.
+// scope runs a graph; it returns false if the graph failed or was cancelled.
 func (d *dryRun) scope(g int32, f *dryFrame, path string) bool {
 	gr := &d.p.Graphs[g]
 	if gr.Frame == g {
@@ -241,8 +240,8 @@ func (d *dryRun) scope(g int32, f *dryFrame, path string) bool {
 		i := ready[k]
 		ready = slices.Delete(ready, k, k+1)
 		if !d.step(i, f, path) {
-			// What is below a failed step never runs. Its siblings go on here,
-			// or the reads would depend on the order for reasons of their own.
+			// Steps below a failed step never run. Its siblings continue here, because
+			// otherwise the reads would depend on the order.
 			ok = false
 			continue
 		}
@@ -273,7 +272,8 @@ func (d *dryRun) read(who string, vars []plan.Var, f *dryFrame) {
 	}
 }
 
-// step runs one step; false = it failed, and what waits for it does not run.
+// step runs one step; it returns false if it failed, so that steps that wait for it do not
+// run.
 func (d *dryRun) step(i int32, f *dryFrame, path string) bool {
 	st := &d.p.Steps[i]
 	who := path + "/" + st.ID
@@ -319,7 +319,7 @@ func (d *dryRun) step(i int32, f *dryFrame, path string) bool {
 	if !ok && st.OnError == plan.OnErrorFallback {
 		ok = d.scope(st.Fallback, f, who)
 	} else if !ok && (st.OnError == plan.OnErrorSkip || st.ContinueOnError) {
-		return true // passed over: it binds nothing
+		return true // skipped: it binds nothing
 	}
 	if ok && st.Slot != plan.None {
 		at := f
@@ -331,7 +331,7 @@ func (d *dryRun) step(i int32, f *dryFrame, path string) bool {
 	return ok
 }
 
-// warnings are the names that may be unbound, each with the step that reads it.
+// warnings returns the names that may be unbound, each with the step that reads it.
 func warnings(r *recipe.Recipe, diags []fault.Diagnostic) map[string]bool {
 	c := newCompiler(r, nil, Options{})
 	c.flatten()
@@ -352,8 +352,8 @@ func warnings(r *recipe.Recipe, diags []fault.Diagnostic) map[string]bool {
 	return warned
 }
 
-// checkRuns: a name without a warning is always bound, and who bound it does
-// not depend on which of two steps is faster (R13, R40).
+// checkRuns checks that a name without a warning is always bound, and that the step that
+// bound it does not depend on which of two steps is faster (R13, R40).
 func checkRuns(t *rapid.T, p *plan.Plan, warned map[string]bool, choice, order uint64) {
 	runs := [2]dryRun{}
 	for k := range runs {

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/compile/recipe"
 )
 
-// drawing makes random recipes of nested scopes that read and bind a handful of
-// names. Many do not hold together; enough do.
+// A drawing generates random recipes of nested scopes that read and bind a few names. Many
+// of them do not compile; enough do.
 type drawing struct {
 	t     *rapid.T
 	made  int

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEverythingAtOnce: problems of form do not hide problems of meaning, and a
-// step with a problem makes no noise elsewhere.
+// TestEverythingAtOnce: malformed parts do not hide other errors, and cause no cascading
+// errors in other steps.
 func TestEverythingAtOnce(t *testing.T) {
 	src := `name: many
 order: backwards
@@ -53,8 +53,8 @@ steps:
 	}
 }
 
-// TestWhatHasProblemsIsLookedAt: a field that is misspelt, unknown or wrong does not
-// hide what else is wrong in its step, and a misspelt one is taken for what it means.
+// TestWhatHasProblemsIsLookedAt: a field that is misspelt, unknown or wrong does not hide
+// other errors in its step, and a misspelt field is read as the one that was meant.
 func TestWhatHasProblemsIsLookedAt(t *testing.T) {
 	for _, tt := range []struct{ name, step, want string }{
 		{"an unknown field", "{id: a, colour: red, transform: {expression: 1 + 'a'}}", "unknown-field type"},
@@ -112,8 +112,8 @@ func TestWhatHasProblemsIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestAboveWhatCannotBeRead: what stands above the place at which a text cannot be
-// read is looked at, and nothing is said to be missing that may stand below.
+// TestAboveWhatCannotBeRead: the part above a syntax error is checked, and nothing is
+// reported as missing that may be below it.
 func TestAboveWhatCannotBeRead(t *testing.T) {
 	const above = "steps:\n  - {id: a, colour: red, transform: {expression: 1 + 'a'}}\n" +
 		"  - {id: b, dependsOn: [d], transform: {expression: later + steps.c.output}}\n"
@@ -143,7 +143,7 @@ func TestAboveWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestX3_Deprecated: a deprecated recipe still compiles, and says so (R36).
+// TestX3_Deprecated: a deprecated recipe compiles with a warning (R36).
 func TestX3_Deprecated(t *testing.T) {
 	p, _, _, diags := Source("old.yaml", []byte("name: old\nstatus: deprecated\nsteps: [{id: a, transform: {expression: '1'}}]\n"), Options{})
 	if p == nil || len(diags) != 1 || diags[0].Rule != "deprecated" || diags[0].Pos.Line != 2 {
@@ -151,8 +151,8 @@ func TestX3_Deprecated(t *testing.T) {
 	}
 }
 
-// TestCircles: of the circles that a step is in the shortest is told, and of a long
-// one only its beginning.
+// TestCircles: of the cycles of a step the shortest is reported, and of a long cycle only
+// the beginning.
 func TestCircles(t *testing.T) {
 	ring := func(n int, more ...string) string {
 		var b strings.Builder

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// sharedFile reads a file of the sources this engine was built from, which are
-// no part of the project; the test is skipped where they are absent.
+// sharedFile reads a file of the source documents, which are not part of the project. It
+// skips the test if they are absent.
 func sharedFile(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("ROUX_SHARED")
@@ -43,8 +43,8 @@ func moduleRoot(t *testing.T) string {
 	}
 }
 
-// TestR40_SourceExample validates the recipe that the recipe-system source
-// gives as its example: it holds together, with the one warning of R40.
+// TestR40_SourceExample compiles the example of the recipe-system source: it is valid, with
+// the one warning of R40.
 func TestR40_SourceExample(t *testing.T) {
 	doc := sharedFile(t, "sources/recipe-system.txt")
 	at := strings.Index(doc, `"id": "recipe_pdf_to_translated_markdown"`)

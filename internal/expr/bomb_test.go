@@ -15,14 +15,14 @@ import (
 	"github.com/roux-engine/roux/internal/jsonschema"
 )
 
-// What one bomb may take, in processor time. Generous: the race detector is slow;
-// without the limits most of the bombs would take hours or the process.
+// The processor time that one bomb may use. It is generous because the race detector is
+// slow; without the limits most bombs would run for hours or exhaust the memory.
 const (
 	bombTime  = 20 * time.Second
 	bombBytes = 256 << 20
 )
 
-// defuse runs f and asserts that it fails, and soon.
+// defuse runs f and checks that it fails quickly.
 func defuse(t *testing.T, name string, f func() error) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -74,8 +74,8 @@ func nest(n int, before, inner, after string) string {
 	return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
 }
 
-// A11: expressions that would take a machine down end with an error, in bounded
-// time and memory, by cost alone.
+// A11: expressions that would exhaust a machine fail, in bounded time and memory, because
+// of their cost alone.
 func TestA11_CELBombs(t *testing.T) {
 	vars := bombVars()
 	doubled := func(n int) string {
@@ -199,8 +199,8 @@ func TestA11_CELBombs(t *testing.T) {
 	}
 }
 
-// A11, I20: inputs are measured before evaluation; computed results end at
-// 256 KiB, a selected value may have the size of an input.
+// A11, I20: inputs are measured before evaluation; a computed result has at most 256 KiB, a
+// selected value at most the size of an input.
 func TestA11_I20_Sizes(t *testing.T) {
 	large := strings.Repeat("x", MaxInput-2)
 	nums := make([]any, 200_000)
@@ -277,7 +277,7 @@ func compileEither(src string, template bool) (*Program, error) {
 	return Compile(src)
 }
 
-// A13, A11: templates that would not end, or print without end, stop.
+// A13, A11: templates whose run time or output would not be bounded fail.
 func TestA13_A11_TemplateBombs(t *testing.T) {
 	vars := bombVars()
 	for name, src := range map[string]string{
@@ -349,7 +349,7 @@ func TestA13_A11_TemplateBombs(t *testing.T) {
 	})
 }
 
-// I20, A11: contracts are bounded, too.
+// I20, A11: schemas are bounded too.
 func TestA11_I20_ContractBombs(t *testing.T) {
 	var defs []string
 	for i := range 40 {
@@ -387,8 +387,7 @@ func TestA11_I20_ContractBombs(t *testing.T) {
 	}
 }
 
-// A11: the limits are the published ones; the tests of sizes measure against
-// them, whatever they are.
+// A11: the limits are the published ones. The tests of sizes use the constants.
 func TestA11_PublishedLimits(t *testing.T) {
 	if CostLimit != 100_000 || MaxCost != 1_000_000 || MaxInput != 1_048_576 || MaxResult != 262_144 {
 		t.Errorf("cost %d, input %d, result %d", CostLimit, MaxInput, MaxResult)

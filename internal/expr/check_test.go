@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// typedEnv is what compile knows about the recipe of the source.
+// typedEnv is the environment that compile builds for the recipe of the source.
 var typedEnv = &Env{Vars: map[string]json.RawMessage{
 	"inspection": json.RawMessage(`{"type": "object", "properties": {
 		"mimeType": {"type": "string"}, "sizeBytes": {"type": "integer"}, "ratio": {"type": "number"}, "ok": {"type": "boolean"},
@@ -29,7 +29,7 @@ var typedEnv = &Env{Vars: map[string]json.RawMessage{
 	"fileHashes": json.RawMessage(`{"type": "array", "items": {"type": "string"}}`),
 }}
 
-// show writes problems as "rule@offset+len msg; hint".
+// show formats problems as "rule@offset+len msg; hint".
 func show(ps []Problem) string {
 	var out []string
 	for _, p := range ps {
@@ -42,7 +42,7 @@ func show(ps []Problem) string {
 	return strings.Join(out, "\n")
 }
 
-// X31, R13: what can be known to be wrong is known before anything runs.
+// X31, R13: errors that can be found before run time are found.
 func TestX31_R13_Check(t *testing.T) {
 	for _, tt := range []struct{ src, kind, want string }{
 		// Fine.
@@ -152,8 +152,7 @@ func TestCheckTemplate(t *testing.T) {
 	}
 }
 
-// Whatever Check accepts for an untyped environment, Compile accepts, and the
-// other way round: no recipe passes one and fails the other.
+// Check with an untyped environment accepts exactly the sources that Compile accepts.
 func TestCheckAgreesWithCompile(t *testing.T) {
 	for _, src := range []string{
 		"a.b", "a +", "x.matches('(')", "foo()", "a.map(x, x)", "[1, 'a', {}]", "1 + 'a'", "has(a)", "has(a.b)",

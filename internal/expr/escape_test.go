@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// counted records which variables were asked for.
+// counted records which variables were looked up.
 type counted struct {
 	MapVars
 	asked map[string]bool
@@ -29,8 +29,8 @@ func (c counted) Lookup(name string) (any, bool) {
 	return c.MapVars.Lookup(name)
 }
 
-// A12, X35: nothing but the variables can be reached: no environment, file, type,
-// clock, Go method, or function that we did not put there.
+// A12, X35: an expression can access nothing but the variables: no environment, file, type,
+// clock, Go method, or function that we do not provide.
 func TestA12_X35_Escape(t *testing.T) {
 	t.Setenv("ROUX_TEST_SECRET", "hunter2")
 	secret := MapVars{"input": map[string]any{"a": int64(1)}, "_context": map[string]any{"accountId": "acc"}}
@@ -87,9 +87,8 @@ func TestA12_X35_Escape(t *testing.T) {
 	}
 }
 
-// A12, I20: the result depends on the source and the variables, and on nothing
-// else: not on the run, not on the order of maps, not on what ran before. The
-// variables stay as they were.
+// A12, I20: the result depends only on the source and the variables, not on the order of
+// maps or on earlier evaluations. The variables are not modified.
 func TestA12_I20_Pure(t *testing.T) {
 	sources := []string{
 		"m", "m.map(k, m[k])", "m.filter(k, has(m.a))", "{'x': m, 'y': [m]}", "m == m", "string(m.size())",
@@ -120,7 +119,7 @@ func TestA12_I20_Pure(t *testing.T) {
 	})
 }
 
-// value draws a JSON value.
+// value generates a JSON value.
 func value(depth int) *rapid.Generator[any] {
 	leaf := []*rapid.Generator[any]{
 		rapid.Just[any](nil),
@@ -157,7 +156,7 @@ func copyOf(v any) any {
 	return v
 }
 
-// Programs, trees and schemas serve many goroutines at once.
+// Programs, templates and schemas are safe for concurrent use.
 func TestConcurrentUse(t *testing.T) {
 	p, err := Compile("list.map(x, x * 2).sort()")
 	if err != nil {

@@ -41,7 +41,7 @@ func eval(t *testing.T, src string) (any, error) {
 	return p.Eval(vars)
 }
 
-// X31, X33, X34, X37, R11: what conditions, transforms and formulas can say.
+// X31, X33, X34, X37, R11: the results of conditions, transforms and formulas.
 func TestX31_X33_X34_X37_R11_Expressions(t *testing.T) {
 	for _, tt := range []struct {
 		src  string
@@ -97,8 +97,7 @@ func TestX31_X33_X34_X37_R11_Expressions(t *testing.T) {
 	}
 }
 
-// R13, R8, X36: an absent value is an error wherever it is used, and only has(),
-// ?. and default soften it.
+// R13, R8, X36: the use of an absent value is an error, except in has(), ?. and default.
 func TestR13_R8_X36_Absent(t *testing.T) {
 	for _, tt := range []struct {
 		src, want string // "" = no error
@@ -124,7 +123,7 @@ func TestR13_R8_X36_Absent(t *testing.T) {
 		{`has(steps.skipped.output)`, ""},
 		{`steps.skipped.output`, "no such key: output"},
 		{`input.parameters.nope`, "no such key: nope"},
-		// CEL: has() asks for the last member only.
+		// In CEL, has() tests only the last member.
 		{`has(steps.nope.output)`, "no such key: nope"},
 		{`has(nobody.a.b)`, "undefined: nobody"},
 		{`list[3]`, "index out of bounds: 3"},
@@ -150,7 +149,7 @@ func TestR13_R8_X36_Absent(t *testing.T) {
 	}
 }
 
-// X32: refs name what an expression reads.
+// X32: refs are the names that an expression reads.
 func TestX32_Refs(t *testing.T) {
 	for _, tt := range []struct{ src, want string }{
 		{`steps.fetch.output.url`, `steps[fetch output url]@0`},
@@ -240,7 +239,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// Maps are walked in the order of their keys: Go's order would differ from run to run.
+// Maps iterate in the order of their keys, because Go's order is random.
 func TestMapOrder(t *testing.T) {
 	m := map[string]any{}
 	for _, k := range strings.Split("zqxjvkwpyfmgbuclhrdnotsaei", "") {
@@ -261,8 +260,8 @@ func TestMapOrder(t *testing.T) {
 	}
 }
 
-// I20: a variable is asked for once per evaluation, so that what was measured is
-// what is used; an error does not carry a document.
+// I20: a variable is looked up once per evaluation, so that the measured value is the one
+// that is used; an error does not contain a whole value.
 func TestI20_LookupOnce(t *testing.T) {
 	p, err := CompileTemplate("{{ a.b }}{{ a.c }}{{ a.b + a.c }}{% for x in a.l %}{{ a.b }}{% endfor %}")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// R14, X148: integers stay integers, and one that meets a double is promoted.
+// R14, X148: integers stay integers; an integer and a double give a double.
 func TestR14_Formula(t *testing.T) {
 	vars := MapVars{
 		"pageCount": int64(12), "sizeBytes": int64(3 << 20), "size_mb": 2.5, "base_cost": int64(10),

@@ -28,7 +28,7 @@ func ownVars() MapVars {
 	}
 }
 
-// What our own functions give, and what they say when they cannot.
+// The results and errors of our own functions.
 func TestOwnFunctions(t *testing.T) {
 	for src, want := range map[string]string{
 		"[1, 2, 3].sum()":                                    "6",
@@ -137,8 +137,8 @@ func TestOwnFunctions(t *testing.T) {
 	}
 }
 
-// now() and uuid() are what the step gives them: without one they are no clock and
-// no chance, and no source can name what is behind them.
+// now() and uuid() depend only on the step, not on a clock or on randomness, and no source
+// can name the variables behind them.
 func TestNowAndUUIDAreVariables(t *testing.T) {
 	for src, want := range map[string]string{"now()": "undefined: now()", "uuid()": "undefined: uuid()", "uuid('x')": "undefined: uuid()"} {
 		p, err := Compile(src)
@@ -160,8 +160,7 @@ func TestNowAndUUIDAreVariables(t *testing.T) {
 	}
 }
 
-// Where a list or a text lies in a file, our functions say so; they never take it
-// for something else.
+// If a list or a text is in a file, our functions return an error that says so.
 func TestOwnFunctionsOfLargeValues(t *testing.T) {
 	vars := largeVars()
 	vars["list"], vars["text"], vars["part"] = bigList, bigText, []any{int64(1), bigText}
@@ -184,7 +183,7 @@ func TestOwnFunctionsOfLargeValues(t *testing.T) {
 	}
 }
 
-// The sum and the mean of integers are those of arithmetic without limits.
+// The sum and the mean of integers are those of unbounded arithmetic.
 func TestSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOfN(rapid.Int64(), 1, 20).Draw(t, "list")
@@ -204,8 +203,7 @@ func TestSumsAreExact(t *testing.T) {
 	})
 }
 
-// What a map that an expression made is walked in is the order of its keys, however
-// it was made.
+// A map that an expression builds iterates in the order of its keys.
 func TestMadeMapsAreOrdered(t *testing.T) {
 	var keys []string
 	for i := range 50 {

@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// FuzzCEL: no source panics, hangs, or gives a value that is no JSON; errors are
-// ours; places lie inside the source.
+// FuzzCEL: no source panics, hangs, or returns a value that is not JSON; errors have our
+// type; positions are inside the source.
 func FuzzCEL(f *testing.F) {
 	for _, s := range []string{
 		"a.b + 1", "has(a.b) && a['c'].d", "[1,2].map(x, x*2)", "{'a': [1, 2.0, 'x', b'y', null]}", "a.?b.orValue(1)", "-1u", "type(1)",
@@ -52,7 +52,7 @@ func FuzzCEL(f *testing.F) {
 	})
 }
 
-// FuzzTemplate: the same for templates; text without delimiters is itself.
+// FuzzTemplate is FuzzCEL for templates; text without delimiters renders as itself.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{
 		"{{ a }}", "x {{ a.b | upper }} y", "{% for x in list %}{{ loop.index }}{% else %}n{% endfor %}", "{% if a %}b{% elif c %}d{% else %}e{% endif %}",

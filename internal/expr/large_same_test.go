@@ -11,9 +11,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// An expression gives for a text or list in a file what it gives for the same one
-// inline, or VALUE_TOO_LARGE: never another value, and no other error where there is
-// a value.
+// An expression has the same result for a text or list in a file as for the same value
+// inline, or fails with VALUE_TOO_LARGE.
 func TestALargeValueIsNeverAnother(t *testing.T) {
 	hash := func(letter string) string { return "sha256_" + strings.Repeat(letter, 64) }
 	text := jsonx.Large{Hash: hash("a"), Size: 3, Bytes: 3}

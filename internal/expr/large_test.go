@@ -33,7 +33,7 @@ func largeVars() MapVars {
 	}
 }
 
-// What an expression can do with a value that lies in a file (design section 7).
+// What an expression can do with a value in a file (design section 7).
 func TestLargeValues(t *testing.T) {
 	for _, tt := range []struct {
 		src  string
@@ -70,7 +70,7 @@ func TestLargeValues(t *testing.T) {
 		{"pages == pages", true},
 		{"sets.contains([whole, 1], [read.output.text])", true},
 		{"[whole, read.output.text].distinct().size()", int64(1)},
-		// .size means the same of what is inline, so that a recipe need not know.
+		// .size works for inline values too, so that a recipe need not distinguish them.
 		{"read.output.title.size", int64(1)},
 		{"pages.size", int64(2)},
 		{"{'size': 7}.size", int64(7)},
@@ -86,7 +86,7 @@ func TestLargeValues(t *testing.T) {
 	}
 }
 
-// Reaching inside says which value it is, and what can reach inside.
+// An access to the content is an error with the name of the value and a remedy.
 func TestLargeValuesAreOpaque(t *testing.T) {
 	const text, list = "read.output.text is a text of 3,000,000 characters", "read.output.list is a list of 2 elements"
 	for src, want := range map[string]string{
@@ -178,7 +178,7 @@ func mustCompile(t *testing.T, src string) *Program {
 	return p
 }
 
-// Templates pass a large value on alone, and refuse to write its text.
+// A single placeholder passes a large value on; a template refuses to render it as text.
 func TestLargeValuesInTemplates(t *testing.T) {
 	for src, want := range map[string]any{
 		"{{ read.output.text }}":                       bigText,
@@ -228,8 +228,7 @@ func TestLargeValuesInTemplates(t *testing.T) {
 	}
 }
 
-// A13: no expression makes what would be read as a reference, and what is none
-// stays what it is.
+// A13: no expression can create a value that would be read as a reference.
 func TestA13_ReferencesAreNotForged(t *testing.T) {
 	for _, src := range []string{
 		`{"$roux": "ref", "hash": key, "type": "string", "size": 1, "bytes": 1}`, `{key: 1}`, `[{key: 1}]`, `{"a": {key: 1}}`,
@@ -249,7 +248,7 @@ func TestA13_ReferencesAreNotForged(t *testing.T) {
 	}
 }
 
-// The checker knows of .size and refuses nothing that works.
+// The checker supports .size and refuses nothing that works.
 func TestCheckOfSize(t *testing.T) {
 	env := &Env{Vars: map[string]json.RawMessage{
 		"text": json.RawMessage(`{"type":"string"}`), "list": json.RawMessage(`{"type":"array","items":{"type":"string"}}`),
@@ -265,8 +264,8 @@ func TestCheckOfSize(t *testing.T) {
 	}
 }
 
-// A contract holds a large value to its type and leaves its content alone: the
-// worker has checked that.
+// A schema checks only the type of a large value, because the worker has checked its
+// content.
 func TestContractsOfLargeValues(t *testing.T) {
 	s, err := jsonschema.Compile([]byte(`{"type":"object","properties":{
 		"text":{"type":"string","minLength":1,"pattern":"^x","maxLength":5},
@@ -285,7 +284,7 @@ func TestContractsOfLargeValues(t *testing.T) {
 	}
 }
 
-// A watched list says how often somebody looked inside.
+// A watched list counts accesses to its elements.
 type watched struct {
 	traits.Lister
 	looks *int
@@ -296,8 +295,8 @@ func (w watched) Get(i ref.Val) ref.Val {
 	return w.Lister.Get(i)
 }
 
-// A11: comparing costs what its price says: what differs at once, or from a word,
-// is not walked through, however large it is.
+// A11: the work of a comparison is proportional to its cost: a large list that differs at
+// once, or is compared with a word, is not walked.
 func TestA11_ComparingCostsItsPrice(t *testing.T) {
 	var elems []ref.Val
 	for i := range 50_000 {

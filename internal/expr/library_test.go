@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// libraryEnv is cel-go with the extensions that we have, in their newest versions.
+// libraryEnv is cel-go with our extensions, in their newest versions.
 var libraryEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.CrossTypeNumericComparisons(true), cel.EnableIdentifierEscapeSyntax(), cel.DefaultUTCTimeZone(true), cel.OptionalTypes(),
@@ -82,7 +82,7 @@ func sameResult(a, b string) bool {
 	return a == b || strings.HasPrefix(a, "error: ") && strings.HasPrefix(b, "error: ")
 }
 
-// pools are what functions are tried with.
+// pools are the arguments with which functions are called.
 var pools = map[string][]string{
 	"string":    {"''", "'a'", "'abab'", "'héllo'", "'%s'", "'%d-%.2f'", "'12'", "'1.5'", "'true'", "'2026-01-02T03:04:05Z'", "'1h30m'", "'a\"b\\n'", "'%z'", "' x '", "'[1]'", "'YQ=='"},
 	"int":       {"0", "1", "2", "-1", "5", "100", "9007199254740993", "9223372036854775807", "-9223372036854775808"},
@@ -130,9 +130,9 @@ func pool(t *types.Type) []string {
 	return all
 }
 
-// tried calls fn with every function of the library and many arguments each, and with
-// operators, macros and chains of optionals over JSON values, as literals and as
-// variables.
+// tried calls fn with expressions that call every function of the library with many
+// arguments, and with operators, macros and chains of optionals over JSON values, as
+// literals and as variables.
 func tried(t *testing.T, env *cel.Env, fn func(function, src string, vars map[string]any)) {
 	functions := env.Functions()
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
@@ -172,7 +172,7 @@ func tried(t *testing.T, env *cel.Env, fn func(function, src string, vars map[st
 	}
 }
 
-// combined are arguments of these types, all with all.
+// combined returns all combinations of arguments of these types.
 func combined(of []*types.Type) [][]string {
 	all := [][]string{nil}
 	for _, t := range of {
@@ -213,8 +213,7 @@ var forms = []string{
 	"math.sqrt(A)", "json.encode(A)", "json.parse(A)", "base64.encode(bytes(A))",
 }
 
-// differs says which line of docs/cel-go.md a difference belongs to; "" when none
-// speaks of it.
+// differs returns the line of docs/cel-go.md that documents a difference, or "".
 func differs(function, src, lib, our string) string {
 	switch {
 	case strings.HasPrefix(function, "yaml."):
@@ -231,16 +230,16 @@ func differs(function, src, lib, our string) string {
 	return ""
 }
 
-// sortedText is a text with its bytes in order: equal for two lists that differ in
-// the order of their elements.
+// sortedText returns a text with its bytes sorted, which is equal for two lists that differ
+// only in the order of their elements.
 func sortedText(s string) string {
 	b := []byte(s)
 	slices.Sort(b)
 	return string(b)
 }
 
-// Expressions give what cel-go gives with its extensions, but for what the
-// documentation says.
+// Expressions have the same results as in cel-go with its extensions, except for the
+// documented differences.
 func TestLikeTheLibrary(t *testing.T) {
 	env, err := libraryEnv()
 	if err != nil {
@@ -270,7 +269,7 @@ func TestLikeTheLibrary(t *testing.T) {
 	t.Logf("%d expressions, differences by their line: %v", n, found)
 }
 
-// Each line of the page about the differences is as it says.
+// Each line of the page about the differences is true.
 func TestDifferencesPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cel-go.md")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// TestCostWithin: a cost other than the default holds for expressions, templates
-// and trees, also for functions that are priced by counting; the error of one that
-// costs too much has a code of its own and says what to do.
+// TestCostWithin: a cost limit other than the default applies to expressions, templates and
+// trees, also for functions whose cost depends on counting. The error of an expression that
+// costs too much has its own code and a remedy.
 func TestCostWithin(t *testing.T) {
 	list := make([]any, 20_000)
 	for i := range list {
@@ -68,8 +68,8 @@ func TestCostWithin(t *testing.T) {
 	}
 }
 
-// TestLongSources: a sum of many terms compiles; what is too long, too deep or has
-// too many parts is refused in our words, at its place, with a remedy.
+// TestLongSources: a sum of many terms compiles; a source that is too long, too deep or has
+// too many parts is refused with our message, its position and a remedy.
 func TestLongSources(t *testing.T) {
 	chain := func(head, link string, n int) string { return head + strings.Repeat(link, n) }
 	for _, src := range []string{

@@ -15,8 +15,8 @@ import (
 	"github.com/roux-engine/roux/internal/reference"
 )
 
-// TestReferenceIsWhole: each function, macro and operator of the language and each
-// filter of templates stands in an example of the reference, which are all run.
+// TestReferenceIsWhole: each function, macro and operator of the language and each filter of
+// templates is in an example of the reference. All examples are run.
 func TestReferenceIsWhole(t *testing.T) {
 	shown := map[string]bool{}
 	macro := regexp.MustCompile(`(?:^|[^A-Za-z_])([A-Za-z_]+)\(`)
@@ -46,7 +46,7 @@ func TestReferenceIsWhole(t *testing.T) {
 		}
 	}
 	for _, m := range base().Macros() {
-		// What the step gives is shown by a recipe of the reference.
+		// A recipe of the reference shows the functions of the step.
 		if name := m.Function(); name != "now" && name != "uuid" && !shown["macro "+name] {
 			t.Errorf("no example shows the macro %s", name)
 		}

@@ -25,7 +25,7 @@ func TestX37_X39_X40_R11_Templates(t *testing.T) {
 		src  string
 		want any
 	}{
-		// Alone, a placeholder keeps its type.
+		// A single placeholder keeps its type.
 		{"{{ list }}", vars["list"]},
 		{"{{big}}", int64(9007199254740993)},
 		{"{{ null }}", nil},
@@ -42,7 +42,7 @@ func TestX37_X39_X40_R11_Templates(t *testing.T) {
 		{"a{{ true }}b{{ 1.0 }}c{{ 0.1 }}", "atrueb1c0.1"},
 		{"{{ {'b': [1, 'x'], 'a': null} }} ", `{"a":null,"b":[1,"x"]} `},
 		{"Dear {{ input.name }},\n{{steps['fetch-data'].output}}", "Dear Ada,\ndashed"},
-		// Delimiters inside strings and brackets are none.
+		// Delimiters inside strings and brackets do not count.
 		{"{{ '}}' }}{{ '%}' }}{{ \"{{\" }}", "}}%}{{"},
 		{"{{ 'a\\'}}' }}.", "a'}}."},
 		{"{{ r'\\' }}.", "\\."},
@@ -98,7 +98,7 @@ func TestX37_X39_X40_R11_Templates(t *testing.T) {
 	}
 }
 
-// R13: only default softens what is absent in a template.
+// R13: only the default filter accepts an absent value in a template.
 func TestR13_TemplateErrors(t *testing.T) {
 	for src, want := range map[string]string{
 		"{{ nobody }}":                                         "undefined: nobody",
@@ -148,8 +148,8 @@ func TestR13_TemplateErrors(t *testing.T) {
 	}
 }
 
-// A13, I20: a value is data. Text from users and outputs of steps that look like
-// templates come out as they went in, whatever way they take.
+// A13, I20: a value is data. Text from users and outputs of steps that look like templates
+// are never evaluated.
 func TestA13_I20_SinglePass(t *testing.T) {
 	evil := vars["evil"].(string)
 	for src, want := range map[string]any{

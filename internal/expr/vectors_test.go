@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// shared finds a file of the conformance vectors, which are not part of the
-// project; without them the test is skipped.
+// shared reads a file of the conformance vectors, which are not part of the project. It
+// skips the test if they are absent.
 func shared(t *testing.T, path ...string) []byte {
 	t.Helper()
 	dir := os.Getenv("ROUX_SHARED")
@@ -67,7 +67,7 @@ func differences(t *testing.T, heading string) map[string]string {
 	return out
 }
 
-// settle compares what a case gave with the table of differences.
+// settle compares the result of a case with the table of differences.
 func settle(t *testing.T, table map[string]string, name string, ok bool, format string, args ...any) {
 	t.Helper()
 	_, listed := table[name]
@@ -87,8 +87,8 @@ func unsettled(t *testing.T, table map[string]string) {
 	}
 }
 
-// X31, X33: CEL is CEL. Every case of the reference's own tests passes or is a
-// difference with a reason.
+// X31, X33: every case of the conformance tests of CEL passes or is a difference with a
+// reason.
 func TestX31_X33_CELConformance(t *testing.T) {
 	var cases []struct {
 		File, Section, Name, Expr string
@@ -127,8 +127,8 @@ func TestX31_X33_CELConformance(t *testing.T) {
 	t.Logf("%d cases, %d values as the reference has them", len(cases), passed)
 }
 
-// vectorInput gives a tagged value as a variable may have it, and the types
-// that JSON lacks as the interpreter takes them.
+// vectorInput returns a tagged value as a variable may have it; types that JSON does not
+// have are values of the interpreter.
 func vectorInput(t *testing.T, tagged map[string]json.RawMessage) (any, bool) {
 	for tag, raw := range tagged {
 		if tag == "uint" {
@@ -151,8 +151,8 @@ func unquote(raw json.RawMessage) string {
 	return s
 }
 
-// vectorValue gives a tagged value as a result must be: our JSON value. false:
-// JSON cannot carry it.
+// vectorValue returns the JSON value that a result must have; ok is false if JSON cannot
+// represent the tagged value.
 func vectorValue(t *testing.T, tagged map[string]json.RawMessage) (any, bool) {
 	t.Helper()
 	for tag, raw := range tagged {

@@ -13,8 +13,8 @@ import (
 
 func less(a, b *int) bool { return *a < *b }
 
-// TestHeap: whatever was pushed, in whatever order, comes out least first, also
-// out of a heap that was made of a slice.
+// TestHeap: elements that were pushed in any order are popped least first, also from a heap
+// that Init made from a slice.
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := rapid.SliceOf(rapid.IntRange(0, 9)).Draw(t, "at first")

@@ -11,7 +11,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// X166, X167: a contract names every violation, in order, with its place.
+// X166, X167: a validation returns every violation, in order, with its pointer.
 func TestContractViolations(t *testing.T) {
 	s, err := Compile([]byte(`{"type": "object", "required": ["a", "b", "z"], "additionalProperties": false, "properties": {
 		"a": {"type": "integer", "minimum": 3}, "b": {"anyOf": [{"type": "string"}, {"type": "null"}]},

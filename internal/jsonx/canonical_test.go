@@ -66,9 +66,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestCanonicalRefuses: what has no canonical form is an error, never a guess.
-// Strings are looked at eight bytes at a time; what has to be escaped may stand
-// anywhere in them.
+// TestCanonicalRefuses: a value without canonical form is an error. Strings are examined
+// eight bytes at a time, so characters to escape are tested at every offset.
 func TestCanonicalStringsAnywhere(t *testing.T) {
 	for c := range rune(0x100) {
 		for at := range 20 {
@@ -102,7 +101,7 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 }
 
-// values draws values of the door's types.
+// values generates values of the types that Decode returns.
 func values() *rapid.Generator[any] {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a", "\ufb33", "\U0001F600", "\x00", "é", "<"}))
 	leaf := rapid.OneOf(
@@ -122,8 +121,8 @@ func values() *rapid.Generator[any] {
 
 func toAny[T any](v T) any { return v }
 
-// TestCanonicalRoundTrip: the canonical form reads back with the values it was
-// made of, is a fixed point, and is RFC 8785 wherever that keeps the value.
+// TestCanonicalRoundTrip: the canonical form decodes to the original value, is a fixed
+// point, and is RFC 8785 if that preserves the value.
 func TestCanonicalRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := values().Draw(t, "value")
@@ -152,7 +151,7 @@ func TestCanonicalRoundTrip(t *testing.T) {
 	})
 }
 
-// equalNumbers compares values; an integral float reads back as an integer.
+// equalNumbers compares values; an integral float is decoded as an integer.
 func equalNumbers(a, b any) bool {
 	switch a := a.(type) {
 	case float64:
@@ -182,7 +181,7 @@ func equalNumbers(a, b any) bool {
 	}
 }
 
-// TestCompareNames: the byte trick orders as UTF-16 code units do.
+// TestCompareNames: the comparison of bytes gives the order of UTF-16 code units.
 func TestCompareNames(t *testing.T) {
 	name := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune{'a', 'é', 0xd7ff, 0xe000, 0xfb33, 0xffff, 0x10000, 0x1f600, 0x10ffff})))
 	rapid.Check(t, func(t *rapid.T) {
@@ -194,7 +193,7 @@ func TestCompareNames(t *testing.T) {
 	})
 }
 
-// TestParseNumber: JSON's grammar and nothing beside it.
+// TestParseNumber: ParseNumber accepts exactly JSON's grammar.
 func TestParseNumber(t *testing.T) {
 	for _, text := range []string{"0", "-0", "1", "-12", "1.5", "1e3", "1E+3", "-0.5e-3", "0e0", "1.0"} {
 		if _, ok, problem := ParseNumber(text); !ok || problem != "" || !json.Valid([]byte(text)) {
@@ -254,7 +253,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeStandard is the yardstick: the standard library into any.
+// BenchmarkDecodeStandard is the baseline: encoding/json into any.
 func BenchmarkDecodeStandard(b *testing.B) {
 	text, err := Canonical(benchmarkValue())
 	if err != nil {

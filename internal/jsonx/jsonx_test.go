@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// sharedDir is the folder of test data beside the project, or skips.
+// sharedDir returns the directory of shared test data, or skips the test.
 func sharedDir(t *testing.T, elem ...string) string {
 	t.Helper()
 	dir := os.Getenv("ROUX_SHARED")
@@ -42,7 +42,7 @@ func sharedDir(t *testing.T, elem ...string) string {
 	return dir
 }
 
-// TestDecode is the table of what a text gives.
+// TestDecode is the table of decoded texts.
 func TestDecode(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -79,7 +79,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestA07_Refused: each text is refused by every door, with its rule and place.
+// TestA07_Refused: every parsing function refuses each text, with its rule and position.
 func TestA07_Refused(t *testing.T) {
 	for _, tt := range []struct {
 		text, rule string
@@ -127,8 +127,8 @@ func TestA07_Refused(t *testing.T) {
 	}
 }
 
-// TestConformance runs the vectors of the JSON parsing suite: y_ is JSON, n_ is
-// not, i_ may be either, and no door fails otherwise (A07).
+// TestConformance runs the vectors of the JSON parsing suite: y_ is JSON, n_ is not, i_ may
+// be either, and all parsing functions agree (A07).
 func TestConformance(t *testing.T) {
 	dir := sharedDir(t, "json-parsing")
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -164,7 +164,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestA08_Limits: each limit holds exactly, one less is too many.
+// TestA08_Limits: each limit is exact: with a limit lower by one the text is refused.
 func TestA08_Limits(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	objects := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
@@ -203,7 +203,7 @@ func TestA08_Limits(t *testing.T) {
 	}
 }
 
-// TestA08_Memory: what a megabyte can make the heap hold stays below 64 MiB.
+// TestA08_Memory: the heap for a text of one megabyte stays below 64 MiB.
 func TestA08_Memory(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{
 		{"numbers", "[" + strings.Repeat("1,", DefaultBytes/2-2) + "1]"},
@@ -229,8 +229,8 @@ func TestA08_Memory(t *testing.T) {
 	}
 }
 
-// TestLongNamesDoNotMultiply: a problem names its place by a pointer, and a long
-// name above many values must not be copied for each of them (A08).
+// TestLongNamesDoNotMultiply: a problem has a JSON pointer, but a long name above many
+// values must not be copied for each of them (A08).
 func TestLongNamesDoNotMultiply(t *testing.T) {
 	text := `{"` + strings.Repeat("k", 500_000) + `":[` + strings.Repeat("1,", 200_000) + `1]}`
 	var before, after runtime.MemStats
@@ -275,7 +275,8 @@ func TestParsePlaces(t *testing.T) {
 	}
 }
 
-// TestParseGoesOn: several local problems are all reported, up to a bound.
+// TestParseGoesOn: Parse continues after local problems and reports all of them, up to a
+// bound.
 func TestParseGoesOn(t *testing.T) {
 	n, problems := Parse([]byte(`{"a":1,"a":2,"b":[1e999,99999999999999999999],"b":0}`), Limits{})
 	if n == nil || len(problems) != 4 || problems[1].Pointer != "/b/0" || problems[3].Pointer != "/b" || problems[0].First.Col != 2 {
@@ -294,8 +295,8 @@ func TestParseGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzDecode: the doors agree, agree with the standard library where that is
-// as strict, and the canonical form is a fixed point (A07).
+// FuzzDecode: the parsing functions agree with each other, and with encoding/json where that
+// is as strict; the canonical form is a fixed point (A07).
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`null`, `[1,2.50,-0.0,1e-7,1E20]`, `{"b":"\u00e4\ud83d\ude00","a":{"a":[]}}`, `{"a":1,"a":2}`, `9007199254740993`, `1e999`, "\"\xff\"", `{"\ufb33":1,"\ud83d\ude00":2}`, `[[[[[[[[`, `"\u2028"`} {
 		f.Add([]byte(s))

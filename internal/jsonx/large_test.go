@@ -10,7 +10,7 @@ import (
 
 var aHash = "sha256_" + strings.Repeat("0a", 32)
 
-// The form of a reference is written and read as one thing, and nothing near it is.
+// A reference survives a round trip, and no similar object is a reference.
 func TestLargeForm(t *testing.T) {
 	for _, l := range []Large{{Hash: aHash, Size: 3, Bytes: 5}, {Hash: aHash, List: true, Size: 1 << 40, Bytes: 1 << 50}, {Hash: aHash, List: true, Size: 2, Bytes: 9, Refs: true}} {
 		raw, err := Canonical(map[string]any{"a": []any{l}})

@@ -18,7 +18,7 @@ var plainTexts = []string{
 	strings.Repeat("[", 59) + strings.Repeat("]", 59), strings.Repeat("[", 64) + strings.Repeat("]", 64), strings.Repeat("[", 65) + strings.Repeat("]", 65),
 }
 
-// samePlain: the quick way accepts, gives and refuses what the long way does.
+// samePlain checks that the fast path has the same results and errors as the decoder.
 func samePlain(t *testing.T, text []byte) {
 	t.Helper()
 	for _, lim := range []Limits{{}, {Large: true}, {Tokens: 3}, {Depth: 2}, {Bytes: 10}} {
@@ -30,7 +30,8 @@ func samePlain(t *testing.T, text []byte) {
 	}
 }
 
-// sameSelect: what Select finds is the canonical text of what decoding finds.
+// sameSelect checks that Select returns the canonical text of the value that decoding
+// finds.
 func sameSelect(t *testing.T, text []byte, path ...string) {
 	t.Helper()
 	v, err := decode(text, Limits{Large: true})
@@ -68,7 +69,7 @@ func TestPlainIsJSON(t *testing.T) {
 	}
 }
 
-// What is common is found without a decoder.
+// Common values take the fast path.
 func TestSelectFinds(t *testing.T) {
 	text := []byte(`{"a":1,"b":{"c":["x",null],"d":"line\nä"},"e":1.5}`)
 	for want, path := range map[string][]string{

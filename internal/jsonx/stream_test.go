@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// all reads one value and the end after it.
+// all reads one value and checks that nothing follows.
 func all(r io.Reader, lim StreamLimits) (any, error) {
 	s := NewStream(r, lim)
 	v, err := s.Value()
@@ -25,8 +25,8 @@ func all(r io.Reader, lim StreamLimits) (any, error) {
 	return v, err
 }
 
-// TestStreamReadsWhatDecodeReads: piece by piece or at once, the value is the
-// same, and so is what passing over it says.
+// TestStreamReadsWhatDecodeReads: Stream has the same values and errors as Decode, also
+// when it skips the value.
 func TestStreamReadsWhatDecodeReads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, err := Canonical(values().Draw(t, "value"))
@@ -118,7 +118,7 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// TestStreamForgetsNames: the names of objects that are over do not count.
+// TestStreamForgetsNames: the names of closed objects do not count.
 func TestStreamForgetsNames(t *testing.T) {
 	object := `{"` + strings.Repeat("x", 1<<20) + `":0}`
 	var parts []io.Reader
@@ -133,7 +133,7 @@ func TestStreamForgetsNames(t *testing.T) {
 	}
 }
 
-// TestStreamWalk: entering, names, passing over and several values.
+// TestStreamWalk: Open, Name, Skip and several values.
 func TestStreamWalk(t *testing.T) {
 	s := NewStream(strings.NewReader(`{"a":[1,{"b":2}],"c":null} 7`), StreamLimits{})
 	if k, err := s.Open(); k != '{' || err != nil {

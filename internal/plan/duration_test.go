@@ -8,7 +8,7 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// TestFormatISO: the one form in which durations are written.
+// TestFormatISO tests the canonical format of durations.
 func TestFormatISO(t *testing.T) {
 	for ms, want := range map[int64]string{
 		-1: "PT0S", 0: "PT0S", 1: "PT0.001S", 1_500: "PT1.5S", 150_000: "PT2M30S", 3_600_000: "PT1H", 90_061_001: "P1DT1H1M1.001S",

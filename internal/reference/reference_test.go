@@ -48,8 +48,8 @@ func TestExamples(t *testing.T) {
 
 var snippet = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// TestRecipes: every recipe of the reference compiles without a warning, and those
-// that wait for nobody complete.
+// TestRecipes: every recipe of the reference compiles without a warning, and those that do
+// not wait for a signal complete.
 func TestRecipes(t *testing.T) {
 	var decls []*action.Action
 	for _, a := range builtin.Actions(builtin.Config{}) {
@@ -95,8 +95,8 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// TestTopics: each topic has a title and text, its tables are filled, and every object
-// and field of the format stands in one of them.
+// TestTopics: each topic has a title and text, its tables are filled, and every object and
+// field of the format is in one of them.
 func TestTopics(t *testing.T) {
 	page := reference.Page()
 	for _, topic := range reference.Topics() {

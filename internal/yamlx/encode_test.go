@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// values draws JSON values with the strings that YAML readers stumble over.
+// values generates JSON values with strings that are difficult in YAML.
 func values() *rapid.Generator[any] {
 	leaf := rapid.OneOf(
 		rapid.Just[any](nil), rapid.Map(rapid.Bool(), toAny), rapid.Map(rapid.Int64(), toAny),
@@ -33,8 +33,8 @@ func values() *rapid.Generator[any] {
 	return value
 }
 
-// TestEncodeReadsBack: what Encode writes, Parse reads as the same value, with
-// the fields in their order.
+// TestEncodeReadsBack: Parse returns the value that was encoded, with the fields in their
+// order.
 func TestEncodeReadsBack(t *testing.T) {
 	value := values()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,7 +65,7 @@ func names(n *jsonx.Node) (list []string) {
 	return list
 }
 
-// TestEncode shows what people get to see.
+// TestEncode shows the output for typical values.
 func TestEncode(t *testing.T) {
 	n, problems := jsonx.Parse([]byte(`{"id":"run_01","n":3,"f":1.0,"empty":[],"none":{},"nothing":null,"yes":"yes","text":"a\nb\n","code":"007",`+
 		`"list":[{"a":1,"b":[true]},"x: y",[1,2]],"dash":"-v","at":"2026-11-21T10:00:00.000Z","v":"1.2.3","deep":{"er":{"still":"{{ x }}"}}}`), jsonx.Limits{})

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFormat shows the one form, case by case.
+// TestFormat shows the canonical layout, case by case.
 func TestFormat(t *testing.T) {
 	for _, tt := range []struct{ name, src, want string }{
 		{"indentation and empty lines", "a:\n    b:\n       - 1\n\n\n       -   2\n\nc:\n- x\n- y\n", "a:\n  b:\n    - 1\n\n    - 2\n\nc:\n  - x\n  - y\n"},
@@ -47,7 +47,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestFormatRefuses: what cannot be read is not written.
+// TestFormatRefuses: a text that cannot be parsed is not formatted.
 func TestFormatRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, src, rule string }{
 		{"syntax", "a: [", jsonx.RuleSyntax},
@@ -62,7 +62,7 @@ func TestFormatRefuses(t *testing.T) {
 	}
 }
 
-// A writer writes a value as YAML in as many ways as people do.
+// A writer writes a value as YAML in random styles.
 type writer struct {
 	t *rapid.T
 	b strings.Builder
@@ -90,7 +90,7 @@ func (w *writer) tail() {
 	w.b.WriteByte('\n')
 }
 
-// value writes what stands behind a name or a dash, to the end of the line.
+// value writes the value after a name or a dash, to the end of the line.
 func (w *writer) value(v any, indent int) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -151,8 +151,8 @@ func (w *writer) list(l []any, indent int) {
 	w.comments(indent)
 }
 
-// TestFormatKeeps: whatever a text with comments looks like, its form means the
-// same, holds the same comments, and is its own form.
+// TestFormatKeeps: for any text with comments, the formatted text has the same meaning and
+// the same comments, and formatting it again does not change it.
 func TestFormatKeeps(t *testing.T) {
 	value := rapid.MapOfN(rapid.StringMatching(`[a-z]{1,4}`), values(), 1, 4)
 	rapid.Check(t, func(t *rapid.T) {
@@ -184,7 +184,7 @@ func TestFormatKeeps(t *testing.T) {
 	})
 }
 
-// TestFormatIsLinear: what is twice as long takes about twice the processor time, also on one
+// TestFormatIsLinear: a text twice as long takes about twice the processor time, also on one
 // line, in brackets, with a comment for each entry.
 func TestFormatIsLinear(t *testing.T) {
 	for name, text := range map[string]func(n int) string{
@@ -210,7 +210,7 @@ func TestFormatIsLinear(t *testing.T) {
 	}
 }
 
-// FuzzFormat: no text ends otherwise than in a form or problems.
+// FuzzFormat: every text is formatted or has problems.
 func FuzzFormat(f *testing.F) {
 	for _, s := range []string{
 		"# a\na: 1 # b\nc:\n  - |\n    d\n  # e\n", "{a: 1, # b\n c: [d]}", "- - a\n- # x\n  b: 1", "? a\n: b\n", "a: 'b\n\n c' # d", "\"a\": >+\n  b\n\n\n", "---\na: 1\n...\n# b",

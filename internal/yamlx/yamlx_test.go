@@ -60,7 +60,7 @@ func TestA09_Scalars(t *testing.T) {
 	}
 }
 
-// TestKeys: a name is the text that stands there, as JSON would need it.
+// TestKeys: a name is the text as written.
 func TestKeys(t *testing.T) {
 	n, problems := Parse([]byte("404: a\ntrue: b\nno: c\n1.0: d\n0777: e\n2026-11-21: f\n'<<': g\n\"\": h\nnull: i\n"), jsonx.Limits{})
 	want := map[string]any{"404": "a", "true": "b", "no": "c", "1.0": "d", "0777": "e", "2026-11-21": "f", "<<": "g", "": "h", "null": "i"}
@@ -69,7 +69,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestA09_Refused: what JSON cannot say is refused at its place.
+// TestA09_Refused: what JSON cannot express is refused, with its position.
 func TestA09_Refused(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, rule string
@@ -119,8 +119,8 @@ func TestA09_Refused(t *testing.T) {
 	}
 }
 
-// TestExpressionsWantQuotes: brackets and what stands behind them in an expression are
-// YAML's own; where that breaks a text the hint says so, and nowhere else.
+// TestExpressionsWantQuotes: an unquoted expression with brackets is a syntax error of YAML,
+// whose hint says so; other errors do not have this hint.
 func TestExpressionsWantQuotes(t *testing.T) {
 	for text, want := range map[string]bool{
 		"a: {over: files[0], b: 1}": true,
@@ -141,8 +141,8 @@ func TestExpressionsWantQuotes(t *testing.T) {
 	}
 }
 
-// TestA09_AliasesAreNoValues: an alias is refused where it stands, also when its
-// anchor has been refused already.
+// TestA09_AliasesAreNoValues: an alias is refused at its position, even when its anchor has
+// been refused already.
 func TestA09_AliasesAreNoValues(t *testing.T) {
 	n, problems := Parse([]byte("a: &x 1\nb: *x\nc: [*x]"), jsonx.Limits{})
 	var rules []string
@@ -157,7 +157,7 @@ func TestA09_AliasesAreNoValues(t *testing.T) {
 	}
 }
 
-// TestA09_Bombs: hostile texts end in a problem, without much memory.
+// TestA09_Bombs: hostile texts are refused, with little memory.
 func TestA09_Bombs(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
@@ -195,8 +195,8 @@ func TestA09_Bombs(t *testing.T) {
 			if len(problems) == 0 {
 				t.Error("accepted")
 			}
-			// Allocation stands for time, too: it does not depend on the machine,
-			// and whatever multiplies a text allocates.
+			// Allocation is also a measure of time: it does not depend on the machine, and
+			// every expansion of a text allocates.
 			total := after.TotalAlloc - before.TotalAlloc
 			t.Logf("%d MiB allocated", total>>20)
 			if total > 400<<20 {
@@ -206,7 +206,7 @@ func TestA09_Bombs(t *testing.T) {
 	}
 }
 
-// TestA08_Limits: each limit holds exactly, one less is too many.
+// TestA08_Limits: each limit is exact: with a limit lower by one the text is refused.
 func TestA08_Limits(t *testing.T) {
 	flow := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	block := func(n int) string {
@@ -246,8 +246,8 @@ func TestA08_Limits(t *testing.T) {
 	}
 }
 
-// TestIndicatorsCountFromAbove: the count before reading is never less than a
-// third of the values, or it would bound nothing.
+// TestIndicatorsCountFromAbove: the count before parsing is never less than a third of the
+// values, because otherwise it would not bound them.
 func TestIndicatorsCountFromAbove(t *testing.T) {
 	for _, text := range []string{
 		"[a,b,c,d,e,f,g,h]", "{a,b,c,d,e,f,g,h}", "[a:,b:,c:,d:,e:]", "- a\n- b\n- c\n- d\n", "a: 1\nb: 2\nc: 3\n", "[[],[],[],[],[]]", "? a\n? b\n? c\n? d\n", "-\n-\n-\n-\n",
@@ -275,7 +275,7 @@ func count(n *jsonx.Node) int {
 	return total
 }
 
-// TestPlaces: lines and columns are where an editor shows them.
+// TestPlaces: lines and columns are those that an editor shows.
 func TestPlaces(t *testing.T) {
 	text := "ä: 'ö''s'  # c\nlist:\n- \"😀\": 1\r\n  k: plain text\n- |\n  block\nflow: {a: [1,  -2.5]}\nlong: one\n  two\n"
 	n, problems := Parse([]byte(text), jsonx.Limits{})
@@ -302,7 +302,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestTextLines: lines end where the scanner of YAML ends them.
+// TestTextLines: lines end where YAML's scanner ends them.
 func TestTextLines(t *testing.T) {
 	text := NewText([]byte("a\nb\r\nc\rd\u0085e\u2028f\u2029ä"))
 	for i, want := range []string{"", "a", "b", "c", "d", "e", "f", "ä", ""} {
@@ -315,8 +315,8 @@ func TestTextLines(t *testing.T) {
 	}
 }
 
-// TestJSONIsYAML: a value written as JSON reads the same through both doors, as
-// far as YAML takes its characters raw (A09).
+// TestJSONIsYAML: JSON text has the same value in both parsers, if YAML allows its
+// characters (A09).
 func TestJSONIsYAML(t *testing.T) {
 	leaf := rapid.OneOf(
 		rapid.Just[any](nil), rapid.Map(rapid.Bool(), toAny), rapid.Map(rapid.Int64(), toAny),
@@ -357,8 +357,8 @@ func TestJSONIsYAML(t *testing.T) {
 
 func toAny[T any](v T) any { return v }
 
-// FuzzYAML: no text ends otherwise than in a value or problems; places lie in the
-// text; what comes out is JSON and reads back the same (A09).
+// FuzzYAML: every text has a value or problems; positions are inside the text; the value is
+// JSON and survives a round trip (A09).
 func FuzzYAML(f *testing.F) {
 	for _, s := range []string{
 		"a: 1\nb: [x, 'y', \"z\\n\"]\nc:\n  - |\n    lit\n  - >-\n    fold\n    ed\n", "a: &x 1\nb: *x\n<<: {c: d}\n", "!!str a: !t b", "? [a]\n: {b}\n", "0777: .inf", "--- a\n--- b",

@@ -34,9 +34,9 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// TestSchemaAgreesWithParse mutates documents as value trees and asks the
-// published schema and Parse whether each is a recipe. They may never differ
-// (A07: no validator accepts what the executor reads otherwise).
+// TestSchemaAgreesWithParse mutates documents as value trees and checks that the published
+// schema and Parse agree on whether each is a recipe (A07: no validator accepts what the
+// engine reads differently).
 func TestSchemaAgreesWithParse(t *testing.T) {
 	schema := compileSchema(t)
 	documents := 100_000
@@ -75,8 +75,8 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 	if disagreements > 0 {
 		t.Fatalf("%d disagreements in %d documents", disagreements, documents)
 	}
-	// The comparison says something only where both answers are frequent and
-	// every field has been accepted at least once.
+	// The comparison is meaningful only if both results are frequent and every field has
+	// been accepted at least once.
 	if accepted < documents/10 || accepted > documents*9/10 {
 		t.Errorf("%d of %d documents were accepted: the mutations are too weak or too wild", accepted, documents)
 	}
@@ -88,7 +88,7 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 	t.Logf("%d documents, %d accepted, %d disagreements", documents, accepted, disagreements)
 }
 
-// cover counts the fields of the model that hold something.
+// cover counts the fields of the model that are set.
 func cover(v reflect.Value, seen map[string]int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -114,7 +114,7 @@ func cover(v reflect.Value, seen map[string]int) {
 	}
 }
 
-// objects are all objects of the model by name.
+// objects returns all objects of the model by name.
 func objects() map[string]*object {
 	all := map[string]*object{}
 	var visit func(*shape)
@@ -133,7 +133,7 @@ func objects() map[string]*object {
 	return all
 }
 
-// A mutator draws value trees along the shapes of the model, then bends them.
+// A mutator generates value trees from the shapes of the model, then mutates them.
 type mutator struct{ r *rand.Rand }
 
 func (m *mutator) recipe() any {
@@ -146,7 +146,7 @@ func (m *mutator) recipe() any {
 
 func (m *mutator) pick(list []string) string { return list[m.r.IntN(len(list))] }
 
-// value draws a value that fits the shape.
+// value generates a value that fits the shape.
 func (m *mutator) value(s *shape, depth int) any {
 	switch s.form {
 	case formText:
@@ -244,7 +244,7 @@ func (m *mutator) object(o *object, depth int) any {
 	return v
 }
 
-// scalar draws values that break types, ranges and patterns.
+// scalar generates values that violate types, ranges and patterns.
 func (m *mutator) scalar() any {
 	all := []any{
 		nil, true, false, int64(0), int64(-1), int64(1), int64(2), int64(64), int64(65), int64(1<<53 - 1), int64(1 << 53), int64(1 << 62),

@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// TestDiagnostics reads every file of testdata/diagnostics and compares what is
-// said about it with the golden beside it (X2, X3, X4, X5, X6, X7, X8, X9, X13, X44, X46, X106, X107, X108,
+// TestDiagnostics parses every file of testdata/diagnostics and compares the diagnostics
+// with the golden file next to it (X2, X3, X4, X5, X6, X7, X8, X9, X13, X44, X46, X106, X107, X108,
 // X114, X147, A07, A09, A14).
 func TestDiagnostics(t *testing.T) {
 	files, err := filepath.Glob("testdata/diagnostics/*")
@@ -51,7 +51,8 @@ func TestDiagnostics(t *testing.T) {
 	}
 }
 
-// TestX13_OtherDialectsAreNotAvailable: their keys are told apart from mistakes.
+// TestX13_OtherDialectsAreNotAvailable: the keys of other dialects are recognised and not
+// reported as unknown fields.
 func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
 	for _, text := range []string{
 		"workflow: {name: x, steps: []}", "nodes: []", "nodes: []\nedges: []", "dialect: pipeline", "dialect: dag", "dialect: flow",
@@ -64,7 +65,7 @@ func TestX13_OtherDialectsAreNotAvailable(t *testing.T) {
 	}
 }
 
-// TestDiagnosticsAreCapped: a text cannot ask for more than a person reads.
+// TestDiagnosticsAreCapped: the number of diagnostics is bounded.
 func TestDiagnosticsAreCapped(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("name: x\nsteps:\n")
@@ -77,7 +78,7 @@ func TestDiagnosticsAreCapped(t *testing.T) {
 	}
 }
 
-// TestNearest: case, joints, swaps and a few letters are forgiven.
+// TestNearest: case, separators, swaps and a few other letters are ignored.
 func TestNearest(t *testing.T) {
 	fields := root.object.byName["steps"].shape.elem.object.names()
 	for _, tt := range []struct{ text, want string }{
@@ -104,7 +105,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestFormatKeepsTheTerminalSafe: a source may hold what a terminal obeys.
+// TestFormatKeepsTheTerminalSafe: control characters of a source do not reach the terminal.
 func TestFormatKeepsTheTerminalSafe(t *testing.T) {
 	text := "{\"name\": \"x\", \"steps\": [{\"wait\": {\"signal\": \"ok\"}}], \"\\u001b[2J\u202e\": \"" + strings.Repeat("ä", 300) + "\"}"
 	_, src, diags := Parse("x.json", []byte(text), Options{})

@@ -56,7 +56,7 @@ func TestF47_ParseDuration(t *testing.T) {
 	}
 }
 
-// TestF47_RefusedDurations: each refusal says why.
+// TestF47_RefusedDurations: each error explains why.
 func TestF47_RefusedDurations(t *testing.T) {
 	for _, tt := range []struct{ text, why string }{
 		{"", "empty"},
@@ -108,7 +108,7 @@ func TestF47_RefusedDurations(t *testing.T) {
 	}
 }
 
-// TestF47_RoundTrip: every value that can be written reads back the same.
+// TestF47_RoundTrip: every formatted duration parses to the same value.
 func TestF47_RoundTrip(t *testing.T) {
 	const most = 99_999_999*86_400_000 + 86_399_999
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,7 +116,7 @@ func TestF47_RoundTrip(t *testing.T) {
 		if got, err := ParseDuration(plan.FormatISO(ms)); err != nil || got != ms {
 			t.Fatalf("ParseDuration(FormatISO(%d) = %q) = %d, %v", ms, plan.FormatISO(ms), got, err)
 		}
-		// Go's own spelling of whole milliseconds reads the same, too.
+		// Go's own format of whole milliseconds parses to the same value too.
 		if d := time.Duration(ms); ms < math.MaxInt64/1_000_000 {
 			d *= time.Millisecond
 			if got, err := ParseDuration(d.String()); err != nil || got != ms {

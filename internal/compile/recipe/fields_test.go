@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// TestFieldsAreWhole: each field of the format has a default or is required, and an
-// example that, as it is printed, is YAML that the field takes.
+// TestFieldsAreWhole: each field of the format has a default or is required, and has an
+// example that is valid YAML for the field as printed.
 func TestFieldsAreWhole(t *testing.T) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/roux-engine/roux/internal/yamlx"
 )
 
-// TestKeyOrder: every field of the model has its place, at every depth, and
-// names that are the author's keep theirs.
+// TestKeyOrder: the order contains every field of the model, at every depth, and not the
+// names that authors choose.
 func TestKeyOrder(t *testing.T) {
 	const src = `# top
 outputs: {z: a, a: z}

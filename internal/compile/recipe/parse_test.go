@@ -26,9 +26,9 @@ func mustParse(t *testing.T, file, text string) (*Recipe, *Source) {
 	return r, src
 }
 
-// TestEveryField reads a recipe that has every field of the format, and sees
-// each of them arrive in the model with its value (X2, X3, X4, X5, X6, X7, X8, X9, X44, X46, X106, X107, X108,
-// X114, X147, and the fields of ours).
+// TestEveryField parses a recipe with every field of the format and checks that the model
+// has the value of each (X2, X3, X4, X5, X6, X7, X8, X9, X44, X46, X106, X107, X108,
+// X114, X147, and our own fields).
 func TestEveryField(t *testing.T) {
 	text, err := os.ReadFile("testdata/valid/everything.yaml")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestEveryField(t *testing.T) {
 			t.Errorf("testdata/valid/everything.yaml has no %s", key)
 		}
 	}
-	// The reader's own reading of the canonical form is the same recipe.
+	// Parsing the canonical form gives the same recipe.
 	again, _ := mustParse(t, "again.json", string(got))
 	if !reflect.DeepEqual(r, again) {
 		t.Error("the recipe written as JSON reads back as another recipe")
@@ -57,7 +57,7 @@ func TestEveryField(t *testing.T) {
 }
 
 // TestSourceExample: the JSON example and every other definition of the
-// recipe-system source is a recipe as it stands there (X2, X3, X4, X5, X6, X7, X8, X9, X44, X46, X53,
+// recipe-system source is a valid recipe without changes (X2, X3, X4, X5, X6, X7, X8, X9, X44, X46, X53,
 // X106, X107, X108, X114, X147).
 func TestSourceExample(t *testing.T) {
 	text := shared(t, "sources", "recipe-system.txt")
@@ -146,8 +146,8 @@ func jsonBlocks(text string) []string {
 	}
 }
 
-// TestWrapped: the form of the orchestration source holds the recipe one level
-// deeper, and pointers say so.
+// TestWrapped: the orchestration source wraps the recipe in plan_definition, which is part
+// of the pointers.
 func TestWrapped(t *testing.T) {
 	r, src := mustParse(t, "w.json", "{\"plan_definition\":\n {\"name\": \"x\", \"dialect\": \"recipe\", \"steps\": [\n {\"action\": {\"name\": \"a\"}}]}}")
 	if r.Steps[0].Ptr != "/plan_definition/steps/0" {
@@ -158,7 +158,7 @@ func TestWrapped(t *testing.T) {
 	}
 }
 
-// TestIDs is the pattern of step ids at its edges (A14).
+// TestA14_IDs tests the edge cases of the pattern of step ids (A14).
 func TestA14_IDs(t *testing.T) {
 	for _, tt := range []struct {
 		id   string
@@ -186,8 +186,8 @@ func TestA14_IDs(t *testing.T) {
 	}
 }
 
-// TestA07_WrongCaseIsAnotherName: what Go's own decoder would take for the same
-// field is refused, and integers stay exact.
+// TestA07_WrongCaseIsAnotherName: a name in another case, which encoding/json would accept
+// for the field, is refused, and integers stay exact.
 func TestA07_WrongCaseIsAnotherName(t *testing.T) {
 	for _, text := range []string{
 		`{"Name":"x","steps":[{"fail":{}}]}`,
@@ -209,7 +209,7 @@ func TestA07_WrongCaseIsAnotherName(t *testing.T) {
 	}
 }
 
-// TestA08_SourceLimits: the size limit holds to the byte, and Options moves it.
+// TestA08_SourceLimits: the size limit is exact to the byte, and Options can change it.
 func TestA08_SourceLimits(t *testing.T) {
 	doc := func(size int) []byte {
 		head, tail := `{"name":"x","description":"`, `","steps":[{"fail":{}}]}`
@@ -235,7 +235,7 @@ func TestA08_SourceLimits(t *testing.T) {
 			t.Errorf("%v does not say what to do", diags)
 		}
 	}
-	// As deep as scopes may go, compile answers; beyond that the text is refused.
+	// Up to the deepest scopes compile reports errors; beyond that Parse refuses the text.
 	deep := func(levels int) []byte {
 		open, shut := `{"condition":{"expression":"true","then":[`, `]}}`
 		return []byte(`{"name":"x","steps":[` + strings.Repeat(open, levels) + `{"fail":{}}` + strings.Repeat(shut, levels) + `]}`)
@@ -248,7 +248,7 @@ func TestA08_SourceLimits(t *testing.T) {
 	}
 }
 
-// TestLanguage: JSON and YAML are told apart by content and file name.
+// TestLanguage: JSON and YAML are distinguished by content and file name.
 func TestLanguage(t *testing.T) {
 	js, y := `{"name":"x","steps":[{"fail":{}}]}`, "name: x\nsteps: [fail: {}]\n"
 	for _, tt := range []struct {
@@ -276,7 +276,7 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// TestStepsWithoutIDs: steps of branches may omit ids and types (X53).
+// TestX53_StepsWithoutIDs: steps of branches may omit ids and types (X53).
 func TestX53_StepsWithoutIDs(t *testing.T) {
 	r, _ := mustParse(t, "a.yaml", "name: x\nsteps:\n  - parallel: {branches: [[action: {name: a}], [action: {name: b}]]}\n")
 	s := r.Steps[0].Parallel.Branches[1][0]
@@ -311,8 +311,8 @@ func TestSchemaDescribesEveryField(t *testing.T) {
 	golden(t, "schema.golden.json", string(Schema()))
 }
 
-// FuzzParse: no text makes the parser fail otherwise than by diagnostics, and
-// what it accepts means the same when written as JSON (A07, A09).
+// FuzzParse: the parser fails only with diagnostics, and an accepted text has the same
+// meaning when it is written as JSON (A07, A09).
 func FuzzParse(f *testing.F) {
 	for _, file := range []string{"testdata/valid/everything.yaml", "testdata/diagnostics/fields.yaml", "testdata/diagnostics/types.yaml", "testdata/diagnostics/yaml.yaml", "testdata/diagnostics/duplicates.json", "testdata/diagnostics/wrapped.json"} {
 		text, err := os.ReadFile(file)

@@ -34,7 +34,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// shared returns a file of the sources that the project is built from, or skips.
+// shared returns a file of the source documents, or skips the test.
 func shared(t *testing.T, elem ...string) string {
 	t.Helper()
 	dir := os.Getenv("ROUX_SHARED")

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPosIn points at the Ω in strings of every style. A place is right when
-// the source has an Ω there.
+// TestPosIn finds the Ω in strings of every style. A position is right when the source has
+// an Ω there.
 func TestPosIn(t *testing.T) {
 	const head = "name: x\nsteps:\n  - fail: {}\n    when: "
 	for _, tt := range []struct{ name, text string }{
@@ -48,7 +48,7 @@ func TestPosIn(t *testing.T) {
 	}
 }
 
-// TestPosInFallsBack: where the characters cannot be told, the string is meant.
+// TestPosInFallsBack: if the position of a character is unknown, it is that of the string.
 func TestPosInFallsBack(t *testing.T) {
 	text := "name: x\nsteps:\n  - fail: {}\n    when: \"a\n      b Ω\"\n    name: c\n      d Ω\n"
 	_, src := mustParse(t, "", text)
@@ -67,7 +67,7 @@ func TestPosInFallsBack(t *testing.T) {
 	}
 }
 
-// TestKeyPos: the name and the value of a field are different places.
+// TestKeyPos: the name and the value of a field have different positions.
 func TestKeyPos(t *testing.T) {
 	_, src := mustParse(t, "a.yaml", "name: x\nsteps:\n  - id: s\n    timeout:   5m\n    fail: {}\n")
 	if k, v := src.KeyPos("/steps/0/timeout"), src.Pos("/steps/0/timeout"); k.Col != 5 || k.Len != 7 || v.Col != 16 || v.Len != 2 || v.Line != 4 || v.File != "a.yaml" {
@@ -75,8 +75,8 @@ func TestKeyPos(t *testing.T) {
 	}
 }
 
-// TestYAMLAndJSONAgree writes drawn recipes in both languages, in random styles
-// of YAML: both give the same recipe, or both fail (A09).
+// TestYAMLAndJSONAgree writes random recipes in both languages, in random styles of YAML:
+// both parse to the same recipe, or both fail (A09).
 func TestYAMLAndJSONAgree(t *testing.T) {
 	text := rapid.OneOf(
 		rapid.SampledFrom([]string{"", " ", "x", "yes", "no", "on", "null", "~", "true", "0777", "1e3", "0x1F", ".5", "1_000", "2026-11-21", "12:30:45", ".inf",
@@ -126,7 +126,7 @@ func TestYAMLAndJSONAgree(t *testing.T) {
 	})
 }
 
-// A yamlWriter writes values as YAML in styles that are drawn.
+// A yamlWriter writes values as YAML in random styles.
 type yamlWriter struct {
 	strings.Builder
 	t *rapid.T
@@ -176,8 +176,8 @@ func sortedNames(m map[string]any) []string {
 	return names
 }
 
-// flow writes a value as JSON, which is YAML but for raw characters that YAML
-// does not take.
+// flow writes a value as JSON, which is also YAML except for raw characters that YAML does
+// not allow.
 func (w *yamlWriter) flow(v any) string {
 	b, err := jsonx.Canonical(v)
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *yamlWriter) flow(v any) string {
 
 func (w *yamlWriter) key(name string) string { return w.flow(name) }
 
-// escape writes what may not stand raw in YAML, or would break a line.
+// escape escapes characters that are not allowed in YAML or would break a line.
 func escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -204,7 +204,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// text writes a string in a style that can hold it.
+// text writes a string in a style that can represent it.
 func (w *yamlWriter) text(s string, indent int) string {
 	quoted := w.flow(s)
 	if strings.Contains(quoted, `\`) && s != "a\nb" && s != "a\n" {

@@ -46,7 +46,7 @@ func draw(seed uint64) *recipe.Recipe {
 	return sample.Recipe(rand.New(rand.NewPCG(seed, 1)), shape(seed))
 }
 
-// TestDrawnRecipesCompile: what is drawn compiles, and the same dice draw the same.
+// TestDrawnRecipesCompile: generated recipes compile, and the same seed gives the same one.
 func TestDrawnRecipesCompile(t *testing.T) {
 	n := uint64(1_500)
 	if testing.Short() {
@@ -67,7 +67,7 @@ func TestDrawnRecipesCompile(t *testing.T) {
 	}
 }
 
-// undrawn are the fields of a recipe that no drawing sets, and why.
+// undrawn are the fields of a recipe that are never generated, and why.
 var undrawn = map[string]string{
 	"Recipe.ID":                "for people and the registry to come",
 	"Recipe.Version":           "for people and the registry to come",
@@ -92,7 +92,7 @@ var undrawn = map[string]string{
 	"Transform.OutputBinding":  "Step.OutputBinding says the same",
 }
 
-// words are the values that fields with a closed set of words were drawn with.
+// words are the values of fields with a closed set of values.
 var words = map[string][]string{
 	"Recipe.Order":             {"sequence", "none"},
 	"Recipe.FailurePolicy":     {"fail_fast", "drain"},
@@ -106,8 +106,8 @@ var words = map[string][]string{
 	"Loop.FailureStrategy":     {"fail_fast", "continue", "ignore"},
 }
 
-// TestEveryFieldIsDrawn: every field of a recipe and every word it may hold is
-// drawn, and waitFor meets failureStrategy in all nine ways.
+// TestEveryFieldIsDrawn: every field of a recipe and each of its possible words is
+// generated, and waitFor is combined with failureStrategy in all nine ways.
 func TestEveryFieldIsDrawn(t *testing.T) {
 	all, set := map[string]bool{}, map[string]bool{}
 	fields(reflect.TypeFor[recipe.Recipe](), all)
