@@ -43,22 +43,22 @@ func (c *compiler) lintUnused(i int32) {
 func (c *compiler) lintUnreachable(i int32) {
 	st, n := &c.p.Steps[i], &c.nodes[i]
 	if v, ok := c.constant(st.When); ok {
-		said := "always true, so it can be removed"
+		verdict := "always true, so it can be removed"
 		if !v {
-			said = "always false, so the step never runs"
+			verdict = "always false, so the step never runs"
 		}
-		c.warn("constant-condition", c.valueAt(n.ptr+"/when"), "this is "+said, "")
+		c.warn("constant-condition", c.valueAt(n.ptr+"/when"), "this is "+verdict, "")
 	}
 	if st.Kind == plan.Condition {
 		if v, ok := c.constant(st.Expr); ok {
-			said := "always true, so the else side never runs"
+			verdict := "always true, so the else side never runs"
 			switch {
 			case !v:
-				said = "always false, so the then side never runs"
+				verdict = "always false, so the then side never runs"
 			case st.Else == plan.None:
-				said = "always true, so the condition can be removed"
+				verdict = "always true, so the condition can be removed"
 			}
-			c.warn("constant-condition", c.valueAt(n.ptr+"/condition/expression"), "this is "+said, "")
+			c.warn("constant-condition", c.valueAt(n.ptr+"/condition/expression"), "this is "+verdict, "")
 		}
 	}
 	gr := &c.p.Graphs[st.Graph]

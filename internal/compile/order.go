@@ -192,12 +192,12 @@ func (c *compiler) reportCycle(i int32, left []int32) []int32 {
 		}
 	}
 	fmt.Fprintf(&msg, "%q", c.p.Steps[path[0]].ID)
-	said := msg.String()
+	text := msg.String()
 	if len(path) == 1 {
-		said = fmt.Sprintf("step %q waits for itself", c.p.Steps[path[0]].ID)
+		text = fmt.Sprintf("step %q waits for itself", c.p.Steps[path[0]].ID)
 	}
 	first := c.edges[c.edgeIndex[[2]int32{path[(1)%len(path)], path[0]}]]
-	c.fail(fault.CircularDependency, "cycle", first.at, said, "remove one of these dependencies", related...)
+	c.fail(fault.CircularDependency, "cycle", first.at, text, "remove one of these dependencies", related...)
 	return path
 }
 
@@ -226,12 +226,12 @@ func (c *compiler) anyCycle(i int32, left []int32) []int32 {
 // shortestCycle returns the shortest cycle through a step of path, which is itself a
 // cycle. The search is bounded, because in a large graph any short cycle is good enough.
 func (c *compiler) shortestCycle(path, left []int32) []int32 {
-	const mostSearched = 100_000
+	const maxSearched = 100_000
 	searched := 0
 	for _, from := range path {
 		before := map[int32]int32{}
 		queue := []int32{from}
-		for len(queue) > 0 && searched < mostSearched {
+		for len(queue) > 0 && searched < maxSearched {
 			step := queue[0]
 			queue = queue[1:]
 			for _, p := range c.p.Steps[step].Preds {

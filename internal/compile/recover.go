@@ -16,11 +16,11 @@ import (
 // compiles the recipe without its malformed parts; a step of which nothing else is left
 // becomes a placeholder with its id.
 func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) []fault.Diagnostic {
-	draft := src.Recovered()
-	if draft == nil || len(draft.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
+	recovered := src.Recovered()
+	if recovered == nil || len(recovered.Steps) == 0 || len(diags) >= recipe.MaxDiagnostics {
 		return diags
 	}
-	m := repairer{recovered: draft}
+	m := repairer{recovered: recovered}
 	broken, unknown := make(map[string]bool, len(diags)), ""
 	for _, d := range diags {
 		if d.Rule == "unknown-field" {
@@ -37,9 +37,9 @@ func checkMalformed(src *recipe.Source, diags []fault.Diagnostic, opt Options) [
 			}
 		}
 	}
-	clearFields(draft, broken)
-	draft.Steps = addPlaceholders(draft.Steps)
-	_, more := Compile(draft, src, opt)
+	clearFields(recovered, broken)
+	recovered.Steps = addPlaceholders(recovered.Steps)
+	_, more := Compile(recovered, src, opt)
 	for _, d := range more {
 		if d.Severity == fault.SeverityError && (!src.Partial() || !slices.Contains(wholeTextRules, d.Rule)) && !m.cascades(d) {
 			diags = append(diags, d)

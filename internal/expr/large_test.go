@@ -308,13 +308,13 @@ func TestA11_ComparingCostsItsPrice(t *testing.T) {
 	word := types.String("x")
 	words := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{word})
 	for name, work := range map[string]func(){
-		"list == word":           func() { equal(long, word) },
-		"word == list":           func() { equal(word, long) },
-		"list == another":        func() { equal(long, other) },
-		"list in words":          func() { contains(words, long) },
-		"price of list == word":  func() { compareCost(long, word) },
-		"price of word == list":  func() { compareCost(word, long) },
-		"price of list in words": func() { costIn([]ref.Val{long, words}) },
+		"list == word":          func() { equal(long, word) },
+		"word == list":          func() { equal(word, long) },
+		"list == another":       func() { equal(long, other) },
+		"list in words":         func() { contains(words, long) },
+		"cost of list == word":  func() { compareCost(long, word) },
+		"cost of word == list":  func() { compareCost(word, long) },
+		"cost of list in words": func() { costIn([]ref.Val{long, words}) },
 	} {
 		looks = 0
 		work()
@@ -323,9 +323,9 @@ func TestA11_ComparingCostsItsPrice(t *testing.T) {
 		}
 	}
 	if n := compareCost(long, long); n < 50_000 {
-		t.Errorf("comparing two lists of 50,000 is priced %d", n)
+		t.Errorf("comparing two lists of 50,000 costs %d", n)
 	}
 	if n := costIn([]ref.Val{word, long}); n < 50_000 {
-		t.Errorf("looking for a word among 50,000 elements is priced %d", n)
+		t.Errorf("looking for a word among 50,000 elements costs %d", n)
 	}
 }
