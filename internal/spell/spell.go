@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package spell computes the edit distance of two names, for hints such as "did you mean
-// …?". Nearest
-// has the bound that suits names of commands and settings; other callers of Distance have
-// their own.
+// …?". Nearest has the bound that suits names of commands and settings; other callers of
+// Distance have their own.
 package spell
 
 import "strings"
 
 // Distance returns the restricted Damerau-Levenshtein distance of a and b: the number of
-// insertions, deletions, replacements and swaps of neighbouring bytes that turn a into b,
+// insertions, deletions, replacements and swaps of neighbouring characters that turn a into b,
 // each place edited at most once. It stops at limit, which it returns for all names that
 // are at least as far apart. The work is at most len(a) × len(b), and none when the
 // lengths alone differ by limit.
