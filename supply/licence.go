@@ -15,7 +15,7 @@ var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT
 
 // passedOver are files that look like a licence of the module and are none.
 // Somebody has read each of them.
-var passedOver = map[string]string{
+var ignoredFiles = map[string]string{
 	"modernc.org/sqlite LICENSE-3RD-PARTY.md": "licences of other modules: those that are linked are judged by themselves",
 	"modernc.org/memory LICENSE-LOGO":         "where a picture comes from that is not linked",
 }
@@ -75,7 +75,7 @@ func licencesIn(module, dir string) (ids, unknown []string, err error) {
 	for _, e := range entries {
 		name := strings.ToUpper(e.Name())
 		if e.IsDir() || strings.HasSuffix(name, ".GO") || !strings.HasPrefix(name, "LICEN") && !strings.HasPrefix(name, "COPYING") && !strings.HasPrefix(name, "UNLICENSE") ||
-			passedOver[module+" "+e.Name()] != "" {
+			ignoredFiles[module+" "+e.Name()] != "" {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))

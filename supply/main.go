@@ -47,7 +47,7 @@ func run(binary, out string, dirty bool, w io.Writer) error {
 	}
 	problems := b.problems()
 	if !dirty {
-		problems = append(problems, b.unclean()...)
+		problems = append(problems, b.notReproducible()...)
 	}
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "\n"))
@@ -105,7 +105,7 @@ func describe(binary string) (*bill, error) {
 	if b.sum, err = fileSum(binary); err != nil {
 		return nil, err
 	}
-	pins, dirs, err := known()
+	pins, dirs, err := modulePins()
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func describe(binary string) (*bill, error) {
 }
 
 // known returns the checksums that go.sum pins and where the modules lie.
-func known() (pins, dirs map[string]string, err error) {
+func modulePins() (pins, dirs map[string]string, err error) {
 	cmd := exec.Command("go", "list", "-mod=readonly", "-m", "-json=Path,Dir", "all")
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -189,7 +189,7 @@ func (b *bill) problems() (out []string) {
 }
 
 // unclean says what of the build nobody could repeat.
-func (b *bill) unclean() (out []string) {
+func (b *bill) notReproducible() (out []string) {
 	if b.settings["-trimpath"] != "true" {
 		out = append(out, "the binary was built without -trimpath: it depends on where")
 	}

@@ -64,7 +64,7 @@ func (b *bill) sbom() ([]byte, error) {
 		return nil, fmt.Errorf("checksum %q: want SHA-256", b.sum)
 	}
 	raw[6], raw[8] = raw[6]&0x0f|0x80, raw[8]&0x3f|0x80 // a UUID of our own making (version 8)
-	self := part("application", b.main, b.version, "Apache-2.0")
+	self := newComponent("application", b.main, b.version, "Apache-2.0")
 	self.Hashes = []hash{{"SHA-256", b.sum}}
 	self.Properties = []property{{"go:version", b.compiler}}
 	for _, key := range []string{"GOOS", "GOARCH", "CGO_ENABLED", "-trimpath", "vcs.revision", "vcs.time"} {
@@ -72,10 +72,10 @@ func (b *bill) sbom() ([]byte, error) {
 			self.Properties = append(self.Properties, property{"go:build:" + strings.TrimPrefix(key, "-"), v})
 		}
 	}
-	parts := []component{part("library", "stdlib", b.compiler, "BSD-3-Clause")}
+	parts := []component{newComponent("library", "stdlib", b.compiler, "BSD-3-Clause")}
 	for i := range b.modules {
 		m := &b.modules[i]
-		c := part("library", m.path, m.version, m.licences...)
+		c := newComponent("library", m.path, m.version, m.licences...)
 		c.Properties = []property{{"go:sum", m.sum}}
 		parts = append(parts, c)
 	}
@@ -93,7 +93,7 @@ func (b *bill) sbom() ([]byte, error) {
 }
 
 // part is one of what the bill lists, known by its package URL.
-func part(kind, path, version string, licences ...string) component {
+func newComponent(kind, path, version string, licences ...string) component {
 	ref := "pkg:golang/" + strings.ToLower(path) + "@" + version
 	c := component{Type: kind, Ref: ref, Name: path, Version: version, Purl: ref}
 	for _, id := range licences {

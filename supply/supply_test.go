@@ -172,7 +172,7 @@ func TestA32_WhatIsRefused(t *testing.T) {
 		}
 	}
 	clean := map[string]string{"-trimpath": "true", "CGO_ENABLED": "0", "vcs.revision": "abc", "vcs.modified": "false"}
-	if p := (&bill{settings: clean}).unclean(); len(p) != 0 {
+	if p := (&bill{settings: clean}).notReproducible(); len(p) != 0 {
 		t.Errorf("a clean build is refused: %v", p)
 	}
 	for key, value := range map[string]string{"-trimpath": "", "CGO_ENABLED": "1", "vcs.revision": "", "vcs.modified": "true"} {
@@ -181,7 +181,7 @@ func TestA32_WhatIsRefused(t *testing.T) {
 			spoilt[k] = v
 		}
 		spoilt[key] = value
-		if p := (&bill{settings: spoilt}).unclean(); len(p) != 1 {
+		if p := (&bill{settings: spoilt}).notReproducible(); len(p) != 1 {
 			t.Errorf("%s=%s: %v", key, value, p)
 		}
 	}

@@ -77,7 +77,7 @@ func New(cfg Config) *Client {
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // ranges splits prefixes by family, as the guard compares them.
-func ranges(allow []netip.Prefix) (v4, v6 []netip.Prefix) {
+func splitByFamily(allow []netip.Prefix) (v4, v6 []netip.Prefix) {
 	for _, p := range allow {
 		if p.Addr().Is4() {
 			v4 = append(v4, p)

@@ -29,11 +29,11 @@ func explain(req *http.Request, err error) error {
 		}
 		return f
 	}
-	return fault.Wrap(fault.ServiceUnavailable, known(err), "%s: %s", Show(req.URL), Reason(err))
+	return fault.Wrap(fault.ServiceUnavailable, loggable(err), "%s: %s", Show(req.URL), Reason(err))
 }
 
 // known keeps an error for the log only where it cannot hold what was sent.
-func known(err error) error {
+func loggable(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
 		return op

@@ -23,7 +23,7 @@ type guard struct {
 }
 
 func newGuard(allow []netip.Prefix) *guard {
-	v4, v6 := ranges(allow)
+	v4, v6 := splitByFamily(allow)
 	return &guard{
 		allow: allow,
 		// Ports are judged below: services listen on other ports than 80 and 443.
@@ -48,7 +48,7 @@ func (g *guard) check(at netip.AddrPort) error {
 	case g.public.SafeAddr(ip) != nil:
 		return refused("%s is refused: %s is no public address; the operator can open its range, for example with %s=%s",
 			at, ip, Variable, netip.PrefixFrom(ip, ip.BitLen()))
-	case g.opened(ip) && at.Port() != 0:
+	case g.isAllowed(ip) && at.Port() != 0:
 		return nil
 	case !usablePort(at.Port()):
 		return refused("%s is refused: port %d belongs to another protocol than HTTP; 80, 443 and most ports from 1024 up are allowed",
@@ -57,14 +57,14 @@ func (g *guard) check(at netip.AddrPort) error {
 	return nil
 }
 
-func (g *guard) opened(ip netip.Addr) bool {
+func (g *guard) isAllowed(ip netip.Addr) bool {
 	return slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // otherProtocols are ports from 1024 up on which something else than HTTP
 // listens that a request could be misread as: browsers block the same ones
 // (https://fetch.spec.whatwg.org/#port-blocking).
-var otherProtocols = []uint16{
+var blockedPorts = []uint16{
 	1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 }
 
@@ -73,7 +73,7 @@ func usablePort(port uint16) bool {
 	if port < 1024 {
 		return port == 80 || port == 443
 	}
-	return !slices.Contains(otherProtocols, port)
+	return !slices.Contains(blockedPorts, port)
 }
 
 func refused(format string, args ...any) *fault.Error {

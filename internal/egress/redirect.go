@@ -72,7 +72,7 @@ func redirects(resp *http.Response) bool {
 }
 
 // harmless are the headers that another origin may see.
-var harmless = []string{"Accept", "Accept-Language", "Content-Type", "Idempotency-Key", "User-Agent"}
+var safeHeaders = []string{"Accept", "Accept-Language", "Content-Type", "Idempotency-Key", "User-Agent"}
 
 // follow makes the next request of a redirect.
 func follow(req *http.Request, resp *http.Response) (*http.Request, error) {
@@ -103,7 +103,7 @@ func follow(req *http.Request, resp *http.Response) (*http.Request, error) {
 	}
 	if !sameOrigin(req.URL, to) {
 		for name := range next.Header {
-			if !slices.Contains(harmless, name) {
+			if !slices.Contains(safeHeaders, name) {
 				delete(next.Header, name)
 			}
 		}

@@ -17,29 +17,30 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// attempt is one call of an action, its context and its reporter in one piece,
+// attempt is one call of an action. It is also the call's context and its reporter,
 // so that a task costs few allocations.
 //
-// Three parties race to end it: the action returns, the deadline passes, the
-// grace after a cancellation passes. The first settles it and reports; the
-// others only free what is still held (first result wins).
+// Three events race to end it: the action returns, the deadline passes, or the
+// grace period after a cancellation passes. The first one settles the attempt and
+// reports the result; the others only free what is still held (first result wins).
 type attempt struct {
 	pool     *Pool
 	task     Task
 	deadline time.Time
-	place    place                      // among the deadlines of the pool
-	grace    atomic.Pointer[time.Timer] // set once the context has ended early
+	links    deadlineLinks              // in the pool's deadlines
+	grace    atomic.Pointer[time.Timer] // set when the attempt was cancelled or timed out
 
 	mu       sync.Mutex
-	settled  bool // a result was reported, or will be by whoever set this
+	settled  bool // a result was reported, or the goroutine that set this is about to report it
 	returned bool
 	aborted  bool // Cancel was called
-	freed    bool // the slot was given away before the action returned
-	// announcing holds Freed back while the timeout is being reported, so that
-	// nobody hears of a free slot before the result; freeLater hands it on.
-	announcing, freeLater bool
+	freed    bool // the slot was freed before the action returned
+	// reporting is set while the timeout is being reported. Freed is not called
+	// meanwhile, so that it never precedes the result; freeAfterReport asks
+	// expire to call it afterwards.
+	reporting, freeAfterReport bool
 
-	ended ending
+	cancelled cancelState
 
 	limiter reportLimiter
 }
@@ -49,8 +50,8 @@ func (a *attempt) timeout() time.Duration { return time.Duration(a.task.TimeoutM
 func (a *attempt) run() {
 	var res Result
 	func() {
-		// A second function, so that the attempt is settled also when the
-		// action leaves by runtime.Goexit.
+		// A separate function, so that the attempt is settled even if the action
+		// calls runtime.Goexit.
 		normal := false
 		defer func() {
 			if normal {
@@ -68,8 +69,8 @@ func (a *attempt) run() {
 	a.finish(res)
 }
 
-// panicked writes the stack to the log; what leaves the process says only that
-// it happened, since values and paths in a stack may be secret (I16, I18).
+// panicked writes the stack to the log. The error that leaves the process only says that
+// the action panicked, because values and paths in a stack may be secret (I16, I18).
 func (a *attempt) panicked(v any) *fault.Error {
 	t := &a.task
 	a.pool.cfg.Logger.Error("action panicked", "run", t.Task.Run, "step", t.Task.Step, "attempt", t.Task.Attempt,
@@ -80,7 +81,7 @@ func (a *attempt) panicked(v any) *fault.Error {
 
 func (a *attempt) call() Result {
 	t := &a.task
-	if err := a.takeInput(); err != nil {
+	if err := a.resolveInput(); err != nil {
 		return Result{Err: err}
 	}
 	t.Task.Report = a
@@ -101,16 +102,16 @@ func (a *attempt) call() Result {
 	if cost < 0 {
 		return Result{Err: fault.New(fault.StepFailed, "action %s reported a cost of %d credits: want 0 or more", t.Action.Name, cost)}
 	}
-	data, ferr := a.giveOutput(out.Output)
+	data, ferr := a.encodeOutput(out.Output)
 	if ferr != nil {
 		return Result{Err: ferr}
 	}
 	return Result{Output: data, Cost: cost}
 }
 
-// takeInput gives the action plain values: what its input refers to is read from
-// files first, and the contract is about the whole.
-func (a *attempt) takeInput() *fault.Error {
+// resolveInput replaces the references in the input by the contents of their files,
+// so that the action sees plain values. The contract is checked on the whole input.
+func (a *attempt) resolveInput() *fault.Error {
 	t := &a.task
 	if !jsonx.Reserved(t.Task.Input) {
 		return a.checkInput(t.Task.Input, nil)
@@ -120,7 +121,8 @@ func (a *attempt) takeInput() *fault.Error {
 		return a.failed(err)
 	}
 	if t.CheckInput != nil && lists != nil {
-		// The contract sees the whole where that may be held at all.
+		// Check the contract on the whole input, unless that is too large for
+		// memory.
 		whole, err := fetch(a, t.Task.Files, t.Task.Input)
 		switch {
 		case err == nil:
@@ -146,22 +148,22 @@ func (a *attempt) takeInput() *fault.Error {
 	return nil
 }
 
-// checkInput holds an input to its contract; lists are those that it lacks, of which
-// only the type is checked.
+// checkInput checks an input against its contract. lists are the lists that were
+// removed from the input; only their type is checked.
 func (a *attempt) checkInput(input []byte, lists map[string]jsonx.Large) *fault.Error {
 	validate := a.task.CheckInput
 	if validate == nil {
 		return nil
 	}
 	if lists != nil {
-		validate = func(v any) error { return a.task.CheckInput(withLists(v, lists)) }
+		validate = func(v any) error { return a.task.CheckInput(restoreLists(v, lists)) }
 	}
 	return check(validate, input, fault.InputContractViolation, fault.ValueTooLarge)
 }
 
-// giveOutput encodes an output, checks the whole of it, and puts into files what
-// does not fit into an event.
-func (a *attempt) giveOutput(v any) ([]byte, *fault.Error) {
+// encodeOutput encodes an output, checks the whole of it against the contract, and
+// stores in files what does not fit into an event.
+func (a *attempt) encodeOutput(v any) ([]byte, *fault.Error) {
 	t := &a.task
 	most := MaxLarge
 	if t.NoFiles || t.Task.Files == nil {
@@ -172,7 +174,7 @@ func (a *attempt) giveOutput(v any) ([]byte, *fault.Error) {
 		return nil, err
 	}
 	if len(data) > MaxOutput {
-		// One after the other: each may take hundreds of MiB for a moment (I15).
+		// One at a time, because each may need hundreds of MiB for a moment (I15).
 		select {
 		case a.pool.large <- struct{}{}:
 			defer func() { <-a.pool.large }()
@@ -198,8 +200,8 @@ func (a *attempt) giveOutput(v any) ([]byte, *fault.Error) {
 	return out, nil
 }
 
-// failed names the failure of an action that returned an error. One that only
-// passes on the end of its context failed for the reason the context ended.
+// failed returns the failure for an error that the action returned. If the action
+// only returned its context's error, the failure is the reason why the context ended.
 func (a *attempt) failed(err error) *fault.Error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if cause := a.cause(); cause != nil {
@@ -209,23 +211,23 @@ func (a *attempt) failed(err error) *fault.Error {
 	return failure(err)
 }
 
-// expire is called at the deadline: the attempt has failed, whatever the action
-// still does (soft limit of X115). Its slot stays taken for the grace.
+// expire is called at the deadline: the attempt has failed, whatever the action still
+// does (soft limit of X115). Its slot stays occupied during the grace period.
 func (a *attempt) expire() {
 	a.mu.Lock()
 	if a.settled {
 		a.mu.Unlock()
 		return
 	}
-	a.settled, a.announcing = true, true
+	a.settled, a.reporting = true, true
 	dropped := a.limiter.close()
 	a.grace.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
 	a.mu.Unlock()
 	a.end(errTimeout)
 	a.done(Result{Err: a.timeoutFault(), Dropped: dropped, Holding: true})
 	a.mu.Lock()
-	a.announcing = false
-	free := a.freeLater
+	a.reporting = false
+	free := a.freeAfterReport
 	a.mu.Unlock()
 	if free {
 		a.free()
@@ -236,7 +238,7 @@ func (a *attempt) timeoutFault() *fault.Error {
 	return fault.New(fault.StepTimeout, "action %s did not return within %s", a.task.Action.Name, a.timeout())
 }
 
-// abort ends the context and starts the grace.
+// abort cancels the context and starts the grace period.
 func (a *attempt) abort() {
 	a.mu.Lock()
 	if a.settled || a.aborted {
@@ -246,20 +248,20 @@ func (a *attempt) abort() {
 	a.aborted = true
 	a.grace.Store(time.AfterFunc(a.pool.cfg.Grace, a.giveUp))
 	a.mu.Unlock()
-	a.pool.forgetDeadline(a) // the grace takes its place
+	a.pool.removeDeadline(a) // the grace period replaces it
 	a.end(errCancelled)
 }
 
-// giveUp frees the slot of an action that did not return within its grace. The
-// goroutine cannot be killed: it is counted until it ends by itself.
+// giveUp frees the slot of an action that did not return within its grace period. Its
+// goroutine cannot be killed; it is counted as abandoned until it ends by itself.
 func (a *attempt) giveUp() {
 	a.mu.Lock()
 	if a.returned || a.freed {
 		a.mu.Unlock()
 		return
 	}
-	report, later := !a.settled, a.announcing
-	a.settled, a.freed, a.freeLater = true, true, later
+	report, later := !a.settled, a.reporting
+	a.settled, a.freed, a.freeAfterReport = true, true, later
 	dropped := a.limiter.close()
 	a.mu.Unlock()
 	a.pool.countAbandoned(1)
@@ -274,7 +276,7 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// finish is called when the action has returned. Its result counts unless the
+// finish is called when the action has returned. The result counts unless the
 // attempt was settled before.
 func (a *attempt) finish(res Result) {
 	a.mu.Lock()
@@ -283,9 +285,9 @@ func (a *attempt) finish(res Result) {
 		return
 	}
 	a.returned = true
-	report, freed, later := !a.settled, a.freed, a.announcing
+	report, freed, later := !a.settled, a.freed, a.reporting
 	a.settled = true
-	a.freeLater = a.freeLater || later
+	a.freeAfterReport = a.freeAfterReport || later
 	res.Dropped = a.limiter.close()
 	a.mu.Unlock()
 	a.stopTimer()
@@ -301,18 +303,18 @@ func (a *attempt) finish(res Result) {
 	}
 }
 
-// done reports; the attempt stays known while it holds its slot.
+// done reports a result; the pool keeps the attempt while it holds its slot.
 func (a *attempt) done(res Result) {
-	if !a.pool.begin() {
+	if !a.pool.beginCallback() {
 		return
 	}
 	res.ID, res.Owner = a.task.ID, a.task.Owner
 	a.pool.cfg.Done(res)
-	a.pool.end()
+	a.pool.endCallback()
 }
 
 func (a *attempt) doneAndRelease(res Result) {
-	if !a.pool.begin() {
+	if !a.pool.beginCallback() {
 		a.pool.release(a, 0)
 		return
 	}
@@ -323,7 +325,7 @@ func (a *attempt) doneAndRelease(res Result) {
 
 func (a *attempt) free() {
 	calls := 0
-	if a.pool.cfg.Freed != nil && a.pool.begin() {
+	if a.pool.cfg.Freed != nil && a.pool.beginCallback() {
 		a.pool.cfg.Freed(a.task.ID, a.task.Owner)
 		calls = 1
 	}

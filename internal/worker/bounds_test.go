@@ -17,10 +17,10 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Do returns when the action has, and has reported by then; what is refused is not
-// reported.
+// Do returns after the action has returned and the result is reported; a refused task
+// is not reported.
 func TestDo(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	called := 0
 	tk := task("x", func(context.Context, *action.Task) (action.Result, error) {
@@ -37,8 +37,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// Every callback that begins ends, whoever listens: a count that is off would let
-// Stop return too soon or never.
+// Every callback that is counted in is counted out; a wrong count would let Stop return
+// too early or never.
 func TestCallbacksAreCounted(t *testing.T) {
 	for name, forgo := range map[string]func(*Config){
 		"all":       func(*Config) {},
@@ -46,7 +46,7 @@ func TestCallbacksAreCounted(t *testing.T) {
 		"no Report": func(c *Config) { c.Report = nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{}
+			w := &recorder{}
 			cfg := w.config()
 			forgo(&cfg)
 			p := New(cfg)
@@ -75,10 +75,10 @@ func TestCallbacksAreCounted(t *testing.T) {
 	}
 }
 
-// The end of the work is passed on however close to it the last report was, and a
-// change of the smallest size that counts is.
+// A fraction of 1 is always passed on, and so is a change of exactly the
+// minimum.
 func TestProgressAtItsBounds(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
 		for _, f := range []float64{0, progressStep / 2, progressStep, progressStep, 0.999, 1, 1, 0.998, 0.999} {
@@ -87,7 +87,7 @@ func TestProgressAtItsBounds(t *testing.T) {
 		return action.Result{}, nil
 	}))
 	p.Stop(context.Background())
-	_, reports := w.said()
+	_, reports := w.recorded()
 	var got []string
 	for _, r := range reports {
 		got = append(got, fmt.Sprint(r.Fraction))
@@ -97,10 +97,9 @@ func TestProgressAtItsBounds(t *testing.T) {
 	}
 }
 
-// A fraction is one of work, whatever an action computes: what is no number is nothing
-// done yet.
+// A fraction is clamped to 0..1, and NaN counts as 0.
 func TestProgressIsAFraction(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
 		for _, f := range []float64{math.NaN(), -1, math.Inf(-1), 0.25, math.NaN(), 7, math.Inf(1)} {
@@ -109,7 +108,7 @@ func TestProgressIsAFraction(t *testing.T) {
 		return action.Result{}, nil
 	}))
 	p.Stop(context.Background())
-	_, reports := w.said()
+	_, reports := w.recorded()
 	var got []string
 	for _, r := range reports {
 		got = append(got, fmt.Sprint(r.Fraction))
@@ -119,26 +118,26 @@ func TestProgressIsAFraction(t *testing.T) {
 	}
 }
 
-// An attempt may say so much to the byte, and no more.
+// The bound on reported bytes is exact.
 func TestReportsToTheLastByte(t *testing.T) {
 	for more, want := range []int{1, 0} {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		r := run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
 			task.Report.Delta(text(MaxReported - reportBytes + more))
 			return action.Result{}, nil
 		}))
 		p.Stop(context.Background())
-		if _, reports := w.said(); len(reports) != want || r.Dropped != int64(1-want) {
+		if _, reports := w.recorded(); len(reports) != want || r.Dropped != int64(1-want) {
 			t.Errorf("%d bytes more: %d reports, %d dropped", more, len(reports), r.Dropped)
 		}
 	}
 }
 
-// An input may have so many bytes with what it refers to, and no more: neither as
-// the files are long nor as their texts are written in JSON.
+// The bound on the bytes of an input with what it refers to is exact, both for the size
+// of the files and for the length of their texts in JSON.
 func TestLargestInputs(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	input := func(content string, list bool) []byte {
 		info, err := files.Put(context.Background(), strings.NewReader(content), "x", "")
 		if err != nil {
@@ -148,7 +147,7 @@ func TestLargestInputs(t *testing.T) {
 	}
 	wrapped := len(input("[]", true)) + len("67108864") - len("2") + len("67108864") - len("2") // Bytes and Size
 	for more, want := range []fault.Code{"", fault.ValueTooLarge} {
-		// A list counts with its reference before it is read.
+		// Before it is read, a list counts together with its reference.
 		got, err := fetch(context.Background(), files, input("["+strings.Repeat(" ", MaxLarge-wrapped-2+more)+"]", true))
 		if fault.CodeOf(err) != want && (err != nil || want != "") {
 			t.Errorf("a list, %d bytes more: %d bytes, %v", more, len(got), err)
@@ -162,9 +161,9 @@ func TestLargestInputs(t *testing.T) {
 	}
 }
 
-// A file that is longer or shorter than its reference says is not handed on.
+// A file that is longer or shorter than its reference says is an error.
 func TestInputsWhoseFilesChanged(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	info, err := files.Put(context.Background(), strings.NewReader("[1,2,3,44]"), "x", "")
 	if err != nil {
 		t.Fatal(err)
@@ -177,25 +176,26 @@ func TestInputsWhoseFilesChanged(t *testing.T) {
 	}
 }
 
-// A list waits for a text in a large element from the size on at which that goes by
-// itself; then the element may be small enough.
+// From the size at which a text is stored in its own file, a list waits for a text in a
+// large element, because the element may then be small enough.
 func TestSplittingAtItsBound(t *testing.T) {
 	for less, want := range []string{"s.0.large.txt", "s.json"} {
-		files := keep(t)
+		files := newFiles(t)
 		element := map[string]any{"large": text(worthSplitting - len(`""`) - less)}
 		for i := range (MaxOutput-worthSplitting/2)/4_000 - 1 {
 			element[fmt.Sprintf("k%05d", i)] = text(4_000 - len(`"k00000":"",`))
 		}
-		if r := carry(t, files, []any{element}); r.Err != nil || fmt.Sprint(files.names()) != "["+want+"]" {
+		if r := runAction(t, files, []any{element}); r.Err != nil || fmt.Sprint(files.names()) != "["+want+"]" {
 			t.Errorf("a text of %d bytes less: %v, %v, want %s", less, r.Err, files.names(), want)
 		}
 	}
 }
 
-// A reference says how many elements its list has, whatever the last one is.
+// A reference has the number of elements of its list, whatever the last element
+// is.
 func TestReferencesCountElements(t *testing.T) {
 	for _, last := range []any{[]any{}, map[string]any{}, []any{[]any{}}, "", int64(7)} {
-		r := carry(t, keep(t), append(texts(1_200, 1_000), last))
+		r := runAction(t, newFiles(t), append(texts(1_200, 1_000), last))
 		if ref, _, _, ok := jsonx.NextLarge(r.Output); !ok || !ref.List || ref.Size != 1_201 {
 			t.Errorf("a list that ends with %v: %+v, %v", last, ref, r.Err)
 		}

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// ending is how the context of an attempt ends. Most actions return at once and
-// never wait for it: the channel and what follows children are made when
-// somebody first asks.
-type ending struct {
+// cancelState is the cancellation state of an attempt's context. Most actions return
+// at once and never wait for cancellation, so the channel and the parent of child
+// contexts are created on first use.
+type cancelState struct {
 	mu     sync.Mutex
-	cause  error           // why it ended; nil = it has not
-	parent context.Context // a cancellable context, made on demand
+	cause  error           // why the context ended; nil while it has not
+	parent context.Context // a cancellable context, created on demand
 	cancel context.CancelCauseFunc
 }
 
-// end ends the context of the attempt. The first cause stays.
+// end cancels the context of the attempt. The first cause is kept.
 func (a *attempt) end(cause error) {
-	e := &a.ended
+	e := &a.cancelled
 	e.mu.Lock()
 	if e.cause == nil {
 		e.cause = cause
@@ -28,21 +28,21 @@ func (a *attempt) end(cause error) {
 	cancel := e.cancel
 	e.mu.Unlock()
 	if cancel != nil {
-		cancel(cause) // later ones change nothing
+		cancel(cause) // has no effect after the first call
 	}
 }
 
-// cause is why the context ended; nil = it has not.
+// cause returns why the context ended, or nil while it has not.
 func (a *attempt) cause() error {
-	a.ended.mu.Lock()
-	defer a.ended.mu.Unlock()
-	return a.ended.cause
+	a.cancelled.mu.Lock()
+	defer a.cancelled.mu.Unlock()
+	return a.cancelled.cause
 }
 
-// context is what the attempt's context derives from. Children find it through
-// Value and hang themselves below it, so they cost no goroutine.
+// context returns the context that backs the attempt's own. Derived contexts find it
+// through Value and register with it, so they need no goroutine.
 func (a *attempt) context() context.Context {
-	e := &a.ended
+	e := &a.cancelled
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.parent == nil {
@@ -54,7 +54,7 @@ func (a *attempt) context() context.Context {
 	return e.parent
 }
 
-// The attempt is the context of its action.
+// The attempt implements the context that its action receives.
 
 func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
 func (a *attempt) Done() <-chan struct{}       { return a.context().Done() }

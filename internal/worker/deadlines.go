@@ -7,48 +7,50 @@ import (
 	"time"
 )
 
-// deadlines are those of the attempts of a pool, with one timer for all of them:
-// nearly every attempt returns long before, and a timer of its own would cost
-// more than the attempt.
+// deadlines holds the deadlines of a pool's attempts, with one timer for all of them,
+// because nearly every attempt returns long before its deadline and a timer per attempt
+// would cost more than the attempt.
 //
-// Attempts of one timeout are due in the order in which they came, so a lane of
-// them is a list. There are as many lanes as recipes have different timeouts.
-// The pool's lock guards everything here.
+// Attempts with the same timeout expire in the order in which they were added, so each
+// timeout has a linked list. There are as many lists as recipes have different timeouts.
+// The pool's lock protects everything here.
 type deadlines struct {
-	lanes map[int64]*lane // by TimeoutMS
-	timer *time.Timer
-	at    time.Time // when the timer fires; zero = it is not set
-	// owner is how the timer finds its pool, and is cut off when that stops: the
-	// runtime may keep a stopped timer until it would have fired, which is hours.
+	byTimeout map[int64]*deadlineList // by TimeoutMS
+	timer     *time.Timer
+	at        time.Time // when the timer fires; zero if it is not set
+	// owner is how the timer finds its pool. It is cleared when the pool stops, because
+	// the runtime may keep a stopped timer, and what it refers to, until it would have
+	// fired hours later.
 	owner *atomic.Pointer[Pool]
 }
 
-type lane struct{ first, last *attempt }
+type deadlineList struct{ first, last *attempt }
 
-// place is where an attempt stands in its lane; lane is nil when it does not.
-type place struct {
-	lane       *lane
+// deadlineLinks are the links of an attempt in its list; list is nil when the attempt
+// is in none.
+type deadlineLinks struct {
+	list       *deadlineList
 	prev, next *attempt
 }
 
-// maxLanes bounds the empty lanes that are kept.
-const maxLanes = 64
+// maxEmptyLists is the number of lists above which empty ones are dropped.
+const maxEmptyLists = 64
 
 func (d *deadlines) add(p *Pool, a *attempt) {
-	ln := d.lanes[a.task.TimeoutMS]
+	ln := d.byTimeout[a.task.TimeoutMS]
 	if ln == nil {
-		if d.lanes == nil {
-			d.lanes = map[int64]*lane{}
+		if d.byTimeout == nil {
+			d.byTimeout = map[int64]*deadlineList{}
 		}
-		if len(d.lanes) >= maxLanes {
-			d.sweep()
+		if len(d.byTimeout) >= maxEmptyLists {
+			d.dropEmpty()
 		}
-		ln = new(lane)
-		d.lanes[a.task.TimeoutMS] = ln
+		ln = new(deadlineList)
+		d.byTimeout[a.task.TimeoutMS] = ln
 	}
-	a.place = place{lane: ln, prev: ln.last}
+	a.links = deadlineLinks{list: ln, prev: ln.last}
 	if ln.last != nil {
-		ln.last.place.next = a
+		ln.last.links.next = a
 	} else {
 		ln.first = a
 	}
@@ -58,30 +60,30 @@ func (d *deadlines) add(p *Pool, a *attempt) {
 	}
 }
 
-func (d *deadlines) sweep() {
-	for ms, ln := range d.lanes {
+func (d *deadlines) dropEmpty() {
+	for ms, ln := range d.byTimeout {
 		if ln.first == nil {
-			delete(d.lanes, ms)
+			delete(d.byTimeout, ms)
 		}
 	}
 }
 
 func (d *deadlines) remove(a *attempt) {
-	ln := a.place.lane
+	ln := a.links.list
 	if ln == nil {
 		return
 	}
-	if prev := a.place.prev; prev != nil {
-		prev.place.next = a.place.next
+	if prev := a.links.prev; prev != nil {
+		prev.links.next = a.links.next
 	} else {
-		ln.first = a.place.next
+		ln.first = a.links.next
 	}
-	if next := a.place.next; next != nil {
-		next.place.prev = a.place.prev
+	if next := a.links.next; next != nil {
+		next.links.prev = a.links.prev
 	} else {
-		ln.last = a.place.prev
+		ln.last = a.links.prev
 	}
-	a.place = place{}
+	a.links = deadlineLinks{}
 }
 
 func (d *deadlines) set(p *Pool, at time.Time) {
@@ -100,7 +102,8 @@ func (d *deadlines) set(p *Pool, at time.Time) {
 	d.timer.Reset(time.Until(at))
 }
 
-// stop ends the timer. expireDue may be on its way, and finds the pool stopped.
+// stop stops the timer. An expireDue that has already started finds the pool
+// stopped.
 func (d *deadlines) stop() {
 	if d.timer != nil {
 		d.timer.Stop()
@@ -108,21 +111,22 @@ func (d *deadlines) stop() {
 	}
 }
 
-// expireDue ends the attempts whose time is over, and sets the timer for the
-// next. The timer may come too early, for an attempt that has returned since.
+// expireDue ends the attempts whose deadline has passed, and sets the timer for the
+// next deadline. The timer may fire early, because it was set for an attempt that has
+// returned since.
 func (p *Pool) expireDue() {
 	now := time.Now()
-	var over []*attempt
+	var expired []*attempt
 	p.mu.Lock()
 	if p.stopped {
 		p.mu.Unlock()
 		return
 	}
-	d := &p.due
+	d := &p.deadlines
 	next := time.Time{}
-	for _, ln := range d.lanes {
+	for _, ln := range d.byTimeout {
 		for ln.first != nil && !ln.first.deadline.After(now) {
-			over = append(over, ln.first)
+			expired = append(expired, ln.first)
 			d.remove(ln.first)
 		}
 		if ln.first != nil && (next.IsZero() || ln.first.deadline.Before(next)) {
@@ -134,13 +138,13 @@ func (p *Pool) expireDue() {
 		d.set(p, next)
 	}
 	p.mu.Unlock()
-	for _, a := range over {
-		go a.expire() // whoever hears of it may be slow
+	for _, a := range expired {
+		go a.expire() // in a goroutine, because the Done callback may be slow
 	}
 }
 
-func (p *Pool) forgetDeadline(a *attempt) {
+func (p *Pool) removeDeadline(a *attempt) {
 	p.mu.Lock()
-	p.due.remove(a)
+	p.deadlines.remove(a)
 	p.mu.Unlock()
 }

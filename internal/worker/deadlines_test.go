@@ -14,11 +14,11 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// X115: one timer serves attempts of many timeouts, and each ends at its own
-// deadline, also when the one the timer was set for has returned before.
+// X115: one timer serves attempts with many timeouts, and each ends at its own deadline,
+// also when the attempt that the timer was set for has returned before.
 func TestX115_ManyDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		began := time.Now()
 		slow := func(ctx context.Context, _ *action.Task) (action.Result, error) {
@@ -42,8 +42,8 @@ func TestX115_ManyDeadlines(t *testing.T) {
 		if r := <-w.done; r.ID.Run != "returns" || r.Err != nil {
 			t.Errorf("first: %+v", r)
 		}
-		for i := range 3 * maxLanes { // lanes that are empty are not kept for ever
-			begin(fmt.Sprint("lane ", i), int64(60_000+i), quick)
+		for i := range 3 * maxEmptyLists { // empty lists are not kept for ever
+			begin(fmt.Sprint("timeout ", i), int64(60_000+i), quick)
 			if r := <-w.done; r.Err != nil {
 				t.Errorf("%s: %v", r.ID.Run, r.Err)
 			}
@@ -59,19 +59,19 @@ func TestX115_ManyDeadlines(t *testing.T) {
 			}
 		}
 		p.mu.Lock()
-		if n := len(p.due.lanes); n > maxLanes+1 {
-			t.Errorf("%d lanes are kept", n)
+		if n := len(p.deadlines.byTimeout); n > maxEmptyLists+1 {
+			t.Errorf("%d lists are kept", n)
 		}
 		p.mu.Unlock()
 		p.Stop(context.Background())
 	})
 }
 
-// A pool that has stopped watches over no deadline: what it gave up is the next
-// process's, and nobody is told of it here.
+// A stopped pool reports no deadlines: abandoned attempts belong to the next
+// process.
 func TestStoppedPoolHasNoDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		release := make(chan struct{})
 		tk := task("stubborn", func(context.Context, *action.Task) (action.Result, error) {
@@ -97,12 +97,12 @@ func TestStoppedPoolHasNoDeadlines(t *testing.T) {
 	})
 }
 
-// A pool that has stopped is no longer held, although the deadlines of what it
-// did are hours away: a program may open and close many engines.
+// A stopped pool can be garbage collected although its deadlines are hours away, because
+// a program may open and close many engines.
 func TestStoppedPoolIsNotHeld(t *testing.T) {
 	gone := make(chan struct{})
 	func() {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		tk := task("quick", func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil })
 		tk.TimeoutMS = 10 * time.Hour.Milliseconds()

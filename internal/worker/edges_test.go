@@ -15,8 +15,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// An executor keeps no job that is done, and no longer a list than jobs wait in it.
-func TestCrewForgetsJobs(t *testing.T) {
+// An executor does not keep finished jobs, and its list does not grow beyond
+// the waiting jobs.
+func TestExecutorForgetsJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Executor
 		for range 100 {
@@ -36,11 +37,11 @@ func TestCrewForgetsJobs(t *testing.T) {
 	})
 }
 
-// A job that is moved to the front of the list is not held at its old place too.
-func TestCrewMovesJobs(t *testing.T) {
+// A job that is moved to the front of the list is cleared at its old position.
+func TestExecutorMovesJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Executor
-		c.ready = 1 // as if somebody were on the way: nothing is taken
+		c.ready = 1 // as if a goroutine were ready: no job is taken
 		c.Add(make([]Job, 10)...)
 		c.jobs[9] = jobFunc(func() {})
 		c.head = 9
@@ -56,10 +57,10 @@ func TestCrewMovesJobs(t *testing.T) {
 	})
 }
 
-// One deadline after the other: the timer is set again when nothing was due any more.
+// One deadline after another: the timer is set again after the list was empty.
 func TestX115_DeadlineAfterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		for i := range 3 {
 			began := time.Now()
@@ -77,19 +78,19 @@ func TestX115_DeadlineAfterDeadline(t *testing.T) {
 	})
 }
 
-// The lanes that no attempt stands in are bounded.
+// The number of empty deadline lists is bounded.
 func TestX115_EmptyLanesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
-		for i := range 3 * maxLanes {
+		for i := range 3 * maxEmptyLists {
 			tk := task(fmt.Sprint(i), func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil })
 			tk.TimeoutMS = int64(1_000 + i)
 			run(t, p, w, tk)
 			synctest.Wait()
 			p.mu.Lock()
-			if n := len(p.due.lanes); n > maxLanes {
-				t.Errorf("%d lanes", n)
+			if n := len(p.deadlines.byTimeout); n > maxEmptyLists {
+				t.Errorf("%d lists", n)
 			}
 			p.mu.Unlock()
 		}
@@ -97,12 +98,12 @@ func TestX115_EmptyLanesAreBounded(t *testing.T) {
 	})
 }
 
-// A pool that has stopped leaves no timer behind: not that of its deadlines, nor that
-// of an attempt's grace. One that fires all the same finds nothing to do.
+// A stopped pool leaves no timer running, neither that of its deadlines nor that of a
+// grace period. A timer that fires all the same does nothing.
 func TestStopStopsTimers(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{}
+			w := &recorder{}
 			p := New(w.config())
 			release := make(chan struct{})
 			tk := task("x", func(context.Context, *action.Task) (action.Result, error) {
@@ -124,7 +125,7 @@ func TestStopStopsTimers(t *testing.T) {
 			}
 			p.Stop(ctx)
 			cancel()
-			if p.due.timer.Stop() {
+			if p.deadlines.timer.Stop() {
 				t.Error("the timer of the deadlines still runs")
 			}
 			if grace := a.grace.Load(); grace != nil && grace.Stop() {
@@ -143,10 +144,10 @@ func TestStopStopsTimers(t *testing.T) {
 	}
 }
 
-// Stop waits for a callback that is under way, also when it gives attempts up.
+// Stop waits for a running callback, also when it abandons attempts.
 func TestStopWaitsForCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		cfg := w.config()
 		inside, release := make(chan struct{}), make(chan struct{})
 		cfg.Done = func(Result) {
@@ -178,10 +179,10 @@ func TestStopWaitsForCallbacks(t *testing.T) {
 	})
 }
 
-// A second cancel does not begin the grace anew.
+// A second cancel does not restart the grace period.
 func TestX96_CancelTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		deaf := task("deaf", func(context.Context, *action.Task) (action.Result, error) {
 			time.Sleep(time.Minute)
@@ -211,10 +212,11 @@ func TestX96_CancelTwice(t *testing.T) {
 	})
 }
 
-// What comes after the end of an attempt, its grace or a second return, changes nothing.
+// Events after an attempt has ended (the end of its grace period, a second
+// return) change nothing.
 func TestAttemptsEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		var a *attempt
 		tk := task("x", func(context.Context, *action.Task) (action.Result, error) {
@@ -235,16 +237,16 @@ func TestAttemptsEndOnce(t *testing.T) {
 			t.Fatal("the attempt is locked")
 		}
 		a.mu.Unlock()
-		if order, _ := w.said(); fmt.Sprint(order) != "[done x]" || p.abandoned != 0 || w.log.Len() != 0 || a.grace.Load() != nil {
+		if order, _ := w.recorded(); fmt.Sprint(order) != "[done x]" || p.abandoned != 0 || w.log.Len() != 0 || a.grace.Load() != nil {
 			t.Errorf("%v, %d abandoned, log %q", order, p.abandoned, w.log.String())
 		}
 		p.Stop(context.Background())
 	})
 }
 
-// What an action says is valid text, and a level that it spells its own way is understood.
+// Reports are valid UTF-8, and other spellings of log levels are understood.
 func TestReportsAreText(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	run(t, p, w, task("x", func(_ context.Context, task *action.Task) (action.Result, error) {
 		task.Report.Log("WARNING", "a\xffb")
@@ -255,7 +257,7 @@ func TestReportsAreText(t *testing.T) {
 	}))
 	p.Stop(context.Background())
 	var got []string
-	_, reports := w.said()
+	_, reports := w.recorded()
 	for _, r := range reports {
 		got = append(got, r.Level+":"+r.Text)
 	}
@@ -264,7 +266,7 @@ func TestReportsAreText(t *testing.T) {
 	}
 }
 
-// A message of the largest length stays as it is; a longer one says that it was cut.
+// A message of the maximum length is kept; a longer one is cut and marked.
 func TestMessagesSayThatTheyWereCut(t *testing.T) {
 	for n, want := range map[int]string{maxMessage: text(maxMessage), maxMessage + 1: text(maxMessage) + " …"} {
 		if got := failure(errors.New(text(n))).Msg; got != want {
@@ -276,10 +278,10 @@ func TestMessagesSayThatTheyWereCut(t *testing.T) {
 	}
 }
 
-// Texts and lists of the smallest size that goes to a file go there, and so many
-// files as are allowed are made and not one more.
+// Texts and lists of exactly the minimum size are stored in files, up to exactly the
+// maximum number of files.
 func TestSpillAtItsBounds(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	fields := func(n, each int, v func(n int) any) map[string]any {
 		m := map[string]any{}
 		for i := range n {
@@ -292,21 +294,21 @@ func TestSpillAtItsBounds(t *testing.T) {
 	const each = minSpilled
 	for name, v := range map[string]func(n int) any{"texts": quoted, "lists": listed} {
 		files.put = nil
-		if r := carry(t, files, fields(300, each, v)); r.Err != nil || len(files.put) == 0 {
+		if r := runAction(t, files, fields(300, each, v)); r.Err != nil || len(files.put) == 0 {
 			t.Errorf("%s of %d bytes: %v, %d files", name, each, r.Err, len(files.put))
 		}
-		if r := carry(t, files, fields(300, each-1, v)); codeOf(r.Err) != fault.OutputTooLarge {
+		if r := runAction(t, files, fields(300, each-1, v)); codeOf(r.Err) != fault.OutputTooLarge {
 			t.Errorf("%s of %d bytes: %v", name, each-1, r.Err)
 		}
 	}
-	// Each field takes key, colon, comma and its value; a file leaves a reference. A
-	// small text that goes nowhere makes up what is left.
+	// Each field takes key, colon, comma and its value; a stored value leaves a reference.
+	// A small text that stays inline fills the rest.
 	most := (MaxOutput + maxSpilled*(each-refLength) - 1) / (each + len(`"k00000":,`))
 	left := MaxOutput + maxSpilled*(each-refLength) - 1 - most*(each+len(`"k00000":,`)) - len(`"f":"",`)
 	for more, want := range []int{maxSpilled, 0} {
 		files.put = nil
 		out := with(fields(most, each, quoted), "f", text(left+more))
-		if r := carry(t, files, out); (r.Err == nil) != (want > 0) || len(files.put) != want {
+		if r := runAction(t, files, out); (r.Err == nil) != (want > 0) || len(files.put) != want {
 			t.Errorf("%d bytes more: %v, %d files, want %d", more, r.Err, len(files.put), want)
 		}
 	}

@@ -10,29 +10,30 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// rawRoom is how much longer JSON text may be than its canonical form: white
-// space and escapes may shrink it.
-const rawRoom = 4
+// rawFactor is how many times longer raw JSON text may be than its canonical form,
+// which has no white space and fewer escapes.
+const rawFactor = 4
 
-// encode writes an output once, in the form in which it is journaled. most is how
-// many bytes that may have.
+// encode encodes an output in the form in which it is journaled, with at most
+// most bytes.
 func encode(name string, v any, most int) ([]byte, *fault.Error) {
 	data, err := canonical(v, most)
 	switch {
-	case errors.Is(err, errRawTooLarge) || len(data) > most || tooMany(err):
+	case errors.Is(err, errRawTooLarge) || len(data) > most || tooManyTokens(err):
 		return nil, outputTooLarge(name, most)
 	case err != nil:
 		return nil, fault.Wrap(fault.StepFailed, err, "action %s returned an output that is no JSON value: %v", name, err)
 	case jsonx.Reserved(data):
-		// It would be read as a reference to a file that this action never saw.
+		// The engine would read it as a reference to a file.
 		return nil, fault.New(fault.OutputContractViolation,
 			"the output of action %s uses the name %q, which is reserved: give the field another name", name, jsonx.LargeName)
 	}
 	return data, nil
 }
 
-// tooMany says that a text holds more names and values than may be decoded.
-func tooMany(err error) bool {
+// tooManyTokens reports whether err says that a text has more names and values than
+// may be decoded.
+func tooManyTokens(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -44,7 +45,8 @@ func outputTooLarge(name string, most int) *fault.Error {
 	return fault.New(fault.OutputTooLarge, "action %s returned more than %d bytes: return a file instead", name, most)
 }
 
-// null is the output of an action that has none; nobody writes into an output.
+// null is the output of an action that returns none. It is shared, because outputs are
+// never modified.
 var null = []byte("null")
 
 var errRawTooLarge = errors.New("JSON text is too large")
@@ -59,8 +61,8 @@ func canonical(v any, most int) ([]byte, error) {
 	case json.RawMessage:
 		raw = v
 	case map[string]any, []any:
-		// Most outputs are made of plain values; one that holds a struct deeper
-		// down takes the way of the structs.
+		// Most outputs consist of plain values; one that contains a struct is
+		// marshaled first, like a struct.
 		if data, err := jsonx.Canonical(v); err == nil {
 			return data, nil
 		}
@@ -74,7 +76,7 @@ func canonical(v any, most int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if len(raw) > min(rawRoom*most, 2*MaxLarge) {
+	if len(raw) > min(rawFactor*most, 2*MaxLarge) {
 		return nil, errRawTooLarge
 	}
 	out, err := jsonx.Decode(raw, jsonx.Limits{Bytes: len(raw) + 1, Tokens: maxTokens})
@@ -84,14 +86,14 @@ func canonical(v any, most int) ([]byte, error) {
 	return jsonx.AppendCanonical(make([]byte, 0, len(raw)), out)
 }
 
-// maxDepth bounds how deeply an input or output nests: what an action returns has
-// at most 64 levels, and a list read from a file may stand inside as many.
+// maxDepth bounds the nesting of an input or output: what an action returns has at most
+// 64 levels, and a list read from a file may be nested 64 levels deep in an input.
 const maxDepth = 128
 
-// check decodes a value and holds it to a validator.
+// check decodes a value and validates it.
 func check(validate func(any) error, data []byte, code, tooLarge fault.Code) *fault.Error {
 	v, err := jsonx.Decode(data, jsonx.Limits{Bytes: len(data) + 1, Depth: maxDepth, Tokens: maxTokens})
-	if tooMany(err) {
+	if tooManyTokens(err) {
 		return fault.New(tooLarge, "the value cannot be checked: %v", err)
 	}
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"sync"
 )
 
-// A Job is something to do that may take any time and may block.
+// A Job is a piece of work that may take any time and may block.
 type Job interface{ Do() }
 
-// An Executor carries out jobs. None waits for another to end, however long it takes,
-// as if each had a goroutine of its own; but jobs that return at once share one,
-// which costs far less. Jobs begin in the order in which they came.
+// An Executor carries out jobs. No job waits for another one to end, as if each had its
+// own goroutine; but jobs that return at once share a goroutine, which costs far less.
+// Jobs start in the order in which they were added.
 //
-// The rule: as long as jobs are waiting, one goroutine at least is on its way to
-// the next of them and not inside a job. Whoever takes a job while nobody else is
-// on the way sends another one first. When the job blocks, that one takes over;
-// when the job returns at once, its own goroutine goes on, and the other finds
-// less to do, or nothing.
+// The invariant: while jobs are waiting, at least one goroutine is ready, that is, not
+// inside a job. A goroutine that takes a job while no other one is ready starts another
+// one first. If the job blocks, the other goroutine continues with the waiting jobs; if
+// the job returns at once, its own goroutine continues, and the other one finds fewer
+// jobs or none.
 type Executor struct {
 	mu    sync.Mutex
 	jobs  []Job
@@ -26,60 +26,60 @@ type Executor struct {
 	ready int // goroutines that are not inside a job
 }
 
-// yieldInterval is after how many jobs that return at once a goroutine lets others go
-// first: whoever takes the results should not have to wait for the last of a
-// thousand jobs, or the processors take turns where they could work side by side.
+// yieldInterval is after how many jobs a goroutine yields the processor. Without it the
+// consumer of the results would wait for the last of a thousand short jobs, and
+// processors would take turns instead of working in parallel.
 const yieldInterval = 32
 
-// enough goroutines on their way need no other: jobs that blocked leave one
-// behind each, which goes when it comes back.
-const enough = 4
+// maxReady bounds the ready goroutines. Each job that blocked has led to one more
+// goroutine; those above the bound exit when their job returns.
+const maxReady = 4
 
-// Add gives the executor more to do.
-func (c *Executor) Add(jobs ...Job) {
+// Add adds jobs.
+func (e *Executor) Add(jobs ...Job) {
 	if len(jobs) == 0 {
 		return
 	}
-	c.mu.Lock()
-	if c.head > len(c.jobs)/2 {
-		n := copy(c.jobs, c.jobs[c.head:])
-		clear(c.jobs[n:])
-		c.jobs, c.head = c.jobs[:n], 0
+	e.mu.Lock()
+	if e.head > len(e.jobs)/2 {
+		n := copy(e.jobs, e.jobs[e.head:])
+		clear(e.jobs[n:])
+		e.jobs, e.head = e.jobs[:n], 0
 	}
-	c.jobs = append(c.jobs, jobs...)
-	c.sendLocked()
-	c.mu.Unlock()
+	e.jobs = append(e.jobs, jobs...)
+	e.startLocked()
+	e.mu.Unlock()
 }
 
-// sendLocked keeps the rule.
-func (c *Executor) sendLocked() {
-	if c.ready == 0 && c.head < len(c.jobs) {
-		c.ready++
-		go c.work()
+// startLocked starts a goroutine if the invariant requires one.
+func (e *Executor) startLocked() {
+	if e.ready == 0 && e.head < len(e.jobs) {
+		e.ready++
+		go e.work()
 	}
 }
 
-func (c *Executor) work() {
-	c.mu.Lock()
-	for n := 1; c.head < len(c.jobs); n++ {
-		j := c.jobs[c.head]
-		c.jobs[c.head] = nil
-		c.head++
-		c.ready--
-		c.sendLocked()
-		c.mu.Unlock()
-		j.Do() // which may end this goroutine: another one is on its way where jobs wait
-		c.mu.Lock()
-		c.ready++
-		if c.ready > enough {
+func (e *Executor) work() {
+	e.mu.Lock()
+	for n := 1; e.head < len(e.jobs); n++ {
+		j := e.jobs[e.head]
+		e.jobs[e.head] = nil
+		e.head++
+		e.ready--
+		e.startLocked()
+		e.mu.Unlock()
+		j.Do() // may end this goroutine; then another one is ready if jobs wait
+		e.mu.Lock()
+		e.ready++
+		if e.ready > maxReady {
 			break
 		}
 		if n%yieldInterval == 0 {
-			c.mu.Unlock()
+			e.mu.Unlock()
 			runtime.Gosched()
-			c.mu.Lock()
+			e.mu.Lock()
 		}
 	}
-	c.ready--
-	c.mu.Unlock()
+	e.ready--
+	e.mu.Unlock()
 }

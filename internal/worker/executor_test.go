@@ -15,7 +15,7 @@ type jobFunc func()
 func (f jobFunc) Do() { f() }
 
 // No job waits for another to return: each of these waits for all of them.
-func TestCrewJobsMayBlock(t *testing.T) {
+func TestExecutorJobsMayBlock(t *testing.T) {
 	var c Executor
 	const n = 500
 	var inside, done sync.WaitGroup
@@ -34,8 +34,8 @@ func TestCrewJobsMayBlock(t *testing.T) {
 	done.Wait()
 }
 
-// Jobs that return at once are done by a few goroutines, and none stays behind.
-func TestCrewSharesGoroutines(t *testing.T) {
+// Jobs that return at once are done by a few goroutines, and all of them exit.
+func TestExecutorSharesGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Executor
 		var done, most atomic.Int64
@@ -44,8 +44,8 @@ func TestCrewSharesGoroutines(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = jobFunc(func() {
 				done.Add(1)
-				// Without a lock: a job that waits for another one may have a
-				// goroutine of its own.
+				// Without a lock, because a job that waits for another one may have its own
+				// goroutine.
 				for now := int64(runtime.NumGoroutine() - before); ; {
 					was := most.Load()
 					if now <= was || most.CompareAndSwap(was, now) {
@@ -70,8 +70,8 @@ func TestCrewSharesGoroutines(t *testing.T) {
 	})
 }
 
-// A job that ends its goroutine takes no other job with it.
-func TestCrewSurvivesGoexit(t *testing.T) {
+// A job that ends its goroutine does not affect other jobs.
+func TestExecutorSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Executor
 		var done atomic.Int64

@@ -12,22 +12,22 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// fetch puts the texts and lists that an input refers to in the place of their
-// references, so that an action never sees one. input is canonical JSON, and so is
-// what it returns: at most MaxLarge bytes, of which the files are told before they
-// are read.
+// fetch replaces the references in an input by the texts and lists they refer to, so
+// that an action never sees a reference. input and result are canonical JSON. The result
+// has at most MaxLarge bytes, which is checked before the files are read.
 func fetch(ctx context.Context, files action.Files, input []byte) ([]byte, error) {
 	return (&fetcher{ctx: ctx, files: files, read: map[string][]byte{}}).fill(input)
 }
 
-// A fetcher reads each file of an input once, however often that names it.
+// A fetcher reads each file of an input once, however often the input refers to
+// it.
 type fetcher struct {
 	ctx   context.Context
 	files action.Files
 	read  map[string][]byte
 }
 
-// fill returns JSON text with values in the place of references.
+// fill returns input with its references replaced by their values.
 func (f *fetcher) fill(input []byte) ([]byte, error) {
 	total := int64(len(input))
 	for rest := input; ; {
@@ -52,7 +52,7 @@ func (f *fetcher) fill(input []byte) ([]byte, error) {
 			if content, err = contentOf(f.ctx, f.files, ref); err != nil {
 				return nil, err
 			}
-			// The elements of such a list were checked to be of this run.
+			// References inside the list were checked to belong to this run.
 			if ref.Refs {
 				if content, err = f.fill(content); err != nil {
 					return nil, err
@@ -69,8 +69,8 @@ func (f *fetcher) fill(input []byte) ([]byte, error) {
 	return append(out, input...), nil
 }
 
-// contentOf reads a value as canonical JSON. The store holds the bytes to their
-// hash; a list was written in canonical form.
+// contentOf reads a value as canonical JSON. The store verifies the hash of the bytes;
+// a list was written in canonical form.
 func contentOf(ctx context.Context, files action.Files, ref jsonx.Large) ([]byte, error) {
 	if files == nil {
 		return nil, fault.New(fault.FileNotFound, "a part of the input is in file %s, and there are no files here", ref.Hash)

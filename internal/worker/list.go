@@ -18,8 +18,8 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// takeLists takes the lists that an action streams and that lie in files out of its
-// input.
+// takeLists removes from an input the lists that the action streams and that are stored
+// in files, and returns the rest and those lists.
 func takeLists(streams []string, input []byte) ([]byte, map[string]jsonx.Large, error) {
 	if len(streams) == 0 {
 		return input, nil, nil
@@ -42,7 +42,7 @@ func takeLists(streams []string, input []byte) ([]byte, map[string]jsonx.Large, 
 	if lists == nil {
 		return input, nil, nil
 	}
-	// The fields are canonical JSON as they are; only their order is to be made.
+	// The fields are canonical JSON already; only their order must be restored.
 	rest := []byte{'{'}
 	for i, name := range slices.SortedFunc(maps.Keys(fields), jsonx.CompareNames) {
 		if i > 0 {
@@ -57,8 +57,9 @@ func takeLists(streams []string, input []byte) ([]byte, map[string]jsonx.Large, 
 	return append(rest, '}'), lists, nil
 }
 
-// withLists puts references back in their place, for a contract that looks at types.
-func withLists(v any, lists map[string]jsonx.Large) any {
+// restoreLists adds the references of lists to an input again, for a contract that
+// checks types.
+func restoreLists(v any, lists map[string]jsonx.Large) any {
 	fields, ok := v.(map[string]any)
 	if !ok {
 		return v
@@ -79,7 +80,8 @@ type list struct {
 // Len implements [action.List].
 func (l *list) Len() int64 { return l.ref.Size }
 
-// Items implements [action.List]. What an element refers to is put in its place.
+// Items implements [action.List]. References inside elements are replaced by
+// their values.
 func (l *list) Items(ctx context.Context) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := l.each(ctx, func(item json.RawMessage) bool { return yield(item, nil) }); err != nil {
@@ -88,7 +90,7 @@ func (l *list) Items(ctx context.Context) iter.Seq2[json.RawMessage, error] {
 	}
 }
 
-// each reads until use returns false.
+// each calls use for each element until use returns false.
 func (l *list) each(ctx context.Context, use func(json.RawMessage) bool) error {
 	f, err := l.files.Open(ctx, l.ref.Hash)
 	if err != nil {
@@ -97,7 +99,7 @@ func (l *list) each(ctx context.Context, use func(json.RawMessage) bool) error {
 	defer func() { _ = f.Close() }()
 	dec := json.NewDecoder(bufio.NewReaderSize(f, 64<<10))
 	if open, err := dec.Token(); err != nil || open != json.Delim('[') {
-		return l.broken(cmp.Or(err, errNoList))
+		return l.damaged(cmp.Or(err, errNoList))
 	}
 	n := int64(0)
 	for ; dec.More(); n++ {
@@ -106,7 +108,7 @@ func (l *list) each(ctx context.Context, use func(json.RawMessage) bool) error {
 		}
 		var item json.RawMessage
 		if err := dec.Decode(&item); err != nil {
-			return l.broken(err)
+			return l.damaged(err)
 		}
 		if l.ref.Refs && jsonx.Reserved(item) {
 			if item, err = fetch(ctx, l.files, item); err != nil {
@@ -120,13 +122,14 @@ func (l *list) each(ctx context.Context, use func(json.RawMessage) bool) error {
 	if _, err = dec.Token(); err == nil && n != l.ref.Size {
 		err = errNoList
 	}
-	return l.broken(err)
+	return l.damaged(err)
 }
 
 var errNoList = errors.New("it is another value")
 
-// broken is the fault of a file that does not hold the list that it held.
-func (l *list) broken(err error) error {
+// damaged returns the error for a file that no longer holds its list; nil if
+// err is nil.
+func (l *list) damaged(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case err == nil:

@@ -15,7 +15,7 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// listOf puts a list into a file; the elements may hold references.
+// listOf stores a list in a file; the elements may contain references.
 func listOf(t *testing.T, files action.Files, content string) jsonx.Large {
 	t.Helper()
 	info, err := files.Put(t.Context(), strings.NewReader(content), "list.json", "application/json")
@@ -27,10 +27,11 @@ func listOf(t *testing.T, files action.Files, content string) jsonx.Large {
 	return jsonx.Large{Hash: info.Hash, List: true, Size: int64(len(items)), Bytes: info.Size, Refs: strings.Contains(content, jsonx.LargeName)}
 }
 
-// streamed runs an action that reads "rows" as a stream and gives back what it saw.
+// streamed runs an action that reads "rows" as a stream and returns what it
+// read.
 func streamed(t *testing.T, files action.Files, input string, contract func(any) error) Result {
 	t.Helper()
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	defer p.Stop(context.Background())
 	tk := task("streams", func(ctx context.Context, task *action.Task) (action.Result, error) {
@@ -53,8 +54,8 @@ func streamed(t *testing.T, files action.Files, input string, contract func(any)
 }
 
 func TestListsAreStreamed(t *testing.T) {
-	files := keep(t)
-	many := listOf(t, files, "["+strings.Repeat(`"`+text(1_000)+`",`, 70_000)+"1]") // past what an input may have
+	files := newFiles(t)
+	many := listOf(t, files, "["+strings.Repeat(`"`+text(1_000)+`",`, 70_000)+"1]") // larger than an input may be
 	word := listOf(t, files, `["x"]`)
 	nested := listOf(t, files, `[1,{"a":`+string(word.Append(nil))+`},[`+string(word.Append(nil))+`]]`)
 	deep := listOf(t, files, "["+string(nested.Append(nil))+"]")
@@ -84,9 +85,10 @@ func TestListsAreStreamed(t *testing.T) {
 	}
 }
 
-// A contract sees a streamed list whole where it may be held, and else its type.
+// A contract sees a whole streamed list if it fits into memory, and otherwise
+// its type.
 func TestContractsOfStreamedLists(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	small := listOf(t, files, `["x","y"]`)
 	large := listOf(t, files, "["+strings.Repeat(`"`+text(1_000)+`",`, 70_000)+"1]")
 	seen := any(nil)
@@ -108,9 +110,10 @@ func TestContractsOfStreamedLists(t *testing.T) {
 	}
 }
 
-// A list whose file is not what it was fails the attempt, and is never a shorter list.
+// A list whose file has changed fails the attempt; it is never read as a
+// shorter list.
 func TestStreamedListsThatBroke(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	for _, content := range []string{`[1,2`, `[1,`, `[`, ``, `[1,2}`, `{"a":1}`, `[1 2]`, `{}`, `1`} {
 		ref := listOf(t, files, content)
 		if r := streamed(t, files, `{"rows":`+string(ref.Append(nil))+`}`, nil); !errors.Is(r.Err, fault.FileInvalid) {

@@ -9,15 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// progressStep is the smallest change of a fraction that is passed on: an
-// action may report every byte, people see percent.
+// progressStep is the smallest change of a fraction that is passed on, because an action
+// may report every byte and people see percent.
 const progressStep = 0.005
 
-// reportBytes is charged for each report beside its text, so that empty ones
+// reportBytes is charged for each report in addition to its text, so that empty reports
 // are bounded too.
 const reportBytes = 64
 
-// A reportLimiter bounds what an attempt says (I15). Its zero value is ready.
+// A reportLimiter bounds the reports of an attempt (I15). Its zero value is
+// ready for use.
 type reportLimiter struct {
 	mu       sync.Mutex
 	closed   bool
@@ -29,8 +30,8 @@ type reportLimiter struct {
 	begun    bool
 }
 
-// close ends reporting and returns how much was dropped. What a runaway action
-// says later reaches nobody.
+// close ends reporting and returns how many reports were dropped. Later reports of an
+// action that keeps running are discarded.
 func (s *reportLimiter) close() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,9 +39,9 @@ func (s *reportLimiter) close() int64 {
 	return s.dropped
 }
 
-// say passes a report on when it is within bounds. The lock is held meanwhile:
-// reports arrive in the order they were made, and none after the result.
-func (a *attempt) say(r Report) {
+// report passes a report on if it is within the bounds. It holds the lock meanwhile, so
+// that reports arrive in the order in which they were made, and none after the result.
+func (a *attempt) report(r Report) {
 	s := &a.limiter
 	sink := a.pool.cfg.Report
 	s.mu.Lock()
@@ -82,10 +83,10 @@ func (a *attempt) Progress(fraction float64, text string) {
 	if math.IsNaN(fraction) {
 		fraction = 0
 	}
-	a.say(Report{Kind: Progress, Fraction: min(max(fraction, 0), 1), Text: valid(text)})
+	a.report(Report{Kind: Progress, Fraction: min(max(fraction, 0), 1), Text: validUTF8(text)})
 }
 
-// Log implements action.Reporter. An unknown level is info.
+// Log implements action.Reporter. An unknown level becomes info.
 func (a *attempt) Log(level, text string) {
 	switch level = strings.ToLower(level); level {
 	case "debug", "info", "warn", "error":
@@ -94,25 +95,25 @@ func (a *attempt) Log(level, text string) {
 	default:
 		level = "info"
 	}
-	a.say(Report{Kind: Log, Level: level, Text: valid(text)})
+	a.report(Report{Kind: Log, Level: level, Text: validUTF8(text)})
 }
 
 // Delta implements action.Reporter.
-func (a *attempt) Delta(text string) { a.say(Report{Kind: Delta, Text: valid(text)}) }
+func (a *attempt) Delta(text string) { a.report(Report{Kind: Delta, Text: validUTF8(text)}) }
 
-// Preview implements action.Reporter. A value that is no JSON or too large for
-// an output is dropped and counted.
+// Preview implements action.Reporter. A value that is not JSON, or is too large for an
+// output, is dropped and counted.
 func (a *attempt) Preview(value any) {
 	data, err := encode(a.task.Action.Name, value, MaxOutput)
 	if err != nil {
 		a.drop()
 		return
 	}
-	a.say(Report{Kind: Preview, Value: data})
+	a.report(Report{Kind: Preview, Value: data})
 }
 
-// valid makes text fit for JSON.
-func valid(text string) string {
+// validUTF8 replaces invalid UTF-8 in text, as JSON requires.
+func validUTF8(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}

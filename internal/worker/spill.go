@@ -17,33 +17,34 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// The bounds of outputs and inputs that do not travel inline.
+// The bounds of outputs and inputs that are too large for an event.
 const (
-	// MaxLarge is how many bytes of canonical JSON an output may have with all
-	// that is put into files, and an input with all that is read from them.
+	// MaxLarge is how many bytes of canonical JSON an output may have, including what is
+	// stored in files, and an input, including what is read from files.
 	MaxLarge = 64 << 20
-	// maxTokens bounds what such a value may decode to: many small values take
-	// far more memory than text.
+	// maxTokens bounds the number of names and values in such an output or input, because
+	// many small values take far more memory than their text.
 	maxTokens = 4 << 20
-	// minSpilled is the smallest text or list that is put into a file, in bytes
-	// of JSON; a reference has about 150.
+	// minSpilled is the smallest text or list that is stored in a file, in bytes of JSON;
+	// a reference has about 150 bytes.
 	minSpilled = 4 << 10
-	// maxSpilled bounds the files of one output: each is synced.
+	// maxSpilled bounds the number of files of one output, because each file is
+	// synced.
 	maxSpilled = 1_000
-	// worthSplitting is how large a text or list must be to go by itself before
-	// the list around it does.
+	// worthSplitting is how large a text or list must be to be stored in its own file
+	// before the list around it is.
 	worthSplitting = 64 << 10
 )
 
-// spill puts texts and lists of an output into files until the rest fits into
+// spill stores texts and lists of an output in files until the rest fits into
 // MaxOutput, and returns the output with references in their place (design
 // section 7). The files are durable when it returns.
 //
-// The choice depends on the value alone. It is the largest text or list, again
-// and again. A list goes as a whole, unless one of its elements is larger than an
-// inline value: then what is large in there goes first, so that a loop can run
-// over the list. What lies in a file holds no references: whoever keeps files
-// would have to look into them to know what they name.
+// The choice depends only on the value: repeatedly the largest text or list is chosen.
+// A list is stored as a whole, unless one of its elements is larger than an inline
+// value: then the large parts of that element are stored first, so that a loop can run
+// over the list. A file made here holds no references, because retention would
+// otherwise have to read files to know which other files they need.
 func spill(ctx context.Context, files action.Files, step string, data []byte) ([]byte, error) {
 	c := chooser{data: data}
 	c.scan()
@@ -68,7 +69,8 @@ func spill(ctx context.Context, files action.Files, step string, data []byte) ([
 
 var errTooLarge = errors.New("the output is too large")
 
-// store writes what a span holds to a file: a text as it is, a list as JSON.
+// store writes the content of a span to a file: a text as plain text, a list as
+// JSON.
 func (c *chooser) store(ctx context.Context, files action.Files, step string, s *span) (jsonx.Large, error) {
 	ref := jsonx.Large{List: s.kind == '[', Size: s.count}
 	content, name, mime := c.data[s.start:s.end], ".json", "application/json"
@@ -88,7 +90,7 @@ func (c *chooser) store(ctx context.Context, files action.Files, step string, s 
 	return ref, nil
 }
 
-// unquote gives the text of a JSON string.
+// unquote returns the text of a JSON string.
 func unquote(quoted []byte) ([]byte, error) {
 	if in := quoted[1 : len(quoted)-1]; bytes.IndexByte(in, '\\') < 0 {
 		return in, nil
@@ -98,13 +100,14 @@ func unquote(quoted []byte) ([]byte, error) {
 	return []byte(s), err
 }
 
-// maxFileName bounds the name of such a file, without its extension.
+// maxFileName bounds the length of a file's name without its extension.
 const maxFileName = 100
 
-// fileName is the step and the place in its output, such as "read.pages.3.text".
+// fileName returns a name made of the step and the path in its output, such as
+// "read.pages.3.text".
 func fileName(step string, path []string) string {
 	name := strings.Join(append([]string{step}, path...), ".")
-	// What is before a slash would be taken for a directory.
+	// The part before a slash would be taken for a directory.
 	name = strings.NewReplacer("/", "_", `\`, "_").Replace(name)
 	if len(name) > maxFileName {
 		name = strings.ToValidUTF8(name[:maxFileName], "")
@@ -112,36 +115,37 @@ func fileName(step string, path []string) string {
 	return name
 }
 
-// A span is a text, a list or an object of some size in the JSON text.
+// A span is a text, a list or an object of at least minSpilled bytes in the
+// JSON text.
 type span struct {
 	start, end int
-	parent     int // the span around it; -1 for the whole
+	parent     int // the span around it; -1 for the outermost span
 	kind       byte
 	count      int64 // elements of a list
-	index      int64 // its own, in the list around it
+	index      int64 // of this span in the list around it
 	key        [2]int
-	saved      int  // bytes that references inside, or in its place, save
-	taken      bool // it is to be replaced
-	inner      int  // texts and lists inside that are worth to go by themselves
-	wide       []int
+	saved      int  // bytes saved by references inside the span, or by one that replaces it
+	taken      bool // will be replaced by a reference
+	splittable int  // texts and lists inside that can be stored in their own files
+	oversized  []int
 }
 
 func (s *span) size() int       { return s.end - s.start - s.saved }
-func (s *span) candidate() bool { return s.kind != '{' } // scan has left out what is small
+func (s *span) candidate() bool { return s.kind != '{' } // scan omits small spans
 
-// A chooser finds what to put into files. It reads canonical JSON as it is,
-// without decoding it: an output of 64 MiB would take many times that.
+// A chooser chooses what to store in files. It reads canonical JSON without decoding it,
+// because a decoded output of 64 MiB would take many times that memory.
 type chooser struct {
 	data  []byte
 	spans []span
 	queue []queued // a heap, the largest first
 	saved int
-	// eager takes also lists that wait: nothing else is left.
+	// eager makes next return also lists that wait, because nothing else is left.
 	eager bool
 }
 
-// scan notes every text, list and object of minSpilled bytes or more, each after
-// what surrounds it.
+// scan records every text, list and object of at least minSpilled bytes, each after the
+// span around it.
 func (c *chooser) scan() {
 	type open struct {
 		span  int // index in all
@@ -149,7 +153,7 @@ func (c *chooser) scan() {
 		key   [2]int
 	}
 	var stack []open
-	var all []span // open ones and those that are large, by where they begin
+	var all []span // open spans and large closed ones, ordered by start
 	begin := func(at int, kind byte) {
 		s := span{start: at, kind: kind, parent: -1}
 		if n := len(stack); n > 0 {
@@ -157,8 +161,8 @@ func (c *chooser) scan() {
 		}
 		all = append(all, s)
 	}
-	// end closes the span that was begun last; a small one is forgotten. What is
-	// inside it is small, too, so it is the last of all.
+	// end closes the span that was opened last, and drops it if it is small. Spans inside
+	// a small one are small too and were dropped, so it is the last element of all.
 	end := func(i, at int, count int64) {
 		if all[i].end, all[i].count = at, count; at-all[i].start < minSpilled {
 			all = all[:i]
@@ -199,18 +203,18 @@ func (c *chooser) scan() {
 	c.spans = all
 }
 
-// choose marks what goes into files and returns it in its order in the text; nil
-// when the rest cannot be made to fit.
+// choose marks the spans to store in files and returns them in the order of the text. It
+// returns nil if the rest cannot be made to fit.
 func (c *chooser) choose() []int {
 	for i := range c.spans {
 		s := &c.spans[i]
 		if s.end-s.start > MaxOutput && s.parent >= 0 {
 			p := &c.spans[s.parent]
-			p.wide = append(p.wide, i)
+			p.oversized = append(p.oversized, i)
 		}
 		if s.kind != '{' && s.end-s.start >= worthSplitting {
 			for p := s.parent; p >= 0; p = c.spans[p].parent {
-				c.spans[p].inner++
+				c.spans[p].splittable++
 			}
 		}
 	}
@@ -245,9 +249,9 @@ func (c *chooser) fill() {
 	heap.Init(c)
 }
 
-// next is the largest text or list whose turn it is; -1 when none is left. What is
-// around a span is as large, so it comes before it, and waits or is taken: the sizes
-// in the queue are always those of now.
+// next returns the largest text or list that does not wait, or -1 if there is none. The
+// span around another one is at least as large, so it leaves the queue first, and either
+// waits or is taken. Therefore the sizes in the queue are always current.
 func (c *chooser) next() int {
 	for {
 		if len(c.queue) == 0 {
@@ -261,17 +265,17 @@ func (c *chooser) next() int {
 		q := heap.Pop(c).(queued)
 		s := &c.spans[q.span]
 		switch {
-		case s.taken || c.within(q.span) || s.size() < minSpilled:
+		case s.taken || c.insideTaken(q.span) || s.size() < minSpilled:
 		case !c.eager && c.waits(s):
-			// Whatever is taken inside puts it back.
+			// take puts it back into the queue when a span inside it is taken.
 		default:
 			return q.span
 		}
 	}
 }
 
-// within says that a list around the span was taken.
-func (c *chooser) within(i int) bool {
+// insideTaken reports whether a list around the span was taken.
+func (c *chooser) insideTaken(i int) bool {
 	for p := c.spans[i].parent; p >= 0; p = c.spans[p].parent {
 		if c.spans[p].taken {
 			return true
@@ -280,20 +284,20 @@ func (c *chooser) within(i int) bool {
 	return false
 }
 
-// waits says that an element of the list is larger than an inline value, and has
-// something inside, or is something, that can go by itself.
+// waits reports whether an element of the list is larger than an inline value and can be
+// stored in its own file, or has a part that can.
 func (c *chooser) waits(s *span) bool {
-	return s.kind == '[' && slices.ContainsFunc(s.wide, func(i int) bool {
+	return s.kind == '[' && slices.ContainsFunc(s.oversized, func(i int) bool {
 		e := &c.spans[i]
-		return !e.taken && e.size() > MaxOutput && (e.kind != '{' || e.inner > 0)
+		return !e.taken && e.size() > MaxOutput && (e.kind != '{' || e.splittable > 0)
 	})
 }
 
-// refLength is at most the length of a reference.
+// refLength is the maximum length of a reference.
 const refLength = 160
 
-// take marks a span, and takes back the marks inside it. It returns how many more
-// files that makes.
+// take marks a span and clears the marks inside it. It returns by how many the number of
+// files grows.
 func (c *chooser) take(i int) int {
 	s := &c.spans[i]
 	files := 1
@@ -304,16 +308,16 @@ func (c *chooser) take(i int) int {
 		}
 	}
 	saves := s.size() - refLength
-	gone := s.inner
+	gone := s.splittable
 	if s.end-s.start >= worthSplitting {
 		gone++
 	}
-	s.taken, s.saved, s.inner = true, s.saved+saves, 0
+	s.taken, s.saved, s.splittable = true, s.saved+saves, 0
 	c.saved += saves
 	for p := s.parent; p >= 0; p = c.spans[p].parent {
 		around := &c.spans[p]
 		around.saved += saves
-		around.inner -= gone
+		around.splittable -= gone
 		if around.candidate() {
 			heap.Push(c, queued{around.size(), p})
 		}
@@ -321,7 +325,7 @@ func (c *chooser) take(i int) int {
 	return files
 }
 
-// path is where a span is: keys and indices from the top.
+// path returns the keys and indices that lead to a span, from the top.
 func (c *chooser) path(s *span) []string {
 	var path []string
 	for ; s.parent >= 0; s = &c.spans[s.parent] {
@@ -329,18 +333,18 @@ func (c *chooser) path(s *span) []string {
 			path = append(path, fmt.Sprint(s.index))
 			continue
 		}
-		key, _ := unquote(c.data[s.key[0]:s.key[1]]) // of JSON that encode has made
+		key, _ := unquote(c.data[s.key[0]:s.key[1]]) // cannot fail: encode made this JSON
 		path = append(path, string(key))
 	}
 	slices.Reverse(path)
 	return path
 }
 
-// queued is a span and the size it had when it was put into the queue.
+// queued is a span with its size at the time it was queued.
 type queued struct{ size, span int }
 
-// Len, Less, Swap, Push and Pop implement heap.Interface. Of two spans of one
-// size the first comes first.
+// Len, Less, Swap, Push and Pop implement heap.Interface. Of two spans of the same size
+// the one that starts first comes first.
 func (c *chooser) Len() int { return len(c.queue) }
 func (c *chooser) Less(i, j int) bool {
 	a, b := c.queue[i], c.queue[j]

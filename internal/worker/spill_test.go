@@ -23,19 +23,19 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// kept is a file store that notes what is put into it.
-type kept struct {
+// recordingFiles is a file store that records what is stored.
+type recordingFiles struct {
 	action.Files
 	put []action.FileInfo
 }
 
-func (k *kept) Put(ctx context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
+func (k *recordingFiles) Put(ctx context.Context, r io.Reader, name, mime string) (action.FileInfo, error) {
 	info, err := k.Files.Put(ctx, r, name, mime)
 	k.put = append(k.put, info)
 	return info, err
 }
 
-func (k *kept) names() []string {
+func (k *recordingFiles) names() []string {
 	var names []string
 	for _, f := range k.put {
 		names = append(names, f.Name)
@@ -43,20 +43,20 @@ func (k *kept) names() []string {
 	return names
 }
 
-func keep(t testing.TB) *kept {
+func newFiles(t testing.TB) *recordingFiles {
 	t.Helper()
 	s, err := blob.Open(blob.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return &kept{Files: s.Files("acme")}
+	return &recordingFiles{Files: s.Files("acme")}
 }
 
-// carry runs an action that returns out, with files.
-func carry(t testing.TB, files action.Files, out any) Result {
+// runAction runs an action that returns out, with files.
+func runAction(t testing.TB, files action.Files, out any) Result {
 	t.Helper()
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	defer p.Stop(context.Background())
 	tk := task("large", func(context.Context, *action.Task) (action.Result, error) { return action.Result{Output: out}, nil })
@@ -67,8 +67,8 @@ func carry(t testing.TB, files action.Files, out any) Result {
 	return <-w.done
 }
 
-// back replaces the references of an output by what they stand for.
-func back(t testing.TB, files action.Files, out []byte) []byte {
+// restore replaces the references of an output by their values.
+func restore(t testing.TB, files action.Files, out []byte) []byte {
 	t.Helper()
 	whole, err := fetch(context.Background(), files, out)
 	if err != nil {
@@ -93,8 +93,8 @@ func texts(n, each int) []any {
 	return list
 }
 
-// Design section 7: of an output over 1 MiB the largest texts or lists go to files
-// until the rest fits.
+// Design section 7: the largest texts or lists of an output over 1 MiB are stored in
+// files until the rest fits.
 func TestLargeOutputsGoToFiles(t *testing.T) {
 	manyPages := make([]any, 400)
 	for i := range manyPages {
@@ -131,12 +131,12 @@ func TestLargeOutputsGoToFiles(t *testing.T) {
 		{"escapes", map[string]any{"te\"xt": strings.Repeat("\"\\\n\x01é\U0001F600", 200_000)}, []string{`s.te"xt.txt`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			files := keep(t)
+			files := newFiles(t)
 			want, err := canonical(tt.out, MaxLarge)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := carry(t, files, tt.out)
+			r := runAction(t, files, tt.out)
 			if r.Err != nil || len(r.Output) > MaxOutput {
 				t.Fatalf("%v, %d bytes", r.Err, len(r.Output))
 			}
@@ -146,11 +146,11 @@ func TestLargeOutputsGoToFiles(t *testing.T) {
 			if again, err := jsonx.CanonicalRaw(r.Output); err != nil || !bytes.Equal(again, r.Output) {
 				t.Errorf("the output is not canonical: %v", err)
 			}
-			if !bytes.Equal(back(t, files, r.Output), want) {
+			if !bytes.Equal(restore(t, files, r.Output), want) {
 				t.Error("what the references stand for is not what was returned")
 			}
 			// The same value gives the same references.
-			if again := carry(t, files, tt.out); !bytes.Equal(again.Output, r.Output) {
+			if again := runAction(t, files, tt.out); !bytes.Equal(again.Output, r.Output) {
 				t.Error("the choice is not the same again")
 			}
 		})
@@ -159,8 +159,8 @@ func TestLargeOutputsGoToFiles(t *testing.T) {
 
 // The form of a reference is public, and so are the files.
 func TestReferenceForm(t *testing.T) {
-	files := keep(t)
-	r := carry(t, files, map[string]any{"text": strings.Repeat("é", 1<<20), "list": []any{"a", text(10)}})
+	files := newFiles(t)
+	r := runAction(t, files, map[string]any{"text": strings.Repeat("é", 1<<20), "list": []any{"a", text(10)}})
 	want := fmt.Sprintf(`{"list":["a","tttttttttt"],"text":{"$roux":"ref","bytes":2097152,"hash":"%s","size":1048576,"type":"string"}}`, files.put[0].Hash)
 	if string(r.Output) != want {
 		t.Errorf("output %s", r.Output)
@@ -168,17 +168,17 @@ func TestReferenceForm(t *testing.T) {
 	if f := files.put[0]; f.Name != "s.text.txt" || f.MimeType != "text/plain" || f.Size != 2<<20 {
 		t.Errorf("file %+v", f)
 	}
-	files = keep(t)
-	r = carry(t, files, map[string]any{"list": texts(2_000, 1_000)})
+	files = newFiles(t)
+	r = runAction(t, files, map[string]any{"list": texts(2_000, 1_000)})
 	want = fmt.Sprintf(`{"list":{"$roux":"ref","bytes":2006001,"hash":"%s","size":2000,"type":"list"}}`, files.put[0].Hash)
 	if f := files.put[0]; string(r.Output) != want || f.Name != "s.list.json" || f.MimeType != "application/json" {
 		t.Errorf("output %s, file %+v", r.Output, f)
 	}
 }
 
-// F21: one byte decides, at 1 MiB and at 64 MiB.
+// F21: the bounds of 1 MiB and 64 MiB are exact.
 func TestF21_OutputBoundaries(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	inJSON := func(n int) map[string]any { return map[string]any{"t": text(n - len(`{"t":""}`))} }
 	for _, tt := range []struct {
 		bytes, files int
@@ -187,26 +187,26 @@ func TestF21_OutputBoundaries(t *testing.T) {
 		{MaxOutput, 0, ""}, {MaxOutput + 1, 1, ""}, {MaxLarge, 1, ""}, {MaxLarge + 1, 0, fault.OutputTooLarge},
 	} {
 		files.put = nil
-		r := carry(t, files, inJSON(tt.bytes))
+		r := runAction(t, files, inJSON(tt.bytes))
 		if codeOf(r.Err) != tt.code || len(files.put) != tt.files {
 			t.Errorf("%d bytes: %v, %d files", tt.bytes, r.Err, len(files.put))
 		}
 	}
-	if r := carry(t, nil, inJSON(MaxOutput+1)); codeOf(r.Err) != fault.OutputTooLarge {
+	if r := runAction(t, nil, inJSON(MaxOutput+1)); codeOf(r.Err) != fault.OutputTooLarge {
 		t.Errorf("without files: %v", r.Err)
 	}
 	// Raw JSON may shrink to the bound, and no text of four times that is read.
 	files.put = nil
 	raw := json.RawMessage(`{"t": "` + text(MaxOutput) + `"}`)
-	if r := carry(t, files, raw); r.Err != nil || len(files.put) != 1 {
+	if r := runAction(t, files, raw); r.Err != nil || len(files.put) != 1 {
 		t.Errorf("raw JSON: %v", r.Err)
 	}
 }
 
-// I15: what would take too much memory when it is decoded, or too many files, is
+// I15: an output that would take too much memory when decoded, or too many files, is
 // refused.
 func TestI15_OutputsThatCannotBeSplit(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	fields := func(n, each int) map[string]any {
 		m := map[string]any{}
 		for i := range n {
@@ -220,20 +220,20 @@ func TestI15_OutputsThatCannotBeSplit(t *testing.T) {
 		"millions of numbers":                json.RawMessage("[" + strings.Repeat("1,", maxTokens) + "1]"),
 	} {
 		files.put = nil
-		if r := carry(t, files, out); codeOf(r.Err) != fault.OutputTooLarge || len(files.put) != 0 {
+		if r := runAction(t, files, out); codeOf(r.Err) != fault.OutputTooLarge || len(files.put) != 0 {
 			t.Errorf("%s: %v, %d files", name, r.Err, len(files.put))
 		}
 	}
-	if r := carry(t, files, fields(maxSpilled, 5_000)); r.Err != nil || len(r.Output) > MaxOutput {
+	if r := runAction(t, files, fields(maxSpilled, 5_000)); r.Err != nil || len(r.Output) > MaxOutput {
 		t.Errorf("as many files as allowed: %v", r.Err)
 	}
 }
 
-// The contract is about the whole output, and the input that an action sees is
-// whole.
+// The contract is checked on the whole output, and the action sees the whole
+// input.
 func TestContractsSeeTheWhole(t *testing.T) {
-	files := keep(t)
-	w := &world{}
+	files := newFiles(t)
+	w := &recorder{}
 	p := New(w.config())
 	defer p.Stop(context.Background())
 	tk := task("whole", func(_ context.Context, task *action.Task) (action.Result, error) {
@@ -248,7 +248,7 @@ func TestContractsSeeTheWhole(t *testing.T) {
 		return action.Result{Output: map[string]any{"text": in.Text + in.Again, "n": len(in.List)}}, nil
 	})
 	tk.Task.Files = files
-	made := carry(t, files, map[string]any{"text": text(2 << 20), "list": texts(2_000, 1_000)})
+	made := runAction(t, files, map[string]any{"text": text(2 << 20), "list": texts(2_000, 1_000)})
 	var refs struct{ Text, List json.RawMessage }
 	if err := json.Unmarshal(made.Output, &refs); err != nil {
 		t.Fatal(err)
@@ -273,10 +273,11 @@ func TestContractsSeeTheWhole(t *testing.T) {
 	}
 }
 
-// F21: an input with what it refers to is bounded before anything is read.
+// F21: the size of an input with what it refers to is checked before anything
+// is read.
 func TestF21_InputsAreBounded(t *testing.T) {
-	files := keep(t)
-	half := carry(t, files, text(MaxLarge/2)).Output
+	files := newFiles(t)
+	half := runAction(t, files, text(MaxLarge/2)).Output
 	in := func(refs ...[]byte) []byte {
 		return append(append([]byte(`{"a":[`), bytes.Join(refs, []byte(","))...), "]}"...)
 	}
@@ -291,7 +292,7 @@ func TestF21_InputsAreBounded(t *testing.T) {
 		t.Errorf("%s, %v", whole, err)
 	}
 	// Escapes make text longer in JSON than in the file.
-	ctl := carry(t, files, strings.Repeat("\x01", 9<<20)).Output
+	ctl := runAction(t, files, strings.Repeat("\x01", 9<<20)).Output
 	if _, err := fetch(t.Context(), opened, in(ctl)); err != nil {
 		t.Error(err)
 	}
@@ -310,11 +311,10 @@ func (c *counting) Open(ctx context.Context, hash string) (action.File, error) {
 	return c.Files.Open(ctx, hash)
 }
 
-// A file that is gone, or is not what it was, fails the attempt with the code of
-// files.
+// A missing or changed file fails the attempt with the error code of the file.
 func TestInputsWhoseFilesAreGone(t *testing.T) {
-	files := keep(t)
-	ref := carry(t, files, text(2<<20)).Output
+	files := newFiles(t)
+	ref := runAction(t, files, text(2<<20)).Output
 	other := bytes.Replace(ref, []byte("sha256_"), []byte("sha256_0"), 1)
 	other = bytes.Replace(other, []byte(`","size"`), []byte(`x","size"`), 1)
 	other = append(other[:bytes.Index(other, []byte(`x","size"`))-1], other[bytes.Index(other, []byte(`x","size"`))+1:]...)
@@ -330,29 +330,30 @@ func TestInputsWhoseFilesAreGone(t *testing.T) {
 	}
 }
 
-// A13: an action cannot name a file by returning what reads like a reference.
+// A13: an action cannot refer to a file by returning a value in the form of a
+// reference.
 func TestA13_OutputsCannotForgeReferences(t *testing.T) {
-	files := keep(t)
-	ref := string(carry(t, files, text(2<<20)).Output)
+	files := newFiles(t)
+	ref := string(runAction(t, files, text(2<<20)).Output)
 	for _, out := range []any{
 		json.RawMessage(ref), json.RawMessage(`{"a":[` + ref + `]}`), map[string]any{"$roux": 1}, []any{map[string]any{"b": map[string]any{"$roux": nil}}},
 		json.RawMessage(`{"\u0024roux":"ref"}`), map[string]any{"t": text(3 << 20), "u": map[string]any{"$roux": "x"}},
 	} {
-		if r := carry(t, files, out); codeOf(r.Err) != fault.OutputContractViolation || !strings.Contains(r.Err.Msg, `"$roux"`) {
+		if r := runAction(t, files, out); codeOf(r.Err) != fault.OutputContractViolation || !strings.Contains(r.Err.Msg, `"$roux"`) {
 			t.Errorf("%.80v: %v", out, r.Err)
 		}
 	}
-	// A text that says the same is a text.
+	// The same inside a string is only text.
 	for _, out := range []any{ref, map[string]any{"$roux ": 1, "a": "$roux", "b": []any{"$roux", `{"$roux":"ref"}`}}} {
-		if r := carry(t, files, out); r.Err != nil {
+		if r := runAction(t, files, out); r.Err != nil {
 			t.Errorf("%.80v: %v", out, r.Err)
 		}
 	}
 }
 
-// Whatever is returned, the references stand for it.
+// For an output of any shape, replacing the references restores it.
 func TestLargeOutputsOfAnyShape(t *testing.T) {
-	files := keep(t)
+	files := newFiles(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var draw func(depth int) any
 	draw = func(depth int) any {
@@ -386,14 +387,14 @@ func TestLargeOutputsOfAnyShape(t *testing.T) {
 			t.Fatal(err)
 		}
 		files.put = nil
-		res := carry(t, files, out)
+		res := runAction(t, files, out)
 		if len(want) > MaxLarge {
 			continue
 		}
 		if res.Err != nil || len(res.Output) > MaxOutput {
 			t.Fatalf("case %d of %d bytes: %v, %d bytes", i, len(want), res.Err, len(res.Output))
 		}
-		if !bytes.Equal(back(t, files, res.Output), want) {
+		if !bytes.Equal(restore(t, files, res.Output), want) {
 			t.Fatalf("case %d: the references stand for something else", i)
 		}
 		hashes := map[string]bool{}
@@ -437,11 +438,11 @@ func BenchmarkSpill(b *testing.B) {
 	}
 }
 
-// I15: large outputs are checked and stored one after the other, however many
-// attempts return one at once; an attempt that is told to stop leaves the queue.
+// I15: large outputs are checked and stored one at a time, however many attempts return
+// at once; a cancelled attempt leaves the queue.
 func TestI15_LargeOutputsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		files := &slowFiles{release: make(chan struct{})}
 		for i := range 3 {
@@ -452,7 +453,7 @@ func TestI15_LargeOutputsTakeTurns(t *testing.T) {
 			if err := p.Run(tk); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // they come one after the other
+			synctest.Wait() // they run one at a time
 		}
 		if n := files.inside.Load(); n != 1 {
 			t.Errorf("%d outputs are stored at once", n)
@@ -473,7 +474,7 @@ func TestI15_LargeOutputsTakeTurns(t *testing.T) {
 	})
 }
 
-// slowFiles takes its time, and counts who waits for it.
+// slowFiles is slow and counts concurrent calls.
 type slowFiles struct {
 	action.Files
 	inside  atomic.Int32

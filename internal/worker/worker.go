@@ -2,14 +2,14 @@
 
 // Package worker carries out attempts inside this process.
 //
-// A [Pool] takes a task, calls the action's function, on a goroutine of its own or
-// on its caller's, and reports one [Result]. It decides when an attempt has run out
-// of time, what a panic means, whether an output is well formed, what of a large one
-// goes to files, and how much an action may say while it works (I15, I16).
+// A [Pool] takes a task, calls the action's function, on a new goroutine or on its
+// caller's, and reports one [Result]. It decides when an attempt has timed out, what a
+// panic means, whether an output is well formed, which parts of a large output are
+// stored in files, and how much an action may report while it runs (I15, I16).
 //
-// It never decides whether to try again, never orders or queues work, and knows
-// nothing of runs: the task is its whole world. A panic in a goroutine that the
-// action started itself ends the process; Go offers no way to contain it.
+// It never decides whether to try again, never orders or queues work, and knows nothing
+// of runs, only the task. A panic in a goroutine that the action started itself ends the
+// process, because Go offers no way to contain it.
 package worker
 
 import (
@@ -27,13 +27,12 @@ import (
 
 // The bounds of one attempt.
 const (
-	MaxOutput   = 1 << 20 // bytes of canonical JSON that a result carries; more goes to files
+	MaxOutput   = 1 << 20 // bytes of canonical JSON in a result; larger outputs are partly stored in files
 	MaxLogs     = 1_000   // log lines
 	MaxReported = 4 << 20 // bytes of logs, deltas, previews and progress texts
 )
 
-// An ID names an attempt. The pool compares it and hands it back; it never
-// looks inside.
+// An ID identifies an attempt. The pool only compares it and returns it.
 type ID struct {
 	Run     string
 	Path    string
@@ -48,7 +47,8 @@ type Task struct {
 	Action *action.Action
 	// Task is what the action sees; the pool sets its Report.
 	Task action.Task
-	// NoFiles says that Task.Files keeps nothing: a large output has nowhere to go.
+	// NoFiles means that Task.Files does not keep files, so a large output is an
+	// error.
 	NoFiles bool
 	// TimeoutMS is how long the attempt may take, in milliseconds; 0 = no limit
 	// of its own.
@@ -57,14 +57,14 @@ type Task struct {
 	// *fault.Error they return is the attempt's failure, any other becomes a
 	// contract violation.
 	CheckInput, CheckOutput func(v any) error
-	// Owner, when set, is handed back with everything the attempt reports.
+	// Owner, when set, is part of everything that the attempt reports.
 	Owner Owner
 }
 
-// An Owner is who handed out a task.
+// An Owner is the caller that dispatched a task.
 type Owner interface {
-	// Withdrawn says that the task was cancelled, perhaps before the pool knew
-	// it. The pool asks when it knows the attempt, so no cancel falls between.
+	// Withdrawn reports whether the task was cancelled, perhaps before the pool knew the
+	// attempt. The pool calls it after registering the attempt, so no cancel is lost.
 	Withdrawn() bool
 }
 
@@ -77,7 +77,7 @@ type Result struct {
 	Err    *fault.Error // nil = success
 	// Dropped is how many reports of the attempt exceeded its bounds.
 	Dropped int64
-	// Holding says that the action's goroutine has not returned yet: its slot is
+	// Holding means that the action's goroutine has not returned yet: its slot becomes
 	// free only when [Config.Freed] is called.
 	Holding bool
 }
@@ -93,7 +93,7 @@ const (
 	Preview                    // Value
 )
 
-// A Report is what an attempt says while it works.
+// A Report is progress, a log line, text or a preview from a running attempt.
 type Report struct {
 	ID       ID
 	Owner    Owner
@@ -104,24 +104,25 @@ type Report struct {
 	Value    []byte  // canonical JSON
 }
 
-// Config is what a Pool is made of. The callbacks are called from goroutines of
-// the pool, several at a time; they must be quick, and must not call Stop.
+// Config configures a Pool. The callbacks are called from goroutines of the pool, several
+// at a time; they must return quickly and must not call Stop.
 type Config struct {
-	// Done receives the result of every attempt, once. Required. After Stop has
-	// returned it is not called again.
+	// Done receives the result of every attempt, once. Required. It is not called after
+	// Stop has returned.
 	Done func(Result)
 	// Freed is called for each Result with Holding set, when the goroutine has
 	// returned or the grace has passed. Optional.
 	Freed func(ID, Owner)
-	// Report receives what attempts say, in the order they say it. Optional.
+	// Report receives the reports of attempts, in the order they were made.
+	// Optional.
 	Report func(Report)
 	// Logger receives panics with their stacks. Default: discarded.
 	Logger *slog.Logger
-	// Grace is how long a cancelled attempt may take to return before its slot
-	// is given away (X115). Default 5 s.
+	// Grace is how long a cancelled attempt may take to return before its slot is freed
+	// (X115). Default 5 s.
 	Grace time.Duration
-	// MaxAbandoned bounds the goroutines that never returned: past it the pool
-	// takes no more work, since each of them still holds memory (I15). Default 1,000.
+	// MaxAbandoned bounds the abandoned goroutines. At the bound the pool accepts no more
+	// work, because each of them still holds memory (I15). Default 1,000.
 	MaxAbandoned int
 }
 
@@ -130,19 +131,20 @@ type Pool struct {
 	cfg Config
 
 	mu        sync.Mutex
-	attempts  map[ID]*attempt // not settled, or settled and still running
-	due       deadlines
-	abandoned int  // goroutines past their grace
-	calls     int  // callbacks under way
+	attempts  map[ID]*attempt // not settled, or settled but still running
+	deadlines deadlines
+	abandoned int  // goroutines that did not return within the grace period
+	calls     int  // running callbacks
 	stopping  bool // Run refuses
-	stopped   bool // callbacks are over
-	// large is held while a large output is checked and put into files.
+	stopped   bool // no callback is started any more
+	// large is held while a large output is checked and stored in files.
 	large chan struct{}
-	// idle, when set, is closed once no attempt runs and no callback is under way.
+	// idle, when set, is closed once no attempt and no callback is running.
 	idle chan struct{}
 }
 
-// New returns a pool; it panics when Config.Done is missing, which no input can cause.
+// New returns a pool. It panics if Config.Done is missing, which is a
+// programming error.
 func New(cfg Config) *Pool {
 	if cfg.Done == nil {
 		panic("worker: Config.Done is required")
@@ -159,15 +161,16 @@ func New(cfg Config) *Pool {
 	return &Pool{cfg: cfg, attempts: map[ID]*attempt{}, large: make(chan struct{}, 1)}
 }
 
-// The reasons for which an attempt's context ends, as context.Cause gives them.
+// The reasons for which an attempt's context ends, as context.Cause returns
+// them.
 var (
 	errTimeout   = fault.New(fault.StepTimeout, "the attempt ran out of time")
 	errCancelled = fault.New(fault.ExecutionCancelled, "the attempt was cancelled")
 	errStopping  = fault.New(fault.Stopping, "the engine is stopping")
 )
 
-// Run starts an attempt and returns at once. An error means that nothing was
-// started and Done will not be called for it.
+// Run starts an attempt and returns at once. An error means that nothing was started and
+// that Done will not be called.
 func (p *Pool) Run(t Task) error {
 	a, err := p.admit(&t)
 	if err != nil {
@@ -177,9 +180,9 @@ func (p *Pool) Run(t Task) error {
 	return nil
 }
 
-// Do carries out an attempt on the caller's goroutine and returns when its action
-// has. An error means the same as that of Run. An action may end the goroutine
-// by runtime.Goexit: then Do never returns.
+// Do runs an attempt on the caller's goroutine and returns when the action has returned.
+// An error means the same as for Run. If the action calls runtime.Goexit, it ends the
+// caller's goroutine, and Do does not return.
 func (p *Pool) Do(t *Task) error {
 	a, err := p.admit(t)
 	if err != nil {
@@ -197,7 +200,7 @@ func (p *Pool) admit(t *Task) (*attempt, error) {
 	if t.TimeoutMS > 0 {
 		a.deadline = time.Now().Add(a.timeout())
 	}
-	if err := p.enter(a); err != nil {
+	if err := p.register(a); err != nil {
 		return nil, err
 	}
 	if t.Owner != nil && t.Owner.Withdrawn() {
@@ -206,7 +209,7 @@ func (p *Pool) admit(t *Task) (*attempt, error) {
 	return a, nil
 }
 
-func (p *Pool) enter(a *attempt) error {
+func (p *Pool) register(a *attempt) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -220,14 +223,14 @@ func (p *Pool) enter(a *attempt) error {
 	}
 	p.attempts[a.task.ID] = a
 	if !a.deadline.IsZero() {
-		p.due.add(p, a)
+		p.deadlines.add(p, a)
 	}
 	return nil
 }
 
-// Cancel ends the context of an attempt (X96). The attempt reports when its
-// action returns, or when the grace has passed. It returns false when no such
-// attempt runs.
+// Cancel cancels the context of an attempt (X96) and reports whether such an attempt is
+// running. The attempt's result is reported when its action returns, or when the grace
+// period has passed.
 func (p *Pool) Cancel(id ID) bool {
 	p.mu.Lock()
 	a := p.attempts[id]
@@ -239,16 +242,16 @@ func (p *Pool) Cancel(id ID) bool {
 	return true
 }
 
-// Running is how many attempts have not returned and still hold a slot.
+// Running returns how many attempts have not returned and still hold a slot.
 func (p *Pool) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.attempts)
 }
 
-// Stop takes no more work and waits until every attempt has returned. When ctx
-// ends first it cancels what still runs and abandons it: such attempts never
-// report, so that recovery finds them open, and their number is returned.
+// Stop accepts no more work and waits until every attempt has returned. If ctx ends
+// first, it cancels the attempts that still run and abandons them: they never report a
+// result, so that recovery finds them open. Stop returns their number.
 func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	p.mu.Lock()
 	p.stopping = true
@@ -257,14 +260,14 @@ func (p *Pool) Stop(ctx context.Context) (abandoned int) {
 	select {
 	case <-idle:
 		p.mu.Lock()
-		p.due.stop()
+		p.deadlines.stop()
 		p.mu.Unlock()
 		return 0
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	p.stopped = true
-	p.due.stop()
+	p.deadlines.stop()
 	var left []*attempt
 	for _, a := range p.attempts {
 		if !a.isSettled() {
@@ -304,8 +307,7 @@ func (p *Pool) signalIdleLocked() {
 	}
 }
 
-// waitForCalls returns when the callbacks that began before stopped was set
-// have returned.
+// waitForCalls waits for the callbacks that started before stopped was set.
 func (p *Pool) waitForCalls() {
 	p.mu.Lock()
 	p.signalIdleLocked()
@@ -314,8 +316,9 @@ func (p *Pool) waitForCalls() {
 	<-idle
 }
 
-// begin admits a callback; false = the pool has stopped and nobody listens.
-func (p *Pool) begin() bool {
+// beginCallback reports whether a callback may be made; it returns false once the pool
+// has stopped.
+func (p *Pool) beginCallback() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
@@ -325,18 +328,18 @@ func (p *Pool) begin() bool {
 	return true
 }
 
-func (p *Pool) end() {
+func (p *Pool) endCallback() {
 	p.mu.Lock()
 	p.calls--
 	p.signalIdleLocked()
 	p.mu.Unlock()
 }
 
-// release forgets an attempt whose slot is free, and ends a callback.
+// release removes an attempt whose slot is free, and ends calls callbacks.
 func (p *Pool) release(a *attempt, calls int) {
 	p.mu.Lock()
 	delete(p.attempts, a.task.ID)
-	p.due.remove(a)
+	p.deadlines.remove(a)
 	p.calls -= calls
 	p.signalIdleLocked()
 	p.mu.Unlock()
@@ -348,10 +351,11 @@ func (p *Pool) countAbandoned(n int) {
 	p.mu.Unlock()
 }
 
-// maxMessage bounds the text of a failure, which is journaled for ever.
+// maxMessage bounds the text of a failure, because it stays in the journal.
 const maxMessage = 4 << 10
 
-// failure turns what an action returned into what leaves the process.
+// failure converts an error that an action returned into one that may leave the
+// process.
 func failure(err error) *fault.Error {
 	var f *fault.Error
 	if !errors.As(err, &f) {

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world collects what a pool says.
-type world struct {
+// recorder records the results and reports of a pool.
+type recorder struct {
 	mu      sync.Mutex
 	order   []string // "done X" and "freed X"
 	results map[ID]Result
@@ -35,7 +35,7 @@ type world struct {
 	done    chan Result
 }
 
-func (w *world) config() Config {
+func (w *recorder) config() Config {
 	w.results = map[ID]Result{}
 	w.done = make(chan Result, 10_000)
 	return Config{
@@ -63,7 +63,7 @@ func (w *world) config() Config {
 	}
 }
 
-func (w *world) said() (order []string, reports []Report) {
+func (w *recorder) recorded() (order []string, reports []Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.order...), append([]Report(nil), w.reports...)
@@ -77,7 +77,7 @@ func task(name string, fn action.Func) Task {
 	}
 }
 
-func run(t *testing.T, p *Pool, w *world, tk Task) Result {
+func run(t *testing.T, p *Pool, w *recorder, tk Task) Result {
 	t.Helper()
 	if err := p.Run(tk); err != nil {
 		t.Fatalf("Run: %v", err)
@@ -86,7 +86,7 @@ func run(t *testing.T, p *Pool, w *world, tk Task) Result {
 }
 
 func TestSuccess(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	tk := task("ok", func(_ context.Context, task *action.Task) (action.Result, error) {
 		var in struct{ N int }
@@ -125,9 +125,9 @@ func TestOutcomes(t *testing.T) {
 		}{1, 2}, want: `{"a":2,"b":1}`},
 		{name: "raw JSON is made canonical", out: json.RawMessage(` {"b": 1.0, "a":9007199254740993}`), want: `{"a":9007199254740993,"b":1}`},
 		{name: "cost is overridden", out: true, cost: &five, want: "true"},
-		{name: "a negative cost is refused", out: true, cost: &negative, code: fault.StepFailed},                                                     // A26
-		{name: "an output over 1 MiB where there are no files", out: big, code: fault.OutputTooLarge},                                                // I16
-		{name: "raw JSON far over 1 MiB is not decoded", out: json.RawMessage(strings.Repeat("[", rawRoom*MaxOutput+1)), code: fault.OutputTooLarge}, // I15
+		{name: "a negative cost is refused", out: true, cost: &negative, code: fault.StepFailed},                                                       // A26
+		{name: "an output over 1 MiB where there are no files", out: big, code: fault.OutputTooLarge},                                                  // I16
+		{name: "raw JSON far over 1 MiB is not decoded", out: json.RawMessage(strings.Repeat("[", rawFactor*MaxOutput+1)), code: fault.OutputTooLarge}, // I15
 		{name: "broken raw JSON", out: json.RawMessage(`{"a":1,"a":2}`), code: fault.StepFailed},
 		{name: "a channel is no JSON", out: make(chan int), code: fault.StepFailed},
 		{name: "an integer beyond 64 bits", out: json.RawMessage("18446744073709551616"), code: fault.StepFailed},
@@ -136,7 +136,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "any other error is STEP_FAILED", err: errors.New("boom"), code: fault.StepFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := &world{}
+			w := &recorder{}
 			p := New(w.config())
 			r := run(t, p, w, task("x", func(context.Context, *action.Task) (action.Result, error) {
 				return action.Result{Output: tt.out, Cost: tt.cost}, tt.err
@@ -163,7 +163,7 @@ func codeOf(e *fault.Error) fault.Code {
 }
 
 func TestContractsAreCheckedOnce(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	tk := task("c", func(context.Context, *action.Task) (action.Result, error) {
 		return action.Result{Output: map[string]any{"ok": true}}, nil
@@ -191,7 +191,7 @@ func TestContractsAreCheckedOnce(t *testing.T) {
 	p.Stop(context.Background())
 }
 
-// A panic ends one attempt; its stack and its value stay in the log.
+// A panic ends one attempt; its stack and its value appear only in the log.
 func TestI16_F19_Panic(t *testing.T) {
 	const secret = "hunter2-in-a-panic"
 	for name, fn := range map[string]action.Func{
@@ -210,7 +210,7 @@ func TestI16_F19_Panic(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{}
+			w := &recorder{}
 			p := New(w.config())
 			r := run(t, p, w, task("bad", fn))
 			if codeOf(r.Err) != fault.StepFailed {
@@ -223,7 +223,7 @@ func TestI16_F19_Panic(t *testing.T) {
 			if log := w.log.String(); name == "panic" && (!strings.Contains(log, secret) || !strings.Contains(log, "worker_test.go")) {
 				t.Errorf("the log lacks value or stack: %s", log)
 			}
-			// The pool serves on (F19).
+			// The pool still works (F19).
 			p = New(w.config())
 			if r := run(t, p, w, task("good", func(context.Context, *action.Task) (action.Result, error) { return action.Result{}, nil })); r.Err != nil {
 				t.Errorf("the next attempt failed: %v", r.Err)
@@ -237,11 +237,11 @@ type panicsWhenEncoded struct{}
 
 func (panicsWhenEncoded) MarshalJSON() ([]byte, error) { panic("in the encoder") }
 
-// X114, X115: the soft limit reports, the action may still clean up, and what
-// it returns late is ignored.
+// X114, X115: at the soft limit the timeout is reported; the action may still clean up,
+// and its late result is ignored.
 func TestX115_TimeoutReportsAtTheDeadlineAndFreesOnReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		start := time.Now()
 		tk := task("slow", func(ctx context.Context, _ *action.Task) (action.Result, error) {
@@ -261,19 +261,19 @@ func TestX115_TimeoutReportsAtTheDeadlineAndFreesOnReturn(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(start), r)
 		}
 		synctest.Wait()
-		if order, _ := w.said(); len(order) != 1 || p.Running() != 1 {
+		if order, _ := w.recorded(); len(order) != 1 || p.Running() != 1 {
 			t.Errorf("before the action returned: %v, running %d", order, p.Running())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if order, _ := w.said(); fmt.Sprint(order) != "[done slow freed slow]" || p.Running() != 0 {
+		if order, _ := w.recorded(); fmt.Sprint(order) != "[done slow freed slow]" || p.Running() != 0 {
 			t.Errorf("after the action returned: %v, running %d", order, p.Running())
 		}
 		p.Stop(context.Background())
 	})
 }
 
-// Nobody hears of a free slot before the result, however slow the listener is.
+// Freed is called after Done, however slow the callbacks are.
 func TestFreedComesAfterDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, lasts := range map[string]time.Duration{"returns soon": time.Second, "returns after the grace": time.Minute} {
@@ -311,10 +311,11 @@ func TestFreedComesAfterDone(t *testing.T) {
 	})
 }
 
-// An action that ignores its context loses its slot after the grace (F19).
+// An action that ignores its context loses its slot after the grace period
+// (F19).
 func TestF19_RunawayGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		cfg := w.config()
 		cfg.MaxAbandoned = 1
 		p := New(cfg)
@@ -335,7 +336,7 @@ func TestF19_RunawayGoroutine(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if order, _ := w.said(); fmt.Sprint(order) != "[done runaway freed runaway]" || p.Running() != 0 {
+		if order, _ := w.recorded(); fmt.Sprint(order) != "[done runaway freed runaway]" || p.Running() != 0 {
 			t.Errorf("after the grace: %v, running %d", order, p.Running())
 		}
 		// I15: goroutines that never return are bounded.
@@ -348,7 +349,7 @@ func TestF19_RunawayGoroutine(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		if _, reports := w.said(); len(reports) != 0 {
+		if _, reports := w.recorded(); len(reports) != 0 {
 			t.Errorf("a runaway was heard: %v", reports)
 		}
 		if r := run(t, p, w, next); r.Err != nil {
@@ -360,7 +361,7 @@ func TestF19_RunawayGoroutine(t *testing.T) {
 
 func TestX96_Cancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		obedient := task("obedient", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 			<-ctx.Done()
@@ -372,7 +373,7 @@ func TestX96_Cancel(t *testing.T) {
 		})
 		done := task("done", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 			<-ctx.Done()
-			return action.Result{Output: 1}, nil // it was too far to stop
+			return action.Result{Output: 1}, nil // too late to stop
 		})
 		for _, tk := range []Task{obedient, deaf, done} {
 			if err := p.Run(tk); err != nil {
@@ -409,9 +410,9 @@ func TestX96_Cancel(t *testing.T) {
 	})
 }
 
-// A derived context follows the attempt's without a goroutine of its own.
+// A context derived from the attempt's needs no goroutine.
 func TestChildContextCostsNoGoroutine(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	r := run(t, p, w, task("child", func(ctx context.Context, _ *action.Task) (action.Result, error) {
 		before := runtime.NumGoroutine()
@@ -428,9 +429,9 @@ func TestChildContextCostsNoGoroutine(t *testing.T) {
 	p.Stop(context.Background())
 }
 
-// I15: logs, deltas and previews are bounded, and what is dropped is counted.
+// I15: logs, deltas and previews are bounded, and dropped reports are counted.
 func TestI15_ReportsAreBounded(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	r := run(t, p, w, task("chatty", func(_ context.Context, task *action.Task) (action.Result, error) {
 		for i := range 1_500 {
@@ -444,7 +445,7 @@ func TestI15_ReportsAreBounded(t *testing.T) {
 		task.Report.Log("info", "\xff")
 		return action.Result{}, nil
 	}))
-	_, reports := w.said()
+	_, reports := w.recorded()
 	kinds := map[ReportKind]int{}
 	bytes := 0
 	for _, rep := range reports {
@@ -460,10 +461,10 @@ func TestI15_ReportsAreBounded(t *testing.T) {
 	p.Stop(context.Background())
 }
 
-// TestF21_LongLogLine: a log line of 10 MiB is not passed on, and is counted; the
-// lines around it are, and the result stands.
+// TestF21_LongLogLine: a log line of 10 MiB is dropped and counted; the lines around it
+// are passed on, and the result is unaffected.
 func TestF21_LongLogLine(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	r := run(t, p, w, task("long-winded", func(_ context.Context, task *action.Task) (action.Result, error) {
 		task.Report.Log("info", "before")
@@ -471,7 +472,7 @@ func TestF21_LongLogLine(t *testing.T) {
 		task.Report.Log("info", "after")
 		return action.Result{Output: 1}, nil
 	}))
-	_, reports := w.said()
+	_, reports := w.recorded()
 	var lines []string
 	for _, rep := range reports {
 		lines = append(lines, rep.Text[:min(len(rep.Text), 20)])
@@ -486,7 +487,7 @@ func TestF21_LongLogLine(t *testing.T) {
 }
 
 func TestProgressIsThinnedOut(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	run(t, p, w, task("steps", func(_ context.Context, task *action.Task) (action.Result, error) {
 		for i := range 100_000 {
@@ -497,7 +498,7 @@ func TestProgressIsThinnedOut(t *testing.T) {
 		task.Report.Progress(7, "done")
 		return action.Result{}, nil
 	}))
-	_, reports := w.said()
+	_, reports := w.recorded()
 	if n := len(reports); n < 100 || n > 210 {
 		t.Errorf("%d progress reports of 100,000", n)
 	}
@@ -509,7 +510,7 @@ func TestProgressIsThinnedOut(t *testing.T) {
 
 func TestStopWaitsThenAbandons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &recorder{}
 		p := New(w.config())
 		quick := task("quick", func(context.Context, *action.Task) (action.Result, error) {
 			time.Sleep(time.Second)
@@ -537,7 +538,7 @@ func TestStopWaitsThenAbandons(t *testing.T) {
 		}
 		synctest.Wait()
 		// The abandoned attempt stays open for recovery: it never reports.
-		if order, reports := w.said(); fmt.Sprint(order) != "[done quick]" || len(reports) != 0 {
+		if order, reports := w.recorded(); fmt.Sprint(order) != "[done quick]" || len(reports) != 0 {
 			t.Errorf("reported: %v, %v", order, reports)
 		}
 	})
@@ -545,7 +546,7 @@ func TestStopWaitsThenAbandons(t *testing.T) {
 
 // Deadlines, cancels and returns race; each attempt reports once and nothing leaks.
 func TestI3_OneResultPerAttempt(t *testing.T) {
-	w := &world{} // its Done panics on a second result
+	w := &recorder{} // its Done panics on a second result
 	cfg := w.config()
 	cfg.Grace = time.Millisecond
 	p := New(cfg)
@@ -571,7 +572,7 @@ func TestI3_OneResultPerAttempt(t *testing.T) {
 }
 
 func TestMessagesAreBounded(t *testing.T) {
-	w := &world{}
+	w := &recorder{}
 	p := New(w.config())
 	r := run(t, p, w, task("long", func(context.Context, *action.Task) (action.Result, error) {
 		return action.Result{}, errors.New(strings.Repeat("\xff", 1<<20))
