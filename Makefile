@@ -1,4 +1,4 @@
-# The commands of the house. `make help` lists them.
+# The commands for developers. `make help` lists them.
 GOLANGCI_VERSION := v2.15.0
 TOOLS            := $(CURDIR)/.tools
 TARGETS          := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
@@ -9,16 +9,16 @@ FUZZTIME         ?= 5s
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-build: ## a static binary in bin/
+build: ## build a static binary in bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/roux ./cmd/roux
 
-test: ## vet and every test; the README's second command
+test: ## vet and all tests; the README's second command
 	./.ci/test
 
-# Packages without a goroutine, by the rule that internal/house keeps: nothing to race.
+# Packages without goroutines, which internal/house checks: they cannot have data races.
 PURE := plan|expr|jsonschema|pattern|compile|journal|machine|view|wire|heap|spell|layout|jsonx|yamlx|redact
 
-race: ## every test that is not long, under the race detector
+race: ## every short test under the race detector
 	go test -race -short -timeout 20m $$(go list ./... | grep -vE '/internal/($(PURE))(/|$$)')
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## golangci-lint, installed into .tools
@@ -33,34 +33,34 @@ cross: $(TARGETS:%=cross-%) ## static builds for every platform
 cross-%:
 	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) go build -trimpath -o /dev/null ./cmd/roux
 
-bench: ## every benchmark, once
+bench: ## run every benchmark once
 	go test -run '^$$' -bench . -benchtime 1s ./...
 
-peers: ## other engines beside Roux on the same shapes: half an hour, wants a quiet machine
+peers: ## measure other engines and Roux with the same shapes: half an hour on a quiet machine
 	cd bench/peers && go run . -runs 3 -check
 
-peers-page: ## the newest results of peers into docs/performance.md
+peers-page: ## write the newest results of peers into docs/performance.md
 	cd bench/peers && go test -run Page -rewrite .
 
-peers-builds: ## that the module which measures other engines builds; minutes, the first time
+peers-builds: ## build and test the module that measures other engines; takes minutes the first time
 	cd bench/peers && go mod tidy -diff && go vet ./... && go test ./...
 
-measure: ## every shape beside its floors, three times (20 min on a quiet machine), into docs/performance.md
+measure: ## measure every shape and its floors three times (20 min on a quiet machine), into docs/performance.md
 	go run ./bench -runs 3 > measured.jsonl
 	mv measured.jsonl bench/testdata/measured.jsonl
 	go test ./bench -run Page -rewrite
 
-mutate: ## random changes of the code that the tests must notice; PACKAGES=, BUDGET=, SEED=
+mutate: ## mutation testing: random code changes that tests must detect; PACKAGES=, BUDGET=, SEED=
 	go run ./sim/mutate -packages $(or $(PACKAGES),machine,journal,engine,store/sqlite,store/format,worker,blob) -budget $(or $(BUDGET),10m) -seed $(or $(SEED),1)
 
-fuzz-short: ## every fuzz target for FUZZTIME (5s)
+fuzz-short: ## run every fuzz target for FUZZTIME (5s)
 	./.ci/fuzz $(FUZZTIME)
 
-nightly: ## what is too long for each change: hours
+nightly: ## checks that take too long for each change: hours
 	./.ci/nightly
 
-rewrite: ## generated pages and golden files; read the diff like code
+rewrite: ## rewrite generated pages and golden files; read the diff like code
 	go test ./internal/house ./internal/cli ./bench -run "Page|Settings" -rewrite
 
-clean: ## remove what the targets above leave behind
+clean: ## remove the files that the targets above create
 	rm -rf bin dist .tools

@@ -16,7 +16,7 @@ import (
 	"github.com/roux-engine/roux"
 )
 
-// asks sends a request for each URL and keeps what came of it.
+// asks sends a request for each URL and keeps the outcomes.
 const asks = `
 name: asks
 steps:
@@ -31,8 +31,8 @@ steps:
 outputs: {all: all}
 `
 
-// A17: an engine inside another program reaches public addresses only, under
-// both names of the action, until Options.EgressAllow opens a range.
+// A17: an embedded engine reaches only public addresses, under both names of the action,
+// unless Options.EgressAllow allows a range.
 func TestA17_EgressAllow(t *testing.T) {
 	var hits atomic.Int64
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("inside")) }))

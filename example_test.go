@@ -40,7 +40,8 @@ outputs: {text: hello.output.text}
 	// Output: completed {"text":"Hello, Ada!"} <nil>
 }
 
-// A run that met a limit goes on under a higher one: what had completed is kept.
+// A run that reached a limit continues with a higher one; completed steps are
+// kept.
 func ExampleEngine_RetryWith() {
 	dir, _ := os.MkdirTemp("", "roux")
 	defer os.RemoveAll(dir)

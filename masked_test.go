@@ -12,9 +12,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// What a program is shown of an input that the recipe marks as writeOnly is masked:
-// events from any number on, outputs, the message of a failure, and the refusal of
-// an input that does not fit. The run has it.
+// An input that the recipe marks as writeOnly is masked in everything that a program
+// sees: events from any number on, outputs, the message of a failure, and the error for
+// an invalid input. The run itself sees the value.
 func TestWriteOnlyIsMasked(t *testing.T) {
 	const recipe = `
 name: secrets

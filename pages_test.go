@@ -17,15 +17,15 @@ import (
 
 var snippet = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// notRun are the actions whose examples need what a test does not have.
+// notRun are the actions whose examples cannot run in a test.
 var notRun = map[string]string{
 	"http":           "a service",
 	"translate-text": "a model provider",
 	"sleep":          "patience",
 }
 
-// Every recipe in the pages of the actions compiles without a warning, and
-// those that need no file and nothing from outside complete.
+// Every recipe on the pages of the actions compiles without a warning, and those that
+// need no file and no outside service complete.
 func TestRecipesOfThePages(t *testing.T) {
 	var decls []*action.Action
 	for _, a := range builtin.Actions(builtin.Config{}) {

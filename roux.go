@@ -25,32 +25,31 @@ import (
 	"github.com/roux-engine/roux/internal/view"
 )
 
-// Options are what an Engine is made of. Fields left zero take the default
-// their comment names.
+// Options configure an Engine. Fields left zero take the default that their comment
+// names.
 type Options struct {
-	// Dir is the data directory; it is made when absent, and one process has it
-	// at a time. Required.
+	// Dir is the data directory. It is created if it does not exist; only one process
+	// at a time can hold it. Required.
 	Dir string
-	// Actions are the program's own, beside those that come with Roux. One of
-	// the same name and version takes the place of Roux's.
+	// Actions are the program's own actions, in addition to those of Roux. An action
+	// with the same name and version as one of Roux's replaces it.
 	Actions []action.Action
 	// Account owns the runs and files. Default "local".
 	Account string
-	// Concurrency is how many attempts may be under way at once. Default 1024.
+	// Concurrency is how many attempts may run at once. Default 1024.
 	Concurrency int
 	// Retention is how long runs and files are kept.
 	Retention Retention
-	// Logger receives what goes wrong without an answer to tell it in. Default:
-	// discarded.
+	// Logger receives errors that no method can return. Default: discarded.
 	Logger *slog.Logger
-	// EgressAllow opens address ranges to actions that speak to the outside.
-	// Public addresses are reachable without; loopback, private and other
-	// special ranges are not (A17).
+	// EgressAllow lists address ranges that actions may connect to in addition to
+	// public addresses. Loopback, private and other special ranges are refused unless
+	// they are listed (A17).
 	EgressAllow []netip.Prefix
 }
 
-// Retention is how long an Engine keeps what it holds. Zero fields take the
-// default; less than zero keeps for ever. What is over goes by itself, a little
+// Retention is how long an Engine keeps runs and files. Zero fields take the default; a
+// negative duration keeps them forever. Expired data is deleted automatically, a little
 // each hour.
 type Retention struct {
 	Runs    time.Duration // after a run has ended. Default 7 days
@@ -65,14 +64,14 @@ type Engine struct {
 	actions *node.Actions
 }
 
-// Dispatch lets actions that parse files from strangers (PDFs, images, pages) do so
-// in a child process under limits, which is this program started again. Call it
-// first in main; in such a child it does the work and does not return. Without it
-// they are parsed in this process, where a panic is caught and memory is not bounded.
+// Dispatch lets actions parse untrusted files (PDFs, images, HTML) in a child process
+// with limits; the child is this program, started again. Call it first in main: in a
+// child it does the work and does not return. Without it files are parsed in this
+// process, where a panic is caught but memory is not bounded.
 func Dispatch() { media.Dispatch() }
 
-// Open opens a data directory and goes on with the runs in it. A program that does
-// little else may call debug.SetGCPercent(200), as the roux binary does.
+// Open opens a data directory and continues the runs in it. A program that does little
+// else may call debug.SetGCPercent(200), as the roux binary does.
 func Open(ctx context.Context, opt Options) (*Engine, error) {
 	actions := node.NewActions(opt.EgressAllow, opt.Actions...)
 	st, err := node.OpenStore(ctx, opt.Dir)
@@ -88,35 +87,36 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	return &Engine{account: cmp.Or(opt.Account, "local"), node: n, actions: actions}, nil
 }
 
-// Close stops the engine: attempts under way are given up and go on after the
-// next Open. To let them finish first, see [Engine.Stop].
+// Close stops the engine. Running attempts are abandoned and made again after the next
+// Open. To let them finish first, use [Engine.Stop].
 func (e *Engine) Close() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return e.Stop(ctx)
 }
 
-// Stop takes no new work, lets attempts under way finish until ctx ends, and
-// then closes. Where the disk hangs inside a write it says so and leaves the store open,
-// since closing would wait for that write: end the process.
+// Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
+// the engine. If the disk hangs inside a write, Stop returns an error and leaves the
+// store open, because closing would wait for that write: end the process then.
 func (e *Engine) Stop(ctx context.Context) error {
 	err := e.node.Stop(ctx)
 	e.actions.Close()
 	return err
 }
 
-// A Request is what a run is started with.
+// A Request describes a run to start.
 type Request struct {
 	// Recipe is the definition, JSON or YAML. Required.
 	Recipe []byte
 	// Source names the definition in diagnostics, such as a path.
 	Source string
-	// Input is held to the recipe's inputSchema. Values are what encoding/json
-	// makes or takes.
+	// Input is validated against the recipe's inputSchema. Its values must be such that
+	// encoding/json can encode them.
 	Input map[string]any
 	// Files are the run's input files, as Put returned them.
 	Files []action.FileInfo
-	// IdempotencyKey makes a repeated request return the run of the first one.
+	// IdempotencyKey makes a repeated request return the run that the first one
+	// started.
 	IdempotencyKey string
 	// Correlation is what expressions see as _context.correlationId. Default: the
 	// id of the run.
@@ -124,8 +124,8 @@ type Request struct {
 	Labels      map[string]string
 }
 
-// Start compiles a recipe and begins a run of it. The run is durable when its
-// id is returned.
+// Start compiles a recipe and starts a run of it. The run is durable when Start returns
+// its id.
 func (e *Engine) Start(ctx context.Context, req Request) (run string, err error) {
 	p, r, _, diags := compile.Source(cmp.Or(req.Source, "recipe"), req.Recipe, compile.Options{Actions: e.actions.Catalogue})
 	if p == nil {
@@ -149,7 +149,7 @@ func (e *Engine) Start(ctx context.Context, req Request) (run string, err error)
 	return started.Run, err
 }
 
-// plain turns what a Go program holds into plain JSON values.
+// plain converts Go values into plain JSON values.
 func plain(input map[string]any) (map[string]any, error) {
 	if input == nil {
 		return nil, nil
@@ -166,8 +166,8 @@ func plain(input map[string]any) (map[string]any, error) {
 	return m, nil
 }
 
-// Put stores a file for runs to work on. It is durable when Put returns, and
-// the same content is stored once.
+// Put stores a file for runs. It is durable when Put returns; the same content is stored
+// only once.
 func (e *Engine) Put(ctx context.Context, r io.Reader, name, mimeType string) (action.FileInfo, error) {
 	return e.node.Files.Put(ctx, e.account, r, name, mimeType)
 }
@@ -187,9 +187,9 @@ type Event struct {
 	Payload map[string]any
 }
 
-// Watch yields the events of a run after number `after`, without gap or
-// duplicate, and ends with the run. Inputs that the recipe marks as writeOnly are
-// masked.
+// Watch yields the events of a run after the event number `after`, without gaps or
+// duplicates, and ends when the run has ended. Inputs that the recipe marks as writeOnly
+// are masked.
 func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		mask, err := e.mask(ctx, run)
@@ -199,7 +199,7 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 		}
 		from := after
 		if mask != nil {
-			from = 0 // what is to be masked is learned from the first event on
+			from = 0 // the values to mask are in the events from the first one on
 		}
 		for ev, err := range e.node.Engine.Watch(ctx, e.account, run, from) {
 			if err != nil {
@@ -220,7 +220,8 @@ func (e *Engine) Watch(ctx context.Context, run string, after uint64) iter.Seq2[
 	}
 }
 
-// mask is that of a run's recipe; nil when it marks no input as writeOnly.
+// mask returns the mask of a run's recipe, or nil if it marks no input as
+// writeOnly.
 func (e *Engine) mask(ctx context.Context, run string) (*view.Mask, error) {
 	p, err := e.node.Engine.PlanOf(ctx, e.account, run)
 	if err != nil {
@@ -229,32 +230,33 @@ func (e *Engine) mask(ctx context.Context, run string) (*view.Mask, error) {
 	return view.NewMask(p), nil
 }
 
-// A Result is how a run stands or ended. Inputs that the recipe marks as writeOnly
-// are masked in it, as in [Engine.Watch].
+// A Result is the status or the outcome of a run. Inputs that the recipe marks as
+// writeOnly are masked, as in [Engine.Watch].
 type Result struct {
 	Run    string
 	Status string // such as "running", "completed", "failed"
 	Ended  bool
-	// Outputs are the run's outputs, a JSON object; nil unless it completed. A text
-	// or list that is too large to travel in it stands there as
+	// Outputs are the run's outputs, a JSON object; nil unless the run completed. A
+	// string or list that is too large is replaced by
+	//
 	//
 	//	{"$roux":"ref","bytes":3145730,"hash":"sha256_…","size":3145728,"type":"string"}
 	//
 	// whose content [Engine.File] opens: text in UTF-8, or for the type "list" a
-	// JSON array. size counts characters, or elements.
+	// JSON array. size counts characters or elements.
 	Outputs json.RawMessage
-	// Err is why it did not complete.
+	// Err is why the run did not complete.
 	Err     *fault.Error
 	Credits int64 // used
-	// HasFailures says that a step failed and nothing handled it, also in a run
-	// that completed.
+	// HasFailures is set if a step failed and nothing handled the failure, also in a
+	// run that completed.
 	HasFailures bool
-	// Imported says that the run came in a bundle (`roux import`) and was not
-	// adopted: what it says happened elsewhere, if at all, and it is not carried on.
+	// Imported is set if the run came in a bundle (`roux import`) and was not adopted.
+	// Its events happened elsewhere, if at all, and it does not continue here.
 	Imported bool
 }
 
-// Get says how a run stands.
+// Get returns the current status of a run.
 func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 	head, err := e.node.Engine.Head(ctx, e.account, run)
 	if err != nil {
@@ -270,12 +272,12 @@ func (e *Engine) Get(ctx context.Context, run string) (Result, error) {
 	}
 	res.Outputs, res.Credits = h.Outputs, h.Used
 	if res.Err != nil && h.Error != nil {
-		res.Err.Msg = h.Error.Message // the head's may hold what is to be masked
+		res.Err.Msg = h.Error.Message // the head's message is not masked
 	}
 	return res, nil
 }
 
-// Wait returns how a run ended, once it has.
+// Wait waits until a run has ended and returns its outcome.
 func (e *Engine) Wait(ctx context.Context, run string) (Result, error) {
 	if _, err := e.node.Engine.Wait(ctx, e.account, run); err != nil {
 		return Result{}, err
@@ -283,13 +285,13 @@ func (e *Engine) Wait(ctx context.Context, run string) (Result, error) {
 	return e.Get(ctx, run)
 }
 
-// Cancel ends a run. nil means that it will end cancelled; fault.TooLate that
-// its verdict was fixed before.
+// Cancel cancels a run. If it returns nil, the run will end cancelled; fault.TooLate
+// means that the run's final status was already decided.
 func (e *Engine) Cancel(ctx context.Context, run, reason string) error {
 	return e.node.Engine.Cancel(ctx, e.account, run, reason)
 }
 
-// Signal gives a run what one of its wait steps waits for.
+// Signal sends a run the signal that one of its wait steps waits for.
 func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -298,24 +300,24 @@ func (e *Engine) Signal(ctx context.Context, run, name string, data any) error {
 	return e.node.Engine.Signal(ctx, e.account, run, name, json.RawMessage(raw))
 }
 
-// Retry runs again what failed in a run that has ended, or everything from step
-// `from` on. Results of what completed are kept.
+// Retry retries a run that has ended: it runs the failed steps again or, if `from` is not
+// empty, everything from that step on. Results of other completed steps are kept.
 func (e *Engine) Retry(ctx context.Context, run, from string) error {
 	return e.RetryWith(ctx, run, RetryOptions{From: from})
 }
 
-// RetryOptions say what a retry begins with, and under which input and limits.
+// RetryOptions are the steps, input and limits of a retry.
 type RetryOptions struct {
-	// From is the step to start from. Default: what failed.
+	// From is the step to start from. Default: the failed steps.
 	From string
-	// Input replaces fields of the run's input; what read them runs again.
+	// Input replaces fields of the run's input; the steps that read them run again.
 	Input map[string]any
-	// Limits raise limits of the run, from now on.
+	// Limits raises limits of the run from now on.
 	Limits Limits
 }
 
-// Limits are limits of a run, named as in recipes. A field that is zero stays as it
-// is. None can be lowered, nor raised above what a recipe may ask for.
+// Limits are limits of a run, named as in recipes. A zero field leaves the limit
+// unchanged. A limit cannot be lowered, nor raised above the maximum for recipes.
 type Limits struct {
 	MaxTotalSteps     int64
 	MaxLoopItems      int64
@@ -323,14 +325,14 @@ type Limits struct {
 	MaxExpressionCost int64
 }
 
-// RetryWith is Retry with more to say.
+// RetryWith is like Retry, with more options.
 func (e *Engine) RetryWith(ctx context.Context, run string, opt RetryOptions) error {
 	edits, err := plain(opt.Input)
 	if err != nil {
 		return err
 	}
 	l := opt.Limits
-	memory := max(-1, min(l.MemoryLimitMB, 1<<40)) << 20 // what would overflow is refused all the same
+	memory := max(-1, min(l.MemoryLimitMB, 1<<40)) << 20 // a value that would overflow is refused anyway
 	return e.node.Engine.Retry(ctx, e.account, run, engine.RetryRequest{From: opt.From, Edits: edits, Limits: plan.Limits{
 		TotalSteps: l.MaxTotalSteps, LoopItems: l.MaxLoopItems, MemoryBytes: memory, ExpressionCost: l.MaxExpressionCost,
 	}})

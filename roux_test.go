@@ -30,7 +30,7 @@ steps:
 outputs: {text: again.output.text}
 `
 
-// upper puts what the run's only file says into capitals.
+// upper returns the text of the run's only file in capitals.
 var upper = action.Action{
 	Name: "upper", Version: "1.0.0",
 	Input: []byte(`{"type":"object","properties":{"file":{"type":"string","format":"file"}},"required":["file"]}`),
@@ -61,7 +61,7 @@ func open(t *testing.T, dir string) *roux.Engine {
 	return e
 }
 
-// A run outlives the process: what is recorded is not done again.
+// A run survives the process: recorded steps are not done again.
 func TestRunOutlivesTheEngine(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	e := open(t, dir)
@@ -119,7 +119,7 @@ func TestRunOutlivesTheEngine(t *testing.T) {
 	}
 }
 
-// Everything that is wrong with a recipe is told at once, each at its place.
+// All mistakes of a recipe are reported at once, with their positions.
 func TestStartTellsWhatIsWrong(t *testing.T) {
 	e := open(t, t.TempDir())
 	defer e.Close()
@@ -140,9 +140,9 @@ func TestF35_SecondEngineOnOneDirectory(t *testing.T) {
 	}
 }
 
-// X1: a run goes on beside its caller: Start answers while the first step works
-// on the file it was given, and the result holds what all steps bound. X32: an
-// expression sees the input, the parameters, the files and whose run it is.
+// X1: a run continues in the background: Start returns while the first step still works
+// on its file, and the result holds the bindings of all steps. X32: an expression sees
+// the input, the parameters, the files and the account of the run.
 func TestX1_X32_RunsBesideTheCaller(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	slow := upper
@@ -193,8 +193,8 @@ steps:
 	}
 }
 
-// Design section 7: 3 MiB of text are an output like any other: recorded once,
-// there after a restart, whole in the next step, and a file to whoever asks.
+// Design section 7: an output of 3 MiB is recorded once, survives a restart, is whole in
+// the next step, and is a file in the run's outputs.
 func TestLargeOutputOutlivesTheEngine(t *testing.T) {
 	text := strings.Repeat("drei Wörter mehr ", 3<<20/18)
 	calls := 0
@@ -267,8 +267,8 @@ outputs: {text: doc.text, by: doc.by, words: counted.words, size: doc.text.size}
 	}
 }
 
-// Files are kept as long as Options say; what a run is given is there while the
-// run is, and what is not there is refused before the run begins (X158).
+// Files are kept as long as Options say. The files of a run exist as long as the run, and
+// a missing file is refused before the run starts (X158).
 func TestX158_RunsNameTheirFiles(t *testing.T) {
 	e, err := roux.Open(t.Context(), roux.Options{Dir: t.TempDir(), Actions: []action.Action{upper}, Retention: roux.Retention{Uploads: -1}})
 	if err != nil {
@@ -299,7 +299,7 @@ func TestX158_RunsNameTheirFiles(t *testing.T) {
 	}
 }
 
-// A run that came in a bundle says so to programs, too, and is not retried.
+// A result shows that a run came in a bundle, and such a run is not retried.
 func TestImportedResult(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	e := open(t, dir)
@@ -313,7 +313,7 @@ func TestImportedResult(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// What import writes of a run is this mark.
+	// This is the mark that an import writes.
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -344,8 +344,8 @@ func TestImportedResult(t *testing.T) {
 	}
 }
 
-// TestRetryWith: a retry raises limits and replaces input, within the bounds of a
-// recipe; what it refuses changes nothing.
+// TestRetryWith: a retry raises limits and replaces input, within the bounds for
+// recipes; a refused retry changes nothing.
 func TestRetryWith(t *testing.T) {
 	ctx := t.Context()
 	e := open(t, t.TempDir())

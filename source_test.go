@@ -20,7 +20,7 @@ import (
 	"github.com/roux-engine/roux/internal/compile"
 )
 
-// sourceRecipe is the recipe-system source's own JSON example.
+// sourceRecipe returns the JSON example of the recipe-system source document.
 func sourceRecipe(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(cmp.Or(os.Getenv("ROUX_SHARED"), "../shared"), "sources", "recipe-system.txt")
@@ -36,7 +36,7 @@ func sourceRecipe(t *testing.T) []byte {
 	return bytes.TrimSpace(example)
 }
 
-// translateText stands for the model that the action of this name will have.
+// translateText is a stand-in for the model action of this name.
 func translateText(seen *[]string) action.Action {
 	return action.Action{
 		Name: "translate-text", Version: "1.0.0", Cost: 10,
@@ -58,7 +58,7 @@ func translateText(seen *[]string) action.Action {
 	}
 }
 
-// bigDocument is a file-inspect that finds a document of 101 pages.
+// bigDocument returns a file-inspect that reports a document of 101 pages.
 func bigDocument() action.Action {
 	for _, a := range builtin.Actions(builtin.Config{}) {
 		if a.Name == "file-inspect" {
@@ -72,9 +72,9 @@ func bigDocument() action.Action {
 	panic("no file-inspect")
 }
 
-// TestSourceExample: the example validates with the one warning that R40 asks
-// for and behaves as R40 says on both branches. X2, X4, X6, X7, X8, X9,
-// X31, X32, X44, X147.
+// TestSourceExample: the example validates with the one warning that R40 requires, and
+// behaves as R40 describes on both branches. X2, X4, X6, X7, X8, X9, X31, X32, X44,
+// X147.
 func TestSourceExample(t *testing.T) {
 	text := sourceRecipe(t)
 	var seen []string
@@ -129,9 +129,9 @@ func TestSourceExample(t *testing.T) {
 			t.Errorf("outputs %s", res.Outputs)
 		}
 	})
-	// X159, X160: with the actions of the release alone it validates just so and
-	// runs up to the translation, which needs a model provider. What failed costs
-	// nothing: file-inspect and pdf-to-markdown are charged, the translation is not.
+	// X159, X160: with only the built-in actions it validates in the same way and runs up
+	// to the translation, which needs a model provider. A failed action costs nothing:
+	// file-inspect and pdf-to-markdown are charged, the translation is not.
 	t.Run("no provider", func(t *testing.T) {
 		builtins := decls[1:]
 		if p, _, _, diags := compile.Source("example.json", text, compile.Options{Actions: compile.NewCatalogue(builtins...)}); p == nil || len(diags) != 1 {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package action is what an action author writes against.
+// Package action defines the types with which actions are written.
 //
-// An [Action] declares what a step may call: name and version, the schemas of
-// its input and output, what it costs, how long it takes, and the Go function
-// that does the work. The engine decides when it runs, how often it is tried
-// and what becomes of its result; an action decides only that result.
+// An [Action] declares what a step may call: name and version, the schemas of its input and output,
+// what it costs, how long it takes, and the Go function that does the work. The engine decides when it
+// runs, how often it is tried and what happens with its result; an action decides only that result.
 //
 // An action never sees the graph, other steps or the journal. Its effects are
 // attempted at least once and recorded once; a service that honours
@@ -21,22 +20,24 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Delivery says what a lost attempt means.
+// Delivery is what happens after a lost attempt.
 type Delivery string
 
-// The two promises. AtLeastOnce is the default: a lost attempt is tried again
-// with the same effect key. AtMostOnce fails INTERRUPTED at the first loss.
+// The two kinds of delivery. AtLeastOnce is the default: a lost attempt is tried again
+// with the same effect key. With AtMostOnce the step fails with INTERRUPTED at the first
+// lost attempt.
 const (
 	AtLeastOnce Delivery = "at_least_once"
 	AtMostOnce  Delivery = "at_most_once"
 )
 
-// An Action is a declaration with the function that carries it out.
+// An Action is the declaration of an action with the function that implements
+// it.
 type Action struct {
 	Name string // [a-z][a-z0-9-]{0,63}
-	// Aliases are other names that recipes may call it by, such as what it is
-	// called elsewhere: [a-z][a-z0-9_-]{0,63}. A plan holds Name, whatever the
-	// recipe wrote; an action of that very name goes before an alias.
+	// Aliases are other names that recipes may use for it, such as its name in other
+	// systems: [a-z][a-z0-9_-]{0,63}. A plan always holds Name. If a name is the Name of
+	// one action and an alias of another, it means the former.
 	Aliases     []string
 	Version     string // semantic version, "1.0.0"
 	Description string // one sentence for people
@@ -48,52 +49,50 @@ type Action struct {
 	Metadata      Metadata
 	Cost          int64  // whole credits for a completed call; never negative
 	Provider      string // the outside service whose slots it needs; "" = none
-	// Slots bounds how many attempts run at once in this engine; 0 = no bound
-	// of its own.
+	// Slots bounds how many attempts of this action run at once in an engine; 0 = no
+	// bound.
 	Slots    int
 	Delivery Delivery // "" = AtLeastOnce
-	// Limits are the bounds that a caller meets, one sentence each, such as
+	// Limits are the limits that a caller must know, one sentence each, such as
 	// "Files up to 128 MiB.".
 	Limits []string
-	// Faults are the codes it fails with of its own accord, beside those that
-	// any action may fail with (INPUT_INVALID, STEP_TIMEOUT and the like).
+	// Faults are the codes that it returns, in addition to those that any action may fail
+	// with (INPUT_INVALID, STEP_TIMEOUT and the like).
 	Faults []fault.Code
-	// Examples are inputs that work, the plainest first.
+	// Examples are valid inputs, the simplest first.
 	Examples []Example
-	// Streams names inputs that hold lists and that Run reads by [Task.Items]. One
-	// that lies in a file may then have any size: it is read as Run asks for it, and
-	// is not in the task's Input. Of a list over 64 MiB only the type is checked; the
-	// rest of its schema is for Run to judge.
+	// Streams names inputs that hold lists and that Run reads with [Task.Items]. Such a
+	// list may have any size if it is stored in a file: it is read while Run iterates, and
+	// is not in the task's Input. For a list over 64 MiB only the type is checked; Run must
+	// check the rest of its schema.
 	Streams []string
-	// Waits names an input that holds a duration ("90s") or a point in time
-	// (RFC 3339). A step that calls such an action is a durable wait: it holds
-	// no worker, survives restarts, costs nothing and gives null, and Run is nil.
-	// Its other inputs are for people. "" = an ordinary action.
+	// Waits names an input that holds a duration ("90s") or a point in time (RFC 3339). A
+	// step that calls such an action is a durable wait: it holds no worker, survives
+	// restarts, costs nothing, and its output is null. Run is nil, and the other inputs
+	// are only informative. "" = an ordinary action.
 	Waits string
 	Run   Func
 }
 
-// An Example is an input with a sentence that says what it is for. A file input
-// holds "file" in place of a hash.
+// An Example is an input with a sentence that describes it. A file input holds "file"
+// instead of a hash.
 type Example struct {
 	Title string          `json:"title"`
 	Input json.RawMessage `json:"input"`
 }
 
 // A Func does the work of one attempt. It returns the output, or an error: a
-// *fault.Error keeps its code, any other becomes STEP_FAILED. It must return
-// soon after ctx ends; what it returns then is ignored. Its goroutine is not its
-// own: it must leave it as it was found, so what it locks by
-// [runtime.LockOSThread] it unlocks.
+// *fault.Error keeps its code, any other error becomes STEP_FAILED. It must return
+// soon after ctx ends; what it returns then is ignored. Its goroutine is reused, so it
+// must leave the goroutine unchanged and undo every [runtime.LockOSThread].
 type Func func(ctx context.Context, task *Task) (Result, error)
 
 // A Result is the outcome of a successful attempt.
 type Result struct {
-	// Output is any value that encoding/json can encode; it becomes the step's
-	// output, at most 64 MiB. A json.RawMessage is taken as it is. Past 1 MiB its
-	// largest texts and lists are put into files: expressions then see their size
-	// and pass them on, and the next action gets them whole. The name "$roux" is
-	// reserved.
+	// Output is any value that encoding/json can encode; it becomes the step's output, at
+	// most 64 MiB. A json.RawMessage is used as it is. Beyond 1 MiB the largest texts and
+	// lists are stored in files: expressions can then read their size and pass them on,
+	// and the next action gets them whole. The field name "$roux" is reserved.
 	Output any
 	// Cost overrides the declared cost, in whole credits; nil = as declared.
 	Cost *int64
@@ -103,26 +102,26 @@ type Result struct {
 type Task struct {
 	Run     string // run id
 	Step    string // scope path and step id, such as "pages[3].resize"
-	Attempt int    // counts every hand-out, from 1
+	Attempt int    // counts every dispatch, from 1
 	Account string
-	// EffectKey names the effect and stays the same while the outcome of the
-	// last attempt is unknown (I4). Pass it to services as idempotency key.
+	// EffectKey identifies the effect and stays the same while the outcome of the last
+	// attempt is unknown (I4). Pass it to services as idempotency key.
 	EffectKey string
 	// Input is the rendered input as canonical JSON of an object.
 	Input json.RawMessage
-	// Lists holds those of [Action.Streams] that lie in files.
+	// Lists holds the inputs named in [Action.Streams] that are stored in files.
 	Lists map[string]List
 	Files Files
-	// Report tells people how it goes; nil in tests that do not care.
+	// Report shows progress to people; it may be nil in tests.
 	Report Reporter
 }
 
 // Decode unmarshals the task's input into v.
 func (t *Task) Decode(v any) error { return json.Unmarshal(t.Input, v) }
 
-// Items reads the elements of a list input, each as canonical JSON, in order and up to
-// the first error. It may be called again. Of an input that is missing or no list there
-// are none.
+// Items yields the elements of a list input in order, each as canonical JSON, up to the
+// first error. It may be called again. It yields nothing for an input that is missing or
+// is not a list.
 func (t *Task) Items(ctx context.Context, name string) iter.Seq2[json.RawMessage, error] {
 	if l, ok := t.Lists[name]; ok {
 		return l.Items(ctx)
@@ -148,7 +147,7 @@ func (t *Task) Items(ctx context.Context, name string) iter.Seq2[json.RawMessage
 	}
 }
 
-// Has says whether an input was given; null counts as given.
+// Has reports whether an input was given; null counts as given.
 func (t *Task) Has(name string) bool {
 	if _, ok := t.Lists[name]; ok {
 		return true
@@ -157,20 +156,21 @@ func (t *Task) Has(name string) bool {
 	return t.Decode(&input) == nil && input[name] != nil
 }
 
-// A List is a list input that lies in a file.
+// A List is a list input that is stored in a file.
 type List interface {
-	// Len is the number of its elements.
+	// Len returns the number of elements.
 	Len() int64
-	// Items reads them in order, up to the first error.
+	// Items yields the elements in order, up to the first error.
 	Items(ctx context.Context) iter.Seq2[json.RawMessage, error]
 }
 
-// Files gives an action the files of its account, addressed by content.
+// Files gives an action access to the files of its account, addressed by
+// content.
 type Files interface {
-	// Open returns the file's bytes and facts. The caller closes it.
+	// Open opens a file. The caller must close it.
 	Open(ctx context.Context, hash string) (File, error)
-	// Put stores what r yields and returns its facts. The file is durable when
-	// Put returns; equal content gets the same hash.
+	// Put stores what r yields. The file is durable when Put returns; equal content gets
+	// the same hash.
 	Put(ctx context.Context, r io.Reader, name, mimeType string) (FileInfo, error)
 }
 
@@ -181,20 +181,20 @@ type File interface {
 	Info() FileInfo
 }
 
-// FileInfo is what is known of a file without reading it.
+// FileInfo describes a file.
 type FileInfo struct {
 	Hash     string `json:"hash"` // sha256_<64 hex>
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType"`
 	Size     int64  `json:"sizeBytes"`
-	// Extended is what only files of its kind have, as file-inspect names it
-	// (pageCount, width, height, orientation, durationMs, …), a JSON object.
-	// nil when nothing was found, or not looked for.
+	// Extended has the properties of this type of file, as file-inspect names them
+	// (pageCount, width, height, orientation, durationMs, …), a JSON object. It is nil if
+	// nothing was found or the file was not inspected.
 	Extended json.RawMessage `json:"extended,omitempty"`
 }
 
-// A Reporter carries progress to whoever watches. It never blocks for long and
-// never fails: what exceeds its bounds (1,000 log lines, 4 MiB per attempt) is
+// A Reporter sends progress to the users who watch a run. It never blocks for long and
+// never fails: reports beyond its bounds (1,000 log lines, 4 MiB per attempt) are
 // dropped and counted.
 type Reporter interface {
 	Progress(fraction float64, text string)
@@ -203,7 +203,8 @@ type Reporter interface {
 	Preview(value any)
 }
 
-// Metadata is the recipeMetadata of the recipe-system source (X10–X12).
+// Metadata is the recipeMetadata of the recipe-system source document
+// (X10–X12).
 type Metadata struct {
 	InputTypes       []TypeDefinition  `json:"inputTypes"`
 	OutputTypes      []TypeDefinition  `json:"outputTypes"`
@@ -214,10 +215,10 @@ type Metadata struct {
 	DurationRange  *DurationRange `json:"durationRange,omitempty"`
 }
 
-// MayRunInParallel is Parallelizable with its default.
+// MayRunInParallel returns Parallelizable, or its default.
 func (m Metadata) MayRunInParallel() bool { return m.Parallelizable == nil || *m.Parallelizable }
 
-// TypeDefinition names what an action takes or gives (X11).
+// TypeDefinition describes an input or output of an action (X11).
 type TypeDefinition struct {
 	Name        string          `json:"name"`
 	MimeTypes   []string        `json:"mimeTypes,omitempty"` // patterns such as "image/*"
@@ -225,7 +226,7 @@ type TypeDefinition struct {
 	Description string          `json:"description"`
 }
 
-// BranchCondition is a ready-made predicate over `output` (X12).
+// BranchCondition is a predefined condition on `output` (X12).
 type BranchCondition struct {
 	Name        string `json:"name"`
 	Expression  string `json:"expression"` // CEL

@@ -25,13 +25,13 @@ func TestX10_X11_X12_Names(t *testing.T) {
 	if err != nil || string(raw) != want {
 		t.Errorf("%v\ngot  %s\nwant %s", err, raw, want)
 	}
-	// What is optional is left out.
+	// Optional fields are omitted.
 	if raw, err := json.Marshal(Metadata{}); err != nil || string(raw) != `{"inputTypes":null,"outputTypes":null}` {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
 
-// Missing means that the action may run beside others (X10, X54).
+// A missing value means that the action may run in parallel (X10, X54).
 func TestX54_Parallelizable(t *testing.T) {
 	yes, no := true, false
 	for _, tt := range []struct {

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// A bar is what a figure must reach, and what we aim for.
+// A bar is the required value of a figure, and the value we aim for.
 type bar struct {
 	shape  string
 	n      int // 0 = any size
 	figure string
-	least  bool // the figure is a lower bound; else an upper one
+	least  bool // the figure must be at least this; otherwise at most
 	want   float64
 	aim    float64 // 0 = none
 	what   string
-	zero   bool // nothing at all is what is wanted
+	zero   bool // the figure must be zero
 }
 
-// bars are those of two cores and a durable disk.
+// bars are for two cores and a durable disk.
 var bars = []bar{
 	{shape: "chain", figure: "over_store_us", want: 60, what: "p50 of a step over the store's, µs"},
 	{shape: "chain", figure: "store_over_append", want: 1.3, what: "the store's p50 over append and sync"},
@@ -44,13 +44,13 @@ var bars = []bar{
 	{shape: "fairness", figure: "worst_in_tasks", want: 2, what: "the longest wait, in tasks"},
 }
 
-// A verdict is how a line stands to a bar.
+// A verdict is the result of comparing a line with a bar.
 type verdict struct {
 	bar  bar
 	n    int
 	got  float64
 	met  bool
-	none bool // not measured: the same as missed
+	none bool // not measured, which counts as missed
 }
 
 func (v verdict) String() string {
@@ -74,8 +74,8 @@ func (v verdict) String() string {
 	return s
 }
 
-// judge compares lines with the bars that are about them.
-func judge(lines []Line) (all []verdict) {
+// compareWithBars compares lines with the bars that apply to them.
+func compareWithBars(lines []Line) (all []verdict) {
 	for _, b := range bars {
 		for i := range lines {
 			l := &lines[i]
@@ -85,7 +85,7 @@ func judge(lines []Line) (all []verdict) {
 			v := verdict{bar: b, n: l.N}
 			var ok bool
 			v.got, ok = l.figure(b.figure)
-			// A figure of nothing was not taken on this system.
+			// A zero figure was not measured on this system.
 			v.none = !ok || v.got == 0 && !b.zero && b.figure != "over_store_us"
 			switch {
 			case v.none:
@@ -102,10 +102,11 @@ func judge(lines []Line) (all []verdict) {
 	return all
 }
 
-// check prints how the lines stand to the bars and fails when one is missed.
+// check prints the comparison of lines with bars and returns an error if one is
+// missed.
 func check(lines []Line, w io.Writer) error {
 	var missed []string
-	for _, v := range judge(lines) {
+	for _, v := range compareWithBars(lines) {
 		fmt.Fprintln(w, v)
 		if !v.met {
 			missed = append(missed, fmt.Sprintf("%s %d: %s", v.bar.shape, v.n, v.bar.what))

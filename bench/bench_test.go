@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The processes that idle and recover start are this test binary again.
+// The processes that idle and recover start are this test binary.
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
 		os.Exit(run(context.Background(), time.Now(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keys are those of a line, in their order; readers depend on them.
+// keys are the keys of a line, in order; readers depend on them.
 const keys = `"shape","n","seconds","steps_per_s","p50_us","p99_us","fsync_p50_us","ratio","cpu_us_per_step","bytes_per_step","rss_mb","run"`
 
 // smoke runs the command and returns its lines.
@@ -53,7 +53,7 @@ func smoke(t *testing.T, args ...string) []Line {
 	return lines
 }
 
-// Every shape runs, and its lines hold what their readers expect.
+// Every shape runs, and its lines have the keys that readers expect.
 func TestSmoke(t *testing.T) {
 	lines := smoke(t)
 	seen := map[string]bool{}
@@ -65,7 +65,7 @@ func TestSmoke(t *testing.T) {
 		if l.Set["sqlite"] == "" || l.Set["synchronous"] != "FULL" || l.Set["gomaxprocs"] == "" || l.Set["gogc"] != cmp.Or(os.Getenv("GOGC"), "200") {
 			t.Errorf("%s does not say with which settings: %v", l.Shape, l.Set)
 		}
-		// A chain has one sync a step and one for its start, whatever its length.
+		// A chain has one sync per step and one for its start, whatever its length.
 		if got := l.More["syncs_per_step"]; l.Shape == "chain" && got != 1 {
 			t.Errorf("a chain of %d has %v syncs a step", l.N, got)
 		}
@@ -99,15 +99,15 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("%s printed no line", s.name)
 		}
 	}
-	for _, v := range judge(lines) {
+	for _, v := range compareWithBars(lines) {
 		if v.none && v.bar.shape != "steady" && cpu() > 0 { // nothing is trimmed in a second
 			t.Errorf("a bar has nothing to be compared with: %v", v)
 		}
 	}
 }
 
-// Runs may wait that have done nothing before, and what they weigh is told in the
-// way in which bench/peers weighs other engines.
+// Runs may wait before they have done anything; their memory is measured in the same way
+// as bench/peers measures other engines.
 func TestIdleOfNothingDone(t *testing.T) {
 	lines := smoke(t, "-shapes", "idle", "-done", "0")
 	if len(lines) != 1 || lines[0].StepsPerS != 0 || lines[0].More["recover_s"] <= 0 {
@@ -118,7 +118,7 @@ func TestIdleOfNothingDone(t *testing.T) {
 	}
 }
 
-// Several runs end with their medians.
+// After several runs their medians are printed.
 func TestMedians(t *testing.T) {
 	lines := smoke(t, "-shapes", "fan,submit", "-runs", "3")
 	byRun := map[string]int{}

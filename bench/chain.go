@@ -11,21 +11,21 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 )
 
-// A pulse measures the time from the start of one step to that of the next, in
-// runs that have one step at a time. Now and then it halts the run and lets the
-// floors do what the engine has just done, so that both saw the same disk.
-type pulse struct {
+// A stepTimer measures the time from the start of one step to that of the next, in runs
+// that have one step at a time. Regularly it pauses the run and has the floors repeat the
+// engine's last commits, so that both measure the same state of the disk.
+type stepTimer struct {
 	gaps  []time.Duration
 	last  time.Time
 	steps int
-	every int // steps between two halts; 0 = never
+	every int // steps between two pauses; 0 = never
 	halt  func() error
 	err   error
-	off   time.Duration // spent in halts
-	idle  time.Duration // processor time spent there
+	off   time.Duration // time spent in pauses
+	idle  time.Duration // CPU time spent in pauses
 }
 
-func (p *pulse) run(context.Context, *action.Task) (action.Result, error) {
+func (p *stepTimer) run(context.Context, *action.Task) (action.Result, error) {
 	now := time.Now()
 	if !p.last.IsZero() {
 		p.gaps = append(p.gaps, now.Sub(p.last))
@@ -60,7 +60,7 @@ func chain(ctx context.Context, b *bench) ([]Line, error) {
 func chainOfLength(ctx context.Context, b *bench, n int) (l Line, err error) {
 	l = b.line("chain", n)
 	dir := b.fresh()
-	p := &pulse{gaps: make([]time.Duration, 0, 20_000)}
+	p := &stepTimer{gaps: make([]time.Duration, 0, 20_000)}
 	w, err := open(ctx, filepath.Join(dir, "data"), p.run, engine.Config{})
 	if err != nil {
 		return l, err
@@ -80,7 +80,7 @@ func chainOfLength(ctx context.Context, b *bench, n int) (l Line, err error) {
 	}
 	defer func() { err = closing(f.close, err) }()
 
-	// The floors do as many commits as the engine in short chains, and half as
+	// The floors repeat as many commits as the engine made in short chains, and half as
 	// many in long ones.
 	rounds := b.few(max(4_000/n, 1), 2)
 	halves := 50
@@ -116,10 +116,10 @@ func chainOfLength(ctx context.Context, b *bench, n int) (l Line, err error) {
 	l.RSSMB = rss()
 	f.describe(&l, 0)
 	l.put("over_store_us", l.P50US-l.More["store_p50_us"])
-	// A run has one commit more than steps: the one that starts it.
+	// A run has one more commit than steps: the one that starts it.
 	l.put("syncs_per_step", float64(c.commits-rounds)/steps)
 	l.Hist = w.st.histogram()
-	done, err := memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
+	done, err := memoryFloor(&l, func() (int, error) { return walkGraph(pl, func() {}) })
 	if err == nil && done != n {
 		err = errSteps(done, n)
 	}

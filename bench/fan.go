@@ -15,10 +15,10 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// tally counts calls.
-type tally struct{ calls atomic.Int64 }
+// callCounter counts calls.
+type callCounter struct{ calls atomic.Int64 }
 
-func (t *tally) run(ctx context.Context, task *action.Task) (action.Result, error) {
+func (t *callCounter) run(ctx context.Context, task *action.Task) (action.Result, error) {
 	t.calls.Add(1)
 	return nothing(ctx, task)
 }
@@ -36,11 +36,11 @@ func fan(ctx context.Context, b *bench) ([]Line, error) {
 	return lines, nil
 }
 
-// whole measures runs of a recipe, one after the other, from the start to the
-// end of each, and the floors of one of them.
+// whole measures runs of a recipe, one after another, each from start to end, and the
+// floors of one of them.
 func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) (_ Line, err error) {
 	dir := b.fresh()
-	var t tally
+	var t callCounter
 	w, err := open(ctx, filepath.Join(dir, "data"), t.run, engine.Config{})
 	if err != nil {
 		return l, err
@@ -86,12 +86,12 @@ func whole(ctx context.Context, b *bench, l Line, r *recipe.Recipe, rounds int) 
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
 	l.put("written_per_step", float64(took.wrote)/float64(steps))
 	l.Hist = w.st.histogram()
-	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
+	_, err = memoryFloor(&l, func() (int, error) { return walkGraph(pl, func() {}) })
 	return l, err
 }
 
 // submit is the time from the call of Start until the first step's action runs,
-// while nothing else goes on.
+// while nothing else runs.
 func submit(ctx context.Context, b *bench) ([]Line, error) {
 	const n = 1
 	l := b.line("submit", n)
@@ -154,6 +154,6 @@ func submit(ctx context.Context, b *bench) ([]Line, error) {
 	l.put("end_p50_us", us(quantile(ends, 0.5)))
 	l.put("syncs_per_run", float64(c.commits)/float64(rounds))
 	l.Hist = w.st.histogram()
-	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
+	_, err = memoryFloor(&l, func() (int, error) { return walkGraph(pl, func() {}) })
 	return []Line{l}, err
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// floors repeat the commits of an engine without the engine, in three ways: as
-// bytes appended to a file that grows, as bytes written over a file that is
-// there already, each followed by one fdatasync, and as commits of the store.
+// floors repeat the commits of an engine without the engine, in three ways: as bytes
+// appended to a growing file, as bytes written over an existing file, each followed by
+// one fdatasync, and as commits of the store.
 type floors struct {
 	batches [][]store.Transition
 	next    int
@@ -32,8 +32,8 @@ type floors struct {
 	buf        []byte
 
 	append, overwrite, store []time.Duration
-	used                     time.Duration // processor time of the store's commits
-	delay                    time.Duration // that each sync is said to take longer
+	used                     time.Duration // CPU time of the store's commits
+	delay                    time.Duration // added to each sync
 }
 
 const preallocated = 64 << 20
@@ -87,9 +87,9 @@ func (f *floors) close() error {
 	return errors.Join(errs...)
 }
 
-// repeat makes n commits, going on where the last call ended and around: all of
-// them in one way, then in the next, because an engine does not write to other
-// files between two commits either.
+// repeat makes n commits, starting after those of the last call and wrapping around. It
+// makes all of them in one way, then in the next, because an engine does not write to
+// other files between two commits either.
 func (f *floors) repeat(ctx context.Context, n int) error {
 	if err := f.each(n, f.written, f.appendOne); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (f *floors) repeat(ctx context.Context, n int) error {
 	return nil
 }
 
-// each makes the next n commits in one way, after preparing each.
+// each prepares and makes the next n commits in one way.
 func (f *floors) each(n int, prepare func(round int, batch []store.Transition), do func([]store.Transition) error) error {
 	for i := range n {
 		at := f.next + i
@@ -118,7 +118,7 @@ func (f *floors) each(n int, prepare func(round int, batch []store.Transition), 
 	return nil
 }
 
-// written puts the bytes of a commit into buf.
+// written encodes a commit into buf.
 func (f *floors) written(_ int, batch []store.Transition) {
 	f.buf = f.buf[:0]
 	for i := range batch {
@@ -136,7 +136,7 @@ func (f *floors) written(_ int, batch []store.Transition) {
 	}
 }
 
-// renamed gives the runs of a commit names of their own in each round.
+// renamed gives the runs of a commit new names in each round.
 func (f *floors) renamed(round int, batch []store.Transition) {
 	for i := range batch {
 		t := &batch[i]
@@ -193,11 +193,11 @@ func (f *floors) commitOne(ctx context.Context, batch []store.Transition) error 
 	return nil
 }
 
-// whole makes every commit once.
+// whole repeats every commit once.
 func (f *floors) whole(ctx context.Context) error { return f.repeat(ctx, len(f.batches)) }
 
-// floors repeats what the engine commits in one round, in dir.
-func (w *world) floors(ctx context.Context, dir string, round func() error) (*floors, error) {
+// floors records the commits of one round and returns floors for them, in dir.
+func (w *instance) floors(ctx context.Context, dir string, round func() error) (*floors, error) {
 	w.st.record(true)
 	err := round()
 	batches := w.st.record(false)
@@ -207,9 +207,8 @@ func (w *world) floors(ctx context.Context, dir string, round func() error) (*fl
 	return newFloors(ctx, filepath.Join(dir, "floors"), batches)
 }
 
-// denominators are the floors of a shape whose own commits are not repeated:
-// those of one run of r in this process, whose actions do what act does. shape is
-// as in describe.
+// denominators adds floors to the line of a shape whose own commits are not repeated:
+// those of one run of r in this process, with act as action. shape is as in describe.
 func (b *bench) denominators(ctx context.Context, l *Line, r *recipe.Recipe, act action.Func, shape time.Duration) (err error) {
 	dir := b.fresh()
 	w, err := open(ctx, filepath.Join(dir, "data"), act, engine.Config{})
@@ -232,20 +231,21 @@ func (b *bench) denominators(ctx context.Context, l *Line, r *recipe.Recipe, act
 		}
 	}
 	f.describe(l, shape)
-	_, err = memoryFloor(l, func() (int, error) { return walk(pl, func() {}) })
+	_, err = memoryFloor(l, func() (int, error) { return walkGraph(pl, func() {}) })
 	return err
 }
 
-// laps are what rounds took: each by the clock, all in processor time and in
-// bytes written.
-type laps struct {
+// roundTimes has the time of each round, and the CPU time and the bytes written of all
+// rounds.
+type roundTimes struct {
 	times []time.Duration
 	cpu   time.Duration
 	wrote int64
 }
 
-// rounds measures a round n times, and takes the floors after each of the first.
-func (f *floors) rounds(ctx context.Context, n int, round func() error) (l laps, err error) {
+// rounds measures a round n times, and the floors after each of the first
+// rounds.
+func (f *floors) rounds(ctx context.Context, n int, round func() error) (l roundTimes, err error) {
 	for i := range n {
 		began, used, disk := time.Now(), cpu(), written()
 		if err := round(); err != nil {
@@ -263,12 +263,12 @@ func (f *floors) rounds(ctx context.Context, n int, round func() error) (l laps,
 }
 
 // floorRounds is how often the floors of a whole run, or of a round of runs, are
-// taken, each time after such a round.
+// measured, each time after such a round.
 const floorRounds = 5
 
-// describe adds the floors to a line. shape is how long the shape itself took for
-// what the floors repeat as a whole; with it ratio compares those times, without
-// it the line's p50 with that of a commit.
+// describe adds the floors to a line. shape is how long the shape took for the commits
+// that the floors repeat. If it is set, ratio compares those times; otherwise it compares
+// the line's p50 with that of a commit.
 func (f *floors) describe(l *Line, shape time.Duration) {
 	l.FsyncP50US = us(quantile(f.append, 0.5))
 	l.put("overwrite_p50_us", us(quantile(f.overwrite, 0.5)))

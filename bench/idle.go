@@ -24,15 +24,15 @@ import (
 	"github.com/roux-engine/roux/internal/engine"
 )
 
-// recoverLimit is when recovery is given up.
+// recoverLimit is the time limit of a recovery.
 const recoverLimit = 2 * time.Minute
 
-// runsFile holds the ids of the waiting runs, one a line.
+// runsFile holds the ids of the waiting runs, one per line.
 const runsFile = "runs.txt"
 
-// idle is what it costs to have many runs that wait: a child process makes them
-// and says so once it has come to rest. It is then killed, and recover_s is how
-// long another one takes.
+// idle measures the cost of many waiting runs: a child process starts them and reports
+// once it is idle. It is then killed, and recover_s is how long another process takes to
+// recover.
 func idle(ctx context.Context, b *bench) ([]Line, error) {
 	n := b.few(b.waiting, 200)
 	l := b.line("idle", n)
@@ -66,9 +66,9 @@ func idle(ctx context.Context, b *bench) ([]Line, error) {
 	return []Line{l}, b.denominators(ctx, &l, chainOf(max(b.done, 1)), nothing, 0)
 }
 
-// recovery is how long a new process takes that follows one killed five seconds
-// after the last of many runs had begun to wait; and one killed at that very
-// moment, before anything could be tidied.
+// recovery measures how long a new process takes to recover after one that was killed
+// five seconds after the last of many runs began to wait, and after one that was killed
+// at that moment, before the runs were suspended.
 func recovery(ctx context.Context, b *bench) (lines []Line, err error) {
 	for _, kind := range []struct {
 		name string
@@ -98,7 +98,7 @@ func recovery(ctx context.Context, b *bench) (lines []Line, err error) {
 	return lines, nil
 }
 
-// fill has a child make n waiting runs, and kills it.
+// fill has a child start n runs that wait, and kills it.
 func (b *bench) fill(ctx context.Context, dir string, n int, args ...string) (filled figures, err error) {
 	p, err := b.child(ctx, &filled, "fill", append([]string{"-dir", dir, "-n", fmt.Sprint(n), "-done", fmt.Sprint(b.done)}, args...)...)
 	if err == nil {
@@ -107,7 +107,7 @@ func (b *bench) fill(ctx context.Context, dir string, n int, args ...string) (fi
 	return filled, err
 }
 
-// takeOver starts a child over what a killed one left, and times it from the
+// takeOver starts a child on the data of a killed one, and measures the time from the
 // call that starts it until the step after a signal to one of its runs is called.
 func (b *bench) takeOver(ctx context.Context, dir string) (took time.Duration, got figures, err error) {
 	run, err := anyLine(filepath.Join(dir, runsFile))
@@ -141,10 +141,10 @@ func anyLine(file string) (string, error) {
 	return ids[rand.IntN(len(ids))], nil
 }
 
-// figures are what a child says of itself, by name.
+// figures are the measurements of a child, by name.
 type figures map[string]float64
 
-// A process is a child that has said its piece and waits to be killed.
+// A process is a child that has reported its figures and waits to be killed.
 type process struct{ cmd *exec.Cmd }
 
 // child starts this program again in another role and waits for its figures.
@@ -160,7 +160,7 @@ func (b *bench) child(ctx context.Context, into *figures, role string, args ...s
 	if err != nil {
 		return nil, err
 	}
-	// It is closed when this process dies, which tells the child to end.
+	// The pipe is closed when this process dies, which makes the child exit.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -179,31 +179,32 @@ func (b *bench) child(ctx context.Context, into *figures, role string, args ...s
 	return p, nil
 }
 
-// kill ends the child as a crash would.
+// kill kills the child, as a crash would.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = p.cmd.Wait() // it says that it was killed
+	_ = p.cmd.Wait() // the error says that it was killed
 	return nil
 }
 
-// roleVariable makes this program a child.
+// roleVariable is the environment variable that makes this program a child.
 const roleVariable = "ROUX_BENCH_ROLE"
 
-// A part is what a child plays: it returns its figures, and is then killed.
+// A part holds the parameters of a child, which reports its figures and is then
+// killed.
 type part struct {
 	dir     string
 	n       int
 	done    int           // steps before the wait; the plan has two more
-	profile string        // of its memory or its processor time; "" = none
+	profile string        // memory or CPU profile; "" = none
 	idle    time.Duration // how long to watch the runs wait; 0 = do not
 	rest    time.Duration // how long to let them wait instead
 	signal  string
 	began   time.Time
 }
 
-// play is main of a child.
+// play is the main function of a child.
 func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io.Writer) error {
 	var f figures
 	var err error
@@ -232,18 +233,18 @@ func (p *part) play(ctx context.Context, role string, stdin io.Reader, stdout io
 	return err
 }
 
-// freeMemory gives back what is free. What pools keep outlives one collection;
-// a process at rest has one every two minutes.
+// freeMemory returns free memory to the system. It collects twice, because objects in a
+// sync.Pool survive one collection; an idle process has one every two minutes.
 func freeMemory() {
 	runtime.GC()
 	debug.FreeOSMemory()
 }
 
-// fill makes n runs that wait for a signal after the steps that they do first.
+// fill starts n runs that do some steps and then wait for a signal.
 func (p *part) fill(ctx context.Context) (f figures, err error) {
 	freeMemory()
 	f = figures{"pss_empty_mb": pss()}
-	var t tally
+	var t callCounter
 	w, err := open(ctx, filepath.Join(p.dir, "data"), t.run, engine.Config{})
 	if err != nil {
 		return nil, err
@@ -334,9 +335,9 @@ func writeHeap(path string) error {
 	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
-// calm waits until the engine has committed nothing for three seconds: what folds
-// and parks in the background is done then, which begins after a second.
-func (w *world) calm(ctx context.Context) error {
+// calm waits until the engine has committed nothing for three seconds. Compaction and
+// suspension, which start after a second in the background, have then finished.
+func (w *instance) calm(ctx context.Context) error {
 	for quiet, last := 0, -1; quiet < 30; quiet++ {
 		if n := w.st.count().commits; n != last {
 			quiet, last = 0, n
@@ -350,7 +351,7 @@ func (w *world) calm(ctx context.Context) error {
 	return nil
 }
 
-// takeOver opens what a killed process left, and signals one run.
+// takeOver opens the data of a killed process and signals one run.
 func (p *part) takeOver(ctx context.Context) (figures, error) {
 	f := figures{"main_ms": us(time.Since(p.began)) / 1000}
 	ms := func(name string, since time.Time) { f[name] = us(time.Since(since)) / 1000 }

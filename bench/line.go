@@ -15,7 +15,7 @@ import (
 )
 
 // A Line is what one shape measured in one run, or the median of its runs.
-// docs/performance.md says what each field is in each shape.
+// docs/performance.md describes each field for each shape.
 type Line struct {
 	Shape        string  `json:"shape"`
 	N            int     `json:"n"`
@@ -30,12 +30,12 @@ type Line struct {
 	RSSMB        float64 `json:"rss_mb"`
 
 	Run  string             `json:"run"`                    // "1", "2", …, "median"
-	More map[string]float64 `json:"more,omitempty"`         // what only this shape has
+	More map[string]float64 `json:"more,omitempty"`         // figures of this shape only
 	Hist map[string]float64 `json:"commit_sizes,omitempty"` // transitions in a commit, at most -> commits
 	Set  map[string]string  `json:"settings"`
 }
 
-// put notes a figure that only some shapes have.
+// put adds a figure that only some shapes have.
 func (l *Line) put(name string, v float64) {
 	if l.More == nil {
 		l.More = map[string]float64{}
@@ -69,7 +69,7 @@ var fixed = []struct {
 	{"rss_mb", func(l *Line) *float64 { return &l.RSSMB }},
 }
 
-// write prints the line with figures that a person can read.
+// write prints the line with rounded figures.
 func (l Line) write(w io.Writer) error {
 	for _, f := range fixed {
 		*f.of(&l) = short(*f.of(&l))
@@ -97,7 +97,7 @@ func short(v float64) float64 {
 	return s
 }
 
-// medianOf is a line that has of each figure the median of several runs.
+// medianOf returns a line with the median of each figure over several runs.
 func medianOf(runs []Line) Line {
 	m := runs[0]
 	m.Run = "median"
@@ -126,7 +126,7 @@ func medianOf(runs []Line) Line {
 	return m
 }
 
-// quantile sorts vs and returns the value below which the share q lies.
+// quantile sorts vs and returns its q-quantile.
 func quantile[T cmp.Ordered](vs []T, q float64) T {
 	if len(vs) == 0 {
 		var none T
@@ -136,7 +136,7 @@ func quantile[T cmp.Ordered](vs []T, q float64) T {
 	return vs[min(int(q*float64(len(vs))), len(vs)-1)]
 }
 
-// us are a duration's microseconds.
+// us converts a duration to microseconds.
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // spread fills in the latencies of a line.
@@ -144,7 +144,7 @@ func (l *Line) spread(times []time.Duration) {
 	l.P50US, l.P99US = us(quantile(times, 0.5)), us(quantile(times, 0.99))
 }
 
-// heads are the columns of the table for people.
+// tableHead prints the column names of the table for people.
 func tableHead(w io.Writer) {
 	fmt.Fprintf(w, "%-16s %8s %7s %9s %11s %9s %9s %9s %6s %8s %8s %8s\n",
 		"shape", "n", "run", "seconds", "steps/s", "p50 µs", "p99 µs", "sync µs", "ratio", "cpu µs", "B/step", "RSS MB")

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the engine beside its physical floor.
+// Command bench measures the engine and compares it with the limits of the
+// hardware.
 //
 //	go run ./bench -shapes chain,many -runs 3
 //
-// Each shape runs over the real store on a real disk. In the same process, and
-// where it matters at the same moment, the same commits are repeated without
-// the engine: as bytes appended to a file and synced, as bytes written over a
-// preallocated file and synced, and as commits of the store. One JSON line a
-// shape goes to standard output, a table for people to standard error.
+// Each shape runs on the real store and a real disk. In the same process, and where it
+// matters at the same moment, the same commits are repeated without the engine: as
+// bytes appended to a file and synced, as bytes written over a preallocated file and
+// synced, and as commits of the store. One JSON line per shape goes to standard output,
+// a table for people to standard error.
 //
-// It decides what a figure means and how it is taken. It never decides how fast
-// is fast enough: that is the table in bars.go, which -check compares with, and
-// it never measures anything but the code that ships.
+// It decides what a figure means and how it is measured. It never decides how fast is
+// fast enough: that is the table in bars.go, which -check compares with. It only
+// measures the code that ships.
 package main
 
 import (
@@ -47,7 +48,7 @@ func main() {
 	os.Exit(code)
 }
 
-// A shape is something to measure; it prints a line or several.
+// A shape is a workload to measure; it returns one or more lines.
 type shape struct {
 	name string
 	run  func(context.Context, *bench) ([]Line, error)
@@ -67,7 +68,7 @@ var shapes = []shape{
 	{"steady", steady},
 }
 
-// A bench is one call of the command.
+// A bench is one invocation of the command.
 type bench struct {
 	dir     string
 	smoke   bool
@@ -82,7 +83,7 @@ type bench struct {
 	settings map[string]string
 }
 
-// few is the size of something: as given, or the small one of a smoke test.
+// few returns n, or small in a smoke test.
 func (b *bench) few(n, small int) int {
 	if b.smoke {
 		return min(n, small)
@@ -90,7 +91,7 @@ func (b *bench) few(n, small int) int {
 	return n
 }
 
-// rest is how long an idle engine is watched.
+// rest returns how long an idle engine is observed.
 func (b *bench) rest() time.Duration {
 	if b.smoke {
 		return 200 * time.Millisecond
@@ -98,7 +99,7 @@ func (b *bench) rest() time.Duration {
 	return 5 * time.Second
 }
 
-// fresh names a directory that nothing has used.
+// fresh returns the name of a new directory.
 func (b *bench) fresh() string {
 	b.seq++
 	return filepath.Join(b.dir, strconv.Itoa(b.seq))
@@ -108,7 +109,7 @@ func (b *bench) line(shape string, n int) Line {
 	return Line{Shape: shape, N: n, Run: strconv.Itoa(b.run), Set: b.settings}
 }
 
-// options are the command line.
+// options are the flags of the command line.
 type options struct {
 	shapes       string
 	runs         int
@@ -160,7 +161,7 @@ func run(ctx context.Context, began time.Time, args []string, stdin io.Reader, s
 	}
 	engine.SetGC(os.Getenv("GOGC")) // as the roux binary does
 	if o.profile == "" {
-		runtime.MemProfileRate = 0 // a profile that nobody reads is not to be weighed
+		runtime.MemProfileRate = 0 // the memory of an unused profile must not be measured
 	}
 	var err error
 	switch role := os.Getenv(roleVariable); {
@@ -202,7 +203,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 	}
 	defer func() { err = closing(stop, err) }()
 	tableHead(stderr)
-	results := map[string][]Line{} // by shape and size, one a run
+	results := map[string][]Line{} // by shape and size, one per run
 	var order []string
 	for b.run = 1; b.run <= o.runs; b.run++ {
 		for _, s := range chosen {
@@ -242,7 +243,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (err er
 	return nil
 }
 
-// profiled writes a processor profile until stop is called.
+// profiled writes a CPU profile until stop is called.
 func profiled(path string) (stop func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
@@ -257,13 +258,13 @@ func profiled(path string) (stop func() error, err error) {
 	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
 }
 
-// clean removes what the last shape left on the disk.
+// clean removes the files of the last shape.
 func (b *bench) clean() error {
 	old, err := filepath.Glob(filepath.Join(b.dir, "*"))
 	for _, dir := range old {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	debug.FreeOSMemory() // one shape's garbage is not the next one's memory
+	debug.FreeOSMemory() // so that the garbage of one shape is not counted for the next
 	return err
 }
 
@@ -279,7 +280,8 @@ func choose(names string) (chosen []shape, err error) {
 	return chosen, nil
 }
 
-// settings are what a figure is worth nothing without.
+// settings returns the settings that readers must know to interpret the
+// figures.
 func settings(ctx context.Context, b *bench) (_ map[string]string, err error) {
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: b.fresh()})
 	if err != nil {
@@ -298,7 +300,7 @@ func settings(ctx context.Context, b *bench) (_ map[string]string, err error) {
 	return s, nil
 }
 
-// gogc is how far the heap may grow between collections, in percent, or "off".
+// gogc returns the GOGC setting in percent, or "off".
 func gogc() string {
 	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	metrics.Read(sample)
@@ -309,12 +311,12 @@ func gogc() string {
 	return strconv.FormatUint(percent, 10)
 }
 
-// closing adds what a clean-up says to an error.
+// closing joins err with the error of a clean-up.
 func closing(clean func() error, err error) error { return errors.Join(err, clean()) }
 
 func errSteps(got, want int) error { return fmt.Errorf("%d steps ran, want %d", got, want) }
 
-// memoryFloor times the walk of a graph in memory.
+// memoryFloor measures walking a graph in memory.
 func memoryFloor(l *Line, walk func() (int, error)) (steps int, err error) {
 	const least = 5 * time.Millisecond
 	began := time.Now()

@@ -21,23 +21,23 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-const chainSteps = 10 // of a run of many
+const chainSteps = 10 // steps of a run of the shape many
 
-// A crowd is many runs at once, each known by the number in its steps' input,
-// and the times between its steps.
-type crowd struct {
+// concurrentRuns measures the times between steps of many runs at once. A run is
+// identified by the number in its steps' input.
+type concurrentRuns struct {
 	last []time.Time
 	gaps [][]time.Duration
-	text []string // outputs; none = a number only
+	text []string // outputs; if empty, the output is only a number
 	seen atomic.Int64
 }
 
-func newCrowd(runs int) *crowd {
-	return &crowd{last: make([]time.Time, runs), gaps: make([][]time.Duration, runs)}
+func newCrowd(runs int) *concurrentRuns {
+	return &concurrentRuns{last: make([]time.Time, runs), gaps: make([][]time.Duration, runs)}
 }
 
 // run is the action. A run has one step at a time, so its entries have one user.
-func (c *crowd) run(_ context.Context, t *action.Task) (action.Result, error) {
+func (c *concurrentRuns) run(_ context.Context, t *action.Task) (action.Result, error) {
 	n, err := number(t.Input)
 	if err != nil {
 		return action.Result{}, err
@@ -64,27 +64,27 @@ func number(input json.RawMessage) (int, error) {
 	return 0, fmt.Errorf("the input is %s", input)
 }
 
-func (c *crowd) forget() {
+func (c *concurrentRuns) forget() {
 	for i := range c.gaps {
 		c.gaps[i], c.last[i] = c.gaps[i][:0], time.Time{}
 	}
 	c.seen.Store(0)
 }
 
-func (c *crowd) all() (gaps []time.Duration) {
+func (c *concurrentRuns) all() (gaps []time.Duration) {
 	for _, g := range c.gaps {
 		gaps = append(gaps, g...)
 	}
 	return gaps
 }
 
-// many is 1,000 runs of a chain of ten at once, again and again.
+// many repeatedly measures 1,000 concurrent runs of a chain of ten steps.
 func many(ctx context.Context, b *bench) ([]Line, error) {
 	l, err := manyRuns(ctx, b, "many", 0)
 	return []Line{l}, err
 }
 
-// slow is many over a disk whose sync takes two milliseconds longer.
+// slow is many with a disk whose sync takes two milliseconds longer.
 func slow(ctx context.Context, b *bench) ([]Line, error) {
 	l, err := manyRuns(ctx, b, "slow", 2*time.Millisecond)
 	return []Line{l}, err
@@ -142,12 +142,12 @@ func manyRuns(ctx context.Context, b *bench, name string, delay time.Duration) (
 	l.put("commits_per_round", float64(n.commits)/float64(rounds))
 	l.put("written_per_step", float64(took.wrote)/steps)
 	l.Hist = w.st.histogram()
-	_, err = memoryFloor(&l, func() (int, error) { return walk(pl, func() {}) })
+	_, err = memoryFloor(&l, func() (int, error) { return walkGraph(pl, func() {}) })
 	return l, err
 }
 
-// steady is many for a long time, each run followed at once by the next, with
-// outputs of 1 KB and a subscriber to each tenth run.
+// steady is many for a long time, with a new run whenever one ends, outputs of 1 KB, and
+// a subscriber to each tenth run.
 func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 	runs := b.few(1_000, 50)
 	l := b.line("steady", runs)
@@ -163,7 +163,7 @@ func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 		return nil, err
 	}
 	lasting := b.steady
-	trims := &trimming{w: w, stop: make(chan struct{}), done: make(chan struct{})}
+	trims := &journalSizes{w: w, stop: make(chan struct{}), done: make(chan struct{})}
 	go trims.watch()
 	disk := written()
 	began, used := time.Now(), cpu()
@@ -202,7 +202,7 @@ func steady(ctx context.Context, b *bench) (lines []Line, err error) {
 	return []Line{l}, b.denominators(ctx, &l, boundOf(chainSteps), one.run, 0)
 }
 
-func steadyRun(ctx context.Context, w *world, pl *plan.Plan, i int, watched bool, events *atomic.Int64) error {
+func steadyRun(ctx context.Context, w *instance, pl *plan.Plan, i int, watched bool, events *atomic.Int64) error {
 	s, err := w.e.Start(ctx, engine.StartRequest{Account: account, Plan: pl, Recipe: "bench", Parameters: map[string]any{"n": int64(i)}})
 	if err != nil || !watched {
 		if err == nil {
@@ -228,7 +228,7 @@ func steadyRun(ctx context.Context, w *world, pl *plan.Plan, i int, watched bool
 	return nil
 }
 
-// texts are outputs of 1 KB that do not compress to nothing.
+// texts returns outputs of 1 KB that do not compress well.
 func texts() (all []string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 512 {
@@ -241,16 +241,16 @@ func texts() (all []string) {
 	return all
 }
 
-// trimming watches how the journal grows and shrinks.
-type trimming struct {
-	w          *world
+// journalSizes records how the journal grows and shrinks.
+type journalSizes struct {
+	w          *instance
 	stop, done chan struct{}
-	times      int   // it lost a MiB or more
-	most       int64 // bytes it had
+	times      int   // how often it shrank by a MiB or more
+	most       int64 // its largest size in bytes
 	err        error
 }
 
-func (t *trimming) watch() {
+func (t *journalSizes) watch() {
 	defer close(t.done)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

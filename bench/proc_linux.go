@@ -15,8 +15,8 @@ import (
 
 func datasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
 
-// cpu is the processor time of this process so far. On a shared machine it is
-// the figure to trust.
+// cpu returns the CPU time of this process so far. On a shared machine it is the most
+// reliable figure.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -25,26 +25,27 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// rss is the resident memory of this process in MiB.
+// rss returns the resident memory of this process in MiB.
 func rss() float64 {
 	v, _ := field("/proc/self/status", "VmRSS:")
 	return float64(v) / 1024
 }
 
-// pss is the same with what it shares with other processes, such as the program's
-// own text, divided among them.
+// pss returns the proportional set size in MiB: memory that is shared with other
+// processes, such as the program's code, is divided among them.
 func pss() float64 {
 	v, _ := field("/proc/self/smaps_rollup", "Pss:")
 	return float64(v) / 1024
 }
 
-// written is how many bytes this process has caused to be sent to the disk.
+// written returns how many bytes this process has caused to be sent to the
+// disk.
 func written() int64 {
 	v, _ := field("/proc/self/io", "write_bytes:")
 	return v
 }
 
-// field reads a number out of a file of lines "name: number".
+// field reads a number from a file with lines "name: number".
 func field(file, name string) (int64, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -59,7 +60,7 @@ func field(file, name string) (int64, bool) {
 	return 0, false
 }
 
-// machine describes where the figures come from.
+// machine describes the machine.
 func machine(dir string) map[string]string {
 	m := map[string]string{}
 	if v, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {

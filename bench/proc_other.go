@@ -11,8 +11,8 @@ import (
 
 func datasync(f *os.File) error { return f.Sync() }
 
-// Where these are not known they are zero, and the bars that need them are
-// missed rather than met.
+// On systems where these are unknown they are zero, and the bars that need them count as
+// missed.
 func cpu() time.Duration { return 0 }
 func rss() float64       { return 0 }
 func pss() float64       { return 0 }

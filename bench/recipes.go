@@ -31,7 +31,7 @@ func call(id string, after ...string) *recipe.Step {
 
 func stepID(i int) string { return "s" + strconv.Itoa(i) }
 
-// chainOf is n steps in a row.
+// chainOf returns a recipe of n steps in a row.
 func chainOf(n int) *recipe.Recipe {
 	r := &recipe.Recipe{Name: "chain"}
 	for i := range n {
@@ -40,7 +40,7 @@ func chainOf(n int) *recipe.Recipe {
 	return r
 }
 
-// transformsOf is n steps in a row that only compute.
+// transformsOf returns a recipe of n steps in a row that only compute.
 func transformsOf(n int) *recipe.Recipe {
 	r := &recipe.Recipe{Name: "transforms", Steps: []*recipe.Step{
 		{ID: stepID(0), Transform: &recipe.Transform{Expression: "input.n"}},
@@ -53,7 +53,7 @@ func transformsOf(n int) *recipe.Recipe {
 	return r
 }
 
-// fanOf is n steps at once and one that joins them.
+// fanOf returns a recipe of n parallel steps and one that joins them.
 func fanOf(n int) *recipe.Recipe {
 	r := &recipe.Recipe{Name: "fan", Order: "none"}
 	ids := make([]string, n)
@@ -65,7 +65,8 @@ func fanOf(n int) *recipe.Recipe {
 	return r
 }
 
-// boundOf is n steps in a row, each of which takes a value of the one before.
+// boundOf returns a recipe of n steps in a row, each of which reads a value of
+// the one before.
 func boundOf(n int) *recipe.Recipe {
 	r := &recipe.Recipe{Name: "many", InputSchema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}
 	from := "input.n"
@@ -78,7 +79,8 @@ func boundOf(n int) *recipe.Recipe {
 	return r
 }
 
-// waitingOf is n steps, a wait for a signal, and one step more.
+// waitingOf returns a recipe of n steps, a wait for a signal, and one more
+// step.
 func waitingOf(n int) *recipe.Recipe {
 	r := chainOf(n)
 	r.Name = "waiting"
@@ -93,7 +95,7 @@ const (
 	lastStep   = "last"
 )
 
-// lanesOf is `lanes` chains of n steps each in one run.
+// lanesOf returns a recipe of `lanes` parallel chains of n steps each.
 func lanesOf(lanes, n int) *recipe.Recipe {
 	r := &recipe.Recipe{Name: "lanes", Order: "none"}
 	for l := range lanes {
@@ -106,9 +108,9 @@ func lanesOf(lanes, n int) *recipe.Recipe {
 	return r
 }
 
-// walk is the floor of all floors: the graph in memory, one function called a
-// step, nothing kept. It returns how many steps ran.
-func walk(p *plan.Plan, call func()) (int, error) {
+// walkGraph is the lowest floor: it walks the graph in memory, calls one function per
+// step and records nothing. It returns how many steps ran.
+func walkGraph(p *plan.Plan, call func()) (int, error) {
 	left := make([]int32, len(p.Steps))
 	var ready []int32
 	for i := range p.Steps {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// report turns JSON lines into the tables of docs/performance.md. Where a shape
-// has a line of medians, its single runs are left out.
+// report converts JSON lines into the tables of docs/performance.md. If a shape has a
+// line of medians, its single runs are omitted.
 func report(r io.Reader, w io.Writer) error {
 	lines, runs, err := read(r)
 	if err != nil {
@@ -97,7 +97,7 @@ func num(v float64) string {
 	return sign + whole
 }
 
-// or is a figure, or nothing where there is none.
+// or formats a figure, or returns "" if there is none.
 func or(v float64) string {
 	if v == 0 {
 		return ""
@@ -121,7 +121,7 @@ func (p *page) shapes(lines []Line) {
 	}
 }
 
-// floors shows what each shape is compared with.
+// floors prints the floors of each shape.
 func (p *page) floors(lines []Line) {
 	p.print("\n")
 	p.head("shape", "n", "append + sync p50 µs", "overwrite + sync p50 µs", "store p50 µs", "in memory µs a step", "shape ÷ append", "shape ÷ store")
@@ -139,7 +139,7 @@ func (p *page) floors(lines []Line) {
 	}
 }
 
-// others lists the figures that only some shapes have.
+// others prints the figures that only some shapes have.
 func (p *page) others(lines []Line) {
 	p.print("\n")
 	p.head("shape", "n", "also")
@@ -161,7 +161,7 @@ func (p *page) others(lines []Line) {
 func (p *page) bars(lines []Line) {
 	p.print("\n")
 	p.head("bar", "n", "measured", "want", "aim", "")
-	for _, v := range judge(lines) {
+	for _, v := range compareWithBars(lines) {
 		state, sign, aim := "met", "≤ ", ""
 		switch {
 		case v.none:
@@ -182,7 +182,7 @@ func (p *page) bars(lines []Line) {
 	}
 }
 
-// commits shows how many transitions shared a commit.
+// commits prints how many transitions shared a commit.
 func (p *page) commits(lines []Line) {
 	p.print("\n")
 	p.head("shape", "n", "commits by number of transitions")

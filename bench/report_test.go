@@ -22,7 +22,7 @@ const (
 	end      = "<!-- end -->\n"
 )
 
-// The figures of docs/performance.md are those of the kept JSON lines.
+// The figures in docs/performance.md are generated from the stored JSON lines.
 func TestPerformancePage(t *testing.T) {
 	lines, err := os.Open(measured)
 	if err != nil {
@@ -61,7 +61,8 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
-// Medians take the place of the runs they are made of, wherever they stand.
+// Medians replace the runs they are computed from, wherever they are in the
+// file.
 func TestReportPrefersMedians(t *testing.T) {
 	var out bytes.Buffer
 	in := `{"shape":"many","n":1000,"steps_per_s":1,"run":"1","settings":{"go":"x"}}
@@ -81,7 +82,7 @@ func TestReportPrefersMedians(t *testing.T) {
 	}
 }
 
-// TestPageNamesFlags: the commands of the page are such that this program takes.
+// TestPageNamesFlags: this program accepts the commands on the page.
 func TestPageNamesFlags(t *testing.T) {
 	text, err := os.ReadFile(pageFile)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A tap sits between an engine and its store and counts what passes.
+// A tap wraps a store and counts the commits that pass through it.
 type tap struct {
 	store.Store
-	// delay comes before every commit: a disk whose sync takes so much longer.
-	// The engine cannot tell the two apart, because it waits for Commit.
+	// delay is a pause before every commit. It simulates a disk whose sync takes that
+	// much longer; to the engine it is the same, because it waits for Commit.
 	delay time.Duration
 
 	mu          sync.Mutex
@@ -26,7 +26,7 @@ type tap struct {
 	bytes       int64
 	sizes       map[int]int // transitions, rounded up to a power of two -> commits
 	recovered   int         // runs that were read when the store was opened
-	keep        bool        // copy what passes, up to maxKept bytes
+	keep        bool        // keep copies of the commits, up to maxKept bytes
 	kept        [][]store.Transition
 }
 
@@ -68,7 +68,7 @@ func (t *tap) Recover(ctx context.Context, fn func(*store.Saved) error) error {
 	})
 }
 
-// sizeOf is the number of bytes a transition gives the store to write.
+// sizeOf returns the number of bytes of a transition.
 func sizeOf(t *store.Transition) int {
 	n := len(t.Frames)
 	for _, p := range t.Plans {
@@ -98,7 +98,7 @@ func copyOf(batch []store.Transition) []store.Transition {
 	return batch
 }
 
-// A count is what a tap has seen by some moment.
+// A count is the state of a tap's counters.
 type count struct {
 	commits, transitions int
 	bytes                int64
@@ -110,15 +110,15 @@ func (t *tap) count() count {
 	return count{t.commits, t.transitions, t.bytes}
 }
 
-// forget starts the counting anew.
+// forget resets the counters.
 func (t *tap) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.commits, t.transitions, t.bytes, t.sizes = 0, 0, 0, nil
 }
 
-// record keeps copies of what passes until it is called with false, and
-// returns those kept so far.
+// record starts or stops keeping copies of commits, and returns those kept so
+// far.
 func (t *tap) record(on bool) [][]store.Transition {
 	t.mu.Lock()
 	defer t.mu.Unlock()

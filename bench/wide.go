@@ -16,16 +16,16 @@ import (
 	"github.com/roux-engine/roux/internal/plan"
 )
 
-// wide is what a step costs in runs of different sizes: as many steps each
-// time, in runs of ten steps, of a thousand, and of ten thousand.
+// wide measures the cost of a step in runs of different sizes: the same number of steps
+// in runs of ten steps, of a thousand, and of ten thousand.
 func wide(ctx context.Context, b *bench) ([]Line, error) {
 	total := b.few(10_000, 1_000)
 	l := b.line("wide", total)
 	for _, shape := range []struct {
 		name string
 		of   func(n int) *recipe.Recipe
-		// Runs of a chain come one after the other, because one long chain has
-		// nothing beside it either; runs of a fan come all at once.
+		// Chains run one after another, because a single long chain has no
+		// concurrency either; fans run all at once.
 		atOnce bool
 	}{
 		{"fan", func(n int) *recipe.Recipe { return fanOf(n - 1) }, true},
@@ -52,7 +52,7 @@ func wide(ctx context.Context, b *bench) ([]Line, error) {
 	return []Line{l, lanes}, err
 }
 
-// costOf is the processor time of a step in µs, the least of three tries.
+// costOf returns the CPU time of a step in µs, the least of three tries.
 func costOf(ctx context.Context, b *bench, r *recipe.Recipe, runs int, atOnce bool, l *Line) (least float64, err error) {
 	w, err := open(ctx, b.fresh(), nothing, engine.Config{})
 	if err != nil {
@@ -92,14 +92,15 @@ func costOf(ctx context.Context, b *bench, r *recipe.Recipe, runs int, atOnce bo
 	return least, nil
 }
 
-// fairness is how long one step of an account waits while another account has
-// flooded the engine, in times of a task.
+// fairness measures how long a step of one account waits while another account has
+// flooded the engine, as a multiple of the duration of a task.
 func fairness(ctx context.Context, b *bench) (_ []Line, err error) {
 	const task = 100 * time.Millisecond
 	flood := b.few(10_000, 3_000)
 	l := b.line("fairness", flood)
 	called := make(chan time.Time, 1)
-	// A busy machine makes a task of 100 ms longer: what counts is how long it was.
+	// On a busy machine a task takes longer than 100 ms, so its real duration is
+	// used.
 	var mu sync.Mutex
 	var tasks []time.Duration
 	w, err := open(ctx, filepath.Join(b.fresh(), "data"), func(ctx context.Context, t *action.Task) (action.Result, error) {
@@ -137,7 +138,7 @@ func fairness(ctx context.Context, b *bench) (_ []Line, err error) {
 			return nil, err
 		}
 		if try == 0 {
-			// The first flood is watched from its first moment on.
+			// The first flood is observed from its start.
 			waits, err = askers(ctx, w, one, called, waits, 3)
 		} else {
 			waits, err = askers(ctx, w, one, called, waits, 5)
@@ -166,7 +167,7 @@ func fairness(ctx context.Context, b *bench) (_ []Line, err error) {
 }
 
 // askers starts runs of one step each for another account, one after the other.
-func askers(ctx context.Context, w *world, one *plan.Plan, called chan time.Time, waits []time.Duration, n int) ([]time.Duration, error) {
+func askers(ctx context.Context, w *instance, one *plan.Plan, called chan time.Time, waits []time.Duration, n int) ([]time.Duration, error) {
 	for range n {
 		began := time.Now()
 		if _, err := w.e.Start(ctx, engine.StartRequest{Account: "other", Plan: one, Recipe: "one"}); err != nil {
@@ -177,8 +178,8 @@ func askers(ctx context.Context, w *world, one *plan.Plan, called chan time.Time
 	return waits, nil
 }
 
-// disk is how many bytes a million finished steps leave behind and how many
-// were written for them.
+// disk measures how many bytes a million completed steps occupy and how many were written
+// for them.
 func disk(ctx context.Context, b *bench) (_ []Line, err error) {
 	runs := b.few(100_000, 500)
 	l := b.line("disk", runs*chainSteps)

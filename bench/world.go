@@ -19,34 +19,34 @@ import (
 	"github.com/roux-engine/roux/internal/store/sqlite"
 )
 
-// account is whose runs they are, where one account is enough.
+// account is the account of the runs of all shapes that need only one.
 const account = "acme"
 
-// A world is an engine over a store in a directory of its own.
-type world struct {
+// An instance is an engine on a store in its own directory.
+type instance struct {
 	dir  string
 	act  *action.Action
 	sql  store.Store
 	st   *tap
 	e    *engine.Engine
 	gone bool
-	// opened is how long the store alone took to open.
+	// opened is how long opening the store took.
 	opened time.Duration
 }
 
-// noop is an action with the given function and the settings of any other.
+// noop returns an action with the given function and default settings.
 func noop(run action.Func) *action.Action {
 	return &action.Action{Name: actionName, Version: "1.0.0", Run: run}
 }
 
-// nothing is the action that does nothing.
+// nothing is an action function that does nothing.
 func nothing(context.Context, *action.Task) (action.Result, error) {
 	return action.Result{Output: map[string]any{"ok": true}}, nil
 }
 
-// open opens a world below dir.
-func open(ctx context.Context, dir string, run action.Func, cfg engine.Config) (*world, error) {
-	w := &world{dir: dir, act: noop(run)}
+// open opens an instance below dir.
+func open(ctx context.Context, dir string, run action.Func, cfg engine.Config) (*instance, error) {
+	w := &instance{dir: dir, act: noop(run)}
 	began := time.Now()
 	var err error
 	if w.sql, err = sqlite.Open(ctx, sqlite.Options{Dir: dir}); err != nil {
@@ -61,8 +61,8 @@ func open(ctx context.Context, dir string, run action.Func, cfg engine.Config) (
 	return w, nil
 }
 
-// close ends the engine in order and closes the store.
-func (w *world) close() error {
+// close stops the engine cleanly and closes the store.
+func (w *instance) close() error {
 	if w.gone {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (w *world) close() error {
 }
 
 // once starts a run and waits for its end.
-func (w *world) once(ctx context.Context, p *plan.Plan, params map[string]any) error {
+func (w *instance) once(ctx context.Context, p *plan.Plan, params map[string]any) error {
 	s, err := w.e.Start(ctx, engine.StartRequest{Account: account, Plan: p, Recipe: "bench", Parameters: params})
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (w *world) once(ctx context.Context, p *plan.Plan, params map[string]any) e
 }
 
 // end waits for the end of a run.
-func (w *world) end(ctx context.Context, run string) error {
+func (w *instance) end(ctx context.Context, run string) error {
 	head, err := w.e.Wait(ctx, account, run)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func together(n int, fn func(i int) error) error {
 	}
 }
 
-// diskUse is the size of the files below dir.
+// diskUse returns the size of the files below dir.
 func diskUse(dir string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {

@@ -5,11 +5,11 @@ package fault
 import "errors"
 
 // A Cause groups codes for retry policies (R19): `retry_on` and
-// `retryableErrors` take a cause or a literal code.
+// `retryableErrors` accept a cause or a literal code.
 type Cause string
 
-// The causes. The first four are the sources' (X110); the others exist so that
-// every code has one, and none of them is retried unless a policy names it.
+// The causes. The first four are from the source documents (X110). The others exist so
+// that every code has a cause; they are retried only if a policy names them.
 const (
 	CauseTimeout    Cause = "timeout"
 	CauseProvider   Cause = "provider_error"
@@ -27,8 +27,8 @@ const (
 	CauseInternal   Cause = "internal"
 )
 
-// The published codes. A literal code that an action returns and that is not
-// here is allowed: it is a provider's own, cause provider_error.
+// The published codes. An action may also return a code that is not listed here: it is
+// a provider's own code, with the cause provider_error.
 const (
 	RecipeNotFound          Code = "RECIPE_NOT_FOUND"
 	RecipeInvalid           Code = "RECIPE_INVALID"
@@ -123,9 +123,9 @@ type Info struct {
 	Remedy    string
 }
 
-// table is in the order in which documentation lists it.
+// table is in the order of the documentation.
 var table = []Info{
-	{RecipeInvalid, 422, CauseDefinition, false, ExitDefinition, "E004", nil, "The definition does not follow the format or its parts do not fit together.", "Mend the places the diagnostics name; `roux validate FILE` shows all of them."},
+	{RecipeInvalid, 422, CauseDefinition, false, ExitDefinition, "E004", nil, "The definition does not follow the format or its parts do not fit together.", "Correct the places that the diagnostics name; `roux validate FILE` shows all of them."},
 	{CircularDependency, 422, CauseDefinition, false, ExitDefinition, "E001", nil, "Steps wait for each other in a circle.", "Remove one of the dependencies the message names."},
 	{DepthExceeded, 422, CauseLimit, false, ExitDefinition, "E002", nil, "Scopes or nested runs go deeper than the limit.", "Flatten the definition, or raise `limits` up to the server's maximum."},
 	{RecipeNotFound, 404, CauseRequest, false, ExitNotFound, "E003", nil, "No definition has that name, id or path.", "Check the path or the name."},
@@ -134,7 +134,7 @@ var table = []Info{
 	{ItemLimit, 422, CauseLimit, false, ExitFailed, "", nil, "A loop has more items than its limit.", "Raise `limits.max_loop_items` in the recipe, or in a retry of the run, up to the server's maximum."},
 	{NotAvailable, 501, CauseDefinition, false, ExitDefinition, "", nil, "This release does not have that feature yet.", "Use what the message offers instead, or a newer release."},
 	{ActionNotFound, 422, CauseDefinition, false, ExitDefinition, "", nil, "No action of that name and version is registered.", "Check the spelling; `roux actions list` shows those there are."},
-	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input does not fit: a run's its recipe's inputSchema, or a step's what its action takes.", "Correct the input the message names; `--input name=value` sets a field of a run's input."},
+	{InputInvalid, 422, CauseInput, false, ExitUsage, "", nil, "An input is invalid: the run's input does not match the recipe's inputSchema, or a step's input does not match its action's.", "Correct the input the message names; `--input name=value` sets a field of a run's input."},
 	{InsufficientCredits, 402, CauseRequest, false, ExitCredits, "", nil, "The balance does not cover the reservation.", "Add credits or lower `maxCredits`."},
 	{QuotaExceeded, 429, CauseRateLimit, true, ExitCredits, "", nil, "The account's limit of concurrent runs is reached.", "Wait for a run to end or raise the quota."},
 	{StepFailed, 500, CauseProvider, false, ExitFailed, "", nil, "A step's action reported a failure.", "Read the step's error; `roux explain RUN STEP` shows what led to it."},
@@ -146,18 +146,18 @@ var table = []Info{
 	{InputMissing, 422, CauseInput, false, ExitFailed, "", nil, "A step's required input has no value, for example because its branch was not taken.", "Bind the value on every path, or end the other path with a fail step."},
 	{InputContractViolation, 422, CauseContract, false, ExitFailed, "", []string{"input_contract_violation"}, "A step's input does not fit its contract.", "Correct the value at the pointer the error names."},
 	{OutputContractViolation, 422, CauseContract, true, ExitFailed, "", []string{"output_contract_violation", "contract_violated"}, "A step's output does not fit its contract.", "Correct the action or the schema; `contract_violated` in a retryPolicy tries again."},
-	{UpstreamFailure, 424, CauseUpstream, false, ExitFailed, "", []string{"upstream_failure"}, "A step did not run because one it depends on failed.", "Mend the step that failed first; `on_parent_failure` changes the rule."},
+	{UpstreamFailure, 424, CauseUpstream, false, ExitFailed, "", []string{"upstream_failure"}, "A step did not run because one it depends on failed.", "Correct the step that failed first; `on_parent_failure` changes the rule."},
 	{Interrupted, 500, CauseLost, false, ExitFailed, "", nil, "The attempt was lost to crashes too often, or may be attempted only once.", "Check what the action did, then `roux runs retry RUN`."},
 	{ServiceUnavailable, 503, CauseProvider, true, ExitFailed, "", nil, "An outside service did not answer.", "Add a retryPolicy, or try again later."},
 	{ProviderError, 502, CauseProvider, true, ExitFailed, "", []string{"provider_error"}, "An outside service reported an error.", "Read the provider's message."},
 	{ProviderNotConfigured, 422, CauseDefinition, false, ExitFailed, "", nil, "The action needs a provider that is not configured.", "Configure the provider the message names."},
 	{RateLimited, 429, CauseRateLimit, true, ExitFailed, "", []string{"rate_limit"}, "An outside service asked to slow down.", "Add a retryPolicy; Retry-After is honoured."},
 	{HTTPStatus, 502, CauseRequest, false, ExitFailed, "", nil, "A service answered with a status that the step does not accept.", "Read the status in the message and correct the request; `expectStatus` accepts it, a retryPolicy that names HTTP_STATUS tries again."},
-	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request goes to an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator open the range with `ROUX_EGRESS_ALLOW`."},
-	{ValueTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "A value is too large for an expression or an inline field, or lies in a file because it is.", "Pass it on whole, or reach into it with the action that the message names."},
-	{OutputTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "An output is larger than 64 MiB, or too little of it is in texts and lists that can go to files.", "Return a file instead of a value."},
+	{EgressRefused, 403, CauseRequest, false, ExitFailed, "", nil, "A request was for an address, port or scheme that is not allowed.", "Use a public http or https address, or let the operator allow the range with `ROUX_EGRESS_ALLOW`."},
+	{ValueTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "A value is too large for an expression or an inline field, or is stored in a file because of its size.", "Pass it on as a whole, or read a part of it with the action that the message names."},
+	{OutputTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "An output is larger than 64 MiB, or too little of it consists of texts and lists that can be stored in files.", "Return a file instead of a value."},
 	{FileNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No such file.", "Check the path or the file's hash, and that you may read it."},
-	{FileInvalid, 422, CauseInput, false, ExitFailed, "", nil, "The file is damaged or not what its type says.", "Get or save the file anew, or repair it in another program."},
+	{FileInvalid, 422, CauseInput, false, ExitFailed, "", nil, "The file is damaged or not of the type that it claims.", "Download or save the file again, or repair it in another program."},
 	{FileEncrypted, 422, CauseInput, false, ExitFailed, "", nil, "The file is protected by a password.", "Remove the password and try again."},
 	{FileUnsupported, 415, CauseInput, false, ExitFailed, "", nil, "The action does not read files of that type.", "Convert the file, or branch on its type with file-inspect."},
 	{FileTooLarge, 413, CauseLimit, false, ExitFailed, "", nil, "The file exceeds a limit.", "Split the file, or raise the limit the message names."},
@@ -165,24 +165,24 @@ var table = []Info{
 	{ExecutionExpired, 504, CauseTimeout, false, ExitFailed, "", nil, "The run did not end within its ttl.", "Raise `ttl`, or `roux runs retry RUN`."},
 	{RunNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "No run has that id.", "`roux runs list` shows the runs of this data directory."},
 	{StepNotFound, 404, CauseRequest, false, ExitNotFound, "", nil, "The run has no such step.", "`roux runs get RUN` lists its steps."},
-	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request does not fit the state it met.", "Look at the current state and decide again."},
-	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's verdict was already fixed.", "Nothing to do; the message names the status."},
+	{Conflict, 409, CauseRequest, false, ExitConflict, "", nil, "The request conflicts with the current state.", "Look at the current state and decide again."},
+	{TooLate, 409, CauseRequest, false, ExitConflict, "", []string{"too_late"}, "The run's final status was already decided.", "Nothing to do; the message names the status."},
 	{IdempotencyMismatch, 422, CauseRequest, false, ExitConflict, "", nil, "The idempotency key was used with another request.", "Use a new key for a new request."},
-	{Quarantined, 409, CauseInternal, false, ExitConflict, "", nil, "The run is set apart because it stopped the process or its journal is damaged.", "Look into the reason, then `roux runs release RUN`."},
+	{Quarantined, 409, CauseInternal, false, ExitConflict, "", nil, "The run is quarantined because it stopped the process or its journal is damaged.", "Find out the reason, then `roux runs release RUN`."},
 	{StoreLocked, 409, CauseStorage, true, ExitConflict, "", nil, "Another process uses the data directory.", "Stop the process the message names, or use another --data directory."},
 	{StoreFull, 507, CauseStorage, true, ExitInternal, "", nil, "The disk is full; nothing acknowledged was lost.", "Free some space, then `roux resume`."},
-	{StoreReadOnly, 503, CauseStorage, false, ExitForbidden, "", nil, "The data directory cannot be written.", "Mend its permissions, or use another --data directory."},
+	{StoreReadOnly, 503, CauseStorage, false, ExitForbidden, "", nil, "The data directory cannot be written.", "Correct its permissions, or use another --data directory."},
 	{StoreNewer, 409, CauseStorage, false, ExitConflict, "", nil, "A newer release wrote the data directory.", "Use that release, or another --data directory."},
 	{StoreUnsafe, 500, CauseStorage, false, ExitInternal, "", nil, "The SQLite library in this build can corrupt data.", "Use an official build."},
 	{StoreCorrupt, 500, CauseStorage, false, ExitInternal, "", nil, "Stored data fails its checksum.", "The message names run and offset; restore from a backup. Other runs go on."},
-	{StoreFailed, 503, CauseStorage, true, ExitInternal, "", nil, "The disk refused a write; acknowledging has stopped.", "Check the disk, then start again: what was acknowledged is safe."},
-	{StaleEpoch, 409, CauseStorage, true, ExitConflict, "", nil, "Another engine owns these runs now.", "Nothing to do: the new owner goes on with them."},
-	{Stopping, 503, CauseRequest, true, ExitInterrupted, "", nil, "The engine is stopping and takes no new work.", "Try again after it has started."},
+	{StoreFailed, 503, CauseStorage, true, ExitInternal, "", nil, "The disk refused a write; nothing more is acknowledged.", "Check the disk, then start again: what was acknowledged is safe."},
+	{StaleEpoch, 409, CauseStorage, true, ExitConflict, "", nil, "Another engine owns these runs now.", "Nothing to do: the new owner continues them."},
+	{Stopping, 503, CauseRequest, true, ExitInterrupted, "", nil, "The engine is stopping and accepts no new work.", "Try again after it has started."},
 	{Unauthorized, 401, CauseRequest, false, ExitForbidden, "", nil, "Not allowed.", "Use an account that may do this."},
-	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "The run ended otherwise than --expect said.", "Compare the result with the expectation."},
+	{AssertionFailed, 422, CauseRequest, false, ExitAssertion, "", nil, "The run did not end as --expect requires.", "Compare the result with the expectation."},
 	{ServerUnreachable, 503, CauseRequest, true, ExitUnreachable, "", nil, "The process that holds the data directory does not answer.", "Check that it runs; its pid is in the message."},
-	{ConfigInvalid, 422, CauseDefinition, false, ExitUsage, "", nil, "The configuration does not hold together.", "Mend the places the message names; `roux config list` shows all settings."},
-	{CommandTimeout, 504, CauseRequest, true, ExitTimeout, "", nil, "The command waited as long as --timeout lets it; nothing recorded is lost.", "`roux resume RUN` goes on with the run, with a longer --timeout or with none."},
+	{ConfigInvalid, 422, CauseDefinition, false, ExitUsage, "", nil, "The configuration is invalid.", "Correct the places that the message names; `roux config list` shows all settings."},
+	{CommandTimeout, 504, CauseRequest, true, ExitTimeout, "", nil, "The command waited as long as --timeout allows; nothing recorded is lost.", "`roux resume RUN` continues the run, with a longer --timeout or with none."},
 	{Usage, 400, CauseRequest, false, ExitUsage, "", nil, "The command was not understood.", "`roux help` and `roux COMMAND --help` show what is."},
 	{InternalError, 500, CauseInternal, true, ExitInternal, "", nil, "Something is wrong in Roux itself.", "Report it with the run's id; the run can be resumed."},
 }
@@ -198,7 +198,7 @@ func Lookup(code Code) (Info, bool) {
 	return Info{}, false
 }
 
-// index is built once, when the program starts, from constants.
+// index is built once, at program start, from constants.
 var index = func() map[Code]int {
 	m := make(map[Code]int, 2*len(table))
 	for i, row := range table {
@@ -213,7 +213,7 @@ var index = func() map[Code]int {
 	return m
 }()
 
-// CauseOf maps every code to one cause (R19); unknown codes are a provider's.
+// CauseOf returns the cause of a code (R19); unknown codes are a provider's.
 func CauseOf(code Code) Cause {
 	if row, ok := Lookup(code); ok {
 		return row.Cause
@@ -221,8 +221,8 @@ func CauseOf(code Code) Cause {
 	return CauseProvider
 }
 
-// ExitCode is the command line's exit code for err; 0 for nil. A definition that was
-// refused ends with that of definitions, also for a code that a run may fail with.
+// ExitCode returns the command line's exit code for err; 0 for nil. A refused definition
+// has the exit code for definitions, even if a run may fail with the same code.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
@@ -234,8 +234,8 @@ func ExitCode(err error) int {
 	return exitOf(CodeOf(err))
 }
 
-// ExitBeforeRun is the exit code for a failure that ended a run before anything ran:
-// with a code that a run may fail with, that of definitions.
+// ExitBeforeRun returns the exit code for a failure that ended a run before anything
+// ran. For a code that a run may fail with, it is the exit code for definitions.
 func ExitBeforeRun(code Code) int {
 	if exit := exitOf(code); exit != ExitFailed {
 		return exit

@@ -4,7 +4,7 @@ package fault
 
 import "fmt"
 
-// Severity says whether a diagnostic stops a recipe from running.
+// Severity is whether a diagnostic prevents a recipe from running.
 type Severity uint8
 
 // The severities. The zero value is an error, so a forgotten field is safe.
@@ -40,7 +40,8 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d:%d", file, p.Line, p.Col)
 }
 
-// A Place is another spot that matters to a diagnostic, with why it matters.
+// A Place is another position that is relevant to a diagnostic, with the
+// reason.
 type Place struct {
 	Pos Pos    `json:"pos"`
 	Msg string `json:"message"`
@@ -56,14 +57,15 @@ type Diagnostic struct {
 	// Msg says what was found and what was expected, in one sentence.
 	Msg string `json:"message"`
 	Pos Pos    `json:"pos"`
-	// Hint is the near match or the remedy, such as `did you mean "steps"?`.
+	// Hint is a suggestion, such as `did you mean "steps"?`.
 	Hint string `json:"hint,omitempty"`
 	// Pointer is the JSON pointer of the value (RFC 6901).
 	Pointer string  `json:"pointer,omitempty"`
 	Related []Place `json:"related,omitempty"`
 }
 
-// String is the one-line form: file:line:col: severity CODE/rule: message; hint.
+// String returns the one-line form: file:line:col: severity CODE/rule: message;
+// hint.
 func (d Diagnostic) String() string {
 	s := fmt.Sprintf("%s: %s %s/%s: %s", d.Pos, d.Severity, d.Code, d.Rule, d.Msg)
 	if d.Hint != "" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault is the one vocabulary of failure.
+// Package fault defines the error type and the error codes of Roux.
 //
 // It decides what every published code means: its HTTP status, its cause for
 // retry policies, whether another try can help, the exit code of the command
@@ -8,7 +8,7 @@
 // API descriptions and exit codes are generated from its table ([All]).
 //
 // It never decides whether something failed, and never formats for a terminal.
-// Every package may import it; it imports none of ours.
+// Every package of Roux may import it; it imports none of them.
 package fault
 
 import (
@@ -29,12 +29,12 @@ type Error struct {
 	Code Code
 	Msg  string
 	Err  error
-	// Diags places the failure in a source text, all problems at once.
+	// Diags are the problems of a source text with their positions.
 	Diags []Diagnostic
-	// RetryAfterMS is a lower bound on the next try, in milliseconds, as a
-	// provider asked for it. 0 = no wish.
+	// RetryAfterMS is the minimum delay before the next try, in milliseconds, as
+	// requested by a provider. 0 = none.
 	RetryAfterMS int64
-	// Remedy says what to do where that of the code does not fit.
+	// Remedy replaces the remedy of the code where that does not apply.
 	Remedy string
 }
 
@@ -52,10 +52,10 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + msg
 }
 
-// Unwrap gives the log's cause to errors.As; it is never shown to a client.
+// Unwrap returns the error for the log; it is never shown to a client.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes the code the sentinel.
+// Is makes errors.Is(err, code) report whether an error has a code.
 func (e *Error) Is(target error) bool { return target == e.Code }
 
 // New returns an Error with a message for a person.
@@ -73,7 +73,7 @@ func Invalid(code Code, diags []Diagnostic) *Error {
 	return &Error{Code: code, Diags: diags}
 }
 
-// RemedyOf says what to do about err: its own remedy, or that of its code.
+// RemedyOf returns what to do about err: its own remedy, or that of its code.
 func RemedyOf(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Remedy != "" {
@@ -83,8 +83,8 @@ func RemedyOf(err error) string {
 	return row.Remedy
 }
 
-// CodeOf returns the code in err's chain; InternalError where there is none,
-// and "" for nil.
+// CodeOf returns the code in err's chain, InternalError if there is none, and
+// "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -100,8 +100,8 @@ func CodeOf(err error) Code {
 	return InternalError
 }
 
-// Message returns what a person may read of err: the Msg of the first Error in
-// its chain, else err's own text.
+// Message returns the text of err for a person: the Msg of the first Error in its chain,
+// or else err's own text.
 func Message(err error) string {
 	var e *Error
 	if errors.As(err, &e) {

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// allowed are the licences of what may be in the binary. SQLite is in the public
-// domain; its authors' words for that are called blessing.
+// allowed are the licences that modules in the binary may have. SQLite is in the public
+// domain; the SPDX identifier of its notice is blessing.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "blessing"}
 
-// passedOver are files that look like a licence of the module and are none.
-// Somebody has read each of them.
+// ignoredFiles are files that look like a licence of the module but are not. A person
+// has read each of them.
 var ignoredFiles = map[string]string{
 	"modernc.org/sqlite LICENSE-3RD-PARTY.md": "licences of other modules: those that are linked are judged by themselves",
 	"modernc.org/memory LICENSE-LOGO":         "where a picture comes from that is not linked",
 }
 
-// signatures are words that only one licence has, in small letters and on one line.
+// signatures are phrases that occur in one licence only, in lower case.
 var signatures = []struct {
 	id    string
 	words []string
@@ -40,7 +40,7 @@ var signatures = []struct {
 	{"Unlicense", []string{"this is free and unencumbered software released into the public domain"}},
 }
 
-// classify names the licences whose text it finds.
+// classify returns the licences whose text it finds.
 func classify(text string) (ids []string) {
 	var words []string
 	for line := range strings.Lines(text) {

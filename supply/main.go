@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command supply says what a binary is made of: which modules are linked, under
-// which licences, with which checksums. It writes that as a bill of materials
-// (CycloneDX) and refuses a binary with a module whose licence is not allowed,
-// that is not pinned by go.sum, or that was swapped for another.
+// Command supply lists the modules that are linked into a binary, with their licences
+// and checksums. It writes the list as a bill of materials (CycloneDX) and fails if a
+// module has a licence that is not allowed, is not pinned by go.sum, or was replaced.
 //
 //	go run ./supply -binary bin/roux -out dist/roux.cdx.json
 //
-// It decides nothing about the code, and asks nobody but the go command on this
-// machine.
+// It decides nothing about the code, and uses only the go command of this machine, not
+// the network.
 package main
 
 import (
@@ -73,7 +72,7 @@ func run(binary, out string, dirty bool, w io.Writer) error {
 	return err
 }
 
-// A bill is what a binary is made of.
+// A bill is the content of a binary.
 type bill struct {
 	main     string // path of our module
 	version  string
@@ -85,11 +84,11 @@ type bill struct {
 
 type module struct {
 	path, version string
-	sum           string // as the binary says
-	pinned        string // as go.sum says; "" = it does not
-	replaced      string // what stands in its place
+	sum           string // recorded in the binary
+	pinned        string // recorded in go.sum; "" = not recorded
+	replaced      string // the module that replaces it
 	licences      []string
-	unknown       []string // licence files whose text is none that we know
+	unknown       []string // licence files with an unknown text
 }
 
 // describe reads the binary, go.sum, and the licences in the module cache.
@@ -123,7 +122,8 @@ func describe(binary string) (*bill, error) {
 	return b, nil
 }
 
-// known returns the checksums that go.sum pins and where the modules lie.
+// modulePins returns the checksums in go.sum and the directories of the
+// modules.
 func modulePins() (pins, dirs map[string]string, err error) {
 	cmd := exec.Command("go", "list", "-mod=readonly", "-m", "-json=Path,Dir", "all")
 	var complaints bytes.Buffer
@@ -159,7 +159,7 @@ func modulePins() (pins, dirs map[string]string, err error) {
 	return pins, dirs, nil
 }
 
-// problems are the reasons not to ship a binary.
+// problems returns the reasons not to ship a binary.
 func (b *bill) problems() (out []string) {
 	for i := range b.modules {
 		m := &b.modules[i]
@@ -188,7 +188,7 @@ func (b *bill) problems() (out []string) {
 	return out
 }
 
-// unclean says what of the build nobody could repeat.
+// notReproducible returns the reasons why the build cannot be reproduced.
 func (b *bill) notReproducible() (out []string) {
 	if b.settings["-trimpath"] != "true" {
 		out = append(out, "the binary was built without -trimpath: it depends on where")

@@ -56,14 +56,14 @@ type (
 	}
 )
 
-// sbom writes the bill. The same binary always has the same bill: it has no time,
-// and its serial number follows from the binary.
+// sbom encodes the bill. The same binary always has the same bill: it has no time, and its
+// serial number is derived from the binary.
 func (b *bill) sbom() ([]byte, error) {
 	raw, err := hex.DecodeString(b.sum)
 	if err != nil || len(raw) != sha256.Size {
 		return nil, fmt.Errorf("checksum %q: want SHA-256", b.sum)
 	}
-	raw[6], raw[8] = raw[6]&0x0f|0x80, raw[8]&0x3f|0x80 // a UUID of our own making (version 8)
+	raw[6], raw[8] = raw[6]&0x0f|0x80, raw[8]&0x3f|0x80 // a custom UUID (version 8)
 	self := newComponent("application", b.main, b.version, "Apache-2.0")
 	self.Hashes = []hash{{"SHA-256", b.sum}}
 	self.Properties = []property{{"go:version", b.compiler}}
@@ -92,7 +92,7 @@ func (b *bill) sbom() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// part is one of what the bill lists, known by its package URL.
+// newComponent returns a component, identified by its package URL.
 func newComponent(kind, path, version string, licences ...string) component {
 	ref := "pkg:golang/" + strings.ToLower(path) + "@" + version
 	c := component{Type: kind, Ref: ref, Name: path, Version: version, Purl: ref}

@@ -16,9 +16,9 @@ import (
 
 var staticBuild = regexp.MustCompile(`(?m)^CGO_ENABLED=0 go build .* -o roux \./cmd/roux$`)
 
-// TestStaticBinary: the command that the pages show for a binary to copy makes one
-// that is static, has no symbols and no path of this machine, is as large as they
-// say, and runs with no environment.
+// TestStaticBinary: the command that the pages show for a portable binary makes one that
+// is static, has no symbols and no path of this machine, has the documented size, and
+// runs with an empty environment.
 func TestStaticBinary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not short: it builds the programs of the page")
@@ -82,7 +82,7 @@ func TestStaticBinary(t *testing.T) {
 	}
 }
 
-// checkELF reports a loader, libraries or symbols.
+// checkELF fails the test if the binary has a loader, libraries or symbols.
 func checkELF(t *testing.T, name string) {
 	t.Helper()
 	f, err := elf.Open(name)

@@ -26,9 +26,8 @@ func built(t *testing.T) string {
 	return path
 }
 
-// A32: every module in the binary is pinned, is what it says, and is under a
-// licence that is allowed; its bill of materials names all of them, and is the
-// same however often it is written.
+// A32: every module in the binary is pinned, matches its checksum, and has an allowed
+// licence; the bill of materials lists all of them and is reproducible.
 func TestA32_TheBinaryIsWhatItSays(t *testing.T) {
 	path := built(t)
 	b, err := describe(path)
@@ -76,8 +75,8 @@ func TestA32_TheBinaryIsWhatItSays(t *testing.T) {
 	documented(t, b)
 }
 
-// documented compares the licences that docs/dependencies.md gives with those that
-// the modules come with.
+// documented compares the licences in docs/dependencies.md with those of the
+// modules.
 func documented(t *testing.T, b *bill) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/dependencies.md")
@@ -106,7 +105,7 @@ func documented(t *testing.T, b *bill) {
 	}
 }
 
-// A32: the same licences hold on the platforms that this test does not run on.
+// A32: the licences are the same on platforms that this test does not run on.
 func TestA32_LicencesOnEveryPlatform(t *testing.T) {
 	for _, target := range []string{"linux/arm64", "darwin/arm64", "windows/amd64"} {
 		t.Run(target, func(t *testing.T) {
@@ -149,7 +148,7 @@ func TestA32_LicencesOnEveryPlatform(t *testing.T) {
 	}
 }
 
-// A32: what was swapped, loosened or brought in is refused, each by its name.
+// A32: replaced, unpinned and unlicensed modules are refused by name.
 func TestA32_WhatIsRefused(t *testing.T) {
 	whole := module{path: "example.org/m", version: "v1.0.0", sum: "h1:x", pinned: "h1:x", licences: []string{"MIT"}}
 	if p := (&bill{modules: []module{whole}}).problems(); len(p) != 0 {

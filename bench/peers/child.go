@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// childCommand is the first argument of a process that meets one shape.
+// childCommand is the first argument of a process that runs one shape.
 const childCommand = "child"
 
-// calm is how long idle executions are left alone before they are weighed;
-// peers that put them away after a time-out have longer. aged is how long the
-// executions of recover have waited when they are killed; rest is enough for an
-// engine to write down what it has just done.
+// calm is how long executions have been idle when their memory is measured; it is longer
+// for peers that remove them from memory after a timeout. aged is how long the executions
+// of recover have waited when the processes are killed; rest is enough for an engine to
+// record what it has just done.
 const (
 	calm = 3 * time.Second
 	aged = time.Second
 	rest = 300 * time.Millisecond
 )
 
-// A report is what the child tells its parent: that nothing is open yet, that
-// the shape begins, that wide is half done, that it ended; upon each it waits
-// until the parent has measured.
+// A report is a message from the child to its parent: nothing is open yet, the shape
+// begins, wide is half done, the shape has ended. After each the child waits until the
+// parent has measured.
 type report struct {
 	Phase   string   `json:"phase"` // "empty", "begin", "half", "end" or "error"
 	Figures *figures `json:"figures,omitempty"`
@@ -38,7 +38,7 @@ type report struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// child opens one peer, meets one shape and reports on descriptor 3.
+// child opens one peer, runs one shape and reports on file descriptor 3.
 func child(args []string) error {
 	flags := flag.NewFlagSet(childCommand, flag.ContinueOnError)
 	name := flags.String("peer", "", "the peer")
@@ -71,8 +71,8 @@ func child(args []string) error {
 	return nil
 }
 
-// closeSoon closes a peer. That is no part of the measurement, and engines with
-// thousands of waiting executions take long over it: the parent ends them.
+// closeSoon closes a peer. Closing is not measured, and takes long for engines with
+// thousands of waiting executions; the parent kills them.
 func closeSoon(p peer) {
 	closed := make(chan struct{})
 	go func() {
@@ -87,14 +87,14 @@ func closeSoon(p peer) {
 	}
 }
 
-// freeMemory gives back what is free. What pools keep outlives one collection;
-// a process at rest has one every two minutes.
+// freeMemory returns free memory to the system. It collects twice, because objects in a
+// sync.Pool survive one collection; an idle process has one every two minutes.
 func freeMemory() {
 	runtime.GC()
 	debug.FreeOSMemory()
 }
 
-// meet opens the peer, warms it up, and runs the shape between two reports.
+// meet opens the peer, warms it up, and runs a shape between two reports.
 func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size int) error {
 	e.Marks = newMarks(max(size*max(stepsOfMany, chainsAtMost), 64))
 	p := s.open()
@@ -129,7 +129,7 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 	end := report{Phase: "end", Figures: &f}
 	switch shape {
 	case "idle":
-		e.Marks.reset() // the names of all executions are not the engine's
+		e.Marks.reset() // this memory is the harness's, not the engine's
 		time.Sleep(max(s.settle, calm))
 		freeMemory()
 	case "recover":
@@ -141,8 +141,8 @@ func meet(ctx context.Context, c *courier, s *spec, e env, shape string, size in
 	return c.handshake(end)
 }
 
-// takeOver opens the peer over what a killed process left, sends an event to one
-// of the executions that waited, and reports when the step after it was called.
+// takeOver opens the peer on the data of a killed process, sends an event to one of the
+// waiting executions, and reports when the step after it is called.
 func takeOver(ctx context.Context, c *courier, s *spec, e env, address string) error {
 	e.Again, e.Marks = true, newMarks(1)
 	p := s.open()
@@ -159,7 +159,7 @@ func takeOver(ctx context.Context, c *courier, s *spec, e env, address string) e
 	return c.handshake(report{Phase: "end"})
 }
 
-// eventually repeats what a starting server refuses.
+// eventually repeats a call until a starting server accepts it.
 func eventually(ctx context.Context, try func() error) error {
 	for {
 		err := try()
@@ -174,8 +174,8 @@ func eventually(ctx context.Context, try func() error) error {
 	}
 }
 
-// warmUp has connections opened and statements prepared, also those that only
-// many steps at once need.
+// warmUp makes the engine open connections and prepare statements, including those that
+// only many concurrent steps need.
 func warmUp(ctx context.Context, p peer, m *marks, shape string) error {
 	size, more := map[string]int{"fan": 20, "many": 20, "wide": 200}[shape]
 	if err := p.Chain(ctx, 5); err != nil || !more {
@@ -185,7 +185,7 @@ func warmUp(ctx context.Context, p peer, m *marks, shape string) error {
 	return carryOut(ctx, p, shape, size, func() error { return nil })
 }
 
-// carryOut runs a shape; half is called when wide is half done.
+// carryOut runs a shape and calls half when wide is half done.
 func carryOut(ctx context.Context, p peer, shape string, size int, half func() error) error {
 	switch shape {
 	case "chain":
@@ -210,9 +210,9 @@ func carryOut(ctx context.Context, p peer, shape string, size int, half func() e
 	return fmt.Errorf("no shape %q", shape)
 }
 
-// One chain of a fast engine is over in less than a tenth of a second, in which a
-// machine may be far from its usual pace. So chains follow one another for
-// chainsFor, at most as many as Roux's bench program runs.
+// One chain of a fast engine takes less than a tenth of a second, in which the speed of a
+// machine may be far from its average. So chains are repeated for chainsFor, at most as
+// many as Roux's bench program runs.
 const (
 	chainsFor    = 3 * time.Second
 	chainsAtMost = 40
@@ -228,7 +228,7 @@ func chains(ctx context.Context, p peer, size int) error {
 	return nil
 }
 
-// A courier carries reports to the parent.
+// A courier sends reports to the parent.
 type courier struct {
 	out *json.Encoder
 	in  *bufio.Reader
@@ -236,7 +236,7 @@ type courier struct {
 
 func (c *courier) send(r report) error { return c.out.Encode(r) }
 
-// handshake reports and waits for the parent's word to go on.
+// handshake sends a report and waits until the parent answers.
 func (c *courier) handshake(r report) error {
 	if err := c.send(r); err != nil {
 		return fmt.Errorf("report %s: %w", r.Phase, err)

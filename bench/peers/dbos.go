@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
-	_ "github.com/dbos-inc/dbos-transact-golang/dbos/driver/sqlite" // documented way to its SQLite
+	_ "github.com/dbos-inc/dbos-transact-golang/dbos/driver/sqlite" // the documented SQLite driver
 )
 
-// dbosPeer is DBOS Transact. Its workflows run where they are submitted, which
-// is the fastest of its ways; queues are for spreading work over processes.
+// dbosPeer is DBOS Transact. Its workflows run in the process that submits them, which is
+// its fastest mode; queues are for distributing work over processes.
 type dbosPeer struct {
 	shapes
 	postgres bool
 	ctx      dbos.Context
 }
 
-// dbosInput is what a workflow is told.
+// dbosInput is the input of a workflow.
 type dbosInput struct {
 	ID string
 	N  int
@@ -47,7 +47,7 @@ func (p *dbosPeer) Open(ctx context.Context, e env) error {
 		return err
 	}
 	p.signal = func(_ context.Context, address string) error { return dbos.Send(c, address, "", "go") }
-	return dbos.Launch(c) // it takes up what an earlier process of the same version left
+	return dbos.Launch(c) // it recovers the executions of an earlier process of the same version
 }
 
 func (p *dbosPeer) step(context.Context) (int, error) {

@@ -14,13 +14,13 @@ import (
 	"github.com/microsoft/durabletask-go/task"
 )
 
-// durabletaskPeer is the embedded form of durabletask-go that its README shows.
+// durabletaskPeer is durabletask-go embedded as its README shows.
 type durabletaskPeer struct {
 	shapes
 	worker backend.TaskHubWorker
 }
 
-// durabletaskInput is what an orchestration is told.
+// durabletaskInput is the input of an orchestration.
 type durabletaskInput struct {
 	ID string
 	N  int
@@ -107,8 +107,8 @@ func (p *durabletaskPeer) waitFor(ctx *task.OrchestrationContext) (any, error) {
 	return nil, ctx.CallActivity("step").Await(nil)
 }
 
-// fail reports what went wrong. (Waiting for a step leaves the orchestrator's
-// code by a panic of the engine's own, so an error here is a real one.)
+// fail reports an error. (The engine itself panics to leave the orchestrator's code while
+// it waits for a step, so an error here is a real one.)
 func (p *durabletaskPeer) fail(err error) error {
 	p.marks.failed(fmt.Errorf("orchestrator: %w", err))
 	return err
@@ -118,7 +118,7 @@ func (p *durabletaskPeer) Close() error {
 	return p.worker.Shutdown(context.Background())
 }
 
-// errorsOnly is a logger for the engine that drops its chatter.
+// errorsOnly is a logger that logs only errors.
 type errorsOnly struct{ out *log.Logger }
 
 func (errorsOnly) Debug(...any)                     {}

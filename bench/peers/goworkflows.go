@@ -16,11 +16,11 @@ import (
 	"github.com/cschleiden/go-workflows/client"
 	"github.com/cschleiden/go-workflows/worker"
 	"github.com/cschleiden/go-workflows/workflow"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver the PostgreSQL backend is documented with
+	_ "github.com/jackc/pgx/v5/stdlib" // the documented driver for the PostgreSQL backend
 )
 
-// goWorkflowsPeer is go-workflows as its own bench program sets it up: the
-// monoprocess wrapper wakes the worker, so that nothing waits for a poll.
+// goWorkflowsPeer is go-workflows, set up as in its own bench program: the monoprocess
+// wrapper wakes the worker, so that nothing waits for a poll.
 type goWorkflowsPeer struct {
 	shapes
 	postgres bool
@@ -36,8 +36,8 @@ func (p *goWorkflowsPeer) Open(ctx context.Context, e env) error {
 	options.WorkflowExecutorCacheSize = 20_000
 	backendOptions := []backend.BackendOption{
 		backend.WithLogger(slog.New(slog.DiscardHandler)),
-		// An execution waits for the worker that had it last until the sticky
-		// time-out of 30 s is over; with this name a new process is that worker.
+		// An execution is reserved for the worker that had it last until the sticky
+		// timeout of 30 s has passed; with this name a new process is that worker.
 		backend.WithWorkerName("peers"),
 	}
 	var store backend.Backend
@@ -87,7 +87,8 @@ func (p *goWorkflowsPeer) Step(context.Context) (int, error) {
 	return 0, nil
 }
 
-// once is an activity without retries: nothing here fails.
+// once are the options of an activity without retries, because nothing here
+// fails.
 var once = workflow.ActivityOptions{RetryOptions: workflow.RetryOptions{MaxAttempts: 1}}
 
 // ChainOf is the workflow of n steps in a row.

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command peers measures other durable engines on the shapes of Roux's own
+// Command peers measures other durable engines with the shapes of Roux's own
 // benchmark, on this machine, in one interleaved run, and prints one table:
 //
 //	go run . -runs 3
 //	go run . -runs 1 -peers roux,dbos-postgres -shapes chain,many
 //	go run . -check -report results/FILE.jsonl
 //
-// Each engine meets each shape in a process of its own, with the settings that
-// its own documentation recommends; the parent process measures CPU and memory
-// of that process, of its server and of its database from /proc. The command
-// decides nothing about Roux and imports none of it: Roux is measured through
-// its own bench program. It is a module of its own, so that nothing of what it
-// measures is a dependency of Roux.
+// Each engine runs each shape in a separate process, with the settings that its own
+// documentation recommends; the parent process measures CPU and memory of that process,
+// of its server and of its database from /proc. The command decides nothing about Roux
+// and imports none of it: Roux is measured through its own bench program. It is a
+// separate module, so that the other engines are not dependencies of Roux.
 package main
 
 import (
@@ -29,7 +28,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the flags of the command line.
 type options struct {
 	runs    int
 	peers   []string
@@ -46,7 +45,7 @@ type options struct {
 }
 
 func main() {
-	runtime.MemProfileRate = 0 // a profile that nobody reads is not to be weighed
+	runtime.MemProfileRate = 0 // the memory of an unused profile must not be measured
 	if len(os.Args) > 1 && os.Args[1] == childCommand {
 		if err := child(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "peers:", err)
@@ -63,7 +62,7 @@ func main() {
 	}
 }
 
-// command parses the line, measures, and prints the table.
+// command parses the flags, measures, and prints the table.
 func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	var o options
@@ -108,7 +107,8 @@ func command(ctx context.Context, args []string) error {
 	return measure(ctx, o)
 }
 
-// pick checks a comma-separated list against what there is; empty is all.
+// pick checks a comma-separated list against the known names; an empty list
+// means all.
 func pick(what, list string, all []string) ([]string, error) {
 	if list == "" {
 		return all, nil

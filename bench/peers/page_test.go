@@ -20,7 +20,8 @@ const (
 	pageEnd   = "<!-- end of peers -->\n"
 )
 
-// TestPage: the table of docs/performance.md is that of the raw results it names.
+// TestPage: the table in docs/performance.md is generated from the raw results
+// it names.
 func TestPage(t *testing.T) {
 	raw, err := os.ReadFile(pageFile)
 	if err != nil {
@@ -37,7 +38,7 @@ func TestPage(t *testing.T) {
 		if err != nil || len(all) == 0 {
 			t.Fatalf("no results: %v", err)
 		}
-		file = filepath.ToSlash(slices.Max(all)) // their names are times
+		file = filepath.ToSlash(slices.Max(all)) // they are named by time
 	}
 	var table strings.Builder
 	if err := reportOf(options{report: file, shapes: shapeNames}, &table); err != nil {

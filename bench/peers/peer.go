@@ -12,9 +12,9 @@ import (
 
 // A peer is one engine on one store with one way of running steps.
 //
-// Steps do nothing and run in the process that opened the peer; each calls
-// marks.step when it starts. Every method returns when the work it names is
-// done as seen by the worker, so no client's polling is charged to an engine.
+// Steps do nothing and run in the process that opened the peer; each calls marks.step
+// when it starts. Every method returns when the worker has done the work, so the
+// polling of a client is not charged to an engine.
 type peer interface {
 	// Open starts the engine, with its server and its worker if it has them.
 	Open(ctx context.Context, e env) error
@@ -24,9 +24,10 @@ type peer interface {
 	Fan(ctx context.Context, runs, steps int) error
 	// Many starts runs executions at once, each a chain.
 	Many(ctx context.Context, runs, steps int) error
-	// Submit starts n executions of one step, each when nothing else is going on.
+	// Submit starts n executions of one step, each while nothing else runs.
 	Submit(ctx context.Context, n int) error
-	// Idle starts n executions that wait for an event from outside, and returns when all wait.
+	// Idle starts n executions that wait for an external event, and returns when
+	// all wait.
 	Idle(ctx context.Context, n int) error
 	// Signal sends the event that an execution waits for, which then takes one
 	// step. It may fail while the engine is not ready yet.
@@ -38,7 +39,7 @@ type peer interface {
 type env struct {
 	Dir      string    // an empty directory on a disk
 	Postgres string    // URL of an empty database, for peers that want one
-	Again    bool      // not empty: both hold what a process left that was killed
+	Again    bool      // Dir and Postgres are not empty: they hold the data of a killed process
 	Restate  string    // path of restate-server, for the peer that wants it
 	Log      io.Writer // where the peer's server may write
 	Marks    *marks
@@ -50,33 +51,33 @@ var shapeNames = []string{"chain", "fan", "many", "submit", "idle", "recover", "
 // stepsOfMany is the length of each execution of the shape many.
 const stepsOfMany = 10
 
-// narrow is how many steps the executions have that wide compares with one of all steps.
+// narrow is the number of steps of the small executions of wide.
 const narrow = 10
 
-// defaultSizes are those of Roux's bars; a peer too slow for one has its own,
-// and its line says so.
+// defaultSizes are the sizes of Roux's bars; a slow peer has smaller ones, and its line
+// shows them.
 var defaultSizes = map[string]int{"chain": 100, "fan": 1000, "many": 1000, "submit": 100, "idle": 10_000, "recover": 1000, "wide": 1000}
 
-// firstOnly are the shapes of which one run is enough: processor time varies less
-// than the time on the clock, and this takes two minutes.
+// firstOnly are the shapes for which one run is enough, because CPU time varies less than
+// elapsed time and they take two minutes.
 var firstOnly = []string{"wide"}
 
-// A spec says how a peer is made and what a reader must know of it.
+// A spec describes how to open a peer and what readers must know about it.
 type spec struct {
 	name     string
 	engine   string
 	modules  []string // whose versions are printed
 	store    string
 	needs    string // "postgres", "npm" or nothing
-	syncs    bool   // every step is on the disk before the next one starts
-	why      string // how that is known, beside the count
+	syncs    bool   // every step is synced before the next one starts
+	why      string // how that is known, in addition to the count
 	settings string
 	sizes    map[string]int
-	settle   time.Duration // after which it has put waiting executions away
+	settle   time.Duration // after which waiting executions have left its memory
 	open     func() peer
 }
 
-// size is how large a shape is for this peer; 0 is not at all.
+// size returns the size of a shape for this peer; 0 means that it does not run.
 func (s *spec) size(shape string, asked map[string]int) int {
 	if n, ok := asked[shape]; ok {
 		return n
@@ -87,7 +88,7 @@ func (s *spec) size(shape string, asked map[string]int) int {
 	return defaultSizes[shape]
 }
 
-// with is its settings and those of its database.
+// with returns the settings of the peer and of its database.
 func (s *spec) with() string {
 	if s.needs != "postgres" {
 		return s.settings
@@ -105,8 +106,8 @@ const (
 	restateModule = "github.com/restatedev/sdk-go"
 )
 
-// specs are all that can be measured. Roux is the first; it has no open, for it
-// is measured through its own program.
+// specs are all peers. Roux is the first; it has no open function, because it is measured
+// through its own program.
 var specs = []spec{
 	{
 		name: rouxName, engine: "Roux", store: "SQLite", syncs: true,

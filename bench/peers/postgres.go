@@ -18,9 +18,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A pgCluster is a PostgreSQL of this run's own. It is up only while a peer that
-// uses it is measured, and is started anew for each: the next one inherits
-// neither its memory nor its unwritten pages.
+// A pgCluster is a temporary PostgreSQL server. It runs only while a peer that uses it is
+// measured, and is restarted for each peer, so that the next one inherits neither its
+// memory nor its unwritten pages.
 type pgCluster struct {
 	bin, dir string
 	port     int
@@ -30,14 +30,15 @@ type pgCluster struct {
 	serial   int
 }
 
-// postgresSettings are all that differs from PostgreSQL's defaults; the first
-// two are its defaults, said aloud.
+// postgresSettings are the settings that differ from PostgreSQL's defaults; the first two
+// are defaults that are set explicitly.
 var postgresSettings = []string{
 	"fsync=on", "synchronous_commit=on", "shared_buffers=512MB", "max_wal_size=4GB",
 	"listen_addresses=127.0.0.1", "unix_socket_directories=",
 }
 
-// newCluster makes a database cluster below dir, or says what is missing.
+// newCluster creates a database cluster below dir; the error says what is
+// missing.
 func newCluster(ctx context.Context, dir string) (*pgCluster, error) {
 	bin, err := postgresPrograms()
 	if err != nil {
@@ -84,7 +85,8 @@ func release(path string) int {
 	return n
 }
 
-// somebodyElse is who runs the database for root, as whom it refuses to run.
+// somebodyElse returns the user that runs the database if this process is root, because
+// PostgreSQL refuses to run as root.
 func somebodyElse() (*syscall.Credential, error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -107,8 +109,8 @@ func (c *pgCluster) command(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// start runs the server on a port that is free, under the given tracer if there
-// is one, and waits until it takes connections.
+// start runs the server on a free port, under the given tracer if there is one, and waits
+// until it accepts connections.
 func (c *pgCluster) start(ctx context.Context, tracer []string) error {
 	ports, err := freePorts(1)
 	if err != nil {
@@ -118,7 +120,7 @@ func (c *pgCluster) start(ctx context.Context, tracer []string) error {
 	return c.run(ctx, tracer)
 }
 
-// run is start on the port of the last time.
+// run is like start, with the previous port.
 func (c *pgCluster) run(ctx context.Context, tracer []string) error {
 	args := append(slices.Clone(tracer), filepath.Join(c.bin, "postgres"), "-D", c.dir, "-p", strconv.Itoa(c.port))
 	for _, s := range postgresSettings {
@@ -137,7 +139,7 @@ func (c *pgCluster) run(ctx context.Context, tracer []string) error {
 	c.ended = make(chan struct{})
 	go func(cmd *exec.Cmd, ended chan struct{}) {
 		defer close(ended)
-		_ = cmd.Wait() // its log says more than its status
+		_ = cmd.Wait() // its log is more useful than its exit status
 	}(c.cmd, c.ended)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -162,7 +164,7 @@ func (c *pgCluster) url(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.port, database)
 }
 
-// database makes an empty one.
+// database creates an empty database.
 func (c *pgCluster) database(ctx context.Context) (string, error) {
 	db, err := pgx.Connect(ctx, c.url("postgres"))
 	if err != nil {
@@ -177,7 +179,7 @@ func (c *pgCluster) database(ctx context.Context) (string, error) {
 	return c.url(name), nil
 }
 
-// drop removes what the peers made, so that the disk does not fill up.
+// drop removes the databases of the peers, so that the disk does not fill up.
 func (c *pgCluster) drop(ctx context.Context) error {
 	db, err := pgx.Connect(ctx, c.url("postgres"))
 	if err != nil {
@@ -210,7 +212,7 @@ func (c *pgCluster) crash(ctx context.Context) error {
 	return nil
 }
 
-// halt stops the server: quickly, and if it does not, by force.
+// halt stops the server, and kills it if it does not stop soon.
 func (c *pgCluster) halt() error {
 	if c == nil || c.cmd == nil {
 		return nil

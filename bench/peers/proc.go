@@ -22,14 +22,14 @@ import (
 // clockTick is the unit of CPU time in /proc/PID/stat on Linux.
 const clockTick = 10 * time.Millisecond
 
-// A process is what /proc says of one.
+// A process is a process as described by /proc.
 type process struct {
 	parent int
-	ended  bool          // with all of its threads; its parent has not asked how
-	cpu    time.Duration // its own and that of its children that ended
+	ended  bool          // all of its threads have ended; its parent has not waited for it yet
+	cpu    time.Duration // its own and that of its ended children
 }
 
-// processes reads all of them; one that ends meanwhile is left out.
+// processes reads all processes; those that end in the meantime are omitted.
 func processes() (map[int]process, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err == nil && len(stats) == 0 {
@@ -45,7 +45,7 @@ func processes() (map[int]process, error) {
 		if err != nil {
 			continue
 		}
-		// The command's name is in parentheses and may hold anything.
+		// The command's name is in parentheses and may contain any characters.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(fields) < 18 {
 			continue
@@ -62,7 +62,7 @@ func processes() (map[int]process, error) {
 	return all, nil
 }
 
-// tree is the processes below and with the roots.
+// tree returns the roots and their descendants.
 func tree(all map[int]process, roots []int) (pids []int) {
 	below := map[int][]int{}
 	for pid, p := range all {
@@ -80,8 +80,8 @@ func tree(all map[int]process, roots []int) (pids []int) {
 	return pids
 }
 
-// slay kills the processes below and with the root at once, as a crash would,
-// and returns when they have ended.
+// slay kills the root and its descendants at once, as a crash would, and returns when
+// they have ended.
 func slay(ctx context.Context, root int) error {
 	all, err := processes()
 	if err != nil {
@@ -104,8 +104,8 @@ func slay(ctx context.Context, root int) error {
 	})
 }
 
-// usage is the CPU time that the trees of the roots took so far, and the memory
-// they hold now: proportional set size, so that what processes share counts once.
+// usage returns the CPU time that the trees of the roots have used so far, and the memory
+// they use now: the proportional set size, so that shared memory counts once.
 func usage(roots ...int) (cpu time.Duration, bytesHeld int64, err error) {
 	all, err := processes()
 	if err != nil {
@@ -118,7 +118,7 @@ func usage(roots ...int) (cpu time.Duration, bytesHeld int64, err error) {
 	return cpu, bytesHeld, nil
 }
 
-// proportional set size of a process; 0 when it has ended.
+// proportional set size of a process; 0 if it has ended.
 func proportional(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -133,14 +133,15 @@ func proportional(pid int) int64 {
 	return 0
 }
 
-// A peak watches the memory of trees of processes.
+// A peak records the maximum memory of trees of processes.
 type peak struct {
 	stop chan struct{}
 	done sync.WaitGroup
 	most int64
 }
 
-// sampling is rare: reading a large process's map costs it milliseconds.
+// sampling is infrequent, because reading the map of a large process stops it
+// for milliseconds.
 const sampling = 400 * time.Millisecond
 
 func watch(roots ...int) *peak {
@@ -162,7 +163,7 @@ func watch(roots ...int) *peak {
 	return p
 }
 
-// end returns the most that was seen.
+// end returns the maximum.
 func (p *peak) end() int64 {
 	close(p.stop)
 	p.done.Wait()
@@ -182,9 +183,8 @@ func lastLines(text []byte, n int) string {
 	return strings.Join(lines, "\n")
 }
 
-// freePorts finds ports that nobody listens on. They lie below those that the
-// system hands out by itself, so that nobody takes them meanwhile; Temporal
-// keeps them in a column that ends at 32767.
+// freePorts finds unused ports below the ephemeral range, so that no other process gets
+// them in the meantime. Temporal stores ports in a column with the maximum 32767.
 func freePorts(n int) ([]int, error) {
 	const low, high = 20_000, 32_000
 	var ports []int
@@ -203,8 +203,8 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// keptPorts are free ones the first time and the same ever after in this
-// directory: a server that comes back is looked for where it was.
+// keptPorts returns free ports at the first call for a directory, and the same ports
+// afterwards, because clients look for a restarted server at its old address.
 func keptPorts(dir string, n int) (ports []int, err error) {
 	name := filepath.Join(dir, "ports.json")
 	if text, err := os.ReadFile(name); err == nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// recovery kills everything once all executions wait, and times what comes
-// after it: from the start of the database, or where there is none of the peer's
-// process, until the step that follows an event is called.
+// recovery kills everything once all executions wait, and measures the time from the
+// start of the database, or of the peer's process if there is no database, until the step
+// after an event is called.
 func (s *session) recovery(ctx context.Context, p *spec, l *line, c *childProcess, args []string) error {
 	for _, phase := range []string{"empty", "begin"} {
 		if _, err := c.next(phase); err != nil {

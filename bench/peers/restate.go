@@ -26,8 +26,8 @@ import (
 // restateVersion is the server's; the SDK's is in go.mod.
 const restateVersion = "1.7.12"
 
-// restateServer finds the server binary in the user's cache, or has npm put it
-// there. Scripts of packages are not run.
+// restateServer finds the server binary in the user's cache, or installs it there with
+// npm, without running package scripts.
 func restateServer(ctx context.Context) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -64,7 +64,7 @@ type restatePeer struct {
 	stop   context.CancelFunc
 }
 
-// restateInput is what a handler is told.
+// restateInput is the input of a handler.
 type restateInput struct {
 	ID string
 	N  int
@@ -118,7 +118,7 @@ func (p *restatePeer) Open(ctx context.Context, e env) error {
 	return nil
 }
 
-// service is what this process offers to the server.
+// service is the service that this process registers with the server.
 func (p *restatePeer) service() restate.ServiceDefinition {
 	return restate.NewService("peers").
 		Handler(string(kindChain), restate.NewServiceHandler(p.chainOf)).
@@ -126,8 +126,8 @@ func (p *restatePeer) service() restate.ServiceDefinition {
 		Handler(string(kindWait), restate.NewServiceHandler(p.waitFor, restate.WithInactivityTimeout(5*time.Second)))
 }
 
-// introduce tells the server where the service is, as soon as it listens, unless
-// it knows, and returns when it takes invocations.
+// introduce registers the service with the server as soon as that listens, unless it is
+// registered already, and returns when the server accepts invocations.
 func introduce(ctx context.Context, e env, admin, entry, service string) error {
 	if !e.Again {
 		body, err := json.Marshal(map[string]any{"uri": service, "force": true})

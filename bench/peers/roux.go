@@ -31,9 +31,9 @@ func rouxBench(ctx context.Context, root, work string) (string, error) {
 	return path, nil
 }
 
-// emptyRoux is what the bench program weighs with nothing open: it is taken off
-// Roux's memory as the harness is taken off that of the peers, and is taken as
-// there, after free memory was given back.
+// emptyRoux returns the memory of the bench program with nothing open. It is subtracted
+// from Roux's memory, as that of the harness is from the peers', and is measured in the
+// same way, after free memory was returned to the system.
 func emptyRoux(ctx context.Context, path, dir string) (float64, error) {
 	out, err := exec.CommandContext(ctx, path, "-smoke", "-shapes", "idle", "-dir", dir).Output()
 	if err != nil {
@@ -46,7 +46,7 @@ func emptyRoux(ctx context.Context, path, dir string) (float64, error) {
 	return b.More["pss_empty_mb"], nil
 }
 
-// A benchLine is what Roux's bench says of one shape.
+// A benchLine is the output of Roux's bench program for one shape.
 type benchLine struct {
 	Shape        string             `json:"shape"`
 	N            int                `json:"n"`
@@ -64,7 +64,7 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+30*time.Second)
 	defer cancel()
 	size := p.size(l.Shape, s.sizes)
-	// Waiting runs have done nothing before, as those of the peers.
+	// Waiting runs have done nothing before, like those of the peers.
 	cmd := exec.CommandContext(ctx, s.bench, "-shapes", l.Shape, "-runs", "1", "-dir", s.work, "-n", strconv.Itoa(size), "-done", "0")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -82,14 +82,14 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 		return fmt.Errorf("the bench program printed no line for %s", l.Shape)
 	}
 	l.figures = figures{N: best.N, Runs: 1, Seconds: best.Seconds, P50: best.P50US, P99: best.P99US}
-	if l.Shape == "fan" { // its seconds are the mean of many fans, its p50 is the middle one
+	if l.Shape == "fan" { // its seconds are the mean of many fans, its p50 is their median
 		l.Seconds = best.P50US / 1e6
 	}
 	l.StepsPerS, l.CPUPerStep, l.EmptyMB = best.StepsPerS, best.CPUPerStepUS, s.empty
 	switch l.Shape {
 	case "recover":
 		l.Runs = best.N
-	case "wide": // its steps are more, and it has executions of other sizes besides
+	case "wide": // it has more steps, and executions of other sizes too
 		l.N, l.CPUNarrow, l.CPUPerStep = defaultSizes["wide"], best.More["fan_10_us"], best.More["fan_1000_us"]
 		l.Growth = l.CPUPerStep / l.CPUNarrow
 	}
@@ -102,8 +102,8 @@ func (s *session) meetRoux(ctx context.Context, p *spec, l *line) error {
 	return nil
 }
 
-// benchLineOf finds the line of a shape; the program measures some at several
-// sizes, of which the one nearest to size is meant.
+// benchLineOf finds the line of a shape. If there are lines for several sizes, it returns
+// the one whose size is nearest to size.
 func benchLineOf(out []byte, shape string, size int) (best *benchLine) {
 	for text := range bytes.Lines(out) {
 		var b benchLine
@@ -119,7 +119,7 @@ func benchLineOf(out []byte, shape string, size int) (best *benchLine) {
 
 func distance(a, b int) int { return max(a-b, b-a) }
 
-// version of what a peer runs, as this program was built with it.
+// version returns the version of a module that this program was built with.
 func (s *spec) version() string {
 	if s.name == rouxName {
 		return "this checkout"

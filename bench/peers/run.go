@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// A line is what one peer did in one run of one shape; the raw results are
-// these, one JSON object a line.
+// A line is the result of one peer in one run of one shape; the raw results are lines of
+// JSON objects.
 type line struct {
 	Peer    string `json:"peer"`
 	Version string `json:"version"`
@@ -32,7 +32,7 @@ type line struct {
 	CPUPerStep  float64 `json:"cpu_us_per_step"`         // of the worker, the server and the database; idle: an execution; wide: of the one execution
 	CPUNarrow   float64 `json:"cpu_us_narrow,omitempty"` // wide: a step of the executions of ten
 	Growth      float64 `json:"growth,omitempty"`        // wide: the one over the other
-	RSSMB       float64 `json:"rss_mb"`                  // most that was seen, without this program; idle: when all wait
+	RSSMB       float64 `json:"rss_mb"`                  // maximum, without this program; idle: when all wait
 	EmptyMB     float64 `json:"empty_mb,omitempty"`      // this program with nothing open, which is not in rss_mb
 	BytesPerRun float64 `json:"bytes_per_run,omitempty"` // idle: what the waiting executions added, divided among them
 	SyncsPer    float64 `json:"syncs_per_step,omitempty"`
@@ -42,21 +42,21 @@ type line struct {
 	Error       string  `json:"error,omitempty"`
 }
 
-// syncShape is a chain whose syncs are counted; nothing else of it is used.
+// syncShape is a chain that is run only to count its syncs.
 const syncShape = "syncs"
 
-// A session is one call of the command.
+// A session is one invocation of the command.
 type session struct {
 	options
 	work    string
 	cluster *pgCluster
 	restate string
 	bench   string  // Roux's bench program
-	empty   float64 // and what it weighs in MB with nothing open
+	empty   float64 // its memory in MB with nothing open
 	missing map[string]string
 	raw     io.Writer
 	began   time.Time
-	done    int // whole rounds
+	done    int // complete rounds
 	lines   []line
 }
 
@@ -67,7 +67,7 @@ func measure(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(s.work)
-	// The database runs as somebody else and must be able to come through.
+	// The database runs as another user, who needs access to this directory.
 	if err := os.Chmod(s.work, 0o711); err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func measure(ctx context.Context, o options) (err error) {
 	return s.print(os.Stdout)
 }
 
-// reportOf prints what an earlier call measured. Peers of which the file says
-// nothing are left out.
+// reportOf prints the results of an earlier invocation. Peers without lines in the file
+// are omitted.
 func reportOf(o options, w io.Writer) error {
 	text, err := os.ReadFile(o.report)
 	if err != nil {
@@ -144,11 +144,11 @@ func (s *session) print(w io.Writer) error {
 	return nil
 }
 
-// rounds meets every shape with every peer, runs times, peer beside peer: what
-// the machine does besides hits them all.
+// rounds runs every shape with every peer, as often as -runs says. The peers are
+// interleaved, so that other load on the machine affects all of them.
 func (s *session) rounds(ctx context.Context) error {
 	s.countSyncs(ctx)
-	var last time.Duration // of a round; the first is the longest
+	var last time.Duration // duration of a round; the first is the longest
 	late := func(more time.Duration) bool {
 		if time.Since(s.began)+more <= s.within {
 			return false
@@ -193,7 +193,7 @@ func (s *session) countSyncs(ctx context.Context) {
 	}
 }
 
-// prepare finds out which peers cannot run here, and why.
+// prepare determines which peers cannot run here, and why.
 func (s *session) prepare(ctx context.Context) {
 	need := func(what string) bool {
 		return slices.ContainsFunc(s.peers, func(name string) bool { return specOf(name).needs == what })
@@ -225,7 +225,8 @@ func (s *session) prepare(ctx context.Context) {
 	}
 }
 
-// meet measures one peer on one shape and keeps the line, also of a failure.
+// meet measures one peer with one shape and stores the line, also for a
+// failure.
 func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 	if s.missing[p.name] != "" || ctx.Err() != nil || shape != syncShape && p.size(shape, s.sizes) == 0 {
 		return
@@ -233,7 +234,7 @@ func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 	if run > 1 && slices.Contains(firstOnly, shape) {
 		return
 	}
-	// What failed once, mostly by its time-out, would take as long again.
+	// A shape that failed once, mostly by a timeout, would take as long again.
 	if slices.ContainsFunc(s.lines, func(l line) bool { return l.Peer == p.name && l.Shape == shape && l.Error != "" }) {
 		return
 	}
@@ -255,7 +256,7 @@ func (s *session) meet(ctx context.Context, p *spec, shape string, run int) {
 	s.keep(l)
 }
 
-// keep writes a line to the raw results.
+// keep appends a line to the raw results.
 func (s *session) keep(l line) {
 	text, err := json.Marshal(l)
 	if err == nil {
@@ -332,7 +333,7 @@ func (s *session) meetPeer(ctx context.Context, p *spec, l *line) (err error) {
 	return c.measure(l, append(roots, c.cmd.Process.Pid), counted)
 }
 
-// A childProcess is a peer at work in a process of its own.
+// A childProcess is the process in which a peer runs.
 type childProcess struct {
 	cmd     *exec.Cmd
 	dir     string
@@ -364,7 +365,8 @@ func startChild(ctx context.Context, dir string, args []string) (*childProcess, 
 	c := &childProcess{dir: dir, log: log.Name(), pipe: in, reports: json.NewDecoder(bufio.NewReader(in))}
 	c.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = log, log, []*os.File{out}
-	// A group of its own, so that the servers which the peer started end with it.
+	// A separate process group, so that servers which the peer started end with
+	// it.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.cmd.Cancel = func() error { return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
 	if c.answer, err = c.cmd.StdinPipe(); err != nil {
@@ -394,14 +396,15 @@ func (c *childProcess) goOn() error {
 	return err
 }
 
-// A moment is a report of the child, and what its processes had used by then.
+// A moment is a report of the child and the usage of its processes at that
+// time.
 type moment struct {
 	report
 	cpu  time.Duration
 	held int64
 }
 
-// at waits for a phase and measures there.
+// at waits for a phase and measures the usage.
 func (c *childProcess) at(phase string, roots ...int) (m moment, err error) {
 	if m.report, err = c.next(phase); err == nil {
 		m.cpu, m.held, err = usage(roots...)
@@ -409,9 +412,9 @@ func (c *childProcess) at(phase string, roots ...int) (m moment, err error) {
 	return m, err
 }
 
-// measure takes the figures between the child's reports.
+// measure computes the figures between the child's reports.
 func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
-	// This program has every engine linked into it; what that weighs is taken off.
+	// This program has every engine linked into it; that memory is subtracted.
 	empty, err := c.at("empty", c.cmd.Process.Pid)
 	if err != nil {
 		return err
@@ -449,12 +452,13 @@ func (c *childProcess) measure(l *line, roots []int, counted *counter) error {
 	case syncShape:
 		l.SyncsPer = float64(counted.count()-syncsBefore) / steps
 	default:
-		l.StepsPerS = float64(l.N) / l.Seconds // of chain both are of one execution
+		l.StepsPerS = float64(l.N) / l.Seconds // for chain both are of one execution
 	}
 	return c.goOn()
 }
 
-// halves waits for the end of a shape; of wide it measures also when half is done.
+// halves waits for the end of a shape; for wide it also measures after the
+// first half.
 func (c *childProcess) halves(shape string, roots []int) (half, end moment, err error) {
 	if shape == "wide" {
 		if half, err = c.at("half", roots...); err == nil {
@@ -468,19 +472,20 @@ func (c *childProcess) halves(shape string, roots []int) (half, end moment, err 
 	return half, end, err
 }
 
-// grown compares the processor time of wide's two halves.
+// grown compares the CPU time of wide's two halves.
 func (l *line) grown(narrow, wide time.Duration) {
 	l.CPUNarrow = float64(narrow.Microseconds()) / float64(l.N)
 	l.CPUPerStep = float64(wide.Microseconds()) / float64(l.N)
-	l.Growth = l.CPUPerStep / max(l.CPUNarrow, 1) // of a few steps the clock may say nothing
+	l.Growth = l.CPUPerStep / max(l.CPUNarrow, 1) // for a few steps the measured CPU time may be zero
 }
 
-// end gives the child a moment to close its engine, then ends it and all it started.
+// end gives the child a moment to close its engine, then kills it and all processes it
+// started.
 func (c *childProcess) end() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.cmd.Wait() // how it ended is of no interest after its last report
+		_ = c.cmd.Wait() // its exit status does not matter after its last report
 	}()
 	select {
 	case <-done:
@@ -493,7 +498,7 @@ func (c *childProcess) end() {
 
 func megabytes(b int64) float64 { return float64(b) / (1 << 20) }
 
-// load is the machine's load average over a minute; 0 where there is none.
+// load returns the machine's load average over a minute, or 0 if it is unknown.
 func load() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -510,7 +515,8 @@ type counter struct {
 	dir    string
 }
 
-// newCounter needs strace, and a place where the database's user may write.
+// newCounter requires strace, and a directory that the database's user can
+// write to.
 func newCounter(work string) (*counter, error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -527,8 +533,8 @@ func (c *counter) tracer(name string) []string {
 	return []string{c.strace, "-f", "-qq", "-e", "trace=fsync,fdatasync,sync_file_range,msync", "-o", filepath.Join(c.dir, name)}
 }
 
-// count is how many syncs there were so far. A call that another thread's call
-// interrupts in the log is on two lines and counts once.
+// count returns the number of syncs so far. A call whose log entry is split into two
+// lines by another thread's call counts once.
 func (c *counter) count() (n int) {
 	if c == nil {
 		return 0

@@ -13,29 +13,29 @@ import (
 	"time"
 )
 
-// marks are the moments that steps and executions report from inside the
-// worker. Engines that replay run the same code again, so an execution is
-// counted by its id and only once; steps are never replayed.
+// marks records when steps and executions start, end and wait, as reported from inside
+// the worker. Engines that replay run the same code again, so an execution is counted by
+// its id and only once; steps are never replayed.
 type marks struct {
 	steps []atomic.Int64 // nanoseconds since zero, in the order in which the steps started
 	n     atomic.Int64
 	zero  time.Time
 
 	mu      sync.Mutex
-	seen    map[string]string // executions by id: where an event for one that waits is sent
+	seen    map[string]string // by id of the execution: the address for its event if it waits
 	last    time.Duration     // when the last execution was seen
 	failure error
 	changed chan struct{}
 	lags    []time.Duration // submit: from the call to the first step
 }
 
-// newMarks has room for the steps that are going to run, so that no step waits
-// for memory.
+// newMarks allocates memory for the given number of steps in advance, so that no step
+// waits for it.
 func newMarks(steps int) *marks {
 	return &marks{steps: make([]atomic.Int64, steps), zero: time.Now(), seen: map[string]string{}, changed: make(chan struct{}, 1)}
 }
 
-// reset forgets the warm-up.
+// reset discards the marks of the warm-up.
 func (m *marks) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *marks) reset() {
 	m.last, m.failure, m.lags = 0, nil, nil
 }
 
-// step says that a step starts now.
+// step records the start of a step.
 func (m *marks) step() {
 	i := m.n.Add(1) - 1
 	if i < int64(len(m.steps)) {
@@ -56,11 +56,11 @@ func (m *marks) step() {
 	}
 }
 
-// reached says that an execution is at its end.
+// reached records that an execution has ended.
 func (m *marks) reached(id string) { m.waits(id, "") }
 
-// waits says that an execution is at the place where it waits for an event that
-// is sent to this address.
+// waits records that an execution waits for an event, which must be sent to
+// this address.
 func (m *marks) waits(id, address string) {
 	m.mu.Lock()
 	if _, ok := m.seen[id]; !ok {
@@ -71,7 +71,7 @@ func (m *marks) waits(id, address string) {
 	m.wake()
 }
 
-// failed ends the measurement: an execution did what it should not.
+// failed ends the measurement because an execution failed.
 func (m *marks) failed(err error) {
 	m.mu.Lock()
 	if m.failure == nil {
@@ -88,14 +88,14 @@ func (m *marks) wake() {
 	}
 }
 
-// executions is how many were seen.
+// executions returns how many executions were recorded.
 func (m *marks) executions() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.seen)
 }
 
-// anyAddress is where one of the executions waits, chosen at random.
+// anyAddress returns the address of a waiting execution, chosen at random.
 func (m *marks) anyAddress() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *marks) anyAddress() string {
 	return all[rand.IntN(len(all))]
 }
 
-// wait returns when n executions were seen.
+// wait waits until n executions were recorded.
 func (m *marks) wait(ctx context.Context, n int) error {
 	err := m.until(ctx, func() bool { return m.executions() >= n })
 	if ctx.Err() != nil && err != nil {
@@ -112,12 +112,12 @@ func (m *marks) wait(ctx context.Context, n int) error {
 	return err
 }
 
-// stepped returns when a step was called.
+// stepped waits until a step was called.
 func (m *marks) stepped(ctx context.Context) error {
 	return m.until(ctx, func() bool { return m.n.Load() > 0 })
 }
 
-// until returns when that is so, or when an execution has failed.
+// until waits until the condition holds or an execution has failed.
 func (m *marks) until(ctx context.Context, so func() bool) error {
 	for {
 		m.mu.Lock()
@@ -134,7 +134,7 @@ func (m *marks) until(ctx context.Context, so func() bool) error {
 	}
 }
 
-// A kind is a form of execution that every peer has under this name.
+// A kind is a kind of execution that every peer registers under this name.
 type kind string
 
 const (
@@ -143,13 +143,13 @@ const (
 	kindWait  kind = "wait"  // waits for an event, then takes one step
 )
 
-// shapes carries out the shapes for a peer that can start an execution; peers
-// embed it and set its fields when they are open.
+// shapes runs the shapes for a peer that can start executions; peers embed it and set its
+// fields when they are open.
 type shapes struct {
 	marks    *marks
 	start    func(ctx context.Context, k kind, id string, n int) error
 	signal   func(ctx context.Context, address string) error
-	starters int // how many calls of start may be under way at once
+	starters int // how many calls of start may run at once
 	serial   int
 }
 
@@ -183,7 +183,7 @@ func (s *shapes) Signal(ctx context.Context, address string) error {
 	return s.signal(ctx, address)
 }
 
-// crowd starts executions as fast as the peer takes them and waits for all.
+// crowd starts executions as fast as the peer accepts them and waits for all.
 func (s *shapes) crowd(ctx context.Context, k kind, count, steps int) error {
 	before := s.marks.executions()
 	ctx, cancel := context.WithCancel(ctx)
@@ -212,8 +212,8 @@ func (s *shapes) crowd(ctx context.Context, k kind, count, steps int) error {
 	return err
 }
 
-// quiet is how long a peer is left alone before the next submission, so that
-// what the one before left over is not in its way.
+// quiet is the pause before the next submission, so that remaining work of the previous
+// one does not delay it.
 const quiet = 20 * time.Millisecond
 
 // Submit measures from the call that submits to the start of the first step.
@@ -236,7 +236,8 @@ func (s *shapes) Submit(ctx context.Context, n int) error {
 	return nil
 }
 
-// figures are what the marks say of a shape; the parent adds what it measured.
+// figures are the figures computed from the marks; the parent adds what it
+// measured.
 type figures struct {
 	N       int     `json:"n"`    // steps, of chain in each execution, of wide in each half; idle, recover: executions
 	Runs    int     `json:"runs"` // executions
@@ -245,8 +246,8 @@ type figures struct {
 	P99     float64 `json:"p99_us"`
 }
 
-// figures of a shape that took its course. The steps that ran are compared
-// with those that were asked for: an engine that skipped some measured nothing.
+// figures returns the figures of a shape that has ended. It returns an error if not all
+// requested steps ran, because an engine that skips steps would look faster.
 func (m *marks) figures(shape string, size int) (figures, error) {
 	f := figures{N: size, Runs: 1, Seconds: m.last.Seconds()}
 	switch shape {
@@ -268,7 +269,7 @@ func (m *marks) figures(shape string, size int) (figures, error) {
 	case "chain":
 		gaps := make([]time.Duration, 0, size*f.Runs)
 		for i := 1; i < size*f.Runs; i++ {
-			if i%size != 0 { // from one execution to the next is no step
+			if i%size != 0 { // the time between two executions does not count
 				gaps = append(gaps, time.Duration(m.steps[i].Load()-m.steps[i-1].Load()))
 			}
 		}
@@ -279,7 +280,7 @@ func (m *marks) figures(shape string, size int) (figures, error) {
 	return f, nil
 }
 
-// steps is how many of them the figures are about.
+// steps returns the number of steps of the figures.
 func (f *figures) steps(shape string) int {
 	switch shape {
 	case "chain":
@@ -290,7 +291,7 @@ func (f *figures) steps(shape string) int {
 	return f.N
 }
 
-// percentiles in microseconds: the middle one, and the one that 1 % exceed.
+// percentiles returns p50 and p99 in microseconds.
 func percentiles(d []time.Duration) (p50, p99 float64) {
 	if len(d) == 0 {
 		return 0, 0

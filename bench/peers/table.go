@@ -23,14 +23,14 @@ type row struct {
 	syncsOf float64
 }
 
-// A table is what the run amounts to.
+// A table has the results of all peers.
 type table struct {
 	shapes []string
 	rows   []row
 	runs   int
 }
 
-// table takes the medians, figure by figure.
+// table computes the medians, figure by figure.
 func (s *session) table() *table {
 	t := &table{shapes: s.shapes, runs: s.runs}
 	for _, name := range s.peers {
@@ -84,16 +84,16 @@ func medianOf(lines []line) line {
 	return m
 }
 
-// A judge is what a shape is judged by.
-type judge struct {
+// A criterion is the figure by which a shape is compared.
+type criterion struct {
 	shape, head string
 	of          func(line) float64
-	more        bool // more is better
+	more        bool // larger is better
 	plain       bool // a ratio already, which is not compared with Roux's
 	text        func(line) string
 }
 
-var judged = []judge{
+var judged = []criterion{
 	{"chain", "chain, a step p50 / p99 µs", func(l line) float64 { return l.P50 }, false, false,
 		func(l line) string { return fmt.Sprintf("%s / %s", digits(l.P50), digits(l.P99)) }},
 	{"fan", "fan, ms", func(l line) float64 { return l.Seconds }, false, false,
@@ -110,7 +110,7 @@ var judged = []judge{
 		func(l line) string { return digits(l.Growth) }},
 }
 
-// digits is a number with as many of them as it deserves.
+// digits formats a number with a suitable number of digits.
 func digits(f float64) string {
 	switch a := max(f, -f); {
 	case a >= 1000:
@@ -127,8 +127,8 @@ func digits(f float64) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
-// markdown prints a row a peer. Ratios are Roux's advantage: how many times
-// slower, or larger, the peer is.
+// markdown prints a row per peer. A ratio is how many times slower, or larger, the peer is
+// than Roux.
 func (t *table) markdown() string {
 	var b strings.Builder
 	heads := []string{"engine, version", "store", "syncs every step (how known)"}
@@ -175,8 +175,8 @@ func (t *table) markdown() string {
 
 func inline(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// judged are the shapes that were measured; results of former days lack some.
-func (t *table) judged() (of []judge) {
+// judged returns the shapes that were measured; older results lack some.
+func (t *table) judged() (of []criterion) {
 	for _, m := range judged {
 		if slices.Contains(t.shapes, m.shape) && slices.ContainsFunc(t.rows, func(r row) bool { return r.met(m.shape) }) {
 			of = append(of, m)
@@ -199,7 +199,7 @@ func (t *table) roux() *row {
 	return nil
 }
 
-// synced says whether each step is on the disk, and how that is known.
+// synced returns whether each step is synced, and how that is known.
 func (r *row) synced() string {
 	text := "**no**: " + r.why
 	if r.strict() {
@@ -213,15 +213,16 @@ func (r *row) synced() string {
 
 func (r *row) counted() bool { return r.syncsOf > 0 || r.median[syncShape].Peer != "" }
 
-// strict says that every step is synced: what the engine says of itself, unless
-// the count says otherwise. (The step that ends a chain may share its sync with
-// what follows it, outside of the count.)
+// strict reports whether every step is synced: according to the engine's documentation,
+// unless the count shows otherwise. (The last step of a chain may share its sync with
+// what follows, which is not counted.)
 func (r *row) strict() bool {
 	return r.syncs && (!r.counted() || r.syncsOf > 0.95)
 }
 
-// cell is a figure, the size if it is not that of the bars, and the ratio.
-func (r *row) cell(m judge, roux *row) string {
+// cell formats a figure, the size if it differs from that of the bars, and the
+// ratio.
+func (r *row) cell(m criterion, roux *row) string {
 	l, ok := r.median[m.shape]
 	if !ok {
 		if r.failed[m.shape] != "" {
@@ -246,22 +247,22 @@ func (r *row) cell(m judge, roux *row) string {
 	return text
 }
 
-// ratio is by how much Roux is ahead.
-func ratio(m judge, peer, roux line) float64 {
+// ratio returns how many times better Roux is.
+func ratio(m criterion, peer, roux line) float64 {
 	if m.more {
 		return m.of(roux) / m.of(peer)
 	}
 	return m.of(peer) / m.of(roux)
 }
 
-// bars are what Roux owes beside its peers: so many times the best of those
-// that sync every step; on idle, the best of all.
+// bars are Roux's required ratios to the best peer that syncs every step; for idle, to the
+// best of all peers.
 var bars = []struct {
 	shape string
 	least float64
 }{{"many", 15}, {"fan", 30}, {"chain", 3}, {"idle", 1}}
 
-// check compares with the bars.
+// check compares the table with the bars.
 func (t *table) check(w io.Writer) error {
 	roux := t.roux()
 	if roux == nil {
@@ -272,7 +273,7 @@ func (t *table) check(w io.Writer) error {
 		if !slices.Contains(t.shapes, bar.shape) {
 			continue
 		}
-		m := judged[slices.IndexFunc(judged, func(m judge) bool { return m.shape == bar.shape })]
+		m := judged[slices.IndexFunc(judged, func(m criterion) bool { return m.shape == bar.shape })]
 		base, ok := roux.median[bar.shape]
 		if !ok {
 			missed = append(missed, fmt.Errorf("%s: Roux has no figure", bar.shape))

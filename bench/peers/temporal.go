@@ -15,11 +15,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// temporalPeer is a Temporal server in this process with one worker beside it.
+// temporalPeer is a Temporal server and one worker in this process.
 type temporalPeer struct {
 	shapes
 	postgres bool
-	local    bool // steps are local activities: no record of each in the server
+	local    bool // steps are local activities, which the server does not record individually
 	server   io.Closer
 	client   client.Client
 	worker   worker.Worker
@@ -82,11 +82,11 @@ func (p *temporalPeer) Step(context.Context) (int, error) {
 	return 0, nil
 }
 
-// stepTimeout ends an attempt whose task was lost between server and worker,
-// which happens on an overloaded machine; Temporal then tries it again.
+// stepTimeout is the timeout of an attempt. On an overloaded machine a task may be lost
+// between server and worker; Temporal retries it after the timeout.
 const stepTimeout = 10 * time.Second
 
-// begin starts one step as the peer's form has it.
+// begin starts one step, as an activity or a local activity.
 func (p *temporalPeer) begin(ctx workflow.Context) workflow.Future {
 	if p.local {
 		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{

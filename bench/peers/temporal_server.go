@@ -35,9 +35,9 @@ type temporalServer struct {
 
 func (s *temporalServer) Close() error { return s.server.Stop() }
 
-// unlimited lifts the rate limits that would be measured instead of the engine:
-// with their defaults a lone execution advances about ten steps a second
-// (history.transferProcessorMaxPollRPS is 20 a shard).
+// unlimited lifts rate limits that would otherwise determine the results: with the
+// defaults a single execution advances about ten steps per second
+// (history.transferProcessorMaxPollRPS is 20 per shard).
 func unlimited() dynamicconfig.StaticClient {
 	const much = 1_000_000
 	return dynamicconfig.StaticClient{
@@ -78,7 +78,7 @@ func startTemporal(e env, onPostgres bool) (*temporalServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		// This writes through the configured store, whichever it is.
+		// This writes to the configured store, whichever it is.
 		if err := sqliteschema.CreateNamespaces(store, namespace); err != nil {
 			return nil, err
 		}
@@ -100,8 +100,8 @@ func startTemporal(e env, onPostgres bool) (*temporalServer, error) {
 	return &temporalServer{server, cfg.PublicClient.HostPort}, nil
 }
 
-// temporalConfig is what the server's own development configurations say, with
-// this store and these ports.
+// temporalConfig returns the server's own development configuration with this store and
+// these ports.
 func temporalConfig(store, visibility *config.SQL, shards int32, ports []int) *config.Config {
 	frontend := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	cfg := &config.Config{}
@@ -131,7 +131,7 @@ func temporalConfig(store, visibility *config.SQL, shards int32, ports []int) *c
 	return cfg
 }
 
-// temporalSQLite is a database file, synced on every commit.
+// temporalSQLite configures a database file that is synced on every commit.
 func temporalSQLite(e env, _ log.Logger) (store, visibility *config.SQL, err error) {
 	store = &config.SQL{
 		PluginName: sqlite.PluginName, DatabaseName: filepath.Join(e.Dir, "temporal.db"), MaxConns: 1, MaxIdleConns: 1,
@@ -143,8 +143,8 @@ func temporalSQLite(e env, _ log.Logger) (store, visibility *config.SQL, err err
 	return store, store, sqliteschema.SetupSchema(store)
 }
 
-// temporalPostgres fills the empty database and a second one beside it with the
-// two schemas of the server, as its documentation wants it.
+// temporalPostgres creates the server's two schemas in the empty database and in a second
+// one, as its documentation requires.
 func temporalPostgres(e env, logger log.Logger) (store, visibility *config.SQL, err error) {
 	u, err := url.Parse(e.Postgres)
 	if err != nil {

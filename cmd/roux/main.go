@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command roux runs recipes; package internal/cli is what it does.
+// Command roux runs recipes; package internal/cli implements it.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	// A file is parsed in a child of its own, which is this program again.
+	// Untrusted files are parsed in a child process, which is this program again.
 	media.Dispatch()
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// ParseAllow reads ranges as ROUX_EGRESS_ALLOW gives them: addresses and
-// prefixes between commas, such as "127.0.0.1/32,10.0.0.0/8,::1". "" = none.
-// An error is fault.Usage and names the part that is wrong.
+// ParseAllow parses the value of ROUX_EGRESS_ALLOW: addresses and prefixes separated by
+// commas, such as "127.0.0.1/32,10.0.0.0/8,::1". "" means none. An error has the code
+// fault.Usage and names the invalid part.
 func ParseAllow(text string) ([]netip.Prefix, error) {
 	var allow []netip.Prefix
 	for part := range strings.SplitSeq(text, ",") {

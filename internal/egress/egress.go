@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress is the one way out: every connection that Roux opens to the
-// outside is dialled here (I19).
+// Package egress opens every outgoing connection of Roux (I19).
 //
-// It decides which addresses, ports and schemes may be reached. An address is
-// checked when the socket is about to connect, after the name was resolved, so
-// the address that was checked is the address that is used: neither a redirect,
-// nor a name that changes its answer, nor a strange way to write an address gets
-// around it (A17, A18). What is not a public address is refused unless its range
-// was opened.
+// It decides which addresses, ports and schemes may be reached. An address is checked
+// when the socket is about to connect, after name resolution, so the address that was
+// checked is the address that is used. A redirect, DNS rebinding or an unusual notation
+// of an address cannot bypass the check (A17, A18). Addresses that are not public are
+// refused unless their range is allowed.
 //
-// It never reads proxy settings, never follows a redirect to another host with
-// what may be a secret, and knows nothing of actions, runs or files.
+// It never reads proxy settings, never sends what may be a secret along with a redirect
+// to another host, and knows nothing of actions, runs or files.
 package egress
 
 import (
@@ -25,38 +23,40 @@ import (
 	"time"
 )
 
-// Config says what may be reached. Its zero value allows public addresses.
+// Config configures a Client. Its zero value allows public addresses.
 type Config struct {
-	// Allow opens ranges that are not public, such as 10.0.0.0/8; see
-	// [ParseAllow]. Within them every port is open.
+	// Allow lists ranges that are allowed although they are not public, such as
+	// 10.0.0.0/8; see [ParseAllow]. Within them every port is allowed.
 	Allow []netip.Prefix
-	// RootCAs are who may vouch for a server. Default: the system's.
+	// RootCAs are the certificate authorities for servers. Default: the system's.
 	RootCAs *x509.CertPool
-	// Resolver turns names into addresses. Default: the system's. What it says
-	// is never trusted: the address is checked, not the name.
+	// Resolver resolves names. Default: the system's. Its answers are not trusted: the
+	// address is checked, not the name.
 	Resolver *net.Resolver
 }
 
-// What a connection and an answer may take. A caller's context cuts shorter.
+// The limits of a connection and a response. A caller's context may end them
+// earlier.
 const (
 	dialTimeout    = 10 * time.Second
 	tlsTimeout     = 10 * time.Second
-	headerTimeout  = 2 * time.Minute // until the first byte of the answer
-	maxHeaderBytes = 64 << 10        // of one answer
+	headerTimeout  = 2 * time.Minute // until the first byte of the response
+	maxHeaderBytes = 64 << 10        // of one response
 	maxIdle        = 64              // connections kept open between requests
 )
 
-// A Client sends requests through the guard. It is safe for concurrent use.
+// A Client sends requests to addresses that the guard allows. It is safe for concurrent
+// use.
 type Client struct {
 	transport *http.Transport
 }
 
-// New returns a client; close its idle connections when it is done with.
+// New returns a client. Call Close when it is no longer needed.
 func New(cfg Config) *Client {
 	g := newGuard(cfg.Allow)
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Resolver: cfg.Resolver, ControlContext: g.control}
 	t := &http.Transport{
-		// No Proxy: a proxy would connect for us, past the check.
+		// No Proxy, because a proxy would connect for us and bypass the check.
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, network, addr)
 		},
@@ -73,10 +73,10 @@ func New(cfg Config) *Client {
 	return &Client{transport: t}
 }
 
-// Close drops the connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// ranges splits prefixes by family, as the guard compares them.
+// splitByFamily splits prefixes by address family.
 func splitByFamily(allow []netip.Prefix) (v4, v6 []netip.Prefix) {
 	for _, p := range allow {
 		if p.Addr().Is4() {

@@ -16,8 +16,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// explain turns what went wrong on the way into a typed error. Its words are
-// ours: the library's quote what the other side sent, and URLs.
+// explain converts a transport error into a *fault.Error. Its message does not use the
+// library's text, because that quotes URLs and what the server sent.
 func explain(req *http.Request, err error) error {
 	if ctx := req.Context(); ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -32,7 +32,8 @@ func explain(req *http.Request, err error) error {
 	return fault.Wrap(fault.ServiceUnavailable, loggable(err), "%s: %s", Show(req.URL), Reason(err))
 }
 
-// known keeps an error for the log only where it cannot hold what was sent.
+// loggable returns the part of an error that may be logged because it cannot contain
+// what was sent.
 func loggable(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -41,7 +42,7 @@ func loggable(err error) error {
 	return nil
 }
 
-// Reason says in our words why an exchange broke off.
+// Reason describes why an exchange failed, without quoting the error's text.
 func Reason(err error) string {
 	var (
 		dns       *net.DNSError

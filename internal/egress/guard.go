@@ -13,10 +13,10 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// Variable is the environment variable that opens ranges, as messages name it.
+// Variable is the environment variable that allows ranges, for messages.
 const Variable = "ROUX_EGRESS_ALLOW"
 
-// A guard refuses sockets that are about to connect where they may not.
+// A guard refuses connections to addresses and ports that are not allowed.
 type guard struct {
 	allow  []netip.Prefix
 	public *ssrf.Guardian
@@ -26,12 +26,13 @@ func newGuard(allow []netip.Prefix) *guard {
 	v4, v6 := splitByFamily(allow)
 	return &guard{
 		allow: allow,
-		// Ports are judged below: services listen on other ports than 80 and 443.
+		// check checks ports itself, because services also use other ports than 80
+		// and 443.
 		public: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)),
 	}
 }
 
-// control judges the address that the kernel is about to be given.
+// control checks the address that is about to be passed to the kernel.
 func (g *guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
@@ -61,14 +62,13 @@ func (g *guard) isAllowed(ip netip.Addr) bool {
 	return slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// otherProtocols are ports from 1024 up on which something else than HTTP
-// listens that a request could be misread as: browsers block the same ones
-// (https://fetch.spec.whatwg.org/#port-blocking).
+// blockedPorts are ports from 1024 up of other protocols that could misinterpret an HTTP
+// request. Browsers block the same ports (https://fetch.spec.whatwg.org/#port-blocking).
 var blockedPorts = []uint16{
 	1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 }
 
-// usablePort says whether HTTP may be spoken to a port of a public address.
+// usablePort reports whether HTTP may be used on a port of a public address.
 func usablePort(port uint16) bool {
 	if port < 1024 {
 		return port == 80 || port == 443

@@ -15,10 +15,10 @@ import (
 // MaxRedirects is how many redirects [Client.Do] follows.
 const MaxRedirects = 5
 
-// RoundTrip sends one request through the guard and follows nothing, so a Client
-// may be the transport of an http.Client, such as that of a service's own
-// library. Errors are of type *fault.Error: EGRESS_REFUSED, SERVICE_UNAVAILABLE,
-// or what ended the request's context.
+// RoundTrip sends one request and follows no redirect, so a Client may be the transport
+// of an http.Client, such as that of a service's own library. Errors are of type
+// *fault.Error, with the code EGRESS_REFUSED or SERVICE_UNAVAILABLE, or the cause of the
+// request's context.
 func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := checkURL(req.URL); err != nil {
 		if req.Body != nil {
@@ -37,12 +37,12 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 // RFC 9110: 303, and 301 and 302 of a POST, become a GET without a body; the
 // others repeat method and body, for which a request with a body needs GetBody.
 //
-// Every hop is judged like the first. On the way to another origin only headers
-// that cannot hold a secret are kept, and no hop learns the URL of the one
-// before. A body is never repeated from https to http.
+// Every hop is checked like the first. A redirect to another origin keeps only headers
+// that cannot hold a secret, and no hop learns the URL of the previous one. A body is
+// never repeated from https to http.
 //
-// The answer's Request is the last one that was sent. Errors are those of
-// RoundTrip, and HTTP_STATUS for a redirect that leads nowhere.
+// The response's Request is the last one that was sent. Errors are those of
+// RoundTrip, and HTTP_STATUS for a redirect that cannot be followed.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	for hop := 0; ; hop++ {
 		resp, err := c.RoundTrip(req)
@@ -71,10 +71,10 @@ func redirects(resp *http.Response) bool {
 	return false
 }
 
-// harmless are the headers that another origin may see.
+// safeHeaders are the headers that another origin may see.
 var safeHeaders = []string{"Accept", "Accept-Language", "Content-Type", "Idempotency-Key", "User-Agent"}
 
-// follow makes the next request of a redirect.
+// follow returns the request that follows a redirect.
 func follow(req *http.Request, resp *http.Response) (*http.Request, error) {
 	to, err := target(req.URL, resp.Header.Get("Location"))
 	if err != nil {
@@ -111,7 +111,7 @@ func follow(req *http.Request, resp *http.Response) (*http.Request, error) {
 	return next, nil
 }
 
-// target is where a redirect leads.
+// target returns the URL of a redirect.
 func target(from *url.URL, location string) (*url.URL, error) {
 	if len(location) > MaxURL {
 		return nil, fault.New(fault.HTTPStatus, "%s redirects to a URL of %d bytes: at most %d are followed", Show(from), len(location), MaxURL)
@@ -126,8 +126,8 @@ func target(from *url.URL, location string) (*url.URL, error) {
 	return to, nil
 }
 
-// sameOrigin says whether headers may go along: to the same scheme, host and
-// port, or to the same host by https in place of http.
+// sameOrigin reports whether a redirect may keep all headers: scheme, host and port are
+// the same, or the host is the same and http becomes https on the default ports.
 func sameOrigin(a, b *url.URL) bool {
 	if !strings.EqualFold(a.Hostname(), b.Hostname()) {
 		return false

@@ -17,10 +17,10 @@ const MaxURL = 8 << 10
 
 const wantURL = `want a URL such as "https://api.example.com/v1/items"`
 
-// ParseURL reads a URL that a request may go to: http or https, a host, no user
-// or password. It refuses hosts that are numbers in disguise, which programs
-// read differently; names are resolved and judged when a connection is made.
-// An error never repeats the URL, which may hold secrets.
+// ParseURL parses the URL of a request: http or https, a host, no user or password. It
+// refuses hosts that are unusual notations of IPv4 addresses, because programs read them
+// differently. Names are resolved and checked when a connection is made. An error never
+// contains the URL, because that may hold secrets.
 func ParseURL(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, fault.New(fault.InputInvalid, "the URL has %d bytes: want at most %d", len(text), MaxURL)
@@ -38,7 +38,7 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkURL refuses what no request may go to, before anything is resolved.
+// checkURL refuses URLs that are never allowed, before anything is resolved.
 func checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme == "":
@@ -73,8 +73,8 @@ func checkHost(host string) error {
 		return fault.New(fault.InputInvalid, "the URL's host is no name and no address: %s", wantURL)
 	}
 	for _, c := range strings.ToLower(host) {
-		// Other scripts are left to the resolver; what their letters map to is
-		// judged like everything else.
+		// Other scripts are left to the resolver; the address they resolve to is checked
+		// like every other.
 		if c < utf8.RuneSelf && !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-._", c) {
 			return fault.New(fault.InputInvalid, "the URL's host holds %q: want letters, digits, - and dots", c)
 		}
@@ -90,11 +90,11 @@ func lastLabel(host string) string {
 	return host[strings.LastIndexByte(host, '.')+1:]
 }
 
-// isNumber recognises what some programs read as a part of an IPv4 address:
-// decimal, octal and hexadecimal numbers. No name of the internet ends in one.
+// isNumber reports whether some programs read a label as a part of an IPv4 address: a
+// decimal, octal or hexadecimal number. No top-level domain is one.
 func isNumber(label string) bool {
 	if label == "" {
-		return true // the host was nothing but dots
+		return true // the host consists only of dots
 	}
 	digits, hex := strings.CutPrefix(strings.ToLower(label), "0x")
 	known := "0123456789"
@@ -104,8 +104,8 @@ func isNumber(label string) bool {
 	return strings.Trim(digits, known) == ""
 }
 
-// Show is a URL as messages and outputs show it: without user and fragment, and
-// with the names of the query but not its values, which may be secret.
+// Show formats a URL for messages and outputs: without user and fragment, and with the
+// names of the query but not its values, which may be secret.
 func Show(u *url.URL) string {
 	var b strings.Builder
 	b.WriteString(u.Scheme + "://" + cut(u.Host, 253) + cut(u.EscapedPath(), 300))

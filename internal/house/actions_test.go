@@ -31,13 +31,13 @@ Everything that a recipe may say, with examples that are run. The parts are prin
 
 `
 
-// TestLanguagePage: docs/language.md is what the reference says.
+// TestLanguagePage: docs/language.md is generated from the reference.
 func TestLanguagePage(t *testing.T) {
 	page(t, "docs/language.md", languageHead+reference.Page())
 }
 
-// TestActionPages: docs/actions.md and a page for each action are what the
-// declarations say (X10, X11, X12), and no page is left of an action that went.
+// TestActionPages: docs/actions.md and a page for each action are generated from the
+// declarations (X10, X11, X12), and there is no page of a removed action.
 func TestActionPages(t *testing.T) {
 	actions := builtin.Actions(builtin.Config{})
 	page(t, "docs/actions.md", actionsHead+builtin.Index(actions, "actions"))

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// What `go test -fuzz` of Go 1.26 says about a target, recorded; the second is the
-// race of golang/go#75804, made by removing the comparison that it slips past.
+// Recorded outputs of `go test -fuzz` of Go 1.26; the second shows the race of
+// golang/go#75804, provoked by removing the comparison that it bypasses.
 const (
 	fuzzPassed = "fuzz: elapsed: 0s, gathering baseline coverage: 0/1 completed\n" +
 		"fuzz: elapsed: 2s, execs: 216725 (105851/sec), new interesting: 0 (total: 1)\nPASS\nok  \texample.com/m\t2.051s\n"
@@ -27,8 +27,8 @@ const (
 		"    Failing input written to testdata/fuzz/FuzzOne/ab\n    To re-run:\n    go test -run=FuzzOne/ab\nFAIL\nexit status 1\nFAIL\texample.com/m\t0.022s\n"
 )
 
-// TestFuzzScript: .ci/fuzz runs a target again after exactly the failure that is
-// Go's own, once, and takes every other failure for what it is.
+// TestFuzzScript: .ci/fuzz runs a target again, once, after the failure that is Go's own,
+// and reports every other failure.
 func TestFuzzScript(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, ".ci/fuzz"))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestFuzzScript(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		said []string // by the runs of go, in order; one that does not say PASS fails
+		said []string // outputs of the runs of go, in order; one without PASS fails
 		runs string   // the targets that were run
 		fine bool
 	}{
@@ -75,8 +75,8 @@ func TestFuzzScript(t *testing.T) {
 	}
 }
 
-// fuzzScript runs the script over two targets, with a go that says what it is told.
-// It returns what was printed, and the targets that were run.
+// fuzzScript runs the script with two targets and a fake go that prints given outputs. It
+// returns what was printed, and the targets that were run.
 func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, err error) {
 	t.Helper()
 	files := map[string]string{
@@ -98,8 +98,8 @@ func fuzzScript(t *testing.T, script []byte, said []string) (out, runs string, e
 	return string(all), strings.Join(strings.Fields(string(ran)), " "), err
 }
 
-// scriptIn writes files into a directory and makes ready a script among them,
-// with the programs of its bin before those of the system.
+// scriptIn writes files into a directory and returns a command for a script among them,
+// with the directory's bin first in PATH.
 func scriptIn(t *testing.T, files map[string]string, script string, args ...string) (dir string, cmd *exec.Cmd) {
 	t.Helper()
 	for _, tool := range []string{"sh", "awk", "mktemp"} {
@@ -122,8 +122,8 @@ func scriptIn(t *testing.T, files map[string]string, script string, args ...stri
 	return dir, cmd
 }
 
-// TestTestScript: .ci/test is red for a failure, and for a skip whose reason is
-// not listed for where it runs; it counts all three.
+// TestTestScript: .ci/test fails for a failed test, and for a skipped test whose reason is
+// not listed for this environment; it counts passed, failed and skipped tests.
 func TestTestScript(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, ".ci/test"))
 	if err != nil {
@@ -165,11 +165,11 @@ func TestTestScript(t *testing.T) {
 	}
 }
 
-// skip finds the calls that skip a test, with the text of their reason.
+// skip matches calls that skip a test, with the text of the reason.
 var skip = regexp.MustCompile(`\bt\.Skip(f?)\(("(?:[^"\\]|\\.)*"|` + "`[^`]*`" + `)?`)
 
-// TestSkipsAreListed: every reason for which a test skips begins like a line of
-// .ci/skips, and every line is the reason of a test.
+// TestSkipsAreListed: every reason for skipping a test begins with a line of .ci/skips,
+// and every line is the reason of a test.
 func TestSkipsAreListed(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".ci/skips"))
 	if err != nil {

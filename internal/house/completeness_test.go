@@ -15,26 +15,26 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// What people type and read is named by a transcript, a golden or a test: a
-// code nobody provokes, a flag or a variable nobody tries could be lost unseen.
-// (Fields of recipes and plans, inputs, events and commands are asked for by
-// internal/machine, which ignores them one by one and plays its scenarios.)
+// Every error code, flag and environment variable occurs in a transcript, a golden file
+// or a test, because otherwise it could be lost unnoticed. (Fields of recipes and plans,
+// inputs, events and commands are covered by internal/machine, whose tests ignore them
+// one by one and run its scenarios.)
 
-// unprovoked are the codes that no test provokes yet, each with its reason.
-var unprovoked = map[fault.Code]string{
+// untestedCodes are the codes that no test covers yet, each with the reason.
+var untestedCodes = map[fault.Code]string{
 	fault.InsufficientCredits: "credits come with the ledger",
 	fault.Unauthorized:        "accounts and keys come with the service",
 	fault.AssertionFailed:     "expectations come with recipe tests",
 }
 
-// untried are the flags that no transcript tries yet.
-var untried = map[string]string{}
+// untestedFlags are the flags that no transcript uses yet.
+var untestedFlags = map[string]string{}
 
-// unread are the environment variables that nothing sets yet.
-var unread = map[string]string{}
+// untestedVariables are the environment variables that no test sets yet.
+var untestedVariables = map[string]string{}
 
-// corpus is everything that can prove that a name is used: what tests say and
-// what they read. A name in the table that defines it proves nothing.
+// corpus returns the texts that can prove that a name is used: the code of tests and their
+// test data. A name in the table that defines it proves nothing.
 func corpus(t *testing.T) (tests, testdata string) {
 	t.Helper()
 	var code, data strings.Builder
@@ -49,7 +49,7 @@ func corpus(t *testing.T) (tests, testdata string) {
 			return err
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == ".tools" || d.Name() == "fuzz"):
 			return fs.SkipDir
-		case d.IsDir() || !strings.Contains(filepath.ToSlash(path), "/testdata/") || !textual[filepath.Ext(path)]:
+		case d.IsDir() || !strings.Contains(filepath.ToSlash(path), "/testdata/") || !textExtensions[filepath.Ext(path)]:
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -62,10 +62,11 @@ func corpus(t *testing.T) (tests, testdata string) {
 	return code.String(), data.String()
 }
 
-// textual are the forms of goldens, scenarios and transcripts.
-var textual = map[string]bool{".txt": true, ".txtar": true, ".jsonl": true, ".json": true, ".yaml": true}
+// textExtensions are the extensions of golden files, scenarios and transcripts.
+var textExtensions = map[string]bool{".txt": true, ".txtar": true, ".jsonl": true, ".json": true, ".yaml": true}
 
-// hasWord looks for a name that no letter, digit or underscore follows.
+// hasWord reports whether text has a name that is not followed by a letter, digit or
+// underscore.
 func hasWord(text, name string) bool {
 	for {
 		at := strings.Index(text, name)
@@ -79,7 +80,8 @@ func hasWord(text, name string) bool {
 	}
 }
 
-// listed reports what is neither used nor explained.
+// listed fails the test for names that are neither used nor among the
+// exceptions.
 func listed[K ~string](t *testing.T, what string, names []K, exceptions map[K]string, used func(K) bool) {
 	t.Helper()
 	if len(names) == 0 {
@@ -110,12 +112,12 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	for _, row := range fault.All() {
 		codes = append(codes, row.Code)
 	}
-	listed(t, "code", codes, unprovoked, func(code fault.Code) bool {
+	listed(t, "code", codes, untestedCodes, func(code fault.Code) bool {
 		return hasWord(testdata, string(code)) || hasWord(tests, string(code)) || hasWord(tests, "fault."+idents[code])
 	})
 }
 
-// codeNames maps each code to its Go constant.
+// codeNames returns the Go constant of each code.
 func codeNames(t *testing.T) map[fault.Code]string {
 	t.Helper()
 	idents := map[fault.Code]string{}
@@ -169,7 +171,7 @@ func TestEveryFlagIsTried(t *testing.T) {
 		})
 	}
 	slices.Sort(flags)
-	listed(t, "flag", slices.Compact(flags), untried, func(flag string) bool {
+	listed(t, "flag", slices.Compact(flags), untestedFlags, func(flag string) bool {
 		s, ok := short[flag]
 		return hasWord(testdata, "--"+flag) || hasWord(tests, "--"+flag) || ok && hasWord(testdata, " -"+s)
 	})
@@ -209,7 +211,7 @@ func TestEveryVariableIsSet(t *testing.T) {
 		})
 	}
 	slices.Sort(vars)
-	listed(t, "variable", slices.Compact(vars), unread, func(name string) bool {
+	listed(t, "variable", slices.Compact(vars), untestedVariables, func(name string) bool {
 		return hasWord(testdata, name) || hasWord(tests, name)
 	})
 }

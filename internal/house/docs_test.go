@@ -37,7 +37,8 @@ func page(t *testing.T, path, want string) {
 	}
 }
 
-// TestErrorPages: docs/errors.md and docs/exit-codes.md are the table of fault (X124).
+// TestErrorPages: docs/errors.md and docs/exit-codes.md are generated from
+// fault's table (X124).
 func TestErrorPages(t *testing.T) {
 	page(t, "docs/errors.md", errorsPage())
 	page(t, "docs/exit-codes.md", exitPage())
@@ -46,8 +47,8 @@ func TestErrorPages(t *testing.T) {
 func errorsPage() string {
 	var b strings.Builder
 	b.WriteString("# Errors\n\nGenerated from the table in package `fault` by `make rewrite`; do not edit.\n\n" +
-		"A code never changes its meaning. *Retryable* says whether another try of the same thing can succeed;\n" +
-		"a retry policy without a list tries those again. The exit code is that of the command line\n" +
+		"A code never changes its meaning. *Retryable* is whether another try can succeed; a retry policy\n" +
+		"without a list of errors retries those codes. The exit code is that of the command line\n" +
 		"([all of them](exit-codes.md)).\n\n" +
 		"| code | HTTP | cause | retryable | exit |\n| --- | --- | --- | --- | --- |\n")
 	for _, row := range fault.All() {
@@ -73,8 +74,8 @@ func errorsPage() string {
 	return b.String()
 }
 
-// exits says what each exit code means; the codes of fault that end in it are
-// listed from the table.
+// exits has the meaning of each exit code; the error codes that lead to it are listed
+// from fault's table.
 var exits = []struct {
 	code int
 	text string
@@ -82,15 +83,15 @@ var exits = []struct {
 	{fault.ExitOK, "Done; a run completed."},
 	{fault.ExitFailed, "The run failed, or a check found a difference."},
 	{fault.ExitUsage, "The command, a flag or an input was not understood."},
-	{fault.ExitDefinition, "The recipe is not valid, or its run met one of its `limits` before anything ran: before an attempt was handed out and before a step completed."},
+	{fault.ExitDefinition, "The recipe is not valid, or its run reached one of its `limits` before an attempt was dispatched and before a step completed."},
 	{fault.ExitNotFound, "A file, run or step does not exist."},
 	{fault.ExitForbidden, "Not allowed, for example a data directory that cannot be written."},
 	{fault.ExitCredits, "Credits or a quota do not suffice."},
-	{fault.ExitConflict, "Something else is in the way, for example another process on the data directory."},
-	{fault.ExitTimeout, "Waited as long as `--timeout` says; nothing recorded is lost, and `roux resume` goes on."},
+	{fault.ExitConflict, "A conflict, for example another process holds the data directory."},
+	{fault.ExitTimeout, "Waited as long as `--timeout` allows; nothing recorded is lost, and `roux resume` continues the run."},
 	{fault.ExitUnreachable, "The process that holds the data directory does not answer."},
 	{fault.ExitCancelled, "The run was cancelled."},
-	{fault.ExitAssertion, "The run ended otherwise than expected."},
+	{fault.ExitAssertion, "The run did not end as expected."},
 	{fault.ExitInternal, "Something is wrong in Roux or under it (disk, store)."},
 	{fault.ExitInterrupted, "Interrupted by Ctrl-C or a signal; the run can be resumed."},
 }
@@ -111,8 +112,8 @@ func exitPage() string {
 	return b.String()
 }
 
-// TestEveryExitCodeIsExplained: a row of the table cannot end in a code that
-// the page does not explain.
+// TestEveryExitCodeIsExplained: every exit code in fault's table is explained
+// on the page.
 func TestEveryExitCodeIsExplained(t *testing.T) {
 	known := map[int]bool{}
 	for _, e := range exits {
@@ -133,8 +134,8 @@ var (
 	tableRow    = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (v[^ ]+) \\|")
 )
 
-// TestDependencyPage: what our code imports, what go.mod calls direct and what
-// docs/dependencies.md explains are the same, at the same versions.
+// TestDependencyPage: our imports, the direct requirements of go.mod and the rows of
+// docs/dependencies.md are the same modules, with the same versions.
 func TestDependencyPage(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -194,8 +195,8 @@ var (
 	linked = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 )
 
-// TestPagesNameWhatExists: every test that a page names exists, and every link
-// between pages leads somewhere.
+// TestPagesNameWhatExists: every test that a page names exists, and so does the target
+// of every link between pages.
 func TestPagesNameWhatExists(t *testing.T) {
 	tests := map[string]bool{}
 	for _, f := range load(t) {
@@ -230,7 +231,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
-// TestDecisions: records are numbered without gaps and have the form of
+// TestDecisions: records are numbered without gaps and have the form described in
 // docs/decisions/README.md.
 func TestDecisions(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(root, "docs/decisions/[0-9]*.md"))

@@ -17,8 +17,8 @@ import (
 
 var downloads = regexp.MustCompile(`(\d+) MB in (\d+) modules`)
 
-// TestDownloads: what the pages say a fresh machine downloads is what the archives
-// of the modules have, within 3 MB and two modules, which differ between systems.
+// TestDownloads: the download sizes on the pages match the archives of the modules,
+// within 3 MB and two modules, because they differ between systems.
 func TestDownloads(t *testing.T) {
 	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	if err != nil {
@@ -56,7 +56,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// near reports whether the first such statement of a text is about what is wanted.
+// near reports whether the first download size in text is close to the one in
+// want.
 func near(text, want string) bool {
 	said, of := downloads.FindStringSubmatch(text), downloads.FindStringSubmatch(want)
 	if said == nil {
@@ -71,8 +72,8 @@ func distance(a, b string) float64 {
 	return math.Abs(float64(x - y))
 }
 
-// measure says how large the archives are of all modules with a package that the
-// arguments list.
+// measure returns the size of the archives of all modules with a package that `go list`
+// with args lists.
 func measure(t *testing.T, archives string, args ...string) string {
 	t.Helper()
 	format := "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}"
@@ -98,7 +99,7 @@ func measure(t *testing.T, archives string, args ...string) string {
 	return fmt.Sprintf("%.0f MB in %d modules", float64(size)/1e6, len(seen))
 }
 
-// escaped writes capitals as the module cache does.
+// escaped escapes capital letters as the module cache does.
 func escaped(module string) string {
 	var b strings.Builder
 	for _, r := range module {

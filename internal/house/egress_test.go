@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// waysOut are the names of the standard library that open a connection, or that
-// look up names as if the answer were what is connected to later.
-var waysOut = []string{
+// dialNames are the names of the standard library that open a connection or resolve
+// a name.
+var dialNames = []string{
 	"net.Dial", "net.DialTimeout", "net.DialTCP", "net.DialUDP", "net.DialIP", "net.DialUnix", "net.Dialer",
 	"net.Resolver", "net.DefaultResolver", "net.LookupHost", "net.LookupIP", "net.LookupAddr", "net.ResolveTCPAddr",
 	"http.Get", "http.Head", "http.Post", "http.PostForm", "http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport",
 	"http.ProxyFromEnvironment", "tls.Dial", "tls.DialWithDialer", "tls.Dialer", "smtp.SendMail", "smtp.Dial", "rpc.Dial",
 }
 
-// mayDial are the files that may use them: the guard, and the socket in the data
-// directory, which is no way out.
+// mayDial are the files that may use them: the guard, and the code for the socket in the
+// data directory, which is local.
 var mayDial = map[string]string{
 	"internal/egress/egress.go":  "the guarded dialer itself",
 	"internal/control/client.go": "a unix socket in the data directory",
 }
 
-// TestI19_OneWayOut: every connection to the outside is dialled by egress.
+// TestI19_OneWayOut: every outgoing connection is dialled by package egress.
 func TestI19_OneWayOut(t *testing.T) {
 	files := load(t)
 	for _, problem := range dialProblems(files) {
@@ -48,7 +48,7 @@ func dialProblems(files []*source) (problems []string) {
 			if !ok {
 				return true
 			}
-			if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(waysOut, x.Name+"."+sel.Sel.Name) {
+			if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(dialNames, x.Name+"."+sel.Sel.Name) {
 				problems = append(problems, fmt.Sprintf("%s: %s.%s goes out past the guard: use internal/egress",
 					f.fset.Position(n.Pos()), x.Name, sel.Sel.Name))
 			}

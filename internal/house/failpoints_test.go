@@ -11,16 +11,16 @@ import (
 	"github.com/roux-engine/roux/internal/failpoint"
 )
 
-// TestFailpoints: a point that the code passes is in the table that the kill
-// bench goes through, with the kind it has there; and the table names none that
-// no line passes, since the bench would wait for it in vain.
+// TestFailpoints: every failpoint in the code is in the table that sim/kill goes through,
+// with the kind it has there, and every failpoint in the table occurs in the code,
+// because sim/kill would otherwise wait for it in vain.
 func TestFailpoints(t *testing.T) {
 	for _, problem := range failpointProblems(load(t), pointsByName()) {
 		t.Error(problem)
 	}
 }
 
-// TestFailpointRulesCatch breaks the rule in each way.
+// TestFailpointRulesCatch violates the rule in each way.
 func TestFailpointRulesCatch(t *testing.T) {
 	body := func(call string) []*source {
 		f, err := parse("internal/engine/x.go", []byte(spdx+"\npackage engine\n\nfunc f() { "+call+" }\n"))
@@ -45,7 +45,8 @@ func TestFailpointRulesCatch(t *testing.T) {
 	}
 }
 
-// pointsByName are the names of the table's constants with the call that passes them.
+// pointsByName returns the names of the table's failpoints with the function that
+// triggers them.
 func pointsByName() map[string]string {
 	names := map[string]string{}
 	for _, p := range failpoint.Points {
@@ -114,7 +115,7 @@ func failpointProblems(files []*source, points map[string]string) (problems []st
 	return problems
 }
 
-// qualifier is the package that a called name belongs to.
+// qualifier returns the package name in a call.
 func qualifier(fun *ast.SelectorExpr, ok bool) (string, bool) {
 	if !ok {
 		return "", false

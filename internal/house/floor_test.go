@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package house_test keeps the rules of the house: which package may import
-// which, what the pure packages may touch, how sources look, and that the
+// Package house_test contains the architecture tests: which package may import
+// which, what the pure packages may use, how sources look, and that the
 // generated pages are current. It decides nothing about behaviour and has no
-// code of its own: every rule here reads the sources as text or syntax.
+// code of its own: every rule reads the sources as text or syntax.
 package house_test
 
 import (
@@ -15,10 +15,9 @@ import (
 	"testing"
 )
 
-// floors is the floor plan of docs/architecture.md: a package may import
-// only packages on lower floors, and fault, which is under all of them. A
-// parent and its children on one floor are a group and may import each other.
-// What is added here has its record in docs/decisions.
+// floors is the floor plan of docs/architecture.md: a package may import only packages
+// on lower floors. A parent and its children on one floor are a group and may import
+// each other. Every addition needs a record in docs/decisions.
 var floors = []struct {
 	name     string
 	packages []string
@@ -53,14 +52,15 @@ var floors = []struct {
 	{"8, the binary", []string{"cmd/roux"}},
 }
 
-// beside the floors: nothing may import these, nor what lies below them. The
-// package examples itself has a floor: it holds files, and is embedded.
+// beside are packages outside the floors, with their subpackages: nothing may import
+// them. The package examples itself has a floor, because its files are embedded.
 var beside = []string{"internal/house", "bench", "sim", "supply", "examples", "docs"}
 
 // groups name the parents whose packages may import each other.
 var groups = []string{"internal/compile", "internal/media", "internal/store"}
 
-// pure are the packages that decide: no clock, dice, disk, network or goroutine.
+// pure are the deterministic packages: no clock, randomness, disk, network or
+// goroutine.
 var pure = []string{
 	"fault", "internal/mutation", "internal/wire", "internal/heap", "internal/spell", "internal/linediff", "internal/pattern", "internal/jsonx", "internal/yamlx", "internal/redact", "internal/plan", "internal/expr", "internal/jsonschema",
 	"internal/layout", "internal/picture", "internal/compile", "internal/compile/recipe", "internal/compile/sample", "internal/journal", "internal/machine", "internal/view", "internal/ledger",
@@ -80,8 +80,8 @@ var impureNames = []string{
 	"time.NewTimer", "time.NewTicker", "context.WithTimeout", "context.WithDeadline", "fmt.Print", "fmt.Println", "fmt.Printf",
 }
 
-// wrappers say which packages may import a library outside tests. Libraries
-// that touch untrusted input have one each, where their limits sit.
+// wrappers has the packages that may import a library outside tests. A library that
+// handles untrusted input has only one, which enforces its limits.
 var wrappers = map[string][]string{
 	"cel.dev/cel-go": {"internal/expr"},
 	"github.com/santhosh-tekuri/jsonschema/v6":        {"internal/jsonschema"},
@@ -156,12 +156,12 @@ func floorProblems(files []*source) (problems []string) {
 	return problems
 }
 
-// machineUsers are the packages that may import the machine: the engine, what
-// simulates it, and the view that folds states for readers.
+// machineUsers are the packages that may import the machine: the engine, its simulator,
+// and the view that folds states for readers.
 var machineUsers = []string{"internal/engine", "internal/simulate", "internal/view"}
 
-// TestFloorPlanMachine: whoever only reads events imports journal and view, and
-// a worker knows its task and nothing else.
+// TestFloorPlanMachine: a package that only reads events imports journal and view, and a
+// worker knows only its task.
 func TestFloorPlanMachine(t *testing.T) {
 	users := map[string]bool{}
 	for _, f := range load(t) {
@@ -180,11 +180,11 @@ func TestFloorPlanMachine(t *testing.T) {
 	}
 }
 
-// sqliteUsers are who may import the store of one machine by its name, beside what is
-// beside the floors: whoever opens it, and what saves runs out of a damaged one.
+// sqliteUsers are the files that may import package sqlite, in addition to packages
+// outside the floors: those that open a store or salvage runs from a damaged one.
 var sqliteUsers = []string{"internal/node/node.go", "internal/doctor/salvage.go", "internal/doctor/gather.go"}
 
-// TestFloorPlanStore: everybody else knows the interfaces of package store.
+// TestFloorPlanStore: all other packages use the interfaces of package store.
 func TestFloorPlanStore(t *testing.T) {
 	users := map[string]bool{}
 	for _, f := range load(t) {
@@ -203,16 +203,16 @@ func TestFloorPlanStore(t *testing.T) {
 	}
 }
 
-// kindUsers are the files that tell kinds of events apart, beside what lies in journal,
-// machine and view: what an engine does as an event is committed, and what the
+// kindUsers are the files that distinguish kinds of events, in addition to packages
+// journal, machine and view: what an engine does when an event is committed, and what the
 // simulator compares.
 var kindUsers = []string{
 	"internal/loops/collect.go", "internal/engine/core.go", "internal/engine/crash_history.go",
 	"internal/simulate/gen_tally.go", "internal/simulate/checker.go",
 }
 
-// TestEventKinds: whoever wants to know what a run's events say asks one of the folds
-// of view, so that a new kind of event is taken in at one place.
+// TestEventKinds: code that needs the meaning of a run's events uses a fold of package
+// view, so that a new kind of event is handled in one place.
 func TestEventKinds(t *testing.T) {
 	users := map[string]bool{}
 	for _, f := range load(t) {
@@ -241,15 +241,15 @@ func TestEventKinds(t *testing.T) {
 	}
 }
 
-// eventKind is how the constants of kinds of events are named.
+// eventKind matches the names of the constants for kinds of events.
 var eventKind = regexp.MustCompile(`^Ev(Run|Node|Contract)`)
 
-// TestEventFieldsAreNamed: what Flag, N and M of an event mean depends on its
-// kind; whoever reads one asks by the name of the meaning.
+// TestEventFieldsAreNamed: the meaning of Flag, N and M of an event depends on its kind,
+// so code reads them through the methods that are named for the meaning.
 func TestEventFieldsAreNamed(t *testing.T) {
 	seen := 0
 	for _, f := range load(t) {
-		if f.test || f.pkg == "internal/simulate" { // it hashes events whole
+		if f.test || f.pkg == "internal/simulate" { // it hashes whole events
 			continue
 		}
 		written := map[ast.Expr]bool{}
@@ -291,15 +291,16 @@ func top(pkg string) string {
 	return first
 }
 
-// TestPurePackages: the core decides and does nothing else; writing, waiting,
-// asking and telling are the business of whoever calls it (X75).
+// TestPurePackages: the core only decides; its callers do all I/O and waiting
+// (X75).
 func TestPurePackages(t *testing.T) {
 	for _, problem := range pureProblems(load(t)) {
 		t.Error(problem)
 	}
 }
 
-// impureFile is in no build that ships: it asks the environment which guard to remove.
+// impureFile is in no release build: it reads from the environment which guard
+// to remove.
 const impureFile = "internal/mutation/guards_removable.go"
 
 // typesOf are pure packages that import one which is not on the list, for its types:

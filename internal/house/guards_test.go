@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestGuards: a guard that can be removed stands in code that ships, else its
-// tag would remove nothing; and nothing that builds what ships names a tag.
+// TestGuards: every removable guard is used in code that ships, because otherwise its
+// tag would remove nothing; and the scripts that build releases do not use the tag.
 func TestGuards(t *testing.T) {
 	files := load(t)
 	constants := guardConstants(files)
@@ -43,7 +43,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestGuardRuleCatches: a constant that nothing uses is seen.
+// TestGuardRuleCatches: an unused constant is detected.
 func TestGuardRuleCatches(t *testing.T) {
 	var files []*source
 	for path, body := range map[string]string{
@@ -62,8 +62,8 @@ func TestGuardRuleCatches(t *testing.T) {
 	}
 }
 
-// guardConstants counts, for every guard of package mutation, the places in
-// code outside of tests that ask for it.
+// guardConstants counts, for every guard of package mutation, its uses outside
+// tests.
 func guardConstants(files []*source) map[string]int {
 	uses := map[string]int{}
 	for _, f := range files {

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestJourneys: docs/architecture.md says which files to read to follow something
-// through Roux. Each is there, and no journey has become longer than a newcomer can
-// hold.
+// TestJourneys: docs/architecture.md lists the files to read to follow something through
+// Roux. Each file exists, and no journey is too long for a newcomer.
 func TestJourneys(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
 	if err != nil {

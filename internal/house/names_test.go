@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// refusedNames are names that types, functions, methods and fields of a package had,
-// and what the field calls the thing. They are refused where they were: in another
-// package the same word may be the right one.
+// refusedNames are former names of types, functions, methods and fields of a package,
+// with the field's term for the same thing. They are refused only in that package,
+// because in another package the same word may be right.
 var refusedNames = map[string]map[string]string{
 	"internal/blob": {"strange": "notOurs", "onward": "monotonic", "holds": "alreadyStored"},
 	"internal/builtin": {
@@ -103,7 +103,8 @@ var refusedNames = map[string]map[string]string{
 	},
 }
 
-// TestRefusedNames: what once had a name of our own has that of the field.
+// TestRefusedNames: the field's terms are not replaced by former names of our
+// own.
 func TestRefusedNames(t *testing.T) {
 	seen := map[string]int{}
 	for _, f := range load(t) {

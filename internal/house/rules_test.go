@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRulesCatch breaks each rule on purpose: a rule that nothing can break
-// would keep nothing.
+// TestRulesCatch violates each rule on purpose, because a rule that cannot fail checks
+// nothing.
 func TestRulesCatch(t *testing.T) {
 	file := func(path, body string) []*source {
 		t.Helper()
@@ -80,8 +80,8 @@ func TestRulesCatch(t *testing.T) {
 	}
 }
 
-// TestForeignModule: what a module of its own imports is not ours, and what it
-// looks like is.
+// TestForeignModule: the import rules do not apply to a separate module, the rules for
+// the form of sources do.
 func TestForeignModule(t *testing.T) {
 	var foreign []*source
 	for _, f := range load(t) {

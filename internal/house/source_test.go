@@ -24,7 +24,7 @@ const (
 	spdx   = "// SPDX-License-Identifier: Apache-2.0\n"
 )
 
-// longFiles may exceed maxLines, each for its reason.
+// longFiles are files that may exceed maxLines, each with the reason.
 var longFiles = map[string]string{}
 
 const maxLines = 600
@@ -34,7 +34,7 @@ type source struct {
 	path    string // slash-separated, from the module root
 	pkg     string // directory; "." for the root
 	test    bool
-	foreign bool // of a module of its own, whose imports are not ours: bench/peers
+	foreign bool // of a separate module with its own dependencies: bench/peers
 	text    []byte
 	imports []string
 	fset    *token.FileSet
@@ -160,8 +160,8 @@ func sourceProblems(files []*source) (problems []string) {
 	return problems
 }
 
-// forbidden words mark unfinished work, or promise what nobody can keep. They
-// are put together here so that this file does not hold them.
+// forbidden matches words that mark unfinished work, or promise the impossible. They are
+// concatenated so that this file does not contain them.
 var forbidden = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b|(?i)\bexact` + `ly[- ]once\b`)
 
 // A quoted rule may name what it forbids.
@@ -197,7 +197,7 @@ func wordProblems(path, text string) (problems []string) {
 	return problems
 }
 
-// testName is the name of a declared test or fuzz target.
+// testName returns the name of a declared test or fuzz target.
 func testName(d ast.Decl) (string, bool) {
 	f, ok := d.(*ast.FuncDecl)
 	if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") && !strings.HasPrefix(f.Name.Name, "Fuzz") {

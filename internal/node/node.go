@@ -2,9 +2,8 @@
 
 // Package node assembles what runs recipes on one machine: the store of a data
 // directory, its files, the actions and the engine. The root package and the command
-// line open one each; what they let their callers do with it is theirs. It decides
-// where things lie in a data directory and in which order they open and close, and
-// never what a run does.
+// line each open a node. The package decides where things are in a data directory and in
+// which order they are opened and closed, and never what a run does.
 package node
 
 import (
@@ -32,9 +31,9 @@ type Store interface {
 	store.Inspector
 }
 
-// OpenStore opens the store of a data directory for this process alone, and makes
-// the directory when it is absent. fault.StoreLocked says that another process has it,
-// fault.StoreCorrupt that its log is damaged.
+// OpenStore opens the store of a data directory exclusively for this process, and creates
+// the directory if it does not exist. The error fault.StoreLocked means that another
+// process holds it, fault.StoreCorrupt that its log is damaged.
 func OpenStore(ctx context.Context, dir string) (Store, error) {
 	st, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
 	if err != nil {
@@ -43,16 +42,16 @@ func OpenStore(ctx context.Context, dir string) (Store, error) {
 	return st, nil
 }
 
-// Actions are what steps may call.
+// Actions are the actions that steps may call.
 type Actions struct {
-	List      []action.Action // Roux's, and then the program's own
+	List      []action.Action // Roux's, followed by the program's own
 	Catalogue *compile.Catalogue
 	egress    *egress.Client
 }
 
-// NewActions returns Roux's actions and others. One of the same name and version takes
-// the place of Roux's. Those that speak to the outside reach public addresses, and the
-// ranges of allow besides (A17).
+// NewActions returns Roux's actions and the program's own. One with the same name and
+// version as one of Roux's replaces it. Actions may connect to public addresses and to
+// the ranges in allow (A17).
 func NewActions(allow []netip.Prefix, own ...action.Action) *Actions {
 	out := egress.New(egress.Config{Allow: allow})
 	list := append(builtin.Actions(builtin.Config{Egress: out}), own...)
@@ -62,8 +61,8 @@ func NewActions(allow []netip.Prefix, own ...action.Action) *Actions {
 // Close closes idle connections.
 func (a *Actions) Close() { a.egress.Close() }
 
-// Catalogue is a catalogue of actions, in which a later one of the same name and
-// version takes the place of an earlier one.
+// Catalogue returns a catalogue of actions, in which a later one replaces an earlier one
+// with the same name and version.
 func Catalogue(list []action.Action) *compile.Catalogue {
 	decls := make([]*action.Action, len(list))
 	for i := range list {
@@ -72,15 +71,15 @@ func Catalogue(list []action.Action) *compile.Catalogue {
 	return compile.NewCatalogue(decls...)
 }
 
-// Config is what a Node is made of beside its store. Fields left zero take the default
-// that engine.Config names.
+// Config configures a Node. Fields left zero take the default that
+// engine.Config names.
 type Config struct {
-	Dir         string // of the data; required
+	Dir         string // data directory; required
 	Actions     *compile.Catalogue
 	Retention   retention.Policy
 	Concurrency int
 	Logger      *slog.Logger
-	// Select and CommitFailed are the engine's.
+	// Select and CommitFailed are those of engine.Config.
 	Select       func(store.Key) bool
 	CommitFailed func(error)
 }
@@ -92,8 +91,8 @@ type Node struct {
 	Engine *engine.Engine
 }
 
-// Open opens the files of a data directory and an engine over its store. The store is
-// the node's from then on; where Open fails it is closed.
+// Open opens the files of a data directory and an engine on its store. The node owns the
+// store from then on; if Open fails, it closes the store.
 func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	files, err := blob.Open(blob.Config{Dir: filepath.Join(cfg.Dir, datadir.Files), Inspect: builtin.AtUpload()})
 	if err != nil {
@@ -109,10 +108,10 @@ func Open(ctx context.Context, st Store, cfg Config) (*Node, error) {
 	return &Node{Store: st, Files: files, Engine: e}, nil
 }
 
-// Stop takes no new work, lets attempts under way finish until ctx ends, and then
-// closes everything. Where the store is inside a write that may never return, nothing
-// is closed and the error is engine.ErrHangs: closing would wait for that write. The
-// process is expected to end then.
+// Stop accepts no new work, lets running attempts finish until ctx ends, and then closes
+// everything. If the store is inside a write that may never return, nothing is closed and
+// the error is engine.ErrHangs, because closing would wait for that write. The process
+// should end then.
 func (n *Node) Stop(ctx context.Context) error {
 	_, err := n.Engine.Stop(ctx)
 	if errors.Is(err, engine.ErrHangs) {

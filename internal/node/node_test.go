@@ -13,8 +13,8 @@ import (
 	"github.com/roux-engine/roux/internal/node"
 )
 
-// One process has a data directory at a time. Where a node cannot be opened it leaves
-// the directory to the next one, and what it holds as it was.
+// Only one process holds a data directory at a time. If a node cannot be opened, the
+// directory is released and its content is unchanged.
 func TestOpenOrLeave(t *testing.T) {
 	dir := t.TempDir()
 	actions := node.NewActions(nil)

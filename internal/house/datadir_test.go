@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// atWork are the packages that work in a data directory. They open what is in it
+// dataDirPackages are the packages that work in a data directory. They open its files
 // through internal/datadir or an os.Root, which follow no link out of it.
-var atWork = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/userfile"}
+var dataDirPackages = []string{".", "internal/blob", "internal/cli", "internal/config", "internal/control", "internal/doctor", "internal/engine", "internal/node", "internal/store/sqlite", "internal/userfile"}
 
-// doors are the calls that open, make, change or remove what a path leads to. Stat
-// and Lstat only look.
-var doors = map[string][]string{
+// pathCalls are the functions that open, create, change or remove the file at a path.
+// Stat and Lstat are not among them, because they only look.
+var pathCalls = map[string][]string{
 	"os": {
 		"Open", "OpenFile", "Create", "CreateTemp", "ReadFile", "WriteFile", "ReadDir", "CopyFS", "DirFS", "OpenRoot", "OpenInRoot",
 		"Mkdir", "MkdirAll", "MkdirTemp", "Remove", "RemoveAll", "Rename", "Truncate", "Link", "Symlink",
@@ -31,7 +31,7 @@ var doors = map[string][]string{
 	"golang.org/x/sys/windows": {"CreateFile", "CreateDirectory", "DeleteFile", "MoveFile", "MoveFileEx"},
 }
 
-// mayOpen are the functions that call one of these all the same.
+// mayOpen are the functions that may call one of these.
 var mayOpen = map[string]string{
 	// Not in a data directory.
 	"internal/userfile/atomic.go OpenParent": "the directory of a recipe that the user names",
@@ -43,7 +43,7 @@ var mayOpen = map[string]string{
 	"internal/cli/demo.go newDemo":           "a directory of this command alone",
 	"internal/control/socket.go listen":      "a directory of this process alone where the path of the socket is too long; what is removed is a name",
 	"internal/doctor/salvage.go EmptyDir":    "the new directory that the user names; it is secured before anything is put there",
-	// In a data directory, where the call cannot be led away.
+	// In a data directory, where no link can redirect the call.
 	"internal/doctor/checks.go leftovers":                    "the data directory itself, which its user may reach by a link",
 	"internal/doctor/checks.go syncTime":                     "makes a new file or fails, and removes that name",
 	"internal/doctor/contents.go bytesUnder":                 "adds up sizes, and follows and opens no file",
@@ -55,16 +55,16 @@ var mayOpen = map[string]string{
 	"internal/store/sqlite/sqlite.go makeDir":                "makes the data directory itself and those above it",
 }
 
-// TestDoors: what lies in a data directory is opened by internal/datadir or below
-// an os.Root, so that no link leads out of it.
-func TestDoors(t *testing.T) {
-	for _, problem := range doorProblems(load(t), mayOpen) {
+// TestDataDirectoryOpens: files in a data directory are opened by internal/datadir or
+// below an os.Root, so that no link leads out of it.
+func TestDataDirectoryOpens(t *testing.T) {
+	for _, problem := range openProblems(load(t), mayOpen) {
 		t.Error(problem)
 	}
 }
 
-// TestDoorRulesCatch breaks the rule in each way.
-func TestDoorRulesCatch(t *testing.T) {
+// TestDataDirectoryRuleCatches breaks the rule in each way.
+func TestDataDirectoryRuleCatches(t *testing.T) {
 	for _, tt := range []struct{ name, path, imports, body, want string }{
 		{"a file opened", "internal/blob/x.go", `"os"`, `os.Open(p)`, "internal/blob/x.go f: os.Open"},
 		{"a file emptied", "internal/store/sqlite/x.go", `"os"`, `os.WriteFile(p, nil, 0)`, "os.WriteFile"},
@@ -77,13 +77,13 @@ func TestDoorRulesCatch(t *testing.T) {
 		{"past the library", "internal/store/sqlite/x.go", `"golang.org/x/sys/unix"`, `unix.Open(p, 0, 0)`, "unix.Open"},
 		{"a walk", "internal/cli/x.go", `"path/filepath"`, `filepath.WalkDir(p, nil)`, "filepath.WalkDir"},
 		{"in a function of another file that may", "internal/cli/y.go", `"os"`, `os.Remove(p)`, "os.Remove"},
-		{"a package that is new to data directories", "internal/api/x.go", `_ "` + module + `/internal/datadir"`, ``, "not in atWork"},
+		{"a package that is new to data directories", "internal/api/x.go", `_ "` + module + `/internal/datadir"`, ``, "not in dataDirPackages"},
 	} {
 		f, err := parse(tt.path, []byte(spdx+"\npackage x\n\nimport "+tt.imports+"\n\nfunc f(p string) { "+tt.body+" }\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := doorProblems([]*source{f}, map[string]string{})
+		got := openProblems([]*source{f}, map[string]string{})
 		if len(got) != 1 || !strings.Contains(got[0], tt.want) {
 			t.Errorf("%s: got %q, want a problem with %q", tt.name, got, tt.want)
 		}
@@ -94,7 +94,7 @@ func TestDoorRulesCatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := doorProblems([]*source{f}, map[string]string{}); len(got) != want {
+		if got := openProblems([]*source{f}, map[string]string{}); len(got) != want {
 			t.Errorf("%s: got %q, want %d problems", path, got, want)
 		}
 	}
@@ -102,27 +102,27 @@ func TestDoorRulesCatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := doorProblems([]*source{f}, map[string]string{"internal/blob/x.go Open": "it may", "internal/blob/x.go": "at the top", "internal/blob/y.go f": "it went"})
+	got := openProblems([]*source{f}, map[string]string{"internal/blob/x.go Open": "it may", "internal/blob/x.go": "at the top", "internal/blob/y.go f": "it went"})
 	if len(got) != 1 || !strings.Contains(got[0], "internal/blob/y.go f") {
 		t.Errorf("got %q, want the exception that is not needed", got)
 	}
 }
 
-// doorProblems names the calls for which there is no exception, and the exceptions
-// for which there is no call.
-func doorProblems(files []*source, exceptions map[string]string) (problems []string) {
+// openProblems returns the calls without an exception, and the exceptions
+// without a call.
+func openProblems(files []*source, exceptions map[string]string) (problems []string) {
 	used := map[string]bool{}
 	for _, f := range files {
 		if f.test || f.foreign || f.pkg == "internal/datadir" {
 			continue
 		}
-		if !slices.Contains(atWork, f.pkg) {
+		if !slices.Contains(dataDirPackages, f.pkg) {
 			if slices.Contains(f.imports, module+"/internal/datadir") {
-				problems = append(problems, fmt.Sprintf("%s works in a data directory, and its package is not in atWork", f.path))
+				problems = append(problems, fmt.Sprintf("%s works in a data directory, and its package is not in dataDirPackages", f.path))
 			}
 			continue
 		}
-		byName, dotted := doorPackages(f)
+		byName, dotted := pathCallImports(f)
 		for _, p := range dotted {
 			problems = append(problems, fmt.Sprintf("%s imports %s without a name, which hides what it opens", f.path, p))
 		}
@@ -131,7 +131,7 @@ func doorProblems(files []*source, exceptions map[string]string) (problems []str
 			if fn, ok := decl.(*ast.FuncDecl); ok {
 				where += " " + fn.Name.Name
 			}
-			for _, call := range doorsIn(decl, byName) {
+			for _, call := range pathCallsIn(decl, byName) {
 				if exceptions[where] == "" {
 					problems = append(problems, fmt.Sprintf("%s: %s goes past internal/datadir: open it there, or below an os.Root (%s)", where, call.name, f.fset.Position(call.at)))
 				}
@@ -148,13 +148,13 @@ func doorProblems(files []*source, exceptions map[string]string) (problems []str
 	return problems
 }
 
-// doorPackages are the packages with doors that a file imports, by the names that
-// they have there, and those that it imports without a name.
-func doorPackages(f *source) (byName map[string]string, dotted []string) {
+// pathCallImports returns the packages with pathCalls that a file imports, by their names
+// in the file, and those that it dot-imports.
+func pathCallImports(f *source) (byName map[string]string, dotted []string) {
 	byName = map[string]string{}
 	for i, imp := range f.syntax.Imports {
 		p := f.imports[i]
-		if _, has := doors[p]; !has {
+		if _, has := pathCalls[p]; !has {
 			continue
 		}
 		switch {
@@ -169,17 +169,17 @@ func doorPackages(f *source) (byName map[string]string, dotted []string) {
 	return byName, dotted
 }
 
-// A door is one use of a function that opens something.
-type door struct {
+// A pathCall is one use of a function in pathCalls.
+type pathCall struct {
 	name string
 	at   token.Pos
 }
 
-func doorsIn(n ast.Node, byName map[string]string) (found []door) {
+func pathCallsIn(n ast.Node, byName map[string]string) (found []pathCall) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
-		if x, is := qualifier(sel, ok); is && slices.Contains(doors[byName[x]], sel.Sel.Name) {
-			found = append(found, door{path.Base(byName[x]) + "." + sel.Sel.Name, n.Pos()})
+		if x, is := qualifier(sel, ok); is && slices.Contains(pathCalls[byName[x]], sel.Sel.Name) {
+			found = append(found, pathCall{path.Base(byName[x]) + "." + sel.Sel.Name, n.Pos()})
 		}
 		return true
 	})
