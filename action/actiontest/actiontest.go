@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actiontest is the test kit of whoever writes an action.
+// Package actiontest is a test kit for authors of actions.
 //
-// [Check] holds a declaration to what Roux asks of one and runs its examples;
-// [Call] carries an action out as one attempt of a run does. A whole test:
+// [Check] checks a declaration and runs its examples; [Call] calls an action as an
+// attempt of a run does. A whole test:
 //
 //	func TestGreet(t *testing.T) {
 //		actiontest.Check(t, greet)
@@ -14,9 +14,9 @@
 //	}
 //
 // The kit decides nothing: contracts, encoding, bounds, timeouts and files are
-// those of a run, carried out by the same code. It opens no network and keeps
-// nothing outside the test's temporary directories. It never retries: whether an
-// attempt is repeated is the business of a recipe.
+// handled by the same code as in a run. It opens no network connection and stores
+// nothing outside the test's temporary directories. It never retries, because the
+// recipe decides whether an attempt is repeated.
 package actiontest
 
 import (
@@ -34,18 +34,18 @@ import (
 	"github.com/roux-engine/roux/internal/worker"
 )
 
-// An Output is what a successful attempt gave, as the journal would hold it: of one
-// over 1 MiB the largest texts and lists are in files, and {"$roux": "ref", "hash":
-// "sha256_…", …} stands for each; [Files.Read] returns their content.
+// An Output is the output of a successful attempt, as the journal would hold it. If it
+// exceeds 1 MiB, its largest texts and lists are stored in files and replaced by
+// {"$roux": "ref", "hash": "sha256_…", …}; [Files.Read] returns their content.
 type Output struct {
 	JSON json.RawMessage // canonical
 	// Value is JSON decoded: map[string]any, []any, string, int64, float64, bool
 	// or nil. Integers are int64.
 	Value any
-	Cost  int64 // whole credits that the call is charged
+	Cost  int64 // whole credits charged for the call
 }
 
-// Object is Value as an object; nil when it is none.
+// Object returns Value as an object; nil if it is not one.
 func (o Output) Object() map[string]any {
 	obj, _ := o.Value.(map[string]any)
 	return obj
@@ -54,16 +54,16 @@ func (o Output) Object() map[string]any {
 // Decode unmarshals the output into v.
 func (o Output) Decode(v any) error { return json.Unmarshal(o.JSON, v) }
 
-// Reports are what an attempt said while it worked, in its order.
+// Reports are the reports of an attempt, in order.
 type Reports struct {
 	Progress []Progress
 	Logs     []Log
 	Deltas   []string
 	Previews []json.RawMessage // canonical
-	Dropped  int64             // how many exceeded the bounds of an attempt
+	Dropped  int64             // number of reports beyond the bounds of an attempt
 }
 
-// Progress is one report of how far the work is.
+// Progress is one progress report.
 type Progress struct {
 	Fraction float64 // 0..1
 	Text     string
@@ -75,7 +75,7 @@ type Log struct {
 	Text  string
 }
 
-// An Option changes how [Call] and [Check] carry an action out.
+// An Option changes how [Call] and [Check] call an action.
 type Option func(*settings)
 
 type settings struct {
@@ -94,15 +94,15 @@ type sample struct {
 	data []byte
 }
 
-// WithFiles gives the action files, such as a [Files]. Default: a store of its
-// own for each call.
+// WithFiles sets the file store of the action, such as a [Files]. Default: a new store
+// for each call.
 func WithFiles(files action.Files) Option { return func(s *settings) { s.files = files } }
 
 // WithContext cancels the attempt when ctx ends.
 func WithContext(ctx context.Context) Option { return func(s *settings) { s.ctx = ctx } }
 
-// WithTimeout is how long the attempt may take; the action sees it as its
-// context's deadline. Default one minute.
+// WithTimeout sets how long the attempt may take; the action sees it as its context's
+// deadline. Default one minute.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithEffectKey sets what the action passes to services as idempotency key.
@@ -112,7 +112,7 @@ func WithEffectKey(key string) Option { return func(s *settings) { s.task.Effect
 // WithAttempt sets the attempt's number. Default 1.
 func WithAttempt(n int) Option { return func(s *settings) { s.task.Attempt = n } }
 
-// Capture collects what the attempt reports in r.
+// Capture collects the reports of the attempt in r.
 func Capture(r *Reports) Option { return func(s *settings) { s.reports = r } }
 
 func settingsOf(opts []Option) *settings {
@@ -125,9 +125,9 @@ func settingsOf(opts []Option) *settings {
 	return s
 }
 
-// Call carries an action out as one attempt of a run does: the input is held to
-// its schema, the action has a context with a deadline and files of its own, its
-// output is encoded, bounded and held to its schema, and a panic is an error.
+// Call calls an action as an attempt of a run does: the input is validated against its
+// schema, the action gets a context with a deadline and a file store, its output is
+// encoded, bounded and validated against its schema, and a panic becomes an error.
 //
 // input is a JSON object: a map, a struct, or json.RawMessage as it is; nil is
 // {}. The error is nil or a *fault.Error; compare its code with errors.Is(err,
@@ -173,8 +173,8 @@ func encode(input any) (json.RawMessage, error) {
 	return raw, err
 }
 
-// attempt gives the action to a worker and waits for what becomes of it. stuck
-// says that the action ignored the end of its context.
+// attempt gives the action to a worker and waits for the result. stuck is set if the
+// action ignored the end of its context.
 func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output, stuck bool, err error) {
 	checkIn, err := contract("input", act.Input)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output
 	stop := context.AfterFunc(s.ctx, func() { pool.Cancel(task.ID) })
 	r := <-results
 	stop()
-	pool.Stop(context.Background()) // returns when the action has, or after its grace
+	pool.Stop(context.Background()) // returns when the action has returned, or after the grace period
 	if s.reports != nil {
 		s.reports.Dropped = r.Dropped
 	}
@@ -219,7 +219,8 @@ func (s *settings) attempt(act action.Action, input json.RawMessage) (out Output
 	return Output{JSON: r.Output, Value: v, Cost: r.Cost}, false, err
 }
 
-// hear is called by the attempt's goroutine and before its result is.
+// hear receives a report. It is called on the attempt's goroutine, before the result is
+// reported.
 func (s *settings) hear(r worker.Report) {
 	if s.reports == nil {
 		return
@@ -236,7 +237,7 @@ func (s *settings) hear(r worker.Report) {
 	}
 }
 
-// contract makes a schema the check of a worker.
+// contract returns a validation function for a worker from a schema.
 func contract(phase string, raw json.RawMessage) (func(any) error, error) {
 	if len(raw) == 0 {
 		return nil, nil

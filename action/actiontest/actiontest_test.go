@@ -18,7 +18,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// greet is what an author would write: nothing that is not needed.
+// greet is a minimal action.
 var greet = action.Action{
 	Name: "greet", Version: "1.0.0", Description: "Greets a person by name.",
 	Input:  json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","minLength":1}},"required":["name"],"additionalProperties":false}`),
@@ -30,7 +30,7 @@ var greet = action.Action{
 	},
 }
 
-// shout is an action that everybody may use: it reads a file and makes one.
+// shout is a published action: it reads a file and makes one.
 var shout = func() action.Action {
 	yes := true
 	return action.Action{
@@ -65,7 +65,7 @@ var shout = func() action.Action {
 	}
 }()
 
-// problems are what Check would say.
+// problems returns the problems that Check would report.
 func problems(t *testing.T, act action.Action, opts ...Option) []string {
 	s := settingsOf(opts)
 	s.files = NewFiles(t)
@@ -80,7 +80,7 @@ func TestCheckPasses(t *testing.T) {
 	Check(t, shout, Published(), NoRun("nobody is here to listen"))
 }
 
-// X10, X11, X12: each thing a declaration may get wrong is found and named.
+// X10, X11, X12: each possible mistake in a declaration is found and named.
 func TestX10_X11_X12_CheckFinds(t *testing.T) {
 	for want, spoil := range map[string]func(a *action.Action){
 		`name "Shout"`:                         func(a *action.Action) { a.Name = "Shout" },
@@ -144,7 +144,7 @@ func TestX10_X11_X12_CheckFinds(t *testing.T) {
 	}
 }
 
-// A durable wait has no function; its examples say how long.
+// A durable wait has no function; its examples have a duration.
 func TestCheckOfAWait(t *testing.T) {
 	wait := action.Action{
 		Name: "rest", Version: "1.0.0", Description: "Rests.", Waits: "for",
@@ -182,7 +182,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// What a run would refuse, the kit refuses with the same code.
+// The kit refuses what a run would refuse, with the same code.
 func TestCallFails(t *testing.T) {
 	as := func(fn action.Func) action.Action { a := greet; a.Run = fn; return a }
 	gives := func(v any) action.Action {
@@ -219,7 +219,7 @@ func TestCallFails(t *testing.T) {
 	}
 }
 
-// The action sees what an attempt sees, and what it says is kept.
+// The action sees the same task as in a run, and its reports are captured.
 func TestCallGivesAnAttempt(t *testing.T) {
 	var said Reports
 	a := greet
@@ -248,8 +248,8 @@ func TestCallGivesAnAttempt(t *testing.T) {
 	}
 }
 
-// X96, X115: the end of the time and of the caller's context reach the action, and
-// one that does not listen is found out.
+// X96, X115: the timeout and the end of the caller's context reach the action, and an
+// action that ignores them is detected.
 func TestX96_X115_CallEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listens := greet
@@ -279,7 +279,8 @@ func TestX96_X115_CallEnds(t *testing.T) {
 	})
 }
 
-// What does not travel inline is in the files of the call, as in a run.
+// Values that are too large for an event are in the files of the call, as in a
+// run.
 func TestCallOfALargeOutput(t *testing.T) {
 	text, files := strings.Repeat("text ", 400_000), NewFiles(t)
 	a := greet

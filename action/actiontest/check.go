@@ -19,13 +19,13 @@ import (
 	"github.com/roux-engine/roux/internal/jsonx"
 )
 
-// Published asks also for what an action needs that strangers use: schemas,
-// complete metadata, limits, a cost and at least one example. The actions that
-// come with Roux are held to it.
+// Published makes [Check] also require what other users of an action need: schemas,
+// complete metadata, limits, a cost and at least one example. The actions that come with
+// Roux meet these requirements.
 func Published() Option { return func(s *settings) { s.published = true } }
 
-// Sample is the file that stands for a file input of an example, so that the
-// example can be run. Without one such examples are held to the schema only.
+// Sample sets the file for a file input of examples, so that they can be run. Without a
+// sample such examples are only validated against the schema.
 func Sample(input, name string, data []byte) Option {
 	return func(s *settings) {
 		if s.samples == nil {
@@ -35,15 +35,15 @@ func Sample(input, name string, data []byte) Option {
 	}
 }
 
-// NoRun keeps [Check] from running examples, for a reason that it logs, such as
-// that they need a service.
+// NoRun prevents [Check] from running examples. It logs the reason, for example that they
+// need a service.
 func NoRun(reason string) Option { return func(s *settings) { s.noRun = reason } }
 
-// Check holds a declaration to what Roux asks of one: name, semantic version, a
-// sentence that describes it, schemas that compile, metadata that other programs
-// can use (X10–X12), a duration range that makes sense, and examples that fit the
-// input schema. Examples are run where nothing is missing for it (see [Sample] and
-// [NoRun]), and every branch condition must say yes or no about what they gave.
+// Check checks a declaration: name, semantic version, a sentence that describes it,
+// schemas that compile, metadata that other programs can use (X10–X12), a valid duration
+// range, and examples that match the input schema. Examples are run if nothing is missing
+// for that (see [Sample] and [NoRun]), and every branch condition must return true or
+// false for their outputs.
 func Check(t testing.TB, act action.Action, opts ...Option) {
 	t.Helper()
 	s := settingsOf(opts)
@@ -147,7 +147,8 @@ func (c *checker) schema(what string, raw json.RawMessage) *jsonschema.Schema {
 	return sch
 }
 
-// work asks for a function, or for an input that a durable wait waits for.
+// work checks that there is a function, or an input that names what a durable wait waits
+// for.
 func (c *checker) work() {
 	if c.act.Waits == "" {
 		if c.act.Run == nil {
@@ -195,7 +196,7 @@ func (c *checker) durations() {
 	}
 }
 
-// example holds an example to the schema and runs it where it can.
+// example validates an example against the schema, and runs it if possible.
 func (c *checker) example(i int, ex action.Example) {
 	if ex.Title == "" {
 		c.errorf("examples[%d] has no title that says what it is for", i)
@@ -229,8 +230,8 @@ func (c *checker) example(i int, ex action.Example) {
 	c.outputs = append(c.outputs, out.Value)
 }
 
-// fill puts hashes in the place of "file". Inputs without a sample get the hash
-// of no file, and complete is false.
+// fill replaces "file" by hashes. Inputs without a sample get a hash that no file has, and
+// complete is false.
 func (c *checker) fill(raw json.RawMessage) (filled json.RawMessage, complete bool, err error) {
 	if raw, err = encode(raw); err != nil {
 		return nil, false, fmt.Errorf("the input is no JSON object: %w", err)
@@ -259,7 +260,7 @@ func (c *checker) fill(raw json.RawMessage) (filled json.RawMessage, complete bo
 	return filled, complete, err
 }
 
-// waits asks for a duration or a time in an example of a durable wait.
+// waits checks that an example of a durable wait has a duration or a time.
 func (c *checker) waits(i int, input any) {
 	text, _ := input.(map[string]any)[c.act.Waits].(string)
 	if _, err := recipe.ParseDuration(text); err == nil {
@@ -291,7 +292,7 @@ func (c *checker) conditions() {
 	}
 }
 
-// complete asks for what strangers need.
+// complete checks what [Published] requires.
 func (c *checker) complete() {
 	a, m := c.act, c.act.Metadata
 	for _, want := range []struct {

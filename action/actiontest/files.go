@@ -15,15 +15,14 @@ import (
 // account owns the files of a test.
 const account = "test"
 
-// Files is a file store in the test's temporary directory: the one of a run,
-// with its hashes, MIME types, verification and bounds. Hand it to calls with
-// [WithFiles].
+// Files is a file store in the test's temporary directory. It has the hashes, MIME types,
+// verification and bounds of a real store. Pass it to calls with [WithFiles].
 type Files struct {
 	action.Files
 	t testing.TB
 }
 
-// NewFiles returns an empty store that goes with the test.
+// NewFiles returns an empty store that is removed after the test.
 func NewFiles(t testing.TB) *Files {
 	t.Helper()
 	s, err := blob.Open(blob.Config{Dir: t.TempDir()})
@@ -34,7 +33,7 @@ func NewFiles(t testing.TB) *Files {
 	return &Files{s.Files(account), t}
 }
 
-// Add stores data under a name and returns its hash, as an input names it.
+// Add stores data under a name and returns its hash, for use in an input.
 func (f *Files) Add(name string, data []byte) string {
 	f.t.Helper()
 	info, err := f.Put(context.Background(), bytes.NewReader(data), name, "")
@@ -44,7 +43,7 @@ func (f *Files) Add(name string, data []byte) string {
 	return info.Hash
 }
 
-// Read returns the content and the facts of a file, such as one that an action
+// Read returns the content and the description of a file, such as one that an action
 // made.
 func (f *Files) Read(hash string) ([]byte, action.FileInfo) {
 	f.t.Helper()

@@ -4,5 +4,5 @@ package main
 
 import "github.com/roux-engine/roux/action"
 
-// actions are what recipes may call here beside the built-in ones.
+// actions are the actions that recipes may call in addition to the built-in ones.
 var actions = []action.Action{shorten, pay}

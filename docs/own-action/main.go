@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	roux.Dispatch() // lets files be parsed in a process of their own
+	roux.Dispatch() // lets actions parse files in a child process
 	if len(os.Args) != 3 {
 		log.Fatal("usage: headlines RECIPE INPUT")
 	}
@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// run runs the recipe of a file with an input in JSON, and prints what came of it.
+// run runs the recipe of a file with an input in JSON, and prints the result.
 func run(ctx context.Context, dir, name, input string, out io.Writer) error {
 	recipe, err := os.ReadFile(name)
 	if err != nil {

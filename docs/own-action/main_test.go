@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The program of the page runs, and goes on in the same directory.
+// The program of the page runs, and runs again in the same directory.
 func TestProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for _, tt := range []struct{ recipe, input, want string }{

@@ -37,8 +37,8 @@ func named(kind, text string) (name, content string, ok bool) {
 	return name, rest, ok && mark != "" && filepath.Ext(name) == "."+kind
 }
 
-// What is compiled and run here is what the page shows last of each file, and the
-// page shows every file of the program whole.
+// The files compiled here are equal to the last version of each file on the page, and the
+// page shows every file of the program completely.
 func TestPage(t *testing.T) {
 	shown := map[string]string{}
 	for _, b := range blocks(t) {
@@ -80,8 +80,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A stranger who pastes the page into an empty directory gets what it says: files
-// are written and commands run in the order of the page. Only the module comes from
+// A reader who pastes the page into an empty directory gets the documented results: files
+// are written and commands run in the order of the page. Only the module is taken from
 // this clone, and nothing from the network.
 func TestStranger(t *testing.T) {
 	if testing.Short() {
@@ -123,7 +123,8 @@ func TestStranger(t *testing.T) {
 	stripped(t, filepath.Join(dir, "headlines"))
 }
 
-// stripped reports what a static binary without symbols does not have.
+// stripped reports an error for anything that a static binary without symbols
+// does not have.
 func stripped(t *testing.T, name string) {
 	t.Helper()
 	info, err := os.Stat(name)

@@ -22,12 +22,12 @@ var pay = action.Action{
 		if task.Report != nil {
 			task.Report.Progress(0.1, "asking the till")
 		}
-		// The same key until an answer is recorded: a till that knows keys pays once.
+		// The key stays the same until an answer is recorded, so a till that honours keys pays once.
 		number, err := till.Charge(ctx, task.EffectKey, in.Cents)
 		switch {
-		case errors.Is(err, errBusy): // another try can help, not before five seconds
+		case errors.Is(err, errBusy): // another attempt can help, after five seconds at the earliest
 			return action.Result{}, &fault.Error{Code: fault.ServiceUnavailable, Msg: "the till is busy", RetryAfterMS: 5_000}
-		case err != nil: // a code of your own, which recipes can name
+		case err != nil: // a code of your own, which recipes can list
 			return action.Result{}, fault.New("CARD_REFUSED", "the till refused the card: %v", err)
 		}
 		receipt, err := task.Files.Put(ctx, strings.NewReader("Receipt "+number), "receipt.txt", "text/plain")

@@ -19,7 +19,7 @@ func TestPayOnce(t *testing.T) {
 			actiontest.WithAttempt(attempt), actiontest.WithEffectKey(key))
 	}
 	first, err := call(1, "k", 100)
-	again, err2 := call(2, "k", 100) // the first answer was lost on its way
+	again, err2 := call(2, "k", 100) // the first answer was lost
 	if err != nil || err2 != nil || string(first.JSON) != string(again.JSON) || len(till.paid) != 1 {
 		t.Errorf("paid %d times: %s %v, %s %v", len(till.paid), first.JSON, err, again.JSON, err2)
 	}

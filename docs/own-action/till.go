@@ -21,7 +21,7 @@ var (
 	errBusy = errors.New("busy")
 )
 
-// Charge takes money once a key and returns the number of the receipt.
+// Charge charges once per key and returns the number of the receipt.
 func (d *cashDesk) Charge(ctx context.Context, key string, cents int64) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -63,9 +63,9 @@ func Reason(err error) string {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "the connection was reset"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "there is no way to that address"
+		return "there is no route to that address"
 	case errors.As(err, &authority):
-		return "its certificate is signed by nobody this machine trusts"
+		return "its certificate is signed by an authority that this machine does not trust"
 	case errors.As(err, &name):
 		return "its certificate is for another name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

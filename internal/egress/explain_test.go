@@ -19,7 +19,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// raw is a server below HTTP: it answers every connection with fn.
+// raw is a TCP server: it answers every connection with fn.
 func raw(t *testing.T, fn func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,8 +53,8 @@ func secure(t *testing.T, cfg *tls.Config) *httptest.Server {
 	return srv
 }
 
-// F26: what goes wrong under HTTP is SERVICE_UNAVAILABLE, in our words: nothing
-// that the other side sent gets into a message.
+// F26: errors below HTTP are SERVICE_UNAVAILABLE, and their messages contain nothing that
+// the server sent.
 func TestF26_Reasons(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestF26_Reasons(t *testing.T) {
 		{"flood of headers", "http://" + reply("HTTP/1.1 200 OK\r\n"+strings.Repeat("X-Flood: hunter2\r\n", 8000)+"\r\n"), "the headers of its answer exceed 64 KiB"},
 		{"no TLS", "https://" + reply("HTTP/1.1 400 Bad Request\r\n\r\nhunter2"), "it does not speak TLS"},
 		{"old TLS", old.URL, "it refused the TLS handshake; TLS 1.2 or newer is needed"},
-		{"unknown signer", self.URL, "its certificate is signed by nobody this machine trusts"},
+		{"unknown signer", self.URL, "its certificate is signed by an authority that this machine does not trust"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := client(t, Config{Resolver: dns.resolver(), Allow: opened(t, "127.0.0.1")})
@@ -122,8 +122,8 @@ func TestA17_HTTP2(t *testing.T) {
 	}
 }
 
-// F26: a server that accepts and says nothing holds nobody longer than the
-// caller's time, and what ended it is the caller's own reason.
+// F26: a request to a server that accepts and sends nothing ends with the caller's
+// context, and the error is the context's cause.
 func TestF26_Hang(t *testing.T) {
 	for _, why := range []error{fault.New(fault.StepTimeout, "too slow"), context.Canceled} {
 		release, heard := make(chan struct{}), make(chan struct{})
@@ -142,7 +142,8 @@ func TestF26_Hang(t *testing.T) {
 	}
 }
 
-// The times of the transport are set: no phase of an exchange is without an end.
+// The timeouts of the transport are set: every phase of an exchange has a
+// limit.
 func TestF26_EveryPhaseEnds(t *testing.T) {
 	tr := New(Config{}).transport
 	if tr.TLSHandshakeTimeout <= 0 || tr.ResponseHeaderTimeout <= 0 || tr.IdleConnTimeout <= 0 || dialTimeout > time.Minute {

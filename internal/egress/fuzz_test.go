@@ -11,8 +11,8 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A17: what is accepted reads the same the second time: scheme, host and port
-// cannot depend on who reads, and no message repeats what stood in the URL.
+// A17: an accepted URL has the same scheme, host and port when it is parsed again, so they
+// cannot depend on the parser; and no message contains the URL.
 func FuzzA17_ParseURL(f *testing.F) {
 	text, err := os.ReadFile("testdata/hostile.txt")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// A17: what the kernel is given decides, whatever the URL looked like.
+// A17: only the address passed to the kernel matters, not the form of the URL.
 func TestA17_Guard(t *testing.T) {
 	for _, tt := range []struct {
 		address string
@@ -79,7 +79,8 @@ func TestA17_GuardNetworks(t *testing.T) {
 	}
 }
 
-// What was opened is reachable on every port but 0, what lies beside it is not.
+// An allowed range is reachable on every port but 0; addresses outside it are
+// not.
 func TestA17_OpenedRanges(t *testing.T) {
 	allow, err := ParseAllow("127.0.0.1/32, 10.0.0.0/8,::1,fe80::/10")
 	if err != nil {

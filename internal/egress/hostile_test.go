@@ -13,10 +13,10 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// hostile are ways to write an address of this machine or its networks, and
-// other things that are no public HTTP service. PORT is one that listens on
-// every address of this machine. The action, its alias, the embedded engine and
-// the command line are held to the same list.
+// hostile returns notations of addresses of this machine or its networks, and other URLs
+// that are not public HTTP services. PORT is a port that listens on every address of this
+// machine. The action, its alias, the embedded engine and the command line are tested
+// with the same list.
 func hostile(t *testing.T, port string) []string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/hostile.txt")
@@ -33,8 +33,8 @@ func hostile(t *testing.T, port string) []string {
 	return list
 }
 
-// A17: none of them reaches this machine, whether a step names it or a redirect
-// of a server that may be reached leads there. Every name resolves to loopback.
+// A17: none of them reaches this machine, whether a step names it or a redirect from an
+// allowed server leads there. Every name resolves to loopback.
 func TestA17_HostileURLs(t *testing.T) {
 	inside := serve(t, ":0", func(http.ResponseWriter, *http.Request) {})
 	dns := names(t, map[string][][]string{"*": {{"127.0.0.1", "::1"}}})
@@ -74,8 +74,7 @@ func TestA17_HostileURLs(t *testing.T) {
 	}
 }
 
-// The same refusals hold for a client as the transport of somebody else's
-// http.Client.
+// The same URLs are refused if the client is the transport of an http.Client.
 func TestA17_AsTransport(t *testing.T) {
 	inside := serve(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
 	hc := http.Client{Transport: client(t, Config{})}
@@ -94,8 +93,8 @@ func TestA17_AsTransport(t *testing.T) {
 	}
 }
 
-// A17: proxy settings (TestMain made some) are not read: a proxy would connect
-// for us, unchecked. The name matters: loopback is never asked of a proxy.
+// A17: proxy settings (set by TestMain) are ignored, because a proxy would connect
+// without the check. The name matters, because a proxy is never used for loopback.
 func TestA17_NoProxy(t *testing.T) {
 	dns := names(t, map[string][][]string{"service.example.": {{"127.0.0.1"}}})
 	there := serve(t, "127.0.0.1:0", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("there")) })
@@ -105,8 +104,8 @@ func TestA17_NoProxy(t *testing.T) {
 	}
 }
 
-// A18: a name that answers with an address that may be reached, and then with
-// one that may not. 127.0.0.2 stands for a public address.
+// A18: a name that first resolves to an allowed address, and then to one that is not
+// allowed. 127.0.0.2 stands for a public address.
 func TestA18_Rebinding(t *testing.T) {
 	good := serve(t, "127.0.0.2:0", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("good")) })
 	bad := serve(t, net.JoinHostPort("127.0.0.1", good.port()), func(http.ResponseWriter, *http.Request) {})
@@ -124,7 +123,7 @@ func TestA18_Rebinding(t *testing.T) {
 	if n := dns.questions("rebind.example."); n != 1 {
 		t.Errorf("%d questions for one connection: what was checked is not what was used", n)
 	}
-	// An open connection leads where it led when it was checked.
+	// An open connection still goes to the address that was checked.
 	if _, body, err := get(t, c, url); err != nil || body != "good" || good.count() != 1 {
 		t.Errorf("kept alive: %q, %v, %d connections", body, err, good.count())
 	}
@@ -132,13 +131,13 @@ func TestA18_Rebinding(t *testing.T) {
 	if _, _, err := get(t, c, url); !errors.Is(err, fault.EgressRefused) || !strings.Contains(err.Error(), "127.0.0.1:"+good.port()) {
 		t.Errorf("after the name moved: %v", err)
 	}
-	// A connection to one name is not lent to another.
+	// A connection to one name is not reused for another.
 	if _, _, err := get(t, c, "http://inside.example:"+good.port()+"/"); !errors.Is(err, fault.EgressRefused) {
 		t.Errorf("inside: %v", err)
 	}
 	_ = good.Close()
 	c.Close()
-	// The address that may be reached does not answer; the next one is refused.
+	// The allowed address does not answer; the next one is refused.
 	if _, _, err := get(t, c, "http://both.example:"+good.port()+"/"); err == nil {
 		t.Error("both: no error")
 	}

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A host is a listener on an address of this machine that counts connections and
-// hands them to a handler.
+// A host is a listener on an address of this machine that counts connections and passes
+// them to a handler.
 type host struct {
 	net.Listener
 	mu   sync.Mutex
@@ -78,7 +78,7 @@ func serve(t *testing.T, address string, handler http.HandlerFunc) *host {
 type nameServer struct {
 	conn net.PacketConn
 	mu   sync.Mutex
-	// answers of each name, one list per question; the last one is repeated.
+	// answers for each name, one list per query; the last one is repeated.
 	answers map[string][][]string
 	asked   map[string]int
 }
@@ -179,7 +179,7 @@ func opened(t *testing.T, text string) []netip.Prefix {
 	return allow
 }
 
-// get asks for a URL as the action does, and gives the body.
+// get requests a URL as the action does, and returns the body.
 func get(t *testing.T, c *Client, text string) (*http.Response, string, error) {
 	t.Helper()
 	u, err := ParseURL(text)

@@ -14,14 +14,14 @@ import (
 	"github.com/roux-engine/roux/fault"
 )
 
-// sent is what a server heard of a request.
+// sent is what a server received of a request.
 type sent struct {
 	method, path, body string
 	header             http.Header
 }
 
-// recorder is a server that keeps what it hears and answers as told by path:
-// /to?code=307&url=… redirects, everything else is "here".
+// recorder is a server that records requests and answers by path:
+// /to?code=307&url=… redirects, everything else returns "here".
 func recorder(t *testing.T, address string) (*host, *[]sent) {
 	var got []sent
 	h := serve(t, address, func(w http.ResponseWriter, r *http.Request) {
@@ -88,8 +88,8 @@ func TestA18_RedirectMethods(t *testing.T) {
 	}
 }
 
-// A18: what may be a secret stays with the origin it was meant for, also when a
-// later hop leads back, and no hop learns the URL of another.
+// A18: headers that may hold a secret are sent only to the original origin, and not again
+// when a later hop leads back; and no hop learns the URL of another.
 func TestA18_HeadersAcrossOrigins(t *testing.T) {
 	first, atFirst := recorder(t, "127.0.0.1:0")
 	other, atOther := recorder(t, "127.0.0.2:0")
@@ -171,7 +171,8 @@ func TestA18_SameOrigin(t *testing.T) {
 	}
 }
 
-// A18: circles end, bad targets are named, and what no redirect is is an answer.
+// A18: redirect loops end, invalid targets are errors, and other 3xx responses are
+// returned as they are.
 func TestA18_Redirects(t *testing.T) {
 	srv, got := recorder(t, "127.0.0.1:0")
 	c := client(t, Config{Allow: opened(t, "127.0.0.1")})
@@ -229,8 +230,8 @@ func TestA18_Redirects(t *testing.T) {
 	}
 }
 
-// A body goes along where the method does, but never out of TLS, and one that
-// cannot be read twice is not sent as if it were empty.
+// A body is repeated when the method is, but never from https to http, and a body that
+// cannot be read twice is an error.
 func TestA18_RedirectedBodies(t *testing.T) {
 	srv, got := recorder(t, "127.0.0.1:0")
 	c := client(t, Config{Allow: opened(t, "127.0.0.1")})

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A17: what is refused before anything is resolved, and that no message repeats
-// what may be secret.
+// A17: URLs that are refused before anything is resolved; no message contains what may be
+// secret.
 func TestA17_ParseURL(t *testing.T) {
 	const form = `want a URL such as "https://api.example.com/v1/items"`
 	for text, want := range map[string]string{

@@ -86,7 +86,7 @@ func contentOf(ctx context.Context, files action.Files, ref jsonx.Large) ([]byte
 	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, err
 	case err == nil || int64(n) != ref.Bytes:
-		return nil, fault.New(fault.FileInvalid, "file %s has not the %d bytes that it had when it was made", ref.Hash, ref.Bytes)
+		return nil, fault.New(fault.FileInvalid, "file %s no longer has the %d bytes that it had when it was made", ref.Hash, ref.Bytes)
 	}
 	if ref.List {
 		return data[:n], nil

@@ -135,7 +135,7 @@ func (l *list) damaged(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errNoList), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &syntax):
-		return fault.Wrap(fault.FileInvalid, err, "file %s has not the list that it had when it was made: %v", l.ref.Hash, err)
+		return fault.Wrap(fault.FileInvalid, err, "file %s no longer has the list that it had when it was made: %v", l.ref.Hash, err)
 	}
 	return err
 }
