@@ -18,8 +18,8 @@ Generated from the declarations of the actions by ` + "`make rewrite`" + `; do n
 show the same at the command line.
 
 A step calls an action by its name and gives it inputs under ` + "`parameters`" + ` (values and templates) or ` + "`inputBindings`" + `
-(expressions). An input of type *file* that a step does not name gets the run's only file, unless the step gives
-another input that stands in its place. Credits are charged for calls that completed.
+(expressions). If a step does not set an input of type *file*, it gets the run's only file, unless the step sets an
+alternative input. Credits are charged for completed calls.
 
 `
 
@@ -27,7 +27,7 @@ const languageHead = `<!-- Generated from internal/reference by ` + "`make rewri
 
 # The recipe language
 
-Everything that a recipe may say, with examples that are run. The parts are printed by ` + "`roux help TOPIC`" + ` too.
+The reference of the recipe language, with tested examples. ` + "`roux help TOPIC`" + ` prints its parts.
 
 `
 
