@@ -145,7 +145,7 @@ func TestBars(t *testing.T) {
 	}
 	bad := good
 	bad.CPUPerStepUS = 20.01
-	if err := check([]Line{bad}, &out); err == nil || !strings.Contains(err.Error(), "processor time") || strings.Contains(err.Error(), "steps/s") {
+	if err := check([]Line{bad}, &out); err == nil || !strings.Contains(err.Error(), "CPU time") || strings.Contains(err.Error(), "steps/s") {
 		t.Errorf("a missed bar is reported as %v", err)
 	}
 	bad.CPUPerStepUS = 0 // not measured here

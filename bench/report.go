@@ -114,7 +114,7 @@ func (p *page) where(set map[string]string, runs int) {
 }
 
 func (p *page) shapes(lines []Line) {
-	p.head("shape", "n", "seconds", "steps/s", "p50 µs", "p99 µs", "µs of processor a step", "bytes a step", "RSS MiB")
+	p.head("shape", "n", "seconds", "steps/s", "p50 µs", "p99 µs", "CPU µs per step", "bytes per step", "RSS MiB")
 	for i := range lines {
 		l := &lines[i]
 		p.row(l.Shape, num(float64(l.N)), num(l.Seconds), or(l.StepsPerS), or(l.P50US), or(l.P99US), or(l.CPUPerStepUS), or(l.BytesPerStep), or(l.RSSMB))
@@ -124,7 +124,7 @@ func (p *page) shapes(lines []Line) {
 // floors prints the floors of each shape.
 func (p *page) floors(lines []Line) {
 	p.print("\n")
-	p.head("shape", "n", "append + sync p50 µs", "overwrite + sync p50 µs", "store p50 µs", "in memory µs a step", "shape ÷ append", "shape ÷ store")
+	p.head("shape", "n", "append + sync p50 µs", "overwrite + sync p50 µs", "store p50 µs", "in memory, µs per step", "shape ÷ append", "shape ÷ store")
 	for i := range lines {
 		l := &lines[i]
 		if l.FsyncP50US == 0 {
@@ -142,7 +142,7 @@ func (p *page) floors(lines []Line) {
 // others prints the figures that only some shapes have.
 func (p *page) others(lines []Line) {
 	p.print("\n")
-	p.head("shape", "n", "also")
+	p.head("shape", "n", "other figures")
 	shown := []string{"append_s", "overwrite_s", "store_s", "overwrite_p50_us", "store_p50_us", "memory_us_per_step", "over_store"}
 	for i := range lines {
 		l := &lines[i]
@@ -160,7 +160,7 @@ func (p *page) others(lines []Line) {
 
 func (p *page) bars(lines []Line) {
 	p.print("\n")
-	p.head("bar", "n", "measured", "want", "aim", "")
+	p.head("bar", "n", "measured", "required", "aim", "")
 	for _, v := range compareWithBars(lines) {
 		state, sign, aim := "met", "≤ ", ""
 		switch {

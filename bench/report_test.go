@@ -72,7 +72,7 @@ func TestReportPrefersMedians(t *testing.T) {
 	if err := report(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| many: steps/s | 1,000 | 123,500 | ≥ 100,000 | ≥ 300,000 | met |", "| fan: 1,000 wide and their join, µs | 1,000 | 7,000 | ≤ 6,000 | ≤ 2,000 | **missed** |"} {
+	for _, want := range []string{"| many: steps/s | 1,000 | 123,500 | ≥ 100,000 | ≥ 300,000 | met |", "| fan: 1,000 parallel steps and their join, µs | 1,000 | 7,000 | ≤ 6,000 | ≤ 2,000 | **missed** |"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no row %q in\n%s", want, out.String())
 		}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The process of a peer would be this test binary, which would begin its tests anew.
+// The process of a peer would be this test binary, which would run its tests again.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == childCommand {
 		fmt.Fprintln(os.Stderr, "a test has started a peer")
@@ -66,16 +66,16 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// pretended is a peer of which only the shapes are there.
-type pretended struct{ shapes }
+// fakePeer is a peer of which only the shapes are there.
+type fakePeer struct{ shapes }
 
-func (*pretended) Open(context.Context, env) error { return nil }
-func (*pretended) Close() error                    { return nil }
+func (*fakePeer) Open(context.Context, env) error { return nil }
+func (*fakePeer) Close() error                    { return nil }
 
 // TestWide: as many steps in narrow executions as in one, with half between.
 func TestWide(t *testing.T) {
 	m := newMarks(100)
-	p := &pretended{shapes{marks: m}}
+	p := &fakePeer{shapes{marks: m}}
 	var sizes []int
 	p.start = func(_ context.Context, _ kind, id string, n int) error {
 		sizes = append(sizes, n)
@@ -104,11 +104,11 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// TestWaiting: an execution is found at the address it gave, and the first step
-// after the event is seen.
+// TestWaiting: an execution is found at the address it reported, and the first step
+// after the event is recorded.
 func TestWaiting(t *testing.T) {
 	m := newMarks(1)
-	p := &pretended{shapes{marks: m}}
+	p := &fakePeer{shapes{marks: m}}
 	p.start = func(_ context.Context, _ kind, id string, _ int) error {
 		m.waits(id, "where "+id+" waits")
 		m.waits(id, "elsewhere")
@@ -137,9 +137,9 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestSlay: a process is dead with those it has started, although it has been
-// asked by nobody how it ended.
-func TestSlay(t *testing.T) {
+// TestKillTree: a process and those it has started have ended, although no process has
+// waited for them.
+func TestKillTree(t *testing.T) {
 	if _, err := processes(); err != nil {
 		t.Skipf("no /proc here: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestSlay(t *testing.T) {
 	if _, err := fmt.Fscan(out, &child); err != nil {
 		t.Fatal(err)
 	}
-	if err := slay(t.Context(), shell.Process.Pid); err != nil {
+	if err := killTree(t.Context(), shell.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	all, err := processes()
@@ -189,7 +189,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// TestUsage: this process has memory, its children's count, and a stranger's do not.
+// TestUsage: the memory of this process and its children counts, that of others does not.
 func TestUsage(t *testing.T) {
 	_, held, err := usage(os.Getpid())
 	if err != nil {
@@ -216,8 +216,8 @@ func TestSyncsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestTable: medians are taken figure by figure, ratios say by how much Roux is
-// ahead, a peer that does not sync is no rival, and a missed bar is an error.
+// TestTable: medians are computed for each figure, ratios compare peers with Roux, a peer
+// that does not sync is not compared, and a missed bar is an error.
 func TestTable(t *testing.T) {
 	s := &session{options: options{runs: 3, peers: []string{rouxName, "dbos-sqlite", "dbos-postgres", "restate"}, shapes: []string{"chain", "many", "wide", "recover"}},
 		missing: map[string]string{"restate": "no npm"}}
@@ -283,8 +283,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestReport: the table can be made again from the raw lines, with the peers
-// that were not run and without those that were not asked for.
+// TestReport: the table can be recreated from the raw lines, with peers that could not
+// run and without those that were not requested.
 func TestReport(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "raw.jsonl")
 	raw := `{"peer":"restate","shape":"","error":"no npm here","at":"2026-01-02T03:04:05Z"}

@@ -49,7 +49,7 @@ func newCluster(ctx context.Context, dir string) (*pgCluster, error) {
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
-		if c.as, err = somebodyElse(); err != nil {
+		if c.as, err = databaseUser(); err != nil {
 			return nil, err
 		}
 		if err := os.Chown(c.dir, int(c.as.Uid), int(c.as.Gid)); err != nil {
@@ -85,9 +85,9 @@ func release(path string) int {
 	return n
 }
 
-// somebodyElse returns the user that runs the database if this process is root, because
+// databaseUser returns the user that runs the database if this process is root, because
 // PostgreSQL refuses to run as root.
-func somebodyElse() (*syscall.Credential, error) {
+func databaseUser() (*syscall.Credential, error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
 		if err != nil {
@@ -204,7 +204,7 @@ func (c *pgCluster) drop(ctx context.Context) error {
 
 // crash kills the server with all of its processes.
 func (c *pgCluster) crash(ctx context.Context) error {
-	if err := slay(ctx, c.cmd.Process.Pid); err != nil {
+	if err := killTree(ctx, c.cmd.Process.Pid); err != nil {
 		return err
 	}
 	<-c.ended

@@ -80,9 +80,9 @@ func tree(all map[int]process, roots []int) (pids []int) {
 	return pids
 }
 
-// slay kills the root and its descendants at once, as a crash would, and returns when
+// killTree kills the root and its descendants at once, as a crash would, and returns when
 // they have ended.
-func slay(ctx context.Context, root int) error {
+func killTree(ctx context.Context, root int) error {
 	all, err := processes()
 	if err != nil {
 		return err

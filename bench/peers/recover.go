@@ -23,7 +23,7 @@ func (s *session) recovery(ctx context.Context, p *spec, l *line, c *childProces
 	if err != nil {
 		return err
 	}
-	if err := slay(ctx, c.cmd.Process.Pid); err != nil {
+	if err := killTree(ctx, c.cmd.Process.Pid); err != nil {
 		return err
 	}
 	database := p.needs == "postgres"
@@ -48,5 +48,5 @@ func (s *session) recovery(ctx context.Context, p *spec, l *line, c *childProces
 	}
 	l.figures = *waiting.Figures
 	l.Seconds = time.Since(began).Seconds()
-	return slay(ctx, heir.cmd.Process.Pid)
+	return killTree(ctx, heir.cmd.Process.Pid)
 }

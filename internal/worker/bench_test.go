@@ -41,7 +41,7 @@ func BenchmarkGoroutine(b *testing.B) {
 	}
 }
 
-// BenchmarkNoopBurst hands out 1,000 attempts at once, as a wide step does.
+// BenchmarkNoopBurst starts 1,000 attempts at once, as a wide fan-out does.
 func BenchmarkNoopBurst(b *testing.B) {
 	for name, output := range map[string]any{"null": nil, "object": map[string]any{"ok": true, "n": int64(1)}} {
 		b.Run(name, func(b *testing.B) {

@@ -82,7 +82,7 @@ type Result struct {
 	Holding bool
 }
 
-// ReportKind tells what a Report carries.
+// ReportKind is the kind of a Report.
 type ReportKind uint8
 
 // The kinds of reports.
