@@ -297,7 +297,7 @@ func (s *session) summary() {
 	fmt.Fprintf(s.out, "schedules %d (%d recipes), transitions %d, events %d, commits %d, runs %d\n",
 		s.played, len(s.cases), a.Transitions, a.Events, a.Commits, a.Runs)
 	fmt.Fprintf(s.out, "a schedule: median %d transitions, median %d faults\n", s.transitions.median(), s.faults.median())
-	fmt.Fprintf(s.out, "crashes %d, suspended %d, set apart %d, removed %d, effects %d, requests %d, events read %d\n",
+	fmt.Fprintf(s.out, "crashes %d, suspended %d, quarantined %d, removed %d, effects %d, requests %d, events read %d\n",
 		a.Crashes, a.Suspended, a.Quarantined, a.Swept, a.Effects, a.Requests, a.Reads)
 	var faults []string
 	a.EachFault(func(name string, n int64) { faults = append(faults, fmt.Sprintf("%s %d", name, n)) })

@@ -240,7 +240,7 @@ func (c *core) tell(l *loadedRun, in machine.Input) error {
 }
 
 // protect runs code of one run. A panic in it ends that run's part in memory
-// and sets it apart; the others never notice (I16).
+// and quarantines it; the others never notice (I16).
 func (c *core) protect(l *loadedRun, fn func()) (err error) {
 	defer func() {
 		v := recover()

@@ -121,8 +121,8 @@ func (r *recovery) suspect(saved *store.Saved) bool {
 	return err != nil || busy || len(open) > 0 || len(r.history.Crashes) >= desperate
 }
 
-// blame counts a death against the run that was being loaded alone, and sets it
-// apart when it is one too many (I16).
+// blame counts a death against the run that was being loaded alone, and quarantines
+// it when it is one too many (I16).
 func (r *recovery) blame(d lone) {
 	key := store.Key{Account: d.Account, Run: d.Run}
 	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)

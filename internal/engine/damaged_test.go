@@ -13,7 +13,7 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// A run whose row is damaged is set apart in memory only: a stored mark would be
+// A run whose row is damaged is quarantined in memory only: a stored mark would be
 // a new checksum over what is damaged (F20).
 func TestF20_DamagedHeadIsNotMarked(t *testing.T) {
 	dir := t.TempDir()

@@ -504,7 +504,7 @@ func TestF31_StopWithAFullDisk(t *testing.T) {
 	})
 }
 
-// Whoever waits for a run or watches it learns that it was set apart.
+// Whoever waits for a run or watches it learns that it was quarantined.
 func TestI16_WaitersLearnOfQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -128,9 +128,9 @@ func (p *panicker) Before(store.Key, *machine.Run, *machine.Input) {
 }
 func (*panicker) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
 
-// A run that was set apart stays apart: before its mark is durable, and when the
+// A quarantined run stays quarantined: before its mark is durable, and when the
 // mark's batch is lost or its answer (I16).
-func TestI16_ApartBeforeTheMark(t *testing.T) {
+func TestI16_QuarantinedBeforeTheMark(t *testing.T) {
 	for _, outcome := range []memory.Outcome{memory.OK, memory.Refused, memory.ReplyLost} {
 		st, next := failing()
 		r := newRig(t, st, Config{}, noop())
@@ -147,7 +147,7 @@ func TestI16_ApartBeforeTheMark(t *testing.T) {
 		r.settle()
 		r.pass(5_000_000)
 		if r.head(run).Quarantine == "" {
-			t.Errorf("outcome %d: the run is not set apart", outcome)
+			t.Errorf("outcome %d: the run is not quarantined", outcome)
 		}
 		r.settle(done(well, `1`))
 		r.wantStatus(other, "completed")
@@ -328,8 +328,8 @@ func TestSyncOfALostBatch(t *testing.T) {
 }
 
 // An attempt that its run lost sight of in a reload is told to stop when the run is
-// set apart before it has found it again: nobody else would tell it (I22).
-func TestI22_ApartAfterAReload(t *testing.T) {
+// quarantined before it has found it again: nobody else would tell it (I22).
+func TestI22_QuarantinedAfterAReload(t *testing.T) {
 	st, next := failing()
 	r := newRig(t, st, Config{}, noop())
 	run := r.run(acc, planOf(t, fan(2), noop()), nil)
@@ -343,7 +343,7 @@ func TestI22_ApartAfterAReload(t *testing.T) {
 	r.settle()
 	r.pass(5_000_000)
 	if r.head(run).Quarantine == "" {
-		t.Fatal("the run is not set apart")
+		t.Fatal("the run is not quarantined")
 	}
 	if attempts, slots := (&Stage{e: &Engine{core: r.c}}).Held(); len(r.tasks) != 0 || attempts != 0 || slots != 0 {
 		t.Errorf("%d attempts go on, %d are known, and %d slots are taken", len(r.tasks), attempts, slots)

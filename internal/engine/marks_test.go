@@ -52,8 +52,8 @@ func (r *rig) consistent(key store.Key) {
 	}
 }
 
-// A run of which no snapshot can be made is set apart, and its mark is stored: it
-// stays apart after a restart. Its head tells of what is stored, not of the
+// A run of which no snapshot can be made is quarantined, and its mark is stored: it
+// stays quarantined after a restart. Its head tells of what is stored, not of the
 // transition that was given up with the snapshot (I16).
 func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	st := memory.New(memory.Options{})
@@ -72,7 +72,7 @@ func TestI16_MarkOfAFailedSnapshot(t *testing.T) {
 	r = r.reopen(st.Crash(0))
 	r.settle()
 	if len(r.tasks) != 0 || r.c.residency.runs[key] != nil {
-		t.Error("after a restart the run goes on though it was set apart")
+		t.Error("after a restart the run goes on though it was quarantined")
 	}
 	release := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
 	r.settle(release)
@@ -104,7 +104,7 @@ func TestI16_MarkAfterARefusedTransition(t *testing.T) {
 	st.refuse = nil
 	r.settle()
 	if head := r.head(key); head.Quarantine == "" {
-		t.Error("the run is not set apart")
+		t.Error("the run is not quarantined")
 	}
 	r.consistent(key)
 }
@@ -125,7 +125,7 @@ func TestI16_NoMarkOfARefusedStart(t *testing.T) {
 	st.refuse = nil
 	r.settle()
 	if len(r.c.recovery.quarantined) != 0 {
-		t.Errorf("a run that does not exist is held apart: %v", r.c.recovery.quarantined)
+		t.Errorf("a run that does not exist is quarantined: %v", r.c.recovery.quarantined)
 	}
 	if _, err := r.st.Head(context.Background(), in.key); fault.CodeOf(err) != fault.RunNotFound {
 		t.Errorf("the refused start left %v", err)
@@ -177,7 +177,7 @@ func TestI8_CancelAndMark(t *testing.T) {
 }
 
 // Who asks to release a run before its mark is stored is not told that it is not
-// set apart.
+// quarantined.
 func TestReleaseBeforeTheMark(t *testing.T) {
 	st := memory.New(memory.Options{})
 	r := newRig(t, st, Config{}, noop())
@@ -222,7 +222,7 @@ func TestReleaseInALostBatch(t *testing.T) {
 			r.c.recovery.quarantine(r.head(key), store.ImportedReason)
 			r.settle()
 			if r.head(key).Quarantine == "" {
-				t.Fatal("the run is not set apart")
+				t.Fatal("the run is not quarantined")
 			}
 			release := func() error {
 				in := &input{kind: inRelease, key: key, reply: make(chan answer, 1)}
@@ -247,7 +247,7 @@ func TestReleaseInALostBatch(t *testing.T) {
 			}
 			r.wantStatus(key, "completed")
 			if why := r.head(key).Quarantine; why != "" {
-				t.Errorf("%s, outcome %d: after a restart it is set apart: %s", name, outcome, why)
+				t.Errorf("%s, outcome %d: after a restart it is quarantined: %s", name, outcome, why)
 			}
 			r.consistent(key)
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/roux-engine/roux/internal/store"
 )
 
-// quarantine sets apart a run that is not, or no longer, in memory (I16). Where the
+// quarantine quarantines a run that is not, or no longer, in memory (I16). Where the
 // head is damaged nothing is stored: that would make the damage good.
 func (r *recovery) quarantine(head store.Head, reason string) {
-	r.c.cfg.Logger.Error("run set apart", "run", head.Run, "reason", reason)
+	r.c.cfg.Logger.Error("run quarantined", "run", head.Run, "reason", reason)
 	r.quarantined[head.Key] = reason
 	if head.Damage == "" {
 		head.Quarantine, head.Updated = reason, r.c.now
@@ -35,7 +35,7 @@ func (r *recovery) quarantineStored(key store.Key, reason string) {
 }
 
 // correctMark replaces the mark of a run whose last transition was refused after
-// the run was set apart: the mark is not stored yet, and its head tells of that
+// the run was quarantined: the mark is not stored yet, and its head tells of that
 // transition. A run whose start was refused does not exist and has no mark.
 func (r *recovery) correctMark(key store.Key, reason string, began bool) {
 	if began {
@@ -45,7 +45,7 @@ func (r *recovery) correctMark(key store.Key, reason string, began bool) {
 	}
 	head, err := r.c.cfg.Store.Head(r.c.ctx, key)
 	if err != nil {
-		r.c.cfg.Logger.Error("the head of a run that is set apart cannot be read", "run", key.Run, "err", err)
+		r.c.cfg.Logger.Error("the head of a run that is quarantined cannot be read", "run", key.Run, "err", err)
 		return
 	}
 	r.dropMark(key)
@@ -59,7 +59,7 @@ func (r *recovery) dropMark(key store.Key) {
 	r.c.pipeline.building.extra = slices.DeleteFunc(r.c.pipeline.building.extra, func(t store.Transition) bool { return t.Key == key })
 }
 
-// recall tells the attempts of a run that has been set apart to stop, also those
+// recall tells the attempts of a run that has been quarantined to stop, also those
 // that it lost sight of in a reload. Whoever releases the run finds them lost;
 // until then nobody else would tell their actions.
 func (r *recovery) recall(key store.Key) {
@@ -99,10 +99,10 @@ func (r *recovery) markAgain() error {
 }
 
 // release takes a run out of quarantine. Whatever was in the hands of a worker
-// when it was set apart is lost.
+// when it was quarantined is lost.
 func (r *recovery) release(key store.Key) error {
 	if r.c.residency.runs[key] != nil {
-		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
+		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)
 	}
 	saved, err := r.c.cfg.Store.Load(r.c.ctx, key)
 	if err != nil {
@@ -111,9 +111,9 @@ func (r *recovery) release(key store.Key) error {
 	if saved.Head.Quarantine == "" {
 		if r.quarantined[key] != "" {
 			return &fault.Error{Code: fault.ServiceUnavailable, RetryAfterMS: 1000,
-				Msg: "run " + key.Run + " has just been set apart and its mark is not stored yet; try again in a moment"}
+				Msg: "run " + key.Run + " has just been quarantined and its mark is not stored yet; try again in a moment"}
 		}
-		return fault.New(fault.Conflict, "run %s is not set apart", key.Run)
+		return fault.New(fault.Conflict, "run %s is not quarantined", key.Run)
 	}
 	head := saved.Head
 	saved.Head.Quarantine = ""

@@ -21,7 +21,7 @@ const (
 )
 
 // A recovery brings runs back after a crash or a failed commit, finds those that crash
-// the process, and keeps quarantined runs apart from the others.
+// the process, and keeps quarantined runs out of memory.
 type recovery struct {
 	c        *core
 	entering []*loadedRun // loaded, their commands not yet carried out
@@ -101,7 +101,7 @@ func (r *recovery) open(now int64) error {
 	return r.c.residency.lookAhead()
 }
 
-// enterSaved loads one run of recovery. A damaged one is set apart and does not
+// enterSaved loads one run of recovery. A damaged one is quarantined and does not
 // stop the others; an error is the store's.
 func (r *recovery) enterSaved(saved *store.Saved) error {
 	l, err := r.c.residency.admit(saved)

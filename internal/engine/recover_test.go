@@ -183,8 +183,8 @@ func TestI10_TimeNeverFalls(t *testing.T) {
 	}
 }
 
-// A damaged run is set apart with its reason; the others go on.
-func TestF20_DamagedRunIsSetApart(t *testing.T) {
+// A damaged run is quarantined with its reason; the others go on.
+func TestF20_DamagedRunIsQuarantined(t *testing.T) {
 	st := memory.New(memory.Options{})
 	r := newRig(t, st, Config{}, noop())
 	p := planOf(t, chain(2), noop())
@@ -252,7 +252,7 @@ func (panics) After(store.Key, *machine.Run, *machine.Input, *machine.Turn) {}
 
 // A panic ends the part of one run; the process and the others go on, also when
 // both share a batch.
-func TestI16_PanicSetsOneRunApart(t *testing.T) {
+func TestI16_PanicQuarantinesOneRun(t *testing.T) {
 	st := memory.New(memory.Options{})
 	r := newRig(t, st, Config{}, noop())
 	good, bad := planOf(t, chain(2), noop()), badPlan(t)
@@ -277,7 +277,7 @@ func TestI16_PanicSetsOneRunApart(t *testing.T) {
 	r = r.reopen(st.Crash(0))
 	r.settle()
 	if len(r.tasks) != 0 {
-		t.Error("a run that is set apart hands out work")
+		t.Error("a run that is quarantined hands out work")
 	}
 	rel := &input{kind: inRelease, key: kb, reply: make(chan answer, 1)}
 	reply = r.asked(rel)
@@ -291,7 +291,7 @@ func TestI16_PanicSetsOneRunApart(t *testing.T) {
 	}
 }
 
-// A run whose lone load kills the process three times is set apart. The deaths
+// A run whose lone load kills the process three times is quarantined. The deaths
 // are counted before they happen, in the store.
 func TestI16_PoisonedRunIsFound(t *testing.T) {
 	st := memory.New(memory.Options{})
@@ -329,7 +329,7 @@ func TestI16_PoisonedRunIsFound(t *testing.T) {
 		t.Fatalf("the poisoned run's quarantine says %q", head.Quarantine)
 	}
 	if head := r.head(first); head.Quarantine != "" {
-		t.Errorf("the other run is set apart too: %q", head.Quarantine)
+		t.Errorf("the other run is quarantined too: %q", head.Quarantine)
 	}
 	if head := r.head(quiet); head.Quarantine != "" || r.c.residency.runs[quiet] == nil {
 		t.Errorf("the quiet run is not loaded: %q", head.Quarantine)

@@ -82,7 +82,7 @@ func (m *residency) get(key store.Key) (*loadedRun, error) {
 	return l, err
 }
 
-// admit takes a stored run into memory. A run that cannot be read is set apart
+// admit takes a stored run into memory. A run that cannot be read is quarantined
 // (F20): its bytes are kept as they are, and the others go on.
 func (m *residency) admit(saved *store.Saved) (*loadedRun, error) {
 	if reason := saved.Head.Quarantine; reason != "" {

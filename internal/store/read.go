@@ -71,5 +71,5 @@ func ErrQuarantined(run, reason string) error {
 	if strings.HasPrefix(reason, ImportedReason) {
 		return fault.New(fault.Quarantined, "run %s was imported and is not carried on here: `roux runs adopt %s` makes it a run of this data directory", run, run)
 	}
-	return fault.New(fault.Quarantined, "run %s is set apart: %s; `roux runs release %s` lets it go on", run, reason, run)
+	return fault.New(fault.Quarantined, "run %s is quarantined: %s; `roux runs release %s` lets it go on", run, reason, run)
 }
